@@ -1,0 +1,40 @@
+# Two commands do everything: `make run` and `make test`. Both set the project up first.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+STAMP := $(VENV)/.installed
+
+.PHONY: help setup run test lint types unit lock clean
+
+help: ## Show what there is.
+	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | column -t -s "$$(printf '\t')"
+
+setup: $(STAMP) ## Install everything into .venv (leaves .venv/bin/freshet).
+
+$(STAMP): requirements.lock pyproject.toml
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements.lock
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation --editable .
+	touch $(STAMP)
+
+run: setup ## Watch Freshet keep a simulated web fresh (embedded broker and database).
+	$(BIN)/freshet run
+
+lint: setup ## Check style.
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+
+types: setup ## Check types.
+	$(BIN)/mypy
+
+unit: setup ## Run only the pure tests.
+	$(BIN)/pytest -q tests/unit
+
+test: lint types ## Run all tests: style, types, unit, contract (both brokers), integration, faults.
+	$(BIN)/pytest -q tests
+
+lock: setup ## Resolve the dependencies again into requirements.lock.
+	$(BIN)/uv pip compile pyproject.toml --extra dev --generate-hashes --no-emit-index-url --no-header --quiet --upgrade --output-file requirements.lock
+
+clean: ## Remove the environment and local data.
+	rm -rf $(VENV) .freshet

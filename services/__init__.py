@@ -1,0 +1,1 @@
+"""One folder a worker, all with the same shape; and the tools around them."""

@@ -1,0 +1,1 @@
+"""What two services need: the maths, the contracts, the store, the runtime."""

@@ -1,0 +1,189 @@
+"""The messages on the topics, as strictly typed structs.
+
+Messages are JSON. Unknown fields pass, wrong ones are refused with the reason. Times are Unix
+seconds; rates of crawls are per second; rates of the page model are per day, as everywhere in the
+mathematics. JSON has no NaN and no infinity, so none can arrive.
+"""
+
+from typing import Annotated, Literal
+
+from msgspec import Meta, Struct
+
+MAX_URL_LENGTH = 2048
+"""Longer URLs are refused: no page that people read needs one, and hostile ones do."""
+
+MAX_SOURCE_LENGTH = 128
+MAX_DIGEST_LENGTH = 256
+MAX_UNIX_SECONDS = 1e11
+"""Year 5138: a time in milliseconds by mistake is larger, and is refused."""
+
+MAX_RATE = 1e9
+"""No rate of crawls or changes is larger; a larger number is a fault of its sender."""
+
+Url = Annotated[str, Meta(min_length=1, max_length=MAX_URL_LENGTH)]
+Host = Annotated[str, Meta(min_length=1, max_length=300)]
+Source = Annotated[str, Meta(min_length=1, max_length=MAX_SOURCE_LENGTH)]
+UnixSeconds = Annotated[float, Meta(ge=0, le=MAX_UNIX_SECONDS)]
+Rate = Annotated[float, Meta(ge=0, le=MAX_RATE)]
+NonNegative = Annotated[float, Meta(ge=0)]
+Count = Annotated[int, Meta(ge=0)]
+PageId = Annotated[int, Meta(ge=0)]
+Shard = Annotated[int, Meta(ge=0, le=32767)]
+Importance = Annotated[float, Meta(ge=0, le=1e12)]
+Days = Annotated[float, Meta(gt=0, le=1e6)]
+
+Reason = Literal["value", "new", "max-age", "retry"]
+Result = Literal["changed", "unchanged", "gone", "failed"]
+
+
+class Signal(Struct, frozen=True, gc=False):
+    """`signals`: somebody says that a page may have changed. Untrusted."""
+
+    url: Url
+    source: Source
+    observed_at: UnixSeconds | None = None
+    """Without it the record's arrival time counts."""
+
+
+class PageSignal(Struct, frozen=True, gc=False):
+    """`page-signals`: a clean signal, about a canonical URL."""
+
+    page_id: PageId
+    url: Url
+    host: Host
+    source: Source
+    observed_at: UnixSeconds
+
+
+class CrawlRequest(Struct, frozen=True, gc=False):
+    """`crawl-requests`: please crawl this page now."""
+
+    request_id: Annotated[str, Meta(min_length=1, max_length=64)]
+    page_id: PageId
+    url: Url
+    host: Host
+    requested_at: UnixSeconds
+    """The moment of the budget's slot that this request fills."""
+    deadline_at: UnixSeconds
+    """Without an outcome by then, the page is asked for again."""
+    crawl_value: NonNegative
+    threshold: NonNegative
+    reason: Reason
+
+
+class CrawlOutcome(Struct, frozen=True, gc=False):
+    """`crawl-outcomes`: what a crawl found. Either `result` or `digest` must be there."""
+
+    url: Url
+    crawled_at: UnixSeconds
+    host: Annotated[str, Meta(max_length=300)] = ""
+    request_id: Annotated[str, Meta(min_length=1, max_length=64)] | None = None
+    """Absent for a crawl that nobody asked for."""
+    result: Result | None = None
+    digest: Annotated[str, Meta(min_length=1, max_length=MAX_DIGEST_LENGTH)] | None = None
+    """Of the meaningful content: another digest than the last one means changed."""
+    http_status: Annotated[int, Meta(ge=0, le=999)] | None = None
+    retry_after_seconds: Annotated[float, Meta(ge=0, le=1e9)] | None = None
+
+    def __post_init__(self) -> None:
+        """Refuse an outcome that says nothing.
+
+        Raises:
+            ValueError: neither `result` nor `digest` is given.
+        """
+        if self.result is None and self.digest is None:
+            raise ValueError("an outcome needs `result` or `digest`: add one of them")
+
+
+class PageUpdate(Struct, frozen=True, gc=False):
+    """`page-updates`: add a page, change its weight or bounds, or remove it."""
+
+    op: Literal["upsert", "remove"]
+    url: Url
+    importance: Importance | None = None
+    """Absent: 1 for a new page, unchanged for a known one."""
+    max_age_days: Days | None = None
+    """Absent: no bound of its own for a new page, unchanged for a known one."""
+    updated_at: UnixSeconds | None = None
+    """Without it the record's arrival time counts. An older update never undoes a newer one."""
+    crawled_at: UnixSeconds | None = None
+    """When the copy that is already held was crawled; absent: the page has never been crawled."""
+
+
+class PageParameters(Struct, frozen=True, gc=False):
+    """`page-parameters`: what was learned of a page, sent when it changes materially."""
+
+    page_id: PageId
+    host: Host
+    unsignalled_change_rate: Rate
+    """α, per day."""
+    signal_evidence: Annotated[float, Meta(ge=0)]
+    """κ = αβ."""
+    signal_rate: Rate
+    """γ, per day."""
+    updated_at: UnixSeconds
+
+
+class HostLimit(Struct, frozen=True, gc=False):
+    """`host-limits`: how often a host may be crawled. Compacted: the last one stands."""
+
+    host: Host
+    max_crawls_per_second: Rate | None = None
+    """Absent: the configured default."""
+    blocked_until: UnixSeconds | None = None
+    """Absent: not blocked."""
+
+
+class Bandwidth(Struct, frozen=True, gc=False):
+    """`bandwidth`: the budget of crawls for everything. Compacted: the last one stands."""
+
+    crawls_per_second: Rate
+    set_at: UnixSeconds | None = None
+
+
+class DemandCurve(Struct, frozen=True, gc=False):
+    """`demand-curves`: what a shard would crawl under each threshold, and how it does."""
+
+    shard: Shard
+    instance: Annotated[str, Meta(min_length=1, max_length=200)]
+    reported_at: UnixSeconds
+    pages: Count
+    thresholds: list[NonNegative]
+    """Log grid of Λ, rising."""
+    demand: list[NonNegative]
+    """D(Λ) in crawls per second: the long-run rate under each threshold, host limits included."""
+    ripe: list[NonNegative]
+    """Pages whose crawl value is at least Λ now (new and over-age ones count everywhere)."""
+    achieved_crawls_per_second: NonNegative
+    host_limited_share: Annotated[float, Meta(ge=0, le=1)]
+    """Share of the demand at λ₀ that host limits hold back."""
+    marginal_value: NonNegative
+    """Crawl value of the least valuable page crawled of late."""
+
+
+class Allotment(Struct, frozen=True, gc=False):
+    """A shard's part of the bandwidth."""
+
+    shard: Shard
+    share: Annotated[float, Meta(ge=0, le=1)]
+
+
+class Multipliers(Struct, frozen=True, gc=False):
+    """`multipliers`: λ₀ and the allotments that hold from `effective_at` on.
+
+    The budget is one sequence of slots, `crawls_per_second` apart, that all shards know; slot
+    numbers run on through every change, and each belongs to exactly one shard
+    (`shared.policy.slots`).
+    """
+
+    version: Count
+    computed_at: UnixSeconds
+    effective_at: UnixSeconds
+    multiplier: NonNegative
+    """λ₀."""
+    crawls_per_second: Rate
+    first_slot: NonNegative
+    """How many slots (with a fraction) have passed at `effective_at`."""
+    allotments: list[Allotment]
+    cause: str = ""
+    """Why it was computed: start, bandwidth, demand, silent-shard, ..."""

@@ -1,0 +1,143 @@
+"""The topics: who writes, who reads, how they are keyed, kept and partitioned."""
+
+from dataclasses import dataclass, field
+from typing import Literal
+
+from msgspec import Struct
+
+from shared.contracts import messages
+
+Partitioning = Literal["shards", "single", "any"]
+
+_HOUR_MS = 3_600_000
+_DAY_MS = 24 * _HOUR_MS
+
+
+@dataclass(frozen=True, slots=True)
+class Topic:
+    """One topic of the contract."""
+
+    name: str
+    message: type[Struct] | None
+    """None: raw bytes."""
+    key: str
+    partitioning: Partitioning
+    """`shards`: one partition a shard, keyed by host; `single`: one; `any`: as configured."""
+    written_by: str
+    read_by: str
+    config: dict[str, str] = field(default_factory=dict)
+
+    @property
+    def compacted(self) -> bool:
+        """Whether the last message of a key stands for ever."""
+        return "compact" in self.config.get("cleanup.policy", "delete")
+
+
+def _kept(milliseconds: int) -> dict[str, str]:
+    return {"cleanup.policy": "delete", "retention.ms": str(milliseconds)}
+
+
+_COMPACTED = {
+    "cleanup.policy": "compact",
+    "min.cleanable.dirty.ratio": "0.1",
+    "segment.ms": str(_HOUR_MS),
+}
+
+SIGNALS = Topic(
+    "signals", messages.Signal, "any", "any", "web-ping producers", "ingester", _kept(_DAY_MS)
+)
+PAGE_SIGNALS = Topic(
+    "page-signals",
+    messages.PageSignal,
+    "host",
+    "shards",
+    "ingester",
+    "scheduler, estimator",
+    _kept(7 * _DAY_MS),
+)
+CRAWL_REQUESTS = Topic(
+    "crawl-requests",
+    messages.CrawlRequest,
+    "host",
+    "shards",
+    "scheduler",
+    "crawler fleet (and scheduler, on recovery)",
+    _kept(_DAY_MS),
+)
+CRAWL_OUTCOMES = Topic(
+    "crawl-outcomes",
+    messages.CrawlOutcome,
+    "host",
+    "shards",
+    "crawler fleet",
+    "scheduler, estimator",
+    _kept(7 * _DAY_MS),
+)
+PAGE_UPDATES = Topic(
+    "page-updates",
+    messages.PageUpdate,
+    "host",
+    "shards",
+    "operators, discovery",
+    "estimator, scheduler",
+    _kept(7 * _DAY_MS),
+)
+PAGE_PARAMETERS = Topic(
+    "page-parameters",
+    messages.PageParameters,
+    "host",
+    "shards",
+    "estimator",
+    "scheduler",
+    _kept(_DAY_MS),
+)
+HOST_LIMITS = Topic(
+    "host-limits",
+    messages.HostLimit,
+    "host",
+    "shards",
+    "crawler fleet, operators",
+    "scheduler",
+    _COMPACTED,
+)
+BANDWIDTH = Topic(
+    "bandwidth", messages.Bandwidth, "-", "single", "operators", "coordinator", _COMPACTED
+)
+DEMAND_CURVES = Topic(
+    "demand-curves",
+    messages.DemandCurve,
+    "shard",
+    "single",
+    "scheduler",
+    "coordinator",
+    {"cleanup.policy": "delete", "retention.ms": "600000", "segment.ms": "600000"},
+)
+MULTIPLIERS = Topic(
+    "multipliers",
+    messages.Multipliers,
+    "-",
+    "single",
+    "coordinator",
+    "every scheduler",
+    _COMPACTED,
+)
+DEAD_LETTERS = Topic(
+    "dead-letters", None, "as received", "single", "all", "operators", _kept(14 * _DAY_MS)
+)
+
+TOPICS: tuple[Topic, ...] = (
+    SIGNALS,
+    PAGE_SIGNALS,
+    CRAWL_REQUESTS,
+    CRAWL_OUTCOMES,
+    PAGE_UPDATES,
+    PAGE_PARAMETERS,
+    HOST_LIMITS,
+    BANDWIDTH,
+    DEMAND_CURVES,
+    MULTIPLIERS,
+    DEAD_LETTERS,
+)
+
+GLOBAL_KEY = b"global"
+"""The key of messages that are about everything: bandwidth and multipliers."""

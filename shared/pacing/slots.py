@@ -1,0 +1,169 @@
+"""One sequence of slots for the whole system, shared out without a word between the shards.
+
+The budget R is a sequence of slots at times 1/R apart, numbered from the beginning of the world
+and on through every change of R. Slot k belongs to the shard in whose interval of [0, 1) the
+k-th point of the golden-ratio sequence lies; the intervals are the shards' shares. So every
+shard knows its own slots from the last `multipliers` message alone, any window of any length
+holds R·length slots to within one *in total*, whatever the number of shards, and each shard's
+own slots are as evenly spread as a sequence can be (the three-distance theorem).
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from shared.contracts.messages import Allotment, Multipliers
+
+_GOLDEN = np.uint64(0x9E3779B97F4A7C15)
+"""2^64 divided by the golden ratio: multiples of it, modulo 2^64, are the sequence, exactly."""
+
+_TWO_64 = 2.0**64
+
+NOBODY = np.int32(-1)
+"""Owner of a slot that no share covers."""
+
+
+def slot_positions(slots: NDArray[np.int64]) -> NDArray[np.float64]:
+    """The slots' points in [0, 1)."""
+    return np.asarray(slots.astype(np.uint64) * _GOLDEN / _TWO_64, dtype=np.float64)
+
+
+@dataclass(frozen=True, slots=True)
+class SlotPlan:
+    """Which slots there are from a moment on, and whose they are."""
+
+    version: int
+    effective_at: float
+    """Clock seconds; the plan holds from here on."""
+    slots_per_second: float
+    """R."""
+    first_slot: float
+    """Slots that have passed at `effective_at`, with a fraction."""
+    shards: NDArray[np.int32]
+    bounds: NDArray[np.float64]
+    """Rising upper ends of the shards' intervals."""
+    multiplier: float
+    """λ₀."""
+
+    @classmethod
+    def from_message(cls, message: Multipliers) -> Self:
+        """The plan that a `multipliers` message makes."""
+        allotments = [a for a in message.allotments if a.share > 0]
+        bounds = np.cumsum([a.share for a in allotments], dtype=np.float64)
+        if bounds.size and bounds[-1] > 0:
+            # Shares that add up to one but for rounding leave no slot without an owner.
+            bounds = bounds / max(bounds[-1], 1.0)
+            if bounds[-1] > 1 - 1e-9:
+                bounds[-1] = 1.0
+        return cls(
+            version=message.version,
+            effective_at=message.effective_at,
+            slots_per_second=message.crawls_per_second,
+            first_slot=message.first_slot,
+            shards=np.array([a.shard for a in allotments], dtype=np.int32),
+            bounds=bounds,
+            multiplier=message.multiplier,
+        )
+
+    def passed(self, time: float) -> float:
+        """How many slots have passed at a time, with a fraction."""
+        return self.first_slot + self.slots_per_second * (time - self.effective_at)
+
+    def between(self, after: float, until: float) -> tuple[NDArray[np.float64], NDArray[np.int32]]:
+        """The slots in (after, until] under this plan alone.
+
+        Returns:
+            their times, rising, and their owners.
+        """
+        start = max(after, self.effective_at)
+        if until <= start or self.slots_per_second <= 0:
+            return np.empty(0), np.empty(0, np.int32)
+        numbers = np.arange(
+            int(np.floor(self.passed(start))) + 1,
+            int(np.floor(self.passed(until))) + 1,
+            dtype=np.int64,
+        )
+        times = self.effective_at + (numbers - self.first_slot) / self.slots_per_second
+        owners = np.full(numbers.size, NOBODY, np.int32)
+        index = np.searchsorted(self.bounds, slot_positions(numbers), side="right")
+        owned = index < self.shards.size
+        owners[owned] = self.shards[index[owned]]
+        return np.clip(times, start, until), owners
+
+
+class SlotTimeline:
+    """The plans that hold one after the other; old ones are forgotten as time passes."""
+
+    def __init__(self, plans: Iterable[SlotPlan] = ()) -> None:
+        self._plans: list[SlotPlan] = []
+        for plan in plans:
+            self.add(plan)
+
+    def add(self, plan: SlotPlan) -> None:
+        """Take a newer plan: from its moment on it replaces all others. Older ones are ignored."""
+        if self._plans and plan.version <= self._plans[-1].version:
+            return
+        self._plans = [p for p in self._plans if p.effective_at < plan.effective_at]
+        self._plans.append(plan)
+
+    @property
+    def newest(self) -> SlotPlan | None:
+        """The last plan that came, whether it holds already or not."""
+        return self._plans[-1] if self._plans else None
+
+    def at(self, time: float) -> SlotPlan | None:
+        """The plan that holds at a time."""
+        holding = [plan for plan in self._plans if plan.effective_at <= time]
+        return holding[-1] if holding else None
+
+    def passed(self, time: float) -> float:
+        """How many slots have passed at a time, with a fraction; 0 before the first plan."""
+        plan = self.at(time)
+        return plan.passed(time) if plan else 0.0
+
+    def between(self, after: float, until: float) -> tuple[NDArray[np.float64], NDArray[np.int32]]:
+        """All slots in (after, until]: times, rising, and owners. Forgets plans before `after`."""
+        times: list[NDArray[np.float64]] = []
+        owners: list[NDArray[np.int32]] = []
+        for index, plan in enumerate(self._plans):
+            last = index + 1 == len(self._plans)
+            end = until if last else min(until, self._plans[index + 1].effective_at)
+            found, whose = plan.between(after, end)
+            times.append(found)
+            owners.append(whose)
+        current = self.at(after)
+        if current is not None:
+            self._plans = self._plans[self._plans.index(current) :]
+        if not times:
+            return np.empty(0), np.empty(0, np.int32)
+        return np.concatenate(times), np.concatenate(owners)
+
+
+def next_multipliers(
+    timeline: SlotTimeline,
+    *,
+    now: float,
+    effective_at: float,
+    multiplier: float,
+    crawls_per_second: float,
+    shares: dict[int, float],
+    cause: str,
+) -> Multipliers:
+    """The message that goes on from a timeline: slots keep their numbers through the change."""
+    newest = timeline.newest
+    if newest is not None:
+        effective_at = max(effective_at, newest.effective_at)
+    first_slot = newest.passed(effective_at) if newest is not None else 0.0
+    return Multipliers(
+        version=newest.version + 1 if newest is not None else 1,
+        computed_at=now,
+        effective_at=effective_at,
+        multiplier=multiplier,
+        crawls_per_second=crawls_per_second,
+        first_slot=first_slot,
+        allotments=[Allotment(shard, share) for shard, share in sorted(shares.items())],
+        cause=cause,
+    )

@@ -1,0 +1,1 @@
+"""What every worker runs on: settings, clock, logs, metrics, Kafka clients and the Faust app."""

@@ -1,0 +1,194 @@
+"""Reading the busy topics in batches, with positions that live beside the state."""
+
+import asyncio
+import time
+from collections.abc import Mapping
+from typing import Protocol
+
+import structlog
+from aiokafka import AIOKafkaConsumer, ConsumerRebalanceListener, ConsumerRecord, TopicPartition
+from aiokafka.coordinator.assignors.range import RangePartitionAssignor
+
+from shared.contracts.topics import Topic
+from shared.runtime import metrics
+from shared.runtime.kafka import make_consumer
+from shared.runtime.settings import Settings
+
+log = structlog.get_logger(__name__)
+
+Batch = dict[str, dict[int, list[ConsumerRecord]]]
+"""Topic (without prefix) → partition → records in order of offset."""
+
+Positions = Mapping[tuple[str, int], int]
+"""(topic, partition) → next offset to read. Missing: the topic's beginning."""
+
+
+class BatchHandler(Protocol):
+    """What a worker does with its partitions and their records.
+
+    All calls come from one task, one after the other, so a handler needs no lock against
+    itself.
+    """
+
+    async def assigned(self, partitions: set[int]) -> Positions:
+        """These partitions are ours now: load what is needed, and say where to start reading."""
+        ...
+
+    async def revoked(self, partitions: set[int]) -> None:
+        """These partitions are no longer ours: forget them. Effects must be durable by now."""
+        ...
+
+    async def handle(self, batch: Batch) -> None:
+        """Apply a batch and make its effects durable, with its positions where they matter.
+
+        An exception ends the worker, which starts again from the last durable positions.
+        """
+        ...
+
+
+class _Rebalances(ConsumerRebalanceListener):  # type: ignore[misc]  # aiokafka is untyped
+    """Notes what the group decided; the reading loop acts on it between two batches."""
+
+    def __init__(self, consumer: AIOKafkaConsumer) -> None:
+        self._consumer = consumer
+        self.assignment: set[TopicPartition] = set()
+        self.generation = 0
+        self.deciding = True
+
+    async def on_partitions_revoked(self, revoked: list[TopicPartition]) -> None:  # noqa: ARG002
+        self.deciding = True
+        self.generation += 1
+
+    async def on_partitions_assigned(self, assigned: list[TopicPartition]) -> None:
+        # Nothing may be fetched before the handler has said from where.
+        self._consumer.pause(*assigned)
+        self.assignment = set(assigned)
+        self.deciding = False
+        self.generation += 1
+
+
+class BatchConsumer:
+    """Reads co-partitioned topics for a group and hands batches to a handler.
+
+    Partition i of every topic goes to the same member (range assignment over equal counts). When
+    the group rebalances, partitions that stay are kept as they are; new ones are loaded by the
+    handler and read from the positions that it returns. Offsets are never committed to Kafka.
+    """
+
+    def __init__(
+        self,
+        settings: Settings,
+        group: str,
+        topics: tuple[Topic, ...],
+        handler: BatchHandler,
+        *,
+        linger_seconds: float = 0.0,
+    ) -> None:
+        self._max_records = settings.batch_max_messages
+        self._linger_seconds = linger_seconds
+        self._names = {settings.topic(topic.name): topic.name for topic in topics}
+        self._handler = handler
+        self._consumer = make_consumer(
+            settings, group, partition_assignment_strategy=(RangePartitionAssignor,)
+        )
+        self._rebalances = _Rebalances(self._consumer)
+        self._followed = 0
+        self._ours: set[int] = set()
+        self._next: dict[TopicPartition, int] = {}
+        self.progressed_at = time.monotonic()
+        """Wall time of the last turn of the loop, for the watchdog."""
+
+    @property
+    def partitions(self) -> frozenset[int]:
+        """Partitions that are loaded and read now."""
+        return frozenset(self._ours)
+
+    @property
+    def settled(self) -> bool:
+        """Whether the group's last decision is known and followed.
+
+        False while the group decides: partitions may be going to another member, so nothing must
+        be emitted for them.
+        """
+        return not self._rebalances.deciding and self._followed == self._rebalances.generation
+
+    async def start(self) -> None:
+        """Connect and join the group."""
+        await self._consumer.start()
+        self._consumer.subscribe(list(self._names), listener=self._rebalances)
+
+    async def stop(self) -> None:
+        """Disconnect. A static member keeps its partitions for the session timeout."""
+        await self._consumer.stop()
+
+    async def run(self, stopping: asyncio.Event) -> None:
+        """Read and handle batches until `stopping` is set; the batch at hand is finished."""
+        while not stopping.is_set():
+            self.progressed_at = time.monotonic()
+            if not self.settled:
+                await self._follow_rebalance()
+                continue
+            batch = await self._read()
+            if not batch:
+                continue
+            if self.settled:
+                started = time.perf_counter()
+                await self._handler.handle(batch)
+                metrics.BATCH_SECONDS.observe(time.perf_counter() - started)
+                self._advance(batch)
+            # Else a rebalance came between reading and handling: `_next` still points before it.
+
+    async def _read(self) -> Batch:
+        fetched = await self._fetch(timeout_ms=100)
+        if fetched and self._linger_seconds and _count(fetched) < self._max_records // 4:
+            await asyncio.sleep(self._linger_seconds)
+            for tp, records in (await self._fetch(timeout_ms=0)).items():
+                fetched.setdefault(tp, []).extend(records)
+        batch: Batch = {}
+        for tp, records in fetched.items():
+            batch.setdefault(self._names[tp.topic], {})[tp.partition] = records
+            metrics.MESSAGES_CONSUMED.labels(self._names[tp.topic]).inc(len(records))
+        return batch
+
+    async def _fetch(self, timeout_ms: int) -> dict[TopicPartition, list[ConsumerRecord]]:
+        fetched = await self._consumer.getmany(timeout_ms=timeout_ms, max_records=self._max_records)
+        return {tp: records for tp, records in fetched.items() if records}
+
+    def _advance(self, batch: Batch) -> None:
+        by_name = {name: full for full, name in self._names.items()}
+        for topic, partitions in batch.items():
+            for partition, records in partitions.items():
+                self._next[TopicPartition(by_name[topic], partition)] = records[-1].offset + 1
+
+    async def _follow_rebalance(self) -> None:
+        if self._rebalances.deciding:
+            await asyncio.sleep(0.01)
+            return
+        generation = self._rebalances.generation
+        assignment = self._rebalances.assignment
+        wanted = {tp.partition for tp in assignment}
+        lost, new = self._ours - wanted, wanted - self._ours
+        if lost:
+            await self._handler.revoked(lost)
+            self._next = {tp: o for tp, o in self._next.items() if tp.partition not in lost}
+            self._ours -= lost
+        if new:
+            starts = await self._handler.assigned(new)
+            self._next |= {
+                tp: starts.get((self._names[tp.topic], tp.partition), 0)
+                for tp in assignment
+                if tp.partition in new
+            }
+            self._ours |= new
+        metrics.ASSIGNED_SHARDS.set(len(self._ours))
+        if self._rebalances.generation != generation:
+            return
+        for tp in assignment:
+            self._consumer.seek(tp, self._next[tp])
+        self._consumer.resume(*assignment)
+        self._followed = generation
+        log.info("partitions assigned", new=sorted(new), lost=sorted(lost), now=len(self._ours))
+
+
+def _count(fetched: Mapping[TopicPartition, list[ConsumerRecord]]) -> int:
+    return sum(map(len, fetched.values()))

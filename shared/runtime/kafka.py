@@ -1,0 +1,164 @@
+"""Kafka clients made from the settings, and the topics of the contract on the broker."""
+
+import asyncio
+import ssl
+from typing import Any
+
+import structlog
+import tenacity
+from aiokafka import AIOKafkaConsumer, AIOKafkaProducer
+from aiokafka.admin import AIOKafkaAdminClient, NewTopic
+from aiokafka.errors import KafkaError, TopicAlreadyExistsError, for_code
+from aiokafka.helpers import create_ssl_context
+
+from shared.contracts.topics import TOPICS, Topic
+from shared.runtime.settings import Settings
+
+log = structlog.get_logger(__name__)
+
+MAX_BATCH_BYTES = 512 * 1024
+"""Records are gathered into batches of this size, below any broker's message limit."""
+
+START_PATIENCE_SECONDS = 120.0
+"""A worker waits so long for its broker at start before it gives up and is restarted."""
+
+
+class TopicMismatch(Exception):
+    """A topic on the broker is not as configured; the text says which and what to do."""
+
+
+def _ssl_context(settings: Settings) -> ssl.SSLContext | None:
+    if not settings.kafka_security_protocol.endswith("SSL"):
+        return None
+    context: ssl.SSLContext = create_ssl_context(
+        cafile=str(settings.kafka_ssl_cafile) if settings.kafka_ssl_cafile else None,
+        certfile=str(settings.kafka_ssl_certfile) if settings.kafka_ssl_certfile else None,
+        keyfile=str(settings.kafka_ssl_keyfile) if settings.kafka_ssl_keyfile else None,
+    )
+    return context
+
+
+def client_options(settings: Settings) -> dict[str, Any]:
+    """What every aiokafka client needs: where the brokers are, and how to get in."""
+    options: dict[str, Any] = {
+        "bootstrap_servers": settings.kafka_bootstrap_servers,
+        "client_id": f"freshet-{settings.instance}",
+        "security_protocol": settings.kafka_security_protocol,
+        "ssl_context": _ssl_context(settings),
+    }
+    if settings.kafka_security_protocol.startswith("SASL") and settings.kafka_sasl_password:
+        options["sasl_mechanism"] = settings.kafka_sasl_mechanism
+        options["sasl_plain_username"] = settings.kafka_sasl_username
+        options["sasl_plain_password"] = settings.kafka_sasl_password.get_secret_value()
+    return options
+
+
+def make_producer(settings: Settings, **options: Any) -> AIOKafkaProducer:
+    """An idempotent producer: a record that the client retries is stored once."""
+    defaults: dict[str, Any] = {
+        "acks": "all",
+        "enable_idempotence": True,
+        "linger_ms": 2,
+        "max_batch_size": MAX_BATCH_BYTES,
+        "request_timeout_ms": 30_000,
+    }
+    return AIOKafkaProducer(**client_options(settings), **(defaults | options))
+
+
+def make_consumer(settings: Settings, group: str | None = None, **options: Any) -> AIOKafkaConsumer:
+    """A consumer that never commits on its own.
+
+    Args:
+        settings: where the brokers are.
+        group: consumer group (the topic prefix is added), joined as a static member so that a
+            restart within the session timeout moves no shard; None: partitions are assigned.
+        options: more of aiokafka's.
+    """
+    defaults: dict[str, Any] = {
+        "enable_auto_commit": False,
+        "auto_offset_reset": "earliest",
+        "fetch_max_wait_ms": 100,
+        "fetch_max_bytes": 16 * 1024 * 1024,
+        "max_partition_fetch_bytes": 1024 * 1024,
+    }
+    if group is not None:
+        timeout_ms = int(settings.kafka_session_timeout_seconds * 1000)
+        defaults |= {
+            "group_id": settings.topic_prefix + group,
+            "group_instance_id": f"{group}-{settings.instance}",
+            "session_timeout_ms": timeout_ms,
+            "heartbeat_interval_ms": max(timeout_ms // 5, 200),
+            "max_poll_interval_ms": 300_000,
+        }
+    return AIOKafkaConsumer(**client_options(settings), **(defaults | options))
+
+
+def partitions_of(topic: Topic, settings: Settings) -> int:
+    """How many partitions a topic of the contract has."""
+    return 1 if topic.partitioning == "single" else settings.partitions
+
+
+async def ensure_topics(settings: Settings, topics: tuple[Topic, ...] = TOPICS) -> None:
+    """Create what the broker lacks, and check what it has. Waits for a broker that is not up yet.
+
+    Raises:
+        TopicMismatch: a topic has another number of partitions than configured.
+        KafkaError: the broker cannot be reached or refuses.
+    """
+    async for attempt in tenacity.AsyncRetrying(
+        stop=tenacity.stop_after_delay(START_PATIENCE_SECONDS),
+        wait=tenacity.wait_exponential_jitter(initial=0.2, max=3),
+        retry=tenacity.retry_if_exception_type((KafkaError, OSError, asyncio.TimeoutError)),
+        reraise=True,
+    ):
+        with attempt:
+            await _ensure_topics(settings, topics)
+
+
+async def _ensure_topics(settings: Settings, topics: tuple[Topic, ...]) -> None:
+    admin = AIOKafkaAdminClient(**client_options(settings))
+    await admin.start()
+    try:
+        existing = set(await admin.list_topics())
+        missing = [topic for topic in topics if settings.topic(topic.name) not in existing]
+        if missing:
+            await _create(admin, settings, missing)
+            log.info("topics created", topics=[topic.name for topic in missing])
+        await _check_partitions(admin, settings, [t for t in topics if t not in missing])
+    finally:
+        await admin.close()
+
+
+async def _create(admin: AIOKafkaAdminClient, settings: Settings, missing: list[Topic]) -> None:
+    response = await admin.create_topics(
+        [
+            NewTopic(
+                name=settings.topic(topic.name),
+                num_partitions=partitions_of(topic, settings),
+                replication_factor=settings.replication_factor,
+                topic_configs=topic.config,
+            )
+            for topic in missing
+        ]
+    )
+    for name, code, *rest in response.topic_errors:
+        error = for_code(code)
+        if code and error is not TopicAlreadyExistsError:
+            raise error(f"topic {name} could not be created: {rest[0] if rest else code}")
+
+
+async def _check_partitions(
+    admin: AIOKafkaAdminClient, settings: Settings, topics: list[Topic]
+) -> None:
+    if not topics:
+        return
+    described = await admin.describe_topics([settings.topic(topic.name) for topic in topics])
+    found = {item["topic"]: len(item["partitions"]) for item in described}
+    for topic in topics:
+        name, wanted = settings.topic(topic.name), partitions_of(topic, settings)
+        if topic.partitioning != "any" and found.get(name) != wanted:
+            raise TopicMismatch(
+                f"topic {name} has {found.get(name)} partitions on the broker, but the settings "
+                f"say {wanted}: set FRESHET_PARTITIONS to what the broker has, or use another "
+                "FRESHET_TOPIC_PREFIX; a topic must never be repartitioned"
+            )

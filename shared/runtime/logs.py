@@ -1,0 +1,61 @@
+"""Structured logs: one line an event, JSON for machines or coloured for people."""
+
+import logging
+import sys
+from typing import Literal
+
+import structlog
+
+
+def configure_logs(form: Literal["json", "console"], level: str, **context: str) -> None:
+    """Set structlog up for this process, and send the libraries' own logs through it.
+
+    Args:
+        form: `json` or `console`.
+        level: the lowest level that is written.
+        context: fields that every line of this process carries (worker, instance).
+    """
+    shared: list[structlog.typing.Processor] = [
+        structlog.contextvars.merge_contextvars,
+        structlog.stdlib.add_log_level,
+        structlog.processors.TimeStamper(fmt="iso", utc=True, key="at"),
+        structlog.processors.StackInfoRenderer(),
+        _adder(context),
+    ]
+    renderer: structlog.typing.Processor = structlog.dev.ConsoleRenderer(
+        colors=sys.stderr.isatty(),
+        # Plain: the rich one prints local variables, and with them secrets.
+        exception_formatter=structlog.dev.plain_traceback,
+    )
+    if form == "json":
+        shared.append(structlog.processors.format_exc_info)
+        renderer = structlog.processors.JSONRenderer()
+    structlog.configure(
+        processors=[*shared, structlog.stdlib.ProcessorFormatter.wrap_for_formatter],
+        logger_factory=structlog.stdlib.LoggerFactory(),
+        wrapper_class=structlog.stdlib.BoundLogger,
+        cache_logger_on_first_use=True,
+    )
+    handler = logging.StreamHandler(sys.stderr)
+    handler.setFormatter(
+        structlog.stdlib.ProcessorFormatter(
+            foreign_pre_chain=[structlog.stdlib.add_logger_name, *shared],
+            processors=[structlog.stdlib.ProcessorFormatter.remove_processors_meta, renderer],
+        )
+    )
+    root = logging.getLogger()
+    root.handlers[:] = [handler]
+    root.setLevel(level.upper())
+    for noisy in ("faust", "mode", "aiokafka", "aiohttp.access", "numba", "asyncio", "alembic"):
+        logging.getLogger(noisy).setLevel(max(logging.WARNING, root.level))
+
+
+def _adder(context: dict[str, str]) -> structlog.typing.Processor:
+    def add(
+        _logger: object, _method: str, event: structlog.typing.EventDict
+    ) -> structlog.typing.EventDict:
+        for name, value in context.items():
+            event.setdefault(name, value)
+        return event
+
+    return add

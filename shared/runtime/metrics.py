@@ -1,0 +1,27 @@
+"""Prometheus metrics that every worker has; each worker's own are in its folder."""
+
+from prometheus_client import Counter, Gauge, Histogram
+
+MESSAGES_CONSUMED = Counter(
+    "freshet_messages_consumed_total", "Records read from Kafka.", ["topic"]
+)
+MESSAGES_PUBLISHED = Counter(
+    "freshet_messages_published_total", "Records acknowledged by Kafka.", ["topic"]
+)
+DEAD_LETTERS = Counter(
+    "freshet_dead_letters_total", "Messages that could not be taken.", ["stage", "topic"]
+)
+BATCH_SECONDS = Histogram(
+    "freshet_batch_seconds",
+    "Time from the end of reading a batch to the end of its effects.",
+    buckets=(0.001, 0.003, 0.01, 0.03, 0.1, 0.3, 1, 3, 10, 30),
+)
+LOOP_LAG_SECONDS = Histogram(
+    "freshet_loop_lag_seconds",
+    "How much later than asked the event loop woke a sleeper: it was blocked.",
+    buckets=(0.001, 0.003, 0.01, 0.02, 0.05, 0.1, 0.3, 1, 3),
+)
+ASSIGNED_SHARDS = Gauge("freshet_assigned_shards", "Shards that this worker serves now.")
+CONSUMER_LAG = Gauge(
+    "freshet_consumer_lag_records", "Records not yet read, all partitions.", ["topic"]
+)

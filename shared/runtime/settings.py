@@ -1,0 +1,202 @@
+"""Settings: by environment and file, validated, with the wrong one named.
+
+Every setting can be given as an environment variable `FRESHET_<NAME>` or in a TOML file
+(`./freshet.toml`, or the path in `FRESHET_SETTINGS_FILE`); the environment wins. The two that
+everybody needs, `KAFKA_BOOTSTRAP_SERVERS` and `DATABASE_URL`, carry no prefix.
+"""
+
+import os
+import socket
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+from pydantic import AliasChoices, Field, SecretStr, ValidationError, model_validator
+from pydantic_settings import (
+    BaseSettings,
+    PydanticBaseSettingsSource,
+    SettingsConfigDict,
+    TomlConfigSettingsSource,
+)
+
+from shared.runtime.clock import AcceleratedClock, Clock, SystemClock
+
+ENV_PREFIX = "FRESHET_"
+FILE_VARIABLE = "FRESHET_SETTINGS_FILE"
+
+Positive = Annotated[float, Field(gt=0)]
+NonNegative = Annotated[float, Field(ge=0)]
+
+
+class SettingsError(Exception):
+    """The configuration cannot be used; the text names each wrong setting."""
+
+
+def _unprefixed(name: str) -> Any:
+    return Field(validation_alias=AliasChoices(name, f"{ENV_PREFIX}{name}", name.lower()))
+
+
+def settings_file() -> Path:
+    """The TOML file that settings are read from, which need not exist."""
+    return Path(os.environ.get(FILE_VARIABLE, "freshet.toml"))
+
+
+class Settings(BaseSettings):
+    """All settings of all workers. `_seconds` are seconds of the wall unless the text says else."""
+
+    model_config = SettingsConfigDict(
+        env_prefix=ENV_PREFIX, extra="forbid", frozen=True, populate_by_name=True
+    )
+
+    # Kafka
+    kafka_bootstrap_servers: Annotated[str, _unprefixed("KAFKA_BOOTSTRAP_SERVERS")] = (
+        "127.0.0.1:9092"
+    )
+    """Comma-separated host:port of the brokers."""
+    kafka_security_protocol: Literal["PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL"] = "PLAINTEXT"
+    kafka_sasl_mechanism: Literal["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512"] = "PLAIN"
+    kafka_sasl_username: str | None = None
+    kafka_sasl_password: SecretStr | None = None
+    kafka_ssl_cafile: Path | None = None
+    """Certificate authority of the brokers; absent: the system's."""
+    kafka_ssl_certfile: Path | None = None
+    kafka_ssl_keyfile: Path | None = None
+    kafka_session_timeout_seconds: Positive = 10.0
+    """A worker that the broker does not hear for so long loses its shards."""
+    topic_prefix: str = ""
+    """Set before every topic and consumer group, to share a cluster."""
+    partitions: Annotated[int, Field(ge=1, le=4096)] = 64
+    """Shards, which are the partitions of every host-keyed topic. Never changes."""
+    replication_factor: Annotated[int, Field(ge=1)] = 1
+
+    # Postgres
+    database_url: Annotated[SecretStr, _unprefixed("DATABASE_URL")] = SecretStr(
+        "postgresql://freshet@127.0.0.1:5432/freshet"
+    )
+    """libpq URL; TLS by its own parameters (sslmode, sslrootcert, ...)."""
+
+    # Process
+    instance: str = Field(default_factory=socket.gethostname, min_length=1)
+    """Name of this replica, stable over restarts: keeps its shards through a short one."""
+    http_host: str = "127.0.0.1"
+    http_port: Annotated[int, Field(ge=0, le=65535)] = 0
+    """Health, metrics and, at the coordinator, the picture; 0: the worker's own default."""
+    log_format: Literal["json", "console"] = "json"
+    log_level: Literal["debug", "info", "warning", "error"] = "info"
+    stall_seconds: Positive = 60.0
+    """A worker whose loop or batch makes no progress for so long ends itself."""
+
+    # Clock
+    clock_gate: Path | None = None
+    """Set for a simulated time: the file whose appearance starts it. Absent: the real time."""
+    clock_origin: NonNegative = 0.0
+    """Simulated Unix seconds at the start."""
+    clock_speed: Positive = 1.0
+    """Simulated seconds in a second of the wall."""
+
+    # Ingester
+    signal_debounce_seconds: NonNegative = 60.0
+    """Clock seconds in which a source's repeated signal for a URL counts once."""
+    signal_future_tolerance_seconds: NonNegative = 300.0
+    """Clock seconds that a signal may lie in the future."""
+    signal_max_age_days: Positive = 7.0
+    signals_per_source_per_second: Positive = 20_000.0
+    """Rate limit of each source, clock seconds; ten seconds' worth may come at once."""
+    allow_private_hosts: bool = False
+    """Take signals about hosts that are not on the public internet."""
+
+    # Estimator
+    batch_max_messages: Annotated[int, Field(ge=1)] = 20_000
+    batch_linger_seconds: NonNegative = 0.05
+    """How long a batch waits to fill."""
+    signal_delay_seconds: NonNegative = 0.0
+    """T_delay: signals this soon (clock seconds) after a crawl are about what it saw."""
+    material_change: Positive = 0.05
+    """Relative change of a parameter that is published."""
+
+    # Scheduler
+    policy: Literal["crawl-value", "uniform"] = "crawl-value"
+    """uniform: the oldest page first, for comparison."""
+    tick_seconds: Positive = 0.05
+    request_timeout_seconds: Positive = 120.0
+    """Without an outcome for so long, a page is asked for again."""
+    default_host_crawls_per_second: Positive = 1.0
+    """Limit of a host (clock seconds) that `host-limits` says nothing about."""
+    default_max_age_days: Positive | None = None
+    """A page is crawled at least this often; absent: only where the page says so."""
+    failed_retry_seconds: Positive = 300.0
+    """Clock seconds until a page whose crawl failed is tried again; doubles at each failure."""
+    work_conserving: bool = True
+    """Spend budget on pages below the threshold when none is above it."""
+    report_seconds: Positive = 1.0
+    """Between a shard's demand reports."""
+
+    # Coordinator
+    silent_after_seconds: Positive = 5.0
+    """A shard that has not reported for so long loses its budget to the others."""
+    effective_lead_seconds: NonNegative = 0.3
+    """How far ahead new multipliers take effect, so that every scheduler has them by then."""
+
+    @classmethod
+    def settings_customise_sources(
+        cls,
+        settings_cls: type[BaseSettings],
+        init_settings: PydanticBaseSettingsSource,
+        env_settings: PydanticBaseSettingsSource,
+        dotenv_settings: PydanticBaseSettingsSource,  # noqa: ARG003 - pydantic's signature
+        file_secret_settings: PydanticBaseSettingsSource,  # noqa: ARG003
+    ) -> tuple[PydanticBaseSettingsSource, ...]:
+        """Arguments before environment before file."""
+        file = TomlConfigSettingsSource(settings_cls, toml_file=settings_file())
+        return init_settings, env_settings, file
+
+    @model_validator(mode="after")
+    def _sasl_is_complete(self) -> "Settings":
+        if self.kafka_security_protocol.startswith("SASL") and not (
+            self.kafka_sasl_username and self.kafka_sasl_password
+        ):
+            raise ValueError(
+                "kafka_security_protocol wants SASL: "
+                "set kafka_sasl_username and kafka_sasl_password"
+            )
+        return self
+
+    def clock(self) -> Clock:
+        """The clock that every part takes its time from."""
+        if self.clock_gate is None:
+            return SystemClock()
+        return AcceleratedClock(self.clock_origin, self.clock_speed, self.clock_gate)
+
+    def topic(self, name: str) -> str:
+        """The topic's name on this cluster."""
+        return self.topic_prefix + name
+
+
+def load_settings(**overrides: Any) -> Settings:
+    """Read and check the settings.
+
+    Raises:
+        SettingsError: names each wrong setting, its value's fault, and where it is set.
+    """
+    known = set(Settings.model_fields)
+    unknown = sorted(
+        name
+        for name in os.environ
+        if name.startswith(ENV_PREFIX)
+        and name != FILE_VARIABLE
+        and name[len(ENV_PREFIX) :].lower() not in known
+    )
+    if unknown:
+        raise SettingsError(
+            f"unknown settings in the environment: {', '.join(unknown)}; "
+            "`freshet settings` lists the known ones"
+        )
+    try:
+        return Settings(**overrides)
+    except ValidationError as error:
+        lines = [
+            f"  {'.'.join(str(part) for part in item['loc']) or 'settings'}: {item['msg']}"
+            for item in error.errors()
+        ]
+        raise SettingsError("these settings are wrong:\n" + "\n".join(lines)) from error
+    except (OSError, ValueError) as error:
+        raise SettingsError(f"{settings_file()} cannot be read as TOML: {error}") from error

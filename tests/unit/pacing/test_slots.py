@@ -1,0 +1,99 @@
+"""The budget as a sequence of slots: no window ever holds more than its budget plus one."""
+
+import itertools
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from shared.pacing.slots import NOBODY, SlotPlan, SlotTimeline, next_multipliers
+
+
+def plan(rate, shares, version=1, effective_at=0.0, first_slot=0.0):
+    timeline = SlotTimeline()
+    message = next_multipliers(
+        timeline,
+        now=0.0,
+        effective_at=effective_at,
+        multiplier=0.1,
+        crawls_per_second=rate,
+        shares=shares,
+        cause="test",
+    )
+    made = SlotPlan.from_message(message)
+    assert made.first_slot == first_slot
+    return made
+
+
+@settings(max_examples=50, deadline=None)
+@given(
+    rate=st.floats(0.01, 20_000),
+    length=st.floats(0.0, 3.0),
+    start=st.floats(0.0, 1e6),
+    shards=st.integers(1, 64),
+)
+def test_any_window_holds_its_budget_to_within_one_over_all_shards(rate, length, start, shards):
+    slots, owners = plan(rate, dict.fromkeys(range(shards), 1 / shards)).between(
+        start, start + length
+    )
+    assert abs(len(slots) - rate * length) <= 1 + 1e-6 * rate
+    assert np.all(owners != NOBODY)
+    assert np.all(np.diff(slots) >= 0)
+
+
+def test_ticks_of_any_length_see_each_slot_exactly_once():
+    rng = np.random.default_rng(1)
+    whole = plan(731.3, {0: 0.25, 1: 0.75}).between(0.0, 50.0)[0]
+    timeline = SlotTimeline([plan(731.3, {0: 0.25, 1: 0.75})])
+    ticks = np.concatenate(([0.0], np.sort(rng.uniform(0, 50, 400)), [50.0]))
+    pieces = [timeline.between(a, b)[0] for a, b in itertools.pairwise(ticks)]
+    np.testing.assert_array_equal(np.concatenate(pieces), whole)
+
+
+def test_each_shard_gets_its_share_evenly():
+    times, owners = plan(1000.0, {3: 0.1, 5: 0.6, 9: 0.3}).between(0.0, 20.0)
+    for shard, share in ((3, 0.1), (5, 0.6), (9, 0.3)):
+        mine = times[owners == shard]
+        assert len(mine) == pytest.approx(share * 20_000, abs=4)
+        per_second = np.histogram(mine, bins=20, range=(0, 20))[0]
+        assert np.ptp(per_second) <= 4
+
+
+def test_numbers_run_on_through_a_change_of_bandwidth():
+    timeline = SlotTimeline([plan(100.0, {0: 1.0})])
+    message = next_multipliers(
+        timeline,
+        now=4.0,
+        effective_at=4.255,
+        multiplier=0.2,
+        crawls_per_second=200.0,
+        shares={0: 0.5, 1: 0.5},
+        cause="bandwidth",
+    )
+    timeline.add(SlotPlan.from_message(message))
+    assert message.version == 2
+    times, _ = timeline.between(4.0, 5.0)
+    assert len(times) == pytest.approx(25.5 + 149, abs=1)
+    assert np.diff(times).min() > 0.004
+    assert timeline.passed(5.0) == pytest.approx(425.5 + 149)
+
+
+def test_an_older_plan_never_replaces_a_newer_one():
+    newer = plan(10.0, {0: 1.0})
+    timeline = SlotTimeline([newer])
+    timeline.add(plan(99.0, {0: 1.0}))
+    assert timeline.newest is newer
+
+
+def test_a_budget_of_nothing_has_no_slots_and_no_shares_have_no_owner():
+    assert plan(0.0, {0: 1.0}).between(0, 100)[0].size == 0
+    times, owners = plan(10.0, {}).between(0, 1)
+    assert times.size == 10
+    assert np.all(owners == NOBODY)
+
+
+def test_far_along_the_sequence_shares_are_still_exact():
+    made = SlotPlan(1, 0.0, 1e4, 3e12, np.array([0, 1], np.int32), np.array([0.5, 1.0]), 0.0)
+    _, owners = made.between(0.0, 10.0)
+    assert np.mean(owners == 0) == pytest.approx(0.5, abs=1e-4)
