@@ -65,7 +65,9 @@ class AcceleratedClock:
 
     def now(self) -> float:
         """The simulated time in Unix seconds."""
-        if self._started_at is None and (self._started_at := self._read_gate()) is None:
+        if self._started_at is None:
+            self._started_at = self._read_gate()
+        if self._started_at is None:
             return self.origin
         return self.origin + max(time.time() - self._started_at, 0.0) * self._speed
 
