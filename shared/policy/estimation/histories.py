@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from shared.policy.estimation.compiled import compiled
+from shared.policy.compiled import compiled
 
 Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from shared.policy.estimation.compiled import compiled
+from shared.policy.compiled import compiled
 from shared.policy.estimation.histories import Floats, Integers, longest_history, sane_interval
 
 MAX_ITERATIONS = 100
@@ -69,6 +69,14 @@ def stretched(value: float, step: float) -> float:
     if relative < 0.0:
         return value / min(1.0 - relative, 5.0)
     return value * min(1.0 + relative, 5.0)
+
+
+@compiled
+def scale_within(value: float, step: float) -> float:
+    """The largest share, at most 1, of `step` that keeps `value` within a factor five of itself."""
+    relative = step / value
+    limit = -0.8 if relative < 0.0 else 4.0
+    return 1.0 if relative == 0.0 else min(1.0, limit / relative)
 
 
 @compiled
@@ -160,8 +168,13 @@ def fit_records(
         y = stretched(y, newton_y)
         if decrement < DECREMENT_TOLERANCE:
             break
+        old_slope = gx * (x - old_x) + gy * (y - old_y)
+        if old_slope > -0.1 * min(decrement, 1.0):
+            # Bending the step has turned it uphill: take Newton's own direction, shortened.
+            share = min(scale_within(old_x, newton_x), scale_within(old_y, newton_y))
+            x, y = old_x + share * newton_x, old_y + share * newton_y
+            old_slope = -share * decrement
         step_x, step_y = x - old_x, y - old_y
-        old_slope = gx * step_x + gy * step_y
     determinant = sound_determinant(hxx, hxy, hyy)
     result[0] = x
     result[1] = y

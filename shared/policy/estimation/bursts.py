@@ -1,0 +1,111 @@
+"""Burst multipliers: how much faster or slower than usual a page changes, given its last change.
+
+Changes cluster: a page that has just changed is likely to change again, one that has been quiet for
+months is not. Each host keeps, for six bins of *age* (days from the last observed change to the
+last crawl), the multiplier M_b by which the rate α̂ of its pages falls short of, or exceeds, what
+their crawls find (design: production estimator, point 2; an EM step for a common factor on Poisson
+rates that are seen only as changed/unchanged):
+
+    on a crawl after t days with no signal: x₀ = α̂ t, x = M_b x₀,
+    E_b += z x/(1 − e^{−x})   (the expected number of changes, given the outcome z)
+    X_b += x₀                 (the number that α̂ alone predicts)
+    M_b = clip(E_b/X_b, 0.1, 10)
+
+Both tables start at PRIOR_CHANGES, so M starts at 1. A page's bin is read when it is crawled and
+holds until its next crawl: in that interval its effective rate is M α, or, the same thing, its
+effective days are M t. All functions are compiled scalars, to be called from other compiled loops
+as well as from Python.
+"""
+
+import math
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from shared.policy.compiled import compiled
+from shared.policy.estimation.histories import Floats, sane_interval
+
+AGE_BINS = 6
+"""Never changed; just changed; under 7, 30, 120 days ago; longer ago."""
+
+PRIOR_CHANGES = 5.0
+"""Where E_b and X_b start: five changes' worth of belief that M = 1."""
+
+SMALLEST_MULTIPLIER = 0.1
+LARGEST_MULTIPLIER = 10.0
+
+
+@compiled
+def age_bin(days_since_change: float) -> int:
+    """Bin of a page's age at its last crawl.
+
+    `days_since_change` is the time from the last observed change to that crawl, in days: 0 if the
+    crawl itself found the change, infinite (or NaN) if no change was ever observed. Bins: 0 never,
+    1 just changed, 2 under 7 days, 3 under 30, 4 under 120, 5 longer ago.
+    """
+    if not days_since_change < math.inf:
+        return 0
+    if days_since_change <= 1e-9:
+        return 1
+    if days_since_change < 7.0:
+        return 2
+    if days_since_change < 30.0:
+        return 3
+    if days_since_change < 120.0:
+        return 4
+    return 5
+
+
+@compiled
+def burst_multiplier(expected_changes: float, predicted_changes: float) -> float:
+    """M_b = clip(E_b/X_b, 0.1, 10) from one cell of a host's tables; 1 for an empty cell."""
+    if not (expected_changes > 0.0 and predicted_changes > 0.0):
+        return 1.0
+    ratio = expected_changes / predicted_changes
+    return min(max(ratio, SMALLEST_MULTIPLIER), LARGEST_MULTIPLIER)
+
+
+@compiled
+def update_bursts(
+    expected_changes: Any,
+    predicted_changes: Any,
+    host: int,
+    age: int,
+    unsignalled_change_rate: float,
+    days: float,
+    changed: bool,
+) -> float:
+    """Take one crawl *without signals in its interval* into a host's tables, in place.
+
+    `expected_changes` E and `predicted_changes` X are (hosts, 6) float arrays; `age` is the bin
+    that held during the interval; `unsignalled_change_rate` α̂ (per day) and `days` (raw, not
+    multiplied) are those of the page. Returns the new multiplier of the cell.
+    """
+    predicted = unsignalled_change_rate * sane_interval(days)
+    if changed:
+        exponent = predicted * burst_multiplier(
+            expected_changes[host, age], predicted_changes[host, age]
+        )
+        certain = exponent > 1e-9
+        expected_changes[host, age] += -exponent / math.expm1(-exponent) if certain else 1.0
+    predicted_changes[host, age] += predicted
+    return burst_multiplier(expected_changes[host, age], predicted_changes[host, age])
+
+
+def initial_bursts(hosts: int) -> tuple[Floats, Floats]:
+    """Fresh tables (E, X), each (hosts, 6): multiplier 1 everywhere."""
+    shape = (hosts, AGE_BINS)
+    return np.full(shape, PRIOR_CHANGES), np.full(shape, PRIOR_CHANGES)
+
+
+def burst_multipliers(
+    expected_changes: NDArray[Any], predicted_changes: NDArray[Any]
+) -> NDArray[np.float64]:
+    """`burst_multiplier` of whole tables, same shape."""
+    filled = (expected_changes > 0) & (predicted_changes > 0)
+    ratio = np.divide(
+        expected_changes, predicted_changes, out=np.ones(expected_changes.shape), where=filled
+    )
+    clipped = np.clip(ratio, SMALLEST_MULTIPLIER, LARGEST_MULTIPLIER)
+    return np.asarray(clipped, dtype=np.float64)

@@ -1,0 +1,86 @@
+"""Burst multipliers: the bins, the tables, and recovery of a burst from simulated crawls."""
+
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from shared.policy.estimation.bursts import (
+    age_bin,
+    burst_multiplier,
+    burst_multipliers,
+    initial_bursts,
+    update_bursts,
+)
+
+
+@pytest.mark.parametrize(
+    ("days", "wanted"),
+    [
+        (math.inf, 0),
+        (math.nan, 0),
+        (0.0, 1),
+        (1e-6, 2),
+        (6.99, 2),
+        (7.0, 3),
+        (29.9, 3),
+        (30.0, 4),
+        (119.0, 4),
+        (120.0, 5),
+        (1e9, 5),
+    ],
+)
+def test_age_bins(days, wanted):
+    assert age_bin(days) == wanted
+
+
+def test_tables_start_neutral():
+    expected, predicted = initial_bursts(3)
+    assert expected.shape == (3, 6)
+    assert (burst_multipliers(expected, predicted) == 1.0).all()
+
+
+def test_one_crawl_by_hand():
+    expected, predicted = initial_bursts(2)
+    expected[1, 2] = 10.0
+    multiplier = update_bursts(expected, predicted, 1, 2, 0.25, 2.0, True)
+    exponent = 2.0 * 0.5
+    assert expected[1, 2] == pytest.approx(10.0 + exponent / -math.expm1(-exponent))
+    assert predicted[1, 2] == 5.5
+    assert multiplier == pytest.approx(expected[1, 2] / 5.5)
+    assert expected[0].tolist() == [5.0] * 6
+
+
+def test_a_certain_change_at_no_exposure_counts_once():
+    expected, predicted = initial_bursts(1)
+    update_bursts(expected, predicted, 0, 0, 0.0, 1.0, True)
+    assert (expected[0, 0], predicted[0, 0]) == (6.0, 5.0)
+
+
+@pytest.mark.parametrize("truth", [0.3, 1.0, 4.0])
+def test_recovers_the_multiplier(truth):
+    rng = np.random.default_rng(11)
+    expected, predicted = initial_bursts(1)
+    days = rng.exponential(2.0, 20_000)
+    changed = rng.random(days.size) < -np.expm1(-truth * 0.2 * days)
+    for interval, change in zip(days, changed, strict=True):
+        update_bursts(expected, predicted, 0, 3, 0.2, interval, change)
+    # The table averages over its own past, so it nears a strong burst from below.
+    assert burst_multiplier(expected[0, 3], predicted[0, 3]) == pytest.approx(truth, rel=0.12)
+
+
+@settings(max_examples=100, deadline=None)
+@given(
+    st.lists(
+        st.tuples(st.floats(0, 1e6), st.floats(0, 1e6), st.booleans()), min_size=1, max_size=30
+    )
+)
+def test_multipliers_stay_in_their_limits(crawls):
+    expected, predicted = initial_bursts(1)
+    for rate, days, changed in crawls:
+        multiplier = update_bursts(expected, predicted, 0, 5, rate, days, changed)
+        assert 0.1 <= multiplier <= 10.0
+    table = burst_multipliers(expected, predicted)
+    assert table[0, 5] == burst_multiplier(expected[0, 5], predicted[0, 5])

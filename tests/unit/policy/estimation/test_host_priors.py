@@ -1,0 +1,125 @@
+"""Host priors: the Gamma fit, pooling, credit of signals, recovery of a population."""
+
+import numpy as np
+import pytest
+from scipy.special import digamma
+from scipy.stats import gamma
+
+from shared.policy.estimation.host_priors import (
+    HostPriors,
+    HostSums,
+    fit_host_priors,
+    gamma_shape,
+    host_sums,
+    initial_host_priors,
+)
+from shared.policy.estimation.map_fit import MapColumns, fit_rings_map
+
+
+def sums(pages, rate, log_rate, credited=0.0, signals=0.0) -> HostSums:
+    columns = [np.atleast_1d(np.asarray(value, float)) for value in (pages, rate, log_rate)]
+    width = columns[0].size
+    return HostSums(
+        *columns,
+        np.broadcast_to(np.asarray(credited, float), (width, 1)).copy(),
+        np.broadcast_to(np.asarray(signals, float), (width, 1)).copy(),
+    )
+
+
+def test_gamma_shape_solves_its_equation():
+    shape = 10 ** np.linspace(-1.5, 2.5, 60)
+    gap = np.log(shape) - digamma(shape)
+    np.testing.assert_allclose(gamma_shape(gap), shape, rtol=1e-10)
+    assert np.isfinite(gamma_shape(np.array([-1.0, 0.0, 1e300]))).all()
+
+
+def test_nothing_observed_leaves_the_initial_priors():
+    fitted = fit_host_priors(sums([0, 0], [0, 0], [0, 0]))
+    initial = initial_host_priors(2, 1)
+    for after, before in zip(fitted, initial, strict=True):
+        np.testing.assert_allclose(after, before, rtol=1e-9)
+
+
+def test_a_large_host_learns_its_own_prior_and_a_small_one_the_common():
+    spread = digamma(2.0) - np.log(2.0 / 0.5)
+    large = sums([1e6, 0], [0.5e6, 0], [1e6 * spread, 0])
+    fitted = fit_host_priors(large)
+    np.testing.assert_allclose(fitted.shape, 2.0, rtol=1e-3)
+    np.testing.assert_allclose(fitted.shape / fitted.rate, 0.5, rtol=1e-3)
+
+
+def test_hosts_pool_within_their_site_first():
+    spread = digamma(2.0) - np.log(2.0)
+    table = sums([1e4, 0, 1e4, 0], [1e4, 0, 1e2, 0], [1e4 * spread, 0, 1e4 * spread - 4e4, 0])
+    fitted = fit_host_priors(table, site_of_host=np.array([0, 0, 1, 1]))
+    means = fitted.shape / fitted.rate
+    assert means[1] == pytest.approx(1.0, rel=0.01)
+    assert means[3] == pytest.approx(0.01, rel=0.05)
+
+
+def test_precision_is_the_credited_share_and_stays_inside():
+    table = sums([1, 1, 1], [0.1] * 3, [-3.0] * 3, [[30.0], [0.0], [1e9]], [[99.0], [1e9], [1e9]])
+    precision = fit_host_priors(table).precision[:, 0]
+    np.testing.assert_allclose(precision, [30.5 / 100.0, 0.02, 0.995])
+
+
+def test_sums_add_over_shards_and_skip_uncrawled_pages():
+    rng = np.random.default_rng(2)
+    rings = (
+        rng.exponential(1.0, (8, 4)),
+        rng.poisson(1.0, (8, 4, 1)).astype(np.uint16),
+        rng.integers(0, 2, (8, 4)).astype(np.uint8),
+        np.array([0, 1, 2, 3, 4, 5, 0, 9]),
+    )
+    columns = (rng.gamma(1.0, 1.0, 8), rng.gamma(1.0, 1.0, (8, 1)), rng.gamma(1.0, 1.0, 8) + 0.1)
+    hosts = np.array([0, 0, 1, 1, 2, 2, 0, 1])
+    whole = host_sums(np.arange(8), hosts, 3, *columns, *rings)
+    parts = [
+        host_sums(np.array(p), hosts, 3, *columns, *rings) for p in ([0, 3, 5, 7], [1, 2, 4, 6])
+    ]
+    for field, first, second in zip(whole, *parts, strict=True):
+        np.testing.assert_allclose(field, first + second)
+    assert whole.pages.tolist() == [1.0, 3.0, 2.0]
+
+
+def test_credit_of_a_signal_is_its_probability_given_the_change():
+    rings = (
+        np.array([[2.0, 1.0]]),
+        np.array([[[3], [1]]], dtype=np.uint16),
+        np.array([[1, 0]], dtype=np.uint8),
+        np.array([2]),
+    )
+    columns = (np.array([0.1]), np.array([[0.5]]), np.array([1.0]))
+    total = host_sums(np.array([0]), np.array([0]), 1, *columns, *rings)
+    truth = -np.expm1(-0.5) / -np.expm1(-(0.2 + 1.5))
+    assert total.credited[0, 0] == pytest.approx(3 * truth)
+    assert total.signals[0, 0] == 4.0
+
+
+def test_recovers_the_population_of_two_hosts():
+    rng = np.random.default_rng(3)
+    pages, depth, hosts = 3000, 16, 2
+    owner = np.arange(pages) % hosts
+    true_shape, true_mean = np.array([0.8, 4.0]), np.array([0.05, 0.6])
+    true_precision = np.array([0.9, 0.3])
+    alpha = gamma.rvs(true_shape[owner], random_state=rng) * (true_mean / true_shape)[owner]
+    kappa = -np.log1p(-true_precision[owner])
+    intervals = rng.exponential(3.0, (pages, depth))
+    signals = rng.poisson(0.1 * intervals).astype(np.uint16)
+    exponent = alpha[:, None] * intervals + kappa[:, None] * signals
+    changed = (rng.random((pages, depth)) < -np.expm1(-exponent)).astype(np.uint8)
+    rings = (intervals, signals, changed, np.full(pages, depth))
+    priors: HostPriors = initial_host_priors(hosts, 1)
+    out = MapColumns(np.zeros(pages), np.zeros((pages, 1)), np.zeros(pages))
+    for _ in range(8):
+        fit_rings_map(np.arange(pages), owner, *rings, priors, out)
+        priors = fit_host_priors(host_sums(np.arange(pages), owner, hosts, *out, *rings))
+    np.testing.assert_allclose(priors.shape / priors.rate, true_mean, rtol=0.15)
+    np.testing.assert_allclose(priors.shape, true_shape, rtol=0.5)
+    # Pages that change between most crawls say little about the second host's signals.
+    np.testing.assert_allclose(priors.precision[:, 0], true_precision, atol=0.2)
+
+
+def test_bad_start_is_refused():
+    with pytest.raises(ValueError, match="must be positive"):
+        initial_host_priors(1, 1, change_rate=-1.0)
