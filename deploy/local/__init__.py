@@ -1,0 +1,1 @@
+"""Everything that Freshet needs on one machine: broker, PostgreSQL, supervisor of processes."""
