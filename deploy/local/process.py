@@ -1,0 +1,124 @@
+"""Child processes that never outlive their parent, nor hold its pipes."""
+
+import ctypes
+import os
+import pwd
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+
+_PR_SET_PDEATHSIG = 1
+_LIBC = ctypes.CDLL(None, use_errno=True) if sys.platform == "linux" else None
+_POLL_SECONDS = 0.02
+
+
+class StartError(RuntimeError):
+    """A server did not come up; the message has the end of its log."""
+
+
+def spawn(
+    argv: Sequence[str],
+    log_path: Path,
+    env: Mapping[str, str] | None = None,
+    user: str | None = None,
+    death_signal: int = signal.SIGKILL,
+) -> subprocess.Popen[bytes]:
+    """Start a process with its output in `log_path` and a process group of its own.
+
+    On Linux it gets `death_signal` when the thread that called this ends, however it ends; call it
+    from a thread that lives as long as the child should. `user` is the account to run as, which
+    takes root. Raises OSError if the program cannot be started.
+    """
+    parent = os.getpid()
+
+    def bind_to_parent() -> None:
+        if _LIBC is not None:
+            _LIBC.prctl(_PR_SET_PDEATHSIG, death_signal)
+            if os.getppid() != parent:  # the parent died before the line above
+                os.kill(os.getpid(), death_signal)
+
+    account = pwd.getpwnam(user) if user else None
+    with log_path.open("ab") as log_file:
+        return subprocess.Popen(  # noqa: S603
+            list(argv),
+            stdin=subprocess.DEVNULL,
+            stdout=log_file,
+            stderr=subprocess.STDOUT,
+            env=dict(env) if env is not None else None,
+            user=account.pw_uid if account else None,
+            group=account.pw_gid if account else None,
+            extra_groups=[] if account else None,
+            start_new_session=True,
+            preexec_fn=bind_to_parent,  # noqa: PLW1509
+        )
+
+
+def signal_group(process: subprocess.Popen[bytes], number: int) -> None:
+    """Send a signal to a spawned process and to its own children; one that is gone is no error."""
+    try:
+        os.killpg(process.pid, number)
+    except ProcessLookupError:
+        return
+
+
+def stop_process(
+    process: subprocess.Popen[bytes], number: int = signal.SIGTERM, grace_seconds: float = 4.0
+) -> None:
+    """Ask a process to end, kill it and its children after the grace, and wait for it."""
+    if process.poll() is None:
+        process.send_signal(number)
+        try:
+            process.wait(grace_seconds)
+        except subprocess.TimeoutExpired:
+            process.kill()
+    signal_group(process, signal.SIGKILL)
+    process.wait()
+
+
+def wait_ready(
+    name: str,
+    process: subprocess.Popen[bytes],
+    ready: Callable[[], bool],
+    log_path: Path,
+    timeout_seconds: float,
+) -> None:
+    """Wait until `ready()` is true; raises StartError if the process dies or the time is up."""
+    deadline = time.monotonic() + timeout_seconds
+    while not ready():
+        code = process.poll()
+        late = time.monotonic() > deadline
+        if code is not None or late:
+            why = f"is not ready after {timeout_seconds:.0f} s" if late else f"ended with {code}"
+            stop_process(process)
+            raise StartError(f"{name} {why}; the end of {log_path}:\n{last_lines(log_path)}")
+        time.sleep(_POLL_SECONDS)
+
+
+def accepts_connections(host: str, port: int) -> bool:
+    """Whether something listens on a TCP port."""
+    try:
+        with socket.create_connection((host, port), timeout=1.0):
+            return True
+    except OSError:
+        return False
+
+
+def free_port(host: str = "127.0.0.1") -> int:
+    """Return a TCP port that nothing listens on now."""
+    with socket.socket() as probe:
+        probe.bind((host, 0))
+        return int(probe.getsockname()[1])
+
+
+def last_lines(path: Path, count: int = 20) -> str:
+    """Return the last lines of a log file; empty if there is none."""
+    try:
+        with path.open("rb") as file:
+            file.seek(max(0, path.stat().st_size - 64 * 1024))
+            return "\n".join(file.read().decode(errors="replace").splitlines()[-count:])
+    except OSError:
+        return ""
