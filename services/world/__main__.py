@@ -1,0 +1,5 @@
+"""`python -m services.world PLAN`."""
+
+from services.world.worker import main
+
+main()

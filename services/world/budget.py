@@ -1,0 +1,98 @@
+"""What the budget allowed, second by second, and whether the crawls kept to it."""
+
+import itertools
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from services.world.plan import BudgetStep
+
+SETTLE_SECONDS = 2.0
+"""Seconds of the wall in which a new budget must have taken effect; until then either holds."""
+
+TOLERANCE_CRAWLS = 1.0
+"""A second may hold one crawl more than its budget: slots do not fall on its bounds."""
+
+REACHED_SHARE = 0.95
+"""A rate that is so near to a higher budget, or so little above a lower one, has reached it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Budget:
+    """The steps of the budget. Times are wall seconds since the run began."""
+
+    times: NDArray[np.float64]
+    """Rising; the first is 0."""
+    rates: NDArray[np.float64]
+    """Crawls per second of the wall from each time on."""
+
+    @classmethod
+    def from_steps(cls, steps: Sequence[BudgetStep], speed: float) -> "Budget":
+        """The budget of a plan on a clock that runs `speed` times as fast as the wall."""
+        return cls(
+            np.array([step.day for step in steps]) * 86_400.0 / speed,
+            np.array([step.crawls_per_second for step in steps]) * speed,
+        )
+
+    def rate_at(self, time: float) -> float:
+        """Crawls per second that the budget allows at a time."""
+        return float(self.rates[max(int(np.searchsorted(self.times, time, "right")) - 1, 0)])
+
+    def allowed(self, start: float, end: float) -> float:
+        """The most crawls in [start, end): while a change settles, the higher budget counts."""
+        cuts = np.concatenate([self.times, self.times[1:] + SETTLE_SECONDS])
+        cuts = np.unique(np.clip(np.append(cuts, [start, end]), start, end))
+        total = 0.0
+        for left, right in itertools.pairwise(cuts.tolist()):
+            middle = (left + right) / 2
+            rate = max(self.rate_at(middle), self.rate_at(max(middle - SETTLE_SECONDS, 0.0)))
+            total += rate * (right - left)
+        return float(total)
+
+    def integral(self, end: float) -> float:
+        """Crawls that the budget holds in [0, end)."""
+        ends = np.append(self.times[1:], np.inf)
+        lengths = np.maximum(np.minimum(ends, end) - self.times, 0.0)
+        return float(lengths @ self.rates)
+
+    def seconds_over(self, counts: dict[int, int], end: float) -> int:
+        """How many whole seconds before `end` hold more crawls than allowed, by over one.
+
+        Args:
+            counts: second → crawls in it.
+            end: wall seconds since the run began.
+        """
+        return sum(
+            count > self.allowed(second, second + 1) + TOLERANCE_CRAWLS
+            for second, count in counts.items()
+            if second >= 0 and second + 1 <= end
+        )
+
+
+def seconds_until_reached(
+    times: NDArray[np.float64], changed_at: float, rate: float, before: float
+) -> float | None:
+    """How long after a change of the budget the rate of crawls is at the new one.
+
+    Args:
+        times: crawls, wall seconds, in any order.
+        changed_at: when the new budget was made known.
+        rate: the new budget, crawls per second.
+        before: the old one.
+
+    Returns:
+        the beginning, after the change, of the first second whose crawls are at the new budget;
+        None: there is none in the times given.
+    """
+    ordered = np.sort(times)
+    if not ordered.size:
+        return None
+    starts = np.arange(changed_at, ordered[-1] - 1.0 + 1e-9, 0.05)
+    counts = np.searchsorted(ordered, starts + 1.0) - np.searchsorted(ordered, starts)
+    if rate >= before:
+        reached = counts >= REACHED_SHARE * rate - TOLERANCE_CRAWLS
+    else:
+        reached = counts <= rate / REACHED_SHARE + TOLERANCE_CRAWLS
+    return float(starts[np.argmax(reached)] - changed_at) if reached.any() else None

@@ -1,0 +1,174 @@
+"""The simulated crawler fleet: takes requests, looks at the web, answers with outcomes."""
+
+import time
+from collections import deque
+from dataclasses import dataclass
+
+import msgspec
+import numpy as np
+import structlog
+from aiokafka import ConsumerRecord
+from numpy.typing import NDArray
+
+from services.world.batches import Record, send_batches
+from services.world.pages import WorldPages
+from services.world.plan import FleetPlan
+from services.world.web import Web
+from shared.contracts.codec import decoder, encode
+from shared.contracts.identity import shard_of
+from shared.contracts.messages import CrawlOutcome, CrawlRequest, Result
+from shared.contracts.topics import CRAWL_OUTCOMES, CRAWL_REQUESTS
+from shared.runtime.clock import SECONDS_PER_DAY, Clock
+from shared.runtime.kafka import make_consumer
+from shared.runtime.publisher import Publisher
+
+log = structlog.get_logger(__name__)
+
+GROUP = "freshet-world-fleet"
+TURN_SECONDS = 0.02
+MAX_RECORDS = 20_000
+
+STATUS_OF = {"changed": 200, "unchanged": 304, "gone": 404}
+SERVER_ERROR = 503
+TOO_MANY_REQUESTS = 429
+
+UNKNOWN_PAGE = -1
+
+
+@dataclass(frozen=True, slots=True)
+class _Crawls:
+    """Crawls that end together."""
+
+    ready_at: float
+    requests: list[CrawlRequest]
+    pages: NDArray[np.int64]
+
+
+class Fleet:
+    """One member of the fleet's consumer group."""
+
+    def __init__(
+        self,
+        publisher: Publisher,
+        clock: Clock,
+        web: Web,
+        pages: WorldPages,
+        plan: FleetPlan,
+        *,
+        origin: float,
+        seed: int,
+    ) -> None:
+        self.crawled = 0
+        self.refused = 0
+        """Requests that could not be decoded."""
+        self._publisher = publisher
+        self._settings = publisher.settings
+        self._clock = clock
+        self._web = web
+        self._plan = plan
+        self._origin = origin
+        self._rng = np.random.default_rng([seed, 3])
+        self._page_of = {page_id: row for row, page_id in enumerate(pages.page_ids.tolist())}
+        self._decode = decoder(CrawlRequest).decode
+        self._under_way: deque[_Crawls] = deque()
+        self._consumer = make_consumer(self._settings, GROUP)
+
+    async def start(self) -> None:
+        """Join the group."""
+        await self._consumer.start()
+        self._consumer.subscribe([self._settings.topic(CRAWL_REQUESTS.name)])
+
+    async def stop(self) -> None:
+        """Leave the group; crawls under way are not answered."""
+        await self._consumer.stop()
+
+    @property
+    def ready(self) -> bool:
+        """Whether the group has given out its partitions."""
+        return bool(self._consumer.assignment())
+
+    @property
+    def busy(self) -> bool:
+        """Whether crawls are under way."""
+        return bool(self._under_way)
+
+    async def turn(self) -> None:
+        """Take what was asked for, and answer the crawls that have ended."""
+        fetched = await self._consumer.getmany(
+            timeout_ms=int(TURN_SECONDS * 1000), max_records=MAX_RECORDS
+        )
+        records = [record for part in fetched.values() for record in part]
+        if records:
+            self._take(records)
+        now = time.monotonic()
+        while self._under_way and self._under_way[0].ready_at <= now:
+            await self._answer(self._under_way.popleft())
+
+    def _take(self, records: list[ConsumerRecord]) -> None:
+        requests = []
+        for record in records:
+            try:
+                requests.append(self._decode(record.value or b""))
+            except msgspec.MsgspecError as error:
+                self.refused += 1
+                log.warning("crawl request refused", offset=record.offset, reason=str(error))
+        page_of = self._page_of
+        pages = np.array([page_of.get(r.page_id, UNKNOWN_PAGE) for r in requests], dtype=np.int64)
+        ready_at = time.monotonic() + self._plan.latency_seconds
+        self._under_way.append(_Crawls(ready_at, requests, pages))
+
+    async def _answer(self, crawls: _Crawls) -> None:
+        now = self._clock.now()
+        statuses, changed = self._crawl(crawls.pages, (now - self._origin) / SECONDS_PER_DAY)
+        digests = self._digests(crawls.pages) if self._plan.digests else None
+        answers: dict[int, list[Record]] = {}
+        partitions = self._settings.partitions
+        for row, request in enumerate(crawls.requests):
+            status = int(statuses[row])
+            outcome = CrawlOutcome(
+                url=request.url,
+                host=request.host,
+                request_id=request.request_id,
+                crawled_at=now,
+                http_status=status,
+                result=_result(status, bool(changed[row]), digests is not None),
+                digest=digests[row] if digests is not None and status < 400 else None,
+                retry_after_seconds=(
+                    self._plan.retry_after_seconds if status == TOO_MANY_REQUESTS else None
+                ),
+            )
+            record = (request.host.encode(), encode(outcome))
+            answers.setdefault(shard_of(request.host, partitions), []).append(record)
+        await send_batches(self._publisher, CRAWL_OUTCOMES, answers)
+        self.crawled += len(crawls.requests)
+
+    def _crawl(
+        self, pages: NDArray[np.int64], day: float
+    ) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
+        """Statuses of the answers, and which pages were found changed."""
+        luck = self._rng.random(pages.size)
+        statuses = np.full(pages.size, STATUS_OF["unchanged"], np.int64)
+        throttled = luck < self._plan.throttled_share
+        failed = ~throttled & (luck < self._plan.throttled_share + self._plan.failed_share)
+        statuses[throttled] = TOO_MANY_REQUESTS
+        statuses[failed] = SERVER_ERROR
+        statuses[pages == UNKNOWN_PAGE] = STATUS_OF["gone"]
+        seen = np.flatnonzero(statuses < 400)
+        changed = np.zeros(pages.size, np.bool_)
+        changed[seen] = self._web.crawl(pages[seen], day)
+        statuses[changed] = STATUS_OF["changed"]
+        return statuses, changed
+
+    def _digests(self, pages: NDArray[np.int64]) -> list[str]:
+        versions = self._web.versions(np.maximum(pages, 0))
+        return [f"{p:x}-{v:x}" for p, v in zip(pages.tolist(), versions.tolist(), strict=True)]
+
+
+def _result(status: int, changed: bool, by_digest: bool) -> Result | None:
+    if status == STATUS_OF["gone"]:
+        return "gone"
+    if status >= 400:
+        return "failed"
+    if by_digest:
+        return None
+    return "changed" if changed else "unchanged"
