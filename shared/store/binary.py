@@ -1,0 +1,171 @@
+"""numpy arrays to and from PostgreSQL's binary forms, without a Python object for each value."""
+
+import struct
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+import numpy as np
+import psycopg
+from numpy.typing import NDArray
+from psycopg.abc import Buffer
+from psycopg.adapt import Dumper, Loader
+from psycopg.pq import Format
+
+
+@dataclass(frozen=True, slots=True)
+class _Type:
+    """A PostgreSQL type of fixed width, and the big-endian numpy type that it is on the wire."""
+
+    name: str
+    oid: int
+    array_oid: int
+    wire: np.dtype[Any]
+
+
+_TYPES: Final = {
+    np.dtype(native): _Type(name, oid, array_oid, np.dtype(wire))
+    for native, name, oid, array_oid, wire in (
+        (np.bool_, "bool", 16, 1000, "u1"),
+        (np.int16, "int2", 21, 1005, ">i2"),
+        (np.int32, "int4", 23, 1007, ">i4"),
+        (np.int64, "int8", 20, 1016, ">i8"),
+        (np.float32, "float4", 700, 1021, ">f4"),
+        (np.float64, "float8", 701, 1022, ">f8"),
+    )
+}
+_BY_OID: Final = {kind.oid: (native, kind) for native, kind in _TYPES.items()}
+
+_BYTEA_OID: Final = 17
+_BYTEA_ARRAY_OID: Final = 1001
+_ARRAY_HEADER: Final = struct.Struct(">iiiii")
+_COPY_SIGNATURE: Final = b"PGCOPY\n\xff\r\n\0" + bytes(8)
+_COPY_END: Final = b"\xff\xff"
+
+
+class UnsupportedArray(TypeError):
+    """An array that has no PostgreSQL type here, or the wrong number of dimensions."""
+
+
+def _type_of(array: NDArray[Any]) -> _Type:
+    kind = _TYPES.get(array.dtype)
+    if kind is None or array.ndim != 1:
+        raise UnsupportedArray(
+            f"an array of {array.ndim} dimensions of {array.dtype} cannot be sent; flat ones of "
+            f"{', '.join(str(native) for native in _TYPES)} can"
+        )
+    return kind
+
+
+@dataclass(frozen=True, slots=True)
+class Blobs:
+    """Byte strings of varying length, one after the other, to be sent as a bytea array."""
+
+    arena: NDArray[np.uint8]
+    offsets: NDArray[np.int64]
+    """Blob i is arena[offsets[i]:offsets[i + 1]]; shape (count + 1,)."""
+
+    @property
+    def count(self) -> int:
+        """How many there are."""
+        return int(self.offsets.size - 1)
+
+
+def array_bytes(array: NDArray[Any]) -> bytes:
+    """A flat array as a PostgreSQL binary array without NULLs."""
+    kind = _type_of(array)
+    items = np.empty(array.size, np.dtype([("length", ">i4"), ("value", kind.wire)]))
+    items["length"] = kind.wire.itemsize
+    items["value"] = array
+    return _ARRAY_HEADER.pack(1, 0, kind.oid, array.size, 1) + items.tobytes()
+
+
+def blobs_bytes(blobs: Blobs) -> bytes:
+    """Byte strings as a PostgreSQL binary array of bytea without NULLs."""
+    lengths = np.diff(blobs.offsets)
+    begins = blobs.offsets[:-1] - blobs.offsets[0] + 4 * np.arange(blobs.count)
+    used = blobs.arena[blobs.offsets[0] : blobs.offsets[-1]]
+    out = np.empty(used.size + 4 * blobs.count, np.uint8)
+    is_payload = np.ones(out.size, np.bool_)
+    prefixes = (begins[:, np.newaxis] + np.arange(4)).ravel()
+    is_payload[prefixes] = False
+    out[prefixes] = lengths.astype(">i4").view(np.uint8)
+    out[is_payload] = used
+    return _ARRAY_HEADER.pack(1, 0, _BYTEA_OID, blobs.count, 1) + out.tobytes()
+
+
+def parse_array(data: Buffer) -> NDArray[Any]:
+    """A PostgreSQL binary array of a fixed-width type as a native numpy array, copied.
+
+    Raises:
+        UnsupportedArray: NULLs inside, several dimensions, or a type of varying width.
+    """
+    view = memoryview(data)
+    dimensions, nulls, oid = struct.unpack_from(">iii", view)
+    if oid not in _BY_OID or nulls or dimensions > 1:
+        raise UnsupportedArray(
+            f"an array of type {oid} with {dimensions} dimensions"
+            f"{' and NULLs' if nulls else ''} cannot be read into numpy"
+        )
+    native, kind = _BY_OID[oid]
+    if dimensions == 0:
+        return np.empty(0, native)
+    items = np.frombuffer(
+        view[_ARRAY_HEADER.size :], np.dtype([("length", ">i4"), ("value", kind.wire)])
+    )
+    return items["value"].astype(native)
+
+
+def copy_bytes(columns: Sequence[NDArray[Any]]) -> bytes:
+    """Columns of equal length as the body of a binary COPY."""
+    kinds = [_type_of(column) for column in columns]
+    fields: list[tuple[str, Any]] = [("fields", ">i2")]
+    for index, kind in enumerate(kinds):
+        fields += [(f"length{index}", ">i4"), (f"value{index}", kind.wire)]
+    rows = np.empty(columns[0].size, np.dtype(fields))
+    rows["fields"] = len(columns)
+    for index, (kind, column) in enumerate(zip(kinds, columns, strict=True)):
+        rows[f"length{index}"] = kind.wire.itemsize
+        rows[f"value{index}"] = column
+    return _COPY_SIGNATURE + rows.tobytes() + _COPY_END
+
+
+class _ArrayDumper(Dumper):
+    """Sends a numpy array as an array of its own type."""
+
+    format = Format.BINARY
+
+    def get_key(self, obj: NDArray[Any], format: Any) -> Any:  # noqa: A002, ARG002 - psycopg's
+        return (self.cls, obj.dtype.str)
+
+    def upgrade(self, obj: NDArray[Any], format: Any) -> "_ArrayDumper":  # noqa: A002, ARG002
+        dumper = type(self)(self.cls)
+        dumper.oid = _type_of(obj).array_oid
+        return dumper
+
+    def dump(self, obj: NDArray[Any]) -> bytes:
+        return array_bytes(obj)
+
+
+class _BlobsDumper(Dumper):
+    format = Format.BINARY
+    oid = _BYTEA_ARRAY_OID
+
+    def dump(self, obj: Blobs) -> bytes:
+        return blobs_bytes(obj)
+
+
+class _ArrayLoader(Loader):
+    format = Format.BINARY
+
+    def load(self, data: Buffer) -> NDArray[Any]:
+        return parse_array(data)
+
+
+def register_arrays(connection: psycopg.Connection[Any]) -> None:
+    """Let a connection send numpy arrays and `Blobs`, and get arrays in binary results as numpy."""
+    adapters = connection.adapters
+    adapters.register_dumper(np.ndarray, _ArrayDumper)
+    adapters.register_dumper(Blobs, _BlobsDumper)
+    for kind in _TYPES.values():
+        adapters.register_loader(kind.array_oid, _ArrayLoader)

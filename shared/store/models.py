@@ -1,0 +1,166 @@
+"""The tables, as SQLAlchemy sees them; `migrations/` makes them.
+
+Times are Unix seconds as float8, −infinity for never; rates are per day. The columns of `pages`
+are never NULL, and none that changes has an index, so every update stays on its heap page (HOT).
+"""
+
+from typing import Final
+
+from sqlalchemy import (
+    BigInteger,
+    Boolean,
+    CheckConstraint,
+    Double,
+    Identity,
+    Integer,
+    LargeBinary,
+    SmallInteger,
+    Text,
+)
+from sqlalchemy.orm import DeclarativeBase, Mapped, mapped_column
+
+ACTIVE: Final = 0
+"""Status of a page that is crawled."""
+
+REMOVED: Final = 1
+"""Status of a page that an operator took out; only an operator brings it back."""
+
+GONE: Final = 2
+"""Status of a page whose crawl said so (404, 410); a signal or an operator brings it back."""
+
+STATUS_NAMES: Final = {ACTIVE: "active", REMOVED: "removed", GONE: "gone"}
+
+NEVER: Final = float("-inf")
+"""The time of something that has not happened."""
+
+
+class Base(DeclarativeBase):
+    """All tables of Freshet."""
+
+
+class Deployment(Base):
+    """One row: what must never change under running workers."""
+
+    __tablename__ = "deployment"
+    __table_args__ = (CheckConstraint("id = 1", name="deployment_has_one_row"),)
+
+    id: Mapped[int] = mapped_column(SmallInteger, primary_key=True, autoincrement=False)
+    shards: Mapped[int] = mapped_column(Integer)
+
+
+class Page(Base):
+    """The state of a page; one partition a shard."""
+
+    __tablename__ = "pages"
+    __table_args__ = {"postgresql_partition_by": "LIST (shard)"}  # noqa: RUF012
+
+    shard: Mapped[int] = mapped_column(SmallInteger, primary_key=True, autoincrement=False)
+    page_id: Mapped[int] = mapped_column(BigInteger, primary_key=True, autoincrement=False)
+    host_id: Mapped[int] = mapped_column(BigInteger)
+    importance: Mapped[float] = mapped_column(Double)
+    max_age_days: Mapped[float] = mapped_column(Double)
+    """Infinity: no bound of its own."""
+    unsignalled_change_rate: Mapped[float] = mapped_column(Double)
+    """α, per day."""
+    signal_evidence: Mapped[float] = mapped_column(Double)
+    """κ."""
+    signal_rate: Mapped[float] = mapped_column(Double)
+    """γ, per day."""
+    first_seen_at: Mapped[float] = mapped_column(Double)
+    last_crawled_at: Mapped[float] = mapped_column(Double)
+    last_attempt_at: Mapped[float] = mapped_column(Double)
+    """The last crawl of any outcome, failed ones too."""
+    last_changed_at: Mapped[float] = mapped_column(Double)
+    last_signal_at: Mapped[float] = mapped_column(Double)
+    updated_at: Mapped[float] = mapped_column(Double)
+    """Time of the last `page-updates` message that was applied."""
+    digest: Mapped[int] = mapped_column(BigInteger)
+    """Hash of the content digest; 0: none."""
+    signal_count: Mapped[int] = mapped_column(BigInteger)
+    """All signals ever."""
+    signals: Mapped[int] = mapped_column(Integer)
+    """Signals since the last crawl."""
+    crawls: Mapped[int] = mapped_column(Integer)
+    changes: Mapped[int] = mapped_column(Integer)
+    failures: Mapped[int] = mapped_column(Integer)
+    """Consecutive failed crawls."""
+    status: Mapped[int] = mapped_column(SmallInteger)
+    history: Mapped[bytes] = mapped_column(LargeBinary)
+    """The last crawl records, packed (`shared.store.history`)."""
+
+
+class PageUrl(Base):
+    """Insert-only sister of `pages`: URLs are long and never change."""
+
+    __tablename__ = "page_urls"
+    __table_args__ = {"postgresql_partition_by": "LIST (shard)"}  # noqa: RUF012
+
+    shard: Mapped[int] = mapped_column(SmallInteger, primary_key=True, autoincrement=False)
+    page_id: Mapped[int] = mapped_column(BigInteger, primary_key=True, autoincrement=False)
+    url: Mapped[str] = mapped_column(Text)
+
+
+class Host(Base):
+    """A host, its limits, and what is known of its pages in common."""
+
+    __tablename__ = "hosts"
+
+    shard: Mapped[int] = mapped_column(SmallInteger, primary_key=True, autoincrement=False)
+    host_id: Mapped[int] = mapped_column(BigInteger, primary_key=True, autoincrement=False)
+    host: Mapped[str] = mapped_column(Text)
+    max_crawls_per_second: Mapped[float | None] = mapped_column(Double)
+    """NULL: the configured default."""
+    blocked_until: Mapped[float] = mapped_column(Double)
+    limit_updated_at: Mapped[float] = mapped_column(Double)
+    prior_shape: Mapped[float | None] = mapped_column(Double)
+    """A of the host's Gamma(A, B) prior of α; NULL: not learned yet."""
+    prior_rate: Mapped[float | None] = mapped_column(Double)
+    """B of the host's Gamma(A, B) prior of α, days."""
+    prior_precision: Mapped[float | None] = mapped_column(Double)
+    """Mean precision of the host's signals."""
+    bursts: Mapped[bytes | None] = mapped_column(LargeBinary)
+    """Evidence of the host's burst multipliers, packed by the estimator that learns them."""
+
+
+class Observation(Base):
+    """What each crawl found; appended by COPY, partitioned by the time of writing to be dropped."""
+
+    __tablename__ = "observations"
+    __table_args__ = {"postgresql_partition_by": "RANGE (recorded_at)"}  # noqa: RUF012
+    __mapper_args__ = {"primary_key": ["shard", "page_id", "crawled_at"]}  # noqa: RUF012
+
+    shard: Mapped[int] = mapped_column(SmallInteger)
+    page_id: Mapped[int] = mapped_column(BigInteger)
+    recorded_at: Mapped[float] = mapped_column(Double)
+    crawled_at: Mapped[float] = mapped_column(Double)
+    interval_days: Mapped[float] = mapped_column(Double)
+    """Since the crawl before."""
+    signals: Mapped[int] = mapped_column(Integer)
+    """That arrived in the interval."""
+    changed: Mapped[bool] = mapped_column(Boolean)
+
+
+class StreamPosition(Base):
+    """How far a consumer's effects on this database reach into a partition."""
+
+    __tablename__ = "stream_positions"
+
+    consumer: Mapped[str] = mapped_column(Text, primary_key=True)
+    topic: Mapped[str] = mapped_column(Text, primary_key=True)
+    partition: Mapped[int] = mapped_column(Integer, primary_key=True, autoincrement=False)
+    next_offset: Mapped[int] = mapped_column(BigInteger)
+
+
+class MultiplierRecord(Base):
+    """Every λ₀ that the coordinator sent."""
+
+    __tablename__ = "multiplier_history"
+
+    id: Mapped[int] = mapped_column(BigInteger, Identity(always=True), primary_key=True)
+    version: Mapped[int] = mapped_column(BigInteger)
+    computed_at: Mapped[float] = mapped_column(Double)
+    effective_at: Mapped[float] = mapped_column(Double)
+    multiplier: Mapped[float] = mapped_column(Double)
+    """λ₀."""
+    crawls_per_second: Mapped[float] = mapped_column(Double)
+    cause: Mapped[str] = mapped_column(Text)

@@ -1,0 +1,282 @@
+"""A shard as it stands at one moment: its pages, hosts, and the positions that they reflect.
+
+A million pages take about a second: the server gathers each column into one binary array, which
+numpy reads in place; there is no Python object for a page, but for its host's name.
+"""
+
+import itertools
+from dataclasses import dataclass
+from typing import Any, Final
+
+import numpy as np
+import psycopg
+from numpy.typing import NDArray
+
+from shared.policy.compiled import compiled
+from shared.store.binary import Blobs
+from shared.store.connection import connect
+from shared.store.history import Rings, unpack
+from shared.store.models import ACTIVE
+from shared.store.positions import ESTIMATOR, Positions, read_positions
+
+Floats = NDArray[np.float64]
+Integers = NDArray[np.int64]
+Counts = NDArray[np.int32]
+
+CHUNK_BYTES: Final = 256 * 1024 * 1024
+"""Of table, gathered at once; one value of PostgreSQL has at most 1 GB."""
+
+_ID_SPACE: Final = 1 << 63
+"""Page ids are hashes, even over this range, so equal parts of it hold as many pages each."""
+
+
+class DamagedStore(Exception):
+    """Tables that contradict each other; the text says which."""
+
+
+@dataclass(frozen=True, slots=True)
+class PageColumns:
+    """Pages in rising order of their ids, one element a page. Times: Unix seconds, −inf never."""
+
+    page_ids: Integers
+    host_ids: Integers
+    importance: Floats
+    max_age_days: Floats
+    """inf: no bound of its own."""
+    unsignalled_change_rate: Floats
+    """α, per day."""
+    signal_evidence: Floats
+    """κ."""
+    signal_rate: Floats
+    """γ, per day."""
+    first_seen_at: Floats
+    last_crawled_at: Floats
+    last_attempt_at: Floats
+    """Any outcome, failed ones too."""
+    last_signal_at: Floats
+    updated_at: Floats
+    """Of the last `page-updates` message."""
+    signals: Counts
+    """Since the last crawl."""
+    failures: Counts
+    """Consecutive."""
+
+
+@dataclass(frozen=True, slots=True)
+class LearningColumns:
+    """What only the estimator needs, one element a page in the order of `PageColumns`."""
+
+    last_changed_at: Floats
+    digest: Integers
+    """Hash of the content digest; 0: none."""
+    signal_count: Integers
+    crawls: Counts
+    changes: Counts
+    status: NDArray[np.int16]
+
+
+@dataclass(frozen=True, slots=True)
+class HostColumns:
+    """The shard's hosts, in rising order of their ids."""
+
+    host_ids: Integers
+    names: list[str]
+    max_crawls_per_second: Floats
+    """NaN: the configured default."""
+    blocked_until: Floats
+
+
+@dataclass(frozen=True, slots=True)
+class ShardSnapshot:
+    """What a scheduler needs of a shard: the active pages."""
+
+    shard: int
+    pages: PageColumns
+    urls: Blobs
+    """UTF-8 bytes of page i: urls.arena[urls.offsets[i]:urls.offsets[i + 1]]."""
+    hosts: HostColumns
+    positions: Positions
+    """(topic, partition) → next offset: what comes from there on is not in this snapshot."""
+
+
+@dataclass(frozen=True, slots=True)
+class LearningSnapshot:
+    """What the estimator needs of a shard: all pages, removed and gone ones too."""
+
+    shard: int
+    pages: PageColumns
+    learning: LearningColumns
+    histories: Rings
+    hosts: HostColumns
+    positions: Positions
+
+
+_PAGE_TYPES: Final[dict[str, type[np.generic]]] = {
+    "page_id": np.int64,
+    "host_id": np.int64,
+    "importance": np.float64,
+    "max_age_days": np.float64,
+    "unsignalled_change_rate": np.float64,
+    "signal_evidence": np.float64,
+    "signal_rate": np.float64,
+    "first_seen_at": np.float64,
+    "last_crawled_at": np.float64,
+    "last_attempt_at": np.float64,
+    "last_signal_at": np.float64,
+    "updated_at": np.float64,
+    "signals": np.int32,
+    "failures": np.int32,
+}
+_LEARNING_TYPES: Final[dict[str, type[np.generic]]] = {
+    "last_changed_at": np.float64,
+    "digest": np.int64,
+    "signal_count": np.int64,
+    "crawls": np.int32,
+    "changes": np.int32,
+    "status": np.int16,
+}
+
+
+def load_shard(database_url: str, shard: int) -> ShardSnapshot:
+    """The active pages of a shard, with URLs, hosts and the positions that they reflect.
+
+    Everything is of one moment (a REPEATABLE READ transaction).
+
+    Raises:
+        psycopg.OperationalError: the server cannot be reached.
+        DamagedStore: a page has no URL.
+    """
+    with _snapshot_connection(database_url) as connection:
+        columns, _ = _pages(connection, shard, _PAGE_TYPES, f"status = {ACTIVE}")
+        pages = PageColumns(*columns)
+        urls = _urls(connection, shard, pages.page_ids)
+        hosts = _hosts(connection, shard)
+        positions = read_positions(connection, ESTIMATOR, [shard])
+    return ShardSnapshot(shard, pages, urls, hosts, positions)
+
+
+def load_for_learning(database_url: str, shard: int) -> LearningSnapshot:
+    """All pages of a shard with their crawl histories, but without URLs (see `load_shard`)."""
+    with _snapshot_connection(database_url) as connection:
+        columns, histories = _pages(
+            connection, shard, _PAGE_TYPES | _LEARNING_TYPES, "true", with_history=True
+        )
+        hosts = _hosts(connection, shard)
+        positions = read_positions(connection, ESTIMATOR, [shard])
+    split = len(_PAGE_TYPES)
+    return LearningSnapshot(
+        shard,
+        PageColumns(*columns[:split]),
+        LearningColumns(*columns[split:]),
+        histories,
+        hosts,
+        positions,
+    )
+
+
+def _snapshot_connection(database_url: str) -> psycopg.Connection:
+    connection = connect(database_url, "snapshot")
+    connection.isolation_level = psycopg.IsolationLevel.REPEATABLE_READ
+    connection.read_only = True
+    connection.execute("SET LOCAL max_parallel_workers_per_gather = 0")
+    return connection
+
+
+def _pages(
+    connection: psycopg.Connection,
+    shard: int,
+    types: dict[str, type[np.generic]],
+    condition: str,
+    *,
+    with_history: bool = False,
+) -> tuple[list[Any], Rings]:
+    """The columns named in `types`, and the histories if asked for, sorted by page id."""
+    gathered = [f"array_agg({name})" for name in types]
+    if with_history:
+        gathered += ["array_agg(octet_length(history))", "string_agg(history, ''::bytea)"]
+    chunks = list(_gather(connection, f"pages_{shard}", gathered, condition))
+    columns = [
+        np.concatenate([np.empty(0, kind), *(chunk[index] for chunk in chunks)])
+        for index, kind in enumerate(types.values())
+    ]
+    order = np.argsort(columns[0])
+    histories = _blobs([(chunk[-2], chunk[-1]) for chunk in chunks] if with_history else [])
+    rings = unpack(histories)
+    if with_history:
+        rings = rings.take(order)
+    return [column[order] for column in columns], rings
+
+
+def _gather(
+    connection: psycopg.Connection, table: str, gathered: list[str], condition: str
+) -> list[tuple[Any, ...]]:
+    """Run an aggregation over parts of a table that are small enough for one value each."""
+    size = connection.execute("SELECT pg_relation_size(%s::regclass)", (table,)).fetchone()
+    parts = 1 + int(size[0] if size else 0) // CHUNK_BYTES
+    bounds = [_ID_SPACE * part // parts for part in range(parts + 1)]
+    chunks = []
+    for low, high in itertools.pairwise(bounds):
+        within = f" AND page_id >= {low} AND page_id <= {high - 1}" if parts > 1 else ""
+        row = connection.execute(
+            f"SELECT {', '.join(gathered)} FROM {table} WHERE {condition}{within}", binary=True
+        ).fetchone()
+        if row is not None and row[0] is not None:
+            chunks.append(row)
+    return chunks
+
+
+def _blobs(chunks: list[tuple[Counts, bytes]]) -> Blobs:
+    lengths = np.concatenate([np.empty(0, np.int32), *(chunk[0] for chunk in chunks)])
+    offsets = np.zeros(lengths.size + 1, np.int64)
+    np.cumsum(lengths, out=offsets[1:])
+    arena = np.frombuffer(b"".join(chunk[1] for chunk in chunks), np.uint8)
+    return Blobs(arena, offsets)
+
+
+def _urls(connection: psycopg.Connection, shard: int, page_ids: Integers) -> Blobs:
+    """The URLs of pages, in the order of the sorted `page_ids`."""
+    chunks = _gather(
+        connection,
+        f"page_urls_{shard}",
+        [
+            "array_agg(page_id)",
+            "array_agg(octet_length(url))",
+            "convert_to(string_agg(url, ''), 'UTF8')",
+        ],
+        "true",
+    )
+    stored = _blobs([(chunk[1], chunk[2]) for chunk in chunks])
+    stored_ids = np.concatenate([np.empty(0, np.int64), *(chunk[0] for chunk in chunks)])
+    order = np.argsort(stored_ids)
+    place = np.searchsorted(stored_ids, page_ids, sorter=order)
+    chosen = order[np.minimum(place, max(order.size - 1, 0))] if order.size else place
+    if page_ids.size and not (order.size and np.array_equal(stored_ids[chosen], page_ids)):
+        raise DamagedStore(f"shard {shard}: pages have no row in page_urls")
+    offsets = np.zeros(page_ids.size + 1, np.int64)
+    np.cumsum(np.diff(stored.offsets)[chosen], out=offsets[1:])
+    arena = np.empty(offsets[-1], np.uint8)
+    _copy_strings(stored.arena, stored.offsets[:-1][chosen], offsets, arena)
+    return Blobs(arena, offsets)
+
+
+@compiled
+def _copy_strings(
+    source: NDArray[np.uint8], begins: Integers, offsets: Integers, arena: NDArray[np.uint8]
+) -> None:
+    for index in range(begins.size):
+        length = offsets[index + 1] - offsets[index]
+        for byte in range(length):
+            arena[offsets[index] + byte] = source[begins[index] + byte]
+
+
+def _hosts(connection: psycopg.Connection, shard: int) -> HostColumns:
+    row = connection.execute(
+        "SELECT array_agg(host_id), array_agg(host), "
+        "array_agg(coalesce(max_crawls_per_second, 'NaN')), array_agg(blocked_until) "
+        "FROM (SELECT * FROM hosts WHERE shard = %s ORDER BY host_id) AS host",
+        (shard,),
+        binary=True,
+    ).fetchone()
+    if row is None or row[0] is None:
+        return HostColumns(np.empty(0, np.int64), [], np.empty(0), np.empty(0))
+    return HostColumns(*row)

@@ -1,0 +1,198 @@
+"""Bulk statements of the one writer of page state: arrays in, never a row at a time.
+
+All key columns come sorted by (shard, id), so that two writers cannot deadlock and the server
+walks its index in order.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+import numpy as np
+import psycopg
+from numpy.typing import NDArray
+
+from shared.store.binary import Blobs, copy_bytes
+
+Column = NDArray[Any] | Blobs | list[str]
+
+SECONDS_PER_PARTITION: Final = 28 * 86_400
+"""Of `observations`: four weeks."""
+
+_PAGE_COLUMNS: Final = {
+    "shard": "int2",
+    "page_id": "int8",
+    "importance": "float8",
+    "max_age_days": "float8",
+    "unsignalled_change_rate": "float8",
+    "signal_evidence": "float8",
+    "signal_rate": "float8",
+    "last_crawled_at": "float8",
+    "last_attempt_at": "float8",
+    "last_changed_at": "float8",
+    "last_signal_at": "float8",
+    "updated_at": "float8",
+    "digest": "int8",
+    "signal_count": "int8",
+    "signals": "int4",
+    "crawls": "int4",
+    "changes": "int4",
+    "failures": "int4",
+    "status": "int2",
+    "history": "bytea",
+}
+"""What `update_pages` writes, keys first."""
+
+_NEW_PAGE_COLUMNS: Final = {**_PAGE_COLUMNS, "host_id": "int8", "first_seen_at": "float8"}
+_KEY: Final = ("shard", "page_id")
+
+
+def _unnest(columns: dict[str, str], name: str) -> str:
+    arrays = ", ".join(f"%s::{kind}[]" for kind in columns.values())
+    return f"unnest({arrays}) AS {name} ({', '.join(columns)})"
+
+
+def _picked(columns: dict[str, str], values: dict[str, Column]) -> Sequence[Column]:
+    return [values[name] for name in columns]
+
+
+def update_pages(connection: psycopg.Connection, values: dict[str, Column]) -> int:
+    """Write the state of known pages, and return how many there were.
+
+    Args:
+        connection: of `connect_writer`.
+        values: `shard`, `page_id` and every changing column of `pages`, sorted by key.
+    """
+    assignments = ", ".join(f"{name} = new.{name}" for name in _PAGE_COLUMNS if name not in _KEY)
+    return connection.execute(
+        f"UPDATE pages AS page SET {assignments} FROM {_unnest(_PAGE_COLUMNS, 'new')} "
+        "WHERE page.shard = new.shard AND page.page_id = new.page_id",
+        _picked(_PAGE_COLUMNS, values),
+        binary=True,
+    ).rowcount
+
+
+def insert_pages(
+    connection: psycopg.Connection, values: dict[str, Column], urls: list[str]
+) -> None:
+    """Add new pages and their URLs.
+
+    Args:
+        connection: of `connect_writer`.
+        values: every column of `pages`, sorted by key.
+        urls: canonical, in the same order.
+
+    Raises:
+        psycopg.errors.UniqueViolation: a page is there already.
+    """
+    names = ", ".join(_NEW_PAGE_COLUMNS)
+    connection.execute(
+        f"INSERT INTO pages ({names}) SELECT {names} FROM {_unnest(_NEW_PAGE_COLUMNS, 'new')}",
+        _picked(_NEW_PAGE_COLUMNS, values),
+        binary=True,
+    )
+    connection.execute(
+        "INSERT INTO page_urls (shard, page_id, url) "
+        "SELECT * FROM unnest(%s::int2[], %s::int8[], %s::text[])",
+        (values["shard"], values["page_id"], urls),
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class HostLimits:
+    """Hosts and their limits, sorted by (shard, host id)."""
+
+    shards: NDArray[np.int16]
+    host_ids: NDArray[np.int64]
+    hosts: list[str]
+    max_crawls_per_second: NDArray[np.float64]
+    """NaN: the configured default."""
+    blocked_until: NDArray[np.float64]
+    limit_updated_at: NDArray[np.float64]
+
+
+def write_hosts(connection: psycopg.Connection, limits: HostLimits) -> None:
+    """Add hosts, or write the limits of known ones."""
+    connection.execute(
+        "INSERT INTO hosts (shard, host_id, host, max_crawls_per_second, blocked_until, "
+        "limit_updated_at) SELECT shard, host_id, host, nullif(rate, 'NaN'), blocked, at "
+        "FROM unnest(%s::int2[], %s::int8[], %s::text[], %s::float8[], %s::float8[], %s::float8[])"
+        " AS new (shard, host_id, host, rate, blocked, at) ORDER BY shard, host_id "
+        "ON CONFLICT (shard, host_id) DO UPDATE SET "
+        "max_crawls_per_second = excluded.max_crawls_per_second, "
+        "blocked_until = excluded.blocked_until, limit_updated_at = excluded.limit_updated_at",
+        (
+            limits.shards,
+            limits.host_ids,
+            limits.hosts,
+            limits.max_crawls_per_second,
+            limits.blocked_until,
+            limits.limit_updated_at,
+        ),
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Observations:
+    """What crawls found, one element an observation."""
+
+    shards: NDArray[np.int16]
+    page_ids: NDArray[np.int64]
+    crawled_at: NDArray[np.float64]
+    interval_days: NDArray[np.float64]
+    signals: NDArray[np.int32]
+    changed: NDArray[np.bool_]
+
+
+def append_observations(
+    connection: psycopg.Connection, found: Observations, recorded_at: float
+) -> None:
+    """Append observations; the partition of `recorded_at` must be there."""
+    statement = (
+        "COPY observations (shard, page_id, recorded_at, crawled_at, interval_days, signals, "
+        "changed) FROM STDIN (FORMAT BINARY)"
+    )
+    columns = (
+        found.shards,
+        found.page_ids,
+        np.full(found.page_ids.size, recorded_at),
+        found.crawled_at,
+        found.interval_days,
+        found.signals,
+        found.changed,
+    )
+    with connection.cursor() as cursor, cursor.copy(statement) as copy:
+        copy.write(copy_bytes(columns))
+
+
+def ensure_observation_partition(connection: psycopg.Connection, recorded_at: float) -> int:
+    """Make the partition of `observations` that holds a time; return the partition's number."""
+    number = int(recorded_at // SECONDS_PER_PARTITION)
+    low, high = number * SECONDS_PER_PARTITION, (number + 1) * SECONDS_PER_PARTITION
+    # Two estimators may come here at the same moment.
+    connection.execute("SELECT pg_advisory_xact_lock(hashtext('freshet observations'))")
+    found = connection.execute("SELECT to_regclass(%s)", (f"observations_{number}",)).fetchone()
+    if found is None or found[0] is None:
+        connection.execute(
+            f"CREATE TABLE observations_{number} PARTITION OF observations "
+            f"FOR VALUES FROM ({low}) TO ({high})"
+        )
+    connection.commit()
+    return number
+
+
+def drop_observations_before(connection: psycopg.Connection, recorded_at: float) -> int:
+    """Drop the partitions of `observations` that lie wholly before a time; return how many."""
+    oldest = int(recorded_at // SECONDS_PER_PARTITION)
+    names = [
+        str(row[0])
+        for row in connection.execute(
+            "SELECT inhrelid::regclass::text FROM pg_inherits "
+            "WHERE inhparent = 'observations'::regclass"
+        ).fetchall()
+    ]
+    old = [name for name in names if int(name.rsplit("_", 1)[1]) < oldest]
+    for name in old:
+        connection.execute(f"DROP TABLE {name}")
+    connection.commit()
+    return len(old)
