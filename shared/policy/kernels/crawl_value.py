@@ -16,7 +16,7 @@ from shared.policy.kernels.special import unit_value
 _SAME_EVIDENCE = 1e-13
 """Relative distance below which a sum of evidence counts as a whole number of signals."""
 
-_LONGEST_DAYS = 1e250
+LONGEST_DAYS = 1e250
 """A signal worth more days than this belongs to a page on which every change is signalled."""
 
 
@@ -77,7 +77,7 @@ def _value_and_psi(
             staleness += kappa * signals
         return unit_value(staleness) / alpha, staleness / alpha
     noiseless = kappa == math.inf
-    if not alpha > 0.0 or (not noiseless and kappa > _LONGEST_DAYS * alpha):
+    if not alpha > 0.0 or (not noiseless and kappa > LONGEST_DAYS * alpha):
         return fully_signalled(kappa, gamma, signals, part)
     if part > 0.0:
         elapsed += part / alpha

@@ -7,7 +7,7 @@ Unlike the equivalent time ι = s*/α it also covers pages with α = 0, which on
 import math
 
 from shared.policy.compiled import compiled
-from shared.policy.kernels.crawl_value import change_rate_scalar, fully_signalled
+from shared.policy.kernels.crawl_value import LONGEST_DAYS, change_rate_scalar, fully_signalled
 from shared.policy.kernels.noisy import first_term, noisy_value_and_psi
 from shared.policy.kernels.special import unit_value_inverse
 
@@ -67,8 +67,18 @@ def threshold_staleness_scalar(
 ) -> tuple[float, float]:
     """(s*, ψ): where V/μ reaches ``target`` = Λ/μ (days), and the days between crawls then.
 
-    Both are infinite where V never gets there (Λ ≥ μ/Δ), both 0 where target ≤ 0.  Newton's
-    method on h⁻¹(ΔV), which is nearly linear in ι, kept inside a bracket.
+    Both are infinite where V never gets there (Λ ≥ μ/Δ), both 0 where target ≤ 0.
+    """
+    return threshold_staleness_from(alpha, kappa, gamma, target, 0.0)
+
+
+@compiled
+def threshold_staleness_from(
+    alpha: float, kappa: float, gamma: float, target: float, start: float
+) -> tuple[float, float]:
+    """As :func:`threshold_staleness_scalar`, from a first guess of s* (0: none).
+
+    Newton's method on h⁻¹(ΔV), which is nearly linear in ι, kept inside a bracket.
     """
     if not target > 0.0:
         return 0.0, 0.0
@@ -79,10 +89,10 @@ def threshold_staleness_scalar(
     if not (gamma > 0.0 and kappa > 0.0):
         unit = unit_value_inverse(level)
         return unit, unit / alpha
-    if not alpha > 0.0 or (kappa < math.inf and kappa > 1e250 * alpha):
+    if not alpha > 0.0 or (kappa < math.inf and kappa > LONGEST_DAYS * alpha):
         return _staircase_threshold(kappa, gamma, target)
     unit = unit_value_inverse(level)
-    iota = _first_guess(alpha, gamma, target, unit)
+    iota = start / alpha if start > 0.0 else _first_guess(alpha, gamma, target, unit)
     low = 0.0
     high = math.inf
     psi = 0.0
@@ -100,9 +110,12 @@ def threshold_staleness_scalar(
             iota = following
             break
         if not low < following < high:
-            following = 2.0 * iota if high == math.inf else 0.5 * (low + high)
-            if high - low <= 4e-16 * high:
+            if high == math.inf:
+                following = 2.0 * iota
+            elif high - low <= 4e-16 * high:
                 break
+            else:
+                following = 0.5 * (low + high)
         iota = following
     return alpha * iota, psi
 
