@@ -1,0 +1,1 @@
+"""The ingester: untrusted signals in, clean and deduplicated page signals out."""

@@ -1,0 +1,10 @@
+"""Prometheus metrics of the ingester."""
+
+from prometheus_client import Counter, Gauge
+
+SIGNALS = Counter(
+    "freshet_ingester_signals_total",
+    "Signals by what became of them: accepted, repeated, over_limit or refused.",
+    ["result"],
+)
+SOURCES = Gauge("freshet_ingester_sources", "Sources whose rate is watched one by one now.")

@@ -1,0 +1,98 @@
+"""Reading `signals`: the one busy topic whose positions are kept in Kafka.
+
+The ingester has no state but what it may forget, and no database. So its group commits to Kafka,
+after the broker has acknowledged all that came of a batch: a crash reads a batch again, and what
+is published twice is applied once by those who read it.
+"""
+
+import asyncio
+import time
+from collections.abc import Awaitable, Callable, Sequence
+
+import structlog
+from aiokafka import ConsumerRebalanceListener, ConsumerRecord, TopicPartition
+from aiokafka.errors import CommitFailedError, IllegalStateError
+
+from shared.contracts.topics import SIGNALS
+from shared.runtime import metrics
+from shared.runtime.kafka import make_consumer
+from shared.runtime.settings import Settings
+
+log = structlog.get_logger(__name__)
+
+GROUP = "freshet-ingester"
+
+Handle = Callable[[Sequence[ConsumerRecord]], Awaitable[None]]
+
+
+class SignalReader(ConsumerRebalanceListener):  # type: ignore[misc]  # aiokafka is untyped
+    """Hands batches of `signals` to a callback and commits each when it is done."""
+
+    def __init__(self, settings: Settings, handle: Handle) -> None:
+        self._topic = settings.topic(SIGNALS.name)
+        self._max_records = settings.batch_max_messages
+        self._handle = handle
+        self._consumer = make_consumer(settings, GROUP)
+        self._busy = asyncio.Lock()
+        self._next: dict[TopicPartition, int] = {}
+        self.settled = False
+        """Whether the group has decided which partitions are ours."""
+        self.progressed_at = time.monotonic()
+        """Wall time of the last turn of the loop, for the watchdog."""
+
+    async def start(self) -> None:
+        """Connect and join the group."""
+        await self._consumer.start()
+        self._consumer.subscribe([self._topic], listener=self)
+
+    async def stop(self) -> None:
+        """Disconnect."""
+        await self._consumer.stop()
+
+    async def on_partitions_revoked(self, revoked: list[TopicPartition]) -> None:
+        """Let the batch at hand be committed before its partitions go to somebody else."""
+        self.settled = False
+        async with self._busy:
+            self._next = {tp: o for tp, o in self._next.items() if tp not in revoked}
+
+    async def on_partitions_assigned(self, assigned: list[TopicPartition]) -> None:
+        """Note that the group has settled."""
+        self.settled = True
+        log.info("partitions assigned", partitions=sorted(tp.partition for tp in assigned))
+
+    async def run(self, stopping: asyncio.Event) -> None:
+        """Read, handle and commit until `stopping` is set; the batch at hand is finished."""
+        while not stopping.is_set():
+            self.progressed_at = time.monotonic()
+            if not self.settled:
+                await asyncio.sleep(0.01)
+                continue
+            # Outside the lock: while the group decides, this waits for the decision, and the
+            # group waits for the lock.
+            fetched = await self._consumer.getmany(timeout_ms=100, max_records=self._max_records)
+            async with self._busy:
+                await self._take({tp: part for tp, part in fetched.items() if part})
+            metrics.CONSUMER_LAG.labels(SIGNALS.name).set(self._lag())
+
+    async def _take(self, fetched: dict[TopicPartition, list[ConsumerRecord]]) -> None:
+        records = [record for part in fetched.values() for record in part]
+        if not records:
+            return
+        started = time.perf_counter()
+        metrics.MESSAGES_CONSUMED.labels(SIGNALS.name).inc(len(records))
+        await self._handle(records)
+        await self._commit({tp: part[-1].offset + 1 for tp, part in fetched.items()})
+        metrics.BATCH_SECONDS.observe(time.perf_counter() - started)
+
+    async def _commit(self, done: dict[TopicPartition, int]) -> None:
+        try:
+            await self._consumer.commit(done)
+        except (CommitFailedError, IllegalStateError) as error:
+            # The group took a partition away meanwhile: its new reader does this batch again.
+            log.warning("batch not committed", reason=str(error))
+            return
+        self._next |= done
+
+    def _lag(self) -> int:
+        ends = {tp: self._consumer.highwater(tp) for tp in self._consumer.assignment()}
+        return sum((ends.get(tp) or offset) - offset for tp, offset in self._next.items())

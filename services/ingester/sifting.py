@@ -1,0 +1,138 @@
+"""What becomes of a batch of untrusted signals: pure, with the time as an argument."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from functools import lru_cache
+from typing import Protocol
+
+import numpy as np
+import xxhash
+
+from services.ingester.debounce import Debouncer
+from services.ingester.sources import REPORT_SECONDS, SourceLimiter, Verdict
+from shared.contracts.codec import BadMessage, decode
+from shared.contracts.identity import BadUrl, identify, is_private_host
+from shared.contracts.messages import PageSignal, Signal
+from shared.runtime.clock import SECONDS_PER_DAY
+
+
+class Record(Protocol):
+    """What is needed of a Kafka record."""
+
+    @property
+    def value(self) -> bytes | None:
+        """The message."""
+        ...
+
+    @property
+    def timestamp(self) -> int:
+        """Milliseconds of the wall clock; negative: none."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class SignalRules:
+    """Which signals are taken. Seconds are the clock's."""
+
+    future_tolerance_seconds: float
+    max_age_seconds: float
+    allow_private_hosts: bool
+    record_times_count: bool
+    """Whether the records' own timestamps are the clock's time; they are the wall's, so not when
+    the clock is a simulated one."""
+
+
+@dataclass(slots=True)
+class Sifted:
+    """What became of a batch. Indices are into the batch."""
+
+    accepted: list[PageSignal] = field(default_factory=list)
+    refused: list[tuple[int, str]] = field(default_factory=list)
+    """For the dead letters, with the reason."""
+    repeated: int = 0
+    over_limit: int = 0
+
+
+class Sifter:
+    """Decodes, checks, limits, names and debounces signals."""
+
+    def __init__(self, rules: SignalRules, limiter: SourceLimiter, debouncer: Debouncer) -> None:
+        self._rules = rules
+        self._limiter = limiter
+        self._debouncer = debouncer
+
+    def sift(self, records: Sequence[Record], now: float) -> Sifted:
+        """Sort a batch into what passes, what is refused and what is only counted.
+
+        Args:
+            records: as read from `signals`, in order.
+            now: clock seconds.
+        """
+        sifted = Sifted()
+        for index, record in enumerate(records):
+            try:
+                signal, arrived_at = self._read(record, now)
+                verdict = self._limiter.take(signal.source, arrived_at)
+                if verdict is Verdict.PASS:
+                    sifted.accepted.append(self._name(signal, arrived_at))
+                    continue
+            except (BadMessage, BadUrl) as error:
+                sifted.refused.append((index, str(error)))
+                continue
+            sifted.over_limit += 1
+            if verdict is Verdict.DROP_AND_REPORT:
+                sifted.refused.append((index, self._over_limit_reason(signal.source)))
+        self._drop_repeated(sifted)
+        return sifted
+
+    def _read(self, record: Record, now: float) -> tuple[Signal, float]:
+        signal = decode(Signal, record.value)
+        if not signal.source.isprintable():
+            raise BadMessage("the source has control or unprintable characters")
+        stamped = self._rules.record_times_count and record.timestamp >= 0
+        arrived_at = record.timestamp / 1000 if stamped else now
+        observed_at = arrived_at if signal.observed_at is None else signal.observed_at
+        ahead = observed_at - now
+        if ahead > self._rules.future_tolerance_seconds:
+            raise BadMessage(
+                f"observed {ahead:.0f} s in the future; at most "
+                f"{self._rules.future_tolerance_seconds:.0f} s are taken: "
+                "check the sender's clock, and that it sends seconds"
+            )
+        if -ahead > self._rules.max_age_seconds:
+            raise BadMessage(
+                f"observed {-ahead / SECONDS_PER_DAY:.1f} days ago; at most "
+                f"{self._rules.max_age_seconds / SECONDS_PER_DAY:.1f} days are taken"
+            )
+        return signal, min(arrived_at, now)
+
+    def _name(self, signal: Signal, arrived_at: float) -> PageSignal:
+        page = identify(signal.url)
+        if not self._rules.allow_private_hosts and is_private_host(page.host):
+            raise BadUrl(
+                f"host {page.host!r} is not on the public internet: "
+                "set FRESHET_ALLOW_PRIVATE_HOSTS to take such signals"
+            )
+        observed_at = arrived_at if signal.observed_at is None else signal.observed_at
+        return PageSignal(page.page_id, page.url, page.host, signal.source, observed_at)
+
+    def _drop_repeated(self, sifted: Sifted) -> None:
+        signals = sifted.accepted
+        hashes = np.array([s.page_id ^ _source_hash(s.source) for s in signals], np.uint64)
+        times = np.array([s.observed_at for s in signals], np.float64)
+        repeated = self._debouncer.repeated(hashes, times)
+        sifted.repeated = int(np.count_nonzero(repeated))
+        if sifted.repeated:
+            sifted.accepted = [s for s, again in zip(signals, repeated, strict=True) if not again]
+
+    def _over_limit_reason(self, source: str) -> str:
+        return (
+            f"source {source!r} sends more than {self._limiter.per_second:g} signals a second: "
+            f"they are dropped, and one in {REPORT_SECONDS:g} s is put here "
+            "(FRESHET_SIGNALS_PER_SOURCE_PER_SECOND)"
+        )
+
+
+@lru_cache(maxsize=1 << 16)
+def _source_hash(source: str) -> int:
+    return xxhash.xxh3_64_intdigest(source.encode())
