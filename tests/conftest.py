@@ -1,0 +1,116 @@
+"""Fixtures for everything that needs a broker or a database: real servers, one each per session.
+
+With pytest-xdist every worker has its own. Nothing of it outlives the session.
+"""
+
+import os
+import tempfile
+import uuid
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import psycopg
+import pytest
+
+from deploy.local.apache import (
+    ApacheKafka,
+    ApacheKafkaUnavailableError,
+    resolve_jars,
+    why_unavailable,
+)
+from deploy.local.kafka import KafkaProcess, LocalBroker
+from deploy.local.postgres import EmbeddedPostgres
+
+BROKERS = ("local", "apache")
+
+
+@contextmanager
+def _running(broker: KafkaProcess) -> Iterator[KafkaProcess]:
+    broker.start()
+    try:
+        yield broker
+    finally:
+        broker.stop()
+
+
+def _apache_kafka(data_dir: Path) -> ApacheKafka:
+    """Return Apache Kafka; without Java and Maven the test is skipped, in CI a failure is one."""
+    reason = why_unavailable()
+    if reason is not None:
+        pytest.skip(f"Apache Kafka cannot run here: {reason}")
+    try:
+        resolve_jars()
+    except ApacheKafkaUnavailableError as error:
+        if os.environ.get("CI"):
+            raise
+        pytest.skip(str(error))
+    return ApacheKafka(data_dir)
+
+
+@pytest.fixture(scope="session")
+def scratch_dir() -> Iterator[Path]:
+    """A folder with a short path that other accounts can pass through, as PostgreSQL needs it."""
+    with tempfile.TemporaryDirectory(prefix="freshet-test-") as directory:
+        Path(directory).chmod(0o711)
+        yield Path(directory)
+
+
+@pytest.fixture(scope="session")
+def local_broker(scratch_dir: Path) -> Iterator[KafkaProcess]:
+    """The local broker, shared by the session's tests: use topics and groups of your own."""
+    with _running(LocalBroker(scratch_dir / "local-broker")) as broker:
+        yield broker
+
+
+@pytest.fixture(scope="session")
+def apache_kafka(scratch_dir: Path) -> Iterator[KafkaProcess]:
+    """Apache Kafka, shared by the session's tests: use topics and groups of your own."""
+    with _running(_apache_kafka(scratch_dir / "apache-kafka")) as broker:
+        yield broker
+
+
+@pytest.fixture(scope="session", params=BROKERS)
+def broker(request: pytest.FixtureRequest) -> KafkaProcess:
+    """Each broker in turn, shared by the session's tests: use topics and groups of your own."""
+    return request.getfixturevalue(
+        {"local": "local_broker", "apache": "apache_kafka"}[request.param]
+    )
+
+
+@pytest.fixture(params=BROKERS)
+def own_broker(request: pytest.FixtureRequest, scratch_dir: Path) -> Iterator[KafkaProcess]:
+    """Each broker in turn, for one test alone, which may kill it and start it again."""
+    data_dir = scratch_dir / f"own-{uuid.uuid4().hex}"
+    make: dict[str, Callable[[Path], KafkaProcess]] = {
+        "local": LocalBroker,
+        "apache": _apache_kafka,
+    }
+    with _running(make[request.param](data_dir)) as broker:
+        yield broker
+
+
+@pytest.fixture(scope="session")
+def postgres_server(scratch_dir: Path) -> Iterator[EmbeddedPostgres]:
+    """An embedded PostgreSQL server."""
+    server = EmbeddedPostgres(scratch_dir / "postgres")
+    server.start()
+    try:
+        yield server
+    finally:
+        server.stop()
+
+
+@pytest.fixture(scope="session")
+def postgres_uri(postgres_server: EmbeddedPostgres) -> str:
+    """Address of the server's default database."""
+    return postgres_server.uri
+
+
+@pytest.fixture
+def database_url(postgres_server: EmbeddedPostgres) -> Iterator[str]:
+    """Address of an empty database for one test."""
+    name = f"test_{uuid.uuid4().hex}"
+    yield postgres_server.create_database(name)
+    with psycopg.connect(postgres_server.uri, autocommit=True) as connection:
+        connection.execute(f"DROP DATABASE {name} WITH (FORCE)")

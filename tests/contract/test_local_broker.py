@@ -1,0 +1,185 @@
+"""What only the local broker has to show: recovery, hostile bytes, clear refusals, retention."""
+
+import asyncio
+import socket
+import struct
+from pathlib import Path
+
+import pytest
+from aiokafka import AIOKafkaProducer, TopicPartition
+from aiokafka.errors import TransactionalIdAuthorizationFailed
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from deploy.local.broker import Broker
+from deploy.local.broker import batch as batches
+from deploy.local.kafka import LocalBroker
+
+
+@pytest.fixture
+def data_dir(scratch_dir: Path, unique: str) -> Path:
+    return scratch_dir / unique
+
+
+async def produced(clients, topic: str, count: int) -> None:
+    producer = await clients.producer()
+    for number in range(count):
+        await producer.send_and_wait(topic, b"%d" % number)
+    await producer.stop()
+
+
+def log_file(data_dir: Path) -> Path:
+    (path,) = (path for path in data_dir.rglob("*.log") if path.parent.name == "0")
+    return path
+
+
+@pytest.mark.parametrize("damage", ["garbage", "cut", "flipped", "zeros"])
+async def test_a_damaged_tail_is_cut_to_the_last_whole_batch(
+    data_dir, connect, read, unique, damage
+):
+    broker = LocalBroker(data_dir)
+    broker.start()
+    try:
+        clients = connect(broker.bootstrap_servers)
+        await clients.create_topic(unique)
+        await produced(clients, unique, 10)
+        broker.kill()
+        path = log_file(data_dir)
+        data = path.read_bytes()
+        damaged = {
+            "garbage": data + b"\xff" * 100,
+            "cut": data[:-5],
+            "flipped": data[:-3] + bytes([data[-3] ^ 1]) + data[-2:],
+            "zeros": data + bytes(5000),
+        }[damage]
+        path.write_bytes(damaged)
+        broker.start()
+        assert "damaged end of a log file was cut off" in broker.log_path.read_text()
+        whole = 10 if damage in ("garbage", "zeros") else 9
+        producer = await clients.producer()
+        assert (await producer.send_and_wait(unique, b"next")).offset == whole
+        consumer = await clients.consumer(unique)
+        values = [record.value for record in await read(consumer, whole + 1)]
+        assert values == [*(b"%d" % number for number in range(whole)), b"next"]
+    finally:
+        broker.stop()
+
+
+@settings(
+    max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
+@given(
+    api_key=st.integers(-2, 80),
+    version=st.integers(-1, 20),
+    body=st.binary(max_size=300),
+    framed=st.booleans(),
+)
+def test_garbage_never_stops_the_broker(local_broker, api_key, version, body, framed):
+    host, port = local_broker.bootstrap_servers.split(":")
+    frame = struct.pack(">hhih", api_key, version, 7, -1) + body
+    data = struct.pack(">i", len(frame)) + frame if framed else body
+    with socket.create_connection((host, int(port)), timeout=30) as connection:
+        connection.sendall(data)
+        connection.shutdown(socket.SHUT_WR)
+        while connection.recv(65536):
+            pass
+    with socket.create_connection((host, int(port)), timeout=30) as connection:
+        connection.sendall(struct.pack(">ihhih", 10, 18, 0, 9, -1))
+        answer = connection.recv(65536)
+    assert struct.unpack_from(">ih", answer, 4) == (9, 0)
+
+
+@pytest.mark.parametrize("length", [-1, 2**31 - 1, 200 * 1024 * 1024])
+def test_an_impossible_length_closes_the_connection(local_broker, length):
+    host, port = local_broker.bootstrap_servers.split(":")
+    with socket.create_connection((host, int(port)), timeout=30) as connection:
+        connection.sendall(struct.pack(">i", length) + b"x" * 100)
+        with pytest.raises(ConnectionError) if length else pytest.raises(OSError):
+            if not connection.recv(10):
+                raise ConnectionError
+
+
+def test_a_later_api_versions_request_is_answered_in_version_0(local_broker):
+    host, port = local_broker.bootstrap_servers.split(":")
+    with socket.create_connection((host, int(port)), timeout=30) as connection:
+        connection.sendall(struct.pack(">ihhih", 10, 18, 4, 9, -1))
+        answer = connection.recv(65536)
+    assert struct.unpack_from(">ih", answer, 4) == (9, 35)
+
+
+async def test_transactions_are_refused(local_broker):
+    producer = AIOKafkaProducer(
+        bootstrap_servers=local_broker.bootstrap_servers, transactional_id="t"
+    )
+    with pytest.raises(TransactionalIdAuthorizationFailed):
+        await producer.start()
+    await producer.stop()
+
+
+async def test_the_log_is_kept_within_its_limit(local_broker, connect, unique):
+    clients = connect(local_broker.bootstrap_servers)
+    await clients.create_topic(unique, segment_bytes="20000", retention_bytes="50000")
+    producer = await clients.producer(max_batch_size=5000)
+    for _ in range(200):
+        await producer.send(unique, b"x" * 1000)
+    await producer.flush()
+    consumer = await clients.consumer()
+    place = TopicPartition(unique, 0)
+    while (await consumer.beginning_offsets([place]))[place] < 130:
+        await asyncio.sleep(0.1)
+    assert (await consumer.beginning_offsets([place]))[place] <= 150
+    assert await consumer.end_offsets([place]) == {place: 200}
+
+
+async def test_a_full_disk_is_a_clear_error_and_costs_nothing(
+    tmp_path, connect, unique, monkeypatch
+):
+    broker = Broker(tmp_path / "data")
+    await broker.start()
+    try:
+        clients = connect(broker.bootstrap_servers)
+        await clients.create_topic(unique)
+        producer = await clients.producer(request_timeout_ms=1000, retry_backoff_ms=50)
+        await producer.send_and_wait(unique, b"first")
+        with monkeypatch.context() as patch:
+
+            def full(descriptor: int, parts: list[bytes], at: int) -> int:
+                raise OSError(28, "No space left on device")
+
+            patch.setattr("deploy.local.broker.segment.write_all", full)
+            with pytest.raises(Exception, match="(?i)storage|timeout|leader"):
+                await producer.send_and_wait(unique, b"lost")
+        stored = await producer.send_and_wait(unique, b"second")
+        assert stored.offset == 1
+        await producer.stop()
+    finally:
+        await broker.stop()
+
+
+def test_a_repeated_batch_is_stored_once_and_a_gap_is_refused(tmp_path):
+    from deploy.local.broker.config import parse_topic_config
+    from deploy.local.broker.files import FilePool
+    from deploy.local.broker.log import PartitionLog
+    from deploy.local.broker.protocol import ErrorCode, RequestError
+
+    def batch(sequence: int, epoch: int = 0):
+        record = batches.Record(0, 1, None, b"x", [])
+        header = batches.BatchHeader(0, 0, 0, 2, 0, 0, 0, 1, 1, 77, epoch, sequence, 1)
+        return batches.split(batches.rebuild(header, [record]))
+
+    def opened() -> PartitionLog:
+        return PartitionLog(tmp_path / "0", parse_topic_config({}), FilePool(), set(), 0)
+
+    log = opened()
+    assert [log.append(batch(n), 0) for n in (0, 1, 2, 1)] == [0, 1, 2, 1]
+    log.close()
+    log = opened()  # known again from the log
+    assert log.append(batch(2), 0) == 2
+    with pytest.raises(RequestError) as refused:
+        log.append(batch(4), 0)
+    assert refused.value.code is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
+    assert log.append(batch(0, epoch=1), 0) == 3
+    with pytest.raises(RequestError) as refused:
+        log.append(batch(3), 0)
+    assert refused.value.code is ErrorCode.INVALID_PRODUCER_EPOCH
+    log.close()

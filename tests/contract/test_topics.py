@@ -1,0 +1,121 @@
+"""Topics are created, described and deleted as Kafka does, on both brokers."""
+
+import asyncio
+
+import pytest
+from aiokafka.admin import NewPartitions, NewTopic
+from aiokafka.admin.config_resource import ConfigResource, ConfigResourceType
+
+ALREADY_EXISTS, INVALID_TOPIC, INVALID_PARTITIONS, INVALID_CONFIG = 36, 17, 37, 40
+
+
+async def create(admin, topic: NewTopic, *, validate_only: bool = False) -> int:
+    answer = await admin.create_topics([topic], validate_only=validate_only)
+    return answer.topic_errors[0][1]
+
+
+async def test_a_topic_has_the_partitions_and_configs_it_was_made_with(clients, unique):
+    configs = {"cleanup_policy": "compact", "retention_ms": "60000"}
+    await clients.create_topic(unique, 7, **configs)
+    admin = await clients.admin()
+    (topic,) = await admin.describe_topics([unique])
+    assert sorted(part["partition"] for part in topic["partitions"]) == list(range(7))
+    resource = ConfigResource(ConfigResourceType.TOPIC, unique)
+    (answer,) = await admin.describe_configs([resource])
+    values = {entry[0]: entry[1] for entry in answer.resources[0][4]}
+    assert values["cleanup.policy"] == "compact"
+    assert values["retention.ms"] == "60000"
+
+
+async def test_a_topic_is_made_once(clients, unique):
+    await clients.create_topic(unique, 4)
+    admin = await clients.admin()
+    assert await create(admin, NewTopic(unique, 8, 1)) == ALREADY_EXISTS
+    (topic,) = await admin.describe_topics([unique])
+    assert len(topic["partitions"]) == 4
+
+
+@pytest.mark.parametrize(
+    ("name", "partitions", "configs", "error"),
+    [
+        ("bad name!", 1, {}, INVALID_TOPIC),
+        ("..", 1, {}, INVALID_TOPIC),
+        ("no-partitions", 0, {}, INVALID_PARTITIONS),
+        ("bad-config", 1, {"no.such.setting": "1"}, INVALID_CONFIG),
+        ("bad-value", 1, {"retention.ms": "soon"}, INVALID_CONFIG),
+    ],
+)
+async def test_what_cannot_be_made_is_refused(clients, name, partitions, configs, error):
+    admin = await clients.admin()
+    topic = NewTopic(name, partitions, 1, topic_configs=configs)
+    assert await create(admin, topic) == error
+    assert name not in await admin.list_topics()
+
+
+async def test_validation_alone_makes_nothing(clients, unique):
+    admin = await clients.admin()
+    assert await create(admin, NewTopic(unique, 2, 1), validate_only=True) == 0
+    assert unique not in await admin.list_topics()
+
+
+async def test_a_topic_grows_but_never_shrinks(clients, unique):
+    await clients.create_topic(unique, 2)
+    admin = await clients.admin()
+    answer = await admin.create_partitions({unique: NewPartitions(3)})
+    assert answer.topic_errors[0][1] == 0
+    answer = await admin.create_partitions({unique: NewPartitions(2)})
+    assert answer.topic_errors[0][1] == INVALID_PARTITIONS
+
+
+async def test_a_deleted_topic_comes_back_empty(clients, read, unique):
+    await clients.create_topic(unique)
+    producer = await clients.producer()
+    await producer.send_and_wait(unique, b"old")
+    admin = await clients.admin()
+    await admin.delete_topics([unique])
+    while unique in await admin.list_topics():
+        await asyncio.sleep(0.05)
+    await clients.create_topic(unique)
+    fresh = await clients.producer()
+    await fresh.send_and_wait(unique, b"new")
+    consumer = await clients.consumer(unique)
+    (record,) = await read(consumer, 1)
+    assert (record.value, record.offset) == (b"new", 0)
+
+
+async def test_compaction_keeps_the_last_message_of_each_key(clients, read, unique):
+    await clients.create_topic(
+        unique,
+        cleanup_policy="compact",
+        segment_ms="100",
+        min_cleanable_dirty_ratio="0.01",
+        max_compaction_lag_ms="200",
+        delete_retention_ms="1",
+    )
+    producer = await clients.producer()
+    for number in range(30):
+        key = b"key%d" % (number % 3)
+        await producer.send_and_wait(unique, b"%d" % number, key=key)
+    await producer.send_and_wait(unique, None, key=b"key0")
+    seen: list[tuple[int, bytes]] = []
+    nudges = 0
+    while len(seen) - nudges > 3:  # old segments are sealed by newer messages
+        await asyncio.sleep(0.3)
+        nudges += 1
+        await producer.send_and_wait(unique, b"nudge", key=b"nudge%d" % nudges)
+        end = nudges + 30
+        consumer = await clients.consumer(unique)
+        seen = []
+        while not seen or seen[-1][0] < end:
+            seen += [(record.offset, record.value) for record in await read(consumer, 1)]
+        await consumer.stop()
+    latest = dict(seen)
+    assert (latest[28], latest[29]) == (b"28", b"29")
+    assert 27 not in latest  # key0 before its tombstone
+
+
+async def test_a_compacted_topic_refuses_a_message_without_key(clients, unique):
+    await clients.create_topic(unique, cleanup_policy="compact")
+    producer = await clients.producer()
+    with pytest.raises(Exception, match=r"(?i)invalid|record"):
+        await producer.send_and_wait(unique, b"keyless")
