@@ -1,0 +1,27 @@
+"""`freshet migrate`."""
+
+import click
+
+from services.cli.output import show
+
+
+@click.command()
+@click.option("--json", "as_json", is_flag=True, help="Answer as JSON.")
+def command(as_json: bool) -> None:
+    """Bring the database to the newest schema, with a partition for each shard.
+
+    Can be run again at any time, also by several at once. The number of shards
+    (FRESHET_PARTITIONS) is fixed by the first run.
+
+    \b
+    Example:
+      DATABASE_URL=postgresql://user@db/freshet freshet migrate
+    """
+    from services.cli.errors import without_password  # noqa: PLC0415
+    from shared.runtime.settings import load_settings  # noqa: PLC0415
+    from shared.store.migration import migrate  # noqa: PLC0415
+
+    settings = load_settings()
+    url = settings.database_url.get_secret_value()
+    migrate(url, settings.partitions)
+    show({"database": without_password(url), "shards": settings.partitions}, as_json=as_json)

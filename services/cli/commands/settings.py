@@ -1,0 +1,59 @@
+"""`freshet settings`."""
+
+import os
+from typing import Any
+
+import click
+
+from services.cli.output import show_rows
+
+
+@click.command()
+@click.option("--json", "as_json", is_flag=True, help="Answer as JSON.")
+def command(as_json: bool) -> None:
+    """All settings, their values and where they come from.
+
+    A setting is given as FRESHET_<NAME> in the environment, or in a TOML file (./freshet.toml, or
+    the path in FRESHET_SETTINGS_FILE); the environment wins. KAFKA_BOOTSTRAP_SERVERS and
+    DATABASE_URL carry no prefix. Secrets are masked.
+
+    \b
+    Example:
+      FRESHET_POLICY=uniform freshet settings
+    """
+    show_rows(_rows(), as_json=as_json, empty="")
+
+
+def _rows() -> list[dict[str, Any]]:
+    from pydantic import SecretStr  # noqa: PLC0415 - commands load what they need
+
+    from services.cli.errors import without_password  # noqa: PLC0415
+    from shared.runtime.settings import Settings, load_settings  # noqa: PLC0415
+
+    settings = load_settings()
+    rows = []
+    for name, field in Settings.model_fields.items():
+        value: Any = getattr(settings, name)
+        if name == "database_url":
+            value = without_password(value.get_secret_value())
+        elif isinstance(value, SecretStr):
+            value = "********"
+        elif value is not None and not isinstance(value, str | int | float | bool):
+            value = str(value)
+        set_ = name in settings.model_fields_set
+        source = "default" if not set_ else _source(name, field.validation_alias)
+        rows.append({"setting": name, "value": value, "source": source})
+    return rows
+
+
+def _source(name: str, alias: Any) -> str:
+    from shared.runtime.settings import ENV_PREFIX, settings_file  # noqa: PLC0415
+
+    known = {upper.upper() for upper in os.environ}
+    names = [f"{ENV_PREFIX}{name.upper()}"]
+    if alias is not None:
+        names = [str(choice) for choice in alias.choices if str(choice).isupper()]
+    for variable in names:
+        if variable in known:
+            return f"environment {variable}"
+    return f"file {settings_file()}"

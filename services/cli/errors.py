@@ -1,0 +1,116 @@
+"""From what went wrong to one clear line that says what to do."""
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+import click
+
+
+class UserError(click.ClickException):
+    """Something that the user can put right; one line, exit code 2."""
+
+    exit_code = 2
+
+
+class RunFailed(click.ClickException):
+    """The system failed, not its user; says where to look. Exit code 1."""
+
+    exit_code = 1
+
+
+@contextmanager
+def explained() -> Iterator[None]:
+    """Turn the known faults of settings, broker and database into `UserError`."""
+    try:
+        yield
+    except click.exceptions.Exit:
+        raise
+    except click.ClickException:
+        raise
+    except Exception as error:
+        message = _explanation(error)
+        if message is None:
+            raise
+        raise UserError(message) from error
+
+
+def _explanation(error: Exception) -> str | None:
+    """One line about a known fault; None: unknown, show everything.
+
+    Kinds are compared by name, so that a command that needs no broker and no database does not
+    load their clients.
+    """
+    kinds = {f"{kind.__module__.split('.')[0]}.{kind.__name__}" for kind in type(error).__mro__}
+    if kinds & _SAY_IT_THEMSELVES:
+        return str(error)
+    for kind, explain in _EXPLANATIONS.items():
+        if kind in kinds:
+            return explain(error)
+    return None
+
+
+_SAY_IT_THEMSELVES = {
+    "shared.SettingsError",
+    "shared.TopicMismatch",
+    "shared.StoreMismatch",
+    "shared.StoreBusy",
+    "shared.BadUrl",
+    "services.TraceError",
+    "deploy.ApacheKafkaUnavailableError",
+}
+
+
+def _broker_away(error: Exception) -> str:
+    return (
+        f"the broker cannot be reached at {_broker()}: {error}. "
+        "Start it, or set KAFKA_BOOTSTRAP_SERVERS to where it is"
+    )
+
+
+def _database_away(error: Exception) -> str:
+    return (
+        f"the database cannot be reached at {_database()}: {_first_line(error)}. "
+        "Start it, or set DATABASE_URL to where it is"
+    )
+
+
+_EXPLANATIONS: dict[str, Callable[[Exception], str]] = {
+    "aiokafka.KafkaConnectionError": _broker_away,
+    "aiokafka.NodeNotReadyError": _broker_away,
+    "aiokafka.UnknownTopicOrPartitionError": lambda _error: (
+        f"the broker at {_broker()} lacks a topic: run `freshet topics ensure`"
+    ),
+    "aiokafka.KafkaError": lambda error: f"the broker at {_broker()} refuses: {error}",
+    "psycopg.OperationalError": _database_away,
+    "psycopg.UndefinedTable": lambda _error: (
+        f"the database at {_database()} has no Freshet tables yet: run `freshet migrate`"
+    ),
+    "psycopg.Error": lambda error: f"the database at {_database()} refuses: {_first_line(error)}",
+}
+"""By kind of error, the special before the general."""
+
+
+def _broker() -> str:
+    from shared.runtime.settings import load_settings  # noqa: PLC0415 - only in trouble
+
+    return load_settings().kafka_bootstrap_servers
+
+
+def _database() -> str:
+    from shared.runtime.settings import load_settings  # noqa: PLC0415 - only in trouble
+
+    return without_password(load_settings().database_url.get_secret_value())
+
+
+def without_password(url: str) -> str:
+    """A database URL that may be shown."""
+    head, separator, tail = url.rpartition("@")
+    if not separator:
+        return url
+    scheme, _, credentials = head.rpartition("//")
+    user = credentials.split(":", 1)[0]
+    return f"{scheme}//{user}@{tail}"
+
+
+def _first_line(error: Exception) -> str:
+    return (str(error).strip().splitlines() or ["no reason given"])[0]

@@ -1,0 +1,93 @@
+"""Short conversations with the broker, for commands."""
+
+import asyncio
+import socket
+from typing import TypeVar
+
+import msgspec
+from aiokafka import ConsumerRecord, TopicPartition
+from aiokafka.errors import KafkaConnectionError
+
+from shared.contracts.codec import BadMessage, decode
+from shared.contracts.topics import Topic
+from shared.runtime.kafka import make_consumer
+from shared.runtime.publisher import Publisher
+from shared.runtime.settings import Settings
+
+T = TypeVar("T", bound=msgspec.Struct)
+
+REACH_SECONDS = 3.0
+READ_SECONDS = 10.0
+
+
+def require_broker(settings: Settings) -> None:
+    """Fail at once, rather than after a worker's patience, where no broker listens.
+
+    Raises:
+        KafkaConnectionError: nothing listens at any of the addresses.
+    """
+    reasons = []
+    for server in settings.kafka_bootstrap_servers.split(","):
+        host, _, port = server.strip().rpartition(":")
+        try:
+            socket.create_connection((host.strip("[]"), int(port)), REACH_SECONDS).close()
+        except (OSError, ValueError) as error:
+            reasons.append(f"{server}: {error}")
+        else:
+            return
+    raise KafkaConnectionError("; ".join(reasons))
+
+
+async def publish_global(settings: Settings, topic: Topic, message: msgspec.Struct) -> None:
+    """Publish a message about everything."""
+    require_broker(settings)
+    publisher = Publisher(settings)
+    await publisher.start()
+    try:
+        await publisher.send_global(topic, message)
+    finally:
+        await publisher.stop()
+
+
+async def publish_for_host(
+    settings: Settings, topic: Topic, host: str, message: msgspec.Struct
+) -> None:
+    """Publish a message about a host or a page of it, and wait for the broker."""
+    require_broker(settings)
+    publisher = Publisher(settings)
+    await publisher.start()
+    try:
+        await (await publisher.send_for_host(topic, host, message))
+    finally:
+        await publisher.stop()
+
+
+async def last_records(settings: Settings, topic: Topic, count: int) -> list[ConsumerRecord]:
+    """The last records of a single-partition topic, oldest first."""
+    require_broker(settings)
+    consumer = make_consumer(settings)
+    await consumer.start()
+    try:
+        partition = TopicPartition(settings.topic(topic.name), 0)
+        consumer.assign([partition])
+        begin = (await consumer.beginning_offsets([partition]))[partition]
+        end = (await consumer.end_offsets([partition]))[partition]
+        consumer.seek(partition, max(begin, end - count))
+        records: list[ConsumerRecord] = []
+        async with asyncio.timeout(READ_SECONDS):
+            while await consumer.position(partition) < end:
+                fetched = await consumer.getmany(partition, timeout_ms=500)
+                records += fetched.get(partition, [])
+        return records[-count:]
+    finally:
+        await consumer.stop()
+
+
+async def last_message(settings: Settings, topic: Topic, kind: type[T]) -> T | None:
+    """The newest message of a single-partition topic that can be read; None: there is none."""
+    for record in reversed(await last_records(settings, topic, 20)):
+        try:
+            return decode(kind, record.value)
+        except BadMessage:
+            continue
+    return None

@@ -1,0 +1,72 @@
+"""`freshet`: the group of all commands. Modules are imported when a command is used."""
+
+import importlib
+import sys
+
+import click
+
+from services.cli.errors import explained
+
+COMMANDS: dict[str, tuple[str, str]] = {
+    "run": ("run", "Run the whole system on this machine, with a simulated web."),
+    "worker": ("worker", "Run one worker: ingester, scheduler, estimator or coordinator."),
+    "world": ("world", "Run a simulated web against a running system."),
+    "migrate": ("migrate", "Bring the database to the newest schema."),
+    "topics": ("topics", "Create and list the topics on the broker."),
+    "pages": ("pages", "Import and remove pages."),
+    "bandwidth": ("bandwidth", "Read and set the budget of crawls."),
+    "hosts": ("hosts", "Limit how often a host is crawled, or block it."),
+    "status": ("status", "How the system stands."),
+    "explain": ("explain", "Why a page was, or was not, crawled."),
+    "dead-letters": ("dead_letters", "Messages that could not be taken."),
+    "settings": ("settings", "All settings, their values and where they come from."),
+    "contract": ("contract", "The topics and messages as an AsyncAPI document."),
+    "bench": ("bench", "Measure how fast the parts are."),
+}
+"""Name → module under `services.cli.commands`, and one line for the list."""
+
+
+class _LazyCommands(click.Group):
+    """Knows its commands' names and lines; loads one when it is called."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002 - click's signature
+        return list(COMMANDS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:  # noqa: ARG002
+        if cmd_name not in COMMANDS:
+            return None
+        module = importlib.import_module(f"services.cli.commands.{COMMANDS[cmd_name][0]}")
+        command: click.Command = module.command
+        return command
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002
+        with formatter.section("Commands"):
+            formatter.write_dl([(name, line) for name, (_, line) in COMMANDS.items()])
+
+    def invoke(self, ctx: click.Context) -> None:
+        with explained():
+            super().invoke(ctx)
+
+
+@click.group(cls=_LazyCommands, context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(package_name="freshet")
+def main() -> None:
+    """Freshet decides which page to crawl next.
+
+    It keeps a large copy of the web fresh with a limited crawl budget: change signals and crawl
+    outcomes come in on Kafka, page state lives in PostgreSQL, crawl requests go out on Kafka.
+
+    \b
+    Watch it at work, with nothing installed:
+      freshet run
+    Operate it on your own servers:
+      export KAFKA_BOOTSTRAP_SERVERS=kafka:9092 DATABASE_URL=postgresql://user@db/freshet
+      freshet migrate && freshet topics ensure
+      freshet pages import pages.csv
+      freshet bandwidth set 100/s
+      freshet worker scheduler
+    """
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,211 @@
+"""The processes of a run: servers, workers and the world, and what each is told."""
+
+import contextlib
+import fcntl
+import os
+import shutil
+import signal
+from collections.abc import Iterator
+from pathlib import Path
+
+from deploy.local.apache import ApacheKafka
+from deploy.local.kafka import local_broker_argv
+from deploy.local.postgres import EmbeddedPostgres
+from deploy.local.process import accepts_connections, free_port
+from deploy.local.supervisor import ChildSpec, Supervisor, python_argv
+from services.cli.errors import UserError
+from services.cli.running.options import CLOCK_ORIGIN, DEFAULT_PARTITIONS, RunOptions
+from shared.runtime.clock import SECONDS_PER_DAY
+from shared.runtime.settings import Settings, load_settings
+
+LOOPBACK = "127.0.0.1"
+WORKER_READY_SECONDS = 180.0
+"""The first start on a machine compiles the mathematics."""
+
+BROKER_VARIABLE = "KAFKA_BOOTSTRAP_SERVERS"
+DATABASE_VARIABLE = "DATABASE_URL"
+
+
+class Stack:
+    """Everything that runs, where it is, and where it writes."""
+
+    def __init__(self, options: RunOptions) -> None:
+        self.options = options
+        simulated = options.world != "none"
+        self.directory = (options.data_dir / ("run" if simulated else "system")).absolute()
+        self.supervisor = Supervisor(self.directory)
+        self.gate = self.directory / "clock.gate" if simulated else None
+        self.plan_file = self.directory / "world.json"
+        self.status_file = self.directory / "status.json"
+        self.result_file = self.directory / "result.json"
+        self.ports: dict[str, int] = {}
+        """HTTP port of each worker, by the child's name."""
+        self.own_broker = BROKER_VARIABLE not in os.environ
+        self.own_database = DATABASE_VARIABLE not in os.environ
+        self._postgres = EmbeddedPostgres(self.directory / "postgres")
+        self._apache: ApacheKafka | None = None
+        self._settings: Settings | None = None
+
+    @property
+    def settings(self) -> Settings:
+        """The settings that all processes of the run share.
+
+        Raises:
+            RuntimeError: before the servers are started.
+        """
+        if self._settings is None:
+            raise RuntimeError("the servers are not started yet")
+        return self._settings
+
+    @property
+    def logs(self) -> Path:
+        """Where every process writes its log."""
+        return self.directory / "logs"
+
+    @contextlib.contextmanager
+    def locked(self) -> Iterator[None]:
+        """Keep other runs out of the data directory, and begin with an empty one if simulated.
+
+        Raises:
+            UserError: another run uses the directory.
+        """
+        self.options.data_dir.mkdir(parents=True, exist_ok=True)
+        with (self.options.data_dir / "run.lock").open("w") as lock:
+            try:
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except OSError as error:
+                raise UserError(
+                    f"another run uses {self.options.data_dir}: stop it, or choose another "
+                    "--data-dir"
+                ) from error
+            if self.gate is not None and self.directory.exists():
+                if self.own_database and (self.directory / "postgres").exists():
+                    self._postgres.prepare()  # ends a server that a killed run left behind
+                shutil.rmtree(self.directory)
+            self.directory.mkdir(parents=True, exist_ok=True)
+            yield
+
+    async def start_servers(self) -> None:
+        """Start PostgreSQL and the broker, where the environment names none.
+
+        Raises:
+            StartError: one does not come up.
+        """
+        broker = database = None
+        if self.own_database:
+            self._postgres.prepare()
+            await self.supervisor.start([self._postgres.child_spec()])
+            database = self._postgres.create_database("freshet")
+        if self.own_broker:
+            broker = await self._start_broker()
+        self._settings = self._make_settings(broker, database)
+
+    def workers(self) -> list[ChildSpec]:
+        """The workers' processes, ready to be started together."""
+        names = ["coordinator", "estimator", "ingester"]
+        count = self.options.schedulers
+        names += ["scheduler"] if count == 1 else [f"scheduler-{n + 1}" for n in range(count)]
+        specs = []
+        for name in names:
+            self.ports[name] = free_port()
+            specs.append(
+                ChildSpec(
+                    name=name,
+                    argv=python_argv("-m", "services.cli.main", "worker", name.partition("-")[0]),
+                    env=self._environment(name),
+                    ready=f"http://{LOOPBACK}:{self.ports[name]}/readyz",
+                    ready_seconds=WORKER_READY_SECONDS,
+                )
+            )
+        return specs
+
+    def world(self) -> ChildSpec:
+        """The simulated web's process; it is not restarted, because its state dies with it."""
+        self.ports["world"] = free_port()
+        return ChildSpec(
+            name="world",
+            argv=python_argv("-m", "services.world", str(self.plan_file)),
+            env=self._environment("world"),
+            ready=f"http://{LOOPBACK}:{self.ports['world']}/readyz",
+            restart=False,
+        )
+
+    def end_world(self) -> None:
+        """Ask the world to write its result and end."""
+        for child in self.supervisor.children():
+            if child.name == "world" and child.pid is not None:
+                os.kill(child.pid, signal.SIGTERM)
+
+    async def stop(self) -> None:
+        """Stop everything within five seconds."""
+        await self.supervisor.stop()
+        if self._apache is not None:
+            # Its data is thrown away, and an orderly end takes longer than anyone waits.
+            self._apache.kill()
+        if self.own_database:
+            self._postgres.stop()
+
+    async def _start_broker(self) -> str:
+        directory = self.directory / "kafka"
+        if self.options.broker == "apache":
+            self._apache = ApacheKafka(directory)
+            self._apache.start()
+            return self._apache.bootstrap_servers
+        port = free_port()
+        await self.supervisor.start(
+            [
+                ChildSpec(
+                    name="broker",
+                    argv=local_broker_argv(directory, LOOPBACK, port),
+                    ready=lambda: accepts_connections(LOOPBACK, port),
+                    is_server=True,
+                )
+            ]
+        )
+        return f"{LOOPBACK}:{port}"
+
+    def _make_settings(self, broker: str | None, database: str | None) -> Settings:
+        overrides: dict[str, object] = {}
+        if self.options.policy is not None:
+            overrides["policy"] = self.options.policy
+        if broker is not None:
+            overrides["kafka_bootstrap_servers"] = broker
+        if database is not None:
+            overrides["database_url"] = database
+        if self.gate is not None:
+            overrides |= {
+                "clock_gate": self.gate,
+                "clock_origin": CLOCK_ORIGIN,
+                "clock_speed": self.options.speed * SECONDS_PER_DAY,
+            }
+        plain = load_settings(**overrides)
+        given = plain.model_fields_set
+        if self.options.partitions is not None:
+            overrides["partitions"] = self.options.partitions
+        elif "partitions" not in given:
+            overrides["partitions"] = DEFAULT_PARTITIONS
+        if self.gate is not None and broker is None and "topic_prefix" not in given:
+            # Somebody's broker: the run keeps to topics of its own.
+            overrides["topic_prefix"] = f"run-{os.getpid()}-{os.urandom(3).hex()}-"
+        return load_settings(**overrides)
+
+    def _environment(self, name: str) -> dict[str, str]:
+        """What a child is told, beside what the user's own environment says."""
+        settings = self.settings
+        environment = {
+            BROKER_VARIABLE: settings.kafka_bootstrap_servers,
+            DATABASE_VARIABLE: settings.database_url.get_secret_value(),
+            "FRESHET_PARTITIONS": str(settings.partitions),
+            "FRESHET_TOPIC_PREFIX": settings.topic_prefix,
+            "FRESHET_POLICY": settings.policy,
+            "FRESHET_INSTANCE": f"{name}@{settings.instance}",
+            "FRESHET_HTTP_HOST": LOOPBACK,
+            "FRESHET_HTTP_PORT": str(self.ports[name]),
+        }
+        if self.gate is not None:
+            environment |= {
+                "FRESHET_CLOCK_GATE": str(self.gate),
+                "FRESHET_CLOCK_ORIGIN": repr(settings.clock_origin),
+                "FRESHET_CLOCK_SPEED": repr(settings.clock_speed),
+            }
+        return environment
