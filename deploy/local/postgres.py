@@ -86,6 +86,11 @@ class EmbeddedPostgres:
         """Where the server writes what it does."""
         return self._directory / "postgres.log"
 
+    @property
+    def process_id(self) -> int | None:
+        """The server's process, None if it is not running as our child."""
+        return self._process.pid if self._process is not None else None
+
     def database_uri(self, name: str) -> str:
         """Return the address of a database of this server."""
         return f"postgresql://{SUPERUSER}@/{name}?host={self._socket_directory}"

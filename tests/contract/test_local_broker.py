@@ -3,6 +3,9 @@
 import asyncio
 import socket
 import struct
+import uuid
+from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -17,8 +20,11 @@ from deploy.local.kafka import LocalBroker
 
 
 @pytest.fixture
-def data_dir(scratch_dir: Path, unique: str) -> Path:
-    return scratch_dir / unique
+def own_local_broker(scratch_dir: Path) -> Iterator[LocalBroker]:
+    broker = LocalBroker(scratch_dir / f"own-{uuid.uuid4().hex}")
+    broker.start()
+    yield broker
+    broker.stop()
 
 
 async def produced(clients, topic: str, count: int) -> None:
@@ -35,34 +41,30 @@ def log_file(data_dir: Path) -> Path:
 
 @pytest.mark.parametrize("damage", ["garbage", "cut", "flipped", "zeros"])
 async def test_a_damaged_tail_is_cut_to_the_last_whole_batch(
-    data_dir, connect, read, unique, damage
+    own_local_broker, connect, read, unique, damage
 ):
-    broker = LocalBroker(data_dir)
+    broker = own_local_broker
+    clients = connect(broker.bootstrap_servers)
+    await clients.create_topic(unique)
+    await produced(clients, unique, 10)
+    broker.kill()
+    path = log_file(broker.log_path.parent)
+    data = path.read_bytes()
+    damaged = {
+        "garbage": data + b"\xff" * 100,
+        "cut": data[:-5],
+        "flipped": data[:-3] + bytes([data[-3] ^ 1]) + data[-2:],
+        "zeros": data + bytes(5000),
+    }[damage]
+    path.write_bytes(damaged)
     broker.start()
-    try:
-        clients = connect(broker.bootstrap_servers)
-        await clients.create_topic(unique)
-        await produced(clients, unique, 10)
-        broker.kill()
-        path = log_file(data_dir)
-        data = path.read_bytes()
-        damaged = {
-            "garbage": data + b"\xff" * 100,
-            "cut": data[:-5],
-            "flipped": data[:-3] + bytes([data[-3] ^ 1]) + data[-2:],
-            "zeros": data + bytes(5000),
-        }[damage]
-        path.write_bytes(damaged)
-        broker.start()
-        assert "damaged end of a log file was cut off" in broker.log_path.read_text()
-        whole = 10 if damage in ("garbage", "zeros") else 9
-        producer = await clients.producer()
-        assert (await producer.send_and_wait(unique, b"next")).offset == whole
-        consumer = await clients.consumer(unique)
-        values = [record.value for record in await read(consumer, whole + 1)]
-        assert values == [*(b"%d" % number for number in range(whole)), b"next"]
-    finally:
-        broker.stop()
+    assert "damaged end of a log file was cut off" in broker.log_path.read_text()
+    whole = 10 if damage in ("garbage", "zeros") else 9
+    producer = await clients.producer()
+    assert (await producer.send_and_wait(unique, b"next")).offset == whole
+    consumer = await clients.consumer(unique)
+    values = [record.value for record in await read(consumer, whole + 1)]
+    assert values == [*(b"%d" % number for number in range(whole)), b"next"]
 
 
 @settings(
@@ -94,9 +96,8 @@ def test_an_impossible_length_closes_the_connection(local_broker, length):
     host, port = local_broker.bootstrap_servers.split(":")
     with socket.create_connection((host, int(port)), timeout=30) as connection:
         connection.sendall(struct.pack(">i", length) + b"x" * 100)
-        with pytest.raises(ConnectionError) if length else pytest.raises(OSError):
-            if not connection.recv(10):
-                raise ConnectionError
+        with suppress(ConnectionResetError):  # closed with our bytes unread
+            assert connection.recv(10) == b""
 
 
 def test_a_later_api_versions_request_is_answered_in_version_0(local_broker):
@@ -125,7 +126,7 @@ async def test_the_log_is_kept_within_its_limit(local_broker, connect, unique):
     await producer.flush()
     consumer = await clients.consumer()
     place = TopicPartition(unique, 0)
-    while (await consumer.beginning_offsets([place]))[place] < 130:
+    while (await consumer.beginning_offsets([place]))[place] < 130:  # noqa: ASYNC110
         await asyncio.sleep(0.1)
     assert (await consumer.beginning_offsets([place]))[place] <= 150
     assert await consumer.end_offsets([place]) == {place: 200}
@@ -147,7 +148,7 @@ async def test_a_full_disk_is_a_clear_error_and_costs_nothing(
                 raise OSError(28, "No space left on device")
 
             patch.setattr("deploy.local.broker.segment.write_all", full)
-            with pytest.raises(Exception, match="(?i)storage|timeout|leader"):
+            with pytest.raises(Exception, match=r"(?i)storage|timeout|leader"):
                 await producer.send_and_wait(unique, b"lost")
         stored = await producer.send_and_wait(unique, b"second")
         assert stored.offset == 1

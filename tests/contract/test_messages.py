@@ -13,12 +13,12 @@ async def test_bytes_keys_headers_and_timestamps_come_back(clients, read, unique
     headers = [("stage", b"decode"), ("empty", b""), ("stage", b"again")]
     value = bytes(range(256))
     await producer.send_and_wait(unique, value, key=b"k\0", headers=headers, timestamp_ms=1234)
-    await producer.send_and_wait(unique, None, key=None)
+    await producer.send_and_wait(unique, None, key=b"gone")
     consumer = await clients.consumer(unique)
     first, second = await read(consumer, 2)
     assert (first.value, first.key, first.timestamp) == (value, b"k\0", 1234)
     assert list(first.headers) == headers
-    assert (second.value, second.key, second.offset) == (None, None, 1)
+    assert (second.value, second.key, second.offset) == (None, b"gone", 1)
 
 
 @pytest.mark.parametrize("idempotent", [False, True])

@@ -5,6 +5,7 @@ import asyncio
 import pytest
 from aiokafka.admin import NewPartitions, NewTopic
 from aiokafka.admin.config_resource import ConfigResource, ConfigResourceType
+from aiokafka.errors import InvalidPartitionsError, KafkaError
 
 ALREADY_EXISTS, INVALID_TOPIC, INVALID_PARTITIONS, INVALID_CONFIG = 36, 17, 37, 40
 
@@ -61,10 +62,11 @@ async def test_validation_alone_makes_nothing(clients, unique):
 async def test_a_topic_grows_but_never_shrinks(clients, unique):
     await clients.create_topic(unique, 2)
     admin = await clients.admin()
-    answer = await admin.create_partitions({unique: NewPartitions(3)})
-    assert answer.topic_errors[0][1] == 0
-    answer = await admin.create_partitions({unique: NewPartitions(2)})
-    assert answer.topic_errors[0][1] == INVALID_PARTITIONS
+    await admin.create_partitions({unique: NewPartitions(3)})
+    with pytest.raises(InvalidPartitionsError):
+        await admin.create_partitions({unique: NewPartitions(2)})
+    (topic,) = await admin.describe_topics([unique])
+    assert len(topic["partitions"]) == 3
 
 
 async def test_a_deleted_topic_comes_back_empty(clients, read, unique):
@@ -73,7 +75,7 @@ async def test_a_deleted_topic_comes_back_empty(clients, read, unique):
     await producer.send_and_wait(unique, b"old")
     admin = await clients.admin()
     await admin.delete_topics([unique])
-    while unique in await admin.list_topics():
+    while unique in await admin.list_topics():  # noqa: ASYNC110
         await asyncio.sleep(0.05)
     await clients.create_topic(unique)
     fresh = await clients.producer()
@@ -99,7 +101,7 @@ async def test_compaction_keeps_the_last_message_of_each_key(clients, read, uniq
     await producer.send_and_wait(unique, None, key=b"key0")
     seen: list[tuple[int, bytes]] = []
     nudges = 0
-    while len(seen) - nudges > 3:  # old segments are sealed by newer messages
+    while not seen or len(seen) - nudges > 3:  # old segments are sealed by newer messages
         await asyncio.sleep(0.3)
         nudges += 1
         await producer.send_and_wait(unique, b"nudge", key=b"nudge%d" % nudges)
@@ -117,5 +119,5 @@ async def test_compaction_keeps_the_last_message_of_each_key(clients, read, uniq
 async def test_a_compacted_topic_refuses_a_message_without_key(clients, unique):
     await clients.create_topic(unique, cleanup_policy="compact")
     producer = await clients.producer()
-    with pytest.raises(Exception, match=r"(?i)invalid|record"):
+    with pytest.raises(KafkaError):
         await producer.send_and_wait(unique, b"keyless")
