@@ -1,4 +1,4 @@
-# ruff: noqa: PLR0917  (formulas have many parameters)
+
 """The inverse of the crawl value: when does each page reach a threshold Λ?
 
 A page is due once its staleness exponent s = αt + e reaches s* (:func:`threshold_staleness`).  The

@@ -1,4 +1,4 @@
-# ruff: noqa: PLR0917, PLR0911  (formulas have many parameters)
+# ruff: noqa: PLR0911  (one case of the model a return)
 """The crawl value of one page in every case; the public scalar kernels.
 
 A page is (α, κ, γ): the rate of changes without a signal (per day), the evidence one signal adds

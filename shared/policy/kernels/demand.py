@@ -1,4 +1,4 @@
-# ruff: noqa: PLR0917  (formulas have many parameters)
+
 """Loops over pages behind the demand curve and the exact multipliers."""
 
 import math

@@ -1,4 +1,4 @@
-# ruff: noqa: PLR0917  (formulas have many parameters)
+
 """The exact crawl value of a page with noisy signals [N, theorem 1 and lemma 4].
 
 A page with α > 0, 0 < κ < ∞ and γ > 0 in the state (t days, n signals).  With β = κ/α, G = γβ,
@@ -142,6 +142,20 @@ def _series_term(alpha: float, gamma: float, i: float, x: float) -> tuple[float,
 
 
 @compiled
+def term(alpha: float, gamma: float, i: float, x: float) -> tuple[float, float]:
+    """(D_i(x), P(i+1, γx)/γ) for whole i ≥ 0 and x > 0 days."""
+    gx = gamma * x
+    if gx > i + 10.0 * math.sqrt(i + 1.0) + 40.0:
+        offset = (i + 1.0) * math.log1p(alpha / gamma)
+        return saturated_terms(alpha * x, 1.0, offset, 1.0) / gamma, 1.0 / gamma
+    if i == 0.0:
+        return first_term(alpha, gamma, x)
+    if gx + alpha * x > i + 12.0 and i < _RECURRENCE_BELOW:
+        return _recurrence_term(alpha, gamma, i, x)
+    return _series_term(alpha, gamma, i, x)
+
+
+@compiled
 def _saturated_count(gamma: float, elapsed: float, waves: float, signals: float, n: float) -> float:
     """How many leading terms have P(i+1, γx_i) = 1 to the last digit."""
     if not gamma * elapsed + signals * waves > 50.0:
@@ -180,12 +194,7 @@ def _sum_of_terms(
         if stale:
             psi += poisson_tail(i, gamma * x) / gamma
         else:
-            if i == 0.0:
-                part, reach = first_term(alpha, gamma, x)
-            elif (alpha + gamma) * x > i + 12.0 and i < _RECURRENCE_BELOW:
-                part, reach = _recurrence_term(alpha, gamma, i, x)
-            else:
-                part, reach = _series_term(alpha, gamma, i, x)
+            part, reach = term(alpha, gamma, i, x)
             value += math.exp(-i * kappa) * part
             psi += reach
         i += 1.0

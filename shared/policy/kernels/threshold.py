@@ -34,14 +34,9 @@ def _staircase_threshold(kappa: float, gamma: float, target: float) -> tuple[flo
             low = middle
         else:
             high = middle
-    part = kappa
-    for _ in range(20):
-        value, _ = fully_signalled(kappa, gamma, low, part)
-        slope = high * math.exp(-kappa * low - part) / gamma
-        step = (value - target) / slope
-        part = min(max(part - step, 0.5 * part), kappa)
-        if abs(step) <= 1e-15 * (kappa * low + part):
-            break
+    missing = gamma * (target - fully_signalled(kappa, gamma, low, 0.0)[0])
+    share = min(missing * math.exp(kappa * low) / high, 1.0)
+    part = min(-math.log1p(-share), kappa)
     return kappa * low + part, high / gamma
 
 
