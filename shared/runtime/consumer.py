@@ -55,7 +55,7 @@ class _Rebalances(ConsumerRebalanceListener):  # type: ignore[misc]  # aiokafka 
         self.generation = 0
         self.deciding = True
 
-    async def on_partitions_revoked(self, revoked: list[TopicPartition]) -> None:  # noqa: ARG002
+    async def on_partitions_revoked(self, revoked: list[TopicPartition]) -> None:
         self.deciding = True
         self.generation += 1
 

@@ -107,7 +107,7 @@ async def ensure_topics(settings: Settings, topics: tuple[Topic, ...] = TOPICS) 
     """
     async for attempt in tenacity.AsyncRetrying(
         stop=tenacity.stop_after_delay(START_PATIENCE_SECONDS),
-        wait=tenacity.wait_exponential_jitter(initial=0.2, max=3),
+        wait=tenacity.wait_exponential_jitter(multiplier=0.2, max=3),
         retry=tenacity.retry_if_exception_type((KafkaError, OSError, asyncio.TimeoutError)),
         reraise=True,
     ):

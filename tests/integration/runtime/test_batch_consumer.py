@@ -1,0 +1,178 @@
+"""Partitions follow the group, positions follow the state, and nothing is handled twice."""
+
+import asyncio
+import uuid
+from contextlib import asynccontextmanager
+
+import pytest
+
+from shared.contracts.messages import PageSignal
+from shared.contracts.topics import CRAWL_OUTCOMES, DEAD_LETTERS, MULTIPLIERS, PAGE_SIGNALS, TOPICS
+from shared.runtime.consumer import BatchConsumer
+from shared.runtime.follower import Follower
+from shared.runtime.kafka import TopicMismatch, ensure_topics
+from shared.runtime.publisher import Publisher
+from shared.runtime.settings import load_settings
+
+PARTITIONS = 4
+HOSTS = [f"host-{number}.example" for number in range(40)]
+
+
+def settings_for(broker, prefix, instance="one", **more):
+    return load_settings(
+        kafka_bootstrap_servers=broker.bootstrap_servers,
+        topic_prefix=prefix,
+        partitions=PARTITIONS,
+        instance=instance,
+        kafka_session_timeout_seconds=6.0,
+        **more,
+    )
+
+
+class Recorder:
+    """A handler that keeps what it gets and its own positions, as a durable one would."""
+
+    def __init__(self, positions):
+        self.positions = positions
+        self.seen = []
+        self.loads = []
+
+    async def assigned(self, partitions):
+        self.loads.append(partitions)
+        await asyncio.sleep(0.05)
+        return dict(self.positions)
+
+    async def revoked(self, partitions):
+        pass
+
+    async def handle(self, batch):
+        for topic, partitions in batch.items():
+            for partition, records in partitions.items():
+                self.seen += [(topic, partition, record.offset) for record in records]
+                self.positions[topic, partition] = records[-1].offset + 1
+
+
+@asynccontextmanager
+async def member(settings, recorder):
+    consumer = BatchConsumer(settings, "readers", (PAGE_SIGNALS, CRAWL_OUTCOMES), recorder)
+    await consumer.start()
+    stopping = asyncio.Event()
+    running = asyncio.create_task(consumer.run(stopping))
+    try:
+        yield consumer
+    finally:
+        stopping.set()
+        await running
+        await consumer.stop()
+
+
+async def until(condition, seconds=30.0):
+    async with asyncio.timeout(seconds):
+        while not condition():
+            await asyncio.sleep(0.02)
+
+
+@pytest.fixture
+async def prefix(broker):
+    prefix = f"t{uuid.uuid4().hex}."
+    await ensure_topics(settings_for(broker, prefix))
+    return prefix
+
+
+@pytest.fixture
+async def publisher(broker, prefix):
+    made = Publisher(settings_for(broker, prefix))
+    await made.start()
+    yield made
+    await made.stop()
+
+
+async def publish_signals(publisher):
+    for number, host in enumerate(HOSTS):
+        signal = PageSignal(number, f"http://{host}/", host, "test", 1.0)
+        await publisher.send_for_host(PAGE_SIGNALS, host, signal)
+    await publisher.flush()
+
+
+async def test_a_restarted_member_goes_on_at_its_durable_positions(broker, prefix, publisher):
+    positions = {}
+    await publish_signals(publisher)
+    first = Recorder(positions)
+    async with member(settings_for(broker, prefix), first):
+        await until(lambda: len(first.seen) == len(HOSTS))
+    await publish_signals(publisher)
+    second = Recorder(positions)
+    async with member(settings_for(broker, prefix), second):
+        await until(lambda: len(second.seen) >= len(HOSTS))
+    assert len(second.seen) == len(HOSTS)
+    assert not set(first.seen) & set(second.seen)
+
+
+async def test_a_second_member_takes_half_and_the_rest_stays_loaded(broker, prefix, publisher):
+    positions = {}
+    one, two = Recorder(positions), Recorder(positions)
+    async with member(settings_for(broker, prefix), one) as first:
+        await until(lambda: first.settled and len(first.partitions) == PARTITIONS)
+        async with member(settings_for(broker, prefix, "two"), two) as second:
+            await until(lambda: len(first.partitions) == len(second.partitions) == 2)
+            await publish_signals(publisher)
+            await until(lambda: len(one.seen) + len(two.seen) >= len(HOSTS))
+            assert not first.partitions & second.partitions
+    assert len(one.seen) + len(two.seen) == len(HOSTS)
+    assert one.loads[0] == set(range(PARTITIONS))
+    assert all(len(load) == 2 for load in two.loads)
+
+
+async def test_a_topic_with_other_partitions_is_a_clear_error(broker, prefix):
+    settings = settings_for(broker, prefix)
+    with pytest.raises(TopicMismatch, match=f"{PARTITIONS} partitions .* FRESHET_PARTITIONS"):
+        await ensure_topics(settings.model_copy(update={"partitions": PARTITIONS + 1}))
+
+
+async def test_topics_that_exist_are_left_as_they_are(broker, prefix):
+    await ensure_topics(settings_for(broker, prefix), TOPICS)
+
+
+async def test_a_follower_receives_what_stood_and_what_comes(broker, prefix, publisher):
+    await (await publisher.send(MULTIPLIERS, b"global", b"old", partition=0))
+    received = []
+    follower = Follower(
+        settings_for(broker, prefix), MULTIPLIERS, lambda record: received.append(record.value)
+    )
+    await follower.start()
+    assert received == [b"old"]
+    stopping = asyncio.Event()
+    running = asyncio.create_task(follower.run(stopping))
+    await publisher.send(MULTIPLIERS, b"global", b"new", partition=0)
+    await until(lambda: received == [b"old", b"new"])
+    stopping.set()
+    await running
+    await follower.stop()
+
+
+async def test_a_dead_letter_keeps_the_bytes_and_says_why(broker, prefix, publisher):
+    await publisher.send(PAGE_SIGNALS, b"k", b"\xff not json", partition=0)
+    await publisher.flush()
+    letters = []
+
+    class Poisoned(Recorder):
+        async def handle(self, batch):
+            for partitions in batch.values():
+                for records in partitions.values():
+                    for record in records:
+                        await publisher.dead_letter(record, "test", "it is not JSON")
+            await super().handle(batch)
+
+    recorder = Poisoned({})
+    async with member(settings_for(broker, prefix), recorder):
+        await until(lambda: len(recorder.seen) == 1)
+    await publisher.flush()
+    follower = Follower(settings_for(broker, prefix), DEAD_LETTERS, letters.append)
+    await follower.start()
+    await follower.stop()
+    headers = dict(letters[0].headers)
+    assert letters[0].value == b"\xff not json"
+    assert letters[0].key == b"k"
+    assert headers["topic"] == f"{prefix}page-signals".encode()
+    assert (headers["partition"], headers["offset"]) == (b"0", b"0")
+    assert (headers["stage"], headers["error"]) == (b"test", b"it is not JSON")
