@@ -40,6 +40,8 @@ def _explanation(error: Exception) -> str | None:
     Kinds are compared by name, so that a command that needs no broker and no database does not
     load their clients.
     """
+    # SQLAlchemy wraps the driver's error.
+    error = getattr(error, "orig", None) or error
     kinds = {f"{kind.__module__.split('.')[0]}.{kind.__name__}" for kind in type(error).__mro__}
     if kinds & _SAY_IT_THEMSELVES:
         return str(error)
@@ -62,7 +64,7 @@ _SAY_IT_THEMSELVES = {
 
 def _broker_away(error: Exception) -> str:
     return (
-        f"the broker cannot be reached at {_broker()}: {error}. "
+        f"the broker cannot be reached at {_broker()}: {error.args[0] if error.args else error}. "
         "Start it, or set KAFKA_BOOTSTRAP_SERVERS to where it is"
     )
 

@@ -18,7 +18,7 @@ class WorldPages:
     page_ids: NDArray[np.int64]
     importance: NDArray[np.float64]
     max_age_days: NDArray[np.float64]
-    """NaN: no bound."""
+    """Infinity: no bound."""
     held: NDArray[np.bool_]
     """Whether a fresh copy is held at day 0; the others have never been crawled."""
 
@@ -38,7 +38,7 @@ def make_pages(
     Args:
         urls: any form that `identify` takes.
         importance: one a page.
-        max_age_days: NaN or absent: no bound.
+        max_age_days: infinity or absent: no bound.
         held: absent: all are held at day 0.
 
     Raises:
@@ -57,6 +57,6 @@ def make_pages(
         hosts=[name.host for name in names],
         page_ids=page_ids,
         importance=importance,
-        max_age_days=np.full(count, np.nan) if max_age_days is None else max_age_days,
+        max_age_days=np.full(count, np.inf) if max_age_days is None else max_age_days,
         held=np.ones(count, np.bool_) if held is None else held,
     )

@@ -46,6 +46,7 @@ def read_pages(file: Path) -> WorldPages:
     max_age = None
     if "max_age_days" in table.column_names:
         max_age = _numbers(table, "max_age_days", file, lowest=0.0, missing=True)
+        max_age = np.where(np.isnan(max_age), np.inf, max_age)
     urls = _texts(table, "url", file)
     try:
         return make_pages(urls, importance, max_age_days=max_age)
