@@ -1,0 +1,62 @@
+"""Seconds over the budget, and how fast a changed budget is followed."""
+
+import numpy as np
+import pytest
+
+from services.world.budget import Budget, seconds_until_reached
+from services.world.plan import BudgetStep
+
+DAY = 86_400.0
+
+
+def budget(*steps: tuple[float, float]) -> Budget:
+    """Steps as (second, crawls per second), on a clock of a day per second."""
+    return Budget.from_steps([BudgetStep(at, rate / DAY) for at, rate in steps], DAY)
+
+
+def test_a_second_may_hold_its_budget_and_one_more() -> None:
+    plain = budget((0, 10))
+
+    assert plain.seconds_over({0: 10, 1: 11, 2: 12, 3: 30}, end=10) == 2
+
+
+def test_seconds_before_the_start_and_after_the_end_do_not_count() -> None:
+    plain = budget((0, 10))
+
+    assert plain.seconds_over({-1: 99, 5: 99, 9: 99, 10: 99}, end=9.5) == 1
+
+
+def test_while_a_change_settles_the_higher_budget_holds() -> None:
+    lowered = budget((0, 100), (5, 10))
+
+    assert lowered.allowed(4, 5) == pytest.approx(100)
+    assert lowered.allowed(6, 7) == pytest.approx(100)
+    assert lowered.allowed(7, 8) == pytest.approx(10)
+    assert budget((0, 10), (5, 100)).allowed(4, 5) == pytest.approx(10)
+    assert budget((0, 10), (5.5, 100)).allowed(5, 6) == pytest.approx(55)
+
+
+def test_the_integral_follows_the_steps() -> None:
+    stepped = budget((0, 10), (5, 20))
+
+    assert stepped.integral(4) == pytest.approx(40)
+    assert stepped.integral(7) == pytest.approx(90)
+    assert stepped.rate_at(4.9) == pytest.approx(10)
+    assert stepped.rate_at(5) == pytest.approx(20)
+
+
+def test_the_time_to_a_higher_budget_is_found() -> None:
+    times = np.concatenate([np.arange(0, 5.4, 0.01), np.arange(5.4, 12, 0.005)])
+
+    assert seconds_until_reached(times, 5.0, 200.0, 100.0) == pytest.approx(0.35, abs=0.1)
+
+
+def test_the_time_to_a_lower_budget_is_found() -> None:
+    times = np.concatenate([np.arange(0, 6.0, 0.01), np.arange(6.0, 12, 0.1)])
+
+    assert seconds_until_reached(times, 5.0, 10.0, 100.0) == pytest.approx(1.0, abs=0.1)
+
+
+def test_a_budget_that_is_never_reached_is_told() -> None:
+    assert seconds_until_reached(np.arange(0, 9, 0.1), 5.0, 50.0, 10.0) is None
+    assert seconds_until_reached(np.empty(0), 5.0, 50.0, 10.0) is None
