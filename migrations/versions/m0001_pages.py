@@ -115,8 +115,8 @@ def upgrade() -> None:
         sa.Column("page_id", sa.BigInteger, nullable=False),
         _time("recorded_at"),
         _time("crawled_at"),
-        sa.Column("interval_days", sa.Double, nullable=False),
-        _count("signals"),
+        sa.Column("interval_days", sa.Double, nullable=False, comment="since the crawl before"),
+        sa.Column("signals", sa.Integer, nullable=False, comment="in the interval"),
         sa.Column("changed", sa.Boolean, nullable=False),
         postgresql_partition_by="RANGE (recorded_at)",
     )

@@ -135,10 +135,10 @@ class _ArrayDumper(Dumper):
 
     format = Format.BINARY
 
-    def get_key(self, obj: NDArray[Any], format: Any) -> Any:  # noqa: A002, ARG002 - psycopg's
+    def get_key(self, obj: NDArray[Any], _format: Any) -> Any:
         return (self.cls, obj.dtype.str)
 
-    def upgrade(self, obj: NDArray[Any], format: Any) -> "_ArrayDumper":  # noqa: A002, ARG002
+    def upgrade(self, obj: NDArray[Any], _format: Any) -> "_ArrayDumper":
         dumper = type(self)(self.cls)
         dumper.oid = _type_of(obj).array_oid
         return dumper

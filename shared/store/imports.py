@@ -30,7 +30,19 @@ DEFAULT_SIGNAL_EVIDENCE: Final = float(-np.log1p(-DEFAULT_PRECISION))
 
 
 class StoreBusy(Exception):
-    """Estimators are at work, and would not see an import; the text says what to do."""
+    """An import and an estimator exclude each other; the text says who waits for whom."""
+
+
+def share_writer_lock(connection: psycopg.Connection) -> None:
+    """Keep imports out for as long as this connection lasts.
+
+    Raises:
+        StoreBusy: an import is under way.
+    """
+    got = connection.execute("SELECT pg_try_advisory_lock_shared(%s)", (WRITER_LOCK,)).fetchone()
+    connection.commit()
+    if not (got and got[0]):
+        raise StoreBusy("an import of pages is under way: waiting for its end")
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,11 +10,13 @@ from sqlalchemy import (
     BigInteger,
     Boolean,
     CheckConstraint,
+    Column,
     Double,
     Identity,
     Integer,
     LargeBinary,
     SmallInteger,
+    Table,
     Text,
 )
 from sqlalchemy.orm import DeclarativeBase, Mapped, mapped_column
@@ -52,7 +54,7 @@ class Page(Base):
     """The state of a page; one partition a shard."""
 
     __tablename__ = "pages"
-    __table_args__ = {"postgresql_partition_by": "LIST (shard)"}  # noqa: RUF012
+    __table_args__ = ({"postgresql_partition_by": "LIST (shard)"},)
 
     shard: Mapped[int] = mapped_column(SmallInteger, primary_key=True, autoincrement=False)
     page_id: Mapped[int] = mapped_column(BigInteger, primary_key=True, autoincrement=False)
@@ -93,7 +95,7 @@ class PageUrl(Base):
     """Insert-only sister of `pages`: URLs are long and never change."""
 
     __tablename__ = "page_urls"
-    __table_args__ = {"postgresql_partition_by": "LIST (shard)"}  # noqa: RUF012
+    __table_args__ = ({"postgresql_partition_by": "LIST (shard)"},)
 
     shard: Mapped[int] = mapped_column(SmallInteger, primary_key=True, autoincrement=False)
     page_id: Mapped[int] = mapped_column(BigInteger, primary_key=True, autoincrement=False)
@@ -122,22 +124,20 @@ class Host(Base):
     """Evidence of the host's burst multipliers, packed by the estimator that learns them."""
 
 
-class Observation(Base):
-    """What each crawl found; appended by COPY, partitioned by the time of writing to be dropped."""
-
-    __tablename__ = "observations"
-    __table_args__ = {"postgresql_partition_by": "RANGE (recorded_at)"}  # noqa: RUF012
-    __mapper_args__ = {"primary_key": ["shard", "page_id", "crawled_at"]}  # noqa: RUF012
-
-    shard: Mapped[int] = mapped_column(SmallInteger)
-    page_id: Mapped[int] = mapped_column(BigInteger)
-    recorded_at: Mapped[float] = mapped_column(Double)
-    crawled_at: Mapped[float] = mapped_column(Double)
-    interval_days: Mapped[float] = mapped_column(Double)
-    """Since the crawl before."""
-    signals: Mapped[int] = mapped_column(Integer)
-    """That arrived in the interval."""
-    changed: Mapped[bool] = mapped_column(Boolean)
+OBSERVATIONS: Final = Table(
+    "observations",
+    Base.metadata,
+    Column("shard", SmallInteger, nullable=False),
+    Column("page_id", BigInteger, nullable=False),
+    Column("recorded_at", Double, nullable=False),
+    Column("crawled_at", Double, nullable=False),
+    Column("interval_days", Double, nullable=False, comment="since the crawl before"),
+    Column("signals", Integer, nullable=False, comment="in the interval"),
+    Column("changed", Boolean, nullable=False),
+    postgresql_partition_by="RANGE (recorded_at)",
+)
+"""What each crawl found; appended by COPY, without a key, partitioned by the time of writing so
+that old ones can be dropped."""
 
 
 class StreamPosition(Base):

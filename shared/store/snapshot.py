@@ -84,6 +84,7 @@ class HostColumns:
     max_crawls_per_second: Floats
     """NaN: the configured default."""
     blocked_until: Floats
+    limit_updated_at: Floats
 
 
 @dataclass(frozen=True, slots=True)
@@ -272,11 +273,12 @@ def _copy_strings(
 def _hosts(connection: psycopg.Connection, shard: int) -> HostColumns:
     row = connection.execute(
         "SELECT array_agg(host_id), array_agg(host), "
-        "array_agg(coalesce(max_crawls_per_second, 'NaN')), array_agg(blocked_until) "
+        "array_agg(coalesce(max_crawls_per_second, 'NaN')), array_agg(blocked_until), "
+        "array_agg(limit_updated_at) "
         "FROM (SELECT * FROM hosts WHERE shard = %s ORDER BY host_id) AS host",
         (shard,),
         binary=True,
     ).fetchone()
     if row is None or row[0] is None:
-        return HostColumns(np.empty(0, np.int64), [], np.empty(0), np.empty(0))
+        return HostColumns(np.empty(0, np.int64), [], np.empty(0), np.empty(0), np.empty(0))
     return HostColumns(*row)

@@ -1,0 +1,164 @@
+"""How many outcomes a second the estimator decodes, learns from and writes to PostgreSQL."""
+
+import asyncio
+import time
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import numpy as np
+from aiokafka import ConsumerRecord
+
+from services.estimator.announcing import Announcements
+from services.estimator.decoding import Refused
+from services.estimator.handler import EstimatorHandler
+from shared.contracts.codec import encode
+from shared.contracts.identity import identify, shard_of
+from shared.contracts.messages import CrawlOutcome
+from shared.contracts.topics import CRAWL_OUTCOMES
+from shared.runtime.clock import ManualClock
+from shared.runtime.consumer import Batch
+from shared.runtime.settings import Settings, load_settings
+from shared.store.imports import PageBatch, import_pages
+from shared.store.migration import migrate
+
+_DAY = 86_400.0
+_BEGIN = 1_700_000_000.0
+_IMPORT_ROWS = 100_000
+_PAGES_A_HOST = 200
+_RECORD_OVERHEAD: dict[str, Any] = {
+    "timestamp_type": 0,
+    "key": None,
+    "checksum": None,
+    "serialized_key_size": -1,
+    "serialized_value_size": -1,
+    "headers": (),
+}
+
+
+class _Nowhere:
+    """Takes the announcements, encoded as they are, and counts them."""
+
+    def __init__(self) -> None:
+        self.announced = 0
+        self.refused = 0
+
+    async def publish(
+        self, announcements: Announcements, refused: Sequence[Refused]
+    ) -> dict[int, int]:
+        self.announced += sum(map(len, announcements.values()))
+        self.refused += len(refused)
+        return {shard: self.announced for shard, messages in announcements.items() if messages}
+
+
+def run(database_url: str, pages: int = 1_000_000, seconds: float = 10.0) -> dict[str, Any]:
+    """Measure the estimator behind its consumer: decode, apply, learn, encode, commit.
+
+    Args:
+        database_url: an empty database, or one that an earlier run with as many pages filled.
+        pages: how many there are; each outcome is about one at random.
+        seconds: how long to measure, after a batch to warm up.
+
+    Returns:
+        `outcomes_per_second`, with how many `outcomes`, `seconds`, `batches`, `announced`
+        parameter changes and `refused` outcomes; `load_seconds`: of all shards into memory;
+        `cpu_share`: of one core, in this process without the server.
+    """
+    settings = load_settings(database_url=database_url)
+    migrate(database_url, settings.partitions)
+    urls = [_url(page) for page in range(pages)]
+    report = import_pages(database_url, settings.partitions, _batches(urls), now=_BEGIN)
+    return {"pages": pages, "imported": report.added} | asyncio.run(
+        _measure(settings, urls, seconds)
+    )
+
+
+def _url(page: int) -> str:
+    host, path = divmod(page, _PAGES_A_HOST)
+    return f"https://www.host-{host}.example/section/{path % 97}/article-{page}.html"
+
+
+def _batches(urls: list[str]) -> Iterator[PageBatch]:
+    for begin in range(0, len(urls), _IMPORT_ROWS):
+        part = urls[begin : begin + _IMPORT_ROWS]
+        shape = len(part)
+        yield PageBatch(
+            part, np.ones(shape), np.full(shape, np.inf), np.full(shape, _BEGIN - 30 * _DAY)
+        )
+
+
+async def _measure(settings: Settings, urls: list[str], seconds: float) -> dict[str, Any]:
+    sink = _Nowhere()
+    clock = ManualClock(_BEGIN)
+    handler = EstimatorHandler(settings, clock, sink, asyncio.Event())
+    await handler.open()
+    try:
+        started = time.perf_counter()
+        positions = await handler.assigned(set(range(settings.partitions)))
+        load_seconds = time.perf_counter() - started
+        source = _Source(settings, urls, dict(positions))
+        await handler.handle(source.batch(clock))
+        outcomes = batches = 0
+        spent = cpu = 0.0
+        while spent < seconds:
+            batch = source.batch(clock)
+            started, cpu_started = time.perf_counter(), time.process_time()
+            await handler.handle(batch)
+            spent += time.perf_counter() - started
+            cpu += time.process_time() - cpu_started
+            outcomes += settings.batch_max_messages
+            batches += 1
+    finally:
+        await handler.close()
+    return {
+        "outcomes_per_second": round(outcomes / spent),
+        "outcomes": outcomes,
+        "seconds": round(spent, 3),
+        "batches": batches,
+        "announced": sink.announced,
+        "refused": sink.refused,
+        "load_seconds": round(load_seconds, 3),
+        "cpu_share": round(cpu / spent, 3),
+    }
+
+
+class _Source:
+    """Makes batches of outcomes as the consumer would hand them over."""
+
+    def __init__(
+        self, settings: Settings, urls: list[str], offsets: dict[tuple[str, int], int]
+    ) -> None:
+        self._settings = settings
+        self._urls = urls
+        self._offsets = offsets
+        self._random = np.random.default_rng(1)
+        self._shards = [shard_of(identify(url).host, settings.partitions) for url in urls]
+
+    def batch(self, clock: ManualClock) -> Batch:
+        """A full batch about random pages, a clock hour after the last one."""
+        clock.advance(_DAY / 24)
+        partitions: dict[int, list[ConsumerRecord]] = {}
+        count = self._settings.batch_max_messages
+        chosen = self._random.choice(len(self._urls), count, replace=len(self._urls) < count)
+        changed = self._random.random(count) < 0.3
+        for number, page in enumerate(chosen):
+            outcome = CrawlOutcome(
+                url=self._urls[page],
+                crawled_at=clock.time - 3600.0 + 3600.0 * number / count,
+                result="changed" if changed[number] else "unchanged",
+                http_status=200,
+            )
+            shard = self._shards[page]
+            key = (CRAWL_OUTCOMES.name, shard)
+            offset = self._offsets.get(key, 0)
+            self._offsets[key] = offset + 1
+            partitions.setdefault(shard, []).append(
+                ConsumerRecord(
+                    topic=CRAWL_OUTCOMES.name,
+                    partition=shard,
+                    offset=offset,
+                    timestamp=int(clock.time * 1000),
+                    value=encode(outcome),
+                    **_RECORD_OVERHEAD,
+                )
+            )
+        return {CRAWL_OUTCOMES.name: partitions}

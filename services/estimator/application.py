@@ -1,0 +1,189 @@
+"""A batch's records of one shard, applied to its pages and hosts in memory."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+from aiokafka import ConsumerRecord
+from numpy.typing import NDArray
+
+from services.estimator import effects, metrics
+from services.estimator.decoding import Events, Reader, Refused, Rules, Updates, joined
+from services.estimator.effects import EventColumns, UpdateColumns, Verdicts
+from services.estimator.shard import Shard
+from shared.contracts.identity import PageIdentity
+from shared.contracts.topics import CRAWL_OUTCOMES, HOST_LIMITS, PAGE_SIGNALS, PAGE_UPDATES
+from shared.store.models import NEVER
+from shared.store.writer import Observations
+
+Records = Mapping[str, Sequence[ConsumerRecord]]
+"""Topic (without prefix) → records of one partition, in order of offset."""
+
+_VERDICT_NAMES: Final = {
+    effects.UNKNOWN_PAGE: "unknown_page",
+    effects.APPLIED: "applied",
+    effects.OBSERVED: "observed",
+    effects.STALE: "stale",
+    effects.NOT_COUNTED: "not_counted",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class ShardEffects:
+    """What a batch did to a shard; the shard itself has it already."""
+
+    shard: Shard
+    touched: NDArray[np.int64]
+    """Rows of known pages whose state changed, in rising order of page id."""
+    added: NDArray[np.int64]
+    """Rows of new pages, in rising order of page id."""
+    added_urls: list[str]
+    learned: NDArray[np.int64]
+    """Rows, known or new, with new crawl records."""
+    observations: Observations
+    hosts: list[int]
+    """Rows of hosts that are new or whose limits changed."""
+    refused: list[Refused]
+
+
+def apply_records(
+    shard: Shard, records: Records, rules: Rules, signal_delay_seconds: float
+) -> ShardEffects:
+    """Decode a shard's records and apply them: limits, updates, then signals and outcomes in
+    order of time.
+
+    Bad records change nothing and are in the result with the reason.
+    """
+    reader = Reader(shard.number, rules)
+    known_hosts = len(shard.hosts.names)
+    hosts = _apply_limits(shard, reader, records.get(HOST_LIMITS.name, ()))
+    updates = reader.updates(records.get(PAGE_UPDATES.name, ()))
+    first_new = len(shard.pages)
+    new_pages = _add_new_pages(shard, updates)
+    updated = _apply_updates(shard, updates)
+    events = joined(
+        reader.signals(records.get(PAGE_SIGNALS.name, ())),
+        reader.outcomes(records.get(CRAWL_OUTCOMES.name, ()), shard.index),
+    )
+    rows = shard.index.find(events.page_ids)
+    results = effects.apply_events(
+        shard.pages,
+        shard.rings,
+        EventColumns(rows, events.times, events.kinds, events.digests),
+        signal_delay_seconds,
+    )
+    _count(events, results)
+    hosts |= _block_busy_hosts(shard, rows, events)
+    hosts |= set(range(known_hosts, len(shard.hosts.names)))
+    changed = np.isin(results.verdicts, (effects.APPLIED, effects.OBSERVED, effects.NOT_COUNTED))
+    touched = np.unique(np.concatenate([updated, rows[changed]]))
+    urls = {page.page_id: page.url for page in new_pages}
+    added = _by_page_id(shard, np.arange(first_new, len(shard.pages)))
+    return ShardEffects(
+        shard=shard,
+        touched=_by_page_id(shard, touched[touched < first_new]),
+        added=added,
+        added_urls=[urls[int(page_id)] for page_id in shard.pages["page_id"][added]],
+        learned=np.unique(rows[results.verdicts == effects.OBSERVED]),
+        observations=_observations(shard, rows, events, results),
+        hosts=sorted(hosts, key=lambda row: int(shard.hosts.records["host_id"][row])),
+        refused=reader.refused + _unknown_pages(events, results),
+    )
+
+
+def _by_page_id(shard: Shard, rows: NDArray[np.int64]) -> NDArray[np.int64]:
+    return rows[np.argsort(shard.pages["page_id"][rows])]
+
+
+def _apply_limits(shard: Shard, reader: Reader, records: Sequence[ConsumerRecord]) -> set[int]:
+    rows = set()
+    for time, limit in reader.limits(records):
+        row = shard.hosts.row_or_new(limit.host)
+        host = shard.hosts.records[row]
+        rate, blocked = limit.max_crawls_per_second, limit.blocked_until
+        host["max_crawls_per_second"] = np.nan if rate is None else rate
+        host["blocked_until"] = NEVER if blocked is None else blocked
+        host["limit_updated_at"] = time
+        rows.add(row)
+    return rows
+
+
+def _add_new_pages(shard: Shard, updates: Updates) -> list[PageIdentity]:
+    """Add the pages that an upsert names for the first time."""
+    if not updates.pages:
+        return []
+    known = shard.index.find(np.array([page.page_id for page in updates.pages])) >= 0
+    new: dict[int, tuple[PageIdentity, float]] = {}
+    for event in np.flatnonzero(~known & (updates.operations == effects.UPSERT)):
+        page = updates.pages[event]
+        new.setdefault(page.page_id, (page, float(updates.times[event])))
+    if new:
+        shard.add_pages(list(new.values()))
+    return [page for page, _ in new.values()]
+
+
+def _apply_updates(shard: Shard, updates: Updates) -> NDArray[np.int64]:
+    """Apply updates; the rows that changed."""
+    rows = shard.index.find(np.array([page.page_id for page in updates.pages], np.int64))
+    verdicts = effects.apply_updates(
+        shard.pages,
+        UpdateColumns(
+            rows,
+            updates.times,
+            updates.operations,
+            updates.importance,
+            updates.max_age_days,
+            updates.crawled_at,
+        ),
+    )
+    _count_verdicts("update", verdicts)
+    applied: NDArray[np.int64] = rows[verdicts == effects.APPLIED]
+    return applied
+
+
+def _block_busy_hosts(shard: Shard, rows: NDArray[np.int64], events: Events) -> set[int]:
+    """Leave hosts alone that asked for it; rows of those whose block grew."""
+    asked = np.flatnonzero((events.busy_until > NEVER) & (rows >= 0))
+    grown = set()
+    for row, until in zip(shard.pages["host"][rows[asked]], events.busy_until[asked], strict=True):
+        host = shard.hosts.records[row]
+        if until > host["blocked_until"]:
+            host["blocked_until"] = until
+            grown.add(int(row))
+    return grown
+
+
+def _observations(
+    shard: Shard, rows: NDArray[np.int64], events: Events, results: Verdicts
+) -> Observations:
+    observed = results.verdicts == effects.OBSERVED
+    return Observations(
+        shards=np.full(int(observed.sum()), shard.number, np.int16),
+        page_ids=shard.pages["page_id"][rows[observed]],
+        crawled_at=events.times[observed],
+        interval_days=results.interval_days[observed],
+        signals=results.signals[observed],
+        changed=results.changed[observed],
+    )
+
+
+def _unknown_pages(events: Events, results: Verdicts) -> list[Refused]:
+    """Outcomes of unknown pages; signals of unknown pages are everyday, and only counted."""
+    unknown = (results.verdicts == effects.UNKNOWN_PAGE) & (events.kinds != effects.SIGNAL)
+    return [
+        Refused(events.records[event], "unknown page: add it by page-updates first")
+        for event in np.flatnonzero(unknown)
+    ]
+
+
+def _count(events: Events, results: Verdicts) -> None:
+    is_signal = events.kinds == effects.SIGNAL
+    _count_verdicts("signal", results.verdicts[is_signal])
+    _count_verdicts("outcome", results.verdicts[~is_signal])
+
+
+def _count_verdicts(kind: str, verdicts: NDArray[np.uint8]) -> None:
+    for verdict, count in enumerate(np.bincount(verdicts)):
+        if count:
+            metrics.EVENTS.labels(kind, _VERDICT_NAMES[verdict]).inc(int(count))

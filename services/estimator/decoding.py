@@ -1,0 +1,245 @@
+"""From Kafka's records to columns of events of one shard; what cannot be taken, and why."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Final, TypeVar
+
+import msgspec
+import numpy as np
+import xxhash
+from aiokafka import ConsumerRecord
+from numpy.typing import NDArray
+
+from services.estimator import effects
+from services.estimator.index import PageIndex
+from shared.contracts.codec import BadMessage, decode
+from shared.contracts.identity import BadUrl, PageIdentity, identify, page_id_of, shard_of
+from shared.contracts.messages import CrawlOutcome, HostLimit, PageSignal, PageUpdate
+from shared.store.models import NEVER
+
+T = TypeVar("T", bound=msgspec.Struct)
+
+_KINDS: Final = {
+    "changed": effects.CHANGED,
+    "unchanged": effects.UNCHANGED,
+    "gone": effects.IS_GONE,
+    "failed": effects.FAILED,
+    None: effects.COMPARE,
+}
+_BUSY_STATUSES: Final = frozenset({429, 503})
+
+BUSY_HOST_SECONDS: Final = 60.0
+"""A host that answers 429 or 503 without Retry-After is left alone for so long."""
+
+_POSITIVE_INT64: Final = (1 << 63) - 1
+
+
+@dataclass(frozen=True, slots=True)
+class Refused:
+    """A record that cannot be taken."""
+
+    record: ConsumerRecord
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Rules:
+    """What a record is checked against."""
+
+    shards: int
+    now: float
+    """Clock time, Unix seconds."""
+    latest: float
+    """Times after this are refused."""
+    record_times_count: bool
+    """Whether a record's own time is the clock's; on a simulated clock it is not."""
+
+    def arrival(self, record: ConsumerRecord) -> float:
+        """When a record came, in clock time."""
+        if self.record_times_count and record.timestamp > 0:
+            return float(min(record.timestamp / 1000.0, self.now))
+        return self.now
+
+
+@dataclass(slots=True)
+class Events:
+    """Signals and outcomes as columns, one element an event."""
+
+    page_ids: NDArray[np.int64]
+    times: NDArray[np.float64]
+    kinds: NDArray[np.int8]
+    """`effects.SIGNAL`, ..."""
+    digests: NDArray[np.int64]
+    """0: none."""
+    busy_until: NDArray[np.float64]
+    """Until when the host asked to be left alone; −inf: it did not."""
+    records: list[ConsumerRecord]
+
+
+@dataclass(slots=True)
+class Updates:
+    """Page updates as columns, one element a message, in rising order of time."""
+
+    pages: list[PageIdentity]
+    times: NDArray[np.float64]
+    operations: NDArray[np.int8]
+    importance: NDArray[np.float64]
+    """NaN: not given."""
+    max_age_days: NDArray[np.float64]
+    """NaN: not given."""
+    crawled_at: NDArray[np.float64]
+    """−inf: not given."""
+
+
+@dataclass(slots=True)
+class Reader:
+    """Decodes the records of one shard and gathers those that it refuses."""
+
+    shard: int
+    rules: Rules
+    refused: list[Refused] = field(default_factory=list)
+
+    def updates(self, records: Sequence[ConsumerRecord]) -> Updates:
+        """Read `page-updates`."""
+        taken: list[tuple[float, PageUpdate, PageIdentity]] = []
+        for record, update in self._decoded(PageUpdate, records):
+            time = self.rules.arrival(record) if update.updated_at is None else update.updated_at
+            page = self._identity(record, update.url)
+            latest = max(time, update.crawled_at or 0.0)
+            if page is not None and self._is_past(record, latest):
+                taken.append((time, update, page))
+        taken.sort(key=lambda item: item[0])
+        messages = [update for _, update, _ in taken]
+        return Updates(
+            [page for _, _, page in taken],
+            np.array([time for time, _, _ in taken], np.float64),
+            np.array([m.op == "remove" for m in messages], np.int8),
+            np.array([_or(m.importance, np.nan) for m in messages], np.float64),
+            np.array([_or(m.max_age_days, np.nan) for m in messages], np.float64),
+            np.array([_or(m.crawled_at, NEVER) for m in messages], np.float64),
+        )
+
+    def signals(self, records: Sequence[ConsumerRecord]) -> Events:
+        """Read `page-signals`."""
+        taken = [
+            (record, signal)
+            for record, signal in self._decoded(PageSignal, records)
+            if self._is_here(record, signal.host) and self._is_past(record, signal.observed_at)
+        ]
+        return Events(
+            np.array([signal.page_id for _, signal in taken], np.int64),
+            np.array([signal.observed_at for _, signal in taken], np.float64),
+            np.full(len(taken), effects.SIGNAL, np.int8),
+            np.zeros(len(taken), np.int64),
+            np.full(len(taken), NEVER),
+            [record for record, _ in taken],
+        )
+
+    def outcomes(self, records: Sequence[ConsumerRecord], index: PageIndex) -> Events:
+        """Read `crawl-outcomes`.
+
+        A URL whose hash is a known page's id *is* that page's canonical URL: only the others are
+        canonicalised, which costs ten times as much.
+        """
+        taken = [
+            (record, outcome)
+            for record, outcome in self._decoded(CrawlOutcome, records)
+            if self._is_past(record, outcome.crawled_at)
+        ]
+        page_ids = np.array([page_id_of(outcome.url) for _, outcome in taken], np.int64)
+        good = np.ones(page_ids.size, np.bool_)
+        for unknown in np.flatnonzero(index.find(page_ids) < 0):
+            record, outcome = taken[unknown]
+            page = self._identity(record, outcome.url)
+            good[unknown] = page is not None
+            if page is not None:
+                page_ids[unknown] = page.page_id
+        if not good.all():
+            taken = [pair for pair, fine in zip(taken, good, strict=True) if fine]
+        outcomes = [outcome for _, outcome in taken]
+        return Events(
+            page_ids[good],
+            np.array([outcome.crawled_at for outcome in outcomes], np.float64),
+            np.array([_KINDS[outcome.result] for outcome in outcomes], np.int8),
+            np.array([_digest(outcome.digest) for outcome in outcomes], np.int64),
+            np.array([_busy_until(outcome) for outcome in outcomes], np.float64),
+            [record for record, _ in taken],
+        )
+
+    def limits(self, records: Sequence[ConsumerRecord]) -> list[tuple[float, HostLimit]]:
+        """Read `host-limits`: messages with the times at which they came."""
+        return [
+            (self.rules.arrival(record), limit)
+            for record, limit in self._decoded(HostLimit, records)
+            if self._is_here(record, limit.host)
+        ]
+
+    def _decoded(
+        self, kind: type[T], records: Sequence[ConsumerRecord]
+    ) -> list[tuple[ConsumerRecord, T]]:
+        taken = []
+        for record in records:
+            try:
+                taken.append((record, decode(kind, record.value)))
+            except BadMessage as error:
+                self._refuse(record, str(error))
+        return taken
+
+    def _identity(self, record: ConsumerRecord, url: str) -> PageIdentity | None:
+        try:
+            page = identify(url)
+        except BadUrl as error:
+            self._refuse(record, str(error))
+            return None
+        return page if self._is_here(record, page.host) else None
+
+    def _is_here(self, record: ConsumerRecord, host: str) -> bool:
+        right = shard_of(host, self.rules.shards)
+        if right != self.shard:
+            self._refuse(
+                record,
+                f"it came on partition {self.shard}, but host {host[:300]} belongs to "
+                f"{right}: key the record by its host",
+            )
+        return right == self.shard
+
+    def _is_past(self, record: ConsumerRecord, time: float) -> bool:
+        past = time <= self.rules.latest
+        if not past:
+            self._refuse(record, f"its time {time} lies in the future (now is {self.rules.now})")
+        return past
+
+    def _refuse(self, record: ConsumerRecord, reason: str) -> None:
+        self.refused.append(Refused(record, reason))
+
+
+def _or(value: float | None, otherwise: float) -> float:
+    return otherwise if value is None else value
+
+
+def _digest(digest: str | None) -> int:
+    if digest is None:
+        return 0
+    return (xxhash.xxh3_64_intdigest(digest.encode()) & _POSITIVE_INT64) or 1
+
+
+def _busy_until(outcome: CrawlOutcome) -> float:
+    if outcome.retry_after_seconds is not None:
+        return outcome.crawled_at + outcome.retry_after_seconds
+    if outcome.http_status in _BUSY_STATUSES:
+        return outcome.crawled_at + BUSY_HOST_SECONDS
+    return NEVER
+
+
+def joined(first: Events, second: Events) -> Events:
+    """Two sets of events in rising order of time; at the same moment, those of `first` first."""
+    order = np.argsort(np.concatenate([first.times, second.times]), kind="stable")
+    records = first.records + second.records
+    return Events(
+        np.concatenate([first.page_ids, second.page_ids])[order],
+        np.concatenate([first.times, second.times])[order],
+        np.concatenate([first.kinds, second.kinds])[order],
+        np.concatenate([first.digests, second.digests])[order],
+        np.concatenate([first.busy_until, second.busy_until])[order],
+        [records[position] for position in order],
+    )

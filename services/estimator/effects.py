@@ -1,0 +1,221 @@
+"""What page updates, signals and outcomes do to the state of pages: compiled, in order of time.
+
+Nothing here knows where the events came from. Each rule makes a repeated or late event harmless:
+a signal counts if it is newer than the page's last one, an outcome if it is newer than the last
+crawl, an update if it is not older than the last update.
+"""
+
+from typing import Any, Final, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from shared.policy.compiled import compiled
+from shared.store.history import DEPTH, MOST_SIGNALS, Rings
+from shared.store.models import ACTIVE, GONE, NEVER, REMOVED
+
+SIGNAL: Final = 0
+CHANGED: Final = 1
+UNCHANGED: Final = 2
+IS_GONE: Final = 3
+FAILED: Final = 4
+COMPARE: Final = 5
+"""A successful crawl whose digest says whether the page changed."""
+
+UNKNOWN_PAGE: Final = 0
+"""Verdict: the page is not known, nothing was done."""
+
+APPLIED: Final = 1
+"""Verdict: the state changed."""
+
+OBSERVED: Final = 2
+"""Verdict: the state changed, and there is a new crawl record to learn from."""
+
+STALE: Final = 3
+"""Verdict: a duplicate, or older than what is known; nothing was done."""
+
+NOT_COUNTED: Final = 4
+"""Verdict: a signal about what a crawl saw already; only its time and the total were noted."""
+
+UPSERT: Final = 0
+REMOVE: Final = 1
+
+SECONDS_PER_DAY: Final = 86_400.0
+
+
+class UpdateColumns(NamedTuple):
+    """Page updates in rising order of time, one element an update."""
+
+    rows: NDArray[np.int64]
+    """−1: the page is not known."""
+    times: NDArray[np.float64]
+    operations: NDArray[np.int8]
+    importance: NDArray[np.float64]
+    """NaN: leave it as it is."""
+    max_age_days: NDArray[np.float64]
+    """NaN: leave it as it is."""
+    crawled_at: NDArray[np.float64]
+    """Of the copy that is held; −inf: not said."""
+
+
+class EventColumns(NamedTuple):
+    """Signals and outcomes in rising order of time, one element an event."""
+
+    rows: NDArray[np.int64]
+    """−1: the page is not known."""
+    times: NDArray[np.float64]
+    kinds: NDArray[np.int8]
+    digests: NDArray[np.int64]
+    """Hash of the content digest; 0: none."""
+
+
+class Verdicts(NamedTuple):
+    """What became of each event, and where it was `OBSERVED` the new crawl record."""
+
+    verdicts: NDArray[np.uint8]
+    interval_days: NDArray[np.float64]
+    """Since the crawl before."""
+    signals: NDArray[np.int32]
+    """In the interval."""
+    changed: NDArray[np.bool_]
+
+
+def apply_updates(pages: NDArray[Any], updates: UpdateColumns) -> NDArray[np.uint8]:
+    """Apply page updates to the records `pages`, and return a verdict for each."""
+    verdicts = np.zeros(updates.rows.size, np.uint8)
+    _apply_updates(pages, updates, verdicts)
+    return verdicts
+
+
+def apply_events(
+    pages: NDArray[Any], rings: Rings, events: EventColumns, signal_delay_seconds: float
+) -> Verdicts:
+    """Apply signals and outcomes to the records `pages` and their `rings`."""
+    count = events.rows.size
+    results = Verdicts(
+        np.zeros(count, np.uint8),
+        np.zeros(count),
+        np.zeros(count, np.int32),
+        np.zeros(count, np.bool_),
+    )
+    _apply_events(pages, rings, events, signal_delay_seconds, results)
+    return results
+
+
+@compiled
+def _apply_updates(
+    pages: NDArray[Any], updates: UpdateColumns, verdicts: NDArray[np.uint8]
+) -> None:
+    for event in range(updates.rows.size):
+        if updates.rows[event] < 0:
+            verdicts[event] = UNKNOWN_PAGE
+            continue
+        page = pages[updates.rows[event]]
+        if updates.times[event] < page.updated_at:
+            verdicts[event] = STALE
+            continue
+        verdicts[event] = APPLIED
+        page.updated_at = updates.times[event]
+        if updates.operations[event] == REMOVE:
+            page.status = REMOVED
+            continue
+        page.status = ACTIVE
+        if not np.isnan(updates.importance[event]):
+            page.importance = updates.importance[event]
+        if not np.isnan(updates.max_age_days[event]):
+            page.max_age_days = updates.max_age_days[event]
+        page.last_crawled_at = max(page.last_crawled_at, updates.crawled_at[event])
+        page.last_attempt_at = max(page.last_attempt_at, updates.crawled_at[event])
+
+
+@compiled
+def _apply_events(
+    pages: NDArray[Any],
+    rings: Rings,
+    events: EventColumns,
+    signal_delay_seconds: float,
+    results: Verdicts,
+) -> None:
+    for event in range(events.rows.size):
+        row, time, kind = events.rows[event], events.times[event], events.kinds[event]
+        if row < 0:
+            results.verdicts[event] = UNKNOWN_PAGE
+        elif kind == SIGNAL:
+            results.verdicts[event] = _signal(pages[row], time, signal_delay_seconds)
+        elif kind == FAILED:
+            results.verdicts[event] = _failure(pages[row], time)
+        else:
+            verdict, interval_days, signals, changed = _crawl(
+                pages[row], time, kind, events.digests[event], signal_delay_seconds
+            )
+            results.verdicts[event] = verdict
+            results.interval_days[event] = interval_days
+            results.signals[event] = signals
+            results.changed[event] = changed
+            if verdict == OBSERVED:
+                slot = rings.seen[row] % DEPTH
+                rings.interval_days[row, slot] = interval_days
+                rings.signals[row, slot] = min(signals, MOST_SIGNALS)
+                rings.changed[row, slot] = changed
+                rings.seen[row] += 1
+
+
+@compiled
+def _signal(page: Any, time: float, signal_delay_seconds: float) -> int:
+    if time <= page.last_signal_at:
+        return STALE
+    page.last_signal_at = time
+    page.signal_count += 1
+    if time <= page.last_crawled_at + signal_delay_seconds:
+        return NOT_COUNTED
+    page.signals += 1
+    if page.status == GONE:
+        page.status = ACTIVE
+    return APPLIED
+
+
+@compiled
+def _failure(page: Any, time: float) -> int:
+    if time <= page.last_attempt_at:
+        return STALE
+    page.last_attempt_at = time
+    page.failures += 1
+    return APPLIED
+
+
+@compiled
+def _crawl(
+    page: Any, time: float, kind: int, digest: int, signal_delay_seconds: float
+) -> tuple[int, float, int, bool]:
+    """A crawl that reached the page: (verdict, interval in days, signals in it, changed)."""
+    if time <= page.last_crawled_at:
+        return STALE, 0.0, 0, False
+    has_before = page.last_crawled_at != NEVER
+    comparable = kind != COMPARE or page.digest != 0
+    changed = kind == CHANGED or (kind == COMPARE and digest != page.digest)
+    observed = has_before and comparable and kind != IS_GONE
+    changed = changed and observed
+    interval = (time - page.last_crawled_at) / SECONDS_PER_DAY if has_before else 0.0
+    signals = page.signals
+    page.signals = 0
+    if page.last_signal_at > time and signals > 0:
+        # It came after this crawl, but before the news of it. Of several only the last is known.
+        signals -= 1
+        if page.last_signal_at > time + signal_delay_seconds:
+            page.signals = 1
+    page.last_crawled_at = time
+    page.crawls += 1
+    if time >= page.last_attempt_at:
+        page.last_attempt_at = time
+        page.failures = 0
+    if digest != 0 and kind != IS_GONE:
+        page.digest = digest
+    if changed:
+        page.last_changed_at = time
+        page.changes += 1
+    if kind == IS_GONE:
+        if page.status == ACTIVE and time >= page.updated_at:
+            page.status = GONE
+    elif page.status == GONE:
+        page.status = ACTIVE
+    return (OBSERVED if observed else APPLIED), interval, signals, changed

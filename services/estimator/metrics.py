@@ -1,0 +1,27 @@
+"""Prometheus metrics of the estimator."""
+
+from prometheus_client import Counter, Gauge, Histogram
+
+EVENTS = Counter(
+    "freshet_estimator_events_total",
+    "Updates, signals and outcomes by what became of them: observed (a new crawl record), "
+    "applied, not_counted (a signal about what a crawl saw already), stale (a duplicate, or "
+    "older than what is known) or unknown_page.",
+    ["kind", "verdict"],
+)
+PAGES = Gauge("freshet_estimator_pages", "Pages in memory, removed and gone ones too.")
+FITTED = Counter("freshet_estimator_fits_total", "Times that a page's parameters were learned.")
+ANNOUNCED = Counter(
+    "freshet_estimator_announcements_total", "Material changes of parameters that were published."
+)
+WORK_SECONDS = Histogram(
+    "freshet_estimator_work_seconds",
+    "Parts of a batch: apply (decode and apply), learn, announce, store.",
+    ["part"],
+    buckets=(0.001, 0.003, 0.01, 0.03, 0.1, 0.3, 1, 3, 10),
+)
+RETRIES = Counter(
+    "freshet_estimator_retries_total",
+    "Times that a batch began again from the database's state: the database was away, or another "
+    "estimator held the shard.",
+)

@@ -1,0 +1,187 @@
+"""A batch's effects and its positions, in one transaction."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import fields
+from typing import Final
+
+import numpy as np
+import psycopg
+from numpy.typing import NDArray
+
+from services.estimator.application import ShardEffects
+from shared.contracts.topics import PAGE_PARAMETERS
+from shared.store import writer
+from shared.store.connection import connect_writer
+from shared.store.history import Rings, pack
+from shared.store.imports import share_writer_lock
+from shared.store.migration import check_deployment
+from shared.store.positions import ESTIMATOR, Superseded, advance_positions, raise_positions
+
+_STORED: Final = (
+    "page_id",
+    "importance",
+    "max_age_days",
+    "unsignalled_change_rate",
+    "signal_evidence",
+    "signal_rate",
+    "first_seen_at",
+    "last_crawled_at",
+    "last_attempt_at",
+    "last_changed_at",
+    "last_signal_at",
+    "updated_at",
+    "digest",
+    "signal_count",
+    "signals",
+    "crawls",
+    "changes",
+    "failures",
+    "status",
+)
+
+Offsets = Mapping[tuple[str, int], int]
+
+
+class Store:
+    """The estimator's connection for writing. Not for several threads at once."""
+
+    def __init__(self, database_url: str, shards: int) -> None:
+        self._database_url = database_url
+        self._shards = shards
+        self._connection: psycopg.Connection | None = None
+        self._observation_partitions: set[int] = set()
+
+    def open(self) -> None:
+        """Connect, and keep imports out, which this process would not see.
+
+        Raises:
+            psycopg.OperationalError: the server cannot be reached.
+            StoreMismatch: the database is not the one of these settings.
+            StoreBusy: an import is under way.
+        """
+        self.close()
+        connection = connect_writer(self._database_url, "estimator")
+        try:
+            check_deployment(connection, self._shards)
+            share_writer_lock(connection)
+        except BaseException:
+            connection.close()
+            raise
+        self._connection = connection
+
+    @property
+    def is_open(self) -> bool:
+        """Whether there is a connection that works, as far as is known."""
+        return self._connection is not None and not self._connection.broken
+
+    def close(self) -> None:
+        """Disconnect; what was not committed is gone."""
+        if self._connection is not None:
+            self._connection.close()
+            self._connection = None
+
+    def commit(
+        self,
+        done: Sequence[ShardEffects],
+        before: Offsets,
+        after: Offsets,
+        announced: Mapping[int, int],
+        recorded_at: float,
+    ) -> None:
+        """Make a batch durable: all of it or nothing.
+
+        Args:
+            done: effects, in rising order of shards.
+            before: the positions that this process believes to hold.
+            after: those after the batch.
+            announced: shard → offset after the last `page-parameters` message.
+            recorded_at: clock time, Unix seconds.
+
+        Raises:
+            Superseded: the database has moved on without this process.
+            psycopg.OperationalError: the server went away; whether it committed is not known.
+        """
+        if self._connection is None:
+            raise psycopg.OperationalError("not connected")
+        connection = self._connection
+        if any(part.learned.size for part in done):
+            self._ensure_observation_partition(connection, recorded_at)
+        with connection.transaction():
+            advance_positions(connection, ESTIMATOR, before, after)
+            if announced:
+                topic = PAGE_PARAMETERS.name
+                positions = {(topic, shard): offset for shard, offset in announced.items()}
+                raise_positions(connection, ESTIMATOR, positions)
+            _write(connection, done, recorded_at)
+
+    def _ensure_observation_partition(
+        self, connection: psycopg.Connection, recorded_at: float
+    ) -> None:
+        number = int(recorded_at // writer.SECONDS_PER_PARTITION)
+        if number not in self._observation_partitions:
+            writer.ensure_observation_partition(connection, recorded_at)
+            self._observation_partitions.add(number)
+
+
+def _write(
+    connection: psycopg.Connection, done: Sequence[ShardEffects], recorded_at: float
+) -> None:
+    if any(part.hosts for part in done):
+        writer.write_hosts(connection, _hosts(done))
+    if any(part.added.size for part in done):
+        urls = [url for part in done for url in part.added_urls]
+        writer.insert_pages(connection, _pages([(p, p.added) for p in done]), urls)
+    touched = sum(part.touched.size for part in done)
+    if touched:
+        written = writer.update_pages(connection, _pages([(p, p.touched) for p in done]))
+        if written != touched:
+            raise Superseded(f"{touched - written} of {touched} pages are no longer in the store")
+    if any(part.observations.page_ids.size for part in done):
+        joined = writer.Observations(
+            *(
+                np.concatenate([getattr(part.observations, field.name) for part in done])
+                for field in fields(writer.Observations)
+            )
+        )
+        writer.append_observations(connection, joined, recorded_at)
+
+
+def _pages(
+    chosen: Iterable[tuple[ShardEffects, NDArray[np.int64]]],
+) -> dict[str, writer.Column]:
+    """The columns of some rows of each shard."""
+    parts = [(part.shard, rows) for part, rows in chosen if rows.size]
+    records = np.concatenate([shard.pages[rows] for shard, rows in parts])
+    taken = [shard.rings.take(rows) for shard, rows in parts]
+    rings = Rings(
+        np.concatenate([part.interval_days for part in taken]),
+        np.concatenate([part.signals for part in taken]),
+        np.concatenate([part.changed for part in taken]),
+        np.concatenate([part.seen for part in taken]),
+    )
+    columns: dict[str, writer.Column] = {
+        name: np.ascontiguousarray(records[name]) for name in _STORED
+    }
+    columns["shard"] = np.concatenate(
+        [np.full(rows.size, shard.number, np.int16) for shard, rows in parts]
+    )
+    columns["host_id"] = np.concatenate(
+        [shard.hosts.records["host_id"][shard.pages["host"][rows]] for shard, rows in parts]
+    )
+    columns["history"] = pack(rings, np.arange(records.size))
+    return columns
+
+
+def _hosts(done: Sequence[ShardEffects]) -> writer.HostLimits:
+    parts = [part for part in done if part.hosts]
+    records = np.concatenate([part.shard.hosts.records[part.hosts] for part in parts])
+    return writer.HostLimits(
+        shards=np.concatenate(
+            [np.full(len(part.hosts), part.shard.number, np.int16) for part in parts]
+        ),
+        host_ids=np.ascontiguousarray(records["host_id"]),
+        hosts=[part.shard.hosts.names[row] for part in parts for row in part.hosts],
+        max_crawls_per_second=np.ascontiguousarray(records["max_crawls_per_second"]),
+        blocked_until=np.ascontiguousarray(records["blocked_until"]),
+        limit_updated_at=np.ascontiguousarray(records["limit_updated_at"]),
+    )

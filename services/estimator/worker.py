@@ -1,0 +1,76 @@
+"""The estimator's process."""
+
+from collections.abc import Coroutine
+from typing import Any
+
+from services.estimator.announcing import KafkaAnnouncer
+from services.estimator.handler import EstimatorHandler
+from shared.contracts.topics import CRAWL_OUTCOMES, HOST_LIMITS, PAGE_SIGNALS, PAGE_UPDATES
+from shared.runtime.consumer import BatchConsumer
+from shared.runtime.publisher import Publisher
+from shared.runtime.settings import Settings, load_settings
+from shared.runtime.worker import WorkerService, make_app, run_app
+
+NAME = "estimator"
+GROUP = "freshet-estimator"
+TOPICS = (PAGE_SIGNALS, CRAWL_OUTCOMES, PAGE_UPDATES, HOST_LIMITS)
+
+
+class Estimator(WorkerService):
+    """Reads what happens to pages, writes what is known of them."""
+
+    def __init__(self, settings: Settings) -> None:
+        super().__init__(settings)
+        self._publisher = Publisher(settings)
+        self._handler = EstimatorHandler(
+            settings, self.clock, KafkaAnnouncer(self._publisher), self.stopping
+        )
+        self._consumer: BatchConsumer | None = None
+
+    async def open(self) -> None:
+        """Connect to the database and the broker, and join the group."""
+        await self._handler.open()
+        await self._publisher.start()
+        self._consumer = BatchConsumer(
+            self.settings,
+            GROUP,
+            TOPICS,
+            self._handler,
+            linger_seconds=self.settings.batch_linger_seconds,
+        )
+        await self._consumer.start()
+
+    async def close(self) -> None:
+        """Disconnect."""
+        if self._consumer is not None:
+            await self._consumer.stop()
+        await self._publisher.stop()
+        await self._handler.close()
+
+    def loops(self) -> list[Coroutine[Any, Any, None]]:
+        """Reading is all there is to do."""
+        return [self._opened.run(self.stopping)]
+
+    def not_ready(self) -> str | None:
+        """Wait for the database and the group."""
+        if self._handler.trouble is not None:
+            return self._handler.trouble
+        if self._consumer is None or not self._consumer.settled:
+            return "waiting for the consumer group to hand out the shards"
+        return None
+
+    def progressed_at(self) -> float:
+        """Wall time of the last turn of the loop, or of the last step within a batch."""
+        return max(self._opened.progressed_at, self._handler.progressed_at)
+
+    @property
+    def _opened(self) -> BatchConsumer:
+        if self._consumer is None:
+            raise RuntimeError("the estimator is not open")
+        return self._consumer
+
+
+def main() -> None:
+    """Run the estimator until it is told to stop."""
+    settings = load_settings()
+    run_app(NAME, make_app(NAME, Estimator(settings)), settings)
