@@ -1,0 +1,35 @@
+"""Compiles everything before the worker says that it is there, instead of at the first tick."""
+
+import numpy as np
+
+from services.scheduler import events
+from services.scheduler.demand import DemandReporter, demand_of, draw_sample
+from services.scheduler.in_flight import restore
+from services.scheduler.selection import Rules
+from services.scheduler.shard import Shard, ShardRules
+from shared.contracts.identity import identify
+from shared.contracts.messages import CrawlRequest, PageUpdate
+
+
+def warm_up() -> None:
+    """Take a small shard through all that can happen; some seconds once, then cached on disk."""
+    shard = Shard(0, ShardRules(Rules(120.0, 1.0), 0.0, 300.0, float("inf"), 1.0))
+    pages = [identify(f"http://warm.example/{number}") for number in range(3)]
+    for page in pages:
+        shard.upsert(page, PageUpdate("upsert", page.url), 0.0)
+    ids = np.array([page.page_id for page in pages], np.int64)
+    rates = np.full(ids.size, 0.1)
+    times = np.full(ids.size, 10.0)
+    shard.parameters(ids, rates, rates, rates)
+    shard.selector.select(np.array([1.0, 2.0]), 1.0, 0.0)
+    shard.outcomes(
+        events.Outcomes(ids, times, np.zeros(ids.size, np.int8), np.zeros(ids.size, np.int64))
+    )
+    shard.signals(ids, times + 1.0)
+    first = pages[0]
+    request = CrawlRequest("0-0-0", first.page_id, first.url, first.host, 1, 2, 0, 0, "new")
+    restore(shard, [request])
+    shard.limit_host(first.host, 2.0, None, 1.0)
+    shard.selector.select(np.array([20.0]), 1.0, 1e9)
+    DemandReporter(shard, "warm-up").set_demand(demand_of(draw_sample(shard, 10), 1.0))
+    shard.remove(first.page_id, 30.0)

@@ -1,0 +1,120 @@
+"""What the scheduler knows of its shards and of one page: for operators and `freshet explain`."""
+
+import math
+from typing import Any
+
+from services.scheduler.emission import host_multiplier
+from services.scheduler.hosts import usable_from
+from services.scheduler.pages import ACTIVE, GONE, NEVER
+from services.scheduler.priority import (
+    BY_VALUE,
+    NOT_NOW,
+    REASONS,
+    SECONDS_PER_DAY,
+    crawl_value_of,
+    tier_of,
+)
+from services.scheduler.shard import Shard
+from shared.contracts.identity import PageIdentity
+from shared.policy.kernels.threshold import due_after_days_scalar, threshold_staleness_scalar
+
+_STATUS = {ACTIVE: "active", GONE: "gone"}
+
+
+def shard_state(shard: Shard, multiplier: float) -> dict[str, Any]:
+    """One shard in figures."""
+    pages = shard.pages[: shard.used]
+    hosts = shard.host_rows[: shard.host_count]
+    return {
+        "shard": shard.number,
+        "pages": shard.count,
+        "hosts": shard.host_count,
+        "in_flight": int((pages["deadline"] > shard.filled_until).sum()),
+        "never_crawled": int(
+            ((pages["last_crawled_at"] == NEVER) & (pages["status"] == ACTIVE)).sum()
+        ),
+        "gone": int((pages["status"] == GONE).sum()),
+        "candidates": shard.selector.candidates,
+        "scans": shard.selector.scans,
+        "exhaustive_picks": shard.selector.exhaustive_picks,
+        "limited_hosts": int((hosts["held_back"] > multiplier).sum()),
+        "caught_up": shard.is_caught_up,
+        "filled_until": _time(shard.filled_until),
+    }
+
+
+def page_state(
+    shard: Shard, identity: PageIdentity, now: float, multiplier: float
+) -> dict[str, Any] | None:
+    """All that decides when a page is crawled; None: it is not in memory (unknown or removed)."""
+    row = shard.row_of(identity.page_id)
+    if row < 0:
+        return None
+    page = shard.pages[row]
+    host = shard.host_rows[page["host"]]
+    uniform = shard.rules.selection.uniform
+    tier = int(tier_of(page, now))
+    of_host = host_multiplier(host, multiplier)
+    threshold = multiplier + of_host
+    return {
+        "url": identity.url,
+        "page_id": identity.page_id,
+        "shard": shard.number,
+        "status": _STATUS.get(int(page["status"]), "removed"),
+        "crawl_value": float(crawl_value_of(page, now, uniform)),
+        "threshold": threshold,
+        "multiplier": multiplier,
+        "host_multiplier": of_host,
+        "class": "not now" if tier == NOT_NOW else REASONS[tier],
+        "due_at": _time(_due_at(page, now, threshold, tier, uniform=uniform)),
+        "last_crawled_at": _time(page["last_crawled_at"]),
+        "signals": int(page["signals"]),
+        "last_signal_at": _time(page["last_signal_at"]),
+        "unsignalled_change_rate": float(page["alpha"]),
+        "signal_evidence": float(page["kappa"]),
+        "signal_rate": float(page["gamma"]),
+        "importance": float(page["importance"]),
+        "max_age_days": _finite(page["max_age"] / SECONDS_PER_DAY),
+        "failures": int(page["failures"]),
+        "retry_at": _time(page["retry_at"]),
+        "in_flight": bool(page["deadline"] > now),
+        "deadline_at": _time(page["deadline"]),
+        "host": {
+            "host": identity.host,
+            "max_crawls_per_second": float(host["rate"]),
+            "own_limit": bool(host["own_limit"]),
+            "blocked_until": _time(host["blocked_until"]),
+            "usable_from": _time(float(usable_from(host))),
+            "pages": int(host["pages"]),
+            "held_back_value": float(host["held_back"]),
+        },
+    }
+
+
+def _due_at(page: Any, now: float, threshold: float, tier: int, *, uniform: bool) -> float:
+    """When the page will reach the threshold if no signal comes; infinite: never."""
+    if page["status"] != ACTIVE:
+        return math.inf
+    not_before = max(now, float(page["retry_at"]), float(page["deadline"]))
+    crawled_at = float(page["last_crawled_at"])
+    if tier > BY_VALUE or crawled_at == NEVER:
+        return not_before
+    if uniform:
+        days = threshold
+    else:
+        evidence = float(page["kappa"]) * int(page["signals"])
+        target = threshold / page["importance"] if page["importance"] > 0 else math.inf
+        staleness, _ = threshold_staleness_scalar(
+            page["alpha"], page["kappa"], page["gamma"], target
+        )
+        days = due_after_days_scalar(staleness, float(page["alpha"]), evidence)
+    by_value = crawled_at + days * SECONDS_PER_DAY
+    return max(not_before, min(by_value, crawled_at + float(page["max_age"])))
+
+
+def _finite(number: float) -> float | None:
+    return float(number) if math.isfinite(number) else None
+
+
+def _time(unix_seconds: float) -> float | None:
+    return _finite(unix_seconds)

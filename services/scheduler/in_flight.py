@@ -1,0 +1,118 @@
+"""Requests in flight: their ids, and how a shard that is loaded learns of them."""
+
+import time
+from collections.abc import Iterable
+from typing import Final
+
+import structlog
+from aiokafka import AIOKafkaConsumer, TopicPartition
+
+from services.scheduler.events import NO_REQUEST
+from services.scheduler.hosts import take_token
+from services.scheduler.shard import Shard
+from shared.contracts.codec import BadMessage, decode
+from shared.contracts.messages import CrawlRequest
+from shared.contracts.topics import CRAWL_REQUESTS
+from shared.runtime.kafka import make_consumer
+from shared.runtime.settings import Settings
+
+log = structlog.get_logger(__name__)
+
+_CLOCK_SKEW_SECONDS: Final = 10.0
+"""Brokers and schedulers may disagree about the time by so much."""
+
+
+def request_id_of(shard: int, page_id: int, requested_us: int) -> str:
+    """The id of a request: its page and its slot, so never the same twice."""
+    return f"{shard:x}-{page_id:x}-{requested_us:x}"
+
+
+def requested_us_of(request_id: str | None) -> int:
+    """Out of a request's id, when it was made (Unix microseconds); NO_REQUEST for other ids."""
+    if request_id is None:
+        return NO_REQUEST
+    parts = request_id.split("-")
+    try:
+        return int(parts[2], 16) if len(parts) == 3 and len(parts[2]) <= 15 else NO_REQUEST
+    except ValueError:
+        return NO_REQUEST
+
+
+def microseconds(unix_seconds: float) -> int:
+    """The time as it stands in request ids."""
+    return int(unix_seconds * 1e6 + 0.5)
+
+
+async def read_recent_requests(
+    settings: Settings, shards: set[int]
+) -> dict[int, list[CrawlRequest]]:
+    """The requests of shards that may still be in flight, in the order they were made.
+
+    Raises:
+        KafkaError: the broker cannot be read.
+    """
+    consumer = make_consumer(settings)
+    await consumer.start()
+    try:
+        partitions = [TopicPartition(settings.topic(CRAWL_REQUESTS.name), s) for s in shards]
+        consumer.assign(partitions)
+        ends = await _seek_to_recent(consumer, partitions, settings.request_timeout_seconds)
+        found: dict[int, list[CrawlRequest]] = {shard: [] for shard in shards}
+        while await _is_behind(consumer, ends):
+            fetched = await consumer.getmany(timeout_ms=200)
+            for tp, records in fetched.items():
+                found[tp.partition] += _decoded(r.value for r in records)
+        return found
+    finally:
+        await consumer.stop()
+
+
+async def _seek_to_recent(
+    consumer: AIOKafkaConsumer, partitions: list[TopicPartition], timeout_seconds: float
+) -> dict[TopicPartition, int]:
+    since_ms = int((time.time() - timeout_seconds - _CLOCK_SKEW_SECONDS) * 1000)
+    ends: dict[TopicPartition, int] = await consumer.end_offsets(partitions)
+    starts = await consumer.offsets_for_times(dict.fromkeys(partitions, max(since_ms, 0)))
+    for tp in partitions:
+        start = starts.get(tp)
+        consumer.seek(tp, ends[tp] if start is None else min(start.offset, ends[tp]))
+    return ends
+
+
+async def _is_behind(consumer: AIOKafkaConsumer, ends: dict[TopicPartition, int]) -> bool:
+    for tp, end in ends.items():
+        if await consumer.position(tp) < end:
+            return True
+    return False
+
+
+def _decoded(values: Iterable[bytes | None]) -> list[CrawlRequest]:
+    requests = []
+    for value in values:
+        try:
+            requests.append(decode(CrawlRequest, value))
+        except BadMessage as error:
+            log.warning("a crawl request could not be read and is left out", error=str(error))
+    return requests
+
+
+def restore(shard: Shard, requests: list[CrawlRequest]) -> int:
+    """Mark the pages of recent requests as in flight, and take their hosts' tokens.
+
+    A request whose deadline has passed counts as unanswered.
+
+    Returns:
+        how many are not answered yet.
+    """
+    waiting = 0
+    for request in requests:
+        host = shard.hosts.find(request.host)
+        if host is not None:
+            take_token(shard.hosts.rows[host], request.requested_at)
+        row = shard.row_of(request.page_id)
+        if row < 0 or shard.pages[row]["last_attempt_at"] >= request.requested_at:
+            continue
+        waiting += 1
+        shard.pages[row]["deadline"] = request.deadline_at
+        shard.pages[row]["requested_us"] = microseconds(request.requested_at)
+    return waiting

@@ -1,0 +1,37 @@
+"""Prometheus metrics of the scheduler."""
+
+from prometheus_client import Counter, Gauge, Histogram
+
+EVENTS = Counter("freshet_scheduler_events_total", "Messages that were taken.", ["topic"])
+UNKNOWN_PAGES = Counter(
+    "freshet_scheduler_unknown_pages_total", "Messages about pages that are not there.", ["topic"]
+)
+UNREADABLE = Counter(
+    "freshet_scheduler_unreadable_total", "Messages that could not be read.", ["topic"]
+)
+REQUESTS = Counter("freshet_scheduler_requests_total", "Crawl requests by reason.", ["reason"])
+EMPTY_SLOTS = Counter(
+    "freshet_scheduler_empty_slots_total", "Slots for which there was nothing to crawl."
+)
+FORFEITED_SLOTS = Counter(
+    "freshet_scheduler_forfeited_slots_total", "Slots that had passed before they could be filled."
+)
+SCANS = Counter("freshet_scheduler_scans_total", "Looks at all pages of a shard.")
+EXHAUSTIVE_PICKS = Counter(
+    "freshet_scheduler_exhaustive_picks_total", "Slots for which every page was looked at."
+)
+TICK_SECONDS = Histogram(
+    "freshet_scheduler_tick_seconds",
+    "Time to fill the slots of a tick and write their requests.",
+    buckets=(0.001, 0.003, 0.01, 0.03, 0.1, 0.3, 1, 3),
+)
+EMISSION_SECONDS = Histogram(
+    "freshet_scheduler_emission_seconds",
+    "From a slot to the hand-over of its request to Kafka, wall seconds.",
+    buckets=(0.01, 0.03, 0.05, 0.1, 0.2, 0.5, 1, 3),
+)
+PAGES = Gauge("freshet_scheduler_pages", "Pages in memory.")
+MULTIPLIER = Gauge("freshet_scheduler_multiplier", "The global multiplier in force.")
+LIMITED_HOSTS = Gauge(
+    "freshet_scheduler_limited_hosts", "Hosts that hold pages above the threshold back."
+)

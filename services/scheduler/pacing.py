@@ -1,0 +1,97 @@
+"""The tick: which slots have come, and what is asked for with them."""
+
+import asyncio
+import time
+from typing import Final
+
+import structlog
+
+from services.scheduler import metrics
+from services.scheduler.emission import Emission, Emitter, SlotFiller, lag_of, share_of, take_back
+from services.scheduler.handler import SchedulerHandler, ShardThread
+from shared.pacing.slots import SlotTimeline
+from shared.runtime.clock import Clock
+from shared.runtime.consumer import BatchConsumer
+from shared.runtime.settings import Settings
+
+log = structlog.get_logger(__name__)
+
+PATIENCE_SECONDS: Final = 1.0
+"""Slots that could not be filled for so long (wall) are lost: never a burst to catch up."""
+
+
+class Pacer:
+    """Fills slots as they come, while the group is settled."""
+
+    def __init__(
+        self,
+        settings: Settings,
+        clock: Clock,
+        timeline: SlotTimeline,
+        consumer: BatchConsumer,
+        handler: SchedulerHandler,
+        thread: ShardThread,
+        emitter: Emitter,
+    ) -> None:
+        self._tick_seconds = settings.tick_seconds
+        self._clock = clock
+        self._timeline = timeline
+        self._consumer = consumer
+        self._handler = handler
+        self._filler = SlotFiller(settings, handler.shards)
+        self._thread = thread
+        self._emitter = emitter
+        self._filled_until = clock.now()
+        self.progressed_at = time.monotonic()
+
+    async def run(self, stopping: asyncio.Event) -> None:
+        """Tick until `stopping` is set.
+
+        Raises:
+            KafkaError: requests could not be delivered.
+        """
+        due = time.monotonic()
+        while not stopping.is_set():
+            due = max(due + self._tick_seconds, time.monotonic())
+            await asyncio.sleep(due - time.monotonic())
+            self.progressed_at = time.monotonic()
+            if self._consumer.settled:
+                await self.tick()
+
+    async def tick(self) -> None:
+        """Fill the slots that have come since the last tick."""
+        now = self._clock.now()
+        plan = self._timeline.at(now)
+        if plan is None or now <= self._filled_until:
+            return
+        self._forfeit(now - self._clock.span(PATIENCE_SECONDS))
+        times, owners = self._timeline.between(self._filled_until, now)
+        self._filled_until = now
+        if not times.size:
+            return
+        with metrics.TICK_SECONDS.time():
+            emissions = await self._thread.run(self._filler.fill, times, owners, plan)
+        if not self._consumer.settled:
+            # The group moves shards: whoever gets these must not find requests that came late.
+            await self._thread.run(_take_all_back, emissions)
+            return
+        await self._emitter.send(emissions)
+        if emissions:
+            metrics.EMISSION_SECONDS.observe(
+                lag_of(emissions, self._clock.now(), self._clock.speed)
+            )
+
+    def _forfeit(self, earliest: float) -> None:
+        """Give up slots that came before a time."""
+        if self._filled_until >= earliest:
+            return
+        passed = self._timeline.passed(earliest) - self._timeline.passed(self._filled_until)
+        plan = self._timeline.at(earliest)
+        share = sum(share_of(plan, n) for n in self._consumer.partitions) if plan else 0.0
+        metrics.FORFEITED_SLOTS.inc(max(passed, 0.0) * share)
+        self._filled_until = earliest
+
+
+def _take_all_back(emissions: list[Emission]) -> None:
+    for emission in emissions:
+        take_back(emission)

@@ -1,0 +1,92 @@
+"""What a shard remembers of a page, and of a host: one fixed-width row each.
+
+Rows and not separate columns, because a pick looks at a page as a whole: one or two cache lines
+instead of a dozen. `rows["importance"]` is still a column.
+"""
+
+from typing import Any, Final, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+Rows: TypeAlias = NDArray[Any]
+"""A structured array of `PAGE` or `HOST`."""
+
+NEVER: Final = float("-inf")
+"""The time of something that has not happened."""
+
+ACTIVE: Final = 0
+"""Status of a page that is crawled."""
+
+REMOVED: Final = 1
+"""Status of a page that an operator took out, and of a free row."""
+
+GONE: Final = 2
+"""Status of a page that its last crawl did not find; a signal or an upsert brings it back."""
+
+PAGE: Final = np.dtype(
+    [
+        ("importance", np.float64),
+        ("alpha", np.float64),  # per day
+        ("kappa", np.float64),
+        ("gamma", np.float64),  # per day
+        ("last_crawled_at", np.float64),
+        ("deadline", np.float64),  # of the request in flight; NEVER: none
+        ("retry_at", np.float64),  # not before: the last crawl failed
+        ("max_age", np.float64),  # seconds; infinite: no bound
+        ("signals", np.int32),  # since the last crawl
+        ("host", np.int32),
+        ("listed", np.int32),  # place among the candidates of the selection, from 1; 0: none
+        ("status", np.uint8),
+        ("failures", np.uint16),
+        ("url_length", np.int32),
+        ("page_id", np.int64),
+        ("last_attempt_at", np.float64),
+        ("last_signal_at", np.float64),
+        ("updated_at", np.float64),
+        ("requested_us", np.int64),  # of the last request: Unix microseconds
+        ("url_start", np.int64),
+    ],
+    align=True,
+)
+"""What a pick reads comes first."""
+
+HOST: Final = np.dtype(
+    [
+        ("rate", np.float64),  # crawls per second
+        ("tokens", np.float64),
+        ("filled_at", np.float64),
+        ("blocked_until", np.float64),
+        ("typical_value", np.float64),  # of the pages crawled of late
+        ("held_back", np.float64),  # greatest priority that the last scan had no room for
+        ("pages", np.int32),
+        ("own_limit", np.uint8),
+    ],
+    align=True,
+)
+
+
+def empty_pages(capacity: int) -> Rows:
+    """Free rows."""
+    rows = np.zeros(capacity, PAGE)
+    clear(rows)
+    return rows
+
+
+def clear(rows: Rows) -> None:
+    """Make rows free; a candidate stays one, so that it is not listed twice."""
+    rows["status"] = REMOVED
+    for name in ("last_crawled_at", "deadline", "retry_at", "last_attempt_at", "last_signal_at"):
+        rows[name] = NEVER
+    rows["updated_at"] = NEVER
+    rows["max_age"] = np.inf
+    rows["page_id"] = -1
+    rows["signals"] = rows["failures"] = rows["requested_us"] = 0
+
+
+def grown(rows: Rows, capacity: int, fresh: Rows) -> Rows:
+    """The rows in a larger array, whose end is as `fresh`."""
+    larger = np.empty(capacity, rows.dtype)
+    larger[: rows.size] = rows
+    larger[rows.size :] = fresh[: capacity - rows.size]
+    return larger

@@ -1,0 +1,189 @@
+"""From records to what they do to a shard."""
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import Final, TypeVar
+
+import msgspec
+import numpy as np
+from aiokafka import ConsumerRecord
+from numpy.typing import NDArray
+
+from services.scheduler import events, metrics
+from services.scheduler.hosts import DEFAULT_PAUSE_SECONDS
+from services.scheduler.in_flight import requested_us_of
+from services.scheduler.shard import Shard
+from shared.contracts.codec import BadMessage, decode
+from shared.contracts.identity import BadUrl, PageIdentity, identify, page_id_of
+from shared.contracts.messages import (
+    CrawlOutcome,
+    HostLimit,
+    PageParameters,
+    PageSignal,
+    PageUpdate,
+)
+from shared.contracts.topics import (
+    CRAWL_OUTCOMES,
+    HOST_LIMITS,
+    PAGE_PARAMETERS,
+    PAGE_SIGNALS,
+    PAGE_UPDATES,
+    Topic,
+)
+
+Message = TypeVar("Message", bound=msgspec.Struct)
+
+_RESULTS: Final = {"gone": events.MISSING, "failed": events.FAILED}
+_BUSY: Final = (429, 503)
+"""HTTP statuses by which a host asks to be left alone."""
+
+
+@dataclass(frozen=True, slots=True)
+class Refused:
+    """A record that is the scheduler's to dead-letter."""
+
+    record: ConsumerRecord
+    reason: str
+
+
+@dataclass(slots=True)
+class Reader:
+    """Applies records to shards; all but `page-parameters` are the estimator's to refuse."""
+
+    now: float
+    """Clock seconds: when updates without a time count as made."""
+    record_times_count: bool
+    """Whether a record's own time is the clock's; on a simulated clock it is not."""
+    refused: list[Refused] = field(default_factory=list)
+
+    def apply(self, shard: Shard, topic: str, records: Sequence[ConsumerRecord]) -> None:
+        """Apply the records of one topic, in order."""
+        unknown = _APPLIERS[topic](self, shard, records)
+        metrics.EVENTS.labels(topic).inc(len(records))
+        if unknown:
+            metrics.UNKNOWN_PAGES.labels(topic).inc(unknown)
+
+    def _decoded(
+        self, topic: Topic, kind: type[Message], records: Iterable[ConsumerRecord]
+    ) -> list[Message]:
+        messages = []
+        for record in records:
+            try:
+                messages.append(decode(kind, record.value))
+            except BadMessage as error:
+                self._refuse(topic, record, str(error))
+        return messages
+
+    def _refuse(self, topic: Topic, record: ConsumerRecord, reason: str) -> None:
+        metrics.UNREADABLE.labels(topic.name).inc()
+        if topic is PAGE_PARAMETERS:
+            self.refused.append(Refused(record, reason))
+
+    def updates(self, shard: Shard, records: Sequence[ConsumerRecord]) -> int:
+        """Apply `page-updates`."""
+        updates: list[tuple[float, PageUpdate]] = []
+        for record in records:
+            for update in self._decoded(PAGE_UPDATES, PageUpdate, [record]):
+                time = update.updated_at
+                updates.append((self._arrival(record) if time is None else time, update))
+        updates.sort(key=lambda item: item[0])
+        for time, update in updates:
+            identity = _identity(update.url)
+            if identity is None:
+                metrics.UNREADABLE.labels(PAGE_UPDATES.name).inc()
+            elif update.op == "remove":
+                shard.remove(identity.page_id, time)
+            else:
+                shard.upsert(identity, update, time)
+        return 0
+
+    def _arrival(self, record: ConsumerRecord) -> float:
+        if self.record_times_count and record.timestamp > 0:
+            return min(float(record.timestamp) / 1000.0, self.now)
+        return self.now
+
+    def limits(self, shard: Shard, records: Sequence[ConsumerRecord]) -> int:
+        """Apply `host-limits`; a tombstone means the default."""
+        for record in records:
+            if record.value is None and record.key is not None:
+                shard.limit_host(record.key.decode(errors="replace"), None, None, self.now)
+                continue
+            for limit in self._decoded(HOST_LIMITS, HostLimit, [record]):
+                shard.limit_host(
+                    limit.host, limit.max_crawls_per_second, limit.blocked_until, self.now
+                )
+        return 0
+
+    def parameters(self, shard: Shard, records: Sequence[ConsumerRecord]) -> int:
+        """Apply `page-parameters`."""
+        messages = self._decoded(PAGE_PARAMETERS, PageParameters, records)
+        return shard.parameters(
+            np.array([m.page_id for m in messages], np.int64),
+            np.array([m.unsignalled_change_rate for m in messages], np.float64),
+            np.array([m.signal_evidence for m in messages], np.float64),
+            np.array([m.signal_rate for m in messages], np.float64),
+        )
+
+    def outcomes(self, shard: Shard, records: Sequence[ConsumerRecord]) -> int:
+        """Apply `crawl-outcomes`, and the pauses that hosts ask for with them."""
+        messages = self._decoded(CRAWL_OUTCOMES, CrawlOutcome, records)
+        page_ids = _known_ids(shard, [m.url for m in messages])
+        for message, page_id in zip(messages, page_ids.tolist(), strict=True):
+            if message.http_status in _BUSY or message.retry_after_seconds is not None:
+                _pause_host(shard, message, page_id)
+        return shard.outcomes(
+            events.Outcomes(
+                page_ids,
+                np.array([m.crawled_at for m in messages], np.float64),
+                np.array([_RESULTS.get(m.result or "", events.FOUND) for m in messages], np.int8),
+                np.array([requested_us_of(m.request_id) for m in messages], np.int64),
+            )
+        )
+
+    def signals(self, shard: Shard, records: Sequence[ConsumerRecord]) -> int:
+        """Apply `page-signals`."""
+        messages = self._decoded(PAGE_SIGNALS, PageSignal, records)
+        return shard.signals(
+            np.array([m.page_id for m in messages], np.int64),
+            np.array([m.observed_at for m in messages], np.float64),
+        )
+
+
+_APPLIERS: Final[dict[str, Callable[[Reader, Shard, Sequence[ConsumerRecord]], int]]] = {
+    PAGE_UPDATES.name: Reader.updates,
+    HOST_LIMITS.name: Reader.limits,
+    PAGE_PARAMETERS.name: Reader.parameters,
+    CRAWL_OUTCOMES.name: Reader.outcomes,
+    PAGE_SIGNALS.name: Reader.signals,
+}
+
+TOPIC_ORDER: Final = tuple(_APPLIERS)
+"""Pages before what is about them; crawls before signals, which count from the last crawl on."""
+
+
+def _identity(url: str) -> PageIdentity | None:
+    try:
+        return identify(url)
+    except BadUrl:
+        return None
+
+
+def _known_ids(shard: Shard, urls: Sequence[str]) -> NDArray[np.int64]:
+    """Page ids of URLs: as they come, which is canonical in answers, else canonicalised."""
+    page_ids = np.array([page_id_of(url) for url in urls], np.int64)
+    for index in np.flatnonzero(shard.rows_of(page_ids) < 0).tolist():
+        identity = _identity(urls[index])
+        if identity is not None:
+            page_ids[index] = identity.page_id
+    return page_ids
+
+
+def _pause_host(shard: Shard, outcome: CrawlOutcome, page_id: int) -> None:
+    row = shard.row_of(page_id)
+    host = int(shard.pages[row]["host"]) if row >= 0 else shard.hosts.find(outcome.host)
+    if host is None:
+        return
+    seconds = outcome.retry_after_seconds
+    shard.pause_host(
+        host, outcome.crawled_at + (DEFAULT_PAUSE_SECONDS if seconds is None else seconds)
+    )

@@ -1,0 +1,182 @@
+"""The scheduler's process."""
+
+from collections.abc import Coroutine
+from typing import Any
+
+import faust
+import msgspec
+import structlog
+from aiohttp.web import Response
+from aiokafka import ConsumerRecord
+
+from services.scheduler import compilation
+from services.scheduler.emission import Emitter
+from services.scheduler.explain import page_state, shard_state
+from services.scheduler.handler import TOPICS, SchedulerHandler, ShardThread
+from services.scheduler.pacing import Pacer
+from services.scheduler.reporting import Reporting
+from shared.contracts.codec import BadMessage, decode
+from shared.contracts.identity import BadUrl, identify, shard_of
+from shared.contracts.messages import Multipliers
+from shared.contracts.topics import MULTIPLIERS
+from shared.pacing.slots import SlotPlan, SlotTimeline
+from shared.runtime.consumer import BatchConsumer
+from shared.runtime.follower import Follower
+from shared.runtime.publisher import Publisher
+from shared.runtime.settings import Settings, load_settings
+from shared.runtime.worker import WorkerService, make_app, run_app
+
+log = structlog.get_logger(__name__)
+
+NAME = "scheduler"
+GROUP = "freshet-scheduler"
+
+
+class Scheduler(WorkerService):
+    """Reads what happens to pages, writes `crawl-requests` and `demand-curves`."""
+
+    def __init__(self, settings: Settings) -> None:
+        super().__init__(settings)
+        self.timeline = SlotTimeline()
+        self._thread = ShardThread()
+        self._publisher = Publisher(settings)
+        self._handler = SchedulerHandler(settings, self.clock, self._publisher, self._thread)
+        self._follower = Follower(settings, MULTIPLIERS, self._receive_multipliers)
+        self._reporting = Reporting(
+            settings, self.clock, self._publisher, self._thread, self._handler, self.timeline
+        )
+        self._consumer: BatchConsumer | None = None
+        self._pacer: Pacer | None = None
+
+    async def open(self) -> None:
+        """Compile, connect, and join the group."""
+        await self._thread.run(compilation.warm_up)
+        await self._publisher.start()
+        await self._follower.start()
+        self._consumer = BatchConsumer(
+            self.settings,
+            GROUP,
+            TOPICS,
+            self._handler,
+            linger_seconds=self.settings.tick_seconds,
+        )
+        self._pacer = Pacer(
+            self.settings,
+            self.clock,
+            self.timeline,
+            self._consumer,
+            self._handler,
+            self._thread,
+            Emitter(self.settings, self._publisher),
+        )
+        await self._consumer.start()
+
+    async def close(self) -> None:
+        """Disconnect; what was handed to the producer is sent first."""
+        await self._publisher.stop()
+        if self._consumer is not None:
+            await self._consumer.stop()
+        await self._follower.stop()
+        self._thread.close()
+
+    def loops(self) -> list[Coroutine[Any, Any, None]]:
+        """Reading, ticking and reporting."""
+        consumer, pacer = self._opened
+        return [
+            consumer.run(self.stopping),
+            self._follower.run(self.stopping),
+            pacer.run(self.stopping),
+            self._reporting.run_reports(self.stopping),
+            self._reporting.run_demand(self.stopping),
+        ]
+
+    def not_ready(self) -> str | None:
+        """Wait for the group, the shards and the coordinator."""
+        if self._consumer is None or not self._consumer.settled:
+            return "waiting for the consumer group to hand out the shards"
+        if self._handler.catching_up:
+            return f"{self._handler.catching_up} partitions have a past that is not applied yet"
+        if self.timeline.newest is None:
+            return "waiting for the coordinator's first `multipliers`"
+        return None
+
+    def progressed_at(self) -> float:
+        """Wall time of the last turn of the slowest loop."""
+        consumer, pacer = self._opened
+        return min(consumer.progressed_at, pacer.progressed_at, self._follower.progressed_at)
+
+    @property
+    def _opened(self) -> tuple[BatchConsumer, Pacer]:
+        if self._consumer is None or self._pacer is None:
+            raise RuntimeError("the scheduler is not open")
+        return self._consumer, self._pacer
+
+    def _receive_multipliers(self, record: ConsumerRecord) -> None:
+        try:
+            message = decode(Multipliers, record.value)
+        except BadMessage as error:
+            log.warning("multipliers that cannot be read are left out", error=str(error))
+            return
+        self.timeline.add(SlotPlan.from_message(message))
+
+    def _multiplier(self) -> float:
+        plan = self.timeline.at(self.clock.now())
+        return plan.multiplier if plan is not None else 0.0
+
+    async def describe_shards(self) -> list[dict[str, Any]]:
+        """All shards of this process, for the page `/shards`."""
+        shards = self._handler.shards
+        return await self._thread.run(
+            lambda: [shard_state(shards[n], self._multiplier()) for n in sorted(shards)]
+        )
+
+    async def describe_page(self, url: str) -> dict[str, Any] | None:
+        """A page, for `/pages`; None: it is not in this process.
+
+        Raises:
+            BadUrl: no page has such a URL.
+        """
+        identity = identify(url)
+        shard = self._handler.shards.get(shard_of(identity.host, self.settings.partitions))
+        if shard is None:
+            return None
+        now = self.clock.now()
+        return await self._thread.run(page_state, shard, identity, now, self._multiplier())
+
+
+def _json(content: object, status: int = 200) -> Response:
+    return Response(
+        body=msgspec.json.encode(content), status=status, content_type="application/json"
+    )
+
+
+def add_pages(app: faust.App, scheduler: Scheduler) -> None:
+    """Add `/shards` and `/pages?url=` to the worker's web server."""
+
+    @app.page("/shards")  # type: ignore[untyped-decorator]
+    async def shards(_web: Any, _request: Any) -> Response:
+        return _json({"shards": await scheduler.describe_shards()})
+
+    @app.page("/pages")  # type: ignore[untyped-decorator]
+    async def pages(_web: Any, request: Any) -> Response:
+        try:
+            found = await scheduler.describe_page(request.query.get("url", ""))
+        except BadUrl as error:
+            return _json({"error": f"not a URL of a page: {error}"}, 400)
+        if found is None:
+            return _json({"error": "this scheduler does not have the page"}, 404)
+        return _json(found)
+
+
+def make_scheduler_app(settings: Settings) -> faust.App:
+    """The Faust app of the scheduler."""
+    scheduler = Scheduler(settings)
+    app = make_app(NAME, scheduler)
+    add_pages(app, scheduler)
+    return app
+
+
+def main() -> None:
+    """Run the scheduler until it is told to stop."""
+    settings = load_settings()
+    run_app(NAME, make_scheduler_app(settings), settings)
