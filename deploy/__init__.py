@@ -1,0 +1,1 @@
+"""How Freshet runs: on one machine, in containers, in a cluster."""

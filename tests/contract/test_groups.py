@@ -30,7 +30,7 @@ async def join(clients, topic, group, **options):
 
 
 async def until(condition) -> None:
-    while not condition():  # noqa: ASYNC110
+    while not condition():
         await asyncio.sleep(0.02)
 
 

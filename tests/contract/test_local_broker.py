@@ -126,7 +126,7 @@ async def test_the_log_is_kept_within_its_limit(local_broker, connect, unique):
     await producer.flush()
     consumer = await clients.consumer()
     place = TopicPartition(unique, 0)
-    while (await consumer.beginning_offsets([place]))[place] < 130:  # noqa: ASYNC110
+    while (await consumer.beginning_offsets([place]))[place] < 130:
         await asyncio.sleep(0.1)
     assert (await consumer.beginning_offsets([place]))[place] <= 150
     assert await consumer.end_offsets([place]) == {place: 200}

@@ -8,7 +8,7 @@ from aiokafka.errors import MessageSizeTooLargeError, UnknownTopicOrPartitionErr
 
 
 async def test_bytes_keys_headers_and_timestamps_come_back(clients, read, unique):
-    await clients.create_topic(unique)
+    await clients.create_topic(unique, retention_ms="-1")
     producer = await clients.producer()
     headers = [("stage", b"decode"), ("empty", b""), ("stage", b"again")]
     value = bytes(range(256))
@@ -78,7 +78,7 @@ async def test_a_waiting_fetch_is_woken_by_a_message(clients, read, unique):
 
 
 async def test_offsets_by_time(clients, unique):
-    await clients.create_topic(unique)
+    await clients.create_topic(unique, retention_ms="-1")
     place = TopicPartition(unique, 0)
     producer = await clients.producer(linger_ms=20)
     sent = [

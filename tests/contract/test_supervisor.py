@@ -47,7 +47,7 @@ def running(pid: int | None) -> bool:
 
 
 async def until(condition) -> None:
-    while not condition():  # noqa: ASYNC110
+    while not condition():
         await asyncio.sleep(0.02)
 
 

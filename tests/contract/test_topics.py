@@ -75,7 +75,7 @@ async def test_a_deleted_topic_comes_back_empty(clients, read, unique):
     await producer.send_and_wait(unique, b"old")
     admin = await clients.admin()
     await admin.delete_topics([unique])
-    while unique in await admin.list_topics():  # noqa: ASYNC110
+    while unique in await admin.list_topics():
         await asyncio.sleep(0.05)
     await clients.create_topic(unique)
     fresh = await clients.producer()

@@ -73,7 +73,7 @@ def _partition_count(partitions: int, replicas: int, assignment: list[Any] | Non
     return _DEFAULT_PARTITIONS if partitions == -1 else partitions
 
 
-def create_partitions(request: Any, version: int, topics: Topics) -> tuple[Any, ...]:  # noqa: ARG001
+def create_partitions(request: Any, topics: Topics) -> tuple[Any, ...]:
     """Add partitions to topics."""
     answers = []
     for name, (count, _) in request.topic_partitions or ():
@@ -144,7 +144,7 @@ def _config_entries(
             yield name, value, False, _SOURCE_TOPIC if own else _SOURCE_DEFAULT, False, []
 
 
-def init_producer_id(request: Any, version: int, store: MetadataStore) -> tuple[Any, ...]:  # noqa: ARG001
+def init_producer_id(request: Any, store: MetadataStore) -> tuple[Any, ...]:
     """Give an idempotent producer its id; a transactional one is refused."""
     if request.transactional_id is not None:
         return 0, ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED, -1, -1

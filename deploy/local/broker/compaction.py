@@ -30,12 +30,10 @@ def is_due(partition: PartitionLog, now_ms: int) -> bool:
     if not partition.config.compact or not dirty:
         return False
     config = partition.config
-    if any(now_ms - segment.max_timestamp < config.min_compaction_lag_ms for segment in dirty):
+    if any(now_ms - segment.written_ms < config.min_compaction_lag_ms for segment in dirty):
         return False
     total = sum(segment.size for segment in sealed)
-    overdue = any(
-        now_ms - segment.max_timestamp >= config.max_compaction_lag_ms for segment in dirty
-    )
+    overdue = any(now_ms - segment.written_ms >= config.max_compaction_lag_ms for segment in dirty)
     dirty_bytes = sum(segment.size for segment in dirty)
     return overdue or dirty_bytes >= config.min_cleanable_dirty_ratio * total
 
@@ -74,6 +72,7 @@ def _rewrite(old: list[Segment], workspace: Path, tombstones_since_ms: int) -> S
                 view = memoryview(kept)
                 compacted.append(batches.read_header(view), view, header.base_offset)
         producers = Segment(old[-1].path.parent, old[-1].base_offset, files).load_sealed()
+        compacted.written_ms = old[-1].written_ms
         compacted.seal(producers or ProducerTable())
         sync_file(compacted.path)
         sync_file(compacted.index_path)

@@ -39,7 +39,7 @@ class FetchState:
         self.turn = 0
         """Where the next response starts to fill, so that no partition is always last."""
         self.told: dict[tuple[str, int], tuple[int, int, int]] = {}
-        """Per partition what the client knows: offset it reads at, end and start of the log."""
+        """What the last answer said: per partition the offset read at, end and start of the log."""
 
 
 def produce(request: Any, version: int, topics: Topics) -> tuple[Any, ...] | None:
@@ -175,23 +175,25 @@ def _by_topic(
 ) -> list[tuple[str, list[Fetched]]]:
     """Group the results by topic.
 
-    With a `state`, a partition without data is left out when the client was told its end before:
+    With a `state`, a partition without data is left out when the last answer said the same of it:
     decoding hundreds of empty partitions is what an idle consumer would spend its time on.
     """
     answer: dict[str, list[Fetched]] = {}
+    told: dict[tuple[str, int], tuple[int, int, int]] = {}
     for index, (topic, wanted, log) in enumerate(targets):
         fetched = found.get(index)
         if fetched is None:
             end, start = (log.end_offset, log.start_offset) if log else (-1, -1)
             fetched = Fetched(wanted.partition, ErrorCode.NONE, end, start, b"")
-        if state is not None:
+        if state is not None and fetched.error is ErrorCode.NONE and not fetched.data:
             known = (wanted.offset, fetched.end_offset, fetched.start_offset)
             place = (topic, wanted.partition)
-            if fetched.error is ErrorCode.NONE and not fetched.data:
-                if state.told.get(place) == known:
-                    continue
-                state.told[place] = known
+            told[place] = known
+            if state.told.get(place) == known:
+                continue
         answer.setdefault(topic, []).append(fetched)
+    if state is not None:
+        state.told = told
     return list(answer.items())
 
 

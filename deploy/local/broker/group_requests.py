@@ -145,7 +145,7 @@ def fetch_offsets(request: Any, version: int, store: MetadataStore) -> tuple[Any
     return (answers, ErrorCode.NONE) if version == 2 else (0, answers, ErrorCode.NONE)
 
 
-def list_groups(request: Any, version: int, groups: Groups) -> tuple[Any, ...]:  # noqa: ARG001
+def list_groups(version: int, groups: Groups) -> tuple[Any, ...]:
     """Answer the names of all groups."""
     answers = [(group.group_id, group.protocol_type) for group in groups.all()]
     return (ErrorCode.NONE, answers) if version < 1 else (0, ErrorCode.NONE, answers)
@@ -174,7 +174,7 @@ def _described(group_id: str, group: Group | None) -> tuple[Any, ...]:
     return ErrorCode.NONE, group_id, group.state, kind, protocol, members
 
 
-def delete_groups(request: Any, version: int, groups: Groups) -> tuple[Any, ...]:  # noqa: ARG001
+def delete_groups(request: Any, groups: Groups) -> tuple[Any, ...]:
     """Delete groups without members."""
     answers = []
     for group_id in request.groups_names or ():

@@ -333,7 +333,7 @@ class Group:
         try:
             self._store.put_group(self.group_id, msgspec.msgpack.encode(record))
         except sqlite3.Error as error:  # the group goes on; only a restart would rebalance it
-            log.error("group cannot be stored", group=self.group_id, error=str(error))  # noqa: TRY400
+            log.critical("group cannot be stored", group=self.group_id, error=str(error))
 
 
 class Groups:

@@ -123,14 +123,18 @@ class PartitionLog:
         outlived = (
             self.config.delete
             and self.config.retention_ms != UNLIMITED
-            and active.max_timestamp < now_ms - self.config.retention_ms
+            and active.written_ms < now_ms - self.config.retention_ms
         )
         if outlived or now_ms - self._opened_ms >= limit:
             self._roll(now_ms)
 
     def enforce_retention(self, now_ms: int) -> int:
-        """Delete the oldest sealed segments beyond the limits; return how many."""
-        if not self.config.delete:
+        """Delete the oldest sealed segments beyond the limits; return how many.
+
+        Age counts from the last write, not from the messages' own times as in Kafka: replayed
+        traces carry old times, and must not vanish while they are read.
+        """
+        if not self.config.delete or not self.sealed:
             return 0
         size, count = self.size, 0
         for segment in self.sealed:
@@ -140,7 +144,7 @@ class PartitionLog:
             )
             too_old = (
                 self.config.retention_ms != UNLIMITED
-                and segment.max_timestamp < now_ms - self.config.retention_ms
+                and segment.written_ms < now_ms - self.config.retention_ms
             )
             if not (too_much or too_old):
                 break
@@ -172,6 +176,11 @@ class PartitionLog:
                 ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
                 "the local broker has no transactions; use Apache Kafka for them",
             )
+        if header.record_count != header.last_offset_delta + 1:
+            raise RequestError(
+                ErrorCode.INVALID_RECORD,
+                f"batch of {header.record_count} records with last offset {header.last_offset_delta}",
+            )
         if header.size > self.config.max_message_bytes:
             raise RequestError(
                 ErrorCode.MESSAGE_TOO_LARGE,
@@ -192,11 +201,12 @@ class PartitionLog:
         try:
             active.append(header, body, base_offset)
         except OSError as error:
-            log.error("log cannot be written", file=str(active.path), error=str(error))  # noqa: TRY400
+            log.critical("log cannot be written", file=str(active.path), error=str(error))
             raise RequestError(
                 ErrorCode.KAFKA_STORAGE_ERROR,
                 f"{active.path.name} cannot be written: {error.strerror}; free disk space",
             ) from error
+        active.written_ms = now_ms
         self._producers.remember(header, base_offset)
         self._unsynced.add(active.path)
         return base_offset

@@ -46,6 +46,8 @@ class Segment:
         self.end_offset = base_offset
         self.size = 0
         self.max_timestamp = -1
+        self.written_ms = 0
+        """When the last batch was written, in Unix milliseconds."""
         self.path = directory / f"{base_offset:020d}.log"
         self._files = files
         self._offsets = array("q")
@@ -144,11 +146,12 @@ class Segment:
         """Load the index file; None if it is missing or does not fit the segment."""
         try:
             index = msgspec.msgpack.decode(self.index_path.read_bytes(), type=SealedIndex)
-            size = self.path.stat().st_size
+            file = self.path.stat()
         except (OSError, msgspec.DecodeError):
             return None
-        if index.size != size:
+        if index.size != file.st_size:
             return None
+        self.written_ms = file.st_mtime_ns // 1_000_000
         self.size, self.end_offset = index.size, index.end_offset
         self.max_timestamp = index.max_timestamp
         for column, data in (
@@ -165,7 +168,9 @@ class Segment:
         The producers are brought up to the segment's end.
         """
         descriptor = self._files.descriptor(self.path)
-        stored = os.fstat(descriptor).st_size
+        file = os.fstat(descriptor)
+        stored = file.st_size
+        self.written_ms = file.st_mtime_ns // 1_000_000
         reason = ""
         try:
             for header in _checked_batches(descriptor, stored, self.base_offset):

@@ -98,13 +98,13 @@ class Broker:
             13: lambda r, v: group_requests.leave_group(r, v, groups),
             14: lambda r, v: group_requests.sync_group(r, v, groups),
             15: lambda r, v: group_requests.describe_groups(r, v, groups),
-            16: lambda r, v: group_requests.list_groups(r, v, groups),
+            16: lambda _, v: group_requests.list_groups(v, groups),
             19: lambda r, v: admin_requests.create_topics(r, v, topics),
             20: lambda r, v: admin_requests.delete_topics(r, v, topics),
-            22: lambda r, v: admin_requests.init_producer_id(r, v, store),
+            22: lambda r, _: admin_requests.init_producer_id(r, store),
             32: lambda r, v: admin_requests.describe_configs(r, v, topics),
-            37: lambda r, v: admin_requests.create_partitions(r, v, topics),
-            42: lambda r, v: group_requests.delete_groups(r, v, groups),
+            37: lambda r, _: admin_requests.create_partitions(r, topics),
+            42: lambda r, _: group_requests.delete_groups(r, groups),
         }
 
     async def _connect(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:

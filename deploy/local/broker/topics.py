@@ -136,7 +136,7 @@ class Topics:
             try:
                 await self.sync()
             except OSError as error:
-                log.error("log cannot be flushed to the disk", error=str(error))  # noqa: TRY400
+                log.critical("log cannot be flushed to the disk", error=str(error))
 
     async def keep_small(self) -> None:
         """Apply retention and compaction at intervals, for ever."""
@@ -178,9 +178,7 @@ async def _maintain(partition: PartitionLog) -> None:
         if compaction.is_due(partition, now):
             await compaction.compact(partition, now)
     except (OSError, RequestError, CorruptBatchError) as error:
-        log.error(  # noqa: TRY400
-            "upkeep of a log failed", directory=str(partition.directory), error=str(error)
-        )
+        log.warning("upkeep of a log failed", directory=str(partition.directory), error=str(error))
 
 
 def now_ms() -> int:
