@@ -1,0 +1,51 @@
+"""Answers as tables and as JSON."""
+
+import json
+import math
+
+import pytest
+
+from services.cli.errors import without_password
+from services.cli.output import show, show_rows, text
+
+
+def test_one_thing_is_a_line_a_value(capsys) -> None:
+    show({"crawl_value": 0.123456789, "host": None}, as_json=False)
+
+    assert capsys.readouterr().out == "crawl value  0.123457\nhost         -\n"
+
+
+def test_rows_are_aligned(capsys) -> None:
+    show_rows([{"a": 1, "b": "x"}, {"a": 22, "b": "y"}], as_json=False, empty="none")
+
+    assert capsys.readouterr().out == "a   b\n1   x\n22  y\n"
+
+
+def test_no_rows_say_so(capsys) -> None:
+    show_rows([], as_json=False, empty="no dead letters")
+
+    assert capsys.readouterr().out == "no dead letters\n"
+
+
+def test_json_has_no_infinity(capsys) -> None:
+    show({"due": math.inf, "list": [math.nan, {"x": 1.5}]}, as_json=True)
+
+    assert json.loads(capsys.readouterr().out) == {"due": None, "list": [None, {"x": 1.5}]}
+
+
+def test_nested_values_are_readable() -> None:
+    assert text({"p50": 0.5, "p99": None}) == "p50 0.5, p99 -"
+    assert text([1.0, "a"]) == "1, a"
+
+
+@pytest.mark.parametrize(
+    ("url", "shown"),
+    [
+        ("postgresql://u:p@h:1/d", "postgresql://u@h:1/d"),
+        ("postgresql://u@h/d", "postgresql://u@h/d"),
+        ("postgresql://h/d", "postgresql://h/d"),
+        ("postgresql://u:p%40q@h/d?sslmode=require", "postgresql://u@h/d?sslmode=require"),
+    ],
+)
+def test_passwords_are_not_shown(url: str, shown: str) -> None:
+    assert without_password(url) == shown

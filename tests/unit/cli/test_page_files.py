@@ -1,0 +1,64 @@
+"""Files of pages: columns that may be missing, values that may be empty, errors that are named."""
+
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet
+import pytest
+
+from services.cli.errors import UserError
+from services.cli.page_files import read_rows
+
+
+def test_csv_with_all_columns(tmp_path: Path) -> None:
+    file = tmp_path / "pages.csv"
+    file.write_text(
+        "importance,url,crawled_at,max_age_days,note\n"
+        "2,https://a.example/,1700000000,7,x\n"
+        "3,https://b.example/,,,y\n"
+    )
+
+    (rows,) = read_rows(file)
+
+    assert rows.urls == ["https://a.example/", "https://b.example/"]
+    assert rows.importance.tolist() == [2, 3]
+    assert rows.max_age_days.tolist() == [7, np.inf]
+    assert rows.crawled_at.tolist() == [1.7e9, -np.inf]
+
+
+def test_only_url_and_importance_are_needed(tmp_path: Path) -> None:
+    file = tmp_path / "pages.csv"
+    file.write_text("url,importance\nhttps://a.example/,2\n")
+
+    (rows,) = read_rows(file)
+
+    assert rows.max_age_days.tolist() == [np.inf]
+    assert rows.crawled_at.tolist() == [-np.inf]
+
+
+def test_parquet_comes_in_stretches(tmp_path: Path) -> None:
+    file = tmp_path / "pages.parquet"
+    count = 250_000
+    urls = [f"https://a.example/{i}" for i in range(count)]
+    pyarrow.parquet.write_table(pa.table({"url": urls, "importance": np.ones(count)}), file)
+
+    parts = list(read_rows(file))
+
+    assert len(parts) > 1
+    assert sum(len(part.urls) for part in parts) == count
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ("url,weight\nhttps://a.example/,1\n", "importance is missing"),
+        ("url,importance\nhttps://a.example/,much\n", "much"),
+    ],
+)
+def test_errors_are_named(tmp_path: Path, text: str, told: str) -> None:
+    file = tmp_path / "pages.csv"
+    file.write_text(text)
+
+    with pytest.raises(UserError, match=told):
+        list(read_rows(file))
