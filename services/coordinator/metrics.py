@@ -1,0 +1,22 @@
+"""Prometheus metrics of the coordinator. Rates are in crawls per second of the clock."""
+
+from prometheus_client import Counter, Gauge
+
+BANDWIDTH = Gauge("freshet_bandwidth_crawls_per_second", "The budget; 0 also when none is set.")
+ACHIEVED = Gauge(
+    "freshet_achieved_crawls_per_second", "What the shards say that they sent, together."
+)
+MULTIPLIER = Gauge("freshet_multiplier_value", "λ₀, the global threshold of the crawl value.")
+VERSION = Gauge("freshet_multipliers_version_number", "Of the last `multipliers` published.")
+LIVE_SHARDS = Gauge("freshet_live_shards", "Shards that report.")
+SILENT_SHARDS = Gauge(
+    "freshet_silent_shards", "Shards that had an allotment and have not reported for too long."
+)
+HOST_LIMITED = Gauge(
+    "freshet_host_limited_ratio", "Share of the demand at λ₀ that host limits hold back."
+)
+DECISIONS = Counter("freshet_multipliers_published_total", "Messages sent, by cause.", ["cause"])
+HISTORY_LOST = Counter(
+    "freshet_multiplier_history_lost_total",
+    "Decisions that could not be recorded in the database in time.",
+)

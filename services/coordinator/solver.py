@@ -1,0 +1,127 @@
+"""λ₀ and the shards' shares of the budget, from the shards' demand curves. Pure.
+
+Two different questions have two different answers:
+
+- *Which pages are worth a crawl in the long run?* λ₀ solves Σ D_p(λ₀) = R (design: maths, "When
+  to crawl"). It is the multiplier that everybody sees.
+- *Where does the next second's budget go?* Demand is a long-run rate; a shard that has just
+  loaded a million new pages has a backlog that its rate says nothing of. With `ripe_p(λ)` pages
+  at or above λ now, a shard would like to crawl ripe_p(λ)/H + D_p(λ) over the next H seconds.
+  λ* solves Σ_p [ripe_p(λ*)/H + D_p(λ*)] = R, and a shard's share is its term of the sum: all
+  shards work down to one and the same value at a time, as one scheduler over all pages would.
+
+Rates here are crawls per second of the clock, whatever the unit of the curves' thresholds.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from shared.contracts.messages import DemandCurve
+from shared.policy.demand import interpolate_demand
+from shared.policy.multipliers import solve_multiplier
+
+Floats = NDArray[np.float64]
+
+
+@dataclass(frozen=True, slots=True)
+class Curves:
+    """The shards' curves on one grid of thresholds."""
+
+    shards: tuple[int, ...]
+    grid: Floats
+    """Rising, positive, at least two."""
+    demand: Floats
+    """Shards × grid: crawls per second."""
+    ripe: Floats
+    """Shards × grid: pages whose value is at least the threshold now."""
+    pages: Floats
+    """One a shard."""
+
+
+def check_curve(curve: DemandCurve) -> None:
+    """Refuse a curve that cannot be added to others.
+
+    Raises:
+        ValueError: says what is wrong.
+    """
+    points = len(curve.thresholds)
+    if points < 2 or len(curve.demand) != points or len(curve.ripe) != points:
+        raise ValueError(
+            f"{points} thresholds, {len(curve.demand)} demands and {len(curve.ripe)} ripe counts: "
+            "give as many of each, 2 or more"
+        )
+    if curve.thresholds[0] <= 0 or np.any(np.diff(curve.thresholds) <= 0):
+        raise ValueError("the thresholds must be positive and rise strictly")
+
+
+def gather(reports: Mapping[int, DemandCurve]) -> Curves:
+    """The reports, by shard, as arrays on one grid (at least one report)."""
+    shards = tuple(sorted(reports))
+    curves = [reports[shard] for shard in shards]
+    # Shards lay their grids over the same points, each over the part that it needs.
+    grid = np.unique(np.concatenate([curve.thresholds for curve in curves]))
+    return Curves(
+        shards,
+        grid,
+        np.stack([_on_grid(grid, c.thresholds, c.demand) for c in curves]),
+        np.stack([_on_grid(grid, c.thresholds, c.ripe) for c in curves]),
+        np.array([c.pages for c in curves], np.float64),
+    )
+
+
+def _on_grid(grid: Floats, thresholds: list[float], curve: list[float]) -> Floats:
+    own = np.array(thresholds)
+    values = np.array(curve)
+    return values if np.array_equal(grid, own) else interpolate_demand(own, values, grid)
+
+
+def solve_threshold(curves: Curves, budget: float) -> float:
+    """λ₀ for a budget in crawls per second.
+
+    Without a budget nothing is worth a crawl: the grid's highest threshold stands for infinity,
+    which JSON cannot say. A budget that is more than everything asks for gives 0.
+    """
+    if budget <= 0:
+        return float(curves.grid[-1])
+    return solve_multiplier(curves.grid, curves.demand.sum(axis=0), budget)
+
+
+def solve_shares(curves: Curves, budget: float, relaxation_seconds: float) -> dict[int, float]:
+    """The shards' shares of the budget; they add up to 1, or to 0 if there is no page at all.
+
+    Args:
+        curves: of the shards that are there.
+        budget: R, crawls per second.
+        relaxation_seconds: H, in which a backlog is to be worked off.
+    """
+    wanted = curves.ripe / relaxation_seconds + curves.demand
+    wanted[curves.pages == 0] = 0.0
+    threshold = float(curves.grid[0])
+    total = wanted.sum(axis=0)
+    if budget > 0 and total[0] > budget:
+        threshold = solve_multiplier(curves.grid, total, budget)
+    terms = _at(curves.grid, wanted, threshold)
+    if not terms.sum() > 0:
+        terms = wanted[:, 0]
+    if not terms.sum() > 0:
+        terms = curves.pages
+    if not terms.sum() > 0:
+        return dict.fromkeys(curves.shards, 0.0)
+    return dict(zip(curves.shards, (terms / terms.sum()).tolist(), strict=True))
+
+
+def demand_at(curves: Curves, threshold: float) -> Floats:
+    """Each shard's demand at a threshold, crawls per second."""
+    return _at(curves.grid, curves.demand, threshold)
+
+
+def _at(grid: Floats, rows: Floats, threshold: float) -> Floats:
+    """Rows at a threshold, linear in its logarithm, constant beyond the grid."""
+    place = np.log(np.clip(threshold, grid[0], grid[-1]))
+    position = float(np.interp(place, np.log(grid), np.arange(len(grid))))
+    below = min(int(position), len(grid) - 2)
+    weight = position - below
+    return np.asarray(rows[:, below] * (1 - weight) + rows[:, below + 1] * weight)

@@ -1,0 +1,74 @@
+// A small line chart in SVG: time from left to right, one or two series, hover for the values.
+
+const WIDTH = 560;
+const HEIGHT = 200;
+const LEFT = 54;
+const RIGHT = 8;
+const TOP = 12;
+const BOTTOM = 22;
+const TICKS = 4;
+const SVG = "http://www.w3.org/2000/svg";
+
+function element(name, attributes, text) {
+  const made = document.createElementNS(SVG, name);
+  for (const [key, value] of Object.entries(attributes)) made.setAttribute(key, value);
+  if (text !== undefined) made.textContent = text;
+  return made;
+}
+
+export function short(value) {
+  if (value === 0) return "0";
+  const size = Math.abs(value);
+  if (size >= 1e6) return `${Number((value / 1e6).toPrecision(3))} M`;
+  if (size >= 1e4) return `${Number((value / 1e3).toPrecision(3))} k`;
+  return size < 1e-3 ? value.toExponential(1) : String(Number(value.toPrecision(3)));
+}
+
+// Bounds of the value axis that fall on round numbers.
+function roundBounds(low, high) {
+  if (!(high > low)) high = low + (Math.abs(low) * 0.1 || 1);
+  const rough = (high - low) / TICKS;
+  const power = 10 ** Math.floor(Math.log10(rough));
+  const step = [1, 2, 2.5, 5, 10].find((m) => m * power >= rough * 0.999) * power;
+  return [Math.floor(low / step + 1e-9) * step, Math.ceil(high / step - 1e-9) * step, step];
+}
+
+function clockTime(seconds) {
+  return new Date(seconds * 1000).toLocaleTimeString([], { hour12: false });
+}
+
+// times: Unix seconds; series: [{name, kind: "first" | "second", values}]; fromZero: axis at 0.
+export function draw(holder, times, series, fromZero) {
+  const values = series.flatMap((s) => s.values).filter(Number.isFinite);
+  holder.replaceChildren();
+  if (times.length < 2 || values.length === 0) {
+    holder.append("waiting for data …");
+    return;
+  }
+  const [low, high, step] = roundBounds(fromZero ? 0 : Math.min(...values), Math.max(...values));
+  const [begin, end] = [times[0], times[times.length - 1]];
+  const x = (t) => LEFT + ((t - begin) / (end - begin || 1)) * (WIDTH - LEFT - RIGHT);
+  const y = (v) => HEIGHT - BOTTOM - ((v - low) / (high - low)) * (HEIGHT - TOP - BOTTOM);
+  const svg = element("svg", { viewBox: `0 0 ${WIDTH} ${HEIGHT}`, preserveAspectRatio: "none", role: "img" });
+  for (let tick = low; tick <= high + step / 2; tick += step) {
+    svg.append(element("line", { class: "grid", x1: LEFT, x2: WIDTH - RIGHT, y1: y(tick), y2: y(tick) }));
+    svg.append(element("text", { x: LEFT - 6, y: y(tick) + 4, "text-anchor": "end" }, short(Number(tick.toPrecision(12)))));
+  }
+  svg.append(element("text", { x: LEFT, y: HEIGHT - 5 }, clockTime(begin)));
+  svg.append(element("text", { x: WIDTH - RIGHT, y: HEIGHT - 5, "text-anchor": "end" }, clockTime(end)));
+  for (const { kind, values: points } of [...series].reverse()) {
+    const path = points.map((v, i) => `${x(times[i]).toFixed(1)},${y(v).toFixed(1)}`).join(" ");
+    svg.append(element("polyline", { class: `series ${kind}`, points: path }));
+  }
+  const title = element("title", {}, "");
+  svg.append(title);
+  svg.addEventListener("mousemove", (event) => {
+    const box = svg.getBoundingClientRect();
+    const at = ((event.clientX - box.left) / box.width) * WIDTH;
+    const part = Math.min(Math.max((at - LEFT) / (WIDTH - LEFT - RIGHT), 0), 1);
+    const index = Math.round(part * (times.length - 1));
+    const lines = series.map((s) => `${s.name}: ${short(s.values[index])}`);
+    title.textContent = [clockTime(times[index]), ...lines].join("\n");
+  });
+  holder.append(svg);
+}

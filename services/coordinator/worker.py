@@ -1,0 +1,201 @@
+"""The coordinator's process. There is exactly one; see `Coordination` for what it decides.
+
+Its topics are read with `Follower`, not with Faust agents. An agent whose topic does not exist
+yet when Faust's consumer starts ("Ignoring missing topic") was never handed a message of it; a
+group of its own for each start leaves offsets behind on the broker. A follower starts when the
+topics are there, needs no group, and shows the watchdog that it lives.
+"""
+
+import asyncio
+import contextlib
+import time
+from collections.abc import Callable, Coroutine
+from typing import Any, TypeVar
+
+import structlog
+from aiokafka import ConsumerRecord
+from msgspec import Struct
+
+from services.coordinator import metrics
+from services.coordinator.core import Coordination, Moment
+from services.coordinator.history import DecisionHistory
+from services.coordinator.picture import Picture, State, add_picture
+from shared.contracts.codec import BadMessage, decode
+from shared.contracts.messages import Bandwidth, DemandCurve, Multipliers
+from shared.contracts.topics import BANDWIDTH, DEMAND_CURVES, MULTIPLIERS, Topic
+from shared.runtime.follower import Follower
+from shared.runtime.publisher import Publisher
+from shared.runtime.settings import Settings, load_settings
+from shared.runtime.worker import WorkerService, make_app, run_app
+
+log = structlog.get_logger(__name__)
+
+M = TypeVar("M", bound=Struct)
+
+NAME = "coordinator"
+
+DECIDE_SECONDS = 1.0
+"""Between two decisions, unless a new bandwidth asks for one at once."""
+
+_NOTICE_SECONDS = 60.0
+"""What keeps the system from crawling is logged so often."""
+
+
+class Coordinator(WorkerService):
+    """Reads `bandwidth` and `demand-curves`, writes `multipliers`."""
+
+    def __init__(self, settings: Settings) -> None:
+        super().__init__(settings)
+        self._coordination = Coordination(
+            settings.silent_after_seconds, settings.effective_lead_seconds, settings.partitions
+        )
+        self._picture = Picture(self._coordination)
+        self._history = DecisionHistory(settings.database_url.get_secret_value())
+        self._publisher = Publisher(settings)
+        self._followers: list[Follower] = []
+        self._bad: list[tuple[ConsumerRecord, str]] = []
+        self._wake = asyncio.Event()
+        self._last: Multipliers | None = None
+        self._started_at = time.time()
+        self._decided_at = time.monotonic()
+        self._noticed_at = float("-inf")
+
+    async def open(self) -> None:
+        """Connect, and read what stands on the topics: first what was decided, then the rest."""
+        await self._publisher.start()
+        for topic, receive in (
+            (MULTIPLIERS, self._receiver(Multipliers, self._on_multipliers)),
+            (BANDWIDTH, self._receiver(Bandwidth, self._on_bandwidth)),
+            (DEMAND_CURVES, self._receiver(DemandCurve, self._on_demand)),
+        ):
+            await self._follow(topic, receive)
+
+    async def close(self) -> None:
+        """Disconnect."""
+        for follower in self._followers:
+            await follower.stop()
+        await self._publisher.stop()
+
+    def loops(self) -> list[Coroutine[Any, Any, None]]:
+        """Follow the topics, decide, record."""
+        return [
+            *(follower.run(self.stopping) for follower in self._followers),
+            self._coordinate(),
+            self._history.run(self.stopping),
+        ]
+
+    def not_ready(self) -> str | None:
+        """Ready when the topics were read; without a bandwidth it is ready too, and says so."""
+        return None if self._last is not None else "reading what stands on the topics"
+
+    def progressed_at(self) -> float:
+        """Wall time of the slowest loop's last turn."""
+        return min([self._decided_at, *(f.progressed_at for f in self._followers)])
+
+    def state(self) -> State:
+        """What the page shows."""
+        return self._picture.state(self._moment(), time.time(), self._last)
+
+    def _moment(self) -> Moment:
+        return Moment(self.clock.now(), time.monotonic(), self.clock.speed)
+
+    async def _follow(self, topic: Topic, receive: Callable[[ConsumerRecord], None]) -> None:
+        follower = Follower(self.settings, topic, receive)
+        self._followers.append(follower)
+        await follower.start()
+
+    def _receiver(
+        self, kind: type[M], take: Callable[[M, ConsumerRecord], None]
+    ) -> Callable[[ConsumerRecord], None]:
+        """A follower's callback: what cannot be taken is set aside for the dead letters."""
+
+        def receive(record: ConsumerRecord) -> None:
+            try:
+                take(decode(kind, record.value), record)
+            except BadMessage as error:
+                self._bad.append((record, str(error)))
+                self._wake.set()
+
+        return receive
+
+    def _on_multipliers(self, message: Multipliers, _record: ConsumerRecord) -> None:
+        is_news = self._coordination.receive_multipliers(message, self._moment())
+        if is_news and self._last is not None:
+            log.warning(
+                "another coordinator is at work: run exactly one",
+                its_version=message.version,
+                our_version=self._last.version,
+            )
+
+    def _on_bandwidth(self, message: Bandwidth, _record: ConsumerRecord) -> None:
+        if self._coordination.receive_bandwidth(message):
+            self._wake.set()
+
+    def _on_demand(self, message: DemandCurve, record: ConsumerRecord) -> None:
+        self._coordination.receive_demand(message, self._heard_at(record), self._moment())
+
+    def _heard_at(self, record: ConsumerRecord) -> float:
+        """When a report was made, on our monotonic clock.
+
+        Reports from before our start are as old as they say. Later ones count as heard now: a
+        scheduler whose clock is slow must not look silent.
+        """
+        sent_at = float(record.timestamp) / 1000
+        if sent_at >= self._started_at - self.settings.silent_after_seconds:
+            return time.monotonic()
+        return time.monotonic() - (time.time() - sent_at)
+
+    async def _coordinate(self) -> None:
+        while not self.stopping.is_set():
+            self._decided_at = time.monotonic()
+            self._wake.clear()
+            await self._set_bad_ones_aside()
+            await self._decide()
+            self._picture.sample(self._moment(), time.time())
+            self._say_what_is_amiss()
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(self._wake.wait(), DECIDE_SECONDS)
+
+    async def _decide(self) -> None:
+        message = self._coordination.next(self._moment())
+        if message is None:
+            return
+        # A failure here ends the process: whether the broker has the message is then unknown,
+        # and the next start reads it from the topic.
+        await self._publisher.send_global(MULTIPLIERS, message)
+        self._coordination.published(message, self._moment())
+        self._last = message
+        metrics.DECISIONS.labels(message.cause).inc()
+        metrics.MULTIPLIER.set(message.multiplier)
+        metrics.VERSION.set(message.version)
+        if message.cause != "refresh":
+            self._history.add(message)
+        if message.cause not in {"refresh", "demand"}:
+            log.info(
+                "multipliers published",
+                cause=message.cause,
+                version=message.version,
+                multiplier=message.multiplier,
+                crawls_per_second=message.crawls_per_second,
+                shards=sum(a.share > 0 for a in message.allotments),
+            )
+
+    async def _set_bad_ones_aside(self) -> None:
+        bad, self._bad = self._bad, []
+        for record, reason in bad:
+            await self._publisher.dead_letter(record, NAME, reason)
+
+    def _say_what_is_amiss(self) -> None:
+        notice = self._picture.notice(self._moment())
+        if notice and time.monotonic() - self._noticed_at > _NOTICE_SECONDS:
+            self._noticed_at = time.monotonic()
+            log.warning(notice)
+
+
+def main() -> None:
+    """Run the coordinator until it is told to stop."""
+    settings = load_settings()
+    service = Coordinator(settings)
+    app = make_app(NAME, service)
+    add_picture(app, service.state)
+    run_app(NAME, app, settings)
