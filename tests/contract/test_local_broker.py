@@ -16,6 +16,10 @@ from hypothesis import strategies as st
 
 from deploy.local.broker import Broker
 from deploy.local.broker import batch as batches
+from deploy.local.broker.config import parse_topic_config
+from deploy.local.broker.files import FilePool
+from deploy.local.broker.log import PartitionLog
+from deploy.local.broker.protocol import ErrorCode, RequestError
 from deploy.local.kafka import LocalBroker
 
 
@@ -157,12 +161,19 @@ async def test_a_full_disk_is_a_clear_error_and_costs_nothing(
         await broker.stop()
 
 
-def test_a_repeated_batch_is_stored_once_and_a_gap_is_refused(tmp_path):
-    from deploy.local.broker.config import parse_topic_config
-    from deploy.local.broker.files import FilePool
-    from deploy.local.broker.log import PartitionLog
-    from deploy.local.broker.protocol import ErrorCode, RequestError
+@given(position=st.integers(0, 10**6), flip=st.integers(1, 255), count=st.integers(1, 5))
+def test_a_damaged_batch_is_never_taken(position, flip, count):
+    found = [batches.Record(n, 1, b"k", b"value %d" % n, []) for n in range(count)]
+    header = batches.BatchHeader(0, 0, 0, 2, 0, 0, count - 1, 1, 1, -1, -1, -1, count)
+    data = bytearray(batches.rebuild(header, found))
+    assert list(batches.records(bytes(data))) == found
+    checked = [*range(8, 12), *range(16, len(data))]  # offset and leader epoch are the broker's
+    data[checked[position % len(checked)]] ^= flip
+    with pytest.raises(batches.CorruptBatchError):
+        batches.split(bytes(data))
 
+
+def test_a_repeated_batch_is_stored_once_and_a_gap_is_refused(tmp_path):
     def batch(sequence: int, epoch: int = 0):
         record = batches.Record(0, 1, None, b"x", [])
         header = batches.BatchHeader(0, 0, 0, 2, 0, 0, 0, 1, 1, 77, epoch, sequence, 1)

@@ -73,3 +73,5 @@ async def test_a_group_goes_on_after_a_restart(own_broker, connect, read, unique
     await producer.send_and_wait(unique, b"after", partition=1)
     (record,) = await read(consumer, 1)
     assert record.value == b"after"
+    await consumer.commit()
+    assert await consumer.committed(TopicPartition(unique, 1)) == 1

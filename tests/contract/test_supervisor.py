@@ -11,7 +11,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from deploy.local.process import StartError
+from deploy.local.process import StartError, free_port
 from deploy.local.supervisor import STOP_SECONDS, ChildSpec, ChildState, Supervisor
 
 SLEEPER = "import time; time.sleep(600)"
@@ -70,6 +70,24 @@ async def test_each_child_starts_when_the_one_before_is_ready(tmp_path: Path):
     await supervisor.stop()
     assert not any(map(running, pids))
     assert [child.state for child in supervisor.children()] == [ChildState.STOPPED] * 2
+
+
+async def test_a_child_is_ready_when_its_address_answers(tmp_path: Path):
+    (tmp_path / "readyz").write_text("ready")
+    port = free_port()
+    argv = [sys.executable, "-m", "http.server", str(port), "-b", "127.0.0.1", "-d", str(tmp_path)]
+    supervisor = Supervisor(tmp_path)
+    missing = ChildSpec(
+        name="web", argv=argv, ready=f"http://127.0.0.1:{port}/missing", ready_seconds=1.0
+    )
+    with pytest.raises(StartError, match="not ready"):
+        await supervisor.start([missing])
+    supervisor = Supervisor(tmp_path)
+    await supervisor.start(
+        [ChildSpec(name="web", argv=argv, ready=f"http://127.0.0.1:{port}/readyz")]
+    )
+    assert supervisor.children()[0].state is ChildState.RUNNING
+    await supervisor.stop()
 
 
 async def test_a_child_that_dies_is_started_again(tmp_path: Path):

@@ -179,7 +179,7 @@ class PartitionLog:
         if header.record_count != header.last_offset_delta + 1:
             raise RequestError(
                 ErrorCode.INVALID_RECORD,
-                f"batch of {header.record_count} records with last offset {header.last_offset_delta}",
+                f"{header.record_count} records with a last offset of {header.last_offset_delta}",
             )
         if header.size > self.config.max_message_bytes:
             raise RequestError(
