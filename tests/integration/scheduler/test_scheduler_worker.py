@@ -1,0 +1,194 @@
+"""The scheduler with a broker and a database: what it emits, and what a restart does not."""
+
+import asyncio
+import time
+import uuid
+from contextlib import asynccontextmanager
+
+import numpy as np
+import pytest
+from aiokafka import TopicPartition
+
+from services.scheduler.worker import Scheduler
+from shared.contracts.codec import decode
+from shared.contracts.messages import (
+    Allotment,
+    CrawlOutcome,
+    CrawlRequest,
+    DemandCurve,
+    HostLimit,
+    Multipliers,
+    PageUpdate,
+)
+from shared.contracts.topics import (
+    CRAWL_OUTCOMES,
+    CRAWL_REQUESTS,
+    DEAD_LETTERS,
+    DEMAND_CURVES,
+    HOST_LIMITS,
+    MULTIPLIERS,
+    PAGE_PARAMETERS,
+    PAGE_UPDATES,
+)
+from shared.runtime.kafka import ensure_topics, make_consumer
+from shared.runtime.publisher import Publisher
+from shared.runtime.settings import load_settings
+from shared.store.imports import PageBatch, import_pages
+from shared.store.migration import migrate
+
+SHARDS = 2
+PAGES = 40
+
+
+@pytest.fixture
+async def settings(broker, database_url):
+    settings = load_settings(
+        kafka_bootstrap_servers=broker.bootstrap_servers,
+        database_url=database_url,
+        topic_prefix=f"t{uuid.uuid4().hex}.",
+        partitions=SHARDS,
+        instance="one",
+        kafka_session_timeout_seconds=6.0,
+        default_host_crawls_per_second=100.0,
+        report_seconds=0.2,
+        work_conserving=False,
+    )
+    await asyncio.to_thread(migrate, database_url, SHARDS)
+    urls = [f"https://host{n % 8}.example/{n}" for n in range(PAGES)]
+    batch = PageBatch(urls, np.ones(PAGES), np.full(PAGES, np.inf), np.full(PAGES, -np.inf))
+    await asyncio.to_thread(import_pages, database_url, SHARDS, [batch], now=time.time())
+    await ensure_topics(settings)
+    return settings
+
+
+@pytest.fixture
+async def publisher(settings):
+    publisher = Publisher(settings)
+    await publisher.start()
+    yield publisher
+    await publisher.stop()
+
+
+async def give_budget(publisher, crawls_per_second):
+    now = time.time()
+    shares = [Allotment(shard, 1 / SHARDS) for shard in range(SHARDS)]
+    await publisher.send_global(
+        MULTIPLIERS, Multipliers(1, now, now, 1e6, crawls_per_second, 0.0, shares)
+    )
+
+
+@asynccontextmanager
+async def running(settings):
+    scheduler = Scheduler(settings)
+    await scheduler.open()
+    loops = [asyncio.create_task(loop) for loop in scheduler.loops()]
+    try:
+        await until(lambda: any(t.done() for t in loops) or scheduler.not_ready() is None)
+        yield scheduler
+    finally:
+        scheduler.stopping.set()
+        await asyncio.gather(*loops)
+        await scheduler.close()
+
+
+async def until(condition, seconds=60.0):
+    async with asyncio.timeout(seconds):
+        while not condition():
+            await asyncio.sleep(0.02)
+
+
+async def read_all(settings, topic, kind=None):
+    """Every message that is on a topic now."""
+    consumer = make_consumer(settings)
+    await consumer.start()
+    try:
+        name = settings.topic(topic.name)
+        partitions = SHARDS if topic.partitioning == "shards" else 1
+        tps = [TopicPartition(name, number) for number in range(partitions)]
+        consumer.assign(tps)
+        ends = await consumer.end_offsets(tps)
+        found = []
+        for tp in tps:
+            while await consumer.position(tp) < ends[tp]:
+                found += (await consumer.getmany(tp, timeout_ms=500)).get(tp, [])
+        return found if kind is None else [decode(kind, record.value) for record in found]
+    finally:
+        await consumer.stop()
+
+
+async def read_until(settings, topic, kind, count):
+    async with asyncio.timeout(60):
+        while len(found := await read_all(settings, topic, kind)) < count:
+            await asyncio.sleep(0.1)
+    return found
+
+
+async def answer(publisher, request, **more):
+    outcome = CrawlOutcome(
+        request.url,
+        request.requested_at + 0.01,
+        host=request.host,
+        request_id=request.request_id,
+        result="unchanged",
+        **more,
+    )
+    await publisher.send_for_host(CRAWL_OUTCOMES, request.host, outcome)
+
+
+async def test_every_new_page_is_asked_for_once_whatever_restarts(settings, publisher):
+    await give_budget(publisher, 500.0)
+    async with running(settings):
+        requests = await read_until(settings, CRAWL_REQUESTS, CrawlRequest, PAGES)
+        for request in requests[: PAGES // 2]:
+            await answer(publisher, request)
+        await publisher.flush()
+        await asyncio.sleep(0.5)
+    assert {request.reason for request in requests} == {"new"}
+    async with running(settings):
+        new = PageUpdate("upsert", "https://host1.example/fresh", updated_at=time.time())
+        await publisher.send_for_host(PAGE_UPDATES, "host1.example", new)
+        requests = await read_until(settings, CRAWL_REQUESTS, CrawlRequest, PAGES + 1)
+        await asyncio.sleep(0.5)
+    requests = await read_all(settings, CRAWL_REQUESTS, CrawlRequest)
+    assert len({request.page_id for request in requests}) == len(requests) == PAGES + 1
+    assert len({request.request_id for request in requests}) == PAGES + 1
+
+
+async def test_it_reports_and_explains_and_puts_bad_parameters_aside(settings, publisher):
+    await publisher.send_for_host(HOST_LIMITS, "host0.example", HostLimit("host0.example", 0.0))
+    await publisher.send(PAGE_PARAMETERS, b"host0.example", b'{"page_id": -1}', partition=0)
+    await publisher.flush()
+    await give_budget(publisher, 500.0)
+    async with running(settings) as scheduler:
+        requests = await read_until(settings, CRAWL_REQUESTS, CrawlRequest, PAGES * 7 // 8)
+        curves = await read_until(settings, DEMAND_CURVES, DemandCurve, 2 * SHARDS)
+        limited = await scheduler.describe_page("https://host0.example/0")
+        other = await scheduler.describe_page("https://HOST1.example/1#part")
+        unknown = await scheduler.describe_page("https://host1.example/none")
+        shards = await scheduler.describe_shards()
+    assert all(request.host != "host0.example" for request in requests)
+    assert {curve.shard for curve in curves} == set(range(SHARDS))
+    assert sum(curve.pages for curve in curves[-SHARDS:]) == PAGES
+    assert limited["class"] == "new"
+    assert limited["host"]["max_crawls_per_second"] == 0.0
+    assert other["in_flight"]
+    assert unknown is None
+    assert sum(shard["pages"] for shard in shards) == PAGES
+    letters = await read_all(settings, DEAD_LETTERS)
+    assert [dict(letter.headers)["stage"] for letter in letters] == [b"scheduler"]
+
+
+async def test_a_slow_host_is_left_alone_for_as_long_as_it_asks(settings, publisher):
+    await give_budget(publisher, 20.0)
+    async with running(settings) as scheduler:
+        first = (await read_until(settings, CRAWL_REQUESTS, CrawlRequest, 1))[0]
+        await answer(publisher, first, http_status=429, retry_after_seconds=600.0)
+        await publisher.flush()
+        async with asyncio.timeout(30):
+            while True:
+                page = await scheduler.describe_page(first.url)
+                if page["host"]["blocked_until"] is not None:
+                    break
+                await asyncio.sleep(0.05)
+    assert page["host"]["blocked_until"] == pytest.approx(first.requested_at + 600.01)
+    assert not page["in_flight"]

@@ -1,0 +1,204 @@
+"""The picks of a shard against looking at every page for every slot, whatever happens between."""
+
+import math
+
+import numpy as np
+import pytest
+from reference_shard import DAY, World, rules
+
+from services.scheduler.events import FAILED, FOUND, MISSING
+
+START = 1.7e9
+
+
+def random_world(rng, pages=300, hosts=12, **settings):
+    world = World(rules(**settings))
+    weights = rng.pareto(1.0, hosts) + 0.1
+    for number in range(pages):
+        host = f"h{rng.choice(hosts, p=weights / weights.sum())}"
+        signalled = rng.random() < 0.3
+        world.add_page(
+            host,
+            number,
+            START - 100 * DAY,
+            importance=float(rng.lognormal(0, 1)),
+            alpha=float(rng.lognormal(-2, 1)),
+            gamma=float(rng.lognormal(-1, 1)) if signalled else 0.0,
+            kappa=float(rng.lognormal(-0.5, 1)) if signalled else 0.0,
+            last_crawled_at=START - float(rng.exponential(10)) * DAY,
+            signals=int(rng.poisson(0.5)) if signalled else 0,
+        )
+    return world
+
+
+def something_happens(rng, world, now, picked):
+    """A few random events at a time."""
+    ids = [identity.page_id for identity in world.identities]
+    for page_id in [p for p in picked if p is not None]:
+        if rng.random() < 0.8:
+            result = rng.choice([FOUND, FAILED, MISSING], p=[0.8, 0.15, 0.05])
+            world.outcome(page_id, now - float(rng.random()) * 0.01, result)
+    for page_id in rng.choice(ids, 5):
+        world.signal(int(page_id), now - float(rng.exponential(1.0)))
+    if rng.random() < 0.2:
+        host = str(rng.choice(sorted(world.reference.hosts)))
+        rate = float(rng.choice([0.0, 0.2, 1.0, 5.0]))
+        blocked = now + float(rng.exponential(20)) if rng.random() < 0.3 else None
+        world.limit_host(host, rate, blocked, now)
+    if rng.random() < 0.2:
+        world.remove_page(int(rng.choice(ids)), now)
+    if rng.random() < 0.3:
+        host = str(rng.choice(sorted(world.reference.hosts))).removesuffix(".example")
+        world.add_page(host, f"new-{now}", now, importance=float(rng.lognormal(0, 1)))
+
+
+@pytest.mark.parametrize("seed", range(12))
+@pytest.mark.parametrize("speed", [1.0, 3600.0])
+def test_picks_are_the_most_urgent(seed, speed):
+    rng = np.random.default_rng(seed)
+    settings = {"speed": speed, "timeout": 30.0 * speed, "retry": 20.0 * speed}
+    settings["host_rate"] = float(rng.choice([0.5, 2.0, 50.0])) / speed
+    settings["max_age_days"] = float(rng.choice([math.inf, 25.0]))
+    settings["uniform"] = seed % 4 == 3
+    world = random_world(rng, **settings)
+    rate = float(rng.choice([2.0, 20.0, 100.0])) / speed
+    least = 0.05 if seed % 3 == 1 and not settings["uniform"] else 0.0
+    now = START
+    for _ in range(30):
+        slots = now + np.sort(rng.random(rng.integers(1, 8))) / rate
+        now = float(slots[-1]) + 1e-6 * speed
+        picked = world.pick(slots, rate, least)
+        something_happens(rng, world, now, picked)
+
+
+def test_a_window_is_scanned_once_where_nothing_surprises():
+    rng = np.random.default_rng(1)
+    world = random_world(rng, pages=3000, hosts=300, host_rate=10.0)
+    for tick in range(40):
+        world.pick(START + 0.05 * tick + np.array([0.01, 0.03]), 40.0)
+    selector = world.shard.selector
+    assert selector.scans <= 3
+    assert selector.exhaustive_picks == 0
+
+
+def test_pages_that_are_all_alike_are_all_crawled():
+    world = World(rules(host_rate=1000.0))
+    for number in range(500):
+        world.add_page("h", number, START - DAY, last_crawled_at=START - 10 * DAY)
+    picked = world.pick(START + np.arange(1, 401) / 400, 400.0)
+    assert len(set(picked)) == 400
+
+
+def test_a_limited_host_does_not_hold_up_others():
+    world = World(rules(host_rate=0.1))
+    for number in range(200):
+        world.add_page("rich", number, START - DAY, importance=100.0, last_crawled_at=START - DAY)
+    for number in range(100):
+        world.add_page(f"poor{number}", 0, START - DAY, last_crawled_at=START - DAY)
+    picked = world.pick(START + np.arange(1, 51) / 50, 50.0)
+    assert None not in picked
+    rich = [p for p in picked if world.reference.pages[p].host == "rich.example"]
+    assert len(rich) == 2
+    shard = world.shard
+    assert shard.host_rows[shard.hosts.find("rich.example")]["held_back"] > 0
+
+
+def test_no_window_is_over_a_hosts_limit():
+    rng = np.random.default_rng(5)
+    world = random_world(rng, pages=200, hosts=3, host_rate=3.0, timeout=1.0)
+    times = {}
+    for tick in range(100):
+        slots = START + 0.1 * tick + np.sort(rng.random(4)) * 0.1
+        for slot, page_id in zip(slots, world.pick(slots, 40.0), strict=True):
+            if page_id is not None:
+                times.setdefault(world.reference.pages[page_id].host, []).append(slot)
+    assert times
+    for crawled in times.values():
+        for first in range(len(crawled)):
+            spans = np.array(crawled[first:]) - crawled[first]
+            assert np.all(np.arange(1, spans.size + 1) <= 2 + 3.0 * spans + 1e-3)
+
+
+def test_new_pages_come_first_by_importance():
+    world = World(rules(host_rate=100.0))
+    old = world.add_page("h", "old", START, importance=1e6, last_crawled_at=START - 900 * DAY)
+    plain = world.add_page("h", "plain", START, importance=1.0)
+    weighty = world.add_page("h", "weighty", START, importance=3.0)
+    picked = world.pick(START + np.array([0.1, 0.2, 0.3]), 10.0)
+    assert picked == [weighty.page_id, plain.page_id, old.page_id]
+
+
+def test_over_age_comes_before_value():
+    world = World(rules(max_age_days=30.0))
+    valuable = world.add_page("a", 1, START, importance=1e6, last_crawled_at=START - 20 * DAY)
+    aged = world.add_page("b", 1, START, importance=1e-6, last_crawled_at=START - 31 * DAY)
+    assert world.pick([START + 0.1, START + 0.2], 10.0) == [aged.page_id, valuable.page_id]
+
+
+def test_an_unanswered_request_is_made_again_after_its_deadline():
+    world = World(rules(timeout=10.0))
+    page = world.add_page("a", 1, START, last_crawled_at=START - DAY)
+    assert world.pick([START + 1.0, START + 5.0, START + 10.9], 1.0) == [page.page_id, None, None]
+    picks = world.shard.selector.select(np.array([START + 11.0]), 1.0, 0.0)
+    assert picks["row"][0] == 0
+    assert picks["tier"][0] == 1
+
+
+def test_a_failed_page_waits_twice_as_long_each_time():
+    world = World(rules(retry=100.0))
+    page = world.add_page("a", 1, START, last_crawled_at=START - DAY)
+    now = START
+    for wait in (100.0, 200.0, 400.0):
+        now += 1.0
+        assert world.pick([now], 1.0) == [page.page_id]
+        world.outcome(page.page_id, now, FAILED)
+        assert world.pick([now + wait - 0.5], 1.0) == [None]
+        now += wait
+    assert world.pick([now], 1.0) == [page.page_id]
+
+
+def test_pages_below_the_threshold_wait_unless_budget_is_to_be_spent():
+    world = World(rules())
+    page = world.add_page("a", 1, START, last_crawled_at=START - DAY)
+    value = world.reference.pages[page.page_id].value(START + 1.0, uniform=False)
+    assert world.pick([START + 1.0], 1.0, least=value * 1.01) == [None]
+    assert world.pick([START + 2.0], 1.0, least=0.0) == [page.page_id]
+
+
+def test_a_page_without_any_value_is_never_crawled_for_its_value():
+    world = World(rules())
+    world.add_page("a", 1, START, importance=0.0, last_crawled_at=START - DAY)
+    world.add_page("a", 2, START, alpha=0.0, last_crawled_at=START - DAY)
+    assert world.pick([START + 1.0, START + 2.0], 1.0) == [None, None]
+
+
+def test_a_signal_lifts_a_page_over_all_others_at_once():
+    rng = np.random.default_rng(2)
+    world = random_world(rng, pages=2000, hosts=200)
+    quiet = world.add_page(
+        "h1", "quiet", START - DAY, importance=1e4, alpha=1e-9, kappa=2.0, gamma=0.01,
+        last_crawled_at=START - DAY,
+    )  # fmt: skip
+    assert quiet.page_id not in world.pick(START + np.arange(1, 5) / 10, 10.0)
+    world.signal(quiet.page_id, START + 0.45)
+    assert world.pick([START + 0.5], 10.0) == [quiet.page_id]
+
+
+def test_a_block_that_is_lifted_early_takes_effect_at_once():
+    world = World(rules())
+    page = world.add_page("a", 1, START - DAY, last_crawled_at=START - DAY)
+    world.limit_host("a.example", None, START + 1000.0, START)
+    assert world.pick([START + 1.0], 1.0) == [None]
+    world.limit_host("a.example", None, None, START + 2.0)
+    assert world.pick([START + 2.5], 1.0) == [page.page_id]
+
+
+def test_a_limit_of_zero_stops_a_host():
+    world = World(rules())
+    world.add_page("a", 1, START - DAY, last_crawled_at=START - DAY)
+    world.limit_host("a.example", 0.0, None, START)
+    assert world.pick([START + 1.0, START + 9.0], 1.0) == [None, None]
+
+
+def test_an_empty_shard_leaves_its_slots_empty():
+    assert World(rules()).pick([START, START + 1.0], 1.0) == [None, None]
