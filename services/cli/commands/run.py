@@ -103,7 +103,8 @@ def command(**given: Any) -> None:
 
     PostgreSQL, a broker, the four workers and a world of pages, pingers and crawlers start, and a
     live view shows how fresh the copy is kept. Nothing needs to be installed. Where
-    KAFKA_BOOTSTRAP_SERVERS or DATABASE_URL are set, those servers are used instead.
+    KAFKA_BOOTSTRAP_SERVERS or DATABASE_URL are set, those servers are used instead. Other commands
+    talk to a run after `. .freshet/run/environment`.
 
     \b
     Examples:
@@ -123,7 +124,7 @@ def command(**given: Any) -> None:
     from shared.runtime.logs import configure_logs  # noqa: PLC0415
 
     options = make_options(**given)
-    configure_logs("console", "warning")
+    configure_logs("console", "error")
 
     def say(line: str) -> None:
         click.echo(line, err=True)

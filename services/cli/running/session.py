@@ -7,8 +7,6 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-import aiohttp
-
 from deploy.local.process import StartError
 from deploy.local.supervisor import ChildState
 from services.cli.errors import RunFailed
@@ -20,6 +18,7 @@ from services.cli.running.loading import (
     publish_budget,
 )
 from services.cli.running.options import RunOptions
+from services.cli.running.readiness import wait_until_ready
 from services.cli.running.report import compose
 from services.cli.running.stack import LOOPBACK, Stack
 from services.world.plan import write_plan
@@ -98,9 +97,11 @@ class Session:
             await publish_budget(stack.settings, options.budget[0].crawls_per_second)
         self._say("starting the workers")
         specs = stack.workers()
+        stack.write_environment()
         if simulated:
             specs.append(stack.world())
-        await asyncio.gather(*(stack.supervisor.start([spec]) for spec in specs))
+        await stack.supervisor.start(specs)
+        await wait_until_ready(stack)
         if stack.gate is not None:
             open_gate(stack.gate)
         self.started_at = time.monotonic()
@@ -176,17 +177,3 @@ class Session:
             for child in self.stack.supervisor.children()
             if child.state in {ChildState.BACKING_OFF, ChildState.STARTING}
         ]
-
-
-async def coordinator_state(session: Session) -> dict[str, Any]:
-    """What the coordinator shows on its page; empty while it does not answer."""
-    timeout = aiohttp.ClientTimeout(total=1.0)
-    try:
-        async with (
-            aiohttp.ClientSession(timeout=timeout) as client,
-            client.get(f"{session.url}api/state") as answer,
-        ):
-            state: dict[str, Any] = await answer.json()
-            return state
-    except (aiohttp.ClientError, OSError, ValueError, TimeoutError):
-        return {}

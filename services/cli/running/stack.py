@@ -3,6 +3,7 @@
 import contextlib
 import fcntl
 import os
+import shlex
 import shutil
 import signal
 from collections.abc import Iterator
@@ -19,9 +20,6 @@ from shared.runtime.clock import SECONDS_PER_DAY
 from shared.runtime.settings import Settings, load_settings
 
 LOOPBACK = "127.0.0.1"
-WORKER_READY_SECONDS = 180.0
-"""The first start on a machine compiles the mathematics."""
-
 BROKER_VARIABLE = "KAFKA_BOOTSTRAP_SERVERS"
 DATABASE_VARIABLE = "DATABASE_URL"
 
@@ -36,6 +34,8 @@ class Stack:
         self.supervisor = Supervisor(self.directory)
         self.gate = self.directory / "clock.gate" if simulated else None
         self.plan_file = self.directory / "world.json"
+        self.environment_file = self.directory / "environment"
+        """For `. FILE` in a shell: other commands then talk to this run."""
         self.status_file = self.directory / "status.json"
         self.result_file = self.directory / "result.json"
         self.ports: dict[str, int] = {}
@@ -101,7 +101,7 @@ class Stack:
         self._settings = self._make_settings(broker, database)
 
     def workers(self) -> list[ChildSpec]:
-        """The workers' processes, ready to be started together."""
+        """The workers' processes; they start together, and wait for each other by themselves."""
         names = ["coordinator", "estimator", "ingester"]
         count = self.options.schedulers
         names += ["scheduler"] if count == 1 else [f"scheduler-{n + 1}" for n in range(count)]
@@ -113,8 +113,6 @@ class Stack:
                     name=name,
                     argv=python_argv("-m", "services.cli.main", "worker", name.partition("-")[0]),
                     env=self._environment(name),
-                    ready=f"http://{LOOPBACK}:{self.ports[name]}/readyz",
-                    ready_seconds=WORKER_READY_SECONDS,
                 )
             )
         return specs
@@ -126,9 +124,21 @@ class Stack:
             name="world",
             argv=python_argv("-m", "services.world", str(self.plan_file)),
             env=self._environment("world"),
-            ready=f"http://{LOOPBACK}:{self.ports['world']}/readyz",
             restart=False,
         )
+
+    def write_environment(self) -> None:
+        """Leave a file that lets other commands, and crawlers, talk to this run."""
+        variables = self._environment("coordinator")
+        for name in ("FRESHET_INSTANCE", "FRESHET_HTTP_HOST", "FRESHET_HTTP_PORT"):
+            del variables[name]
+        addresses = {name: f"http://{LOOPBACK}:{port}" for name, port in self.ports.items()}
+        schedulers = (url for name, url in addresses.items() if name.startswith("scheduler"))
+        variables["COORDINATOR_URL"] = addresses["coordinator"]
+        variables["SCHEDULER_URLS"] = " ".join(schedulers)
+        lines = [f"export {name}={shlex.quote(value)}\n" for name, value in variables.items()]
+        self.environment_file.touch(mode=0o600)
+        self.environment_file.write_text("".join(lines))
 
     def end_world(self) -> None:
         """Ask the world to write its result and end."""

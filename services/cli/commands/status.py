@@ -1,0 +1,69 @@
+"""`freshet status`."""
+
+from typing import Any
+
+import click
+
+from services.cli.errors import UserError
+from services.cli.output import show_json, text
+
+DEFAULT_COORDINATOR = "http://127.0.0.1:6069"
+
+
+@click.command()
+@click.option(
+    "--coordinator",
+    envvar="COORDINATOR_URL",
+    default=DEFAULT_COORDINATOR,
+    show_default=True,
+    help="Where to ask for rates and shards; or COORDINATOR_URL.",
+)
+@click.option("--json", "as_json", is_flag=True, help="Answer as JSON.")
+def command(coordinator: str, as_json: bool) -> None:
+    """How the system stands: pages, hosts, bandwidth, λ₀, shards, and how far streams are applied.
+
+    Takes pages from PostgreSQL (they are counted: some seconds for many millions) and rates from
+    the coordinator, if that answers.
+
+    \b
+    Examples:
+      freshet status
+      freshet status --coordinator http://coordinator:6069 --json
+    """
+    from services.cli.http import ask  # noqa: PLC0415 - commands load what they need
+    from shared.runtime.settings import load_settings  # noqa: PLC0415
+    from shared.store.status import store_status  # noqa: PLC0415
+
+    settings = load_settings()
+    store = store_status(settings.database_url.get_secret_value(), settings.clock().now())
+    if store["shards"] is None:
+        raise UserError("the database has no Freshet tables yet: run `freshet migrate`")
+    picture = ask(coordinator, "/state.json")
+    if as_json:
+        show_json({"store": store, "coordinator": picture})
+        return
+    for line in _lines(store, picture, coordinator):
+        click.echo(line)
+
+
+def _lines(store: dict[str, Any], picture: dict[str, Any] | None, address: str) -> list[str]:
+    lines = [
+        f"pages      {text(store['pages'])}",
+        f"hosts      {text(store['hosts'])}",
+        f"database   {store['bytes'] / 1e6:,.0f} MB, {store['shards']} shards",
+    ]
+    lines += [
+        f"applied    {consumer}: {text(topics)}" for consumer, topics in store["positions"].items()
+    ]
+    if picture is None:
+        return [*lines, f"coordinator does not answer at {address}: give --coordinator"]
+    now = picture["now"]
+    lines += [
+        f"bandwidth  {now['bandwidth']:.6g} crawls/s, {now['achieved']:.6g} achieved",
+        f"λ₀         {now['multiplier']:.6g} (version {picture['version']}, {picture['cause']})",
+        f"limited    {now['host_limited']:.1%} of the demand is held back by host limits",
+        f"shards     {picture['live_shards']} live, {picture['silent_shards']} silent",
+    ]
+    if picture["notice"]:
+        lines.append(f"notice     {picture['notice']}")
+    return lines

@@ -1,0 +1,171 @@
+"""Why a page was, or was not, crawled: its state, parameters and value, put into words."""
+
+import math
+from datetime import UTC, datetime
+from typing import Any
+
+from shared.policy.inverse import due_after_days, threshold_staleness
+from shared.policy.value import crawl_value, freshness
+
+SECONDS_PER_DAY = 86_400.0
+
+
+def explain(
+    known: dict[str, Any], live: dict[str, Any] | None, multiplier: float | None, now: float
+) -> dict[str, Any]:
+    """All that decides when a page is crawled.
+
+    Args:
+        known: what the database says (`shared.store.explain.explain_page`).
+        live: what the page's scheduler says of it; None: none was asked, or none answered.
+        multiplier: λ₀ that was sent last; None: none was.
+        now: clock time, Unix seconds.
+    """
+    value = _value(known, now)
+    multiplier = live["multiplier"] if live else multiplier
+    of_host = live["host_multiplier"] if live else None
+    threshold = None if multiplier is None else multiplier + (of_host or 0.0)
+    due_at = live["due_at"] if live else _due_at(known, threshold)
+    decision = {
+        "crawl_value": live["crawl_value"] if live else value,
+        "expected_freshness": _expected_freshness(known, now),
+        "multiplier": multiplier,
+        "host_multiplier": of_host,
+        "threshold": threshold,
+        "due_at": due_at,
+        "in_flight": live["in_flight"] if live else None,
+        "seen_by_scheduler": live is not None,
+    }
+    return {**known, "decision": decision, "why": _why(known, live, decision, now)}
+
+
+def lines(answer: dict[str, Any], now: float) -> list[str]:
+    """The explanation for people."""
+    state, parameters, decision = answer["state"], answer["parameters"], answer["decision"]
+    text = [answer["url"], *(f"  {reason}" for reason in answer["why"]), ""]
+    text += _section("value", decision, now)
+    text += _section("state", state | {"status": answer["status"]}, now)
+    text += _section("parameters (per day)", parameters, now)
+    text += _section("host", answer["host"], now)
+    text.append("last crawls")
+    text += [
+        f"  {_when(crawl['crawled_at'], now)}: {'changed' if crawl['changed'] else 'unchanged'} "
+        f"after {crawl['interval_days']:.4g} days with {crawl['signals']} signals"
+        for crawl in answer["crawls"]
+    ] or ["  none"]
+    return text
+
+
+def _value(known: dict[str, Any], now: float) -> float | None:
+    crawled_at = known["state"]["last_crawled_at"]
+    if crawled_at is None:
+        return None
+    state, parameters = known["state"], known["parameters"]
+    days = max(now - crawled_at, 0.0) / SECONDS_PER_DAY
+    value = crawl_value(
+        state["importance"],
+        parameters["unsignalled_change_rate"],
+        parameters["signal_evidence"],
+        parameters["signal_rate"],
+        days,
+        state["signals"],
+    )
+    return float(value[0])
+
+
+def _expected_freshness(known: dict[str, Any], now: float) -> float | None:
+    crawled_at = known["state"]["last_crawled_at"]
+    if crawled_at is None:
+        return None
+    parameters = known["parameters"]
+    days = max(now - crawled_at, 0.0) / SECONDS_PER_DAY
+    evidence = parameters["signal_evidence"] * known["state"]["signals"]
+    return float(freshness(parameters["unsignalled_change_rate"], days, evidence)[0])
+
+
+def _due_at(known: dict[str, Any], threshold: float | None) -> float | None:
+    """When the value reaches the threshold if no signal comes; None: never, or unknown."""
+    state, parameters = known["state"], known["parameters"]
+    crawled_at = state["last_crawled_at"]
+    if threshold is None or crawled_at is None:
+        return None
+    staleness, _ = threshold_staleness(
+        state["importance"],
+        parameters["unsignalled_change_rate"],
+        parameters["signal_evidence"],
+        parameters["signal_rate"],
+        threshold,
+    )
+    evidence = parameters["signal_evidence"] * state["signals"]
+    days = float(due_after_days(staleness, parameters["unsignalled_change_rate"], evidence)[0])
+    if state["max_age_days"] is not None:
+        days = min(days, state["max_age_days"])
+    return crawled_at + days * SECONDS_PER_DAY if math.isfinite(days) else None
+
+
+def _why(
+    known: dict[str, Any], live: dict[str, Any] | None, decision: dict[str, Any], now: float
+) -> list[str]:
+    if known["status"] != "active":
+        return [f"It is not crawled: it is {known['status']}."]
+    reasons = []
+    if live is None:
+        reasons.append("Its scheduler was not asked: λ_i and requests in flight are not known.")
+    elif live["in_flight"]:
+        reasons.append(
+            f"It is asked for now; answer expected by {_when(live['deadline_at'], now)}."
+        )
+    elif live["class"] == "not now":
+        reasons.append(f"It waits after a failed crawl until {_when(live['retry_at'], now)}.")
+    reasons += _host_reasons(known, now)
+    if known["state"]["last_crawled_at"] is None:
+        return [*reasons, "It was never crawled: new pages go first."]
+    value, threshold = decision["crawl_value"], decision["threshold"]
+    if threshold is None:
+        return [*reasons, "There is no λ₀ yet: is the coordinator running, and a bandwidth set?"]
+    if value >= threshold:
+        reasons.append(
+            f"Its value {value:.4g} has reached the threshold {threshold:.4g}: it is next in turn."
+        )
+        return reasons
+    due = decision["due_at"]
+    when = (
+        "time alone never gets it there, only signals can"
+        if due is None
+        else f"it gets there {_when(due, now)} if no signal comes"
+    )
+    reasons.append(f"Its value {value:.4g} is below the threshold {threshold:.4g}: {when}.")
+    return reasons
+
+
+def _host_reasons(known: dict[str, Any], now: float) -> list[str]:
+    host = known["host"]
+    until = host.get("blocked_until")
+    if until is not None and until > now:
+        return [f"Its host is blocked until {_when(until, now)}."]
+    if host.get("max_crawls_per_second") is not None:
+        return [f"Its host takes at most {host['max_crawls_per_second']:g} crawls a second."]
+    return []
+
+
+def _section(title: str, values: dict[str, Any], now: float) -> list[str]:
+    text = [title]
+    for name, value in values.items():
+        is_time = name.endswith(("_at", "_until"))
+        shown = _when(value, now) if is_time else _number(value)
+        text.append(f"  {name.replace('_', ' '):<26}{shown}")
+    return [*text, ""]
+
+
+def _number(value: Any) -> str:
+    if value is None:
+        return "-"
+    return f"{value:.6g}" if isinstance(value, float) else str(value)
+
+
+def _when(time: float | None, now: float) -> str:
+    if time is None:
+        return "never"
+    days = (time - now) / SECONDS_PER_DAY
+    distance = f"in {days:.3g} days" if days >= 0 else f"{-days:.3g} days ago"
+    return f"{datetime.fromtimestamp(time, UTC):%Y-%m-%d %H:%M:%S}Z ({distance})"

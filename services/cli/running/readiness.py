@@ -1,0 +1,59 @@
+"""Waiting until all processes of a run can do their work."""
+
+import asyncio
+import contextlib
+import time
+
+import aiohttp
+
+from deploy.local.process import last_lines
+from services.cli.errors import RunFailed
+from services.cli.running.stack import LOOPBACK, Stack
+
+READY_SECONDS = 240.0
+"""The first start on a machine compiles the mathematics."""
+
+MOST_RESTARTS = 2
+"""A process that dies more often before it was ever ready will not get better."""
+
+_LOOK_SECONDS = 0.1
+
+
+async def wait_until_ready(stack: Stack) -> None:
+    """Wait until every worker, and the world, says that it is ready.
+
+    Raises:
+        RunFailed: one dies again and again, or is not ready in time; has the end of its log.
+    """
+    waiting = dict.fromkeys(stack.ports, "starting")
+    deadline = time.monotonic() + READY_SECONDS
+    timeout = aiohttp.ClientTimeout(total=2.0)
+    async with aiohttp.ClientSession(timeout=timeout) as client:
+        while waiting:
+            for name in list(waiting):
+                waiting[name] = await _why_not_ready(client, stack.ports[name]) or ""
+                if not waiting[name]:
+                    del waiting[name]
+            _check(stack, waiting, late=time.monotonic() > deadline)
+            await asyncio.sleep(_LOOK_SECONDS)
+
+
+async def _why_not_ready(client: aiohttp.ClientSession, port: int) -> str | None:
+    """What a process says that it waits for; None: it is ready."""
+    with contextlib.suppress(aiohttp.ClientError, TimeoutError, OSError):
+        async with client.get(f"http://{LOOPBACK}:{port}/readyz") as answer:
+            return None if answer.status == 200 else (await answer.text()).strip()
+    return "starting"
+
+
+def _check(stack: Stack, waiting: dict[str, str], *, late: bool) -> None:
+    for child in stack.supervisor.children():
+        if child.name not in waiting:
+            continue
+        dead = child.pid is None and (child.name == "world" or child.restarts >= MOST_RESTARTS)
+        if dead or late:
+            log = stack.logs / f"{child.name}.log"
+            why = "dies" if dead else f"is not ready after {READY_SECONDS:.0f} s"
+            raise RunFailed(
+                f"{child.name} {why} ({waiting[child.name]}); the end of {log}:\n{last_lines(log)}"
+            )
