@@ -1,4 +1,3 @@
-
 """The simpler values of [N], as policies to compare with: none of them is the production kernel.
 
 Columns in, columns out, as in :mod:`shared.policy.value`; ``signals`` are counts.

@@ -18,8 +18,11 @@ from shared.policy.kernels.demand import (
 )
 from shared.policy.model import Column, PageParameters
 
-_BINS = 4096
-"""Classes of ln(μ/Δ) of pages without signals: over e^30 their curve is exact to about 1e-6."""
+_BINS = 32_768
+"""Classes of ln(μ/Δ) of pages without signals; their curve is exact to 1e-6 to 1e-5."""
+
+_FEW_PAGES = 20_000
+"""Up to here pages without signals are summed one by one: single pages show in the curve."""
 
 _STEEPEST_END = -0.5
 """D ∝ Λ^−½ as Λ → 0, wherever no host limit binds."""
@@ -50,10 +53,10 @@ def demand_curve(
     """D in crawls per day at every threshold of the ascending ``grid``.
 
     ``host_index`` gives each page's row in ``host_caps`` (crawls per day, infinite for none); both
-    may be ``None`` where no host is limited.  Pages without signals on unlimited hosts go through
-    a histogram (relative error about 1e-6).  More than ``max_exact`` pages with signals on
-    unlimited hosts are represented by a stratified sample of about that size, drawn with ``seed``
-    proportionally to Δ along μ/Δ; all else is exact.
+    may be ``None`` where no host is limited.  Many pages without signals on unlimited hosts go
+    through a histogram (relative error 1e-6 to 1e-5).  More than ``max_exact`` pages with signals
+    on unlimited hosts are represented by a stratified sample of about that size, drawn with
+    ``seed`` proportionally to Δ along μ/Δ; all else is exact.
     """
     wanted = (params.importance > 0) & (params.change_rate > 0)
     capped = np.zeros(len(params), dtype=np.bool_)
@@ -131,8 +134,8 @@ def _log_demand(grid: Column, falling: Column, positive: int) -> PchipInterpolat
 
 
 def _demand_without_signals(params: PageParameters, grid: Column) -> Column:
-    if len(params) == 0:
-        return np.zeros(len(grid))
+    if len(params) <= _FEW_PAGES:
+        return _demand_page_by_page(params, np.ones(len(params)), grid)
     log_value = np.log(params.importance / params.alpha)
     low = float(log_value.min())
     width = max((float(log_value.max()) - low) / _BINS, 1e-12)
@@ -148,6 +151,10 @@ def _demand_with_signals(
     if max_exact is not None and len(params) > max_exact:
         rows, weight = _stratified_sample(params, max_exact, seed)
         params = params[rows]
+    return _demand_page_by_page(params, weight, grid)
+
+
+def _demand_page_by_page(params: PageParameters, weight: Column, grid: Column) -> Column:
     return demand_of_pages(
         params.importance, params.alpha, params.kappa, params.gamma, weight, grid
     )

@@ -1,4 +1,3 @@
-
 """The harmonic objective: crawl values for the penalty H_n of [K], which never starves a page.
 
 V is unbounded in time, so every page that changes is worth a crawl in the end.  Without signals

@@ -1,4 +1,3 @@
-
 """The inverse of the crawl value: when does each page reach a threshold Λ?
 
 A page is due once its staleness exponent s = αt + e reaches s* (:func:`threshold_staleness`).  The

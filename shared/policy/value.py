@@ -1,4 +1,3 @@
-
 """The crawl value of columns of pages: what crawling each one now is worth.
 
 Sources: [N] theorem 1 and lemma 4, [B] for pages without signals; limits and stable forms in

@@ -1,4 +1,3 @@
-
 """Loops over pages behind the demand curve and the exact multipliers."""
 
 import math

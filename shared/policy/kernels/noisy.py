@@ -1,4 +1,3 @@
-
 """The exact crawl value of a page with noisy signals [N, theorem 1 and lemma 4].
 
 A page with α > 0, 0 < κ < ∞ and γ > 0 in the state (t days, n signals).  With β = κ/α, G = γβ,
@@ -152,6 +151,12 @@ def term(alpha: float, gamma: float, i: float, x: float) -> tuple[float, float]:
         return first_term(alpha, gamma, x)
     if gx + alpha * x > i + 12.0 and i < _RECURRENCE_BELOW:
         return _recurrence_term(alpha, gamma, i, x)
+    if alpha * x > _STALE:
+        # the series would overflow; the second part of the difference is out of sight
+        c = alpha + gamma
+        reach = poisson_tail(i, gx) / gamma
+        first = math.exp(i * -math.log1p(alpha / gamma)) * poisson_tail(i, c * x) / c
+        return max(first - math.exp(-alpha * x) * reach, 0.0), reach
     return _series_term(alpha, gamma, i, x)
 
 

@@ -91,6 +91,8 @@ def threshold_staleness_from(
     low = 0.0
     high = math.inf
     psi = 0.0
+    previous_iota = 0.0
+    previous_psi = 0.0
     for _ in range(200):
         value, psi = _value_at_time(alpha, kappa, gamma, iota)
         if value >= target:
@@ -102,15 +104,15 @@ def threshold_staleness_from(
         step = (reached - unit) * reached * math.exp(-reached) / slope
         following = iota - step
         if abs(step) <= _CLOSE * iota:
+            if previous_iota != iota:
+                psi -= step * (psi - previous_psi) / (iota - previous_iota)
             iota = following
             break
+        previous_iota, previous_psi = iota, psi
+        if high < math.inf and high - low <= 4e-16 * high:
+            break
         if not low < following < high:
-            if high == math.inf:
-                following = 2.0 * iota
-            elif high - low <= 4e-16 * high:
-                break
-            else:
-                following = 0.5 * (low + high)
+            following = min(2.0 * iota, 0.5 * (low + high))
         iota = following
     return alpha * iota, psi
 

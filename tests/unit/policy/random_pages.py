@@ -4,6 +4,8 @@ import math
 
 import numpy as np
 
+from shared.policy.model import PageParameters
+
 
 def random_states(count, seed, *, most_terms=300):
     """(α, κ, γ, t, n) rows: γ/α from 1e-6 to 1e6, precision from 1e-12 to 1−1e-9, n to 1,000."""
@@ -26,3 +28,21 @@ def random_states(count, seed, *, most_terms=300):
             continue
         rows.append((alpha, kappa, gamma, elapsed, signals))
     return np.array(rows)
+
+
+def random_population(pages, hosts, seed):
+    """(parameters, host_index, host_caps, budget): heavy tails, 20 % signals, 10 % hosts capped."""
+    rng = np.random.default_rng(seed)
+    change_rate = rng.lognormal(-3, 1.5, pages)
+    signalled = rng.random(pages) < 0.2
+    recall = np.where(signalled, rng.beta(0.5, 0.5, pages).clip(0.01, 0.999), 0.0)
+    noise = np.where(signalled, rng.lognormal(-4, 1.5, pages), 0.0)
+    importance = rng.pareto(1.5, pages) + 0.01
+    host_index = (hosts * rng.random(pages) ** 2).astype(np.int32)
+    budget = 0.2 * change_rate.sum()
+    caps = np.full(hosts, np.inf)
+    capped = rng.random(hosts) < 0.1
+    sizes = np.bincount(host_index, minlength=hosts)
+    caps[capped] = 0.3 * budget / pages * sizes[capped] + 1e-3
+    params = PageParameters.from_rates(importance, change_rate, recall, noise)
+    return params, host_index, caps, budget

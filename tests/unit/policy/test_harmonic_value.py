@@ -1,0 +1,161 @@
+"""The harmonic objective: closed forms, mpmath integrals, simulation, and its inverse."""
+
+import math
+
+import mpmath as mp
+import numpy as np
+import pytest
+from value_reference import regularised_gamma
+
+from shared.policy.harmonic import harmonic_penalty, harmonic_threshold, harmonic_value
+from shared.policy.kernels.harmonic import ein, unit_harmonic, unit_harmonic_inverse
+
+
+@pytest.mark.parametrize("x", [1e-12, 1e-3, 0.7, 5.0, 29.9, 30.1, 400.0])
+def test_ein_matches_mpmath(x):
+    expected = mp.e1(x) + mp.log(x) + mp.euler if x > 1e-2 else x - x * x / 4 + x**3 / 18
+    assert ein(x) == pytest.approx(float(expected), rel=2e-14)
+
+
+@pytest.mark.parametrize("u", [1e-9, 1e-3, 0.39, 0.41, 3.0, 80.0])
+def test_value_without_signals(u):
+    with mp.workdps(50):
+        expected = float(mp.mpf(u) + mp.expm1(-mp.mpf(u)))
+    assert unit_harmonic(u) == pytest.approx(expected, rel=2e-15)
+    assert unit_harmonic_inverse(expected) == pytest.approx(u, rel=1e-13)
+    value = harmonic_value(3.0, 0.5, 0.0, 0.0, u / 0.5, 0)
+    assert value[0] == pytest.approx(3.0 / 0.5 * expected, rel=1e-14)
+
+
+def test_complete_signals():
+    counts = np.arange(6)
+    np.testing.assert_allclose(
+        harmonic_value(2.0, 0.0, np.inf, 0.4, 3.0, counts), 2.0 * counts / 0.4
+    )
+    q = math.exp(-0.3)
+    expected = [sum(1 - q**k for k in range(1, n + 1)) / 0.4 for n in counts]
+    np.testing.assert_allclose(harmonic_value(1.0, 0.0, 0.3, 0.4, 3.0, counts), expected)
+    many = harmonic_value(1.0, 0.0, 0.3, 0.4, 3.0, 200)[0]
+    assert many == pytest.approx(sum(1 - q**k for k in range(1, 201)) / 0.4, rel=1e-13)
+
+
+@pytest.mark.parametrize("state", [(0.5, 0), (0.5, 3), (0.0, 4), (40.0, 30), (1e-3, 1), (0.0, 900)])
+def test_penalty_is_the_expected_harmonic_number(state):
+    alpha, kappa = 0.7, 0.9
+    p = -math.expm1(-kappa)
+    t, n = state
+
+    def integrand(y):
+        return (1 - mp.exp(-alpha * t * y) * (1 - p * y) ** n) / y
+
+    with mp.workdps(25):
+        expected = float(mp.quad(integrand, [0, 0.001, 0.01, 0.05, 0.2, 0.5, 1]))
+    assert harmonic_penalty(alpha, kappa, t, n)[0] == pytest.approx(expected, rel=1e-11)
+
+
+def ein_value_by_quadrature(alpha, precision, gamma, iota):
+    """∫(1−e^{−αy})/y ψ(y) dy over pieces, ψ from its sum of incomplete gamma functions."""
+    alpha, gamma, jump = mp.mpf(alpha), mp.mpf(gamma), mp.mpf(precision / alpha)
+
+    def psi(y):
+        terms = range(int(mp.floor(y / jump)) + 1)
+        return mp.fsum(regularised_gamma(i, gamma * (y - i * jump)) / gamma for i in terms)
+
+    edges = [k * jump for k in range(int(iota / jump) + 1)] + [iota]
+    return float(mp.quad(lambda y: -mp.expm1(-alpha * y) / y * psi(y), edges))
+
+
+@pytest.mark.parametrize(
+    ("alpha", "kappa", "gamma", "t", "n"),
+    [(0.3, 0.9, 0.5, 2.2, 2), (0.3, np.inf, 0.5, 2.2, 1), (1.0, 0.05, 3.0, 1.0, 3)],
+)
+def test_ein_form_is_its_integral(alpha, kappa, gamma, t, n):
+    p = -math.expm1(-kappa)
+    value = harmonic_value(1.0, alpha, kappa, gamma, t, n)[0]
+    expected = ein_value_by_quadrature(alpha, p, gamma, t + n * p / alpha)
+    assert value == pytest.approx(expected, rel=1e-10)
+
+
+def test_ein_form_far_out_is_continuous():
+    """Where the linear tail takes over, value and slope go on as before."""
+    times = np.linspace(30.0, 60.0, 121)
+    values = harmonic_value(1.0, 0.3, 0.5, 0.4, times, 0)
+    assert np.abs(np.diff(values, 3)).max() < 1e-6 * np.diff(values).max()
+
+
+def test_exact_value_of_a_simulated_policy():
+    """V = c*ψ − E∫c for the policy that crawls once the expected penalty reaches c*."""
+    alpha, kappa, gamma, t = 0.3, np.inf, 0.5, 4.0
+    rng = np.random.default_rng(8)
+    age = harmonic_penalty(alpha, kappa, t, 0)[0]
+    reach = [t]
+    grid = np.linspace(0, t, 40_001)
+    for n in range(1, 30):
+        ages = harmonic_penalty(alpha, kappa, grid, n)
+        if ages[0] >= age:
+            break
+        reach.append(np.interp(age, ages, grid))
+    cycles = 40_000
+    samples = np.empty(cycles)
+    for cycle in range(cycles):
+        now, total, signals = 0.0, 0.0, 0
+        arrivals = np.cumsum(rng.exponential(1 / gamma, 30))
+        while signals < len(reach) and arrivals[signals] < reach[signals]:
+            total += np.interp(arrivals[signals], grid, PENALTY[signals]) - np.interp(
+                now, grid, PENALTY[signals]
+            )
+            now = arrivals[signals]
+            signals += 1
+        end = max(reach[signals], now) if signals < len(reach) else now
+        if signals < len(reach):
+            total += np.interp(end, grid, PENALTY[signals]) - np.interp(now, grid, PENALTY[signals])
+        samples[cycle] = age * end - total
+    expected = harmonic_value(1.0, alpha, kappa, gamma, t, 0, exact=True)[0]
+    assert abs(samples.mean() - expected) < 4 * samples.std() / math.sqrt(cycles)
+
+
+def integrated_penalty(alpha, kappa, t):
+    grid = np.linspace(0, t, 40_001)
+    rows = []
+    for n in range(30):
+        ages = harmonic_penalty(alpha, kappa, grid, n)
+        steps = 0.5 * (ages[1:] + ages[:-1]) * (grid[1] - grid[0])
+        rows.append(np.concatenate([[0.0], np.cumsum(steps)]))
+    return rows
+
+
+PENALTY = integrated_penalty(0.3, np.inf, 4.0)
+
+
+def test_exact_value_has_the_right_limits_and_is_close_to_the_ein_form():
+    exact = harmonic_value(1.0, 0.3, 0.9, 0.5, 2.2, [0, 1, 3], exact=True)
+    form = harmonic_value(1.0, 0.3, 0.9, 0.5, 2.2, [0, 1, 3])
+    np.testing.assert_allclose(exact, form, rtol=0.15)
+    rare = harmonic_value(1.0, 0.3, 0.9, 1e-9, 2.2, 0, exact=True)
+    np.testing.assert_allclose(rare, harmonic_value(1.0, 0.3, 0.0, 0.0, 2.2, 0), rtol=1e-7)
+    weak = harmonic_value(1.0, 0.3, 1e-9, 0.5, 2.2, 0, exact=True)
+    np.testing.assert_allclose(weak, harmonic_value(1.0, 0.3, 0.0, 0.0, 2.2, 0), rtol=1e-7)
+
+
+@pytest.mark.parametrize(
+    ("alpha", "kappa", "gamma"),
+    [(0.3, 0.0, 0.0), (0.3, 0.9, 0.5), (0.3, np.inf, 0.5), (0.05, 0.2, 3.0)],
+)
+def test_inverse(alpha, kappa, gamma):
+    thresholds = np.array([1e-6, 0.01, 1.0, 30.0])
+    ages, rates = harmonic_threshold(2.0, alpha, kappa, gamma, thresholds)
+    values = harmonic_value(2.0, alpha, kappa, gamma, ages / alpha, 0)
+    np.testing.assert_allclose(values, thresholds, rtol=1e-9)
+    assert (np.diff(rates) < 0).all()
+
+
+def test_inverse_at_the_edges():
+    ages, rates = harmonic_threshold(1.0, 0.0, [0.7, np.inf], 0.4, 3.0)
+    for age, rate, kappa in zip(ages, rates, [0.7, np.inf], strict=True):
+        signals = round(0.4 / rate)
+        below, at = harmonic_value(1.0, 0.0, kappa, 0.4, 1.0, [signals - 1, signals])
+        assert below < 3.0 <= at
+        assert age == signals * -math.expm1(-kappa)
+    assert harmonic_threshold(0.0, 0.5, 0.0, 0.0, 1.0)[0][0] == np.inf
+    assert harmonic_threshold(1.0, 0.0, 0.0, 0.0, 1.0)[0][0] == np.inf
+    assert harmonic_threshold(1.0, 0.5, 0.0, 0.0, 0.0)[0][0] == 0.0
