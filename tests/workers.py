@@ -1,0 +1,140 @@
+"""Workers as processes of their own, as operators run them, for tests against real servers."""
+
+import asyncio
+import contextlib
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
+from typing import Any
+
+import aiohttp
+from aiokafka import AIOKafkaConsumer, ConsumerRecord, TopicPartition
+
+from deploy.local.process import free_port
+from shared.contracts.topics import Topic
+from shared.runtime.kafka import partitions_of
+from shared.runtime.settings import Settings
+
+PATIENCE_SECONDS = 30.0
+
+
+def settings_for(bootstrap_servers: str, prefix: str, **more: Any) -> Settings:
+    """Settings of one test: its own topics and groups, few partitions."""
+    values: dict[str, Any] = {
+        "kafka_bootstrap_servers": bootstrap_servers,
+        "topic_prefix": f"{prefix}-",
+        "partitions": 4,
+        "instance": "test",
+    }
+    return Settings(**(values | more))
+
+
+class WorkerProcess:
+    """A worker that runs as `freshet worker NAME` does."""
+
+    def __init__(self, name: str, settings: Settings, log: Path) -> None:
+        self.port = free_port()
+        self.url = f"http://127.0.0.1:{self.port}"
+        self._log = log
+        environment = {k: v for k, v in os.environ.items() if not k.startswith("FRESHET_")}
+        environment |= {
+            "KAFKA_BOOTSTRAP_SERVERS": settings.kafka_bootstrap_servers,
+            "DATABASE_URL": settings.database_url.get_secret_value(),
+            "FRESHET_TOPIC_PREFIX": settings.topic_prefix,
+            "FRESHET_PARTITIONS": str(settings.partitions),
+            "FRESHET_INSTANCE": settings.instance,
+            "FRESHET_HTTP_PORT": str(self.port),
+            "FRESHET_SILENT_AFTER_SECONDS": str(settings.silent_after_seconds),
+            "FRESHET_SIGNALS_PER_SOURCE_PER_SECOND": str(settings.signals_per_source_per_second),
+        }
+        code = f"from services.{name}.worker import main; main()"
+        with log.open("ab") as output:
+            self._process = subprocess.Popen(
+                [sys.executable, "-c", code], env=environment, stdout=output, stderr=output
+            )
+
+    @property
+    def log(self) -> str:
+        """What it wrote."""
+        return self._log.read_text()
+
+    async def ready(self) -> None:
+        """Wait until it says that it is ready."""
+        deadline = time.monotonic() + PATIENCE_SECONDS
+        while time.monotonic() < deadline and self._process.poll() is None:
+            with contextlib.suppress(aiohttp.ClientError, OSError):
+                status, _ = await self.get("/readyz")
+                if status == 200:
+                    return
+            await asyncio.sleep(0.05)
+        raise AssertionError(f"the worker is not ready:\n{self.log}")
+
+    async def get(self, path: str) -> tuple[int, bytes]:
+        """One HTTP answer: status and body."""
+        async with aiohttp.ClientSession() as client, client.get(self.url + path) as answer:
+            return answer.status, await answer.read()
+
+    def kill(self) -> None:
+        """End it as a crash would."""
+        self._process.kill()
+        self._process.wait()
+
+    def stop(self) -> int:
+        """Ask it to stop; returns its exit code."""
+        if self._process.poll() is None:
+            self._process.send_signal(signal.SIGTERM)
+        try:
+            return self._process.wait(15)
+        except subprocess.TimeoutExpired:
+            self.kill()
+            raise
+
+
+@contextlib.contextmanager
+def worker(name: str, settings: Settings, directory: Path) -> Iterator[WorkerProcess]:
+    """A worker that does not outlive the block."""
+    process = WorkerProcess(name, settings, directory / f"{name}-{settings.instance}.log")
+    try:
+        yield process
+    finally:
+        process.stop()
+
+
+@contextlib.asynccontextmanager
+async def reader(settings: Settings, topic: Topic) -> AsyncIterator["TopicReader"]:
+    """All records of a topic, from its beginning."""
+    consumer = AIOKafkaConsumer(
+        bootstrap_servers=settings.kafka_bootstrap_servers,
+        auto_offset_reset="earliest",
+        enable_auto_commit=False,
+    )
+    await consumer.start()
+    try:
+        name = settings.topic(topic.name)
+        consumer.assign([TopicPartition(name, p) for p in range(partitions_of(topic, settings))])
+        await consumer.seek_to_beginning()
+        yield TopicReader(consumer)
+    finally:
+        await consumer.stop()
+
+
+class TopicReader:
+    """Gathers the records of a topic as they come."""
+
+    def __init__(self, consumer: AIOKafkaConsumer) -> None:
+        self._consumer = consumer
+        self.records: list[ConsumerRecord] = []
+
+    async def until(self, enough: Any, seconds: float = PATIENCE_SECONDS) -> list[ConsumerRecord]:
+        """Read until `enough(records)`; fails when that takes too long."""
+        deadline = time.monotonic() + seconds
+        while not enough(self.records):
+            if time.monotonic() > deadline:
+                raise AssertionError(f"only {len(self.records)} records came: {self.records[-3:]}")
+            for part in (await self._consumer.getmany(timeout_ms=100)).values():
+                self.records += part
+        return self.records
