@@ -1,0 +1,118 @@
+"""Everything the database knows of one page, for people to read."""
+
+import math
+from typing import Any
+
+import psycopg
+from psycopg.rows import dict_row
+
+from shared.contracts.identity import PageIdentity, host_id_of, identify, shard_of
+from shared.store.connection import connect
+from shared.store.history import records_of
+from shared.store.models import STATUS_NAMES
+
+_SECONDS_PER_DAY = 86_400.0
+
+_PAGE = """
+SELECT page.*, url, change_rate, precision, recall, false_signal_rate, signal_time_equivalent
+FROM pages AS page
+JOIN page_urls USING (shard, page_id)
+JOIN page_estimates USING (shard, page_id)
+WHERE shard = %s AND page_id = %s
+"""
+
+_HOST = """
+SELECT host, max_crawls_per_second, blocked_until, limit_updated_at
+FROM hosts WHERE shard = %s AND host_id = %s
+"""
+
+_PARAMETERS = (
+    "change_rate",
+    "unsignalled_change_rate",
+    "signal_time_equivalent",
+    "signal_evidence",
+    "signal_rate",
+    "precision",
+    "recall",
+    "false_signal_rate",
+)
+
+_STATE = (
+    "importance",
+    "max_age_days",
+    "first_seen_at",
+    "last_crawled_at",
+    "last_attempt_at",
+    "last_changed_at",
+    "last_signal_at",
+    "updated_at",
+    "signals",
+    "signal_count",
+    "crawls",
+    "changes",
+    "failures",
+)
+
+
+def explain_page(database_url: str, shards: int, url: str) -> dict[str, Any] | None:
+    """All about a page; None where it is not known.
+
+    Args:
+        database_url: libpq URL.
+        shards: how many there are.
+        url: of the page, canonical or not.
+
+    Returns:
+        `url`, `page_id`, `shard`, `status`, `state` (rates per day, times in Unix seconds, None
+        for never and for no bound), `parameters` (β is None where it is infinite), `host` and
+        `crawls`: the last crawl records, the newest first, with `crawled_at`, `interval_days`,
+        `signals` and `changed`.
+
+    Raises:
+        BadUrl: not a URL that Freshet takes.
+    """
+    page = identify(url)
+    shard = shard_of(page.host, shards)
+    with connect(database_url, "explain") as connection:
+        row = _row(connection, _PAGE, shard, page.page_id)
+        host = _row(connection, _HOST, shard, host_id_of(page.host))
+    return None if row is None else _explanation(page, row, host)
+
+
+def _row(
+    connection: psycopg.Connection, query: str, shard: int, number: int
+) -> dict[str, Any] | None:
+    with connection.cursor(row_factory=dict_row) as cursor:
+        return cursor.execute(query, (shard, number)).fetchone()
+
+
+def _explanation(
+    page: PageIdentity, row: dict[str, Any], host: dict[str, Any] | None
+) -> dict[str, Any]:
+    return {
+        "url": row["url"],
+        "page_id": page.page_id,
+        "shard": row["shard"],
+        "status": STATUS_NAMES[row["status"]],
+        "state": {name: _finite(row[name]) for name in _STATE},
+        "parameters": {name: _finite(row[name]) for name in _PARAMETERS},
+        "host": {name: _finite(value) for name, value in (host or {"host": page.host}).items()},
+        "crawls": _crawls(row["history"], row["last_crawled_at"]),
+    }
+
+
+def _finite(value: Any) -> Any:
+    return None if isinstance(value, float) and not math.isfinite(value) else value
+
+
+def _crawls(history: bytes, last_crawled_at: float) -> list[dict[str, Any]]:
+    """Crawl records with their times, which follow from the last one and the intervals.
+
+    They may be off where a crawl in between left no record (gone, or nothing to compare).
+    """
+    crawled_at = last_crawled_at
+    crawls = []
+    for record in reversed(records_of(history)):
+        crawls.append({"crawled_at": crawled_at, **record})
+        crawled_at -= record["interval_days"] * _SECONDS_PER_DAY
+    return crawls

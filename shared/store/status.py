@@ -1,0 +1,61 @@
+"""How many pages and hosts there are, and how far the streams were applied."""
+
+from typing import Any
+
+from psycopg.rows import dict_row
+
+from shared.store.connection import connect
+from shared.store.models import ACTIVE, GONE, REMOVED
+
+_PAGES = f"""
+SELECT count(*) FILTER (WHERE status = {ACTIVE}) AS active,
+       count(*) FILTER (WHERE status = {REMOVED}) AS removed,
+       count(*) FILTER (WHERE status = {GONE}) AS gone,
+       count(*) FILTER (WHERE status = {ACTIVE} AND last_crawled_at = '-infinity') AS never_crawled,
+       count(*) FILTER (WHERE status = {ACTIVE} AND failures > 0) AS failing,
+       coalesce(sum(crawls), 0)::int8 AS crawls,
+       coalesce(sum(changes), 0)::int8 AS changes,
+       coalesce(sum(signal_count), 0)::int8 AS signals
+FROM pages
+"""
+
+_HOSTS = """
+SELECT count(*) AS known,
+       count(*) FILTER (WHERE blocked_until > %s) AS blocked,
+       count(*) FILTER (WHERE max_crawls_per_second IS NOT NULL) AS with_own_limit
+FROM hosts
+"""
+
+
+def store_status(database_url: str, now: float) -> dict[str, Any]:
+    """Counts over the whole database; it is scanned, at some millions of pages a second.
+
+    Args:
+        database_url: libpq URL.
+        now: clock time, Unix seconds, to tell which hosts are blocked.
+
+    Returns:
+        `shards`, `pages` (by status, and sums of crawls, changes and signals), `hosts`,
+        `positions` (consumer → topic → sum of next offsets), `bytes`.
+    """
+    with (
+        connect(database_url, "status") as connection,
+        connection.cursor(row_factory=dict_row) as cursor,
+    ):
+        deployment = cursor.execute("SELECT shards FROM deployment").fetchone() or {}
+        pages = cursor.execute(_PAGES).fetchone()
+        hosts = cursor.execute(_HOSTS, (now,)).fetchone()
+        size = cursor.execute("SELECT pg_database_size(current_database()) AS bytes").fetchone()
+        positions: dict[str, dict[str, int]] = {}
+        for row in cursor.execute(
+            "SELECT consumer, topic, sum(next_offset)::int8 AS applied FROM stream_positions "
+            "GROUP BY consumer, topic ORDER BY consumer, topic"
+        ):
+            positions.setdefault(row["consumer"], {})[row["topic"]] = row["applied"]
+    return {
+        "shards": deployment.get("shards"),
+        "pages": pages,
+        "hosts": hosts,
+        "positions": positions,
+        "bytes": (size or {}).get("bytes"),
+    }

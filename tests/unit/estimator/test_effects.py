@@ -1,0 +1,217 @@
+"""The rules of what updates, signals and outcomes do to a page."""
+
+import itertools
+
+import numpy as np
+import pytest
+
+from services.estimator import effects
+from services.estimator.effects import EventColumns, UpdateColumns, apply_events, apply_updates
+from services.estimator.shard import Shard
+from shared.contracts.identity import identify
+from shared.store.models import ACTIVE, GONE, REMOVED
+
+DAY = 86_400.0
+
+
+def one_page():
+    shard = Shard(0)
+    shard.add_pages([(identify("https://a.example/"), 0.0)])
+    return shard
+
+
+def play(shard, *events, delay=0.0):
+    """Apply (time, kind[, digest]) to page 0; the verdicts."""
+    columns = EventColumns(
+        np.zeros(len(events), np.int64),
+        np.array([event[0] for event in events], np.float64),
+        np.array([event[1] for event in events], np.int8),
+        np.array([event[2] if len(event) > 2 else 0 for event in events], np.int64),
+    )
+    return apply_events(shard.pages, shard.rings, columns, delay)
+
+
+def update(shard, time, operation, importance=np.nan, max_age_days=np.nan, crawled_at=-np.inf):
+    columns = (np.array([value]) for value in (importance, max_age_days, crawled_at))
+    return apply_updates(
+        shard.pages,
+        UpdateColumns(np.array([0]), np.array([time]), np.array([operation], np.int8), *columns),
+    )[0]
+
+
+def test_the_first_crawl_leaves_no_record():
+    shard = one_page()
+    results = play(shard, (DAY, effects.CHANGED))
+    page = shard.pages[0]
+    assert results.verdicts.tolist() == [effects.APPLIED]
+    assert (page["last_crawled_at"], page["crawls"], page["changes"]) == (DAY, 1, 0)
+    assert shard.rings.seen[0] == 0
+
+
+def test_later_crawls_record_interval_signals_and_change():
+    shard = one_page()
+    results = play(
+        shard,
+        (1 * DAY, effects.UNCHANGED),
+        (2 * DAY, effects.SIGNAL),
+        (2.5 * DAY, effects.SIGNAL),
+        (4 * DAY, effects.CHANGED),
+        (5 * DAY, effects.UNCHANGED),
+    )
+    assert results.interval_days[3:].tolist() == [3.0, 1.0]
+    assert results.signals[3:].tolist() == [2, 0]
+    assert results.changed[3:].tolist() == [True, False]
+    page = shard.pages[0]
+    assert (page["crawls"], page["changes"], page["last_changed_at"]) == (3, 1, 4 * DAY)
+    assert (page["signals"], page["signal_count"], page["last_signal_at"]) == (0, 2, 2.5 * DAY)
+    assert shard.rings.interval_days[0, :3].tolist() == [3.0, 1.0, 0.0]
+    assert shard.rings.changed[0, :3].tolist() == [1, 0, 0]
+
+
+def test_the_ring_keeps_the_last_records():
+    shard = one_page()
+    play(shard, *((day * (day + 1) / 2 * DAY, effects.UNCHANGED) for day in range(1, 20)))
+    assert shard.rings.seen[0] == 18
+    assert sorted(shard.rings.interval_days[0]) == list(range(4, 20))
+
+
+def test_repeats_and_late_comers_change_nothing():
+    events = [
+        (DAY, effects.UNCHANGED),
+        (2 * DAY, effects.SIGNAL),
+        (3 * DAY, effects.CHANGED),
+        (4 * DAY, effects.FAILED),
+    ]
+    shard, once = one_page(), one_page()
+    play(once, *events)
+    play(shard, *events)
+    again = play(shard, *events, (1.5 * DAY, effects.SIGNAL), (3.5 * DAY, effects.FAILED))
+    assert set(again.verdicts.tolist()) == {effects.STALE}
+    assert shard.pages.tobytes() == once.pages.tobytes()
+    assert shard.rings.seen[0] == once.rings.seen[0] == 1
+
+
+def test_digests_are_compared():
+    shard = one_page()
+    results = play(
+        shard,
+        (1 * DAY, effects.COMPARE, 7),
+        (2 * DAY, effects.COMPARE, 7),
+        (3 * DAY, effects.COMPARE, 8),
+    )
+    assert results.verdicts.tolist() == [effects.APPLIED, effects.OBSERVED, effects.OBSERVED]
+    assert results.changed.tolist() == [False, False, True]
+
+
+def test_a_digest_with_nothing_to_compare_leaves_no_record():
+    shard = one_page()
+    results = play(shard, (DAY, effects.CHANGED), (2 * DAY, effects.COMPARE, 7))
+    assert results.verdicts.tolist() == [effects.APPLIED, effects.APPLIED]
+    assert (shard.pages["digest"][0], shard.pages["crawls"][0]) == (7, 2)
+
+
+def test_a_failure_counts_until_a_success():
+    shard = one_page()
+    play(shard, (DAY, effects.UNCHANGED), (2 * DAY, effects.FAILED), (3 * DAY, effects.FAILED))
+    page = shard.pages[0]
+    assert (page["failures"], page["last_attempt_at"], page["last_crawled_at"]) == (2, 3 * DAY, DAY)
+    results = play(shard, (4 * DAY, effects.UNCHANGED))
+    assert (page["failures"], results.interval_days[0]) == (0, 3.0)
+
+
+def test_a_success_before_a_known_failure_does_not_clear_it():
+    shard = one_page()
+    play(shard, (3 * DAY, effects.FAILED))
+    play(shard, (2 * DAY, effects.UNCHANGED))
+    page = shard.pages[0]
+    assert (page["failures"], page["last_attempt_at"], page["last_crawled_at"]) == (
+        1,
+        3 * DAY,
+        2 * DAY,
+    )
+
+
+def test_a_signal_that_outran_the_news_of_a_crawl_counts_for_the_next_interval():
+    shard = one_page()
+    play(shard, (DAY, effects.UNCHANGED), (2 * DAY, effects.SIGNAL), (4 * DAY, effects.SIGNAL))
+    results = play(shard, (3 * DAY, effects.CHANGED))
+    assert (results.signals[0], shard.pages["signals"][0]) == (1, 1)
+
+
+@pytest.mark.parametrize(("after", "counted"), [(10.0, 0), (61.0, 1)])
+def test_a_signal_soon_after_a_crawl_is_about_what_it_saw(after, counted):
+    in_order, late_news = one_page(), one_page()
+    play(in_order, (DAY, effects.UNCHANGED), (DAY + after, effects.SIGNAL), delay=60.0)
+    play(late_news, (DAY + after, effects.SIGNAL), delay=60.0)
+    play(late_news, (DAY, effects.UNCHANGED), delay=60.0)
+    for shard in (in_order, late_news):
+        assert (shard.pages["signals"][0], shard.pages["signal_count"][0]) == (counted, 1)
+
+
+def test_a_signal_older_than_the_crawl_does_not_count_for_the_next():
+    shard = one_page()
+    results = play(shard, (2 * DAY, effects.UNCHANGED))
+    results = play(shard, (DAY, effects.SIGNAL))
+    assert results.verdicts[0] == effects.NOT_COUNTED
+    assert (shard.pages["signals"][0], shard.pages["signal_count"][0]) == (0, 1)
+
+
+def test_gone_pages_come_back_by_signal_upsert_or_crawl():
+    for revive in (
+        lambda shard: play(shard, (3 * DAY, effects.SIGNAL)),
+        lambda shard: update(shard, 3 * DAY, effects.UPSERT),
+        lambda shard: play(shard, (3 * DAY, effects.UNCHANGED)),
+    ):
+        shard = one_page()
+        play(shard, (DAY, effects.UNCHANGED))
+        results = play(shard, (2 * DAY, effects.IS_GONE))
+        assert shard.pages["status"][0] == GONE
+        assert results.verdicts[0] == effects.APPLIED
+        revive(shard)
+        assert shard.pages["status"][0] == ACTIVE
+
+
+def test_only_an_operator_brings_a_removed_page_back():
+    shard = one_page()
+    update(shard, DAY, effects.REMOVE)
+    play(shard, (2 * DAY, effects.SIGNAL), (3 * DAY, effects.UNCHANGED), (4 * DAY, effects.IS_GONE))
+    assert shard.pages["status"][0] == REMOVED
+    update(shard, 5 * DAY, effects.UPSERT)
+    assert shard.pages["status"][0] == ACTIVE
+
+
+def test_older_news_of_a_gone_page_does_not_undo_an_upsert():
+    shard = one_page()
+    update(shard, 3 * DAY, effects.UPSERT)
+    play(shard, (2 * DAY, effects.IS_GONE))
+    assert shard.pages["status"][0] == ACTIVE
+
+
+def test_updates_set_what_they_give():
+    shard = one_page()
+    update(shard, 1.0, effects.UPSERT, importance=3.0)
+    update(shard, 2.0, effects.UPSERT, max_age_days=7.0, crawled_at=1.5)
+    page = shard.pages[0]
+    assert (page["importance"], page["max_age_days"]) == (3.0, 7.0)
+    assert (page["last_crawled_at"], page["last_attempt_at"], page["crawls"]) == (1.5, 1.5, 0)
+
+
+def test_an_older_update_never_undoes_a_newer_one():
+    shard = one_page()
+    update(shard, 2.0, effects.UPSERT, importance=3.0)
+    assert update(shard, 1.0, effects.REMOVE) == effects.STALE
+    assert (shard.pages["importance"][0], shard.pages["status"][0]) == (3.0, ACTIVE)
+
+
+def test_unknown_pages_are_told_apart():
+    shard = one_page()
+    events = EventColumns(np.array([-1]), np.array([1.0]), np.array([0], np.int8), np.array([0]))
+    assert apply_events(shard.pages, shard.rings, events, 0.0).verdicts[0] == effects.UNKNOWN_PAGE
+
+
+def test_signals_in_any_order_leave_the_same_times():
+    for order in itertools.permutations((DAY, 2 * DAY, 3 * DAY)):
+        shard = one_page()
+        play(shard, *((time, effects.SIGNAL) for time in order))
+        assert shard.pages["last_signal_at"][0] == 3 * DAY
+        assert 1 <= shard.pages["signals"][0] <= 3
