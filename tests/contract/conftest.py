@@ -42,7 +42,16 @@ class Clients:
         topic = NewTopic(name, partitions, 1, topic_configs=settings)
         answer = await admin.create_topics([topic])
         assert answer.topic_errors[0][1] == 0, answer
+        await self.until_partitions(name, partitions)
         return name
+
+    async def until_partitions(self, name: str, count: int) -> None:
+        """Wait until the topic has so many partitions: Apache Kafka tells of them a bit later."""
+        admin = await self.admin()
+        led: list[int] = []
+        while len(led) != count:
+            (topic,) = await admin.describe_topics([name])
+            led = [part["partition"] for part in topic["partitions"] if part["leader"] >= 0]
 
     async def producer(self, **options: object) -> AIOKafkaProducer:
         client = AIOKafkaProducer(bootstrap_servers=self.bootstrap_servers, **options)

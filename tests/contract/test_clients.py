@@ -98,7 +98,9 @@ def test_librdkafka_administers_topics_and_groups(broker, unique):
     ].result(30)
     with pytest.raises(Exception, match="TOPIC_ALREADY_EXISTS"):
         admin.create_topics([NewTopic(unique, 2, 1)])[unique].result(30)
-    assert len(admin.list_topics(timeout=30).topics[unique].partitions) == 2
+    found = admin.list_topics(timeout=30).topics
+    while unique not in found or len(found[unique].partitions) != 2:
+        found = admin.list_topics(timeout=30).topics
     producer = Producer(settings)
     producer.produce(unique, b"x", partition=1)
     producer.flush(30)
