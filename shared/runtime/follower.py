@@ -4,7 +4,7 @@ import asyncio
 import time
 from collections.abc import Callable
 
-from aiokafka import ConsumerRecord, TopicPartition
+from aiokafka import AIOKafkaConsumer, ConsumerRecord, TopicPartition
 
 from shared.contracts.topics import Topic
 from shared.runtime.kafka import make_consumer
@@ -22,34 +22,44 @@ class Follower:
     def __init__(
         self, settings: Settings, topic: Topic, receive: Receive, tail: int = 1000
     ) -> None:
+        self._settings = settings
         self._tp = TopicPartition(settings.topic(topic.name), 0)
-        self._consumer = make_consumer(settings)
+        self._consumer: AIOKafkaConsumer | None = None
         self._receive = receive
         self._tail = tail
         self.progressed_at = time.monotonic()
 
     async def start(self) -> None:
         """Connect, and read what is there already."""
-        await self._consumer.start()
-        self._consumer.assign([self._tp])
-        ends = await self._consumer.end_offsets([self._tp])
-        begins = await self._consumer.beginning_offsets([self._tp])
-        end = ends[self._tp]
-        self._consumer.seek(self._tp, max(begins[self._tp], end - self._tail))
-        while await self._consumer.position(self._tp) < end:
-            await self._turn(timeout_ms=1000)
+        consumer = make_consumer(self._settings)
+        self._consumer = consumer
+        await consumer.start()
+        consumer.assign([self._tp])
+        end = (await consumer.end_offsets([self._tp]))[self._tp]
+        begin = (await consumer.beginning_offsets([self._tp]))[self._tp]
+        consumer.seek(self._tp, max(begin, end - self._tail))
+        while await consumer.position(self._tp) < end:
+            await self._turn(consumer, timeout_ms=1000)
 
     async def stop(self) -> None:
         """Disconnect."""
-        await self._consumer.stop()
+        if self._consumer is not None:
+            await self._consumer.stop()
+            self._consumer = None
 
     async def run(self, stopping: asyncio.Event) -> None:
-        """Receive until `stopping` is set."""
-        while not stopping.is_set():
-            await self._turn(timeout_ms=100)
+        """Receive until `stopping` is set.
 
-    async def _turn(self, timeout_ms: int) -> None:
+        Raises:
+            RuntimeError: before `start`.
+        """
+        if self._consumer is None:
+            raise RuntimeError("the follower is not started")
+        while not stopping.is_set():
+            await self._turn(self._consumer, timeout_ms=100)
+
+    async def _turn(self, consumer: AIOKafkaConsumer, timeout_ms: int) -> None:
         self.progressed_at = time.monotonic()
-        fetched = await self._consumer.getmany(self._tp, timeout_ms=timeout_ms)
+        fetched = await consumer.getmany(self._tp, timeout_ms=timeout_ms)
         for record in fetched.get(self._tp, []):
             self._receive(record)
