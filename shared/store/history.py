@@ -1,8 +1,9 @@
 """The packed crawl history of a page, as it stands in the database, and as ring buffers.
 
-A packed history is one version byte and up to `DEPTH` records of eight bytes, little-endian, the
-oldest first. In memory the records of many pages are rings, arrays of shape (pages, DEPTH):
-record number j of a page lies in slot j mod DEPTH.
+A packed history has a fixed width, so that an update never needs more room than there was: a
+version byte, the number of records, and `DEPTH` records of eight bytes, little-endian, the oldest
+first, the unused ones zero. In memory the records of many pages are rings, arrays of shape
+(pages, DEPTH): record number j of a page lies in slot j mod DEPTH.
 """
 
 from typing import Any, Final, NamedTuple, Self
@@ -10,7 +11,6 @@ from typing import Any, Final, NamedTuple, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from shared.policy.compiled import compiled
 from shared.store.binary import Blobs
 
 DEPTH: Final = 16
@@ -24,7 +24,13 @@ MOST_SIGNALS: Final = 65_535
 _RECORD: Final = np.dtype(
     [("interval_days", "<f4"), ("signals", "<u2"), ("changed", "u1"), ("spare", "u1")]
 )
-_RECORD_BYTES: Final = _RECORD.itemsize
+_PACKED: Final = np.dtype([("version", "u1"), ("records", "u1"), ("record", _RECORD, (DEPTH,))])
+
+PACKED_BYTES: Final = _PACKED.itemsize
+"""Width of a packed history."""
+
+EMPTY: Final = bytes([VERSION]) + bytes(PACKED_BYTES - 1)
+"""The history of a page without a record."""
 
 
 class BadHistory(ValueError):
@@ -63,78 +69,46 @@ class Rings(NamedTuple):
 
 def pack(rings: Rings, rows: NDArray[np.int64]) -> Blobs:
     """Pack the histories of some rows of the rings, in the order of `rows`."""
-    records = np.zeros((rows.size, DEPTH), _RECORD)
-    records["interval_days"] = rings.interval_days[rows]
-    records["signals"] = rings.signals[rows]
-    records["changed"] = rings.changed[rows]
     seen = rings.seen[rows]
-    offsets = np.zeros(rows.size + 1, np.int64)
-    np.cumsum(1 + _RECORD_BYTES * np.minimum(seen, DEPTH), out=offsets[1:])
-    arena = np.empty(offsets[-1], np.uint8)
-    _pack(records.view(np.uint8).reshape(rows.size, DEPTH, _RECORD_BYTES), seen, offsets, arena)
-    return Blobs(arena, offsets)
+    kept = np.minimum(seen, DEPTH)
+    # Place j of a packed history holds record number seen − kept + j.
+    places = np.arange(DEPTH)
+    slots = ((seen - kept)[:, np.newaxis] + places) % DEPTH
+    used = places < kept[:, np.newaxis]
+    packed = np.zeros(rows.size, _PACKED)
+    packed["version"] = VERSION
+    packed["records"] = kept
+    picked = rows[:, np.newaxis], slots
+    packed["record"]["interval_days"] = np.where(used, rings.interval_days[picked], 0)
+    packed["record"]["signals"] = np.where(used, rings.signals[picked], 0)
+    packed["record"]["changed"] = np.where(used, rings.changed[picked], 0)
+    return Blobs(packed.view(np.uint8), np.arange(rows.size + 1, dtype=np.int64) * PACKED_BYTES)
 
 
 def unpack(histories: Blobs) -> Rings:
-    """Unpack histories into rings; longer ones keep their last `DEPTH` records.
+    """Unpack histories into rings.
 
     Raises:
-        BadHistory: another version, or a length that no history has.
+        BadHistory: another version, or another width.
     """
-    packed = np.zeros((histories.count, DEPTH, _RECORD_BYTES), np.uint8)
-    seen = np.zeros(histories.count, np.int32)
-    bad = _unpack(histories.arena, histories.offsets, packed, seen)
-    if bad >= 0:
-        raise BadHistory(
-            f"the packed history in row {bad} is not of version {VERSION}: this database was "
-            "written by another version of Freshet; upgrade this one"
-        )
-    records = packed.reshape(histories.count, DEPTH * _RECORD_BYTES).view(_RECORD)
+    _check(np.diff(histories.offsets) != PACKED_BYTES)
+    packed = histories.arena.view(_PACKED)
+    _check((packed["version"] != VERSION) | (packed["records"] > DEPTH))
+    records = packed["record"]
     return Rings(
         np.ascontiguousarray(records["interval_days"], dtype=np.float32),
         np.ascontiguousarray(records["signals"], dtype=np.uint16),
         np.ascontiguousarray(records["changed"]),
-        seen,
+        packed["records"].astype(np.int32),
     )
 
 
-@compiled
-def _pack(
-    records: NDArray[np.uint8],
-    seen: NDArray[np.int32],
-    offsets: NDArray[np.int64],
-    arena: NDArray[np.uint8],
-) -> None:
-    for row in range(seen.size):
-        at = offsets[row]
-        arena[at] = VERSION
-        at += 1
-        for number in range(max(seen[row] - DEPTH, 0), seen[row]):
-            for byte in range(_RECORD_BYTES):
-                arena[at + byte] = records[row, number % DEPTH, byte]
-            at += _RECORD_BYTES
-
-
-@compiled
-def _unpack(
-    arena: NDArray[np.uint8],
-    offsets: NDArray[np.int64],
-    packed: NDArray[np.uint8],
-    seen: NDArray[np.int32],
-) -> int:
-    """Fill `packed` and `seen`; return the first row that cannot be read, or −1."""
-    for row in range(seen.size):
-        begin, end = offsets[row], offsets[row + 1]
-        if end <= begin or arena[begin] != VERSION or (end - begin - 1) % _RECORD_BYTES:
-            return row
-        kept = min((end - begin - 1) // _RECORD_BYTES, DEPTH)
-        seen[row] = kept
-        at = end - kept * _RECORD_BYTES
-        for slot in range(kept):
-            for byte in range(_RECORD_BYTES):
-                packed[row, slot, byte] = arena[at]
-                at += 1
-    return -1
+def _check(bad: NDArray[np.bool_]) -> None:
+    if bad.any():
+        raise BadHistory(
+            f"the packed history in row {int(np.argmax(bad))} is not of version {VERSION}: this "
+            "database was written by another version of Freshet; upgrade this one"
+        )
 
 
 def records_of(packed: bytes) -> list[dict[str, Any]]:

@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from shared.contracts.identity import BadUrl, PageIdentity, host_id_of, identify, shard_of
 from shared.store.connection import connect_writer
+from shared.store.history import EMPTY
 from shared.store.migration import check_deployment
 from shared.store.models import ACTIVE, NEVER
 
@@ -107,7 +108,7 @@ INSERT INTO pages (
     updated_at, digest, signal_count, signals, crawls, changes, failures, status, history)
 SELECT shard, page_id, host_id, importance, max_age_days, {DEFAULT_CHANGE_RATE!r},
     {DEFAULT_SIGNAL_EVIDENCE!r}, 0, %(now)s, crawled_at, crawled_at, '-infinity', '-infinity',
-    %(now)s, 0, 0, 0, 0, 0, 0, {ACTIVE}, '\\x01'
+    %(now)s, 0, 0, 0, 0, 0, 0, {ACTIVE}, '\\x{EMPTY.hex()}'
 FROM incoming ORDER BY shard, page_id
 ON CONFLICT DO NOTHING
 """

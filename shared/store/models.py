@@ -88,7 +88,7 @@ class Page(Base):
     """Consecutive failed crawls."""
     status: Mapped[int] = mapped_column(SmallInteger)
     history: Mapped[bytes] = mapped_column(LargeBinary)
-    """The last crawl records, packed (`shared.store.history`)."""
+    """The last crawl records, packed to a fixed width (`shared.store.history`)."""
 
 
 class PageUrl(Base):

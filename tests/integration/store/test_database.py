@@ -1,0 +1,372 @@
+"""The store on a real PostgreSQL: schema, bulk statements, snapshots, imports."""
+
+import itertools
+
+import numpy as np
+import psycopg
+import pytest
+from alembic import command
+from alembic.autogenerate import compare_metadata
+from alembic.migration import MigrationContext
+
+from shared.contracts.identity import host_id_of, identify, shard_of
+from shared.contracts.messages import Multipliers
+from shared.store import writer
+from shared.store.binary import Blobs
+from shared.store.connection import alchemy_engine, connect, connect_writer
+from shared.store.explain import explain_page
+from shared.store.history import DEPTH, Rings, pack
+from shared.store.imports import PageBatch, StoreBusy, import_pages, share_writer_lock
+from shared.store.migration import StoreMismatch, alembic_config, check_deployment, migrate
+from shared.store.models import NEVER, REMOVED, Base
+from shared.store.multipliers import append_multipliers, last_multipliers
+from shared.store.positions import (
+    ESTIMATOR,
+    Superseded,
+    advance_positions,
+    raise_positions,
+    read_positions,
+)
+from shared.store.snapshot import DamagedStore, load_for_learning, load_shard
+from shared.store.status import store_status
+
+SHARDS = 3
+NOW = 1_700_000_000.0
+FLOATS = (
+    "importance",
+    "max_age_days",
+    "unsignalled_change_rate",
+    "signal_evidence",
+    "signal_rate",
+    "last_crawled_at",
+    "last_attempt_at",
+    "last_changed_at",
+    "last_signal_at",
+    "updated_at",
+)
+
+
+@pytest.fixture
+def store(database_url):
+    """Address of a migrated database."""
+    migrate(database_url, SHARDS)
+    return database_url
+
+
+def urls_of_shard(shard, count, shards=SHARDS):
+    hosts = (f"host-{number}.example" for number in range(10_000))
+    right = [host for host in hosts if shard_of(host, shards) == shard][:5]
+    return [f"https://{right[n % 5]}/page/{n}" for n in range(count)]
+
+
+def page_batch(urls, **columns):
+    count = len(urls)
+    defaults = {
+        "importance": np.ones(count),
+        "max_age_days": np.full(count, np.inf),
+        "crawled_at": np.full(count, NEVER),
+    }
+    return PageBatch(urls, **(defaults | columns))
+
+
+def fill(url, urls, **columns):
+    return import_pages(url, SHARDS, [page_batch(urls, **columns)], now=NOW)
+
+
+def changed_columns(snapshot, rows, status=0, records=0):
+    """Columns for `update_pages` with values that tell them apart."""
+    count = rows.size
+    rings = Rings.empty(count)
+    rings.interval_days[:] = 1.5
+    rings.seen[:] = records
+    columns = {"shard": np.full(count, snapshot.shard, np.int16)}
+    columns["page_id"] = snapshot.pages.page_ids[rows]
+    columns["status"] = np.full(count, status, np.int16)
+    columns["history"] = pack(rings, np.arange(count))
+    for number, name in enumerate(FLOATS):
+        columns[name] = np.arange(count) + number * 1000.0
+    for name in ("digest", "signal_count"):
+        columns[name] = np.arange(count, dtype=np.int64) << 32
+    for name in ("signals", "crawls", "changes", "failures"):
+        columns[name] = np.arange(count, dtype=np.int32)
+    return columns
+
+
+def test_arrays_go_to_the_server_and_come_back(database_url):
+    with connect(database_url, "test") as connection:
+        for array in (
+            np.array([np.inf, -np.inf, 0.1, np.nan]),
+            np.array([1.5, -np.inf], np.float32),
+            np.array([-(1 << 63), 5]),
+            np.array([7], np.int32),
+            np.array([-3], np.int16),
+            np.array([True, False]),
+            np.empty(0),
+        ):
+            [back] = connection.execute("SELECT %s", (array,), binary=True).fetchone()
+            assert back.dtype == array.dtype
+            np.testing.assert_array_equal(back, array)
+        blobs = Blobs(np.frombuffer(b"a\0bc", np.uint8), np.array([0, 2, 2, 4]))
+        assert connection.execute("SELECT %s", (blobs,), binary=True).fetchone() == (
+            [b"a\0", b"", b"bc"],
+        )
+
+
+def test_the_models_are_what_the_migrations_make(store):
+    def ours(_obj, name, kind, _reflected, _compared):
+        return kind != "table" or not name.rpartition("_")[2].isdigit()
+
+    with alchemy_engine(store).connect() as connection:
+        context = MigrationContext.configure(connection, opts={"include_object": ours})
+        differences = compare_metadata(context, Base.metadata)
+    assert [d for d in differences if "alembic_version" not in str(d)] == []
+
+
+def test_migrating_down_leaves_nothing_and_up_again_works(store):
+    with alchemy_engine(store).begin() as connection:
+        command.downgrade(alembic_config(connection), "base")
+    with psycopg.connect(store) as connection:
+        left = connection.execute(
+            "SELECT relname FROM pg_class WHERE relnamespace = 'public'::regnamespace "
+            "AND relkind IN ('r', 'p', 'v')"
+        ).fetchall()
+    assert left == [("alembic_version",)]
+    migrate(store, SHARDS)
+    migrate(store, SHARDS)
+
+
+def test_the_number_of_shards_is_fixed(store):
+    with pytest.raises(StoreMismatch, match=f"made for {SHARDS} shards, but the settings say 5"):
+        migrate(store, 5)
+    with connect(store, "test") as connection:
+        check_deployment(connection, SHARDS)
+        with pytest.raises(StoreMismatch, match=f"FRESHET_PARTITIONS={SHARDS}"):
+            check_deployment(connection, 5)
+
+
+def test_a_database_without_tables_is_told(database_url):
+    with (
+        connect(database_url, "test") as connection,
+        pytest.raises(StoreMismatch, match="freshet migrate"),
+    ):
+        check_deployment(connection, SHARDS)
+
+
+def test_an_import_adds_pages_that_a_snapshot_has(store):
+    urls = urls_of_shard(1, 500)
+    report = fill(store, urls, importance=np.arange(500.0), crawled_at=np.full(500, NOW - 5))
+    assert (report.read, report.added, report.updated, report.refused) == (500, 500, 0, 0)
+    snapshot = load_shard(store, 1)
+    pages = snapshot.pages
+    expected = sorted((identify(url).page_id, url, number) for number, url in enumerate(urls))
+    assert pages.page_ids.tolist() == [page_id for page_id, _, _ in expected]
+    assert pages.importance.tolist() == [number for _, _, number in expected]
+    assert pages.max_age_days.tolist() == [np.inf] * 500
+    assert set(pages.last_crawled_at) == set(pages.last_attempt_at) == {NOW - 5}
+    assert set(pages.last_signal_at) == {NEVER}
+    offsets, arena = snapshot.urls.offsets, snapshot.urls.arena
+    stored = [bytes(arena[a:b]).decode() for a, b in itertools.pairwise(offsets)]
+    assert stored == [url for _, url, _ in expected]
+    hosts = snapshot.hosts
+    assert hosts.host_ids.tolist() == sorted(map(host_id_of, hosts.names))
+    assert len(hosts.names) == 5
+    assert np.isnan(hosts.max_crawls_per_second).all()
+    assert load_shard(store, 0).pages.page_ids.size == 0
+    assert load_shard(store, 0).urls.offsets.tolist() == [0]
+
+
+def test_an_import_updates_known_pages_and_reports_bad_rows(store):
+    [url, other] = urls_of_shard(0, 2)
+    fill(store, [url])
+    report = import_pages(
+        store,
+        SHARDS,
+        [
+            page_batch([url, "ftp://x/", "nonsense"], importance=np.array([9.0, 1.0, 1.0])),
+            page_batch([other, other], importance=np.array([np.nan, 2.0])),
+        ],
+        now=NOW + 1,
+    )
+    assert (report.read, report.added, report.updated, report.refused) == (5, 1, 1, 3)
+    assert [reason.partition(":")[0] for reason in report.reasons] == ["row 2", "row 3", "row 4"]
+    assert sorted(load_shard(store, 0).pages.importance) == [2.0, 9.0]
+
+
+def test_an_import_waits_for_no_estimator_but_says_so(store):
+    with connect_writer(store, "estimator") as estimator:
+        share_writer_lock(estimator)
+        with pytest.raises(StoreBusy, match="page-updates"):
+            fill(store, urls_of_shard(0, 1))
+    assert fill(store, urls_of_shard(0, 1)).added == 1
+
+
+def test_updates_write_every_column_and_stay_hot(store):
+    fill(store, urls_of_shard(2, 2000))
+    snapshot = load_for_learning(store, 2)
+    rows = np.arange(0, 2000, 7)
+    with connect_writer(store, "test") as connection:
+        for records in range(5):
+            columns = changed_columns(snapshot, rows, records=records)
+            assert writer.update_pages(connection, columns) == rows.size
+            connection.commit()
+        connection.execute("SELECT pg_stat_force_next_flush()")
+        connection.commit()
+        updated, hot = connection.execute(
+            "SELECT n_tup_upd, n_tup_hot_upd FROM pg_stat_user_tables WHERE relname = 'pages_2'"
+        ).fetchone()
+    assert updated == hot == 5 * rows.size
+    after = load_for_learning(store, 2)
+    for part in (after.pages, after.learning):
+        for name in columns.keys() & set(type(part).__slots__):
+            np.testing.assert_array_equal(getattr(part, name)[rows], columns[name])
+    assert set(after.histories.seen[rows]) == {4}
+    assert after.histories.interval_days[rows[0], :5].tolist() == [1.5] * 4 + [0.0]
+    untouched = np.setdiff1d(np.arange(2000), rows)
+    np.testing.assert_array_equal(
+        after.pages.importance[untouched], snapshot.pages.importance[untouched]
+    )
+
+
+def test_only_active_pages_are_in_a_schedulers_snapshot(store):
+    fill(store, urls_of_shard(1, 10))
+    snapshot = load_for_learning(store, 1)
+    with connect_writer(store, "test") as connection:
+        columns = changed_columns(snapshot, np.arange(4), status=REMOVED, records=DEPTH)
+        writer.update_pages(connection, columns)
+    assert load_shard(store, 1).pages.page_ids.tolist() == snapshot.pages.page_ids[4:].tolist()
+    assert load_for_learning(store, 1).learning.status.tolist() == [REMOVED] * 4 + [0] * 6
+
+
+def test_a_large_shard_is_gathered_in_parts(store, monkeypatch):
+    fill(store, urls_of_shard(1, 1000))
+    whole = load_shard(store, 1)
+    monkeypatch.setattr("shared.store.snapshot.CHUNK_BYTES", 50_000)
+    parts = load_shard(store, 1)
+    np.testing.assert_array_equal(parts.pages.page_ids, whole.pages.page_ids)
+    np.testing.assert_array_equal(parts.urls.arena, whole.urls.arena)
+    assert load_for_learning(store, 1).histories.seen.size == 1000
+
+
+def test_a_page_without_url_is_damage(store):
+    fill(store, urls_of_shard(1, 3))
+    with connect(store, "test") as connection:
+        connection.execute("DELETE FROM page_urls WHERE page_id = (SELECT min(page_id) FROM pages)")
+    with pytest.raises(DamagedStore, match="shard 1"):
+        load_shard(store, 1)
+
+
+def test_a_snapshot_is_of_one_moment(store):
+    fill(store, urls_of_shard(1, 3))
+    with connect(store, "test") as connection:
+        advance_positions(connection, ESTIMATOR, {}, {("crawl-outcomes", 1): 5})
+        advance_positions(connection, ESTIMATOR, {}, {("crawl-outcomes", 2): 7})
+        assert load_shard(store, 1).positions == {}
+        connection.commit()
+        assert load_shard(store, 1).positions == {("crawl-outcomes", 1): 5}
+
+
+def test_positions_move_only_from_where_the_writer_believes_them(store):
+    first, second = {("a", 0): 3, ("a", 1): 4}, {("a", 0): 9, ("a", 1): 9}
+    with connect(store, "test") as connection:
+        advance_positions(connection, ESTIMATOR, {}, first)
+        advance_positions(connection, ESTIMATOR, first, second)
+        connection.commit()
+        with pytest.raises(Superseded, match="2 of 2"):
+            advance_positions(connection, ESTIMATOR, first, second)
+        connection.rollback()
+        assert read_positions(connection, ESTIMATOR, [0]) == {("a", 0): 9}
+        assert read_positions(connection, "other", [0]) == {}
+        raise_positions(connection, ESTIMATOR, {("a", 0): 5, ("a", 1): 12})
+        assert read_positions(connection, ESTIMATOR, [0, 1]) == {("a", 0): 9, ("a", 1): 12}
+
+
+def observation(count):
+    return writer.Observations(
+        np.zeros(count, np.int16),
+        np.arange(count),
+        np.full(count, NOW),
+        np.full(count, 0.5),
+        np.full(count, 2, np.int32),
+        np.ones(count, np.bool_),
+    )
+
+
+def test_observations_are_appended_and_dropped_by_partition(store):
+    later = NOW + 2 * writer.SECONDS_PER_PARTITION
+    with connect(store, "test") as connection:
+        for time in (NOW, NOW, later):
+            writer.ensure_observation_partition(connection, time)
+            writer.append_observations(connection, observation(10), time)
+        connection.commit()
+        count = "SELECT count(*), sum(signals), bool_and(changed) FROM observations"
+        assert connection.execute(count).fetchone() == (30, 60, True)
+        assert writer.drop_observations_before(connection, later) == 1
+        assert connection.execute(count).fetchone() == (10, 20, True)
+
+
+def test_hosts_are_added_and_changed(store):
+    def limits(rate, blocked):
+        return writer.HostLimits(
+            np.array([1], np.int16),
+            np.array([5]),
+            ["h"],
+            np.array([rate]),
+            np.array([blocked]),
+            np.array([NOW]),
+        )
+
+    with connect(store, "test") as connection:
+        writer.write_hosts(connection, limits(np.nan, NEVER))
+        writer.write_hosts(connection, limits(2.5, NOW))
+    hosts = load_shard(store, 1).hosts
+    assert (hosts.max_crawls_per_second.tolist(), hosts.blocked_until.tolist()) == ([2.5], [NOW])
+    with connect(store, "test") as connection:
+        writer.write_hosts(connection, limits(np.nan, NEVER))
+    hosts = load_shard(store, 1).hosts
+    assert np.isnan(hosts.max_crawls_per_second[0])
+    assert hosts.blocked_until.tolist() == [NEVER]
+
+
+def test_explain_tells_all_about_a_page(store):
+    [url] = urls_of_shard(1, 1)
+    fill(store, [url])
+    snapshot = load_for_learning(store, 1)
+    columns = changed_columns(snapshot, np.array([0]), records=2) | {
+        "unsignalled_change_rate": np.array([0.5]),
+        "signal_evidence": np.array([np.log(2)]),
+        "signal_rate": np.array([1.0]),
+        "last_crawled_at": np.array([NOW]),
+        "max_age_days": np.array([np.inf]),
+    }
+    with connect_writer(store, "test") as connection:
+        writer.update_pages(connection, columns)
+    told = explain_page(store, SHARDS, url.upper().replace("/PAGE", "/page") + "#x")
+    assert (told["url"], told["status"], told["shard"]) == (url, "active", 1)
+    assert told["state"]["max_age_days"] is None
+    parameters = told["parameters"]
+    assert parameters["change_rate"] == pytest.approx(1.0)
+    assert parameters["precision"] == pytest.approx(0.5)
+    assert parameters["recall"] == pytest.approx(0.5)
+    assert parameters["signal_time_equivalent"] == pytest.approx(2 * np.log(2))
+    assert [crawl["crawled_at"] for crawl in told["crawls"]] == [NOW, NOW - 1.5 * 86_400]
+    assert told["host"]["host"] == identify(url).host
+    assert explain_page(store, SHARDS, url + "x") is None
+
+
+def test_status_counts(store):
+    fill(store, urls_of_shard(0, 5) + urls_of_shard(1, 4))
+    with connect(store, "test") as connection:
+        connection.execute("UPDATE hosts SET blocked_until = %s WHERE shard = 0", (NOW + 5,))
+        raise_positions(connection, ESTIMATOR, {("a", 0): 5, ("a", 1): 12})
+    status = store_status(store, NOW)
+    assert status["shards"] == SHARDS
+    assert (status["pages"]["active"], status["pages"]["never_crawled"]) == (9, 9)
+    assert (status["hosts"]["known"], status["hosts"]["blocked"]) == (9, 5)
+    assert status["positions"] == {ESTIMATOR: {"a": 17}}
+
+
+def test_multipliers_are_noted(store):
+    sent = [Multipliers(n, NOW, NOW + 1, 0.1 * n, 5.0, 0.0, [], "start") for n in (1, 2)]
+    append_multipliers(store, sent)
+    noted = last_multipliers(store, 5)
+    assert [(row["version"], row["multiplier"]) for row in noted] == [(2, 0.2), (1, 0.1)]
