@@ -1,0 +1,213 @@
+"""What a sequence of crawls came to: freshness, costs and ages, from the changes that happened.
+
+Every policy is judged here, by its crawls alone. Between two events a page has n unseen changes;
+it is stale while n > 0, and the harmonic penalty is H(n) = 1 + 1/2 + … + 1/n [K].
+"""
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from services.replay.trace import Trace
+from shared.policy.compiled import compiled
+
+Floats = NDArray[np.float64]
+Integers = NDArray[np.int64]
+
+SERIES_BINS = 120
+"""Points of the freshness over time."""
+
+NEVER_HELD_PENALTY = 1.0
+"""H of a page of which there is no copy yet: as if one change had been missed."""
+
+IDLE = -1
+"""Page of a slot that nothing was crawled in."""
+
+
+@dataclass(frozen=True, slots=True)
+class Books:
+    """The accounts of one replay; columns have one row a page."""
+
+    trace: Trace
+    stale_days: Floats
+    penalty_days: Floats
+    """∫ H(n) dt."""
+    crawls: Integers
+    unchanged: Integers
+    """Crawls that found no change."""
+    oldest_days: Floats
+    """The greatest age that the page's copy ever reached."""
+    series_days: Floats
+    series_freshness: Floats
+    """Importance-weighted, averaged over the bin that ends at `series_days`."""
+
+    @property
+    def known_days(self) -> Floats:
+        """How long each page was known within the trace."""
+        return np.maximum(self.trace.days - self.trace.born_days, 0.0)
+
+    @property
+    def staleness(self) -> float:
+        """Importance-weighted, time-averaged share of stale copies."""
+        weight = self.trace.importance
+        return float((weight * self.stale_days).sum() / (weight * self.known_days).sum())
+
+    @property
+    def harmonic_cost(self) -> float:
+        """[K]'s J_h measured: mean over pages and time of importance times H(n)."""
+        total = (self.trace.importance * self.penalty_days).sum()
+        return float(total / (self.trace.days * len(self.trace)))
+
+    @property
+    def binary_cost(self) -> float:
+        """[K]'s J_b measured: mean over pages and time of importance times staleness."""
+        total = (self.trace.importance * self.stale_days).sum()
+        return float(total / (self.trace.days * len(self.trace)))
+
+    def freshness_between(self, start: float, end: float) -> float:
+        """Mean of the series' bins that lie within the days given."""
+        width = self.series_days[0]
+        inside = (self.series_days - width >= start - 1e-9) & (self.series_days <= end + 1e-9)
+        return float(self.series_freshness[inside].mean())
+
+    def report(self, crawls_by_site: bool = True) -> dict[str, Any]:
+        """The accounts for JSON."""
+        crawls = int(self.crawls.sum())
+        alive = self.known_days > 0
+        found: dict[str, Any] = {
+            "staleness": self.staleness,
+            "freshness": 1.0 - self.staleness,
+            "harmonic_cost": self.harmonic_cost,
+            "binary_cost": self.binary_cost,
+            "crawls": crawls,
+            "unchanged_share": float(self.unchanged.sum() / crawls) if crawls else 0.0,
+            "worst_age_days": float(self.oldest_days[alive].max(initial=0.0)),
+            "pages_never_crawled": int((self.crawls[alive] == 0).sum()),
+            "freshness_over_time": {
+                "days": self.series_days.tolist(),
+                "freshness": self.series_freshness.tolist(),
+            },
+        }
+        if crawls_by_site:
+            found["crawls_by_site"] = self.crawls_by_site()
+        return found
+
+    def crawls_by_site(self) -> dict[str, int]:
+        """Crawls of the pages of each site, the most crawled first."""
+        from services.replay.trace import site_of
+
+        trace = self.trace
+        totals = np.bincount(trace.site[trace.host], self.crawls, int(trace.site.max()) + 1)
+        names = {int(s): site_of(n) for s, n in zip(trace.site, trace.host_names, strict=True)}
+        order = np.argsort(-totals, kind="stable")
+        return {names[int(site)]: int(totals[site]) for site in order}
+
+
+def settle(trace: Trace, slot_days: Floats, crawled: Integers) -> Books:
+    """The accounts of the crawls `crawled` (a page, or `IDLE`) at `slot_days`, rising."""
+    count = len(trace)
+    stale, penalty = np.zeros(count), np.zeros(count)
+    crawls, unchanged = np.zeros(count, np.int64), np.zeros(count, np.int64)
+    oldest = np.zeros(count)
+    bins = np.zeros(SERIES_BINS)
+    known = np.zeros(SERIES_BINS)
+    _settle(
+        trace.importance,
+        trace.born_days,
+        trace.held,
+        trace.change_days,
+        trace.change_pages,
+        slot_days,
+        crawled,
+        trace.days,
+        stale,
+        penalty,
+        crawls,
+        unchanged,
+        oldest,
+        bins,
+        known,
+    )
+    series = 1.0 - np.divide(bins, known, out=np.zeros(SERIES_BINS), where=known > 0)
+    ends = trace.days * (np.arange(SERIES_BINS) + 1) / SERIES_BINS
+    return Books(trace, stale, penalty, crawls, unchanged, oldest, ends, series)
+
+
+@compiled
+def _spread(bins: Floats, begin: float, end: float, length: float, weight: float) -> None:
+    """Add `weight` × time to each bin that [begin, end] overlaps."""
+    width = length / bins.size
+    first = min(int(begin / width), bins.size - 1)
+    last = min(int(end / width), bins.size - 1)
+    for index in range(first, last + 1):
+        low = max(begin, index * width)
+        high = min(end, (index + 1) * width)
+        bins[index] += weight * max(high - low, 0.0)
+
+
+@compiled
+def _settle(
+    importance: Floats,
+    born: Floats,
+    held: NDArray[np.bool_],
+    change_days: Floats,
+    change_pages: Integers,
+    slot_days: Floats,
+    crawled: Integers,
+    length: float,
+    stale: Floats,
+    penalty: Floats,
+    crawls: Integers,
+    unchanged: Integers,
+    oldest: Floats,
+    bins: Floats,
+    known: Floats,
+) -> None:
+    count = importance.size
+    unseen = np.zeros(count, np.int64)
+    height = np.zeros(count)
+    since = np.zeros(count)
+    stale_since = np.zeros(count)
+    last_crawl = born.copy()
+    for page in range(count):
+        _spread(known, min(born[page], length), length, length, importance[page])
+        if not held[page]:
+            unseen[page], height[page] = 1, NEVER_HELD_PENALTY
+            since[page] = stale_since[page] = born[page]
+    change = 0
+    for slot in range(slot_days.size + 1):
+        now = slot_days[slot] if slot < slot_days.size else length
+        while change < change_days.size and change_days[change] <= now:
+            page, day = change_pages[change], change_days[change]
+            change += 1
+            # What changes before a page is known is part of the first copy of it.
+            if day <= born[page]:
+                continue
+            if unseen[page] == 0:
+                stale_since[page] = day
+            else:
+                penalty[page] += height[page] * (day - since[page])
+            unseen[page] += 1
+            height[page] += 1.0 / unseen[page]
+            since[page] = day
+        if slot == slot_days.size or crawled[slot] < 0:
+            continue
+        page = crawled[slot]
+        crawls[page] += 1
+        oldest[page] = max(oldest[page], now - last_crawl[page])
+        last_crawl[page] = now
+        if unseen[page] == 0:
+            unchanged[page] += 1
+            continue
+        penalty[page] += height[page] * (now - since[page])
+        stale[page] += now - stale_since[page]
+        _spread(bins, stale_since[page], now, length, importance[page])
+        unseen[page], height[page] = 0, 0.0
+    for page in range(count):
+        oldest[page] = max(oldest[page], length - last_crawl[page])
+        if unseen[page] > 0 and since[page] < length:
+            penalty[page] += height[page] * (length - since[page])
+            stale[page] += length - stale_since[page]
+            _spread(bins, stale_since[page], length, length, importance[page])
