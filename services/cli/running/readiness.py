@@ -16,11 +16,14 @@ READY_SECONDS = 240.0
 MOST_RESTARTS = 2
 """A process that dies more often before it was ever ready will not get better."""
 
+SHARDS_SECONDS = 10.0
+"""The coordinator hears of the shards and shares the budget out, or the run begins without."""
+
 _LOOK_SECONDS = 0.1
 
 
 async def wait_until_ready(stack: Stack) -> None:
-    """Wait until every worker, and the world, says that it is ready.
+    """Wait until every worker, and the world, says that it is ready, and the budget is given out.
 
     Raises:
         RunFailed: one dies again and again, or is not ready in time; has the end of its log.
@@ -36,6 +39,22 @@ async def wait_until_ready(stack: Stack) -> None:
                     del waiting[name]
             _check(stack, waiting, late=time.monotonic() > deadline)
             await asyncio.sleep(_LOOK_SECONDS)
+        deadline = time.monotonic() + SHARDS_SECONDS
+        while time.monotonic() < deadline:
+            if await _all_shards_have_a_share(client, stack):
+                return
+            await asyncio.sleep(_LOOK_SECONDS)
+
+
+async def _all_shards_have_a_share(client: aiohttp.ClientSession, stack: Stack) -> bool:
+    """Whether the coordinator has heard of every shard and given out the whole budget."""
+    with contextlib.suppress(aiohttp.ClientError, TimeoutError, OSError, ValueError, KeyError):
+        url = f"http://{LOOPBACK}:{stack.ports['coordinator']}/state.json"
+        async with client.get(url) as answer:
+            state = await answer.json()
+        shares = sum(shard["share"] for shard in state["shards"])
+        return bool(state["live_shards"] >= stack.settings.partitions and shares > 0.999)
+    return False
 
 
 async def _why_not_ready(client: aiohttp.ClientSession, port: int) -> str | None:

@@ -47,7 +47,9 @@ class Session:
     @property
     def url(self) -> str:
         """Address of the web page."""
-        return f"http://{LOOPBACK}:{self.stack.ports['coordinator']}/"
+        page = f"http://{LOOPBACK}:{self.stack.ports['coordinator']}/"
+        world = self.stack.ports.get("world")
+        return page if world is None else f"{page}?world={world}"
 
     async def run(self, watch: Callable[["Session"], Any]) -> dict[str, Any] | None:
         """Do the run.
