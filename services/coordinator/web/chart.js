@@ -1,6 +1,5 @@
 // A small line chart in SVG: time from left to right, one or two series, hover for the values.
 
-const WIDTH = 560;
 const HEIGHT = 200;
 const LEFT = 54;
 const RIGHT = 8;
@@ -46,26 +45,31 @@ export function draw(holder, times, series, fromZero) {
     return;
   }
   const [low, high, step] = roundBounds(fromZero ? 0 : Math.min(...values), Math.max(...values));
+  const width = holder.clientWidth || 560;
   const [begin, end] = [times[0], times[times.length - 1]];
-  const x = (t) => LEFT + ((t - begin) / (end - begin || 1)) * (WIDTH - LEFT - RIGHT);
+  const x = (t) => LEFT + ((t - begin) / (end - begin || 1)) * (width - LEFT - RIGHT);
   const y = (v) => HEIGHT - BOTTOM - ((v - low) / (high - low)) * (HEIGHT - TOP - BOTTOM);
-  const svg = element("svg", { viewBox: `0 0 ${WIDTH} ${HEIGHT}`, preserveAspectRatio: "none", role: "img" });
+  const svg = element("svg", { viewBox: `0 0 ${width} ${HEIGHT}`, role: "img" });
   for (let tick = low; tick <= high + step / 2; tick += step) {
-    svg.append(element("line", { class: "grid", x1: LEFT, x2: WIDTH - RIGHT, y1: y(tick), y2: y(tick) }));
+    svg.append(element("line", { class: "grid", x1: LEFT, x2: width - RIGHT, y1: y(tick), y2: y(tick) }));
     svg.append(element("text", { x: LEFT - 6, y: y(tick) + 4, "text-anchor": "end" }, short(Number(tick.toPrecision(12)))));
   }
   svg.append(element("text", { x: LEFT, y: HEIGHT - 5 }, clockTime(begin)));
-  svg.append(element("text", { x: WIDTH - RIGHT, y: HEIGHT - 5, "text-anchor": "end" }, clockTime(end)));
+  svg.append(element("text", { x: width - RIGHT, y: HEIGHT - 5, "text-anchor": "end" }, clockTime(end)));
   for (const { kind, values: points } of [...series].reverse()) {
-    const path = points.map((v, i) => `${x(times[i]).toFixed(1)},${y(v).toFixed(1)}`).join(" ");
-    svg.append(element("polyline", { class: `series ${kind}`, points: path }));
+    const corners = points.flatMap((v, i) => {
+      const here = `${x(times[i]).toFixed(1)},${y(v).toFixed(1)}`;
+      // What is set holds until it is set again; what is measured goes smoothly.
+      return kind === "second" && i ? [`${x(times[i]).toFixed(1)},${y(points[i - 1]).toFixed(1)}`, here] : [here];
+    });
+    svg.append(element("polyline", { class: `series ${kind}`, points: corners.join(" ") }));
   }
   const title = element("title", {}, "");
   svg.append(title);
   svg.addEventListener("mousemove", (event) => {
     const box = svg.getBoundingClientRect();
-    const at = ((event.clientX - box.left) / box.width) * WIDTH;
-    const part = Math.min(Math.max((at - LEFT) / (WIDTH - LEFT - RIGHT), 0), 1);
+    const at = ((event.clientX - box.left) / box.width) * width;
+    const part = Math.min(Math.max((at - LEFT) / (width - LEFT - RIGHT), 0), 1);
     const index = Math.round(part * (times.length - 1));
     const lines = series.map((s) => `${s.name}: ${short(s.values[index])}`);
     title.textContent = [clockTime(times[index]), ...lines].join("\n");

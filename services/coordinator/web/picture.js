@@ -14,8 +14,8 @@ const fresh = { at: [], values: [] };
 
 // A simulated clock is read in days, and so is a budget of less than a crawl a second.
 function unitOf(state) {
-  if (state.speed !== 1 || state.now.bandwidth < 1) return { name: "crawls a day", factor: DAY };
-  return { name: "crawls a second", factor: 1 };
+  if (state.speed !== 1 || state.now.bandwidth < 1) return { name: "crawls a day", title: "Crawls a day", factor: DAY };
+  return { name: "crawls a second", title: "Crawls a second", factor: 1 };
 }
 
 function showTiles(state, unit) {
@@ -38,7 +38,7 @@ function showTiles(state, unit) {
 function showCharts(state, unit) {
   const times = state.history.map((s) => s.at);
   const column = (name, factor = 1) => state.history.map((s) => s[name] * factor);
-  $("unit").replaceChildren(unit.name, legend());
+  $("rate-title").replaceChildren(unit.title, legend());
   draw($("rate"), times, [
     { name: "achieved", kind: "first", values: column("achieved", unit.factor) },
     { name: "bandwidth", kind: "second", values: column("bandwidth", unit.factor) },

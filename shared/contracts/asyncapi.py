@@ -1,0 +1,123 @@
+"""The contract as an AsyncAPI 3 document, generated from the topics and the messages."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from shared.contracts import topics
+from shared.contracts.topics import TOPICS, Topic
+
+ASYNCAPI_VERSION = "3.0.0"
+
+CONTRACT_VERSION = "1.0.0"
+"""Of the messages: the first number rises when a reader of today could not read tomorrow's."""
+
+_KAFKA_BINDING_VERSION = "0.5.0"
+_SCHEMAS = "#/components/schemas/"
+
+_CARRIED = (
+    "Any bytes: the message as it was received, with the headers topic, partition, offset, "
+    "stage, error (why it was not taken) and at (Unix seconds)."
+)
+
+
+def document() -> dict[str, Any]:
+    """The AsyncAPI document, as plain JSON values.
+
+    The channels carry the topics' names without `FRESHET_TOPIC_PREFIX`. Operations are Freshet's
+    own: `receive` where one of its workers reads, `send` where one writes.
+    """
+    kinds = [topic.message for topic in TOPICS if topic.message is not None]
+    _, schemas = msgspec.json.schema_components(kinds, ref_template=_SCHEMAS + "{name}")
+    return {
+        "asyncapi": ASYNCAPI_VERSION,
+        "info": {
+            "title": "Freshet",
+            "version": CONTRACT_VERSION,
+            "description": (
+                "JSON messages on Kafka. Unknown fields pass, wrong ones are refused. Times are "
+                "Unix seconds. Host-keyed topics have one partition a shard: "
+                "shard = murmur2(host) mod partitions, Kafka's own default for keyed records."
+            ),
+        },
+        "defaultContentType": "application/json",
+        "channels": {topic.name: _channel(topic) for topic in TOPICS},
+        "operations": {name: body for topic in TOPICS for name, body in _operations(topic)},
+        "components": {
+            "schemas": schemas,
+            "messages": {topic.name: _message(topic) for topic in TOPICS},
+        },
+    }
+
+
+def write(path: Path) -> None:
+    """Write the document to a file as JSON.
+
+    Raises:
+        OSError: the file cannot be written.
+    """
+    path.write_text(json.dumps(document(), indent=2, ensure_ascii=False) + "\n")
+
+
+def _channel(topic: Topic) -> dict[str, Any]:
+    partitions = {
+        "shards": "one partition a shard (FRESHET_PARTITIONS)",
+        "single": "one partition",
+        "any": "any number of partitions",
+    }[topic.partitioning]
+    kafka: dict[str, Any] = {
+        "bindingVersion": _KAFKA_BINDING_VERSION,
+        "topicConfiguration": _configuration(topic.config),
+    }
+    if topic.partitioning == "single":
+        kafka["partitions"] = 1
+    return {
+        "address": topic.name,
+        "description": f"{topic.written_by} → {topic.read_by}; key: {topic.key}; {partitions}.",
+        "messages": {topic.name: {"$ref": f"#/components/messages/{topic.name}"}},
+        "bindings": {"kafka": kafka},
+    }
+
+
+def _configuration(config: dict[str, str]) -> dict[str, Any]:
+    """The part of a topic's configuration that the binding has words for."""
+    shown: dict[str, Any] = {"cleanup.policy": config["cleanup.policy"].split(",")}
+    if "retention.ms" in config:
+        shown["retention.ms"] = int(config["retention.ms"])
+    return shown
+
+
+def _message(topic: Topic) -> dict[str, Any]:
+    key: dict[str, Any] = {"type": "string", "description": topic.key}
+    if topic.message is None:
+        return {
+            "name": "DeadLetter",
+            "contentType": "application/octet-stream",
+            "description": _CARRIED,
+            "payload": {},
+        }
+    binding = {"key": key, "bindingVersion": _KAFKA_BINDING_VERSION}
+    return {
+        "name": topic.message.__name__,
+        "contentType": "application/json",
+        "payload": {"$ref": _SCHEMAS + topic.message.__name__},
+        "bindings": {"kafka": binding},
+    }
+
+
+def _operations(topic: Topic) -> list[tuple[str, dict[str, Any]]]:
+    channel = {"$ref": f"#/channels/{topic.name}"}
+    operations = []
+    if _by_us(topic.read_by):
+        summary = {"action": "receive", "channel": channel, "summary": f"Read by {topic.read_by}."}
+        operations.append((f"receive-{topic.name}", summary))
+    if _by_us(topic.written_by) or topic is topics.DEAD_LETTERS:
+        summary = {"action": "send", "channel": channel, "summary": f"From {topic.written_by}."}
+        operations.append((f"send-{topic.name}", summary))
+    return operations
+
+
+def _by_us(who: str) -> bool:
+    return any(name in who for name in ("ingester", "scheduler", "estimator", "coordinator"))
