@@ -27,6 +27,9 @@ _MOST_UNACKNOWLEDGED: Final = 2_000
 """Batches on their way to the broker before filling slots waits for it."""
 
 
+_REQUESTS_BY_TIER: Final = [metrics.REQUESTS.labels(reason) for reason in REASONS]
+
+
 @dataclass(frozen=True, slots=True)
 class Emission:
     """What a shard asks for in one tick."""
@@ -76,8 +79,11 @@ class SlotFiller:
         shard.filled_until = float(slots[-1])
         crawls = picks[picks["row"] >= 0]
         metrics.EMPTY_SLOTS.inc(picks.size - crawls.size)
-        for tier, reason in enumerate(REASONS):
-            metrics.REQUESTS.labels(reason).inc(int((crawls["tier"] == tier).sum()))
+        for counter, count in zip(
+            _REQUESTS_BY_TIER, np.bincount(crawls["tier"], minlength=len(REASONS)), strict=True
+        ):
+            if count:
+                counter.inc(int(count))
         shard.note_crawls(crawls)
         return Emission(shard, crawls, write_requests(shard, crawls, plan.multiplier))
 
@@ -91,45 +97,53 @@ def share_of(plan: SlotPlan, shard: int) -> float:
     return float(upper - plan.bounds[index[0] - 1]) if index[0] else float(upper)
 
 
-def host_multiplier(host: Rows, multiplier: float) -> float:
+def host_multipliers(hosts: Rows, multiplier: float) -> NDArray[np.float64]:
     """λ_i as observed: what the pages of a host at its limit are worth above λ₀; else 0."""
-    if not host["held_back"] > multiplier:
-        return 0.0
-    return max(float(host["typical_value"]) - multiplier, 0.0)
+    above = np.maximum(hosts["typical_value"] - multiplier, 0.0)
+    return np.where(hosts["held_back"] > multiplier, above, 0.0)
+
+
+def _thresholds(shard: Shard, crawls: Rows, multiplier: float) -> NDArray[np.float64]:
+    """λ₀ + λ_i of picks; a typical value lags behind, so never above what was picked by value."""
+    hosts = shard.hosts.rows[shard.pages["host"][crawls["row"]]]
+    thresholds = multiplier + host_multipliers(hosts, multiplier)
+    reached = np.maximum(np.minimum(thresholds, crawls["value"]), multiplier)
+    return np.where(crawls["tier"] == BY_VALUE, reached, thresholds)
 
 
 def write_requests(shard: Shard, crawls: Rows, multiplier: float) -> list[tuple[bytes, bytes]]:
     """The picks as records: key and value."""
     pages = shard.pages[crawls["row"]]
     hosts, timeout = shard.hosts, shard.rules.selection.request_timeout
-    messages = []
-    for row, page_id, host, time, value, tier in zip(
-        crawls["row"].tolist(),
+    columns = zip(
         pages["page_id"].tolist(),
+        shard.urls.get_many(pages["url_start"], pages["url_length"]),
         pages["host"].tolist(),
         crawls["time"].tolist(),
         crawls["value"].tolist(),
+        _thresholds(shard, crawls, multiplier).tolist(),
         crawls["tier"].tolist(),
         strict=True,
-    ):
-        threshold = multiplier
-        if hosts.rows[host]["held_back"] > multiplier:
-            threshold += host_multiplier(hosts.rows[host], multiplier)
-            if tier == BY_VALUE:
-                threshold = max(min(threshold, value), multiplier)
-        request = CrawlRequest(
-            request_id=request_id_of(shard.number, page_id, microseconds(time)),
-            page_id=page_id,
-            url=shard.url_of(row),
-            host=hosts.names[host],
-            requested_at=time,
-            deadline_at=time + timeout,
-            crawl_value=value,
-            threshold=threshold,
-            reason=REASONS[tier],
+    )
+    return [
+        (
+            hosts.keys[host],
+            encode(
+                CrawlRequest(
+                    request_id_of(shard.number, page_id, microseconds(time)),
+                    page_id,
+                    url,
+                    hosts.names[host],
+                    time,
+                    time + timeout,
+                    value,
+                    threshold,
+                    REASONS[tier],
+                )
+            ),
         )
-        messages.append((hosts.keys[host], encode(request)))
-    return messages
+        for page_id, url, host, time, value, threshold, tier in columns
+    ]
 
 
 def take_back(emission: Emission) -> None:

@@ -3,7 +3,7 @@
 import math
 from typing import Any
 
-from services.scheduler.emission import host_multiplier
+from services.scheduler.emission import host_multipliers
 from services.scheduler.hosts import usable_from
 from services.scheduler.pages import ACTIVE, GONE, NEVER
 from services.scheduler.priority import (
@@ -54,7 +54,7 @@ def page_state(
     host = shard.host_rows[page["host"]]
     uniform = shard.rules.selection.uniform
     tier = int(tier_of(page, now))
-    of_host = host_multiplier(host, multiplier)
+    of_host = float(host_multipliers(host, multiplier))
     threshold = multiplier + of_host
     return {
         "url": identity.url,

@@ -19,6 +19,9 @@ from shared.policy.compiled import compiled
 TOLERANCE: Final = 1e-6
 """A page is the most urgent if none is more urgent by more than this part."""
 
+PICKED: Final = -1.0
+"""Ceiling of a candidate that has been picked."""
+
 PICK: Final = np.dtype(
     [
         ("row", np.int64),  # -1: nothing to crawl
@@ -245,7 +248,7 @@ def fill_slots(
         hosts: rows of the hosts; their tokens are taken.
         host_count: how many there are.
         candidates: rows that may be picked.
-        ceilings: their priorities at the last slot or later.
+        ceilings: their priorities at the last slot or later; `PICKED` once they are.
         count: how many candidates there are.
         holding: hosts that hold pages back, the most urgent first.
         cutoff: bound of the priority of all pages that are not candidates.
@@ -269,6 +272,7 @@ def fill_slots(
             return slot
         if best >= 0 and most >= least:
             commit(pages, hosts, picks[slot], candidates[best], now, timeout, uniform)
+            ceilings[best] = PICKED
         else:
             picks[slot].row = -1
             picks[slot].time = now

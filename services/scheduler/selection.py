@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from services.scheduler.pages import Rows
-from services.scheduler.picking import PICK, commit, fill_slots
+from services.scheduler.picking import PICK, PICKED, commit, fill_slots
 from services.scheduler.priority import priority_of
 from services.scheduler.scanning import MARGIN, best_now, choose_candidates, evaluate
 from shared.policy.compiled import compiled
@@ -130,20 +130,21 @@ def _drop_picked(
     window_end: float,
     uniform: bool,
 ) -> int:
-    """Drop candidates that are in flight until the window's end; the new count."""
+    """Drop candidates that were picked, and find the missing ceilings; the new count."""
     kept = 0
     for place in range(count):
+        ceiling = ceilings[place]
         row = candidates[place]
-        page = pages[row]
-        if page.deadline > window_end:
-            page.listed = 0
+        if ceiling == PICKED:
+            pages[row].listed = 0
             continue
-        if ceilings[place] == _UNKNOWN:
-            ceilings[place] = priority_of(page, window_end, uniform)
-        candidates[kept] = row
-        ceilings[kept] = ceilings[place]
+        if ceiling == _UNKNOWN:
+            ceiling = priority_of(pages[row], window_end, uniform)
+        ceilings[kept] = ceiling
+        if kept < place:
+            candidates[kept] = row
+            pages[row].listed = kept + 1
         kept += 1
-        page.listed = kept
     return kept
 
 

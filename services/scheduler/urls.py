@@ -44,6 +44,13 @@ class UrlArena:
         """The URL at a place."""
         return self._data[start : start + length].tobytes()
 
+    def get_many(self, starts: NDArray[np.int64], lengths: NDArray[np.int32]) -> list[str]:
+        """The URLs at some places, as text."""
+        return [
+            self._data[start : start + length].tobytes().decode()
+            for start, length in zip(starts.tolist(), lengths.tolist(), strict=True)
+        ]
+
     def compact(
         self, starts: NDArray[np.int64], lengths: NDArray[np.int32]
     ) -> tuple["UrlArena", NDArray[np.int64]]:

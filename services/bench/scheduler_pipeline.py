@@ -1,0 +1,215 @@
+"""How many requests a second the scheduler makes on one core, and its cost at a lower rate."""
+
+import asyncio
+import time
+from dataclasses import dataclass
+from typing import Any, Final
+
+import numpy as np
+
+from services.scheduler.compilation import warm_up
+from services.scheduler.emission import Emission, Emitter, SlotFiller
+from services.scheduler.handler import shard_rules
+from services.scheduler.pages import NEVER
+from services.scheduler.reading import Reader
+from services.scheduler.shard import Shard
+from shared.contracts.codec import encode
+from shared.contracts.identity import host_id_of, page_id_of, shard_of
+from shared.contracts.messages import Allotment, CrawlOutcome, Multipliers
+from shared.contracts.topics import CRAWL_OUTCOMES, CRAWL_REQUESTS
+from shared.pacing.slots import SlotPlan, SlotTimeline
+from shared.runtime.clock import SECONDS_PER_DAY, SystemClock
+from shared.runtime.kafka import ensure_topics
+from shared.runtime.publisher import Publisher
+from shared.runtime.settings import Settings, load_settings
+from shared.store.binary import Blobs
+from shared.store.snapshot import HostColumns, PageColumns, ShardSnapshot
+
+_PAGES_PER_HOST: Final = 50
+_SIGNALLED: Final = 0.2
+_ORIGIN: Final = 1.7e9
+_FULL_RATE: Final = 10_000.0
+_USUAL_RATE: Final = 2_000.0
+
+
+@dataclass(frozen=True, slots=True)
+class _Record:
+    value: bytes
+
+
+def make_shards(settings: Settings, pages: int, seed: int = 1) -> dict[int, Shard]:
+    """Shards of synthetic pages: heavy-tailed importance and rates, a fifth with signals."""
+    random = np.random.default_rng(seed)
+    hosts = [f"www.host-{number}.example" for number in range(max(pages // _PAGES_PER_HOST, 1))]
+    weights = random.pareto(1.5, len(hosts)) + 0.2
+    counts = random.multinomial(pages, weights / weights.sum())
+    of_shard: dict[int, list[tuple[str, int]]] = {n: [] for n in range(settings.partitions)}
+    for host, count in zip(hosts, counts.tolist(), strict=True):
+        of_shard[shard_of(host, settings.partitions)].append((host, count))
+    rules = shard_rules(settings, SystemClock())
+    shards = {}
+    for number, members in of_shard.items():
+        shard = Shard.from_snapshot(_snapshot(number, members, random), rules)
+        shard.is_caught_up = True
+        shards[number] = shard
+    return shards
+
+
+def _snapshot(
+    number: int, members: list[tuple[str, int]], random: np.random.Generator
+) -> ShardSnapshot:
+    urls = [
+        (f"https://{host}/section/{page % 97}/article-{page}.html", host)
+        for host, count in members
+        for page in range(count)
+    ]
+    size = len(urls)
+    signalled = random.random(size) < _SIGNALLED
+    crawled_at = _ORIGIN - random.exponential(20, size) * SECONDS_PER_DAY
+    never = np.full(size, NEVER)
+    columns = PageColumns(
+        page_ids=np.array([page_id_of(url) for url, _ in urls], np.int64),
+        host_ids=np.array([host_id_of(host) for _, host in urls], np.int64),
+        importance=random.lognormal(0, 1, size),
+        max_age_days=np.full(size, np.inf),
+        unsignalled_change_rate=random.lognormal(-3, 1, size),
+        signal_evidence=np.where(signalled, random.lognormal(0, 1, size), 0.0),
+        signal_rate=np.where(signalled, random.lognormal(-2, 1, size), 0.0),
+        first_seen_at=crawled_at,
+        last_crawled_at=crawled_at,
+        last_attempt_at=crawled_at,
+        last_signal_at=never,
+        updated_at=never,
+        signals=np.where(signalled, random.poisson(0.5, size), 0).astype(np.int32),
+        failures=np.zeros(size, np.int32),
+    )
+    encoded = [url.encode() for url, _ in urls]
+    offsets = np.zeros(size + 1, np.int64)
+    np.cumsum([len(url) for url in encoded], out=offsets[1:])
+    arena = np.frombuffer(b"".join(encoded), np.uint8)
+    names = sorted((host for host, _ in members), key=host_id_of)
+    known = HostColumns(
+        np.array([host_id_of(host) for host in names], np.int64),
+        names,
+        np.full(len(names), np.nan),
+        np.full(len(names), NEVER),
+        np.full(len(names), NEVER),
+    )
+    return ShardSnapshot(number, columns, Blobs(arena, offsets), known, {})
+
+
+def run(
+    pages: int = 1_000_000, seconds: float = 5.0, bootstrap_servers: str | None = None
+) -> dict[str, Any]:
+    """Measure the scheduler: slots to encoded requests, and the outcomes that answer them.
+
+    Args:
+        pages: in all shards of one process.
+        seconds: of the budget's time to fill, at 10,000 and at 2,000 slots a second.
+        bootstrap_servers: a broker to send the requests to; topics with a prefix of their own are
+            made on it. None: the work in the process only.
+
+    Returns:
+        `requests_per_second`: as fast as it goes, acknowledged by the broker if there is one;
+        `outcomes_per_second`: how fast the answers are taken;
+        `core_share_at_2000`: processor time of picking, sending and answers, per second of a
+        budget of 2,000 crawls a second; `empty_slots`.
+    """
+    settings = load_settings(default_host_crawls_per_second=5.0)
+    if bootstrap_servers is not None:
+        settings = settings.model_copy(
+            update={
+                "kafka_bootstrap_servers": bootstrap_servers,
+                "topic_prefix": f"bench-scheduler-{time.time_ns()}-",
+            }
+        )
+    warm_up()
+    bench = _Bench(
+        settings, make_shards(settings, pages), with_broker=bootstrap_servers is not None
+    )
+    return {"pages": pages} | asyncio.run(bench.run(seconds))
+
+
+class _Bench:
+    def __init__(self, settings: Settings, shards: dict[int, Shard], *, with_broker: bool) -> None:
+        self._settings = settings
+        self._shards = shards
+        self._filler = SlotFiller(settings, shards)
+        self._publisher = Publisher(settings) if with_broker else None
+        self._emitter = Emitter(settings, self._publisher) if self._publisher else None
+        self._now = _ORIGIN
+
+    async def run(self, seconds: float) -> dict[str, Any]:
+        if self._publisher is not None:
+            await ensure_topics(self._settings, (CRAWL_REQUESTS,))
+            await self._publisher.start()
+        try:
+            await self._spend(_FULL_RATE, self._settings.tick_seconds)
+            full = await self._spend(_FULL_RATE, seconds)
+            usual = await self._spend(_USUAL_RATE, seconds)
+        finally:
+            if self._publisher is not None:
+                await self._publisher.stop()
+        cpu = usual.picking_cpu + usual.answering_cpu
+        return {
+            "requests": full.requests,
+            "requests_per_second": round(full.requests / full.picking),
+            "outcomes_per_second": round(full.requests / full.answering),
+            "core_share_at_2000": round(cpu / seconds, 4),
+            "empty_slots": full.slots - full.requests + usual.slots - usual.requests,
+            "through_kafka": self._publisher is not None,
+        }
+
+    async def _spend(self, rate: float, seconds: float) -> "_Spent":
+        spent, timeline = _Spent(), self._budget(rate)
+        plan = timeline.newest
+        if plan is None:
+            raise RuntimeError("a timeline that was given a plan has none")
+        for _ in range(max(round(seconds / self._settings.tick_seconds), 1)):
+            after, self._now = self._now, self._now + self._settings.tick_seconds
+            started, cpu = time.perf_counter(), time.process_time()
+            times, owners = timeline.between(after, self._now)
+            emissions = self._filler.fill(times, owners, plan)
+            if self._emitter is not None:
+                await self._emitter.send(emissions)
+                await asyncio.sleep(0)
+            spent.picking += time.perf_counter() - started
+            spent.picking_cpu += time.process_time() - cpu
+            spent.slots += times.size
+            self._answer(emissions, spent)
+        started, cpu = time.perf_counter(), time.process_time()
+        if self._publisher is not None:
+            await self._publisher.flush()
+        spent.picking += time.perf_counter() - started
+        spent.picking_cpu += time.process_time() - cpu
+        return spent
+
+    def _budget(self, rate: float) -> SlotTimeline:
+        share = 1.0 / len(self._shards)
+        allotments = [Allotment(number, share) for number in self._shards]
+        message = Multipliers(1, self._now, self._now, 0.0, rate, 0.0, allotments)
+        return SlotTimeline([SlotPlan.from_message(message)])
+
+    def _answer(self, emissions: list[Emission], spent: "_Spent") -> None:
+        for emission in emissions:
+            shard, crawls = emission.shard, emission.picks
+            spent.requests += crawls.size
+            records: list[Any] = [
+                _Record(encode(CrawlOutcome(shard.url_of(row), self._now, result="unchanged")))
+                for row in crawls["row"].tolist()
+            ]
+            started, cpu = time.perf_counter(), time.process_time()
+            reader = Reader(self._now, record_times_count=False)
+            reader.apply(shard, CRAWL_OUTCOMES.name, records)
+            spent.answering += time.perf_counter() - started
+            spent.answering_cpu += time.process_time() - cpu
+
+
+@dataclass(slots=True)
+class _Spent:
+    requests: int = 0
+    slots: int = 0
+    picking: float = 0.0
+    picking_cpu: float = 0.0
+    answering: float = 0.0
+    answering_cpu: float = 0.0
