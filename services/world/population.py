@@ -20,7 +20,7 @@ SOURCES = ["webping", "lastmod", "sitemap"]
 PAGES_PER_HOST = 40
 """Mean size of a host; the largest has thousands of times the smallest."""
 
-MEDIAN_CHANGE_RATE = 0.04
+MEDIAN_CHANGE_RATE = 0.02
 """Changes a day of the median page."""
 
 NEW_SHARE = 0.02

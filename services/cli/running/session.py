@@ -49,7 +49,7 @@ class Session:
         """Address of the web page."""
         page = f"http://{LOOPBACK}:{self.stack.ports['coordinator']}/"
         world = self.stack.ports.get("world")
-        return page if world is None else f"{page}?world={world}"
+        return page if world is None else f"{page}?world=http://{LOOPBACK}:{world}/status"
 
     async def run(self, watch: Callable[["Session"], Any]) -> dict[str, Any] | None:
         """Do the run.
