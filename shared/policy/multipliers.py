@@ -11,7 +11,12 @@ from numpy.typing import NDArray
 from scipy.optimize import brentq
 
 from shared.policy.demand import group_by_host, interpolate_demand
-from shared.policy.kernels.demand import fill_rates, solve_each_host, solve_hosts
+from shared.policy.kernels.demand import (
+    SMALLEST_THRESHOLD,
+    fill_rates,
+    solve_each_host,
+    solve_hosts,
+)
 from shared.policy.model import Column, PageParameters
 
 _TOLERANCE = 1e-13
@@ -91,7 +96,7 @@ def solve_exact(
     pages, offsets, present = group_by_host(params[order], hosts[order])
     columns = (pages.importance, pages.alpha, pages.kappa, pages.gamma)
     warm = np.zeros(len(order))
-    low = high = 0.0
+    low = high = SMALLEST_THRESHOLD
     if caps[present].sum() > budget:
         guess = float(np.median(pages.highest_value)) * 0.3
         low, high = solve_hosts(*columns, warm, offsets, caps[present], budget, guess, _TOLERANCE)
@@ -103,7 +108,8 @@ def solve_exact(
     side_rates, objective = _mix(sides, budget)
     rates[order] = side_rates
     host_multipliers[present] = np.maximum(brackets[:, 0] - high, 0.0)
-    return Allocation(high, host_multipliers, rates, float(never) + objective)
+    multiplier = high if high > SMALLEST_THRESHOLD else 0.0
+    return Allocation(multiplier, host_multipliers, rates, float(never) + objective)
 
 
 Side = tuple[Column, float]

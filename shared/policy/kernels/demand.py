@@ -13,6 +13,10 @@ Column = NDArray[np.float64]
 Offsets = NDArray[np.int64]
 
 
+SMALLEST_THRESHOLD = 1e-280
+"""Stands for the limit Λ → 0, at which rates are finite only where every change is signalled."""
+
+
 @compiled
 def add_page_rates(
     rates: Column,
@@ -183,8 +187,8 @@ def solve_hosts(
         if high < math.inf and high - low <= 4e-16 * high:
             break
         threshold = _next_threshold(low, high, rate_low, rate_high, budget, abs(stalled) > 2)
-        if threshold < 1e-280:
-            return 0.0, 0.0
+        if threshold < SMALLEST_THRESHOLD:
+            return SMALLEST_THRESHOLD, SMALLEST_THRESHOLD
     return low, high
 
 
@@ -232,8 +236,7 @@ def solve_each_host(
         if caps[host] <= 0.0:
             brackets[host, 0] = brackets[host, 1] = math.inf
             continue
-        guess = max(floor, 1e-12)
-        own = rate_of_pages(importance, alpha, kappa, gamma, staleness, first, last, guess)
+        own = rate_of_pages(importance, alpha, kappa, gamma, staleness, first, last, floor)
         if own > caps[host]:
             low, high = solve_hosts(
                 importance[first:last],
@@ -244,7 +247,7 @@ def solve_each_host(
                 np.array([0, last - first], dtype=np.int64),
                 everything,
                 caps[host],
-                guess,
+                max(floor, 1e-9),
                 1e-13,
             )
             brackets[host, 0] = max(low, floor)

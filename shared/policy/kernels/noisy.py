@@ -18,6 +18,8 @@ small.  Two forms without cancellation share the work:
 
 import math
 
+import numpy as np
+
 from shared.policy.compiled import compiled
 from shared.policy.kernels.special import poisson_probability, poisson_tail, unit_value
 
@@ -29,6 +31,12 @@ _NEGLIGIBLE = 40.0
 
 _RECURRENCE_BELOW = 32.0
 """From this term on the positive series is shorter than the recurrence that starts at term 0."""
+
+_RECURRENCE_ABOVE = 2.0
+"""Up to this cx the series is short, and the recurrence begins to lose digits (as 1/cx)."""
+
+_RECIPROCALS = np.append(0.0, 1.0 / np.arange(1.0, 160.0))
+"""1/k: a division would double the time of a step of the series."""
 
 
 @compiled
@@ -89,31 +97,50 @@ def first_term(alpha: float, gamma: float, x: float) -> tuple[float, float]:
     # e^{-cx} Σ_m x^{m+1} (c^m - γ^m)/(m+1)!
     ax = alpha * x
     gx = gamma * x
-    k = 2.0
+    k = 2
     difference = 0.5 * ax
     power = 0.5 * gx
     total = difference
     while difference > 1e-17 * total:
-        k += 1.0
-        difference = (cx * difference + ax * power) / k
-        power = gx * power / k
+        k += 1
+        difference = (cx * difference + ax * power) * _RECIPROCALS[k]
+        power = gx * power * _RECIPROCALS[k]
         total += difference
     return x * math.exp(-cx) * total, reach
 
 
 @compiled
 def _recurrence_term(alpha: float, gamma: float, i: float, x: float) -> tuple[float, float]:
-    """(D_i(x), P(i+1, γx)/γ) upwards from term 0; for c·x > i+12."""
-    c = alpha + gamma
+    """(D_i(x), P(i+1, γx)/γ) upwards from term 0.
+
+    Its error is a rounding of term 0, of which V contains all.
+    """
+    scale = 1.0 / (alpha + gamma)
     gx = gamma * x
     value, reach = first_term(alpha, gamma, x)
     probability = math.exp(-gx) / gamma
     unsignalled = alpha * math.exp(-alpha * x)
     for j in range(1, int(i) + 1):
-        probability *= gx / j
+        probability *= gx * _RECIPROCALS[j]
         reach -= probability
-        value = (gamma * value - unsignalled * reach) / c
-    return value, reach
+        value = (gamma * value - unsignalled * reach) * scale
+    return max(value, 0.0), max(reach, 0.0)
+
+
+@compiled
+def _short_series(scale: float, ax: float, gx: float, k: int) -> tuple[float, float]:
+    """The sums of :func:`_series_term` where fewer than a hundred powers count."""
+    difference = ax * _RECIPROCALS[k]
+    power = gx * _RECIPROCALS[k]
+    total = difference
+    powers = 1.0 + power
+    while difference > 1e-17 * total or power > 1e-17 * powers:
+        k += 1
+        difference = ((ax + gx) * difference + ax * power) * _RECIPROCALS[k]
+        power = gx * power * _RECIPROCALS[k]
+        total += difference
+        powers += power
+    return scale * math.exp(-ax) * total, scale * powers
 
 
 @compiled
@@ -126,6 +153,8 @@ def _series_term(alpha: float, gamma: float, i: float, x: float) -> tuple[float,
     gx = gamma * x
     cx = ax + gx
     scale = poisson_probability(i, gx) * x / (i + 1.0)
+    if i < _RECURRENCE_BELOW and cx <= _RECURRENCE_ABOVE:
+        return _short_series(scale, ax, gx, int(i) + 2)
     k = i + 2.0
     difference = ax / k
     power = gx / k
@@ -149,7 +178,7 @@ def term(alpha: float, gamma: float, i: float, x: float) -> tuple[float, float]:
         return saturated_terms(alpha * x, 1.0, offset, 1.0) / gamma, 1.0 / gamma
     if i == 0.0:
         return first_term(alpha, gamma, x)
-    if gx + alpha * x > i + 12.0 and i < _RECURRENCE_BELOW:
+    if gx + alpha * x > _RECURRENCE_ABOVE and i < _RECURRENCE_BELOW:
         return _recurrence_term(alpha, gamma, i, x)
     if alpha * x > _STALE:
         # the series would overflow; the second part of the difference is out of sight
@@ -192,6 +221,8 @@ def _sum_of_terms(
         offset = math.log1p(alpha / gamma)
         value = saturated_terms(staleness, kappa + offset, offset, saturated) / gamma
     i = saturated
+    share = math.exp(-i * kappa)
+    weight = math.exp(-kappa)
     while i <= terms:
         x = elapsed + (signals - i) * beta
         if not x > 0.0:
@@ -200,8 +231,9 @@ def _sum_of_terms(
             psi += poisson_tail(i, gamma * x) / gamma
         else:
             part, reach = term(alpha, gamma, i, x)
-            value += math.exp(-i * kappa) * part
+            value += share * part
             psi += reach
+        share *= weight
         i += 1.0
     if stale:
         value = 1.0 / (alpha - gamma * math.expm1(-kappa))

@@ -2,9 +2,9 @@
 
 import numpy as np
 import pytest
-from convex_reference import best_objective
-from random_pages import random_population
 
+from services.bench.convex_solver import best_objective
+from services.bench.random_pages import random_population
 from shared.policy.inverse import threshold_staleness
 from shared.policy.model import PageParameters
 from shared.policy.multipliers import solve_exact
@@ -72,3 +72,11 @@ def test_a_closed_host_gets_nothing():
     hosts = np.array([0, 1], np.int32)
     optimum = solve_exact(params, hosts, np.array([0.0, np.inf]), 0.4)
     np.testing.assert_allclose(optimum.rates, [0.0, 0.4])
+
+
+def test_limits_far_above_what_pages_need_still_bind_in_the_end():
+    params = PageParameters.from_columns(1.0, [0.5, 0.0], [0.3, 0.4], [0.2, 0.7])
+    hosts = np.array([0, 1], np.int32)
+    optimum = solve_exact(params, hosts, np.array([1e4, 1e4]), 1e9)
+    assert optimum.multiplier == 0.0
+    np.testing.assert_allclose(optimum.rates, [1e4, 0.7])  # at most one crawl a signal

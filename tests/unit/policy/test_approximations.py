@@ -2,8 +2,8 @@
 
 import numpy as np
 import pytest
-from random_pages import random_states
 
+from services.bench.random_pages import random_states
 from shared.policy.approximations import (
     g_ncis_approximation,
     greedy_cis_plus_value,

@@ -5,11 +5,11 @@ import math
 import mpmath as mp
 import numpy as np
 import pytest
-import value_reference as reference
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from random_pages import random_states
 
+from services.bench import value_reference as reference
+from services.bench.random_pages import random_states
 from shared.policy.value import (
     crawl_rate,
     crawl_value,

@@ -2,8 +2,8 @@
 
 import numpy as np
 import pytest
-from random_pages import random_population
 
+from services.bench.random_pages import random_population
 from shared.policy.demand import demand_curve, interpolate_demand, log_grid, merge
 from shared.policy.inverse import threshold_staleness
 from shared.policy.model import PageParameters

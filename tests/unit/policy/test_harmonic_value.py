@@ -5,8 +5,8 @@ import math
 import mpmath as mp
 import numpy as np
 import pytest
-from value_reference import regularised_gamma
 
+from services.bench.value_reference import regularised_gamma
 from shared.policy.harmonic import harmonic_penalty, harmonic_threshold, harmonic_value
 from shared.policy.kernels.harmonic import ein, unit_harmonic, unit_harmonic_inverse
 

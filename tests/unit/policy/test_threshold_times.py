@@ -4,8 +4,8 @@ import math
 
 import numpy as np
 import pytest
-from random_pages import random_states
 
+from services.bench.random_pages import random_states
 from shared.policy.inverse import (
     due_after_days,
     threshold_staleness,

@@ -1,15 +1,20 @@
 """The crawl value straight from the textbook sums, in 60-digit arithmetic or more.
 
-Independent of the package: nothing here is imported from it, and no formula is rearranged for
-stability.  Precision grows with the size of the arguments, so that cancellation is harmless.
+Independent of the policy library: nothing is imported from it, and no formula is rearranged for
+stability.  Precision grows with the size of the arguments, so that cancellation is harmless.  The
+tests and the benchmark compare with it; it needs mpmath, a development dependency.
 """
 
-import mpmath as mp
+from typing import Any
+
+import mpmath as mp  # type: ignore[import-untyped]
 
 DIGITS = 60
+Number = Any
+"""A number of mpmath."""
 
 
-def regularised_gamma(i, x):
+def regularised_gamma(i: int, x: Number) -> Number:
     """P(i+1, x) = 1 − e^{−x} Σ_{j≤i} x^j/j!, or its complementary series where that is shorter."""
     if x <= 0:
         return mp.mpf(0)
@@ -30,33 +35,33 @@ def regularised_gamma(i, x):
     return total
 
 
-def value_and_psi(alpha, kappa, gamma, elapsed, signals, *, digits=DIGITS):
+def value_and_psi(
+    alpha: float, kappa: float, gamma: float, elapsed: float, signals: int
+) -> tuple[Number, Number]:
     """(V/μ, ψ) for α > 0, γ > 0, 0 < κ < ∞ as [N] lemma 4 states them, N = ⌊ι/β⌋."""
-    scale = max(float(alpha * elapsed + kappa * signals), 1.0)
-    with mp.workdps(digits + 40 + int(min(scale, 60.0))):
-        alpha, kappa, gamma, elapsed = (mp.mpf(float(x)) for x in (alpha, kappa, gamma, elapsed))
-        total_rate = alpha + gamma
-        beta = kappa / alpha
-        noise = gamma * mp.exp(-kappa)
-        periods = signals + int(mp.floor(elapsed / beta))
+    extra = int(min(alpha * elapsed + kappa * signals, 60.0))
+    with mp.workdps(DIGITS + 40 + extra):
+        a, k, g, t = (mp.mpf(float(x)) for x in (alpha, kappa, gamma, elapsed))
+        total_rate = a + g
+        beta = k / a
+        noise = g * mp.exp(-k)
         psi = mp.mpf(0)
         fresh_time = mp.mpf(0)
-        for i in range(periods + 1):
-            x = elapsed + (signals - i) * beta
-            psi += regularised_gamma(i, gamma * x) / gamma
+        for i in range(signals + int(mp.floor(t / beta)) + 1):
+            x = t + (signals - i) * beta
+            psi += regularised_gamma(i, g * x) / g
             fresh_time += noise**i / total_rate ** (i + 1) * regularised_gamma(i, total_rate * x)
-        staleness = alpha * elapsed + kappa * signals
-        return fresh_time - mp.exp(-staleness) * psi, psi
+        return fresh_time - mp.exp(-(a * t + k * signals)) * psi, psi
 
 
-def unsignalled_value(rate, elapsed):
-    """(1 − (1+u)e^{−u})/Δ, u = Δt."""
+def unsignalled_value(rate: float, elapsed: float) -> Number:
+    """(1 − (1+u)e^{−u})/Δ, u = Δt: days."""
     with mp.workdps(DIGITS + 40):
         u = mp.mpf(float(rate)) * mp.mpf(float(elapsed))
         return (1 - (1 + u) * mp.exp(-u)) / mp.mpf(float(rate))
 
 
-def staircase_value(kappa, gamma, signals):
+def staircase_value(kappa: float, gamma: float, signals: int) -> Number:
     """(1/γ)[(1−qⁿ)/(1−q) − n qⁿ], q = e^{−κ}: every change is signalled."""
     with mp.workdps(DIGITS + 60):
         q = mp.exp(-mp.mpf(float(kappa)))

@@ -7,36 +7,38 @@ freshness as a function of rate comes from a table of (ψ, w) along the state.
 
 import numpy as np
 import scipy.sparse as sp
+from numpy.typing import NDArray
 from scipy.optimize import linprog
 
+from shared.policy.model import Column, PageParameters
 from shared.policy.value import intervals
 
 
-class FreshnessOfRate:
-    """Freshness w/ψ of one page as a function of its crawl rate 1/ψ, by bisection on the state."""
-
-    def __init__(self, params):
-        self.params = params
-
-    def __call__(self, rates):
-        """(freshness, slope) of each page at its rate > 0."""
-        low = np.full(len(rates), 1e-12)
-        high = np.full(len(rates), 1e12)
-        columns = (self.params.alpha, self.params.kappa, self.params.gamma)
-        for _ in range(110):
-            middle = np.sqrt(low * high)
-            psi, _ = intervals(*columns, middle, 0)
-            rarer = psi * rates > 1
-            high = np.where(rarer, middle, high)
-            low = np.where(rarer, low, middle)
-        psi, fresh = intervals(*columns, low, 0)
-        return fresh / psi, fresh - psi * np.exp(-self.params.alpha * low)
+def freshness_of_rate(params: PageParameters, rates: Column) -> tuple[Column, Column]:
+    """(w/ψ, its slope) of each page at its crawl rate 1/ψ > 0, by bisection on the state."""
+    low = np.full(len(rates), 1e-12)
+    high = np.full(len(rates), 1e12)
+    columns = (params.alpha, params.kappa, params.gamma)
+    for _ in range(110):
+        middle = np.sqrt(low * high)
+        rarer = intervals(*columns, middle, 0)[0] * rates > 1
+        high = np.where(rarer, middle, high)
+        low = np.where(rarer, low, middle)
+    psi, fresh = intervals(*columns, low, 0)
+    return fresh / psi, fresh - psi * np.exp(-params.alpha * low)
 
 
-def best_objective(params, hosts, caps, budget, *, rounds=25, gap=5e-7):
+def best_objective(
+    params: PageParameters,
+    hosts: NDArray[np.int32],
+    caps: Column,
+    budget: float,
+    *,
+    rounds: int = 25,
+    gap: float = 5e-7,
+) -> tuple[float, float]:
     """(lower, upper) bound of max Σμ·freshness, within ``gap`` relative if it converges."""
     count = len(params)
-    freshness = FreshnessOfRate(params)
     rates = np.full(count, budget / count)
     cuts = [rates * factor for factor in np.geomspace(1e-4, 1e3, 36)]
     limited = np.flatnonzero(np.isfinite(caps))
@@ -48,7 +50,7 @@ def best_objective(params, hosts, caps, budget, *, rounds=25, gap=5e-7):
     lower = 0.0
     for _ in range(rounds):
         for cut in cuts:
-            value, slope = freshness(cut)
+            value, slope = freshness_of_rate(params, cut)
             blocks.append(sp.hstack([sp.diags_array(-slope), sp.eye_array(count)]))
             right.append(value - slope * cut)
         cost = -np.concatenate([np.zeros(count), params.importance])
@@ -57,7 +59,7 @@ def best_objective(params, hosts, caps, budget, *, rounds=25, gap=5e-7):
         )
         upper = -solution.fun
         rates = np.maximum(solution.x[:count], 1e-9)
-        lower = max(lower, float(params.importance @ freshness(rates)[0]))
+        lower = max(lower, float(params.importance @ freshness_of_rate(params, rates)[0]))
         if upper - lower <= gap * upper:
             break
         cuts = [rates]
