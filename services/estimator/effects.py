@@ -119,7 +119,8 @@ def _apply_updates(
         if updates.operations[event] == REMOVE:
             page.status = REMOVED
             continue
-        page.status = ACTIVE
+        if page.status != GONE or updates.times[event] > page.last_crawled_at:
+            page.status = ACTIVE
         if not np.isnan(updates.importance[event]):
             page.importance = updates.importance[event]
         if not np.isnan(updates.max_age_days[event]):

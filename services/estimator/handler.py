@@ -114,7 +114,7 @@ class EstimatorHandler:
     def _attempts(self) -> tenacity.AsyncRetrying:
         return tenacity.AsyncRetrying(
             stop=tenacity.stop_when_event_set(self._stopping),  # type: ignore[arg-type]
-            wait=tenacity.wait_exponential_jitter(initial=0.1, max=5),
+            wait=tenacity.wait_random_exponential(multiplier=0.1, max=5),
             retry=tenacity.retry_if_exception_type(_TRANSIENT),
             before_sleep=self._note_failure,
             reraise=True,

@@ -203,6 +203,14 @@ def test_an_older_update_never_undoes_a_newer_one():
     assert (shard.pages["importance"][0], shard.pages["status"][0]) == (3.0, ACTIVE)
 
 
+def test_a_repeated_upsert_does_not_bring_back_a_page_that_went_since():
+    shard = one_page()
+    update(shard, DAY, effects.UPSERT)
+    play(shard, (2 * DAY, effects.IS_GONE))
+    update(shard, DAY, effects.UPSERT, importance=2.0)
+    assert (shard.pages["status"][0], shard.pages["importance"][0]) == (GONE, 2.0)
+
+
 def test_unknown_pages_are_told_apart():
     shard = one_page()
     events = EventColumns(np.array([-1]), np.array([1.0]), np.array([0], np.int8), np.array([0]))
