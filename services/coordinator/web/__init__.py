@@ -1,0 +1,1 @@
+"""The page that the coordinator serves: static files, nothing from anywhere else."""

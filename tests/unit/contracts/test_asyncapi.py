@@ -1,0 +1,58 @@
+"""The AsyncAPI document says what the topics say, and all its references lead somewhere."""
+
+import json
+
+from shared.contracts.asyncapi import document, write
+from shared.contracts.topics import TOPICS
+
+
+def references(node):
+    if isinstance(node, dict):
+        for key, value in node.items():
+            if key == "$ref":
+                yield value
+            else:
+                yield from references(value)
+    elif isinstance(node, list):
+        for value in node:
+            yield from references(value)
+
+
+def resolve(root, reference):
+    for part in reference.removeprefix("#/").split("/"):
+        root = root[part]
+    return root
+
+
+def test_every_topic_is_a_channel_with_its_message():
+    made = document()
+    assert made["asyncapi"].startswith("3.")
+    assert set(made["channels"]) == {topic.name for topic in TOPICS}
+    for topic in TOPICS:
+        [reference] = references(made["channels"][topic.name]["messages"])
+        message = resolve(made, reference)
+        if topic.message is not None:
+            schema = resolve(made, message["payload"]["$ref"])
+            assert set(schema["properties"]) == set(topic.message.__struct_fields__)
+
+
+def test_all_references_lead_somewhere():
+    made = document()
+    found = set(references(made))
+    assert len(found) > len(TOPICS)
+    assert all(resolve(made, reference) for reference in found)
+
+
+def test_operations_are_those_of_the_workers():
+    operations = document()["operations"]
+    assert {n for n, o in operations.items() if o["action"] == "receive"} == {
+        f"receive-{topic.name}" for topic in TOPICS if topic.name != "dead-letters"
+    }
+    assert "send-signals" not in operations
+    assert "send-crawl-requests" in operations
+
+
+def test_the_document_is_written_as_json(tmp_path):
+    path = tmp_path / "asyncapi.json"
+    write(path)
+    assert json.loads(path.read_text()) == document()

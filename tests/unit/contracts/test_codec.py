@@ -1,0 +1,70 @@
+"""Decoding untrusted bytes: a message, or BadMessage with the reason; nothing else."""
+
+import json
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from shared.contracts.codec import MAX_MESSAGE_BYTES, BadMessage, decode, encode
+from shared.contracts.messages import Bandwidth, CrawlOutcome, PageUpdate, Signal
+from shared.contracts.topics import TOPICS
+
+KINDS = [topic.message for topic in TOPICS if topic.message is not None]
+FIELDS = sorted({name for kind in KINDS for name in kind.__struct_fields__})
+
+scalars = (
+    st.none()
+    | st.booleans()
+    | st.integers()
+    | st.floats(allow_nan=False, allow_infinity=False)
+    | st.text(max_size=20)
+    | st.sampled_from(["upsert", "remove", "changed", "value", "https://a.example/"])
+)
+values = st.recursive(
+    scalars,
+    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(), inner),
+    max_leaves=6,
+)
+documents = st.dictionaries(st.sampled_from(FIELDS) | st.text(max_size=5), values, max_size=12)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@settings(max_examples=150, deadline=None)
+@given(data=st.binary(max_size=200) | documents.map(lambda d: json.dumps(d).encode()))
+def test_any_bytes_decode_or_are_bad(kind, data):
+    try:
+        message = decode(kind, data)
+    except BadMessage:
+        return
+    assert decode(kind, encode(message)) == message
+
+
+@pytest.mark.parametrize("number", ["NaN", "Infinity", "-Infinity", "1e999", "-1", "1e10", "null"])
+def test_numbers_that_are_none_and_rates_that_cannot_be_are_bad(number):
+    with pytest.raises(BadMessage):
+        decode(Bandwidth, f'{{"crawls_per_second": {number}}}'.encode())
+
+
+@pytest.mark.parametrize(
+    ("kind", "data", "reason"),
+    [
+        (Signal, None, "tombstone"),
+        (Signal, b" " * (MAX_MESSAGE_BYTES + 1), "at most 65536"),
+        (Signal, b"[" * 60_000, "Signal"),
+        (Signal, b'{"url": "a", "source": "\\ud800"}', "not a valid Signal"),
+        (CrawlOutcome, b'{"url": "a", "crawled_at": 1}', "needs `result` or `digest`"),
+        (CrawlOutcome, b'{"url": "a", "crawled_at": 1, "result": "odd"}', "odd"),
+        (PageUpdate, b'{"op": "upsert", "url": ""}', "url"),
+        (PageUpdate, b'{"op": "upsert", "url": "a", "max_age_days": 0}', "max_age_days"),
+        (PageUpdate, b'{"op": "upsert", "url": "a", "updated_at": 1.7e12}', "updated_at"),
+    ],
+)
+def test_the_reason_says_what_is_wrong(kind, data, reason):
+    with pytest.raises(BadMessage, match=reason):
+        decode(kind, data)
+
+
+def test_unknown_fields_pass():
+    data = b'{"url": "a", "source": "s", "added_later": {"x": [1]}}'
+    assert decode(Signal, data) == Signal("a", "s")

@@ -1,0 +1,124 @@
+"""Who a page is: the same name from every spelling, and Kafka's own partition for its host."""
+
+import random
+
+import pytest
+from aiokafka.partitioner import DefaultPartitioner
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from shared.contracts.identity import (
+    BadUrl,
+    host_id_of,
+    identify,
+    is_private_host,
+    page_id_of,
+    shard_of,
+)
+
+KNOWN_SHARDS = [57, 39, 43]
+KNOWN_PAGE_ID = 5522761390303137003
+KNOWN_HOST_ID = 821362117545671539
+
+urls = st.one_of(
+    st.text(max_size=80),
+    st.builds(
+        "{}://{}{}{}".format,
+        st.sampled_from(["http", "https", "HTTP", "ftp", "javascript", ""]),
+        st.sampled_from(["", "u@", "u:p@"]),
+        st.text(max_size=20) | st.from_regex(r"[a-zA-Z0-9.%\[\]:_-]{1,20}", fullmatch=True),
+        st.text(max_size=30) | st.from_regex(r"[/?#a-zA-Z0-9.%&=+~ -]{0,40}", fullmatch=True),
+    ),
+)
+
+
+@settings(max_examples=2000, deadline=None)
+@given(urls)
+def test_any_text_has_a_name_or_is_bad_and_names_are_their_own_names(text):
+    try:
+        page = identify(text)
+    except BadUrl:
+        return
+    assert identify(page.url) == page
+    assert page.url.isascii()
+    assert page.url.startswith(("http://", "https://"))
+    assert "#" not in page.url
+    assert page.host
+    assert 0 <= page.page_id < 1 << 63
+    is_private_host(page.host)
+
+
+@pytest.mark.parametrize(
+    ("spelling", "canonical"),
+    [
+        ("HTTP://EXAMPLE.com", "http://example.com/"),
+        ("https://example.com:443/a", "https://example.com/a"),
+        ("https://example.com:8443/a", "https://example.com:8443/a"),
+        ("https://example.com/a/./b/../c", "https://example.com/a/c"),
+        ("https://example.com/?b=2&a=1", "https://example.com/?b=2&a=1"),
+        ("https://example.com/#top", "https://example.com/"),
+        ("https://bücher.example/ä", "https://xn--bcher-kva.example/%C3%A4"),
+        ("http://0x7f000001/", "http://127.0.0.1/"),
+    ],
+)
+def test_spellings_of_a_page_have_one_name(spelling, canonical):
+    assert identify(spelling).url == canonical
+
+
+@pytest.mark.parametrize(
+    ("url", "reason"),
+    [
+        ("ftp://example.com/", "only http and https"),
+        ("javascript:alert(1)", "only http and https"),
+        ("https://user:secret@example.com/", "credentials"),
+        ("https://example.com/\x00", "control"),
+        ("https://example.com/" + "a" * 2048, "at most 2048"),
+        ("https://example.com/" + "ä" * 1000, "canonical URL has"),
+        ("https://" + "a." * 140 + "example/", "host has"),
+        ("https://", "absolute URL"),
+        ("example.com/page", "absolute URL"),
+        ("", "absolute URL"),
+    ],
+)
+def test_what_is_no_page_is_refused_without_repeating_secrets(url, reason):
+    with pytest.raises(BadUrl, match=reason) as caught:
+        identify(url)
+    assert "secret" not in str(caught.value)
+
+
+@pytest.mark.parametrize("partitions", [1, 2, 7, 64, 1000])
+def test_a_host_is_on_the_partition_where_any_client_that_keys_by_host_puts_it(partitions):
+    kafka = DefaultPartitioner()
+    everything = list(range(partitions))
+    names = random.Random(7)
+    for _ in range(300):
+        host = "".join(names.choices("abcdefghijklmnop-.0123456789", k=names.randint(1, 40)))
+        assert shard_of(host, partitions) == kafka(host.encode(), everything, everything)
+
+
+def test_known_shards_and_ids_never_change():
+    assert [shard_of(h, 64) for h in ("example.com", "a.example:8080", "[::1]")] == KNOWN_SHARDS
+    assert page_id_of("https://example.com/") == KNOWN_PAGE_ID
+    assert host_id_of("example.com") == KNOWN_HOST_ID
+
+
+@pytest.mark.parametrize(
+    ("host", "private"),
+    [
+        ("localhost", True),
+        ("localhost.:8080", True),
+        ("printer.local", True),
+        ("127.0.0.1:80", True),
+        ("10.1.2.3", True),
+        ("169.254.169.254", True),
+        ("[::1]:8080", True),
+        ("[fe80::1]", True),
+        ("[::ffff:a00:1]", True),
+        ("8.8.8.8", False),
+        ("[2001:4860:4860::8888]:443", False),
+        ("example.com", False),
+        ("local.example", False),
+    ],
+)
+def test_hosts_off_the_public_internet_are_known(host, private):
+    assert is_private_host(host) is private

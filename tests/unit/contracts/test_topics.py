@@ -1,0 +1,26 @@
+"""The topics of the contract: names, keys and what compaction needs of them."""
+
+import pytest
+
+from shared.contracts.topics import DEAD_LETTERS, TOPICS
+from shared.runtime.kafka import partitions_of
+from shared.runtime.settings import Settings
+
+
+def test_names_are_unique():
+    assert len({topic.name for topic in TOPICS}) == len(TOPICS) == 11
+
+
+@pytest.mark.parametrize("topic", TOPICS, ids=lambda topic: topic.name)
+def test_host_keyed_topics_have_a_partition_a_shard_and_the_others_one(topic):
+    expected = {"shards": 6, "any": 6, "single": 1}[topic.partitioning]
+    assert partitions_of(topic, Settings(partitions=6)) == expected
+    if topic.partitioning == "shards":
+        assert topic.key == "host"
+        assert "host" in topic.message.__struct_fields__ or topic.name == "page-updates"
+
+
+def test_what_stands_for_ever_is_compacted_and_the_rest_is_kept_for_a_time():
+    assert {t.name for t in TOPICS if t.compacted} == {"bandwidth", "multipliers", "host-limits"}
+    assert all(int(t.config["retention.ms"]) > 0 for t in TOPICS if not t.compacted)
+    assert DEAD_LETTERS.message is None

@@ -1,0 +1,146 @@
+"""λ₀ and shares from demand curves with known answers."""
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from services.coordinator.solver import (
+    check_curve,
+    demand_at,
+    gather,
+    solve_shares,
+    solve_threshold,
+)
+from shared.contracts.messages import DemandCurve
+
+GRID = [10 ** (k / 8) for k in range(-32, 17)]
+
+
+def curve(shard, demand, ripe=None, pages=1000, grid=None):
+    grid = GRID if grid is None else grid
+    return DemandCurve(
+        shard=shard,
+        instance="s",
+        reported_at=0.0,
+        pages=pages,
+        thresholds=list(grid),
+        demand=[float(demand(x)) for x in grid],
+        ripe=[float(ripe(x)) if ripe else 0.0 for x in grid],
+        achieved_crawls_per_second=0.0,
+        host_limited_share=0.0,
+        marginal_value=0.0,
+    )
+
+
+def root(scale):
+    return lambda x: scale / x**0.5
+
+
+def curves(*made):
+    return gather({c.shard: c for c in made})
+
+
+@pytest.mark.parametrize("budget", [0.5, 3.0, 10.0, 200.0])
+def test_the_threshold_is_where_all_demand_meets_the_budget(budget):
+    both = curves(curve(0, root(1.0)), curve(1, root(3.0)))
+    assert solve_threshold(both, budget) == pytest.approx((4.0 / budget) ** 2, rel=1e-9)
+    assert demand_at(both, solve_threshold(both, budget)).sum() == pytest.approx(budget, rel=0.02)
+
+
+def test_curves_on_shifted_parts_of_the_grid_add_up():
+    shifted = curves(curve(0, root(1.0), grid=GRID[:40]), curve(1, root(3.0), grid=GRID[5:]))
+    assert list(shifted.grid) == GRID
+    assert solve_threshold(shifted, 10.0) == pytest.approx(0.16, rel=1e-6)
+
+
+def test_no_budget_means_that_nothing_is_worth_a_crawl():
+    assert solve_threshold(curves(curve(0, root(1.0))), 0.0) == GRID[-1]
+
+
+def test_more_budget_than_hosts_allow_means_that_everything_is():
+    capped = curves(curve(0, lambda x: min(2.0, 1 / x)))
+    assert solve_threshold(capped, 5.0) == 0.0
+
+
+def test_without_a_backlog_shares_follow_demand_at_the_threshold():
+    both = curves(curve(0, root(1.0)), curve(1, root(3.0)))
+    assert solve_shares(both, 10.0, 60.0) == pytest.approx({0: 0.25, 1: 0.75})
+
+
+def test_a_backlog_gets_budget_that_its_long_run_demand_would_not():
+    def backlog(x):
+        return 10_000.0 if x < 1.0 else 0.0
+
+    shares = solve_shares(curves(curve(0, root(1.0)), curve(1, root(1.0), backlog)), 10.0, 60.0)
+    assert shares[1] > 0.9
+
+
+def test_budget_goes_where_the_value_is_highest_not_where_the_backlog_is_longest():
+    low = curve(0, lambda _x: 0.0, lambda x: 1e6 if x < 0.01 else 0.0)
+    high = curve(1, lambda _x: 0.0, lambda x: 1e4 if x < 1.0 else 0.0)
+    assert solve_shares(curves(low, high), 10.0, 60.0)[1] == pytest.approx(1.0, abs=0.01)
+
+
+def test_new_pages_count_at_every_threshold():
+    new = curve(0, lambda _x: 0.0, lambda _x: 5000.0)
+    assert solve_shares(curves(new, curve(1, root(1.0))), 10.0, 60.0)[0] > 0.95
+
+
+def test_where_nobody_demands_anything_pages_count_and_without_pages_nothing():
+    idle = curves(curve(0, lambda _x: 0.0, pages=100), curve(1, lambda _x: 0.0, pages=300))
+    assert solve_shares(idle, 10.0, 60.0) == {0: 0.25, 1: 0.75}
+    empty = curves(curve(0, lambda _x: 0.0, pages=0), curve(1, lambda _x: 0.0, pages=0))
+    assert solve_shares(empty, 10.0, 60.0) == {0: 0.0, 1: 0.0}
+
+
+def test_a_shard_without_pages_gets_nothing_whatever_it_says():
+    assert solve_shares(curves(curve(0, root(5.0), pages=0), curve(1, root(1.0))), 1.0, 60.0) == {
+        0: 0.0,
+        1: 1.0,
+    }
+
+
+rows = st.lists(st.floats(0, 1e6), min_size=5, max_size=5).map(lambda r: sorted(r, reverse=True))
+
+
+@settings(max_examples=200, deadline=None)
+@given(
+    demands=st.lists(rows, min_size=1, max_size=6),
+    ripe=rows,
+    budget=st.floats(0, 1e9),
+    horizon=st.floats(0.1, 1e7),
+)
+def test_shares_of_any_reports_add_up_to_one(demands, ripe, budget, horizon):
+    grid = [0.01, 0.1, 1.0, 10.0, 100.0]
+    reports = {
+        shard: curve(shard, dict(zip(grid, row, strict=True)).get, None, 10, grid)
+        for shard, row in enumerate(demands)
+    }
+    reports[0] = curve(0, lambda _x: 1.0, dict(zip(grid, ripe, strict=True)).get, 10, grid)
+    gathered = gather(reports)
+    shares = solve_shares(gathered, budget, horizon)
+    assert sum(shares.values()) == pytest.approx(1.0)
+    assert min(shares.values()) >= 0
+    threshold = solve_threshold(gathered, budget)
+    assert np.isfinite(threshold)
+    assert threshold >= 0
+
+
+@pytest.mark.parametrize(
+    ("changes", "reason"),
+    [
+        ({"thresholds": [1.0], "demand": [1.0], "ripe": [1.0]}, "2 or more"),
+        ({"thresholds": [1.0, 2.0], "demand": [1.0], "ripe": [1.0, 1.0]}, "as many"),
+        ({"thresholds": [2.0, 1.0], "demand": [1.0, 1.0], "ripe": [1.0, 1.0]}, "rise"),
+        ({"thresholds": [0.0, 1.0], "demand": [1.0, 1.0], "ripe": [1.0, 1.0]}, "positive"),
+    ],
+)
+def test_a_curve_that_cannot_be_added_is_refused(changes, reason):
+    made = curve(0, root(1.0))
+    for name, value in changes.items():
+        made = DemandCurve(
+            **({f: getattr(made, f) for f in made.__struct_fields__} | {name: value})
+        )
+    with pytest.raises(ValueError, match=reason):
+        check_curve(made)

@@ -1,0 +1,58 @@
+"""The rate limit of sources: exact over any time, bounded in memory."""
+
+import itertools
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from services.ingester.sources import BURST_SECONDS, REPORT_SECONDS, SourceLimiter, Verdict
+
+
+def passed(limiter, source, times):
+    return sum(limiter.take(source, t) is Verdict.PASS for t in times)
+
+
+def test_a_burst_passes_and_then_the_rate():
+    limiter = SourceLimiter(per_second=5.0)
+    assert passed(limiter, "a", [100.0] * 1000) == 5 * BURST_SECONDS
+    assert passed(limiter, "a", [100.0 + i / 100 for i in range(1, 1001)]) == 50
+
+
+def test_sources_do_not_share_their_limit():
+    limiter = SourceLimiter(per_second=1.0)
+    assert passed(limiter, "a", [0.0] * 50) == passed(limiter, "b", [0.0] * 50) == 10
+
+
+@settings(max_examples=100, deadline=None)
+@given(times=st.lists(st.floats(0, 1000), max_size=200), rate=st.floats(0.01, 10))
+def test_no_order_of_arrival_gets_more_than_the_rate_and_a_burst(times, rate):
+    limiter = SourceLimiter(rate)
+    most = max(rate * BURST_SECONDS, 1.0) + rate * 1000
+    assert passed(limiter, "a", times) <= most + 1e-6
+
+
+def test_the_first_signal_over_the_limit_is_reported_then_one_in_ten_seconds():
+    limiter = SourceLimiter(per_second=0.1)
+    verdicts = [limiter.take("a", t / 10) for t in range(400)]
+    reports = [i / 10 for i, v in enumerate(verdicts) if v is Verdict.DROP_AND_REPORT]
+    assert reports[0] == 0.1
+    gaps = [b - a for a, b in itertools.pairwise(reports)]
+    assert all(REPORT_SECONDS <= gap < REPORT_SECONDS + 0.3 for gap in gaps)
+
+
+def test_made_up_names_share_one_limit_when_there_are_too_many():
+    limiter = SourceLimiter(per_second=1.0, max_sources=100)
+    names = [f"made-up-{i}" for i in range(10_000)]
+    assert sum(limiter.take(name, 5.0) is Verdict.PASS for name in names) == 110
+    assert len(limiter) == 100
+
+
+def test_idle_sources_make_room_and_lose_nothing_by_it():
+    limiter = SourceLimiter(per_second=1.0, max_sources=3)
+    for name in "abc":
+        limiter.take(name, 0.0)
+    passed(limiter, "c", [11.9] * 10)
+    assert limiter.take("d", 12.0) is Verdict.PASS
+    assert len(limiter) == 2
+    assert passed(limiter, "a", [12.0] * 50) == 10
+    assert passed(limiter, "c", [12.0] * 50) == 0

@@ -1,0 +1,58 @@
+"""Logs: one JSON object a line, with the worker's name, and the libraries' own lines too."""
+
+import io
+import json
+import logging
+
+import pytest
+import structlog
+
+from shared.runtime.logs import configure_logs
+
+
+@pytest.fixture
+def restore():
+    root = logging.getLogger()
+    handlers, level = root.handlers[:], root.level
+    yield
+    root.handlers[:] = handlers
+    root.setLevel(level)
+    structlog.reset_defaults()
+
+
+def lines(form, level, say, monkeypatch):
+    stream = io.StringIO()
+    monkeypatch.setattr("sys.stderr", stream)
+    configure_logs(form, level, worker="ingester", instance="i-1")
+    say()
+    return stream.getvalue().splitlines()
+
+
+def test_every_line_is_an_object_that_says_who_when_and_what(restore, monkeypatch):
+    def say():
+        structlog.get_logger("test").warning("something happened", count=3)
+        logging.getLogger("library").error("its %s", "words")
+        try:
+            int("why")
+        except ValueError:
+            structlog.get_logger("test").exception("failed")
+
+    first, second, third = [json.loads(line) for line in lines("json", "info", say, monkeypatch)]
+    assert first | {"at": ""} == {
+        "event": "something happened",
+        "count": 3,
+        "level": "warning",
+        "worker": "ingester",
+        "instance": "i-1",
+        "at": "",
+    }
+    assert (second["event"], second["logger"]) == ("its words", "library")
+    assert "ValueError: invalid literal" in third["exception"]
+
+
+def test_lower_levels_are_left_out(restore, monkeypatch):
+    def say():
+        structlog.get_logger("test").info("detail")
+        logging.getLogger("aiokafka").info("chatter")
+
+    assert lines("console", "warning", say, monkeypatch) == []

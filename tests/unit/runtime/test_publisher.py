@@ -1,0 +1,68 @@
+"""The publisher: where messages go, and what a dead letter carries."""
+
+import asyncio
+from types import SimpleNamespace
+
+import pytest
+
+from shared.contracts.codec import decode
+from shared.contracts.identity import shard_of
+from shared.contracts.messages import Bandwidth, PageSignal
+from shared.contracts.topics import BANDWIDTH, GLOBAL_KEY, PAGE_SIGNALS
+from shared.runtime.publisher import Publisher
+from shared.runtime.settings import Settings
+
+
+class Producer:
+    """Remembers what was sent."""
+
+    def __init__(self):
+        self.sent = []
+
+    async def send(self, topic, value, *, key, partition, headers):
+        self.sent.append(SimpleNamespace(**locals()))
+        done = asyncio.get_running_loop().create_future()
+        done.set_result(None)
+        return done
+
+
+@pytest.fixture
+def publisher():
+    made = Publisher(Settings(topic_prefix="t-", partitions=8))
+    made._producer = Producer()
+    return made
+
+
+async def test_a_hosts_message_goes_to_its_shard_under_its_host(publisher):
+    message = PageSignal(1, "https://a.example/", "a.example", "s", 5.0)
+    await publisher.send_for_host(PAGE_SIGNALS, "a.example", message)
+    [sent] = publisher.producer.sent
+    assert (sent.topic, sent.key) == ("t-page-signals", b"a.example")
+    assert sent.partition == shard_of("a.example", 8)
+    assert decode(PageSignal, sent.value) == message
+
+
+async def test_a_global_message_has_one_key_and_one_partition(publisher):
+    await publisher.send_global(BANDWIDTH, Bandwidth(3.0))
+    [sent] = publisher.producer.sent
+    assert (sent.topic, sent.key, sent.partition) == ("t-bandwidth", GLOBAL_KEY, 0)
+
+
+async def test_a_dead_letter_is_the_message_as_it_came_with_where_and_why(publisher):
+    record = SimpleNamespace(
+        topic="t-signals", partition=3, offset=77, key=b"k", value=b"\xff{", timestamp=0
+    )
+    await publisher.dead_letter(record, "ingester", "not JSON: \ud800" + "x" * 5000)
+    [sent] = publisher.producer.sent
+    headers = dict(sent.headers)
+    assert (sent.topic, sent.key, sent.value) == ("t-dead-letters", b"k", b"\xff{")
+    assert headers["topic"] == b"t-signals"
+    assert (headers["partition"], headers["offset"]) == (b"3", b"77")
+    assert headers["stage"] == b"ingester"
+    assert headers["error"].startswith(b"not JSON: ?")
+    assert len(headers["error"]) == 1000
+
+
+async def test_before_its_start_it_says_so():
+    with pytest.raises(RuntimeError, match="not started"):
+        await Publisher(Settings()).send(BANDWIDTH, None, b"")

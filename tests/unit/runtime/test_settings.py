@@ -1,0 +1,104 @@
+"""Settings: sources in order, and errors that name the setting and say what to do."""
+
+import pytest
+
+from shared.runtime.clock import AcceleratedClock, SystemClock
+from shared.runtime.settings import Settings, SettingsError, load_settings
+
+
+@pytest.fixture(autouse=True)
+def empty_environment(monkeypatch, tmp_path):
+    import os
+
+    for name in list(os.environ):
+        if name.startswith("FRESHET_") or name in {"KAFKA_BOOTSTRAP_SERVERS", "DATABASE_URL"}:
+            monkeypatch.delenv(name)
+    monkeypatch.setenv("FRESHET_SETTINGS_FILE", str(tmp_path / "freshet.toml"))
+
+
+def test_the_defaults_are_for_this_machine():
+    settings = load_settings()
+    assert settings.kafka_bootstrap_servers == "127.0.0.1:9092"
+    assert settings.http_host == "127.0.0.1"
+    assert isinstance(settings.clock(), SystemClock)
+    assert settings.instance
+
+
+def test_arguments_go_before_the_environment_and_that_before_the_file(monkeypatch, tmp_path):
+    (tmp_path / "freshet.toml").write_text(
+        'partitions = 8\ntopic_prefix = "file-"\nlog_level = "error"\n'
+    )
+    monkeypatch.setenv("FRESHET_PARTITIONS", "16")
+    monkeypatch.setenv("FRESHET_TOPIC_PREFIX", "environment-")
+    settings = load_settings(partitions=32)
+    assert (settings.partitions, settings.topic_prefix, settings.log_level) == (
+        32,
+        "environment-",
+        "error",
+    )
+    assert settings.topic("signals") == "environment-signals"
+
+
+def test_the_two_that_everybody_needs_carry_no_prefix(monkeypatch):
+    monkeypatch.setenv("KAFKA_BOOTSTRAP_SERVERS", "broker:1")
+    monkeypatch.setenv("DATABASE_URL", "postgresql://u:hidden@db/x")
+    settings = load_settings()
+    assert settings.kafka_bootstrap_servers == "broker:1"
+    assert settings.database_url.get_secret_value() == "postgresql://u:hidden@db/x"
+    assert "hidden" not in repr(settings)
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("PARTITIONS", "0"),
+        ("PARTITIONS", "many"),
+        ("CLOCK_SPEED", "-1"),
+        ("LOG_FORMAT", "xml"),
+        ("HTTP_PORT", "70000"),
+        ("SIGNAL_MAX_AGE_DAYS", "0"),
+        ("SILENT_AFTER_SECONDS", "nan"),
+        ("INSTANCE", ""),
+    ],
+)
+def test_a_wrong_value_is_named(monkeypatch, name, value):
+    monkeypatch.setenv(f"FRESHET_{name}", value)
+    with pytest.raises(SettingsError, match=name.lower()):
+        load_settings()
+
+
+def test_every_wrong_value_is_named_at_once(monkeypatch):
+    monkeypatch.setenv("FRESHET_PARTITIONS", "0")
+    monkeypatch.setenv("FRESHET_CLOCK_SPEED", "x")
+    with pytest.raises(SettingsError) as caught:
+        load_settings()
+    assert "partitions" in str(caught.value)
+    assert "clock_speed" in str(caught.value)
+
+
+def test_a_name_that_is_no_setting_is_an_error_not_ignored(monkeypatch):
+    monkeypatch.setenv("FRESHET_PARTITONS", "8")
+    with pytest.raises(SettingsError, match="FRESHET_PARTITONS"):
+        load_settings()
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [("partitions = ", "TOML"), ("no_such = 1", "no_such"), ("partitions = 0", "partitions")],
+)
+def test_a_wrong_file_is_an_error(tmp_path, text, reason):
+    (tmp_path / "freshet.toml").write_text(text)
+    with pytest.raises(SettingsError, match=reason):
+        load_settings()
+
+
+def test_sasl_needs_a_user_and_a_password(monkeypatch):
+    monkeypatch.setenv("FRESHET_KAFKA_SECURITY_PROTOCOL", "SASL_SSL")
+    with pytest.raises(SettingsError, match="kafka_sasl_password"):
+        load_settings()
+
+
+def test_a_gate_makes_a_simulated_clock(tmp_path):
+    clock = Settings(clock_gate=tmp_path / "gate", clock_origin=5.0, clock_speed=10.0).clock()
+    assert isinstance(clock, AcceleratedClock)
+    assert (clock.now(), clock.span(2.0), clock.speed) == (5.0, 20.0, 10.0)
