@@ -5,6 +5,7 @@ stability.  Precision grows with the size of the arguments, so that cancellation
 tests and the benchmark compare with it; it needs mpmath, a development dependency.
 """
 
+import math
 from typing import Any
 
 import mpmath as mp  # type: ignore[import-untyped]
@@ -15,9 +16,14 @@ Number = Any
 
 
 def regularised_gamma(i: int, x: Number) -> Number:
-    """P(i+1, x) = 1 − e^{−x} Σ_{j≤i} x^j/j!, or its complementary series where that is shorter."""
+    """P(i+1, x) = 1 − e^{−x} Σ_{j≤i} x^j/j!, or its complementary series where that is shorter.
+
+    Far beyond i it differs from 1 by less than e^−150.
+    """
     if x <= 0:
         return mp.mpf(0)
+    if x > i + 60 * math.sqrt(i + 1) + 400:
+        return mp.mpf(1)
     if x > i + 1:
         term = mp.exp(-x)
         total = term
@@ -28,7 +34,8 @@ def regularised_gamma(i: int, x: Number) -> Number:
     term = mp.exp((i + 1) * mp.log(x) - x - mp.loggamma(i + 2))
     total = term
     k = i + 1
-    while term > total * mp.mpf(10) ** (-mp.mp.dps):
+    smallest = mp.mpf(10) ** (-DIGITS - 30)
+    while term > total * smallest:
         k += 1
         term *= x / k
         total += term

@@ -15,6 +15,10 @@ _CLOSE = 1e-9
 """Newton's last step, relative: its successor would be below rounding."""
 
 
+_HIGHEST_LEVEL = 1.0 - 1e-15
+"""A threshold closer than this to μ/Δ cannot be told from it: V never gets there."""
+
+
 @compiled
 def _staircase_threshold(kappa: float, gamma: float, target: float) -> tuple[float, float]:
     """(s*, ψ) where every change is signalled (α = 0)."""
@@ -79,7 +83,7 @@ def threshold_staleness_from(
         return 0.0, 0.0
     change_rate = change_rate_scalar(alpha, kappa, gamma)
     level = target * change_rate
-    if not (change_rate > 0.0 and level < 1.0):
+    if not (change_rate > 0.0 and level < _HIGHEST_LEVEL):
         return math.inf, math.inf
     if not (gamma > 0.0 and kappa > 0.0):
         unit = unit_value_inverse(level)

@@ -77,3 +77,16 @@ def test_due_time_moves_forward_with_evidence():
     assert due_after_days(math.inf, 0.25, math.inf)[0] == math.inf
     value = crawl_value(1.0, 0.25, 0.5, 0.4, due[1], 1)
     assert value[0] == pytest.approx(0.8, rel=1e-12)
+
+
+@pytest.mark.parametrize("kappa", [0.0, 0.2, 1.2, 8.0, np.inf])
+@pytest.mark.parametrize("alpha", [0.0, 1e-6, 0.04])
+def test_thresholds_within_rounding_of_the_highest_value(alpha, kappa):
+    """The rate falls to zero there; it must never jump back up."""
+    highest = 1.0 / (alpha - 0.012 * np.expm1(-kappa)) if alpha or kappa else 1.0
+    thresholds = highest * (1.0 - np.array([1e-9, 1e-13, 1e-14, 4e-15, 2e-15, 1e-15, 2e-16, 0.0]))
+    staleness, rates = threshold_staleness(1.0, alpha, kappa, 0.012, thresholds)
+    assert not np.isnan(staleness).any()
+    assert (np.diff(rates) <= 1e-9 * rates[0]).all()
+    assert (rates <= 0.012 + alpha).all()
+    assert rates[-1] == 0.0
