@@ -1,0 +1,120 @@
+"""Why a page was, or was not, crawled: each state put into the right words."""
+
+from typing import Any
+
+import pytest
+
+from services.cli.explaining import explain, lines
+
+NOW = 1_700_864_000.0
+DAY = 86_400.0
+
+
+def known(**changes: Any) -> dict[str, Any]:
+    page: dict[str, Any] = {
+        "url": "https://a.example/",
+        "page_id": 1,
+        "shard": 0,
+        "status": "active",
+        "state": {
+            "importance": 2.0,
+            "max_age_days": None,
+            "last_crawled_at": NOW - 10 * DAY,
+            "signals": 0,
+        },
+        "parameters": {
+            "unsignalled_change_rate": 0.1,
+            "signal_evidence": 0.5,
+            "signal_rate": 0.0,
+            "change_rate": 0.1,
+        },
+        "host": {"host": "a.example", "max_crawls_per_second": None, "blocked_until": None},
+        "crawls": [
+            {"crawled_at": NOW - 10 * DAY, "interval_days": 3.0, "signals": 1, "changed": True}
+        ],
+    }
+    page["state"] |= changes.pop("state", {})
+    page["host"] |= changes.pop("host", {})
+    return page | changes
+
+
+def test_the_value_without_signals_is_the_closed_form() -> None:
+    answer = explain(known(), None, 1.0, NOW)
+
+    u = 0.1 * 10
+    assert answer["decision"]["crawl_value"] == pytest.approx(
+        2 / 0.1 * (1 - (1 + u) * 2.718281828459045**-u)
+    )
+    assert answer["decision"]["expected_freshness"] == pytest.approx(2.718281828459045**-u)
+
+
+def test_a_page_above_the_threshold_is_next() -> None:
+    answer = explain(known(), None, 0.1, NOW)
+
+    assert any("has reached the threshold" in reason for reason in answer["why"])
+    assert answer["decision"]["due_at"] < NOW
+
+
+def test_a_page_below_the_threshold_is_due_later() -> None:
+    answer = explain(known(), None, 15.0, NOW)
+
+    assert answer["decision"]["due_at"] > NOW
+    assert any("below the threshold" in reason for reason in answer["why"])
+
+
+def test_a_page_that_is_never_worth_a_crawl_says_so() -> None:
+    answer = explain(known(), None, 50.0, NOW)
+
+    assert answer["decision"]["due_at"] is None
+    assert any("time alone never" in reason for reason in answer["why"])
+
+
+def test_a_bound_on_the_age_makes_it_due() -> None:
+    answer = explain(known(state={"max_age_days": 12.0}), None, 50.0, NOW)
+
+    assert answer["decision"]["due_at"] == pytest.approx(NOW + 2 * DAY)
+
+
+@pytest.mark.parametrize(
+    ("page", "words"),
+    [
+        (known(status="removed"), "it is removed"),
+        (known(state={"last_crawled_at": None}), "never crawled"),
+        (known(host={"blocked_until": NOW + DAY}), "blocked until"),
+        (known(host={"max_crawls_per_second": 0.5}), "at most 0.5"),
+    ],
+)
+def test_other_reasons(page: dict[str, Any], words: str) -> None:
+    answer = explain(page, None, 1.0, NOW)
+
+    assert any(words in reason for reason in answer["why"])
+
+
+def test_without_a_multiplier_the_coordinator_is_named() -> None:
+    assert any("coordinator" in reason for reason in explain(known(), None, None, NOW)["why"])
+
+
+def test_the_scheduler_knows_better() -> None:
+    live = {
+        "multiplier": 3.0,
+        "host_multiplier": 1.0,
+        "crawl_value": 9.0,
+        "due_at": NOW + DAY,
+        "in_flight": True,
+        "deadline_at": NOW + 60,
+        "class": "value",
+        "retry_at": None,
+    }
+    answer = explain(known(), live, 2.0, NOW)
+
+    assert answer["decision"]["threshold"] == 4.0
+    assert answer["decision"]["crawl_value"] == 9.0
+    assert any("asked for now" in reason for reason in answer["why"])
+
+
+def test_people_read_times_and_crawls() -> None:
+    text = "\n".join(lines(explain(known(), None, 1.0, NOW), NOW))
+
+    assert "10 days ago" in text
+    assert "changed after 3 days with 1 signals" in text
+    assert "unsignalled change rate" in text
