@@ -66,6 +66,10 @@ def main() -> None:
       freshet bandwidth set 100/s
       freshet worker scheduler
     """
+    # Logs go to standard error, so that they never mix with an answer.
+    from shared.runtime.logs import configure_logs  # noqa: PLC0415 - only when a command runs
+
+    configure_logs("console", "warning")
 
 
 if __name__ == "__main__":

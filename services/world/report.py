@@ -104,6 +104,10 @@ def _pace(ledger: Ledger, seconds: float, speed: float) -> dict[str, Any]:
             "crawls_per_second": rate,
             "crawls_per_day": rate / speed * SECONDS_PER_DAY,
             "share_of_budget": within / allowed if allowed > 0 else None,
+            # Without the first second, in which the first budget takes effect.
+            "steady_crawls_per_second": _per_second(
+                within - ledger.per_second.get(0, 0), whole_seconds - 1
+            ),
         },
         "bandwidth_steps": ledger.bandwidth_steps(),
     }

@@ -50,7 +50,7 @@ def summary(report: dict[str, Any]) -> list[str]:
         f"{report['days']:.2f} days in {report['seconds']:.1f} s",
         f"freshness {report['freshness']:.4f}, staleness {report['staleness']:.5f} "
         "(importance-weighted, over the whole run)",
-        f"{report['crawls']:,} crawls, {pace['crawls_per_second']:.1f} a second"
+        f"{report['crawls']:,} crawls, {pace['steady_crawls_per_second']:.1f} a second"
         + (f", {share:.1%} of the budget" if share is not None else "")
         + f"; {report['seconds_over_budget']} seconds over it",
         f"{report['requests']:,} requests, {report['answered']:,} answered, "
