@@ -22,6 +22,9 @@ POINTS_PER_DECADE: Final = 8
 _ABOVE_MULTIPLIER: Final = 24
 """Points above λ₀ where the grid has to be moved down to reach it."""
 
+_NEAR_THE_END: Final = 12
+"""With fewer points than this below λ₀ the grid is moved."""
+
 _OLDEST_DAYS: Final = 1e4
 """Top of the grid under the uniform policy, whose values are ages."""
 
@@ -122,7 +125,7 @@ def grid(highest: float, multiplier: float) -> NDArray[np.float64]:
     top = math.ceil(POINTS_PER_DECADE * math.log10(highest)) if highest > 0 else 0
     if multiplier > 0:
         above = math.ceil(POINTS_PER_DECADE * math.log10(multiplier)) + _ABOVE_MULTIPLIER
-        if above < top - _ABOVE_MULTIPLIER // 2:
+        if above - _ABOVE_MULTIPLIER < top - POINTS + 1 + _NEAR_THE_END:
             top = above
     steps = np.arange(top - POINTS + 1, top + 1)
     return np.asarray(10.0 ** (steps / POINTS_PER_DECADE), dtype=np.float64)
@@ -169,9 +172,9 @@ class DemandReporter:
         self._reported_at = shard.filled_until
         self.demand: Demand | None = None
 
-    def is_stale(self) -> bool:
-        """Whether the demand was computed for markedly other parameters."""
-        if self.demand is None:
+    def is_stale(self, multiplier: float) -> bool:
+        """Whether the demand is of markedly other parameters, or its grid ends too near λ₀."""
+        if self.demand is None or 0.0 < multiplier < self.demand.thresholds[_NEAR_THE_END]:
             return True
         changes = self._shard.parameter_changes - self.demand.version
         return changes > 0.01 * self._shard.count

@@ -64,11 +64,12 @@ class SlotFiller:
         times, owners = times[order], owners[order]
         present, starts = np.unique(owners, return_index=True)
         emissions = []
-        for number, slots in zip(present, np.split(times, starts[1:]), strict=True):
+        for number, given in zip(present, np.split(times, starts[1:]), strict=True):
             shard = self._shards.get(int(number))
-            if shard is None:
+            if shard is None or not shard.is_caught_up:
                 continue
-            if slots.size and shard.is_caught_up:
+            slots = given[given > shard.filled_until]
+            if slots.size:
                 emissions.append(self._fill_shard(shard, slots, plan))
         return emissions
 
@@ -172,6 +173,8 @@ class Emitter:
             raise self._failure
         producer = self._publisher.producer
         for emission in emissions:
+            if not emission.messages:
+                continue
             await self._send_shard(producer, emission)
             common_metrics.MESSAGES_PUBLISHED.labels(CRAWL_REQUESTS.name).inc(
                 len(emission.messages)
@@ -187,8 +190,7 @@ class Emitter:
                 self._follow(await producer.send_batch(batch, self._topic, partition=partition))
                 batch = producer.create_batch()
                 batch.append(timestamp=None, key=key, value=value)
-        if batch.record_count():
-            self._follow(await producer.send_batch(batch, self._topic, partition=partition))
+        self._follow(await producer.send_batch(batch, self._topic, partition=partition))
 
     def _follow(self, acknowledgement: "asyncio.Future[object]") -> None:
         self._waiting.add(acknowledgement)

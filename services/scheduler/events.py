@@ -126,7 +126,7 @@ def apply_outcomes(
         page = pages[rows[index]]
         time = crawled_at[index]
         if page.deadline > NEVER and (
-            requested_us[index] == page.requested_us or time * 1e6 >= page.requested_us
+            requested_us[index] == page.requested_us or time * 1e6 + 1.0 >= page.requested_us
         ):
             page.deadline = NEVER
         if results[index] == FAILED:

@@ -21,6 +21,9 @@ log = structlog.get_logger(__name__)
 _CLOCK_SKEW_SECONDS: Final = 10.0
 """Brokers and schedulers may disagree about the time by so much."""
 
+_AT_ONCE: Final = 5_000
+"""Records that are decoded before the event loop gets its turn."""
+
 
 def request_id_of(shard: int, page_id: int, requested_us: int) -> str:
     """The id of a request: its page and its slot, so never the same twice."""
@@ -59,7 +62,7 @@ async def read_recent_requests(
         ends = await _seek_to_recent(consumer, partitions, settings.request_timeout_seconds)
         found: dict[int, list[CrawlRequest]] = {shard: [] for shard in shards}
         while await _is_behind(consumer, ends):
-            fetched = await consumer.getmany(timeout_ms=200)
+            fetched = await consumer.getmany(timeout_ms=200, max_records=_AT_ONCE)
             for tp, records in fetched.items():
                 found[tp.partition] += _decoded(r.value for r in records)
         return found

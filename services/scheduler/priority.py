@@ -2,8 +2,9 @@
 
 Tiers, the most urgent first: pages that were never crawled, pages beyond their maximum age, pages
 whose request was not answered, and all others by crawl value. A priority is the crawl value, or
-the importance times a huge power for the upper tiers, so that comparing priorities is enough.
-Priorities never fall as time passes, unless something happens to the page.
+the importance times a huge power for the upper tiers, so that comparing priorities is enough:
+those of the lowest tier are at most 1e50. A priority never falls as time passes, unless something
+happens to its page.
 """
 
 from typing import Any, Final
@@ -28,9 +29,6 @@ REASONS: Final[tuple[Reason, ...]] = ("value", "retry", "max-age", "new")
 _LEAST: Final = 1e-25
 _MOST: Final = 1e50
 _TIER_FACTOR: Final = 1e80
-
-LEAST_URGENT: Final = _LEAST * _TIER_FACTOR
-"""Priorities from here on are of the upper tiers."""
 
 
 @compiled

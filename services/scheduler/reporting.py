@@ -112,11 +112,11 @@ class Reporting:
 
     def _draw_stalest(self) -> tuple[DemandReporter, Sample] | None:
         self._follow_shards()
-        now = time.monotonic()
+        now, multiplier = time.monotonic(), self._multiplier()
         due = [
             shard
             for shard, reporter in self._reporters.items()
-            if reporter.is_stale()
+            if reporter.is_stale(multiplier)
             or now - self._computed_at.get(shard, -1e9) > _MOST_PATIENCE_SECONDS
         ]
         if not due:

@@ -1,0 +1,77 @@
+"""What `freshet explain` is told: in accord with what the shard then does."""
+
+import numpy as np
+import pytest
+from reference_shard import DAY, World, rules
+
+from services.scheduler.explain import page_state, shard_state
+from services.scheduler.pages import GONE
+from shared.contracts.codec import encode
+
+NOW = 1.7e9
+
+
+def explain(world, identity, now=NOW, threshold=0.1):
+    return page_state(world.shard, identity, now, threshold)
+
+
+@pytest.mark.parametrize("signals", [0, 2])
+def test_a_page_is_due_when_its_value_reaches_the_threshold(signals):
+    world = World(rules())
+    page = world.add_page(
+        "a", 1, NOW - DAY, alpha=0.05, kappa=0.8, gamma=0.1, signals=signals, last_crawled_at=NOW
+    )
+    threshold = 6.0
+    due_at = explain(world, page, NOW, threshold)["due_at"]
+    value = world.reference.pages[page.page_id].value(due_at, uniform=False)
+    assert value == pytest.approx(threshold, rel=1e-6)
+
+
+def test_it_tells_why_a_page_waits():
+    world = World(rules(timeout=50.0, max_age_days=3.0))
+    page = world.add_page("a", 1, NOW - DAY, last_crawled_at=NOW - 2 * DAY)
+    assert explain(world, page, threshold=1e9)["due_at"] == NOW + DAY
+    assert explain(world, page)["class"] == "value"
+    world.shard.selector.select(np.array([NOW]), 1.0, 0.0)
+    waiting = explain(world, page, threshold=1e-6)
+    assert waiting["in_flight"]
+    assert waiting["class"] == "not now"
+    assert waiting["deadline_at"] == waiting["due_at"] == NOW + 50.0
+    row = world.shard.pages[world.shard.row_of(page.page_id)]
+    row["status"] = GONE
+    assert explain(world, page)["status"] == "gone"
+    assert explain(world, page)["due_at"] is None
+
+
+def test_a_new_page_is_due_now():
+    world = World(rules())
+    page = world.add_page("a", 1, NOW)
+    state = explain(world, page)
+    assert (state["class"], state["due_at"], state["last_crawled_at"]) == ("new", NOW, None)
+    assert encode(state)
+
+
+def test_the_uniform_policys_pages_are_due_by_age():
+    world = World(rules(uniform=True))
+    page = world.add_page("a", 1, NOW, last_crawled_at=NOW)
+    assert explain(world, page, threshold=4.0)["due_at"] == NOW + 4.0 * DAY
+
+
+def test_unknown_pages_have_no_state():
+    world = World(rules())
+    page = world.add_page("a", 1, NOW)
+    world.remove_page(page.page_id, NOW)
+    assert explain(world, page) is None
+
+
+def test_a_shard_in_figures():
+    world = World(rules())
+    for number in range(4):
+        world.add_page("a", number, NOW - DAY, last_crawled_at=NOW - DAY)
+    world.add_page("b", 9, NOW)
+    world.shard.selector.select(np.array([NOW + 1.0]), 1.0, 0.0)
+    world.shard.filled_until = NOW + 1.0
+    state = shard_state(world.shard, 0.0)
+    assert (state["pages"], state["hosts"], state["in_flight"]) == (5, 2, 1)
+    assert state["never_crawled"] == 1
+    assert encode(state)

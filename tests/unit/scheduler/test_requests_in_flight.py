@@ -1,0 +1,88 @@
+"""Request ids say which slot they fill, and a loaded shard knows what is on its way."""
+
+import numpy as np
+import pytest
+from reference_shard import DAY, NEVER, World, rules
+
+from services.scheduler.emission import write_requests
+from services.scheduler.events import NO_REQUEST
+from services.scheduler.in_flight import microseconds, request_id_of, requested_us_of, restore
+from services.scheduler.priority import UNANSWERED
+from shared.contracts.codec import decode
+from shared.contracts.messages import CrawlRequest
+
+NOW = 1.7e9
+
+
+def test_an_id_tells_when_it_was_asked():
+    requested_us = microseconds(NOW + 0.123456)
+    request_id = request_id_of(4095, 2**63 - 1, requested_us)
+    assert requested_us_of(request_id) == requested_us
+    assert len(request_id) <= 64
+
+
+@pytest.mark.parametrize("other", [None, "mine", "a-b", "1-2-zz", "1-2-3-4", "1-2-" + "f" * 40])
+def test_other_ids_are_no_requests(other):
+    assert requested_us_of(other) == NO_REQUEST
+
+
+def sent(world, slots):
+    """Fill slots, and read the requests that come of it."""
+    picks = world.shard.selector.select(np.asarray(slots), 1.0, 0.0)
+    messages = write_requests(world.shard, picks[picks["row"] >= 0], 0.25)
+    return [decode(CrawlRequest, value) for _, value in messages]
+
+
+def world_of_pages(**settings):
+    world = World(rules(timeout=100.0, host_rate=1.0, **settings))
+    for number in range(6):
+        world.add_page(f"h{number // 2}", number, NOW - DAY, last_crawled_at=NOW - 5 * DAY)
+    return world
+
+
+def test_a_request_says_all_that_a_crawler_needs():
+    world = world_of_pages()
+    request = sent(world, [NOW + 1.5])[0]
+    row = world.shard.row_of(request.page_id)
+    assert request.url == world.shard.url_of(row)
+    assert request.host == world.shard.hosts.names[world.shard.pages[row]["host"]]
+    assert (request.requested_at, request.deadline_at) == (NOW + 1.5, NOW + 101.5)
+    assert request.crawl_value > 0
+    assert (request.threshold, request.reason) == (0.25, "value")
+    assert requested_us_of(request.request_id) == microseconds(NOW + 1.5)
+
+
+def test_a_restart_asks_for_nothing_that_is_in_flight():
+    requests = sent(world_of_pages(), NOW + 1.0 + 0.1 * np.arange(6))
+    assert len(requests) == 6
+    restarted = world_of_pages()
+    assert restore(restarted.shard, requests) == 6
+    assert sent(restarted, [NOW + 50.0, NOW + 60.0]) == []
+    again = restarted.shard.selector.select(np.array([NOW + 101.3]), 1.0, 0.0)
+    assert again["tier"][0] == UNANSWERED
+
+
+def test_a_restart_gives_no_host_a_second_burst():
+    requests = sent(world_of_pages(), [NOW + 1.0, NOW + 1.1])
+    restarted = world_of_pages()
+    restore(restarted.shard, requests)
+    shard = restarted.shard
+    for request in requests:
+        tokens = shard.host_rows[shard.hosts.find(request.host)]["tokens"]
+        assert tokens < 2.0
+
+
+def test_answered_requests_are_not_in_flight():
+    world = world_of_pages()
+    request = sent(world, [NOW + 1.0])[0]
+    restarted = world_of_pages()
+    restarted.outcome(request.page_id, NOW + 2.0)
+    assert restore(restarted.shard, [request]) == 0
+    row = restarted.shard.pages[restarted.shard.row_of(request.page_id)]
+    assert row["deadline"] == NEVER
+
+
+def test_requests_for_pages_that_are_not_there_are_left_out():
+    world = World(rules())
+    request = CrawlRequest("0-1-2", 1, "https://a.example/", "a.example", NOW, NOW + 9, 0, 0, "new")
+    assert restore(world.shard, [request]) == 0

@@ -1,0 +1,233 @@
+"""Signals, outcomes, updates and parameters: late, twice, out of order, and about nobody."""
+
+import math
+
+import numpy as np
+import pytest
+from reference_shard import DAY, NEVER, World, rules, url_of
+
+from services.scheduler import pages
+from services.scheduler.events import FAILED, FOUND, MISSING, NO_REQUEST, Outcomes
+from services.scheduler.in_flight import microseconds
+from services.scheduler.shard import Shard
+from shared.contracts.messages import PageUpdate
+from shared.store import models
+
+NOW = 1.7e9
+
+
+def upsert(shard, identity, at, **more):
+    return shard.upsert(identity, PageUpdate("upsert", identity.url, **more), at)
+
+
+def row_of(shard, identity):
+    return shard.pages[shard.row_of(identity.page_id)]
+
+
+def crawled_world(**settings):
+    world = World(rules(**settings))
+    page = world.add_page("a", 1, NOW - DAY, last_crawled_at=NOW, last_attempt_at=NOW)
+    return world, page.page_id, row_of(world.shard, page)
+
+
+def test_statuses_are_those_of_the_store():
+    assert (pages.ACTIVE, pages.GONE, pages.REMOVED) == (
+        models.ACTIVE,
+        models.GONE,
+        models.REMOVED,
+    )
+    assert pages.NEVER == models.NEVER
+
+
+def test_a_signal_counts_once_and_never_an_older_one():
+    world, page_id, row = crawled_world()
+    for time in (NOW + 5, NOW + 5, NOW + 3, NOW + 6):
+        world.signal(page_id, time)
+    assert row["signals"] == 2
+    assert row["last_signal_at"] == NOW + 6
+
+
+def test_signals_soon_after_a_crawl_are_about_what_it_saw():
+    world, page_id, row = crawled_world(delay=60.0)
+    world.signal(page_id, NOW + 60)
+    assert row["signals"] == 0
+    world.signal(page_id, NOW + 61)
+    assert row["signals"] == 1
+
+
+@pytest.mark.parametrize("signal_first", [True, False])
+def test_a_signal_after_the_crawl_stays_whatever_comes_first(signal_first):
+    world, page_id, row = crawled_world()
+    things = [
+        lambda: world.signal(page_id, NOW + 20),
+        lambda: world.outcome(page_id, NOW + 10),
+    ]
+    for thing in things if signal_first else reversed(things):
+        thing()
+    assert row["signals"] == 1
+    assert row["last_crawled_at"] == NOW + 10
+
+
+@pytest.mark.parametrize("signal_first", [True, False])
+def test_a_signal_before_the_crawl_is_answered_whatever_comes_first(signal_first):
+    world, page_id, row = crawled_world()
+    things = [
+        lambda: world.signal(page_id, NOW + 5),
+        lambda: world.outcome(page_id, NOW + 10),
+    ]
+    for thing in things if signal_first else reversed(things):
+        thing()
+    assert row["signals"] == 0
+
+
+def test_an_outcome_counts_once_and_never_an_older_one():
+    world, page_id, row = crawled_world()
+    world.outcome(page_id, NOW + 10, FAILED)
+    world.outcome(page_id, NOW + 10, FAILED)
+    assert row["failures"] == 1
+    world.outcome(page_id, NOW + 20)
+    world.outcome(page_id, NOW + 15, FAILED)
+    world.outcome(page_id, NOW + 15)
+    assert (row["failures"], row["last_crawled_at"]) == (0, NOW + 20)
+    assert row["retry_at"] == NEVER
+
+
+def test_a_retry_waits_for_a_day_at_most():
+    world, page_id, row = crawled_world(retry=300.0)
+    for number in range(1, 40):
+        world.outcome(page_id, NOW + number, FAILED)
+    assert row["retry_at"] == NOW + 39 + DAY
+
+
+def test_a_gone_page_comes_back_by_a_signal_or_an_upsert():
+    world, page_id, row = crawled_world()
+    world.outcome(page_id, NOW + 10, MISSING)
+    assert row["status"] == pages.GONE
+    world.signal(page_id, NOW + 5)
+    assert row["status"] == pages.GONE
+    world.signal(page_id, NOW + 15)
+    assert row["status"] == pages.ACTIVE
+    world.outcome(page_id, NOW + 20, MISSING)
+    upsert(world.shard, url_of("a", 1), NOW + 30)
+    assert row["status"] == pages.ACTIVE
+    world.outcome(page_id, NOW + 25, MISSING)
+    assert row["status"] == pages.ACTIVE
+
+
+def test_an_answer_clears_the_request_by_its_id_or_by_its_time():
+    world, page_id, row = crawled_world(timeout=50.0)
+
+    def answer(requested_us, crawled_at):
+        world.shard.outcomes(
+            Outcomes(
+                np.array([page_id]),
+                np.array([crawled_at]),
+                np.array([FOUND], np.int8),
+                np.array([requested_us]),
+            )
+        )
+
+    now = NOW + DAY
+    for requested_us, crawled_at, clears in (
+        (microseconds(now), now - 1.0, True),
+        (NO_REQUEST, now - 0.5, False),
+        (microseconds(now) - 7, now - 0.4, False),
+        (NO_REQUEST, now + 1.0, True),
+    ):
+        row["deadline"] = now + 50.0
+        row["requested_us"] = microseconds(now)
+        answer(requested_us, crawled_at)
+        assert bool(row["deadline"] == NEVER) is clears
+
+
+def test_an_outdated_answer_still_clears_its_request():
+    world, page_id, row = crawled_world()
+    row["deadline"], row["requested_us"] = NOW + 99.0, microseconds(NOW - 10.0)
+    world.outcome(page_id, NOW - 5.0)
+    assert row["deadline"] == NEVER
+    assert row["last_crawled_at"] == NOW
+
+
+def test_events_about_unknown_pages_are_counted_and_change_nothing():
+    shard = Shard(0, rules())
+    ids, times = np.array([1, 2]), np.array([NOW, NOW])
+    outcomes = Outcomes(ids, times, np.zeros(2, np.int8), np.full(2, NO_REQUEST))
+    assert shard.signals(ids, times) == 2
+    assert shard.outcomes(outcomes) == 2
+    assert shard.parameters(ids, times, times, times) == 2
+    assert shard.count == 0
+
+
+def test_updates_change_only_what_they_name_and_never_go_back():
+    shard = Shard(0, rules(max_age_days=50.0))
+    page = url_of("a", 1)
+    assert upsert(shard, page, NOW, importance=3.0)
+    row = row_of(shard, page)
+    assert (row["importance"], row["max_age"]) == (3.0, 50.0 * DAY)
+    assert upsert(shard, page, NOW + 2, max_age_days=7.0)
+    assert not upsert(shard, page, NOW + 1, importance=9.0)
+    assert (row["importance"], row["max_age"]) == (3.0, 7.0 * DAY)
+    assert upsert(shard, page, NOW + 3, crawled_at=NOW)
+    assert row["last_crawled_at"] == NOW
+
+
+def test_a_removed_page_stays_away_from_older_updates():
+    shard = Shard(0, rules())
+    page = url_of("a", 1)
+    upsert(shard, page, NOW)
+    assert not shard.remove(page.page_id, NOW - 1)
+    assert shard.remove(page.page_id, NOW + 5)
+    assert not upsert(shard, page, NOW + 4)
+    assert shard.count == 0
+    assert upsert(shard, page, NOW + 6)
+    assert row_of(shard, page)["last_crawled_at"] == NEVER
+
+
+def test_a_row_is_used_again_without_traces_of_its_last_page():
+    world = World(rules(host_rate=100.0))
+    for number in range(10):
+        world.add_page("a", number, NOW, last_crawled_at=NOW, signals=4, failures=2)
+    world.pick(NOW + np.arange(1, 6), 1.0)
+    used = world.shard.used
+    for identity in list(world.identities):
+        world.remove_page(identity.page_id, NOW + 10)
+    fresh = [world.add_page("b", number, NOW + 20) for number in range(10)]
+    assert world.shard.used == used
+    for identity in fresh:
+        row = row_of(world.shard, identity)
+        assert world.shard.url_of(world.shard.row_of(identity.page_id)) == identity.url
+        assert (row["signals"], row["failures"], row["deadline"]) == (0, 0, NEVER)
+        assert row["max_age"] == math.inf
+    picked = world.pick(NOW + 30 + np.arange(1, 12), 1.0)
+    assert sorted(filter(None, picked)) == sorted(identity.page_id for identity in fresh)
+    assert world.shard.host_rows[world.shard.hosts.find("a.example")]["pages"] == 0
+
+
+def test_a_shard_grows_and_shrinks_with_its_pages():
+    shard = Shard(0, rules())
+    identities = [url_of(f"h{number % 90}", number) for number in range(3000)]
+    for identity in identities:
+        upsert(shard, identity, NOW)
+    for identity in identities[:2500]:
+        shard.remove(identity.page_id, NOW + 1)
+    assert shard.count == 500
+    assert shard.urls.forgotten < shard.urls.size
+    for identity in identities[2500:]:
+        row = shard.row_of(identity.page_id)
+        assert shard.url_of(row) == identity.url
+        assert shard.hosts.names[shard.pages[row]["host"]] == identity.host
+    assert all(shard.row_of(identity.page_id) < 0 for identity in identities[:2500])
+    assert int(shard.host_rows["pages"].sum()) == 500
+
+
+def test_parameters_take_effect_on_the_next_pick():
+    world = World(rules())
+    dull = world.add_page("a", 1, NOW - DAY, last_crawled_at=NOW - DAY)
+    lively = world.add_page("b", 1, NOW - DAY, last_crawled_at=NOW - DAY, alpha=1e-6)
+    assert world.pick([NOW], 1.0) == [dull.page_id]
+    world.shard.parameters(
+        np.array([lively.page_id]), np.array([3.0]), np.array([0.0]), np.array([0.0])
+    )
+    world.reference.pages[lively.page_id].alpha = 3.0
+    world.outcome(dull.page_id, NOW + 0.5)
+    assert world.pick([NOW + 1.0], 1.0) == [lively.page_id]

@@ -1,0 +1,212 @@
+"""Slots go to their shards, requests to Kafka, late slots nowhere."""
+
+import asyncio
+
+import numpy as np
+import pytest
+from reference_shard import DAY, rules, url_of
+
+from services.scheduler.emission import Emitter, SlotFiller, host_multipliers, take_back
+from services.scheduler.pacing import Pacer
+from services.scheduler.shard import Shard
+from shared.contracts.codec import decode
+from shared.contracts.messages import Allotment, CrawlRequest, Multipliers, PageUpdate
+from shared.pacing.slots import SlotPlan, SlotTimeline
+from shared.runtime.clock import ManualClock
+from shared.runtime.settings import load_settings
+
+NOW = 1.7e9
+
+
+def make_shards(count=4, pages=50):
+    shards = {}
+    for number in range(count):
+        shards[number] = shard = Shard(number, rules(host_rate=1000.0))
+        shard.is_caught_up = True
+        for page in range(pages):
+            identity = url_of(f"h{number}-{page % 5}", page)
+            update = PageUpdate("upsert", identity.url, crawled_at=NOW - 3 * DAY)
+            shard.upsert(identity, update, NOW - DAY)
+    return shards
+
+
+def timeline(rate, shards=4, multiplier=1e-9, version=1):
+    shares = [Allotment(number, 1 / shards) for number in range(shards)]
+    message = Multipliers(version, NOW, NOW, multiplier, rate, 0.0, shares)
+    return SlotTimeline([SlotPlan.from_message(message)])
+
+
+def fill(shards, slots, **settings):
+    times, owners = slots.between(NOW, NOW + 1.0)
+    return SlotFiller(load_settings(**settings), shards).fill(times, owners, slots.newest)
+
+
+def requests_of(emissions):
+    return [decode(CrawlRequest, value) for e in emissions for _, value in e.messages]
+
+
+def test_every_slot_of_a_shard_becomes_a_request_of_its_time():
+    shards, slots = make_shards(), timeline(80.0)
+    times, owners = slots.between(NOW, NOW + 1.0)
+    emissions = fill(shards, slots)
+    assert sorted(r.requested_at for r in requests_of(emissions)) == times.tolist()
+    for emission in emissions:
+        mine = times[owners == emission.shard.number]
+        assert np.array_equal(emission.picks["time"], mine)
+        assert {key.decode() for key, _ in emission.messages} <= set(emission.shard.hosts.names)
+        assert emission.shard.filled_until == mine[-1]
+
+
+def test_slots_of_shards_that_are_not_ready_stay_empty():
+    shards = make_shards()
+    shards[1].is_caught_up = False
+    del shards[2]
+    shards[3].filled_until = NOW + 0.5
+    emissions = fill(shards, timeline(80.0))
+    assert [e.shard.number for e in emissions] == [0, 3]
+    assert emissions[1].picks["time"].min() > NOW + 0.5
+
+
+def test_a_threshold_keeps_slots_empty_unless_all_budget_is_to_be_spent():
+    assert len(requests_of(fill(make_shards(), timeline(40.0, multiplier=1e9)))) == 40
+    strict = fill(make_shards(), timeline(40.0, multiplier=1e9), work_conserving=False)
+    assert requests_of(strict) == []
+    assert all(emission.picks.size == 0 for emission in strict)
+
+
+def test_the_multiplier_of_a_limited_host_is_what_its_pages_are_worth_above_the_global_one():
+    hosts = np.array(
+        [(5.0, 2.0), (5.0, 9.0), (0.5, 9.0)],
+        [("typical_value", float), ("held_back", float)],
+    )
+    assert host_multipliers(hosts, 3.0).tolist() == [0.0, 2.0, 0.0]
+
+
+def test_requests_that_are_taken_back_can_be_made_again():
+    shards = make_shards(count=1)
+    emission = fill(shards, timeline(20.0, shards=1))[0]
+    take_back(emission)
+    again = shards[0].selector.select(np.array([NOW + 1.5]), 20.0, 0.0)
+    assert again["row"][0] in emission.picks["row"]
+
+
+class Group:
+    """A consumer whose group does as told."""
+
+    settled = True
+    partitions = frozenset(range(4))
+
+
+class Handler:
+    def __init__(self, shards):
+        self.shards = shards
+
+
+class SameThread:
+    async def run(self, function, *args):
+        return function(*args)
+
+
+class Collector:
+    def __init__(self):
+        self.sent = []
+
+    async def send(self, emissions):
+        self.sent += requests_of(emissions)
+
+
+@pytest.fixture
+def parts():
+    clock, group, collector = ManualClock(NOW), Group(), Collector()
+    handler = Handler(make_shards(pages=200))
+    settings = load_settings()
+    slots = timeline(100.0)
+    pacer = Pacer(settings, clock, slots, group, handler, SameThread(), collector)
+    return pacer, clock, group, collector
+
+
+async def test_ticks_fill_each_slot_once(parts):
+    pacer, clock, _, collector = parts
+    for step in (0.05, 0.0, 0.2, 0.15):
+        clock.advance(step)
+        await pacer.tick()
+    assert len(collector.sent) == pytest.approx(40, abs=1)
+    assert len({request.request_id for request in collector.sent}) == len(collector.sent)
+
+
+async def test_slots_that_are_a_second_late_are_lost(parts):
+    pacer, clock, _, collector = parts
+    clock.advance(4.0)
+    await pacer.tick()
+    assert len(collector.sent) == pytest.approx(100, abs=1)
+    assert min(request.requested_at for request in collector.sent) > NOW + 2.99
+
+
+async def test_nothing_is_sent_when_the_group_decides_meanwhile(parts):
+    pacer, clock, group, collector = parts
+    group.settled = False
+    clock.advance(0.1)
+    await pacer.tick()
+    assert collector.sent == []
+    group.settled = True
+    clock.advance(0.1)
+    await pacer.tick()
+    assert len(collector.sent) == pytest.approx(10, abs=1)
+
+
+class Producer:
+    """Takes batches of five records, and fails when told to."""
+
+    def __init__(self):
+        self.batches = []
+        self.error = None
+
+    def create_batch(self):
+        return Batch()
+
+    async def send_batch(self, batch, topic, *, partition):
+        self.batches.append((topic, partition, batch.records))
+        future = asyncio.get_running_loop().create_future()
+        if self.error is None:
+            future.set_result(None)
+        else:
+            future.set_exception(self.error)
+        return future
+
+
+class Batch:
+    def __init__(self):
+        self.records = []
+
+    def append(self, *, timestamp, key, value):
+        if len(self.records) == 5:
+            return None
+        self.records.append((key, value))
+        return object()
+
+
+class FakePublisher:
+    def __init__(self):
+        self.producer = Producer()
+
+
+async def test_requests_go_out_in_full_batches_to_their_partition():
+    publisher = FakePublisher()
+    emissions = fill(make_shards(), timeline(80.0))
+    await Emitter(load_settings(topic_prefix="x."), publisher).send(emissions)
+    batches = publisher.producer.batches
+    assert {topic for topic, _, _ in batches} == {"x.crawl-requests"}
+    assert sum(len(records) for _, _, records in batches) == 80
+    for emission in emissions:
+        mine = [records for _, number, records in batches if number == emission.shard.number]
+        assert [record for records in mine for record in records] == emission.messages
+
+
+async def test_a_failed_delivery_shows_at_the_next_call():
+    publisher = FakePublisher()
+    emitter = Emitter(load_settings(), publisher)
+    publisher.producer.error = OSError("the broker is away")
+    await emitter.send(fill(make_shards(count=1), timeline(8.0, shards=1)))
+    await asyncio.sleep(0)
+    with pytest.raises(OSError, match="away"):
+        await emitter.send([])
