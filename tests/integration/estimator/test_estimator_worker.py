@@ -1,6 +1,7 @@
 """The estimator's process parts on a real broker and a real PostgreSQL."""
 
 import asyncio
+import uuid
 
 import pytest
 from aiokafka import AIOKafkaConsumer, TopicPartition
@@ -24,13 +25,13 @@ URLS = [f"https://host-{n % 7}.example/page/{n}" for n in range(50)]
 
 
 @pytest.fixture
-async def settings(database_url, local_broker, request):
+async def settings(database_url, broker):
     migrate(database_url, SHARDS)
     settings = Settings(
         database_url=database_url,
         partitions=SHARDS,
-        kafka_bootstrap_servers=local_broker.bootstrap_servers,
-        topic_prefix=f"{request.node.name[:40]}-",
+        kafka_bootstrap_servers=broker.bootstrap_servers,
+        topic_prefix=f"estimator-{uuid.uuid4().hex}-",
         instance="one",
     )
     await ensure_topics(settings)
