@@ -62,6 +62,8 @@ class Debouncer:
         self._window = window_seconds
         self._known = np.zeros((entries // _WAYS, _WAYS), np.uint64)
         self._known_at = np.full((entries // _WAYS, _WAYS), -np.inf)
+        # Loads the compiled loop now: the first batch must not wait a second for it.
+        self.repeated(np.empty(0, np.uint64), np.empty(0))
 
     def repeated(self, hashes: NDArray[np.uint64], times: NDArray[np.float64]) -> NDArray[np.bool_]:
         """Which signals repeat one before them; the others are remembered.

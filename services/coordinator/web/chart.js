@@ -23,6 +23,12 @@ export function short(value) {
   return size < 1e-3 ? value.toExponential(1) : String(Number(value.toPrecision(3)));
 }
 
+// A label of the value axis: as many digits as it takes to tell it from the next one.
+function label(tick, step) {
+  const digits = (String(Number(step.toPrecision(6))).split(".")[1] ?? "").length;
+  return Math.abs(tick) >= 1e4 || digits > 4 ? short(Number(tick.toPrecision(12))) : tick.toFixed(digits);
+}
+
 // Bounds of the value axis that fall on round numbers.
 function roundBounds(low, high) {
   if (!(high > low)) high = low + (Math.abs(low) * 0.1 || 1);
@@ -52,7 +58,7 @@ export function draw(holder, times, series, fromZero) {
   const svg = element("svg", { viewBox: `0 0 ${width} ${HEIGHT}`, role: "img" });
   for (let tick = low; tick <= high + step / 2; tick += step) {
     svg.append(element("line", { class: "grid", x1: LEFT, x2: width - RIGHT, y1: y(tick), y2: y(tick) }));
-    svg.append(element("text", { x: LEFT - 6, y: y(tick) + 4, "text-anchor": "end" }, short(Number(tick.toPrecision(12)))));
+    svg.append(element("text", { x: LEFT - 6, y: y(tick) + 4, "text-anchor": "end" }, label(tick, step)));
   }
   svg.append(element("text", { x: LEFT, y: HEIGHT - 5 }, clockTime(begin)));
   svg.append(element("text", { x: width - RIGHT, y: HEIGHT - 5, "text-anchor": "end" }, clockTime(end)));

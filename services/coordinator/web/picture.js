@@ -8,7 +8,7 @@ const EVERY_MS = 1000;
 const KEPT = 600;
 
 const $ = (id) => document.getElementById(id);
-const percent = (part) => `${(part * 100).toFixed(1)} %`;
+const percent = (part, digits = 1) => `${(part * 100).toFixed(digits)} %`;
 const count = (number) => number.toLocaleString("en");
 const fresh = { at: [], values: [] };
 
@@ -80,8 +80,8 @@ function showShards(state, unit) {
 async function showWorld(address) {
   const status = await (await fetch(address)).json();
   $("world").hidden = $("freshness-figure").hidden = false;
-  $("freshness").textContent = percent(status.freshness_now);
-  $("mean").textContent = `${percent(status.freshness)} on average`;
+  $("freshness").textContent = percent(status.freshness_now, 2);
+  $("mean").textContent = `${percent(status.freshness, 2)} on average`;
   fresh.at.push(Date.now() / 1000);
   fresh.values.push(status.freshness_now * 100);
   if (fresh.at.length > KEPT) { fresh.at.shift(); fresh.values.shift(); }
