@@ -134,12 +134,15 @@ async def test_ticks_fill_each_slot_once(parts):
     assert len({request.request_id for request in collector.sent}) == len(collector.sent)
 
 
-async def test_slots_that_are_a_second_late_are_lost(parts):
-    pacer, clock, _, collector = parts
-    clock.advance(4.0)
+@pytest.mark.parametrize("speed", [1.0, 86_400.0])
+async def test_slots_that_are_a_second_of_the_wall_late_are_lost(speed):
+    clock, collector = ManualClock(NOW, speed), Collector()
+    slots, handler = timeline(100.0 / speed), Handler(make_shards(pages=200))
+    pacer = Pacer(load_settings(), clock, slots, Group(), handler, SameThread(), collector)
+    clock.advance(4.0 * speed)
     await pacer.tick()
     assert len(collector.sent) == pytest.approx(100, abs=1)
-    assert min(request.requested_at for request in collector.sent) > NOW + 2.99
+    assert min(request.requested_at for request in collector.sent) > NOW + 2.99 * speed
 
 
 async def test_nothing_is_sent_when_the_group_decides_meanwhile(parts):
