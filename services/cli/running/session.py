@@ -10,6 +10,7 @@ from typing import Any
 from deploy.local.process import StartError
 from deploy.local.supervisor import ChildState
 from services.cli.errors import RunFailed
+from services.cli.http import ask
 from services.cli.running.loading import (
     Progress,
     load_pages,
@@ -40,6 +41,8 @@ class Session:
         self.started_at: float | None = None
         """Wall (monotonic) time at which everything was ready."""
         self.interrupted = False
+        self.picture: dict[str, Any] = {}
+        """Where there is no world: what the coordinator shows on its page."""
         self._say = say
         self._progress = progress
         self._stop = asyncio.Event()
@@ -111,10 +114,17 @@ class Session:
 
     async def _watch(self, watch: Callable[["Session"], Any]) -> None:
         ended = self._world_ended() if self.stack.gate is not None else self._stop.wait()
+        coordinator = f"http://{LOOPBACK}:{self.stack.ports['coordinator']}"
+
+        def look() -> dict[str, Any] | None:
+            return ask(coordinator, "/state.json")
+
         waiting = asyncio.ensure_future(ended)
         stopping = asyncio.ensure_future(self._stop.wait())
         try:
             while not waiting.done() and not stopping.done():
+                if self.options.world == "none":
+                    self.picture = await asyncio.to_thread(look) or {}
                 watch(self)
                 await asyncio.wait(
                     [waiting, stopping],

@@ -57,6 +57,8 @@ class LineView:
         status = session.status()
         if status:
             click.echo(status_line(status), err=True)
+        elif session.picture:
+            click.echo(picture_line(session.picture), err=True)
         for trouble in session.failing():
             click.echo(trouble, err=True)
 
@@ -88,7 +90,8 @@ class LiveView:
         if status:
             parts.append(self._numbers(status))
         elif session.options.world == "none":
-            parts.append(Text("no simulated web; " + where_to_connect(session)))
+            parts.append(Text(where_to_connect(session)))
+            parts += [Text(picture_line(session.picture))] if session.picture else []
         parts += [_children(session), Text(f"Web page: {session.url}    Ctrl-C stops everything.")]
         return Panel(Group(*parts), title="Freshet", border_style="cyan")
 
@@ -137,6 +140,17 @@ def status_line(status: dict[str, Any]) -> str:
         f"requests {status['requests']:,}  signals {status['signals']:,}  "
         f"dead letters {status['dead_letters']}"
     )
+
+
+def picture_line(picture: dict[str, Any]) -> str:
+    """What the coordinator shows, on one line."""
+    now = picture["now"]
+    line = (
+        f"crawls/s {now['achieved']:.1f}/{now['bandwidth']:.1f}  λ₀ {now['multiplier']:.4g}  "
+        f"pages {picture['pages']:,}  shards {picture['live_shards']} live, "
+        f"{picture['silent_shards']} silent"
+    )
+    return f"{line}  {picture['notice']}" if picture["notice"] else line
 
 
 def where_to_connect(session: Session) -> str:
