@@ -3,28 +3,21 @@
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import click
+from rich.console import Console
+from rich.progress import Progress
 
 from services.cli.errors import UserError
-
-if TYPE_CHECKING:
-    from services.replay.replay import Told
+from services.cli.output import show_json, show_rows
+from services.replay.plots import check_picture, draw_comparison
+from services.replay.policies import policy_names
+from services.replay.replay import Told, compare
+from services.replay.scenarios import SCENARIOS
+from services.replay.slots import Budget
+from services.replay.trace import read_trace
 
 _FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
-_SCENARIOS = (
-    "noise",
-    "delay",
-    "spam",
-    "shuffled",
-    "drift",
-    "bursts",
-    "bandwidth-steps",
-    "host-limits",
-    "new-pages",
-    "cold-start",
-)
 
 
 @click.command()
@@ -55,7 +48,7 @@ _SCENARIOS = (
     help="Policies to compare; all: every one.",
 )
 @click.option("--oracle", is_flag=True, help="Value policies know the trace's own parameters.")
-@click.option("--scenario", type=click.Choice(_SCENARIOS), help="Bend the trace in this way.")
+@click.option("--scenario", type=click.Choice(list(SCENARIOS)), help="Bend the trace in this way.")
 @click.option("--seed", type=click.IntRange(min=0), default=0, show_default=True)
 @click.option("--json", "as_json", is_flag=True, help="Answer as JSON.")
 @click.option(
@@ -88,19 +81,11 @@ def command(
           --policy freshet,freshet-no-signals,nutch-tuned --plot freshness.svg
       freshet replay --pages pages.csv --events events.csv --crawls-per-day 200 --policy all
     """
-    from services.cli.output import show_json, show_rows
-    from services.replay.plots import check_picture, draw_comparison
-    from services.replay.policies import UnknownPolicy, policy_names
-    from services.replay.replay import compare
-    from services.replay.scenarios import SCENARIOS
-    from services.replay.slots import Budget
-    from services.replay.trace import read_trace
-
     try:
         names = policy_names(policy)
         if plot is not None:
             check_picture(plot)
-    except (UnknownPolicy, ValueError) as error:
+    except ValueError as error:
         raise UserError(str(error)) from error
     try:
         trace = read_trace(pages_file, events_file, days)
@@ -120,11 +105,8 @@ def command(
 
 
 @contextmanager
-def _bar(names: list[str]) -> Iterator["Told"]:
+def _bar(names: list[str]) -> Iterator[Told]:
     """A progress bar on standard error, if someone watches it."""
-    from rich.console import Console
-    from rich.progress import Progress
-
     console = Console(stderr=True)
     with Progress(console=console, disable=not console.is_terminal, transient=True) as progress:
         task = progress.add_task("", total=float(len(names)))

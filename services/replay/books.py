@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from services.replay.trace import Trace
+from services.replay.trace import Trace, site_of
 from shared.policy.compiled import compiled
 
 Floats = NDArray[np.float64]
@@ -96,8 +96,6 @@ class Books:
 
     def crawls_by_site(self) -> dict[str, int]:
         """Crawls of the pages of each site, the most crawled first."""
-        from services.replay.trace import site_of
-
         trace = self.trace
         totals = np.bincount(trace.site[trace.host], self.crawls, int(trace.site.max()) + 1)
         names = {int(s): site_of(n) for s, n in zip(trace.site, trace.host_names, strict=True)}

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from services.replay import columns as state
-from services.replay.engine import Rules, crawl_slots
+from services.replay.engine import Rules, crawl_slots, new_lists
 from services.replay.learning import PAGES_EVERY, REFIT_DAYS, refit_priors
 from services.replay.trace import Trace, trace_parameters
 from shared.policy.model import PageParameters
@@ -81,6 +81,7 @@ def run_by_value(
         policy.bursts and learner != state.KNOWN,
         policy.signal_delay_days,
     )
+    lists = new_lists(len(trace))
     events = trace.merged_events()
     crawled = np.full(slot_days.size, -1, np.int64)
     event, full_scans, first, refits = 0, 0, 0, 0
@@ -88,7 +89,7 @@ def run_by_value(
     for day in np.append(np.arange(step, trace.days, step), trace.days):
         stop = int(np.searchsorted(slot_days, day, side="right"))
         event, scans = crawl_slots(
-            columns, rules, slot_days, first, stop, *events, event, crawled
+            columns, rules, lists, slot_days, first, stop, *events, event, crawled
         )
         first = stop
         full_scans += scans

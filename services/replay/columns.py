@@ -59,7 +59,7 @@ class Columns(NamedTuple):
     """Rings (pages, DEPTH, 1)."""
     ring_changed: NDArray[np.uint8]
     """Rings (pages, DEPTH)."""
-    count: Integers
+    records: Integers
     """Crawl records ever."""
     prior_shape: Floats
     """Of each host: A."""
@@ -102,7 +102,7 @@ def new_columns(trace: Trace) -> Columns:
         intervals=np.zeros((pages, DEPTH)),
         ring_signals=np.zeros((pages, DEPTH, 1)),
         ring_changed=np.zeros((pages, DEPTH), np.uint8),
-        count=np.zeros(pages, np.int64),
+        records=np.zeros(pages, np.int64),
         prior_shape=priors.shape,
         prior_rate=priors.rate,
         prior_precision=priors.precision,

@@ -14,8 +14,9 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from services.replay.columns import PRODUCTION, SMOOTHED, TOKENS_DEPTH, Columns
+from services.replay.columns import KNOWN, TOKENS_DEPTH, Columns
 from services.replay.learning import learn_from_crawl
+from services.replay.trace import CHANGE
 from services.replay.values import unit_value
 from shared.policy.compiled import compiled
 from shared.policy.estimation.smoothed import PSEUDO_DAYS, PSEUDO_SIGNALS
@@ -55,10 +56,10 @@ def value_of(columns: Columns, rules: Rules, page: int, now: float) -> float:
     if columns.born[page] > now:
         return 0.0
     if not columns.held[page]:
-        return FIRST_COPY * (1.0 + columns.importance[page])
+        return float(FIRST_COPY * (1.0 + columns.importance[page]))
     if not columns.importance[page] > 0.0:
         return 0.0
-    return columns.importance[page] * unit_value(
+    unit = unit_value(
         rules.value,
         rules.terms,
         columns.alpha[page] * columns.multiplier[page],
@@ -67,6 +68,7 @@ def value_of(columns: Columns, rules: Rules, page: int, now: float) -> float:
         now - columns.last_crawl[page],
         columns.signals[page],
     )
+    return float(columns.importance[page] * unit)
 
 
 @compiled
@@ -75,7 +77,7 @@ def free_tokens(columns: Columns, host: int, now: float) -> float:
     if columns.limit[host] == np.inf:
         return np.inf
     saved = columns.tokens[host] + (now - columns.filled[host]) * columns.limit[host]
-    return min(saved, TOKENS_DEPTH)
+    return float(min(saved, TOKENS_DEPTH))
 
 
 @compiled
@@ -128,14 +130,81 @@ def listed(
     return chosen[:size], -np.inf
 
 
+class Lists(NamedTuple):
+    """The two nested lists of candidates; columns have one row a page."""
+
+    bounds: Floats
+    """No less than the page's value until its stretch ends."""
+    long: Integers
+    short: Integers
+    is_long: NDArray[np.bool_]
+    is_short: NDArray[np.bool_]
+    sizes: Integers
+    """Of the long list, and of the short one."""
+    outside: Floats
+    """The greatest bound outside the long list, and outside either."""
+
+
+def new_lists(pages: int) -> Lists:
+    """Empty lists, with room for every page."""
+    return Lists(
+        np.zeros(pages),
+        np.zeros(pages, np.int64),
+        np.zeros(pages, np.int64),
+        np.zeros(pages, np.bool_),
+        np.zeros(pages, np.bool_),
+        np.zeros(2, np.int64),
+        np.full(2, -np.inf),
+    )
+
+
+@compiled
+def _make_long_list(columns: Columns, rules: Rules, lists: Lists, now: float, end: float) -> None:
+    everything = np.arange(lists.bounds.size)
+    for page in range(lists.bounds.size):
+        lists.bounds[page] = value_of(columns, rules, page, end)
+    wanted = 3 * LONG_STRETCH + SPARE
+    chosen, lists.outside[0] = listed(columns, lists.bounds, everything, wanted, now, end)
+    lists.long[: chosen.size] = chosen
+    lists.sizes[0] = chosen.size
+    lists.is_long[:] = False
+    lists.is_long[chosen] = True
+
+
+@compiled
+def _make_short_list(columns: Columns, rules: Rules, lists: Lists, now: float, end: float) -> None:
+    among = lists.long[: lists.sizes[0]]
+    for page in among:
+        lists.bounds[page] = value_of(columns, rules, page, end)
+    wanted = 3 * SHORT_STRETCH + SPARE
+    chosen, outside = listed(columns, lists.bounds, among, wanted, now, end)
+    lists.outside[1] = max(outside, lists.outside[0])
+    lists.short[: chosen.size] = chosen
+    lists.sizes[1] = chosen.size
+    lists.is_short[:] = False
+    lists.is_short[chosen] = True
+
+
+@compiled
+def _admit(columns: Columns, rules: Rules, lists: Lists, page: int, end: float) -> None:
+    """Something happened to a page: bound it anew, in both lists."""
+    lists.bounds[page] = value_of(columns, rules, page, end)
+    if not lists.is_long[page]:
+        lists.is_long[page] = True
+        lists.long[lists.sizes[0]] = page
+        lists.sizes[0] += 1
+    if not lists.is_short[page]:
+        lists.is_short[page] = True
+        lists.short[lists.sizes[1]] = page
+        lists.sizes[1] += 1
+
+
 @compiled
 def _take_signal(columns: Columns, rules: Rules, page: int, day: float) -> None:
-    if not rules.uses_signals:
-        return
     columns.all_signals[page] += 1.0
     if day > columns.last_crawl[page] + rules.signal_delay_days or not columns.held[page]:
         columns.signals[page] += 1.0
-    if rules.learner != 0:
+    if rules.learner != KNOWN:
         # One page of estimation.smoothed.signal_rates, as the estimator worker calls it.
         watched = day - columns.born[page] + PSEUDO_DAYS
         columns.gamma[page] = (columns.all_signals[page] + PSEUDO_SIGNALS) / watched
@@ -143,11 +212,11 @@ def _take_signal(columns: Columns, rules: Rules, page: int, day: float) -> None:
 
 @compiled
 def _best_of(
-    columns: Columns, rules: Rules, pages: Integers, size: int, bounds: Floats, now: float
+    columns: Columns, rules: Rules, pages: Integers, bounds: Floats, now: float
 ) -> tuple[int, float]:
+    """(page, value) of the greatest value among `pages` whose hosts are free; −1: there is none."""
     best, choice = -1.0, -1
-    for index in range(size):
-        page = pages[index]
+    for page in pages:
         if bounds[page] <= best or free_tokens(columns, columns.host[page], now) < 1.0:
             continue
         value = value_of(columns, rules, page, now)
@@ -157,9 +226,34 @@ def _best_of(
 
 
 @compiled
+def _take_events(
+    columns: Columns,
+    rules: Rules,
+    lists: Lists,
+    event_days: Floats,
+    event_pages: Integers,
+    event_kinds: NDArray[np.int8],
+    event: int,
+    now: float,
+    end: float,
+) -> int:
+    """Everything that happened until now; returns the next event."""
+    while event < event_days.size and event_days[event] <= now:
+        page, day = event_pages[event], event_days[event]
+        if event_kinds[event] == CHANGE:
+            columns.changed[page] = columns.changed[page] or day > columns.born[page]
+        elif rules.uses_signals and day >= columns.born[page]:
+            _take_signal(columns, rules, page, day)
+            _admit(columns, rules, lists, page, end)
+        event += 1
+    return event
+
+
+@compiled
 def crawl_slots(
     columns: Columns,
     rules: Rules,
+    lists: Lists,
     slot_days: Floats,
     first: int,
     stop: int,
@@ -170,77 +264,27 @@ def crawl_slots(
     crawled: Integers,
 ) -> tuple[int, int]:
     """Fill `crawled[first:stop]`; returns (the next event, slots that needed a full scan)."""
-    count = columns.importance.size
-    everything = np.arange(count)
-    bounds = np.zeros(count)
-    unbounded = np.full(count, np.inf)
-    shortlist = np.empty(2 * count + 4 * LONG_STRETCH + SPARE, np.int64)
-    longlist, outside_long, outside = everything, -np.inf, -np.inf
-    size, full_scans = 0, 0
-    is_long, is_short = np.zeros(count, np.bool_), np.zeros(count, np.bool_)
-    joined = np.empty(count, np.int64)
-    joined_size = 0
+    unbounded = np.full(columns.importance.size, np.inf)
+    full_scans = 0
     for slot in range(first, stop):
-        now = slot_days[slot]
-        begin = slot - first
-        short_end = slot_days[min(slot + SHORT_STRETCH - begin % SHORT_STRETCH, stop) - 1]
-        if begin % LONG_STRETCH == 0:
-            last = min(slot + LONG_STRETCH, stop) - 1
-            for page in range(count):
-                bounds[page] = value_of(columns, rules, page, slot_days[last])
-            wanted = 3 * LONG_STRETCH + SPARE
-            longlist, outside_long = listed(
-                columns, bounds, everything, wanted, now, slot_days[last]
-            )
-            is_long[:] = False
-            is_long[longlist] = True
-            joined_size = 0
-        if begin % SHORT_STRETCH == 0:
-            among = np.concatenate((longlist, joined[:joined_size]))
-            for page in among:
-                bounds[page] = value_of(columns, rules, page, short_end)
-            wanted = 3 * SHORT_STRETCH + SPARE
-            chosen, outside = listed(columns, bounds, among, wanted, now, short_end)
-            outside = max(outside, outside_long)
-            size = chosen.size
-            shortlist[:size] = chosen
-            is_short[:] = False
-            is_short[chosen] = True
-        while event < event_days.size and event_days[event] <= now:
-            page = event_pages[event]
-            if event_kinds[event] == 0:
-                columns.changed[page] = columns.changed[page] or (
-                    event_days[event] > columns.born[page]
-                )
-            elif event_days[event] >= columns.born[page]:
-                _take_signal(columns, rules, page, event_days[event])
-                bounds[page] = value_of(columns, rules, page, short_end)
-                if not is_short[page]:
-                    is_short[page] = True
-                    shortlist[size] = page
-                    size += 1
-                if not is_long[page]:
-                    is_long[page] = True
-                    joined[joined_size] = page
-                    joined_size += 1
-            event += 1
-        choice, best = _best_of(columns, rules, shortlist, size, bounds, now)
-        if best < outside:
+        now, done = slot_days[slot], slot - first
+        if done % LONG_STRETCH == 0:
+            long_end = slot_days[min(slot + LONG_STRETCH, stop) - 1]
+            _make_long_list(columns, rules, lists, now, long_end)
+        end = slot_days[min(slot + SHORT_STRETCH - done % SHORT_STRETCH, stop) - 1]
+        if done % SHORT_STRETCH == 0:
+            _make_short_list(columns, rules, lists, now, end)
+        event = _take_events(
+            columns, rules, lists, event_days, event_pages, event_kinds, event, now, end
+        )
+        shortlist = lists.short[: lists.sizes[1]]
+        page, best = _best_of(columns, rules, shortlist, lists.bounds, now)
+        if best < lists.outside[1]:
             full_scans += 1
-            choice, best = _best_of(columns, rules, everything, count, unbounded, now)
-        crawled[slot] = choice
-        if choice < 0:
-            continue
-        _take_token(columns, columns.host[choice], now)
-        learn_from_crawl(columns, rules.learner, rules.bursts, choice, now)
-        bounds[choice] = value_of(columns, rules, choice, short_end)
-        if not is_short[choice]:
-            # Found by a full scan; from now on its bound is in the lists like the others'.
-            is_short[choice] = True
-            shortlist[size] = choice
-            size += 1
-        if not is_long[choice]:
-            is_long[choice] = True
-            joined[joined_size] = choice
-            joined_size += 1
+            page, best = _best_of(columns, rules, np.arange(unbounded.size), unbounded, now)
+        crawled[slot] = page
+        if page >= 0:
+            _take_token(columns, columns.host[page], now)
+            learn_from_crawl(columns, rules.learner, rules.bursts, page, now)
+            _admit(columns, rules, lists, page, end)
     return event, full_scans

@@ -23,9 +23,7 @@ PAGES_EVERY = 3
 
 
 @compiled
-def learn_from_crawl(
-    columns: Columns, learner: int, bursts: bool, page: int, now: float
-) -> None:
+def learn_from_crawl(columns: Columns, learner: int, bursts: bool, page: int, now: float) -> None:
     """Take a crawl of `page` at day `now` into its columns: record, fit, burst bin, new state."""
     changed = columns.changed[page]
     days = now - columns.last_crawl[page]
@@ -42,11 +40,11 @@ def learn_from_crawl(
                 days,
                 changed,
             )
-        slot = columns.count[page] % DEPTH
+        slot = columns.records[page] % DEPTH
         columns.intervals[page, slot] = days * columns.multiplier[page]
         columns.ring_signals[page, slot, 0] = columns.signals[page]
         columns.ring_changed[page, slot] = changed
-        columns.count[page] += 1
+        columns.records[page] += 1
         _fit(columns, learner, page)
         if changed:
             columns.last_change[page] = now
@@ -72,7 +70,7 @@ def _fit(columns: Columns, learner: int, page: int) -> None:
             columns.intervals,
             columns.ring_signals,
             columns.ring_changed,
-            columns.count,
+            columns.records,
             columns.prior_shape,
             columns.prior_rate,
             columns.prior_precision,
@@ -88,7 +86,7 @@ def _fit(columns: Columns, learner: int, page: int) -> None:
             columns.intervals,
             columns.ring_signals,
             columns.ring_changed,
-            columns.count,
+            columns.records,
             PSEUDO_INTERVAL,
             PSEUDO_SIGNAL_WEIGHT,
             columns.alpha,
@@ -105,7 +103,7 @@ def refit_priors(columns: Columns, site_of_host: NDArray[np.int64], every_page: 
     """
     hosts = columns.prior_shape.size
     fitted = MapColumns(columns.alpha, columns.kappa, columns.shape)
-    crawled = np.flatnonzero(columns.count > 0)
+    crawled = np.flatnonzero(columns.records > 0)
     if every_page:
         _fit_pages(columns, crawled, fitted)
     sums = host_sums(
@@ -116,13 +114,13 @@ def refit_priors(columns: Columns, site_of_host: NDArray[np.int64], every_page: 
         columns.intervals,
         columns.ring_signals,
         columns.ring_changed,
-        columns.count,
+        columns.records,
     )
     priors = fit_host_priors(sums, site_of_host)
     columns.prior_shape[:] = priors.shape
     columns.prior_rate[:] = priors.rate
     columns.prior_precision[:] = priors.precision
-    _fit_pages(columns, np.flatnonzero(columns.count == 0), fitted)
+    _fit_pages(columns, np.flatnonzero(columns.records == 0), fitted)
 
 
 def _fit_pages(columns: Columns, pages: NDArray[np.int64], fitted: MapColumns) -> None:
@@ -133,7 +131,7 @@ def _fit_pages(columns: Columns, pages: NDArray[np.int64], fitted: MapColumns) -
         columns.intervals,
         columns.ring_signals,
         columns.ring_changed,
-        columns.count,
+        columns.records,
         priors,
         fitted,
     )

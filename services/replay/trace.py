@@ -182,9 +182,7 @@ def trace_parameters(trace: Trace) -> PageParameters:
     """
     if trace.known is not None:
         return trace.known
-    signals, true_signals, unsignalled = matched_counts(
-        *trace.merged_events(), np.int64(len(trace))
-    )
+    signals, true_signals, unsignalled = matched_counts(*trace.merged_events(), len(trace))
     precision = (true_signals + SMOOTHING_SIGNALS) / (signals + 2 * SMOOTHING_SIGNALS)
     precision = np.where(signals > 0, np.minimum(precision, HIGHEST_PRECISION), 0.0)
     watched = np.maximum(trace.days - trace.born_days, 1.0)

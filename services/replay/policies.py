@@ -1,0 +1,263 @@
+"""Every policy that a replay knows, by name; and how one is run, tuned where it has a grid."""
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from services.replay import by_schedule, columns, values
+from services.replay.books import Books, settle
+from services.replay.by_rate import Facts, RatePolicy, run_by_rate
+from services.replay.by_schedule import SchedulePolicy, run_by_schedule
+from services.replay.by_value import Progress, ValuePolicy, oracle_of, run_by_value
+from services.replay.slots import Budget
+from services.replay.trace import Trace, trace_parameters
+from shared.policy.lambdacrawl.binary import (
+    binary_lambda_crawl,
+    binary_lambda_crawl_with_floor,
+)
+from shared.policy.lambdacrawl.continuous import optimal_continuous_rates
+from shared.policy.lambdacrawl.discrepancy import low_discrepancy_schedule
+from shared.policy.lambdacrawl.harmonic import (
+    lambda_crawl,
+    lambda_crawl_approximate,
+    lambda_crawl_incomplete,
+)
+from shared.policy.lambdacrawl.heuristics import change_rate_crawl
+from shared.policy.lambdacrawl.learning import (
+    binary_learn_and_crawl,
+    lambda_learn_and_crawl,
+    lambda_learn_and_crawl_approximate,
+)
+
+Floats = NDArray[np.float64]
+
+DEFAULT_DELAY_SLOTS = 5.0
+"""[N] appendix C: GREEDY-NCIS-D does not count signals that come within 5/R of a crawl."""
+
+
+@dataclass(frozen=True, slots=True)
+class OrderPolicy:
+    """LDS: the optimal even rates of the trace's parameters, as a low-discrepancy order."""
+
+    def parameters(self) -> dict[str, Any]:
+        """For the report."""
+        return {"change_rates": "those of the whole trace"}
+
+
+Policy = ValuePolicy | RatePolicy | SchedulePolicy | OrderPolicy
+
+
+def _lc(facts: Facts) -> Floats:
+    return lambda_crawl(facts.importance, facts.change_rate, facts.complete, facts.bandwidth).rates
+
+
+def _lc_io(facts: Facts) -> Floats:
+    return lambda_crawl_incomplete(facts.importance, facts.change_rate, facts.bandwidth).rates
+
+
+def _lca(facts: Facts) -> Floats:
+    return lambda_crawl_approximate(
+        facts.importance, facts.change_rate, facts.complete, facts.bandwidth
+    ).rates
+
+
+def _blc(facts: Facts) -> Floats:
+    return binary_lambda_crawl(facts.importance, facts.change_rate, facts.bandwidth).rates
+
+
+def _blc_floor(facts: Facts) -> Floats:
+    return binary_lambda_crawl_with_floor(
+        facts.importance, facts.change_rate, facts.bandwidth
+    ).rates
+
+
+def _change_rate(facts: Facts) -> Floats:
+    return change_rate_crawl(facts.change_rate, facts.bandwidth)
+
+
+def _llc(facts: Facts) -> Floats:
+    if facts.history is None:
+        raise ValueError("LLC learns: it needs a history")
+    return lambda_learn_and_crawl(
+        facts.importance, facts.complete, facts.history, facts.bandwidth
+    ).rates
+
+
+def _llca(facts: Facts) -> Floats:
+    if facts.history is None:
+        raise ValueError("LLCA learns: it needs a history")
+    return lambda_learn_and_crawl_approximate(
+        facts.importance, facts.complete, facts.history, facts.bandwidth
+    ).rates
+
+
+def _bllc_floor(facts: Facts) -> Floats:
+    if facts.history is None:
+        raise ValueError("BLLCε learns: it needs a history")
+    return binary_learn_and_crawl(facts.importance, facts.history, facts.bandwidth).rates
+
+
+PRODUCTION = columns.PRODUCTION
+
+POLICIES: dict[str, Policy] = {
+    "freshet": ValuePolicy(values.EXACT, PRODUCTION, bursts=True),
+    "freshet-harmonic": ValuePolicy(values.HARMONIC, PRODUCTION, bursts=True),
+    "freshet-no-signals": ValuePolicy(values.EXACT, PRODUCTION, uses_signals=False),
+    "freshet-smoothed": ValuePolicy(values.EXACT),
+    "GREEDY": ValuePolicy(values.NO_SIGNALS, uses_signals=False),
+    "GREEDY-CIS": ValuePolicy(values.TRUSTING),
+    "GREEDY-CIS+": ValuePolicy(values.SELECTIVE),
+    "GREEDY-NCIS": ValuePolicy(values.EXACT),
+    "G-NCIS-APPROX-1": ValuePolicy(values.FIRST_TERMS, terms=1),
+    "G-NCIS-APPROX-2": ValuePolicy(values.FIRST_TERMS, terms=2),
+    "GREEDY-NCIS-D": ValuePolicy(values.EXACT, signal_delay_days=np.nan),
+    "LDS": OrderPolicy(),
+    "LC": RatePolicy(_lc),
+    "LC-IO": RatePolicy(_lc_io, heeds_signals=False),
+    "LCA": RatePolicy(_lca),
+    "LLC": RatePolicy(_llc, learns=True),
+    "LLCA": RatePolicy(_llca, learns=True),
+    "BLC": RatePolicy(_blc, heeds_signals=False),
+    "BLCε": RatePolicy(_blc_floor, heeds_signals=False),
+    "BLLCε": RatePolicy(_bllc_floor, learns=True, heeds_signals=False),
+    "uniform": SchedulePolicy(by_schedule.ROUND_ROBIN),
+    "change-rate": RatePolicy(_change_rate, heeds_signals=False),
+    "nutch": SchedulePolicy(by_schedule.NUTCH),
+    "nutch-tuned": SchedulePolicy(by_schedule.NUTCH, by_schedule.NUTCH_GRID),
+    "nutch-by-score": SchedulePolicy(
+        by_schedule.NUTCH, by_schedule.NUTCH_GRID | by_schedule.BY_SCORE
+    ),
+    "stormcrawler": SchedulePolicy(by_schedule.STORMCRAWLER),
+    "stormcrawler-tuned": SchedulePolicy(by_schedule.STORMCRAWLER, by_schedule.STORMCRAWLER_GRID),
+    "fixed-interval": SchedulePolicy(by_schedule.FIXED),
+    "fixed-interval-tuned": SchedulePolicy(by_schedule.FIXED, by_schedule.FIXED_GRID),
+    "software-heritage": SchedulePolicy(by_schedule.SOFTWARE_HERITAGE),
+    "software-heritage-tuned": SchedulePolicy(
+        by_schedule.SOFTWARE_HERITAGE, by_schedule.SOFTWARE_HERITAGE_GRID
+    ),
+    "software-heritage-lag": SchedulePolicy(by_schedule.SOFTWARE_HERITAGE_LAG),
+    "software-heritage-lag-tuned": SchedulePolicy(
+        by_schedule.SOFTWARE_HERITAGE_LAG, by_schedule.SOFTWARE_HERITAGE_LAG_GRID
+    ),
+}
+"""Name → policy; GREEDY-NCIS-D's delay of NaN stands for 5/R."""
+
+ALSO_KNOWN_AS = {"BLCe": "BLCε", "BLLCe": "BLLCε"}
+"""For keyboards without Greek."""
+
+PEERS = tuple(
+    name
+    for name, policy in POLICIES.items()
+    if isinstance(policy, SchedulePolicy) and name != "uniform"
+)
+
+
+class UnknownPolicy(ValueError):
+    """No policy has this name; the text says which there are."""
+
+
+@dataclass(frozen=True, slots=True)
+class Replayed:
+    """One policy's replay: its books, its parameters, and the page of each slot."""
+
+    books: Books
+    parameters: dict[str, Any]
+    crawled: NDArray[np.int64]
+
+
+def policy_names(chosen: str) -> list[str]:
+    """The names in a list like `freshet,LC`, or all of them for `all`.
+
+    Raises:
+        UnknownPolicy: one of them is no policy.
+    """
+    if chosen.strip() == "all":
+        return list(POLICIES)
+    by_small_letters = {name.casefold(): name for name in POLICIES}
+    by_small_letters |= {short.casefold(): name for short, name in ALSO_KNOWN_AS.items()}
+    names = [part.strip() for part in chosen.split(",") if part.strip()]
+    unknown = [name for name in names if name.casefold() not in by_small_letters]
+    if unknown or not names:
+        what = f"there is no policy {unknown[0]!r}" if unknown else "no policy was named"
+        raise UnknownPolicy(f"{what}; choose all, or some of {', '.join(POLICIES)}")
+    return list(dict.fromkeys(by_small_letters[name.casefold()] for name in names))
+
+
+def replay_policy(
+    trace: Trace,
+    budget: Budget,
+    name: str,
+    *,
+    seed: int = 0,
+    oracle: bool = False,
+    progress: Progress | None = None,
+) -> Replayed:
+    """Replay one policy over the whole trace.
+
+    A policy with a grid is replayed with every member of it, and the one of the least staleness
+    counts: it was tuned on the very trace it is judged by, which favours it.
+
+    Raises:
+        UnknownPolicy: no policy has this name.
+        ValueError: the policy cannot be solved for this trace (no page changes, say).
+    """
+    if name not in POLICIES:
+        raise UnknownPolicy(f"there is no policy {name!r}; there are {', '.join(POLICIES)}")
+    policy = POLICIES[name]
+    slots = budget.slot_times(trace.days)
+    if isinstance(policy, ValuePolicy):
+        return _replay_values(trace, slots, policy, budget, oracle, progress)
+    if isinstance(policy, SchedulePolicy):
+        return _replay_schedules(trace, slots, policy, seed, progress)
+    if isinstance(policy, RatePolicy):
+        crawled = run_by_rate(trace, slots, policy, seed)
+    else:
+        known = trace_parameters(trace)
+        rates = optimal_continuous_rates(
+            trace.importance, known.change_rate, budget.mean_rate(trace.days)
+        ).rates
+        crawled = low_discrepancy_schedule(rates, slots.size)
+    if progress is not None:
+        progress(trace.days)
+    return Replayed(settle(trace, slots, crawled), policy.parameters(), crawled)
+
+
+def _replay_values(
+    trace: Trace,
+    slots: Floats,
+    policy: ValuePolicy,
+    budget: Budget,
+    oracle: bool,
+    progress: Progress | None,
+) -> Replayed:
+    if np.isnan(policy.signal_delay_days):
+        delay = DEFAULT_DELAY_SLOTS / budget.mean_rate(trace.days)
+        policy = ValuePolicy(policy.value, policy.learner, signal_delay_days=delay)
+    run = run_by_value(trace, slots, policy, oracle_of(trace, oracle), progress)
+    parameters = policy.parameters() | {"full_scans": run.full_scans}
+    if oracle:
+        parameters["learner"] = "oracle"
+    return Replayed(settle(trace, slots, run.crawled), parameters, run.crawled)
+
+
+def _replay_schedules(
+    trace: Trace,
+    slots: Floats,
+    policy: SchedulePolicy,
+    seed: int,
+    progress: Progress | None,
+) -> Replayed:
+    best: Replayed | None = None
+    variants = policy.variants()
+    for number, schedule in enumerate(variants):
+        crawled = run_by_schedule(trace, slots, schedule, seed)
+        books = settle(trace, slots, crawled)
+        if best is None or books.staleness < best.books.staleness:
+            best = Replayed(books, schedule._asdict() | {"variants": len(variants)}, crawled)
+        if progress is not None:
+            progress(trace.days * (number + 1) / len(variants))
+    if best is None:
+        raise ValueError("the grid of the schedule is empty")
+    return best
