@@ -8,22 +8,23 @@ import click
 from services.cli.errors import explained
 
 COMMANDS: dict[str, tuple[str, str]] = {
-    "run": ("run", "Run the whole system on this machine, with a simulated web."),
-    "worker": ("worker", "Run one worker: ingester, scheduler, estimator or coordinator."),
-    "world": ("world", "Run a simulated web against a running system."),
-    "migrate": ("migrate", "Bring the database to the newest schema."),
-    "topics": ("topics", "Create and list the topics on the broker."),
-    "pages": ("pages", "Import and remove pages."),
-    "bandwidth": ("bandwidth", "Read and set the budget of crawls."),
-    "hosts": ("hosts", "Limit how often a host is crawled, or block it."),
-    "status": ("status", "How the system stands."),
-    "explain": ("explain", "Why a page was, or was not, crawled."),
-    "dead-letters": ("dead_letters", "Messages that could not be taken."),
-    "settings": ("settings", "All settings, their values and where they come from."),
-    "contract": ("contract", "The topics and messages as an AsyncAPI document."),
-    "bench": ("bench", "Measure how fast the parts are."),
+    "run": ("commands.run", "Run the whole system on this machine, with a simulated web."),
+    "worker": ("commands.worker", "Run one worker: ingester, scheduler, estimator or coordinator."),
+    "world": ("commands.world", "Run a simulated web against a running system."),
+    "migrate": ("commands.migrate", "Bring the database to the newest schema."),
+    "topics": ("commands.topics", "Create and list the topics on the broker."),
+    "pages": ("commands.pages", "Import and remove pages."),
+    "bandwidth": ("commands.bandwidth", "Read and set the budget of crawls."),
+    "hosts": ("commands.hosts", "Limit how often a host is crawled, or block it."),
+    "status": ("commands.status", "How the system stands."),
+    "explain": ("commands.explain", "Why a page was, or was not, crawled."),
+    "dead-letters": ("commands.dead_letters", "Messages that could not be taken."),
+    "replay": ("replay", "Replay a trace through the formulas, and compare policies."),
+    "settings": ("commands.settings", "All settings, their values and where they come from."),
+    "contract": ("commands.contract", "The topics and messages as an AsyncAPI document."),
+    "bench": ("commands.bench", "Measure how fast the parts are."),
 }
-"""Name → module under `services.cli.commands`, and one line for the list."""
+"""Name → module under `services.cli`, and one line for the list."""
 
 
 class _LazyCommands(click.Group):
@@ -35,7 +36,7 @@ class _LazyCommands(click.Group):
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:  # noqa: ARG002
         if cmd_name not in COMMANDS:
             return None
-        module = importlib.import_module(f"services.cli.commands.{COMMANDS[cmd_name][0]}")
+        module = importlib.import_module(f"services.cli.{COMMANDS[cmd_name][0]}")
         command: click.Command = module.command
         return command
 

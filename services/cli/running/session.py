@@ -116,15 +116,15 @@ class Session:
         ended = self._world_ended() if self.stack.gate is not None else self._stop.wait()
         coordinator = f"http://{LOOPBACK}:{self.stack.ports['coordinator']}"
 
-        def look() -> dict[str, Any] | None:
-            return ask(coordinator, "/state.json")
+        def look() -> dict[str, Any]:
+            return ask(coordinator, "/state.json") or {}
 
         waiting = asyncio.ensure_future(ended)
         stopping = asyncio.ensure_future(self._stop.wait())
         try:
             while not waiting.done() and not stopping.done():
                 if self.options.world == "none":
-                    self.picture = await asyncio.to_thread(look) or {}
+                    self.picture = await asyncio.to_thread(look)
                 watch(self)
                 await asyncio.wait(
                     [waiting, stopping],
