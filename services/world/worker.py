@@ -66,6 +66,9 @@ class World:
         self.settings = settings
         self.plan = plan
         self.clock = settings.clock()
+        # On the real time there is no gate, and the world begins when it is started.
+        simulated = settings.clock_gate is not None
+        self.origin = settings.clock_origin if simulated else self.clock.now()
         self.stopping = asyncio.Event()
         self.state = "waiting"
         self._ended = asyncio.Event()
@@ -76,14 +79,14 @@ class World:
         self.ledger = self._new_ledger(time.time())
         publisher = Publisher(settings)
         self._publisher = publisher
-        self._pinger = Pinger(publisher, pages, stream, settings.clock_origin)
+        self._pinger = Pinger(publisher, pages, stream, self.origin)
         self._fleet = Fleet(
             publisher,
             self.clock,
             self.web,
             pages,
             plan.fleet,
-            origin=settings.clock_origin,
+            origin=self.origin,
             seed=plan.seed,
         )
         self._applied = AppliedOutcomes(settings)
@@ -205,17 +208,17 @@ class World:
 
     def _new_ledger(self, started_at: float) -> Ledger:
         return Ledger(
-            origin=self.settings.clock_origin,
+            origin=self.origin,
             speed=self.clock.speed,
             started_at=started_at,
             budget=Budget.from_steps(self.plan.budget, self.clock.speed),
         )
 
     def _day(self) -> float:
-        return (self.clock.now() - self.settings.clock_origin) / SECONDS_PER_DAY
+        return (self.clock.now() - self.origin) / SECONDS_PER_DAY
 
     def _seconds(self) -> float:
-        return (self.clock.now() - self.settings.clock_origin) / self.clock.speed
+        return (self.clock.now() - self.origin) / self.clock.speed
 
 
 def _replace(file: Path, content: dict[str, Any]) -> None:
