@@ -16,6 +16,8 @@ from shared.runtime.settings import Settings
 
 log = structlog.get_logger(__name__)
 
+LAG_REPORT_SECONDS = 2.0
+
 Batch = dict[str, dict[int, list[ConsumerRecord]]]
 """Topic (without prefix) → partition → records in order of offset."""
 
@@ -55,7 +57,7 @@ class _Rebalances(ConsumerRebalanceListener):  # type: ignore[misc]  # aiokafka 
         self.generation = 0
         self.deciding = True
 
-    async def on_partitions_revoked(self, revoked: list[TopicPartition]) -> None:
+    async def on_partitions_revoked(self, revoked: list[TopicPartition]) -> None:  # noqa: ARG002
         self.deciding = True
         self.generation += 1
 
@@ -95,6 +97,7 @@ class BatchConsumer:
         self._followed = 0
         self._ours: set[int] = set()
         self._next: dict[TopicPartition, int] = {}
+        self._lag_due_at = 0.0
         self.progressed_at = time.monotonic()
         """Wall time of the last turn of the loop, for the watchdog."""
 
@@ -129,6 +132,7 @@ class BatchConsumer:
                 await self._follow_rebalance()
                 continue
             batch = await self._read()
+            self._report_lag()
             if not batch:
                 continue
             if self.settled:
@@ -159,6 +163,17 @@ class BatchConsumer:
         for topic, partitions in batch.items():
             for partition, records in partitions.items():
                 self._next[TopicPartition(by_name[topic], partition)] = records[-1].offset + 1
+
+    def _report_lag(self) -> None:
+        if time.monotonic() < self._lag_due_at:
+            return
+        self._lag_due_at = time.monotonic() + LAG_REPORT_SECONDS
+        behind = dict.fromkeys(self._names.values(), 0)
+        for tp, offset in self._next.items():
+            end = self._consumer.highwater(tp)
+            behind[self._names[tp.topic]] += max((end or offset) - offset, 0)
+        for topic, records in behind.items():
+            metrics.CONSUMER_LAG.labels(topic).set(records)
 
     async def _follow_rebalance(self) -> None:
         if self._rebalances.deciding:

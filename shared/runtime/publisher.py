@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from aiokafka import AIOKafkaProducer, ConsumerRecord
 from msgspec import Struct
 
-from shared.contracts.codec import encode
+from shared.contracts.codec import MAX_MESSAGE_BYTES, encode
 from shared.contracts.identity import shard_of
 from shared.contracts.topics import DEAD_LETTERS, GLOBAL_KEY, Topic
 from shared.runtime import metrics
@@ -16,6 +16,9 @@ from shared.runtime.settings import Settings
 
 Acknowledgement = asyncio.Future[object]
 
+MAX_DEAD_LETTER_BYTES = 900_000
+"""A longer value is cut, so that with its headers it stays below any broker's default limit."""
+
 
 class Publisher:
     """One producer of a process. Messages go out in batches; `flush` waits for them."""
@@ -23,6 +26,7 @@ class Publisher:
     def __init__(self, settings: Settings) -> None:
         self.settings = settings
         self._producer: AIOKafkaProducer | None = None
+        self._failure: BaseException | None = None
 
     async def start(self) -> None:
         """Connect."""
@@ -68,6 +72,7 @@ class Publisher:
             partition=partition,
             headers=list(headers),
         )
+        future.add_done_callback(self._note_failure)
         metrics.MESSAGES_PUBLISHED.labels(topic.name).inc()
         return future
 
@@ -90,13 +95,25 @@ class Publisher:
             ("error", reason[:1000].encode(errors="replace")),
             ("at", str(time.time()).encode()),
         ]
+        value = record.value
+        if value is not None and len(value) > MAX_DEAD_LETTER_BYTES:
+            headers.append(("cut-from-bytes", str(len(value)).encode()))
+            value = value[:MAX_DEAD_LETTER_BYTES]
+        key = record.key if len(record.key or b"") <= MAX_MESSAGE_BYTES else None
         metrics.DEAD_LETTERS.labels(stage, record.topic).inc()
-        await self.send(DEAD_LETTERS, record.key, record.value, partition=0, headers=headers)
+        await self.send(DEAD_LETTERS, key, value, partition=0, headers=headers)
 
     async def flush(self) -> None:
         """Wait until the broker has acknowledged all that was sent.
 
         Raises:
-            KafkaError: something could not be delivered.
+            KafkaError: something that was sent since the last flush could not be delivered.
         """
         await self.producer.flush()
+        failure, self._failure = self._failure, None
+        if failure is not None:
+            raise failure
+
+    def _note_failure(self, future: Acknowledgement) -> None:
+        if not future.cancelled() and (error := future.exception()) is not None:
+            self._failure = error

@@ -5,6 +5,7 @@ import uuid
 from contextlib import asynccontextmanager
 
 import pytest
+from aiokafka.errors import KafkaTimeoutError
 
 from shared.contracts.messages import PageSignal
 from shared.contracts.topics import CRAWL_OUTCOMES, DEAD_LETTERS, MULTIPLIERS, PAGE_SIGNALS, TOPICS
@@ -176,3 +177,33 @@ async def test_a_dead_letter_keeps_the_bytes_and_says_why(broker, prefix, publis
     assert headers["topic"] == f"{prefix}page-signals".encode()
     assert (headers["partition"], headers["offset"]) == (b"0", b"0")
     assert (headers["stage"], headers["error"]) == (b"test", b"it is not JSON")
+
+
+async def test_a_record_as_large_as_the_broker_takes_can_still_be_put_aside(
+    broker, prefix, publisher
+):
+    """Its headers would push the letter over the limit: it is cut, and says so."""
+    settings = settings_for(broker, prefix)
+    huge = b"x" * 1_048_400
+    received, letters = [], []
+    await publisher.send(MULTIPLIERS, b"k", huge, partition=0)
+    await publisher.flush()
+    source = Follower(settings, MULTIPLIERS, received.append)
+    await source.start()
+    await source.stop()
+    await publisher.dead_letter(received[0], "test", "too large")
+    await publisher.flush()
+    follower = Follower(settings, DEAD_LETTERS, letters.append)
+    await follower.start()
+    await follower.stop()
+    assert len(letters[0].value) == 900_000
+    assert dict(letters[0].headers)["cut-from-bytes"] == b"1048400"
+
+
+async def test_a_flush_tells_of_a_message_that_was_lost(broker, prefix, publisher):
+    lost = await publisher.send(MULTIPLIERS, b"k", b"v", partition=0)
+    if not lost.done():
+        lost.set_exception(KafkaTimeoutError())
+    with pytest.raises(KafkaTimeoutError):
+        await publisher.flush()
+    await publisher.flush()
