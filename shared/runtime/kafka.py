@@ -8,7 +8,13 @@ import structlog
 import tenacity
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer
 from aiokafka.admin import AIOKafkaAdminClient, NewTopic
-from aiokafka.errors import KafkaError, TopicAlreadyExistsError, for_code
+from aiokafka.errors import (
+    KafkaConnectionError,
+    KafkaError,
+    LeaderNotAvailableError,
+    TopicAlreadyExistsError,
+    for_code,
+)
 from aiokafka.helpers import create_ssl_context
 
 from shared.contracts.topics import TOPICS, Topic
@@ -107,12 +113,19 @@ async def ensure_topics(settings: Settings, topics: tuple[Topic, ...] = TOPICS) 
     """
     async for attempt in tenacity.AsyncRetrying(
         stop=tenacity.stop_after_delay(START_PATIENCE_SECONDS),
-        wait=tenacity.wait_exponential_jitter(multiplier=0.2, max=3),
-        retry=tenacity.retry_if_exception_type((KafkaError, OSError, asyncio.TimeoutError)),
+        wait=tenacity.wait_random_exponential(multiplier=0.2, max=3),
+        retry=tenacity.retry_if_exception(_may_pass),
         reraise=True,
     ):
         with attempt:
             await _ensure_topics(settings, topics)
+
+
+def _may_pass(error: BaseException) -> bool:
+    """Whether waiting may help: the broker is away or busy, not when it refuses."""
+    if isinstance(error, KafkaError):
+        return bool(error.retriable) or isinstance(error, KafkaConnectionError)
+    return isinstance(error, OSError | asyncio.TimeoutError)
 
 
 async def _ensure_topics(settings: Settings, topics: tuple[Topic, ...]) -> None:
@@ -124,6 +137,7 @@ async def _ensure_topics(settings: Settings, topics: tuple[Topic, ...]) -> None:
         if missing:
             await _create(admin, settings, missing)
             log.info("topics created", topics=[topic.name for topic in missing])
+            await _wait_for_leaders(admin, [settings.topic(topic.name) for topic in missing])
         await _check_partitions(admin, settings, [t for t in topics if t not in missing])
     finally:
         await admin.close()
@@ -145,6 +159,24 @@ async def _create(admin: AIOKafkaAdminClient, settings: Settings, missing: list[
         error = for_code(code)
         if code and error is not TopicAlreadyExistsError:
             raise error(f"topic {name} could not be created: {rest[0] if rest else code}")
+
+
+async def _wait_for_leaders(admin: AIOKafkaAdminClient, names: list[str]) -> None:
+    """A broker answers before a new topic can be written; the first writers would be refused.
+
+    Raises:
+        LeaderNotAvailableError: not yet; try again.
+    """
+    for _ in range(50):
+        described = await admin.describe_topics(names)
+        if all(
+            item["error_code"] == 0
+            and all(partition["leader"] >= 0 for partition in item["partitions"])
+            for item in described
+        ):
+            return
+        await asyncio.sleep(0.1)
+    raise LeaderNotAvailableError(f"no leader yet for some of: {', '.join(names)}")
 
 
 async def _check_partitions(

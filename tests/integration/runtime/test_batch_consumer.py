@@ -5,7 +5,7 @@ import uuid
 from contextlib import asynccontextmanager
 
 import pytest
-from aiokafka.errors import KafkaTimeoutError
+from aiokafka.errors import KafkaError, KafkaTimeoutError
 
 from shared.contracts.messages import PageSignal
 from shared.contracts.topics import CRAWL_OUTCOMES, DEAD_LETTERS, MULTIPLIERS, PAGE_SIGNALS, TOPICS
@@ -207,3 +207,9 @@ async def test_a_flush_tells_of_a_message_that_was_lost(broker, prefix, publishe
     with pytest.raises(KafkaTimeoutError):
         await publisher.flush()
     await publisher.flush()
+
+
+async def test_a_refusal_of_the_broker_is_not_waited_out(broker):
+    async with asyncio.timeout(10):
+        with pytest.raises(KafkaError):
+            await ensure_topics(settings_for(broker, "no [brackets] "))
