@@ -11,9 +11,9 @@ help: ## Show what there is.
 
 setup: $(STAMP) ## Install everything into .venv (leaves .venv/bin/freshet).
 
-$(STAMP): requirements.lock pyproject.toml
+$(STAMP): requirements-dev.lock pyproject.toml
 	$(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements.lock
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements-dev.lock
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation --editable .
 	touch $(STAMP)
 
@@ -33,8 +33,11 @@ unit: setup ## Run only the pure tests.
 test: lint types ## Run all tests: style, types, unit, contract (both brokers), integration, faults.
 	$(BIN)/pytest -q tests
 
-lock: setup ## Resolve the dependencies again into requirements.lock.
-	$(BIN)/uv pip compile pyproject.toml --extra dev --generate-hashes --no-emit-index-url --no-header --quiet --upgrade --output-file requirements.lock
+COMPILE := $(BIN)/uv pip compile pyproject.toml --generate-hashes --no-emit-index-url --no-header --quiet
+
+lock: setup ## Resolve the dependencies again: all of them, and those that the image needs.
+	$(COMPILE) --extra build --extra dev --upgrade --output-file requirements-dev.lock
+	$(COMPILE) --extra build --constraints requirements-dev.lock --output-file requirements.lock
 
 clean: ## Remove the environment and local data.
 	rm -rf $(VENV) .freshet

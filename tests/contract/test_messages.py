@@ -22,7 +22,7 @@ async def test_bytes_keys_headers_and_timestamps_come_back(clients, read, unique
 
 
 @pytest.mark.parametrize("idempotent", [False, True])
-@pytest.mark.parametrize("compression", [None, "gzip"])
+@pytest.mark.parametrize("compression", [None, "gzip", "snappy", "lz4", "zstd"])
 async def test_batches_keep_their_order(clients, read, unique, idempotent, compression):
     await clients.create_topic(unique, 3)
     producer = await clients.producer(
