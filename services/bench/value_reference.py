@@ -8,7 +8,7 @@ tests and the benchmark compare with it; it needs mpmath, a development dependen
 import math
 from typing import Any
 
-import mpmath as mp  # type: ignore[import-untyped]
+import mpmath as mp
 
 DIGITS = 60
 Number = Any
