@@ -25,7 +25,7 @@ def greedy_value(
     gamma: ArrayLike,
     elapsed_days: ArrayLike,
 ) -> Column:
-    """GREEDY: (μ/Δ)h(Δt), which does not look at signals [N section 3; B]."""
+    """GREEDY: (μ/Δ)h(Δt), which does not look at signals [N section 5.1; B]."""
     pages = PageParameters.from_columns(importance, alpha, kappa, gamma)
     return crawl_value(pages.importance, pages.change_rate, 0.0, 0.0, elapsed_days, 0.0)
 

@@ -1,7 +1,7 @@
 """The page model: what is known of each page, and the conversions between its three forms.
 
 The package computes with (α, κ, γ).  The rates (Δ, recall, ν) are what one thinks in, and the
-database shows (α, β, γ, precision).  Sources: [N] section 2; β and precision as in [N] section 4.
+database shows (α, β, γ, precision).  Sources: [N] section 2; β and precision as in [N] section 3.
 """
 
 import math

@@ -1,10 +1,11 @@
-"""LDS: a deterministic order of crawls with given rates ([A] algorithm 3).
+"""LDS: a deterministic order of crawls with given rates, as the policy of that name in [A] makes.
 
 Crawls happen one at a time, at t = k/R. To turn rates ρ_i into an order, the j-th crawl of page i
 is given the window of steps ((j − 1)/π_i, j/π_i], π_i = ρ_i/R, and each step crawls, among pages
 whose window is open, the one whose window closes first. So every page's number of crawls stays
 within one of π_i k after any k steps: low discrepancy (Tijdeman 1980; Angel, Holroyd, Martin &
-Propp 2009, whose algorithm this is).
+Propp 2009, whose algorithm this is; that [A] algorithm 3 is the same is our reading of what [N] and
+[K] say of it).
 """
 
 import heapq
