@@ -9,6 +9,7 @@ best value reaches the greatest bound left outside, it is the greatest of all; i
 looks at every page. So the choice always equals the full scan's.
 """
 
+import math
 from typing import NamedTuple
 
 import numpy as np
@@ -24,9 +25,8 @@ from shared.policy.estimation.smoothed import PSEUDO_DAYS, PSEUDO_SIGNALS
 Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]
 
-LONG_STRETCH = 512
 SHORT_STRETCH = 24
-"""Slots."""
+"""Slots; a long stretch has the geometric mean of it and of the number of pages."""
 
 SPARE = 20
 """Pages listed beyond three for each slot of a stretch."""
@@ -134,7 +134,9 @@ class Lists(NamedTuple):
     """The two nested lists of candidates; columns have one row a page."""
 
     bounds: Floats
-    """No less than the page's value until its stretch ends."""
+    """No less than the page's value until the short stretch ends."""
+    far: Floats
+    """The same until the long stretch ends; infinite once something happened to the page."""
     long: Integers
     short: Integers
     is_long: NDArray[np.bool_]
@@ -149,6 +151,7 @@ def new_lists(pages: int) -> Lists:
     """Empty lists, with room for every page."""
     return Lists(
         np.zeros(pages),
+        np.zeros(pages),
         np.zeros(pages, np.int64),
         np.zeros(pages, np.int64),
         np.zeros(pages, np.bool_),
@@ -159,12 +162,13 @@ def new_lists(pages: int) -> Lists:
 
 
 @compiled
-def _make_long_list(columns: Columns, rules: Rules, lists: Lists, now: float, end: float) -> None:
-    everything = np.arange(lists.bounds.size)
-    for page in range(lists.bounds.size):
-        lists.bounds[page] = value_of(columns, rules, page, end)
-    wanted = 3 * LONG_STRETCH + SPARE
-    chosen, lists.outside[0] = listed(columns, lists.bounds, everything, wanted, now, end)
+def _make_long_list(
+    columns: Columns, rules: Rules, lists: Lists, slots: int, now: float, end: float
+) -> None:
+    for page in range(lists.far.size):
+        lists.far[page] = value_of(columns, rules, page, end)
+    everything = np.arange(lists.far.size)
+    chosen, lists.outside[0] = listed(columns, lists.far, everything, 3 * slots + SPARE, now, end)
     lists.long[: chosen.size] = chosen
     lists.sizes[0] = chosen.size
     lists.is_long[:] = False
@@ -172,10 +176,16 @@ def _make_long_list(columns: Columns, rules: Rules, lists: Lists, now: float, en
 
 
 @compiled
-def _make_short_list(columns: Columns, rules: Rules, lists: Lists, now: float, end: float) -> None:
+def _make_short_list(
+    columns: Columns, rules: Rules, lists: Lists, level: float, now: float, end: float
+) -> None:
+    """`level`: below the values of late crawls; pages that cannot reach it stay bounded far."""
     among = lists.long[: lists.sizes[0]]
-    for page in among:
-        lists.bounds[page] = value_of(columns, rules, page, end)
+    for index in range(among.size):
+        page = among[index]
+        lists.bounds[page] = lists.far[page]
+        if lists.far[page] >= level:
+            lists.bounds[page] = value_of(columns, rules, page, end)
     wanted = 3 * SHORT_STRETCH + SPARE
     chosen, outside = listed(columns, lists.bounds, among, wanted, now, end)
     lists.outside[1] = max(outside, lists.outside[0])
@@ -189,6 +199,7 @@ def _make_short_list(columns: Columns, rules: Rules, lists: Lists, now: float, e
 def _admit(columns: Columns, rules: Rules, lists: Lists, page: int, end: float) -> None:
     """Something happened to a page: bound it anew, in both lists."""
     lists.bounds[page] = value_of(columns, rules, page, end)
+    lists.far[page] = np.inf
     if not lists.is_long[page]:
         lists.is_long[page] = True
         lists.long[lists.sizes[0]] = page
@@ -265,15 +276,18 @@ def crawl_slots(
 ) -> tuple[int, int]:
     """Fill `crawled[first:stop]`; returns (the next event, slots that needed a full scan)."""
     unbounded = np.full(columns.importance.size, np.inf)
-    full_scans = 0
+    full_scans, level = 0, -np.inf
+    long_stretch = SHORT_STRETCH * int(1.0 + 0.6 * math.sqrt(unbounded.size / SHORT_STRETCH))
     for slot in range(first, stop):
         now, done = slot_days[slot], slot - first
-        if done % LONG_STRETCH == 0:
-            long_end = slot_days[min(slot + LONG_STRETCH, stop) - 1]
-            _make_long_list(columns, rules, lists, now, long_end)
+        if done % long_stretch == 0:
+            long_end = slot_days[min(slot + long_stretch, stop) - 1]
+            _make_long_list(columns, rules, lists, long_stretch, now, long_end)
+            level = -np.inf
         end = slot_days[min(slot + SHORT_STRETCH - done % SHORT_STRETCH, stop) - 1]
         if done % SHORT_STRETCH == 0:
-            _make_short_list(columns, rules, lists, now, end)
+            # Half the least value of the long stretch: bounds left far then seldom matter.
+            _make_short_list(columns, rules, lists, 0.5 * level, now, end)
         event = _take_events(
             columns, rules, lists, event_days, event_pages, event_kinds, event, now, end
         )
@@ -282,6 +296,7 @@ def crawl_slots(
         if best < lists.outside[1]:
             full_scans += 1
             page, best = _best_of(columns, rules, np.arange(unbounded.size), unbounded, now)
+        level = best if level < 0.0 else min(level, best)
         crawled[slot] = page
         if page >= 0:
             _take_token(columns, columns.host[page], now)

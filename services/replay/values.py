@@ -30,10 +30,10 @@ TRUSTED_PRECISION, TRUSTED_RECALL = 0.7, 0.6
 
 @compiled
 def _trusting(alpha: float, kappa: float, gamma: float, elapsed: float, signals: float) -> float:
-    """Signals that could be true count; γ is the rate at which they are seen to come."""
+    """As if no signal were false, so that γ becomes λΔ (`approximations.greedy_cis_value`)."""
     if not (gamma > 0.0 and kappa > 0.0):
         return value_and_psi(alpha, 0.0, 0.0, elapsed, 0.0)[0]
-    return value_and_psi(alpha, math.inf, gamma, elapsed, signals)[0]
+    return value_and_psi(alpha, math.inf, -gamma * math.expm1(-kappa), elapsed, signals)[0]
 
 
 @compiled
