@@ -3,11 +3,10 @@
 import asyncio
 from collections.abc import Callable
 
-import msgspec
 from aiokafka import ConsumerRecord, TopicPartition
 
 from services.world.ledger import Ledger
-from shared.contracts.codec import decoder
+from shared.contracts.codec import BadMessage, decode
 from shared.contracts.messages import (
     Bandwidth,
     CrawlOutcome,
@@ -87,7 +86,7 @@ class BookKeeper:
                 count += 1
                 try:
                     enter(record)
-                except msgspec.MsgspecError:
+                except BadMessage:
                     self.unreadable += 1
             await asyncio.sleep(0)
         return count
@@ -97,32 +96,30 @@ def _entries(
     ledger: Ledger, outcome_written: OutcomeWritten
 ) -> list[Callable[[ConsumerRecord], None]]:
     """How a record of each of `_TOPICS` is entered."""
-    requests, outcomes = decoder(CrawlRequest).decode, decoder(CrawlOutcome).decode
-    signals, page_signals = decoder(Signal).decode, decoder(PageSignal).decode
-    bandwidths, multipliers = decoder(Bandwidth).decode, decoder(Multipliers).decode
 
     def signal(record: ConsumerRecord) -> None:
-        message = signals(record.value or b"")
+        message = decode(Signal, record.value)
         if message.observed_at is not None:
             ledger.signal(message.url, message.source, message.observed_at, _seconds(record))
 
     def outcome(record: ConsumerRecord) -> None:
         outcome_written(record.partition, record.offset, _seconds(record))
-        ledger.outcome(outcomes(record.value or b""), _seconds(record))
+        ledger.outcome(decode(CrawlOutcome, record.value), _seconds(record))
 
     def dead_letter(record: ConsumerRecord) -> None:
-        headers = {name: value.decode(errors="replace") for name, value in record.headers}
+        # Anybody may write there: a header may be null.
+        headers = {name: (value or b"?").decode(errors="replace") for name, value in record.headers}
         ledger.dead_letter(
             headers.get("stage", "?"), headers.get("topic", "?"), headers.get("error", "?")
         )
 
     return [
-        lambda r: ledger.request(requests(r.value or b""), _seconds(r)),
+        lambda r: ledger.request(decode(CrawlRequest, r.value), _seconds(r)),
         outcome,
         signal,
-        lambda r: ledger.page_signal(page_signals(r.value or b""), _seconds(r)),
-        lambda r: ledger.bandwidth(bandwidths(r.value or b"").crawls_per_second, _seconds(r)),
-        lambda r: ledger.multiplier(multipliers(r.value or b""), _seconds(r)),
+        lambda r: ledger.page_signal(decode(PageSignal, r.value), _seconds(r)),
+        lambda r: ledger.bandwidth(decode(Bandwidth, r.value).crawls_per_second, _seconds(r)),
+        lambda r: ledger.multiplier(decode(Multipliers, r.value), _seconds(r)),
         dead_letter,
     ]
 

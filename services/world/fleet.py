@@ -4,7 +4,6 @@ import time
 from collections import deque
 from dataclasses import dataclass
 
-import msgspec
 import numpy as np
 import structlog
 from aiokafka import ConsumerRecord
@@ -14,7 +13,7 @@ from services.world.batches import Record, send_batches
 from services.world.pages import WorldPages
 from services.world.plan import FleetPlan
 from services.world.web import Web
-from shared.contracts.codec import decoder, encode
+from shared.contracts.codec import BadMessage, decode, encode
 from shared.contracts.identity import shard_of
 from shared.contracts.messages import CrawlOutcome, CrawlRequest, Result
 from shared.contracts.topics import CRAWL_OUTCOMES, CRAWL_REQUESTS
@@ -69,7 +68,6 @@ class Fleet:
         self._origin = origin
         self._rng = np.random.default_rng([seed, 3])
         self._page_of = {page_id: row for row, page_id in enumerate(pages.page_ids.tolist())}
-        self._decode = decoder(CrawlRequest).decode
         self._under_way: deque[_Crawls] = deque()
         self._consumer = make_consumer(self._settings, GROUP)
 
@@ -108,8 +106,8 @@ class Fleet:
         requests = []
         for record in records:
             try:
-                requests.append(self._decode(record.value or b""))
-            except msgspec.MsgspecError as error:
+                requests.append(decode(CrawlRequest, record.value))
+            except BadMessage as error:
                 self.refused += 1
                 log.warning("crawl request refused", offset=record.offset, reason=str(error))
         page_of = self._page_of

@@ -157,7 +157,11 @@ async def test_trouble_is_told(crawl, plan: FleetPlan, status: int, retry: float
 
 
 async def test_what_is_no_request_is_counted_and_passed_over(crawl) -> None:
-    outcomes, fleet = await crawl(extra=[b"{", b"[]", b'{"request_id": 1}'])
+    nested = b'{"x": ' + b"[" * 20_000 + b"]" * 20_000 + b"}"
+    not_utf8 = b'{"request_id": "\xff"}'
+    bad = [b"{", b"[]", b'{"request_id": 1}', nested, not_utf8, None]
+
+    outcomes, fleet = await crawl(extra=bad)
 
     assert len(outcomes) == 6
-    assert fleet.refused == 3
+    assert fleet.refused == len(bad)
