@@ -75,8 +75,9 @@ def run_by_rate(
     policy: RatePolicy,
     seed: int,
     epoch_days: float | None = None,
+    told: Callable[[float, Floats], None] | None = None,
 ) -> NDArray[np.int64]:
-    """Replay `trace`; the page of each slot."""
+    """Replay `trace`; the page of each slot. `told` hears (day, rates) at the start of epochs."""
     known = trace_parameters(trace)
     complete = complete_pages(known)
     if not policy.heeds_signals:
@@ -110,6 +111,8 @@ def run_by_rate(
                 bandwidth,
             )
             rates = policy.solve(facts)
+            if told is not None:
+                told(begin, rates)
             believed = _believed(known.change_rate, facts)
             shares = np.cumsum(np.where(complete, 0.0, rates))
             chances = np.where(complete, crawl_probabilities(rates, believed), 0.0)

@@ -1,5 +1,6 @@
 """Populations of the papers, and their events: traces whose parameters are known."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
@@ -45,17 +46,17 @@ def make_trace(
     parameters: PageParameters,
     days: float,
     rng: np.random.Generator,
-    mean_delay_days: float = 0.0,
+    delays: Callable[[int], Floats] | None = None,
 ) -> Trace:
     """Poisson changes and signals of these pages over `days`.
 
-    Signals of changes come after an exponential delay, if one is given; false ones at any time.
+    `delays` draws how many days later than their changes so many signals come; absent: at once.
     """
     change_days, change_pages = _poisson(parameters.change_rate, days, rng)
     told = rng.random(change_days.size) < parameters.recall[change_pages]
     true_days, true_pages = change_days[told], change_pages[told]
-    if mean_delay_days > 0:
-        true_days = true_days + rng.exponential(mean_delay_days, true_days.size)
+    if delays is not None:
+        true_days = true_days + delays(true_days.size)
     false_days, false_pages = _poisson(parameters.false_signal_rate, days, rng)
     signal_days = np.concatenate([true_days, false_days])
     signal_pages = np.concatenate([true_pages, false_pages])

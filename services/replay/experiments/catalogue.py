@@ -1,0 +1,23 @@
+"""All figures by name."""
+
+from collections.abc import Callable
+
+from services.replay.experiments import accuracy, empirical, estimators, lambda_crawl
+from services.replay.experiments.results import Figure, Scale, Told
+
+FIGURES: dict[str, Callable[[Scale, Told], Figure]] = {
+    "n2": accuracy.figure_2,
+    "n3": accuracy.figure_3,
+    "n4": accuracy.figure_4,
+    "n5": accuracy.figure_5,
+    "n7": empirical.figure_7,
+    "n8": accuracy.figure_8,
+    "n9": accuracy.figure_9,
+    "n10": estimators.figure_10,
+    "n11": estimators.figure_11,
+    "n14": empirical.figure_14,
+    "k1": lambda_crawl.figure_1,
+    "k2": lambda_crawl.figure_2,
+    "k3": lambda_crawl.figure_3,
+}
+"""Name → (scale, told) → figure; n: [N], k: [K]."""
