@@ -100,6 +100,8 @@ class Publisher:
             headers.append(("cut-from-bytes", str(len(value)).encode()))
             value = value[:MAX_DEAD_LETTER_BYTES]
         key = record.key if len(record.key or b"") <= MAX_MESSAGE_BYTES else None
+        if key is None and value is None:
+            key = b""  # the client sends no record that has neither, though others do
         metrics.DEAD_LETTERS.labels(stage, record.topic).inc()
         await self.send(DEAD_LETTERS, key, value, partition=0, headers=headers)
 

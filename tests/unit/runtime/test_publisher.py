@@ -20,6 +20,7 @@ class Producer:
         self.sent = []
 
     async def send(self, topic, value, *, key, partition, headers):
+        assert key is not None or value is not None, "as aiokafka does"
         self.sent.append(SimpleNamespace(**locals()))
         done = asyncio.get_running_loop().create_future()
         done.set_result(None)
@@ -66,3 +67,12 @@ async def test_a_dead_letter_is_the_message_as_it_came_with_where_and_why(publis
 async def test_before_its_start_it_says_so():
     with pytest.raises(RuntimeError, match="not started"):
         await Publisher(Settings()).send(BANDWIDTH, None, b"")
+
+
+async def test_a_record_with_neither_key_nor_value_is_set_aside_too(publisher):
+    record = SimpleNamespace(
+        topic="t-signals", partition=3, offset=77, key=None, value=None, timestamp=0
+    )
+    await publisher.dead_letter(record, "ingester", "empty")
+    [sent] = publisher.producer.sent
+    assert (sent.key, sent.value) == (b"", None)
