@@ -1,0 +1,148 @@
+"""Well-formed messages that must not stop a worker, nor make a shard differ from Postgres.
+
+The estimator and the scheduler read the same topics; what the one refuses, the other must not act
+upon, or a page is crawled that nobody has, or never again until a restart.
+"""
+
+from collections.abc import Callable
+
+import pytest
+from aiokafka import ConsumerRecord
+
+from services.estimator.application import ShardEffects, apply_records
+from services.estimator.decoding import Rules
+from services.estimator.shard import Shard as LearningShard
+from services.scheduler import selection
+from services.scheduler.reading import Reader
+from services.scheduler.shard import Shard, ShardRules
+from shared.contracts.codec import encode
+from shared.contracts.identity import identify, shard_of
+from shared.contracts.messages import CrawlOutcome, HostLimit, PageSignal, PageUpdate
+
+CONTRACT = pytest.mark.xfail(
+    strict=True, reason="PageId has no upper bound: NumPy's int64 overflows and the worker ends"
+)
+ESTIMATOR = pytest.mark.xfail(
+    strict=True, reason="the estimator takes hosts with NUL, and refuses tombstones of host-limits"
+)
+SCHEDULER = pytest.mark.xfail(
+    strict=True, reason="the scheduler checks neither times nor the shard of what it reads"
+)
+SHARDS = 4
+DAY = 86_400.0
+NOW = 20_000 * DAY
+FAR_FUTURE = 9e10
+URL = "https://news.example/a"
+PAGE = identify(URL)
+HERE = shard_of(PAGE.host, SHARDS)
+ELSEWHERE = next(
+    f"https://h{n}.example/" for n in range(99) if shard_of(f"h{n}.example", SHARDS) != HERE
+)
+
+
+def record(topic: str, message: object) -> ConsumerRecord:
+    value = message if isinstance(message, bytes) or message is None else encode(message)
+    return ConsumerRecord(topic, HERE, 0, 1000, 0, b"news.example", value, None, -1, -1, ())
+
+
+def tell_estimator(topic: str, *messages: object) -> tuple[LearningShard, ShardEffects]:
+    shard = LearningShard(HERE)
+    known = PageUpdate("upsert", URL, updated_at=NOW - DAY, crawled_at=NOW - DAY)
+    rules = Rules(SHARDS, NOW, NOW + 300.0, record_times_count=False)
+    apply_records(shard, {"page-updates": [record("page-updates", known)]}, rules, 0.0)
+    return shard, apply_records(shard, {topic: [record(topic, m) for m in messages]}, rules, 0.0)
+
+
+def tell_scheduler(topic: str, *messages: object) -> Shard:
+    rules = ShardRules(
+        selection=selection.Rules(request_timeout=120.0, speed=1.0, uniform=False),
+        signal_delay=0.0,
+        failed_retry=300.0,
+        default_max_age_days=float("inf"),
+        default_host_rate=1.0,
+    )
+    shard = Shard(HERE, rules)
+    shard.upsert(PAGE, PageUpdate("upsert", URL, crawled_at=NOW - DAY), NOW - DAY)
+    Reader(NOW, False).apply(shard, topic, [record(topic, m) for m in messages])
+    return shard
+
+
+def signal_with_id(page_id: int) -> PageSignal:
+    return PageSignal(page_id, URL, PAGE.host, "s", NOW)
+
+
+@CONTRACT
+@pytest.mark.parametrize("tell", [tell_estimator, tell_scheduler])
+@pytest.mark.parametrize("page_id", [1 << 63, 10**30])
+def test_a_page_id_that_no_page_has_is_refused(tell: Callable[..., object], page_id: int) -> None:
+    tell("page-signals", signal_with_id(page_id))
+
+
+@ESTIMATOR
+def test_a_host_that_the_database_cannot_hold_is_refused() -> None:
+    host = next(f"a{n}\x00" for n in range(99) if shard_of(f"a{n}\x00", SHARDS) == HERE)
+
+    shard, done = tell_estimator("host-limits", HostLimit(host, 1.0))
+
+    assert len(done.refused) == 1
+    assert host not in shard.hosts.names
+
+
+@ESTIMATOR
+def test_a_removed_host_limit_is_the_default_again() -> None:
+    shard, done = tell_estimator("host-limits", HostLimit(PAGE.host, 9.0), None)
+
+    assert done.refused == []
+    assert shard.hosts.records["max_crawls_per_second"][0] != 9.0
+
+
+@SCHEDULER
+def test_a_crawl_in_the_far_future_does_not_keep_a_page_from_being_crawled() -> None:
+    shard = tell_scheduler("crawl-outcomes", CrawlOutcome(URL, FAR_FUTURE, result="unchanged"))
+
+    assert shard.pages[shard.row_of(PAGE.page_id)]["last_crawled_at"] == NOW - DAY
+
+
+@SCHEDULER
+def test_a_host_is_not_left_alone_from_a_time_in_the_far_future_on() -> None:
+    busy = CrawlOutcome(URL, FAR_FUTURE, result="failed", http_status=429)
+
+    shard = tell_scheduler("crawl-outcomes", busy)
+
+    assert shard.host_rows[0]["blocked_until"] < NOW
+
+
+@SCHEDULER
+def test_a_signal_in_the_far_future_does_not_hide_those_that_follow() -> None:
+    late = PageSignal(PAGE.page_id, URL, PAGE.host, "s", FAR_FUTURE)
+
+    shard = tell_scheduler("page-signals", late, signal_with_id(PAGE.page_id))
+
+    assert shard.pages[shard.row_of(PAGE.page_id)]["signals"] == 1
+    assert shard.pages[shard.row_of(PAGE.page_id)]["last_signal_at"] == NOW
+
+
+@SCHEDULER
+@pytest.mark.parametrize(
+    "update",
+    [
+        PageUpdate("upsert", ELSEWHERE, updated_at=NOW),
+        PageUpdate("upsert", "https://news.example/b", updated_at=FAR_FUTURE),
+        PageUpdate("upsert", "https://news.example/b", updated_at=NOW, crawled_at=FAR_FUTURE),
+    ],
+    ids=["of another shard", "far future", "crawled in the far future"],
+)
+def test_the_scheduler_adds_no_page_that_the_estimator_refuses(update: PageUpdate) -> None:
+    _, done = tell_estimator("page-updates", update)
+
+    shard = tell_scheduler("page-updates", update)
+
+    assert len(done.refused) == 1
+    assert shard.count == 1
+
+
+@SCHEDULER
+def test_a_removal_in_the_far_future_forgets_no_page() -> None:
+    shard = tell_scheduler("page-updates", PageUpdate("remove", URL, updated_at=FAR_FUTURE))
+
+    assert shard.count == 1
