@@ -25,7 +25,15 @@ SELECT shard, page_id, importance,
             ELSE 0 END AS recall,
        signal_rate * (1 - precision) AS false_signal_rate
 FROM (
-    SELECT *, 1 - exp(-least(signal_evidence, 700)) AS precision FROM pages
+    SELECT *, 1 - exp(-least(signal_evidence, 700)) AS precision
+    FROM (
+        SELECT shard, page_id, importance, signal_rate,
+               coalesce(nullif(unsignalled_change_rate, 'NaN'), prior_shape / prior_rate,
+                        1.0 / 60) AS unsignalled_change_rate,
+               coalesce(nullif(signal_evidence, 'NaN'), -ln(1 - prior_precision),
+                        ln(2.0)) AS signal_evidence
+        FROM pages LEFT JOIN hosts USING (shard, host_id)
+    ) AS known
 ) AS page
 """
 
@@ -83,7 +91,6 @@ def _create_pages() -> None:
         sa.Column("url", sa.Text, nullable=False),
         postgresql_partition_by="LIST (shard)",
     )
-    op.execute(_ESTIMATES)
 
 
 def upgrade() -> None:
@@ -106,9 +113,12 @@ def upgrade() -> None:
         sa.Column("prior_shape", sa.Double),
         sa.Column("prior_rate", sa.Double),
         sa.Column("prior_precision", sa.Double),
-        sa.Column("bursts", sa.LargeBinary),
+        sa.Column("sources", sa.Text, nullable=False),
+        sa.Column("learning", sa.LargeBinary),
     )
     op.execute("ALTER TABLE hosts SET (fillfactor = 85)")
+    op.execute("ALTER TABLE hosts ALTER COLUMN learning SET STORAGE PLAIN")
+    op.execute(_ESTIMATES)
     op.create_table(
         "observations",
         sa.Column("shard", sa.SmallInteger, nullable=False),

@@ -46,10 +46,10 @@ class _Nowhere:
 
     async def publish(
         self, announcements: Announcements, refused: Sequence[Refused]
-    ) -> dict[int, int]:
+    ) -> dict[tuple[str, int], int]:
         self.announced += sum(map(len, announcements.values()))
         self.refused += len(refused)
-        return {shard: self.announced for shard, messages in announcements.items() if messages}
+        return {key: self.announced for key, messages in announcements.items() if messages}
 
 
 def run(database_url: str, pages: int = 1_000_000, seconds: float = 10.0) -> dict[str, Any]:
@@ -94,12 +94,15 @@ def _fill_histories(database_url: str) -> None:
     random = np.random.default_rng(2)
     rings = Rings.empty(1)
     rings.interval_days[:] = random.exponential(2.0, DEPTH)
-    rings.signals[:] = random.poisson(0.5, DEPTH)
+    rings.signals[:, :, 0] = random.poisson(0.5, DEPTH)
     rings.changed[:] = random.random(DEPTH) < 0.3
     rings.seen[:] = DEPTH
+    rings.posterior_shape[:] = 4.0
+    rings.evidence[:] = 0.5
     with connect(database_url, "bench", autocommit=True) as connection:
         connection.execute(
-            "UPDATE pages SET history = %s WHERE crawls = 0",
+            "UPDATE pages SET history = %s, unsignalled_change_rate = 0.15, signal_evidence = 0.5 "
+            "WHERE crawls = 0",
             (pack(rings, np.zeros(1, np.int64)).arena.tobytes(),),
         )
         connection.execute("VACUUM pages")

@@ -23,6 +23,8 @@ from shared.runtime.kafka import ensure_topics
 from shared.runtime.publisher import Publisher
 from shared.runtime.settings import Settings, load_settings
 from shared.store.binary import Blobs
+from shared.store.history import SOURCES
+from shared.store.hosts import HostLearning
 from shared.store.snapshot import HostColumns, PageColumns, ShardSnapshot
 
 _PAGES_PER_HOST: Final = 50
@@ -78,11 +80,15 @@ def _snapshot(
         first_seen_at=crawled_at,
         last_crawled_at=crawled_at,
         last_attempt_at=crawled_at,
+        last_changed_at=never,
         last_signal_at=never,
         updated_at=never,
         signals=np.where(signalled, random.poisson(0.5, size), 0).astype(np.int32),
         failures=np.zeros(size, np.int32),
+        digest=np.zeros(size, np.int64),
     )
+    pending = np.zeros((size, SOURCES), np.uint16)
+    pending[:, 0] = columns.signals
     encoded = [url.encode() for url, _ in urls]
     offsets = np.zeros(size + 1, np.int64)
     np.cumsum([len(url) for url in encoded], out=offsets[1:])
@@ -94,8 +100,12 @@ def _snapshot(
         np.full(len(names), np.nan),
         np.full(len(names), NEVER),
         np.full(len(names), NEVER),
+        np.full(len(names), 1.0),
+        np.full(len(names), 20.0),
+        [["feed"] for _ in names],
+        HostLearning.initial(len(names)),
     )
-    return ShardSnapshot(number, columns, Blobs(arena, offsets), known, {})
+    return ShardSnapshot(number, columns, pending, Blobs(arena, offsets), known, {})
 
 
 def run(

@@ -8,14 +8,13 @@ from aiokafka import AIOKafkaProducer
 from aiokafka.structs import RecordMetadata
 
 from services.estimator.decoding import Refused
-from shared.contracts.topics import PAGE_PARAMETERS
 from shared.runtime import metrics
 from shared.runtime.publisher import Publisher
 
 STAGE = "estimator"
 
-Announcements = Mapping[int, Sequence[tuple[bytes, bytes]]]
-"""Shard → keys and values of `page-parameters`."""
+Announcements = Mapping[tuple[str, int], Sequence[tuple[bytes, bytes]]]
+"""(Topic without prefix, shard) → keys and values."""
 
 
 class Announcer(Protocol):
@@ -23,11 +22,11 @@ class Announcer(Protocol):
 
     async def publish(
         self, announcements: Announcements, refused: Sequence[Refused]
-    ) -> dict[int, int]:
+    ) -> dict[tuple[str, int], int]:
         """Publish, and wait until the broker has everything.
 
         Returns:
-            shard → offset after its last announcement.
+            (topic, shard) → offset after its last announcement.
         """
         ...
 
@@ -37,32 +36,33 @@ class KafkaAnnouncer:
 
     def __init__(self, publisher: Publisher) -> None:
         self._publisher = publisher
-        self._topic = publisher.settings.topic(PAGE_PARAMETERS.name)
 
     async def publish(
         self, announcements: Announcements, refused: Sequence[Refused]
-    ) -> dict[int, int]:
+    ) -> dict[tuple[str, int], int]:
         """Publish, and wait until the broker has everything.
 
         Returns:
-            shard → offset after its last announcement.
+            (topic, shard) → offset after its last announcement.
 
         Raises:
             KafkaError: something could not be delivered.
         """
         for letter in refused:
             await self._publisher.dead_letter(letter.record, STAGE, letter.reason)
-        shards = [shard for shard, messages in announcements.items() if messages]
-        producer = self._publisher.producer
+        sent = [(key, messages) for key, messages in announcements.items() if messages]
+        producer, settings = self._publisher.producer, self._publisher.settings
         ends = await asyncio.gather(
-            *(_send(producer, self._topic, shard, announcements[shard]) for shard in shards)
+            *(
+                _send(producer, settings.topic(topic), shard, messages)
+                for (topic, shard), messages in sent
+            )
         )
         if refused:
             await self._publisher.flush()
-        metrics.MESSAGES_PUBLISHED.labels(PAGE_PARAMETERS.name).inc(
-            sum(map(len, announcements.values()))
-        )
-        return dict(zip(shards, ends, strict=True))
+        for (topic, _), messages in sent:
+            metrics.MESSAGES_PUBLISHED.labels(topic).inc(len(messages))
+        return {key: end for (key, _), end in zip(sent, ends, strict=True)}
 
 
 async def _send(

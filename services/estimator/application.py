@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Final
+from typing import Any, Final, Self
 
 import numpy as np
 from aiokafka import ConsumerRecord
@@ -43,8 +43,18 @@ class ShardEffects:
     """Rows, known or new, with new crawl records."""
     observations: Observations
     hosts: list[int]
-    """Rows of hosts that are new or whose limits changed."""
+    """Rows of hosts that are new or whose limits changed, in rising order of host id."""
+    counted_hosts: NDArray[np.int64]
+    """Rows of hosts of whose pages something was learned, in rising order of host id."""
+    new_sources: set[int]
+    """Rows of hosts that have heard of a new source."""
     refused: list[Refused]
+
+    @classmethod
+    def nothing(cls, shard: Shard) -> Self:
+        """No effect."""
+        none = np.empty(0, np.int64)
+        return cls(shard, none, none, [], none, Observations.none(), [], none, set(), [])
 
 
 def apply_records(
@@ -62,38 +72,68 @@ def apply_records(
     first_new = len(shard.pages)
     new_pages = _add_new_pages(shard, updates)
     updated = _apply_updates(shard, updates)
+    new_sources: set[int] = set()
+
+    def slots_of(page_ids: NDArray[np.int64], sources: Sequence[str]) -> NDArray[np.int8]:
+        slots, new = shard.hosts.slots(_hosts_of(shard, page_ids), sources)
+        new_sources.update(new)
+        return slots
+
     events = joined(
-        reader.signals(records.get(PAGE_SIGNALS.name, ())),
+        reader.signals(records.get(PAGE_SIGNALS.name, ()), slots_of),
         reader.outcomes(records.get(CRAWL_OUTCOMES.name, ()), shard.index),
     )
     rows = shard.index.find(events.page_ids)
     results = effects.apply_events(
         shard.pages,
         shard.rings,
-        EventColumns(rows, events.times, events.kinds, events.digests),
+        shard.hosts.tables,
+        EventColumns(rows, events.times, events.kinds, events.digests, events.slots),
         signal_delay_seconds,
     )
     _count(events, results)
+    shard.records += int((results.verdicts == effects.OBSERVED).sum())
     hosts |= _block_busy_hosts(shard, rows, events)
     hosts |= set(range(known_hosts, len(shard.hosts.names)))
     changed = np.isin(results.verdicts, (effects.APPLIED, effects.OBSERVED, effects.NOT_COUNTED))
     touched = np.unique(np.concatenate([updated, rows[changed]]))
+    is_signal = events.kinds == effects.SIGNAL
+    counted = np.unique(
+        shard.pages["host"][rows[(changed & is_signal) | (results.verdicts == effects.OBSERVED)]]
+    )
     urls = {page.page_id: page.url for page in new_pages}
-    added = _by_page_id(shard, np.arange(first_new, len(shard.pages)))
+    added = by_page_id(shard, np.arange(first_new, len(shard.pages)))
     return ShardEffects(
         shard=shard,
-        touched=_by_page_id(shard, touched[touched < first_new]),
+        touched=by_page_id(shard, touched[touched < first_new]),
         added=added,
         added_urls=[urls[int(page_id)] for page_id in shard.pages["page_id"][added]],
         learned=np.unique(rows[results.verdicts == effects.OBSERVED]),
         observations=_observations(shard, rows, events, results),
-        hosts=sorted(hosts, key=lambda row: int(shard.hosts.records["host_id"][row])),
+        hosts=by_host_id(shard, np.array(sorted(hosts), np.int64)).tolist(),
+        counted_hosts=by_host_id(shard, np.union1d(counted, sorted(hosts | new_sources))),
+        new_sources=new_sources,
         refused=reader.refused + _unknown_pages(events, results),
     )
 
 
-def _by_page_id(shard: Shard, rows: NDArray[np.int64]) -> NDArray[np.int64]:
+def by_page_id(shard: Shard, rows: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Rows of pages in rising order of page id."""
     return rows[np.argsort(shard.pages["page_id"][rows])]
+
+
+def by_host_id(shard: Shard, rows: NDArray[Any]) -> NDArray[np.int64]:
+    """Rows of hosts in rising order of host id."""
+    whole = rows.astype(np.int64)
+    return whole[np.argsort(shard.hosts.records["host_id"][whole])]
+
+
+def _hosts_of(shard: Shard, page_ids: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Rows of the pages' hosts; −1 where the page is unknown."""
+    rows = shard.index.find(page_ids)
+    hosts = np.full(rows.size, -1, np.int64)
+    hosts[rows >= 0] = shard.pages["host"][rows[rows >= 0]]
+    return hosts
 
 
 def _apply_limits(shard: Shard, reader: Reader, records: Sequence[ConsumerRecord]) -> set[int]:

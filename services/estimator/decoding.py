@@ -1,21 +1,29 @@
 """From Kafka's records to columns of events of one shard; what cannot be taken, and why."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Final, TypeVar
 
 import msgspec
 import numpy as np
-import xxhash
 from aiokafka import ConsumerRecord
 from numpy.typing import NDArray
 
 from services.estimator import effects
 from services.estimator.index import PageIndex
 from shared.contracts.codec import BadMessage, decode
-from shared.contracts.identity import BadUrl, PageIdentity, identify, page_id_of, shard_of
+from shared.contracts.identity import (
+    BadUrl,
+    PageIdentity,
+    digest_id_of,
+    identify,
+    page_id_of,
+    shard_of,
+)
 from shared.contracts.messages import CrawlOutcome, HostLimit, PageSignal, PageUpdate
 from shared.store.models import NEVER
+
+SlotsOf = Callable[[NDArray[np.int64], Sequence[str]], NDArray[np.int8]]
 
 T = TypeVar("T", bound=msgspec.Struct)
 
@@ -30,8 +38,6 @@ _BUSY_STATUSES: Final = frozenset({429, 503})
 
 BUSY_HOST_SECONDS: Final = 60.0
 """A host that answers 429 or 503 without Retry-After is left alone for so long."""
-
-_POSITIVE_INT64: Final = (1 << 63) - 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,6 +79,8 @@ class Events:
     """0: none."""
     busy_until: NDArray[np.float64]
     """Until when the host asked to be left alone; −inf: it did not."""
+    slots: NDArray[np.int8]
+    """Of a signal: its source's slot at the host."""
     records: list[ConsumerRecord]
 
 
@@ -119,19 +127,26 @@ class Reader:
             np.array([_or(m.crawled_at, NEVER) for m in messages], np.float64),
         )
 
-    def signals(self, records: Sequence[ConsumerRecord]) -> Events:
-        """Read `page-signals`."""
+    def signals(self, records: Sequence[ConsumerRecord], slots_of: SlotsOf) -> Events:
+        """Read `page-signals`.
+
+        Args:
+            records: of the topic.
+            slots_of: page ids and the names of sources to their slots.
+        """
         taken = [
             (record, signal)
             for record, signal in self._decoded(PageSignal, records)
             if self._is_here(record, signal.host) and self._is_past(record, signal.observed_at)
         ]
+        page_ids = np.array([signal.page_id for _, signal in taken], np.int64)
         return Events(
-            np.array([signal.page_id for _, signal in taken], np.int64),
+            page_ids,
             np.array([signal.observed_at for _, signal in taken], np.float64),
             np.full(len(taken), effects.SIGNAL, np.int8),
             np.zeros(len(taken), np.int64),
             np.full(len(taken), NEVER),
+            slots_of(page_ids, [signal.source for _, signal in taken]),
             [record for record, _ in taken],
         )
 
@@ -161,8 +176,9 @@ class Reader:
             page_ids[good],
             np.array([outcome.crawled_at for outcome in outcomes], np.float64),
             np.array([_KINDS[outcome.result] for outcome in outcomes], np.int8),
-            np.array([_digest(outcome.digest) for outcome in outcomes], np.int64),
+            np.array([digest_id_of(outcome.digest) for outcome in outcomes], np.int64),
             np.array([_busy_until(outcome) for outcome in outcomes], np.float64),
+            np.zeros(len(taken), np.int8),
             [record for record, _ in taken],
         )
 
@@ -217,12 +233,6 @@ def _or(value: float | None, otherwise: float) -> float:
     return otherwise if value is None else value
 
 
-def _digest(digest: str | None) -> int:
-    if digest is None:
-        return 0
-    return (xxhash.xxh3_64_intdigest(digest.encode()) & _POSITIVE_INT64) or 1
-
-
 def _busy_until(outcome: CrawlOutcome) -> float:
     if outcome.retry_after_seconds is not None:
         return outcome.crawled_at + outcome.retry_after_seconds
@@ -241,5 +251,6 @@ def joined(first: Events, second: Events) -> Events:
         np.concatenate([first.kinds, second.kinds])[order],
         np.concatenate([first.digests, second.digests])[order],
         np.concatenate([first.busy_until, second.busy_until])[order],
+        np.concatenate([first.slots, second.slots])[order],
         [records[position] for position in order],
     )

@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from shared.policy.compiled import compiled
+from shared.policy.estimation.bursts import age_bin, burst_multiplier, update_bursts
 from shared.store.history import DEPTH, MOST_SIGNALS, Rings
 from shared.store.models import ACTIVE, GONE, NEVER, REMOVED
 
@@ -67,6 +68,21 @@ class EventColumns(NamedTuple):
     kinds: NDArray[np.int8]
     digests: NDArray[np.int64]
     """Hash of the content digest; 0: none."""
+    slots: NDArray[np.int8]
+    """Of a signal: its source's slot at the host."""
+
+
+class HostTables(NamedTuple):
+    """What is counted by host, arrays with a row a host; written to in place but for the first."""
+
+    change_rate: NDArray[np.float64]
+    """Prior mean of α, per day; (hosts,)."""
+    signals: NDArray[np.float64]
+    """All signals ever, (hosts, SOURCES)."""
+    expected_changes: NDArray[np.float64]
+    """E of the burst tables, (hosts, AGE_BINS)."""
+    predicted_changes: NDArray[np.float64]
+    """X of the burst tables, (hosts, AGE_BINS)."""
 
 
 class Verdicts(NamedTuple):
@@ -88,9 +104,13 @@ def apply_updates(pages: NDArray[Any], updates: UpdateColumns) -> NDArray[np.uin
 
 
 def apply_events(
-    pages: NDArray[Any], rings: Rings, events: EventColumns, signal_delay_seconds: float
+    pages: NDArray[Any],
+    rings: Rings,
+    hosts: HostTables,
+    events: EventColumns,
+    signal_delay_seconds: float,
 ) -> Verdicts:
-    """Apply signals and outcomes to the records `pages` and their `rings`."""
+    """Apply signals and outcomes to the records `pages`, their `rings`, and their hosts."""
     count = events.rows.size
     results = Verdicts(
         np.zeros(count, np.uint8),
@@ -98,7 +118,7 @@ def apply_events(
         np.zeros(count, np.int32),
         np.zeros(count, np.bool_),
     )
-    _apply_events(pages, rings, events, signal_delay_seconds, results)
+    _apply_events(pages, rings, hosts, events, signal_delay_seconds, results)
     return results
 
 
@@ -133,6 +153,7 @@ def _apply_updates(
 def _apply_events(
     pages: NDArray[Any],
     rings: Rings,
+    hosts: HostTables,
     events: EventColumns,
     signal_delay_seconds: float,
     results: Verdicts,
@@ -142,23 +163,94 @@ def _apply_events(
         if row < 0:
             results.verdicts[event] = UNKNOWN_PAGE
         elif kind == SIGNAL:
-            results.verdicts[event] = _signal(pages[row], time, signal_delay_seconds)
+            slot = events.slots[event]
+            verdict = _signal(pages[row], time, signal_delay_seconds)
+            results.verdicts[event] = verdict
+            if verdict != STALE:
+                rings.totals[row, slot] += 1
+                rings.last_source[row] = slot
+                hosts.signals[pages[row].host, slot] += 1.0
+            if verdict == APPLIED and rings.pending[row, slot] < MOST_SIGNALS:
+                rings.pending[row, slot] += 1
         elif kind == FAILED:
             results.verdicts[event] = _failure(pages[row], time)
         else:
-            verdict, interval_days, signals, changed = _crawl(
-                pages[row], time, kind, events.digests[event], signal_delay_seconds
-            )
-            results.verdicts[event] = verdict
-            results.interval_days[event] = interval_days
-            results.signals[event] = signals
-            results.changed[event] = changed
-            if verdict == OBSERVED:
-                slot = rings.seen[row] % DEPTH
-                rings.interval_days[row, slot] = interval_days
-                rings.signals[row, slot] = min(signals, MOST_SIGNALS)
-                rings.changed[row, slot] = changed
-                rings.seen[row] += 1
+            _apply_crawl(pages, rings, hosts, events, event, signal_delay_seconds, results)
+
+
+@compiled
+def _apply_crawl(
+    pages: NDArray[Any],
+    rings: Rings,
+    hosts: HostTables,
+    events: EventColumns,
+    event: int,
+    signal_delay_seconds: float,
+    results: Verdicts,
+) -> None:
+    row, time = events.rows[event], events.times[event]
+    page = pages[row]
+    waiting = page.signals
+    age_before = _age(page)
+    verdict, days, signals, changed = _crawl(
+        page, time, events.kinds[event], events.digests[event], signal_delay_seconds
+    )
+    results.verdicts[event] = verdict
+    results.interval_days[event] = days
+    results.signals[event] = signals
+    results.changed[event] = changed
+    if verdict == STALE:
+        return
+    pending, late = rings.pending[row], rings.last_source[row]
+    if signals < waiting and pending[late] > 0:
+        pending[late] -= 1
+    if verdict == OBSERVED:
+        slot = rings.seen[row] % DEPTH
+        rings.interval_days[row, slot] = days * rings.multiplier[row]
+        rings.signals[row, slot] = pending
+        rings.changed[row, slot] = changed
+        rings.seen[row] += 1
+        _note_burst(page, rings, hosts, row, age_before, days, signals, changed)
+    pending[:] = 0
+    if page.signals > 0:
+        pending[late] = 1
+
+
+@compiled
+def _age(page: Any) -> int:
+    """The bin of a page's age: from its last change to its last crawl."""
+    return age_bin((page.last_crawled_at - page.last_changed_at) / SECONDS_PER_DAY)
+
+
+@compiled
+def _note_burst(
+    page: Any,
+    rings: Rings,
+    hosts: HostTables,
+    row: int,
+    age_before: int,
+    days: float,
+    signals: int,
+    changed: bool,
+) -> None:
+    """Take a crawl record into the host's burst tables, and fix the page's next multiplier."""
+    if signals == 0:
+        rate = page.unsignalled_change_rate
+        if np.isnan(rate):
+            rate = hosts.change_rate[page.host]
+        update_bursts(
+            hosts.expected_changes,
+            hosts.predicted_changes,
+            page.host,
+            age_before,
+            rate,
+            days,
+            changed,
+        )
+    age = _age(page)
+    rings.multiplier[row] = burst_multiplier(
+        hosts.expected_changes[page.host, age], hosts.predicted_changes[page.host, age]
+    )
 
 
 @compiled

@@ -18,9 +18,11 @@ from services.estimator import metrics
 from services.estimator.announcing import Announcements, Announcer
 from services.estimator.application import ShardEffects, apply_records
 from services.estimator.decoding import Refused, Rules
-from services.estimator.learning import announcements, learn
+from services.estimator.learning import announcements, host_announcements, learn
 from services.estimator.persistence import Store
+from services.estimator.refitting import Refits, merged, refit
 from services.estimator.shard import Shard
+from shared.contracts.topics import CRAWL_OUTCOMES, HOST_PARAMETERS, PAGE_PARAMETERS
 from shared.runtime.clock import Clock, SystemClock
 from shared.runtime.consumer import Batch, Positions
 from shared.runtime.settings import Settings
@@ -52,6 +54,7 @@ class EstimatorHandler:
         self._database_url = settings.database_url.get_secret_value()
         self._store = Store(self._database_url, settings.partitions)
         self._shards: dict[int, Shard] = {}
+        self._refits = Refits(settings.prior_refit_days)
         self._stale: set[int] = set()
         self._positions: dict[tuple[str, int], int] = {}
         self.trouble: str | None = "not connected to the database yet"
@@ -163,7 +166,17 @@ class EstimatorHandler:
             for shard, topics in records.items()
             for topic, part in topics.items()
         }
-        done, messages = await asyncio.to_thread(self._apply, records, self._rules())
+        refits = self._refits.are_due(self._shards.values(), self._clock.now())
+        refits = refits and not self._stale
+        done, messages, spent = await asyncio.to_thread(
+            self._apply, records, self._rules(), refits=refits
+        )
+        for part in done:
+            # Of a shard that was only refitted, a position that stays shows whose it is.
+            number = part.shard.number
+            if number not in records:
+                fence = (CRAWL_OUTCOMES.name, number)
+                after[fence] = self._positions.get(fence, 0)
         refused: list[Refused] = [letter for part in done for letter in part.refused]
         with metrics.WORK_SECONDS.labels("announce").time():
             announced = await self._announcer.publish(messages, refused)
@@ -171,14 +184,20 @@ class EstimatorHandler:
             await asyncio.to_thread(
                 self._store.commit, done, self._positions, after, announced, self._clock.now()
             )
+        if refits:
+            self._refits.noted(self._shards.values(), self._clock.now(), spent)
         self._positions |= after
         self.progressed_at = time.monotonic()
         self._report_size()
 
     def _apply(
-        self, records: Mapping[int, Mapping[str, list[ConsumerRecord]]], rules: Rules
-    ) -> tuple[list[ShardEffects], Announcements]:
-        """The work of the processor; in a thread."""
+        self,
+        records: Mapping[int, Mapping[str, list[ConsumerRecord]]],
+        rules: Rules,
+        *,
+        refits: bool,
+    ) -> tuple[list[ShardEffects], Announcements, float]:
+        """The work of the processor, in a thread; and the seconds that a refit took."""
         with metrics.WORK_SECONDS.labels("apply").time():
             delay = self._settings.signal_delay_seconds
             done = [
@@ -186,15 +205,26 @@ class EstimatorHandler:
                 for shard, topics in records.items()
             ]
         with metrics.WORK_SECONDS.labels("learn").time():
-            messages = {}
             for part in done:
                 learn(part)
-                messages[part.shard.number] = announcements(
-                    part, self._settings.material_change, rules.now
-                )
+        started = time.perf_counter()
+        if refits:
+            with metrics.WORK_SECONDS.labels("refit").time():
+                done = self._refit(done)
+        spent = time.perf_counter() - started
+        material, messages = self._settings.material_change, {}
+        for part in done:
+            number = part.shard.number
+            messages[HOST_PARAMETERS.name, number] = host_announcements(part, material, rules.now)
+            messages[PAGE_PARAMETERS.name, number] = announcements(part, material, rules.now)
         metrics.FITTED.inc(sum(part.learned.size for part in done))
         metrics.ANNOUNCED.inc(sum(map(len, messages.values())))
-        return done, messages
+        return done, messages, spent
+
+    def _refit(self, done: list[ShardEffects]) -> list[ShardEffects]:
+        shards = [self._shards[number] for number in sorted(self._shards)]
+        refitted = refit(shards, self._settings.material_change)
+        return merged({part.shard.number: part for part in done}, shards, refitted)
 
     def _rules(self) -> Rules:
         real = isinstance(self._clock, SystemClock)

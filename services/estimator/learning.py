@@ -1,16 +1,20 @@
 """Learning the parameters of pages from their crawl records, and which changes matter."""
 
-from typing import Final
+from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
 
 from services.estimator.application import ShardEffects
 from services.estimator.effects import SECONDS_PER_DAY
+from services.estimator.hosts import OWN_SOURCES
 from services.estimator.shard import Shard
 from shared.contracts.codec import encode
-from shared.contracts.messages import PageParameters
-from shared.policy.estimation.smoothed import SmoothedColumns, fit_rings, signal_rates
+from shared.contracts.messages import HostParameters, PageParameters
+from shared.policy.estimation.map_fit import MapColumns, effective_signal_evidence, fit_rings_map
+from shared.policy.estimation.smoothed import signal_rates
+from shared.store.history import SOURCES
+from shared.store.hosts import usual_mix
 from shared.store.models import ACTIVE
 
 _ANNOUNCED: Final = {
@@ -19,42 +23,68 @@ _ANNOUNCED: Final = {
     "signal_rate": "announced_signal_rate",
 }
 
+Messages = list[tuple[bytes, bytes]]
+"""Keys and values."""
+
 
 def learn(done: ShardEffects) -> None:
-    """Fit α and κ of the pages with new crawl records, and γ of all that were touched."""
+    """Fit α and κ of the pages with new crawl records; κ̄ and γ of all that were touched."""
     shard = done.shard
-    _fit(shard, done.learned)
+    fitted = fit(shard, done.learned)
+    assign(shard, done.learned, fitted)
     rows = np.concatenate([done.touched, done.added])
     pages = shard.pages[rows]
     latest = np.maximum(pages["last_signal_at"], pages["last_attempt_at"])
     watched = np.maximum(latest - pages["first_seen_at"], 0.0) / SECONDS_PER_DAY
     shard.pages["signal_rate"][rows] = signal_rates(pages["signal_count"], watched)
+    known = rows[shard.rings.seen[rows] > 0]
+    shard.pages["signal_evidence"][known] = mean_evidence(shard, known, shard.rings.evidence[known])
 
 
-def _fit(shard: Shard, rows: NDArray[np.int64]) -> None:
-    if rows.size == 0:
-        return
-    rings = shard.rings.take(rows)
-    fitted = SmoothedColumns(*np.zeros((4, rows.size)))
-    fit_rings(
-        np.arange(rows.size), rings.interval_days, rings.signals, rings.changed, rings.seen, fitted
+def fit(shard: Shard, rows: NDArray[np.int64]) -> MapColumns:
+    """The posterior modes of some pages under their hosts' priors, in the order of `rows`."""
+    fitted = MapColumns(
+        np.zeros(rows.size),
+        np.zeros((rows.size, SOURCES), np.float32),
+        np.zeros(rows.size, np.float32),
     )
-    pages, hosts = shard.pages, shard.hosts.records
-    of_host = pages["host"][rows]
-    fitted_before = pages["fitted"][rows] != 0
-    before = np.where(fitted_before, pages["unsignalled_change_rate"][rows], 0.0)
-    np.add.at(hosts["rate_sum"], of_host, fitted.unsignalled_change_rate - before)
-    np.add.at(hosts["rate_pages"], of_host, ~fitted_before)
-    pages["fitted"][rows] = 1
-    pages["unsignalled_change_rate"][rows] = fitted.unsignalled_change_rate
-    pages["signal_evidence"][rows] = fitted.signal_evidence
+    if rows.size:
+        rings = shard.rings
+        fit_rings_map(
+            np.arange(rows.size),
+            shard.pages["host"][rows],
+            rings.interval_days[rows],
+            rings.signals[rows],
+            rings.changed[rows],
+            rings.seen[rows],
+            shard.hosts.priors,
+            fitted,
+        )
+    return fitted
 
 
-def announcements(
-    done: ShardEffects, material_change: float, now: float
-) -> list[tuple[bytes, bytes]]:
-    """Keys and values of `page-parameters` for active pages whose parameters changed materially
-    since they were last announced, which they hereby are.
+def assign(shard: Shard, rows: NDArray[np.int64], fitted: MapColumns) -> None:
+    """Make fits the pages' parameters, but for κ̄."""
+    shard.pages["unsignalled_change_rate"][rows] = fitted.unsignalled_change_rate
+    shard.rings.evidence[rows] = fitted.signal_evidence
+    shard.rings.posterior_shape[rows] = fitted.posterior_shape
+
+
+def mean_evidence(
+    shard: Shard, rows: NDArray[np.int64], evidence: NDArray[Any]
+) -> NDArray[np.float64]:
+    """κ̄ of pages whose sources have the given κ: by their own mix of sources, or their host's."""
+    own = shard.rings.totals[rows].astype(np.float64)
+    of_host = shard.hosts.learning.signals[shard.pages["host"][rows]]
+    mix = np.where(own.sum(axis=1, keepdims=True) > 0, own, usual_mix(of_host))
+    return effective_signal_evidence(mix, evidence)
+
+
+def announcements(done: ShardEffects, material_change: float, now: float) -> Messages:
+    """`page-parameters` for active pages whose parameters changed materially since they were last
+    announced, which they hereby are.
+
+    A page without a crawl record has no parameters of its own but γ.
 
     Args:
         done: a batch's effects, learned from.
@@ -64,11 +94,13 @@ def announcements(
     shard = done.shard
     rows = np.concatenate([done.touched, done.added])
     pages = shard.pages[rows]
+    has_record = shard.rings.seen[rows] > 0
     material = np.zeros(rows.size, np.bool_)
     for name, announced in _ANNOUNCED.items():
-        # A page that was never announced has NaN there: nothing is within reach of it.
+        # What was never announced is NaN there: nothing is within reach of it.
         limit = material_change * pages[announced]
-        material |= ~(np.abs(pages[name] - pages[announced]) <= limit)
+        moved = ~(np.abs(pages[name] - pages[announced]) <= limit)
+        material |= moved & (has_record | (name == "signal_rate"))
     chosen = rows[material & (pages["status"] == ACTIVE)]
     for name, announced in _ANNOUNCED.items():
         shard.pages[announced][chosen] = shard.pages[name][chosen]
@@ -77,7 +109,56 @@ def announcements(
     return [
         (
             names[host].encode(),
-            encode(PageParameters(page_id, names[host], alpha, kappa, gamma, now)),
+            encode(
+                PageParameters(
+                    page_id,
+                    names[host],
+                    alpha if known else None,
+                    kappa if known else None,
+                    gamma,
+                    now,
+                )
+            ),
         )
-        for page_id, host, alpha, kappa, gamma in zip(*columns, strict=True)
+        for page_id, host, alpha, kappa, gamma, known in zip(
+            *columns, (shard.rings.seen[chosen] > 0).tolist(), strict=True
+        )
     ]
+
+
+def host_announcements(done: ShardEffects, material_change: float, now: float) -> Messages:
+    """`host-parameters` for hosts of which something changed materially, or that have a new source
+    (see `announcements`)."""
+    shard, rows = done.shard, done.counted_hosts
+    hosts = shard.hosts
+    figures, known = hosts.figures(rows), hosts.announced[rows]
+    moved = np.abs(figures - known) > material_change * known
+    # A source that never sent a signal has no weight yet.
+    moved[:, 2 : 2 + SOURCES] &= hosts.learning.signals[rows] > 0
+    fresh = np.isin(rows, sorted(done.new_sources))
+    chosen = moved.any(axis=1) | fresh
+    hosts.announced[rows[chosen]] = figures[chosen]
+    return [
+        (hosts.names[row].encode(), encode(_host_parameters(hosts.names[row], of_host, names, now)))
+        for row, of_host, names in zip(
+            rows[chosen].tolist(),
+            figures[chosen].tolist(),
+            [hosts.sources[row] for row in rows[chosen].tolist()],
+            strict=True,
+        )
+    ]
+
+
+def _host_parameters(
+    host: str, figures: list[float], sources: list[str], now: float
+) -> HostParameters:
+    rate, evidence, *others = figures
+    return HostParameters(
+        host=host,
+        unsignalled_change_rate=rate,
+        signal_evidence=evidence,
+        sources=sources[:OWN_SOURCES],
+        source_evidence=others[:SOURCES],
+        burst_multipliers=others[SOURCES:],
+        updated_at=now,
+    )

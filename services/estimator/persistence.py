@@ -9,10 +9,10 @@ import psycopg
 from numpy.typing import NDArray
 
 from services.estimator.application import ShardEffects
-from shared.contracts.topics import PAGE_PARAMETERS
 from shared.store import writer
 from shared.store.connection import connect_writer
 from shared.store.history import Rings, pack
+from shared.store.hosts import HostLearning, pack_hosts, pack_sources
 from shared.store.imports import share_writer_lock
 from shared.store.migration import check_deployment
 from shared.store.positions import ESTIMATOR, Superseded, advance_positions, raise_positions
@@ -85,7 +85,7 @@ class Store:
         done: Sequence[ShardEffects],
         before: Offsets,
         after: Offsets,
-        announced: Mapping[int, int],
+        announced: Offsets,
         recorded_at: float,
     ) -> None:
         """Make a batch durable: all of it or nothing.
@@ -94,7 +94,7 @@ class Store:
             done: effects, in rising order of shards.
             before: the positions that this process believes to hold.
             after: those after the batch.
-            announced: shard → offset after the last `page-parameters` message.
+            announced: offsets after the last message of `page-parameters` and `host-parameters`.
             recorded_at: clock time, Unix seconds.
 
         Raises:
@@ -109,9 +109,7 @@ class Store:
         with connection.transaction():
             advance_positions(connection, ESTIMATOR, before, after)
             if announced:
-                topic = PAGE_PARAMETERS.name
-                positions = {(topic, shard): offset for shard, offset in announced.items()}
-                raise_positions(connection, ESTIMATOR, positions)
+                raise_positions(connection, ESTIMATOR, announced)
             _write(connection, done, recorded_at)
 
     def _ensure_observation_partition(
@@ -131,6 +129,9 @@ def _write(
     if any(part.added.size for part in done):
         urls = [url for part in done for url in part.added_urls]
         writer.insert_pages(connection, _pages([(p, p.added) for p in done]), urls)
+    counted = sum(part.counted_hosts.size for part in done)
+    if counted and writer.update_hosts(connection, _estimates(done)) != counted:
+        raise Superseded("hosts of this process are no longer in the store")
     touched = sum(part.touched.size for part in done)
     if touched:
         written = writer.update_pages(connection, _pages([(p, p.touched) for p in done]))
@@ -153,12 +154,7 @@ def _pages(
     parts = [(part.shard, rows) for part, rows in chosen if rows.size]
     records = np.concatenate([shard.pages[rows] for shard, rows in parts])
     taken = [shard.rings.take(rows) for shard, rows in parts]
-    rings = Rings(
-        np.concatenate([part.interval_days for part in taken]),
-        np.concatenate([part.signals for part in taken]),
-        np.concatenate([part.changed for part in taken]),
-        np.concatenate([part.seen for part in taken]),
-    )
+    rings = Rings(*map(np.concatenate, zip(*taken, strict=True)))
     columns: dict[str, writer.Column] = {
         name: np.ascontiguousarray(records[name]) for name in _STORED
     }
@@ -184,4 +180,24 @@ def _hosts(done: Sequence[ShardEffects]) -> writer.HostLimits:
         max_crawls_per_second=np.ascontiguousarray(records["max_crawls_per_second"]),
         blocked_until=np.ascontiguousarray(records["blocked_until"]),
         limit_updated_at=np.ascontiguousarray(records["limit_updated_at"]),
+    )
+
+
+def _estimates(done: Sequence[ShardEffects]) -> writer.HostEstimates:
+    parts = [(part.shard, part.counted_hosts) for part in done if part.counted_hosts.size]
+    records = np.concatenate([shard.hosts.records[rows] for shard, rows in parts])
+    taken = [shard.hosts.learning.take(rows) for shard, rows in parts]
+    learning = HostLearning(*map(np.concatenate, zip(*taken, strict=True)))
+    return writer.HostEstimates(
+        shards=np.concatenate(
+            [np.full(rows.size, shard.number, np.int16) for shard, rows in parts]
+        ),
+        host_ids=np.ascontiguousarray(records["host_id"]),
+        prior_shape=np.ascontiguousarray(records["prior_shape"]),
+        prior_rate=np.ascontiguousarray(records["prior_rate"]),
+        prior_precision=-np.expm1(-learning.evidence),
+        sources=[
+            pack_sources(shard.hosts.sources[row]) for shard, rows in parts for row in rows.tolist()
+        ],
+        learning=pack_hosts(learning),
     )

@@ -1,15 +1,14 @@
 """One shard in memory: the columns of its pages and hosts, a cache of what Postgres holds."""
 
-from dataclasses import dataclass, field
 from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
 
+from services.estimator.hosts import Hosts, grown
 from services.estimator.index import PageIndex
-from shared.contracts.identity import PageIdentity, host_id_of
+from shared.contracts.identity import PageIdentity
 from shared.store.history import Rings
-from shared.store.imports import DEFAULT_CHANGE_RATE, DEFAULT_SIGNAL_EVIDENCE
 from shared.store.models import ACTIVE, NEVER
 from shared.store.snapshot import LearningSnapshot
 
@@ -38,38 +37,19 @@ PAGE: Final = np.dtype(
         ("announced_evidence", np.float64),
         ("announced_signal_rate", np.float64),
         ("status", np.int16),
-        ("fitted", np.int8),
     ],
     align=True,
 )
 """A page's record: the fields of the table `pages`, `host` a row of the shard's hosts, and the
-parameters (α, κ, γ) that the schedulers know (NaN: none); `fitted`: α was learned from the page's
-own crawls, and counts in its host's."""
-
-HOST: Final = np.dtype(
-    [
-        ("host_id", np.int64),
-        ("max_crawls_per_second", np.float64),
-        ("blocked_until", np.float64),
-        ("limit_updated_at", np.float64),
-        ("rate_sum", np.float64),
-        ("rate_pages", np.int64),
-    ],
-    align=True,
-)
-"""A host's record; `rate_sum` is Σα over its `rate_pages` pages that have crawl records."""
-
-PRIOR_PAGES: Final = 1.0
-"""Weight of the default change rate beside the host's own pages."""
+parameters (α, κ̄, γ) that the schedulers know. α and κ̄ are NaN as long as the page has no crawl
+record: what its host says of its pages holds then."""
 
 _FROM_PAGES: Final = tuple(
     name
     for name in PAGE.names or ()
-    if not name.startswith("announced") and name not in ("page_id", "host", "fitted")
+    if not name.startswith("announced") and name not in ("page_id", "host")
 )
-_FROM_LEARNING: Final = frozenset(
-    {"last_changed_at", "digest", "signal_count", "crawls", "changes", "status"}
-)
+_FROM_LEARNING: Final = frozenset({"signal_count", "crawls", "changes", "status"})
 
 
 _TIMES_NEVER: Final = (
@@ -82,44 +62,6 @@ _TIMES_NEVER: Final = (
 """Times that have not come for a new page."""
 
 
-def _grown(array: NDArray[Any], size: int) -> NDArray[Any]:
-    """The array with room for at least `size` rows."""
-    if size <= len(array):
-        return array
-    grown = np.zeros((max(size, len(array) + len(array) // 4, 16), *array.shape[1:]), array.dtype)
-    grown[: len(array)] = array
-    return grown
-
-
-@dataclass(slots=True)
-class Hosts:
-    """The hosts of a shard; rows are never removed."""
-
-    records: NDArray[Any] = field(default_factory=lambda: np.zeros(0, HOST))
-    names: list[str] = field(default_factory=list)
-    _rows: dict[str, int] = field(default_factory=dict)
-
-    def row(self, name: str) -> int | None:
-        """The row of a known host."""
-        return self._rows.get(name)
-
-    def row_or_new(self, name: str) -> int:
-        """The row of a host, which is added where it is new."""
-        row = self._rows.get(name)
-        if row is None:
-            row = self._rows[name] = len(self.names)
-            self.names.append(name)
-            self.records = _grown(self.records, row + 1)
-            self.records[row] = (host_id_of(name), np.nan, NEVER, NEVER, 0.0, 0)
-        return row
-
-    def usual_change_rate(self, row: int) -> float:
-        """What α of a page of this host is expected to be, per day, before its first crawls."""
-        host = self.records[row]
-        known = host["rate_sum"] + PRIOR_PAGES * DEFAULT_CHANGE_RATE
-        return float(known / (host["rate_pages"] + PRIOR_PAGES))
-
-
 class Shard:
     """The pages and hosts of one shard."""
 
@@ -130,6 +72,8 @@ class Shard:
         self._pages = np.zeros(0, PAGE)
         self._rings = Rings.empty(0)
         self._size = 0
+        self.records = 0
+        """Crawl records taken in, those before loading as far as they were kept."""
 
     @property
     def pages(self) -> NDArray[Any]:
@@ -145,11 +89,7 @@ class Shard:
     def load(cls, snapshot: LearningSnapshot) -> "Shard":
         """The shard as the database has it."""
         shard = cls(snapshot.shard)
-        for name in snapshot.hosts.names:
-            shard.hosts.row_or_new(name)
-        hosts = shard.hosts.records[: len(snapshot.hosts.names)]
-        for name in ("max_crawls_per_second", "blocked_until", "limit_updated_at"):
-            hosts[name] = getattr(snapshot.hosts, name)
+        shard.hosts = Hosts.load(snapshot.hosts)
         page_ids = snapshot.pages.page_ids
         pages = np.zeros(page_ids.size, PAGE)
         pages["page_id"] = page_ids
@@ -162,15 +102,11 @@ class Shard:
         pages["announced_signal_rate"] = pages["signal_rate"]
         shard._pages, shard._rings, shard._size = pages, snapshot.histories, page_ids.size
         shard.index = PageIndex(page_ids)
-        fitted = snapshot.histories.seen > 0
-        pages["fitted"] = fitted
-        rows, rates = pages["host"][fitted], pages["unsignalled_change_rate"][fitted]
-        hosts["rate_sum"] = np.bincount(rows, rates, len(hosts))
-        hosts["rate_pages"] = np.bincount(rows, minlength=len(hosts))
+        shard.records = int(snapshot.histories.seen.sum())
         return shard
 
     def add_pages(self, new: list[tuple[PageIdentity, float]]) -> NDArray[np.int64]:
-        """Add pages that are not there yet, with what is usual for their hosts.
+        """Add pages that are not there yet; what their hosts say of them holds.
 
         Args:
             new: different pages, each with the time at which it was first seen.
@@ -179,21 +115,20 @@ class Shard:
             their rows.
         """
         begin, end = self._size, self._size + len(new)
-        self._pages = _grown(self._pages, end)
-        self._rings = Rings(*(_grown(column, end) for column in self._rings))
+        self._pages = grown(self._pages, end)
+        self._rings = Rings(*(grown(column, end) for column in self._rings))
+        self._rings.multiplier[begin:end] = 1.0
         pages = self._pages[begin:end]
         hosts = [self.hosts.row_or_new(page.host) for page, _ in new]
         pages["page_id"] = [page.page_id for page, _ in new]
         pages["host"] = hosts
         pages["importance"] = 1.0
         pages["max_age_days"] = np.inf
-        pages["unsignalled_change_rate"] = [self.hosts.usual_change_rate(row) for row in hosts]
-        pages["signal_evidence"] = DEFAULT_SIGNAL_EVIDENCE
+        pages["unsignalled_change_rate"] = pages["signal_evidence"] = np.nan
         pages["first_seen_at"] = [seen_at for _, seen_at in new]
         for name in _TIMES_NEVER:
             pages[name] = NEVER
-        for name in ("change_rate", "evidence", "signal_rate"):
-            pages[f"announced_{name}"] = np.nan
+        pages["announced_change_rate"] = pages["announced_evidence"] = np.nan
         pages["status"] = ACTIVE
         rows = np.arange(begin, end, dtype=np.int64)
         self._size = end

@@ -8,7 +8,7 @@ from services.scheduler.in_flight import restore
 from services.scheduler.selection import Rules
 from services.scheduler.shard import Shard, ShardRules
 from shared.contracts.identity import identify
-from shared.contracts.messages import CrawlRequest, PageUpdate
+from shared.contracts.messages import CrawlRequest, HostParameters, PageUpdate
 
 
 def warm_up() -> None:
@@ -23,10 +23,17 @@ def warm_up() -> None:
     shard.parameters(ids, rates, rates, rates)
     shard.selector.select(np.array([1.0, 2.0]), 1.0, 0.0)
     shard.outcomes(
-        events.Outcomes(ids, times, np.zeros(ids.size, np.int8), np.zeros(ids.size, np.int64))
+        events.Outcomes(
+            ids,
+            times,
+            np.zeros(ids.size, np.int8),
+            np.zeros(ids.size, np.int64),
+            np.zeros(ids.size, np.uint32),
+        )
     )
-    shard.signals(ids, times + 1.0)
     first = pages[0]
+    shard.host_parameters([HostParameters(first.host, 0.1, 0.5, [], [0.3] * 4, [1.0] * 6, 0.0)])
+    shard.signals(ids, times + 1.0, ["warm"] * ids.size)
     request = CrawlRequest("0-0-0", first.page_id, first.url, first.host, 1, 2, 0, 0, "new")
     restore(shard, [request])
     shard.limit_host(first.host, 2.0, None, 1.0)

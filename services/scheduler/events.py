@@ -10,15 +10,25 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
+from services.scheduler.learned import (
+    SECONDS_PER_DAY,
+    HostTables,
+    note_first_signal,
+    refresh,
+)
 from services.scheduler.pages import ACTIVE, GONE, NEVER, Rows
 from shared.policy.compiled import compiled
 
 FOUND: Final = 0
-"""Result of a crawl that got the page."""
+"""Result of a crawl that got the page, unchanged."""
 
 FAILED: Final = 1
 MISSING: Final = 2
 """Result of a crawl that was told that the page is gone."""
+
+CHANGED: Final = 3
+COMPARE: Final = 4
+"""Result of a crawl that got the page, and whose digest says whether it changed."""
 
 NO_REQUEST: Final = -1
 
@@ -32,21 +42,36 @@ class Outcomes:
     page_ids: NDArray[np.int64]
     crawled_at: NDArray[np.float64]
     results: NDArray[np.int8]
-    """FOUND, FAILED or MISSING."""
+    """FOUND, CHANGED, COMPARE, FAILED or MISSING."""
     requested_us: NDArray[np.int64]
     """Out of the request's id; NO_REQUEST where there is none."""
+    digests: NDArray[np.uint32]
+    """Part of the hash of the content's digest (`short_digests`); 0: none."""
+
+
+def short_digests(digests: NDArray[np.int64]) -> NDArray[np.uint32]:
+    """As much of the hashes of digests as the rows have room for; 0 stays 0, nothing else is."""
+    short = (digests & 0xFFFF_FFFF).astype(np.uint32)
+    return np.where(digests == 0, np.uint32(0), np.maximum(short, np.uint32(1)))
 
 
 @compiled
 def apply_signals(
-    pages: Rows, rows: NDArray[np.int32], observed_at: NDArray[np.float64], delay: float
+    pages: Rows,
+    hosts: HostTables,
+    rows: NDArray[np.int32],
+    observed_at: NDArray[np.float64],
+    weights: NDArray[np.float64],
+    delay: float,
 ) -> int:
     """Count signals; rows of -1 are left out.
 
     Args:
         pages: rows of the shard.
+        hosts: what was learned of the hosts.
         rows: the page of each signal, in order of arrival.
         observed_at: their times.
+        weights: how many usual signals each is worth.
         delay: seconds after a crawl in which signals are about what it saw.
 
     Returns:
@@ -63,15 +88,36 @@ def apply_signals(
         page.last_signal_at = time
         if time <= page.last_crawled_at + delay:
             continue
-        page.signals += 1
+        page.signals += weights[index]
         counted += 1
+        if not page.gamma > 0.0:
+            note_first_signal(page, hosts, time)
         if page.status == GONE:
             page.status = ACTIVE
     return counted
 
 
 @compiled
-def _apply_crawl(page: Any, time: float, missing: bool, delay: float) -> None:
+def _is_changed(page: Any, result: int, digest: int) -> bool:
+    """Whether a crawl says that the page changed since the one before, of which there must be
+    something to compare."""
+    if page.last_crawled_at == NEVER:
+        return False
+    if result == COMPARE:
+        known = page.digest
+        return bool(known != 0 and known != digest)  # noqa: PLR1714 - mixed types, compiled
+    return bool(result == CHANGED)
+
+
+@compiled
+def _apply_crawl(page: Any, time: float, result: int, digest: int, delay: float) -> None:
+    missing = result == MISSING
+    if _is_changed(page, result, digest):
+        page.change_age = 0.0
+    elif page.last_crawled_at > NEVER:
+        page.change_age += (time - page.last_crawled_at) / SECONDS_PER_DAY
+    if digest != 0 and not missing:
+        page.digest = digest
     page.last_crawled_at = time
     if time >= page.last_attempt_at:
         page.last_attempt_at = time
@@ -96,10 +142,12 @@ def _apply_failure(page: Any, time: float, retry_seconds: float) -> None:
 @compiled
 def apply_outcomes(
     pages: Rows,
+    hosts: HostTables,
     rows: NDArray[np.int32],
     crawled_at: NDArray[np.float64],
     results: NDArray[np.int8],
     requested_us: NDArray[np.int64],
+    digests: NDArray[np.uint32],
     delay: float,
     retry_seconds: float,
 ) -> int:
@@ -109,10 +157,12 @@ def apply_outcomes(
 
     Args:
         pages: rows of the shard.
+        hosts: what was learned of the hosts.
         rows: the page of each outcome, in order of arrival.
         crawled_at: their times.
-        results: FOUND, FAILED or MISSING.
+        results: FOUND, CHANGED, COMPARE, FAILED or MISSING.
         requested_us: of the request that each answers, or NO_REQUEST.
+        digests: of each, or 0.
         delay: see `apply_signals`.
         retry_seconds: wait after the first failure; it doubles with each, up to a day.
 
@@ -134,7 +184,8 @@ def apply_outcomes(
                 _apply_failure(page, time, retry_seconds)
                 news += 1
         elif time > page.last_crawled_at:
-            _apply_crawl(page, time, results[index] == MISSING, delay)
+            _apply_crawl(page, time, results[index], digests[index], delay)
+            refresh(page, hosts)
             news += 1
     return news
 
@@ -142,15 +193,22 @@ def apply_outcomes(
 @compiled
 def apply_parameters(
     pages: Rows,
+    hosts: HostTables,
     rows: NDArray[np.int32],
     alpha: NDArray[np.float64],
     kappa: NDArray[np.float64],
     gamma: NDArray[np.float64],
 ) -> None:
-    """Set what was learned of pages; rows of -1 are left out. The last one of a page stands."""
+    """Set what was learned of pages; rows of -1 are left out. The last one of a page stands.
+
+    Where α is NaN the page has no crawl record, and its host's α and κ̄ hold.
+    """
     for index in range(rows.size):
         if rows[index] >= 0:
             page = pages[rows[index]]
-            page.alpha = alpha[index]
-            page.kappa = kappa[index]
-            page.gamma = gamma[index]
+            page.own_alpha = alpha[index]
+            page.kappa = hosts.kappa[page.host] if np.isnan(kappa[index]) else kappa[index]
+            # A signal that the estimator had not seen when it wrote keeps its rate.
+            if gamma[index] > 0.0 or not page.signals > 0.0:
+                page.gamma = gamma[index]
+            refresh(page, hosts)

@@ -68,7 +68,7 @@ def page_state(
         "class": "not now" if tier == NOT_NOW else REASONS[tier],
         "due_at": _time(_due_at(page, now, threshold, tier, uniform=uniform)),
         "last_crawled_at": _time(page["last_crawled_at"]),
-        "signals": int(page["signals"]),
+        "signals": float(page["signals"]),
         "last_signal_at": _time(page["last_signal_at"]),
         "unsignalled_change_rate": float(page["alpha"]),
         "signal_evidence": float(page["kappa"]),
@@ -102,7 +102,7 @@ def _due_at(page: Any, now: float, threshold: float, tier: int, *, uniform: bool
     if uniform:
         days = threshold
     else:
-        evidence = float(page["kappa"]) * int(page["signals"])
+        evidence = float(page["kappa"]) * float(page["signals"])
         target = threshold / page["importance"] if page["importance"] > 0 else math.inf
         staleness, _ = threshold_staleness_scalar(
             page["alpha"], page["kappa"], page["gamma"], target

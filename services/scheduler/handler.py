@@ -17,6 +17,7 @@ from shared.contracts.messages import CrawlRequest
 from shared.contracts.topics import (
     CRAWL_OUTCOMES,
     HOST_LIMITS,
+    HOST_PARAMETERS,
     PAGE_PARAMETERS,
     PAGE_SIGNALS,
     PAGE_UPDATES,
@@ -30,7 +31,14 @@ from shared.store.snapshot import load_shard
 
 log = structlog.get_logger(__name__)
 
-TOPICS = (PAGE_SIGNALS, CRAWL_OUTCOMES, PAGE_UPDATES, PAGE_PARAMETERS, HOST_LIMITS)
+TOPICS = (
+    PAGE_SIGNALS,
+    CRAWL_OUTCOMES,
+    PAGE_UPDATES,
+    PAGE_PARAMETERS,
+    HOST_PARAMETERS,
+    HOST_LIMITS,
+)
 
 P = ParamSpec("P")
 T = TypeVar("T")

@@ -9,6 +9,7 @@ from typing import Any, Final
 
 import numpy as np
 
+from services.scheduler.learned import LearnedHosts
 from services.scheduler.pages import HOST, NEVER, Rows, grown
 from shared.policy.compiled import compiled
 
@@ -67,7 +68,7 @@ def capacity(host: Any, start: float, end: float) -> float:
 
 
 class Hosts:
-    """The hosts of a shard: names, limits, buckets."""
+    """The hosts of a shard: names, limits, buckets, and what was learned of them."""
 
     def __init__(self, default_rate: float) -> None:
         self._default_rate = default_rate
@@ -75,6 +76,8 @@ class Hosts:
         self.names: list[str] = []
         self.keys: list[bytes] = []
         """The names as record keys."""
+        self.learned = LearnedHosts()
+        self.learned.reserve(self.rows.size)
         self._index: dict[str, int] = {}
 
     def __len__(self) -> int:
@@ -92,6 +95,7 @@ class Hosts:
         index = len(self.names)
         if index == self.rows.size:
             self.rows = grown(self.rows, 2 * index, np.zeros(index, HOST))
+            self.learned.reserve(self.rows.size)
         self.names.append(name)
         self.keys.append(name.encode())
         self._index[name] = index

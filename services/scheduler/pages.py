@@ -27,14 +27,14 @@ GONE: Final = 2
 PAGE: Final = np.dtype(
     [
         ("importance", np.float64),
-        ("alpha", np.float64),  # per day
-        ("kappa", np.float64),
+        ("alpha", np.float64),  # per day, burst multiplier included
+        ("kappa", np.float64),  # of one signal of the usual weight
         ("gamma", np.float64),  # per day
         ("last_crawled_at", np.float64),
         ("deadline", np.float64),  # of the request in flight; NEVER: none
         ("retry_at", np.float64),  # not before: the last crawl failed
         ("max_age", np.float64),  # seconds; infinite: no bound
-        ("signals", np.int32),  # since the last crawl
+        ("signals", np.float32),  # since the last crawl, each by the weight of its source
         ("host", np.int32),
         ("listed", np.int32),  # place among the candidates of the selection, from 1; 0: none
         ("status", np.uint8),
@@ -46,6 +46,9 @@ PAGE: Final = np.dtype(
         ("updated_at", np.float64),
         ("requested_us", np.int64),  # of the last request: Unix microseconds
         ("url_start", np.int64),
+        ("own_alpha", np.float64),  # as learned of the page, per day; NaN: its host's prior holds
+        ("change_age", np.float32),  # days from its last change to its last crawl; infinite: none
+        ("digest", np.uint32),  # part of the hash of its content's digest; 0: none
     ],
     align=True,
 )
@@ -81,12 +84,14 @@ def clear(rows: Rows) -> None:
     rows["updated_at"] = NEVER
     rows["max_age"] = np.inf
     rows["page_id"] = -1
-    rows["signals"] = rows["failures"] = rows["requested_us"] = 0
+    rows["own_alpha"] = np.nan
+    rows["change_age"] = np.inf
+    rows["signals"] = rows["failures"] = rows["requested_us"] = rows["digest"] = 0
 
 
 def grown(rows: Rows, capacity: int, fresh: Rows) -> Rows:
     """The rows in a larger array, whose end is as `fresh`."""
-    larger = np.empty(capacity, rows.dtype)
-    larger[: rows.size] = rows
-    larger[rows.size :] = fresh[: capacity - rows.size]
+    larger = np.empty((capacity, *rows.shape[1:]), rows.dtype)
+    larger[: len(rows)] = rows
+    larger[len(rows) :] = fresh[: capacity - len(rows)]
     return larger

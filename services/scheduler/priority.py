@@ -9,10 +9,12 @@ happens to its page.
 
 from typing import Any, Final
 
+import numpy as np
+
 from services.scheduler.pages import ACTIVE, NEVER
 from shared.contracts.messages import Reason
 from shared.policy.compiled import compiled
-from shared.policy.kernels.crawl_value import value_and_psi
+from shared.policy.kernels.crawl_value import value_and_psi, value_at_evidence
 
 SECONDS_PER_DAY: Final = 86_400.0
 
@@ -38,7 +40,12 @@ def crawl_value_of(page: Any, now: float, uniform: bool) -> float:
     if uniform:
         value = elapsed
     elif page.importance > 0.0:
-        unit, _ = value_and_psi(page.alpha, page.kappa, page.gamma, elapsed, float(page.signals))
+        signals = float(page.signals)
+        if signals == np.floor(signals):
+            unit, _ = value_and_psi(page.alpha, page.kappa, page.gamma, elapsed, signals)
+        else:
+            evidence = page.kappa * signals
+            unit, _ = value_at_evidence(page.alpha, page.kappa, page.gamma, elapsed, evidence)
         value = page.importance * unit
     else:
         value = 0.0

@@ -1,5 +1,6 @@
 """From records to what they do to a shard."""
 
+import math
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Final, TypeVar
@@ -14,10 +15,11 @@ from services.scheduler.hosts import DEFAULT_PAUSE_SECONDS
 from services.scheduler.in_flight import requested_us_of
 from services.scheduler.shard import Shard
 from shared.contracts.codec import BadMessage, decode
-from shared.contracts.identity import BadUrl, PageIdentity, identify, page_id_of
+from shared.contracts.identity import BadUrl, PageIdentity, digest_id_of, identify, page_id_of
 from shared.contracts.messages import (
     CrawlOutcome,
     HostLimit,
+    HostParameters,
     PageParameters,
     PageSignal,
     PageUpdate,
@@ -25,6 +27,7 @@ from shared.contracts.messages import (
 from shared.contracts.topics import (
     CRAWL_OUTCOMES,
     HOST_LIMITS,
+    HOST_PARAMETERS,
     PAGE_PARAMETERS,
     PAGE_SIGNALS,
     PAGE_UPDATES,
@@ -33,7 +36,13 @@ from shared.contracts.topics import (
 
 Message = TypeVar("Message", bound=msgspec.Struct)
 
-_RESULTS: Final = {"gone": events.MISSING, "failed": events.FAILED}
+_RESULTS: Final = {
+    "changed": events.CHANGED,
+    "unchanged": events.FOUND,
+    "gone": events.MISSING,
+    "failed": events.FAILED,
+    None: events.COMPARE,
+}
 _BUSY: Final = (429, 503)
 """HTTP statuses by which a host asks to be left alone."""
 
@@ -48,7 +57,7 @@ class Refused:
 
 @dataclass(slots=True)
 class Reader:
-    """Applies records to shards; all but `page-parameters` are the estimator's to refuse."""
+    """Applies records to shards; what the estimator reads too is the estimator's to refuse."""
 
     now: float
     """Clock seconds: when updates without a time count as made."""
@@ -76,7 +85,7 @@ class Reader:
 
     def _refuse(self, topic: Topic, record: ConsumerRecord, reason: str) -> None:
         metrics.UNREADABLE.labels(topic.name).inc()
-        if topic is PAGE_PARAMETERS:
+        if topic in (PAGE_PARAMETERS, HOST_PARAMETERS):
             self.refused.append(Refused(record, reason))
 
     def updates(self, shard: Shard, records: Sequence[ConsumerRecord]) -> int:
@@ -119,10 +128,16 @@ class Reader:
         messages = self._decoded(PAGE_PARAMETERS, PageParameters, records)
         return shard.parameters(
             np.array([m.page_id for m in messages], np.int64),
-            np.array([m.unsignalled_change_rate for m in messages], np.float64),
-            np.array([m.signal_evidence for m in messages], np.float64),
+            np.array([_or_nan(m.unsignalled_change_rate) for m in messages], np.float64),
+            np.array([_or_nan(m.signal_evidence) for m in messages], np.float64),
             np.array([m.signal_rate for m in messages], np.float64),
         )
+
+    def host_parameters(self, shard: Shard, records: Sequence[ConsumerRecord]) -> int:
+        """Apply `host-parameters`; the last one of a host stands."""
+        messages = self._decoded(HOST_PARAMETERS, HostParameters, records)
+        shard.host_parameters(list({m.host: m for m in messages}.values()))
+        return 0
 
     def outcomes(self, shard: Shard, records: Sequence[ConsumerRecord]) -> int:
         """Apply `crawl-outcomes`, and the pauses that hosts ask for with them."""
@@ -135,8 +150,11 @@ class Reader:
             events.Outcomes(
                 page_ids,
                 np.array([m.crawled_at for m in messages], np.float64),
-                np.array([_RESULTS.get(m.result or "", events.FOUND) for m in messages], np.int8),
+                np.array([_RESULTS[m.result] for m in messages], np.int8),
                 np.array([requested_us_of(m.request_id) for m in messages], np.int64),
+                events.short_digests(
+                    np.array([digest_id_of(m.digest) for m in messages], np.int64)
+                ),
             )
         )
 
@@ -146,12 +164,14 @@ class Reader:
         return shard.signals(
             np.array([m.page_id for m in messages], np.int64),
             np.array([m.observed_at for m in messages], np.float64),
+            [m.source for m in messages],
         )
 
 
 _APPLIERS: Final[dict[str, Callable[[Reader, Shard, Sequence[ConsumerRecord]], int]]] = {
     PAGE_UPDATES.name: Reader.updates,
     HOST_LIMITS.name: Reader.limits,
+    HOST_PARAMETERS.name: Reader.host_parameters,
     PAGE_PARAMETERS.name: Reader.parameters,
     CRAWL_OUTCOMES.name: Reader.outcomes,
     PAGE_SIGNALS.name: Reader.signals,
@@ -159,6 +179,10 @@ _APPLIERS: Final[dict[str, Callable[[Reader, Shard, Sequence[ConsumerRecord]], i
 
 TOPIC_ORDER: Final = tuple(_APPLIERS)
 """Pages before what is about them; crawls before signals, which count from the last crawl on."""
+
+
+def _or_nan(value: float | None) -> float:
+    return math.nan if value is None else value
 
 
 def _identity(url: str) -> PageIdentity | None:

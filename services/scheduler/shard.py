@@ -4,6 +4,7 @@ Everything here runs in one thread (see `handler`), knows no Kafka and no clock.
 """
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -13,17 +14,15 @@ from numpy.typing import NDArray
 from services.scheduler import events
 from services.scheduler.events import Outcomes
 from services.scheduler.hosts import Hosts
+from services.scheduler.learned import SECONDS_PER_DAY, refresh_pages
 from services.scheduler.lookup import UNKNOWN, PageLookup
 from services.scheduler.pages import ACTIVE, NEVER, Rows, clear, empty_pages, grown
 from services.scheduler.priority import BY_VALUE
 from services.scheduler.selection import FullScan, Rules
 from services.scheduler.urls import UrlArena
 from shared.contracts.identity import PageIdentity
-from shared.contracts.messages import PageUpdate
-from shared.store.imports import DEFAULT_CHANGE_RATE, DEFAULT_SIGNAL_EVIDENCE
-from shared.store.snapshot import ShardSnapshot
-
-SECONDS_PER_DAY: Final = 86_400.0
+from shared.contracts.messages import HostParameters, PageUpdate
+from shared.store.snapshot import PageColumns, ShardSnapshot
 
 _SMALLEST: Final = 256
 _MOST_REMEMBERED_REMOVALS: Final = 100_000
@@ -77,10 +76,12 @@ class Shard:
         rows["page_id"] = columns.page_ids
         rows["host"] = host_numbers[np.searchsorted(snapshot.hosts.host_ids, columns.host_ids)]
         rows["importance"] = columns.importance
-        rows["alpha"] = columns.unsignalled_change_rate
+        rows["own_alpha"] = columns.unsignalled_change_rate
         rows["kappa"] = columns.signal_evidence
         rows["gamma"] = columns.signal_rate
-        rows["signals"] = columns.signals
+        rows["signals"] = shard.hosts.learned.weighted(rows["host"], snapshot.pending)
+        rows["change_age"] = _change_ages(columns)
+        rows["digest"] = events.short_digests(columns.digest)
         for name in ("last_crawled_at", "last_attempt_at", "last_signal_at", "updated_at"):
             rows[name] = getattr(columns, name)
         rows["failures"] = np.minimum(columns.failures, 1000)
@@ -91,6 +92,8 @@ class Shard:
         rows["url_length"] = np.diff(snapshot.urls.offsets)
         shard.urls = UrlArena(snapshot.urls.arena)
         shard.used = count
+        every_host = np.ones(len(shard.hosts), np.bool_)
+        refresh_pages(shard.pages, count, shard.hosts.learned.tables, every_host)
         shard._lookup.add_many(columns.page_ids, np.arange(count, dtype=np.int32))
         per_host = np.bincount(rows["host"], minlength=len(shard.hosts))
         shard.hosts.rows["pages"][: per_host.size] = per_host
@@ -104,6 +107,7 @@ class Shard:
         rows["rate"][numbers[limited]] = columns.max_crawls_per_second[limited]
         rows["own_limit"][numbers[limited]] = 1
         rows["blocked_until"][numbers] = columns.blocked_until
+        self.hosts.learned.load(numbers, columns)
         return numbers
 
     def _max_age_seconds(self, own_days: NDArray[np.float64]) -> NDArray[np.float64]:
@@ -138,14 +142,23 @@ class Shard:
         page = self.pages[row]
         return self.urls.get(int(page["url_start"]), int(page["url_length"])).decode()
 
-    def signals(self, page_ids: NDArray[np.int64], observed_at: NDArray[np.float64]) -> int:
+    def signals(
+        self,
+        page_ids: NDArray[np.int64],
+        observed_at: NDArray[np.float64],
+        sources: Sequence[str],
+    ) -> int:
         """Count signals.
 
         Returns:
             how many were about unknown pages.
         """
         rows = self.rows_of(page_ids)
-        events.apply_signals(self.pages, rows, observed_at, self.rules.signal_delay)
+        learned = self.hosts.learned
+        weights = learned.weights_of(self.pages["host"][rows], sources)
+        events.apply_signals(
+            self.pages, learned.tables, rows, observed_at, weights, self.rules.signal_delay
+        )
         return self._touched(rows)
 
     def outcomes(self, outcomes: Outcomes) -> int:
@@ -157,10 +170,12 @@ class Shard:
         rows = self.rows_of(outcomes.page_ids)
         events.apply_outcomes(
             self.pages,
+            self.hosts.learned.tables,
             rows,
             outcomes.crawled_at,
             outcomes.results,
             outcomes.requested_us,
+            outcomes.digests,
             self.rules.signal_delay,
             self.rules.failed_retry,
         )
@@ -173,15 +188,29 @@ class Shard:
         kappa: NDArray[np.float64],
         gamma: NDArray[np.float64],
     ) -> int:
-        """Take what was learned of pages.
+        """Take what was learned of pages; α and κ are NaN where their hosts' hold.
 
         Returns:
             how many were unknown.
         """
         rows = self.rows_of(page_ids)
-        events.apply_parameters(self.pages, rows, alpha, kappa, gamma)
+        tables = self.hosts.learned.tables
+        events.apply_parameters(self.pages, tables, rows, alpha, kappa, gamma)
         self.parameter_changes += rows.size
         return self._touched(rows)
+
+    def host_parameters(self, messages: Sequence[HostParameters]) -> None:
+        """Take what was learned of hosts, and make of it what their pages have."""
+        if not messages:
+            return
+        numbers = [self.hosts.intern(message.host) for message in messages]
+        changed = np.zeros(len(self.hosts), np.bool_)
+        for number, message in zip(numbers, messages, strict=True):
+            self.hosts.learned.take(number, message)
+            changed[number] = True
+        tables = self.hosts.learned.tables
+        self.parameter_changes += int(refresh_pages(self.pages, self.used, tables, changed))
+        self.selector.reset()
 
     def _touched(self, rows: NDArray[np.int32]) -> int:
         known = rows[rows >= 0]
@@ -224,8 +253,8 @@ class Shard:
         page["page_id"] = identity.page_id
         page["host"] = host = self.hosts.intern(identity.host)
         page["importance"] = 1.0
-        page["alpha"] = DEFAULT_CHANGE_RATE
-        page["kappa"] = DEFAULT_SIGNAL_EVIDENCE
+        page["alpha"] = self.hosts.learned.tables.alpha[host]
+        page["kappa"] = self.hosts.learned.tables.kappa[host]
         page["gamma"] = 0.0
         page["max_age"] = self.rules.default_max_age_days * SECONDS_PER_DAY
         page["url_start"] = self.urls.add(url)
@@ -296,6 +325,18 @@ class Shard:
         if self._least_crawled < math.inf:
             self._marginal_value, self._least_crawled = self._least_crawled, math.inf
         return crawls, self._marginal_value
+
+
+def _change_ages(columns: PageColumns) -> NDArray[np.float64]:
+    """Days from the last change of each page to its last crawl; infinite: no change was seen."""
+    changed = columns.last_changed_at > NEVER
+    ages = np.subtract(
+        columns.last_crawled_at,
+        columns.last_changed_at,
+        out=np.full(changed.size, np.inf),
+        where=changed,
+    )
+    return np.asarray(ages / SECONDS_PER_DAY)
 
 
 def _retry_times(

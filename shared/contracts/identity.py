@@ -35,6 +35,13 @@ def page_id_of(canonical_url: str) -> int:
     return xxhash.xxh3_64_intdigest(canonical_url.encode()) & _ID_MASK
 
 
+def digest_id_of(digest: str | None) -> int:
+    """63 bits that stand for a content digest, never 0; 0 where there is none."""
+    if digest is None:
+        return 0
+    return (xxhash.xxh3_64_intdigest(digest.encode()) & _ID_MASK) or 1
+
+
 @lru_cache(maxsize=1 << 18)
 def host_id_of(host: str) -> int:
     """The id of a host: non-negative, so that it fits PostgreSQL's bigint."""

@@ -26,6 +26,8 @@ Source = Annotated[str, Meta(min_length=1, max_length=MAX_SOURCE_LENGTH)]
 UnixSeconds = Annotated[float, Meta(ge=0, le=MAX_UNIX_SECONDS)]
 Rate = Annotated[float, Meta(ge=0, le=MAX_RATE)]
 NonNegative = Annotated[float, Meta(ge=0)]
+Evidence = Annotated[float, Meta(gt=0)]
+Multiplier = Annotated[float, Meta(gt=0, le=1000)]
 Count = Annotated[int, Meta(ge=0)]
 PageId = Annotated[int, Meta(ge=0)]
 Shard = Annotated[int, Meta(ge=0, le=32767)]
@@ -115,12 +117,34 @@ class PageParameters(Struct, frozen=True, gc=False):
 
     page_id: PageId
     host: Host
-    unsignalled_change_rate: Rate
-    """α, per day."""
-    signal_evidence: Annotated[float, Meta(ge=0)]
-    """κ = αβ."""
+    unsignalled_change_rate: Rate | None
+    """α, per day, burst multiplier apart. Absent: the page has no crawl record yet, and what
+    `host-parameters` says of its host holds."""
+    signal_evidence: Annotated[float, Meta(ge=0)] | None
+    """κ̄ = αβ of a signal of whatever source. Absent: as above."""
     signal_rate: Rate
     """γ, per day."""
+    updated_at: UnixSeconds
+
+
+class HostParameters(Struct, frozen=True, gc=False):
+    """`host-parameters`: what was learned of a host's pages in common, sent when it changes
+    materially."""
+
+    host: Host
+    unsignalled_change_rate: Rate
+    """A/B, per day: α of a page without a crawl record."""
+    signal_evidence: Evidence
+    """κ̄ = −ln(1 − p) of a signal of whatever source, at a page without a crawl record."""
+    sources: Annotated[list[Source], Meta(max_length=3)]
+    """The sources that have a slot of their own, in order of appearance; the last slot is for all
+    others."""
+    source_evidence: Annotated[list[Evidence], Meta(min_length=4, max_length=4)]
+    """κ_k = −ln(1 − p_k) by slot, p_k the prior precision: a signal of slot k weighs as much as
+    κ_k/κ̄ signals."""
+    burst_multipliers: Annotated[list[Multiplier], Meta(min_length=6, max_length=6)]
+    """By the age of a page at its last crawl, since its last change: never changed, just changed,
+    under 7, 30, 120 days ago, longer ago."""
     updated_at: UnixSeconds
 
 

@@ -91,6 +91,15 @@ PAGE_PARAMETERS = Topic(
     "scheduler",
     _kept(_DAY_MS),
 )
+HOST_PARAMETERS = Topic(
+    "host-parameters",
+    messages.HostParameters,
+    "host",
+    "shards",
+    "estimator",
+    "scheduler",
+    _kept(_DAY_MS),
+)
 HOST_LIMITS = Topic(
     "host-limits",
     messages.HostLimit,
@@ -132,6 +141,7 @@ TOPICS: tuple[Topic, ...] = (
     CRAWL_OUTCOMES,
     PAGE_UPDATES,
     PAGE_PARAMETERS,
+    HOST_PARAMETERS,
     HOST_LIMITS,
     BANDWIDTH,
     DEMAND_CURVES,

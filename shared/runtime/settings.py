@@ -112,6 +112,8 @@ class Settings(BaseSettings):
     """T_delay: signals this soon (clock seconds) after a crawl are about what it saw."""
     material_change: Positive = 0.05
     """Relative change of a parameter that is published."""
+    prior_refit_days: Positive = 2.0
+    """Clock days between two refits of host priors; the first ones come sooner."""
 
     # Scheduler
     policy: Literal["crawl-value", "uniform"] = "crawl-value"

@@ -14,10 +14,11 @@ from shared.store.models import STATUS_NAMES
 _SECONDS_PER_DAY = 86_400.0
 
 _PAGE = """
-SELECT page.*, url, change_rate, precision, recall, false_signal_rate, signal_time_equivalent
+SELECT page.*, url, change_rate, precision, recall, false_signal_rate, signal_time_equivalent,
+       estimate.unsignalled_change_rate, estimate.signal_evidence
 FROM pages AS page
 JOIN page_urls USING (shard, page_id)
-JOIN page_estimates USING (shard, page_id)
+JOIN page_estimates AS estimate USING (shard, page_id)
 WHERE shard = %s AND page_id = %s
 """
 

@@ -1,9 +1,13 @@
-"""The packed crawl history of a page, as it stands in the database, and as ring buffers.
+"""What the estimator remembers of a page's crawls and signals, packed in the database and in rings.
 
 A packed history has a fixed width, so that an update never needs more room than there was: a
-version byte, the number of records, and `DEPTH` records of eight bytes, little-endian, the oldest
-first, the unused ones zero. In memory the records of many pages are rings, arrays of shape
-(pages, DEPTH): record number j of a page lies in slot j mod DEPTH.
+version byte, the number of records, what was learned besides (α has a column of its own), and
+`DEPTH` records, little-endian, the oldest first, the unused ones zero. In memory the records of
+many pages are rings, arrays of shape (pages, DEPTH): record number j of a page lies in slot
+j mod DEPTH.
+
+Signals are counted by *source slot*: the first three sources of a host have one each, in order of
+appearance, and the last is for all others.
 """
 
 from typing import Any, Final, NamedTuple, Self
@@ -16,21 +20,37 @@ from shared.store.binary import Blobs
 DEPTH: Final = 16
 """Records kept of a page; twice what the study of estimators found to suffice."""
 
-VERSION: Final = 1
+SOURCES: Final = 4
+"""Source slots of a host."""
+
+VERSION: Final = 2
 
 MOST_SIGNALS: Final = 65_535
-"""More signals in one interval count as so many."""
+"""More signals of a source in one interval count as so many."""
 
 _RECORD: Final = np.dtype(
-    [("interval_days", "<f4"), ("signals", "<u2"), ("changed", "u1"), ("spare", "u1")]
+    [("interval_days", "<f4"), ("signals", "<u2", (SOURCES,)), ("changed", "u1")]
 )
-_PACKED: Final = np.dtype([("version", "u1"), ("records", "u1"), ("record", _RECORD, (DEPTH,))])
+_PACKED: Final = np.dtype(
+    [
+        ("version", "u1"),
+        ("records", "u1"),
+        ("pending", "<u2", (SOURCES,)),
+        ("last_source", "u1"),
+        ("totals", "<u4", (SOURCES,)),
+        ("evidence", "<f4", (SOURCES,)),
+        ("posterior_shape", "<f4"),
+        ("multiplier", "<f4"),
+        ("record", _RECORD, (DEPTH,)),
+    ]
+)
 
 PACKED_BYTES: Final = _PACKED.itemsize
 """Width of a packed history."""
 
-EMPTY: Final = bytes([VERSION]) + bytes(PACKED_BYTES - 1)
-"""The history of a page without a record."""
+PENDING_OFFSET: Final = 2
+PENDING_BYTES: Final = 2 * SOURCES
+"""Where the signals since the last crawl stand in a packed history, as little-endian uint16."""
 
 
 class BadHistory(ValueError):
@@ -38,16 +58,29 @@ class BadHistory(ValueError):
 
 
 class Rings(NamedTuple):
-    """The last crawl records of many pages."""
+    """The last crawl records of many pages, and what goes with them."""
 
     interval_days: NDArray[np.float32]
-    """Days since the crawl before; shape (pages, DEPTH)."""
+    """Effective days since the crawl before: days times the page's burst multiplier; shape
+    (pages, DEPTH)."""
     signals: NDArray[np.uint16]
-    """Signals in the interval; shape (pages, DEPTH)."""
+    """Signals in the interval; shape (pages, DEPTH, SOURCES)."""
     changed: NDArray[np.uint8]
     """1 where the crawl found a change; shape (pages, DEPTH)."""
     seen: NDArray[np.int32]
     """Records that ever came, those before loading only as far as they were kept; (pages,)."""
+    pending: NDArray[np.uint16]
+    """Signals since the last crawl; (pages, SOURCES)."""
+    last_source: NDArray[np.uint8]
+    """Slot of the last signal; (pages,)."""
+    totals: NDArray[np.uint32]
+    """All signals ever; (pages, SOURCES)."""
+    evidence: NDArray[np.float32]
+    """κ of each source, as fitted; (pages, SOURCES)."""
+    posterior_shape: NDArray[np.float32]
+    """Shape a of the posterior of α; (pages,)."""
+    multiplier: NDArray[np.float32]
+    """Burst multiplier that holds since the last crawl; (pages,)."""
 
     @classmethod
     def empty(cls, pages: int) -> Self:
@@ -55,16 +88,32 @@ class Rings(NamedTuple):
         shape = (pages, DEPTH)
         return cls(
             np.zeros(shape, np.float32),
-            np.zeros(shape, np.uint16),
+            np.zeros((*shape, SOURCES), np.uint16),
             np.zeros(shape, np.uint8),
             np.zeros(pages, np.int32),
+            np.zeros((pages, SOURCES), np.uint16),
+            np.zeros(pages, np.uint8),
+            np.zeros((pages, SOURCES), np.uint32),
+            np.zeros((pages, SOURCES), np.float32),
+            np.zeros(pages, np.float32),
+            np.ones(pages, np.float32),
         )
 
     def take(self, rows: NDArray[np.int64]) -> Self:
         """A copy of some rows."""
-        return type(self)(
-            self.interval_days[rows], self.signals[rows], self.changed[rows], self.seen[rows]
-        )
+        columns: list[Any] = [column[rows] for column in self]
+        return type(self)(*columns)
+
+
+_BESIDES: Final = (
+    "pending",
+    "last_source",
+    "totals",
+    "evidence",
+    "posterior_shape",
+    "multiplier",
+)
+"""Fields of a packed history that are columns of `Rings` as they are."""
 
 
 def pack(rings: Rings, rows: NDArray[np.int64]) -> Blobs:
@@ -78,11 +127,18 @@ def pack(rings: Rings, rows: NDArray[np.int64]) -> Blobs:
     packed = np.zeros(rows.size, _PACKED)
     packed["version"] = VERSION
     packed["records"] = kept
+    for name in _BESIDES:
+        packed[name] = getattr(rings, name)[rows]
     picked = rows[:, np.newaxis], slots
-    packed["record"]["interval_days"] = np.where(used, rings.interval_days[picked], 0)
-    packed["record"]["signals"] = np.where(used, rings.signals[picked], 0)
-    packed["record"]["changed"] = np.where(used, rings.changed[picked], 0)
+    records = packed["record"]
+    records["interval_days"] = np.where(used, rings.interval_days[picked], 0)
+    records["signals"] = np.where(used[:, :, np.newaxis], rings.signals[picked], 0)
+    records["changed"] = np.where(used, rings.changed[picked], 0)
     return Blobs(packed.view(np.uint8), np.arange(rows.size + 1, dtype=np.int64) * PACKED_BYTES)
+
+
+EMPTY: Final = pack(Rings.empty(1), np.zeros(1, np.int64)).arena.tobytes()
+"""The history of a page without a record."""
 
 
 def unpack(histories: Blobs) -> Rings:
@@ -100,6 +156,12 @@ def unpack(histories: Blobs) -> Rings:
         np.ascontiguousarray(records["signals"], dtype=np.uint16),
         np.ascontiguousarray(records["changed"]),
         packed["records"].astype(np.int32),
+        np.ascontiguousarray(packed["pending"], dtype=np.uint16),
+        np.ascontiguousarray(packed["last_source"]),
+        np.ascontiguousarray(packed["totals"], dtype=np.uint32),
+        np.ascontiguousarray(packed["evidence"], dtype=np.float32),
+        np.ascontiguousarray(packed["posterior_shape"], dtype=np.float32),
+        np.ascontiguousarray(packed["multiplier"], dtype=np.float32),
     )
 
 
@@ -117,7 +179,7 @@ def records_of(packed: bytes) -> list[dict[str, Any]]:
     return [
         {
             "interval_days": float(rings.interval_days[0, slot]),
-            "signals": int(rings.signals[0, slot]),
+            "signals": int(rings.signals[0, slot].sum()),
             "changed": bool(rings.changed[0, slot]),
         }
         for slot in range(int(rings.seen[0]))

@@ -20,15 +20,6 @@ WRITER_LOCK: Final = 0x66726573_0002
 MOST_REPORTED: Final = 20
 """Refused rows that are kept with their reasons; the others are only counted."""
 
-DEFAULT_CHANGE_RATE: Final = 1 / 30
-"""α of a page of which nothing is known, per day."""
-
-DEFAULT_PRECISION: Final = 0.3
-"""Share of a page's signals that a change is behind, while nothing is known."""
-
-DEFAULT_SIGNAL_EVIDENCE: Final = float(-np.log1p(-DEFAULT_PRECISION))
-"""κ for that precision."""
-
 
 class StoreBusy(Exception):
     """An import and an estimator exclude each other; the text says who waits for whom."""
@@ -85,8 +76,9 @@ CREATE TEMPORARY TABLE incoming (
 """
 
 _INSERT_HOSTS: Final = """
-INSERT INTO hosts (shard, host_id, host, blocked_until, limit_updated_at)
-SELECT DISTINCT ON (shard, host_id) shard, host_id, host, '-infinity'::float8, '-infinity'::float8
+INSERT INTO hosts (shard, host_id, host, blocked_until, limit_updated_at, sources)
+SELECT DISTINCT ON (shard, host_id) shard, host_id, host, '-infinity'::float8, '-infinity'::float8,
+    '[]'
 FROM incoming ORDER BY shard, host_id
 ON CONFLICT DO NOTHING
 """
@@ -106,9 +98,9 @@ INSERT INTO pages (
     shard, page_id, host_id, importance, max_age_days, unsignalled_change_rate, signal_evidence,
     signal_rate, first_seen_at, last_crawled_at, last_attempt_at, last_changed_at, last_signal_at,
     updated_at, digest, signal_count, signals, crawls, changes, failures, status, history)
-SELECT shard, page_id, host_id, importance, max_age_days, {DEFAULT_CHANGE_RATE!r},
-    {DEFAULT_SIGNAL_EVIDENCE!r}, 0, %(now)s, crawled_at, crawled_at, '-infinity', '-infinity',
-    %(now)s, 0, 0, 0, 0, 0, 0, {ACTIVE}, '\\x{EMPTY.hex()}'
+SELECT shard, page_id, host_id, importance, max_age_days, 'NaN', 'NaN', 0, %(now)s,
+    crawled_at, crawled_at, '-infinity', '-infinity', %(now)s, 0, 0, 0, 0, 0, 0, {ACTIVE},
+    '\\x{EMPTY.hex()}'
 FROM incoming ORDER BY shard, page_id
 ON CONFLICT DO NOTHING
 """

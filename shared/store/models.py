@@ -63,9 +63,9 @@ class Page(Base):
     max_age_days: Mapped[float] = mapped_column(Double)
     """Infinity: no bound of its own."""
     unsignalled_change_rate: Mapped[float] = mapped_column(Double)
-    """α, per day."""
+    """α, per day; NaN: no crawl record yet, the host's prior A/B holds."""
     signal_evidence: Mapped[float] = mapped_column(Double)
-    """κ."""
+    """κ̄ of a signal of whatever source; NaN: the host's holds."""
     signal_rate: Mapped[float] = mapped_column(Double)
     """γ, per day."""
     first_seen_at: Mapped[float] = mapped_column(Double)
@@ -119,9 +119,11 @@ class Host(Base):
     prior_rate: Mapped[float | None] = mapped_column(Double)
     """B of the host's Gamma(A, B) prior of α, days."""
     prior_precision: Mapped[float | None] = mapped_column(Double)
-    """Mean precision of the host's signals."""
-    bursts: Mapped[bytes | None] = mapped_column(LargeBinary)
-    """Evidence of the host's burst multipliers, packed by the estimator that learns them."""
+    """Mean precision of the host's signals, all sources together."""
+    sources: Mapped[str] = mapped_column(Text)
+    """Names of the sources that have a slot of their own, as JSON."""
+    learning: Mapped[bytes | None] = mapped_column(LargeBinary)
+    """Precision by source and burst tables, packed to a fixed width (`shared.store.hosts`)."""
 
 
 OBSERVATIONS: Final = Table(

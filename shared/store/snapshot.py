@@ -13,9 +13,11 @@ import psycopg
 from numpy.typing import NDArray
 
 from shared.policy.compiled import compiled
+from shared.policy.estimation.host_priors import INITIAL_CHANGE_RATE, INITIAL_SHAPE
 from shared.store.binary import Blobs
 from shared.store.connection import connect
-from shared.store.history import Rings, unpack
+from shared.store.history import PENDING_BYTES, PENDING_OFFSET, SOURCES, Rings, unpack
+from shared.store.hosts import INITIAL, HostLearning, unpack_hosts, unpack_sources
 from shared.store.models import ACTIVE
 from shared.store.positions import ESTIMATOR, Positions, read_positions
 
@@ -28,6 +30,9 @@ CHUNK_BYTES: Final = 256 * 1024 * 1024
 
 _ID_SPACE: Final = 1 << 63
 """Page ids are hashes, even over this range, so equal parts of it hold as many pages each."""
+
+
+_PENDING: Final = f"substring(history FROM {PENDING_OFFSET + 1} FOR {PENDING_BYTES})"
 
 
 class DamagedStore(Exception):
@@ -44,15 +49,16 @@ class PageColumns:
     max_age_days: Floats
     """inf: no bound of its own."""
     unsignalled_change_rate: Floats
-    """α, per day."""
+    """α, per day; NaN: the host's prior holds."""
     signal_evidence: Floats
-    """κ."""
+    """κ̄; NaN: the host's holds."""
     signal_rate: Floats
     """γ, per day."""
     first_seen_at: Floats
     last_crawled_at: Floats
     last_attempt_at: Floats
     """Any outcome, failed ones too."""
+    last_changed_at: Floats
     last_signal_at: Floats
     updated_at: Floats
     """Of the last `page-updates` message."""
@@ -60,15 +66,14 @@ class PageColumns:
     """Since the last crawl."""
     failures: Counts
     """Consecutive."""
+    digest: Integers
+    """Hash of the content digest; 0: none."""
 
 
 @dataclass(frozen=True, slots=True)
 class LearningColumns:
     """What only the estimator needs, one element a page in the order of `PageColumns`."""
 
-    last_changed_at: Floats
-    digest: Integers
-    """Hash of the content digest; 0: none."""
     signal_count: Integers
     crawls: Counts
     changes: Counts
@@ -85,6 +90,13 @@ class HostColumns:
     """NaN: the configured default."""
     blocked_until: Floats
     limit_updated_at: Floats
+    prior_shape: Floats
+    """A of the Gamma(A, B) prior of α; what holds before anything is known where nothing is."""
+    prior_rate: Floats
+    """B, days."""
+    sources: list[list[str]]
+    """Names of the sources that have a slot of their own."""
+    learning: HostLearning
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,6 +105,8 @@ class ShardSnapshot:
 
     shard: int
     pages: PageColumns
+    pending: NDArray[np.uint16]
+    """Signals since the last crawl, by source slot; shape (pages, SOURCES)."""
     urls: Blobs
     """UTF-8 bytes of page i: urls.arena[urls.offsets[i]:urls.offsets[i + 1]]."""
     hosts: HostColumns
@@ -123,14 +137,14 @@ _PAGE_TYPES: Final[dict[str, type[np.generic]]] = {
     "first_seen_at": np.float64,
     "last_crawled_at": np.float64,
     "last_attempt_at": np.float64,
+    "last_changed_at": np.float64,
     "last_signal_at": np.float64,
     "updated_at": np.float64,
     "signals": np.int32,
     "failures": np.int32,
+    "digest": np.int64,
 }
 _LEARNING_TYPES: Final[dict[str, type[np.generic]]] = {
-    "last_changed_at": np.float64,
-    "digest": np.int64,
     "signal_count": np.int64,
     "crawls": np.int32,
     "changes": np.int32,
@@ -148,19 +162,20 @@ def load_shard(database_url: str, shard: int) -> ShardSnapshot:
         DamagedStore: a page has no URL.
     """
     with _snapshot_connection(database_url) as connection:
-        columns, _ = _pages(connection, shard, _PAGE_TYPES, f"status = {ACTIVE}")
+        columns, packed = _pages(connection, shard, _PAGE_TYPES, f"status = {ACTIVE}", _PENDING)
         pages = PageColumns(*columns)
         urls = _urls(connection, shard, pages.page_ids)
         hosts = _hosts(connection, shard)
         positions = read_positions(connection, ESTIMATOR, [shard])
-    return ShardSnapshot(shard, pages, urls, hosts, positions)
+    pending = packed.arena.view("<u2").reshape(-1, SOURCES)
+    return ShardSnapshot(shard, pages, pending, urls, hosts, positions)
 
 
 def load_for_learning(database_url: str, shard: int) -> LearningSnapshot:
     """All pages of a shard with their crawl histories, but without URLs (see `load_shard`)."""
     with _snapshot_connection(database_url) as connection:
         columns, histories = _pages(
-            connection, shard, _PAGE_TYPES | _LEARNING_TYPES, "true", with_history=True
+            connection, shard, _PAGE_TYPES | _LEARNING_TYPES, "true", "history"
         )
         hosts = _hosts(connection, shard)
         positions = read_positions(connection, ESTIMATOR, [shard])
@@ -169,7 +184,7 @@ def load_for_learning(database_url: str, shard: int) -> LearningSnapshot:
         shard,
         PageColumns(*columns[:split]),
         LearningColumns(*columns[split:]),
-        histories,
+        unpack(histories),
         hosts,
         positions,
     )
@@ -188,24 +203,34 @@ def _pages(
     shard: int,
     types: dict[str, type[np.generic]],
     condition: str,
-    *,
-    with_history: bool = False,
-) -> tuple[list[Any], Rings]:
-    """The columns named in `types`, and the histories if asked for, sorted by page id."""
+    packed: str,
+) -> tuple[list[Any], Blobs]:
+    """The columns named in `types`, and an expression of bytes as wide for every page; sorted by
+    page id."""
     gathered = [f"array_agg({name})" for name in types]
-    if with_history:
-        gathered += ["array_agg(octet_length(history))", "string_agg(history, ''::bytea)"]
+    gathered += [f"array_agg(octet_length({packed}))", f"string_agg({packed}, ''::bytea)"]
     chunks = list(_gather(connection, f"pages_{shard}", gathered, condition))
     columns = [
         np.concatenate([np.empty(0, kind), *(chunk[index] for chunk in chunks)])
         for index, kind in enumerate(types.values())
     ]
     order = np.argsort(columns[0])
-    histories = _blobs([(chunk[-2], chunk[-1]) for chunk in chunks] if with_history else [])
-    rings = unpack(histories)
-    if with_history:
-        rings = rings.take(order)
-    return [column[order] for column in columns], rings
+    blobs = _blobs([(chunk[-2], chunk[-1]) for chunk in chunks])
+    return [column[order] for column in columns], _reordered(blobs, order, shard)
+
+
+def _reordered(blobs: Blobs, order: Integers, shard: int) -> Blobs:
+    """Blobs of one width in another order."""
+    lengths = np.unique(np.diff(blobs.offsets))
+    if lengths.size > 1:
+        raise DamagedStore(
+            f"shard {shard}: histories of {lengths.tolist()} bytes side by side: it was written "
+            "by several versions of Freshet"
+        )
+    if not lengths.size:
+        return blobs
+    rows = blobs.arena.reshape(-1, int(lengths[0]))
+    return Blobs(rows[order].ravel(), blobs.offsets)
 
 
 def _gather(
@@ -274,11 +299,20 @@ def _hosts(connection: psycopg.Connection, shard: int) -> HostColumns:
     row = connection.execute(
         "SELECT array_agg(host_id), array_agg(host), "
         "array_agg(coalesce(max_crawls_per_second, 'NaN')), array_agg(blocked_until), "
-        "array_agg(limit_updated_at) "
+        "array_agg(limit_updated_at), array_agg(coalesce(prior_shape, %s)), "
+        "array_agg(coalesce(prior_rate, %s)), array_agg(sources), "
+        "string_agg(coalesce(learning, %s), ''::bytea) "
         "FROM (SELECT * FROM hosts WHERE shard = %s ORDER BY host_id) AS host",
-        (shard,),
+        (INITIAL_SHAPE, INITIAL_SHAPE / INITIAL_CHANGE_RATE, INITIAL, shard),
         binary=True,
     ).fetchone()
     if row is None or row[0] is None:
-        return HostColumns(np.empty(0, np.int64), [], np.empty(0), np.empty(0), np.empty(0))
-    return HostColumns(*row)
+        nothing = np.empty(0)
+        initial = HostLearning.initial(0)
+        return HostColumns(
+            np.empty(0, np.int64), [], nothing, nothing, nothing, nothing, nothing, [], initial
+        )
+    columns: list[Any] = list(row)
+    columns[-2] = [unpack_sources(names) for names in row[-2]]
+    columns[-1] = unpack_hosts(row[-1], len(row[-2]))
+    return HostColumns(*columns)

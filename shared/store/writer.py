@@ -6,13 +6,14 @@ walks its index in order.
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any, Final, Self
 
 import numpy as np
 import psycopg
 from numpy.typing import NDArray
 
 from shared.store.binary import Blobs, copy_bytes
+from shared.store.hosts import NO_SOURCES
 
 Column = NDArray[Any] | Blobs | list[str]
 
@@ -115,7 +116,8 @@ def write_hosts(connection: psycopg.Connection, limits: HostLimits) -> None:
     """Add hosts, or write the limits of known ones."""
     connection.execute(
         "INSERT INTO hosts (shard, host_id, host, max_crawls_per_second, blocked_until, "
-        "limit_updated_at) SELECT shard, host_id, host, nullif(rate, 'NaN'), blocked, at "
+        "limit_updated_at, sources) "
+        f"SELECT shard, host_id, host, nullif(rate, 'NaN'), blocked, at, '{NO_SOURCES}' "
         "FROM unnest(%s::int2[], %s::int8[], %s::text[], %s::float8[], %s::float8[], %s::float8[])"
         " AS new (shard, host_id, host, rate, blocked, at) ORDER BY shard, host_id "
         "ON CONFLICT (shard, host_id) DO UPDATE SET "
@@ -133,6 +135,44 @@ def write_hosts(connection: psycopg.Connection, limits: HostLimits) -> None:
 
 
 @dataclass(frozen=True, slots=True)
+class HostEstimates:
+    """What was learned of hosts, sorted by (shard, host id)."""
+
+    shards: NDArray[np.int16]
+    host_ids: NDArray[np.int64]
+    prior_shape: NDArray[np.float64]
+    """A of the Gamma(A, B) prior of α."""
+    prior_rate: NDArray[np.float64]
+    """B, days."""
+    prior_precision: NDArray[np.float64]
+    """Of a signal of whatever source."""
+    sources: list[str]
+    """By `hosts.pack_sources`."""
+    learning: Blobs
+    """By `hosts.pack_hosts`."""
+
+
+def update_hosts(connection: psycopg.Connection, estimates: HostEstimates) -> int:
+    """Write what was learned of known hosts, and return how many there were."""
+    return connection.execute(
+        "UPDATE hosts AS host SET prior_shape = new.shape, prior_rate = new.rate, "
+        "prior_precision = new.precision, sources = new.sources, learning = new.learning "
+        "FROM unnest(%s::int2[], %s::int8[], %s::float8[], %s::float8[], %s::float8[], %s::text[],"
+        " %s::bytea[]) AS new (shard, host_id, shape, rate, precision, sources, learning) "
+        "WHERE host.shard = new.shard AND host.host_id = new.host_id",
+        (
+            estimates.shards,
+            estimates.host_ids,
+            estimates.prior_shape,
+            estimates.prior_rate,
+            estimates.prior_precision,
+            estimates.sources,
+            estimates.learning,
+        ),
+    ).rowcount
+
+
+@dataclass(frozen=True, slots=True)
 class Observations:
     """What crawls found, one element an observation."""
 
@@ -142,6 +182,18 @@ class Observations:
     interval_days: NDArray[np.float64]
     signals: NDArray[np.int32]
     changed: NDArray[np.bool_]
+
+    @classmethod
+    def none(cls) -> Self:
+        """No observation."""
+        return cls(
+            np.empty(0, np.int16),
+            np.empty(0, np.int64),
+            np.empty(0),
+            np.empty(0),
+            np.empty(0, np.int32),
+            np.empty(0, np.bool_),
+        )
 
 
 def append_observations(

@@ -13,6 +13,7 @@ from shared.contracts.identity import identify, shard_of
 from shared.contracts.messages import (
     CrawlOutcome,
     HostLimit,
+    HostParameters,
     PageParameters,
     PageSignal,
     PageUpdate,
@@ -41,17 +42,25 @@ class Broker:
 
     def __init__(self):
         self.announced = {shard: [] for shard in range(SHARDS)}
+        self.hosts = {shard: [] for shard in range(SHARDS)}
         self.refused = []
         self.fail = False
         self._offsets = {}
 
     async def publish(self, announcements, refused):
         self.refused += [letter.reason for letter in refused]
-        for shard, messages in announcements.items():
-            self.announced[shard] += [decode(PageParameters, value) for _, value in messages]
+        topics = {
+            "page-parameters": (self.announced, PageParameters),
+            "host-parameters": (self.hosts, HostParameters),
+        }
+        ends = {}
+        for (topic, shard), messages in announcements.items():
+            sent, kind = topics[topic]
+            sent[shard] += [decode(kind, value) for _, value in messages]
+            ends[topic, shard] = len(sent[shard])
         if self.fail:
             raise ConnectionError("the process dies after publishing")
-        return {shard: len(self.announced[shard]) for shard in announcements}
+        return ends
 
     def batch(self, *messages):
         """A batch with these messages, each on its host's partition."""
@@ -114,10 +123,10 @@ def contents(settings):
     """Everything of all tables that a batch may write."""
     with psycopg.connect(settings.database_url.get_secret_value()) as connection:
         return {
-            table: connection.execute(f"SELECT * FROM {table} ORDER BY 1, 2, 3, 4").fetchall()
+            # As text: a rate that is not a number is equal to itself there.
+            table: connection.execute(f"SELECT {table}::text FROM {table} ORDER BY 1").fetchall()
             for table in ("pages", "page_urls", "hosts", "observations", "stream_positions")
-            if table != "page_urls"
-        } | {"page_urls": connection.execute("SELECT * FROM page_urls ORDER BY 1, 2").fetchall()}
+        }
 
 
 def a_day_of_life(broker):
@@ -157,6 +166,7 @@ async def test_a_batch_is_durable_with_its_positions(settings, start, broker):
             == broker._offsets[CRAWL_OUTCOMES.name, shard]
         )
         assert snapshot.positions["page-parameters", shard] == len(broker.announced[shard])
+        assert snapshot.positions["host-parameters", shard] == len(broker.hosts[shard])
     shard = shard_of("host-1.example", SHARDS)
     hosts = load_shard(url, shard).hosts
     row = hosts.names.index("host-1.example")
@@ -173,8 +183,12 @@ async def test_what_is_announced_is_what_is_stored(settings, start, broker):
         pages = load_shard(settings.database_url.get_secret_value(), shard).pages
         known = {message.page_id: message for message in broker.announced[shard]}
         for row, page_id in enumerate(pages.page_ids.tolist()):
+            rate = pages.unsignalled_change_rate[row]
+            if np.isnan(rate):
+                assert page_id not in known or known[page_id].unsignalled_change_rate is None
+                continue
             assert known[page_id].unsignalled_change_rate == pytest.approx(
-                pages.unsignalled_change_rate[row], rel=settings.material_change
+                rate, rel=settings.material_change
             )
 
 
@@ -205,15 +219,17 @@ async def test_a_replay_changes_nothing(settings, start, broker):
     before = contents(settings)
     with psycopg.connect(settings.database_url.get_secret_value()) as connection:
         connection.execute(
-            "UPDATE stream_positions SET next_offset = 0 WHERE topic <> 'page-parameters'"
+            "UPDATE stream_positions SET next_offset = 0 WHERE topic NOT LIKE '%-parameters'"
         )
     announced = {shard: len(messages) for shard, messages in broker.announced.items()}
+    hosts = {shard: len(messages) for shard, messages in broker.hosts.items()}
     again = await start(broker)
     for batch in batches:
         await again.handle(batch)
     after = contents(settings)
     assert after == before
     assert announced == {shard: len(messages) for shard, messages in broker.announced.items()}
+    assert hosts == {shard: len(messages) for shard, messages in broker.hosts.items()}
 
 
 async def test_a_crash_between_publishing_and_commit_loses_nothing(settings, start, broker):

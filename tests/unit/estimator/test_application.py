@@ -8,18 +8,18 @@ from aiokafka import ConsumerRecord
 
 from services.estimator.application import apply_records
 from services.estimator.decoding import BUSY_HOST_SECONDS, Rules
-from services.estimator.learning import announcements, learn
+from services.estimator.learning import announcements, host_announcements, learn
 from services.estimator.shard import Shard
 from shared.contracts.codec import decode, encode
 from shared.contracts.identity import identify, shard_of
 from shared.contracts.messages import (
     CrawlOutcome,
     HostLimit,
+    HostParameters,
     PageParameters,
     PageSignal,
     PageUpdate,
 )
-from shared.store.imports import DEFAULT_CHANGE_RATE
 from shared.store.models import NEVER
 
 DAY = 86_400.0
@@ -56,9 +56,9 @@ def with_page(url=URL, **options):
     return shard
 
 
-def signal(url=URL, at=DAY):
+def signal(url=URL, at=DAY, source="feed"):
     page = identify(url)
-    return PageSignal(page.page_id, page.url, page.host, "feed", at)
+    return PageSignal(page.page_id, page.url, page.host, source, at)
 
 
 def test_an_upsert_adds_a_page_with_its_host():
@@ -233,7 +233,7 @@ def test_learning_tells_busy_pages_from_quiet_ones():
     apply(shard, page_updates=[PageUpdate("upsert", URL + "/b", updated_at=0.0)])
     crawl_often(shard, URL, changed_every=1)
     crawl_often(shard, URL + "/b", changed_every=10)
-    busy, quiet = shard.pages["unsignalled_change_rate"]
+    busy, quiet = shard.pages["unsignalled_change_rate"] * shard.rings.multiplier[:2]
     assert busy > 1.0
     assert 0 < quiet < 0.3
     assert shard.pages["signal_rate"].tolist() == [0.0, 0.0]
@@ -245,31 +245,99 @@ def test_the_signal_rate_is_signals_over_time():
     assert shard.pages["signal_rate"][0] == pytest.approx(10.5 / 10.5)
 
 
-def test_new_pages_start_from_what_is_usual_for_their_host():
+def test_pages_without_a_crawl_record_have_no_parameters_of_their_own():
+    shard = Shard(HERE)
+    update = PageUpdate("upsert", URL, updated_at=0.0)
+    outcome = CrawlOutcome(URL, DAY, result="changed")
+    done = apply(shard, page_updates=[update], crawl_outcomes=[outcome])
+    learn(done)
+    assert np.isnan(shard.pages["unsignalled_change_rate"][0])
+    assert np.isnan(shard.pages["signal_evidence"][0])
+    assert announcements(done, 0.05, NOW) == []
+    assert host_announcements(done, 0.05, NOW) == [], "the schedulers know the initial prior"
+
+
+def test_a_signal_to_a_page_without_a_record_announces_its_rate_alone():
     shard = with_page()
-    assert shard.pages["unsignalled_change_rate"][0] == pytest.approx(DEFAULT_CHANGE_RATE)
-    crawl_often(shard, URL, changed_every=1)
-    crawl_often(shard, URL, changed_every=1, crawls=30)
-    apply(shard, page_updates=[PageUpdate("upsert", URL + "/new", updated_at=0.0)])
-    rate, prior = shard.pages["unsignalled_change_rate"]
-    assert prior == pytest.approx((rate + DEFAULT_CHANGE_RATE) / 2)
+    done = apply(shard, page_signals=[signal(at=10 * DAY)])
+    learn(done)
+    [(_, value)] = announcements(done, 0.05, NOW)
+    sent = decode(PageParameters, value)
+    assert (sent.unsignalled_change_rate, sent.signal_evidence) == (None, None)
+    assert sent.signal_rate == pytest.approx(1.5 / 10.5)
 
 
 def test_material_changes_are_announced_once():
-    shard = Shard(HERE)
-    done = apply(shard, page_updates=[PageUpdate("upsert", URL, updated_at=0.0)])
-    learn(done)
+    shard = with_page()
+    done = crawl_often(shard, URL, changed_every=4, crawls=16)
     [(key, value)] = announcements(done, 0.05, NOW)
     assert key == HOST.encode()
     sent = decode(PageParameters, value)
     assert sent.page_id == identify(URL).page_id
-    assert sent.unsignalled_change_rate == pytest.approx(DEFAULT_CHANGE_RATE)
-    done = apply(shard, crawl_outcomes=[CrawlOutcome(URL, DAY, result="changed")])
+    assert sent.unsignalled_change_rate == shard.pages["unsignalled_change_rate"][0]
+    done = apply(shard, crawl_outcomes=[CrawlOutcome(URL, 16 * DAY + 60, result="unchanged")])
     learn(done)
     assert announcements(done, 0.05, NOW) == []
-    done = crawl_often(shard, URL, changed_every=1)
+    done = apply(shard, crawl_outcomes=[CrawlOutcome(URL, 40 * DAY, result="unchanged")])
+    learn(done)
     assert len(announcements(done, 0.05, NOW)) == 1
     assert announcements(done, 0.05, NOW) == []
+
+
+def test_the_first_sources_of_a_host_have_slots_of_their_own():
+    shard = with_page()
+    names = ["feed", "push", "feed", "crawl", "spam", "more", "push"]
+    done = apply(shard, page_signals=[signal(at=d * DAY, source=n) for d, n in enumerate(names, 1)])
+    assert shard.hosts.sources == [["feed", "push", "crawl"]]
+    assert shard.rings.totals[0].tolist() == [2, 2, 1, 2]
+    assert (done.new_sources, done.counted_hosts.tolist()) == ({0}, [0])
+    again = apply(shard, page_signals=[signal(at=30 * DAY, source="crawl")])
+    assert (again.new_sources, again.counted_hosts.tolist()) == (set(), [0])
+
+
+def test_signals_of_unknown_pages_take_no_slot():
+    shard = with_page()
+    apply(shard, page_signals=[signal(URL + "/other", source="spam")])
+    assert shard.hosts.sources == [[]]
+
+
+def test_a_new_source_and_bursts_are_announced_of_the_host():
+    shard = with_page()
+    done = apply(shard, page_signals=[signal()])
+    learn(done)
+    [(key, value)] = host_announcements(done, 0.05, NOW)
+    sent = decode(HostParameters, value)
+    assert (key, sent.host, sent.sources) == (HOST.encode(), HOST, ["feed"])
+    assert sent.unsignalled_change_rate == pytest.approx(1 / 60)
+    assert sent.signal_evidence == pytest.approx(np.log(2))
+    assert sent.source_evidence == pytest.approx([np.log(2)] * 4)
+    assert sent.burst_multipliers == [1.0] * 6
+    assert host_announcements(done, 0.05, NOW) == [] or done.new_sources
+    done = crawl_often(shard, URL, changed_every=1, crawls=12)
+    [(_, value)] = host_announcements(done, 0.05, NOW)
+    assert decode(HostParameters, value).burst_multipliers[1] > 1.5
+    done = apply(shard, crawl_outcomes=[CrawlOutcome(URL, 12 * DAY + 1, result="unchanged")])
+    assert host_announcements(done, 0.05, NOW) == []
+
+
+def test_a_useless_source_learns_to_be_one_and_a_good_one_to_be_good():
+    shard = with_page()
+    for day in range(2, 60):
+        changed = day % 3 == 0
+        sources = ["spam", *(["feed"] if changed else [])]
+        apply(
+            shard,
+            page_signals=[
+                signal(at=(day - 0.5 + i / 9) * DAY, source=s) for i, s in enumerate(sources)
+            ],
+        )
+        result = "changed" if changed else "unchanged"
+        done = apply(shard, crawl_outcomes=[CrawlOutcome(URL, day * DAY, result=result)])
+        learn(done)
+    spam, feed, *_ = shard.rings.evidence[0]
+    assert spam < 0.1
+    assert feed > 1.0
+    assert spam < shard.pages["signal_evidence"][0] < feed
 
 
 def test_removed_pages_are_not_announced():

@@ -21,14 +21,15 @@ def one_page():
 
 
 def play(shard, *events, delay=0.0):
-    """Apply (time, kind[, digest]) to page 0; the verdicts."""
+    """Apply (time, kind[, digest[, slot]]) to page 0; the verdicts."""
     columns = EventColumns(
         np.zeros(len(events), np.int64),
         np.array([event[0] for event in events], np.float64),
         np.array([event[1] for event in events], np.int8),
         np.array([event[2] if len(event) > 2 else 0 for event in events], np.int64),
+        np.array([event[3] if len(event) > 3 else 0 for event in events], np.int8),
     )
-    return apply_events(shard.pages, shard.rings, columns, delay)
+    return apply_events(shard.pages, shard.rings, shard.hosts.tables, columns, delay)
 
 
 def update(shard, time, operation, importance=np.nan, max_age_days=np.nan, crawled_at=-np.inf):
@@ -70,9 +71,66 @@ def test_later_crawls_record_interval_signals_and_change():
 
 def test_the_ring_keeps_the_last_records():
     shard = one_page()
-    play(shard, *((day * (day + 1) / 2 * DAY, effects.UNCHANGED) for day in range(1, 20)))
+    results = play(shard, *((d * (d + 1) / 2 * DAY, effects.UNCHANGED) for d in range(1, 20)))
     assert shard.rings.seen[0] == 18
-    assert sorted(shard.rings.interval_days[0]) == list(range(4, 20))
+    assert results.interval_days.tolist()[-16:] == list(range(4, 20))
+    # Effective days: each interval times the multiplier that held, 1 at first and then less.
+    held = shard.rings.interval_days[0] / np.roll(np.arange(4, 20), 2)
+    assert ((held > 0.1) & (held < 1)).all()
+
+
+def test_signals_are_counted_by_source_until_the_next_crawl():
+    shard = one_page()
+    play(
+        shard,
+        (1 * DAY, effects.UNCHANGED),
+        (2 * DAY, effects.SIGNAL, 0, 0),
+        (2.5 * DAY, effects.SIGNAL, 0, 3),
+        (2.6 * DAY, effects.SIGNAL, 0, 3),
+    )
+    assert shard.rings.pending[0].tolist() == [1, 0, 0, 2]
+    play(shard, (3 * DAY, effects.CHANGED))
+    assert shard.rings.pending[0].tolist() == [0, 0, 0, 0]
+    assert shard.rings.totals[0].tolist() == [1, 0, 0, 2]
+    assert shard.rings.signals[0, 0].tolist() == [1, 0, 0, 2]
+    assert shard.hosts.learning.signals[0].tolist() == [1, 0, 0, 2]
+
+
+def test_a_signal_that_outran_the_news_of_a_crawl_keeps_its_source():
+    shard = one_page()
+    play(
+        shard,
+        (DAY, effects.UNCHANGED),
+        (2 * DAY, effects.SIGNAL, 0, 1),
+        (4 * DAY, effects.SIGNAL, 0, 2),
+    )
+    play(shard, (3 * DAY, effects.CHANGED))
+    assert shard.rings.signals[0, 0].tolist() == [0, 1, 0, 0]
+    assert shard.rings.pending[0].tolist() == [0, 0, 1, 0]
+
+
+def test_the_multiplier_is_fixed_at_each_crawl_by_the_age_of_the_page():
+    shard = one_page()
+    tables = shard.hosts.tables
+    tables.expected_changes[0] = [5, 15, 10, 5, 5, 5]
+    play(shard, (DAY, effects.UNCHANGED))
+    assert shard.rings.multiplier[0] == 1.0, "no record yet"
+    play(shard, (2 * DAY, effects.SIGNAL), (3 * DAY, effects.CHANGED))
+    assert shard.rings.multiplier[0] == 3.0
+    assert shard.rings.interval_days[0, 0] == 2.0
+    play(shard, (4 * DAY, effects.SIGNAL), (7 * DAY, effects.UNCHANGED))
+    assert shard.rings.multiplier[0] == 2.0
+    assert shard.rings.interval_days[0, 1] == 12.0
+
+
+def test_only_crawls_without_signals_teach_bursts():
+    shard = one_page()
+    play(shard, (DAY, effects.UNCHANGED), (2 * DAY, effects.SIGNAL), (3 * DAY, effects.CHANGED))
+    expected = shard.hosts.tables.expected_changes
+    assert expected[0].tolist() == [5.0] * 6
+    play(shard, (4 * DAY, effects.CHANGED))
+    assert expected[0, 1] > 6.0, "a page that had just changed has changed again"
+    assert shard.hosts.tables.predicted_changes[0, 1] == pytest.approx(5 + 1 / 60)
 
 
 def test_repeats_and_late_comers_change_nothing():
@@ -213,8 +271,10 @@ def test_a_repeated_upsert_does_not_bring_back_a_page_that_went_since():
 
 def test_unknown_pages_are_told_apart():
     shard = one_page()
-    events = EventColumns(np.array([-1]), np.array([1.0]), np.array([0], np.int8), np.array([0]))
-    assert apply_events(shard.pages, shard.rings, events, 0.0).verdicts[0] == effects.UNKNOWN_PAGE
+    flags = np.array([0], np.int8)
+    events = EventColumns(np.array([-1]), np.array([1.0]), flags, np.array([0]), flags)
+    results = apply_events(shard.pages, shard.rings, shard.hosts.tables, events, 0.0)
+    assert results.verdicts[0] == effects.UNKNOWN_PAGE
 
 
 def test_signals_in_any_order_leave_the_same_times():

@@ -37,7 +37,7 @@ def url_of(host, number):
 class ReferencePage:
     host: str
     importance: float = 1.0
-    alpha: float = 1 / 30
+    alpha: float = 1 / 60
     kappa: float = 0.0
     gamma: float = 0.0
     last_crawled_at: float = NEVER
@@ -49,6 +49,7 @@ class ReferencePage:
     gone: bool = False
     deadline: float = NEVER
     requested_at: float = NEVER
+    added_at: float = NEVER
 
     def tier(self, now, retry):
         if self.gone or self.deadline > now or now < self.retry_at(retry):
@@ -134,6 +135,9 @@ class ReferenceShard:
         if time > page.last_crawled_at + self.rules.signal_delay:
             page.signals += 1
             page.gone = False
+            if page.gamma == 0:
+                page.kappa = math.log(2)
+                page.gamma = 1.5 / (max(time - page.added_at, 0.0) / DAY + 0.5)
 
     def outcome(self, page_id, time, result):
         page = self.pages.get(page_id)
@@ -169,9 +173,12 @@ class World:
         self.shard.upsert(identity, update, now)
         row = self.shard.pages[self.shard.row_of(identity.page_id)]
         page.kappa = float(row["kappa"])
+        page.added_at = now
         for name, value in fields.items():
             setattr(page, name, value)
             row[name] = value
+        if "alpha" in fields:
+            row["own_alpha"] = fields["alpha"]
         self.reference.pages[identity.page_id] = page
         self.reference.hosts.setdefault(
             identity.host, ReferenceHost(self.shard.rules.default_host_rate)
@@ -185,7 +192,7 @@ class World:
         self.identities = [i for i in self.identities if i.page_id != page_id]
 
     def signal(self, page_id, time):
-        self.shard.signals(np.array([page_id]), np.array([time]))
+        self.shard.signals(np.array([page_id]), np.array([time]), ["feed"])
         self.reference.signal(page_id, time)
 
     def outcome(self, page_id, time, result=FOUND):
@@ -195,6 +202,7 @@ class World:
                 np.array([time]),
                 np.array([result], np.int8),
                 np.array([NO_REQUEST]),
+                np.zeros(1, np.uint32),
             )
         )
         self.reference.outcome(page_id, time, result)

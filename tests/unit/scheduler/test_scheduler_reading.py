@@ -14,6 +14,7 @@ from shared.contracts.identity import identify
 from shared.contracts.messages import (
     CrawlOutcome,
     HostLimit,
+    HostParameters,
     PageParameters,
     PageSignal,
     PageUpdate,
@@ -53,6 +54,7 @@ def test_bad_records_do_no_harm_and_the_good_ones_count(shard, topic):
         "page-updates": PageUpdate("upsert", PAGE.url, importance=7.0),
         "host-limits": HostLimit(PAGE.host, 3.0),
         "page-parameters": PageParameters(PAGE.page_id, PAGE.host, 0.5, 1.0, 2.0, NOW),
+        "host-parameters": HostParameters(PAGE.host, 0.7, 0.9, [], [0.9] * 4, [1.0] * 6, NOW),
         "crawl-outcomes": CrawlOutcome(PAGE.url, NOW, result="failed"),
         "page-signals": PageSignal(PAGE.page_id, PAGE.url, PAGE.host, "s", NOW),
     }[topic]
@@ -61,12 +63,13 @@ def test_bad_records_do_no_harm_and_the_good_ones_count(shard, topic):
     seen = {
         "page-updates": row["importance"] == 7.0,
         "host-limits": host["rate"] == 3.0,
+        "host-parameters": (row["alpha"], row["kappa"]) == (0.7, 0.9),
         "page-parameters": (row["alpha"], row["kappa"], row["gamma"]) == (0.5, 1.0, 2.0),
         "crawl-outcomes": row["failures"] == 1,
         "page-signals": row["signals"] == 1,
     }
     assert seen[topic]
-    assert len(reader.refused) == (2 * len(BAD[1:]) if topic == "page-parameters" else 0)
+    assert len(reader.refused) == (2 * len(BAD[1:]) if topic.endswith("-parameters") else 0)
 
 
 def test_an_empty_parameter_message_is_refused_with_a_reason(shard):

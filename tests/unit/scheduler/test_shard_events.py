@@ -124,6 +124,7 @@ def test_an_answer_clears_the_request_by_its_id_or_by_its_time():
                 np.array([crawled_at]),
                 np.array([FOUND], np.int8),
                 np.array([requested_us]),
+                np.zeros(1, np.uint32),
             )
         )
 
@@ -151,8 +152,10 @@ def test_an_outdated_answer_still_clears_its_request():
 def test_events_about_unknown_pages_are_counted_and_change_nothing():
     shard = Shard(0, rules())
     ids, times = np.array([1, 2]), np.array([NOW, NOW])
-    outcomes = Outcomes(ids, times, np.zeros(2, np.int8), np.full(2, NO_REQUEST))
-    assert shard.signals(ids, times) == 2
+    outcomes = Outcomes(
+        ids, times, np.zeros(2, np.int8), np.full(2, NO_REQUEST), np.zeros(2, np.uint32)
+    )
+    assert shard.signals(ids, times, ["feed", "feed"]) == 2
     assert shard.outcomes(outcomes) == 2
     assert shard.parameters(ids, times, times, times) == 2
     assert shard.count == 0

@@ -10,6 +10,9 @@ from shared.store.history import (
     DEPTH,
     EMPTY,
     PACKED_BYTES,
+    PENDING_BYTES,
+    PENDING_OFFSET,
+    SOURCES,
     BadHistory,
     Rings,
     pack,
@@ -17,7 +20,8 @@ from shared.store.history import (
     unpack,
 )
 
-RECORD = st.tuples(st.floats(0, 1e6, width=32), st.integers(0, 65_535), st.integers(0, 1))
+COUNTS = st.lists(st.integers(0, 65_535), min_size=SOURCES, max_size=SOURCES)
+RECORD = st.tuples(st.floats(0, 1e6, width=32), COUNTS, st.integers(0, 1))
 
 
 def rings_with(histories):
@@ -43,7 +47,7 @@ def test_the_last_records_survive_in_order(histories):
     for page, records in enumerate(histories):
         found = records_of(blob(packed, page))
         kept = [(r["interval_days"], r["signals"], r["changed"]) for r in found]
-        assert kept == [(i, s, bool(c)) for i, s, c in records[-DEPTH:]]
+        assert kept == [(i, sum(s), bool(c)) for i, s, c in records[-DEPTH:]]
     again = pack(unpack(packed), np.arange(len(histories)))
     np.testing.assert_array_equal(again.arena, packed.arena)
 
@@ -61,10 +65,26 @@ def test_no_history_is_as_wide_as_any():
 
 
 @pytest.mark.parametrize(
-    "packed", [b"", EMPTY[:-1], EMPTY + b"x", b"\x02" + EMPTY[1:], b"\x01\xff" + EMPTY[2:]]
+    "packed", [b"", EMPTY[:-1], EMPTY + b"x", b"\x01" + EMPTY[1:], b"\x02\xff" + EMPTY[2:]]
 )
 def test_an_unreadable_history_is_named(packed):
     arena = np.frombuffer(EMPTY + packed, np.uint8)
     offsets = np.array([0, len(EMPTY), len(EMPTY) + len(packed)])
-    with pytest.raises(BadHistory, match="row 1 is not of version 1"):
+    with pytest.raises(BadHistory, match="row 1 is not of version 2"):
         unpack(Blobs(arena, offsets))
+
+
+def test_what_stands_besides_the_records_survives():
+    rings = rings_with([[(1.0, 0, 0)], []])
+    rings.pending[0] = [1, 2, 3, 65_535]
+    rings.totals[0] = [1, 2, 3, 4_000_000_000]
+    rings.last_source[0] = 3
+    rings.evidence[0] = [0.1, 0.2, 0.3, 0.4]
+    rings.posterior_shape[0], rings.multiplier[0] = 2.5, 0.25
+    again = unpack(pack(rings, np.arange(2)))
+    for before, after in zip(rings, again, strict=True):
+        np.testing.assert_array_equal(before, after)
+    assert again.multiplier.tolist() == [0.25, 1.0]
+    begin = PENDING_OFFSET
+    packed = pack(rings, np.arange(2)).arena[begin : begin + PENDING_BYTES]
+    assert packed.view("<u2").tolist() == [1, 2, 3, 65_535]

@@ -1,0 +1,177 @@
+"""The hosts of a shard: limits, and what is learned of their pages in common."""
+
+from collections.abc import Sequence
+from typing import Any, Final, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from services.estimator.effects import HostTables
+from shared.contracts.identity import host_id_of
+from shared.policy.estimation.bursts import AGE_BINS
+from shared.policy.estimation.host_priors import HostPriors, initial_host_priors
+from shared.store.history import SOURCES
+from shared.store.hosts import HostLearning
+from shared.store.models import NEVER
+from shared.store.snapshot import HostColumns
+
+HOST: Final = np.dtype(
+    [
+        ("host_id", np.int64),
+        ("max_crawls_per_second", np.float64),
+        ("blocked_until", np.float64),
+        ("limit_updated_at", np.float64),
+        ("prior_shape", np.float64),
+        ("prior_rate", np.float64),
+    ],
+    align=True,
+)
+"""A host's record, with its Gamma(A, B) prior of α."""
+
+OWN_SOURCES: Final = SOURCES - 1
+"""Sources of a host that have a slot of their own."""
+
+ANNOUNCED: Final = 2 + SOURCES + AGE_BINS
+"""Figures that are announced of a host: prior mean of α, κ̄, κ by source, burst multipliers."""
+
+
+def grown(array: NDArray[Any], size: int) -> NDArray[Any]:
+    """The array with room for at least `size` rows."""
+    if size <= len(array):
+        return array
+    larger = np.zeros((max(size, len(array) + len(array) // 4, 16), *array.shape[1:]), array.dtype)
+    larger[: len(array)] = array
+    return larger
+
+
+class Hosts:
+    """The hosts of a shard; rows are never removed."""
+
+    def __init__(self) -> None:
+        self.records: NDArray[Any] = np.zeros(0, HOST)
+        """Of type `HOST`; there may be rows to spare at the end, as in `learning`."""
+        self.names: list[str] = []
+        self.sources: list[list[str]] = []
+        """By host: the sources that have a slot of their own."""
+        self.learning = HostLearning.initial(0)
+        self.newcomer = initial_host_priors(1, SOURCES)
+        """Prior of a host of which nothing is known."""
+        self.announced: NDArray[np.float64] = np.zeros((0, ANNOUNCED))
+        """What the schedulers know of each host (`figures`)."""
+        self._rows: dict[str, int] = {}
+        self._slots: dict[tuple[int, str], int] = {}
+        self._unknown = _figures(initial_host_priors(1, SOURCES), HostLearning.initial(1))[0]
+
+    @classmethod
+    def load(cls, columns: HostColumns) -> Self:
+        """The hosts as the database has them."""
+        hosts = cls()
+        for name in columns.names:
+            hosts.row_or_new(name)
+        count = len(hosts.names)
+        for name in (
+            "max_crawls_per_second",
+            "blocked_until",
+            "limit_updated_at",
+            "prior_shape",
+            "prior_rate",
+        ):
+            hosts.records[name][:count] = getattr(columns, name)
+        for mine, stored in zip(hosts.learning, columns.learning, strict=True):
+            mine[:count] = stored
+        for row, names in enumerate(columns.sources):
+            hosts.sources[row] = list(names)
+            hosts._slots |= {(row, source): slot for slot, source in enumerate(names)}
+        hosts.announced[:count] = hosts.figures(np.arange(count))
+        return hosts
+
+    def row(self, name: str) -> int | None:
+        """The row of a known host."""
+        return self._rows.get(name)
+
+    def row_or_new(self, name: str) -> int:
+        """The row of a host, which is added where it is new."""
+        row = self._rows.get(name)
+        if row is not None:
+            return row
+        row = self._rows[name] = len(self.names)
+        self.names.append(name)
+        self.sources.append([])
+        self.records = grown(self.records, row + 1)
+        self.learning = HostLearning(*(grown(column, row + 1) for column in self.learning))
+        self.announced = grown(self.announced, row + 1)
+        prior = self.newcomer
+        self.records[row] = (
+            host_id_of(name),
+            np.nan,
+            NEVER,
+            NEVER,
+            prior.shape[0],
+            prior.rate[0],
+        )
+        for mine, initial in zip(self.learning, HostLearning.initial(1), strict=True):
+            mine[row] = initial[0]
+        self.learning.precision[row] = prior.precision[0]
+        self.announced[row] = self._unknown
+        return row
+
+    def slots(
+        self, rows: NDArray[np.int64], sources: Sequence[str]
+    ) -> tuple[NDArray[np.int8], set[int]]:
+        """The slots of signals' sources at their hosts.
+
+        Args:
+            rows: of the hosts; −1 where the page is unknown, whose source gets no slot.
+            sources: their names.
+
+        Returns:
+            the slots, and the rows of the hosts at which a source has got one.
+        """
+        slots = np.zeros(len(sources), np.int8)
+        new = set()
+        for event, (row, source) in enumerate(zip(rows.tolist(), sources, strict=True)):
+            if row < 0:
+                continue
+            slot = self._slots.get((row, source))
+            if slot is None:
+                names = self.sources[row]
+                slot = len(names)
+                if slot < OWN_SOURCES:
+                    names.append(source)
+                    self._slots[row, source] = slot
+                    new.add(row)
+            slots[event] = slot
+        return slots, new
+
+    @property
+    def priors(self) -> HostPriors:
+        """A copy of the priors, as the fits take them."""
+        records = self.records[: len(self.names)]
+        return HostPriors(
+            records["prior_shape"].copy(),
+            records["prior_rate"].copy(),
+            self.learning.precision[: len(self.names)].copy(),
+        )
+
+    @property
+    def tables(self) -> HostTables:
+        """What crawls and signals are counted in; the tables write through."""
+        shape, rate, _ = self.priors
+        _, signals, expected, predicted = self.learning
+        return HostTables(shape / rate, signals, expected, predicted)
+
+    def figures(self, rows: NDArray[np.int64]) -> NDArray[np.float64]:
+        """What is announced of hosts; shape (rows, `ANNOUNCED`)."""
+        priors = HostPriors(*(column[rows] for column in self.priors))
+        return _figures(priors, self.learning.take(rows))
+
+
+def _figures(priors: HostPriors, learning: HostLearning) -> NDArray[np.float64]:
+    return np.column_stack(
+        [
+            priors.shape / priors.rate,
+            learning.evidence,
+            learning.source_evidence,
+            learning.multipliers,
+        ]
+    )

@@ -1,0 +1,180 @@
+"""Refits of what hosts say of their pages: when, at what cost, and which hosts and pages moved."""
+
+import dataclasses
+import time
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from services.estimator.application import ShardEffects, by_host_id, by_page_id
+from services.estimator.effects import SECONDS_PER_DAY
+from services.estimator.learning import assign, fit, mean_evidence
+from services.estimator.shard import Shard
+from shared.policy.estimation.host_priors import (
+    HostPriors,
+    HostSums,
+    fit_host_priors,
+    host_sums,
+)
+from shared.policy.estimation.map_fit import MapColumns
+from shared.store.history import SOURCES
+
+FIRST_RECORDS: Final = 100
+"""Crawl records at which the priors are first fitted; then each time that they have doubled."""
+
+MOST_TIME: Final = 1 / 40
+"""Share of the time that refits may take."""
+
+MOST_PAGES: Final = 10_000
+"""Pages that follow their hosts' priors in one refit: those with the fewest crawl records. The
+others follow when they are crawled; their own records say more than the prior anyway."""
+
+PRIOR_TOLERANCE: Final = 0.01
+"""A prior that moves by less, relatively, stays as it was: its host need not be written."""
+
+
+class Refits:
+    """When the priors of this process's shards are refitted."""
+
+    def __init__(self, every_days: float) -> None:
+        self._every_seconds = every_days * SECONDS_PER_DAY
+        self._records = FIRST_RECORDS / 2
+        self._due_at = -np.inf
+        self._not_before = -np.inf
+
+    def are_due(self, shards: Iterable[Shard], now: float) -> bool:
+        """Whether enough time has passed, or enough was seen, since the last ones.
+
+        Args:
+            shards: all of this process.
+            now: clock time, Unix seconds.
+        """
+        records = sum(shard.records for shard in shards)
+        if records < FIRST_RECORDS or time.monotonic() < self._not_before:
+            return False
+        return now >= self._due_at or records >= 2 * self._records
+
+    def noted(self, shards: Iterable[Shard], now: float, wall_seconds: float) -> None:
+        """The priors were refitted and stored, and it took so long."""
+        self._records = max(sum(shard.records for shard in shards), FIRST_RECORDS / 2)
+        self._due_at = now + self._every_seconds
+        self._not_before = time.monotonic() + wall_seconds / MOST_TIME
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Refitted:
+    """What a refit did to a shard; the shard itself has it already."""
+
+    hosts: NDArray[np.int64]
+    """Rows of hosts with another prior."""
+    pages: NDArray[np.int64]
+    """Rows of pages that followed."""
+
+
+def refit(shards: Sequence[Shard], material_change: float) -> list[Refitted]:
+    """Refit the priors of all hosts from their pages and everything, and let pages follow.
+
+    Args:
+        shards: all that there are in this process: together they are everything.
+        material_change: relative change of a prior that its pages follow, and of a page's
+            parameters that is worth writing.
+    """
+    nobody = HostSums(np.zeros(1), np.zeros(1), np.zeros(1), *np.zeros((2, 1, SOURCES)))
+    parts = [_sums(shard) for shard in shards] + [nobody]
+    priors = fit_host_priors(HostSums(*map(np.concatenate, zip(*parts, strict=True))))
+    newcomer = HostPriors(*(column[-1:] for column in priors))
+    ends = np.cumsum([part.pages.size for part in parts])
+    done = []
+    for shard, end, part in zip(shards, ends, parts, strict=False):
+        mine = HostPriors(*(column[end - part.pages.size : end] for column in priors))
+        before = shard.hosts.priors
+        moved = _set_priors(shard, mine)
+        shard.hosts.newcomer = newcomer
+        pages = _follow(shard, moved & _is_beyond(mine, before, material_change), material_change)
+        done.append(Refitted(np.flatnonzero(moved), pages))
+    return done
+
+
+def _sums(shard: Shard) -> HostSums:
+    pages, rings = shard.pages, shard.rings
+    return host_sums(
+        np.flatnonzero(rings.seen[: len(pages)] > 0),
+        np.ascontiguousarray(pages["host"]),
+        len(shard.hosts.names),
+        np.ascontiguousarray(pages["unsignalled_change_rate"]),
+        rings.evidence[: len(pages)],
+        rings.posterior_shape[: len(pages)],
+        rings.interval_days[: len(pages)],
+        rings.signals[: len(pages)],
+        rings.changed[: len(pages)],
+        rings.seen[: len(pages)],
+    )
+
+
+def _is_beyond(new: HostPriors, old: HostPriors, tolerance: float) -> NDArray[np.bool_]:
+    """Whether a prior is another, by more than so much."""
+
+    def differs(one: NDArray[np.float64], other: NDArray[np.float64]) -> NDArray[np.bool_]:
+        return np.abs(one - other) > tolerance * other
+
+    rates = differs(new.shape, old.shape) | differs(new.rate, old.rate)
+    return np.asarray(rates | differs(new.precision, old.precision).any(axis=1))
+
+
+def _set_priors(shard: Shard, priors: HostPriors) -> NDArray[np.bool_]:
+    """Give hosts their priors; which of them moved."""
+    hosts = shard.hosts
+    moved = _is_beyond(priors, hosts.priors, PRIOR_TOLERANCE)
+    rows = np.flatnonzero(moved)
+    hosts.records["prior_shape"][rows] = priors.shape[rows]
+    hosts.records["prior_rate"][rows] = priors.rate[rows]
+    hosts.learning.precision[rows] = priors.precision[rows]
+    return moved
+
+
+def _follow(shard: Shard, moved: NDArray[np.bool_], material_change: float) -> NDArray[np.int64]:
+    """Fit pages of moved hosts anew; rows of those whose parameters changed materially."""
+    pages = shard.pages
+    seen = shard.rings.seen[: len(pages)]
+    rows = np.flatnonzero((seen > 0) & moved[pages["host"]])
+    if rows.size > MOST_PAGES:
+        rows = np.sort(rows[np.argpartition(seen[rows], MOST_PAGES)[:MOST_PAGES]])
+    fitted = fit(shard, rows)
+    evidence = mean_evidence(shard, rows, fitted.signal_evidence)
+    changed = np.zeros(rows.size, np.bool_)
+    for name, new in (
+        ("unsignalled_change_rate", fitted.unsignalled_change_rate),
+        ("signal_evidence", evidence),
+    ):
+        old = pages[name][rows]
+        changed |= np.abs(new - old) > material_change * old
+    chosen = rows[changed]
+    assign(shard, chosen, MapColumns(*(column[changed] for column in fitted)))
+    pages["signal_evidence"][chosen] = evidence[changed]
+    return chosen
+
+
+def merged(
+    done: Mapping[int, ShardEffects], shards: Sequence[Shard], refitted: Sequence[Refitted]
+) -> list[ShardEffects]:
+    """The effects of a batch and of a refit after it, in rising order of shards.
+
+    Args:
+        done: shard → effects of the batch.
+        shards: that were refitted.
+        refitted: what the refit did to each.
+    """
+    both = dict(done)
+    for shard, part in zip(shards, refitted, strict=True):
+        if not (part.hosts.size or part.pages.size):
+            continue
+        effects = both.get(shard.number) or ShardEffects.nothing(shard)
+        touched = np.setdiff1d(np.union1d(effects.touched, part.pages), effects.added)
+        both[shard.number] = dataclasses.replace(
+            effects,
+            touched=by_page_id(shard, touched),
+            counted_hosts=by_host_id(shard, np.union1d(effects.counted_hosts, part.hosts)),
+        )
+    return [both[number] for number in sorted(both)]

@@ -1,0 +1,132 @@
+"""When host priors are refitted, what moves, and which pages follow."""
+
+import numpy as np
+import pytest
+
+from services.estimator.application import ShardEffects
+from services.estimator.learning import assign, fit, mean_evidence
+from services.estimator.refitting import FIRST_RECORDS, MOST_PAGES, Refits, merged, refit
+from services.estimator.shard import Shard
+from shared.contracts.identity import identify
+from shared.policy.estimation.host_priors import fit_host_priors, host_sums
+
+DAY = 86_400.0
+
+
+def shard_of_pages(hosts, pages, change_probability, seed=1, number=0, records=3):
+    """Pages with a few records of a day each, some without."""
+    rng = np.random.default_rng(seed)
+    shard = Shard(number)
+    urls = [f"https://h{number}-{p % hosts}.example/{p}" for p in range(pages)]
+    shard.add_pages([(identify(url), 0.0) for url in urls])
+    crawled = np.flatnonzero(np.arange(pages) % 4 > 0)
+    rings = shard.rings
+    rings.interval_days[crawled, :records] = 1.0
+    chance = np.asarray(change_probability)[shard.pages["host"][crawled]]
+    rings.changed[crawled, :records] = rng.random((crawled.size, records)) < chance[:, np.newaxis]
+    rings.seen[crawled] = records
+    assign(shard, crawled, fit(shard, crawled))
+    shard.pages["signal_evidence"][crawled] = mean_evidence(shard, crawled, rings.evidence[crawled])
+    shard.records = int(rings.seen.sum())
+    return shard
+
+
+def test_busy_hosts_get_a_higher_prior_than_quiet_ones():
+    shard = shard_of_pages(2, 400, [0.6, 0.02])
+    [done] = refit([shard], 0.05)
+    assert done.hosts.tolist() == [0, 1]
+    busy, quiet = shard.hosts.tables.change_rate
+    assert busy > 4 * quiet > 0
+
+
+def test_a_host_without_pages_and_a_new_one_get_what_is_usual_everywhere():
+    shard = shard_of_pages(2, 400, [0.6, 0.6])
+    empty = Shard(1)
+    empty.add_pages([(identify("https://unknown.example/"), 0.0)])
+    refit([shard, empty], 0.05)
+    row = empty.hosts.row_or_new("new.example")
+    rates = empty.hosts.tables.change_rate
+    assert rates[0] == rates[row] == pytest.approx(shard.hosts.tables.change_rate[0], rel=0.3)
+
+
+def test_shards_are_pooled_as_if_they_were_one():
+    shards = [shard_of_pages(2, 200, [0.5, 0.1], seed=s, number=s) for s in (1, 2)]
+    sums = [
+        host_sums(
+            np.flatnonzero(s.rings.seen[: len(s.pages)] > 0),
+            s.pages["host"],
+            2,
+            s.pages["unsignalled_change_rate"],
+            s.rings.evidence[: len(s.pages)],
+            s.rings.posterior_shape[: len(s.pages)],
+            s.rings.interval_days[: len(s.pages)],
+            s.rings.signals[: len(s.pages)],
+            s.rings.changed[: len(s.pages)],
+            s.rings.seen[: len(s.pages)],
+        )
+        for s in shards
+    ]
+    joined = type(sums[0])(*(np.concatenate(pair) for pair in zip(*sums, strict=True)))
+    expected = fit_host_priors(joined)
+    refit(shards, 0.05)
+    rates = np.concatenate([shard.hosts.priors.rate for shard in shards])
+    np.testing.assert_allclose(rates, expected.rate)
+
+
+def test_pages_follow_their_hosts_and_only_as_far_as_it_matters():
+    shard = shard_of_pages(1, 400, [0.7])
+    before = shard.pages["unsignalled_change_rate"].copy()
+    [done] = refit([shard], 0.05)
+    after = shard.pages["unsignalled_change_rate"]
+    moved = np.flatnonzero(np.abs(after - before) > 0.05 * before)
+    assert done.pages.tolist() == moved.tolist() != []
+    others = np.setdiff1d(np.arange(400), done.pages)
+    np.testing.assert_array_equal(after[others], before[others])
+    assert np.isnan(after[::4]).all(), "pages without a record have no rate of their own"
+
+
+def test_a_refit_that_finds_nothing_new_moves_nothing():
+    shard = shard_of_pages(3, 600, [0.5, 0.2, 0.05])
+    for _ in range(30):
+        [done] = refit([shard], 0.05)
+    assert done.hosts.size == done.pages.size == 0
+
+
+def test_the_pages_that_know_least_follow_first(monkeypatch):
+    monkeypatch.setattr("services.estimator.refitting.MOST_PAGES", 10)
+    shard = shard_of_pages(1, 400, [0.7])
+    shard.rings.seen[1] = 1
+    [done] = refit([shard], 0.05)
+    assert MOST_PAGES > 10 >= done.pages.size
+    assert 1 in done.pages
+
+
+def test_the_first_refit_comes_soon_and_later_ones_by_time_or_when_much_was_seen():
+    refits, shard = Refits(2.0), Shard(0)
+    shard.records = FIRST_RECORDS - 1
+    assert not refits.are_due([shard], 0.0)
+    shard.records = FIRST_RECORDS
+    assert refits.are_due([shard], 0.0)
+    refits.noted([shard], 0.0, 0.0)
+    assert not refits.are_due([shard], 1.9 * DAY)
+    assert refits.are_due([shard], 2.0 * DAY)
+    shard.records = 2 * FIRST_RECORDS
+    assert refits.are_due([shard], 0.1 * DAY)
+
+
+def test_refits_take_a_small_share_of_the_time():
+    refits, shard = Refits(2.0), Shard(0)
+    shard.records = 10**6
+    refits.noted([shard], 0.0, 1e9)
+    assert not refits.are_due([shard], 1e9 * DAY)
+
+
+def test_a_refit_adds_to_the_effects_of_a_batch():
+    shard, other = (shard_of_pages(1, 40, [0.7], number=n) for n in (1, 0))
+    batch = ShardEffects.nothing(shard)
+    both = merged({1: batch}, [other, shard], refit([other, shard], 0.05))
+    assert [effects.shard for effects in both] == [other, shard]
+    for effects in both:
+        assert effects.counted_hosts.tolist() == [0]
+        assert (np.diff(effects.shard.pages["page_id"][effects.touched]) > 0).all()
+        assert effects.touched.size > 0

@@ -1,0 +1,153 @@
+"""What the estimator learned of hosts: priors, burst multipliers, and what sources are worth."""
+
+import math
+
+import numpy as np
+import pytest
+from reference_shard import DAY, rules, url_of
+
+from services.scheduler.events import CHANGED, COMPARE, FOUND, MISSING, NO_REQUEST, Outcomes
+from services.scheduler.priority import crawl_value_of
+from services.scheduler.shard import Shard
+from shared.contracts.messages import HostParameters, PageUpdate
+from shared.policy.kernels.crawl_value import value_at_evidence
+
+NOW = 1.7e9
+MULTIPLIERS = [0.5, 4.0, 2.0, 1.0, 0.7, 0.2]
+
+
+def told(host="a.example", alpha=0.1, kappa=0.5, sources=(), evidence=(0.5,) * 4, bursts=None):
+    return HostParameters(
+        host, alpha, kappa, list(sources), list(evidence), bursts or [1.0] * 6, NOW
+    )
+
+
+@pytest.fixture
+def shard():
+    shard = Shard(0, rules())
+    for number in range(2):
+        page = url_of("a", number)
+        shard.upsert(page, PageUpdate("upsert", page.url, crawled_at=NOW - DAY), NOW - 10 * DAY)
+    return shard
+
+
+def row_of(shard, number=0):
+    return shard.pages[shard.row_of(url_of("a", number).page_id)]
+
+
+def learned(shard, alpha, kappa=0.4, gamma=0.0, number=0):
+    page_id = np.array([url_of("a", number).page_id])
+    shard.parameters(page_id, np.array([alpha]), np.array([kappa]), np.array([gamma]))
+
+
+def crawled(shard, at, result=FOUND, digest=0, number=0):
+    shard.outcomes(
+        Outcomes(
+            np.array([url_of("a", number).page_id]),
+            np.array([at]),
+            np.array([result], np.int8),
+            np.array([NO_REQUEST]),
+            np.array([digest], np.uint32),
+        )
+    )
+
+
+def signal(shard, at, source="feed", number=0):
+    shard.signals(np.array([url_of("a", number).page_id]), np.array([at]), [source])
+
+
+def test_pages_without_parameters_of_their_own_have_their_hosts(shard):
+    assert row_of(shard)["alpha"] == pytest.approx(1 / 60)
+    learned(shard, 0.3, number=1)
+    shard.host_parameters([told(alpha=0.01, kappa=0.7)])
+    assert (row_of(shard)["alpha"], row_of(shard)["kappa"]) == (0.01, 0.7)
+    assert row_of(shard, 1)["alpha"] == 0.3
+    page = url_of("a", 9)
+    shard.upsert(page, PageUpdate("upsert", page.url), NOW)
+    assert row_of(shard, 9)["alpha"] == 0.01
+
+
+def test_parameters_without_a_rate_leave_it_to_the_host(shard):
+    shard.host_parameters([told(alpha=0.02, kappa=0.9)])
+    learned(shard, math.nan, math.nan, 2.0)
+    row = row_of(shard)
+    assert (row["alpha"], row["kappa"], row["gamma"]) == (0.02, 0.9, 2.0)
+
+
+def test_the_rate_goes_with_the_age_of_the_page_at_its_last_crawl(shard):
+    shard.host_parameters([told(bursts=MULTIPLIERS)])
+    learned(shard, 0.1)
+    expected = []
+    for at, result, factor in (
+        (1.0, FOUND, 0.5),
+        (2.0, CHANGED, 4.0),
+        (5.0, FOUND, 2.0),
+        (20.0, MISSING, 1.0),
+        (100.0, FOUND, 0.7),
+        (300.0, FOUND, 0.2),
+        (301.0, CHANGED, 4.0),
+    ):
+        crawled(shard, NOW + at * DAY, result)
+        expected.append((row_of(shard)["alpha"], 0.1 * factor))
+    assert [a for a, _ in expected] == pytest.approx([b for _, b in expected])
+
+
+def test_new_multipliers_hold_for_pages_that_wait(shard):
+    learned(shard, 0.1)
+    crawled(shard, NOW, CHANGED)
+    shard.host_parameters([told(bursts=MULTIPLIERS)])
+    assert row_of(shard)["alpha"] == pytest.approx(0.4)
+    assert row_of(shard, 1)["alpha"] == pytest.approx(0.1), "no record, no multiplier"
+
+
+def test_digests_tell_changes(shard):
+    shard.host_parameters([told(bursts=MULTIPLIERS)])
+    learned(shard, 0.1)
+    for at, digest, factor in ((1, 7, 0.5), (2, 7, 0.5), (3, 8, 4.0), (4, 8, 2.0)):
+        crawled(shard, NOW + at * DAY, COMPARE, digest)
+        assert row_of(shard)["alpha"] == pytest.approx(0.1 * factor)
+
+
+def test_late_news_of_a_crawl_changes_no_age(shard):
+    shard.host_parameters([told(bursts=MULTIPLIERS)])
+    learned(shard, 0.1)
+    crawled(shard, NOW + DAY)
+    crawled(shard, NOW, CHANGED)
+    assert row_of(shard)["alpha"] == pytest.approx(0.05)
+
+
+def test_a_first_signal_acts_at_once(shard):
+    shard.host_parameters([told(kappa=0.8)])
+    before = crawl_value_of(row_of(shard), NOW, False)
+    signal(shard, NOW)
+    row = row_of(shard)
+    assert row["gamma"] == pytest.approx(1.5 / 10.5)
+    assert row["kappa"] == 0.8
+    assert crawl_value_of(row, NOW, False) > 2 * before
+    learned(shard, 0.1, gamma=0.0)
+    assert row["gamma"] > 0, "written before the estimator saw the signal"
+    learned(shard, 0.1, gamma=0.3)
+    assert row["gamma"] == 0.3
+
+
+def test_signals_count_by_what_their_source_is_worth(shard):
+    shard.host_parameters(
+        [told(kappa=0.5, sources=["feed", "spam"], evidence=[1.0, 0.05, 0.5, 0.5])]
+    )
+    for minutes, (source, count) in enumerate([("feed", 2.0), ("spam", 2.1), ("new", 3.1)], 1):
+        signal(shard, NOW + 60 * minutes, source)
+        assert row_of(shard)["signals"] == pytest.approx(count)
+    full = told(kappa=0.5, sources=["feed", "spam", "x"], evidence=[1.0, 0.05, 0.5, 0.25])
+    shard.host_parameters([full])
+    signal(shard, NOW + 600, "new")
+    assert row_of(shard)["signals"] == pytest.approx(3.6)
+
+
+def test_the_value_counts_the_evidence_of_all_sources(shard):
+    shard.host_parameters([told(kappa=0.5, sources=["feed"], evidence=[0.8, 0.5, 0.5, 0.5])])
+    learned(shard, 0.1, 0.5, 0.3)
+    signal(shard, NOW - 60)
+    signal(shard, NOW)
+    row = row_of(shard)
+    value, _ = value_at_evidence(0.1, 0.5, 0.3, 1.0, 1.6)
+    assert crawl_value_of(row, NOW, False) == pytest.approx(value, rel=1e-6)
