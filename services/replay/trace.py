@@ -166,9 +166,10 @@ def read_trace(pages_file: Path, events_file: Path, days: float | None = None) -
 
 def site_of(host: str) -> str:
     """The last two labels of a host, which pool its subdomains; addresses stand for themselves."""
-    name = host.rsplit(":", 1)[0] if not host.endswith("]") else host
-    labels = name.split(".")
-    if labels[-1].isdigit() or host.endswith("]"):
+    if host.startswith("["):
+        return host
+    labels = host.rsplit(":", 1)[0].split(".")
+    if labels[-1].isdigit():
         return host
     return ".".join(labels[-2:])
 

@@ -72,6 +72,7 @@ def summarised(label: str, x: list[Any], repetitions: ArrayLike) -> Series:
     """A line from `repetitions` of shape (repetitions, points): means and their standard errors."""
     values = np.asarray(repetitions, dtype=np.float64)
     spread = np.zeros(values.shape[1])
+    finite = np.isfinite(values).all(axis=0)
     if values.shape[0] > 1:
-        spread = values.std(axis=0, ddof=1) / np.sqrt(values.shape[0])
+        spread[finite] = values[:, finite].std(axis=0, ddof=1) / np.sqrt(values.shape[0])
     return Series(label, x, values.mean(axis=0).tolist(), spread.tolist())

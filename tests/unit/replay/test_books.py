@@ -1,0 +1,52 @@
+"""The books: freshness, penalties and ages of crawls, against sums done by hand."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from replay_traces import hand_made, paper_trace
+
+from services.replay.books import settle
+from services.replay.slots import Budget
+
+
+def test_books_of_a_few_crawls_by_hand() -> None:
+    trace = hand_made([(1.0, 0), (2.0, 0), (5.0, 1)])
+    books = settle(trace, np.array([4.0, 6.0, 8.0]), np.array([0, 0, -1]))
+    assert books.stale_days.tolist() == [3.0, 5.0]
+    assert books.penalty_days.tolist() == pytest.approx([1.0 + 2 * 1.5, 5.0])
+    assert books.crawls.tolist() == [2, 0]
+    assert books.unchanged.tolist() == [1, 0]
+    assert books.oldest_days.tolist() == [4.0, 10.0]
+    assert books.staleness == pytest.approx((3.0 + 2 * 5.0) / 30.0)
+    assert books.harmonic_cost == pytest.approx((4.0 + 2 * 5.0) / 20.0)
+    report = books.report()
+    assert report["pages_never_crawled"] == 1
+    assert report["unchanged_share"] == 0.5
+    assert report["crawls_by_site"] == {"population": 2}
+
+
+def test_the_series_averages_to_the_freshness() -> None:
+    trace = paper_trace()
+    slots = Budget.constant(20.0).slot_times(trace.days)
+    books = settle(trace, slots, np.arange(slots.size) % len(trace))
+    assert books.series_freshness.mean() == pytest.approx(1.0 - books.staleness)
+    assert books.freshness_between(0.0, trace.days) == pytest.approx(1.0 - books.staleness)
+
+
+def test_a_page_without_a_copy_is_stale_until_its_first_crawl() -> None:
+    trace = replace(
+        hand_made([(1.0, 0), (7.0, 0)]),
+        born_days=np.array([2.0, 0.0]),
+        held=np.array([False, True]),
+    )
+    books = settle(trace, np.array([5.0]), np.array([0]))
+    # Known from day 2: without a copy until day 5, stale again from day 7.
+    assert books.stale_days.tolist() == [6.0, 0.0]
+    assert books.staleness == pytest.approx(6.0 / (8.0 + 2 * 10.0))
+
+
+def test_changes_at_the_time_of_a_crawl_are_seen_by_it() -> None:
+    books = settle(hand_made([(4.0, 0)]), np.array([4.0]), np.array([0]))
+    assert books.stale_days[0] == 0.0
+    assert books.unchanged[0] == 0
