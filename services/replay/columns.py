@@ -71,6 +71,8 @@ class Columns(NamedTuple):
     """Burst tables E, (hosts, 6)."""
     predicted_changes: Floats
     """Burst tables X, (hosts, 6)."""
+    trusts_bursts: NDArray[np.bool_]
+    """Of each host: whether its signals are true often enough for bursts to help."""
     limit: Floats
     """Of each host: crawls a day; infinite: any."""
     tokens: Floats
@@ -108,6 +110,7 @@ def new_columns(trace: Trace) -> Columns:
         prior_precision=priors.precision,
         expected_changes=initial_bursts(hosts)[0],
         predicted_changes=initial_bursts(hosts)[1],
+        trusts_bursts=np.zeros(hosts, np.bool_),
         limit=trace.host_limit,
         tokens=np.full(hosts, TOKENS_DEPTH),
         filled=np.zeros(hosts),

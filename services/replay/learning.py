@@ -18,6 +18,9 @@ from shared.policy.estimation.smoothed_kernel import fit_ring_pages
 REFIT_DAYS = 4.0
 """Host priors are refitted so often."""
 
+LEAST_SIGNALS, LEAST_PRECISION = 5.0, 0.1
+"""Bursts are used on hosts of which so many signals were seen, and found so often true."""
+
 PAGES_EVERY = 3
 """Every so many refits of the priors, all crawled pages are fitted to them anew."""
 
@@ -49,11 +52,14 @@ def learn_from_crawl(columns: Columns, learner: int, bursts: bool, page: int, no
         if changed:
             columns.last_change[page] = now
         if bursts:
+            # The bin is kept in any case, so that the tables go on learning.
             age = age_bin(now - columns.last_change[page])
             columns.age[page] = age
-            columns.multiplier[page] = burst_multiplier(
-                columns.expected_changes[host, age], columns.predicted_changes[host, age]
-            )
+            columns.multiplier[page] = 1.0
+            if columns.trusts_bursts[host]:
+                columns.multiplier[page] = burst_multiplier(
+                    columns.expected_changes[host, age], columns.predicted_changes[host, age]
+                )
     columns.held[page] = True
     columns.changed[page] = False
     columns.signals[page] = 0.0
@@ -120,6 +126,8 @@ def refit_priors(columns: Columns, site_of_host: NDArray[np.int64], every_page: 
     columns.prior_shape[:] = priors.shape
     columns.prior_rate[:] = priors.rate
     columns.prior_precision[:] = priors.precision
+    signalled = sums.signals[:, 0] >= LEAST_SIGNALS
+    columns.trusts_bursts[:] = signalled & (priors.precision[:, 0] >= LEAST_PRECISION)
     _fit_pages(columns, np.flatnonzero(columns.records == 0), fitted)
 
 
