@@ -55,6 +55,7 @@ def draw_comparison(found: "Comparison", file: Path) -> None:
     against_rate.set(xlabel="changes a day of a page", ylabel="crawls a day of a page")
     against_rate.set_xscale("log")
     against_rate.set_yscale("symlog", linthresh=1e-3)
+    against_rate.set_ylim(bottom=0.0)
     over_time.legend(fontsize="small")
     save(figure, file)
 
