@@ -105,7 +105,8 @@ def _snapshot(
         [["feed"] for _ in names],
         HostLearning.initial(len(names)),
     )
-    return ShardSnapshot(number, columns, pending, Blobs(arena, offsets), known, {})
+    multipliers = np.ones(size, np.float32)
+    return ShardSnapshot(number, columns, pending, multipliers, Blobs(arena, offsets), known, {})
 
 
 def run(

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from services.scheduler.learned import (
     SECONDS_PER_DAY,
     HostTables,
+    fix_multiplier,
     note_first_signal,
     refresh,
 )
@@ -98,24 +99,33 @@ def apply_signals(
 
 
 @compiled
+def _is_observation(page: Any, result: int) -> bool:
+    """Whether a crawl says if the page has changed since the one before."""
+    comparable = result != COMPARE or page.digest != 0
+    return bool(page.last_crawled_at > NEVER and comparable and result != MISSING)
+
+
+@compiled
 def _is_changed(page: Any, result: int, digest: int) -> bool:
-    """Whether a crawl says that the page changed since the one before, of which there must be
-    something to compare."""
-    if page.last_crawled_at == NEVER:
+    if not _is_observation(page, result):
         return False
     if result == COMPARE:
-        known = page.digest
-        return bool(known != 0 and known != digest)  # noqa: PLR1714 - mixed types, compiled
+        return bool(page.digest != digest)
     return bool(result == CHANGED)
 
 
 @compiled
-def _apply_crawl(page: Any, time: float, result: int, digest: int, delay: float) -> None:
+def _apply_crawl(
+    page: Any, hosts: HostTables, time: float, result: int, digest: int, delay: float
+) -> None:
     missing = result == MISSING
+    observed = _is_observation(page, result)
     if _is_changed(page, result, digest):
         page.change_age = 0.0
     elif page.last_crawled_at > NEVER:
         page.change_age += (time - page.last_crawled_at) / SECONDS_PER_DAY
+    if observed:
+        fix_multiplier(page, hosts)
     if digest != 0 and not missing:
         page.digest = digest
     page.last_crawled_at = time
@@ -184,7 +194,7 @@ def apply_outcomes(
                 _apply_failure(page, time, retry_seconds)
                 news += 1
         elif time > page.last_crawled_at:
-            _apply_crawl(page, time, results[index], digests[index], delay)
+            _apply_crawl(page, hosts, time, results[index], digests[index], delay)
             refresh(page, hosts)
             news += 1
     return news

@@ -1,8 +1,9 @@
 """What the estimator has learned of hosts, and what that makes of their pages.
 
-A page without a crawl record takes α and κ̄ from its host; the rate α of one that has its own is
-multiplied by the host's burst multiplier for the page's age. A signal counts by the weight of its
-source at the host, κ_k/κ̄, so that κ̄ times the count is the evidence of all sources.
+A page without a crawl record takes α and κ̄ from its host. The rate α of one that has its own is
+multiplied by the host's burst multiplier for the page's age, fixed at each crawl until the next. A
+signal counts by the weight of its source at the host, κ_k/κ̄, so that κ̄ times the count is the
+evidence of all sources.
 """
 
 import math
@@ -116,7 +117,13 @@ def refresh(page: Any, hosts: HostTables) -> None:
     if np.isnan(page.own_alpha):
         page.alpha = hosts.alpha[page.host]
     else:
-        page.alpha = page.own_alpha * hosts.multipliers[page.host, age_bin(page.change_age)]
+        page.alpha = page.own_alpha * page.multiplier
+
+
+@compiled
+def fix_multiplier(page: Any, hosts: HostTables) -> None:
+    """Choose the multiplier that holds from the page's last crawl to its next."""
+    page.multiplier = hosts.multipliers[page.host, age_bin(page.change_age)]
 
 
 @compiled

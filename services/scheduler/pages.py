@@ -48,6 +48,7 @@ PAGE: Final = np.dtype(
         ("url_start", np.int64),
         ("own_alpha", np.float64),  # as learned of the page, per day; NaN: its host's prior holds
         ("change_age", np.float32),  # days from its last change to its last crawl; infinite: none
+        ("multiplier", np.float32),  # of own_alpha, for the page's age at its last crawl
         ("digest", np.uint32),  # part of the hash of its content's digest; 0: none
     ],
     align=True,
@@ -86,6 +87,7 @@ def clear(rows: Rows) -> None:
     rows["page_id"] = -1
     rows["own_alpha"] = np.nan
     rows["change_age"] = np.inf
+    rows["multiplier"] = 1.0
     rows["signals"] = rows["failures"] = rows["requested_us"] = rows["digest"] = 0
 
 

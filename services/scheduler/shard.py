@@ -81,6 +81,7 @@ class Shard:
         rows["gamma"] = columns.signal_rate
         rows["signals"] = shard.hosts.learned.weighted(rows["host"], snapshot.pending)
         rows["change_age"] = _change_ages(columns)
+        rows["multiplier"] = snapshot.multipliers
         rows["digest"] = events.short_digests(columns.digest)
         for name in ("last_crawled_at", "last_attempt_at", "last_signal_at", "updated_at"):
             rows[name] = getattr(columns, name)

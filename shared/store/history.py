@@ -36,11 +36,11 @@ _PACKED: Final = np.dtype(
         ("version", "u1"),
         ("records", "u1"),
         ("pending", "<u2", (SOURCES,)),
+        ("multiplier", "<f4"),
         ("last_source", "u1"),
         ("totals", "<u4", (SOURCES,)),
         ("evidence", "<f4", (SOURCES,)),
         ("posterior_shape", "<f4"),
-        ("multiplier", "<f4"),
         ("record", _RECORD, (DEPTH,)),
     ]
 )
@@ -48,9 +48,10 @@ _PACKED: Final = np.dtype(
 PACKED_BYTES: Final = _PACKED.itemsize
 """Width of a packed history."""
 
-PENDING_OFFSET: Final = 2
-PENDING_BYTES: Final = 2 * SOURCES
-"""Where the signals since the last crawl stand in a packed history, as little-endian uint16."""
+WAITING: Final = np.dtype([("pending", "<u2", (SOURCES,)), ("multiplier", "<f4")])
+WAITING_OFFSET: Final = 2
+"""The part of a packed history that a scheduler needs, and where it stands: the signals since the
+last crawl, by source slot, and the burst multiplier that holds since then."""
 
 
 class BadHistory(ValueError):

@@ -16,7 +16,7 @@ from shared.policy.compiled import compiled
 from shared.policy.estimation.host_priors import INITIAL_CHANGE_RATE, INITIAL_SHAPE
 from shared.store.binary import Blobs
 from shared.store.connection import connect
-from shared.store.history import PENDING_BYTES, PENDING_OFFSET, SOURCES, Rings, unpack
+from shared.store.history import WAITING, WAITING_OFFSET, Rings, unpack
 from shared.store.hosts import INITIAL, HostLearning, unpack_hosts, unpack_sources
 from shared.store.models import ACTIVE
 from shared.store.positions import ESTIMATOR, Positions, read_positions
@@ -32,7 +32,7 @@ _ID_SPACE: Final = 1 << 63
 """Page ids are hashes, even over this range, so equal parts of it hold as many pages each."""
 
 
-_PENDING: Final = f"substring(history FROM {PENDING_OFFSET + 1} FOR {PENDING_BYTES})"
+_WAITING: Final = f"substring(history FROM {WAITING_OFFSET + 1} FOR {WAITING.itemsize})"
 
 
 class DamagedStore(Exception):
@@ -107,6 +107,8 @@ class ShardSnapshot:
     pages: PageColumns
     pending: NDArray[np.uint16]
     """Signals since the last crawl, by source slot; shape (pages, SOURCES)."""
+    multipliers: NDArray[np.float32]
+    """Burst multipliers that hold since the last crawl; (pages,)."""
     urls: Blobs
     """UTF-8 bytes of page i: urls.arena[urls.offsets[i]:urls.offsets[i + 1]]."""
     hosts: HostColumns
@@ -162,13 +164,15 @@ def load_shard(database_url: str, shard: int) -> ShardSnapshot:
         DamagedStore: a page has no URL.
     """
     with _snapshot_connection(database_url) as connection:
-        columns, packed = _pages(connection, shard, _PAGE_TYPES, f"status = {ACTIVE}", _PENDING)
+        columns, packed = _pages(connection, shard, _PAGE_TYPES, f"status = {ACTIVE}", _WAITING)
         pages = PageColumns(*columns)
         urls = _urls(connection, shard, pages.page_ids)
         hosts = _hosts(connection, shard)
         positions = read_positions(connection, ESTIMATOR, [shard])
-    pending = packed.arena.view("<u2").reshape(-1, SOURCES)
-    return ShardSnapshot(shard, pages, pending, urls, hosts, positions)
+    waiting = packed.arena.view(WAITING)
+    return ShardSnapshot(
+        shard, pages, waiting["pending"], waiting["multiplier"], urls, hosts, positions
+    )
 
 
 def load_for_learning(database_url: str, shard: int) -> LearningSnapshot:

@@ -8,6 +8,9 @@ import pytest
 from aiokafka import ConsumerRecord
 
 from services.estimator.handler import EstimatorHandler
+from services.scheduler.selection import Rules
+from services.scheduler.shard import Shard as SchedulerShard
+from services.scheduler.shard import ShardRules
 from shared.contracts.codec import decode, encode
 from shared.contracts.identity import identify, shard_of
 from shared.contracts.messages import (
@@ -382,3 +385,54 @@ async def test_random_orders_and_repeats_end_in_the_same_times(settings, start, 
         assert pages.last_crawled_at[row] == NOW + 5 * DAY
         assert pages.last_signal_at[row] == NOW + 5.5 * DAY
         assert pages.signals[row] == 1
+
+
+async def test_priors_are_refitted_stored_and_announced_for_all_shards(settings, start, broker):
+    handler = await start(broker)
+    await handler.handle(broker.batch(*map(upsert, URLS)))
+    busy = [url for url in URLS if identify(url).host != "host-0.example"]
+    for day in range(1, 12):
+        await handler.handle(
+            broker.batch(*(crawl(url, NOW + day * DAY, "changed") for url in busy))
+        )
+    url = settings.database_url.get_secret_value()
+    quiet = shard_of("host-0.example", SHARDS)
+    for shard in range(SHARDS):
+        hosts = load_shard(url, shard).hosts
+        means = dict(zip(hosts.names, hosts.prior_shape / hosts.prior_rate, strict=True))
+        assert min(means.values(), default=1.0) > 2 / 60, "busy pages everywhere"
+        last = {message.host: message for message in broker.hosts[shard]}
+        for host, mean in means.items():
+            assert last[host].unsignalled_change_rate == pytest.approx(
+                mean, rel=settings.material_change
+            )
+    # Of a page that was never observed nothing is written: it follows its host by itself.
+    pages = load_shard(url, quiet).pages
+    page_id = next(identify(u).page_id for u in URLS if identify(u).host == "host-0.example")
+    assert np.isnan(pages.unsignalled_change_rate[pages.page_ids == page_id]).all()
+    restarted = await start(broker)
+    tables = contents(settings)
+    await restarted.handle(broker.batch(signal(URLS[0], NOW + 20 * DAY)))
+    assert len(contents(settings)["hosts"]) == len(tables["hosts"])
+
+
+async def test_a_scheduler_learns_the_same_from_the_topic_and_from_the_database(
+    settings, start, broker
+):
+    handler = await start(broker)
+    for batch in a_day_of_life(broker):
+        await handler.handle(batch)
+    await handler.handle(broker.batch(*(signal(u, NOW + 9 * DAY) for u in URLS)))
+    rules = ShardRules(Rules(120.0, 1.0), 0.0, 300.0, float("inf"), 1.0)
+    for number in range(SHARDS):
+        snapshot = load_shard(settings.database_url.get_secret_value(), number)
+        loaded, told = (SchedulerShard.from_snapshot(snapshot, rules) for _ in range(2))
+        told.host_parameters(broker.hosts[number])
+        for name in ("alpha", "kappa"):
+            np.testing.assert_allclose(
+                told.pages[name][: told.used], loaded.pages[name][: told.used], rtol=0.06
+            )
+        pages = loaded.pages[: loaded.used]
+        signalled = pages["signals"] > 0
+        assert signalled.all()
+        assert (pages["gamma"] > 0).all()

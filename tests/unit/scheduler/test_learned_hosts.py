@@ -82,7 +82,8 @@ def test_the_rate_goes_with_the_age_of_the_page_at_its_last_crawl(shard):
         (1.0, FOUND, 0.5),
         (2.0, CHANGED, 4.0),
         (5.0, FOUND, 2.0),
-        (20.0, MISSING, 1.0),
+        (20.0, MISSING, 2.0),
+        (21.0, FOUND, 1.0),
         (100.0, FOUND, 0.7),
         (300.0, FOUND, 0.2),
         (301.0, CHANGED, 4.0),
@@ -92,18 +93,22 @@ def test_the_rate_goes_with_the_age_of_the_page_at_its_last_crawl(shard):
     assert [a for a, _ in expected] == pytest.approx([b for _, b in expected])
 
 
-def test_new_multipliers_hold_for_pages_that_wait(shard):
-    learned(shard, 0.1)
-    crawled(shard, NOW, CHANGED)
+def test_a_multiplier_is_fixed_at_the_crawl_for_the_next_interval(shard):
     shard.host_parameters([told(bursts=MULTIPLIERS)])
-    assert row_of(shard)["alpha"] == pytest.approx(0.4)
-    assert row_of(shard, 1)["alpha"] == pytest.approx(0.1), "no record, no multiplier"
+    learned(shard, 0.1)
+    assert row_of(shard)["alpha"] == pytest.approx(0.1), "no crawl since, no multiplier"
+    crawled(shard, NOW, CHANGED)
+    shard.host_parameters([told()])
+    learned(shard, 0.2)
+    assert row_of(shard)["alpha"] == pytest.approx(0.8)
+    crawled(shard, NOW + DAY)
+    assert row_of(shard)["alpha"] == pytest.approx(0.2)
 
 
 def test_digests_tell_changes(shard):
     shard.host_parameters([told(bursts=MULTIPLIERS)])
     learned(shard, 0.1)
-    for at, digest, factor in ((1, 7, 0.5), (2, 7, 0.5), (3, 8, 4.0), (4, 8, 2.0)):
+    for at, digest, factor in ((1, 7, 1.0), (2, 7, 0.5), (3, 8, 4.0), (4, 8, 2.0)):
         crawled(shard, NOW + at * DAY, COMPARE, digest)
         assert row_of(shard)["alpha"] == pytest.approx(0.1 * factor)
 

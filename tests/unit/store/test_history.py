@@ -10,9 +10,9 @@ from shared.store.history import (
     DEPTH,
     EMPTY,
     PACKED_BYTES,
-    PENDING_BYTES,
-    PENDING_OFFSET,
     SOURCES,
+    WAITING,
+    WAITING_OFFSET,
     BadHistory,
     Rings,
     pack,
@@ -85,6 +85,6 @@ def test_what_stands_besides_the_records_survives():
     for before, after in zip(rings, again, strict=True):
         np.testing.assert_array_equal(before, after)
     assert again.multiplier.tolist() == [0.25, 1.0]
-    begin = PENDING_OFFSET
-    packed = pack(rings, np.arange(2)).arena[begin : begin + PENDING_BYTES]
-    assert packed.view("<u2").tolist() == [1, 2, 3, 65_535]
+    end = WAITING_OFFSET + WAITING.itemsize
+    [waiting] = pack(rings, np.arange(2)).arena[WAITING_OFFSET:end].view(WAITING)
+    assert (waiting["pending"].tolist(), waiting["multiplier"]) == ([1, 2, 3, 65_535], 0.25)
