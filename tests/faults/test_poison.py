@@ -15,12 +15,20 @@ from services.estimator.shard import Shard as LearningShard
 from services.scheduler import selection
 from services.scheduler.reading import Reader
 from services.scheduler.shard import Shard, ShardRules
-from shared.contracts.codec import encode
+from shared.contracts.codec import BadMessage, decode, encode
 from shared.contracts.identity import identify, shard_of
-from shared.contracts.messages import CrawlOutcome, HostLimit, PageSignal, PageUpdate
+from shared.contracts.messages import (
+    Allotment,
+    Bandwidth,
+    CrawlOutcome,
+    HostLimit,
+    Multipliers,
+    PageSignal,
+    PageUpdate,
+)
 
 CONTRACT = pytest.mark.xfail(
-    strict=True, reason="PageId has no upper bound: NumPy's int64 overflows and the worker ends"
+    strict=True, reason="whole numbers have no upper bound: they overflow NumPy's and PostgreSQL's"
 )
 ESTIMATOR = pytest.mark.xfail(
     strict=True, reason="the estimator takes hosts with NUL, and refuses tombstones of host-limits"
@@ -76,6 +84,22 @@ def signal_with_id(page_id: int) -> PageSignal:
 @pytest.mark.parametrize("page_id", [1 << 63, 10**30])
 def test_a_page_id_that_no_page_has_is_refused(tell: Callable[..., object], page_id: int) -> None:
     tell("page-signals", signal_with_id(page_id))
+
+
+@pytest.mark.xfail(
+    strict=True, reason="every rate up to 1e9 passes; the slots of a tick exhaust the memory"
+)
+def test_a_budget_that_nobody_could_spend_is_refused() -> None:
+    with pytest.raises(BadMessage):
+        decode(Bandwidth, b'{"crawls_per_second": 1e9}')
+
+
+@CONTRACT
+def test_a_version_that_the_database_cannot_hold_is_refused() -> None:
+    message = Multipliers(10**30, NOW, NOW, 1.0, 1.0, 0.0, [Allotment(0, 1.0)])
+
+    with pytest.raises(BadMessage):
+        decode(Multipliers, encode(message))
 
 
 @ESTIMATOR
