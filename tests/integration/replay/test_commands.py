@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from click.testing import CliRunner
 
-from services.cli import figures, replay
+from services.cli.commands import figures, replay
 from services.replay.experiments.catalogue import FIGURES
 
 
