@@ -69,7 +69,7 @@ def decoded(kind: Any, records: Records) -> list[tuple[ConsumerRecord, Any]]:
 
 async def settled(run: LiveRun) -> None:
     """Take the budget away, and wait until all that was asked for is answered and applied."""
-    await run.stop_crawling()
+    await run.set_budget(0)
     settings = run.settings
     last, since = -1, time.monotonic()
     deadline = time.monotonic() + PATIENCE_SECONDS
@@ -210,6 +210,11 @@ class Ledger:
         for _, request in sorted(self._distinct_requests(), key=lambda p: p[1].requested_at):
             last[request.page_id] = request
         return [r.request_id for r in last.values() if r.request_id not in answered]
+
+    def answered_twice(self) -> list[str]:
+        """Requests with more than one outcome."""
+        counts = Counter(outcome.request_id for _, outcome in self.outcomes if outcome.request_id)
+        return [request_id for request_id, count in counts.items() if count > 1]
 
     def seconds_over_budget(self) -> dict[int, int]:
         """Wall seconds of the run whose slots hold more than the budget and one."""

@@ -19,6 +19,7 @@ from aiokafka import AIOKafkaProducer
 from deploy.local.apache import resolve_jars, why_unavailable
 from shared.contracts.messages import Bandwidth
 from shared.contracts.topics import BANDWIDTH
+from shared.runtime.clock import SECONDS_PER_DAY
 from shared.runtime.publisher import Publisher
 from shared.runtime.settings import Settings
 
@@ -63,6 +64,7 @@ class LiveRun:
         self.directory = folder / "data" / "run"
         self._report_file = folder / "report.json"
         self._output = folder / "output.txt"
+        self.crawls_per_day: float = CRAWLS_PER_DAY
         known = {"KAFKA_BOOTSTRAP_SERVERS", "DATABASE_URL"}
         environment = {
             name: value
@@ -157,12 +159,13 @@ class LiveRun:
 
         await self.until(is_another, f"new {name}")
 
-    async def stop_crawling(self) -> None:
-        """Take the budget away."""
+    async def set_budget(self, crawls_per_day: float) -> None:
+        """Publish another budget."""
+        self.crawls_per_day = crawls_per_day
         publisher = Publisher(self.settings)
         await publisher.start()
         try:
-            await publisher.send_global(BANDWIDTH, Bandwidth(0.0))
+            await publisher.send_global(BANDWIDTH, Bandwidth(crawls_per_day / SECONDS_PER_DAY))
         finally:
             await publisher.stop()
 

@@ -1,33 +1,53 @@
 """Parts of a running system are killed, stopped, paused and restarted; nothing is lost or doubled.
 
-Every run is a whole system as `freshet run` starts it. What is promised is checked afterwards on
-the records of the topics and the pages in Postgres (see `ledger`).
+One whole system runs as `freshet run` starts it, and is harmed again and again. What is promised is
+checked after each harm on all records of the topics and the pages in Postgres (see `ledger`).
 """
 
 import asyncio
 import signal
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from ledger import Ledger, settled
-from live_run import WORKERS, LiveRun, live_run, why_not
+from live_run import CRAWLS_PER_DAY, WORKERS, LiveRun, live_run, why_not
 
 PAUSE_SECONDS = 3.0
+
+
+@pytest.fixture(scope="module")
+def shared_run(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LiveRun]:
+    """A run for all tests of a process."""
+    folder = tmp_path_factory.mktemp("kills")
+    run = LiveRun(folder, "local")
+    try:
+        yield run
+    finally:
+        run.close()
+
+
+@pytest.fixture
+async def run(shared_run: LiveRun) -> LiveRun:
+    """The run, at its budget."""
+    if shared_run.crawls_per_day != CRAWLS_PER_DAY:
+        await shared_run.set_budget(CRAWLS_PER_DAY)
+    await shared_run.is_steady()
+    return shared_run
 
 
 async def nothing_is_lost_or_doubled(run: LiveRun) -> None:
     await settled(run)
     ledger = await Ledger.of(run)
-    report = await asyncio.to_thread(run.end)
     assert len(ledger.requests) > 100
     assert ledger.crawls_not_applied_once() == []
     assert ledger.in_flight_twice() == []
     assert ledger.unanswered() == []
+    assert ledger.answered_twice() == []
     assert ledger.seconds_over_budget() == {}
     assert ledger.on_wrong_partitions() == []
     assert ledger.signals_lost() == set()
-    assert report["dead_letters"] == 0
-    assert report["answered_twice"] == 0
+    assert run.status()["dead_letters"] == 0
 
 
 async def replaced(run: LiveRun, name: str, how: signal.Signals) -> None:
@@ -38,30 +58,37 @@ async def replaced(run: LiveRun, name: str, how: signal.Signals) -> None:
     await run.back_at_its_budget()
 
 
-async def test_workers_that_are_killed_are_replaced(tmp_path: Path) -> None:
-    async with live_run(tmp_path) as run:
-        for name in WORKERS:
-            await replaced(run, name, signal.SIGKILL)
-        await nothing_is_lost_or_doubled(run)
+@pytest.mark.parametrize("name", WORKERS)
+async def test_a_killed_worker_is_replaced(run: LiveRun, name: str) -> None:
+    await replaced(run, name, signal.SIGKILL)
+    await nothing_is_lost_or_doubled(run)
 
 
-async def test_a_scheduler_that_is_stopped_or_paused_goes_on(tmp_path: Path) -> None:
-    async with live_run(tmp_path) as run:
-        await replaced(run, "scheduler", signal.SIGTERM)
-        assert "worker stopped" in run.log("scheduler")
-        run.send("scheduler", signal.SIGSTOP)
-        await asyncio.sleep(PAUSE_SECONDS)
-        run.send("scheduler", signal.SIGCONT)
-        await run.back_at_its_budget()
-        await nothing_is_lost_or_doubled(run)
+async def test_a_scheduler_that_is_told_to_stop_is_replaced(run: LiveRun) -> None:
+    await replaced(run, "scheduler", signal.SIGTERM)
+    assert "worker stopped" in run.log("scheduler")
+    await nothing_is_lost_or_doubled(run)
 
 
-async def test_servers_that_go_away_are_started_again(tmp_path: Path) -> None:
-    async with live_run(tmp_path) as run:
-        await replaced(run, "broker", signal.SIGKILL)
-        await replaced(run, "postgres", signal.SIGINT)
-        await replaced(run, "postgres", signal.SIGQUIT)
-        await nothing_is_lost_or_doubled(run)
+async def test_a_paused_scheduler_makes_up_for_nothing(run: LiveRun) -> None:
+    run.send("scheduler", signal.SIGSTOP)
+    await asyncio.sleep(PAUSE_SECONDS)
+    run.send("scheduler", signal.SIGCONT)
+    await run.back_at_its_budget()
+    await nothing_is_lost_or_doubled(run)
+
+
+async def test_a_killed_broker_is_started_again(run: LiveRun) -> None:
+    await replaced(run, "broker", signal.SIGKILL)
+    await nothing_is_lost_or_doubled(run)
+
+
+@pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGQUIT], ids=["fast", "at once"])
+async def test_a_database_that_went_away_is_started_again(
+    run: LiveRun, how: signal.Signals
+) -> None:
+    await replaced(run, "postgres", how)
+    await nothing_is_lost_or_doubled(run)
 
 
 async def test_all_workers_at_once_on_apache_kafka(tmp_path: Path) -> None:
