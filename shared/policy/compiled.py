@@ -7,11 +7,13 @@ cached on disk, so that a process pays for compilation once per installed versio
 import hashlib
 import os
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TypeVar, cast
 
 import numba
+
+_IMPORT = b"shared.policy.compiled import"
 
 Function = TypeVar("Function", bound=Callable[..., object])
 
@@ -33,18 +35,34 @@ def _cache_folder() -> Path:
 
     Numba's cache knows only the file a kernel is written in, and would go on using a kernel whose
     callees in other files have changed: a wrong number after an upgrade.  Hence the folder is named
-    after all sources of the package.
+    after all sources that have kernels, the services' own ones among them.  (A constant that a
+    kernel takes from a file without kernels is not noticed: remove the folder after changing one.)
     """
-    package = Path(__file__).parent
     digest = hashlib.sha256()
-    for source in sorted(package.rglob("*.py")):
-        digest.update(source.read_bytes())
-    base = package / "__pycache__"
+    for source in sorted(_sources()):
+        text = source.read_bytes()
+        if _IMPORT in text:
+            digest.update(text)
+    return _base_folder() / f"kernels-{digest.hexdigest()[:12]}"
+
+
+def _sources() -> Iterator[Path]:
+    policy = Path(__file__).parent
+    yield from policy.rglob("*.py")
+    yield from (policy.parent.parent / "services").glob("*/*.py")
+
+
+def _base_folder() -> Path:
+    """A folder that nobody else can write to: what lies in a cache is run."""
+    package = Path(__file__).parent
     if configured := os.environ.get("NUMBA_CACHE_DIR"):
-        base = Path(configured)
-    elif not os.access(package, os.W_OK):
-        base = Path(tempfile.gettempdir()) / f"freshet-kernels-{os.getuid()}"
-    return base / f"kernels-{digest.hexdigest()[:12]}"
+        return Path(configured)
+    if os.access(package, os.W_OK):
+        return package / "__pycache__"
+    home = Path.home() / ".cache"
+    if os.access(home if home.exists() else home.parent, os.W_OK):
+        return home / "freshet"
+    return Path(tempfile.mkdtemp(prefix="freshet-kernels-"))
 
 
 numba.config.CACHE_DIR = str(_cache_folder())
