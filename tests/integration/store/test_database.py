@@ -8,16 +8,15 @@ import pytest
 from alembic import command
 from alembic.autogenerate import compare_metadata
 from alembic.migration import MigrationContext
+from store_contents import NOW, SHARDS, changed_columns, fill, page_batch, urls_of_shard
 
-from shared.contracts.identity import host_id_of, identify, shard_of
+from shared.contracts.identity import host_id_of, identify
 from shared.contracts.messages import Multipliers
 from shared.store import writer
 from shared.store.binary import Blobs
 from shared.store.connection import alchemy_engine, connect, connect_writer
-from shared.store.explain import explain_page
-from shared.store.history import DEPTH, Rings, pack
-from shared.store.hosts import HostLearning, pack_hosts, pack_sources
-from shared.store.imports import PageBatch, StoreBusy, import_pages, share_writer_lock
+from shared.store.history import DEPTH
+from shared.store.imports import StoreBusy, import_pages, share_writer_lock
 from shared.store.migration import StoreMismatch, alembic_config, check_deployment, migrate
 from shared.store.models import NEVER, REMOVED, Base
 from shared.store.multipliers import append_multipliers, last_multipliers
@@ -30,67 +29,6 @@ from shared.store.positions import (
 )
 from shared.store.snapshot import DamagedStore, load_for_learning, load_shard
 from shared.store.status import store_status
-
-SHARDS = 3
-NOW = 1_700_000_000.0
-FLOATS = (
-    "importance",
-    "max_age_days",
-    "unsignalled_change_rate",
-    "signal_evidence",
-    "signal_rate",
-    "last_crawled_at",
-    "last_attempt_at",
-    "last_changed_at",
-    "last_signal_at",
-    "updated_at",
-)
-
-
-@pytest.fixture
-def store(database_url):
-    """Address of a migrated database."""
-    migrate(database_url, SHARDS)
-    return database_url
-
-
-def urls_of_shard(shard, count, shards=SHARDS):
-    hosts = (f"host-{number}.example" for number in range(10_000))
-    right = [host for host in hosts if shard_of(host, shards) == shard][:5]
-    return [f"https://{right[n % 5]}/page/{n}" for n in range(count)]
-
-
-def page_batch(urls, **columns):
-    count = len(urls)
-    defaults = {
-        "importance": np.ones(count),
-        "max_age_days": np.full(count, np.inf),
-        "crawled_at": np.full(count, NEVER),
-    }
-    return PageBatch(urls, **(defaults | columns))
-
-
-def fill(url, urls, **columns):
-    return import_pages(url, SHARDS, [page_batch(urls, **columns)], now=NOW)
-
-
-def changed_columns(snapshot, rows, status=0, records=0):
-    """Columns for `update_pages` with values that tell them apart."""
-    count = rows.size
-    rings = Rings.empty(count)
-    rings.interval_days[:] = 1.5
-    rings.seen[:] = records
-    columns = {"shard": np.full(count, snapshot.shard, np.int16)}
-    columns["page_id"] = snapshot.pages.page_ids[rows]
-    columns["status"] = np.full(count, status, np.int16)
-    columns["history"] = pack(rings, np.arange(count))
-    for number, name in enumerate(FLOATS):
-        columns[name] = np.arange(count) + number * 1000.0
-    for name in ("digest", "signal_count"):
-        columns[name] = np.arange(count, dtype=np.int64) << 32
-    for name in ("signals", "crawls", "changes", "failures"):
-        columns[name] = np.arange(count, dtype=np.int32)
-    return columns
 
 
 def test_arrays_go_to_the_server_and_come_back(database_url):
@@ -326,89 +264,6 @@ def test_hosts_are_added_and_changed(store):
     hosts = load_shard(store, 1).hosts
     assert np.isnan(hosts.max_crawls_per_second[0])
     assert hosts.blocked_until.tolist() == [NEVER]
-
-
-def test_what_was_learned_of_hosts_is_in_both_snapshots(store):
-    fill(store, urls_of_shard(1, 10))
-    before = load_shard(store, 1).hosts
-    assert before.prior_shape / before.prior_rate == pytest.approx([1 / 60] * 5)
-    assert before.sources == [[]] * 5
-    chosen = np.array([0, 3])
-    learning = HostLearning.initial(2)
-    learning.precision[:] = [0.9, 0.2, 0.3, 0.4]
-    learning.signals[1] = [3, 1, 0, 0]
-    learning.expected_changes[1] = np.arange(1.0, 7.0)
-    estimates = writer.HostEstimates(
-        np.ones(2, np.int16),
-        before.host_ids[chosen],
-        np.array([0.5, 2.0]),
-        np.array([10.0, 4.0]),
-        -np.expm1(-learning.evidence),
-        [pack_sources(["feed"]), pack_sources(["a", "b"])],
-        pack_hosts(learning),
-    )
-    with connect_writer(store, "test") as connection:
-        assert writer.update_hosts(connection, estimates) == 2
-    for hosts in (load_shard(store, 1).hosts, load_for_learning(store, 1).hosts):
-        assert (hosts.prior_shape / hosts.prior_rate)[chosen].tolist() == [0.05, 0.5]
-        assert [hosts.sources[row] for row in (0, 1, 3)] == [["feed"], [], ["a", "b"]]
-        for stored, column in zip(hosts.learning.take(chosen), learning, strict=True):
-            np.testing.assert_array_equal(stored, column)
-    with connect(store, "test") as connection:
-        rates = connection.execute(
-            "SELECT count(*), min(unsignalled_change_rate), max(unsignalled_change_rate), "
-            "max(precision) FROM page_estimates WHERE shard = 1"
-        ).fetchone()
-    assert rates == (10, pytest.approx(1 / 60), 0.5, pytest.approx(0.9))
-
-
-def test_what_waits_since_the_last_crawl_is_in_a_schedulers_snapshot(store):
-    fill(store, urls_of_shard(1, 10))
-    snapshot = load_for_learning(store, 1)
-    columns = changed_columns(snapshot, np.array([4]))
-    rings = Rings.empty(1)
-    rings.pending[0], rings.multiplier[0] = [1, 0, 2, 7], 0.5
-    with connect_writer(store, "test") as connection:
-        writer.update_pages(connection, columns | {"history": pack(rings, np.array([0]))})
-    for_scheduler = load_shard(store, 1)
-    assert for_scheduler.pending[4].tolist() == [1, 0, 2, 7]
-    assert for_scheduler.pending[5].tolist() == [0, 0, 0, 0]
-    assert for_scheduler.multipliers[3:6].tolist() == [1.0, 0.5, 1.0]
-
-
-def test_explain_tells_all_about_a_page(store):
-    [url] = urls_of_shard(1, 1)
-    fill(store, [url])
-    snapshot = load_for_learning(store, 1)
-    columns = changed_columns(snapshot, np.array([0]), records=2) | {
-        "unsignalled_change_rate": np.array([0.5]),
-        "signal_evidence": np.array([np.log(2)]),
-        "signal_rate": np.array([1.0]),
-        "last_crawled_at": np.array([NOW]),
-        "max_age_days": np.array([np.inf]),
-    }
-    with connect_writer(store, "test") as connection:
-        writer.update_pages(connection, columns)
-    told = explain_page(store, SHARDS, url.upper().replace("/PAGE", "/page") + "#x")
-    assert (told["url"], told["status"], told["shard"]) == (url, "active", 1)
-    assert told["state"]["max_age_days"] is None
-    parameters = told["parameters"]
-    assert parameters["change_rate"] == pytest.approx(1.0)
-    assert parameters["precision"] == pytest.approx(0.5)
-    assert parameters["recall"] == pytest.approx(0.5)
-    assert parameters["signal_time_equivalent"] == pytest.approx(2 * np.log(2))
-    assert [crawl["crawled_at"] for crawl in told["crawls"]] == [NOW, NOW - 1.5 * 86_400]
-    assert told["host"]["host"] == identify(url).host
-    assert explain_page(store, SHARDS, url + "x") is None
-
-
-def test_explain_says_what_holds_for_a_page_that_was_never_observed(store):
-    [url] = urls_of_shard(1, 1)
-    fill(store, [url])
-    parameters = explain_page(store, SHARDS, url)["parameters"]
-    assert parameters["unsignalled_change_rate"] == pytest.approx(1 / 60)
-    assert parameters["signal_evidence"] == pytest.approx(np.log(2))
-    assert parameters["signal_rate"] == 0.0
 
 
 def test_status_counts(store):

@@ -1,0 +1,39 @@
+"""Estimators on a migrated database, without a broker."""
+
+import asyncio
+
+import pytest
+from estimator_world import DAY, NOW, SHARDS, Broker
+
+from services.estimator.handler import EstimatorHandler
+from shared.runtime.clock import ManualClock
+from shared.runtime.settings import Settings
+from shared.store.migration import migrate
+
+
+@pytest.fixture
+def settings(database_url):
+    migrate(database_url, SHARDS)
+    return Settings(database_url=database_url, partitions=SHARDS)
+
+
+@pytest.fixture
+def kafka():
+    return Broker()
+
+
+@pytest.fixture
+async def start(settings):
+    """Starts estimators that own all shards."""
+    running = []
+
+    async def begin(kafka, shards=range(SHARDS)):
+        handler = EstimatorHandler(settings, ManualClock(NOW + 30 * DAY), kafka, asyncio.Event())
+        running.append(handler)
+        await handler.open()
+        await handler.assigned(set(shards))
+        return handler
+
+    yield begin
+    for handler in running:
+        await handler.close()

@@ -1,0 +1,96 @@
+"""What was learned of pages and hosts, on a real PostgreSQL: stored, loaded, explained."""
+
+import numpy as np
+import pytest
+from store_contents import NOW, SHARDS, changed_columns, fill, urls_of_shard
+
+from shared.contracts.identity import identify
+from shared.store import writer
+from shared.store.connection import connect, connect_writer
+from shared.store.explain import explain_page
+from shared.store.history import Rings, pack
+from shared.store.hosts import HostLearning, pack_hosts, pack_sources
+from shared.store.snapshot import load_for_learning, load_shard
+
+
+def test_what_was_learned_of_hosts_is_in_both_snapshots(store):
+    fill(store, urls_of_shard(1, 10))
+    before = load_shard(store, 1).hosts
+    assert before.prior_shape / before.prior_rate == pytest.approx([1 / 60] * 5)
+    assert before.sources == [[]] * 5
+    chosen = np.array([0, 3])
+    learning = HostLearning.initial(2)
+    learning.precision[:] = [0.9, 0.2, 0.3, 0.4]
+    learning.signals[1] = [3, 1, 0, 0]
+    learning.expected_changes[1] = np.arange(1.0, 7.0)
+    estimates = writer.HostEstimates(
+        np.ones(2, np.int16),
+        before.host_ids[chosen],
+        np.array([0.5, 2.0]),
+        np.array([10.0, 4.0]),
+        -np.expm1(-learning.evidence),
+        [pack_sources(["feed"]), pack_sources(["a", "b"])],
+        pack_hosts(learning),
+    )
+    with connect_writer(store, "test") as connection:
+        assert writer.update_hosts(connection, estimates) == 2
+    for hosts in (load_shard(store, 1).hosts, load_for_learning(store, 1).hosts):
+        assert (hosts.prior_shape / hosts.prior_rate)[chosen].tolist() == [0.05, 0.5]
+        assert [hosts.sources[row] for row in (0, 1, 3)] == [["feed"], [], ["a", "b"]]
+        for stored, column in zip(hosts.learning.take(chosen), learning, strict=True):
+            np.testing.assert_array_equal(stored, column)
+    with connect(store, "test") as connection:
+        rates = connection.execute(
+            "SELECT count(*), min(unsignalled_change_rate), max(unsignalled_change_rate), "
+            "max(precision) FROM page_estimates WHERE shard = 1"
+        ).fetchone()
+    assert rates == (10, pytest.approx(1 / 60), 0.5, pytest.approx(0.9))
+
+
+def test_what_waits_since_the_last_crawl_is_in_a_schedulers_snapshot(store):
+    fill(store, urls_of_shard(1, 10))
+    snapshot = load_for_learning(store, 1)
+    columns = changed_columns(snapshot, np.array([4]))
+    rings = Rings.empty(1)
+    rings.pending[0], rings.multiplier[0] = [1, 0, 2, 7], 0.5
+    with connect_writer(store, "test") as connection:
+        writer.update_pages(connection, columns | {"history": pack(rings, np.array([0]))})
+    for_scheduler = load_shard(store, 1)
+    assert for_scheduler.pending[4].tolist() == [1, 0, 2, 7]
+    assert for_scheduler.pending[5].tolist() == [0, 0, 0, 0]
+    assert for_scheduler.multipliers[3:6].tolist() == [1.0, 0.5, 1.0]
+
+
+def test_explain_tells_all_about_a_page(store):
+    [url] = urls_of_shard(1, 1)
+    fill(store, [url])
+    snapshot = load_for_learning(store, 1)
+    columns = changed_columns(snapshot, np.array([0]), records=2) | {
+        "unsignalled_change_rate": np.array([0.5]),
+        "signal_evidence": np.array([np.log(2)]),
+        "signal_rate": np.array([1.0]),
+        "last_crawled_at": np.array([NOW]),
+        "max_age_days": np.array([np.inf]),
+    }
+    with connect_writer(store, "test") as connection:
+        writer.update_pages(connection, columns)
+    told = explain_page(store, SHARDS, url.upper().replace("/PAGE", "/page") + "#x")
+    assert (told["url"], told["status"], told["shard"]) == (url, "active", 1)
+    assert told["state"]["max_age_days"] is None
+    parameters = told["parameters"]
+    assert parameters["change_rate"] == pytest.approx(1.0)
+    assert parameters["precision"] == pytest.approx(0.5)
+    assert parameters["recall"] == pytest.approx(0.5)
+    assert parameters["signal_time_equivalent"] == pytest.approx(2 * np.log(2))
+    assert [crawl["crawled_at"] for crawl in told["crawls"]] == [NOW, NOW - 1.5 * 86_400]
+    assert told["host"]["host"] == identify(url).host
+    assert explain_page(store, SHARDS, url + "x") is None
+
+
+def test_explain_says_what_holds_for_a_page_that_was_never_observed(store):
+    [url] = urls_of_shard(1, 1)
+    fill(store, [url])
+    parameters = explain_page(store, SHARDS, url)["parameters"]
+    assert parameters["unsignalled_change_rate"] == pytest.approx(1 / 60)
+    assert parameters["signal_evidence"] == pytest.approx(np.log(2))
+    assert parameters["signal_rate"] == 0.0
