@@ -109,7 +109,8 @@ def _finite(value: Any) -> Any:
 def _crawls(history: bytes, last_crawled_at: float) -> list[dict[str, Any]]:
     """Crawl records with their times, which follow from the last one and the intervals.
 
-    They may be off where a crawl in between left no record (gone, or nothing to compare).
+    Intervals are effective days (days times the burst multiplier that held), so times before the
+    last crawl are estimates; they are off too where a crawl in between left no record.
     """
     crawled_at = last_crawled_at
     crawls = []
