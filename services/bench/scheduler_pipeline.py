@@ -18,6 +18,7 @@ from shared.contracts.identity import host_id_of, page_id_of, shard_of
 from shared.contracts.messages import Allotment, CrawlOutcome, Multipliers
 from shared.contracts.topics import CRAWL_OUTCOMES, CRAWL_REQUESTS
 from shared.pacing.slots import SlotPlan, SlotTimeline
+from shared.runtime.acceptance import Acceptance
 from shared.runtime.clock import SECONDS_PER_DAY, SystemClock
 from shared.runtime.kafka import ensure_topics
 from shared.runtime.publisher import Publisher
@@ -210,7 +211,7 @@ class _Bench:
                 for row in crawls["row"].tolist()
             ]
             started, cpu = time.perf_counter(), time.process_time()
-            reader = Reader(self._now, record_times_count=False)
+            reader = Reader(Acceptance(len(self._shards), self._now, self._now, False))
             reader.apply(shard, CRAWL_OUTCOMES.name, records)
             spent.answering += time.perf_counter() - started
             spent.answering_cpu += time.process_time() - cpu

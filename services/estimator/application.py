@@ -9,11 +9,12 @@ from aiokafka import ConsumerRecord
 from numpy.typing import NDArray
 
 from services.estimator import effects, metrics
-from services.estimator.decoding import Events, Reader, Refused, Rules, Updates, joined
+from services.estimator.decoding import Events, Reader, Refused, Updates, joined
 from services.estimator.effects import EventColumns, UpdateColumns, Verdicts
 from services.estimator.shard import Shard
 from shared.contracts.identity import PageIdentity
 from shared.contracts.topics import CRAWL_OUTCOMES, HOST_LIMITS, PAGE_SIGNALS, PAGE_UPDATES
+from shared.runtime.acceptance import Acceptance
 from shared.store.models import NEVER
 from shared.store.writer import Observations
 
@@ -58,14 +59,14 @@ class ShardEffects:
 
 
 def apply_records(
-    shard: Shard, records: Records, rules: Rules, signal_delay_seconds: float
+    shard: Shard, records: Records, acceptance: Acceptance, signal_delay_seconds: float
 ) -> ShardEffects:
     """Decode a shard's records and apply them: limits, updates, then signals and outcomes in
     order of time.
 
     Bad records change nothing and are in the result with the reason.
     """
-    reader = Reader(shard.number, rules)
+    reader = Reader(shard.number, acceptance)
     known_hosts = len(shard.hosts.names)
     hosts = _apply_limits(shard, reader, records.get(HOST_LIMITS.name, ()))
     updates = reader.updates(records.get(PAGE_UPDATES.name, ()))

@@ -18,9 +18,9 @@ from shared.contracts.identity import (
     digest_id_of,
     identify,
     page_id_of,
-    shard_of,
 )
 from shared.contracts.messages import CrawlOutcome, HostLimit, PageSignal, PageUpdate
+from shared.runtime.acceptance import Acceptance
 from shared.store.models import NEVER
 
 SlotsOf = Callable[[NDArray[np.int64], Sequence[str]], NDArray[np.int8]]
@@ -46,25 +46,6 @@ class Refused:
 
     record: ConsumerRecord
     reason: str
-
-
-@dataclass(frozen=True, slots=True)
-class Rules:
-    """What a record is checked against."""
-
-    shards: int
-    now: float
-    """Clock time, Unix seconds."""
-    latest: float
-    """Times after this are refused."""
-    record_times_count: bool
-    """Whether a record's own time is the clock's; on a simulated clock it is not."""
-
-    def arrival(self, record: ConsumerRecord) -> float:
-        """When a record came, in clock time."""
-        if self.record_times_count and record.timestamp > 0:
-            return float(min(record.timestamp / 1000.0, self.now))
-        return self.now
 
 
 @dataclass(slots=True)
@@ -104,14 +85,16 @@ class Reader:
     """Decodes the records of one shard and gathers those that it refuses."""
 
     shard: int
-    rules: Rules
+    acceptance: Acceptance
     refused: list[Refused] = field(default_factory=list)
 
     def updates(self, records: Sequence[ConsumerRecord]) -> Updates:
         """Read `page-updates`."""
         taken: list[tuple[float, PageUpdate, PageIdentity]] = []
         for record, update in self._decoded(PageUpdate, records):
-            time = self.rules.arrival(record) if update.updated_at is None else update.updated_at
+            time = (
+                self.acceptance.arrival(record) if update.updated_at is None else update.updated_at
+            )
             page = self._identity(record, update.url)
             latest = max(time, update.crawled_at or 0.0)
             if page is not None and self._is_past(record, latest):
@@ -183,12 +166,17 @@ class Reader:
         )
 
     def limits(self, records: Sequence[ConsumerRecord]) -> list[tuple[float, HostLimit]]:
-        """Read `host-limits`: messages with the times at which they came."""
-        return [
-            (self.rules.arrival(record), limit)
-            for record, limit in self._decoded(HostLimit, records)
-            if self._is_here(record, limit.host)
-        ]
+        """Read `host-limits`: messages with the times at which they came; a tombstone, whose key
+        is the host, means the default."""
+        limits = []
+        for record in records:
+            if record.value is None and record.key is not None:
+                given = [HostLimit(record.key.decode(errors="replace"))]
+            else:
+                given = [limit for _, limit in self._decoded(HostLimit, [record])]
+            time = self.acceptance.arrival(record)
+            limits += [(time, limit) for limit in given if self._is_here(record, limit.host)]
+        return limits
 
     def _decoded(
         self, kind: type[T], records: Sequence[ConsumerRecord]
@@ -210,20 +198,15 @@ class Reader:
         return page if self._is_here(record, page.host) else None
 
     def _is_here(self, record: ConsumerRecord, host: str) -> bool:
-        right = shard_of(host, self.rules.shards)
-        if right != self.shard:
-            self._refuse(
-                record,
-                f"it came on partition {self.shard}, but host {host[:300]} belongs to "
-                f"{right}: key the record by its host",
-            )
-        return right == self.shard
+        return self._accepts(record, self.acceptance.why_not_here(host, self.shard))
 
     def _is_past(self, record: ConsumerRecord, time: float) -> bool:
-        past = time <= self.rules.latest
-        if not past:
-            self._refuse(record, f"its time {time} lies in the future (now is {self.rules.now})")
-        return past
+        return self._accepts(record, self.acceptance.why_not_yet(time))
+
+    def _accepts(self, record: ConsumerRecord, objection: str | None) -> bool:
+        if objection is not None:
+            self._refuse(record, objection)
+        return objection is None
 
     def _refuse(self, record: ConsumerRecord, reason: str) -> None:
         self.refused.append(Refused(record, reason))

@@ -17,13 +17,14 @@ from aiokafka import ConsumerRecord
 from services.estimator import metrics
 from services.estimator.announcing import Announcements, Announcer
 from services.estimator.application import ShardEffects, apply_records
-from services.estimator.decoding import Refused, Rules
+from services.estimator.decoding import Refused
 from services.estimator.learning import announcements, host_announcements, learn
 from services.estimator.persistence import Store
 from services.estimator.refitting import Refits, merged, refit
 from services.estimator.shard import Shard
 from shared.contracts.topics import CRAWL_OUTCOMES, HOST_PARAMETERS, PAGE_PARAMETERS
-from shared.runtime.clock import Clock, SystemClock
+from shared.runtime.acceptance import Acceptance
+from shared.runtime.clock import Clock
 from shared.runtime.consumer import Batch, Positions
 from shared.runtime.settings import Settings
 from shared.store.imports import StoreBusy
@@ -31,9 +32,6 @@ from shared.store.positions import Superseded
 from shared.store.snapshot import load_for_learning
 
 log = structlog.get_logger(__name__)
-
-_CLOCK_SLACK_SECONDS = 5.0
-"""Wall seconds by which processes on a simulated clock may disagree about its time."""
 
 _TRANSIENT = (psycopg.OperationalError, psycopg.InterfaceError, Superseded, StoreBusy)
 
@@ -169,7 +167,7 @@ class EstimatorHandler:
         refits = self._refits.are_due(self._shards.values(), self._clock.now())
         refits = refits and not self._stale
         done, messages, spent = await asyncio.to_thread(
-            self._apply, records, self._rules(), refits=refits
+            self._apply, records, Acceptance.at_present(self._settings, self._clock), refits=refits
         )
         for part in done:
             # Of a shard that was only refitted, a position that stays shows whose it is.
@@ -193,7 +191,7 @@ class EstimatorHandler:
     def _apply(
         self,
         records: Mapping[int, Mapping[str, list[ConsumerRecord]]],
-        rules: Rules,
+        acceptance: Acceptance,
         *,
         refits: bool,
     ) -> tuple[list[ShardEffects], Announcements, float]:
@@ -201,7 +199,7 @@ class EstimatorHandler:
         with metrics.WORK_SECONDS.labels("apply").time():
             delay = self._settings.signal_delay_seconds
             done = [
-                apply_records(self._shards[shard], topics, rules, delay)
+                apply_records(self._shards[shard], topics, acceptance, delay)
                 for shard, topics in records.items()
             ]
         with metrics.WORK_SECONDS.labels("learn").time():
@@ -212,11 +210,13 @@ class EstimatorHandler:
             with metrics.WORK_SECONDS.labels("refit").time():
                 done = self._refit(done)
         spent = time.perf_counter() - started
-        material, messages = self._settings.material_change, {}
+        material, now, messages = self._settings.material_change, acceptance.now, {}
         for part in done:
             number = part.shard.number
-            messages[HOST_PARAMETERS.name, number] = host_announcements(part, material, rules.now)
-            messages[PAGE_PARAMETERS.name, number] = announcements(part, material, rules.now)
+            messages[HOST_PARAMETERS.name, number] = host_announcements(
+                part, material, now
+            )
+            messages[PAGE_PARAMETERS.name, number] = announcements(part, material, now)
         metrics.FITTED.inc(sum(part.learned.size for part in done))
         metrics.ANNOUNCED.inc(sum(map(len, messages.values())))
         return done, messages, spent
@@ -225,17 +225,6 @@ class EstimatorHandler:
         shards = [self._shards[number] for number in sorted(self._shards)]
         refitted = refit(shards, self._settings.material_change)
         return merged({part.shard.number: part for part in done}, shards, refitted)
-
-    def _rules(self) -> Rules:
-        real = isinstance(self._clock, SystemClock)
-        slack = 0.0 if real else self._clock.span(_CLOCK_SLACK_SECONDS)
-        now = self._clock.now()
-        return Rules(
-            shards=self._settings.partitions,
-            now=now,
-            latest=now + self._settings.signal_future_tolerance_seconds + slack,
-            record_times_count=real,
-        )
 
     def _report_size(self) -> None:
         metrics.PAGES.set(sum(len(shard.pages) for shard in self._shards.values()))

@@ -22,7 +22,8 @@ from shared.contracts.topics import (
     PAGE_SIGNALS,
     PAGE_UPDATES,
 )
-from shared.runtime.clock import Clock, SystemClock
+from shared.runtime.acceptance import Acceptance
+from shared.runtime.clock import Clock
 from shared.runtime.consumer import Batch, Positions
 from shared.runtime.kafka import make_consumer
 from shared.runtime.publisher import Publisher
@@ -89,7 +90,6 @@ class SchedulerHandler:
         self._publisher = publisher
         self._thread = thread
         self._rules = shard_rules(settings, clock)
-        self._record_times_count = isinstance(clock, SystemClock)
         self._behind: dict[tuple[str, int], int] = {}
 
     @property
@@ -169,7 +169,7 @@ class SchedulerHandler:
             await self._publisher.dead_letter(refused.record, "scheduler", refused.reason)
 
     def _apply(self, batch: Batch) -> list[Refused]:
-        reader = Reader(self._clock.now(), self._record_times_count)
+        reader = Reader(Acceptance.at_present(self._settings, self._clock))
         for topic in TOPIC_ORDER:
             for partition, records in batch.get(topic, {}).items():
                 reader.apply(self.shards[partition], topic, records)

@@ -33,6 +33,7 @@ from shared.contracts.topics import (
     PAGE_UPDATES,
     Topic,
 )
+from shared.runtime.acceptance import Acceptance
 
 Message = TypeVar("Message", bound=msgspec.Struct)
 
@@ -59,10 +60,8 @@ class Refused:
 class Reader:
     """Applies records to shards; what the estimator reads too is the estimator's to refuse."""
 
-    now: float
-    """Clock seconds: when updates without a time count as made."""
-    record_times_count: bool
-    """Whether a record's own time is the clock's; on a simulated clock it is not."""
+    acceptance: Acceptance
+    """The estimator's own: what it refuses must not be acted upon here."""
     refused: list[Refused] = field(default_factory=list)
 
     def apply(self, shard: Shard, topic: str, records: Sequence[ConsumerRecord]) -> None:
@@ -94,11 +93,12 @@ class Reader:
         for record in records:
             for update in self._decoded(PAGE_UPDATES, PageUpdate, [record]):
                 time = update.updated_at
-                updates.append((self._arrival(record) if time is None else time, update))
+                updates.append((self.acceptance.arrival(record) if time is None else time, update))
         updates.sort(key=lambda item: item[0])
         for time, update in updates:
             identity = _identity(update.url)
-            if identity is None:
+            latest = max(time, update.crawled_at or 0.0)
+            if identity is None or not self._accepts(shard, identity.host, latest):
                 metrics.UNREADABLE.labels(PAGE_UPDATES.name).inc()
             elif update.op == "remove":
                 shard.remove(identity.page_id, time)
@@ -106,21 +106,22 @@ class Reader:
                 shard.upsert(identity, update, time)
         return 0
 
-    def _arrival(self, record: ConsumerRecord) -> float:
-        if self.record_times_count and record.timestamp > 0:
-            return min(float(record.timestamp) / 1000.0, self.now)
-        return self.now
+    def _accepts(self, shard: Shard, host: str, time: float) -> bool:
+        accepted = self.acceptance
+        return not (accepted.why_not_here(host, shard.number) or accepted.why_not_yet(time))
 
     def limits(self, shard: Shard, records: Sequence[ConsumerRecord]) -> int:
         """Apply `host-limits`; a tombstone means the default."""
+        now = self.acceptance.now
         for record in records:
             if record.value is None and record.key is not None:
-                shard.limit_host(record.key.decode(errors="replace"), None, None, self.now)
-                continue
-            for limit in self._decoded(HOST_LIMITS, HostLimit, [record]):
-                shard.limit_host(
-                    limit.host, limit.max_crawls_per_second, limit.blocked_until, self.now
-                )
+                limits = [HostLimit(record.key.decode(errors="replace"))]
+            else:
+                limits = self._decoded(HOST_LIMITS, HostLimit, [record])
+            for limit in limits:
+                if self._accepts(shard, limit.host, now):
+                    rate, blocked_until = limit.max_crawls_per_second, limit.blocked_until
+                    shard.limit_host(limit.host, rate, blocked_until, now)
         return 0
 
     def parameters(self, shard: Shard, records: Sequence[ConsumerRecord]) -> int:
@@ -141,7 +142,11 @@ class Reader:
 
     def outcomes(self, shard: Shard, records: Sequence[ConsumerRecord]) -> int:
         """Apply `crawl-outcomes`, and the pauses that hosts ask for with them."""
-        messages = self._decoded(CRAWL_OUTCOMES, CrawlOutcome, records)
+        messages = [
+            message
+            for message in self._decoded(CRAWL_OUTCOMES, CrawlOutcome, records)
+            if not self.acceptance.why_not_yet(message.crawled_at)
+        ]
         page_ids = _known_ids(shard, [m.url for m in messages])
         for message, page_id in zip(messages, page_ids.tolist(), strict=True):
             if message.http_status in _BUSY or message.retry_after_seconds is not None:
@@ -160,7 +165,11 @@ class Reader:
 
     def signals(self, shard: Shard, records: Sequence[ConsumerRecord]) -> int:
         """Apply `page-signals`."""
-        messages = self._decoded(PAGE_SIGNALS, PageSignal, records)
+        messages = [
+            message
+            for message in self._decoded(PAGE_SIGNALS, PageSignal, records)
+            if self._accepts(shard, message.host, message.observed_at)
+        ]
         return shard.signals(
             np.array([m.page_id for m in messages], np.int64),
             np.array([m.observed_at for m in messages], np.float64),

@@ -18,18 +18,27 @@ MAX_UNIX_SECONDS = 1e11
 """Year 5138: a time in milliseconds by mistake is larger, and is refused."""
 
 MAX_RATE = 1e9
-"""No rate of crawls or changes is larger; a larger number is a fault of its sender."""
+"""No rate of changes or signals is larger; a larger number is a fault of its sender."""
+
+MAX_CRAWL_RATE = 1e6
+"""Crawls per second that nobody could spend are refused: each is a slot to be filled."""
+
+_VISIBLE = r"^[^\x00-\x20\x7f]*$"
+"""No spaces nor control characters: PostgreSQL refuses some of them, and no host has any."""
 
 Url = Annotated[str, Meta(min_length=1, max_length=MAX_URL_LENGTH)]
-Host = Annotated[str, Meta(min_length=1, max_length=300)]
-Source = Annotated[str, Meta(min_length=1, max_length=MAX_SOURCE_LENGTH)]
+Host = Annotated[str, Meta(min_length=1, max_length=300, pattern=_VISIBLE)]
+Source = Annotated[
+    str, Meta(min_length=1, max_length=MAX_SOURCE_LENGTH, pattern=r"^[^\x00-\x1f\x7f]*$")
+]
 UnixSeconds = Annotated[float, Meta(ge=0, le=MAX_UNIX_SECONDS)]
 Rate = Annotated[float, Meta(ge=0, le=MAX_RATE)]
+CrawlRate = Annotated[float, Meta(ge=0, le=MAX_CRAWL_RATE)]
 NonNegative = Annotated[float, Meta(ge=0)]
 Evidence = Annotated[float, Meta(gt=0)]
 Multiplier = Annotated[float, Meta(gt=0, le=1000)]
-Count = Annotated[int, Meta(ge=0)]
-PageId = Annotated[int, Meta(ge=0)]
+Count = Annotated[int, Meta(ge=0, le=2**62)]
+PageId = Annotated[int, Meta(ge=0, le=2**63 - 1)]
 Shard = Annotated[int, Meta(ge=0, le=32767)]
 Importance = Annotated[float, Meta(ge=0, le=1e12)]
 Days = Annotated[float, Meta(gt=0, le=1e6)]
@@ -152,7 +161,7 @@ class HostLimit(Struct, frozen=True, gc=False):
     """`host-limits`: how often a host may be crawled. Compacted: the last one stands."""
 
     host: Host
-    max_crawls_per_second: Rate | None = None
+    max_crawls_per_second: CrawlRate | None = None
     """Absent: the configured default."""
     blocked_until: UnixSeconds | None = None
     """Absent: not blocked."""
@@ -161,7 +170,7 @@ class HostLimit(Struct, frozen=True, gc=False):
 class Bandwidth(Struct, frozen=True, gc=False):
     """`bandwidth`: the budget of crawls for everything. Compacted: the last one stands."""
 
-    crawls_per_second: Rate
+    crawls_per_second: CrawlRate
     set_at: UnixSeconds | None = None
 
 
@@ -205,7 +214,7 @@ class Multipliers(Struct, frozen=True, gc=False):
     effective_at: UnixSeconds
     multiplier: NonNegative
     """λ₀."""
-    crawls_per_second: Rate
+    crawls_per_second: CrawlRate
     first_slot: NonNegative
     """How many slots (with a fraction) have passed at `effective_at`."""
     allotments: list[Allotment]

@@ -22,6 +22,9 @@ _GOLDEN = np.uint64(0x9E3779B97F4A7C15)
 
 _TWO_64 = 2.0**64
 
+MOST_SLOTS_AT_ONCE = 1_000_000
+"""Of a longer stretch only the last slots are given: nobody could fill them all in one go."""
+
 NOBODY = np.int32(-1)
 """Owner of a slot that no share covers."""
 
@@ -81,11 +84,9 @@ class SlotPlan:
         start = max(after, self.effective_at)
         if until <= start or self.slots_per_second <= 0:
             return np.empty(0), np.empty(0, np.int32)
-        numbers = np.arange(
-            int(np.floor(self.passed(start))) + 1,
-            int(np.floor(self.passed(until))) + 1,
-            dtype=np.int64,
-        )
+        first = int(np.floor(self.passed(start))) + 1
+        end = int(np.floor(self.passed(until))) + 1
+        numbers = np.arange(max(first, end - MOST_SLOTS_AT_ONCE), end, dtype=np.int64)
         times = self.effective_at + (numbers - self.first_slot) / self.slots_per_second
         owners = np.full(numbers.size, NOBODY, np.int32)
         index = np.searchsorted(self.bounds, slot_positions(numbers), side="right")

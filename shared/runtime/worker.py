@@ -201,11 +201,14 @@ def _add_pages(app: faust.App, service: WorkerService) -> None:
 def run_app(name: str, app: faust.App, settings: Settings) -> None:
     """Run a worker until SIGTERM or SIGINT; exits with a code that says whether it failed."""
     configure_logs(settings.log_format, settings.log_level, worker=name, instance=settings.instance)
-    faust.Worker(
+    worker = faust.Worker(
         app,
         quiet=True,
         override_logging=False,
         redirect_stdouts=False,
         blocking_timeout=0,
         loglevel=settings.log_level.upper(),
-    ).execute_from_commandline()
+    )
+    # The spinner writes control codes into the logs.
+    worker.spinner = None
+    worker.execute_from_commandline()

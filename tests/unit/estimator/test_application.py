@@ -7,7 +7,7 @@ import pytest
 from aiokafka import ConsumerRecord
 
 from services.estimator.application import apply_records
-from services.estimator.decoding import BUSY_HOST_SECONDS, Rules
+from services.estimator.decoding import BUSY_HOST_SECONDS
 from services.estimator.learning import announcements, host_announcements, learn
 from services.estimator.shard import Shard
 from shared.contracts.codec import decode, encode
@@ -20,6 +20,7 @@ from shared.contracts.messages import (
     PageSignal,
     PageUpdate,
 )
+from shared.runtime.acceptance import Acceptance
 from shared.store.models import NEVER
 
 DAY = 86_400.0
@@ -39,7 +40,7 @@ def record(topic, value, offset=0, timestamp=1000):
 
 
 def rules(record_times_count=True):
-    return Rules(SHARDS, NOW, NOW + 300.0, record_times_count)
+    return Acceptance(SHARDS, NOW, NOW + 300.0, record_times_count)
 
 
 def apply(shard, record_times_count=True, delay=0.0, **topics):

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from shared.pacing.slots import NOBODY, SlotPlan, SlotTimeline, next_multipliers
+from shared.pacing.slots import MOST_SLOTS_AT_ONCE, NOBODY, SlotPlan, SlotTimeline, next_multipliers
 
 
 def plan(rate, shares, version=1, effective_at=0.0, first_slot=0.0):
@@ -97,3 +97,9 @@ def test_far_along_the_sequence_shares_are_still_exact():
     made = SlotPlan(1, 0.0, 1e4, 3e12, np.array([0, 1], np.int32), np.array([0.5, 1.0]), 0.0)
     _, owners = made.between(0.0, 10.0)
     assert np.mean(owners == 0) == pytest.approx(0.5, abs=1e-4)
+
+
+def test_a_stretch_of_absurdly_many_slots_gives_only_its_last_ones():
+    times, owners = plan(1e6, {0: 1.0}).between(0.0, 1e9)
+    assert times.size == owners.size == MOST_SLOTS_AT_ONCE
+    assert times[-1] == pytest.approx(1e9)

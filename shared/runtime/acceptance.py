@@ -1,0 +1,61 @@
+"""What the readers of a shard's topics accept, so that scheduler and estimator act on the same."""
+
+from dataclasses import dataclass
+from typing import Self
+
+from aiokafka import ConsumerRecord
+
+from shared.contracts.identity import shard_of
+from shared.runtime.clock import Clock, SystemClock
+from shared.runtime.settings import Settings
+
+CLOCK_SLACK_SECONDS = 5.0
+"""Wall seconds by which processes on a simulated clock may disagree about its time."""
+
+
+@dataclass(frozen=True, slots=True)
+class Acceptance:
+    """What a record is checked against."""
+
+    shards: int
+    now: float
+    """Clock time, Unix seconds."""
+    latest: float
+    """Times after this are refused."""
+    record_times_count: bool
+    """Whether a record's own time is the clock's; on a simulated clock it is not."""
+
+    @classmethod
+    def at_present(cls, settings: Settings, clock: Clock) -> Self:
+        """What is accepted now."""
+        real = isinstance(clock, SystemClock)
+        slack = 0.0 if real else clock.span(CLOCK_SLACK_SECONDS)
+        now = clock.now()
+        return cls(
+            shards=settings.partitions,
+            now=now,
+            latest=now + settings.signal_future_tolerance_seconds + slack,
+            record_times_count=real,
+        )
+
+    def arrival(self, record: ConsumerRecord) -> float:
+        """When a record came, in clock time."""
+        if self.record_times_count and record.timestamp > 0:
+            return float(min(record.timestamp / 1000.0, self.now))
+        return self.now
+
+    def why_not_here(self, host: str, shard: int) -> str | None:
+        """Why a message about a host does not belong on a shard's partition; None: it does."""
+        right = shard_of(host, self.shards)
+        if right == shard:
+            return None
+        return (
+            f"it came on partition {shard}, but host {host[:300]} belongs to {right}: "
+            "key the record by its host"
+        )
+
+    def why_not_yet(self, time: float) -> str | None:
+        """Why a time cannot be; None: it can."""
+        if time <= self.latest:
+            return None
+        return f"its time {time} lies in the future (now is {self.now})"
