@@ -27,9 +27,6 @@ HARMONIC = 5
 TRUSTED_PRECISION, TRUSTED_RECALL = 0.7, 0.6
 """[N] section 6.7: above both, GREEDY-CIS+ trusts a page's signals."""
 
-LEAST_UNSIGNALLED_SHARE = 0.01
-"""The harmonic value takes α for no less than this share of γ, unless it is 0."""
-
 
 @compiled
 def _trusting(alpha: float, kappa: float, gamma: float, elapsed: float, signals: float) -> float:
@@ -60,9 +57,6 @@ def unit_value(
     if kind == FIRST_TERMS:
         return leading_terms(alpha, kappa, gamma, elapsed, signals, terms)
     if kind == HARMONIC:
-        # The library integrates signal by signal over their days κ/α: nearly endless as α → 0.
-        if alpha > 0.0:
-            alpha = max(alpha, LEAST_UNSIGNALLED_SHARE * gamma)
         return harmonic_value_scalar(alpha, kappa, gamma, elapsed, signals, False)
     change_rate = change_rate_scalar(alpha, kappa, gamma)
     if kind == SELECTIVE and gamma > 0.0 and change_rate > 0.0:

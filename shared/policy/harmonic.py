@@ -86,8 +86,7 @@ def harmonic_value_scalar(
     precision = -math.expm1(-kappa)
     if exact:
         return exact_value_and_psi(alpha, precision, gamma, elapsed, signals)[0]
-    iota = elapsed + signals * precision / alpha
-    return ein_value_and_psi(alpha, precision, gamma, iota)[0]
+    return ein_value_and_psi(alpha, precision, gamma, elapsed, signals)[0]
 
 
 @compiled
@@ -105,27 +104,47 @@ def harmonic_threshold_scalar(
     precision = -math.expm1(-kappa)
     if not alpha > 0.0:
         return _staircase_threshold(kappa, gamma, target, precision)
+    return _ein_threshold(alpha, precision, gamma, target)
+
+
+@compiled
+def _ein_threshold(
+    alpha: float, precision: float, gamma: float, target: float
+) -> tuple[float, float]:
+    """(a*, ψ) in the Ein form: Newton's steps between bounds, on V as seen through u − (1−e^{−u}).
+
+    Whole signals and the days left over carry the age, so that no digit is lost where a signal
+    counts as more days than anyone waits.
+    """
     change_rate = alpha + gamma * precision
     unit = unit_harmonic_inverse(change_rate * target)
-    iota = unit / change_rate
-    low, high = 0.0, math.inf
+    age = alpha * unit / change_rate
+    low, high, growth = 0.0, math.inf, 2.0
     psi = 0.0
-    for _ in range(100):
-        value, psi = ein_value_and_psi(alpha, precision, gamma, iota)
+    for _ in range(200):
+        signals = float(np.floor(age / precision))
+        days = max(age - signals * precision, 0.0) / alpha
+        value, psi = ein_value_and_psi(alpha, precision, gamma, days, signals)
         if value >= target:
-            high = iota
+            high = age
         else:
-            low = iota
+            low = age
         reached = unit_harmonic_inverse(change_rate * value)
-        slope = -math.expm1(-alpha * iota) / iota * psi * change_rate
+        slope = -math.expm1(-age) / age * psi * change_rate
         step = (reached - unit) * -math.expm1(-reached) / slope
-        following = iota - step
-        if abs(step) <= 1e-10 * iota:
+        following = age - step
+        if abs(step) <= 1e-10 * age:
             break
         if not low < following < high:
-            following = 2.0 * iota if high == math.inf else 0.5 * (low + high)
-        iota = following
-    return alpha * iota, psi
+            if high == math.inf:
+                following = growth * age
+                growth *= growth
+            elif low < 0.01 * high:
+                following = math.sqrt(max(low, 1e-300) * high)
+            else:
+                following = 0.5 * (low + high)
+        age = following
+    return age, psi
 
 
 @compiled

@@ -17,6 +17,9 @@ _EULER = 0.5772156649015329
 _NODES, _WEIGHTS = np.polynomial.legendre.leggauss(24)
 _SATURATED = 36.0
 
+_LEAST_SHARE = 1e-200
+"""α counts as no less than this share of γp: no digit of V tells, and p/α stays finite."""
+
 
 @compiled
 def ein(x: float) -> float:
@@ -189,33 +192,37 @@ def staircase_value(kappa: float, gamma: float, signals: float) -> float:
 
 @compiled
 def ein_value_and_psi(
-    alpha: float, precision: float, gamma: float, iota: float
+    alpha: float, precision: float, gamma: float, elapsed: float, signals: float
 ) -> tuple[float, float]:
-    """(V/μ, ψ) of the Ein form at ι days: age Ein(αι), a signal counts as p/α days.
+    """(V/μ, ψ) of the Ein form for α > 0, γ > 0: age Ein(αt + pn), a signal counts as p/α days.
 
-    V/μ = ∫₀^ι (1−e^{−αy})/y ψ(y) dy, piece by piece between the kinks of ψ; from where ψ is linear
-    to rounding, in closed form.
+    Ein(a) = ∫₀¹ (1 − e^{−ay})/y dy mixes penalties of the freshness objective, for pages with yα
+    and yp in place of α and κ.  All of them wait equally long for a signal's worth, so they share
+    ψ, and V/μ = ∫₀¹ V_y/y dy over their crawl values: as exact and as quick for any α, however
+    many days p/α there are to a signal.
     """
-    jump = precision / alpha
-    strength = gamma * jump
-    linear_from = jump * math.ceil(12.0 + 14.0 * strength + 1.86 * strength * strength)
-    longest = min(jump, 6.0 / gamma)
+    alpha = max(alpha, _LEAST_SHARE * gamma * precision)
+    psi = noisy_value_and_psi(alpha, precision, gamma, elapsed, signals)[1]
+    age = alpha * elapsed + precision * signals
+    if not age > 0.0:
+        return 0.0, psi
     total = 0.0
     left = 0.0
-    while left < min(iota, linear_from):
-        kink = jump * (math.floor(left / jump * (1.0 + 1e-14)) + 1.0)
-        right = min(left + longest, kink, iota)
-        if kink - right < 1e-9 * longest:
-            right = min(kink, iota)
+    for edge in (8.0, _SATURATED):
+        right = min(edge / age, 1.0)
         half = 0.5 * (right - left)
         for node in range(_NODES.size):
             y = left + half * (1.0 + _NODES[node])
-            psi = noisy_value_and_psi(alpha, precision, gamma, y, 0.0)[1]
-            total -= half * _WEIGHTS[node] * math.expm1(-alpha * y) / y * psi
+            part = noisy_value_and_psi(y * alpha, y * precision, gamma, elapsed, signals)[0]
+            total += half * _WEIGHTS[node] * part / y
         left = right
-    if iota > left:
-        slope = 1.0 / (1.0 + strength)
-        level = slope * jump * 0.5 * strength / (1.0 + strength)
-        total += slope * (iota - left + (math.exp(-alpha * iota) - math.exp(-alpha * left)) / alpha)
-        total += level * (ein(alpha * iota) - ein(alpha * left))
-    return total, noisy_value_and_psi(alpha, precision, gamma, iota, 0.0)[1]
+    while left < 1.0:
+        # V_y = 1/Δ_y here, which has all its poles far from a panel of this ratio
+        right = min(8.0 * left, 1.0)
+        half = 0.5 * (right - left)
+        for node in range(_NODES.size):
+            y = left + half * (1.0 + _NODES[node])
+            change_rate = y * alpha - gamma * math.expm1(-y * precision)
+            total += half * _WEIGHTS[node] / (y * change_rate)
+        left = right
+    return total, psi

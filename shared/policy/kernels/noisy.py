@@ -246,7 +246,8 @@ def waves_needed(strength: float, length: float) -> float:
     if length * 17.0 < 2.0 * _NEGLIGIBLE:
         return math.inf
     frequency = strength * math.sqrt(math.expm1(2.0 * _NEGLIGIBLE / length))
-    return math.floor((frequency + 0.5 * math.pi) / (2.0 * math.pi))
+    # not math.floor, whose compiled form is an integer and overflows
+    return float(np.floor((frequency + 0.5 * math.pi) / (2.0 * math.pi)))
 
 
 @compiled
@@ -326,7 +327,7 @@ def noisy_value_and_psi(
 ) -> tuple[float, float]:
     """(V/μ, ψ) for α > 0, 0 < κ < ∞, γ > 0 at ``elapsed`` ≥ 0 days and whole ``signals`` ≥ 0."""
     periods = alpha * elapsed / kappa
-    terms = signals + math.floor(periods)
+    terms = signals + np.floor(periods)
     if terms >= 5.0:
         waves = waves_needed(gamma * kappa / alpha, signals + periods)
         if waves <= 1.0 + 0.1 * terms:

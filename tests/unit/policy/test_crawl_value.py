@@ -210,3 +210,13 @@ def test_reference_agrees_with_mpmath_gamma():
         for i, x in ((0, 0.3), (3, 2.0), (25, 40.0), (10, 0.5)):
             expected = mp.gammainc(i + 1, 0, mp.mpf(x), regularized=True)
             assert abs(reference.regularised_gamma(i, mp.mpf(x)) / expected - 1) < 1e-25
+
+
+def test_signals_that_count_as_more_days_than_an_integer_holds():
+    """As α → 0 the value is that of α = 0; as κ → 0 signals count for nothing."""
+    rare = crawl_value(1.0, [1e-12, 1e-20, 1e-100], 0.9, 2.0, 3.0, 20 * 0.9)
+    complete = crawl_value(1.0, 0.0, 0.9, 2.0, 3.0, 20 * 0.9)
+    np.testing.assert_allclose(rare, np.full(3, complete[0]), rtol=1e-10)
+    weak = crawl_value(1.0, 0.5, [1e-12, 1e-20, 1e-100], 2.0, 3.0, 0.0)
+    none = crawl_value(1.0, 0.5, 0.0, 0.0, 3.0, 0.0)
+    np.testing.assert_allclose(weak, np.full(3, none[0]), rtol=1e-10)

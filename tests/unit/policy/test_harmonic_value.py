@@ -5,6 +5,8 @@ import math
 import mpmath as mp
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from services.bench.value_reference import regularised_gamma
 from shared.policy.harmonic import harmonic_penalty, harmonic_threshold, harmonic_value
@@ -159,3 +161,38 @@ def test_inverse_at_the_edges():
     assert harmonic_threshold(0.0, 0.5, 0.0, 0.0, 1.0)[0][0] == np.inf
     assert harmonic_threshold(1.0, 0.0, 0.0, 0.0, 1.0)[0][0] == np.inf
     assert harmonic_threshold(1.0, 0.5, 0.0, 0.0, 0.0)[0][0] == 0.0
+
+
+@pytest.mark.parametrize("alpha", [1e-6, 1e-12, 1e-100, 1e-320])
+def test_hardly_any_change_without_a_signal(alpha):
+    """As α → 0 the n-th signal finds the age Ein(np): V = (1/γ)Σ_{k<n}(Ein(np) − Ein(kp))."""
+    kappa, gamma, signals = 0.9, 2.0, 300
+    p = -math.expm1(-kappa)
+    value = harmonic_value(1.0, alpha, kappa, gamma, 3.0, [4, signals])
+    for found, n in zip(value, [4, signals], strict=True):
+        limit = sum(ein(n * p) - ein(k * p) for k in range(n)) / gamma
+        assert found == pytest.approx(limit, rel=max(10 * alpha * n, 1e-12))
+
+
+@pytest.mark.parametrize("alpha", [1e-3, 1e-9, 1e-100])
+@pytest.mark.parametrize("threshold", [1e-3, 0.3, 7.0, 400.0])
+def test_inverse_where_hardly_any_change_is_without_a_signal(alpha, threshold):
+    kappa, gamma = 0.9, 2.0
+    p = -math.expm1(-kappa)
+    age, rate = harmonic_threshold(1.0, alpha, kappa, gamma, threshold)
+    # on days where the last signal's share of the age would be rounded away, on signals elsewhere
+    signals = math.floor(age[0] / p)
+    days = (age[0] - signals * p) / alpha
+    value = harmonic_value(1.0, alpha, kappa, gamma, days, signals)
+    assert value[0] == pytest.approx(threshold, rel=1e-8)
+    assert rate[0] == pytest.approx(gamma / (signals + 1), rel=0.05)
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.floats(-12, 2), st.floats(-4, 3), st.floats(-3, 3), st.floats(-2, 3), st.integers(0, 400))
+def test_the_value_rises_with_time_and_with_signals(log_alpha, log_kappa, log_gamma, log_t, n):
+    alpha, kappa, gamma, t = 10.0**log_alpha, 10.0**log_kappa, 10.0**log_gamma, 10.0**log_t
+    value = harmonic_value(1.0, alpha, kappa, gamma, [t, 1.1 * t, t], [n, n, n + 1])
+    assert np.isfinite(value).all()
+    assert value[1] >= value[0] * (1 - 1e-12)
+    assert value[2] >= value[0] * (1 - 1e-12)
