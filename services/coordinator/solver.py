@@ -4,11 +4,13 @@ Two different questions have two different answers:
 
 - *Which pages are worth a crawl in the long run?* λ₀ solves Σ D_p(λ₀) = R (design: maths, "When
   to crawl"). It is the multiplier that everybody sees.
-- *Where does the next second's budget go?* Demand is a long-run rate; a shard that has just
-  loaded a million new pages has a backlog that its rate says nothing of. With `ripe_p(λ)` pages
-  at or above λ now, a shard would like to crawl ripe_p(λ)/H + D_p(λ) over the next H seconds.
-  λ* solves Σ_p [ripe_p(λ*)/H + D_p(λ*)] = R, and a shard's share is its term of the sum: all
-  shards work down to one and the same value at a time, as one scheduler over all pages would.
+- *Where does the next second's budget go?* To the pages that are worth most now, wherever they
+  are; long-run demand says little of that while pages are new or parameters are being learned.
+  With `ripe_p(λ)` pages at or above λ now, λ* solves Σ_p ripe_p(λ*) = R·H, the crawls of the next
+  H seconds, and a shard's share is its term of the sum: all shards work down to one and the same
+  value, as one scheduler over all pages would. What a shard is short of shows in the next
+  reports, so shares correct themselves. Where less is ripe than the budget can take, the rest
+  goes by demand: λ* then solves Σ_p [ripe_p(λ*)/H + D_p(λ*)] = R.
 
 Rates here are crawls per second of the clock, whatever the unit of the curves' thresholds.
 """
@@ -97,7 +99,9 @@ def solve_shares(curves: Curves, budget: float, relaxation_seconds: float) -> di
         budget: R, crawls per second.
         relaxation_seconds: H, in which a backlog is to be worked off.
     """
-    wanted = curves.ripe / relaxation_seconds + curves.demand
+    wanted = curves.ripe / relaxation_seconds
+    if wanted[:, 0].sum() < budget:
+        wanted = wanted + curves.demand
     wanted[curves.pages == 0] = 0.0
     threshold = float(curves.grid[0])
     total = wanted.sum(axis=0)

@@ -38,5 +38,7 @@ def warm_up() -> None:
     restore(shard, [request])
     shard.limit_host(first.host, 2.0, None, 1.0)
     shard.selector.select(np.array([20.0]), 1.0, 1e9)
-    DemandReporter(shard, "warm-up").set_demand(demand_of(draw_sample(shard, 10), 1.0))
+    reporter = DemandReporter(shard, "warm-up", 10.0)
+    reporter.set_demand(demand_of(draw_sample(shard, 10), 1.0))
+    reporter.report(21.0, 1.0)
     shard.remove(first.page_id, 30.0)

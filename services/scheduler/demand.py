@@ -7,6 +7,7 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
+from services.scheduler.hosts import capacity
 from services.scheduler.pages import ACTIVE, Rows
 from services.scheduler.priority import SECONDS_PER_DAY
 from services.scheduler.shard import Shard
@@ -145,13 +146,30 @@ def demand_of(sample: Sample, multiplier: float) -> Demand:
 
 
 @compiled
-def _count_ripe(
-    priorities: NDArray[np.float64], thresholds: NDArray[np.float64]
+def count_ripe(
+    priorities: NDArray[np.float64],
+    pages: Rows,
+    hosts: Rows,
+    thresholds: NDArray[np.float64],
+    now: float,
+    horizon: float,
 ) -> NDArray[np.int64]:
-    """Priorities at or above each threshold."""
+    """Pages of a priority at or above each threshold, of each host no more than it can take
+    within `horizon` seconds from now.
+
+    Without that bound, the many ripe pages of a host that is blocked or slow would draw a budget
+    that its shard can only spend on pages worth less than others'.
+    """
     counts = np.zeros(thresholds.size + 1, np.int64)
-    for row in range(priorities.size):
-        if priorities[row] > 0.0:
+    rooms = np.empty(hosts.size)
+    for row in range(hosts.size):
+        rooms[row] = capacity(hosts[row], now, now + horizon)
+    ripe_rows = np.flatnonzero(priorities >= thresholds[0])
+    for index in np.argsort(-priorities[ripe_rows]):
+        row = ripe_rows[index]
+        host = pages[row].host
+        if rooms[host] >= 1.0:
+            rooms[host] -= 1.0
             counts[np.searchsorted(thresholds, priorities[row], side="right")] += 1
     ripe = np.empty(thresholds.size, np.int64)
     above = 0
@@ -164,9 +182,17 @@ def _count_ripe(
 class DemandReporter:
     """Makes the reports of one shard."""
 
-    def __init__(self, shard: Shard, instance: str) -> None:
+    def __init__(self, shard: Shard, instance: str, horizon: float) -> None:
+        """Report a shard.
+
+        Args:
+            shard: the shard.
+            instance: name of this process.
+            horizon: clock seconds in which the ripe pages are to be crawled.
+        """
         self._shard = shard
         self._instance = instance
+        self._horizon = horizon
         self._ripe_of_scan = -1
         self._ripe: list[float] = []
         self._reported_at = shard.filled_until
@@ -189,7 +215,7 @@ class DemandReporter:
         shard, demand = self._shard, self.demand
         if demand is None:
             return None
-        self._refresh_ripe(demand)
+        self._refresh_ripe(demand, now)
         crawls, marginal = shard.take_crawl_notes()
         elapsed = now - self._reported_at
         self._reported_at = now
@@ -206,10 +232,12 @@ class DemandReporter:
             marginal_value=marginal,
         )
 
-    def _refresh_ripe(self, demand: Demand) -> None:
-        selector = self._shard.selector
+    def _refresh_ripe(self, demand: Demand, now: float) -> None:
+        shard, selector = self._shard, self._shard.selector
         if selector.scans == self._ripe_of_scan and self._ripe:
             return
         self._ripe_of_scan = selector.scans
-        priorities = selector.priorities[: self._shard.used]
-        self._ripe = _count_ripe(priorities, demand.thresholds).astype(float).tolist()
+        hosts = shard.host_rows[: shard.host_count]
+        priorities = selector.priorities[: shard.used]
+        ripe = count_ripe(priorities, shard.pages, hosts, demand.thresholds, now, self._horizon)
+        self._ripe = ripe.astype(float).tolist()

@@ -18,6 +18,10 @@ from shared.runtime.settings import Settings
 SAMPLED_PAGES: Final = 50_000
 """Pages, in all shards of the process, whose demand is computed."""
 
+RIPE_SECONDS: Final = 10.0
+"""Wall seconds of crawling that the ripe pages of a report stand for: of a slow host only so many
+are counted as it can take in that time."""
+
 _LEAST_SAMPLED: Final = 500
 _DUTY: Final = 0.05
 """Part of a core that keeping demand up to date may take."""
@@ -93,7 +97,9 @@ class Reporting:
             self._counted.pop(gone, None)
         for shard in ours:
             if shard not in self._reporters:
-                self._reporters[shard] = DemandReporter(shard, self._settings.instance)
+                self._reporters[shard] = DemandReporter(
+                    shard, self._settings.instance, self._clock.span(RIPE_SECONDS)
+                )
 
     async def run_demand(self, stopping: asyncio.Event) -> None:
         """Keep the demand of the shards up to date until `stopping` is set."""

@@ -186,7 +186,8 @@ class DemandCurve(Struct, frozen=True, gc=False):
     demand: list[NonNegative]
     """D(Λ) in crawls per second: the long-run rate under each threshold, host limits included."""
     ripe: list[NonNegative]
-    """Pages whose crawl value is at least Λ now (new and over-age ones count everywhere)."""
+    """Pages whose crawl value is at least Λ now (new and over-age ones count everywhere), of each
+    host no more than its limit lets be crawled in the next seconds."""
     achieved_crawls_per_second: NonNegative
     host_limited_share: Annotated[float, Meta(ge=0, le=1)]
     """Share of the demand at λ₀ that host limits hold back."""

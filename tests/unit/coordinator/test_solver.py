@@ -144,3 +144,10 @@ def test_a_curve_that_cannot_be_added_is_refused(changes, reason):
         )
     with pytest.raises(ValueError, match=reason):
         check_curve(made)
+
+
+def test_while_more_is_ripe_than_can_be_crawled_long_run_demand_does_not_count():
+    """Two shards of the same stock; one would want more in the long run, but not now."""
+    stock = root(100.0)
+    both = curves(curve(0, root(1.0), stock), curve(1, root(50.0), stock))
+    assert solve_shares(both, budget=10.0, relaxation_seconds=5.0)[0] == pytest.approx(0.5)

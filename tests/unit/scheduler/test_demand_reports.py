@@ -15,6 +15,9 @@ from services.scheduler.demand import (
 from shared.policy.demand import demand_curve
 from shared.policy.model import PageParameters
 
+AGES = 1e12
+"""A horizon in which any host can take all its pages."""
+
 NOW = 1.7e9
 
 
@@ -90,7 +93,7 @@ def test_a_report_counts_what_is_ripe_and_what_was_crawled():
     for number in range(5):
         world.add_page("fresh", number, NOW)
     shard.filled_until = NOW
-    reporter = DemandReporter(shard, "me")
+    reporter = DemandReporter(shard, "me", AGES)
     assert reporter.report(NOW, 0.1) is None
     assert reporter.is_stale(0.1)
     reporter.set_demand(demand_of(draw_sample(shard, 1000), 0.1))
@@ -116,9 +119,25 @@ def test_a_report_counts_what_is_ripe_and_what_was_crawled():
 
 def test_a_report_of_an_empty_shard_is_all_zero():
     shard = World(rules()).shard
-    reporter = DemandReporter(shard, "me")
+    reporter = DemandReporter(shard, "me", AGES)
     reporter.set_demand(demand_of(draw_sample(shard, 10), 0.0))
     report = reporter.report(NOW, 0.0)
     assert report.demand == [0.0] * POINTS
     assert report.ripe == [0] * POINTS
     assert report.host_limited_share == 0.0
+
+
+def test_of_a_host_no_more_pages_are_ripe_than_it_can_take():
+    """Else the pages of a blocked host would draw a budget that its shard spends on lesser ones."""
+    world = World(rules(host_rate=0.5))
+    for number in range(30):
+        world.add_page("slow", number, NOW)
+        world.add_page("blocked", number, NOW)
+    shard = world.shard
+    blocked = shard.pages[1]["host"]
+    shard.pause_host(int(blocked), NOW + 3600.0)
+    shard.filled_until = NOW
+    reporter = DemandReporter(shard, "me", 20.0)
+    reporter.set_demand(demand_of(draw_sample(shard, 1000), 0.1))
+    shard.selector.select(NOW + np.array([0.1]), 1.0, 0.0)
+    assert reporter.report(NOW, 0.1).ripe[0] == 1 + 20 * 0.5  # one of two tokens is spent
