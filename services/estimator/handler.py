@@ -213,9 +213,7 @@ class EstimatorHandler:
         material, now, messages = self._settings.material_change, acceptance.now, {}
         for part in done:
             number = part.shard.number
-            messages[HOST_PARAMETERS.name, number] = host_announcements(
-                part, material, now
-            )
+            messages[HOST_PARAMETERS.name, number] = host_announcements(part, material, now)
             messages[PAGE_PARAMETERS.name, number] = announcements(part, material, now)
         metrics.FITTED.inc(sum(part.learned.size for part in done))
         metrics.ANNOUNCED.inc(sum(map(len, messages.values())))

@@ -1,9 +1,13 @@
 """Bytes to messages and back."""
 
+import re
 from functools import cache
 from typing import Any, TypeVar, cast
 
 import msgspec
+
+_PATTERN = re.compile(r"matching regex '.*?'")
+"""All patterns of the contract keep such characters out; people need not read them."""
 
 MAX_MESSAGE_BYTES = 64 * 1024
 """No message of the contract comes near, but demand curves of a large grid."""
@@ -42,4 +46,5 @@ def decode(kind: type[T], data: bytes | None) -> T:
     try:
         return cast(T, decoder(kind).decode(data))
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
-        raise BadMessage(f"not a valid {kind.__name__}: {error}") from error
+        reason = _PATTERN.sub("without control characters", str(error))
+        raise BadMessage(f"not a valid {kind.__name__}: {reason}") from error
