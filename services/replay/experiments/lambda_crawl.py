@@ -1,7 +1,7 @@
 """[K] figures 1, 2 and 3: harmonic and binary costs of crawl rates, and how fast they are learned.
 
-On generated populations with the published shape of the dataset, R = 20 % of pages a day. Costs
-are of the rates, by [K] propositions 1 and 4 and equations 12 and 13, a page.
+On pages drawn from the dataset, or on generated populations with its published shape; R = 20 % of
+pages a day. Costs are of the rates, by [K] propositions 1 and 4 and equations 12 and 13, a page.
 """
 
 from collections.abc import Callable
@@ -47,6 +47,21 @@ HEEDING = ("LC", "LCA", "LC-CO")
 """Policies that heed complete signals; for the others they do not exist."""
 
 
+def _population(
+    scale: Scale, rng: np.random.Generator, *, only_complete: bool = False
+) -> PageParameters:
+    """The pages of a repetition."""
+    if scale.dataset is not None:
+        return scale.dataset.sample(scale.pages, rng, only_complete=only_complete)
+    return heavy_tailed(scale.pages, 1.0 if only_complete else COMPLETE_SHARE, rng)
+
+
+def _notes(scale: Scale) -> str:
+    if scale.dataset is None:
+        return f"{scale.pages} pages of a generated population with the published shape"
+    return f"{scale.pages} pages drawn from {len(scale.dataset)} of the dataset PoliteCrawling"
+
+
 def _costs(
     label: str, solver: Solver, pages: PageParameters, complete: Mask, bandwidth: float
 ) -> tuple[float, float]:
@@ -62,11 +77,11 @@ def _costs(
 
 
 def _bars(
-    figure: Figure, solvers: dict[str, Solver], complete_share: float, scale: Scale, told: Told
+    figure: Figure, solvers: dict[str, Solver], only_complete: bool, scale: Scale, told: Told
 ) -> Figure:
     found = np.empty((2, scale.repetitions, len(solvers)))
     for repetition in range(scale.repetitions):
-        pages = heavy_tailed(scale.pages, complete_share, scale.rng(repetition, 1))
+        pages = _population(scale, scale.rng(repetition, 1), only_complete=only_complete)
         complete = pages.recall > 0.5
         for column, (label, solver) in enumerate(solvers.items()):
             bandwidth = BANDWIDTH_SHARE * scale.pages
@@ -77,14 +92,15 @@ def _bars(
     return figure
 
 
-def _cost_figure(name: str, title: str) -> Figure:
-    return Figure(name, title, "policy", "cost a page (lower is better)", "bars", [])
+def _cost_figure(name: str, title: str, scale: Scale) -> Figure:
+    label = "cost a page (lower is better)"
+    return Figure(name, title, "policy", label, "bars", [], _notes(scale))
 
 
 def figure_1(scale: Scale, told: Told) -> Figure:
     """Both costs of all policies with known change rates; BLC's harmonic cost is infinite."""
-    figure = _cost_figure("k1", "[K] figure 1: costs with known change rates")
-    return _bars(figure, RATES, COMPLETE_SHARE, scale, told)
+    figure = _cost_figure("k1", "[K] figure 1: costs with known change rates", scale)
+    return _bars(figure, RATES, False, scale, told)
 
 
 def figure_2(scale: Scale, told: Told) -> Figure:
@@ -95,8 +111,8 @@ def figure_2(scale: Scale, told: Told) -> Figure:
         "BLCε": RATES["BLCε"],
         "BLC": RATES["BLC"],
     }
-    figure = _cost_figure("k2", "[K] figure 2: the benefit of complete signals")
-    return _bars(figure, solvers, 1.0, scale, told)
+    figure = _cost_figure("k2", "[K] figure 2: the benefit of complete signals", scale)
+    return _bars(figure, solvers, True, scale, told)
 
 
 def figure_3(scale: Scale, told: Told) -> Figure:
@@ -108,7 +124,7 @@ def figure_3(scale: Scale, told: Told) -> Figure:
     slots = Budget.constant(bandwidth).slot_times(LEARNING_DAYS)
     for repetition in range(scale.repetitions):
         rng = scale.rng(repetition, 3)
-        pages = heavy_tailed(scale.pages, COMPLETE_SHARE, rng)
+        pages = _population(scale, rng)
         trace = make_trace(pages, LEARNING_DAYS, rng)
         for row, name in enumerate(names):
             policy = POLICIES[name]
@@ -121,7 +137,7 @@ def figure_3(scale: Scale, told: Told) -> Figure:
         told((repetition + 1) / scale.repetitions)
     series = [summarised(name, days, values) for name, values in zip(names, found, strict=True)]
     title = "[K] figure 3: learning the change rates"
-    return Figure("k3", title, "days", "harmonic cost a page", "lines", series)
+    return Figure("k3", title, "days", "harmonic cost a page", "lines", series, _notes(scale))
 
 
 def _recorder(

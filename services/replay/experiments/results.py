@@ -7,6 +7,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from services.replay.polite_crawling import PoliteCrawling
+
 Floats = NDArray[np.float64]
 
 Told = Callable[[float], None]
@@ -21,6 +23,8 @@ class Scale:
     seed: int = 0
     pages: int = 10_000
     """Of the populations with the shape of a real dataset."""
+    dataset: PoliteCrawling | None = None
+    """[K]'s own pages, of which `pages` are drawn in place of generated ones (k1, k2, k3)."""
 
     def rng(self, *stream: int) -> np.random.Generator:
         """Independent random numbers for each repetition and stream."""

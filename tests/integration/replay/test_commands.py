@@ -91,3 +91,29 @@ def test_an_unknown_figure_is_refused(tmp_path: Path) -> None:
     result = CliRunner().invoke(figures.command, ["n6", "--out", str(tmp_path)])
     assert result.exit_code == 2
     assert all(name in result.output for name in FIGURES)
+
+
+def test_figures_of_a_dataset_in_its_published_format(tmp_path: Path) -> None:
+    rng = np.random.default_rng(3)
+    crawls = [[[1.0, int(rng.random() < 0.4)] for _ in range(14)] for _ in range(60)]
+    files = {
+        "urlid_imp.txt": [f"{i}\t{rng.integers(1, 900)}" for i in range(60)],
+        "urlid_offset_history.txt": [f"{i}\t0.5\t{json.dumps(c)}" for i, c in enumerate(crawls)],
+        "urlid_chrate_compl_obs_hist.txt": [f"{i}\t0.4" for i in range(0, 60, 5)],
+    }
+    for name, lines in files.items():
+        (tmp_path / name).write_text("".join(f"{line}\n" for line in lines))
+    options = ["k1", "k2", "k3", "--repetitions", "2", "--pages", "50", "--out", str(tmp_path)]
+    result = CliRunner().invoke(figures.command, [*options, "--polite-crawling", str(tmp_path)])
+    assert result.exit_code == 0, result.output
+    for name in ("k1", "k2", "k3"):
+        numbers = json.loads((tmp_path / f"{name}.json").read_text())
+        assert numbers["notes"] == "50 pages drawn from 60 of the dataset PoliteCrawling"
+    heeding, deaf = json.loads((tmp_path / "k2.json").read_text())["series"]["harmonic cost"][
+        "mean"
+    ][:2]
+    assert heeding < deaf
+    (tmp_path / "urlid_imp.txt").unlink()
+    result = CliRunner().invoke(figures.command, [*options, "--polite-crawling", str(tmp_path)])
+    assert result.exit_code == 2
+    assert "urlid_imp.txt: there is no such file" in result.output
