@@ -31,7 +31,7 @@ unit: setup ## Run only the pure tests.
 	$(BIN)/pytest -q tests/unit
 
 test: lint types ## Run all tests: style, types, unit, contract (both brokers), integration, faults.
-	$(BIN)/pytest -q tests
+	$(BIN)/pytest -q -n 2 --dist loadfile tests
 
 COMPILE := $(BIN)/uv pip compile pyproject.toml --generate-hashes --no-emit-index-url --no-header --quiet
 
