@@ -42,6 +42,10 @@ class Books:
     series_days: Floats
     series_freshness: Floats
     """Importance-weighted, averaged over the bin that ends at `series_days`."""
+    requests: Integers
+    """Of the trace's requests, those for each page that was known by then."""
+    fresh_requests: Integers
+    """Those of them that found a fresh copy."""
 
     @property
     def known_days(self) -> Floats:
@@ -53,6 +57,12 @@ class Books:
         """Importance-weighted, time-averaged share of stale copies."""
         weight = self.trace.importance
         return float((weight * self.stale_days).sum() / (weight * self.known_days).sum())
+
+    @property
+    def fresh_request_share(self) -> float | None:
+        """Share of requests that found a fresh copy; None: the trace has none."""
+        asked = int(self.requests.sum())
+        return float(self.fresh_requests.sum() / asked) if asked else None
 
     @property
     def harmonic_cost(self) -> float:
@@ -85,6 +95,8 @@ class Books:
             "unchanged_share": float(self.unchanged.sum() / crawls) if crawls else 0.0,
             "worst_age_days": float(self.oldest_days[alive].max(initial=0.0)),
             "pages_never_crawled": int((self.crawls[alive] == 0).sum()),
+            "requests": int(self.requests.sum()),
+            "fresh_request_share": self.fresh_request_share,
             "freshness_over_time": {
                 "days": self.series_days.tolist(),
                 "freshness": self.series_freshness.tolist(),
@@ -130,7 +142,56 @@ def settle(trace: Trace, slot_days: Floats, crawled: Integers) -> Books:
     )
     series = 1.0 - np.divide(bins, known, out=np.zeros(SERIES_BINS), where=known > 0)
     ends = trace.days * (np.arange(SERIES_BINS) + 1) / SERIES_BINS
-    return Books(trace, stale, penalty, crawls, unchanged, oldest, ends, series)
+    asked, fresh = np.zeros(count, np.int64), np.zeros(count, np.int64)
+    _answer(
+        trace.born_days,
+        trace.held,
+        trace.change_days,
+        trace.change_pages,
+        slot_days,
+        crawled,
+        trace.request_days,
+        trace.request_pages,
+        asked,
+        fresh,
+    )
+    return Books(trace, stale, penalty, crawls, unchanged, oldest, ends, series, asked, fresh)
+
+
+@compiled
+def _answer(
+    born: Floats,
+    held: NDArray[np.bool_],
+    change_days: Floats,
+    change_pages: Integers,
+    slot_days: Floats,
+    crawled: Integers,
+    request_days: Floats,
+    request_pages: Integers,
+    asked: Integers,
+    fresh: Integers,
+) -> None:
+    """Count requests; of what happens at one time a change comes first, then a crawl."""
+    stale = ~held
+    change = slot = 0
+    for request in range(request_days.size):
+        now, page = request_days[request], request_pages[request]
+        while True:
+            next_change = change_days[change] if change < change_days.size else np.inf
+            next_slot = slot_days[slot] if slot < slot_days.size else np.inf
+            if min(next_change, next_slot) > now:
+                break
+            if next_change <= next_slot:
+                changed = change_pages[change]
+                stale[changed] = stale[changed] or next_change > born[changed]
+                change += 1
+            else:
+                if crawled[slot] >= 0:
+                    stale[crawled[slot]] = False
+                slot += 1
+        if now >= born[page]:
+            asked[page] += 1
+            fresh[page] += not stale[page]
 
 
 @compiled

@@ -37,6 +37,7 @@ class Comparison:
             "pages": len(self.trace),
             "changes": int(self.trace.change_days.size),
             "signals": int(self.trace.signal_days.size),
+            "requests": int(self.trace.request_days.size),
             "crawls_per_day": [list(step) for step in self.budget.steps],
         }
 
@@ -55,6 +56,10 @@ class Comparison:
             }
             for name, replayed in self.policies.items()
         ]
+        if self.trace.request_days.size:
+            for row in rows:
+                books = self.policies[str(row["policy"])].books
+                row["fresh_request_share"] = books.fresh_request_share
         return sorted(rows, key=lambda row: float(str(row["staleness"])))
 
 

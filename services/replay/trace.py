@@ -4,14 +4,14 @@ Times are days from the beginning, rates per day. Nothing here is known to a pol
 observe it: signals when they arrive, changes when a crawl finds them.
 """
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
 
 from services.replay.truth import matched_counts
-from services.world.events import EventStream
+from services.world.events import NO_REQUESTS, EventStream, Requests
 from services.world.pages import WorldPages
 from services.world.trace import read_events, read_pages
 from shared.policy.model import PageParameters
@@ -55,6 +55,9 @@ class Trace:
     """Length of the trace."""
     known: PageParameters | None = None
     """The parameters that the events were made from, where they were."""
+    request_days: NDArray[np.float64] = field(default_factory=lambda: np.empty(0))
+    """When somebody asked for a page; no policy knows of it."""
+    request_pages: NDArray[np.int64] = field(default_factory=lambda: np.empty(0, np.int64))
 
     def __len__(self) -> int:
         return int(self.importance.size)
@@ -75,6 +78,7 @@ class Trace:
         """The first `days` of the trace."""
         changes = int(np.searchsorted(self.change_days, days, side="right"))
         signals = int(np.searchsorted(self.signal_days, days, side="right"))
+        requests = int(np.searchsorted(self.request_days, days, side="right"))
         return replace(
             self,
             change_days=self.change_days[:changes],
@@ -82,6 +86,8 @@ class Trace:
             signal_days=self.signal_days[:signals],
             signal_pages=self.signal_pages[:signals],
             days=days,
+            request_days=self.request_days[:requests],
+            request_pages=self.request_pages[:requests],
         )
 
 
@@ -119,6 +125,7 @@ def world_trace(
     stream: EventStream,
     days: float | None = None,
     known: PageParameters | None = None,
+    requests: Requests = NO_REQUESTS,
 ) -> Trace:
     """A trace of a world's pages and the events of its stream, to `days` or to the last event.
 
@@ -127,7 +134,9 @@ def world_trace(
     """
     end = np.inf if days is None else days
     changes, signals = stream.changes(end), stream.signals(end)
-    last = max((float(part[-1]) for part in (changes.days, signals.days) if part.size), default=0.0)
+    asked = int(np.searchsorted(requests.days, end, side="right"))
+    times = (changes.days, signals.days, requests.days[:asked])
+    last = max((float(part[-1]) for part in times if part.size), default=0.0)
     length = np.ceil(last) if days is None else days
     if not 0 < length < np.inf:
         raise ValueError("the trace has no events: give --days to say how long it is")
@@ -150,6 +159,8 @@ def world_trace(
         signal_pages=signals.pages,
         days=float(length),
         known=known,
+        request_days=requests.days[:asked],
+        request_pages=requests.pages[:asked],
     )
 
 
@@ -161,7 +172,8 @@ def read_trace(pages_file: Path, events_file: Path, days: float | None = None) -
         ValueError: no events and no `days`.
     """
     pages = read_pages(pages_file)
-    return world_trace(pages, read_events(events_file, pages), days)
+    stream = read_events(events_file, pages)
+    return world_trace(pages, stream, days, requests=stream.requests)
 
 
 def site_of(host: str) -> str:

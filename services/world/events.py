@@ -22,6 +22,20 @@ class Changes:
 
 
 @dataclass(frozen=True, slots=True)
+class Requests:
+    """Times at which somebody asked for a page, rising in time."""
+
+    days: NDArray[np.float64]
+    pages: NDArray[np.int64]
+
+    def __len__(self) -> int:
+        return int(self.days.size)
+
+
+NO_REQUESTS = Requests(np.empty(0), np.empty(0, np.int64))
+
+
+@dataclass(frozen=True, slots=True)
 class Signals:
     """Change signals, rising in time."""
 
@@ -65,7 +79,15 @@ class EventStream(Protocol):
 class RecordedStream:
     """Events that are all known beforehand, as from a trace."""
 
-    def __init__(self, changes: Changes, signals: Signals, source_names: list[str]) -> None:
+    def __init__(
+        self,
+        changes: Changes,
+        signals: Signals,
+        source_names: list[str],
+        requests: Requests = NO_REQUESTS,
+    ) -> None:
+        self.requests = requests
+        """Nothing in a world depends on them; a replay counts those that find a fresh copy."""
         self._changes = changes
         self._signals = signals
         self._source_names = source_names

@@ -10,7 +10,7 @@ import pyarrow.csv
 import pyarrow.parquet
 from numpy.typing import NDArray
 
-from services.world.events import Changes, RecordedStream, Signals
+from services.world.events import Changes, RecordedStream, Requests, Signals
 from services.world.pages import WorldPages, make_pages
 from shared.contracts.identity import BadUrl, identify
 from shared.contracts.messages import MAX_SOURCE_LENGTH
@@ -58,7 +58,7 @@ def read_pages(file: Path) -> WorldPages:
 
 
 def read_events(file: Path, pages: WorldPages) -> RecordedStream:
-    """Read a trace's events: `time_days`, `url`, `event` (change or signal), `source`.
+    """Read a trace's events: `time_days`, `url`, `event` (change, signal or request), `source`.
 
     The rows may be in any order. Events of one time keep the order of the file.
 
@@ -70,15 +70,19 @@ def read_events(file: Path, pages: WorldPages) -> RecordedStream:
     kinds = np.array(_texts(table, "event", file), dtype=object)
     is_change = kinds == "change"
     is_signal = kinds == "signal"
-    _refuse(~(is_change | is_signal), kinds, file, "event", "neither change nor signal")
+    is_request = kinds == "request"
+    strange = ~(is_change | is_signal | is_request)
+    _refuse(strange, kinds, file, "event", "neither change, signal nor request")
     page_of = _page_numbers(table, file, pages)
     names, sources = _sources(table, file)
     order = np.argsort(days, kind="stable")
     changed, signalled = order[is_change[order]], order[is_signal[order]]
+    requested = order[is_request[order]]
     return RecordedStream(
         Changes(days[changed], page_of[changed]),
         Signals(days[signalled], page_of[signalled], sources[signalled]),
         names,
+        Requests(days[requested], page_of[requested]),
     )
 
 

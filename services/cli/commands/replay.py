@@ -27,7 +27,7 @@ _FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
     "events_file",
     type=_FILE,
     required=True,
-    help="time_days, url, event (change or signal), source.",
+    help="time_days, url, event (change, signal or request), source.",
 )
 @click.option(
     "--crawls-per-day",

@@ -59,6 +59,26 @@ def test_replay_makes_a_table_under_a_scenario(files: list[str]) -> None:
     assert {line.split()[0] for line in lines[1:]} == {"uniform", "GREEDY"}
 
 
+def test_replay_counts_requests_that_find_a_fresh_copy(files: list[str]) -> None:
+    events = Path(files[3])
+    rng = np.random.default_rng(5)
+    rows = [
+        f"{day},https://h{p % 3}.example/{p},request,\n"
+        for day, p in zip(
+            (rng.random(300) * 20).tolist(), rng.integers(30, size=300).tolist(), strict=True
+        )
+    ]
+    events.write_text(events.read_text() + "".join(rows))
+    options = [*files, "--crawls-per-day", "5", "--policy", "freshet,uniform"]
+    result = CliRunner().invoke(replay.command, [*options, "--json"])
+    assert result.exit_code == 0, result.output
+    report = json.loads(result.stdout)
+    assert report["requests"] == 300
+    shares = {name: found["fresh_request_share"] for name, found in report["policies"].items()}
+    assert 0 < shares["uniform"] < shares["freshet"] < 1
+    assert "fresh request share" in CliRunner().invoke(replay.command, options).stdout
+
+
 @pytest.mark.parametrize(
     ("options", "said"),
     [

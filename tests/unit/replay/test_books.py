@@ -50,3 +50,34 @@ def test_changes_at_the_time_of_a_crawl_are_seen_by_it() -> None:
     books = settle(hand_made([(4.0, 0)]), np.array([4.0]), np.array([0]))
     assert books.stale_days[0] == 0.0
     assert books.unchanged[0] == 0
+
+
+def test_requests_are_counted_by_what_they_find() -> None:
+    trace = replace(
+        hand_made([(1.0, 0), (4.0, 0), (5.0, 1)]),
+        born_days=np.array([0.0, 2.0]),
+        held=np.array([True, False]),
+        request_days=np.array([0.5, 1.0, 1.5, 3.0, 3.0, 4.0, 6.0, 9.0]),
+        request_pages=np.array([0, 0, 1, 0, 1, 0, 1, 0]),
+    )
+    books = settle(trace, np.array([2.0, 3.5, 5.0, 8.0]), np.array([0, 1, 0, -1]))
+    # Page 1 is not known at day 1.5, has no copy at day 3, and is crawled before it changes.
+    assert books.requests.tolist() == [5, 2]
+    assert books.fresh_requests.tolist() == [3, 0]
+    assert books.report()["requests"] == 7
+    assert books.report()["fresh_request_share"] == pytest.approx(3 / 7)
+    assert settle(trace.until(0.2), np.array([0.1]), np.array([0])).fresh_request_share is None
+
+
+def test_many_requests_find_the_freshness() -> None:
+    trace = paper_trace(days=200.0)
+    slots = Budget.constant(20.0).slot_times(trace.days)
+    rng = np.random.default_rng(4)
+    weights = trace.importance / trace.importance.sum()
+    asked = replace(
+        trace,
+        request_days=np.sort(rng.random(40_000) * trace.days),
+        request_pages=rng.choice(len(trace), 40_000, p=weights),
+    )
+    books = settle(asked, slots, np.arange(slots.size) % len(trace))
+    assert books.fresh_request_share == pytest.approx(1.0 - books.staleness, abs=0.01)

@@ -45,6 +45,18 @@ def test_pages_and_events_are_read_in_order_of_time(tmp_path: Path, suffix: str)
     assert len(stream.changes(9.0)) == 0
 
 
+def test_requests_are_read_and_leave_the_other_streams_alone(tmp_path: Path) -> None:
+    pages = read_pages(write(tmp_path / "pages.csv", PAGES))
+    rows = "0.9,https://b.example/2,request,\n0.1,https://a.example/1,request,\n"
+    with_requests = read_events(write(tmp_path / "more.csv", EVENTS + rows), pages)
+    without = read_events(write(tmp_path / "events.csv", EVENTS), pages)
+    assert with_requests.requests.days.tolist() == [0.1, 0.9]
+    assert with_requests.requests.pages.tolist() == [0, 1]
+    assert len(without.requests) == 0
+    assert with_requests.changes(9.0).days.tolist() == without.changes(9.0).days.tolist()
+    assert with_requests.signals(9.0).days.tolist() == without.signals(9.0).days.tolist()
+
+
 def test_parquet_is_read_too(tmp_path: Path) -> None:
     file = tmp_path / "pages.parquet"
     table = pa.table(
