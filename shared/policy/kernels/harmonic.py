@@ -18,7 +18,8 @@ _NODES, _WEIGHTS = np.polynomial.legendre.leggauss(24)
 _SATURATED = 36.0
 
 _LEAST_SHARE = 1e-200
-"""α counts as no less than this share of γp: no digit of V tells, and p/α stays finite."""
+"""α counts as no less than this share of γp, which keeps p/α finite; only values of that size,
+of pages without a signal since their crawl, are changed by it."""
 
 
 @compiled
