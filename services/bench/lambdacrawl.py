@@ -25,12 +25,15 @@ COMPLETE_SHARE = 0.04
 BANDWIDTH_SHARE = 0.2
 """As in the experiments of [K]: 4 % of pages with complete signals, one crawl per five pages."""
 
+SIZES = (100_000, 1_000_000)
+
 Floats = NDArray[np.float64]
 
 
 def run(pages: int, seed: int) -> dict[str, Any]:
     """Solve `pages` pages of mixed observability on one thread.
 
+    `seconds_by_pages` are for a hundred thousand and for a million pages whatever `pages` is.
     `max_relative_error` is |Σρ − R|/R, `kkt` the largest relative violation of the optimality
     conditions, `ratio` how many times faster a page is solved than by scipy's SLSQP, and
     `worst_excess` our harmonic cost over that solver's, relative (negative: ours is cheaper).
@@ -57,6 +60,7 @@ def run(pages: int, seed: int) -> dict[str, Any]:
     return {
         "pages": pages,
         "seconds": seconds,
+        "seconds_by_pages": {str(size): _seconds_at(size, seed) for size in SIZES},
         "ns_per_page": 1e9 * seconds / pages,
         "max_relative_error": abs(float(policy.rates.sum()) / bandwidth - 1.0),
         "kkt": _kkt_violation(*columns, policy),
@@ -72,6 +76,11 @@ def run(pages: int, seed: int) -> dict[str, Any]:
             for name, (other, spent) in others.items()
         },
     }
+
+
+def _seconds_at(pages: int, seed: int) -> float:
+    columns = population(pages, seed)
+    return _timed(lambda: lambda_crawl(*columns, BANDWIDTH_SHARE * pages))[1]
 
 
 def population(pages: int, seed: int) -> tuple[Floats, Floats, NDArray[np.bool_]]:
