@@ -36,6 +36,11 @@ class Budget:
             np.array([step.crawls_per_second for step in steps]) * speed,
         )
 
+    def with_step(self, time: float, rate: float) -> "Budget":
+        """The budget with a change that the plan did not foresee: somebody set it meanwhile."""
+        place = int(np.searchsorted(self.times, time, "right"))
+        return Budget(np.insert(self.times, place, time), np.insert(self.rates, place, rate))
+
     def rate_at(self, time: float) -> float:
         """Crawls per second that the budget allows at a time."""
         return float(self.rates[max(int(np.searchsorted(self.times, time, "right")) - 1, 0)])

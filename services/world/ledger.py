@@ -154,7 +154,10 @@ class Ledger:
             return
         at = written_at - self._started_at
         before = self.budget.rate_at(max(at - 1.0, 0.0))
-        self._watches.append(_Watch(at, crawls_per_second * self._speed, before))
+        rate = crawls_per_second * self._speed
+        if not math.isclose(rate, self.budget.rate_at(at), rel_tol=1e-9):
+            self.budget = self.budget.with_step(at, rate)
+        self._watches.append(_Watch(at, rate, before))
         self._bandwidth_written.append((crawls_per_second, written_at))
 
     def multiplier(self, message: Multipliers, written_at: float) -> None:

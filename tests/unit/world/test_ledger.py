@@ -158,3 +158,13 @@ def multipliers(rate: float) -> Multipliers:
         first_slot=0.0,
         allotments=[],
     )
+
+
+def test_a_budget_that_somebody_set_meanwhile_is_the_budget_from_then_on(
+    ledger: Ledger,
+) -> None:
+    before = ledger.budget.rate_at(1.0)
+    ledger.bandwidth(3 * before / SPEED, START + 2.0)
+    assert ledger.budget.rate_at(1.9) == before
+    assert ledger.budget.rate_at(2.1) == pytest.approx(3 * before)
+    assert ledger.budget.allowed(10.0, 11.0) == pytest.approx(3 * before)
