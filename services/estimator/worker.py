@@ -1,9 +1,11 @@
 """The estimator's process."""
 
+import asyncio
 from collections.abc import Coroutine
 from typing import Any
 
 from services.estimator.announcing import KafkaAnnouncer
+from services.estimator.compilation import warm_up
 from services.estimator.handler import EstimatorHandler
 from shared.contracts.topics import CRAWL_OUTCOMES, HOST_LIMITS, PAGE_SIGNALS, PAGE_UPDATES
 from shared.runtime.consumer import BatchConsumer
@@ -29,6 +31,7 @@ class Estimator(WorkerService):
 
     async def open(self) -> None:
         """Connect to the database and the broker, and join the group."""
+        await asyncio.to_thread(warm_up)
         await self._handler.open()
         await self._publisher.start()
         self._consumer = BatchConsumer(
