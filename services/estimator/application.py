@@ -82,9 +82,9 @@ def apply_records(
 
     events = joined(
         reader.signals(records.get(PAGE_SIGNALS.name, ()), slots_of),
-        reader.outcomes(records.get(CRAWL_OUTCOMES.name, ()), shard.index),
+        reader.outcomes(records.get(CRAWL_OUTCOMES.name, ()), shard.rows_of),
     )
-    rows = shard.index.find(events.page_ids)
+    rows = shard.rows_of(events.page_ids)
     results = effects.apply_events(
         shard.pages,
         shard.rings,
@@ -131,7 +131,7 @@ def by_host_id(shard: Shard, rows: NDArray[Any]) -> NDArray[np.int64]:
 
 def _hosts_of(shard: Shard, page_ids: NDArray[np.int64]) -> NDArray[np.int64]:
     """Rows of the pages' hosts; −1 where the page is unknown."""
-    rows = shard.index.find(page_ids)
+    rows = shard.rows_of(page_ids)
     hosts = np.full(rows.size, -1, np.int64)
     hosts[rows >= 0] = shard.pages["host"][rows[rows >= 0]]
     return hosts
@@ -154,7 +154,7 @@ def _add_new_pages(shard: Shard, updates: Updates) -> list[PageIdentity]:
     """Add the pages that an upsert names for the first time."""
     if not updates.pages:
         return []
-    known = shard.index.find(np.array([page.page_id for page in updates.pages])) >= 0
+    known = shard.rows_of(np.array([page.page_id for page in updates.pages])) >= 0
     new: dict[int, tuple[PageIdentity, float]] = {}
     for event in np.flatnonzero(~known & (updates.operations == effects.UPSERT)):
         page = updates.pages[event]
@@ -166,7 +166,7 @@ def _add_new_pages(shard: Shard, updates: Updates) -> list[PageIdentity]:
 
 def _apply_updates(shard: Shard, updates: Updates) -> NDArray[np.int64]:
     """Apply updates; the rows that changed."""
-    rows = shard.index.find(np.array([page.page_id for page in updates.pages], np.int64))
+    rows = shard.rows_of(np.array([page.page_id for page in updates.pages], np.int64))
     verdicts = effects.apply_updates(
         shard.pages,
         UpdateColumns(

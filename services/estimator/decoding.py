@@ -10,7 +10,6 @@ from aiokafka import ConsumerRecord
 from numpy.typing import NDArray
 
 from services.estimator import effects
-from services.estimator.index import PageIndex
 from shared.contracts.codec import BadMessage, decode
 from shared.contracts.identity import (
     BadUrl,
@@ -22,6 +21,9 @@ from shared.contracts.identity import (
 from shared.contracts.messages import CrawlOutcome, HostLimit, PageSignal, PageUpdate
 from shared.runtime.acceptance import Acceptance
 from shared.store.models import NEVER
+
+RowsOf = Callable[[NDArray[np.int64]], NDArray[np.int64]]
+"""Page ids to rows, −1 for pages that are not there."""
 
 SlotsOf = Callable[[NDArray[np.int64], Sequence[str]], NDArray[np.int8]]
 
@@ -133,7 +135,7 @@ class Reader:
             [record for record, _ in taken],
         )
 
-    def outcomes(self, records: Sequence[ConsumerRecord], index: PageIndex) -> Events:
+    def outcomes(self, records: Sequence[ConsumerRecord], rows_of: RowsOf) -> Events:
         """Read `crawl-outcomes`.
 
         A URL whose hash is a known page's id *is* that page's canonical URL: only the others are
@@ -146,7 +148,7 @@ class Reader:
         ]
         page_ids = np.array([page_id_of(outcome.url) for _, outcome in taken], np.int64)
         good = np.ones(page_ids.size, np.bool_)
-        for unknown in np.flatnonzero(index.find(page_ids) < 0):
+        for unknown in np.flatnonzero(rows_of(page_ids) < 0):
             record, outcome = taken[unknown]
             page = self._identity(record, outcome.url)
             good[unknown] = page is not None

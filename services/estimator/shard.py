@@ -6,10 +6,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from services.estimator.hosts import Hosts, grown
-from services.estimator.index import PageIndex
 from shared.contracts.identity import PageIdentity
 from shared.store.history import Rings
 from shared.store.models import ACTIVE, NEVER
+from shared.store.page_lookup import PageLookup
 from shared.store.snapshot import LearningSnapshot
 
 PAGE: Final = np.dtype(
@@ -68,7 +68,7 @@ class Shard:
     def __init__(self, number: int) -> None:
         self.number = number
         self.hosts = Hosts()
-        self.index = PageIndex(np.empty(0, np.int64))
+        self._lookup = PageLookup()
         self._pages = np.zeros(0, PAGE)
         self._rings = Rings.empty(0)
         self._size = 0
@@ -101,7 +101,7 @@ class Shard:
         pages["announced_evidence"] = pages["signal_evidence"]
         pages["announced_signal_rate"] = pages["signal_rate"]
         shard._pages, shard._rings, shard._size = pages, snapshot.histories, page_ids.size
-        shard.index = PageIndex(page_ids)
+        shard._look_up(page_ids, np.arange(page_ids.size))
         shard.records = int(snapshot.histories.seen.sum())
         return shard
 
@@ -132,5 +132,12 @@ class Shard:
         pages["status"] = ACTIVE
         rows = np.arange(begin, end, dtype=np.int64)
         self._size = end
-        self.index.add(pages["page_id"].copy(), rows)
+        self._look_up(pages["page_id"].copy(), rows)
         return rows
+
+    def rows_of(self, page_ids: NDArray[np.int64]) -> NDArray[np.int64]:
+        """The rows of pages, `UNKNOWN` for those that are not there."""
+        return self._lookup.find_many(page_ids).astype(np.int64)
+
+    def _look_up(self, page_ids: NDArray[np.int64], rows: NDArray[np.int64]) -> None:
+        self._lookup.add_many(page_ids, rows.astype(np.int32))

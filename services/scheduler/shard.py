@@ -15,13 +15,13 @@ from services.scheduler import events
 from services.scheduler.events import Outcomes
 from services.scheduler.hosts import Hosts
 from services.scheduler.learned import SECONDS_PER_DAY, refresh_pages
-from services.scheduler.lookup import UNKNOWN, PageLookup
 from services.scheduler.pages import ACTIVE, NEVER, Rows, clear, empty_pages, grown
 from services.scheduler.priority import BY_VALUE
 from services.scheduler.selection import FullScan, Rules
 from services.scheduler.urls import UrlArena
 from shared.contracts.identity import PageIdentity
 from shared.contracts.messages import HostParameters, PageUpdate
+from shared.store.page_lookup import UNKNOWN, PageLookup
 from shared.store.snapshot import PageColumns, ShardSnapshot
 
 _SMALLEST: Final = 256

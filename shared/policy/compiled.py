@@ -47,9 +47,9 @@ def _cache_folder() -> Path:
 
 
 def _sources() -> Iterator[Path]:
-    policy = Path(__file__).parent
-    yield from policy.rglob("*.py")
-    yield from (policy.parent.parent / "services").glob("*/*.py")
+    shared = Path(__file__).parent.parent
+    yield from shared.rglob("*.py")
+    yield from (shared.parent / "services").glob("*/*.py")
 
 
 def _base_folder() -> Path:

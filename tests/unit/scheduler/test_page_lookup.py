@@ -2,8 +2,8 @@
 
 import numpy as np
 
-from services.scheduler.lookup import UNKNOWN, PageLookup
 from services.scheduler.urls import UrlArena
+from shared.store.page_lookup import UNKNOWN, PageLookup
 
 
 def test_the_lookup_is_a_dictionary():
