@@ -87,6 +87,7 @@ def _snapshot(
         signals=np.where(signalled, random.poisson(0.5, size), 0).astype(np.int32),
         failures=np.zeros(size, np.int32),
         digest=np.zeros(size, np.int64),
+        status=np.zeros(size, np.int16),
     )
     pending = np.zeros((size, SOURCES), np.uint16)
     pending[:, 0] = columns.signals

@@ -88,7 +88,7 @@ class Shard:
         rows["failures"] = np.minimum(columns.failures, 1000)
         rows["retry_at"] = _retry_times(columns.last_attempt_at, columns.failures, rules)
         rows["max_age"] = shard._max_age_seconds(columns.max_age_days)
-        rows["status"] = ACTIVE
+        rows["status"] = columns.status
         rows["url_start"] = snapshot.urls.offsets[:-1]
         rows["url_length"] = np.diff(snapshot.urls.offsets)
         shard.urls = UrlArena(snapshot.urls.arena)

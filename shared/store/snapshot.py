@@ -18,7 +18,7 @@ from shared.store.binary import Blobs
 from shared.store.connection import connect
 from shared.store.history import WAITING, WAITING_OFFSET, Rings, unpack
 from shared.store.hosts import INITIAL, HostLearning, unpack_hosts, unpack_sources
-from shared.store.models import ACTIVE
+from shared.store.models import REMOVED
 from shared.store.positions import ESTIMATOR, Positions, read_positions
 
 Floats = NDArray[np.float64]
@@ -68,6 +68,7 @@ class PageColumns:
     """Consecutive."""
     digest: Integers
     """Hash of the content digest; 0: none."""
+    status: NDArray[np.int16]
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,7 +78,6 @@ class LearningColumns:
     signal_count: Integers
     crawls: Counts
     changes: Counts
-    status: NDArray[np.int16]
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,17 +145,17 @@ _PAGE_TYPES: Final[dict[str, type[np.generic]]] = {
     "signals": np.int32,
     "failures": np.int32,
     "digest": np.int64,
+    "status": np.int16,
 }
 _LEARNING_TYPES: Final[dict[str, type[np.generic]]] = {
     "signal_count": np.int64,
     "crawls": np.int32,
     "changes": np.int32,
-    "status": np.int16,
 }
 
 
 def load_shard(database_url: str, shard: int) -> ShardSnapshot:
-    """The active pages of a shard, with URLs, hosts and the positions that they reflect.
+    """The pages of a shard but removed ones, with URLs, hosts and the positions that they reflect.
 
     Everything is of one moment (a REPEATABLE READ transaction).
 
@@ -164,7 +164,7 @@ def load_shard(database_url: str, shard: int) -> ShardSnapshot:
         DamagedStore: a page has no URL.
     """
     with _snapshot_connection(database_url) as connection:
-        columns, packed = _pages(connection, shard, _PAGE_TYPES, f"status = {ACTIVE}", _WAITING)
+        columns, packed = _pages(connection, shard, _PAGE_TYPES, f"status <> {REMOVED}", _WAITING)
         pages = PageColumns(*columns)
         urls = _urls(connection, shard, pages.page_ids)
         hosts = _hosts(connection, shard)

@@ -18,7 +18,7 @@ from shared.store.connection import alchemy_engine, connect, connect_writer
 from shared.store.history import DEPTH
 from shared.store.imports import StoreBusy, import_pages, share_writer_lock
 from shared.store.migration import StoreMismatch, alembic_config, check_deployment, migrate
-from shared.store.models import NEVER, REMOVED, Base
+from shared.store.models import GONE, NEVER, REMOVED, Base
 from shared.store.multipliers import append_multipliers, last_multipliers
 from shared.store.positions import (
     ESTIMATOR,
@@ -166,14 +166,18 @@ def test_updates_write_every_column_and_stay_hot(store):
     )
 
 
-def test_only_active_pages_are_in_a_schedulers_snapshot(store):
+def test_removed_pages_are_not_in_a_schedulers_snapshot_but_gone_ones_which_a_signal_revives(store):
     fill(store, urls_of_shard(1, 10))
     snapshot = load_for_learning(store, 1)
     with connect_writer(store, "test") as connection:
         columns = changed_columns(snapshot, np.arange(4), status=REMOVED, records=DEPTH)
         writer.update_pages(connection, columns)
-    assert load_shard(store, 1).pages.page_ids.tolist() == snapshot.pages.page_ids[4:].tolist()
-    assert load_for_learning(store, 1).learning.status.tolist() == [REMOVED] * 4 + [0] * 6
+        gone = changed_columns(snapshot, np.arange(4, 6), status=GONE, records=DEPTH)
+        writer.update_pages(connection, gone)
+    pages = load_shard(store, 1).pages
+    assert pages.page_ids.tolist() == snapshot.pages.page_ids[4:].tolist()
+    assert pages.status.tolist() == [GONE] * 2 + [0] * 4
+    assert load_for_learning(store, 1).pages.status.tolist() == [REMOVED] * 4 + [GONE] * 2 + [0] * 4
 
 
 def test_a_large_shard_is_gathered_in_parts(store, monkeypatch):
