@@ -25,6 +25,7 @@ from shared.contracts.topics import CRAWL_OUTCOMES, PAGE_UPDATES
 from shared.runtime.clock import ManualClock
 from shared.store.imports import StoreBusy, import_pages
 from shared.store.migration import StoreMismatch
+from shared.store.models import GONE
 from shared.store.snapshot import load_for_learning, load_shard
 
 
@@ -39,8 +40,10 @@ async def test_a_batch_is_durable_with_its_positions(settings, start, kafka):
     for shard in range(SHARDS):
         snapshot = load_shard(url, shard)
         here = [u for u in URLS if shard_of(identify(u).host, SHARDS) == shard]
-        active = sorted(identify(u).page_id for u in here if u not in (URLS[3], URLS[5]))
-        assert snapshot.pages.page_ids.tolist() == active
+        kept = sorted((identify(u).page_id, u == URLS[3]) for u in here if u != URLS[5])
+        assert snapshot.pages.page_ids.tolist() == [page_id for page_id, _ in kept]
+        is_gone = snapshot.pages.status == GONE
+        assert is_gone.tolist() == [gone for _, gone in kept]
         assert (
             snapshot.positions[CRAWL_OUTCOMES.name, shard]
             == kafka._offsets[CRAWL_OUTCOMES.name, shard]
