@@ -19,7 +19,7 @@ from shared.contracts.identity import (
     page_id_of,
 )
 from shared.contracts.messages import CrawlOutcome, HostLimit, PageSignal, PageUpdate
-from shared.runtime.acceptance import Acceptance
+from shared.runtime.acceptance import Acceptance, busy_until
 from shared.store.models import NEVER
 
 RowsOf = Callable[[NDArray[np.int64]], NDArray[np.int64]]
@@ -36,10 +36,6 @@ _KINDS: Final = {
     "failed": effects.FAILED,
     None: effects.COMPARE,
 }
-_BUSY_STATUSES: Final = frozenset({429, 503})
-
-BUSY_HOST_SECONDS: Final = 60.0
-"""A host that answers 429 or 503 without Retry-After is left alone for so long."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -162,7 +158,7 @@ class Reader:
             np.array([outcome.crawled_at for outcome in outcomes], np.float64),
             np.array([_KINDS[outcome.result] for outcome in outcomes], np.int8),
             np.array([digest_id_of(outcome.digest) for outcome in outcomes], np.int64),
-            np.array([_busy_until(outcome) for outcome in outcomes], np.float64),
+            np.array([_or(busy_until(outcome), NEVER) for outcome in outcomes], np.float64),
             np.zeros(len(taken), np.int8),
             [record for record, _ in taken],
         )
@@ -216,14 +212,6 @@ class Reader:
 
 def _or(value: float | None, otherwise: float) -> float:
     return otherwise if value is None else value
-
-
-def _busy_until(outcome: CrawlOutcome) -> float:
-    if outcome.retry_after_seconds is not None:
-        return outcome.crawled_at + outcome.retry_after_seconds
-    if outcome.http_status in _BUSY_STATUSES:
-        return outcome.crawled_at + BUSY_HOST_SECONDS
-    return NEVER
 
 
 def joined(first: Events, second: Events) -> Events:

@@ -16,9 +16,6 @@ from shared.policy.compiled import compiled
 DEPTH: Final = 2.0
 """Tokens that a bucket holds."""
 
-DEFAULT_PAUSE_SECONDS: Final = 60.0
-"""A host that answers 429 or 503 without Retry-After is left alone for so long."""
-
 _MEMORY: Final = 0.2
 """Weight of the newest crawl in a host's typical crawl value."""
 

@@ -9,20 +9,23 @@ from typing import Any, Final, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
+from shared.store.models import ACTIVE, GONE, NEVER, REMOVED
+
+__all__ = [
+    "ACTIVE",
+    "GONE",
+    "HOST",
+    "NEVER",
+    "PAGE",
+    "REMOVED",
+    "Rows",
+    "clear",
+    "empty_pages",
+    "grown",
+]
+
 Rows: TypeAlias = NDArray[Any]
 """A structured array of `PAGE` or `HOST`."""
-
-NEVER: Final = float("-inf")
-"""The time of something that has not happened."""
-
-ACTIVE: Final = 0
-"""Status of a page that is crawled."""
-
-REMOVED: Final = 1
-"""Status of a page that an operator took out, and of a free row."""
-
-GONE: Final = 2
-"""Status of a page that its last crawl did not find; a signal or an upsert brings it back."""
 
 PAGE: Final = np.dtype(
     [

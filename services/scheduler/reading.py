@@ -11,7 +11,6 @@ from aiokafka import ConsumerRecord
 from numpy.typing import NDArray
 
 from services.scheduler import events, metrics
-from services.scheduler.hosts import DEFAULT_PAUSE_SECONDS
 from services.scheduler.in_flight import requested_us_of
 from services.scheduler.shard import Shard
 from shared.contracts.codec import BadMessage, decode
@@ -33,7 +32,7 @@ from shared.contracts.topics import (
     PAGE_UPDATES,
     Topic,
 )
-from shared.runtime.acceptance import Acceptance
+from shared.runtime.acceptance import Acceptance, busy_until
 
 Message = TypeVar("Message", bound=msgspec.Struct)
 
@@ -44,8 +43,6 @@ _RESULTS: Final = {
     "failed": events.FAILED,
     None: events.COMPARE,
 }
-_BUSY: Final = (429, 503)
-"""HTTP statuses by which a host asks to be left alone."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,8 +146,9 @@ class Reader:
         ]
         page_ids = _known_ids(shard, [m.url for m in messages])
         for message, page_id in zip(messages, page_ids.tolist(), strict=True):
-            if message.http_status in _BUSY or message.retry_after_seconds is not None:
-                _pause_host(shard, message, page_id)
+            until = busy_until(message)
+            if until is not None:
+                _pause_host(shard, message, page_id, until)
         return shard.outcomes(
             events.Outcomes(
                 page_ids,
@@ -211,12 +209,8 @@ def _known_ids(shard: Shard, urls: Sequence[str]) -> NDArray[np.int64]:
     return page_ids
 
 
-def _pause_host(shard: Shard, outcome: CrawlOutcome, page_id: int) -> None:
+def _pause_host(shard: Shard, outcome: CrawlOutcome, page_id: int, until: float) -> None:
     row = shard.row_of(page_id)
     host = int(shard.pages[row]["host"]) if row >= 0 else shard.hosts.find(outcome.host)
-    if host is None:
-        return
-    seconds = outcome.retry_after_seconds
-    shard.pause_host(
-        host, outcome.crawled_at + (DEFAULT_PAUSE_SECONDS if seconds is None else seconds)
-    )
+    if host is not None:
+        shard.pause_host(host, until)

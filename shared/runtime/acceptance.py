@@ -6,8 +6,15 @@ from typing import Self
 from aiokafka import ConsumerRecord
 
 from shared.contracts.identity import shard_of
+from shared.contracts.messages import CrawlOutcome
 from shared.runtime.clock import Clock, SystemClock
 from shared.runtime.settings import Settings
+
+BUSY_STATUSES = frozenset({429, 503})
+"""HTTP statuses by which a host asks to be left alone."""
+
+BUSY_HOST_SECONDS = 60.0
+"""A host that answers so without Retry-After is left alone for so long."""
 
 CLOCK_SLACK_SECONDS = 5.0
 """Wall seconds by which processes on a simulated clock may disagree about its time."""
@@ -59,3 +66,12 @@ class Acceptance:
         if time <= self.latest:
             return None
         return f"its time {time} lies in the future (now is {self.now})"
+
+
+def busy_until(outcome: CrawlOutcome) -> float | None:
+    """Until when the host of an outcome asks to be left alone; None: it does not."""
+    if outcome.retry_after_seconds is not None:
+        return outcome.crawled_at + outcome.retry_after_seconds
+    if outcome.http_status in BUSY_STATUSES:
+        return outcome.crawled_at + BUSY_HOST_SECONDS
+    return None

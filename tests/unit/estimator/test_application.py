@@ -7,7 +7,6 @@ import pytest
 from aiokafka import ConsumerRecord
 
 from services.estimator.application import apply_records
-from services.estimator.decoding import BUSY_HOST_SECONDS
 from services.estimator.learning import announcements, host_announcements, learn
 from services.estimator.shard import Shard
 from shared.contracts.codec import decode, encode
@@ -20,7 +19,7 @@ from shared.contracts.messages import (
     PageSignal,
     PageUpdate,
 )
-from shared.runtime.acceptance import Acceptance
+from shared.runtime.acceptance import BUSY_HOST_SECONDS, Acceptance
 from shared.store.models import NEVER
 
 DAY = 86_400.0
