@@ -1,6 +1,7 @@
 """Who a page is: canonical URL, host, ids and shard. The same functions everywhere."""
 
 import ipaddress
+import re
 from functools import lru_cache
 from typing import NamedTuple
 
@@ -12,7 +13,32 @@ from shared.contracts.messages import MAX_URL_LENGTH
 
 _ID_MASK = (1 << 63) - 1
 _SCHEMES = ("http:", "https:")
-_NO_PUBLIC_SUFFIX = (".local", ".internal", ".localhost", ".home.arpa")
+_MAX_HOST_NAME, _MAX_LABEL = 253, 63
+"""Characters of a name and of each of its parts, as DNS has them."""
+
+_LABEL = re.compile(r"[a-z0-9_-]+")
+_HIDDEN_CONTROL = re.compile(r"%(?:[01][0-9a-f]|7f)", re.IGNORECASE)
+_NO_PUBLIC_SUFFIX = (
+    ".corp",
+    ".home",
+    ".home.arpa",
+    ".internal",
+    ".intranet",
+    ".invalid",
+    ".lan",
+    ".local",
+    ".localdomain",
+    ".localhost",
+    ".private",
+)
+_CARRIES_IPV4 = (
+    (ipaddress.IPv6Network("::/96"), 0),
+    (ipaddress.IPv6Network("::ffff:0:0/96"), 0),
+    (ipaddress.IPv6Network("64:ff9b::/96"), 0),
+    (ipaddress.IPv6Network("2002::/16"), 80),
+)
+"""Forms of IPv6 that lead to an IPv4 address, and how far from the right it stands: compatible,
+mapped, NAT64 (RFC 6052) and 6to4 (RFC 3056)."""
 
 
 class BadUrl(ValueError):
@@ -61,12 +87,15 @@ def shard_of(host: str, shards: int) -> int:
 def identify(url: str) -> PageIdentity:
     """Canonicalise a URL and name its page.
 
-    The URL standard's normalisation (scheme and host in lower case, IDNA, default port, dot
-    segments, percent-encoding) without the fragment, which is never sent to a server. The query
-    stays as it is: its order may matter to a site.
+    The URL standard's normalisation (scheme and host in lower case, IDNA to punycode, addresses
+    in whatever notation to their usual one, default port, dot segments, percent-encoding) without
+    the fragment, which is never sent to a server, and without the final dot of a host's name:
+    with it, a host would have a second set of pages and a second crawl limit. The query stays as
+    it is: its order may matter to a site.
 
     Raises:
-        BadUrl: not http(s), no host, credentials, control characters, or too long.
+        BadUrl: not http(s), no host or one that DNS cannot have, credentials, control
+            characters (percent-encoded ones too), port 0, or too long.
     """
     if len(url) > MAX_URL_LENGTH:
         raise BadUrl(f"the URL has {len(url)} characters; at most {MAX_URL_LENGTH} are taken")
@@ -82,12 +111,15 @@ def identify(url: str) -> PageIdentity:
         raise BadUrl(f"scheme {parsed['protocol'][:20]!r}: only http and https are crawled")
     if parsed["username"] or parsed["password"]:
         raise BadUrl("the URL carries credentials: remove them")
-    host = parsed["host"]
-    if not host:
+    written = parsed["host"]
+    if not written:
         raise BadUrl("the URL has no host")
-    if len(host) > 260:
-        raise BadUrl(f"the host has {len(host)} characters; at most 260 are taken")
+    host = _proper_host(written)
     canonical = parsed["href"].partition("#")[0]
+    if host != written:
+        canonical = canonical.replace(written, host, 1)
+    if "%" in canonical and _HIDDEN_CONTROL.search(canonical):
+        raise BadUrl("the URL has percent-encoded control characters")
     if len(canonical) > MAX_URL_LENGTH:
         raise BadUrl(
             f"the canonical URL has {len(canonical)} characters; at most {MAX_URL_LENGTH} are taken"
@@ -96,13 +128,63 @@ def identify(url: str) -> PageIdentity:
 
 
 @lru_cache(maxsize=1 << 16)
+def _proper_host(written: str) -> str:
+    """The authority as pages are named by it: without a final dot.
+
+    Raises:
+        BadUrl: no name that DNS can have.
+    """
+    if written.startswith("["):
+        name, colon, port = written.rpartition("]:")
+    else:
+        name, colon, port = written.partition(":")
+    if colon and port == "0":
+        raise BadUrl("port 0: nothing can listen there")
+    if written.startswith("["):
+        return written
+    name = name.removesuffix(".")
+    if len(name) > _MAX_HOST_NAME:
+        raise BadUrl(f"the host has {len(name)} characters; at most {_MAX_HOST_NAME} are taken")
+    for label in name.split("."):
+        _check_label(label)
+    return name + colon + port
+
+
+def _check_label(label: str) -> None:
+    if not label:
+        raise BadUrl("the host has an empty part: two dots in a row, or one in front")
+    if len(label) > _MAX_LABEL:
+        raise BadUrl(f"a part of the host has {len(label)} characters; at most {_MAX_LABEL}")
+    if not _LABEL.fullmatch(label):
+        raise BadUrl("the host has characters that no host name has")
+    # A punycode label that is none comes back as it was.
+    if label.startswith("xn--") and ada_url.idna.decode(label).startswith("xn--"):
+        raise BadUrl(f"the host's part {label!r} is not valid punycode")
+
+
+@lru_cache(maxsize=1 << 16)
 def is_private_host(host: str) -> bool:
-    """Whether a host is an address or a name that is not on the public internet."""
+    """Whether a host is an address or a name that is not on the public internet.
+
+    Names are judged by themselves, without asking DNS: a public name that leads to a private
+    address is for the crawler to refuse, which knows where it connects.
+    """
     name = host.rsplit(":", 1)[0] if not host.endswith("]") else host
     name = name.strip("[]").rstrip(".")
-    if name == "localhost" or name.endswith(_NO_PUBLIC_SUFFIX):
-        return True
     try:
-        return not ipaddress.ip_address(name).is_global
+        address = ipaddress.ip_address(name)
     except ValueError:
-        return False
+        return "." not in name or name.endswith(_NO_PUBLIC_SUFFIX)
+    if isinstance(address, ipaddress.IPv4Address):
+        return _is_private_address(address)
+    for network, shift in _CARRIES_IPV4:
+        if address in network:
+            inner = ipaddress.IPv4Address(int(address) >> shift & 0xFFFF_FFFF)
+            return _is_private_address(inner)
+    return _is_private_address(address)
+
+
+def _is_private_address(address: ipaddress.IPv4Address | ipaddress.IPv6Address) -> bool:
+    if isinstance(address, ipaddress.IPv6Address) and address.is_site_local:
+        return True
+    return address.is_multicast or not address.is_global
