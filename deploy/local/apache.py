@@ -45,7 +45,7 @@ node.id=1
 controller.quorum.voters=1@127.0.0.1:{controller_port}
 controller.listener.names=CONTROLLER
 listeners=PLAINTEXT://127.0.0.1:{port},CONTROLLER://127.0.0.1:{controller_port}
-advertised.listeners=PLAINTEXT://127.0.0.1:{port}
+advertised.listeners=PLAINTEXT://127.0.0.1:{advertised_port}
 listener.security.protocol.map=CONTROLLER:PLAINTEXT,PLAINTEXT:PLAINTEXT
 log.dirs={log_dir}
 auto.create.topics.enable=false
@@ -124,9 +124,11 @@ def _fetch(jars: Path) -> None:
 class ApacheKafka:
     """Apache Kafka under `data_dir` on free loopback ports."""
 
-    def __init__(self, data_dir: Path) -> None:
+    def __init__(self, data_dir: Path, advertised_port: int | None = None) -> None:
+        """Choose ports; `advertised_port` is that of a proxy through which clients come."""
         self._directory = data_dir.resolve()
         self._port = free_port()
+        self._advertised_port = advertised_port or self._port
         self._controller_port = free_port()
         self._process: subprocess.Popen[bytes] | None = None
 
@@ -180,6 +182,7 @@ class ApacheKafka:
         unfinished.write_text(
             _SETTINGS.format(
                 port=self._port,
+                advertised_port=self._advertised_port,
                 controller_port=self._controller_port,
                 log_dir=self._directory / "data",
             )

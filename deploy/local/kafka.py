@@ -36,10 +36,17 @@ class KafkaProcess(Protocol):
         """Kill the broker as a crash would."""
 
 
-def local_broker_argv(data_dir: Path, host: str, port: int) -> list[str]:
-    """Return the command that runs the local broker."""
+def local_broker_argv(
+    data_dir: Path, host: str, port: int, advertised_port: int | None = None
+) -> list[str]:
+    """Return the command that runs the local broker; `advertised_port` is a proxy's before it."""
     command = [sys.executable, "-m", "deploy.local.broker", "--data-dir", str(data_dir)]
-    return [*command, "--host", host, "--port", str(port)]
+    command += ["--host", host, "--port", str(port)]
+    return (
+        command
+        if advertised_port is None
+        else [*command, "--advertised-port", str(advertised_port)]
+    )
 
 
 def local_broker_spec(data_dir: Path, port: int, host: str = "127.0.0.1") -> ChildSpec:
@@ -55,10 +62,17 @@ def local_broker_spec(data_dir: Path, port: int, host: str = "127.0.0.1") -> Chi
 class LocalBroker:
     """The local broker under `data_dir`, on a free port unless one is given."""
 
-    def __init__(self, data_dir: Path, host: str = "127.0.0.1", port: int = 0) -> None:
+    def __init__(
+        self,
+        data_dir: Path,
+        host: str = "127.0.0.1",
+        port: int = 0,
+        advertised_port: int | None = None,
+    ) -> None:
         self._data_dir = data_dir
         self._host = host
         self._port = port or free_port(host)
+        self._advertised_port = advertised_port
         self._process: subprocess.Popen[bytes] | None = None
 
     @property
@@ -74,7 +88,7 @@ class LocalBroker:
     def start(self) -> None:
         """Start the broker and wait until it answers; raises StartError."""
         self._data_dir.mkdir(parents=True, exist_ok=True)
-        argv = local_broker_argv(self._data_dir, self._host, self._port)
+        argv = local_broker_argv(self._data_dir, self._host, self._port, self._advertised_port)
         self._process = spawn(argv, self.log_path)
         wait_ready(
             "the local broker",

@@ -158,6 +158,15 @@ class Supervisor:
         await _end(clients, started + CLIENT_STOP_SECONDS)
         await _end(servers, started + STOP_SECONDS - KILL_RESERVE_SECONDS)
 
+    async def end(self, name: str, grace_seconds: float = STOP_SECONDS) -> None:
+        """Stop one child for good; one that is not there is no error."""
+        ended = [child for child in self._children if child.spec.name == name]
+        self._children = [child for child in self._children if child.spec.name != name]
+        for child in ended:
+            if child.watch is not None:
+                child.watch.cancel()
+        await _end(ended, time.monotonic() + grace_seconds)
+
     async def wait_for_exit(self, name: str) -> int:
         """Wait until a child that is not restarted has ended; return its exit code."""
         child = next(child for child in self._children if child.spec.name == name)

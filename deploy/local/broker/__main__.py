@@ -13,8 +13,8 @@ import structlog
 from deploy.local.broker import DataDirectoryInUseError, serve
 
 
-async def _run(data_dir: Path, host: str, port: int) -> None:
-    serving = asyncio.create_task(serve(data_dir, host, port))
+async def _run(data_dir: Path, host: str, port: int, advertised_port: int | None) -> None:
+    serving = asyncio.create_task(serve(data_dir, host, port, advertised_port))
     loop = asyncio.get_running_loop()
     for number in (signal.SIGINT, signal.SIGTERM):
         loop.add_signal_handler(number, serving.cancel)
@@ -26,7 +26,8 @@ async def _run(data_dir: Path, host: str, port: int) -> None:
 @click.option("--data-dir", type=click.Path(path_type=Path), required=True, help="Where data is.")
 @click.option("--host", default="127.0.0.1", show_default=True, help="Address to listen on.")
 @click.option("--port", default=9092, show_default=True, help="Port to listen on; 0: any free one.")
-def main(data_dir: Path, host: str, port: int) -> None:
+@click.option("--advertised-port", type=int, help="Where clients are told to go: a proxy's port.")
+def main(data_dir: Path, host: str, port: int, advertised_port: int | None) -> None:
     """Run a Kafka-protocol broker for development: one node, no replication, no transactions."""
     structlog.configure(
         processors=[
@@ -39,7 +40,7 @@ def main(data_dir: Path, host: str, port: int) -> None:
         logger_factory=structlog.PrintLoggerFactory(sys.stderr),
     )
     try:
-        asyncio.run(_run(data_dir, host, port))
+        asyncio.run(_run(data_dir, host, port, advertised_port))
     except (DataDirectoryInUseError, OSError) as error:
         raise click.ClickException(str(error)) from error
 

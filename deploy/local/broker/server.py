@@ -36,9 +36,16 @@ class Broker:
     control, loopback only unless told otherwise.
     """
 
-    def __init__(self, data_dir: Path, host: str = "127.0.0.1", port: int = 0) -> None:
+    def __init__(
+        self,
+        data_dir: Path,
+        host: str = "127.0.0.1",
+        port: int = 0,
+        advertised_port: int | None = None,
+    ) -> None:
         self._data_dir = data_dir
         self._address = (host, port)
+        self._advertised_port = advertised_port
         self._tasks: list[asyncio.Task[None]] = []
         self._connections: set[asyncio.Task[None]] = set()
         self._handlers: dict[int, Callable[[Any, int], Any]] = {}
@@ -46,7 +53,14 @@ class Broker:
     @property
     def bootstrap_servers(self) -> str:
         """Address for clients, `host:port`."""
-        return f"{self._address[0]}:{self._address[1]}"
+        host, port = self._advertised
+        return f"{host}:{port}"
+
+    @property
+    def _advertised(self) -> tuple[str, int]:
+        """Where clients are told to go: to a proxy, if there is one in front."""
+        host, port = self._address
+        return host, self._advertised_port or port
 
     async def start(self) -> None:
         """Open the data and listen; raises DataDirectoryInUseError, OSError."""
@@ -90,10 +104,12 @@ class Broker:
         return {
             0: lambda r, v: data_requests.produce(r, v, topics),
             2: lambda r, v: data_requests.list_offsets(r, v, topics),
-            3: lambda r, v: admin_requests.metadata(r, v, topics, self._cluster_id, self._address),
+            3: lambda r, v: admin_requests.metadata(
+                r, v, topics, self._cluster_id, self._advertised
+            ),
             8: lambda r, v: group_requests.commit_offsets(r, v, groups, topics, store),
             9: lambda r, v: group_requests.fetch_offsets(r, v, store),
-            10: lambda r, v: group_requests.find_coordinator(r, v, self._address),
+            10: lambda r, v: group_requests.find_coordinator(r, v, self._advertised),
             12: lambda r, v: group_requests.heartbeat(r, v, groups),
             13: lambda r, v: group_requests.leave_group(r, v, groups),
             14: lambda r, v: group_requests.sync_group(r, v, groups),
@@ -167,9 +183,14 @@ class Broker:
         return None if fields is None else [protocol.encode_response(header, fields)]
 
 
-async def serve(data_dir: Path, host: str = "127.0.0.1", port: int = 0) -> None:
+async def serve(
+    data_dir: Path,
+    host: str = "127.0.0.1",
+    port: int = 0,
+    advertised_port: int | None = None,
+) -> None:
     """Run a broker until the task is cancelled; raises DataDirectoryInUseError, OSError."""
-    broker = Broker(data_dir, host, port)
+    broker = Broker(data_dir, host, port, advertised_port)
     await broker.start()
     try:
         await asyncio.Event().wait()
