@@ -84,6 +84,17 @@ class Settings(BaseSettings):
     log_level: Literal["debug", "info", "warning", "error"] = "info"
     stall_seconds: Positive = 60.0
     """A worker whose loop or batch makes no progress for so long ends itself."""
+    loop_lag_warning_seconds: Positive = 0.5
+    """An event loop that was blocked for so long is warned of in the log."""
+    fetch_buffer_bytes: Annotated[int, Field(ge=1024 * 1024)] = 128 * 1024 * 1024
+    """About how much a worker's consumer reads ahead, all partitions together."""
+    bad_messages_share: Annotated[float, Field(gt=0, le=1)] = 0.5
+    """A worker that finds more than this share of a topic's messages bad stops reading, instead of
+    setting the whole topic aside; 1: never. Not for `signals`, which are untrusted."""
+    bad_messages_least: Annotated[int, Field(ge=1)] = 1_000
+    """The share counts from so many messages on."""
+    bad_messages_window_seconds: Positive = 300.0
+    """The share is that of about the last so many seconds."""
 
     # Clock
     clock_gate: Path | None = None
@@ -101,6 +112,11 @@ class Settings(BaseSettings):
     signal_max_age_days: Positive = 7.0
     signals_per_source_per_second: Positive = 20_000.0
     """Rate limit of each source, clock seconds; ten seconds' worth may come at once."""
+    dead_letters_per_source_per_second: Positive = 50.0
+    """Bad signals of a source that are set aside; ten seconds' worth may come at once. Those beyond
+    are counted, and the next one that is set aside says how many they were."""
+    dead_letters_per_second: Positive = 500.0
+    """The same for all sources together; one of more than 4 KiB counts for several."""
     allow_private_hosts: bool = False
     """Take signals about hosts that are not on the public internet."""
 
@@ -114,6 +130,11 @@ class Settings(BaseSettings):
     """Relative change of a parameter that is published."""
     prior_refit_days: Positive = 2.0
     """Clock days between two refits of host priors; the first ones come sooner."""
+    observations_kept_days: Positive = 180.0
+    """Clock days after which what crawls found is dropped, four weeks at a time; what was learned
+    of it stays."""
+    multiplier_history_kept_days: Positive = 90.0
+    """Clock days after which the coordinator's decisions are forgotten."""
 
     # Scheduler
     policy: Literal["crawl-value", "uniform"] = "crawl-value"
