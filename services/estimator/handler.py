@@ -3,6 +3,10 @@
 The shards in memory are a cache. Whatever goes wrong with the database, the shards of the batch
 are loaded anew, and the batch is applied again from the positions that were loaded with them; so
 it does not matter whether a commit that was cut off had come through.
+
+A server that is away is waited for. Data that it refuses, or that the code stumbles over, will be
+refused again: the batch is then done shard by shard and piece by piece, each piece with its
+positions, until the records are found that fail by themselves. Those are set aside.
 """
 
 import asyncio
@@ -13,19 +17,29 @@ import psycopg
 import structlog
 import tenacity
 from aiokafka import ConsumerRecord
+from aiokafka.errors import KafkaError
 
 from services.estimator import metrics
 from services.estimator.announcing import Announcements, Announcer
 from services.estimator.application import ShardEffects, apply_records
 from services.estimator.decoding import Refused
 from services.estimator.learning import announcements, host_announcements, learn
-from services.estimator.persistence import Store
+from services.estimator.ordering import (
+    Labelled,
+    ShardRecords,
+    by_shard,
+    by_topic,
+    counts_of,
+    in_order,
+)
+from services.estimator.persistence import Store, Unacceptable
 from services.estimator.refitting import Refits, merged, refit
 from services.estimator.shard import Shard
 from shared.contracts.topics import CRAWL_OUTCOMES, HOST_PARAMETERS, PAGE_PARAMETERS
 from shared.runtime.acceptance import Acceptance
 from shared.runtime.clock import Clock
 from shared.runtime.consumer import Batch, Positions
+from shared.runtime.isolation import BadShare, Pieces, reason_of
 from shared.runtime.settings import Settings
 from shared.store.imports import StoreBusy
 from shared.store.positions import Superseded
@@ -34,9 +48,6 @@ from shared.store.snapshot import load_for_learning
 log = structlog.get_logger(__name__)
 
 _TRANSIENT = (psycopg.OperationalError, psycopg.InterfaceError, Superseded, StoreBusy)
-
-ShardRecords = dict[int, dict[str, list[ConsumerRecord]]]
-"""Shard → topic → records."""
 
 
 class EstimatorHandler:
@@ -53,6 +64,8 @@ class EstimatorHandler:
         self._store = Store(self._database_url, settings.partitions)
         self._shards: dict[int, Shard] = {}
         self._refits = Refits(settings.prior_refit_days)
+        self._bad_share = BadShare.of(settings)
+        self._may_refit = True
         self._stale: set[int] = set()
         self._positions: dict[tuple[str, int], int] = {}
         self.trouble: str | None = "not connected to the database yet"
@@ -94,29 +107,83 @@ class EstimatorHandler:
         self._report_size()
 
     async def handle(self, batch: Batch) -> None:
-        """Apply a batch and make it durable, with its positions.
+        """Apply a batch and make it durable, with its positions; what always fails is set aside.
 
         Raises:
-            KafkaError: something could not be published; nothing of the batch is durable.
+            KafkaError: something cannot be published; nothing of the batch is durable.
+            TooManyBadMessages: the batch has too many; it is not applied, nor set aside.
+            Unacceptable: the worker stops while it looks for what cannot be applied.
             psycopg.OperationalError: the worker stops while the database is away.
         """
-        records: ShardRecords = {}
-        for topic, partitions in batch.items():
-            for shard, part in partitions.items():
-                records.setdefault(shard, {})[topic] = part
+        records = by_shard(batch)
+        try:
+            await self._settle(records)
+        except Unacceptable as error:
+            if self._stopping.is_set():
+                raise
+            log.warning("a batch fails and is done in pieces", reason=str(error))
+            await self._isolate(records)
+        self.trouble = None
+
+    async def _settle(self, records: ShardRecords, refused: Refused | None = None) -> None:
+        """Apply records, beginning again for as long as the fault is not theirs.
+
+        Args:
+            records: to be applied, or known to be bad.
+            refused: the only one of them, and why it must not be applied.
+        """
         async for attempt in self._attempts():
             with attempt:
                 await self._connect()
                 reloaded = self._stale & records.keys()
                 await self._load(reloaded)
-                await self._process(self._not_applied(records, reloaded))
-        self.trouble = None
+                await self._process(self._not_applied(records, reloaded), refused)
+
+    async def _isolate(self, records: ShardRecords) -> None:
+        """Do a batch that failed piece by piece, and set aside what fails by itself."""
+        found = 0
+        # A refit concerns all shards: if it is what fails, no message is at fault.
+        self._may_refit = False
+        try:
+            for shard in sorted(records):
+                found += await self._isolate_in_shard(shard, records[shard])
+        finally:
+            self._may_refit = True
+        if not found:
+            log.error("a batch failed as a whole, but not in pieces; the next refit is put off")
+            self._refits.noted(self._shards.values(), self._clock.now(), 0.0)
+
+    async def _isolate_in_shard(self, shard: int, topics: dict[str, list[ConsumerRecord]]) -> int:
+        found = 0
+        pieces = Pieces(in_order(topics))
+        for piece in pieces:
+            try:
+                await self._settle({shard: by_topic(piece)})
+            except Unacceptable as error:
+                if self._stopping.is_set():
+                    raise
+                if not pieces.split(piece):
+                    found += 1
+                    await self._set_aside(shard, piece[0], error)
+        return found
+
+    async def _set_aside(self, shard: int, found: Labelled, error: Unacceptable) -> None:
+        record, reason = found[1], reason_of(error.__cause__ or error)
+        metrics.POISON.inc()
+        log.error(
+            "a message always fails and is set aside",
+            topic=record.topic,
+            partition=record.partition,
+            offset=record.offset,
+            reason=reason,
+        )
+        await self._settle({shard: by_topic([found])}, Refused(record, reason))
 
     def _attempts(self) -> tenacity.AsyncRetrying:
         return tenacity.AsyncRetrying(
             stop=tenacity.stop_when_event_set(self._stopping),  # type: ignore[arg-type]
             wait=tenacity.wait_random_exponential(multiplier=0.1, max=5),
-            retry=tenacity.retry_if_exception_type(_TRANSIENT),
+            retry=tenacity.retry_if_exception(_may_pass),
             before_sleep=self._note_failure,
             reraise=True,
         )
@@ -124,8 +191,8 @@ class EstimatorHandler:
     def _note_failure(self, state: tenacity.RetryCallState) -> None:
         error = state.outcome.exception() if state.outcome else None
         self.progressed_at = time.monotonic()
-        self._stale = set(self._shards)
-        self.trouble = f"the database cannot be written: {error}"
+        server = "broker" if isinstance(error, KafkaError) else "database"
+        self.trouble = f"the {server} cannot be written: {error}"
         metrics.RETRIES.inc()
         log.warning("beginning again from the database", error=str(error).strip())
 
@@ -156,37 +223,52 @@ class EstimatorHandler:
                 left[shard] = {topic: part for topic, part in topics.items() if part}
         return left
 
-    async def _process(self, records: ShardRecords) -> None:
+    async def _process(self, records: ShardRecords, refused: Refused | None) -> None:
         if not records:
             return
-        after = {
-            (topic, shard): part[-1].offset + 1
-            for shard, topics in records.items()
-            for topic, part in topics.items()
-        }
-        refits = self._refits.are_due(self._shards.values(), self._clock.now())
-        refits = refits and not self._stale
+        now = self._clock.now()
+        refits = self._may_refit and not self._stale
+        refits = refits and self._refits.are_due(self._shards.values(), now)
+        # Until the commit has come through, what these shards have is not what the database has.
+        touched = set(self._shards) if refits else set(records)
+        self._stale |= touched
+        applied = {} if refused else records
         done, messages, spent = await asyncio.to_thread(
-            self._apply, records, Acceptance.at_present(self._settings, self._clock), refits=refits
+            self._apply, applied, Acceptance.at_present(self._settings, self._clock), refits=refits
         )
-        for part in done:
-            # Of a shard that was only refitted, a position that stays shows whose it is.
-            number = part.shard.number
-            if number not in records:
-                fence = (CRAWL_OUTCOMES.name, number)
-                after[fence] = self._positions.get(fence, 0)
-        refused: list[Refused] = [letter for part in done for letter in part.refused]
+        letters = [refused] if refused else [letter for part in done for letter in part.refused]
+        counts = counts_of(records, letters)
+        self._bad_share.check(counts, time.monotonic())
+        after = self._positions_after(records, done)
         with metrics.WORK_SECONDS.labels("announce").time():
-            announced = await self._announcer.publish(messages, refused)
+            announced = await self._announcer.publish(messages, letters)
         with metrics.WORK_SECONDS.labels("store").time():
             await asyncio.to_thread(
                 self._store.commit, done, self._positions, after, announced, self._clock.now()
             )
         if refits:
             self._refits.noted(self._shards.values(), self._clock.now(), spent)
+        self._stale -= touched
         self._positions |= after
+        self._bad_share.add(counts, time.monotonic())
         self.progressed_at = time.monotonic()
         self._report_size()
+
+    def _positions_after(
+        self, records: ShardRecords, done: Iterable[ShardEffects]
+    ) -> dict[tuple[str, int], int]:
+        after = {
+            (topic, shard): part[-1].offset + 1
+            for shard, topics in records.items()
+            for topic, part in topics.items()
+        }
+        for part in done:
+            # Of a shard that was only refitted, a position that stays shows whose it is.
+            number = part.shard.number
+            if number not in records:
+                fence = (CRAWL_OUTCOMES.name, number)
+                after[fence] = self._positions.get(fence, 0)
+        return after
 
     def _apply(
         self,
@@ -195,7 +277,26 @@ class EstimatorHandler:
         *,
         refits: bool,
     ) -> tuple[list[ShardEffects], Announcements, float]:
-        """The work of the processor, in a thread; and the seconds that a refit took."""
+        """The work of the processor, in a thread; and the seconds that a refit took.
+
+        Raises:
+            Unacceptable: it fails, and would fail again.
+        """
+        try:
+            return self._apply_all(records, acceptance, refits=refits)
+        except MemoryError:
+            raise
+        except Exception as error:
+            log.exception("a batch cannot be applied")
+            raise Unacceptable(f"it cannot be applied: {error}") from error
+
+    def _apply_all(
+        self,
+        records: Mapping[int, Mapping[str, list[ConsumerRecord]]],
+        acceptance: Acceptance,
+        *,
+        refits: bool,
+    ) -> tuple[list[ShardEffects], Announcements, float]:
         with metrics.WORK_SECONDS.labels("apply").time():
             delay = self._settings.signal_delay_seconds
             done = [
@@ -226,3 +327,10 @@ class EstimatorHandler:
 
     def _report_size(self) -> None:
         metrics.PAGES.set(sum(len(shard.pages) for shard in self._shards.values()))
+
+
+def _may_pass(error: BaseException) -> bool:
+    """Whether waiting and beginning again may help: a server is away or busy."""
+    if isinstance(error, KafkaError):
+        return bool(error.retriable)
+    return isinstance(error, _TRANSIENT)

@@ -25,3 +25,7 @@ RETRIES = Counter(
     "Times that a batch began again from the database's state: the database was away, or another "
     "estimator held the shard.",
 )
+POISON = Counter(
+    "freshet_estimator_poison_total",
+    "Messages that could be read, but failed by themselves each time, and were set aside.",
+)

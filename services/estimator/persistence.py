@@ -41,6 +41,29 @@ _STORED: Final = (
 
 Offsets = Mapping[tuple[str, int], int]
 
+_TOO_LARGE: Final = "54"
+_RAISED: Final = "P0001"
+
+
+class Unacceptable(Exception):
+    """Something in a batch cannot be applied or stored, and never will: it must be found."""
+
+
+def refuses_data(error: Exception) -> bool:
+    """Whether PostgreSQL, or the client for it, refuses what it was given, and would so again.
+
+    Not so if the server is away or busy, and not if its tables or rights are other than expected:
+    then no message is at fault.
+    """
+    if isinstance(error, psycopg.Error):
+        # A limit of the server counts as operational in Python, but a smaller value would pass.
+        return (
+            isinstance(error, psycopg.DataError | psycopg.IntegrityError)
+            or (error.sqlstate or "").startswith(_TOO_LARGE)
+            or error.sqlstate == _RAISED
+        )
+    return isinstance(error, ValueError | TypeError | ArithmeticError)
+
 
 class Store:
     """The estimator's connection for writing. Not for several threads at once."""
@@ -99,6 +122,7 @@ class Store:
 
         Raises:
             Superseded: the database has moved on without this process.
+            Unacceptable: the database refuses something of it; nothing is stored.
             psycopg.OperationalError: the server went away; whether it committed is not known.
         """
         if self._connection is None:
@@ -106,11 +130,16 @@ class Store:
         connection = self._connection
         if any(part.learned.size for part in done):
             self._ensure_observation_partition(connection, recorded_at)
-        with connection.transaction():
-            advance_positions(connection, ESTIMATOR, before, after)
-            if announced:
-                raise_positions(connection, ESTIMATOR, announced)
-            _write(connection, done, recorded_at)
+        try:
+            with connection.transaction():
+                advance_positions(connection, ESTIMATOR, before, after)
+                if announced:
+                    raise_positions(connection, ESTIMATOR, announced)
+                _write(connection, done, recorded_at)
+        except Exception as error:
+            if refuses_data(error):
+                raise Unacceptable(f"the database refuses it: {error}") from error
+            raise
 
     def _ensure_observation_partition(
         self, connection: psycopg.Connection, recorded_at: float

@@ -56,6 +56,8 @@ class Estimator(WorkerService):
 
     def not_ready(self) -> str | None:
         """Wait for the database and the group."""
+        if self._consumer is not None and self._consumer.halted is not None:
+            return self._consumer.halted
         if self._handler.trouble is not None:
             return self._handler.trouble
         if self._consumer is None or not self._consumer.settled:

@@ -11,12 +11,19 @@ from aiokafka.coordinator.assignors.range import RangePartitionAssignor
 
 from shared.contracts.topics import Topic
 from shared.runtime import metrics
+from shared.runtime.isolation import TooManyBadMessages
 from shared.runtime.kafka import make_consumer
 from shared.runtime.settings import Settings
 
 log = structlog.get_logger(__name__)
 
 LAG_REPORT_SECONDS = 2.0
+
+SLICE_RECORDS = 4_000
+"""Unpacking so many records takes the loop under ten milliseconds; then others get their turn."""
+
+HALT_REPORT_SECONDS = 60.0
+"""A worker that has stopped reading says so once in so long."""
 
 Batch = dict[str, dict[int, list[ConsumerRecord]]]
 """Topic (without prefix) → partition → records in order of offset."""
@@ -43,7 +50,8 @@ class BatchHandler(Protocol):
     async def handle(self, batch: Batch) -> None:
         """Apply a batch and make its effects durable, with its positions where they matter.
 
-        An exception ends the worker, which starts again from the last durable positions.
+        An exception ends the worker, which starts again from the last durable positions; but
+        `TooManyBadMessages` makes it stand still before the batch, for people to look at.
         """
         ...
 
@@ -98,6 +106,8 @@ class BatchConsumer:
         self._ours: set[int] = set()
         self._next: dict[TopicPartition, int] = {}
         self._lag_due_at = 0.0
+        self.halted: str | None = None
+        """Why reading has stopped for good, until the worker is started again; None: it goes on."""
         self.progressed_at = time.monotonic()
         """Wall time of the last turn of the loop, for the watchdog."""
 
@@ -111,8 +121,10 @@ class BatchConsumer:
         """Whether the group's last decision is known and followed.
 
         False while the group decides: partitions may be going to another member, so nothing must
-        be emitted for them.
+        be emitted for them. False also where reading has stopped: what is known gets old.
         """
+        if self.halted is not None:
+            return False
         return not self._rebalances.deciding and self._followed == self._rebalances.generation
 
     async def start(self) -> None:
@@ -137,16 +149,42 @@ class BatchConsumer:
                 continue
             if self.settled:
                 started = time.perf_counter()
-                await self._handler.handle(batch)
+                try:
+                    await self._handler.handle(batch)
+                except TooManyBadMessages as error:
+                    await self._halt(error, stopping)
+                    return
                 metrics.BATCH_SECONDS.observe(time.perf_counter() - started)
                 self._advance(batch)
             # Else a rebalance came between reading and handling: `_next` still points before it.
 
+    async def _halt(self, error: TooManyBadMessages, stopping: asyncio.Event) -> None:
+        """Stand still, as a member of the group: another one would only stop as well.
+
+        The process stays, so that its readiness and its metrics say why.
+        """
+        self.halted = str(error)
+        metrics.HALTED.labels(error.topic).set(1)
+        report_at = 0.0
+        while not stopping.is_set():
+            self.progressed_at = now = time.monotonic()
+            if now >= report_at:
+                report_at = now + HALT_REPORT_SECONDS
+                log.critical("reading has stopped", reason=self.halted)
+            self._consumer.pause(*self._consumer.assignment())
+            await self._consumer.getmany(timeout_ms=100)
+
     async def _read(self) -> Batch:
-        fetched = await self._fetch(timeout_ms=100)
+        fetched = await self._fetch(self._max_records, timeout_ms=100)
         if fetched and self._linger_seconds and _count(fetched) < self._max_records // 4:
             await asyncio.sleep(self._linger_seconds)
-            for tp, records in (await self._fetch(timeout_ms=0)).items():
+        # The rest in slices: unpacking everything at once would block the loop.
+        while fetched and (left := self._max_records - _count(fetched)) > 0:
+            await asyncio.sleep(0)
+            more = await self._fetch(left, timeout_ms=0)
+            if not more:
+                break
+            for tp, records in more.items():
                 fetched.setdefault(tp, []).extend(records)
         batch: Batch = {}
         for tp, records in fetched.items():
@@ -154,8 +192,12 @@ class BatchConsumer:
             metrics.MESSAGES_CONSUMED.labels(self._names[tp.topic]).inc(len(records))
         return batch
 
-    async def _fetch(self, timeout_ms: int) -> dict[TopicPartition, list[ConsumerRecord]]:
-        fetched = await self._consumer.getmany(timeout_ms=timeout_ms, max_records=self._max_records)
+    async def _fetch(
+        self, most: int, timeout_ms: int
+    ) -> dict[TopicPartition, list[ConsumerRecord]]:
+        fetched = await self._consumer.getmany(
+            timeout_ms=timeout_ms, max_records=min(most, SLICE_RECORDS)
+        )
         return {tp: records for tp, records in fetched.items() if records}
 
     def _advance(self, batch: Batch) -> None:

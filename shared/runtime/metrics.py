@@ -11,6 +11,16 @@ MESSAGES_PUBLISHED = Counter(
 DEAD_LETTERS = Counter(
     "freshet_dead_letters_total", "Messages that could not be taken.", ["stage", "topic"]
 )
+DEAD_LETTERS_SPARED = Counter(
+    "freshet_dead_letters_spared_total",
+    "Messages that could not be taken and were only counted: their source has too many.",
+    ["stage", "topic"],
+)
+HALTED = Gauge(
+    "freshet_halted",
+    "1: reading has stopped, as too many messages of the topic are bad.",
+    ["topic"],
+)
 BATCH_SECONDS = Histogram(
     "freshet_batch_seconds",
     "Time from the end of reading a batch to the end of its effects.",
@@ -21,6 +31,10 @@ LOOP_LAG_SECONDS = Histogram(
     "How much later than asked the event loop woke a sleeper: it was blocked.",
     buckets=(0.001, 0.003, 0.01, 0.02, 0.05, 0.1, 0.3, 1, 3),
 )
+LOOP_LAG_MAX_SECONDS = Gauge(
+    "freshet_loop_lag_max_seconds", "The longest that the event loop was blocked of late."
+)
+BROKER_AWAY = Gauge("freshet_broker_away", "1: no broker answers.")
 ASSIGNED_SHARDS = Gauge("freshet_assigned_shards", "Shards that this worker serves now.")
 CONSUMER_LAG = Gauge(
     "freshet_consumer_lag_records", "Records not yet read, all partitions.", ["topic"]
