@@ -58,7 +58,7 @@ def run(signals: int = 200_000, bootstrap_servers: str | None = None) -> dict[st
         with a broker `signals_per_second`: from `signals` to acknowledged `page-signals`, with
         the processor seconds that the ingester's side took, `cpu_seconds`, and `dead_letters`.
     """
-    settings = load_settings(signals_per_source_per_second=1e9)
+    settings = load_settings(signals_per_source_per_second=1e9, signals_from_others_per_second=1e9)
     result: dict[str, Any] = {"signals": signals} | _in_process(settings, signals)
     if bootstrap_servers is not None:
         settings = settings.model_copy(

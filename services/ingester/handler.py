@@ -1,12 +1,14 @@
 """A batch of signals: sifted, published, and everything acknowledged before it returns."""
 
 import asyncio
+import time
 from collections.abc import Sequence
 
 from aiokafka import AIOKafkaProducer, ConsumerRecord
 
 from services.ingester import metrics
 from services.ingester.debounce import Debouncer
+from services.ingester.refusals import Refusals
 from services.ingester.sifting import Sifter, SignalRules
 from services.ingester.sources import SourceLimiter
 from shared.contracts.codec import encode
@@ -36,10 +38,15 @@ def make_sifter(settings: Settings, clock: Clock) -> Sifter:
         max_age_seconds=settings.signal_max_age_days * SECONDS_PER_DAY,
         allow_private_hosts=settings.allow_private_hosts,
         record_times_count=real,
+        named_sources=frozenset(settings.signal_sources),
     )
     return Sifter(
         rules,
-        SourceLimiter(settings.signals_per_source_per_second),
+        SourceLimiter(
+            settings.signals_per_source_per_second,
+            named=rules.named_sources,
+            others_per_second=settings.signals_from_others_per_second,
+        ),
         Debouncer(settings.signal_debounce_seconds),
     )
 
@@ -52,6 +59,7 @@ class SignalHandler:
         self._clock = clock
         self._publisher = publisher
         self._sifter = make_sifter(settings, clock)
+        self._refusals = Refusals(settings.refused_signals_kept_per_second)
 
     async def handle(self, records: Sequence[ConsumerRecord]) -> None:
         """Apply a batch; when this returns, the broker has all that came of it.
@@ -65,14 +73,23 @@ class SignalHandler:
             sifted = self._sifter.sift(piece, self._clock.now())
             accepted += sifted.accepted
             for index, reason in sifted.refused:
-                await self._publisher.dead_letter(piece[index], STAGE, reason)
+                await self._put_aside(piece[index], reason)
             metrics.SIGNALS.labels("accepted").inc(len(sifted.accepted))
             metrics.SIGNALS.labels("refused").inc(len(sifted.refused))
             metrics.SIGNALS.labels("repeated").inc(sifted.repeated)
             metrics.SIGNALS.labels("over_limit").inc(sifted.over_limit)
+            metrics.SOURCES.set(self._sifter.sources)
             await asyncio.sleep(0)
         await publish(self._publisher, accepted)
         await self._publisher.flush()
+
+    async def _put_aside(self, record: ConsumerRecord, reason: str) -> None:
+        size = len(record.value or b"") + len(record.key or b"")
+        text = self._refusals.copied_as(reason, size, time.monotonic())
+        if text is None:
+            metrics.SIGNALS_NOT_KEPT.inc()
+        else:
+            await self._publisher.dead_letter(record, STAGE, text)
 
 
 async def publish(publisher: Publisher, signals: Sequence[PageSignal]) -> None:

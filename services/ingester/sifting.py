@@ -15,6 +15,14 @@ from shared.contracts.identity import BadUrl, identify, is_private_host
 from shared.contracts.messages import PageSignal, Signal
 from shared.runtime.clock import SECONDS_PER_DAY
 
+LANES = 4
+"""As so many sources all those count that nobody has named, where a page's repetitions are
+dropped: made-up names cannot raise its count faster."""
+
+UNNAMED = "unnamed"
+"""What such a source is called from here on, where some are named: hosts learn the record of a few
+sources each, and made-up names must not take their places."""
+
 
 class Record(Protocol):
     """What is needed of a Kafka record."""
@@ -40,6 +48,8 @@ class SignalRules:
     record_times_count: bool
     """Whether the records' own timestamps are the clock's time; they are the wall's, so not when
     the clock is a simulated one."""
+    named_sources: frozenset[str] = frozenset()
+    """Sources that the operator knows; empty: none is told from another."""
 
 
 @dataclass(slots=True)
@@ -61,6 +71,11 @@ class Sifter:
         self._limiter = limiter
         self._debouncer = debouncer
 
+    @property
+    def sources(self) -> int:
+        """How many sources are watched one by one."""
+        return len(self._limiter)
+
     def sift(self, records: Sequence[Record], now: float) -> Sifted:
         """Sort a batch into what passes, what is refused and what is only counted.
 
@@ -69,20 +84,27 @@ class Sifter:
             now: clock seconds.
         """
         sifted = Sifted()
+        keys: list[int] = []
+        times: list[float] = []
         for index, record in enumerate(records):
             try:
                 signal, arrived_at = self._read(record, now)
                 verdict = self._limiter.take(signal.source, arrived_at)
                 if verdict is Verdict.PASS:
-                    sifted.accepted.append(self._name(signal, arrived_at))
+                    named = self._name(signal, arrived_at)
+                    sifted.accepted.append(named)
+                    keys.append(named.page_id ^ self._source_key(signal.source))
+                    times.append(
+                        arrived_at if self._rules.record_times_count else named.observed_at
+                    )
                     continue
             except (BadMessage, BadUrl) as error:
                 sifted.refused.append((index, str(error)))
                 continue
             sifted.over_limit += 1
-            if verdict is Verdict.DROP_AND_REPORT:
-                sifted.refused.append((index, self._over_limit_reason(signal.source)))
-        self._drop_repeated(sifted)
+            if verdict is not Verdict.DROP:
+                sifted.refused.append((index, self._over_limit_reason(signal.source, verdict)))
+        self._drop_repeated(sifted, keys, times)
         return sifted
 
     def _read(self, record: Record, now: float) -> tuple[Signal, float]:
@@ -114,18 +136,34 @@ class Sifter:
                 "set FRESHET_ALLOW_PRIVATE_HOSTS to take such signals"
             )
         observed_at = arrived_at if signal.observed_at is None else signal.observed_at
-        return PageSignal(page.page_id, page.url, page.host, signal.source, observed_at)
+        if self._rules.record_times_count:
+            # A time yet to come would make honest signals until then look old.
+            observed_at = min(observed_at, arrived_at)
+        known = not self._rules.named_sources or signal.source in self._rules.named_sources
+        source = signal.source if known else UNNAMED
+        return PageSignal(page.page_id, page.url, page.host, source, observed_at)
 
-    def _drop_repeated(self, sifted: Sifted) -> None:
-        signals = sifted.accepted
-        hashes = np.array([s.page_id ^ _source_hash(s.source) for s in signals], np.uint64)
-        times = np.array([s.observed_at for s in signals], np.float64)
-        repeated = self._debouncer.repeated(hashes, times)
+    def _source_key(self, source: str) -> int:
+        key = _source_hash(source)
+        return key if source in self._rules.named_sources else _lane_hash(key % LANES)
+
+    def _drop_repeated(self, sifted: Sifted, keys: list[int], times: list[float]) -> None:
+        """By arrival where that is known: a sender is free to say that it observed a page a
+        hundred times in a hundred minutes, all at once."""
+        repeated = self._debouncer.repeated(np.array(keys, np.uint64), np.array(times, np.float64))
         sifted.repeated = int(np.count_nonzero(repeated))
         if sifted.repeated:
-            sifted.accepted = [s for s, again in zip(signals, repeated, strict=True) if not again]
+            pairs = zip(sifted.accepted, repeated.tolist(), strict=True)
+            sifted.accepted = [signal for signal, again in pairs if not again]
 
-    def _over_limit_reason(self, source: str) -> str:
+    def _over_limit_reason(self, source: str, verdict: Verdict) -> str:
+        if verdict is Verdict.REPORT_OTHERS:
+            return (
+                "the sources that FRESHET_SIGNAL_SOURCES does not name send more than "
+                f"{self._limiter.others_per_second:g} signals a second together: they are dropped, "
+                f"and one in {REPORT_SECONDS:g} s is put here "
+                "(FRESHET_SIGNALS_FROM_OTHERS_PER_SECOND)"
+            )
         return (
             f"source {source!r} sends more than {self._limiter.per_second:g} signals a second: "
             f"they are dropped, and one in {REPORT_SECONDS:g} s is put here "
@@ -136,3 +174,9 @@ class Sifter:
 @lru_cache(maxsize=1 << 16)
 def _source_hash(source: str) -> int:
     return xxhash.xxh3_64_intdigest(source.encode())
+
+
+@lru_cache(maxsize=LANES)
+def _lane_hash(lane: int) -> int:
+    # No source is so called: the contract takes no control characters.
+    return xxhash.xxh3_64_intdigest(b"\0lane %d" % lane)

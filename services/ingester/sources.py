@@ -1,11 +1,15 @@
-"""How fast each source may send: a token bucket per source, in bounded memory.
+"""How fast sources may send: token buckets, in bounded memory.
 
-A source is a name in an untrusted message, so anybody can make up as many as they like. At most
-`MAX_SOURCES` are watched one by one; when that is not enough, those whose bucket has filled up
-again are forgotten, which changes nothing for them, and any further source shares one bucket with
-all the others that found no place.
+A source is a name in an untrusted message, so anybody can make up as many as they like. Those that
+the operator has named have a bucket each, whatever others do. All others have one each as well,
+and one more that they share, so that made-up names gain nothing. At most `MAX_SOURCES` of the
+others are watched one by one; when that is not enough, those whose bucket has filled up again are
+forgotten, which changes nothing for them, and any further source shares one bucket with all the
+others that found no place.
 """
 
+import math
+from collections.abc import Collection
 from dataclasses import dataclass
 from enum import Enum, auto
 
@@ -13,7 +17,7 @@ BURST_SECONDS = 10.0
 """So many seconds' worth of signals may come at once."""
 
 REPORT_SECONDS = 10.0
-"""A source over its limit is reported once in so many seconds; the rest is only counted."""
+"""A limit that is exceeded is reported once in so many seconds; the rest is only counted."""
 
 MAX_SOURCES = 50_000
 """About 10 MB of buckets."""
@@ -24,31 +28,76 @@ class Verdict(Enum):
 
     PASS = auto()
     DROP = auto()
-    DROP_AND_REPORT = auto()
-    """Over the limit, and the first such for a while: somebody should hear of it."""
+    REPORT_SOURCE = auto()
+    """Over the source's limit, and the first such for a while: somebody should hear of it."""
+    REPORT_OTHERS = auto()
+    """The same, of the limit that sources share which nobody has named."""
 
 
 @dataclass(slots=True)
 class _Bucket:
+    per_second: float
     tokens: float
     filled_at: float
-    reported_at: float = float("-inf")
+    reported_at: float = -math.inf
+
+    @classmethod
+    def full(cls, per_second: float, now: float) -> "_Bucket":
+        return cls(per_second, burst_of(per_second), now)
+
+    def take(self, now: float) -> bool:
+        if now > self.filled_at:
+            gained = (now - self.filled_at) * self.per_second
+            self.tokens = min(self.tokens + gained, burst_of(self.per_second))
+            self.filled_at = now
+        if self.tokens < 1.0:
+            return False
+        self.tokens -= 1.0
+        return True
+
+    def report_is_due(self) -> bool:
+        if self.filled_at - self.reported_at < REPORT_SECONDS:
+            return False
+        self.reported_at = self.filled_at
+        return True
+
+
+def burst_of(per_second: float) -> float:
+    """How many may come at once under a limit."""
+    return max(per_second * BURST_SECONDS, 1.0)
 
 
 class SourceLimiter:
     """Token buckets of all sources. Times are clock seconds, handed in."""
 
-    def __init__(self, per_second: float, max_sources: int = MAX_SOURCES) -> None:
+    def __init__(
+        self,
+        per_second: float,
+        *,
+        named: Collection[str] = (),
+        others_per_second: float = math.inf,
+        max_sources: int = MAX_SOURCES,
+    ) -> None:
+        """Start with full buckets.
+
+        Args:
+            per_second: limit of each source.
+            named: sources that the operator knows.
+            others_per_second: limit of all other sources together.
+            max_sources: how many others are watched one by one.
+        """
         self.per_second = per_second
-        self.burst = max(per_second * BURST_SECONDS, 1.0)
+        self.others_per_second = others_per_second
         self._max_sources = max_sources
+        self._named = {source: _Bucket.full(per_second, 0.0) for source in named}
         self._buckets: dict[str, _Bucket] = {}
-        self._shared = _Bucket(self.burst, 0.0)
-        self._swept_at = float("-inf")
+        self._latecomers = _Bucket.full(per_second, 0.0)
+        self._others = _Bucket.full(others_per_second, 0.0)
+        self._swept_at = -math.inf
 
     def __len__(self) -> int:
         """How many sources are watched one by one."""
-        return len(self._buckets)
+        return len(self._named) + len(self._buckets)
 
     def take(self, source: str, arrived_at: float) -> Verdict:
         """Take a token for one signal.
@@ -59,27 +108,20 @@ class SourceLimiter:
                 is not held against anybody. It must never lie in the future, or a source could
                 fill its own bucket.
         """
-        bucket = self._buckets.get(source)
-        if bucket is None:
-            bucket = self._new_bucket(source, arrived_at)
-        if arrived_at > bucket.filled_at:
-            gained = (arrived_at - bucket.filled_at) * self.per_second
-            bucket.tokens = min(bucket.tokens + gained, self.burst)
-            bucket.filled_at = arrived_at
-        if bucket.tokens >= 1.0:
-            bucket.tokens -= 1.0
-            return Verdict.PASS
-        if bucket.filled_at - bucket.reported_at < REPORT_SECONDS:
-            return Verdict.DROP
-        bucket.reported_at = bucket.filled_at
-        return Verdict.DROP_AND_REPORT
+        named = self._named.get(source)
+        bucket = named or self._buckets.get(source) or self._new_bucket(source, arrived_at)
+        if not bucket.take(arrived_at):
+            return Verdict.REPORT_SOURCE if bucket.report_is_due() else Verdict.DROP
+        if named is None and not self._others.take(arrived_at):
+            return Verdict.REPORT_OTHERS if self._others.report_is_due() else Verdict.DROP
+        return Verdict.PASS
 
     def _new_bucket(self, source: str, arrived_at: float) -> _Bucket:
         if len(self._buckets) >= self._max_sources:
             self._forget_full_ones(arrived_at)
         if len(self._buckets) >= self._max_sources:
-            return self._shared
-        bucket = self._buckets[source] = _Bucket(self.burst, arrived_at)
+            return self._latecomers
+        bucket = self._buckets[source] = _Bucket.full(self.per_second, arrived_at)
         return bucket
 
     def _forget_full_ones(self, now: float) -> None:
@@ -87,8 +129,9 @@ class SourceLimiter:
         if now - self._swept_at < BURST_SECONDS / 10:
             return
         self._swept_at = now
+        full = burst_of(self.per_second)
         self._buckets = {
             source: bucket
             for source, bucket in self._buckets.items()
-            if bucket.tokens + (now - bucket.filled_at) * self.per_second < self.burst
+            if bucket.tokens + (now - bucket.filled_at) * self.per_second < full
         }

@@ -112,6 +112,14 @@ class Settings(BaseSettings):
     signal_max_age_days: Positive = 7.0
     signals_per_source_per_second: Positive = 20_000.0
     """Rate limit of each source, clock seconds; ten seconds' worth may come at once."""
+    signal_sources: tuple[str, ...] = ()
+    """Sources that are known, as JSON: ["sitemaps", "cms"]. They keep their limits and their
+    records whatever names others make up."""
+    signals_from_others_per_second: Positive = 40_000.0
+    """Rate limit of all sources together that `signal_sources` does not name, clock seconds."""
+    refused_signals_kept_per_second: NonNegative = 20.0
+    """Refused signals that are copied to the dead letters, after the first thousand; those of a
+    flood are only counted."""
     dead_letters_per_source_per_second: Positive = 50.0
     """Bad signals of a source that are set aside; ten seconds' worth may come at once. Those beyond
     are counted, and the next one that is set aside says how many they were."""

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from services.ingester.debounce import Debouncer
 from services.ingester.handler import make_sifter
-from services.ingester.sifting import Sifter, SignalRules
+from services.ingester.sifting import LANES, UNNAMED, Sifter, SignalRules
 from services.ingester.sources import SourceLimiter
 from shared.contracts.codec import encode
 from shared.contracts.identity import identify
@@ -33,7 +33,11 @@ def make(**changes):
         "allow_private_hosts": False,
         "record_times_count": True,
     } | {k: v for k, v in changes.items() if k in SignalRules.__dataclass_fields__}
-    limiter = SourceLimiter(changes.get("per_second", 1000.0))
+    limiter = SourceLimiter(
+        changes.get("per_second", 1000.0),
+        named=changes.get("named_sources", ()),
+        others_per_second=changes.get("others_per_second", 1e9),
+    )
     return Sifter(SignalRules(**rules), limiter, Debouncer(changes.get("window", 60.0), 1 << 10))
 
 
@@ -107,13 +111,36 @@ def test_repetitions_are_counted_by_source_and_page_across_batches():
     values = [
         Signal("https://a.example/", "x", NOW),
         Signal("https://a.example/#part", "x", NOW + 1),
-        Signal("https://a.example/", "y", NOW),
+        Signal("https://a.example/", "z", NOW),
         Signal("https://a.example/b", "x", NOW),
     ]
     sifted = sifter.sift([Record(encode(v)) for v in values], NOW)
     assert len(sifted.accepted) == 3
     assert sifted.repeated == 1
     assert sift_one(encode(values[0]), sifter).repeated == 1
+
+
+def test_made_up_sources_raise_no_page_faster_than_a_few():
+    signals = [Signal("https://a.example/", f"made-up-{i}", NOW) for i in range(1000)]
+    sifted = make().sift([Record(encode(s)) for s in signals], NOW)
+    assert len(sifted.accepted) == LANES
+    named = make(named_sources=frozenset({"cms"}))
+    signals.append(Signal("https://a.example/", "cms", NOW))
+    sifted = named.sift([Record(encode(s)) for s in signals], NOW)
+    assert [s.source for s in sifted.accepted] == [UNNAMED] * LANES + ["cms"]
+
+
+def test_observations_that_are_said_to_lie_apart_but_come_at_once_are_one():
+    signals = [Signal("https://a.example/", "x", NOW - 100 * i) for i in range(1000, 0, -1)]
+    records = [Record(encode(s)) for s in signals]
+    assert len(make().sift(records, NOW).accepted) == 1
+    simulated = make(record_times_count=False, max_age_seconds=1e6)
+    assert len(simulated.sift(records, NOW).accepted) == 1000
+
+
+def test_nobody_observes_after_the_arrival():
+    sifted = sift_one(encode(Signal("https://a.example/", "x", NOW + 250)))
+    assert [s.observed_at for s in sifted.accepted] == [NOW]
 
 
 def test_a_flood_is_dropped_and_reported_once():

@@ -34,7 +34,7 @@ def test_no_order_of_arrival_gets_more_than_the_rate_and_a_burst(times, rate):
 def test_the_first_signal_over_the_limit_is_reported_then_one_in_ten_seconds():
     limiter = SourceLimiter(per_second=0.1)
     verdicts = [limiter.take("a", t / 10) for t in range(400)]
-    reports = [i / 10 for i, v in enumerate(verdicts) if v is Verdict.DROP_AND_REPORT]
+    reports = [i / 10 for i, v in enumerate(verdicts) if v is Verdict.REPORT_SOURCE]
     assert reports[0] == 0.1
     gaps = [b - a for a, b in itertools.pairwise(reports)]
     assert all(REPORT_SECONDS <= gap < REPORT_SECONDS + 0.3 for gap in gaps)
@@ -56,3 +56,19 @@ def test_idle_sources_make_room_and_lose_nothing_by_it():
     assert len(limiter) == 2
     assert passed(limiter, "a", [12.0] * 50) == 10
     assert passed(limiter, "c", [12.0] * 50) == 0
+
+
+def test_made_up_names_gain_nothing_and_cost_named_sources_nothing():
+    limiter = SourceLimiter(per_second=1.0, named=["cms"], others_per_second=3.0)
+    verdicts = [limiter.take(f"made-up-{i}", 5.0 + i / 1000) for i in range(10_000)]
+    assert verdicts.count(Verdict.PASS) == 30 + 3 * 10 - 1
+    assert verdicts.count(Verdict.REPORT_OTHERS) == 1
+    assert passed(limiter, "cms", [15.0] * 50) == 10
+
+
+def test_a_named_source_over_its_limit_is_its_own_affair():
+    limiter = SourceLimiter(per_second=1.0, named=["cms"], others_per_second=1.0)
+    verdicts = [limiter.take("cms", 5.0) for _ in range(1000)]
+    assert verdicts.count(Verdict.PASS) == 10
+    assert verdicts.count(Verdict.REPORT_SOURCE) == 1
+    assert limiter.take("somebody", 5.0) is Verdict.PASS
