@@ -44,7 +44,14 @@ _COMPACTED = {
 }
 
 SIGNALS = Topic(
-    "signals", messages.Signal, "any", "any", "web-ping producers", "ingester", _kept(_DAY_MS)
+    "signals",
+    messages.Signal,
+    "any",
+    "any",
+    "web-ping producers",
+    "ingester",
+    # Limits and repetitions go by the arrival, which no producer may make up.
+    _kept(_DAY_MS) | {"message.timestamp.type": "LogAppendTime"},
 )
 PAGE_SIGNALS = Topic(
     "page-signals",

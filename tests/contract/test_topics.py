@@ -1,6 +1,7 @@
 """Topics are created, described and deleted as Kafka does, on both brokers."""
 
 import asyncio
+import time
 
 import pytest
 from aiokafka.admin import NewPartitions, NewTopic
@@ -120,3 +121,21 @@ async def test_a_compacted_topic_refuses_a_message_without_key(clients, unique):
     producer = await clients.producer()
     with pytest.raises(KafkaError):
         await producer.send_and_wait(unique, b"keyless")
+
+
+async def test_a_topic_may_stamp_records_with_their_arrival(clients, unique):
+    await clients.create_topic(unique, 1, message_timestamp_type="LogAppendTime")
+    producer = await clients.producer(compression_type="gzip")
+    before = int(time.time() * 1000)
+    made_up = before - 10_000_000
+    sent = [
+        await producer.send(unique, b"%d" % n, partition=0, timestamp_ms=made_up + n)
+        for n in range(20)
+    ]
+    acknowledged = [await future for future in sent]
+    consumer = await clients.consumer(unique)
+    got = [await consumer.getone() for _ in range(20)]
+    assert [record.value for record in got] == [b"%d" % n for n in range(20)]
+    assert all(before - 1000 <= record.timestamp <= before + 60_000 for record in got)
+    assert {record.timestamp_type for record in got} == {1}
+    assert [done.timestamp for done in acknowledged] == [record.timestamp for record in got]

@@ -23,11 +23,15 @@ LEADER_EPOCH = b"\0\0\0\0"
 _HEADER = struct.Struct(">qiibIhiqqqhii")
 _PREFIX = struct.Struct(">qi")
 _BASE_OFFSET = struct.Struct(">q")
+_MAX_TIMESTAMP = struct.Struct(">q")
+_ATTRIBUTES = struct.Struct(">h")
 _LAST_OFFSET_DELTA = struct.Struct(">i")
 _CRC = struct.Struct(">I")
 _CRC_AT = 17
 _ATTRIBUTES_AT = 21
 _LAST_OFFSET_DELTA_AT = 23
+_MAX_TIMESTAMP_AT = 35
+_LOG_APPEND_TIME = 0x08
 _TRANSACTIONAL_OR_CONTROL = 0x30
 _CODEC_MASK = 0x07
 
@@ -133,6 +137,16 @@ def split(data: bytes) -> list[tuple[BatchHeader, memoryview]]:
     if not batches:
         raise CorruptBatchError("a record set must hold a batch")
     return batches
+
+
+def stamped(body: memoryview, now_ms: int) -> memoryview:
+    """Return a copy of a batch that says it came at `now_ms`, as all of its records then do."""
+    data = bytearray(body)
+    (attributes,) = _ATTRIBUTES.unpack_from(data, _ATTRIBUTES_AT)
+    _ATTRIBUTES.pack_into(data, _ATTRIBUTES_AT, attributes | _LOG_APPEND_TIME)
+    _MAX_TIMESTAMP.pack_into(data, _MAX_TIMESTAMP_AT, now_ms)
+    _CRC.pack_into(data, _CRC_AT, calc_crc32c(memoryview(data)[_ATTRIBUTES_AT:]))
+    return memoryview(data)
 
 
 def placed(body: memoryview, base_offset: int) -> list[bytes | memoryview]:

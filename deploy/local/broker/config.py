@@ -26,7 +26,8 @@ DEFAULTS = {
 }
 """What holds for a topic that does not say otherwise: Kafka's values, but smaller, for one disk."""
 
-_FIXED = ("compression.type", "message.timestamp.type", "min.insync.replicas")
+_FIXED = ("compression.type", "min.insync.replicas")
+_TIMESTAMP_TYPES = ("CreateTime", "LogAppendTime")
 _MINIMA = {"segment.bytes": 1024, "segment.ms": 1, "max.message.bytes": 0}
 
 
@@ -36,6 +37,8 @@ class TopicConfig(msgspec.Struct, frozen=True):
     delete: bool
     compact: bool
     delete_retention_ms: int
+    log_append_time: bool
+    """Whether records carry the broker's time, whatever their producers say."""
     max_compaction_lag_ms: int
     min_compaction_lag_ms: int
     max_message_bytes: int
@@ -60,7 +63,13 @@ def parse_topic_config(overrides: Mapping[str, str]) -> TopicConfig:
     policies = {part.strip() for part in merged["cleanup.policy"].split(",")}
     if not policies or not policies <= {DELETE, COMPACT}:
         raise _invalid(f"cleanup.policy={merged['cleanup.policy']}: use delete, compact or both")
+    timestamp_type = merged["message.timestamp.type"]
+    if timestamp_type not in _TIMESTAMP_TYPES:
+        raise _invalid(
+            f"message.timestamp.type={timestamp_type}: use {' or '.join(_TIMESTAMP_TYPES)}"
+        )
     return TopicConfig(
+        log_append_time=timestamp_type == "LogAppendTime",
         delete=DELETE in policies,
         compact=COMPACT in policies,
         delete_retention_ms=_integer(merged, "delete.retention.ms"),

@@ -51,8 +51,10 @@ def produce(request: Any, version: int, topics: Topics) -> tuple[Any, ...] | Non
             try:
                 _check_produce(request)
                 log = _existing(topics, name, number)
-                offset = log.append(batches.split(data or b""), now_ms())
-                result = (number, ErrorCode.NONE, offset, _NO_TIMESTAMP, log.start_offset)
+                now = now_ms()
+                offset = log.append(batches.split(data or b""), now)
+                stamp = now if log.config.log_append_time else _NO_TIMESTAMP
+                result = (number, ErrorCode.NONE, offset, stamp, log.start_offset)
             except batches.CorruptBatchError:
                 result = (number, ErrorCode.CORRUPT_MESSAGE, -1, _NO_TIMESTAMP, -1)
             except RequestError as error:

@@ -198,6 +198,9 @@ class PartitionLog:
         elif not active.size:
             self._opened_ms = now_ms
         base_offset = active.end_offset
+        if self.config.log_append_time:
+            body = batches.stamped(body, now_ms)
+            header = batches.read_header(body)
         try:
             active.append(header, body, base_offset)
         except OSError as error:
