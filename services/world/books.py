@@ -24,6 +24,7 @@ from shared.contracts.topics import (
     PAGE_SIGNALS,
     SIGNALS,
 )
+from shared.runtime.dead_letters import Letter
 from shared.runtime.kafka import make_consumer, partitions_of
 from shared.runtime.settings import Settings
 
@@ -107,11 +108,9 @@ def _entries(
         ledger.outcome(decode(CrawlOutcome, record.value), _seconds(record))
 
     def dead_letter(record: ConsumerRecord) -> None:
-        # Anybody may write there: a header may be null.
-        headers = {name: (value or b"?").decode(errors="replace") for name, value in record.headers}
-        ledger.dead_letter(
-            headers.get("stage", "?"), headers.get("topic", "?"), headers.get("error", "?")
-        )
+        letter = Letter.read(record)
+        if letter is not None:
+            ledger.dead_letter(letter.stage or "?", letter.topic or "?", letter.error or "?")
 
     return [
         lambda r: ledger.request(decode(CrawlRequest, r.value), _seconds(r)),

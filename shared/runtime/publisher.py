@@ -7,17 +7,15 @@ from collections.abc import Iterable
 from aiokafka import AIOKafkaProducer, ConsumerRecord
 from msgspec import Struct
 
-from shared.contracts.codec import MAX_MESSAGE_BYTES, encode
+from shared.contracts.codec import encode
 from shared.contracts.identity import shard_of
 from shared.contracts.topics import DEAD_LETTERS, GLOBAL_KEY, Topic
 from shared.runtime import metrics
+from shared.runtime.dead_letters import Header, letter_of
 from shared.runtime.kafka import make_producer
 from shared.runtime.settings import Settings
 
 Acknowledgement = asyncio.Future[object]
-
-MAX_DEAD_LETTER_BYTES = 900_000
-"""A longer value is cut, so that with its headers it stays below any broker's default limit."""
 
 
 class Publisher:
@@ -58,7 +56,7 @@ class Publisher:
         value: bytes | None,
         *,
         partition: int | None = None,
-        headers: Iterable[tuple[str, bytes]] = (),
+        headers: Iterable[Header] = (),
     ) -> Acknowledgement:
         """Queue one record; waits only where the queue is full.
 
@@ -87,21 +85,7 @@ class Publisher:
 
     async def dead_letter(self, record: ConsumerRecord, stage: str, reason: str) -> None:
         """Put a record that cannot be taken aside, as it came, with why."""
-        headers = [
-            ("topic", record.topic.encode()),
-            ("partition", str(record.partition).encode()),
-            ("offset", str(record.offset).encode()),
-            ("stage", stage.encode()),
-            ("error", reason[:1000].encode(errors="replace")),
-            ("at", str(time.time()).encode()),
-        ]
-        value = record.value
-        if value is not None and len(value) > MAX_DEAD_LETTER_BYTES:
-            headers.append(("cut-from-bytes", str(len(value)).encode()))
-            value = value[:MAX_DEAD_LETTER_BYTES]
-        key = record.key if len(record.key or b"") <= MAX_MESSAGE_BYTES else None
-        if key is None and value is None:
-            key = b""  # the client sends no record that has neither, though others do
+        key, value, headers = letter_of(record, stage, reason, time.time())
         metrics.DEAD_LETTERS.labels(stage, record.topic).inc()
         await self.send(DEAD_LETTERS, key, value, partition=0, headers=headers)
 

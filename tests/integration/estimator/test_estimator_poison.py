@@ -180,7 +180,7 @@ async def test_too_many_bad_messages_are_not_set_aside(settings, start, kafka, d
     await handler.handle(kafka.batch(*map(upsert, URLS)))
     before = contents(settings)
     unknown = [crawl(f"https://host-{n}.example/unknown", NOW + DAY) for n in range(30)]
-    with pytest.raises(TooManyBadMessages, match="crawl-outcomes.*FRESHET_BAD_MESSAGES_SHARE"):
+    with pytest.raises(TooManyBadMessages, match=r"crawl-outcomes.*FRESHET_BAD_MESSAGES_SHARE"):
         await handler.handle(kafka.batch(*unknown))
     assert kafka.refused == []
     assert contents(settings) == before

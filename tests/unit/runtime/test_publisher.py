@@ -51,7 +51,7 @@ async def test_a_global_message_has_one_key_and_one_partition(publisher):
 
 async def test_a_dead_letter_is_the_message_as_it_came_with_where_and_why(publisher):
     record = SimpleNamespace(
-        topic="t-signals", partition=3, offset=77, key=b"k", value=b"\xff{", timestamp=0
+        topic="t-signals", partition=3, offset=77, key=b"k", value=b"\xff{", timestamp=0, headers=()
     )
     await publisher.dead_letter(record, "ingester", "not JSON: \ud800" + "x" * 5000)
     [sent] = publisher.producer.sent
@@ -71,7 +71,7 @@ async def test_before_its_start_it_says_so():
 
 async def test_a_record_with_neither_key_nor_value_is_set_aside_too(publisher):
     record = SimpleNamespace(
-        topic="t-signals", partition=3, offset=77, key=None, value=None, timestamp=0
+        topic="t-signals", partition=3, offset=77, key=None, value=None, timestamp=0, headers=()
     )
     await publisher.dead_letter(record, "ingester", "empty")
     [sent] = publisher.producer.sent
