@@ -11,11 +11,6 @@ MESSAGES_PUBLISHED = Counter(
 DEAD_LETTERS = Counter(
     "freshet_dead_letters_total", "Messages that could not be taken.", ["stage", "topic"]
 )
-DEAD_LETTERS_SPARED = Counter(
-    "freshet_dead_letters_spared_total",
-    "Messages that could not be taken and were only counted: their source has too many.",
-    ["stage", "topic"],
-)
 HALTED = Gauge(
     "freshet_halted",
     "1: reading has stopped, as too many messages of the topic are bad.",

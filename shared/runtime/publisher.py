@@ -2,9 +2,11 @@
 
 import asyncio
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
 
 from aiokafka import AIOKafkaProducer, ConsumerRecord
+from aiokafka.producer.message_accumulator import BatchBuilder
+from aiokafka.structs import RecordMetadata
 from msgspec import Struct
 
 from shared.contracts.codec import encode
@@ -16,6 +18,12 @@ from shared.runtime.kafka import make_producer
 from shared.runtime.settings import Settings
 
 Acknowledgement = asyncio.Future[object]
+
+Place = tuple[str, int]
+"""(Topic without prefix, partition)."""
+
+Messages = Sequence[tuple[bytes, bytes]]
+"""Keys and values."""
 
 
 class Publisher:
@@ -82,6 +90,45 @@ class Publisher:
     async def send_global(self, topic: Topic, message: Struct) -> None:
         """Publish a message about everything (bandwidth, multipliers) and wait for the broker."""
         await (await self.send(topic, GLOBAL_KEY, encode(message), partition=0))
+
+    async def send_batches(self, messages: Mapping[Place, Messages]) -> dict[Place, int]:
+        """Publish many messages, each partition's in order, and wait until the broker has them.
+
+        In batches that are made in a thread: a tenth of the cost of one `send` a message, and the
+        loop is free meanwhile.
+
+        Returns:
+            for each place that has messages, the offset after the last one.
+
+        Raises:
+            KafkaError: something could not be delivered.
+        """
+        given = {place: part for place, part in messages.items() if part}
+        batches = await asyncio.to_thread(self._made, given)
+        ends = await asyncio.gather(*(self._send_made(*item) for item in batches.items()))
+        for (topic, _), part in given.items():
+            metrics.MESSAGES_PUBLISHED.labels(topic).inc(len(part))
+        return dict(zip(batches, ends, strict=True))
+
+    def _made(self, messages: Mapping[Place, Messages]) -> dict[Place, list[BatchBuilder]]:
+        made: dict[Place, list[BatchBuilder]] = {}
+        for place, part in messages.items():
+            batches = made[place] = [self.producer.create_batch()]
+            for key, value in part:
+                if batches[-1].append(timestamp=None, key=key, value=value) is None:
+                    batches.append(self.producer.create_batch())
+                    batches[-1].append(timestamp=None, key=key, value=value)
+        return made
+
+    async def _send_made(self, place: Place, batches: Sequence[BatchBuilder]) -> int:
+        name, partition = self.settings.topic(place[0]), place[1]
+        acknowledgements: list[asyncio.Future[RecordMetadata]] = [
+            # Waits while the one before is not taken by the sender: what is queued stays little.
+            await self.producer.send_batch(batch, name, partition=partition)
+            for batch in batches
+        ]
+        stored = await asyncio.gather(*acknowledgements)
+        return int(stored[-1].offset) + int(batches[-1].record_count())
 
     async def dead_letter(self, record: ConsumerRecord, stage: str, reason: str) -> None:
         """Put a record that cannot be taken aside, as it came, with why."""

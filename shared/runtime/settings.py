@@ -120,11 +120,6 @@ class Settings(BaseSettings):
     refused_signals_kept_per_second: NonNegative = 20.0
     """Refused signals that are copied to the dead letters, after the first thousand; those of a
     flood are only counted."""
-    dead_letters_per_source_per_second: Positive = 50.0
-    """Bad signals of a source that are set aside; ten seconds' worth may come at once. Those beyond
-    are counted, and the next one that is set aside says how many they were."""
-    dead_letters_per_second: Positive = 500.0
-    """The same for all sources together; one of more than 4 KiB counts for several."""
     allow_private_hosts: bool = False
     """Take signals about hosts that are not on the public internet."""
 

@@ -27,7 +27,7 @@ class _Partition:
 class _Record:
     def __init__(self, value: bytes | None, headers: list[tuple[str, bytes | None]]) -> None:
         self.value, self.headers = value, headers
-        self.timestamp, self.partition, self.offset = 1000, 0, 0
+        self.timestamp, self.partition, self.offset, self.key = 1000, 0, 0, None
 
 
 @pytest.fixture

@@ -1,0 +1,88 @@
+"""Batches of signals, without a broker: where they go, and those that nobody foresaw."""
+
+from collections import defaultdict
+
+import pytest
+from aiokafka import ConsumerRecord
+
+from services.ingester import sifting
+from services.ingester.handler import SignalHandler
+from shared.contracts.codec import decode, encode
+from shared.contracts.identity import identify, shard_of
+from shared.contracts.messages import PageSignal, Signal
+from shared.runtime.clock import ManualClock
+from shared.runtime.settings import Settings
+
+NOW = 1_700_000_000.0
+SHARDS = 4
+
+
+class Broker:
+    """What a publisher would send."""
+
+    def __init__(self):
+        self.sent = defaultdict(list)
+        self.letters = []
+
+    async def send_batches(self, messages):
+        for place, part in messages.items():
+            self.sent[place] += part
+
+    async def dead_letter(self, record, stage, reason):
+        self.letters.append((record.offset, stage, reason))
+
+    async def flush(self):
+        pass
+
+
+@pytest.fixture
+def broker():
+    return Broker()
+
+
+@pytest.fixture
+def handler(broker):
+    return SignalHandler(Settings(partitions=SHARDS), ManualClock(NOW), broker)
+
+
+def record(number, value):
+    return ConsumerRecord("signals", 0, number, int(NOW * 1000), 0, None, value, None, 0, 0, ())
+
+
+def signal(number):
+    return encode(Signal(f"https://host-{number % 7}.example/{number}", "cms", NOW))
+
+
+def numbers(broker):
+    return sorted(
+        int(decode(PageSignal, value).url.rpartition("/")[2])
+        for part in broker.sent.values()
+        for _, value in part
+    )
+
+
+async def test_signals_go_to_their_hosts_shards_and_bad_ones_aside(handler, broker):
+    records = [record(n, signal(n)) for n in range(50)]
+    records[10] = record(10, b"?")
+    await handler.handle(records)
+    assert numbers(broker) == [n for n in range(50) if n != 10]
+    assert [(offset, stage) for offset, stage, _ in broker.letters] == [(10, "ingester")]
+    for (_, shard), part in broker.sent.items():
+        for key, value in part:
+            assert shard == shard_of(decode(PageSignal, value).host, SHARDS)
+            assert key == decode(PageSignal, value).host.encode()
+
+
+async def test_a_signal_that_nobody_foresaw_is_set_aside_and_the_others_pass_once(
+    handler, broker, monkeypatch
+):
+    def stumble(url):
+        if url.endswith(("/123", "/124", "/999")):
+            raise ZeroDivisionError("nobody thought of this")
+        return identify(url)
+
+    monkeypatch.setattr(sifting, "identify", stumble)
+    await handler.handle([record(n, signal(n)) for n in range(1000)])
+    assert numbers(broker) == [n for n in range(1000) if n not in {123, 124, 999}]
+    assert [offset for offset, _, _ in broker.letters] == [123, 124, 999]
+    assert all("ZeroDivisionError" in reason for _, _, reason in broker.letters)
