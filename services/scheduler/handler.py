@@ -1,12 +1,17 @@
 """The shards of this process, and what Kafka tells them."""
 
 import asyncio
-from collections.abc import Callable
+import time
+from collections import Counter
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import ParamSpec, TypeVar
 
+import psycopg
 import structlog
-from aiokafka import TopicPartition
+import tenacity
+from aiokafka import ConsumerRecord, TopicPartition
+from aiokafka.errors import KafkaError
 
 from services.scheduler import metrics
 from services.scheduler.in_flight import read_recent_requests, restore
@@ -25,10 +30,11 @@ from shared.contracts.topics import (
 from shared.runtime.acceptance import Acceptance
 from shared.runtime.clock import Clock
 from shared.runtime.consumer import Batch, Positions
+from shared.runtime.isolation import BadShare, Count, Pieces, reason_of
 from shared.runtime.kafka import make_consumer
 from shared.runtime.publisher import Publisher
 from shared.runtime.settings import Settings
-from shared.store.snapshot import load_shard
+from shared.store.snapshot import ShardSnapshot, load_shard
 
 log = structlog.get_logger(__name__)
 
@@ -40,6 +46,8 @@ TOPICS = (
     HOST_PARAMETERS,
     HOST_LIMITS,
 )
+
+STAGE = "scheduler"
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -81,7 +89,12 @@ class SchedulerHandler:
     """Keeps the shards of the assigned partitions as the topics say."""
 
     def __init__(
-        self, settings: Settings, clock: Clock, publisher: Publisher, thread: ShardThread
+        self,
+        settings: Settings,
+        clock: Clock,
+        publisher: Publisher,
+        thread: ShardThread,
+        stopping: asyncio.Event | None = None,
     ) -> None:
         self.shards: dict[int, Shard] = {}
         """Only to be touched in the shards' thread."""
@@ -91,6 +104,12 @@ class SchedulerHandler:
         self._thread = thread
         self._rules = shard_rules(settings, clock)
         self._behind: dict[tuple[str, int], int] = {}
+        self._stopping = stopping or asyncio.Event()
+        self._bad_share = BadShare.of(settings)
+        self.trouble: str | None = None
+        """Why shards cannot be loaded; None: all is well."""
+        self.progressed_at = time.monotonic()
+        """Wall time of the last sign of life, for the watchdog."""
 
     @property
     def catching_up(self) -> int:
@@ -98,21 +117,49 @@ class SchedulerHandler:
         return len(self._behind)
 
     async def assigned(self, partitions: set[int]) -> Positions:
-        """Load shards from Postgres, and what is in flight from Kafka."""
+        """Load shards from Postgres, and what is in flight from Kafka; waits for both.
+
+        Raises:
+            psycopg.OperationalError, KafkaError: the worker stops while one of them is away.
+        """
         positions: dict[tuple[str, int], int] = {}
         for number in sorted(partitions):
-            snapshot = await asyncio.to_thread(
-                load_shard, self._settings.database_url.get_secret_value(), number
-            )
+            snapshot = await self._snapshot(number)
             positions |= snapshot.positions
             shard = await self._thread.run(Shard.from_snapshot, snapshot, self._rules)
             await self._thread.run(self.shards.__setitem__, number, shard)
-        requests = await read_recent_requests(self._settings, partitions)
+            self.progressed_at = time.monotonic()
+        async for attempt in self._attempts():
+            with attempt:
+                requests = await read_recent_requests(self._settings, partitions)
+                behind = await self._ends_ahead(partitions, positions)
+        self.trouble = None
         waiting = await self._thread.run(self._restore, requests)
-        behind = await self._ends_ahead(partitions, positions)
         await self._thread.run(self._await_past, behind, partitions)
         log.info("shards loaded", shards=len(partitions), in_flight=waiting, behind=len(behind))
         return positions
+
+    async def _snapshot(self, number: int) -> ShardSnapshot:
+        database_url = self._settings.database_url.get_secret_value()
+        async for attempt in self._attempts():
+            with attempt:
+                return await asyncio.to_thread(load_shard, database_url, number)
+        raise RuntimeError("unreachable: the last attempt returns or raises")
+
+    def _attempts(self) -> tenacity.AsyncRetrying:
+        return tenacity.AsyncRetrying(
+            stop=tenacity.stop_when_event_set(self._stopping),  # type: ignore[arg-type]
+            wait=tenacity.wait_random_exponential(multiplier=0.1, max=5),
+            retry=tenacity.retry_if_exception(_may_pass),
+            before_sleep=self._note_failure,
+            reraise=True,
+        )
+
+    def _note_failure(self, state: tenacity.RetryCallState) -> None:
+        error = state.outcome.exception() if state.outcome else None
+        self.progressed_at = time.monotonic()
+        self.trouble = f"shards cannot be loaded: {error}".strip()
+        log.warning("shards cannot be loaded yet", error=str(error).strip())
 
     def _restore(self, requests: dict[int, list[CrawlRequest]]) -> int:
         return sum(restore(self.shards[number], sent) for number, sent in requests.items())
@@ -164,17 +211,53 @@ class SchedulerHandler:
         self._note_caught_up()
 
     async def handle(self, batch: Batch) -> None:
-        """Apply a batch."""
-        for refused in await self._thread.run(self._apply, batch):
-            await self._publisher.dead_letter(refused.record, "scheduler", refused.reason)
+        """Apply a batch; what always fails is set aside.
+
+        Raises:
+            TooManyBadMessages: the batch has too many; none is set aside.
+        """
+        refused = await self._thread.run(self._apply, batch)
+        read = {topic: sum(map(len, parts.values())) for topic, parts in batch.items()}
+        bad = Counter(letter.record.topic for letter in refused)
+        counts = {t: Count(n, bad[self._settings.topic(t)]) for t, n in read.items()}
+        self._bad_share.check(counts, time.monotonic())
+        for letter in refused:
+            await self._publisher.dead_letter(letter.record, STAGE, letter.reason)
+        self._bad_share.add(counts, time.monotonic())
 
     def _apply(self, batch: Batch) -> list[Refused]:
         reader = Reader(Acceptance.at_present(self._settings, self._clock))
         for topic in TOPIC_ORDER:
             for partition, records in batch.get(topic, {}).items():
-                reader.apply(self.shards[partition], topic, records)
+                apply_in_pieces(reader, self.shards[partition], topic, records)
                 end = self._behind.get((topic, partition))
                 if end is not None and records[-1].offset + 1 >= end:
                     del self._behind[topic, partition]
         self._note_caught_up()
         return reader.refused
+
+
+def apply_in_pieces(
+    reader: Reader, shard: Shard, topic: str, records: Sequence[ConsumerRecord]
+) -> None:
+    """Apply records; those over which the code stumbles, each by itself, are refused.
+
+    What of a piece had taken effect before it failed is told again: the shard knows it by its time.
+    """
+    pieces = Pieces(records)
+    for piece in pieces:
+        refused_before = len(reader.refused)
+        try:
+            reader.apply(shard, topic, piece)
+        except Exception as error:
+            del reader.refused[refused_before:]
+            if not pieces.split(piece):
+                log.exception("a message always fails and is set aside", topic=topic)
+                reader.refused.append(Refused(piece[0], reason_of(error)))
+
+
+def _may_pass(error: BaseException) -> bool:
+    """Whether waiting may help: a server is away or busy."""
+    if isinstance(error, KafkaError):
+        return bool(error.retriable)
+    return isinstance(error, psycopg.OperationalError)

@@ -40,7 +40,9 @@ class Scheduler(WorkerService):
         self.timeline = SlotTimeline()
         self._thread = ShardThread()
         self._publisher = Publisher(settings)
-        self._handler = SchedulerHandler(settings, self.clock, self._publisher, self._thread)
+        self._handler = SchedulerHandler(
+            settings, self.clock, self._publisher, self._thread, self.stopping
+        )
         self._follower = Follower(settings, MULTIPLIERS, self._receive_multipliers)
         self._reporting = Reporting(
             settings, self.clock, self._publisher, self._thread, self._handler, self.timeline
@@ -92,6 +94,10 @@ class Scheduler(WorkerService):
 
     def not_ready(self) -> str | None:
         """Wait for the group, the shards and the coordinator."""
+        if self._consumer is not None and self._consumer.halted is not None:
+            return self._consumer.halted
+        if self._handler.trouble is not None:
+            return self._handler.trouble
         if self._consumer is None or not self._consumer.settled:
             return "waiting for the consumer group to hand out the shards"
         if self._handler.catching_up:
@@ -103,7 +109,8 @@ class Scheduler(WorkerService):
     def progressed_at(self) -> float:
         """Wall time of the last turn of the slowest loop."""
         consumer, pacer = self._opened
-        return min(consumer.progressed_at, pacer.progressed_at, self._follower.progressed_at)
+        reading = max(consumer.progressed_at, self._handler.progressed_at)
+        return min(reading, pacer.progressed_at, self._follower.progressed_at)
 
     @property
     def _opened(self) -> tuple[BatchConsumer, Pacer]:

@@ -1,0 +1,76 @@
+"""Records over which the scheduler's code stumbles: set aside, and the others count once."""
+
+from types import SimpleNamespace
+
+import pytest
+from reference_shard import rules
+
+from services.scheduler import reading
+from services.scheduler.handler import apply_in_pieces
+from services.scheduler.reading import Reader
+from services.scheduler.shard import Shard
+from shared.contracts.codec import encode
+from shared.contracts.identity import identify
+from shared.contracts.messages import PageSignal, PageUpdate
+from shared.runtime.acceptance import Acceptance
+
+NOW = 1.7e9
+PAGES = [identify(f"https://a.example/{n}") for n in range(300)]
+POISON = {17, 18, 299}
+
+
+@pytest.fixture
+def shard():
+    shard = Shard(0, rules(host_rate=2.0))
+    for page in PAGES:
+        shard.upsert(page, PageUpdate("upsert", page.url, crawled_at=NOW - 1000), NOW - 1000)
+    return shard
+
+
+def record(number, message):
+    return SimpleNamespace(
+        value=encode(message),
+        key=b"a.example",
+        timestamp=int(NOW * 1000),
+        offset=number,
+        topic="t",
+    )
+
+
+def reader():
+    return Reader(Acceptance(1, NOW + 5, NOW + 300, record_times_count=True))
+
+
+def test_signals_around_those_that_always_fail_count_once(shard, monkeypatch):
+    # After its effects: what a piece had done before it failed must not be done twice.
+    apply = Shard.signals
+
+    def stumble(self, page_ids, *rest):
+        unknown = apply(self, page_ids, *rest)
+        if {PAGES[n].page_id for n in POISON} & set(page_ids.tolist()):
+            raise ZeroDivisionError("nobody thought of this")
+        return unknown
+
+    monkeypatch.setattr(Shard, "signals", stumble)
+    signals = [
+        record(n, PageSignal(page.page_id, page.url, page.host, "s", NOW))
+        for n, page in enumerate(PAGES)
+    ]
+    told = reader()
+    apply_in_pieces(told, shard, "page-signals", signals)
+    assert [letter.record.offset for letter in told.refused] == sorted(POISON)
+    assert all("ZeroDivisionError" in letter.reason for letter in told.refused)
+    rows = shard.rows_of(shard.pages["page_id"][: shard.used])
+    once = shard.pages["signals"][rows]
+    assert once.min() == once.max() > 0
+
+
+def test_bad_records_beside_them_are_refused_once(shard, monkeypatch):
+    def stumble(self, *_):
+        raise ZeroDivisionError
+
+    monkeypatch.setattr(Shard, "parameters", stumble)
+    bad = [SimpleNamespace(value=b"?", key=b"", timestamp=0, offset=n, topic="t") for n in range(3)]
+    told = reader()
+    apply_in_pieces(told, shard, reading.PAGE_PARAMETERS.name, bad)
+    assert sorted(letter.record.offset for letter in told.refused) == [0, 1, 2]
