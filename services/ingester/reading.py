@@ -15,7 +15,7 @@ from aiokafka.errors import CommitFailedError, IllegalStateError
 
 from shared.contracts.topics import SIGNALS
 from shared.runtime import metrics
-from shared.runtime.kafka import make_consumer
+from shared.runtime.kafka import fetch_bytes, make_consumer
 from shared.runtime.settings import Settings
 
 log = structlog.get_logger(__name__)
@@ -32,7 +32,9 @@ class SignalReader(ConsumerRebalanceListener):  # type: ignore[misc]  # aiokafka
         self._topic = settings.topic(SIGNALS.name)
         self._max_records = settings.batch_max_messages
         self._handle = handle
-        self._consumer = make_consumer(settings, GROUP)
+        self._consumer = make_consumer(
+            settings, GROUP, max_partition_fetch_bytes=fetch_bytes(settings, 1)
+        )
         self._busy = asyncio.Lock()
         self._next: dict[TopicPartition, int] = {}
         self.settled = False

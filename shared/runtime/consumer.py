@@ -12,7 +12,7 @@ from aiokafka.coordinator.assignors.range import RangePartitionAssignor
 from shared.contracts.topics import Topic
 from shared.runtime import metrics
 from shared.runtime.isolation import TooManyBadMessages
-from shared.runtime.kafka import make_consumer
+from shared.runtime.kafka import fetch_bytes, make_consumer
 from shared.runtime.settings import Settings
 
 log = structlog.get_logger(__name__)
@@ -95,11 +95,15 @@ class BatchConsumer:
         linger_seconds: float = 0.0,
     ) -> None:
         self._max_records = settings.batch_max_messages
+        self._max_bytes = settings.fetch_buffer_bytes
         self._linger_seconds = linger_seconds
         self._names = {settings.topic(topic.name): topic.name for topic in topics}
         self._handler = handler
         self._consumer = make_consumer(
-            settings, group, partition_assignment_strategy=(RangePartitionAssignor,)
+            settings,
+            group,
+            partition_assignment_strategy=(RangePartitionAssignor,),
+            max_partition_fetch_bytes=fetch_bytes(settings, len(topics)),
         )
         self._rebalances = _Rebalances(self._consumer)
         self._followed = 0
@@ -178,12 +182,15 @@ class BatchConsumer:
         fetched = await self._fetch(self._max_records, timeout_ms=100)
         if fetched and self._linger_seconds and _count(fetched) < self._max_records // 4:
             await asyncio.sleep(self._linger_seconds)
+        size = _bytes(fetched)
         # The rest in slices: unpacking everything at once would block the loop.
-        while fetched and (left := self._max_records - _count(fetched)) > 0:
+        while fetched and size < self._max_bytes:
+            left = self._max_records - _count(fetched)
             await asyncio.sleep(0)
-            more = await self._fetch(left, timeout_ms=0)
+            more = await self._fetch(left, timeout_ms=0) if left > 0 else {}
             if not more:
                 break
+            size += _bytes(more)
             for tp, records in more.items():
                 fetched.setdefault(tp, []).extend(records)
         batch: Batch = {}
@@ -249,3 +256,9 @@ class BatchConsumer:
 
 def _count(fetched: Mapping[TopicPartition, list[ConsumerRecord]]) -> int:
     return sum(map(len, fetched.values()))
+
+
+def _bytes(fetched: Mapping[TopicPartition, list[ConsumerRecord]]) -> int:
+    return sum(
+        len(record.value) for records in fetched.values() for record in records if record.value
+    )

@@ -25,6 +25,10 @@ log = structlog.get_logger(__name__)
 MAX_BATCH_BYTES = 512 * 1024
 """Records are gathered into batches of this size, below any broker's message limit."""
 
+MOST_FETCHED_BYTES = 1024 * 1024
+LEAST_FETCHED_BYTES = 64 * 1024
+"""Of one partition in one answer."""
+
 START_PATIENCE_SECONDS = 120.0
 """A worker waits so long for its broker at start before it gives up and is restarted."""
 
@@ -84,8 +88,8 @@ def make_consumer(settings: Settings, group: str | None = None, **options: Any) 
         "enable_auto_commit": False,
         "auto_offset_reset": "earliest",
         "fetch_max_wait_ms": 100,
-        "fetch_max_bytes": 16 * 1024 * 1024,
-        "max_partition_fetch_bytes": 1024 * 1024,
+        "fetch_max_bytes": min(16 * 1024 * 1024, settings.fetch_buffer_bytes),
+        "max_partition_fetch_bytes": MOST_FETCHED_BYTES,
     }
     if group is not None:
         timeout_ms = int(settings.kafka_session_timeout_seconds * 1000)
@@ -97,6 +101,13 @@ def make_consumer(settings: Settings, group: str | None = None, **options: Any) 
             "max_poll_interval_ms": 300_000,
         }
     return AIOKafkaConsumer(**client_options(settings), **(defaults | options))
+
+
+def fetch_bytes(settings: Settings, topics: int) -> int:
+    """How much may be read ahead of each partition, so that all partitions of some topics together
+    stay at about `fetch_buffer_bytes`; a batch of records comes whole, however long."""
+    each = settings.fetch_buffer_bytes // (topics * settings.partitions)
+    return min(max(each, LEAST_FETCHED_BYTES), MOST_FETCHED_BYTES)
 
 
 def partitions_of(topic: Topic, settings: Settings) -> int:

@@ -5,6 +5,7 @@ topics go past it through `BatchConsumer`, a hundred times faster (see the archi
 """
 
 import asyncio
+import faulthandler
 import os
 import sys
 import tempfile
@@ -22,6 +23,7 @@ from mode import Service
 from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
 
 from shared.runtime import metrics
+from shared.runtime.broker_watch import BrokerWatch
 from shared.runtime.kafka import client_options, ensure_topics
 from shared.runtime.logs import configure_logs
 from shared.runtime.settings import Settings
@@ -34,7 +36,13 @@ EXIT_STALLED = 70
 STOP_SECONDS = 8.0
 """The batch at hand is given so long to finish on SIGTERM; the whole stop takes under ten."""
 
+STOP_LIMIT_SECONDS = 9.5
+"""A stop that takes longer, as a batch hangs in the database, is cut off: the batch was not stored
+and is read again."""
+
 LAG_PROBE_SECONDS = 0.1
+LAG_WINDOW_SECONDS = 30.0
+"""The longest lag is that of the last one to two windows."""
 
 DEFAULT_PORTS = {"ingester": 6066, "scheduler": 6067, "estimator": 6068, "coordinator": 6069}
 
@@ -51,6 +59,7 @@ class WorkerService(Service, ABC):  # type: ignore[misc]  # mode is untyped
         self.settings = settings
         self.clock = settings.clock()
         self.stopping = asyncio.Event()
+        self.broker = BrokerWatch(settings)
         self._loops: list[asyncio.Future[Any]] = []
 
     @abstractmethod
@@ -78,7 +87,12 @@ class WorkerService(Service, ABC):  # type: ignore[misc]  # mode is untyped
         await ensure_topics(self.settings)
         await self.open()
         self._loops = [
-            self.add_future(coroutine) for coroutine in [*self.loops(), self._watch_loop_lag()]
+            self.add_future(coroutine)
+            for coroutine in (
+                *self.loops(),
+                watch_loop_lag(self.stopping, self.settings.loop_lag_warning_seconds),
+                self.broker.run(self.stopping),
+            )
         ]
         Watchdog(self).start()
         log.info("worker started")
@@ -91,12 +105,33 @@ class WorkerService(Service, ABC):  # type: ignore[misc]  # mode is untyped
         await self.close()
         log.info("worker stopped")
 
-    async def _watch_loop_lag(self) -> None:
-        while not self.stopping.is_set():
-            before = time.perf_counter()
-            await asyncio.sleep(LAG_PROBE_SECONDS)
-            lag = time.perf_counter() - before - LAG_PROBE_SECONDS
-            metrics.LOOP_LAG_SECONDS.observe(max(lag, 0.0))
+    def trouble(self) -> str | None:
+        """Why the worker is not ready; None: it is."""
+        return self.not_ready() or self.broker.trouble
+
+    def silent_seconds(self) -> float:
+        """Wall seconds since the last sign of life. Waiting for a broker that is away is one."""
+        return time.monotonic() - max(self.progressed_at(), self.broker.away_at)
+
+
+async def watch_loop_lag(stopping: asyncio.Event, warning_seconds: float) -> None:
+    """Measure how much later than asked the loop wakes a sleeper, and warn of long blocks."""
+    longest = before = 0.0
+    window_ends = time.perf_counter() + LAG_WINDOW_SECONDS
+    while not stopping.is_set():
+        asked = time.perf_counter() + LAG_PROBE_SECONDS
+        await asyncio.sleep(LAG_PROBE_SECONDS)
+        now = time.perf_counter()
+        lag = max(now - asked, 0.0)
+        metrics.LOOP_LAG_SECONDS.observe(lag)
+        if lag > warning_seconds:
+            log.warning(
+                "the event loop was blocked", seconds=round(lag, 3), warning_seconds=warning_seconds
+            )
+        if now > window_ends:
+            before, longest, window_ends = longest, 0.0, now + LAG_WINDOW_SECONDS
+        longest = max(longest, lag)
+        metrics.LOOP_LAG_MAX_SECONDS.set(max(longest, before))
 
 
 class Watchdog(threading.Thread):
@@ -107,19 +142,28 @@ class Watchdog(threading.Thread):
         self._service = service
 
     def run(self) -> None:
-        """Look every second until the worker stops."""
+        """Look every second until the worker stops, and see to it that it does stop."""
         patience = self._service.settings.stall_seconds
         while not self._service.stopping.is_set():
             time.sleep(1.0)
-            silence = time.monotonic() - self._service.progressed_at()
+            silence = self._service.silent_seconds()
             if silence > patience:
-                log.critical(
+                self._end(
                     "no progress: the worker ends itself to be restarted",
                     silent_seconds=round(silence, 1),
                     stall_seconds=patience,
                 )
-                sys.stderr.flush()
-                os._exit(EXIT_STALLED)
+        # A daemon's thread: it is gone as soon as the process has ended.
+        time.sleep(STOP_LIMIT_SECONDS)
+        self._end("the stop takes too long and is cut off", stop_seconds=STOP_LIMIT_SECONDS)
+
+    @staticmethod
+    def _end(reason: str, **more: float) -> None:
+        log.critical(reason, **more)
+        # Where each thread stands: whoever reads the log sees what hangs.
+        faulthandler.dump_traceback(sys.stderr, all_threads=True)
+        sys.stderr.flush()
+        os._exit(EXIT_STALLED)
 
 
 class _WithoutFaustConsumer(BootStrategy):  # type: ignore[misc]
@@ -190,7 +234,7 @@ def _add_pages(app: faust.App, service: WorkerService) -> None:
 
     @app.page("/readyz")  # type: ignore[untyped-decorator]
     async def readyz(_web: Any, _request: Any) -> Response:
-        reason = service.not_ready()
+        reason = service.trouble()
         return Response(text=f"{reason or 'ready'}\n", status=503 if reason else 200)
 
     @app.page("/metrics")  # type: ignore[untyped-decorator]
