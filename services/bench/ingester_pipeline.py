@@ -27,6 +27,7 @@ _HOSTS = 2_000
 class _Record:
     value: bytes
     timestamp: int
+    headers: tuple[tuple[str, bytes], ...] = ()
 
 
 def make_signals(count: int, now: float, seed: int = 1) -> list[bytes]:

@@ -38,12 +38,17 @@ def make_sifter(settings: Settings, clock: Clock) -> Sifter:
     """The rules of the settings."""
     real = isinstance(clock, SystemClock)
     slack = 0.0 if real else clock.span(_CLOCK_SLACK_SECONDS)
+    keys = {
+        source: key.get_secret_value().encode()
+        for source, key in settings.signal_source_keys.items()
+    }
     rules = SignalRules(
         future_tolerance_seconds=settings.signal_future_tolerance_seconds + slack,
         max_age_seconds=settings.signal_max_age_days * SECONDS_PER_DAY,
         allow_private_hosts=settings.allow_private_hosts,
         record_times_count=real,
-        named_sources=frozenset(settings.signal_sources),
+        named_sources=frozenset(settings.signal_sources) | keys.keys(),
+        source_keys=keys,
     )
     return Sifter(
         rules,
@@ -51,6 +56,7 @@ def make_sifter(settings: Settings, clock: Clock) -> Sifter:
             settings.signals_per_source_per_second,
             named=rules.named_sources,
             others_per_second=settings.signals_from_others_per_second,
+            others_share=settings.signals_from_others_share,
         ),
         Debouncer(settings.signal_debounce_seconds),
     )

@@ -1,6 +1,7 @@
 """What becomes of a batch of untrusted signals: pure, with the time as an argument."""
 
-from collections.abc import Sequence
+import hmac
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Protocol
@@ -18,6 +19,8 @@ from shared.runtime.clock import SECONDS_PER_DAY
 LANES = 4
 """As so many sources all those count that nobody has named, where a page's repetitions are
 dropped: made-up names cannot raise its count faster."""
+
+KEY_HEADER = "source-key"
 
 UNNAMED = "unnamed"
 """What such a source is called from here on, where some are named: hosts learn the record of a few
@@ -37,6 +40,11 @@ class Record(Protocol):
         """Milliseconds of the wall clock; negative: none."""
         ...
 
+    @property
+    def headers(self) -> Sequence[tuple[str, bytes | None]]:
+        """Names and values."""
+        ...
+
 
 @dataclass(frozen=True, slots=True)
 class SignalRules:
@@ -50,6 +58,8 @@ class SignalRules:
     the clock is a simulated one."""
     named_sources: frozenset[str] = frozenset()
     """Sources that the operator knows; empty: none is told from another."""
+    source_keys: Mapping[str, bytes] = field(default_factory=dict)
+    """What a record must carry to speak for a source."""
 
 
 @dataclass(slots=True)
@@ -111,6 +121,7 @@ class Sifter:
         signal = decode(Signal, record.value)
         if not signal.source.isprintable():
             raise BadMessage("the source has control or unprintable characters")
+        self._check_key(signal.source, record)
         stamped = self._rules.record_times_count and record.timestamp >= 0
         arrived_at = record.timestamp / 1000 if stamped else now
         observed_at = arrived_at if signal.observed_at is None else signal.observed_at
@@ -127,6 +138,17 @@ class Sifter:
                 f"{self._rules.max_age_seconds / SECONDS_PER_DAY:.1f} days are taken"
             )
         return signal, min(arrived_at, now)
+
+    def _check_key(self, source: str, record: Record) -> None:
+        key = self._rules.source_keys.get(source)
+        if key is None:
+            return
+        shown = next((value for name, value in record.headers if name == KEY_HEADER), None) or b""
+        if not hmac.compare_digest(shown, key):
+            raise BadMessage(
+                f"source {source!r} is known by a key, and this record does not carry it in its "
+                f"header {KEY_HEADER!r} (FRESHET_SIGNAL_SOURCE_KEYS)"
+            )
 
     def _name(self, signal: Signal, arrived_at: float) -> PageSignal:
         page = identify(signal.url)
@@ -159,10 +181,11 @@ class Sifter:
     def _over_limit_reason(self, source: str, verdict: Verdict) -> str:
         if verdict is Verdict.REPORT_OTHERS:
             return (
-                "the sources that FRESHET_SIGNAL_SOURCES does not name send more than "
-                f"{self._limiter.others_per_second:g} signals a second together: they are dropped, "
-                f"and one in {REPORT_SECONDS:g} s is put here "
-                "(FRESHET_SIGNALS_FROM_OTHERS_PER_SECOND)"
+                "the sources that FRESHET_SIGNAL_SOURCES does not name send too much together, "
+                f"more than {self._limiter.others_per_second:g} signals a second or "
+                f"{self._limiter.others_share:g} to each of a named one: they are dropped, and one "
+                f"in {REPORT_SECONDS:g} s is put here (FRESHET_SIGNALS_FROM_OTHERS_PER_SECOND, "
+                "FRESHET_SIGNALS_FROM_OTHERS_SHARE)"
             )
         return (
             f"source {source!r} sends more than {self._limiter.per_second:g} signals a second: "

@@ -2,7 +2,9 @@
 
 A source is a name in an untrusted message, so anybody can make up as many as they like. Those that
 the operator has named have a bucket each, whatever others do. All others have one each as well,
-and one more that they share, so that made-up names gain nothing. At most `MAX_SOURCES` of the
+and one more that they share, so that made-up names gain nothing; and where some are named, each
+signal of theirs earns the others a part of one, so that rubbish never drowns what is known to be
+good: its share bounds the harm (measured by `freshet bench abuse`). At most `MAX_SOURCES` of the
 others are watched one by one; when that is not enough, those whose bucket has filled up again are
 forgotten, which changes nothing for them, and any further source shares one bucket with all the
 others that found no place.
@@ -18,6 +20,9 @@ BURST_SECONDS = 10.0
 
 REPORT_SECONDS = 10.0
 """A limit that is exceeded is reported once in so many seconds; the rest is only counted."""
+
+MOST_EARNED = 100.0
+"""Signals that the others may have earned and not sent yet."""
 
 MAX_SOURCES = 50_000
 """About 10 MB of buckets."""
@@ -76,6 +81,7 @@ class SourceLimiter:
         *,
         named: Collection[str] = (),
         others_per_second: float = math.inf,
+        others_share: float = math.inf,
         max_sources: int = MAX_SOURCES,
     ) -> None:
         """Start with full buckets.
@@ -84,15 +90,19 @@ class SourceLimiter:
             per_second: limit of each source.
             named: sources that the operator knows.
             others_per_second: limit of all other sources together.
+            others_share: so many signals may they send together to each signal of a named one;
+                does not count where none is named.
             max_sources: how many others are watched one by one.
         """
         self.per_second = per_second
         self.others_per_second = others_per_second
+        self.others_share = others_share if named else math.inf
         self._max_sources = max_sources
         self._named = {source: _Bucket.full(per_second, 0.0) for source in named}
         self._buckets: dict[str, _Bucket] = {}
         self._latecomers = _Bucket.full(per_second, 0.0)
         self._others = _Bucket.full(others_per_second, 0.0)
+        self._earned = MOST_EARNED
         self._swept_at = -math.inf
 
     def __len__(self) -> int:
@@ -112,8 +122,16 @@ class SourceLimiter:
         bucket = named or self._buckets.get(source) or self._new_bucket(source, arrived_at)
         if not bucket.take(arrived_at):
             return Verdict.REPORT_SOURCE if bucket.report_is_due() else Verdict.DROP
-        if named is None and not self._others.take(arrived_at):
+        if named is not None:
+            self._earned = min(self._earned + self.others_share, MOST_EARNED)
+            return Verdict.PASS
+        return self._take_of_others(arrived_at)
+
+    def _take_of_others(self, arrived_at: float) -> Verdict:
+        if not self._others.take(arrived_at) or self._earned < 1.0:
             return Verdict.REPORT_OTHERS if self._others.report_is_due() else Verdict.DROP
+        if self.others_share < math.inf:
+            self._earned -= 1.0
         return Verdict.PASS
 
     def _new_bucket(self, source: str, arrived_at: float) -> _Bucket:

@@ -117,6 +117,12 @@ class Settings(BaseSettings):
     records whatever names others make up."""
     signals_from_others_per_second: Positive = 40_000.0
     """Rate limit of all sources together that `signal_sources` does not name, clock seconds."""
+    signals_from_others_share: NonNegative = 0.5
+    """Where some sources are named: so many signals may all others send to each of a named one.
+    At a half, useless signals cost less than a hundredth of the freshness."""
+    signal_source_keys: dict[str, SecretStr] = {}
+    """Named sources that must prove who they are, as JSON: {"cms": "secret"}. Each record of
+    theirs carries the secret in its header `source-key`; a name alone can be anybody's."""
     refused_signals_kept_per_second: NonNegative = 20.0
     """Refused signals that are copied to the dead letters, after the first thousand; those of a
     flood are only counted."""
@@ -157,8 +163,10 @@ class Settings(BaseSettings):
     """Between a shard's demand reports."""
 
     # Coordinator
-    silent_after_seconds: Positive = 5.0
+    silent_after_seconds: Positive = 3.0
     """A shard that has not reported for so long loses its budget to the others."""
+    coordinator_lease_seconds: Annotated[float, Field(ge=2)] = 3.0
+    """A leading coordinator that shows no sign of life for so long is replaced by another."""
     effective_lead_seconds: NonNegative = 0.3
     """How far ahead new multipliers take effect, so that every scheduler has them by then."""
 

@@ -24,6 +24,7 @@ DAY = 86_400.0
 class Record:
     value: bytes | None
     timestamp: int = int(NOW * 1000)
+    headers: tuple[tuple[str, bytes | None], ...] = ()
 
 
 def make(**changes):
@@ -136,6 +137,26 @@ def test_observations_that_are_said_to_lie_apart_but_come_at_once_are_one():
     assert len(make().sift(records, NOW).accepted) == 1
     simulated = make(record_times_count=False, max_age_seconds=1e6)
     assert len(simulated.sift(records, NOW).accepted) == 1000
+
+
+@pytest.mark.parametrize(
+    ("headers", "passes"),
+    [
+        ((), False),
+        ((("source-key", b"wrong"),), False),
+        ((("source-key", None),), False),
+        ((("other", b"s3cret"),), False),
+        ((("other", b"x"), ("source-key", b"s3cret")), True),
+    ],
+)
+def test_a_source_with_a_key_must_show_it(headers, passes):
+    sifter = make(source_keys={"cms": b"s3cret"})
+    sifted = sift_one(encode(Signal("https://a.example/", "cms", NOW)), sifter, headers=headers)
+    assert len(sifted.accepted) == passes
+    for _, reason in sifted.refused:
+        assert "FRESHET_SIGNAL_SOURCE_KEYS" in reason
+        assert "s3cret" not in reason
+    assert len(sift_one(encode(Signal("https://a.example/b", "other", NOW)), sifter).accepted) == 1
 
 
 def test_nobody_observes_after_the_arrival():

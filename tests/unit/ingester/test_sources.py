@@ -5,7 +5,13 @@ import itertools
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from services.ingester.sources import BURST_SECONDS, REPORT_SECONDS, SourceLimiter, Verdict
+from services.ingester.sources import (
+    BURST_SECONDS,
+    MOST_EARNED,
+    REPORT_SECONDS,
+    SourceLimiter,
+    Verdict,
+)
 
 
 def passed(limiter, source, times):
@@ -72,3 +78,15 @@ def test_a_named_source_over_its_limit_is_its_own_affair():
     assert verdicts.count(Verdict.PASS) == 10
     assert verdicts.count(Verdict.REPORT_SOURCE) == 1
     assert limiter.take("somebody", 5.0) is Verdict.PASS
+
+
+def test_each_signal_of_a_named_source_earns_the_others_a_part_of_one():
+    limiter = SourceLimiter(per_second=1e6, named=["cms"], others_share=0.5)
+    assert passed(limiter, "x", [1.0] * 1000) == MOST_EARNED
+    assert passed(limiter, "cms", [2.0] * 60) == 60
+    assert passed(limiter, "y", [3.0] * 1000) == 30
+
+
+def test_where_nobody_is_named_the_share_does_not_count():
+    limiter = SourceLimiter(per_second=1e6, others_share=0.0)
+    assert passed(limiter, "x", [1.0] * 1000) == 1000
