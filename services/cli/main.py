@@ -21,6 +21,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "dead-letters": ("commands.dead_letters", "Messages that could not be taken."),
     "replay": ("commands.replay", "Replay a trace on a virtual clock, and compare policies."),
     "figures": ("commands.figures", "Reproduce the published experiments, as pictures and JSON."),
+    "verify": ("commands.verify", "Harm a running system, and check that nothing was lost."),
     "settings": ("commands.settings", "All settings, their values and where they come from."),
     "contract": ("commands.contract", "The topics and messages as an AsyncAPI document."),
     "bench": ("commands.bench", "Measure how fast the parts are."),

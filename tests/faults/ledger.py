@@ -11,13 +11,12 @@ import math
 import time
 from collections import Counter, defaultdict
 from dataclasses import dataclass, field
-from typing import Any
 
 import psycopg
-from aiokafka import AIOKafkaConsumer, ConsumerRecord, TopicPartition
+from aiokafka import ConsumerRecord
 from live_run import CRAWLS_PER_SECOND, PATIENCE_SECONDS, LiveRun
 
-from shared.contracts.codec import BadMessage, decode
+from services.verify.records import decoded, end_offsets, read_topic
 from shared.contracts.identity import BadUrl, identify, shard_of
 from shared.contracts.messages import CrawlOutcome, CrawlRequest, PageSignal, Signal
 from shared.contracts.topics import (
@@ -25,46 +24,11 @@ from shared.contracts.topics import (
     CRAWL_REQUESTS,
     PAGE_SIGNALS,
     SIGNALS,
-    Topic,
 )
-from shared.runtime.kafka import partitions_of
 from shared.runtime.settings import Settings
 
 QUIET_SECONDS = 1.5
 """Without a new record for so long, all that was under way has come."""
-
-Records = list[ConsumerRecord]
-
-
-async def read_topic(settings: Settings, topic: Topic) -> Records:
-    """All records of a topic, partition by partition in order."""
-    consumer = AIOKafkaConsumer(
-        bootstrap_servers=settings.kafka_bootstrap_servers, enable_auto_commit=False
-    )
-    await consumer.start()
-    try:
-        name = settings.topic(topic.name)
-        tps = [TopicPartition(name, p) for p in range(partitions_of(topic, settings))]
-        consumer.assign(tps)
-        await consumer.seek_to_beginning()
-        ends = await consumer.end_offsets(tps)
-        found: dict[TopicPartition, Records] = {tp: [] for tp in tps}
-        for tp in tps:
-            while await consumer.position(tp) < ends[tp]:
-                for part, records in (await consumer.getmany(timeout_ms=100)).items():
-                    found[part] += records
-        return [record for tp in tps for record in found[tp]]
-    finally:
-        await consumer.stop()
-
-
-def decoded(kind: Any, records: Records) -> list[tuple[ConsumerRecord, Any]]:
-    """The records that can be read."""
-    taken = []
-    for record in records:
-        with contextlib.suppress(BadMessage):
-            taken.append((record, decode(kind, record.value)))
-    return taken
 
 
 async def settled(run: LiveRun) -> None:
@@ -76,28 +40,13 @@ async def settled(run: LiveRun) -> None:
     while time.monotonic() - since < QUIET_SECONDS:
         assert time.monotonic() < deadline, f"not settled: {run.status()}"
         status = await asyncio.to_thread(run.status)
-        ends = await _ends(settings, (CRAWL_REQUESTS, CRAWL_OUTCOMES))
+        ends = await end_offsets(settings, (CRAWL_REQUESTS, CRAWL_OUTCOMES))
         positions = await asyncio.to_thread(_positions, settings)
         behind = [key for key, end in ends.items() if positions.get(key, end) < end]
         total = sum(ends.values())
         if total != last or status["in_flight"] or behind:
             last, since = total, time.monotonic()
         await asyncio.sleep(0.2)
-
-
-async def _ends(settings: Settings, topics: tuple[Topic, ...]) -> dict[tuple[str, int], int]:
-    consumer = AIOKafkaConsumer(bootstrap_servers=settings.kafka_bootstrap_servers)
-    await consumer.start()
-    try:
-        names = {
-            TopicPartition(settings.topic(topic.name), number): (topic.name, number)
-            for topic in topics
-            for number in range(settings.partitions)
-        }
-        ends = await consumer.end_offsets(list(names))
-        return {names[tp]: end for tp, end in ends.items()}
-    finally:
-        await consumer.stop()
 
 
 def _positions(settings: Settings) -> dict[tuple[str, int], int]:

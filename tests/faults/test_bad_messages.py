@@ -9,144 +9,43 @@ so a run is compared with its own records and not with another run.
 """
 
 import asyncio
-import json
 from pathlib import Path
 from typing import Any
 
 import pytest
-from aiokafka import AIOKafkaProducer
 from aiokafka.errors import KafkaError
-from bad_messages import (
+from ledger import Ledger, settled
+from live_run import PAGES, LiveRun, live_run, raw_producer, why_not
+
+from services.verify.bad_messages import (
     Injection,
     Template,
     odd_dead_letters,
     template_for_host,
-    unreadable,
-    wrong_fields,
-    wrong_times,
 )
-from ledger import Ledger, read_topic, settled
-from live_run import PAGES, LiveRun, live_run, raw_producer, why_not
-
-from shared.contracts.identity import identify
+from services.verify.poison import Sent, write
+from services.verify.records import read_topic
+from services.verify.templates import (
+    NEW_URL,
+    misplaced,
+    refused_by_meaning,
+    spoilt,
+    templates,
+)
 from shared.contracts.topics import (
     BANDWIDTH,
     CRAWL_OUTCOMES,
     CRAWL_REQUESTS,
     DEAD_LETTERS,
     DEMAND_CURVES,
-    GLOBAL_KEY,
-    HOST_LIMITS,
     MULTIPLIERS,
-    PAGE_PARAMETERS,
     PAGE_SIGNALS,
     PAGE_UPDATES,
     SIGNALS,
-    Topic,
 )
 from shared.runtime.settings import Settings
 
-UNKNOWN_URL = "https://h0.example/nobody-knows"
-NEW_URL = "https://h1.example/new"
-QUIET_HOST = "quiet.example"
-"""A host without pages."""
 EXTRA = {"unknown_field": {"deep": [1, None]}, "another": "x"}
-
-Sent = dict[tuple[str, int, int], Injection]
-"""Topic, partition and offset of what was written."""
-
-
-async def last_message(settings: Settings, topic: Topic) -> dict[str, Any]:
-    """The last good message that the system wrote itself."""
-    records = await read_topic(settings, topic)
-    return json.loads(max(records, key=lambda record: record.timestamp).value)
-
-
-async def templates(settings: Settings, now: float) -> dict[str, Template]:
-    """A good message of every topic."""
-    shards, unknown_id = settings.partitions, identify(UNKNOWN_URL).page_id
-    unknown = {"url": UNKNOWN_URL, "host": identify(UNKNOWN_URL).host}
-    request = await last_message(settings, CRAWL_REQUESTS)
-    outcome = await last_message(settings, CRAWL_OUTCOMES)
-    made = [
-        Template(SIGNALS, {"url": UNKNOWN_URL, "source": "test", "observed_at": now}, None, 0),
-        template_for_host(
-            *(PAGE_SIGNALS, UNKNOWN_URL, shards),
-            **unknown,
-            page_id=unknown_id,
-            source="test",
-            observed_at=now,
-        ),
-        template_for_host(CRAWL_REQUESTS, request["url"], shards, **request),
-        template_for_host(CRAWL_OUTCOMES, outcome["url"], shards, **outcome),
-        template_for_host(
-            *(PAGE_UPDATES, NEW_URL, shards), op="upsert", url=NEW_URL, importance=3, updated_at=now
-        ),
-        template_for_host(
-            *(PAGE_PARAMETERS, UNKNOWN_URL, shards),
-            host=unknown["host"],
-            page_id=unknown_id,
-            unsignalled_change_rate=0.1,
-            signal_evidence=1.0,
-            signal_rate=0.1,
-            updated_at=now,
-        ),
-        template_for_host(
-            *(HOST_LIMITS, f"https://{QUIET_HOST}/", shards),
-            host=QUIET_HOST,
-            max_crawls_per_second=2.0,
-        ),
-    ]
-    made += [
-        Template(topic, await last_message(settings, topic), GLOBAL_KEY, 0)
-        for topic in (BANDWIDTH, DEMAND_CURVES, MULTIPLIERS)
-    ]
-    return {good.topic.name: good for good in made}
-
-
-def misplaced(good: dict[str, Template], shards: int) -> list[Injection]:
-    """Records on another shard than their host's."""
-
-    def elsewhere(topic: Topic) -> dict[str, int]:
-        return {"partition": (good[topic.name].partition + 1) % shards}
-
-    found = [
-        good[topic.name].bad("wrong partition", good[topic.name].changed(), **elsewhere(topic))
-        for topic in (PAGE_SIGNALS, CRAWL_OUTCOMES, HOST_LIMITS)
-    ]
-    rule = "a shard knows its own pages only"
-    parameters = good[PAGE_PARAMETERS.name]
-    return [
-        *found,
-        parameters.harmless("elsewhere", rule, parameters.changed(), **elsewhere(PAGE_PARAMETERS)),
-    ]
-
-
-def refused_by_meaning(good: dict[str, Template]) -> list[Injection]:
-    """What is well formed, but cannot be."""
-    signal, outcome, update = good[SIGNALS.name], good[CRAWL_OUTCOMES.name], good[PAGE_UPDATES.name]
-    demand, unknown_shard = good[DEMAND_CURVES.name], {"shard": 30_000}
-    unknown = template_for_host(
-        *(CRAWL_OUTCOMES, UNKNOWN_URL, 4),
-        **(outcome.message | {"url": UNKNOWN_URL, "host": "h0.example", "request_id": None}),
-    )
-    return [
-        wrong_times(signal, "observed_at"),
-        signal.bad("very old", signal.changed(observed_at=1)),
-        signal.bad("private host", signal.changed(url="http://10.0.0.1/")),
-        unknown.bad("unknown page", unknown.changed()),
-        wrong_times(demand, "reported_at"),
-        demand.bad("unknown shard", demand.changed(**unknown_shard)),
-        demand.bad("lists that do not match", demand.changed(ripe=[1.0])),
-        demand.bad(
-            "thresholds that fall", demand.changed(thresholds=demand.message["thresholds"][::-1])
-        ),
-        demand.bad("NaN in a list", demand.changed(demand=[float("nan")] * 3)),
-        good[MULTIPLIERS.name].bad(
-            "a share above 1", good[MULTIPLIERS.name].changed(allotments=[{"shard": 0, "share": 7}])
-        ),
-        update.bad("unknown operation", update.changed(op="destroy")),
-    ]
 
 
 def harmless(good: dict[str, Template]) -> list[Injection]:
@@ -189,34 +88,14 @@ def with_unknown_fields(good: dict[str, Template]) -> list[Injection]:
 async def injections(settings: Settings, now: float) -> list[Injection]:
     """All of them."""
     good = await templates(settings, now)
-    spoilt = [bad for one in good.values() for bad in (*unreadable(one), *wrong_fields(one))]
     return [
-        *spoilt,
-        *refused_by_meaning(good),
+        *spoilt(good),
+        *refused_by_meaning(good, settings.partitions),
         *misplaced(good, settings.partitions),
         *harmless(good),
         *with_unknown_fields(good),
         *odd_dead_letters(),
     ]
-
-
-async def write(producer: AIOKafkaProducer, settings: Settings, all_: list[Injection]) -> Sent:
-    """Write records, and note where they stand."""
-    futures = []
-    for one in all_:
-        # A batch each: `send` refuses a record without key and value, which other clients write.
-        batch = producer.create_batch()
-        batch.append(timestamp=None, key=one.key, value=one.value, headers=list(one.headers))
-        name = settings.topic(one.topic.name)
-        futures.append(await producer.send_batch(batch, name, partition=one.partition))
-    places = await asyncio.gather(*futures, return_exceptions=True)
-    sent = {}
-    for place, one in zip(places, all_, strict=True):
-        if one.topic.compacted and one.key is None:
-            assert isinstance(place, KafkaError), "brokers refuse this themselves"
-        else:
-            sent[place.topic, place.partition, place.offset] = one
-    return sent
 
 
 def check_letters(letters: list[Any], sent: Sent) -> None:
@@ -261,11 +140,14 @@ async def test_bad_messages_change_nothing(tmp_path: Path, broker: str) -> None:
         settings = run.settings
         clock = settings.clock()
         async with raw_producer(settings) as producer:
-            first = await write(producer, settings, await injections(settings, clock.now()))
+            all_ = await injections(settings, clock.now())
+            first, refused = await write(producer, settings, all_)
+            assert all(one.topic.compacted and one.key is None for one, _ in refused)
+            assert all(isinstance(error, KafkaError) for _, error in refused)
             await run.back_at_its_budget()
             # Once more, when everything has gone on: out of order now, all of it.
             again = [one for one in first.values() if not one.rule]
-            sent = first | await write(producer, settings, again[::-1])
+            sent = first | (await write(producer, settings, again[::-1]))[0]
             await run.back_at_its_budget()
         await settled(run)
         ledger = await Ledger.of(run)

@@ -14,6 +14,7 @@ from shared.contracts.topics import (
     DEAD_LETTERS,
     DEMAND_CURVES,
     HOST_LIMITS,
+    HOST_PARAMETERS,
     MULTIPLIERS,
     PAGE_PARAMETERS,
     PAGE_SIGNALS,
@@ -49,6 +50,7 @@ STAGES = {
     PAGE_UPDATES.name: "estimator",
     HOST_LIMITS.name: "estimator",
     PAGE_PARAMETERS.name: "scheduler",
+    HOST_PARAMETERS.name: "scheduler",
     BANDWIDTH.name: "coordinator",
     DEMAND_CURVES.name: "coordinator",
     MULTIPLIERS.name: "coordinator",
@@ -68,6 +70,7 @@ _NUMBERS = {
     PAGE_PARAMETERS.name: (
         *("page_id", "unsignalled_change_rate", "signal_evidence", "signal_rate", "updated_at"),
     ),
+    HOST_PARAMETERS.name: ("unsignalled_change_rate", "signal_evidence", "updated_at"),
     HOST_LIMITS.name: ("max_crawls_per_second", "blocked_until"),
     BANDWIDTH.name: ("crawls_per_second", "set_at"),
     DEMAND_CURVES.name: (
@@ -86,6 +89,7 @@ _TEXTS = {
     CRAWL_OUTCOMES.name: ("url", "result"),
     PAGE_UPDATES.name: ("url", "op"),
     PAGE_PARAMETERS.name: ("host",),
+    HOST_PARAMETERS.name: ("host",),
     HOST_LIMITS.name: ("host",),
     BANDWIDTH.name: (),
     DEMAND_CURVES.name: ("instance",),

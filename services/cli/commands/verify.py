@@ -1,0 +1,120 @@
+"""`freshet verify`."""
+
+from pathlib import Path
+from typing import Any
+
+import click
+
+from services.cli.errors import RunFailed, UserError
+
+LOOK_SECONDS = 0.3
+
+
+@click.command()
+@click.option(
+    "--minutes",
+    type=click.FloatRange(min=0.1, max=600),
+    default=5.0,
+    show_default=True,
+    help="How long faults come; starting and checking are on top.",
+)
+@click.option(
+    "--faults",
+    default="all",
+    show_default=True,
+    help="Which, with commas between: kill, term, pause, rebalance, broker, postgres, network, "
+    "duplicate, reorder, poison; or none.",
+)
+@click.option(
+    "--broker",
+    type=click.Choice(["local", "apache"]),
+    default="local",
+    show_default=True,
+    help="apache: Apache Kafka from Maven Central; needs Java and Maven.",
+)
+@click.option("--seed", type=click.IntRange(min=0), default=0, show_default=True)
+@click.option("--pages", type=click.IntRange(min=200, max=200_000), default=3000, show_default=True)
+@click.option(
+    "--keep",
+    type=click.Path(file_okay=False, path_type=Path),
+    help="Folder for logs and data; without it they are removed where all is well.",
+)
+@click.option("--json", "as_json", is_flag=True, help="Print the report as JSON.")
+def command(**given: Any) -> None:
+    """Harm a running system on purpose, and check that nothing was lost.
+
+    PostgreSQL, a broker, the workers and a world of pages, pingers and crawlers start on this
+    machine, all of it apart from any other run. Faults come at random times, the same ones for the
+    same seed. A ledger is kept outside the system; at the end, everything on the topics and in
+    PostgreSQL is checked against it, and against a run of the same events without faults. Exit
+    code 1: a promise was broken.
+
+    \b
+    Examples:
+      freshet verify --minutes 1
+      freshet verify --minutes 5 --broker apache --seed 7 --json
+      freshet verify --minutes 2 --faults kill,postgres
+    """
+    import asyncio  # noqa: PLC0415 - commands load what they need
+
+    from deploy.local.process import StartError  # noqa: PLC0415
+    from services.cli.output import show_json  # noqa: PLC0415
+    from services.verify.plan import VerifyPlan  # noqa: PLC0415
+    from services.verify.report import summary  # noqa: PLC0415
+    from shared.runtime.logs import configure_logs  # noqa: PLC0415
+
+    plan = VerifyPlan(
+        seconds=60.0 * given["minutes"],
+        faults=_faults(given["faults"]),
+        broker=given["broker"],
+        seed=given["seed"],
+        pages=given["pages"],
+        keep=given["keep"],
+    )
+    configure_logs("console", "critical")  # servers come and go: that is no news here
+    try:
+        report = asyncio.run(_verify(plan))
+    except StartError as error:
+        raise RunFailed(str(error)) from error
+    for line in summary(report):
+        click.echo(line, err=True)
+    if given["as_json"]:
+        show_json(report)
+    if not report["passed"]:
+        raise click.exceptions.Exit(1)
+
+
+def _faults(text: str) -> Any:
+    from services.verify.plan import FAULTS  # noqa: PLC0415
+
+    if text in {"all", "none"}:
+        return FAULTS if text == "all" else ()
+    names = tuple(name.strip() for name in text.split(",") if name.strip())
+    unknown = [name for name in names if name not in FAULTS]
+    if unknown or not names:
+        raise UserError(f"no such faults: {', '.join(unknown)}; there are {', '.join(FAULTS)}")
+    return names
+
+
+async def _verify(plan: Any) -> dict[str, Any]:
+    import asyncio  # noqa: PLC0415
+    import sys  # noqa: PLC0415
+
+    from services.verify.verification import Verification  # noqa: PLC0415
+    from services.verify.view import Watcher  # noqa: PLC0415
+
+    def say(line: str) -> None:
+        click.echo(line, err=True)
+
+    verification = Verification(plan, say)
+    with Watcher(is_terminal=sys.stderr.isatty()) as watch:
+        running = asyncio.ensure_future(verification.run())
+        while not running.done():
+            watch(verification)
+            await asyncio.wait([running], timeout=LOOK_SECONDS)
+    report = running.result()
+    if report["passed"]:
+        verification.clean_up()
+    else:
+        say(f"logs and data are in {verification.directory}")
+    return report

@@ -1,0 +1,1 @@
+"""Harming a running system on purpose, and checking on its records that nothing was lost."""

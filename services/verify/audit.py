@@ -1,0 +1,98 @@
+"""Which records the estimator made durable together: noted by the database itself.
+
+Triggers write down, within the estimator's own transactions, every move of its positions and every
+refit of host priors. So the notes are exactly those of the transactions that came through, however
+often a batch was begun; and with them the same events can be applied once more without any fault.
+"""
+
+from dataclasses import dataclass
+from typing import Final
+
+import psycopg
+from psycopg import sql
+
+from services.estimator.hosts import Hosts
+from shared.store.history import SOURCES
+from shared.store.hosts import INITIAL
+
+_PRECISION_BYTES: Final = 8 * SOURCES
+"""The prior precisions stand first in a packed host."""
+
+_STATEMENTS: Final = (
+    "CREATE SCHEMA verify",
+    """CREATE TABLE verify.moves (
+        id bigserial PRIMARY KEY, transaction int8 NOT NULL, at float8 NOT NULL,
+        topic text NOT NULL, partition int4 NOT NULL, before int8 NOT NULL, after int8 NOT NULL)""",
+    "CREATE TABLE verify.refits (transaction int8 PRIMARY KEY)",
+    """CREATE FUNCTION verify.note_move() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
+        INSERT INTO verify.moves (transaction, at, topic, partition, before, after) VALUES
+            (pg_current_xact_id()::text::int8, extract(epoch FROM clock_timestamp()),
+             NEW.topic, NEW.partition, OLD.next_offset, NEW.next_offset);
+        RETURN NULL; END $$""",
+    """CREATE FUNCTION verify.note_refit() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
+        INSERT INTO verify.refits VALUES (pg_current_xact_id()::text::int8) ON CONFLICT DO NOTHING;
+        RETURN NULL; END $$""",
+    """CREATE TRIGGER note_move AFTER UPDATE ON stream_positions FOR EACH ROW
+        WHEN (NEW.consumer = 'estimator') EXECUTE FUNCTION verify.note_move()""",
+)
+
+_NOTE_REFIT: Final = """
+CREATE TRIGGER note_refit AFTER UPDATE ON hosts FOR EACH ROW WHEN (
+    coalesce(OLD.prior_shape, {shape}) IS DISTINCT FROM NEW.prior_shape
+    OR coalesce(OLD.prior_rate, {rate}) IS DISTINCT FROM NEW.prior_rate
+    OR substring(coalesce(OLD.learning, {learning}) FROM 1 FOR {length})
+        IS DISTINCT FROM substring(NEW.learning FROM 1 FOR {length})
+) EXECUTE FUNCTION verify.note_refit()"""
+
+
+@dataclass(frozen=True, slots=True)
+class Move:
+    """A partition of a topic was applied from an offset up to, and without, another."""
+
+    topic: str
+    partition: int
+    before: int
+    after: int
+
+
+@dataclass(frozen=True, slots=True)
+class Transaction:
+    """What became durable at once."""
+
+    at: float
+    """Unix seconds."""
+    moves: list[Move]
+    refitted: bool
+    """Whether the priors of the hosts were refitted after the records."""
+
+
+def install(database_url: str) -> None:
+    """Begin to take notes, before the first estimator starts."""
+    initial = Hosts().newcomer
+    with psycopg.connect(database_url, autocommit=True) as connection:
+        for statement in _STATEMENTS:
+            connection.execute(statement)
+        connection.execute(
+            sql.SQL(_NOTE_REFIT).format(
+                shape=sql.Literal(float(initial.shape[0])),
+                rate=sql.Literal(float(initial.rate[0])),
+                learning=sql.Literal(INITIAL),
+                length=sql.Literal(_PRECISION_BYTES),
+            )
+        )
+
+
+def read(database_url: str) -> list[Transaction]:
+    """The notes, in the order in which the transactions were made."""
+    with psycopg.connect(database_url) as connection:
+        rows = connection.execute(
+            "SELECT transaction, at, topic, partition, before, after FROM verify.moves ORDER BY id"
+        ).fetchall()
+        refits = {row[0] for row in connection.execute("SELECT transaction FROM verify.refits")}
+    found: dict[int, Transaction] = {}
+    for number, at, *move in rows:
+        known = found.get(number)
+        if known is None:
+            known = found[number] = Transaction(at, [], number in refits)
+        known.moves.append(Move(*move))
+    return list(found.values())

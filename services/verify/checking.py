@@ -1,0 +1,100 @@
+"""All checks on one run."""
+
+import asyncio
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from services.estimator.worker import TOPICS as LEARNED_TOPICS
+from services.verify.checks import delivery, limits, pages, requests
+from services.verify.checks.finding import Finding
+from services.verify.checks.recovery import recovery
+from services.verify.faults import Injected
+from services.verify.ledger import Ledger
+from services.verify.plan import VerifyPlan
+from services.verify.poison import Place
+from services.verify.relearning import differences, relearn
+from services.verify.sending import Account
+from services.verify.traffic import Expected
+from shared.contracts.identity import identify
+from shared.runtime.settings import Settings
+
+
+@dataclass(frozen=True, slots=True)
+class Facts:
+    """What is known of a run besides what stands on the topics and in Postgres."""
+
+    plan: VerifyPlan
+    settings: Settings
+    database_url: str
+    beginning_url: str
+    """Database with the state before the first worker started."""
+    limits: Mapping[str, float]
+    """Crawls per second, by host."""
+    held_at: Mapping[str, float]
+    """URL → when the copy was crawled that was held at the beginning; −inf: none was."""
+    accounts: Sequence[Account]
+    budget_changes: Sequence[tuple[float, float]]
+    injected: Sequence[Injected]
+    expected: Expected
+    poison: Mapping[Place, str]
+    in_memory: Mapping[int, int]
+    drained: bool
+    began: float
+    """Unix seconds at which the system was at its budget, and the faults began."""
+
+
+async def check(facts: Facts) -> list[Finding]:
+    """Read everything, and check every promise."""
+    ledger = await Ledger.of(facts.settings, facts.database_url)
+    return await asyncio.to_thread(_check, facts, ledger)
+
+
+def _check(facts: Facts, ledger: Ledger) -> list[Finding]:
+    changes, age = facts.budget_changes, facts.plan.max_age_seconds
+    end = changes[-1][0]
+    downtimes = [(f.began, f.ended if f.settled is None else f.settled) for f in facts.injected]
+    held = {identify(url).page_id: time for url, time in facts.held_at.items()}
+    copies = {url: time for url, time in facts.held_at.items() if time > -np.inf}
+    at_rest = [] if facts.drained else ["messages are still waiting to be applied"]
+    return [
+        Finding.of("rest", "without a budget the system comes to rest", at_rest),
+        delivery.published(ledger, *facts.accounts),
+        *delivery.crawls_applied(ledger, held),
+        *_learned(facts, ledger),
+        delivery.signals_passed(ledger),
+        delivery.dead_letters(ledger, dict(facts.poison)),
+        requests.in_flight_twice(ledger),
+        requests.unanswered(ledger),
+        requests.forgotten_crawls(ledger, age),
+        requests.slots_filled_once(ledger),
+        requests.right_partitions(ledger),
+        limits.budget(ledger, changes, end),
+        limits.hosts(ledger, facts.limits),
+        limits.blocked_hosts(ledger),
+        pages.known_to_shards(ledger, facts.in_memory),
+        pages.as_updated(ledger, facts.expected),
+        pages.removed_are_left(ledger, facts.expected, downtimes),
+        pages.visited(ledger, copies, (facts.began, end), age, downtimes, facts.expected.added),
+        recovery(ledger, facts.injected, changes, end),
+    ]
+
+
+def _learned(facts: Facts, ledger: Ledger) -> list[Finding]:
+    records = ledger.by_partition(LEARNED_TOPICS)
+    relearned = relearn(facts.settings, facts.beginning_url, ledger.transactions, records)
+    found = differences(facts.database_url, relearned)
+    return [
+        *delivery.histories(ledger, relearned),
+        Finding.of(
+            "positions", "positions in Postgres go on from where they stood", relearned.gaps
+        ),
+        Finding.of(
+            "parameters",
+            "what is learned equals a run without faults on the same events",
+            found,
+            transactions=len(ledger.transactions),
+            refits=sum(one.refitted for one in ledger.transactions),
+        ),
+    ]

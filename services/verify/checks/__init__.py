@@ -1,0 +1,1 @@
+"""The promises, each checked on the ledger by rules written down here once more."""

@@ -1,0 +1,162 @@
+"""Nothing lost and nothing applied twice, from the world through the topics into Postgres."""
+
+import math
+from collections import Counter, defaultdict
+from collections.abc import Iterator
+
+import xxhash
+
+from services.verify.checks.finding import Finding
+from services.verify.ledger import Ledger
+from services.verify.poison import Place
+from services.verify.relearning import Relearned
+from services.verify.sending import Account
+from services.verify.system import DEBOUNCE_SECONDS
+from shared.contracts.identity import BadUrl, identify, shard_of
+from shared.contracts.topics import DEAD_LETTERS
+
+
+def published(ledger: Ledger, *accounts: Account) -> Finding:
+    """What the broker acknowledged, or gave out, is on the topic as it was."""
+
+    def missing() -> Iterator[str]:
+        values = {
+            (name, record.partition, record.offset): record.value
+            for name, records in ledger.raw.items()
+            for record in records
+        }
+        for account in accounts:
+            for (topic, partition), offsets in account.offsets.items():
+                for offset, digest in zip(offsets, account.hashes[topic, partition], strict=True):
+                    value = values.get((topic, partition, offset))
+                    if value is None or xxhash.xxh3_64_intdigest(value) != digest:
+                        yield f"{topic}/{partition} at {offset} is not what was acknowledged"
+
+    what = "what the broker acknowledged stands on its topic"
+    return Finding.of(
+        "published", what, missing(), records=sum(account.count for account in accounts)
+    )
+
+
+def crawls_applied(ledger: Ledger, held_at: dict[int, float]) -> tuple[Finding, Finding]:
+    """Each outcome counted once.
+
+    Args:
+        ledger: of the run.
+        held_at: page → when the copy was crawled that was held at the beginning.
+
+    Returns:
+        pages with fewer crawls than outcomes, and pages with more.
+    """
+    shards = ledger.settings.partitions
+    crawled: dict[int, list[float]] = defaultdict(list)
+    for answered in ledger.outcomes:
+        outcome = answered.outcome
+        page_id = _page_id(outcome.url, answered.partition, shards)
+        if page_id is not None and outcome.result != "failed":
+            crawled[page_id].append(outcome.crawled_at)
+    lost, doubled = [], []
+    for page in ledger.pages:
+        before = held_at.get(page.page_id, -math.inf)
+        times = [time for time in crawled[page.page_id] if time > before]
+        # An outcome that comes after a later one's changes nothing, unless one batch has both.
+        least, most = _rising(times), len(set(times))
+        if page.crawls < least:
+            lost.append(f"{page.url}: {page.crawls} crawls applied of {least} on the topic")
+        elif page.crawls > most:
+            doubled.append(f"{page.url}: {page.crawls} crawls applied, {most} on the topic")
+        elif times and page.last_crawled_at != max(times):
+            lost.append(f"{page.url}: last crawled {page.last_crawled_at}, not {max(times)}")
+    what = "pages have as many crawls in Postgres as outcomes on the topic"
+    figures = {"pages": len(ledger.pages), "outcomes": len(ledger.outcomes)}
+    return (
+        Finding.of("crawls applied", what, lost, **figures),
+        Finding.of("crawls applied once", what, doubled, **figures),
+    )
+
+
+def _rising(times: list[float]) -> int:
+    count, last = 0, -math.inf
+    for time in times:
+        if time > last:
+            count, last = count + 1, time
+    return count
+
+
+def _page_id(url: str, partition: int, shards: int) -> int | None:
+    try:
+        page = identify(url)
+    except BadUrl:
+        return None
+    return page.page_id if shard_of(page.host, shards) == partition else None
+
+
+def histories(ledger: Ledger, relearned: Relearned) -> tuple[Finding, Finding]:
+    """Each crawl record once: those in Postgres are those that the events come to.
+
+    Returns:
+        records that are not there, and records that are there too often.
+    """
+    expected: Counter[tuple[int, float, float, int, bool]] = Counter()
+    for part in relearned.observations:
+        columns = (part.page_ids, part.crawled_at, part.interval_days, part.signals, part.changed)
+        expected.update(zip(*(column.tolist() for column in columns), strict=True))
+    actual = Counter(ledger.observations)
+    what = "crawl records in Postgres are those that the events come to"
+    figures = {"crawl_records": expected.total()}
+    return (
+        Finding.of("histories", what, map(str, (expected - actual).elements()), **figures),
+        Finding.of("histories once", what, map(str, (actual - expected).elements()), **figures),
+    )
+
+
+def signals_passed(ledger: Ledger) -> Finding:
+    """Signals about pages are passed on, but for those that come soon after one that was."""
+    passed = {(s.url, s.source, s.observed_at) for s in ledger.page_signals}
+    came: dict[tuple[str, str], list[float]] = defaultdict(list)
+    for at, signal in ledger.signals:
+        if (signal.url, signal.source, signal.observed_at) in passed:
+            came[signal.url, signal.source].append(at)
+    known = {page.url for page in ledger.pages}
+
+    def lost() -> Iterator[str]:
+        for at, sent in ledger.signals:
+            if sent.url not in known or sent.observed_at is None:
+                continue
+            near = came.get((sent.url, sent.source), [])
+            if not any(abs(time - at) < DEBOUNCE_SECONDS for time in near):
+                yield f"{sent.source} about {sent.url}, observed {sent.observed_at}, sent {at}"
+
+    return Finding.of(
+        "signals",
+        "signals are passed on",
+        lost(),
+        signals=len(ledger.signals),
+        page_signals=len(ledger.page_signals),
+    )
+
+
+def dead_letters(ledger: Ledger, poison: dict[Place, str]) -> Finding:
+    """The dead letters are the poison, all of it and nothing else.
+
+    Args:
+        ledger: of the run.
+        poison: where each bad message stands, and what it is.
+    """
+    found: Counter[Place] = Counter()
+    reasons: dict[Place, str] = {}
+    for letter in ledger.raw[DEAD_LETTERS.name]:
+        headers = {name: (value or b"").decode(errors="replace") for name, value in letter.headers}
+        place = (headers["topic"], int(headers["partition"]), int(headers["offset"]))
+        found[place] += 1
+        reasons[place] = f"{headers['stage']}: {headers['error']}"
+    offenders = [f"not set aside: {what} at {p}" for p, what in poison.items() if p not in found]
+    offenders += [f"set aside: {p}, {reasons[p]}" for p in found if p not in poison]
+    return Finding.of(
+        "dead letters",
+        "dead letters are the bad messages and nothing else",
+        offenders,
+        poison=len(poison),
+        # A worker that ends between two steps sets a message aside again: known by its place.
+        repeated=found.total() - len(found),
+    )

@@ -1,0 +1,131 @@
+"""Every page is known to a shard, crawled in time, and in Postgres as its updates say."""
+
+import itertools
+from collections import Counter, defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Final
+
+from services.verify.checks.finding import Finding
+from services.verify.ledger import Ledger
+from services.verify.traffic import Expected
+from shared.store.models import ACTIVE, REMOVED
+
+SLACK_SECONDS: Final = 12.0
+"""A page may be so late: an over-age page waits for a slot, for its host, and for a lost request's
+deadline."""
+
+NEWS_SECONDS: Final = 3.0
+
+Downtimes = Sequence[tuple[float, float]]
+"""Unix seconds from the beginning of a fault to the system's being back at its budget."""
+
+
+def known_to_shards(ledger: Ledger, in_memory: Mapping[int, int]) -> Finding:
+    """Every page that is not removed is in the memory of the scheduler that has its shard.
+
+    Args:
+        ledger: of the run.
+        in_memory: shard → pages that a scheduler has there.
+    """
+    stored = Counter(page.shard for page in ledger.pages if page.status != REMOVED)
+    offenders = [
+        f"shard {shard}: {in_memory.get(shard)} pages in memory, {stored[shard]} in Postgres"
+        for shard in range(ledger.settings.partitions)
+        if in_memory.get(shard) != stored[shard]
+    ]
+    return Finding.of("shards", "every page is known to its shard", offenders, pages=stored.total())
+
+
+def as_updated(ledger: Ledger, expected: Expected) -> Finding:
+    """Pages are there, or removed, as the page updates say."""
+    stored = {page.url: page for page in ledger.pages}
+
+    def offenders() -> Iterator[str]:
+        for url in expected.added:
+            if url not in stored or stored[url].status != ACTIVE:
+                yield f"{url} was added and is not there"
+        for url in expected.removed:
+            if url in stored and stored[url].status != REMOVED:
+                yield f"{url} was removed and is still there"
+        for url, importance in expected.importance.items():
+            if url in stored and stored[url].importance != importance:
+                yield f"{url} has importance {stored[url].importance}, not {importance}"
+
+    return Finding.of(
+        "updates",
+        "pages are as their updates say",
+        offenders(),
+        added=len(expected.added),
+        removed=len(expected.removed),
+    )
+
+
+def removed_are_left(ledger: Ledger, expected: Expected, downtimes: Downtimes) -> Finding:
+    """A page that was removed is not crawled any more."""
+
+    def offenders() -> Iterator[str]:
+        for asked in ledger.requests:
+            removed = expected.removed.get(asked.request.url)
+            if removed is not None:
+                late = asked.request.requested_at - removed - NEWS_SECONDS
+                if late > _down_within(downtimes, removed, asked.request.requested_at):
+                    yield f"{asked.request.url}: crawled {late + NEWS_SECONDS:.2f} s after removal"
+
+    return Finding.of("removed pages", "removed pages are not crawled", offenders())
+
+
+def visited(
+    ledger: Ledger,
+    held_at: Mapping[str, float],
+    period: tuple[float, float],
+    max_age_seconds: float,
+    downtimes: Downtimes,
+    added: Mapping[str, float],
+) -> Finding:
+    """No page waits longer for a crawl than its bound, but for the time in which all was down.
+
+    Args:
+        ledger: of the run.
+        held_at: URL → when the copy that was held at the beginning was crawled.
+        period: Unix seconds in which there was a budget.
+        max_age_seconds: the bound.
+        downtimes: of the faults.
+        added: URL → when it was added, Unix seconds; of pages that were not removed.
+    """
+    begin, end = period
+    visits: dict[str, list[float]] = defaultdict(list)
+    for asked in ledger.requests:
+        visits[asked.request.url].append(asked.request.requested_at)
+    longest = 0.0
+
+    def offenders() -> Iterator[str]:
+        nonlocal longest
+        for page in ledger.pages:
+            if page.status != ACTIVE:
+                continue
+            # A page that was never crawled is due at once.
+            first = held_at.get(page.url, added.get(page.url, begin) - max_age_seconds)
+            times = [first, *visits[page.url], end]
+            for last, following in itertools.pairwise(times):
+                bound = last + max_age_seconds
+                if following <= bound:
+                    continue
+                due = max(bound, begin)
+                late = following - due - _down_within(downtimes, due, following)
+                longest = max(longest, late)
+                if late > SLACK_SECONDS:
+                    yield f"{page.url}: {following - last:.1f} s without a crawl ({late:.1f} late)"
+
+    finding = Finding.of("visits", "every page is crawled within its bound", offenders())
+    finding.figures["latest_seconds"] = round(longest, 2)
+    return finding
+
+
+def _down_within(downtimes: Downtimes, begin: float, end: float) -> float:
+    """Seconds of a period in which something was down; periods of faults may overlap."""
+    total, reached = 0.0, begin
+    for start, stop in sorted(downtimes):
+        first, last = max(start, reached), min(stop, end)
+        if last > first:
+            total, reached = total + last - first, last
+    return total

@@ -1,0 +1,106 @@
+"""Each request answered or asked again, no page twice in flight, nothing crawled twice in a row."""
+
+import itertools
+import math
+from collections import Counter, defaultdict
+from collections.abc import Iterator
+
+from services.verify.checks.finding import Finding
+from services.verify.ledger import Asked, Ledger, first_answers
+from shared.contracts.identity import shard_of
+
+NEWS_SECONDS = 2.0
+"""A scheduler that is at work knows of an outcome within this."""
+
+
+def _by_page(ledger: Ledger) -> dict[int, list[Asked]]:
+    found: dict[int, list[Asked]] = defaultdict(list)
+    for asked in ledger.requests:
+        found[asked.request.page_id].append(asked)
+    return found
+
+
+def in_flight_twice(ledger: Ledger) -> Finding:
+    """No page is asked for again before its request is answered or late."""
+    answered = first_answers(ledger.outcomes)
+
+    def offenders() -> Iterator[str]:
+        for of_page in _by_page(ledger).values():
+            for first, second in itertools.pairwise(of_page):
+                late = second.request.requested_at >= first.request.deadline_at
+                known = answered.get(first.request.request_id, math.inf)
+                if not late and known > second.written_at:
+                    yield (
+                        f"{second.request.url}: asked at {first.request.requested_at:.3f} "
+                        f"(written {first.written_at:.3f}), answered {known:.3f}, asked again at "
+                        f"{second.request.requested_at:.3f} (written {second.written_at:.3f})"
+                    )
+
+    return Finding.of(
+        "in flight",
+        "no page has two requests in flight",
+        offenders(),
+        requests=len(ledger.requests),
+    )
+
+
+def unanswered(ledger: Ledger) -> Finding:
+    """Requests without an outcome are asked again."""
+    answered = first_answers(ledger.outcomes)
+    last = {page: asked[-1] for page, asked in _by_page(ledger).items()}
+    asked_again = sum(a.request.request_id not in answered for a in ledger.requests)
+    active = {page.page_id for page in ledger.pages if page.status == 0}
+    offenders = [
+        f"{asked.request.url}: {asked.request.request_id} at {asked.request.requested_at:.3f}"
+        for asked in last.values()
+        if asked.request.request_id not in answered and asked.request.page_id in active
+    ]
+    return Finding.of(
+        "answered",
+        "each request is answered, or its page asked for again",
+        offenders,
+        unanswered_requests=asked_again,
+    )
+
+
+def forgotten_crawls(ledger: Ledger, max_age_seconds: float) -> Finding:
+    """No page is crawled as new, or as too old, that was crawled just before."""
+    answered = first_answers(ledger.outcomes)
+    failed = {a.outcome.request_id for a in ledger.outcomes if a.outcome.result == "failed"}
+
+    def offenders() -> Iterator[str]:
+        for of_page in _by_page(ledger).values():
+            for first, second in itertools.pairwise(of_page):
+                request = second.request
+                known = answered.get(first.request.request_id, math.inf)
+                if first.request.request_id in failed or known + NEWS_SECONDS > second.written_at:
+                    continue
+                age = request.requested_at - first.request.requested_at
+                if request.reason == "new" or (
+                    request.reason == "max-age" and age < max_age_seconds - NEWS_SECONDS
+                ):
+                    yield f"{request.url}: {request.reason}, but crawled {age:.2f} s before"
+
+    return Finding.of("crawls in a row", "no crawl is forgotten and made again", offenders())
+
+
+def slots_filled_once(ledger: Ledger) -> Finding:
+    """No slot of the budget is filled by two requests: by a scheduler that lost its shards."""
+    slots = Counter((asked.partition, asked.request.requested_at) for asked in ledger.requests)
+    offenders = [
+        f"shard {shard} at {time:.6f}: {count} requests"
+        for (shard, time), count in slots.items()
+        if count > 1
+    ]
+    return Finding.of("slots", "each slot is filled once", offenders, slots=len(slots))
+
+
+def right_partitions(ledger: Ledger) -> Finding:
+    """Requests stand on their host's shard."""
+    shards = ledger.settings.partitions
+    offenders = [
+        f"{asked.request.url} on {asked.partition}"
+        for asked in ledger.requests
+        if shard_of(asked.request.host, shards) != asked.partition
+    ]
+    return Finding.of("partitions", "requests stand on their host's shard", offenders)

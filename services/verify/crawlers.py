@@ -1,0 +1,141 @@
+"""The crawler fleet of a verification: answers every request that it sees, but for a few."""
+
+import asyncio
+import time
+from collections import deque
+from typing import Final
+
+import numpy as np
+from aiokafka import AIOKafkaConsumer, TopicPartition
+
+from services.verify.crowd import Crowd
+from services.verify.plan import (
+    BUSY_SECONDS,
+    BUSY_SHARE,
+    CRAWL_SECONDS,
+    FAILED_SHARE,
+    UNANSWERED_SHARE,
+)
+from services.verify.sending import Account, Sender
+from services.world.web import Web
+from shared.contracts.codec import BadMessage, decode
+from shared.contracts.messages import CrawlOutcome, CrawlRequest, Result
+from shared.contracts.topics import CRAWL_OUTCOMES, CRAWL_REQUESTS
+from shared.runtime.clock import SECONDS_PER_DAY
+from shared.runtime.kafka import make_consumer
+from shared.runtime.settings import Settings
+
+_TURN_MS: Final = 20
+_REMEMBERED_SECONDS: Final = 30.0
+
+
+class Crawlers:
+    """Reads `crawl-requests` from the very beginning, every partition, without a group."""
+
+    def __init__(self, settings: Settings, crowd: Crowd, sender: Sender, seed: int) -> None:
+        self.seen = Account()
+        """The requests that came, with their offsets."""
+        self.requests = 0
+        self.dropped = 0
+        """Requests that are left unanswered on purpose."""
+        self.answers_everything = False
+        self.arrivals: deque[float] = deque()
+        """Wall times of the last requests, as the broker stamped them."""
+        self.reasons: deque[str] = deque(maxlen=300)
+        """Of the last requests."""
+        self._settings = settings
+        self._sender = sender
+        self._origin = time.time()
+        self._web = Web(crowd.pages.importance, crowd.pages.held, crowd.stream)
+        self._rows = {page: row for row, page in enumerate(crowd.pages.page_ids.tolist())}
+        self._under_way: deque[tuple[float, CrawlRequest]] = deque()
+        self._rng = np.random.default_rng([seed, 12])
+        self._consumer: AIOKafkaConsumer | None = None
+
+    async def start(self, origin: float) -> None:
+        """Connect; the web's days begin at `origin`, Unix seconds."""
+        self._origin = origin
+        consumer = self._consumer = make_consumer(self._settings)
+        await consumer.start()
+        name = self._settings.topic(CRAWL_REQUESTS.name)
+        consumer.assign([TopicPartition(name, p) for p in range(self._settings.partitions)])
+        await consumer.seek_to_beginning()
+
+    async def stop(self) -> None:
+        """Disconnect."""
+        if self._consumer is not None:
+            await self._consumer.stop()
+
+    @property
+    def busy(self) -> bool:
+        """Whether crawls are under way."""
+        return bool(self._under_way)
+
+    def rate(self, seconds: float) -> float:
+        """Requests per second that came in the last seconds."""
+        since = time.time() - seconds
+        return sum(at > since for at in self.arrivals) / seconds
+
+    @property
+    def catches_up(self) -> bool:
+        """Whether most of the last requests were for pages that are too old, or new."""
+        return 2 * sum(reason != "value" for reason in self.reasons) > len(self.reasons)
+
+    async def run(self) -> None:
+        """Crawl until cancelled."""
+        consumer = self._consumer
+        if consumer is None:
+            raise RuntimeError("the crawlers are not started")
+        while True:
+            fetched = await consumer.getmany(timeout_ms=_TURN_MS, max_records=5_000)
+            for tp, records in fetched.items():
+                for record in records:
+                    self.seen.add(CRAWL_REQUESTS.name, tp.partition, record.offset, record.value)
+                    self._take(record.value, record.timestamp / 1000.0)
+            now = time.monotonic()
+            while self._under_way and self._under_way[0][0] <= now:
+                self._answer(self._under_way.popleft()[1])
+            await asyncio.sleep(0)
+
+    def _take(self, value: bytes, written_at: float) -> None:
+        try:
+            request = decode(CrawlRequest, value)
+        except BadMessage:
+            return  # somebody's bad message: no crawler stops for it
+        self.requests += 1
+        self.arrivals.append(written_at)
+        self.reasons.append(request.reason)
+        while self.arrivals and self.arrivals[0] < written_at - _REMEMBERED_SECONDS:
+            self.arrivals.popleft()
+        if self._rng.random() < UNANSWERED_SHARE and not self.answers_everything:
+            self.dropped += 1
+            return
+        self._under_way.append((time.monotonic() + CRAWL_SECONDS, request))
+
+    def _answer(self, request: CrawlRequest) -> None:
+        now, luck = time.time(), self._rng.random()
+        result: Result
+        status, busy_for = 200, None
+        if luck < BUSY_SHARE:
+            result, status, busy_for = "failed", 429, float(self._rng.uniform(*BUSY_SECONDS))
+        elif luck < BUSY_SHARE + FAILED_SHARE:
+            result, status = "failed", 500
+        else:
+            result = "changed" if self._changed(request.page_id, now) else "unchanged"
+        outcome = CrawlOutcome(
+            url=request.url,
+            host=request.host,
+            request_id=request.request_id,
+            crawled_at=now,
+            http_status=status,
+            result=result,
+            retry_after_seconds=busy_for,
+        )
+        self._sender.queue(CRAWL_OUTCOMES, request.host, outcome)
+
+    def _changed(self, page_id: int, now: float) -> bool:
+        row = self._rows.get(page_id)
+        if row is None:
+            return False  # added while the system runs: such pages never change
+        day = (now - self._origin) / SECONDS_PER_DAY
+        return bool(self._web.crawl(np.array([row]), max(day, self._web.day))[0])

@@ -1,0 +1,67 @@
+"""The web of a verification: a generated population whose days pass in seconds, and its limits."""
+
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from services.world.events import Changes, Signals
+from services.world.pages import WorldPages
+from services.world.population import GeneratedStream, generate_population
+
+DAYS_PER_SECOND: Final = 0.25
+"""The population lives so fast; the system's clock is the real one."""
+
+_SPEED: Final = DAYS_PER_SECOND * 86_400.0
+
+LIMIT_OVER_NEED: Final = 12.0
+"""A host's limit, as a multiple of the rate at which the bound on its pages' age wants them."""
+
+LEAST_LIMIT: Final = 1.0
+MOST_LIMIT: Final = 80.0
+
+
+class FastStream:
+    """A generated stream on the real clock: its days pass in seconds. Times are real days."""
+
+    def __init__(self, stream: GeneratedStream) -> None:
+        self._stream = stream
+
+    @property
+    def source_names(self) -> list[str]:
+        """Names of the signal sources."""
+        return self._stream.source_names
+
+    def changes(self, until: float) -> Changes:
+        """The changes since the last call, up to and with `until`."""
+        found = self._stream.changes(until * _SPEED)
+        return Changes(found.days / _SPEED, found.pages)
+
+    def signals(self, until: float) -> Signals:
+        """The signals since the last call, up to and with `until`."""
+        found = self._stream.signals(until * _SPEED)
+        return Signals(found.days / _SPEED, found.pages, found.sources)
+
+
+@dataclass(frozen=True, slots=True)
+class Crowd:
+    """Pages, their events, and how often their hosts may be crawled."""
+
+    pages: WorldPages
+    stream: FastStream
+    limits: dict[str, float]
+    """Crawls per second, by host."""
+
+
+def make_crowd(pages: int, seed: int, max_age_seconds: float) -> Crowd:
+    """A population whose hosts are limited, but not so much that old pages could not be crawled."""
+    population = generate_population(pages, seed)
+    hosts, counts = np.unique(population.pages.hosts, return_counts=True)
+    need: NDArray[np.float64] = counts / max_age_seconds
+    limits = np.clip(LIMIT_OVER_NEED * need, LEAST_LIMIT, MOST_LIMIT).round(3)
+    return Crowd(
+        population.pages,
+        FastStream(GeneratedStream(population, seed)),
+        dict(zip(hosts.tolist(), limits.tolist(), strict=True)),
+    )

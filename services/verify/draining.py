@@ -1,0 +1,80 @@
+"""The end of a verification: no budget any more, and all that is under way comes to its end."""
+
+import asyncio
+import time
+from collections.abc import Mapping
+from typing import Any, Final
+
+import psycopg
+
+from services.cli.http import ask
+from services.verify.crawlers import Crawlers
+from services.verify.records import end_offsets
+from services.verify.sending import Sender
+from services.verify.system import LOOPBACK, System
+from services.verify.traffic import Traffic
+from shared.contracts.topics import (
+    CRAWL_OUTCOMES,
+    CRAWL_REQUESTS,
+    DEAD_LETTERS,
+    HOST_LIMITS,
+    PAGE_SIGNALS,
+    PAGE_UPDATES,
+)
+from shared.store.positions import ESTIMATOR
+
+REASK_SECONDS: Final = 12.0
+"""At the end the budget stays for so long after the last fault: lost requests are asked again."""
+
+QUIET_SECONDS: Final = 3.0
+"""Without anything new for so long, all has come."""
+
+PATIENCE_SECONDS: Final = 60.0
+
+_APPLIED: Final = (CRAWL_OUTCOMES, PAGE_SIGNALS, PAGE_UPDATES, HOST_LIMITS)
+_WATCHED: Final = (*_APPLIED, CRAWL_REQUESTS, DEAD_LETTERS)
+
+
+async def drain(system: System, sender: Sender, crawlers: Crawlers, traffic: Traffic) -> bool:
+    """Take the budget away, and wait until everything is applied.
+
+    Returns:
+        whether the system came to rest.
+    """
+    crawlers.answers_everything = traffic.is_quiet = True
+    await asyncio.sleep(REASK_SECONDS)
+    await sender.set_budget(0.0)
+    last: dict[tuple[str, int], int] = {}
+    since = time.monotonic()
+    deadline = since + PATIENCE_SECONDS
+    while time.monotonic() - since < QUIET_SECONDS:
+        ends = await end_offsets(system.settings, _WATCHED)
+        positions = await asyncio.to_thread(_positions, system.database_url)
+        behind = {
+            key: end
+            for key, end in ends.items()
+            if key[0] in {topic.name for topic in _APPLIED} and positions.get(key, 0) < end
+        }
+        if ends != last or behind or sender.waiting or crawlers.busy:
+            last, since = ends, time.monotonic()
+        if time.monotonic() > deadline:
+            return False
+        await asyncio.sleep(0.3)
+    return True
+
+
+def _positions(database_url: str) -> dict[tuple[str, int], int]:
+    query = "SELECT topic, partition, next_offset FROM stream_positions WHERE consumer = %s"
+    with psycopg.connect(database_url) as connection:
+        rows = connection.execute(query, (ESTIMATOR,)).fetchall()
+    return {(topic, partition): offset for topic, partition, offset in rows}
+
+
+async def pages_in_memory(system: System) -> Mapping[int, int]:
+    """Shard → how many pages a scheduler has of it in memory."""
+    found: dict[int, int] = {}
+    for name in system.instances("scheduler"):
+        address = f"http://{LOOPBACK}:{system.ports[name]}"
+        answer: dict[str, Any] | None = await asyncio.to_thread(ask, address, "/shards")
+        found |= {shard["shard"]: shard["pages"] for shard in (answer or {}).get("shards", [])}
+    return found

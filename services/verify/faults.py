@@ -1,0 +1,183 @@
+"""What is done to the system: each fault by its name, at what it hits, and for how long."""
+
+import asyncio
+import contextlib
+import os
+import signal
+import time
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+
+from services.verify.plan import SESSION_TIMEOUT_SECONDS, Fault
+from services.verify.poison import Poison
+from services.verify.sending import Sender
+from services.verify.system import System
+
+SOFT: Final[frozenset[Fault]] = frozenset({"duplicate", "reorder", "poison"})
+"""Faults of what comes from outside; they go on beside those of the system itself."""
+
+DOWN_SECONDS: Final = (0.3, 4.0)
+"""How long a server is away before it is started again."""
+
+PAUSE_SECONDS: Final = (1.0, 1.7 * SESSION_TIMEOUT_SECONDS)
+SOFT_SECONDS: Final = (2.0, 6.0)
+MOST_SCHEDULERS: Final = 3
+
+
+@dataclass(slots=True)
+class Injected:
+    """A fault that was injected."""
+
+    kind: Fault
+    what: str
+    """Whom it hit, and how."""
+    began: float
+    """Unix seconds."""
+    ended: float
+    """Unix seconds at which nothing held the system down any more."""
+    settled: float | None = None
+    """Unix seconds at which it was seen at its budget again; None: never."""
+
+
+class Injector:
+    """Injects faults; all that is left to chance comes from the seed."""
+
+    def __init__(self, system: System, sender: Sender, poison: Poison, seed: int) -> None:
+        self.injected: list[Injected] = []
+        self.now: dict[str, float] = {}
+        """What is being done, since when (Unix seconds)."""
+        self._system = system
+        self._sender = sender
+        self._poison = poison
+        self._rng = np.random.default_rng([seed, 21])
+        self._ways: dict[Fault, Callable[[], Awaitable[str]]] = {
+            "kill": self._kill,
+            "term": self._term,
+            "pause": self._pause,
+            "rebalance": self._rebalance,
+            "broker": self._broker,
+            "postgres": self._postgres,
+            "network": self._network,
+            "duplicate": self._duplicate,
+            "reorder": self._reorder,
+            "poison": self._write_poison,
+        }
+
+    async def inject(self, kind: Fault) -> Injected:
+        """Do it, and undo what can be undone."""
+        began = time.time()
+        self.now[kind] = began
+        try:
+            what = await self._ways[kind]()
+        finally:
+            del self.now[kind]
+        done = Injected(kind, what, began, time.time())
+        self.injected.append(done)
+        return done
+
+    def _within(self, bounds: tuple[float, float]) -> float:
+        return float(self._rng.uniform(*bounds))
+
+    def _victim(self) -> str:
+        """A worker: every kind as often, however many there are of it."""
+        names = sorted(self._system.ports)
+        kinds = sorted({name.partition("-")[0] for name in names})
+        return str(self._rng.choice(self._system.instances(str(self._rng.choice(kinds)))))
+
+    async def _running_victim(self) -> str:
+        name = self._victim()
+        while self._system.pid_of(name) is None:  # noqa: ASYNC110 - it is being started again
+            await asyncio.sleep(0.05)
+        return name
+
+    async def _kill(self) -> str:
+        name = await self._running_victim()
+        self._system.send(name, signal.SIGKILL)
+        return f"{name} killed"
+
+    async def _term(self) -> str:
+        name = await self._running_victim()
+        self._system.send(name, signal.SIGTERM)
+        return f"{name} told to stop"
+
+    async def _pause(self) -> str:
+        name, seconds = await self._running_victim(), self._within(PAUSE_SECONDS)
+        pid = self._system.pid_of(name)
+        if pid is None:
+            return f"{name} was gone"
+        os.kill(pid, signal.SIGSTOP)
+        try:
+            await asyncio.sleep(seconds)
+        finally:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGCONT)
+        return f"{name} paused for {seconds:.1f} s"
+
+    async def _rebalance(self) -> str:
+        have = self._system.instances("scheduler")
+        size = 3 if len(have) == 1 else len(have) - 1
+        for number in range(1, MOST_SCHEDULERS + 1):
+            name = f"scheduler-{number}"
+            if number <= size and name not in have:
+                await self._system.start_worker(name)
+        for name in have[size:]:
+            await self._system.end_worker(name)
+        return f"{len(have)} → {size} schedulers"
+
+    async def _broker(self) -> str:
+        kill, seconds = bool(self._rng.integers(2)), self._within(DOWN_SECONDS)
+        broker = self._system.broker
+        await self._system.in_server_thread(broker.kill if kill else broker.stop)
+        await asyncio.sleep(seconds)
+        await self._system.in_server_thread(broker.start)
+        return f"broker {'killed' if kill else 'stopped'}, away for {seconds:.1f} s"
+
+    async def _postgres(self) -> str:
+        kill, seconds = bool(self._rng.integers(2)), self._within(DOWN_SECONDS)
+        postgres = self._system.postgres
+        if kill and postgres.process_id is not None:
+            os.kill(postgres.process_id, signal.SIGKILL)
+        await self._system.in_server_thread(postgres.stop)
+        await asyncio.sleep(seconds)
+        await self._system.in_server_thread(postgres.start)
+        return f"PostgreSQL {'killed' if kill else 'stopped'}, away for {seconds:.1f} s"
+
+    async def _network(self) -> str:
+        name, seconds = self._victim(), self._within(PAUSE_SECONDS)
+        servers = [["kafka"], ["postgres"], ["kafka", "postgres"]][int(self._rng.integers(3))]
+        cut = bool(self._rng.integers(2))
+        links = [self._system.network.link(f"{name}@{server}") for server in servers]
+        for link in links:
+            link.cut() if cut else link.stall()
+        try:
+            await asyncio.sleep(seconds)
+        finally:
+            for link in links:
+                link.restore()
+        way = "cut" if cut else "stalled"
+        return f"{name} {way} from {' and '.join(servers)} for {seconds:.1f} s"
+
+    async def _duplicate(self) -> str:
+        seconds = self._within(SOFT_SECONDS)
+        self._sender.twice = True
+        try:
+            await asyncio.sleep(seconds)
+        finally:
+            self._sender.twice = False
+        return f"everything sent twice for {seconds:.1f} s"
+
+    async def _reorder(self) -> str:
+        seconds = self._within(SOFT_SECONDS)
+        self._sender.late = True
+        try:
+            await asyncio.sleep(seconds)
+        finally:
+            self._sender.late = False
+        return f"everything late and out of order for {seconds:.1f} s"
+
+    async def _write_poison(self) -> str:
+        count = await self._poison.write()
+        return f"{count} bad messages"

@@ -1,0 +1,153 @@
+"""What stands on the topics and in Postgres after a run, read past the system itself."""
+
+import asyncio
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+import psycopg
+from aiokafka import ConsumerRecord
+
+from services.verify.audit import Transaction
+from services.verify.audit import read as read_audit
+from services.verify.records import decoded, read_topic
+from shared.contracts.messages import CrawlOutcome, CrawlRequest, PageSignal, Signal
+from shared.contracts.topics import (
+    CRAWL_OUTCOMES,
+    CRAWL_REQUESTS,
+    DEAD_LETTERS,
+    HOST_LIMITS,
+    PAGE_SIGNALS,
+    PAGE_UPDATES,
+    SIGNALS,
+    Topic,
+)
+from shared.runtime.settings import Settings
+
+_READ: Final[tuple[Topic, ...]] = (
+    *(CRAWL_REQUESTS, CRAWL_OUTCOMES, SIGNALS, PAGE_SIGNALS, PAGE_UPDATES),
+    *(HOST_LIMITS, DEAD_LETTERS),
+)
+
+_PAGES: Final = """
+    SELECT p.page_id, p.shard, u.url, p.status, p.crawls, p.last_crawled_at, p.importance
+    FROM pages p JOIN page_urls u USING (shard, page_id)"""
+
+
+@dataclass(frozen=True, slots=True)
+class Page:
+    """A page as Postgres has it."""
+
+    page_id: int
+    shard: int
+    url: str
+    status: int
+    crawls: int
+    last_crawled_at: float
+    importance: float
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """A request as it stands on the topic."""
+
+    request: CrawlRequest
+    partition: int
+    offset: int
+    written_at: float
+    """Unix seconds, the broker's."""
+
+
+@dataclass(frozen=True, slots=True)
+class Answered:
+    """An outcome as it stands on the topic."""
+
+    outcome: CrawlOutcome
+    partition: int
+    offset: int
+    written_at: float
+
+
+@dataclass(frozen=True, slots=True)
+class Ledger:
+    """All of it."""
+
+    settings: Settings
+    raw: dict[str, list[ConsumerRecord]]
+    """Topic → records, partition by partition."""
+    requests: list[Asked]
+    """In order of their slots."""
+    outcomes: list[Answered]
+    """Partition by partition."""
+    signals: list[tuple[float, Signal]]
+    """With the time at which each was written, Unix seconds."""
+    page_signals: list[PageSignal]
+    pages: list[Page]
+    observations: list[tuple[int, float, float, int, bool]]
+    """Page, time of the crawl, interval in days, signals, changed."""
+    transactions: list[Transaction]
+
+    @classmethod
+    async def of(cls, settings: Settings, database_url: str) -> "Ledger":
+        """Read everything; nothing is under way any more."""
+        raw = {topic.name: await read_topic(settings, topic) for topic in _READ}
+        pages, observations = await asyncio.to_thread(_read_pages, database_url)
+        requests = [
+            Asked(message, record.partition, record.offset, record.timestamp / 1000.0)
+            for record, message in decoded(CrawlRequest, raw[CRAWL_REQUESTS.name])
+        ]
+        requests.sort(key=lambda asked: asked.request.requested_at)
+        outcomes = [
+            Answered(message, record.partition, record.offset, record.timestamp / 1000.0)
+            for record, message in decoded(CrawlOutcome, raw[CRAWL_OUTCOMES.name])
+        ]
+        return cls(
+            settings=settings,
+            raw=raw,
+            requests=requests,
+            outcomes=outcomes,
+            signals=[
+                (record.timestamp / 1000.0, message)
+                for record, message in decoded(Signal, raw[SIGNALS.name])
+            ],
+            page_signals=[message for _, message in decoded(PageSignal, raw[PAGE_SIGNALS.name])],
+            pages=pages,
+            observations=observations,
+            transactions=await asyncio.to_thread(read_audit, database_url),
+        )
+
+    def by_partition(
+        self, topics: Iterable[Topic]
+    ) -> dict[tuple[str, int], Sequence[ConsumerRecord]]:
+        """Records of topics, by topic and partition."""
+        found: dict[tuple[str, int], list[ConsumerRecord]] = {
+            (topic.name, number): []
+            for topic in topics
+            for number in range(self.settings.partitions)
+        }
+        for name in {name for name, _ in found}:
+            for record in self.raw[name]:
+                found[name, record.partition].append(record)
+        return dict(found)
+
+
+def _read_pages(
+    database_url: str,
+) -> tuple[list[Page], list[tuple[int, float, float, int, bool]]]:
+    with psycopg.connect(database_url) as connection:
+        pages = [Page(*row) for row in connection.execute(_PAGES)]
+        observations = connection.execute(
+            "SELECT page_id, crawled_at, interval_days, signals, changed FROM observations"
+        ).fetchall()
+    return pages, observations
+
+
+def first_answers(outcomes: Iterable[Answered]) -> dict[str, float]:
+    """Request → when its first outcome was written."""
+    found: dict[str, float] = {}
+    for answered in outcomes:
+        request_id = answered.outcome.request_id
+        if request_id is not None:
+            found[request_id] = min(answered.written_at, found.get(request_id, math.inf))
+    return found

@@ -1,0 +1,184 @@
+"""One verification from the first process to the verdict."""
+
+import asyncio
+import contextlib
+import shutil
+import tempfile
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from pathlib import Path
+from typing import Any, Final
+
+import numpy as np
+
+from deploy.local.process import StartError
+from services.verify import audit, checking, report
+from services.verify.campaign import Campaign
+from services.verify.crawlers import Crawlers
+from services.verify.crowd import make_crowd
+from services.verify.draining import drain, pages_in_memory
+from services.verify.faults import Injector
+from services.verify.plan import HIGHEST_RATE, VerifyPlan
+from services.verify.poison import Poison
+from services.verify.sending import Sender
+from services.verify.system import System
+from services.verify.traffic import Traffic
+from shared.store.imports import PageBatch, import_pages
+
+BEGINNING: Final = "beginning"
+"""Database with the state before the first worker started."""
+
+FIRST_WORKERS: Final = ("coordinator-1", "estimator-1", "ingester-1", "scheduler-1")
+STEADY_SECONDS: Final = 60.0
+"""The system gets so long to reach its budget at the start."""
+
+Say = Callable[[str], None]
+
+
+class Verification:
+    """A verification under way: figures for whoever watches."""
+
+    def __init__(self, plan: VerifyPlan, say: Say) -> None:
+        self.plan = plan
+        self.state = "starting"
+        self.began = time.time()
+        self.directory = plan.keep or Path(tempfile.mkdtemp(prefix="freshet-verify-"))
+        self.directory.mkdir(parents=True, exist_ok=True)
+        self.directory.chmod(0o711)
+        self.crowd = make_crowd(plan.pages, plan.seed, plan.max_age_seconds)
+        self.system = System(plan, self.directory)
+        settings = self.system.settings
+        self.sender = Sender(settings, plan.seed)
+        self.crawlers = Crawlers(settings, self.crowd, self.sender, plan.seed)
+        self.traffic = Traffic(self.crowd, self.sender, plan.seed)
+        self.poison = Poison(settings, plan.seed)
+        self.injector = Injector(self.system, self.sender, self.poison, plan.seed)
+        self._say = say
+        self._held_at = np.empty(0)
+        self._drained = False
+
+    async def run(self) -> dict[str, Any]:
+        """Do it.
+
+        Returns:
+            the report.
+
+        Raises:
+            StartError: the system does not come up, or does not get to its budget unharmed.
+        """
+        try:
+            await self._start()
+            async with self._world():
+                await self._steady()
+                self.began = time.time()
+                self.state = "harming"
+                campaign = Campaign(
+                    *(self.system, self.injector, self.crawlers, self.sender),
+                    self.plan.faults,
+                    self.plan.seed,
+                )
+                await campaign.run(self.plan.seconds)
+                in_memory = await self._drain()
+            self.state = "checking"
+            return await self._check(in_memory)
+        finally:
+            await self.system.stop()
+
+    async def _start(self) -> None:
+        self._say("starting PostgreSQL and the broker")
+        await self.system.start_servers()
+        await asyncio.to_thread(self._import)
+        await asyncio.to_thread(audit.install, self.system.database_url)
+        await asyncio.to_thread(self.system.copy_database, BEGINNING)
+        await self.sender.start()
+        await self.sender.set_budget(HIGHEST_RATE)
+        self.traffic.limit_hosts()
+        self._say("starting the workers")
+        for name in FIRST_WORKERS:
+            await self.system.start_worker(name)
+        await self.system.wait_until_ready()
+
+    def _import(self) -> None:
+        pages = self.crowd.pages
+        rng = np.random.default_rng([self.plan.seed, 14])
+        ages = rng.uniform(0.0, self.plan.max_age_seconds, len(pages))
+        self._held_at = np.where(pages.held, time.time() - ages, -np.inf)
+        batch = PageBatch(pages.urls, pages.importance, pages.max_age_days, self._held_at)
+        import_pages(
+            self.system.database_url, self.system.settings.partitions, [batch], now=time.time()
+        )
+
+    @contextlib.asynccontextmanager
+    async def _world(self) -> AsyncIterator[None]:
+        """The world lives, and its failure is the verification's."""
+        origin = time.time()
+        await self.crawlers.start(origin)
+        loops: list[Awaitable[None]] = [
+            *(self.sender.run(), self.crawlers.run(), self.traffic.run(origin))
+        ]
+        tasks = [asyncio.ensure_future(loop) for loop in loops]
+        main = asyncio.current_task()
+
+        def ended(task: asyncio.Future[None]) -> None:
+            if not task.cancelled() and task.exception() is not None and main is not None:
+                main.cancel()
+
+        for task in tasks:
+            task.add_done_callback(ended)
+        try:
+            yield
+        except asyncio.CancelledError:
+            for task in tasks:
+                if task.done() and not task.cancelled():
+                    task.result()
+            raise
+        finally:
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
+            await self.crawlers.stop()
+            await self.sender.stop()
+
+    async def _steady(self) -> None:
+        self.state = "getting to the budget"
+        deadline = time.monotonic() + STEADY_SECONDS
+        while self.crawlers.rate(2.0) < 0.95 * HIGHEST_RATE or self.crawlers.catches_up:
+            if time.monotonic() > deadline:
+                raise StartError(
+                    f"the unharmed system crawls {self.crawlers.rate(2.0):.0f} pages a second, not "
+                    f"{HIGHEST_RATE:.0f}: is the machine too busy? Logs: {self.system.logs}"
+                )
+            await asyncio.sleep(0.2)
+
+    async def _drain(self) -> Mapping[int, int]:
+        self.state = "draining"
+        await self.system.wait_until_ready(STEADY_SECONDS)
+        self._drained = await drain(self.system, self.sender, self.crawlers, self.traffic)
+        return await pages_in_memory(self.system)
+
+    async def _check(self, in_memory: Mapping[int, int]) -> dict[str, Any]:
+        facts = checking.Facts(
+            plan=self.plan,
+            settings=self.system.settings,
+            database_url=self.system.database_url,
+            beginning_url=self.system.postgres.database_uri(BEGINNING),
+            limits=self.crowd.limits,
+            held_at=dict(zip(self.crowd.pages.urls, self._held_at.tolist(), strict=True)),
+            accounts=(self.sender.account, self.crawlers.seen),
+            budget_changes=self.sender.budget_changes,
+            injected=self.injector.injected,
+            expected=self.traffic.expected,
+            poison={
+                place: f"{one.topic.name}: {one.what}" for place, one in self.poison.sent.items()
+            },
+            in_memory=in_memory,
+            began=self.began,
+            drained=self._drained,
+        )
+        findings = await checking.check(facts)
+        return report.compose(self.plan, facts, findings, self.system.restarts())
+
+    def clean_up(self) -> None:
+        """Remove the logs and the data."""
+        if self.plan.keep is None:
+            shutil.rmtree(self.directory, ignore_errors=True)
