@@ -44,12 +44,11 @@ class WorkerProcess:
         environment |= {
             "KAFKA_BOOTSTRAP_SERVERS": settings.kafka_bootstrap_servers,
             "DATABASE_URL": settings.database_url.get_secret_value(),
-            "FRESHET_TOPIC_PREFIX": settings.topic_prefix,
-            "FRESHET_PARTITIONS": str(settings.partitions),
-            "FRESHET_INSTANCE": settings.instance,
             "FRESHET_HTTP_PORT": str(self.port),
-            "FRESHET_SILENT_AFTER_SECONDS": str(settings.silent_after_seconds),
-            "FRESHET_SIGNALS_PER_SOURCE_PER_SECOND": str(settings.signals_per_source_per_second),
+        }
+        environment |= {
+            f"FRESHET_{field.upper()}": str(getattr(settings, field))
+            for field in settings.model_fields_set - {"kafka_bootstrap_servers", "database_url"}
         }
         code = f"from services.{name}.worker import main; main()"
         with log.open("ab") as output:
@@ -77,6 +76,31 @@ class WorkerProcess:
         """One HTTP answer: status and body."""
         async with aiohttp.ClientSession() as client, client.get(self.url + path) as answer:
             return answer.status, await answer.read()
+
+    @property
+    def pid(self) -> int:
+        """Its process id."""
+        return self._process.pid
+
+    def poll(self) -> int | None:
+        """Its exit code; None: it runs."""
+        return self._process.poll()
+
+    async def not_ready(self, reason: str) -> None:
+        """Wait until it says why it is not ready."""
+        deadline = time.monotonic() + PATIENCE_SECONDS
+        said = b""
+        while time.monotonic() < deadline and self._process.poll() is None:
+            with contextlib.suppress(aiohttp.ClientError, OSError):
+                status, said = await self.get("/readyz")
+                if status == 503 and reason.encode() in said:
+                    return
+            await asyncio.sleep(0.05)
+        raise AssertionError(f"it does not say {reason!r}, but {said!r}:\n{self.log}")
+
+    def terminate(self) -> None:
+        """Ask it to stop, without waiting."""
+        self._process.send_signal(signal.SIGTERM)
 
     def kill(self) -> None:
         """End it as a crash would."""
