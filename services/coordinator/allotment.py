@@ -3,11 +3,15 @@
 Wall times are seconds of a monotonic clock, clock times are the clock's; both are arguments.
 """
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from services.coordinator.solver import gather, solve_shares, solve_threshold
+from services.coordinator import reasons
+from services.coordinator.solver import gather, limits_of, solve_shares, solve_threshold
+from services.coordinator.usage import Usage
 from shared.contracts.messages import DemandCurve
+from shared.pacing.budget import Stretch
 
 SMOOTHING = 0.5
 """How far shares move towards what the last reports ask for, each second. Reports are a second
@@ -19,14 +23,20 @@ SLOTS_IN_RELAXATION = 256
 RELAXATION_SECONDS = 5.0
 """... and over no less than this (wall): a few rounds of reports."""
 
-ADOPTED = "adopted"
-"""Cause of what an earlier coordinator decided."""
+LEAST_SHARE = 0.01
+"""Part of the budget that all shards which use nothing have together, to show if they can again."""
 
-_MATERIAL_MULTIPLIER = 0.005
+ADOPTED = "adopted"
+"""Cause of what another coordinator decided."""
+
+MATERIAL_MULTIPLIER = 0.005
 """Relative change of λ₀ that is worth a message."""
 
-_MATERIAL_SHARE = 0.02
+MATERIAL_SHARE = 0.02
 """Part of the whole budget that must move between shards to be worth a message."""
+
+_ROUTINE = frozenset({"demand", "ramp"})
+"""Causes of decisions that follow the last one smoothly."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,6 +50,17 @@ class Decision:
     cause: str
     material: bool
     """Whether it differs from the last decision enough to be worth a message."""
+    why: str = ""
+    live: frozenset[int] = frozenset()
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """What is known of the budget's next stretch before the shards are looked at."""
+
+    cause: str
+    """start, takeover, bandwidth or schedule; empty: the budget goes on as it was said."""
+    why: str = ""
 
 
 @dataclass(slots=True)
@@ -49,7 +70,8 @@ class Shard:
     heard_at: float
     """Wall seconds of its last report."""
     curve: DemandCurve | None = None
-    """None: known only from the multipliers of an earlier coordinator."""
+    """None: known only from the multipliers of another coordinator."""
+    usage: Usage = field(default_factory=Usage)
 
 
 @dataclass(slots=True)
@@ -60,37 +82,54 @@ class Fleet:
     """Wall seconds without a report after which a shard is silent."""
     shards: dict[int, Shard] = field(default_factory=dict)
     last: Decision | None = None
-    _live: frozenset[int] = frozenset()
+    _short: set[int] = field(default_factory=set)
+    """Shards that turned out to use less than they had, since the last decision."""
 
     def adopt(self, multiplier: float, rate: float, shares: Mapping[int, float], at: float) -> None:
-        """Go on from what an earlier coordinator decided.
+        """Go on from what another coordinator decided.
 
-        Its shards keep their shares until they report or have been silent for too long. Does
-        nothing once there are decisions of our own.
+        Its shards keep their shares until they report or have been silent for too long.
         """
-        if self.last is not None and self.last.cause != ADOPTED:
-            return
-        self.last = Decision(multiplier, rate, dict(shares), ADOPTED, material=False)
+        live = frozenset(number for number, share in shares.items() if share > 0)
+        self.last = Decision(multiplier, rate, dict(shares), ADOPTED, material=False, live=live)
+        self._short.clear()
         self.shards = {n: known for n, known in self.shards.items() if known.curve is not None}
-        for shard, share in shares.items():
-            if share > 0:
-                self.shards.setdefault(shard, Shard(at))
+        for shard in live:
+            self.shards.setdefault(shard, Shard(at))
 
-    def report(self, curve: DemandCurve, heard_at: float) -> bool:
+    def report(self, curve: DemandCurve, heard_at: float) -> DemandCurve | None:
         """Take a shard's report; an older one never overwrites a newer one.
 
         Returns:
-            whether it was taken.
+            the report before, if this one goes on from it.
         """
-        known = self.shards.get(curve.shard)
-        if known is None:
-            self.shards[curve.shard] = Shard(heard_at, curve)
-            return True
-        if known.curve is not None and curve.reported_at < known.curve.reported_at:
-            return False
+        known = self.shards.setdefault(curve.shard, Shard(heard_at))
+        before = known.curve
+        if before is not None and curve.reported_at < before.reported_at:
+            return None
+        was_silent = heard_at - known.heard_at > self.silent_after_seconds
         known.curve = curve
         known.heard_at = max(known.heard_at, heard_at)
-        return True
+        if before is None or was_silent or before.instance != curve.instance:
+            # It could not use what it had while it was away; or it is another process now, which
+            # may be faster or slower.
+            known.usage = Usage()
+            return None
+        return before
+
+    def observe(self, number: int, seconds: float, slots: float, crawls: float) -> None:
+        """Take what a shard made of its slots between two reports.
+
+        Args:
+            number: of the shard.
+            seconds: between the reports, of the wall.
+            slots: that it had.
+            crawls: that it made.
+        """
+        shard = self.shards[number]
+        through = shard.curve.demand[0] if shard.curve is not None else 0.0
+        if shard.usage.observe(seconds, slots, crawls, through):
+            self._short.add(number)
 
     def live(self, wall: float) -> frozenset[int]:
         """Shards that are not silent."""
@@ -100,13 +139,27 @@ class Fleet:
             if wall - shard.heard_at <= self.silent_after_seconds
         )
 
-    def decide(self, budget: float, wall: float, relaxation_seconds: float) -> Decision:
+    def next_silence(self, wall: float) -> float:
+        """When the next shard is silent, if it does not report before; infinite: there is none."""
+        live = self.live(wall)
+        heard = min((self.shards[number].heard_at for number in live), default=math.inf)
+        return heard + self.silent_after_seconds
+
+    def is_unshared(self, number: int) -> bool:
+        """Whether a shard reports to which the last decision gives nothing, as it was not there."""
+        return self.last is None or number not in self.last.live
+
+    def decide(
+        self, stretch: Stretch, planning: float, change: Change, wall: float, speed: float
+    ) -> Decision:
         """What should hold now, given all reports.
 
         Args:
-            budget: R, crawls per second of the clock.
+            stretch: the budget from the decision's effect on.
+            planning: R that λ₀ and the shares are for, crawls per second of the clock.
+            change: what the budget does.
             wall: now.
-            relaxation_seconds: H, seconds of the clock (`relaxation`).
+            speed: clock seconds in one of the wall.
         """
         live = self.live(wall)
         reports = {
@@ -118,25 +171,39 @@ class Fleet:
         shares: dict[int, float] = {}
         if reports:
             curves = gather(reports)
-            multiplier = solve_threshold(curves, budget)
-            shares = solve_shares(curves, budget, relaxation_seconds)
+            limits = limits_of(curves, self._limits(planning, speed))
+            horizon = relaxation(planning, RELAXATION_SECONDS * speed)
+            multiplier = solve_threshold(curves, planning, limits)
+            shares = solve_shares(curves, planning, horizon, limits)
         shares = self._with_held_ones(shares, live - reports.keys())
-        cause = self._cause(budget, live)
-        if cause == "demand" and self.last is not None:
+        cause = self._cause(change, live, stretch)
+        if cause in _ROUTINE and self.last is not None:
             shares = _towards(shares, self.last.shares)
         shares |= {number: 0.0 for number in self.shards if number not in live}
         return Decision(
             multiplier,
-            budget,
+            stretch.rate,
             shares,
             cause,
-            material=cause != "demand" or self._is_material(multiplier, shares),
+            material=cause not in _ROUTINE or self._is_material(multiplier, shares),
+            why=self._why(cause, change, live, shares, multiplier, stretch, speed),
+            live=live,
         )
 
-    def decided(self, decision: Decision, wall: float) -> None:
+    def decided(self, decision: Decision) -> None:
         """Note that a decision was published."""
         self.last = decision
-        self._live = self.live(wall)
+        self._short.clear()
+
+    def _limits(self, planning: float, speed: float) -> dict[int, float]:
+        """Crawls per second of the clock, of the shards whose limit is known."""
+        limited = {
+            number: shard.usage.limit / speed
+            for number, shard in self.shards.items()
+            if math.isfinite(shard.usage.usable)
+        }
+        least = LEAST_SHARE * planning / max(len(limited), 1)
+        return {number: max(limit, least) for number, limit in limited.items()}
 
     def _with_held_ones(
         self, shares: Mapping[int, float], held: frozenset[int]
@@ -147,25 +214,51 @@ class Fleet:
         rest = max(1.0 - sum(kept.values()), 0.0)
         return kept | {number: share * rest for number, share in shares.items()}
 
-    def _cause(self, budget: float, live: frozenset[int]) -> str:
-        if self.last is None or self.last.cause == ADOPTED:
-            return "start"
-        if budget != self.last.crawls_per_second:
-            return "bandwidth"
-        if self._live - live:
+    def _cause(self, change: Change, live: frozenset[int], stretch: Stretch) -> str:
+        if change.cause or self.last is None:
+            return change.cause or "start"
+        if self.last.live - live:
             return "silent-shard"
-        if live - self._live:
+        if live - self.last.live:
             return "new-shard"
-        return "demand"
+        if self._short & live:
+            return "shortfall"
+        return "ramp" if stretch.ramp_seconds > 0 else "demand"
+
+    def _why(
+        self,
+        cause: str,
+        change: Change,
+        live: frozenset[int],
+        shares: Mapping[int, float],
+        multiplier: float,
+        stretch: Stretch,
+        speed: float,
+    ) -> str:
+        if self.last is None:
+            return change.why or reasons.started(len(live))
+        parts = [change.why] if change.why else []
+        if self.last.live - live:
+            gone = self.last.live - live
+            parts.append(reasons.silent(gone, self.silent_after_seconds, self.last.shares))
+        if live - self.last.live:
+            parts.append(reasons.came(live - self.last.live, shares))
+        if found := self._short & live:
+            usable = {number: self.shards[number].usage.usable / speed for number in found}
+            parts.append(reasons.short(usable))
+        if cause in _ROUTINE:
+            moved = _moved(shares, self.last.shares)
+            parts.append(reasons.demand(self.last.multiplier, multiplier, moved, stretch))
+        return "; ".join(parts)
 
     def _is_material(self, multiplier: float, shares: Mapping[int, float]) -> bool:
         if self.last is None:
             return True
-        moved = sum(
-            max(share - self.last.shares.get(number, 0.0), 0.0) for number, share in shares.items()
-        )
         before = self.last.multiplier
-        return moved > _MATERIAL_SHARE or abs(multiplier - before) > _MATERIAL_MULTIPLIER * before
+        return (
+            _moved(shares, self.last.shares) > MATERIAL_SHARE
+            or abs(multiplier - before) > MATERIAL_MULTIPLIER * before
+        )
 
 
 def relaxation(budget: float, floor_seconds: float) -> float:
@@ -176,6 +269,11 @@ def relaxation(budget: float, floor_seconds: float) -> float:
         floor_seconds: the least, `RELAXATION_SECONDS` of the wall in seconds of the clock.
     """
     return max(floor_seconds, SLOTS_IN_RELAXATION / budget) if budget > 0 else floor_seconds
+
+
+def _moved(shares: Mapping[int, float], before: Mapping[int, float]) -> float:
+    """Part of the budget that goes to other shards than before."""
+    return sum(max(share - before.get(number, 0.0), 0.0) for number, share in shares.items())
 
 
 def _towards(wanted: Mapping[int, float], before: Mapping[int, float]) -> dict[int, float]:

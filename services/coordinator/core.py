@@ -3,11 +3,13 @@
 import math
 from dataclasses import dataclass, replace
 
-from services.coordinator.allotment import RELAXATION_SECONDS, Decision, Fleet, relaxation
+from services.coordinator import reasons
+from services.coordinator.allotment import ADOPTED, RELAXATION_SECONDS, Change, Decision, Fleet
 from services.coordinator.solver import check_curve
 from shared.contracts.codec import BadMessage
 from shared.contracts.messages import Bandwidth, DemandCurve, Multipliers
-from shared.pacing.slots import SlotPlan, SlotTimeline, next_multipliers
+from shared.pacing.budget import Budget, Stretch
+from shared.pacing.slots import SlotPlan, SlotTimeline, first_moment, next_multipliers
 
 REFRESH_SECONDS = 5.0
 """The multipliers are said again at least so often (wall), changed or not."""
@@ -15,8 +17,17 @@ REFRESH_SECONDS = 5.0
 CLOCK_TOLERANCE_SECONDS = 300.0
 """A report may come from so far (clock) in the future; beyond, its sender's clock is wrong."""
 
+PLANNING_SECONDS = 1.0
+"""In a ramp λ₀ and the shares are for the rate so much later (wall)."""
+
+KEPT_SECONDS = 60.0
+"""Plans are remembered for so long (wall), to know how many slots a shard had between reports."""
+
 _FAR_AHEAD_SECONDS = 60.0
 """Multipliers that take effect later than this (wall) belong to a clock that ran ahead of ours."""
+
+_SAME = 1e-6
+"""Rates that differ by less, relatively, are one and the same: a ramp is computed in many ways."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,7 +46,7 @@ class Coordination:
     """Keeps the last of everything, and says what holds next."""
 
     def __init__(self, silent_after_seconds: float, lead_seconds: float, shards: int) -> None:
-        """Start knowing nothing.
+        """Start knowing nothing, and following.
 
         Args:
             silent_after_seconds: wall seconds until a shard counts as silent.
@@ -44,41 +55,67 @@ class Coordination:
         """
         self.fleet = Fleet(silent_after_seconds)
         self.timeline = SlotTimeline()
-        self.bandwidth: float | None = None
-        """Crawls per second of the clock; None: not set."""
+        self.budget: Budget | None = None
+        """As the operators set it; None: they did not."""
+        self.epoch = 0
+        """Of our leadership; 0: another leads, or nobody."""
+        self.last: Multipliers | None = None
+        """The newest multipliers, whoever sent them."""
+        self._leader = ""
         self._lead_seconds = lead_seconds
         self._shards = shards
         self._published_at = -math.inf
         self._decision: Decision | None = None
+        self._is_news = False
+        """Whether a bandwidth came that no decision tells of yet."""
 
-    @property
-    def budget(self) -> float:
-        """R, crawls per second of the clock.
+    def rate(self, clock: float) -> float:
+        """R, crawls per second of the clock, at a time of the clock.
 
-        Where the topic holds no bandwidth that can be read, what an earlier coordinator went by
+        Where the topic holds no bandwidth that can be read, what another coordinator went by
         stands: a bad message that displaced a good one must not stop all crawling.
         """
-        if self.bandwidth is not None:
-            return self.bandwidth
-        return self.fleet.last.crawls_per_second if self.fleet.last else 0.0
+        return self._stretch(clock).rate
+
+    def lead(self, epoch: int, name: str) -> None:
+        """Decide from now on, in an epoch that nobody has led in before."""
+        self.epoch, self._leader = epoch, name
+        if self.fleet.last is not None:
+            self.fleet.last = replace(self.fleet.last, cause=ADOPTED)
+        self._published_at = -math.inf
+
+    def follow(self) -> None:
+        """Leave the decisions to another."""
+        self.epoch = 0
 
     def receive_bandwidth(self, message: Bandwidth) -> bool:
         """Take the budget; the last message stands.
 
         Returns:
             whether it is another than before.
+
+        Raises:
+            BadMessage: it cannot be used.
         """
-        changed = message.crawls_per_second != self.bandwidth
-        self.bandwidth = message.crawls_per_second
+        try:
+            budget = Budget.from_message(message)
+        except ValueError as error:
+            raise BadMessage(str(error)) from error
+        changed = budget != self.budget
+        self.budget = budget
+        self._is_news = self._is_news or changed
         return changed
 
-    def receive_demand(self, message: DemandCurve, heard_at: float, now: Moment) -> None:
+    def receive_demand(self, message: DemandCurve, heard_at: float, now: Moment) -> bool:
         """Take a shard's report.
 
         Args:
             message: the report.
             heard_at: wall (monotonic) time at which it was sent.
             now: the time.
+
+        Returns:
+            whether the shard has no share yet, and should get one soon.
 
         Raises:
             BadMessage: it cannot be used.
@@ -92,50 +129,124 @@ class Coordination:
             check_curve(message)
         except ValueError as error:
             raise BadMessage(str(error)) from error
-        self.fleet.report(message, heard_at)
+        before = self.fleet.report(message, heard_at)
+        if before is not None:
+            self._observe(before, message, now)
+        return self.fleet.is_unshared(message.shard)
+
+    def _observe(self, before: DemandCurve, report: DemandCurve, now: Moment) -> None:
+        """Compare the crawls between two reports with the slots that the shard had."""
+        since, until = before.reported_at, report.reported_at
+        if until <= since or since < now.clock - KEPT_SECONDS * now.speed:
+            return
+        self.fleet.observe(
+            report.shard,
+            (until - since) / now.speed,
+            self.timeline.allotted(report.shard, since, until),
+            report.achieved_crawls_per_second * (until - since),
+        )
 
     def receive_multipliers(self, message: Multipliers, now: Moment) -> bool:
-        """Take a message of an earlier coordinator, or our own as it comes back.
+        """Take a message of another coordinator, or our own as it comes back.
 
         Returns:
             whether it is newer than all that we know: somebody else coordinates, or did.
         """
+        plan = SlotPlan.from_message(message)
         newest = self.timeline.newest
-        if newest is not None and message.version <= newest.version:
+        if newest is not None and plan.order <= newest.order:
             return False
-        self.timeline.add(SlotPlan.from_message(message))
+        if self.epoch and message.epoch == self.epoch:
+            return False
+        self._note(message, now)
         shares = {a.shard: a.share for a in message.allotments}
         self.fleet.adopt(message.multiplier, message.crawls_per_second, shares, now.wall)
         return True
 
+    def seconds_to_change(self, now: Moment) -> float:
+        """Wall seconds until a decision is due: a change of the schedule, or a silent shard."""
+        due = self.fleet.next_silence(now.wall) - now.wall
+        if self.budget is not None:
+            lead = self._lead_seconds * now.speed
+            change = self.budget.next_change(first_moment(self.timeline, now.clock + lead))
+            due = min(due, (change - 1.5 * lead - now.clock) / now.speed)
+        return max(due, 0.0)
+
     def next(self, now: Moment) -> Multipliers | None:
         """The message that is due, if one is; `published` confirms it."""
-        budget = self.budget
-        horizon = relaxation(budget, RELAXATION_SECONDS * now.speed)
-        decision = self.fleet.decide(budget, now.wall, horizon)
+        self._rebase(now)
+        effective_at = self._effective_at(now)
+        stretch = self._stretch(effective_at)
+        planning = _later(stretch, PLANNING_SECONDS * now.speed)
+        decision = self.fleet.decide(
+            stretch, planning, self._change(effective_at, stretch), now.wall, now.speed
+        )
         cause = decision.cause
         if not decision.material:
             if now.wall - self._published_at < REFRESH_SECONDS:
                 return None
             cause = "refresh"
-        self._rebase(now)
         self._decision = decision
         return next_multipliers(
             self.timeline,
             now=now.clock,
-            effective_at=now.clock + now.speed * self._lead_seconds,
+            effective_at=effective_at,
             multiplier=decision.multiplier,
-            crawls_per_second=budget,
+            stretch=stretch,
             shares=dict(decision.shares),
             cause=cause,
+            why=decision.why,
+            epoch=self.epoch,
+            leader=self._leader,
         )
 
     def published(self, message: Multipliers, now: Moment) -> None:
         """The broker has the message: go on from it."""
-        self.timeline.add(SlotPlan.from_message(message))
+        self._note(message, now)
         if self._decision is not None:
-            self.fleet.decided(self._decision, now.wall)
+            self.fleet.decided(self._decision)
+        self._is_news = False
         self._published_at = now.wall
+
+    def _note(self, message: Multipliers, now: Moment) -> None:
+        self.timeline.add(SlotPlan.from_message(message))
+        self.timeline.forget(now.clock - KEPT_SECONDS * now.speed)
+        self.last = message
+
+    def _effective_at(self, now: Moment) -> float:
+        """When a decision of now takes effect: the schedule's next change, if that is near."""
+        lead = self._lead_seconds * now.speed
+        moment = first_moment(self.timeline, now.clock + lead)
+        if self.budget is not None and not self._is_news:
+            change = self.budget.next_change(moment)
+            if change - moment <= lead:
+                return change
+        return moment
+
+    def _stretch(self, clock: float) -> Stretch:
+        """The budget from a time of the clock on."""
+        if self.budget is not None:
+            return self.budget.at(clock)
+        plan = self.timeline.newest
+        return plan.stretch(clock) if plan is not None else Stretch(0.0)
+
+    def _change(self, effective_at: float, stretch: Stretch) -> Change:
+        """What the next message has to say of leadership and budget."""
+        live, plan = len(self.fleet.shards), self.timeline.newest
+        if plan is None or self.fleet.last is None:
+            return Change("start", reasons.started(live))
+        said = plan.stretch(effective_at)
+        scale = max(said.rate, said.final, stretch.rate, stretch.final)
+        apart = max(abs(said.rate - stretch.rate), abs(said.final - stretch.final))
+        is_other = apart > _SAME * scale
+        by_schedule = self.budget is not None and bool(self.budget.schedule) and not self._is_news
+        text = reasons.bandwidth(said.rate, stretch, by_schedule=by_schedule) if is_other else ""
+        if self.fleet.last.cause == ADOPTED:
+            taken = reasons.taken_over(self.epoch, live)
+            return Change("takeover", "; ".join(filter(None, [taken, text])))
+        if not is_other:
+            return Change("")
+        return Change("schedule" if by_schedule else "bandwidth", text)
 
     def _rebase(self, now: Moment) -> None:
         """After a clock that was set back, slots go on from now, not from the far future."""
@@ -143,3 +254,11 @@ class Coordination:
         if newest and newest.effective_at > now.clock + now.speed * _FAR_AHEAD_SECONDS:
             here = replace(newest, effective_at=now.clock)
             self.timeline = SlotTimeline([here])
+
+
+def _later(stretch: Stretch, seconds: float) -> float:
+    """R some clock seconds into a stretch."""
+    if stretch.ramp_seconds <= 0:
+        return stretch.rate
+    part = min(seconds / stretch.ramp_seconds, 1.0)
+    return stretch.rate + part * (stretch.ramp_to - stretch.rate)

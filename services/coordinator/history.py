@@ -2,14 +2,20 @@
 
 import asyncio
 import contextlib
+import time
 from collections import deque
+from collections.abc import Callable
 
 import psycopg
 import structlog
 
 from services.coordinator import metrics
-from shared.contracts.messages import Multipliers
-from shared.store.multipliers import append_multipliers
+from shared.store.multipliers import (
+    PRUNED_AT_ONCE,
+    Decided,
+    append_multipliers,
+    prune_multipliers,
+)
 
 log = structlog.get_logger(__name__)
 
@@ -23,19 +29,32 @@ _PATIENCE_SECONDS = (1.0, 30.0)
 """Wait after the first failure, and the longest one."""
 
 
+PRUNE_SECONDS = 60.0
+"""Between two looks for decisions that are too old to be kept."""
+
+
 class DecisionHistory:
     """Writes decisions to `multiplier_history` in the background, and tries again for ever."""
 
-    def __init__(self, database_url: str) -> None:
+    def __init__(self, database_url: str, oldest: Callable[[], float] | None = None) -> None:
+        """Record nothing yet.
+
+        Args:
+            database_url: libpq URL.
+            oldest: clock time, Unix seconds, of the oldest decisions to be kept now; absent: all
+                are. Only where something is recorded, which is at the leader, old ones are dropped.
+        """
         self._database_url = database_url
-        self._waiting: deque[Multipliers] = deque()
+        self._waiting: deque[Decided] = deque()
         self._failed = False
+        self._oldest = oldest
+        self._pruned_at = float("-inf")
 
     def __len__(self) -> int:
         """Decisions that wait to be written."""
         return len(self._waiting)
 
-    def add(self, decision: Multipliers) -> None:
+    def add(self, decision: Decided) -> None:
         """Note a decision; returns at once."""
         self._waiting.append(decision)
         while len(self._waiting) > WAITING:
@@ -74,3 +93,17 @@ class DecisionHistory:
             # Anything but the head was dropped meanwhile for want of room.
             if self._waiting and self._waiting[0] is decision:
                 self._waiting.popleft()
+        await self._prune()
+
+    async def _prune(self) -> None:
+        now = time.monotonic()
+        if self._oldest is None or now - self._pruned_at < PRUNE_SECONDS:
+            return
+        try:
+            gone = await asyncio.to_thread(prune_multipliers, self._database_url, self._oldest())
+        except psycopg.Error as error:
+            log.warning("old decisions stay", reason=str(error).partition("\n")[0])
+        else:
+            if gone == PRUNED_AT_ONCE:
+                return  # There are more: go on with the next write.
+        self._pruned_at = now

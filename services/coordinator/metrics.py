@@ -6,6 +6,14 @@ BANDWIDTH = Gauge("freshet_bandwidth_crawls_per_second", "The budget; 0 also whe
 ACHIEVED = Gauge(
     "freshet_achieved_crawls_per_second", "What the shards say that they sent, together."
 )
+ACHIEVED_RATIO = Gauge(
+    "freshet_achieved_ratio", "Crawls that the shards sent of late, to the slots of the budget."
+)
+LEADING = Gauge("freshet_coordinator_leading", "1: this coordinator decides; 0: another does.")
+EPOCH = Gauge("freshet_coordinator_epoch_number", "Of the newest leadership that is known.")
+LIMITED_SHARDS = Gauge(
+    "freshet_short_shards", "Shards that have shown that they cannot use more than a certain rate."
+)
 MULTIPLIER = Gauge("freshet_multiplier_value", "λ₀, the global threshold of the crawl value.")
 VERSION = Gauge("freshet_multipliers_version_number", "Of the last `multipliers` published.")
 LIVE_SHARDS = Gauge("freshet_live_shards", "Shards that report.")

@@ -1,9 +1,10 @@
 """The picture of the system: `/state.json`, and the page that draws it."""
 
+import math
 from collections import deque
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import faust
 import msgspec
@@ -12,7 +13,7 @@ from aiohttp.web import Response
 from services.coordinator import metrics
 from services.coordinator.core import Coordination, Moment
 from services.coordinator.solver import demand_at, gather
-from shared.contracts.messages import DemandCurve, Multipliers
+from shared.contracts.messages import DemandCurve
 
 HISTORY_SECONDS = 600
 """Samples kept, one a second."""
@@ -35,6 +36,16 @@ _HEADERS = {
 }
 
 
+class Achieved(NamedTuple):
+    """What the shards make of the budget."""
+
+    rate: float
+    """Crawls per second of the clock, as they reported last."""
+    ratio: float
+    """Crawls of the last seconds to the slots of the budget in that time; 1 where there were none.
+    What silent shards had counts as missing."""
+
+
 class Sample(msgspec.Struct, frozen=True):
     """How the system stood at a moment. Rates are crawls per second of the clock."""
 
@@ -43,6 +54,8 @@ class Sample(msgspec.Struct, frozen=True):
     clock: float
     bandwidth: float
     achieved: float
+    achieved_ratio: float
+    """Crawls to slots, in the last seconds."""
     multiplier: float
     host_limited: float
 
@@ -59,6 +72,10 @@ class ShardState(msgspec.Struct, frozen=True):
     pages: int = 0
     achieved: float = 0.0
     host_limited: float = 0.0
+    ratio: float = 1.0
+    """Crawls to slots, in the last seconds."""
+    usable: float | None = None
+    """Crawls per second of the clock that it was seen to be able to use; None: all it was given."""
 
 
 class State(msgspec.Struct, frozen=True):
@@ -74,6 +91,16 @@ class State(msgspec.Struct, frozen=True):
     pages: int
     version: int
     cause: str
+    why: str
+    leads: bool
+    """Whether the coordinator that answers is the one that decides."""
+    leader: str
+    """Name of the one that does, as far as is known."""
+    epoch: int
+    scheduled: bool
+    """Whether the bandwidth follows a schedule."""
+    next_change_at: float | None
+    """When the schedule changes it next, clock time."""
     shards: list[ShardState]
     history: list[Sample]
 
@@ -89,18 +116,29 @@ class Picture:
         """Take a sample; `at` is Unix seconds of the wall."""
         sample = self._now(now, at)
         self._history.append(sample)
-        live = len(self._coordination.fleet.live(now.wall))
+        fleet = self._coordination.fleet
+        live = len(fleet.live(now.wall))
         metrics.BANDWIDTH.set(sample.bandwidth)
         metrics.ACHIEVED.set(sample.achieved)
+        metrics.ACHIEVED_RATIO.set(sample.achieved_ratio)
+        metrics.LIMITED_SHARDS.set(sum(s.usage.usable < math.inf for s in fleet.shards.values()))
         metrics.HOST_LIMITED.set(sample.host_limited)
         metrics.LIVE_SHARDS.set(live)
-        metrics.SILENT_SHARDS.set(len(self._coordination.fleet.shards) - live)
+        metrics.SILENT_SHARDS.set(len(fleet.shards) - live)
 
-    def state(self, now: Moment, at: float, last: Multipliers | None) -> State:
-        """Everything that the page shows."""
-        fleet = self._coordination.fleet
+    def state(self, now: Moment, at: float, leader: str) -> State:
+        """Everything that the page shows.
+
+        Args:
+            now: the time.
+            at: Unix seconds of the wall.
+            leader: who leads, as the lease says; empty: it does not say.
+        """
+        fleet, last = self._coordination.fleet, self._coordination.last
+        budget = self._coordination.budget
+        change = budget.next_change(now.clock) if budget is not None else math.inf
         live = fleet.live(now.wall)
-        rows = [self._row(number, now.wall, silent=number not in live) for number in fleet.shards]
+        rows = [self._row(number, now, silent=number not in live) for number in fleet.shards]
         return State(
             notice=self.notice(now),
             speed=now.speed,
@@ -110,25 +148,46 @@ class Picture:
             pages=sum(row.pages for row in rows),
             version=last.version if last else 0,
             cause=last.cause if last else "",
+            why=last.why if last else "",
+            leads=bool(self._coordination.epoch),
+            leader=leader or (last.leader if last else ""),
+            epoch=max(self._coordination.epoch, last.epoch if last else 0),
+            scheduled=budget is not None and bool(budget.schedule),
+            next_change_at=change if math.isfinite(change) else None,
             shards=sorted(rows, key=lambda row: row.shard),
             history=list(self._history),
         )
 
     def notice(self, now: Moment) -> str | None:
         """What keeps the system from crawling, or is about to."""
-        if self._coordination.bandwidth is None:
-            budget = self._coordination.budget
+        if self._coordination.budget is None:
+            budget = self._coordination.rate(now.clock)
             going_on = f"going on with {budget:g} crawls/s" if budget else "nothing is crawled"
             return f"no bandwidth is set, {going_on}: set it with `freshet bandwidth set`"
         if not self._coordination.fleet.live(now.wall):
             return "no shard reports: are the schedulers running?"
         return None
 
-    def _row(self, number: int, wall: float, *, silent: bool) -> ShardState:
+    def achieved(self, now: Moment) -> Achieved:
+        """How much of the budget is used."""
+        fleet = self._coordination.fleet
+        live = [fleet.shards[number] for number in fleet.live(now.wall)]
+        reported = sum(s.curve.achieved_crawls_per_second for s in live if s.curve is not None)
+        slots = sum(s.usage.slots_rate for s in live)
+        crawls = sum(s.usage.crawls_rate for s in live)
+        if not slots > 0:
+            return Achieved(reported, 1.0)
+        theirs = 1.0
+        if fleet.last is not None and fleet.last.shares:
+            heard = fleet.live(now.wall)
+            theirs = sum(share for number, share in fleet.last.shares.items() if number in heard)
+        return Achieved(reported, crawls / slots * min(theirs, 1.0))
+
+    def _row(self, number: int, now: Moment, *, silent: bool) -> ShardState:
         fleet = self._coordination.fleet
         shard = fleet.shards[number]
         share = fleet.last.shares.get(number, 0.0) if fleet.last else 0.0
-        since = round(wall - shard.heard_at, 1)
+        since = round(now.wall - shard.heard_at, 1)
         curve = shard.curve
         if curve is None:
             return ShardState(number, share, silent, since)
@@ -141,6 +200,8 @@ class Picture:
             curve.pages,
             0.0 if silent else curve.achieved_crawls_per_second,
             curve.host_limited_share,
+            shard.usage.ratio,
+            shard.usage.usable / now.speed if math.isfinite(shard.usage.usable) else None,
         )
 
     def _now(self, now: Moment, at: float) -> Sample:
@@ -151,11 +212,13 @@ class Picture:
             curve = fleet.shards[number].curve
             if curve is not None:
                 curves[number] = curve
+        achieved = self.achieved(now)
         return Sample(
             at=at,
             clock=now.clock,
-            bandwidth=self._coordination.budget,
-            achieved=sum(c.achieved_crawls_per_second for c in curves.values()),
+            bandwidth=self._coordination.rate(now.clock),
+            achieved=achieved.rate,
+            achieved_ratio=achieved.ratio,
             multiplier=multiplier,
             host_limited=_host_limited(curves, multiplier),
         )

@@ -12,6 +12,10 @@ Two different questions have two different answers:
   reports, so shares correct themselves. Where less is ripe than the budget can take, the rest
   goes by demand: λ* then solves Σ_p [ripe_p(λ*)/H + D_p(λ*)] = R.
 
+A shard that has shown that it cannot use more than a certain rate (`usage`) counts up to this rate,
+in both sums. Budget that nothing asks for goes to the shards that can still take it: they crawl
+what is worth less than λ₀ rather than nothing.
+
 Rates here are crawls per second of the clock, whatever the unit of the curves' thresholds.
 """
 
@@ -80,41 +84,78 @@ def _on_grid(grid: Floats, thresholds: list[float], curve: list[float]) -> Float
     return values if np.array_equal(grid, own) else interpolate_demand(own, values, grid)
 
 
-def solve_threshold(curves: Curves, budget: float) -> float:
-    """λ₀ for a budget in crawls per second.
+def limits_of(curves: Curves, limits: Mapping[int, float]) -> Floats:
+    """The shards' limits in crawls per second; infinite for those without."""
+    return np.array([limits.get(shard, np.inf) for shard in curves.shards], np.float64)
+
+
+def solve_threshold(curves: Curves, budget: float, limits: Floats | None = None) -> float:
+    """λ₀ for a budget in crawls per second, and limits of the shards where there are some.
 
     Without a budget nothing is worth a crawl: the grid's highest threshold stands for infinity,
     which JSON cannot say. A budget that is more than everything asks for gives 0.
     """
     if budget <= 0:
         return float(curves.grid[-1])
-    return solve_multiplier(curves.grid, curves.demand.sum(axis=0), budget)
+    demand = curves.demand if limits is None else np.minimum(curves.demand, limits[:, np.newaxis])
+    return solve_multiplier(curves.grid, demand.sum(axis=0), budget)
 
 
-def solve_shares(curves: Curves, budget: float, relaxation_seconds: float) -> dict[int, float]:
+def solve_shares(
+    curves: Curves, budget: float, relaxation_seconds: float, limits: Floats | None = None
+) -> dict[int, float]:
     """The shards' shares of the budget; they add up to 1, or to 0 if there is no page at all.
 
     Args:
         curves: of the shards that are there.
         budget: R, crawls per second.
         relaxation_seconds: H, in which a backlog is to be worked off.
+        limits: crawls per second that each shard can use at most; None: there are none.
     """
+    if limits is None:
+        limits = np.full(len(curves.shards), np.inf)
     wanted = curves.ripe / relaxation_seconds
     if wanted[:, 0].sum() < budget:
         wanted = wanted + curves.demand
     wanted[curves.pages == 0] = 0.0
+    wanted = np.minimum(wanted, limits[:, np.newaxis])
     threshold = float(curves.grid[0])
     total = wanted.sum(axis=0)
     if budget > 0 and total[0] > budget:
         threshold = solve_multiplier(curves.grid, total, budget)
     terms = _at(curves.grid, wanted, threshold)
-    if not terms.sum() > 0:
-        terms = wanted[:, 0]
-    if not terms.sum() > 0:
-        terms = curves.pages
-    if not terms.sum() > 0:
-        return dict.fromkeys(curves.shards, 0.0)
-    return dict(zip(curves.shards, (terms / terms.sum()).tolist(), strict=True))
+    for basis in (terms, wanted[:, 0], curves.pages):
+        if basis.sum() > 0:
+            given = _fill(basis, curves.pages, limits, budget)
+            return dict(zip(curves.shards, (given / given.sum()).tolist(), strict=True))
+    return dict.fromkeys(curves.shards, 0.0)
+
+
+def _fill(basis: Floats, pages: Floats, limits: Floats, budget: float) -> Floats:
+    """Parts of the budget, in proportion to `basis`, no shard above its limit while others are
+    below theirs."""
+    if not budget > 0:
+        return basis
+    with np.errstate(over="ignore"):
+        bounded = np.where(pages > 0, limits / budget, 0.0)
+    given = np.zeros(len(basis))
+    is_open = np.ones(len(basis), np.bool_)
+    while is_open.any():
+        rest = 1.0 - given[~is_open].sum()
+        weights = np.where(is_open, basis, 0.0)
+        if not weights.sum() > 0:
+            # Those that ask for something have all that they can use.
+            weights = np.where(is_open, pages, 0.0)
+        if not weights.sum() > 0:
+            break
+        given = np.where(is_open, rest * weights / weights.sum(), given)
+        full = is_open & (given >= bounded)
+        if not (full & (given > bounded)).any():
+            return given
+        given[full] = bounded[full]
+        is_open &= ~full
+    # Nobody can use what is left.
+    return given if given.sum() > 0 else basis
 
 
 def demand_at(curves: Curves, threshold: float) -> Floats:

@@ -1,4 +1,6 @@
-"""The coordinator's process. There is exactly one; see `Coordination` for what it decides.
+"""The coordinator's process. One of them leads; see `Coordination` for what it decides.
+
+All of them read the same topics and know the same, so that each can go on where another stops.
 
 Its topics are read with `Follower`, not with Faust agents. An agent whose topic does not exist
 yet when Faust's consumer starts ("Ignoring missing topic") was never handed a message of it; a
@@ -8,6 +10,7 @@ topics are there, needs no group, and shows the watchdog that it lives.
 
 import asyncio
 import contextlib
+import math
 import time
 from collections.abc import Callable, Coroutine
 from typing import Any, TypeVar
@@ -19,14 +22,17 @@ from msgspec import Struct
 from services.coordinator import metrics
 from services.coordinator.core import Coordination, Moment
 from services.coordinator.history import DecisionHistory
+from services.coordinator.leadership import Leadership
 from services.coordinator.picture import Picture, State, add_picture
 from shared.contracts.codec import BadMessage, decode
 from shared.contracts.messages import Bandwidth, DemandCurve, Multipliers
 from shared.contracts.topics import BANDWIDTH, DEMAND_CURVES, MULTIPLIERS, Topic
+from shared.runtime.clock import SECONDS_PER_DAY
 from shared.runtime.follower import Follower
 from shared.runtime.publisher import Publisher
 from shared.runtime.settings import Settings, load_settings
 from shared.runtime.worker import WorkerService, make_app, run_app
+from shared.store.multipliers import Decided
 
 log = structlog.get_logger(__name__)
 
@@ -37,6 +43,9 @@ NAME = "coordinator"
 DECIDE_SECONDS = 1.0
 """Between two decisions, unless a new bandwidth asks for one at once."""
 
+LEAST_SECONDS = 0.1
+"""Between two decisions at least: what comes together is decided together."""
+
 _NOTICE_SECONDS = 60.0
 """What keeps the system from crawling is logged so often."""
 
@@ -46,19 +55,27 @@ class Coordinator(WorkerService):
 
     def __init__(self, settings: Settings) -> None:
         super().__init__(settings)
+        database_url = settings.database_url.get_secret_value()
+        self._wake = asyncio.Event()
         self._coordination = Coordination(
             settings.silent_after_seconds, settings.effective_lead_seconds, settings.partitions
         )
+        self._leadership = Leadership(
+            database_url,
+            settings.instance,
+            settings.coordinator_lease_seconds,
+            self._newest_epoch,
+            self._wake.set,
+        )
         self._picture = Picture(self._coordination)
-        self._history = DecisionHistory(settings.database_url.get_secret_value())
+        self._history = DecisionHistory(database_url, self._oldest_kept)
         self._publisher = Publisher(settings)
-        self._followers: list[Follower] = []
+        self._followers: dict[Topic, Follower] = {}
         self._bad: list[tuple[ConsumerRecord, str]] = []
-        self._wake = asyncio.Event()
-        self._last: Multipliers | None = None
+        self._is_caught_up = False
         self._started_at = time.time()
         self._decided_at = time.monotonic()
-        self._noticed_at = float("-inf")
+        self._noticed_at = -math.inf
 
     async def open(self) -> None:
         """Connect, and read what stands on the topics: first what was decided, then the rest."""
@@ -69,39 +86,57 @@ class Coordinator(WorkerService):
             (DEMAND_CURVES, self._receiver(DemandCurve, self._on_demand)),
         ):
             await self._follow(topic, receive)
+        self._is_caught_up = True
 
     async def close(self) -> None:
         """Disconnect."""
-        for follower in self._followers:
+        for follower in self._followers.values():
             await follower.stop()
         await self._publisher.stop()
 
     def loops(self) -> list[Coroutine[Any, Any, None]]:
-        """Follow the topics, decide, record."""
+        """Follow the topics, lead or watch the leader, decide, record."""
         return [
-            *(follower.run(self.stopping) for follower in self._followers),
+            *(follower.run(self.stopping) for follower in self._followers.values()),
+            self._leadership.run(self.stopping),
             self._coordinate(),
             self._history.run(self.stopping),
         ]
 
     def not_ready(self) -> str | None:
-        """Ready when the topics were read; without a bandwidth it is ready too, and says so."""
-        return None if self._last is not None else "reading what stands on the topics"
+        """Ready when the topics were read and a leader is known, this coordinator or another.
+
+        Without a bandwidth it is ready too, and says so.
+        """
+        if not self._is_caught_up:
+            return "reading what stands on the topics"
+        if self._coordination.epoch:
+            return None if self._coordination.last is not None else "making the first decision"
+        if self._leadership.trouble is not None:
+            return f"who leads is not known, ask the database: {self._leadership.trouble}"
+        return None if self._leadership.leader else "waiting for a coordinator to lead"
 
     def progressed_at(self) -> float:
         """Wall time of the slowest loop's last turn."""
-        return min([self._decided_at, *(f.progressed_at for f in self._followers)])
+        return min([self._decided_at, *(f.progressed_at for f in self._followers.values())])
 
     def state(self) -> State:
         """What the page shows."""
-        return self._picture.state(self._moment(), time.time(), self._last)
+        return self._picture.state(self._moment(), time.time(), self._leadership.leader)
 
     def _moment(self) -> Moment:
         return Moment(self.clock.now(), time.monotonic(), self.clock.speed)
 
+    def _oldest_kept(self) -> float:
+        return self.clock.now() - self.settings.multiplier_history_kept_days * SECONDS_PER_DAY
+
+    def _newest_epoch(self) -> int:
+        newest = self._coordination.timeline.newest
+        return newest.epoch if newest is not None else 0
+
     async def _follow(self, topic: Topic, receive: Callable[[ConsumerRecord], None]) -> None:
         follower = Follower(self.settings, topic, receive)
-        self._followers.append(follower)
+        self._followers[topic] = follower
         await follower.start()
 
     def _receiver(
@@ -119,20 +154,16 @@ class Coordinator(WorkerService):
         return receive
 
     def _on_multipliers(self, message: Multipliers, _record: ConsumerRecord) -> None:
-        is_news = self._coordination.receive_multipliers(message, self._moment())
-        if is_news and self._last is not None:
-            log.warning(
-                "another coordinator is at work: run exactly one",
-                its_version=message.version,
-                our_version=self._last.version,
-            )
+        if self._coordination.receive_multipliers(message, self._moment()):
+            self._leadership.superseded(message.epoch)
 
     def _on_bandwidth(self, message: Bandwidth, _record: ConsumerRecord) -> None:
         if self._coordination.receive_bandwidth(message):
             self._wake.set()
 
     def _on_demand(self, message: DemandCurve, record: ConsumerRecord) -> None:
-        self._coordination.receive_demand(message, self._heard_at(record), self._moment())
+        if self._coordination.receive_demand(message, self._heard_at(record), self._moment()):
+            self._wake.set()
 
     def _heard_at(self, record: ConsumerRecord) -> float:
         """When a report was made, on our monotonic clock.
@@ -149,12 +180,32 @@ class Coordinator(WorkerService):
         while not self.stopping.is_set():
             self._decided_at = time.monotonic()
             self._wake.clear()
-            await self._set_bad_ones_aside()
-            await self._decide()
+            if await self._leads():
+                await self._set_bad_ones_aside()
+                await self._decide()
+            else:
+                self._bad.clear()  # The leader sets them aside.
             self._picture.sample(self._moment(), time.time())
             self._say_what_is_amiss()
+            due = min(self._coordination.seconds_to_change(self._moment()), DECIDE_SECONDS)
+            await asyncio.sleep(LEAST_SECONDS)
             with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(self._wake.wait(), DECIDE_SECONDS)
+                await asyncio.wait_for(self._wake.wait(), max(due - LEAST_SECONDS, 0.0))
+
+    async def _leads(self) -> bool:
+        """Whether to decide now. A new leader first reads all that the last one has said."""
+        await self._leadership.confirm()
+        epoch = self._leadership.epoch
+        if epoch != self._coordination.epoch:
+            if epoch:
+                await self._followers[MULTIPLIERS].catch_up()
+            if epoch and epoch == self._leadership.epoch:
+                self._coordination.lead(epoch, self.settings.instance)
+            else:
+                self._coordination.follow()
+        metrics.LEADING.set(bool(self._coordination.epoch))
+        metrics.EPOCH.set(max(self._coordination.epoch, self._newest_epoch()))
+        return bool(self._coordination.epoch)
 
     async def _decide(self) -> None:
         message = self._coordination.next(self._moment())
@@ -164,20 +215,24 @@ class Coordinator(WorkerService):
         # and the next start reads it from the topic.
         await self._publisher.send_global(MULTIPLIERS, message)
         self._coordination.published(message, self._moment())
-        self._last = message
         metrics.DECISIONS.labels(message.cause).inc()
         metrics.MULTIPLIER.set(message.multiplier)
         metrics.VERSION.set(message.version)
-        if message.cause != "refresh":
-            self._history.add(message)
-        if message.cause not in {"refresh", "demand"}:
+        if message.cause == "refresh":
+            return
+        achieved = self._picture.achieved(self._moment())
+        live = sum(a.share > 0 for a in message.allotments)
+        self._history.add(Decided(message, achieved.rate, achieved.ratio, live))
+        if message.cause not in {"demand", "ramp"}:
             log.info(
                 "multipliers published",
                 cause=message.cause,
+                why=message.why,
                 version=message.version,
+                epoch=message.epoch,
                 multiplier=message.multiplier,
                 crawls_per_second=message.crawls_per_second,
-                shards=sum(a.share > 0 for a in message.allotments),
+                shards=live,
             )
 
     async def _set_bad_ones_aside(self) -> None:

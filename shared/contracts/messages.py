@@ -167,11 +167,43 @@ class HostLimit(Struct, frozen=True, gc=False):
     """Absent: not blocked."""
 
 
+class ScheduledRate(Struct, frozen=True, gc=False):
+    """The budget from a time of the day on, every day."""
+
+    second: Annotated[int, Meta(ge=0, lt=86_400)]
+    """Of the local day: 6:30 is 23,400."""
+    crawls_per_second: CrawlRate
+
+
 class Bandwidth(Struct, frozen=True, gc=False):
     """`bandwidth`: the budget of crawls for everything. Compacted: the last one stands."""
 
     crawls_per_second: CrawlRate
+    """The rate, after a ramp. With a `schedule`: the rate when it was set, for readers that know no
+    schedules."""
     set_at: UnixSeconds | None = None
+    ramp_seconds: Annotated[float, Meta(ge=0, le=86_400)] = 0.0
+    """Clock seconds over which a change is spread evenly: from `ramp_from` at `set_at`, or each
+    change of the schedule."""
+    ramp_from: CrawlRate | None = None
+    """The rate at `set_at`; needed for a ramp without a schedule."""
+    schedule: Annotated[list[ScheduledRate], Meta(max_length=1440)] = []
+    """Rates by the time of day, rising; the last one holds on until the first of the next day."""
+    timezone: Annotated[str, Meta(max_length=64)] = "UTC"
+    """Whose days these are, as in the IANA database: Europe/Berlin."""
+
+    def __post_init__(self) -> None:
+        """Refuse a ramp without a beginning, and a schedule that is out of order.
+
+        Raises:
+            ValueError: says what is wrong.
+        """
+        if self.schedule:
+            seconds = [step.second for step in self.schedule]
+            if sorted(set(seconds)) != seconds:
+                raise ValueError("the times of the schedule must rise, and each be there once")
+        elif self.ramp_seconds > 0 and (self.ramp_from is None or self.set_at is None):
+            raise ValueError("a ramp needs `ramp_from` and `set_at`: add them")
 
 
 class DemandCurve(Struct, frozen=True, gc=False):
@@ -207,7 +239,7 @@ class Multipliers(Struct, frozen=True, gc=False):
 
     The budget is one sequence of slots, `crawls_per_second` apart, that all shards know; slot
     numbers run on through every change, and each belongs to exactly one shard
-    (`shared.policy.slots`).
+    (`shared.pacing.slots`).
     """
 
     version: Count
@@ -221,3 +253,14 @@ class Multipliers(Struct, frozen=True, gc=False):
     allotments: list[Allotment]
     cause: str = ""
     """Why it was computed: start, bandwidth, demand, silent-shard, ..."""
+    epoch: Count = 0
+    """Of the coordinator's leadership. Messages of an older epoch than the newest seen are of a
+    coordinator that has been replaced: leave them out. Versions run on through all epochs."""
+    leader: Annotated[str, Meta(max_length=200)] = ""
+    """The coordinator that sent it."""
+    ramp_to: CrawlRate | None = None
+    """The rate goes evenly from `crawls_per_second` to this one; absent: it stays."""
+    ramp_seconds: NonNegative = 0.0
+    """Clock seconds, from `effective_at` on, in which it does."""
+    why: Annotated[str, Meta(max_length=1000)] = ""
+    """The cause in words, for people."""

@@ -5,7 +5,9 @@ and on through every change of R. Slot k belongs to the shard in whose interval 
 k-th point of the golden-ratio sequence lies; the intervals are the shards' shares. So every
 shard knows its own slots from the last `multipliers` message alone, any window of any length
 holds R·length slots to within one *in total*, whatever the number of shards, and each shard's
-own slots are as evenly spread as a sequence can be (the three-distance theorem).
+own slots are as evenly spread as a sequence can be (the three-distance theorem). In a ramp the
+rate itself changes evenly, and slot k is where the integral of the rate reaches k: the budget is
+exact there too.
 """
 
 from collections.abc import Iterable
@@ -16,6 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from shared.contracts.messages import Allotment, Multipliers
+from shared.pacing.budget import Stretch
 
 _GOLDEN = np.uint64(0x9E3779B97F4A7C15)
 """2^64 divided by the golden ratio: multiples of it, modulo 2^64, are the sequence, exactly."""
@@ -42,7 +45,7 @@ class SlotPlan:
     effective_at: float
     """Clock seconds; the plan holds from here on."""
     slots_per_second: float
-    """R."""
+    """R at `effective_at`."""
     first_slot: float
     """Slots that have passed at `effective_at`, with a fraction."""
     shards: NDArray[np.int32]
@@ -50,6 +53,11 @@ class SlotPlan:
     """Rising upper ends of the shards' intervals."""
     multiplier: float
     """λ₀."""
+    epoch: int = 0
+    """Of the coordinator's leadership; within one, versions rise."""
+    ramp_to: float | None = None
+    """R at the end of the ramp and from then on; None: there is no ramp."""
+    ramp_seconds: float = 0.0
 
     @classmethod
     def from_message(cls, message: Multipliers) -> Self:
@@ -69,11 +77,65 @@ class SlotPlan:
             shards=np.array([a.shard for a in allotments], dtype=np.int32),
             bounds=bounds,
             multiplier=message.multiplier,
+            epoch=message.epoch,
+            ramp_to=message.ramp_to if message.ramp_seconds > 0 else None,
+            ramp_seconds=message.ramp_seconds,
         )
+
+    @property
+    def order(self) -> tuple[int, int]:
+        """Of two plans the one with the higher order stands."""
+        return self.epoch, self.version
+
+    def rate_at(self, time: float) -> float:
+        """R at a time of the plan."""
+        if self.ramp_to is None:
+            return self.slots_per_second
+        part = min(max((time - self.effective_at) / self.ramp_seconds, 0.0), 1.0)
+        return self.slots_per_second + part * (self.ramp_to - self.slots_per_second)
+
+    def stretch(self, time: float) -> Stretch:
+        """How the budget goes on from a time of the plan."""
+        left = self.effective_at + self.ramp_seconds - time
+        if self.ramp_to is None or left <= 0:
+            return Stretch(self.rate_at(time))
+        return Stretch(self.rate_at(time), self.ramp_to, min(left, self.ramp_seconds))
+
+    def share_of(self, shard: int) -> float:
+        """A shard's part of the slots."""
+        index = np.flatnonzero(self.shards == shard)
+        if not index.size:
+            return 0.0
+        upper = self.bounds[index[0]]
+        return float(upper - self.bounds[index[0] - 1]) if index[0] else float(upper)
 
     def passed(self, time: float) -> float:
         """How many slots have passed at a time, with a fraction."""
-        return self.first_slot + self.slots_per_second * (time - self.effective_at)
+        elapsed = time - self.effective_at
+        if self.ramp_to is None or elapsed <= 0:
+            return self.first_slot + self.slots_per_second * elapsed
+        in_ramp = min(elapsed, self.ramp_seconds)
+        slope = (self.ramp_to - self.slots_per_second) / self.ramp_seconds
+        ramped = self.slots_per_second * in_ramp + 0.5 * slope * in_ramp**2
+        return self.first_slot + ramped + self.ramp_to * (elapsed - in_ramp)
+
+    def _times_of(self, numbers: NDArray[np.int64]) -> NDArray[np.float64]:
+        """When slots come: the inverse of `passed`."""
+        ahead = numbers - self.first_slot
+        start, end = self.slots_per_second, self.ramp_to
+        if end is None:
+            return np.asarray(self.effective_at + ahead / start)
+        ramped = 0.5 * (start + end) * self.ramp_seconds
+        slope = (end - start) / self.ramp_seconds
+        # This form of the quadratic's root loses nothing where the slope is small.
+        inside = np.clip(ahead, 0.0, ramped)
+        root = np.sqrt(np.maximum(start**2 + 2.0 * slope * inside, 0.0))
+        elapsed = np.divide(
+            2.0 * inside, start + root, out=np.zeros(len(ahead)), where=start + root > 0
+        )
+        if end > 0:
+            elapsed += np.maximum(ahead - ramped, 0.0) / end
+        return np.asarray(self.effective_at + elapsed)
 
     def between(self, after: float, until: float) -> tuple[NDArray[np.float64], NDArray[np.int32]]:
         """The slots in (after, until] under this plan alone.
@@ -82,12 +144,14 @@ class SlotPlan:
             their times, rising, and their owners.
         """
         start = max(after, self.effective_at)
-        if until <= start or self.slots_per_second <= 0:
+        if until <= start:
             return np.empty(0), np.empty(0, np.int32)
         first = int(np.floor(self.passed(start))) + 1
         end = int(np.floor(self.passed(until))) + 1
+        if end <= first:
+            return np.empty(0), np.empty(0, np.int32)
         numbers = np.arange(max(first, end - MOST_SLOTS_AT_ONCE), end, dtype=np.int64)
-        times = self.effective_at + (numbers - self.first_slot) / self.slots_per_second
+        times = self._times_of(numbers)
         owners = np.full(numbers.size, NOBODY, np.int32)
         index = np.searchsorted(self.bounds, slot_positions(numbers), side="right")
         owned = index < self.shards.size
@@ -104,8 +168,12 @@ class SlotTimeline:
             self.add(plan)
 
     def add(self, plan: SlotPlan) -> None:
-        """Take a newer plan: from its moment on it replaces all others. Older ones are ignored."""
-        if self._plans and plan.version <= self._plans[-1].version:
+        """Take a newer plan: from its moment on it replaces all others.
+
+        Older ones are left out: of an earlier version, or of a leader that has been replaced, which
+        may not know it yet.
+        """
+        if self._plans and plan.order <= self._plans[-1].order:
             return
         self._plans = [p for p in self._plans if p.effective_at < plan.effective_at]
         self._plans.append(plan)
@@ -125,6 +193,24 @@ class SlotTimeline:
         plan = self.at(time)
         return plan.passed(time) if plan else 0.0
 
+    def allotted(self, shard: int, after: float, until: float) -> float:
+        """How many slots of (after, until] are a shard's, on average of where they lie."""
+        total = 0.0
+        for index, plan in enumerate(self._plans):
+            start = max(after, plan.effective_at)
+            end = until
+            if index + 1 < len(self._plans):
+                end = min(until, self._plans[index + 1].effective_at)
+            if end > start:
+                total += (plan.passed(end) - plan.passed(start)) * plan.share_of(shard)
+        return total
+
+    def forget(self, before: float) -> None:
+        """Drop the plans that no longer hold at a time."""
+        current = self.at(before)
+        if current is not None:
+            self._plans = self._plans[self._plans.index(current) :]
+
     def between(self, after: float, until: float) -> tuple[NDArray[np.float64], NDArray[np.int32]]:
         """All slots in (after, until]: times, rising, and owners. Forgets plans before `after`."""
         times: list[NDArray[np.float64]] = []
@@ -135,9 +221,7 @@ class SlotTimeline:
             found, whose = plan.between(after, end)
             times.append(found)
             owners.append(whose)
-        current = self.at(after)
-        if current is not None:
-            self._plans = self._plans[self._plans.index(current) :]
+        self.forget(after)
         if not times:
             return np.empty(0), np.empty(0, np.int32)
         return np.concatenate(times), np.concatenate(owners)
@@ -149,22 +233,47 @@ def next_multipliers(
     now: float,
     effective_at: float,
     multiplier: float,
-    crawls_per_second: float,
+    stretch: Stretch,
     shares: dict[int, float],
     cause: str,
+    why: str = "",
+    epoch: int = 0,
+    leader: str = "",
 ) -> Multipliers:
-    """The message that goes on from a timeline: slots keep their numbers through the change."""
+    """The message that goes on from a timeline: slots keep their numbers through the change.
+
+    Args:
+        timeline: the plans so far.
+        now: clock seconds.
+        effective_at: `first_moment` of the change.
+        multiplier: λ₀.
+        stretch: the budget from `effective_at` on.
+        shares: of the shards.
+        cause: as in the message, as are the rest.
+        why: the cause in words.
+        epoch: of the leadership.
+        leader: who sends it.
+    """
     newest = timeline.newest
-    if newest is not None:
-        effective_at = max(effective_at, newest.effective_at)
-    first_slot = newest.passed(effective_at) if newest is not None else 0.0
+    ramps = stretch.ramp_seconds > 0
     return Multipliers(
         version=newest.version + 1 if newest is not None else 1,
         computed_at=now,
         effective_at=effective_at,
         multiplier=multiplier,
-        crawls_per_second=crawls_per_second,
-        first_slot=first_slot,
+        crawls_per_second=stretch.rate,
+        first_slot=newest.passed(effective_at) if newest is not None else 0.0,
         allotments=[Allotment(shard, share) for shard, share in sorted(shares.items())],
         cause=cause,
+        epoch=epoch,
+        leader=leader,
+        ramp_to=stretch.ramp_to if ramps else None,
+        ramp_seconds=stretch.ramp_seconds if ramps else 0.0,
+        why=why,
     )
+
+
+def first_moment(timeline: SlotTimeline, wished: float) -> float:
+    """When the next plan may take effect at the earliest: no plan takes slots from before."""
+    newest = timeline.newest
+    return wished if newest is None else max(wished, newest.effective_at)

@@ -27,6 +27,7 @@ class Follower:
         self._consumer: AIOKafkaConsumer | None = None
         self._receive = receive
         self._tail = tail
+        self._turns = 0
         self.progressed_at = time.monotonic()
 
     async def start(self) -> None:
@@ -40,6 +41,22 @@ class Follower:
         consumer.seek(self._tp, max(begin, end - self._tail))
         while await consumer.position(self._tp) < end:
             await self._turn(consumer, timeout_ms=1000)
+
+    async def catch_up(self) -> None:
+        """Wait until `run` has received all that is on the topic now.
+
+        Raises:
+            RuntimeError: before `start`.
+        """
+        if self._consumer is None:
+            raise RuntimeError("the follower is not started")
+        end = (await self._consumer.end_offsets([self._tp]))[self._tp]
+        while await self._consumer.position(self._tp) < end:  # noqa: ASYNC110
+            await asyncio.sleep(0.01)  # the client has no event for it
+        # The position moves on before the callback has seen the records: let that turn end.
+        turns = self._turns
+        while self._turns == turns:  # noqa: ASYNC110
+            await asyncio.sleep(0.01)
 
     async def stop(self) -> None:
         """Disconnect."""
@@ -63,3 +80,4 @@ class Follower:
         fetched = await consumer.getmany(self._tp, timeout_ms=timeout_ms)
         for record in fetched.get(self._tp, []):
             self._receive(record)
+        self._turns += 1

@@ -4,6 +4,7 @@ Times are Unix seconds as float8, −infinity for never; rates are per day. The 
 are never NULL, and none that changes has an index, so every update stays on its heap page (HOT).
 """
 
+from datetime import datetime
 from typing import Final
 
 from sqlalchemy import (
@@ -11,6 +12,7 @@ from sqlalchemy import (
     Boolean,
     CheckConstraint,
     Column,
+    DateTime,
     Double,
     Identity,
     Integer,
@@ -19,6 +21,7 @@ from sqlalchemy import (
     Table,
     Text,
 )
+from sqlalchemy.dialects.postgresql import ARRAY, REAL
 from sqlalchemy.orm import DeclarativeBase, Mapped, mapped_column
 
 ACTIVE: Final = 0
@@ -153,8 +156,26 @@ class StreamPosition(Base):
     next_offset: Mapped[int] = mapped_column(BigInteger)
 
 
+class CoordinatorLease(Base):
+    """Which coordinator leads: one row (`shared.store.lease`)."""
+
+    __tablename__ = "coordinator_lease"
+    __table_args__ = (CheckConstraint("id = 1", name="coordinator_lease_has_one_row"),)
+
+    id: Mapped[int] = mapped_column(SmallInteger, primary_key=True, autoincrement=False)
+    epoch: Mapped[int] = mapped_column(BigInteger)
+    """Of the leadership; rises with each."""
+    holder: Mapped[str] = mapped_column(Text)
+    """Name of the leader; empty: it gave the lease back."""
+    beat: Mapped[int] = mapped_column(BigInteger)
+    """Counted up by the leader as a sign of life."""
+    session_pid: Mapped[int | None] = mapped_column(Integer)
+    session_start: Mapped[datetime | None] = mapped_column(DateTime(timezone=True))
+    """The leader's connection to the database."""
+
+
 class MultiplierRecord(Base):
-    """Every λ₀ that the coordinator sent."""
+    """Every λ₀ that the coordinator sent, and why."""
 
     __tablename__ = "multiplier_history"
 
@@ -166,3 +187,20 @@ class MultiplierRecord(Base):
     """λ₀."""
     crawls_per_second: Mapped[float] = mapped_column(Double)
     cause: Mapped[str] = mapped_column(Text)
+    why: Mapped[str] = mapped_column(Text, server_default="")
+    """The cause in words."""
+    epoch: Mapped[int] = mapped_column(BigInteger, server_default="0")
+    leader: Mapped[str] = mapped_column(Text, server_default="")
+    ramp_to: Mapped[float | None] = mapped_column(Double)
+    ramp_seconds: Mapped[float] = mapped_column(Double, server_default="0")
+    achieved_crawls_per_second: Mapped[float | None] = mapped_column(Double)
+    """What the shards reported then, together."""
+    achieved_ratio: Mapped[float | None] = mapped_column(Double)
+    """Crawls to slots of the budget in the last seconds before."""
+    live_shards: Mapped[int | None] = mapped_column(Integer)
+    shards: Mapped[list[int] | None] = mapped_column(
+        ARRAY(SmallInteger), comment="those with a share"
+    )
+    shares: Mapped[list[float] | None] = mapped_column(
+        ARRAY(REAL), comment="of the shards, in their order"
+    )

@@ -21,9 +21,11 @@ function unitOf(state) {
 function showTiles(state, unit) {
   const { now } = state;
   $("achieved").textContent = short(now.achieved * unit.factor);
-  $("bandwidth").textContent = `of ${short(now.bandwidth * unit.factor)} ${unit.name}`;
+  const scheduled = state.scheduled ? ", by schedule" : "";
+  $("bandwidth").textContent = `${percent(now.achieved_ratio)} of ${short(now.bandwidth * unit.factor)} ${unit.name}${scheduled}`;
   $("multiplier").textContent = short(now.multiplier);
   $("cause").textContent = state.version ? `version ${state.version}: ${state.cause}` : "";
+  $("cause").title = state.why;
   $("pages").textContent = count(state.pages);
   const silent = state.silent_shards ? `, ${state.silent_shards} silent` : "";
   $("live").textContent = `${state.live_shards} shards report${silent}`;
@@ -31,7 +33,8 @@ function showTiles(state, unit) {
   $("notice").hidden = !state.notice;
   $("notice").textContent = state.notice ?? "";
   const simulated = state.speed === 1 ? "" : `, simulated: ${short(state.speed / DAY)} days a second`;
-  $("status").textContent = `${new Date(now.clock * 1000).toISOString().slice(0, 19).replace("T", " ")} UTC${simulated}`;
+  const led = state.leads || !state.leader ? "" : `, ${state.leader} leads`;
+  $("status").textContent = `${new Date(now.clock * 1000).toISOString().slice(0, 19).replace("T", " ")} UTC${simulated}${led}`;
   $("status").className = "";
 }
 
@@ -56,6 +59,11 @@ function legend() {
   return made;
 }
 
+// A shard that leaves slots empty gets no more than it can use.
+function usable(shard, unit) {
+  return shard.usable === null ? "all" : `${short(shard.usable * unit.factor)}, ${percent(shard.ratio)} used`;
+}
+
 function showShards(state, unit) {
   const rows = state.shards.map((shard) => {
     const row = document.createElement("tr");
@@ -63,7 +71,7 @@ function showShards(state, unit) {
     const since = `${shard.seconds_since_report.toFixed(0)} s ago`;
     const cells = [
       shard.shard, shard.instance || "–", count(shard.pages), percent(shard.share),
-      short(shard.achieved * unit.factor), percent(shard.host_limited),
+      short(shard.achieved * unit.factor), usable(shard, unit), percent(shard.host_limited),
       shard.silent ? `silent, ${since}` : since,
     ];
     cells.forEach((value, index) => {

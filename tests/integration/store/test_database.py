@@ -11,7 +11,7 @@ from alembic.migration import MigrationContext
 from store_contents import NOW, SHARDS, changed_columns, fill, page_batch, urls_of_shard
 
 from shared.contracts.identity import host_id_of, identify
-from shared.contracts.messages import Multipliers
+from shared.contracts.messages import Allotment, Multipliers
 from shared.store import writer
 from shared.store.binary import Blobs
 from shared.store.connection import alchemy_engine, connect, connect_writer
@@ -19,7 +19,12 @@ from shared.store.history import DEPTH
 from shared.store.imports import StoreBusy, import_pages, share_writer_lock
 from shared.store.migration import StoreMismatch, alembic_config, check_deployment, migrate
 from shared.store.models import GONE, NEVER, REMOVED, Base
-from shared.store.multipliers import append_multipliers, last_multipliers
+from shared.store.multipliers import (
+    Decided,
+    append_multipliers,
+    last_multipliers,
+    prune_multipliers,
+)
 from shared.store.positions import (
     ESTIMATOR,
     Superseded,
@@ -283,7 +288,56 @@ def test_status_counts(store):
 
 
 def test_multipliers_are_noted(store):
-    sent = [Multipliers(n, NOW, NOW + 1, 0.1 * n, 5.0, 0.0, [], "start") for n in (1, 2)]
+    sent = [
+        Decided(Multipliers(n, NOW, NOW + 1, 0.1 * n, 5.0, 0.0, [], "start"), 4.0, 0.8, 2)
+        for n in (1, 2)
+    ]
     append_multipliers(store, sent)
     noted = last_multipliers(store, 5)
     assert [(row["version"], row["multiplier"]) for row in noted] == [(2, 0.2), (1, 0.1)]
+
+
+def test_a_decision_is_noted_with_its_shares_and_its_reason(store):
+    sent = Multipliers(
+        version=7,
+        computed_at=NOW,
+        effective_at=NOW + 1,
+        multiplier=0.25,
+        crawls_per_second=5.0,
+        first_slot=0.0,
+        allotments=[Allotment(0, 0.25), Allotment(2, 0.75), Allotment(1, 0.0)],
+        cause="silent-shard",
+        epoch=3,
+        leader="one",
+        ramp_to=9.0,
+        ramp_seconds=60.0,
+        why="shard 1 is away",
+    )
+    append_multipliers(store, [Decided(sent, 4.5, 0.9, 2)])
+    [row] = last_multipliers(store, 1, ["silent-shard"])
+    assert row.pop("shares") == {0: 0.25, 2: 0.75}
+    assert row == {
+        "version": 7,
+        "computed_at": NOW,
+        "effective_at": NOW + 1,
+        "multiplier": 0.25,
+        "crawls_per_second": 5.0,
+        "cause": "silent-shard",
+        "why": "shard 1 is away",
+        "epoch": 3,
+        "leader": "one",
+        "ramp_to": 9.0,
+        "ramp_seconds": 60.0,
+        "achieved_crawls_per_second": 4.5,
+        "achieved_ratio": 0.9,
+        "live_shards": 2,
+    }
+    assert last_multipliers(store, 1, ["bandwidth"]) == []
+
+
+def test_old_decisions_go_a_few_at_a_time(store, monkeypatch):
+    monkeypatch.setattr("shared.store.multipliers.PRUNED_AT_ONCE", 3)
+    sent = [Multipliers(n, NOW + n, NOW + n, 0.1, 5.0, 0.0, [], "demand") for n in range(8)]
+    append_multipliers(store, [Decided(message, 1.0, 1.0, 1) for message in sent])
+    assert [prune_multipliers(store, NOW + 5) for _ in range(3)] == [3, 2, 0]
+    assert [row["version"] for row in last_multipliers(store, 9)] == [7, 6, 5]

@@ -7,8 +7,8 @@ import pytest
 from services.coordinator.allotment import relaxation
 from services.coordinator.core import REFRESH_SECONDS, Coordination, Moment
 from shared.contracts.codec import BadMessage
-from shared.contracts.messages import Bandwidth, DemandCurve
-from shared.pacing.slots import SlotTimeline
+from shared.contracts.messages import Bandwidth, DemandCurve, ScheduledRate
+from shared.pacing.slots import SlotPlan, SlotTimeline
 
 GRID = [10 ** (k / 8) for k in range(-24, 9)]
 START = 1_700_000_000.0
@@ -38,7 +38,12 @@ class Run:
         self.origin = origin
         self.wall = 0.0
         self.core = Coordination(silent_after_seconds=5.0, lead_seconds=0.3, shards=64)
+        self.core.lead(1, "coordinator-1")
         self.reporting = {}
+        self.usable = {}
+        """Crawls per clock second that a shard can make at most; absent: all that it is given."""
+        self.slots = {}
+        """That the shards had in the last step."""
         self.published = []
 
     @property
@@ -46,14 +51,23 @@ class Run:
         return Moment(self.origin + self.speed * self.wall, 1000.0 + self.wall, self.speed)
 
     def step(self, seconds=1.0):
+        since = self.moment.clock
         self.wall += seconds
         for shard, scale in self.reporting.items():
-            self.hear(report(shard, scale, self.moment.clock))
+            self.hear(self.report(shard, scale, since))
         message = self.core.next(self.moment)
         if message is not None:
             self.core.published(message, self.moment)
             self.published.append(message)
         return message
+
+    def report(self, shard, scale, since):
+        """A shard that has used its slots, up to what it can."""
+        slots = self.core.timeline.allotted(shard, since, self.moment.clock)
+        self.slots[shard] = slots
+        most = self.usable.get(shard, slots) * (self.moment.clock - since)
+        rate = min(slots, most) / max(self.moment.clock - since, 1e-9)
+        return report(shard, scale, self.moment.clock, achieved_crawls_per_second=rate)
 
     def hear(self, message):
         self.core.receive_demand(message, self.moment.wall, self.moment)
@@ -90,6 +104,7 @@ def test_a_new_bandwidth_is_published_at_once_and_slots_go_on_from_the_old_rate(
     before = run.published[-2]
     assert message.cause == "bandwidth"
     assert message.multiplier == pytest.approx(1.0, rel=1e-6)
+    assert message.why == "an operator changed the bandwidth from 2 to 4 crawls/s"
     assert message.first_slot == pytest.approx(2.0 * (message.effective_at - before.effective_at))
 
 
@@ -105,6 +120,9 @@ def test_a_silent_shard_loses_its_budget_and_gets_it_back():
     for _ in range(6):
         run.step()
     assert run.published[-1].cause == "silent-shard"
+    assert run.published[-1].why == (
+        "shard 1 did not report for 5 s: 75.0% of the bandwidth goes to the others"
+    )
     assert run.shares() == {0: 1.0}
     assert {a.shard: a.share for a in run.published[-1].allotments}[1] == 0.0
     assert run.published[-1].multiplier == pytest.approx(0.25, rel=1e-6)
@@ -166,9 +184,11 @@ def test_without_any_shard_the_bandwidth_is_published_for_those_to_come():
 
 def restarted(old, **options):
     new = Run(**options)
+    new.core.follow()
     new.wall = old.wall + 10.0
     for message in old.published:
         new.core.receive_multipliers(message, new.moment)
+    new.core.lead(2, "coordinator-2")
     return new
 
 
@@ -178,11 +198,13 @@ def test_a_restart_goes_on_and_keeps_shares_until_the_shards_have_had_their_time
     run.set_bandwidth(2.0)
     run.reporting = {0: 1.0}
     first = run.step()
-    assert first.cause == "start"
+    assert first.cause == "takeover"
+    assert (first.epoch, first.leader) == (2, "coordinator-2")
     assert first.version == old.published[-1].version + 1
     assert run.shares() == {0: 0.25, 1: 0.75}
     passed = 2.0 * (first.effective_at - old.published[-1].effective_at)
     assert first.first_slot == pytest.approx(old.published[-1].first_slot + passed)
+    assert "epoch 2" in first.why
     for _ in range(6):
         run.step()
     assert run.shares() == {0: 1.0}
@@ -201,6 +223,57 @@ def test_only_news_is_taken_for_the_work_of_another_coordinator():
     other = restarted(run)
     other.set_bandwidth(2.0)
     assert run.core.receive_multipliers(other.step(), run.moment)
+    run.core.follow()
+    assert run.core.last.epoch == 2
+
+
+def test_our_own_message_that_comes_back_before_it_is_confirmed_is_not_anothers():
+    run = running()
+    run.wall += 2.0
+    run.set_bandwidth(4.0)
+    message = run.core.next(run.moment)
+    assert not run.core.receive_multipliers(message, run.moment)
+    run.core.published(message, run.moment)
+    assert run.core.timeline.newest.version == message.version
+
+
+def test_what_a_replaced_leader_still_says_is_left_out():
+    zombie = running()
+    leader = restarted(zombie)
+    leader.set_bandwidth(2.0)
+    leader.reporting = {0: 1.0, 1: 3.0}
+    said = leader.step()
+    zombie.wall = leader.wall
+    for rate in (50.0, 70.0, 90.0):
+        zombie.set_bandwidth(rate)
+        late = zombie.step()
+        assert not leader.core.receive_multipliers(late, leader.moment)
+    assert late.version > said.version
+    assert leader.core.timeline.newest.slots_per_second == 2.0
+    assert leader.step(6.0).version == said.version + 1
+
+
+def test_a_follower_knows_what_the_leader_knows_and_goes_on_smoothly():
+    leader = running()
+    follower = Run()
+    follower.core.follow()
+    follower.set_bandwidth(2.0)
+    for second in range(1, 20):
+        leader.reporting[0] = 1.0 + second / 10
+        message = leader.step()
+        follower.wall = leader.wall
+        for number in leader.reporting:
+            follower.hear(leader.core.fleet.shards[number].curve)
+        if message is not None:
+            follower.core.receive_multipliers(message, follower.moment)
+    follower.core.lead(2, "coordinator-2")
+    follower.reporting = leader.reporting
+    first = follower.step()
+    assert first.cause == "takeover"
+    assert first.version == leader.published[-1].version + 1
+    before = {a.shard: a.share for a in leader.published[-1].allotments}
+    after = {a.shard: a.share for a in first.allotments}
+    assert after == pytest.approx(before, abs=0.05)
 
 
 def test_after_a_clock_that_ran_ahead_slots_go_on_from_now():
@@ -221,6 +294,7 @@ def test_every_version_is_newer_and_every_slot_has_one_number():
             run.set_bandwidth(float(second % 5))
         run.reporting[0] = 1.0 + second % 3
         run.step()
+    assert len(run.core.timeline._plans) < 70, "old plans are forgotten"
     for before, after in pairwise(run.published):
         assert after.version == before.version + 1
         assert after.effective_at >= before.effective_at
@@ -233,3 +307,67 @@ def test_a_backlog_has_a_few_rounds_of_reports_and_many_slots_to_go():
     assert relaxation(0.002, 5.0) == pytest.approx(128_000.0)
     assert relaxation(0.0, 5.0) == 5.0
     assert SlotTimeline().newest is None
+
+
+def test_slots_that_a_shard_leaves_empty_go_to_the_others_within_seconds():
+    run = Run()
+    run.reporting = {0: 100.0, 1: 300.0}
+    run.set_bandwidth(400.0)
+    for _ in range(10):
+        run.step()
+    assert run.shares() == {0: 0.25, 1: 0.75}
+    assert run.published[-1].multiplier == pytest.approx(1.0, rel=1e-6)
+    run.usable[1] = 100.0
+    for _ in range(4):
+        run.step()
+    found = next(m for m in run.published if m.cause == "shortfall")
+    assert "shard 1 leaves slots empty" in found.why
+    assert run.shares()[1] * 400 == pytest.approx(102, abs=2)
+    # Σ D = 100/√λ + 102 = 400
+    assert run.published[-1].multiplier == pytest.approx((100 / 298) ** 2, rel=0.02)
+    assert run.slots[0] + 100 == pytest.approx(398, abs=1)
+    run.usable.clear()
+    for _ in range(60):
+        run.step()
+    assert run.shares()[1] == pytest.approx(0.75, abs=0.03)
+    assert run.published[-1].multiplier == pytest.approx(1.0, rel=0.02)
+
+
+def test_a_schedule_takes_effect_to_the_moment_and_says_so():
+    midnight = 1_699_920_000.0
+    run = Run(origin=midnight + 6 * 3600 - 30)
+    run.reporting = {0: 1.0}
+    day = [ScheduledRate(0, 2.0), ScheduledRate(6 * 3600, 10.0)]
+    run.core.receive_bandwidth(Bandwidth(2.0, schedule=day))
+    run.step()
+    while run.wall < 40:
+        run.step(max(min(run.core.seconds_to_change(run.moment), 1.0), 0.05))
+    causes = [m for m in run.published if m.cause == "schedule"]
+    assert [(m.effective_at, m.crawls_per_second) for m in causes] == [(midnight + 21_600, 10.0)]
+    assert causes[0].computed_at < midnight + 21_600
+    start = run.published[0].effective_at
+    passed = run.core.timeline.passed(midnight + 21_610)
+    assert passed == pytest.approx((midnight + 21_600 - start) * 2 + 100)
+
+
+def test_a_ramp_is_said_once_and_counted_exactly():
+    run = running()
+    run.wall += 5.0
+    now = run.moment.clock
+    run.core.receive_bandwidth(Bandwidth(100.0, set_at=now, ramp_seconds=20.0, ramp_from=0.0))
+    for _ in range(30):
+        run.step()
+    causes = [m.cause for m in run.published]
+    assert causes.count("bandwidth") == 1
+    assert set(causes) <= {"start", "bandwidth", "ramp", "demand", "refresh"}
+    assert run.core.timeline.newest.slots_per_second == 100.0
+    timeline, counted = SlotTimeline(), 0
+    began = next(m.effective_at for m in run.published if m.cause == "bandwidth")
+    for message in run.published:
+        if message.effective_at > began:
+            since = timeline.newest.effective_at
+            counted += len(timeline.between(since, message.effective_at)[0])
+        timeline.add(SlotPlan.from_message(message))
+    end = run.published[-1].effective_at
+    budget = 100 * 20 / 2 - 5.0 * (began - now) ** 2 / 2 + 100 * (end - now - 20.0)
+    assert counted == pytest.approx(budget, abs=1.01)

@@ -5,12 +5,13 @@ import asyncio
 from services.coordinator import history
 from services.coordinator.history import DecisionHistory
 from shared.contracts.messages import Multipliers
+from shared.store.multipliers import Decided
 
 NOWHERE = "postgresql://nobody@127.0.0.1:1/nothing"
 
 
 def decision(version):
-    return Multipliers(version, 0.0, 0.0, 1.0, 2.0, 0.0, [], "demand")
+    return Decided(Multipliers(version, 0.0, 0.0, 1.0, 2.0, 0.0, [], "demand"), 2.0, 1.0, 0)
 
 
 async def test_without_a_database_decisions_wait_and_the_stop_is_prompt():

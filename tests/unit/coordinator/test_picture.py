@@ -4,10 +4,17 @@ import re
 
 import msgspec
 import pytest
+from msgspec.structs import replace
 
 from services.coordinator.core import Coordination, Moment
 from services.coordinator.picture import HISTORY_SECONDS, WEB, Picture, Sample, ShardState, State
-from shared.contracts.messages import Bandwidth, DemandCurve
+from shared.contracts.messages import (
+    Allotment,
+    Bandwidth,
+    DemandCurve,
+    Multipliers,
+    ScheduledRate,
+)
 
 NOW = Moment(clock=1_700_000_000.0, wall=100.0)
 GRID = [0.01, 0.1, 1.0, 10.0]
@@ -31,6 +38,7 @@ def report(shard, demand, host_limited, achieved):
 @pytest.fixture
 def coordination():
     made = Coordination(silent_after_seconds=5.0, lead_seconds=0.3, shards=8)
+    made.lead(3, "one")
     made.receive_bandwidth(Bandwidth(7.0))
     made.receive_demand(report(0, 3.0, 0.0, 2.0), 100.0, NOW)
     made.receive_demand(report(1, 1.0, 0.5, 1.0), 98.0, NOW)
@@ -41,7 +49,7 @@ def coordination():
 def test_the_state_adds_up_what_the_live_shards_report(coordination):
     message = coordination.next(NOW)
     coordination.published(message, NOW)
-    state = Picture(coordination).state(NOW, 5.0, message)
+    state = Picture(coordination).state(NOW, 5.0, "one")
     assert state.now.bandwidth == 7.0
     assert state.now.achieved == 3.0
     # 3 of 3 and 1 of 2 asked for get through.
@@ -55,6 +63,9 @@ def test_the_state_adds_up_what_the_live_shards_report(coordination):
     assert [r.seconds_since_report for r in state.shards] == [0.0, 2.0, 10.0]
     assert sum(r.share for r in state.shards) == pytest.approx(1.0)
     assert state.notice is None
+    assert (state.leads, state.leader, state.epoch) == (True, "one", 3)
+    assert (state.scheduled, state.next_change_at) == (False, None)
+    assert state.why == "the first decision; 3 shards report"
     assert msgspec.json.decode(msgspec.json.encode(state), type=State) == state
 
 
@@ -62,9 +73,39 @@ def test_ten_minutes_are_remembered(coordination):
     picture = Picture(coordination)
     for second in range(HISTORY_SECONDS + 10):
         picture.sample(NOW, float(second))
-    history = picture.state(NOW, 0.0, None).history
+    history = picture.state(NOW, 0.0, "").history
     assert len(history) == HISTORY_SECONDS
     assert (history[0].at, history[-1].at) == (10.0, HISTORY_SECONDS + 9.0)
+
+
+def test_the_ratio_of_crawls_to_slots_counts_what_silent_shards_had(coordination):
+    coordination.published(coordination.next(NOW), NOW)
+    assert Picture(coordination).state(NOW, 5.0, "").now.achieved_ratio == 1.0
+    later = Moment(NOW.clock + 4.0, NOW.wall + 4.0)
+    slots = coordination.timeline.allotted(0, NOW.clock, later.clock) / 4.0
+    heard = report(0, 3.0, 0.0, slots / 2)
+    coordination.receive_demand(replace(heard, reported_at=later.clock), later.wall, later)
+    ratio = Picture(coordination).state(later, 5.0, "").now.achieved_ratio
+    # Shard 1 is silent by now, with a quarter of the budget.
+    assert ratio == pytest.approx(0.5 * 0.75)
+    row = Picture(coordination).state(later, 5.0, "").shards[0]
+    assert row.ratio == pytest.approx(0.5)
+    assert row.usable == pytest.approx(slots / 2)
+
+
+def test_a_follower_shows_who_leads_and_what_was_said():
+    schedule = [ScheduledRate(0, 1.0), ScheduledRate(3600, 2.0)]
+    follower = Coordination(silent_after_seconds=5.0, lead_seconds=0.3, shards=8)
+    follower.receive_bandwidth(Bandwidth(1.0, schedule=schedule))
+    said = Multipliers(
+        9, NOW.clock, NOW.clock, 0.5, 2.0, 0.0, [Allotment(0, 1.0)], "demand", 4, "two"
+    )
+    follower.receive_multipliers(said, NOW)
+    state = Picture(follower).state(NOW, 5.0, "")
+    assert (state.leads, state.leader, state.epoch, state.version) == (False, "two", 4, 9)
+    assert state.scheduled
+    assert state.next_change_at > NOW.clock
+    assert state.now.multiplier == 0.5
 
 
 def test_it_says_what_keeps_the_system_from_crawling():

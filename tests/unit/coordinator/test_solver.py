@@ -9,6 +9,7 @@ from services.coordinator.solver import (
     check_curve,
     demand_at,
     gather,
+    limits_of,
     solve_shares,
     solve_threshold,
 )
@@ -125,6 +126,47 @@ def test_shares_of_any_reports_add_up_to_one(demands, ripe, budget, horizon):
     threshold = solve_threshold(gathered, budget)
     assert np.isfinite(threshold)
     assert threshold >= 0
+
+
+def test_what_a_shard_cannot_use_is_the_others_and_does_not_raise_the_threshold():
+    both = curves(curve(0, root(1.0)), curve(1, root(3.0)))
+    limits = limits_of(both, {1: 2.5})
+    assert list(limits) == [np.inf, 2.5]
+    # 1/√λ + 2.5 = 10
+    assert solve_threshold(both, 10.0, limits) == pytest.approx(1 / 7.5**2, rel=1e-3)
+    assert solve_shares(both, 10.0, 60.0, limits) == pytest.approx({0: 0.75, 1: 0.25}, rel=1e-3)
+    assert solve_shares(both, 10.0, 60.0, limits_of(both, {1: 9.0}))[1] == pytest.approx(0.75)
+
+
+def test_budget_that_nobody_asks_for_goes_to_those_who_can_use_it():
+    idle = curves(curve(0, lambda _x: 1.0), curve(1, lambda _x: 1.0), curve(2, lambda _x: 0.0))
+    shares = solve_shares(idle, 100.0, 60.0, limits_of(idle, {0: 10.0, 1: 20.0}))
+    assert shares == pytest.approx({0: 0.1, 1: 0.2, 2: 0.7})
+    full = limits_of(idle, {0: 10.0, 1: 20.0, 2: 30.0})
+    assert solve_shares(idle, 100.0, 60.0, full) == pytest.approx({0: 1 / 6, 1: 1 / 3, 2: 1 / 2})
+    nothing = limits_of(idle, dict.fromkeys(range(3), 0.0))
+    assert sum(solve_shares(idle, 100.0, 60.0, nothing).values()) == pytest.approx(1.0)
+
+
+@settings(max_examples=200, deadline=None)
+@given(
+    demands=st.lists(rows, min_size=1, max_size=6),
+    limits=st.lists(st.floats(0, 1e6), min_size=6, max_size=6),
+    budget=st.floats(0.01, 1e6),
+)
+def test_no_shard_gets_more_than_it_can_use_while_another_could(demands, limits, budget):
+    grid = [0.01, 0.1, 1.0, 10.0, 100.0]
+    gathered = gather(
+        {
+            n: curve(n, dict(zip(grid, row, strict=True)).get, None, 10, grid)
+            for n, row in enumerate(demands)
+        }
+    )
+    of = limits_of(gathered, dict(enumerate(limits)))
+    shares = solve_shares(gathered, budget, 10.0, of)
+    assert sum(shares.values()) == pytest.approx(1.0)
+    if of.sum() > 1.02 * budget:
+        assert all(share * budget <= of[n] * 1.02 + 1e-6 for n, share in shares.items())
 
 
 @pytest.mark.parametrize(

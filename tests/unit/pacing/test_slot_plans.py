@@ -7,6 +7,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from shared.contracts.messages import Allotment, Multipliers
+from shared.pacing.budget import Stretch
 from shared.pacing.slots import MOST_SLOTS_AT_ONCE, NOBODY, SlotPlan, SlotTimeline, next_multipliers
 
 
@@ -17,7 +19,7 @@ def plan(rate, shares, version=1, effective_at=0.0, first_slot=0.0):
         now=0.0,
         effective_at=effective_at,
         multiplier=0.1,
-        crawls_per_second=rate,
+        stretch=Stretch(rate),
         shares=shares,
         cause="test",
     )
@@ -67,7 +69,7 @@ def test_numbers_run_on_through_a_change_of_bandwidth():
         now=4.0,
         effective_at=4.255,
         multiplier=0.2,
-        crawls_per_second=200.0,
+        stretch=Stretch(200.0),
         shares={0: 0.5, 1: 0.5},
         cause="bandwidth",
     )
@@ -103,3 +105,107 @@ def test_a_stretch_of_absurdly_many_slots_gives_only_its_last_ones():
     times, owners = plan(1e6, {0: 1.0}).between(0.0, 1e9)
     assert times.size == owners.size == MOST_SLOTS_AT_ONCE
     assert times[-1] == pytest.approx(1e9)
+
+
+def ramp(start, end, seconds, shards=4, first_slot=0.0):
+    share = 1 / shards
+    message = Multipliers(
+        version=1,
+        computed_at=0.0,
+        effective_at=100.0,
+        multiplier=0.1,
+        crawls_per_second=start,
+        first_slot=first_slot,
+        allotments=[Allotment(n, share) for n in range(shards)],
+        ramp_to=end,
+        ramp_seconds=seconds,
+    )
+    return SlotPlan.from_message(message)
+
+
+@settings(max_examples=100, deadline=None)
+@given(
+    start=st.floats(0.0, 5_000) | st.just(0.0),
+    end=st.floats(0.0, 5_000) | st.just(0.0),
+    seconds=st.floats(0.01, 3.0),
+    since=st.floats(0.0, 4.0),
+    length=st.floats(0.0, 2.0),
+)
+def test_in_a_ramp_any_window_holds_the_integral_of_the_rate_to_within_one(
+    start, end, seconds, since, length
+):
+    made = ramp(start, end, seconds)
+
+    def integral(elapsed):
+        inside = min(elapsed, seconds)
+        mean = start + (end - start) * inside / seconds / 2
+        return mean * inside + end * (elapsed - inside)
+
+    times, owners = made.between(100.0 + since, 100.0 + since + length)
+    budget = integral(since + length) - integral(since)
+    assert abs(len(times) - budget) <= 1 + 1e-6 * (start + end)
+    assert np.all(np.diff(times) >= 0)
+    assert np.all(owners != NOBODY)
+    passed = np.array([made.passed(time) for time in times])
+    numbers = np.rint(passed)
+    assert np.all(np.abs(passed - numbers) < 1e-3 + 1e-6 * (start + end))
+
+
+def test_a_ramp_goes_on_from_any_of_its_moments():
+    whole = ramp(10.0, 110.0, 20.0)
+    assert whole.rate_at(100.0) == 10.0
+    assert whole.rate_at(110.0) == 60.0
+    assert whole.rate_at(130.0) == 110.0
+    assert whole.stretch(105.0) == Stretch(35.0, 110.0, 15.0)
+    assert whole.stretch(121.0) == Stretch(110.0)
+    timeline = SlotTimeline([whole])
+    message = next_multipliers(
+        timeline,
+        now=105.0,
+        effective_at=105.0,
+        multiplier=0.0,
+        stretch=whole.stretch(105.0),
+        shares={0: 1.0},
+        cause="ramp",
+    )
+    later = SlotPlan.from_message(message)
+    for time in (106.0, 119.0, 125.0):
+        assert later.passed(time) == pytest.approx(whole.passed(time), rel=1e-12)
+
+
+def of_epoch(epoch, version, rate):
+    shards, bounds = np.zeros(1, np.int32), np.ones(1)
+    return SlotPlan(version, 0.0, rate, 0.0, shards, bounds, 0.1, epoch)
+
+
+def test_a_leader_that_was_replaced_is_not_listened_to_whatever_its_versions():
+    timeline = SlotTimeline([of_epoch(1, 100, 1.0), of_epoch(2, 101, 2.0)])
+    for version in (101, 102, 500):
+        timeline.add(of_epoch(1, version, 99.0))
+    assert timeline.newest.slots_per_second == 2.0
+    timeline.add(of_epoch(2, 102, 3.0))
+    timeline.add(of_epoch(3, 1, 4.0))
+    assert timeline.newest.slots_per_second == 4.0
+
+
+def test_a_shards_slots_between_two_moments_are_known_beforehand():
+    timeline = SlotTimeline([plan(100.0, {0: 0.25, 1: 0.75})])
+    message = next_multipliers(
+        timeline,
+        now=4.0,
+        effective_at=5.0,
+        multiplier=0.2,
+        stretch=Stretch(200.0),
+        shares={0: 0.5, 2: 0.5},
+        cause="bandwidth",
+    )
+    timeline.add(SlotPlan.from_message(message))
+    assert timeline.allotted(0, 3.0, 7.0) == pytest.approx(50 + 200)
+    assert timeline.allotted(1, 3.0, 7.0) == pytest.approx(150)
+    assert timeline.allotted(2, 3.0, 7.0) == pytest.approx(200)
+    assert timeline.allotted(9, 3.0, 7.0) == 0.0
+    _, owners = timeline.between(3.0, 7.0)
+    assert np.sum(owners == 0) == pytest.approx(250, abs=3)
+    timeline.forget(6.0)
+    assert timeline.newest.version == 2
+    assert timeline.at(4.0) is None

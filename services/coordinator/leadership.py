@@ -1,0 +1,208 @@
+"""One of the coordinators leads: its lease in PostgreSQL, renewed, taken over, given back.
+
+A leader shows twice a second that it lives. Another coordinator takes over when the leader's
+connection is gone for a second (it was killed), or when it has shown no life for the lease's time
+while the database answered (it hangs, is stopped, or cut off). Only monotonic clocks are used.
+
+What keeps two leaders from disturbing each other is not the lease but the epoch in every message:
+whoever reads `multipliers` leaves out those of an older epoch than the newest. So a leader that
+cannot reach the database goes on: as long as nobody else can reach it either nobody takes over, and
+if somebody does, it sees the new epoch on the topic and steps back.
+"""
+
+import asyncio
+import contextlib
+import time
+from collections.abc import Callable
+from typing import Final
+
+import psycopg
+import structlog
+
+from shared.store.lease import (
+    Lease,
+    connect_lease,
+    read_lease,
+    release_lease,
+    renew_lease,
+    take_lease,
+)
+
+log = structlog.get_logger(__name__)
+
+BEAT_SECONDS: Final = 0.5
+
+GONE_SECONDS: Final = 1.0
+"""A leader whose connection is gone for so long is dead; a short fault of the network is not."""
+
+ANSWER_SECONDS: Final = 2.5
+"""The database is given so long."""
+
+_RELEASE_SECONDS: Final = 1.0
+
+
+class LeaseWatch:
+    """For how long a lease has stood still, as one sees who looks at it again and again. Pure."""
+
+    def __init__(self, lease_seconds: float) -> None:
+        self._lease_seconds = lease_seconds
+        self._seen: Lease | None = None
+        self._still_since = 0.0
+        self._gone_since: float | None = None
+        self._looked_at = 0.0
+
+    def may_take(self, lease: Lease, now: float) -> bool:
+        """Whether the leader is gone.
+
+        Args:
+            lease: as it was just read.
+            now: monotonic seconds.
+        """
+        # Whoever did not look for a while, or could not, has not seen the leader stand still.
+        has_looked_on = now - self._looked_at <= 2 * BEAT_SECONDS + 0.25
+        is_same = self._seen is not None and lease[:3] == self._seen[:3]
+        if not (has_looked_on and is_same):
+            self._still_since = now
+            self._gone_since = None
+        self._seen, self._looked_at = lease, now
+        if not lease.holder:
+            return True
+        if lease.is_connected:
+            self._gone_since = None
+        elif self._gone_since is None:
+            self._gone_since = now
+        is_gone = self._gone_since is not None and now - self._gone_since >= GONE_SECONDS
+        return is_gone or now - self._still_since >= self._lease_seconds
+
+
+class Leadership:
+    """This coordinator's part in the election."""
+
+    def __init__(
+        self,
+        database_url: str,
+        name: str,
+        lease_seconds: float,
+        newest_epoch: Callable[[], int],
+        on_change: Callable[[], None],
+    ) -> None:
+        """Be a follower that knows of no leader.
+
+        Args:
+            database_url: libpq URL.
+            name: ours, for people.
+            lease_seconds: wall seconds without a sign of life after which a leader is replaced.
+            newest_epoch: the highest epoch on the topic `multipliers`.
+            on_change: called when we begin to lead, or cease.
+        """
+        self.epoch = 0
+        """Of our leadership; 0: we follow."""
+        self.leader = ""
+        """Who leads, as the lease says; empty: nobody is known to."""
+        self.trouble: str | None = None
+        """Why the database cannot be asked; None: it answers."""
+        self._database_url = database_url
+        self._name = name
+        self._watch = LeaseWatch(lease_seconds)
+        self._lease_seconds = lease_seconds
+        self._newest_epoch = newest_epoch
+        self._on_change = on_change
+        self._connection: psycopg.AsyncConnection | None = None
+        self._lock = asyncio.Lock()
+        self._renewed_at = 0.0
+
+    async def run(self, stopping: asyncio.Event) -> None:
+        """Renew or watch the lease until `stopping` is set; then give it back."""
+        try:
+            while not stopping.is_set():
+                await self._turn()
+                with contextlib.suppress(TimeoutError):
+                    await asyncio.wait_for(stopping.wait(), BEAT_SECONDS)
+        finally:
+            await self._end()
+
+    async def confirm(self) -> bool:
+        """Whether we still lead, asked again if the last answer is old: after a long pause."""
+        if not self.epoch:
+            return False
+        is_fresh = time.monotonic() - self._renewed_at < self._lease_seconds / 2
+        if not is_fresh and self.trouble is None:
+            await self._turn()
+        return bool(self.epoch)
+
+    def superseded(self, epoch: int) -> None:
+        """The topic has messages of a newer epoch: another leads."""
+        if self.epoch and epoch > self.epoch:
+            self._step_back(f"another coordinator leads in epoch {epoch}")
+
+    async def _turn(self) -> None:
+        async with self._lock:
+            try:
+                async with asyncio.timeout(ANSWER_SECONDS):
+                    await self._ask()
+            except (psycopg.Error, OSError, TimeoutError) as error:
+                await self._note_trouble(error)
+            else:
+                if self.trouble is not None:
+                    log.info("the database answers again", leads=bool(self.epoch))
+                self.trouble = None
+
+    async def _ask(self) -> None:
+        if self._connection is None:
+            self._connection = await connect_lease(self._database_url)
+        connection, epoch = self._connection, self.epoch
+        if epoch:
+            if await renew_lease(connection, epoch):
+                self._renewed_at = time.monotonic()
+            elif self.epoch == epoch:
+                self._step_back("another coordinator has taken the lease")
+            return
+        lease = await read_lease(connection)
+        self.leader = lease.holder
+        if not self._watch.may_take(lease, time.monotonic()):
+            return
+        taken = await take_lease(connection, self._name, lease, self._newest_epoch())
+        if taken is not None:
+            self.epoch, self.leader = taken, self._name
+            self._renewed_at = time.monotonic()
+            log.info("this coordinator leads now", epoch=taken, before=lease.holder or None)
+            self._on_change()
+
+    def _step_back(self, why: str) -> None:
+        log.warning("this coordinator no longer leads", epoch=self.epoch, why=why)
+        self.epoch, self.leader = 0, ""
+        self._on_change()
+
+    async def _note_trouble(self, error: Exception) -> None:
+        reason = _reason(error)
+        if self.trouble is None:
+            log.warning(
+                "the lease cannot be asked for; a coordinator that leads goes on",
+                leads=bool(self.epoch),
+                reason=reason,
+            )
+        self.trouble = reason
+        await self._disconnect()
+
+    async def _disconnect(self) -> None:
+        connection, self._connection = self._connection, None
+        if connection is not None:
+            with contextlib.suppress(psycopg.Error, OSError):
+                await connection.close()
+
+    async def _end(self) -> None:
+        async with self._lock:
+            if self.epoch and self._connection is not None:
+                with contextlib.suppress(psycopg.Error, OSError, TimeoutError):
+                    async with asyncio.timeout(_RELEASE_SECONDS):
+                        await release_lease(self._connection, self.epoch)
+            self.epoch = 0
+            await self._disconnect()
+
+
+def _reason(error: Exception) -> str:
+    if isinstance(error, psycopg.errors.UndefinedTable | psycopg.errors.UndefinedColumn):
+        return "the database is not of this version: run `freshet migrate`"
+    if isinstance(error, TimeoutError):
+        return f"no answer within {ANSWER_SECONDS:g} s"
+    return str(error).partition("\n")[0] or type(error).__name__

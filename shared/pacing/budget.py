@@ -1,0 +1,140 @@
+"""The budget over time: constant, in ramps, or by the time of day. Pure.
+
+What an operator sets stands in one `bandwidth` message, and the rate at any moment follows from it
+alone: whoever reads it, at whatever moment, comes to the same.
+"""
+
+import datetime as dt
+import math
+import zoneinfo
+from dataclasses import dataclass
+from typing import Final, Self
+
+from shared.contracts.messages import Bandwidth, ScheduledRate
+
+UTC: Final = "UTC"
+
+_DAYS_AROUND: Final = (-2, -1, 0, 1, 2)
+"""Days in which the changes before and after a moment are looked for."""
+
+_LATEST: Final = 2.5e11
+"""Unix seconds that the calendar still knows (year 9892)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Stretch:
+    """How the budget goes on from a moment."""
+
+    rate: float
+    """R then, crawls per second of the clock."""
+    ramp_to: float = 0.0
+    """R at the end of the ramp, and from then on."""
+    ramp_seconds: float = 0.0
+    """How long the ramp still is; 0: there is none, and `rate` stays."""
+
+    @property
+    def final(self) -> float:
+        """R when a ramp is over."""
+        return self.ramp_to if self.ramp_seconds > 0 else self.rate
+
+
+@dataclass(frozen=True, slots=True)
+class Budget:
+    """R at every moment, as the operators set it."""
+
+    constant: float
+    set_at: float
+    ramp_from: float
+    ramp_seconds: float
+    schedule: tuple[ScheduledRate, ...]
+    zone: dt.tzinfo
+
+    @classmethod
+    def from_message(cls, message: Bandwidth) -> Self:
+        """What a message sets.
+
+        Raises:
+            ValueError: there is no such time zone, or a ramp of the schedule is longer than the
+                time to the next change.
+        """
+        made = cls(
+            constant=message.crawls_per_second,
+            set_at=-math.inf if message.set_at is None else message.set_at,
+            ramp_from=message.crawls_per_second if message.ramp_from is None else message.ramp_from,
+            ramp_seconds=message.ramp_seconds,
+            schedule=tuple(message.schedule),
+            zone=zone_of(message.timezone),
+        )
+        shortest = _shortest_gap(made.schedule)
+        if made.schedule and made.ramp_seconds > shortest:
+            raise ValueError(
+                f"a ramp of {made.ramp_seconds:g} s does not end before the schedule's next "
+                f"change, {shortest:g} s later: make it shorter"
+            )
+        return made
+
+    def at(self, time: float) -> Stretch:
+        """How the budget goes on from a time (Unix seconds)."""
+        if not self.schedule:
+            return _stretch(self.ramp_from, self.constant, time - self.set_at, self.ramp_seconds)
+        changes = [change for change in self._changes_around(time) if change[0] <= time]
+        began, step = changes[-1]
+        before = changes[-2][1]
+        return _stretch(
+            before.crawls_per_second, step.crawls_per_second, time - began, self.ramp_seconds
+        )
+
+    def next_change(self, after: float) -> float:
+        """When the schedule changes the rate next; infinite: never."""
+        if not self.schedule:
+            return math.inf
+        return min(at for at, _ in self._changes_around(after) if at > after)
+
+    def _changes_around(self, time: float) -> list[tuple[float, ScheduledRate]]:
+        """The schedule's changes of the days around a time, the earliest first."""
+        day = dt.datetime.fromtimestamp(min(max(time, 0.0), _LATEST), self.zone).date()
+        changes = [
+            (_moment(day + dt.timedelta(days=days), step.second, self.zone), step)
+            for days in _DAYS_AROUND
+            for step in self.schedule
+        ]
+        # Where clocks are set forward, hours that are left out fall on those after them.
+        return sorted(changes, key=lambda change: change[0])
+
+
+def zone_of(name: str) -> dt.tzinfo:
+    """A time zone of the IANA database.
+
+    Raises:
+        ValueError: there is none of this name.
+    """
+    if name == UTC:
+        return dt.UTC
+    try:
+        return zoneinfo.ZoneInfo(name)
+    except (zoneinfo.ZoneInfoNotFoundError, ValueError, OSError) as error:
+        raise ValueError(
+            f"there is no time zone {name!r}: use a name like Europe/Berlin"
+        ) from error
+
+
+def _moment(day: dt.date, second: int, zone: dt.tzinfo) -> float:
+    hours, rest = divmod(second, 3600)
+    local = dt.time(hours, rest // 60, rest % 60)
+    return dt.datetime.combine(day, local, zone).timestamp()
+
+
+def _stretch(before: float, rate: float, elapsed: float, ramp_seconds: float) -> Stretch:
+    """A change from one rate to another that began some time ago."""
+    left = ramp_seconds - elapsed
+    if left <= 0 or before == rate:
+        return Stretch(rate)
+    gone = max(elapsed, 0.0) / ramp_seconds
+    return Stretch(before + gone * (rate - before), rate, min(left, ramp_seconds))
+
+
+def _shortest_gap(schedule: tuple[ScheduledRate, ...]) -> float:
+    """Seconds between two changes of a day's schedule, at least."""
+    seconds = [step.second for step in schedule]
+    later = [*seconds[1:], seconds[0] + 86_400] if seconds else []
+    return min((b - a for a, b in zip(seconds, later, strict=True)), default=math.inf)

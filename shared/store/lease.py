@@ -1,0 +1,128 @@
+"""Who leads among the coordinators: one row that the leader keeps touching.
+
+Every leadership has an epoch, higher than all before it. Nobody's clock is compared with another's:
+a leader counts `beat` up, and the others see by their own clocks for how long it has stood still.
+"""
+
+from typing import NamedTuple
+
+import psycopg
+
+ROLE = "coordinator"
+
+_STATEMENT_MS = 2000
+
+
+class Lease(NamedTuple):
+    """The row, as it stood when it was read."""
+
+    epoch: int
+    """0: nobody has ever led."""
+    holder: str
+    """Name of the leader; empty: it has given the lease back."""
+    beat: int
+    is_connected: bool
+    """Whether the leader's own connection to the database is still there."""
+
+
+_READ = """
+SELECT epoch, holder, beat, EXISTS (
+    SELECT 1 FROM pg_stat_activity AS a
+    WHERE a.pid = l.session_pid AND a.backend_start = l.session_start
+)
+FROM coordinator_lease AS l
+"""
+
+_SESSION = (
+    "session_pid = pg_backend_pid(), session_start = "
+    "(SELECT backend_start FROM pg_stat_activity WHERE pid = pg_backend_pid())"
+)
+
+
+async def connect_lease(database_url: str) -> psycopg.AsyncConnection:
+    """A connection for the functions below; the leader's stays open as long as it leads.
+
+    Raises:
+        psycopg.OperationalError: the server cannot be reached.
+    """
+    return await psycopg.AsyncConnection.connect(
+        database_url,
+        autocommit=True,
+        application_name=f"freshet-{ROLE}-lease",
+        connect_timeout=2,
+        options=f"-c statement_timeout={_STATEMENT_MS} -c synchronous_commit=off",
+    )
+
+
+async def read_lease(connection: psycopg.AsyncConnection) -> Lease:
+    """The lease as it stands.
+
+    Raises:
+        psycopg.Error: the server does not answer, or the table is not there.
+    """
+    row = await (await connection.execute(_READ)).fetchone()
+    return Lease(*row) if row is not None else Lease(0, "", 0, is_connected=False)
+
+
+async def take_lease(
+    connection: psycopg.AsyncConnection, holder: str, seen: Lease, above: int
+) -> int | None:
+    """Take the lease, if it still stands as it was seen.
+
+    Args:
+        connection: ours.
+        holder: our name.
+        seen: the lease as it was read last.
+        above: an epoch that is known from elsewhere; ours is higher than it too. (A database that
+            was restored from a backup has forgotten the last ones.)
+
+    Returns:
+        the epoch of our leadership; None: somebody was faster, or the leader lives.
+
+    Raises:
+        psycopg.Error: the server does not answer.
+    """
+    row = await (
+        await connection.execute(
+            f"""
+            UPDATE coordinator_lease
+            SET epoch = greatest(epoch, %(above)s) + 1, holder = %(holder)s, beat = 0, {_SESSION}
+            WHERE epoch = %(epoch)s AND beat = %(beat)s AND holder = %(seen)s
+            RETURNING epoch
+            """,
+            {
+                "above": above,
+                "holder": holder,
+                "epoch": seen.epoch,
+                "beat": seen.beat,
+                "seen": seen.holder,
+            },
+        )
+    ).fetchone()
+    return int(row[0]) if row is not None else None
+
+
+async def renew_lease(connection: psycopg.AsyncConnection, epoch: int) -> bool:
+    """Show that the leader of an epoch lives.
+
+    Returns:
+        whether it still leads.
+
+    Raises:
+        psycopg.Error: the server does not answer.
+    """
+    cursor = await connection.execute(
+        f"UPDATE coordinator_lease SET beat = beat + 1, {_SESSION} "
+        "WHERE epoch = %s AND holder <> ''",
+        (epoch,),
+    )
+    return cursor.rowcount == 1
+
+
+async def release_lease(connection: psycopg.AsyncConnection, epoch: int) -> None:
+    """Give the lease back, so that another coordinator leads at once.
+
+    Raises:
+        psycopg.Error: the server does not answer.
+    """
+    await connection.execute("UPDATE coordinator_lease SET holder = '' WHERE epoch = %s", (epoch,))

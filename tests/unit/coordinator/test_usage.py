@@ -1,0 +1,74 @@
+"""Which shards cannot use their slots, told from noise; and that it is noticed when they can."""
+
+import math
+
+import numpy as np
+import pytest
+
+from services.coordinator.usage import Usage
+
+LEAST = 1.25
+
+
+def run(wanted, able, seconds, usage=None, lateness=0.05, seed=1, through=10.0):
+    """Reports of a shard that wants so many slots a second; slots a second that it had."""
+    rng = np.random.default_rng(seed)
+    usage = Usage() if usage is None else usage
+    late, had = 0.0, []
+    for _ in range(seconds):
+        slots = min(wanted, max(usage.limit, LEAST))
+        before, late = late, rng.uniform(0, lateness)
+        crawls = max(min(slots, able) * (1 + before - late), 0.0)
+        usage.observe(1.0, slots, crawls, through)
+        had.append(slots)
+    return usage, np.array(had)
+
+
+@pytest.mark.parametrize("lateness", [0.0, 0.05, 0.25])
+@pytest.mark.parametrize("rate", [0.2, 5.0, 150.0, 10_000.0])
+def test_reports_that_are_a_tick_late_are_no_shortfall(rate, lateness):
+    usage, had = run(rate, math.inf, 600, lateness=lateness)
+    assert usage.usable == math.inf
+    assert np.all(had == rate)
+    assert usage.ratio == pytest.approx(1.0, abs=lateness / 2 + 1e-9)
+
+
+@pytest.mark.parametrize("able", [0.0, 50.0, 100.0])
+def test_a_large_shortfall_is_found_within_two_reports(able):
+    usage, had = run(150.0, able, 3)
+    assert had[2] == pytest.approx(max(able * 1.02, LEAST), abs=0.06 * 150)
+    assert usage.usable == pytest.approx(able, abs=0.06 * 150)
+
+
+def test_a_small_shortfall_is_found_in_time_and_little_is_lost_to_it():
+    _, had = run(150.0, 145.0, 120)
+    assert had.min() < 149
+    assert np.mean(had - np.minimum(had, 145.0)) < 0.03 * 150
+
+
+@pytest.mark.parametrize("able", [0.0, 20.0, 100.0])
+def test_a_shard_that_can_use_more_again_has_it_all_within_a_minute(able):
+    usage, _ = run(150.0, able, 60)
+    _, had = run(150.0, math.inf, 60, usage)
+    assert had[-1] == 150.0
+
+
+def test_hosts_that_let_more_through_are_news_at_once():
+    usage, _ = run(150.0, 50.0, 20)
+    _, had = run(150.0, math.inf, 2, usage, through=20.0)
+    assert had[-1] == 150.0
+
+
+def test_a_limit_that_does_not_matter_is_forgotten():
+    usage, _ = run(150.0, 50.0, 20)
+    run(20.0, math.inf, 40, usage)
+    assert usage.usable == math.inf
+
+
+def test_the_ratio_says_what_part_of_the_slots_is_filled():
+    usage = Usage()
+    for _ in range(20):
+        usage.observe(0.5, 2.0, 1.5, 1.0)
+    assert usage.ratio == pytest.approx(0.75, abs=0.01)
+    assert Usage().ratio == 1.0
+    assert not Usage().observe(0.0, 5.0, 0.0, 0.0)
