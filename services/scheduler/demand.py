@@ -193,7 +193,6 @@ class DemandReporter:
         self._shard = shard
         self._instance = instance
         self._horizon = horizon
-        self._ripe_of_scan = -1
         self._ripe: list[float] = []
         self._reported_at = shard.filled_until
         self.demand: Demand | None = None
@@ -208,7 +207,6 @@ class DemandReporter:
     def set_demand(self, demand: Demand) -> None:
         """Report this demand from now on."""
         self.demand = demand
-        self._ripe_of_scan = -1
 
     def report(self, now: float, multiplier: float) -> DemandCurve | None:
         """The shard's report; None before its demand is known."""
@@ -233,11 +231,8 @@ class DemandReporter:
         )
 
     def _refresh_ripe(self, demand: Demand, now: float) -> None:
-        shard, selector = self._shard, self._shard.selector
-        if selector.scans == self._ripe_of_scan and self._ripe:
-            return
-        self._ripe_of_scan = selector.scans
+        shard = self._shard
         hosts = shard.host_rows[: shard.host_count]
-        priorities = selector.priorities[: shard.used]
+        priorities = shard.selector.weigh_all(now)
         ripe = count_ripe(priorities, shard.pages, hosts, demand.thresholds, now, self._horizon)
         self._ripe = ripe.astype(float).tolist()

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from services.scheduler import metrics
 from services.scheduler.in_flight import microseconds, request_id_of
-from services.scheduler.pages import NEVER, Rows
+from services.scheduler.pages import Rows
 from services.scheduler.priority import BY_VALUE, REASONS
 from services.scheduler.shard import Shard
 from shared.contracts.codec import encode
@@ -114,12 +114,12 @@ def _thresholds(shard: Shard, crawls: Rows, multiplier: float) -> NDArray[np.flo
 
 def write_requests(shard: Shard, crawls: Rows, multiplier: float) -> list[tuple[bytes, bytes]]:
     """The picks as records: key and value."""
-    pages = shard.pages[crawls["row"]]
+    rows = crawls["row"]
     hosts, timeout = shard.hosts, shard.rules.selection.request_timeout
     columns = zip(
-        pages["page_id"].tolist(),
-        shard.urls.get_many(pages["url_start"], pages["url_length"]),
-        pages["host"].tolist(),
+        shard.page_ids_of(rows).tolist(),
+        shard.urls.get_many(rows),
+        shard.pages["host"][rows].tolist(),
         crawls["time"].tolist(),
         crawls["value"].tolist(),
         _thresholds(shard, crawls, multiplier).tolist(),
@@ -149,9 +149,7 @@ def write_requests(shard: Shard, crawls: Rows, multiplier: float) -> list[tuple[
 
 def take_back(emission: Emission) -> None:
     """The requests are not sent after all: their pages are not in flight."""
-    rows = emission.picks["row"]
-    emission.shard.pages["deadline"][rows] = NEVER
-    emission.shard.selector.reset()
+    emission.shard.take_back(emission.picks["row"])
 
 
 class Emitter:

@@ -10,6 +10,12 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
+from services.scheduler.attempts import (
+    NO_ATTEMPT,
+    close_if_settled,
+    last_attempt_of,
+    open_attempt,
+)
 from services.scheduler.learned import (
     SECONDS_PER_DAY,
     HostTables,
@@ -59,6 +65,7 @@ def short_digests(digests: NDArray[np.int64]) -> NDArray[np.uint32]:
 @compiled
 def apply_signals(
     pages: Rows,
+    records: Rows,
     hosts: HostTables,
     rows: NDArray[np.int32],
     observed_at: NDArray[np.float64],
@@ -69,6 +76,7 @@ def apply_signals(
 
     Args:
         pages: rows of the shard.
+        records: of the same pages.
         hosts: what was learned of the hosts.
         rows: the page of each signal, in order of arrival.
         observed_at: their times.
@@ -82,76 +90,105 @@ def apply_signals(
     for index in range(rows.size):
         if rows[index] < 0:
             continue
-        page = pages[rows[index]]
+        page, record = pages[rows[index]], records[rows[index]]
         time = observed_at[index]
-        if time <= page.last_signal_at:
+        if time <= record.last_signal_at:
             continue
-        page.last_signal_at = time
+        record.last_signal_at = time
         if time <= page.last_crawled_at + delay:
             continue
         page.signals += weights[index]
         counted += 1
         if not page.gamma > 0.0:
-            note_first_signal(page, hosts, time)
+            note_first_signal(page, record, hosts, time)
         if page.status == GONE:
             page.status = ACTIVE
     return counted
 
 
 @compiled
-def _is_observation(page: Any, result: int) -> bool:
+def _is_observation(page: Any, record: Any, result: int) -> bool:
     """Whether a crawl says if the page has changed since the one before."""
-    comparable = result != COMPARE or page.digest != 0
+    comparable = result != COMPARE or record.digest != 0
     return bool(page.last_crawled_at > NEVER and comparable and result != MISSING)
 
 
 @compiled
-def _is_changed(page: Any, result: int, digest: int) -> bool:
-    if not _is_observation(page, result):
+def _is_changed(page: Any, record: Any, result: int, digest: int) -> bool:
+    if not _is_observation(page, record, result):
         return False
     if result == COMPARE:
-        return bool(page.digest != digest)
+        return bool(record.digest != digest)
     return bool(result == CHANGED)
 
 
 @compiled
+def _note_attempt(attempts: Rows, page: Any, time: float) -> None:
+    """A crawl at a time went well: earlier failures are forgotten."""
+    if page.attempt != NO_ATTEMPT and time >= last_attempt_of(attempts, page):
+        attempt = attempts[page.attempt]
+        attempt.last_attempt_at = time
+        attempt.failures = 0
+        attempt.retry_at = NEVER
+
+
+@compiled
 def _apply_crawl(
-    page: Any, hosts: HostTables, time: float, result: int, digest: int, delay: float
+    page: Any,
+    record: Any,
+    attempts: Rows,
+    hosts: HostTables,
+    time: float,
+    result: int,
+    digest: int,
+    delay: float,
 ) -> None:
     missing = result == MISSING
-    observed = _is_observation(page, result)
-    if _is_changed(page, result, digest):
-        page.change_age = 0.0
+    observed = _is_observation(page, record, result)
+    if _is_changed(page, record, result, digest):
+        record.change_age = 0.0
     elif page.last_crawled_at > NEVER:
-        page.change_age += (time - page.last_crawled_at) / SECONDS_PER_DAY
+        record.change_age += (time - page.last_crawled_at) / SECONDS_PER_DAY
     if observed:
-        fix_multiplier(page, hosts)
+        fix_multiplier(page, record, hosts)
     if digest != 0 and not missing:
-        page.digest = digest
+        record.digest = digest
+    _note_attempt(attempts, page, time)
     page.last_crawled_at = time
-    if time >= page.last_attempt_at:
-        page.last_attempt_at = time
-        page.failures = 0
-        page.retry_at = NEVER
     # Signals that came after this crawl, but before the news of it: only the last one is known.
-    page.signals = 1 if page.signals > 0 and page.last_signal_at > time + delay else 0
+    page.signals = 1 if page.signals > 0 and record.last_signal_at > time + delay else 0
     if not missing:
         page.status = ACTIVE
-    elif time >= page.updated_at:
+    elif time >= record.updated_at:
         page.status = GONE
 
 
 @compiled
-def _apply_failure(page: Any, time: float, retry_seconds: float) -> None:
-    page.last_attempt_at = time
-    page.failures = min(page.failures + 1, 1000)
-    wait = retry_seconds * 2.0 ** min(page.failures - 1.0, 60.0)
-    page.retry_at = time + min(wait, LONGEST_RETRY_SECONDS)
+def _apply_failure(page: Any, attempts: Rows, time: float, retry_seconds: float) -> None:
+    attempt = open_attempt(attempts, page)
+    attempt.last_attempt_at = time
+    attempt.failures = min(attempt.failures + 1, 1000)
+    wait = retry_seconds * 2.0 ** min(attempt.failures - 1.0, 60.0)
+    attempt.retry_at = time + min(wait, LONGEST_RETRY_SECONDS)
+
+
+@compiled
+def _answer(page: Any, attempts: Rows, time: float, requested_us: int) -> None:
+    """The request in flight is answered by an outcome with its id, or of a crawl made after it."""
+    if page.attempt == NO_ATTEMPT:
+        return
+    attempt = attempts[page.attempt]
+    if attempt.deadline > NEVER and (
+        requested_us == attempt.requested_us or time * 1e6 + 1.0 >= attempt.requested_us
+    ):
+        attempt.deadline = NEVER
 
 
 @compiled
 def apply_outcomes(
     pages: Rows,
+    records: Rows,
+    attempts: Rows,
     hosts: HostTables,
     rows: NDArray[np.int32],
     crawled_at: NDArray[np.float64],
@@ -163,10 +200,10 @@ def apply_outcomes(
 ) -> int:
     """Take crawl outcomes; rows of -1 are left out.
 
-    A request is answered by an outcome with its id, or of a crawl that was made after it.
-
     Args:
         pages: rows of the shard.
+        records: of the same pages.
+        attempts: with room for one more an outcome.
         hosts: what was learned of the hosts.
         rows: the page of each outcome, in order of arrival.
         crawled_at: their times.
@@ -183,26 +220,26 @@ def apply_outcomes(
     for index in range(rows.size):
         if rows[index] < 0:
             continue
-        page = pages[rows[index]]
+        page, record = pages[rows[index]], records[rows[index]]
         time = crawled_at[index]
-        if page.deadline > NEVER and (
-            requested_us[index] == page.requested_us or time * 1e6 + 1.0 >= page.requested_us
-        ):
-            page.deadline = NEVER
+        _answer(page, attempts, time, requested_us[index])
         if results[index] == FAILED:
-            if time > page.last_attempt_at:
-                _apply_failure(page, time, retry_seconds)
+            if time > last_attempt_of(attempts, page):
+                _apply_failure(page, attempts, time, retry_seconds)
                 news += 1
         elif time > page.last_crawled_at:
-            _apply_crawl(page, hosts, time, results[index], digests[index], delay)
-            refresh(page, hosts)
+            result, digest = results[index], digests[index]
+            _apply_crawl(page, record, attempts, hosts, time, result, digest, delay)
+            refresh(page, record, hosts)
             news += 1
+        close_if_settled(attempts, page)
     return news
 
 
 @compiled
 def apply_parameters(
     pages: Rows,
+    records: Rows,
     hosts: HostTables,
     rows: NDArray[np.int32],
     alpha: NDArray[np.float64],
@@ -215,10 +252,10 @@ def apply_parameters(
     """
     for index in range(rows.size):
         if rows[index] >= 0:
-            page = pages[rows[index]]
-            page.own_alpha = alpha[index]
+            page, record = pages[rows[index]], records[rows[index]]
+            record.own_alpha = alpha[index]
             page.kappa = hosts.kappa[page.host] if np.isnan(kappa[index]) else kappa[index]
             # A signal that the estimator had not seen when it wrote keeps its rate.
             if gamma[index] > 0.0 or not page.signals > 0.0:
                 page.gamma = gamma[index]
-            refresh(page, hosts)
+            refresh(page, record, hosts)

@@ -3,9 +3,11 @@
 import math
 from typing import Any
 
+import numpy as np
+
 from services.scheduler.emission import host_multipliers
 from services.scheduler.hosts import usable_from
-from services.scheduler.pages import ACTIVE, GONE, NEVER
+from services.scheduler.pages import ACTIVE, ATTEMPT, GONE, NEVER
 from services.scheduler.priority import (
     BY_VALUE,
     NOT_NOW,
@@ -18,25 +20,30 @@ from services.scheduler.shard import Shard
 from shared.contracts.identity import PageIdentity
 from shared.policy.kernels.threshold import due_after_days_scalar, threshold_staleness_scalar
 
+NO_ATTEMPT_YET = np.array([(NEVER, NEVER, NEVER, 0, 0, 0)], ATTEMPT)[0]
+
 _STATUS = {ACTIVE: "active", GONE: "gone"}
 
 
 def shard_state(shard: Shard, multiplier: float) -> dict[str, Any]:
     """One shard in figures."""
     pages = shard.pages[: shard.used]
+    selector = shard.selector
     hosts = shard.host_rows[: shard.host_count]
     return {
         "shard": shard.number,
         "pages": shard.count,
         "hosts": shard.host_count,
-        "in_flight": int((pages["deadline"] > shard.filled_until).sum()),
+        "in_flight": shard.in_flight(shard.filled_until),
         "never_crawled": int(
             ((pages["last_crawled_at"] == NEVER) & (pages["status"] == ACTIVE)).sum()
         ),
         "gone": int((pages["status"] == GONE).sum()),
-        "candidates": shard.selector.candidates,
-        "scans": shard.selector.scans,
-        "exhaustive_picks": shard.selector.exhaustive_picks,
+        "candidates": selector.candidates,
+        "guard": selector.guard,
+        "rebuilds": selector.rebuilds,
+        "sweeps": selector.sweeps,
+        "uncertain_picks": selector.uncertain_picks,
         "limited_hosts": int((hosts["held_back"] > multiplier).sum()),
         "caught_up": shard.is_caught_up,
         "filled_until": _time(shard.filled_until),
@@ -50,10 +57,12 @@ def page_state(
     row = shard.row_of(identity.page_id)
     if row < 0:
         return None
-    page = shard.pages[row]
+    page, record = shard.pages[row], shard.records[row]
+    attempts = shard.attempts.rows
+    attempt = attempts[page["attempt"]] if page["attempt"] else NO_ATTEMPT_YET
     host = shard.host_rows[page["host"]]
     uniform = shard.rules.selection.uniform
-    tier = int(tier_of(page, now))
+    tier = int(tier_of(page, attempts, now))
     of_host = float(host_multipliers(host, multiplier))
     threshold = multiplier + of_host
     return {
@@ -66,19 +75,19 @@ def page_state(
         "multiplier": multiplier,
         "host_multiplier": of_host,
         "class": "not now" if tier == NOT_NOW else REASONS[tier],
-        "due_at": _time(_due_at(page, now, threshold, tier, uniform=uniform)),
+        "due_at": _time(_due_at(page, attempt, now, threshold, tier, uniform=uniform)),
         "last_crawled_at": _time(page["last_crawled_at"]),
         "signals": float(page["signals"]),
-        "last_signal_at": _time(page["last_signal_at"]),
+        "last_signal_at": _time(record["last_signal_at"]),
         "unsignalled_change_rate": float(page["alpha"]),
         "signal_evidence": float(page["kappa"]),
         "signal_rate": float(page["gamma"]),
         "importance": float(page["importance"]),
         "max_age_days": _finite(page["max_age"] / SECONDS_PER_DAY),
-        "failures": int(page["failures"]),
-        "retry_at": _time(page["retry_at"]),
-        "in_flight": bool(page["deadline"] > now),
-        "deadline_at": _time(page["deadline"]),
+        "failures": int(attempt["failures"]),
+        "retry_at": _time(attempt["retry_at"]),
+        "in_flight": bool(attempt["deadline"] > now),
+        "deadline_at": _time(attempt["deadline"]),
         "host": {
             "host": identity.host,
             "max_crawls_per_second": float(host["rate"]),
@@ -91,11 +100,13 @@ def page_state(
     }
 
 
-def _due_at(page: Any, now: float, threshold: float, tier: int, *, uniform: bool) -> float:
+def _due_at(
+    page: Any, attempt: Any, now: float, threshold: float, tier: int, *, uniform: bool
+) -> float:
     """When the page will reach the threshold if no signal comes; infinite: never."""
     if page["status"] != ACTIVE:
         return math.inf
-    not_before = max(now, float(page["retry_at"]), float(page["deadline"]))
+    not_before = max(now, float(attempt["retry_at"]), float(attempt["deadline"]))
     crawled_at = float(page["last_crawled_at"])
     if tier > BY_VALUE or crawled_at == NEVER:
         return not_before

@@ -8,13 +8,17 @@ import math
 from typing import Any, Final
 
 import numpy as np
+from numpy.typing import NDArray
 
 from services.scheduler.learned import LearnedHosts
-from services.scheduler.pages import HOST, NEVER, Rows, grown
+from services.scheduler.pages import HOST, NEVER, REMOVED, Rows, grown
 from shared.policy.compiled import compiled
 
 DEPTH: Final = 2.0
 """Tokens that a bucket holds."""
+
+NO_PAGE: Final = -1
+"""Row of no page: the end of a host's list."""
 
 _MEMORY: Final = 0.2
 """Weight of the newest crawl in a host's typical crawl value."""
@@ -64,12 +68,70 @@ def capacity(host: Any, start: float, end: float) -> float:
     return crawls
 
 
+@compiled
+def list_pages(pages: Rows, records: Rows, hosts: Rows, rows: NDArray[np.int32]) -> None:
+    """Put pages on the lists of their hosts."""
+    for row in rows:
+        host = hosts[pages[row].host]
+        records[row].next_of_host = host.first_page
+        host.first_page = row
+        host.pages += 1
+
+
+@compiled
+def unlist_page(pages: Rows, records: Rows, hosts: Rows, row: int) -> NDArray[np.int32]:
+    """A page is removed: take it off the list of its host, some day.
+
+    Lists lead one way only, so they are cleared of removed pages all at once, when half are.
+
+    Returns:
+        rows that are on no list any more.
+    """
+    host = hosts[pages[row].host]
+    host.pages -= 1
+    host.removed += 1
+    freed = np.empty(host.removed, np.int32)
+    if 2 * host.removed < host.pages + host.removed:
+        return freed[:0]
+    count = 0
+    last = NO_PAGE
+    place = host.first_page
+    host.first_page = NO_PAGE
+    while place != NO_PAGE:
+        following = records[place].next_of_host
+        if pages[place].status == REMOVED:
+            freed[count] = place
+            count += 1
+        elif last == NO_PAGE:
+            host.first_page = last = place
+        else:
+            records[last].next_of_host = place
+            last = place
+        place = following
+    if last != NO_PAGE:
+        records[last].next_of_host = NO_PAGE
+    host.removed = 0
+    return freed[:count]
+
+
+@compiled
+def pages_of(records: Rows, hosts: Rows, host: int) -> NDArray[np.int32]:
+    """Rows of the pages of a host, some removed ones among them."""
+    rows = np.empty(hosts[host].pages + hosts[host].removed, np.int32)
+    row = hosts[host].first_page
+    for place in range(rows.size):
+        rows[place] = row
+        row = records[row].next_of_host
+    return rows
+
+
 class Hosts:
     """The hosts of a shard: names, limits, buckets, and what was learned of them."""
 
     def __init__(self, default_rate: float) -> None:
         self._default_rate = default_rate
         self.rows: Rows = np.zeros(64, HOST)
+        self.rows["first_page"] = NO_PAGE
         self.names: list[str] = []
         self.keys: list[bytes] = []
         """The names as record keys."""
@@ -91,7 +153,9 @@ class Hosts:
             return index
         index = len(self.names)
         if index == self.rows.size:
-            self.rows = grown(self.rows, 2 * index, np.zeros(index, HOST))
+            fresh = np.zeros(index, HOST)
+            fresh["first_page"] = NO_PAGE
+            self.rows = grown(self.rows, 2 * index, fresh)
             self.learned.reserve(self.rows.size)
         self.names.append(name)
         self.keys.append(name.encode())

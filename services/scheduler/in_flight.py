@@ -113,9 +113,9 @@ def restore(shard: Shard, requests: list[CrawlRequest]) -> int:
         if host is not None:
             take_token(shard.hosts.rows[host], request.requested_at)
         row = shard.row_of(request.page_id)
-        if row < 0 or shard.pages[row]["last_attempt_at"] >= request.requested_at:
-            continue
-        waiting += 1
-        shard.pages[row]["deadline"] = request.deadline_at
-        shard.pages[row]["requested_us"] = microseconds(request.requested_at)
+        if row >= 0:
+            requested_us = microseconds(request.requested_at)
+            waiting += shard.restore_request(
+                row, request.requested_at, requested_us, request.deadline_at
+            )
     return waiting

@@ -13,7 +13,7 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from services.scheduler.pages import NEVER, Rows, grown
+from services.scheduler.pages import NEVER, UNSET, Rows, grown
 from shared.contracts.messages import HostParameters
 from shared.policy.compiled import compiled
 from shared.policy.estimation.bursts import AGE_BINS, age_bin
@@ -112,39 +112,36 @@ class LearnedHosts:
 
 
 @compiled
-def refresh(page: Any, hosts: HostTables) -> None:
+def refresh(page: Any, record: Any, hosts: HostTables) -> None:
     """Set the rate that the page has until its next crawl."""
-    if np.isnan(page.own_alpha):
+    if np.isnan(record.own_alpha):
         page.alpha = hosts.alpha[page.host]
     else:
-        page.alpha = page.own_alpha * page.multiplier
+        page.alpha = record.own_alpha * record.multiplier
+    page.due_staleness = UNSET
 
 
 @compiled
-def fix_multiplier(page: Any, hosts: HostTables) -> None:
+def fix_multiplier(page: Any, record: Any, hosts: HostTables) -> None:
     """Choose the multiplier that holds from the page's last crawl to its next."""
-    page.multiplier = hosts.multipliers[page.host, age_bin(page.change_age)]
+    record.multiplier = hosts.multipliers[page.host, age_bin(np.float64(record.change_age))]
 
 
 @compiled
-def refresh_pages(pages: Rows, used: int, hosts: HostTables, changed: NDArray[np.bool_]) -> int:
-    """Bring the pages of changed hosts up to date; how many there are."""
-    count = 0
-    for row in range(used):
-        page = pages[row]
-        if page.page_id < 0 or not changed[page.host]:
-            continue
-        count += 1
-        refresh(page, hosts)
-        if np.isnan(page.own_alpha) or not page.gamma > 0.0:
+def refresh_pages(pages: Rows, records: Rows, hosts: HostTables, rows: NDArray[np.int32]) -> None:
+    """Bring pages up to date with what was learned of their hosts."""
+    for row in rows:
+        page, record = pages[row], records[row]
+        refresh(page, record, hosts)
+        if np.isnan(record.own_alpha) or not page.gamma > 0.0:
             page.kappa = hosts.kappa[page.host]
-    return count
 
 
 @compiled
-def note_first_signal(page: Any, hosts: HostTables, time: float) -> None:
+def note_first_signal(page: Any, record: Any, hosts: HostTables, time: float) -> None:
     """A page's first signal acts at once: it has a rate before the estimator says which."""
-    since = page.updated_at if page.updated_at > NEVER else page.last_crawled_at
+    since = record.updated_at if record.updated_at > NEVER else page.last_crawled_at
     days = max(time - since, 0.0) / SECONDS_PER_DAY if since > NEVER else 0.0
     page.gamma = (1.0 + PSEUDO_SIGNALS) / (days + PSEUDO_DAYS)
     page.kappa = hosts.kappa[page.host]
+    page.due_staleness = UNSET

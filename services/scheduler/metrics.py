@@ -17,8 +17,9 @@ FORFEITED_SLOTS = Counter(
     "freshet_scheduler_forfeited_slots_total", "Slots that had passed before they could be filled."
 )
 SCANS = Counter("freshet_scheduler_scans_total", "Looks at all pages of a shard.")
-EXHAUSTIVE_PICKS = Counter(
-    "freshet_scheduler_exhaustive_picks_total", "Slots for which every page was looked at."
+UNCERTAIN_PICKS = Counter(
+    "freshet_scheduler_uncertain_picks_total",
+    "Picks that a look at all pages might not have made, while the guard was being lowered.",
 )
 TICK_SECONDS = Histogram(
     "freshet_scheduler_tick_seconds",

@@ -55,7 +55,7 @@ class Pacer:
             due = max(due + self._tick_seconds, time.monotonic())
             await asyncio.sleep(due - time.monotonic())
             self.progressed_at = time.monotonic()
-            if self._consumer.settled:
+            if self._consumer.settled and self._consumer.is_sure:
                 await self.tick()
 
     async def tick(self) -> None:
@@ -71,7 +71,7 @@ class Pacer:
             return
         with metrics.TICK_SECONDS.time():
             emissions = await self._thread.run(self._filler.fill, times, owners, plan)
-        if not self._consumer.settled:
+        if not (self._consumer.settled and self._consumer.is_sure):
             # The group moves shards: whoever gets these must not find requests that came late.
             await self._thread.run(_take_all_back, emissions)
             return

@@ -1,7 +1,9 @@
-"""What a shard remembers of a page, and of a host: one fixed-width row each.
+"""What a shard remembers of a page, of a crawl that is not settled, and of a host.
 
-Rows and not separate columns, because a pick looks at a page as a whole: one or two cache lines
-instead of a dozen. `rows["importance"]` is still a column.
+Fixed-width rows and not separate columns, because a pick looks at a page as a whole: one cache
+line instead of a dozen. `rows["importance"]` is still a column. What every look at a page needs is
+in `PAGE`, 48 bytes; what only events need is in `RECORD`; what holds for few pages at a time, in
+`ATTEMPT`.
 """
 
 from typing import Any, Final, TypeAlias
@@ -13,50 +15,68 @@ from shared.store.models import ACTIVE, GONE, NEVER, REMOVED
 
 __all__ = [
     "ACTIVE",
+    "ASLEEP",
+    "ATTEMPT",
     "GONE",
     "HOST",
     "NEVER",
     "PAGE",
+    "RECORD",
     "REMOVED",
+    "UNSET",
     "Rows",
     "clear",
-    "empty_pages",
+    "empty_rows",
     "grown",
 ]
 
 Rows: TypeAlias = NDArray[Any]
-"""A structured array of `PAGE` or `HOST`."""
+"""A structured array of `PAGE`, `RECORD`, `ATTEMPT` or `HOST`."""
 
 PAGE: Final = np.dtype(
     [
-        ("importance", np.float64),
-        ("alpha", np.float64),  # per day, burst multiplier included
-        ("kappa", np.float64),  # of one signal of the usual weight
-        ("gamma", np.float64),  # per day
+        ("importance", np.float32),
+        ("alpha", np.float32),  # per day, burst multiplier included
+        ("kappa", np.float32),  # of one signal of the usual weight
+        ("gamma", np.float32),  # per day
         ("last_crawled_at", np.float64),
-        ("deadline", np.float64),  # of the request in flight; NEVER: none
-        ("retry_at", np.float64),  # not before: the last crawl failed
-        ("max_age", np.float64),  # seconds; infinite: no bound
         ("signals", np.float32),  # since the last crawl, each by the weight of its source
+        ("due_staleness", np.float32),  # s* under the guard of its selection; NaN: not known
+        ("max_age", np.float32),  # seconds; infinite: no bound
         ("host", np.int32),
-        ("listed", np.int32),  # place among the candidates of the selection, from 1; 0: none
+        ("attempt", np.int32),  # row of its ATTEMPT; 0: none
+        ("bucket", np.uint16),  # where the selection has it
         ("status", np.uint8),
-        ("failures", np.uint16),
-        ("url_length", np.int32),
-        ("page_id", np.int64),
-        ("last_attempt_at", np.float64),
-        ("last_signal_at", np.float64),
-        ("updated_at", np.float64),
-        ("requested_us", np.int64),  # of the last request: Unix microseconds
-        ("url_start", np.int64),
-        ("own_alpha", np.float64),  # as learned of the page, per day; NaN: its host's prior holds
-        ("change_age", np.float32),  # days from its last change to its last crawl; infinite: none
-        ("multiplier", np.float32),  # of own_alpha, for the page's age at its last crawl
-        ("digest", np.uint32),  # part of the hash of its content's digest; 0: none
     ],
     align=True,
 )
-"""What a pick reads comes first."""
+
+RECORD: Final = np.dtype(
+    [
+        ("last_signal_at", np.float64),
+        ("updated_at", np.float64),
+        ("own_alpha", np.float32),  # as learned of the page, per day; NaN: its host's prior holds
+        ("change_age", np.float32),  # days from its last change to its last crawl; infinite: none
+        ("multiplier", np.float32),  # of own_alpha, for the page's age at its last crawl
+        ("digest", np.uint32),  # part of the hash of its content's digest; 0: none
+        ("next_of_host", np.int32),  # row of another page of the host; -1: the last one
+    ],
+    align=True,
+)
+"""A row for each row of `PAGE`."""
+
+ATTEMPT: Final = np.dtype(
+    [
+        ("deadline", np.float64),  # of the request in flight; NEVER: none
+        ("retry_at", np.float64),  # not before: the last crawl failed
+        ("last_attempt_at", np.float64),
+        ("requested_us", np.int64),  # of the last request: Unix microseconds
+        ("failures", np.int32),
+        ("next_free", np.int32),
+    ],
+    align=True,
+)
+"""Of a page that is in flight, or whose last crawl failed."""
 
 HOST: Final = np.dtype(
     [
@@ -65,38 +85,54 @@ HOST: Final = np.dtype(
         ("filled_at", np.float64),
         ("blocked_until", np.float64),
         ("typical_value", np.float64),  # of the pages crawled of late
-        ("held_back", np.float64),  # greatest priority that the last scan had no room for
+        ("held_back", np.float64),  # greatest priority among its pages that have to wait for it
+        ("guard", np.float64),  # pages outside its pen are below; 0: no guard of its own
+        ("ready_at", np.float64),  # of its parking that counts
+        ("weighed_at", np.float64),  # when its pen was looked at last
         ("pages", np.int32),
+        ("removed", np.int32),  # pages that are still on its list
+        ("first_page", np.int32),  # row of one of its pages; -1: none
+        ("pen", np.int32),  # first item of its pen; 0: none
+        ("penned", np.int32),  # items in its pen
+        ("is_limited", np.uint8),  # its ripe pages go to its pen
+        ("is_parked", np.uint8),  # it waits for its next token
         ("own_limit", np.uint8),
     ],
     align=True,
 )
 
+ASLEEP: Final = 0xFFFF
+"""Bucket of a page that nothing but an event can make due."""
 
-def empty_pages(capacity: int) -> Rows:
-    """Free rows."""
-    rows = np.zeros(capacity, PAGE)
-    clear(rows)
-    return rows
-
-
-def clear(rows: Rows) -> None:
-    """Make rows free; a candidate stays one, so that it is not listed twice."""
-    rows["status"] = REMOVED
-    for name in ("last_crawled_at", "deadline", "retry_at", "last_attempt_at", "last_signal_at"):
-        rows[name] = NEVER
-    rows["updated_at"] = NEVER
-    rows["max_age"] = np.inf
-    rows["page_id"] = -1
-    rows["own_alpha"] = np.nan
-    rows["change_age"] = np.inf
-    rows["multiplier"] = 1.0
-    rows["signals"] = rows["failures"] = rows["requested_us"] = rows["digest"] = 0
+UNSET: Final = np.float32(np.nan)
+"""`due_staleness` after a change of what it is computed from."""
 
 
-def grown(rows: Rows, capacity: int, fresh: Rows) -> Rows:
-    """The rows in a larger array, whose end is as `fresh`."""
-    larger = np.empty((capacity, *rows.shape[1:]), rows.dtype)
+def empty_rows(capacity: int) -> tuple[Rows, Rows]:
+    """Room for pages and their records, which are none before `clear`. Memory is taken by use."""
+    return np.zeros(capacity, PAGE), np.zeros(capacity, RECORD)
+
+
+def clear(pages: Rows, records: Rows) -> None:
+    """Make rows free. Where the selection has them stays as it is: it looks there once more."""
+    for name in ("importance", "alpha", "kappa", "gamma", "signals", "attempt"):
+        pages[name] = 0
+    pages["status"] = REMOVED
+    pages["last_crawled_at"] = NEVER
+    pages["max_age"] = np.inf
+    pages["due_staleness"] = UNSET
+    for name in ("last_signal_at", "updated_at"):
+        records[name] = NEVER
+    records["own_alpha"] = np.nan
+    records["change_age"] = np.inf
+    records["multiplier"] = 1.0
+    records["digest"] = 0
+
+
+def grown(rows: Rows, capacity: int, fresh: Rows | None = None) -> Rows:
+    """The rows in a larger array, whose end is as `fresh`, or zero."""
+    larger = np.zeros((capacity, *rows.shape[1:]), rows.dtype)
     larger[: len(rows)] = rows
-    larger[len(rows) :] = fresh[: capacity - len(rows)]
+    if fresh is not None:
+        larger[len(rows) :] = fresh[: capacity - len(rows)]
     return larger

@@ -83,11 +83,12 @@ class Reporting:
         return found
 
     def _count_scans(self, shard: Shard) -> None:
-        scans, exhaustive = self._counted.get(shard, (0, 0))
+        looks, uncertain = self._counted.get(shard, (0, 0))
         selector = shard.selector
-        metrics.SCANS.inc(selector.scans - scans)
-        metrics.EXHAUSTIVE_PICKS.inc(selector.exhaustive_picks - exhaustive)
-        self._counted[shard] = (selector.scans, selector.exhaustive_picks)
+        all_looks = selector.rebuilds + selector.sweeps
+        metrics.SCANS.inc(all_looks - looks)
+        metrics.UNCERTAIN_PICKS.inc(selector.uncertain_picks - uncertain)
+        self._counted[shard] = (all_looks, selector.uncertain_picks)
 
     def _follow_shards(self) -> None:
         ours = [shard for shard in self._handler.shards.values() if shard.is_caught_up]

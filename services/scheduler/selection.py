@@ -1,10 +1,13 @@
-"""Which page to crawl at each slot: the interface, and the full scan behind it.
+"""Which page to crawl at each slot: exactly the most urgent, without a look at every page.
 
-The scan looks at every page once a window and keeps a few times as many candidates as the window
-can take. Between two scans only they, and the pages that something happened to, are looked at. A
-pick is certain when it is at least as urgent as anything left out can be before the window ends;
-when it is not, a new scan is made, and as a last resort every page is looked at for that one slot.
-So the choice is the full scan's, whatever the window.
+A page's staleness grows evenly between signals, so the time at which its priority will reach a
+guard Λ is known: V⁻¹(Λ) (design: maths, "Exact argmax without a scan"). Until then it waits in the
+calendar. What is not in the calendar is looked at whenever slots are filled, and the best of it is
+the best of all, for certain, if it is not below the guard.
+
+The guard follows what is picked: a little below it, so that about as many pages are looked at as
+the next ticks need. It is raised by letting pages go. Lowering it means to place every page anew:
+at once where pages are few, a slice at each tick where they are many.
 """
 
 import math
@@ -14,31 +17,55 @@ from typing import Final, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from services.scheduler.attempts import Attempts
+from services.scheduler.board import (
+    CERTAIN_FROM,
+    GUARD,
+    LISTS,
+    REACH,
+    URGENTS,
+    attach,
+    clear_board,
+    let_come,
+    make_board,
+    park,
+    settle_all,
+    settle_touched,
+)
+from services.scheduler.calendar import entries_in, memory_of
+from services.scheduler.hosts import usable_from
 from services.scheduler.pages import Rows
-from services.scheduler.picking import PICK, PICKED, commit, fill_slots
-from services.scheduler.priority import priority_of
-from services.scheduler.scanning import MARGIN, best_now, choose_candidates, evaluate
-from shared.policy.compiled import compiled
+from services.scheduler.picking import PICK, fill_slots
+from services.scheduler.priority import BY_VALUE
+from services.scheduler.scanning import evaluate, value_of_rank
+from services.scheduler.shedding import shed_listed
 
-_SLOTS_AT_ONCE: Final = 256
-"""More slots in one go would make the heap's bounds too loose."""
+_FEW_PAGES: Final = 32_768
+"""So many are placed anew at once, in some milliseconds."""
 
-_SHORTEST_WINDOW: Final = 0.05
-_LONGEST_WINDOW: Final = 10.0
-"""Wall seconds; and a window ends before its own requests can time out."""
+_SLICES_SECONDS: Final = 30.0
+"""Wall seconds over which more are placed anew."""
 
-_TICKS_PER_SECOND: Final = 20.0
-_SHRINK: Final = 0.5
-_GROW: Final = 1.25
+_LOWER: Final = 0.97
+"""The guard is lowered by so much, where pages are many."""
+
+_BELOW_PICKED: Final = 1.0 - 2e-4
+"""The guard stays so far below what was picked last."""
+
+_TICK_SECONDS: Final = 0.1
+"""Wall seconds in a tick of the calendar."""
+
+_SPARE: Final = 256
+_FAT: Final = 4
+_LEAN: Final = 0.125
 
 
 class Space(Protocol):
     """Where the pages and hosts of a shard are; the arrays may be replaced when they grow."""
 
-    @property
-    def pages(self) -> Rows:
-        """Rows of the pages."""
-        ...
+    pages: Rows
+    records: Rows
+    attempts: Attempts
 
     @property
     def used(self) -> int:
@@ -66,20 +93,64 @@ class Rules:
     uniform: bool = False
 
 
-class Selector(Protocol):
+class Calendar:
     """Picks pages for slots. Times never go back."""
 
-    def touch(self, rows: NDArray[np.int32]) -> None:
-        """Something happened to these pages: they may be more urgent than thought. No duplicates
-        are needed, nor do they harm."""
-        ...
+    def __init__(self, space: Space, rules: Rules) -> None:
+        self._space = space
+        self._rules = rules
+        self._board = make_board(0, rules.request_timeout, uniform=rules.uniform)
+        self._board.levels[REACH] = rules.speed
+        self._is_ready = False
+        self._stock = _SPARE
+        """How many pages should be listed after slots were filled."""
+        self._more = 1
+        """How many times as many a look at all pages is to find."""
+        self._next_row = -1
+        """Where placing all pages anew goes on; -1: it is done."""
+        self._swept_to = 0.0
+        self.rebuilds = 0
+        """Looks at all pages at once."""
+        self.sweeps = 0
+        """Times that all pages were placed anew, in slices."""
+        self.uncertain_picks = 0
+        """Picks below the guard, made while pages were placed anew."""
+
+    @property
+    def guard(self) -> float:
+        """Pages in the calendar are worth less."""
+        return float(self._board.levels[CERTAIN_FROM])
+
+    @property
+    def candidates(self) -> int:
+        """How many pages are looked at when slots are filled: listed and urgent ones."""
+        return int(self._board.sizes[LISTS] + self._board.sizes[URGENTS])
+
+    @property
+    def calendar_bytes(self) -> int:
+        """Memory of the calendar."""
+        return memory_of(self._board.wheel)
+
+    def touch(self, rows: NDArray[np.int32], *, reweigh: bool = False) -> None:
+        """Something happened to these pages; `reweigh`: to their importance or status, too."""
+        if self._is_ready and rows.size:
+            self._attach(rows.size)
+            settle_touched(self._board, rows, reweigh)
+
+    def touch_host(self, number: int) -> None:
+        """The limit of a host has changed."""
+        if self._is_ready and number < self._space.host_count:
+            host = self._space.host_rows[number]
+            if host["is_parked"]:
+                self._attach(0)
+                park(self._board, number, float(usable_from(host)))
 
     def reset(self) -> None:
-        """Much has changed: look at everything again."""
-        ...
+        """Everything has changed: look at all pages before the next pick."""
+        self._is_ready = False
 
     def select(self, slots: NDArray[np.float64], rate: float, least: float) -> Rows:
-        """Fill slots.
+        """Fill slots with the most urgent pages, by their priorities at the first slot.
 
         Args:
             slots: times, rising.
@@ -90,200 +161,95 @@ class Selector(Protocol):
             a `PICK` for each slot, row -1 where there is nothing to crawl. Picked pages are in
             flight, and their hosts' tokens are taken.
         """
-        ...
-
-
-_UNKNOWN: Final = math.inf
-"""Ceiling of a candidate that something happened to."""
-
-
-@compiled
-def _add_candidates(
-    pages: Rows,
-    candidates: NDArray[np.int32],
-    ceilings: NDArray[np.float64],
-    count: int,
-    rows: NDArray[np.int32],
-) -> int:
-    """List rows that are not, and forget the ceilings of all; the new count."""
-    for row in rows:
-        if pages[row].listed == 0:
-            candidates[count] = row
-            count += 1
-            pages[row].listed = count
-        ceilings[pages[row].listed - 1] = _UNKNOWN
-    return count
-
-
-@compiled
-def _unlist(pages: Rows, candidates: NDArray[np.int32], count: int) -> None:
-    for place in range(count):
-        pages[candidates[place]].listed = 0
-
-
-@compiled
-def _drop_picked(
-    pages: Rows,
-    candidates: NDArray[np.int32],
-    ceilings: NDArray[np.float64],
-    count: int,
-    window_end: float,
-    uniform: bool,
-) -> int:
-    """Drop candidates that were picked, and find the missing ceilings; the new count."""
-    kept = 0
-    for place in range(count):
-        ceiling = ceilings[place]
-        row = candidates[place]
-        if ceiling == PICKED:
-            pages[row].listed = 0
-            continue
-        if ceiling == _UNKNOWN:
-            ceiling = priority_of(pages[row], window_end, uniform)
-        ceilings[kept] = ceiling
-        if kept < place:
-            candidates[kept] = row
-            pages[row].listed = kept + 1
-        kept += 1
-    return kept
-
-
-class FullScan:
-    """The selector that looks at everything, but seldom."""
-
-    def __init__(self, space: Space, rules: Rules) -> None:
-        self._space = space
-        self._rules = rules
-        self._candidates: NDArray[np.int32] = np.empty(256, np.int32)
-        self._ceilings: NDArray[np.float64] = np.empty(256)
-        self._count = 0
-        self._holding: NDArray[np.int32] = np.empty(0, np.int32)
-        self._cutoff = math.inf
-        self._window_end = -math.inf
-        self._trust = 1.0
-        self.priorities: NDArray[np.float64] = np.empty(0)
-        """Of every page at the end of the last scan's window; host limits aside."""
-        self.scans = 0
-        self.exhaustive_picks = 0
-        """Slots for which all pages were looked at."""
-
-    @property
-    def candidates(self) -> int:
-        """How many pages are looked at for each slot now."""
-        return self._count
-
-    def touch(self, rows: NDArray[np.int32]) -> None:
-        """These pages are looked at for the next slots."""
-        if self._window_end == -math.inf:
-            return
-        if self._count + rows.size > self._candidates.size:
-            size = 2 * (self._count + rows.size)
-            self._candidates = np.resize(self._candidates, size)
-            self._ceilings = np.resize(self._ceilings, size)
-        self._count = int(
-            _add_candidates(self._space.pages, self._candidates, self._ceilings, self._count, rows)
-        )
-
-    def reset(self) -> None:
-        """Scan before the next pick."""
-        self._window_end = -math.inf
-
-    def select(self, slots: NDArray[np.float64], rate: float, least: float) -> Rows:
-        """Fill slots with the most urgent pages; see `Selector.select`."""
         picks = np.zeros(slots.size, PICK)
-        done = 0
+        now = float(slots[0])
+        self._stock = int(max(slots.size, rate * self._rules.speed / 2)) + _SPARE
+        self._space.attempts.reserve(slots.size)
+        self._attach(slots.size)
+        if not self._is_ready or entries_in(self._board.wheel) > 4 * self._space.used + 100_000:
+            self._rebuild(now)
+        let_come(self._board, now, 0)
+        self._sweep(now)
+        done = fill_slots(self._board, slots, least, True, picks)
         while done < slots.size:
-            if slots[done] > self._window_end or self._is_overgrown():
-                self._scan(slots[done], rate)
-            done += self._fill(slots[done:][:_SLOTS_AT_ONCE], rate, least, picks[done:])
+            done += self._fill_rest(slots[done:], least, picks[done:])
+        self._adjust(now, picks)
         return picks
 
-    def _is_overgrown(self) -> bool:
-        """Whether so many pages were touched that a scan costs less than looking at them."""
-        return self._count > 1024 and 4 * self._count > self._space.used
+    def _attach(self, touched: int) -> None:
+        space = self._space
+        rows, attempts = space.host_rows[: space.host_count], space.attempts.rows
+        self._board = attach(self._board, space.pages, space.records, attempts, rows, touched)
 
-    def _fill(self, slots: NDArray[np.float64], rate: float, least: float, picks: Rows) -> int:
-        """Fill slots of one window; at least the first is settled."""
-        within = int(np.searchsorted(slots, self._window_end, side="right"))
-        slots = slots[:within]
-        settled = self._fill_certain(slots, least, picks)
-        if settled == 0:
-            self._trust = max(self._trust * _SHRINK, 1e-3)
-            self._scan(slots[0], rate)
-            settled = self._fill_certain(slots, least, picks)
-        if settled == 0:
-            self._pick_of_all(slots[0], least, picks)
-            settled = 1
+    def _fill_rest(self, slots: NDArray[np.float64], least: float, picks: Rows) -> int:
+        """What is listed does not suffice to be certain."""
+        now = float(slots[0])
+        if self._space.used <= _FEW_PAGES:
+            self._more *= 4
+            self._rebuild(now)
+            return int(fill_slots(self._board, slots, least, True, picks))
+        let_come(self._board, now, 2 * slots.size + _SPARE)
+        settled = int(fill_slots(self._board, slots, least, False, picks))
+        made = picks["row"][:settled] >= 0
+        self.uncertain_picks += int(made.sum())
+        self._begin_sweep(now, float(picks["priority"][:settled].min(initial=np.inf, where=made)))
         return settled
 
-    def _fill_certain(self, slots: NDArray[np.float64], least: float, picks: Rows) -> int:
-        slots = slots[slots <= self._window_end]
-        space, uniform = self._space, self._rules.uniform
-        self._count = int(
-            _drop_picked(
-                space.pages,
-                self._candidates,
-                self._ceilings,
-                self._count,
-                self._window_end,
-                uniform,
-            )
+    def _rebuild(self, now: float) -> None:
+        """Look at all pages, and choose the guard such that enough of them are listed."""
+        space, board = self._space, self._board
+        used, width = space.used, _TICK_SECONDS * self._rules.speed
+        priorities = self.weigh_all(now)
+        rank = self._more * (self._stock + _SPARE)
+        guard = value_of_rank(
+            space.pages, board.hosts, priorities, rank, now, float(board.levels[REACH])
         )
-        return int(
-            fill_slots(
-                space.pages,
-                space.host_rows,
-                space.host_count,
-                self._candidates,
-                self._ceilings,
-                self._count,
-                self._holding,
-                self._cutoff,
-                slots,
-                self._rules.request_timeout,
-                least,
-                uniform,
-                picks,
-            )
-        )
+        clear_board(board, used, space.host_count, now, width)
+        board.levels[GUARD] = board.levels[CERTAIN_FROM] = guard
+        settle_all(board, 0, used)
+        self._is_ready = True
+        self._next_row = -1
+        self.rebuilds += 1
 
-    def _pick_of_all(self, now: float, least: float, picks: Rows) -> None:
-        self.exhaustive_picks += 1
-        space, uniform = self._space, self._rules.uniform
-        row, _ = best_now(space.pages, space.used, space.host_rows, now, least, uniform)
-        picks[0]["time"] = now
-        picks[0]["row"] = row
-        if row >= 0:
-            timeout = self._rules.request_timeout
-            commit(space.pages, space.host_rows, picks[0], row, now, timeout, uniform)
+    def _begin_sweep(self, now: float, least_picked: float) -> None:
+        """Lower the guard, and begin to place all pages anew."""
+        if self._next_row < 0:
+            self._board.levels[GUARD] = _LOWER * min(self._board.levels[GUARD], least_picked)
+            self._next_row = 0
+            self._swept_to = now
+            self.sweeps += 1
 
-    def _window(self, rate: float) -> float:
-        """Length of the next window: scans and candidates cost the same, if all goes well."""
-        wall_rate = max(rate * self._rules.speed, 1e-9)
-        best = math.sqrt(self._space.used / (MARGIN * wall_rate * _TICKS_PER_SECOND))
-        wall = min(max(best * self._trust, _SHORTEST_WINDOW), _LONGEST_WINDOW)
-        return min(wall * self._rules.speed, self._rules.request_timeout / 2)
+    def _sweep(self, now: float) -> None:
+        """Place a slice of the pages anew, if the guard is being lowered."""
+        if self._next_row < 0:
+            return
+        used = self._space.used
+        passed = (now - self._swept_to) / (_SLICES_SECONDS * self._rules.speed)
+        end = min(self._next_row + int(used * min(passed, 0.05)) + 1, used)
+        settle_all(self._board, self._next_row, end)
+        self._next_row, self._swept_to = end, now
+        if end == used:
+            self._board.levels[CERTAIN_FROM] = self._board.levels[GUARD]
+            self._next_row = -1
 
-    def _scan(self, start: float, rate: float) -> None:
+    def _adjust(self, now: float, picks: Rows) -> None:
+        """Keep about as many pages listed as the next slots need."""
+        listed = int(self._board.sizes[LISTS])
+        self._more = max(self._more // 2, 1)
+        if self._next_row >= 0:
+            return
+        if listed < _LEAN * self._stock and self.guard > 0.0:
+            if self._space.used > _FEW_PAGES:
+                self._begin_sweep(now, math.inf)
+        elif listed > _FAT * self._stock:
+            values = picks["priority"][(picks["row"] >= 0) & (picks["tier"] == BY_VALUE)]
+            if values.size:
+                highest = float(values.min()) * _BELOW_PICKED
+                shed_listed(self._board, self._stock, highest, max(picks.size // 4, _SPARE))
+
+    def weigh_all(self, now: float) -> NDArray[np.float64]:
+        """The priority of every page now, host limits aside; a look at all of them."""
         space = self._space
-        length = self._window(rate)
-        _unlist(space.pages, self._candidates, self._count)
-        if self.priorities.size < space.pages.size:
-            self.priorities = np.zeros(space.pages.size)
-        self._window_end = start + length
-        evaluate(space.pages, space.used, self._window_end, self._rules.uniform, self.priorities)
-        rows, self._cutoff, self._holding = choose_candidates(
-            space.pages,
-            space.used,
-            space.host_rows,
-            space.host_count,
-            start,
-            self._window_end,
-            rate * length,
-            self.priorities,
-        )
-        self._count = 0
-        self.touch(rows)
-        self._ceilings[: rows.size] = self.priorities[rows]
-        self._trust = min(self._trust * _GROW, 1.0)
-        self.scans += 1
+        priorities = np.empty(space.used)
+        evaluate(space.pages, space.attempts.rows, space.used, now, self._rules.uniform, priorities)
+        return priorities

@@ -12,12 +12,19 @@ import numpy as np
 from numpy.typing import NDArray
 
 from services.scheduler import events
+from services.scheduler.attempts import (
+    NO_ATTEMPT,
+    Attempts,
+    close_attempt,
+    close_if_settled,
+    last_attempt_of,
+)
 from services.scheduler.events import Outcomes
-from services.scheduler.hosts import Hosts
+from services.scheduler.hosts import Hosts, list_pages, pages_of, unlist_page
 from services.scheduler.learned import SECONDS_PER_DAY, refresh_pages
-from services.scheduler.pages import ACTIVE, NEVER, Rows, clear, empty_pages, grown
+from services.scheduler.pages import ACTIVE, ASLEEP, NEVER, UNSET, Rows, clear, empty_rows, grown
 from services.scheduler.priority import BY_VALUE
-from services.scheduler.selection import FullScan, Rules
+from services.scheduler.selection import Calendar, Rules
 from services.scheduler.urls import UrlArena
 from shared.contracts.identity import PageIdentity
 from shared.contracts.messages import HostParameters, PageUpdate
@@ -49,10 +56,11 @@ class Shard:
         self.rules = rules
         self.hosts = Hosts(rules.default_host_rate)
         self.urls = UrlArena()
-        self.pages: Rows = empty_pages(max(_SMALLEST, expected))
+        self.pages, self.records = empty_rows(max(_SMALLEST, 2 * expected))
+        self.attempts = Attempts()
         self.used = 0
         """Rows from here on have never been used."""
-        self.selector = FullScan(self, rules.selection)
+        self.selector = Calendar(self, rules.selection)
         self.parameter_changes = 0
         """Counts what makes the demand another: parameters, pages, host limits."""
         self.filled_until = NEVER
@@ -63,6 +71,7 @@ class Shard:
         self._least_crawled = math.inf
         self._lookup = PageLookup(expected)
         self._free: list[int] = []
+        self._removals = 0
         self._removed: dict[int, float] = {}
         self._marginal_value = 0.0
 
@@ -70,35 +79,43 @@ class Shard:
     def from_snapshot(cls, snapshot: ShardSnapshot, rules: ShardRules) -> "Shard":
         """The shard as Postgres knew it at the snapshot's positions."""
         columns, count = snapshot.pages, snapshot.pages.page_ids.size
-        shard = cls(snapshot.shard, rules, count + count // 8)
+        shard = cls(snapshot.shard, rules, count)
         host_numbers = shard._load_hosts(snapshot)
-        rows = shard.pages[:count]
-        rows["page_id"] = columns.page_ids
+        rows, records = shard.pages[:count], shard.records[:count]
+        clear(rows, records)
         rows["host"] = host_numbers[np.searchsorted(snapshot.hosts.host_ids, columns.host_ids)]
         rows["importance"] = columns.importance
-        rows["own_alpha"] = columns.unsignalled_change_rate
         rows["kappa"] = columns.signal_evidence
         rows["gamma"] = columns.signal_rate
         rows["signals"] = shard.hosts.learned.weighted(rows["host"], snapshot.pending)
-        rows["change_age"] = _change_ages(columns)
-        rows["multiplier"] = snapshot.multipliers
-        rows["digest"] = events.short_digests(columns.digest)
-        for name in ("last_crawled_at", "last_attempt_at", "last_signal_at", "updated_at"):
-            rows[name] = getattr(columns, name)
-        rows["failures"] = np.minimum(columns.failures, 1000)
-        rows["retry_at"] = _retry_times(columns.last_attempt_at, columns.failures, rules)
+        rows["last_crawled_at"] = columns.last_crawled_at
         rows["max_age"] = shard._max_age_seconds(columns.max_age_days)
         rows["status"] = columns.status
-        rows["url_start"] = snapshot.urls.offsets[:-1]
-        rows["url_length"] = np.diff(snapshot.urls.offsets)
-        shard.urls = UrlArena(snapshot.urls.arena)
+        records["own_alpha"] = columns.unsignalled_change_rate
+        records["change_age"] = _change_ages(columns)
+        records["multiplier"] = snapshot.multipliers
+        records["digest"] = events.short_digests(columns.digest)
+        records["last_signal_at"] = columns.last_signal_at
+        records["updated_at"] = columns.updated_at
+        shard.urls = UrlArena.load(snapshot.urls.arena, snapshot.urls.offsets)
         shard.used = count
-        every_host = np.ones(len(shard.hosts), np.bool_)
-        refresh_pages(shard.pages, count, shard.hosts.learned.tables, every_host)
-        shard._lookup.add_many(columns.page_ids, np.arange(count, dtype=np.int32))
-        per_host = np.bincount(rows["host"], minlength=len(shard.hosts))
-        shard.hosts.rows["pages"][: per_host.size] = per_host
+        every_row = np.arange(count, dtype=np.int32)
+        shard._load_failures(columns)
+        list_pages(shard.pages, shard.records, shard.hosts.rows, every_row)
+        refresh_pages(shard.pages, shard.records, shard.hosts.learned.tables, every_row)
+        shard._lookup.add_many(columns.page_ids, every_row)
         return shard
+
+    def _load_failures(self, columns: PageColumns) -> None:
+        """Attempts of the pages whose last crawl failed."""
+        retry_at = _retry_times(columns.last_attempt_at, columns.failures, self.rules)
+        failed = np.flatnonzero(columns.failures)
+        self.attempts.reserve(failed.size)
+        for row in failed.tolist():
+            attempt = self.attempts.open(self.pages[row])
+            attempt["failures"] = min(int(columns.failures[row]), 1000)
+            attempt["retry_at"] = retry_at[row]
+            attempt["last_attempt_at"] = columns.last_attempt_at[row]
 
     def _load_hosts(self, snapshot: ShardSnapshot) -> NDArray[np.int32]:
         columns = snapshot.hosts
@@ -128,7 +145,11 @@ class Shard:
     @property
     def count(self) -> int:
         """How many pages there are."""
-        return self.used - len(self._free)
+        return self.used - len(self._free) - self._removals
+
+    def in_flight(self, now: float) -> int:
+        """Requests that are not answered and have not timed out."""
+        return int((self.attempts.rows["deadline"][1:] > now).sum())
 
     def rows_of(self, page_ids: NDArray[np.int64]) -> NDArray[np.int32]:
         """Rows of pages; -1 where one is unknown."""
@@ -140,8 +161,15 @@ class Shard:
 
     def url_of(self, row: int) -> str:
         """URL of the page in a row."""
-        page = self.pages[row]
-        return self.urls.get(int(page["url_start"]), int(page["url_length"])).decode()
+        return self.urls.get(row)
+
+    def page_id_of(self, row: int) -> int:
+        """Id of the page in a row."""
+        return int(self._lookup.ids[row])
+
+    def page_ids_of(self, rows: NDArray[np.int64]) -> NDArray[np.int64]:
+        """Ids of the pages in some rows."""
+        return np.asarray(self._lookup.ids[rows])
 
     def signals(
         self,
@@ -158,7 +186,13 @@ class Shard:
         learned = self.hosts.learned
         weights = learned.weights_of(self.pages["host"][rows], sources)
         events.apply_signals(
-            self.pages, learned.tables, rows, observed_at, weights, self.rules.signal_delay
+            self.pages,
+            self.records,
+            learned.tables,
+            rows,
+            observed_at,
+            weights,
+            self.rules.signal_delay,
         )
         return self._touched(rows)
 
@@ -171,6 +205,8 @@ class Shard:
         rows = self.rows_of(outcomes.page_ids)
         events.apply_outcomes(
             self.pages,
+            self.records,
+            self.attempts.reserve(rows.size),
             self.hosts.learned.tables,
             rows,
             outcomes.crawled_at,
@@ -196,7 +232,7 @@ class Shard:
         """
         rows = self.rows_of(page_ids)
         tables = self.hosts.learned.tables
-        events.apply_parameters(self.pages, tables, rows, alpha, kappa, gamma)
+        events.apply_parameters(self.pages, self.records, tables, rows, alpha, kappa, gamma)
         self.parameter_changes += rows.size
         return self._touched(rows)
 
@@ -204,14 +240,13 @@ class Shard:
         """Take what was learned of hosts, and make of it what their pages have."""
         if not messages:
             return
-        numbers = [self.hosts.intern(message.host) for message in messages]
-        changed = np.zeros(len(self.hosts), np.bool_)
-        for number, message in zip(numbers, messages, strict=True):
+        for message in messages:
+            number = self.hosts.intern(message.host)
             self.hosts.learned.take(number, message)
-            changed[number] = True
-        tables = self.hosts.learned.tables
-        self.parameter_changes += int(refresh_pages(self.pages, self.used, tables, changed))
-        self.selector.reset()
+            rows = pages_of(self.records, self.hosts.rows, number)
+            refresh_pages(self.pages, self.records, self.hosts.learned.tables, rows)
+            self.selector.touch(rows)
+            self.parameter_changes += rows.size
 
     def _touched(self, rows: NDArray[np.int32]) -> int:
         known = rows[rows >= 0]
@@ -230,10 +265,10 @@ class Shard:
                 return False
             row = self._add(identity)
             self._removed.pop(identity.page_id, None)
-        page = self.pages[row]
-        if page["updated_at"] > updated_at:
+        page, record = self.pages[row], self.records[row]
+        if record["updated_at"] > updated_at:
             return False
-        page["updated_at"] = updated_at
+        record["updated_at"] = updated_at
         page["status"] = ACTIVE
         if update.importance is not None:
             page["importance"] = update.importance
@@ -242,32 +277,31 @@ class Shard:
         self.parameter_changes += 1
         if update.crawled_at is not None:
             # The copy that is held already was crawled then.
-            for name in ("last_crawled_at", "last_attempt_at"):
-                page[name] = max(page[name], update.crawled_at)
-        self.selector.touch(np.array([row], np.int32))
+            page["last_crawled_at"] = max(page["last_crawled_at"], update.crawled_at)
+        page["due_staleness"] = UNSET
+        self.selector.touch(np.array([row], np.int32), reweigh=True)
         return True
 
     def _add(self, identity: PageIdentity) -> int:
         row = self._free.pop() if self._free else self._next_row()
-        url = identity.url.encode()
         page = self.pages[row]
-        page["page_id"] = identity.page_id
+        clear(self.pages[row : row + 1], self.records[row : row + 1])
         page["host"] = host = self.hosts.intern(identity.host)
         page["importance"] = 1.0
         page["alpha"] = self.hosts.learned.tables.alpha[host]
         page["kappa"] = self.hosts.learned.tables.kappa[host]
-        page["gamma"] = 0.0
         page["max_age"] = self.rules.default_max_age_days * SECONDS_PER_DAY
-        page["url_start"] = self.urls.add(url)
-        page["url_length"] = len(url)
-        self.hosts.rows[host]["pages"] += 1
+        list_pages(self.pages, self.records, self.hosts.rows, np.array([row], np.int32))
+        self.urls.set(row, identity.url.encode())
         self._lookup.add(identity.page_id, row)
         return row
 
     def _next_row(self) -> int:
         if self.used == self.pages.size:
-            self.pages = grown(self.pages, 2 * self.used, empty_pages(self.used))
+            self.pages = grown(self.pages, 2 * self.used)
+            self.records = grown(self.records, 2 * self.used)
         self.used += 1
+        self.pages[self.used - 1]["bucket"] = ASLEEP
         return self.used - 1
 
     def remove(self, page_id: int, updated_at: float) -> bool:
@@ -277,7 +311,7 @@ class Shard:
             whether it took effect.
         """
         row = self.row_of(page_id)
-        if row != UNKNOWN and self.pages[row]["updated_at"] > updated_at:
+        if row != UNKNOWN and self.records[row]["updated_at"] > updated_at:
             return False
         if len(self._removed) >= _MOST_REMEMBERED_REMOVALS:
             self._removed.pop(next(iter(self._removed)))
@@ -285,19 +319,14 @@ class Shard:
         if row == UNKNOWN:
             return False
         self._lookup.remove(page_id)
-        self.hosts.rows[self.pages[row]["host"]]["pages"] -= 1
-        self.urls.forgotten += int(self.pages[row]["url_length"])
-        clear(self.pages[row : row + 1])
-        self._free.append(row)
+        self.urls.forget(row)
+        close_attempt(self.attempts.rows, self.pages[row])
+        clear(self.pages[row : row + 1], self.records[row : row + 1])
+        freed = unlist_page(self.pages, self.records, self.hosts.rows, row)
+        self._removals += 1 - freed.size
+        self._free += freed.tolist()
         self.parameter_changes += 1
-        if 2 * self.urls.forgotten > self.urls.size:
-            self._compact_urls()
         return True
-
-    def _compact_urls(self) -> None:
-        living = np.flatnonzero(self.pages["page_id"][: self.used] >= 0)
-        starts, lengths = self.pages["url_start"][living], self.pages["url_length"][living]
-        self.urls, self.pages["url_start"][living] = self.urls.compact(starts, lengths)
 
     def limit_host(
         self, name: str, rate: float | None, blocked_until: float | None, now: float
@@ -306,12 +335,39 @@ class Shard:
         host = self.hosts.intern(name)
         self.hosts.set_limit(host, rate, now)
         self.hosts.set_block(host, blocked_until)
+        self.selector.touch_host(host)
         self.parameter_changes += 1
 
     def pause_host(self, host: int, until: float) -> None:
         """Leave a host alone at least until a time."""
         row = self.hosts.rows[host]
         row["blocked_until"] = max(row["blocked_until"], until)
+        self.selector.touch_host(host)
+
+    def restore_request(
+        self, row: int, requested_at: float, requested_us: int, deadline: float
+    ) -> bool:
+        """A request that was made before the shard was loaded may be in flight.
+
+        Returns:
+            whether it is not answered yet.
+        """
+        page = self.pages[row]
+        if last_attempt_of(self.attempts.rows, page) >= requested_at:
+            return False
+        attempt = self.attempts.open(page)
+        attempt["deadline"] = deadline
+        attempt["requested_us"] = requested_us
+        self.selector.touch(np.array([row], np.int32))
+        return True
+
+    def take_back(self, rows: NDArray[np.int64]) -> None:
+        """Requests are not sent after all: their pages are not in flight."""
+        places = self.pages["attempt"][rows]
+        self.attempts.rows["deadline"][places[places != NO_ATTEMPT]] = NEVER
+        for row in rows:
+            close_if_settled(self.attempts.rows, self.pages[row])
+        self.selector.touch(rows.astype(np.int32))
 
     def note_crawls(self, crawls: Rows) -> None:
         """Remember picks for the next report."""

@@ -24,12 +24,15 @@ from shared.runtime.consumer import BatchConsumer
 from shared.runtime.follower import Follower
 from shared.runtime.publisher import Publisher
 from shared.runtime.settings import Settings, load_settings
-from shared.runtime.worker import WorkerService, make_app, run_app
+from shared.runtime.worker import WorkerService, end_now, make_app, run_app
 
 log = structlog.get_logger(__name__)
 
 NAME = "scheduler"
 GROUP = "freshet-scheduler"
+
+SEND_SECONDS = 1.0
+"""Requests that wait for the broker get so long to be sent before a rebalance."""
 
 
 class Scheduler(WorkerService):
@@ -39,7 +42,7 @@ class Scheduler(WorkerService):
         super().__init__(settings)
         self.timeline = SlotTimeline()
         self._thread = ShardThread()
-        self._publisher = Publisher(settings)
+        self._publisher = Publisher(settings, self._is_sure)
         self._handler = SchedulerHandler(
             settings, self.clock, self._publisher, self._thread, self.stopping
         )
@@ -61,6 +64,7 @@ class Scheduler(WorkerService):
             TOPICS,
             self._handler,
             linger_seconds=self.settings.tick_seconds,
+            before_leaving=self._send_the_rest,
         )
         self._pacer = Pacer(
             self.settings,
@@ -117,6 +121,20 @@ class Scheduler(WorkerService):
         if self._consumer is None or self._pacer is None:
             raise RuntimeError("the scheduler is not open")
         return self._consumer, self._pacer
+
+    def _is_sure(self) -> bool:
+        """Whether what is sent now cannot come beside what another scheduler sends."""
+        return self._consumer is None or self._consumer.is_sure
+
+    async def _send_the_rest(self) -> None:
+        """Before shards may go to another scheduler, it must find all requests on the topic.
+
+        What could not be sent in time must never be: the new owner has read the topic without it.
+        A producer forgets nothing, so the process ends.
+        """
+        patience = SEND_SECONDS if self._is_sure() else 0.0
+        if not await self._publisher.is_empty_within(patience):
+            end_now("the shards go elsewhere, and requests that were not sent must not be any more")
 
     def _receive_multipliers(self, record: ConsumerRecord) -> None:
         try:

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from services.scheduler.events import FAILED, FOUND, MISSING, NO_REQUEST, Outcomes
+from services.scheduler.pages import PAGE, RECORD
 from services.scheduler.selection import Rules
 from services.scheduler.shard import Shard, ShardRules
 from shared.contracts.identity import identify
@@ -31,6 +32,34 @@ def rules(
 
 def url_of(host, number):
     return identify(f"https://{host}.example/{number}")
+
+
+class PageView:
+    """All that a shard remembers of a page, wherever it keeps it."""
+
+    def __init__(self, shard, page_id):
+        self.shard, self.row = shard, shard.row_of(page_id)
+
+    def _columns(self, name):
+        page = self.shard.pages[self.row]
+        if name in RECORD.names:
+            return self.shard.records[self.row]
+        if name in PAGE.names:
+            return page
+        return self.shard.attempts.rows[page["attempt"]] if page["attempt"] else None
+
+    def __getitem__(self, name):
+        columns = self._columns(name)
+        if columns is not None:
+            return columns[name]
+        settled = {"failures": 0, "last_attempt_at": self["last_crawled_at"]}
+        return settled.get(name, NEVER)
+
+    def __setitem__(self, name, value):
+        columns = self._columns(name)
+        if columns is None:
+            columns = self.shard.attempts.open(self.shard.pages[self.row])
+        columns[name] = value
 
 
 @dataclass
@@ -110,11 +139,11 @@ class ReferenceShard:
         value = page.value(now, self.rules.selection.uniform)
         return (0, value) if value > 0 else None
 
-    def best(self, now, least=0.0):
-        """The greatest priority of a page that can be crawled now; None without any."""
+    def best(self, now, weighed, least=0.0):
+        """The greatest priority, at `weighed`, of a page that can be crawled now; None: none."""
         usable = {name for name, host in self.hosts.items() if host.is_usable(now)}
         priorities = [
-            self.priority(page, now) for page in self.pages.values() if page.host in usable
+            self.priority(page, weighed) for page in self.pages.values() if page.host in usable
         ]
         found = [p for p in priorities if p is not None and (p[0] > 0 or p[1] >= least)]
         return max(found, default=None)
@@ -171,14 +200,16 @@ class World:
         page = ReferencePage(identity.host, max_age=self.shard.rules.default_max_age_days * DAY)
         update = PageUpdate("upsert", identity.url, importance=fields.get("importance", 1.0))
         self.shard.upsert(identity, update, now)
-        row = self.shard.pages[self.shard.row_of(identity.page_id)]
+        row = PageView(self.shard, identity.page_id)
         page.kappa = float(row["kappa"])
         page.added_at = now
         for name, value in fields.items():
             setattr(page, name, value)
             row[name] = value
+        row["due_staleness"] = np.nan
         if "alpha" in fields:
             row["own_alpha"] = fields["alpha"]
+        self.shard.selector.touch(np.array([row.row], np.int32), reweigh=True)
         self.reference.pages[identity.page_id] = page
         self.reference.hosts.setdefault(
             identity.host, ReferenceHost(self.shard.rules.default_host_rate)
@@ -215,22 +246,26 @@ class World:
         host.blocked_until = NEVER if blocked_until is None else blocked_until
 
     def pick(self, slots, rate, least=0.0):
-        """Let the shard fill slots and check each against the reference; the page ids."""
+        """Let the shard fill slots and check each against the reference; the page ids.
+
+        Priorities are those of the first slot, host limits those of each.
+        """
         picks = self.shard.selector.select(np.asarray(slots, float), rate, least)
         return [
-            self._checked(pick, float(slot), least) for pick, slot in zip(picks, slots, strict=True)
+            self._checked(pick, float(slot), float(slots[0]), least)
+            for pick, slot in zip(picks, slots, strict=True)
         ]
 
-    def _checked(self, pick, now, least):
-        best = self.reference.best(now, least)
+    def _checked(self, pick, now, weighed, least):
+        best = self.reference.best(now, weighed, least)
         if pick["row"] < 0:
             # Where the least value wanted is met to the last digits only, either is right.
             assert best is None or (best[0] == 0 and math.isclose(best[1], least, rel_tol=1e-9))
             return None
-        page_id = int(self.shard.pages[pick["row"]]["page_id"])
+        page_id = self.shard.page_id_of(pick["row"])
         page = self.reference.pages[page_id]
         assert self.reference.hosts[page.host].is_usable(now)
-        tier, weight = self.reference.priority(page, now)
+        tier, weight = self.reference.priority(page, weighed)
         assert best is not None
         assert tier == best[0] == pick["tier"]
         assert math.isclose(weight, best[1], rel_tol=2e-6)

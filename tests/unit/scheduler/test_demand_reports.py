@@ -107,7 +107,7 @@ def test_a_report_counts_what_is_ripe_and_what_was_crawled():
     assert report.marginal_value == by_value.min()
     ripe = np.array(report.ripe)
     assert np.all(np.diff(ripe) <= 0)
-    priorities = shard.selector.priorities[: shard.used]
+    priorities = shard.selector.weigh_all(NOW + 2.0)
     assert ripe[-1] == (priorities > 1e50).sum() > 0
     for threshold, count in zip(report.thresholds, report.ripe, strict=True):
         assert count == (priorities >= threshold).sum()

@@ -41,13 +41,17 @@ def test_removing_what_is_not_there_does_nothing():
 
 def test_the_arena_keeps_urls_and_drops_the_forgotten():
     urls = [f"https://a.example/{'x' * (number % 50)}/{number}".encode() for number in range(500)]
-    arena = UrlArena(np.frombuffer(b"start", np.uint8))
-    starts = np.array([arena.add(url) for url in urls])
-    lengths = np.array([len(url) for url in urls], np.int32)
-    assert arena.get(0, 5) == b"start"
-    assert [arena.get(s, n) for s, n in zip(starts, lengths, strict=True)] == urls
-    smaller, moved = arena.compact(starts[::7], lengths[::7])
-    assert smaller.size == sum(map(len, urls[::7]))
-    assert smaller.get_many(moved, lengths[::7]) == [url.decode() for url in urls[::7]]
-    empty, _ = arena.compact(starts[:0], lengths[:0])
-    assert empty.size == 0
+    arena = UrlArena.load(np.frombuffer(b"startend", np.uint8), np.array([0, 5, 8]))
+    for row, url in enumerate(urls, start=2):
+        arena.set(row, url)
+    assert arena.get_many(np.arange(4)) == ["start", "end", urls[0].decode(), urls[1].decode()]
+    full = arena.size
+    for row in range(2, 502):
+        if row % 7:
+            arena.forget(row)
+    assert arena.size < full / 2
+    kept = [row for row in range(2, 502) if row % 7 == 0]
+    assert arena.get_many(kept) == [urls[row - 2].decode() for row in kept]
+    assert arena.get(0) == "start"
+    arena.set(1, b"again")
+    assert arena.get(1) == "again"

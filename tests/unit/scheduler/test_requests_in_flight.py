@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from reference_shard import DAY, NEVER, World, rules
+from reference_shard import DAY, NEVER, PageView, World, rules
 
 from services.scheduler.emission import write_requests
 from services.scheduler.events import NO_REQUEST
@@ -78,7 +78,7 @@ def test_answered_requests_are_not_in_flight():
     restarted = world_of_pages()
     restarted.outcome(request.page_id, NOW + 2.0)
     assert restore(restarted.shard, [request]) == 0
-    row = restarted.shard.pages[restarted.shard.row_of(request.page_id)]
+    row = PageView(restarted.shard, request.page_id)
     assert row["deadline"] == NEVER
 
 

@@ -4,7 +4,7 @@ from types import SimpleNamespace
 
 import msgspec
 import pytest
-from reference_shard import DAY, NEVER, rules
+from reference_shard import DAY, NEVER, PageView, rules
 
 from services.scheduler.in_flight import microseconds, request_id_of
 from services.scheduler.reading import TOPIC_ORDER, Reader
@@ -40,7 +40,7 @@ def shard():
 
 
 def row_of(shard, identity=PAGE):
-    return shard.pages[shard.row_of(identity.page_id)]
+    return PageView(shard, identity.page_id)
 
 
 def read(shard, topic, *messages, record_times_count=True):

@@ -71,14 +71,14 @@ def test_picks_are_the_most_urgent(seed, speed):
         something_happens(rng, world, now, picked)
 
 
-def test_a_window_is_scanned_once_where_nothing_surprises():
+def test_all_pages_are_looked_at_once_where_nothing_surprises():
     rng = np.random.default_rng(1)
     world = random_world(rng, pages=3000, hosts=300, host_rate=10.0)
     for tick in range(40):
         world.pick(START + 0.05 * tick + np.array([0.01, 0.03]), 40.0)
     selector = world.shard.selector
-    assert selector.scans <= 3
-    assert selector.exhaustive_picks == 0
+    assert selector.rebuilds <= 3
+    assert selector.uncertain_picks == 0
 
 
 def test_pages_that_are_all_alike_are_all_crawled():

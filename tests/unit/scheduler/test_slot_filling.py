@@ -86,8 +86,8 @@ def test_requests_that_are_taken_back_can_be_made_again():
     shards = make_shards(count=1)
     emission = fill(shards, timeline(20.0, shards=1))[0]
     take_back(emission)
-    again = shards[0].selector.select(np.array([NOW + 1.5]), 20.0, 0.0)
-    assert again["row"][0] in emission.picks["row"]
+    again = shards[0].selector.select(NOW + 1.5 + np.arange(50) / 50, 50.0, 0.0)
+    assert set(emission.picks["row"].tolist()) <= set(again["row"].tolist())
 
 
 class Group:

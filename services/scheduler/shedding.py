@@ -1,0 +1,38 @@
+"""Raising the guard: listed pages that are not needed soon go back to the calendar."""
+
+import numpy as np
+
+from services.scheduler.board import CERTAIN_FROM, GUARD, LISTS, Board, time_due
+from services.scheduler.calendar import put_off
+from services.scheduler.pages import UNSET
+from shared.policy.compiled import compiled
+
+
+@compiled
+def shed_listed(board: Board, keep: int, highest: float, most: int) -> int:
+    """Raise the guard until no more than `keep` listed pages reach it, but not above `highest`.
+
+    At most so many pages go at once: each costs an inverse of its crawl value.
+
+    Returns:
+        how many went.
+    """
+    count = board.sizes[LISTS]
+    guard = board.levels[GUARD]
+    if count > keep:
+        least = np.partition(board.priorities[:count], count - keep)[count - keep]
+        guard = max(guard, min(least, highest))
+    board.levels[GUARD] = board.levels[CERTAIN_FROM] = guard
+    kept = gone = 0
+    for place in range(count):
+        row = board.listed[place]
+        if gone < most and 0.0 < board.priorities[place] < guard:
+            board.pages[row].due_staleness = UNSET
+            if put_off(board.wheel, board.pages, row, time_due(board, row)):
+                gone += 1
+                continue
+        board.listed[kept] = row
+        board.priorities[kept] = board.priorities[place]
+        kept += 1
+    board.sizes[LISTS] = kept
+    return gone
