@@ -70,7 +70,7 @@ class Coordinator(WorkerService):
         self._picture = Picture(self._coordination)
         self._history = DecisionHistory(database_url, self._oldest_kept)
         self._publisher = Publisher(settings)
-        self._followers: dict[Topic, Follower] = {}
+        self._followers: dict[str, Follower] = {}
         self._bad: list[tuple[ConsumerRecord, str]] = []
         self._is_caught_up = False
         self._started_at = time.time()
@@ -136,7 +136,7 @@ class Coordinator(WorkerService):
 
     async def _follow(self, topic: Topic, receive: Callable[[ConsumerRecord], None]) -> None:
         follower = Follower(self.settings, topic, receive)
-        self._followers[topic] = follower
+        self._followers[topic.name] = follower
         await follower.start()
 
     def _receiver(
@@ -198,7 +198,7 @@ class Coordinator(WorkerService):
         epoch = self._leadership.epoch
         if epoch != self._coordination.epoch:
             if epoch:
-                await self._followers[MULTIPLIERS].catch_up()
+                await self._followers[MULTIPLIERS.name].catch_up()
             if epoch and epoch == self._leadership.epoch:
                 self._coordination.lead(epoch, self.settings.instance)
             else:
