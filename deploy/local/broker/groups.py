@@ -90,11 +90,13 @@ class Group:
         self._touch(member)
         member_id = member.record.member_id
         fresh = member_id not in known_before
-        if self.state is GroupState.STABLE and not changed:
-            if replaces:  # a restart of the same instance: nobody else needs to know
+        if self.state is GroupState.STABLE:
+            # A restart of the same instance: nobody else needs to know. As in Kafka, what it says
+            # about itself does not matter: clients list the same topics in another order.
+            if replaces and self._elect_protocol() == self.protocol:
                 self._save()
                 return self._joined(member)._replace(leader=old_leader, members=())
-            if not fresh and member_id != self.leader:
+            if not (changed or fresh) and member_id != self.leader:
                 return self._joined(member)
         if self.state is GroupState.COMPLETING and not (changed or fresh):
             return self._joined(member)
