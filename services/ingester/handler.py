@@ -1,6 +1,7 @@
 """A batch of signals: sifted, published, and everything acknowledged before it returns."""
 
 import asyncio
+import dataclasses
 import time
 from collections.abc import Sequence
 
@@ -10,7 +11,7 @@ from aiokafka import ConsumerRecord
 from services.ingester import metrics
 from services.ingester.debounce import Debouncer
 from services.ingester.refusals import Refusals
-from services.ingester.sifting import Sifter, SignalRules
+from services.ingester.sifting import KEY_HEADER, Sifter, SignalRules
 from services.ingester.sources import SourceLimiter
 from shared.contracts.codec import encode
 from shared.contracts.identity import shard_of
@@ -113,7 +114,15 @@ class SignalHandler:
         if text is None:
             metrics.SIGNALS_NOT_KEPT.inc()
         else:
-            await self._publisher.dead_letter(record, STAGE, text)
+            await self._publisher.dead_letter(_without_key(record), STAGE, text)
+
+
+def _without_key(record: ConsumerRecord) -> ConsumerRecord:
+    """The record without its source's key, which readers of dead letters must not learn."""
+    if not any(name == KEY_HEADER for name, _ in record.headers):
+        return record
+    kept = tuple(header for header in record.headers if header[0] != KEY_HEADER)
+    return dataclasses.replace(record, headers=kept)
 
 
 def by_shard(signals: Sequence[PageSignal], shards: int) -> ByPlace:
