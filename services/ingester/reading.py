@@ -15,6 +15,7 @@ from aiokafka.errors import CommitFailedError, IllegalStateError
 
 from shared.contracts.topics import SIGNALS
 from shared.runtime import metrics
+from shared.runtime.consumer import read_on, read_slice
 from shared.runtime.kafka import fetch_bytes, make_consumer
 from shared.runtime.settings import Settings
 
@@ -31,6 +32,7 @@ class SignalReader(ConsumerRebalanceListener):  # type: ignore[misc]  # aiokafka
     def __init__(self, settings: Settings, handle: Handle) -> None:
         self._topic = settings.topic(SIGNALS.name)
         self._max_records = settings.batch_max_messages
+        self._max_bytes = settings.fetch_buffer_bytes
         self._handle = handle
         self._consumer = make_consumer(
             settings, GROUP, max_partition_fetch_bytes=fetch_bytes(settings, 1)
@@ -71,9 +73,10 @@ class SignalReader(ConsumerRebalanceListener):  # type: ignore[misc]  # aiokafka
                 continue
             # Outside the lock: while the group decides, this waits for the decision, and the
             # group waits for the lock.
-            fetched = await self._consumer.getmany(timeout_ms=100, max_records=self._max_records)
+            fetched = await read_slice(self._consumer, self._max_records, timeout_ms=100)
+            await read_on(self._consumer, fetched, self._max_records, self._max_bytes)
             async with self._busy:
-                await self._take({tp: part for tp, part in fetched.items() if part})
+                await self._take(fetched)
             metrics.CONSUMER_LAG.labels(SIGNALS.name).set(self._lag())
 
     async def _take(self, fetched: dict[TopicPartition, list[ConsumerRecord]]) -> None:

@@ -2,7 +2,7 @@
 
 import asyncio
 import time
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from typing import Protocol
 
 import structlog
@@ -13,6 +13,7 @@ from shared.contracts.topics import Topic
 from shared.runtime import metrics
 from shared.runtime.isolation import TooManyBadMessages
 from shared.runtime.kafka import fetch_bytes, make_consumer
+from shared.runtime.membership import Membership
 from shared.runtime.settings import Settings
 
 log = structlog.get_logger(__name__)
@@ -56,11 +57,18 @@ class BatchHandler(Protocol):
         ...
 
 
+BeforeLeaving = Callable[[], Awaitable[None]]
+
+
 class _Rebalances(ConsumerRebalanceListener):  # type: ignore[misc]  # aiokafka is untyped
     """Notes what the group decided; the reading loop acts on it between two batches."""
 
-    def __init__(self, consumer: AIOKafkaConsumer) -> None:
+    def __init__(
+        self, consumer: AIOKafkaConsumer, membership: Membership, before_leaving: BeforeLeaving
+    ) -> None:
         self._consumer = consumer
+        self._membership = membership
+        self._before_leaving = before_leaving
         self.assignment: set[TopicPartition] = set()
         self.generation = 0
         self.deciding = True
@@ -68,11 +76,14 @@ class _Rebalances(ConsumerRebalanceListener):  # type: ignore[misc]  # aiokafka 
     async def on_partitions_revoked(self, revoked: list[TopicPartition]) -> None:  # noqa: ARG002
         self.deciding = True
         self.generation += 1
+        if self.assignment:
+            await self._before_leaving()
 
     async def on_partitions_assigned(self, assigned: list[TopicPartition]) -> None:
         # Nothing may be fetched before the handler has said from where.
         self._consumer.pause(*assigned)
         self.assignment = set(assigned)
+        self._membership.renew()
         self.deciding = False
         self.generation += 1
 
@@ -93,7 +104,18 @@ class BatchConsumer:
         handler: BatchHandler,
         *,
         linger_seconds: float = 0.0,
+        before_leaving: BeforeLeaving | None = None,
     ) -> None:
+        """Make a consumer that is not started yet.
+
+        Args:
+            settings: of the process.
+            group: consumer group, without the topic prefix.
+            topics: co-partitioned.
+            handler: gets the batches.
+            linger_seconds: how long a small batch waits for more.
+            before_leaving: awaited before partitions may go to another member.
+        """
         self._max_records = settings.batch_max_messages
         self._max_bytes = settings.fetch_buffer_bytes
         self._linger_seconds = linger_seconds
@@ -105,7 +127,10 @@ class BatchConsumer:
             partition_assignment_strategy=(RangePartitionAssignor,),
             max_partition_fetch_bytes=fetch_bytes(settings, len(topics)),
         )
-        self._rebalances = _Rebalances(self._consumer)
+        self._membership = Membership(settings.kafka_session_timeout_seconds)
+        self._rebalances = _Rebalances(
+            self._consumer, self._membership, before_leaving or _nothing_to_do
+        )
         self._followed = 0
         self._ours: set[int] = set()
         self._next: dict[TopicPartition, int] = {}
@@ -131,9 +156,15 @@ class BatchConsumer:
             return False
         return not self._rebalances.deciding and self._followed == self._rebalances.generation
 
+    @property
+    def is_sure(self) -> bool:
+        """Whether the partitions cannot be another member's: the broker has heard us lately."""
+        return self._membership.is_sure
+
     async def start(self) -> None:
         """Connect and join the group."""
         await self._consumer.start()
+        self._membership.watch(self._consumer)
         self._consumer.subscribe(list(self._names), listener=self._rebalances)
 
     async def stop(self) -> None:
@@ -179,33 +210,15 @@ class BatchConsumer:
             await self._consumer.getmany(timeout_ms=100)
 
     async def _read(self) -> Batch:
-        fetched = await self._fetch(self._max_records, timeout_ms=100)
+        fetched = await read_slice(self._consumer, self._max_records, timeout_ms=100)
         if fetched and self._linger_seconds and _count(fetched) < self._max_records // 4:
             await asyncio.sleep(self._linger_seconds)
-        size = _bytes(fetched)
-        # The rest in slices: unpacking everything at once would block the loop.
-        while fetched and size < self._max_bytes:
-            left = self._max_records - _count(fetched)
-            await asyncio.sleep(0)
-            more = await self._fetch(left, timeout_ms=0) if left > 0 else {}
-            if not more:
-                break
-            size += _bytes(more)
-            for tp, records in more.items():
-                fetched.setdefault(tp, []).extend(records)
+        await read_on(self._consumer, fetched, self._max_records, self._max_bytes)
         batch: Batch = {}
         for tp, records in fetched.items():
             batch.setdefault(self._names[tp.topic], {})[tp.partition] = records
             metrics.MESSAGES_CONSUMED.labels(self._names[tp.topic]).inc(len(records))
         return batch
-
-    async def _fetch(
-        self, most: int, timeout_ms: int
-    ) -> dict[TopicPartition, list[ConsumerRecord]]:
-        fetched = await self._consumer.getmany(
-            timeout_ms=timeout_ms, max_records=min(most, SLICE_RECORDS)
-        )
-        return {tp: records for tp, records in fetched.items() if records}
 
     def _advance(self, batch: Batch) -> None:
         by_name = {name: full for full, name in self._names.items()}
@@ -252,6 +265,34 @@ class BatchConsumer:
         self._consumer.resume(*assignment)
         self._followed = generation
         log.info("partitions assigned", new=sorted(new), lost=sorted(lost), now=len(self._ours))
+
+
+async def _nothing_to_do() -> None:
+    return
+
+
+Fetched = dict[TopicPartition, list[ConsumerRecord]]
+
+
+async def read_slice(consumer: AIOKafkaConsumer, most: int, timeout_ms: int) -> Fetched:
+    """Some records, of partitions that have any: few enough not to block the loop."""
+    fetched = await consumer.getmany(timeout_ms=timeout_ms, max_records=min(most, SLICE_RECORDS))
+    return {tp: records for tp, records in fetched.items() if records}
+
+
+async def read_on(
+    consumer: AIOKafkaConsumer, fetched: Fetched, most_records: int, most_bytes: int
+) -> None:
+    """Add what else is there already, in slices, until there is as much as is wanted."""
+    size = _bytes(fetched)
+    while fetched and size < most_bytes and (left := most_records - _count(fetched)) > 0:
+        await asyncio.sleep(0)
+        more = await read_slice(consumer, left, timeout_ms=0)
+        if not more:
+            return
+        size += _bytes(more)
+        for tp, records in more.items():
+            fetched.setdefault(tp, []).extend(records)
 
 
 def _count(fetched: Mapping[TopicPartition, list[ConsumerRecord]]) -> int:

@@ -1,0 +1,62 @@
+"""A backlog is read in slices that do not block the loop, up to what is wanted."""
+
+import asyncio
+from collections import deque
+from types import SimpleNamespace
+
+from aiokafka import TopicPartition
+
+from shared.runtime.consumer import SLICE_RECORDS, read_on, read_slice
+
+TP = TopicPartition("t", 0)
+
+
+class Consumer:
+    """Has a backlog, like aiokafka's."""
+
+    def __init__(self, count, size=10):
+        self.waiting = deque(SimpleNamespace(value=b"x" * size, offset=n) for n in range(count))
+        self.asked = []
+
+    async def getmany(self, timeout_ms, max_records):
+        self.asked.append((timeout_ms, max_records))
+        return {TP: [self.waiting.popleft() for _ in range(min(max_records, len(self.waiting)))]}
+
+
+async def read(consumer, most_records, most_bytes=10**9):
+    fetched = await read_slice(consumer, most_records, timeout_ms=100)
+    await read_on(consumer, fetched, most_records, most_bytes)
+    return [record.offset for record in fetched.get(TP, [])]
+
+
+async def test_a_backlog_comes_in_slices_and_in_order():
+    consumer = Consumer(50_000)
+    assert await read(consumer, 20_000) == list(range(20_000))
+    assert all(asked <= SLICE_RECORDS for _, asked in consumer.asked)
+    assert [timeout for timeout, _ in consumer.asked[1:]] == [0] * (len(consumer.asked) - 1)
+    assert consumer.waiting[0].offset == 20_000
+
+
+async def test_others_get_their_turn_between_two_slices():
+    turns = []
+
+    async def other():
+        while True:
+            turns.append(1)
+            await asyncio.sleep(0)
+
+    task = asyncio.create_task(other())
+    await read(Consumer(20_000), 20_000)
+    task.cancel()
+    assert len(turns) >= 20_000 // SLICE_RECORDS - 1
+
+
+async def test_large_records_make_a_short_batch():
+    consumer = Consumer(50_000, size=1_000)
+    assert len(await read(consumer, 20_000, most_bytes=5_000_000)) == 2 * SLICE_RECORDS
+
+
+async def test_nothing_is_waited_for_when_nothing_is_there():
+    consumer = Consumer(0)
+    assert await read(consumer, 20_000) == []
+    assert consumer.asked == [(100, SLICE_RECORDS)]
