@@ -102,6 +102,14 @@ class WorkerProcess:
         """Ask it to stop, without waiting."""
         self._process.send_signal(signal.SIGTERM)
 
+    def pause(self) -> None:
+        """Let it stand still, as a machine that is overloaded or suspended would."""
+        self._process.send_signal(signal.SIGSTOP)
+
+    def resume(self) -> None:
+        """Let it go on."""
+        self._process.send_signal(signal.SIGCONT)
+
     def kill(self) -> None:
         """End it as a crash would."""
         self._process.kill()

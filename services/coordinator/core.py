@@ -77,6 +77,11 @@ class Coordination:
         """
         return self._stretch(clock).rate
 
+    @property
+    def leads_on(self) -> bool:
+        """Whether we lead, and have said so."""
+        return bool(self.epoch) and self.last is not None and self.last.epoch == self.epoch
+
     def lead(self, epoch: int, name: str) -> None:
         """Decide from now on, in an epoch that nobody has led in before."""
         self.epoch, self._leader = epoch, name
@@ -137,7 +142,8 @@ class Coordination:
     def _observe(self, before: DemandCurve, report: DemandCurve, now: Moment) -> None:
         """Compare the crawls between two reports with the slots that the shard had."""
         since, until = before.reported_at, report.reported_at
-        if until <= since or since < now.clock - KEPT_SECONDS * now.speed:
+        plan = self.timeline.at(since)
+        if until <= since or plan is None or since < now.clock - KEPT_SECONDS * now.speed:
             return
         self.fleet.observe(
             report.shard,

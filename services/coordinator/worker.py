@@ -110,8 +110,8 @@ class Coordinator(WorkerService):
         """
         if not self._is_caught_up:
             return "reading what stands on the topics"
-        if self._coordination.epoch:
-            return None if self._coordination.last is not None else "making the first decision"
+        if self._leadership.epoch:
+            return None if self._coordination.leads_on else "making the first decision"
         if self._leadership.trouble is not None:
             return f"who leads is not known, ask the database: {self._leadership.trouble}"
         return None if self._leadership.leader else "waiting for a coordinator to lead"

@@ -81,10 +81,12 @@ def test_ten_minutes_are_remembered(coordination):
 def test_the_ratio_of_crawls_to_slots_counts_what_silent_shards_had(coordination):
     coordination.published(coordination.next(NOW), NOW)
     assert Picture(coordination).state(NOW, 5.0, "").now.achieved_ratio == 1.0
-    later = Moment(NOW.clock + 4.0, NOW.wall + 4.0)
-    slots = coordination.timeline.allotted(0, NOW.clock, later.clock) / 4.0
-    heard = report(0, 3.0, 0.0, slots / 2)
-    coordination.receive_demand(replace(heard, reported_at=later.clock), later.wall, later)
+    for seconds in (0.5, 4.0):
+        since = coordination.fleet.shards[0].curve.reported_at
+        later = Moment(NOW.clock + seconds, NOW.wall + seconds)
+        slots = coordination.timeline.allotted(0, since, later.clock) / (later.clock - since)
+        said = report(0, 3.0, 0.0, slots / 2)
+        coordination.receive_demand(replace(said, reported_at=later.clock), later.wall, later)
     ratio = Picture(coordination).state(later, 5.0, "").now.achieved_ratio
     # Shard 1 is silent by now, with a quarter of the budget.
     assert ratio == pytest.approx(0.5 * 0.75)

@@ -14,6 +14,7 @@ from services.coordinator.solver import (
     solve_threshold,
 )
 from shared.contracts.messages import DemandCurve
+from shared.policy.demand import interpolate_demand
 
 GRID = [10 ** (k / 8) for k in range(-32, 17)]
 
@@ -126,6 +127,16 @@ def test_shares_of_any_reports_add_up_to_one(demands, ripe, budget, horizon):
     threshold = solve_threshold(gathered, budget)
     assert np.isfinite(threshold)
     assert threshold >= 0
+
+
+def test_the_quick_way_onto_a_common_grid_is_the_interpolation():
+    narrow = curve(1, lambda x: 3 / x**0.3 + 1, lambda x: 50 / (x + 0.1), grid=GRID[7:30])
+    others = curve(0, root(1.0), grid=GRID)
+    gathered = curves(others, narrow)
+    own = np.array(GRID[7:30])
+    for row, values in ((gathered.demand[1], narrow.demand), (gathered.ripe[1], narrow.ripe)):
+        expected = interpolate_demand(own, np.array(values), np.array(GRID))
+        np.testing.assert_allclose(row, expected, rtol=1e-12)
 
 
 def test_what_a_shard_cannot_use_is_the_others_and_does_not_raise_the_threshold():
