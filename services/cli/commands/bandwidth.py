@@ -1,13 +1,25 @@
-"""`freshet bandwidth get|set`."""
+"""`freshet bandwidth get|set|schedule|history`."""
 
 import asyncio
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
-from services.cli.output import show
+from services.cli.bandwidths import (
+    SECONDS_PER_DAY,
+    BadBandwidth,
+    history_rows,
+    read_rate,
+    read_schedule,
+    time_of_day,
+    when,
+)
+from services.cli.errors import UserError
+from services.cli.output import show, show_json, show_rows
 
-SECONDS_PER_DAY = 86_400.0
+if TYPE_CHECKING:
+    from shared.contracts.messages import Bandwidth
+    from shared.runtime.settings import Settings
 
 
 class Rate(click.ParamType):
@@ -21,63 +33,177 @@ class Rate(click.ParamType):
         """Crawls per second, or click's error."""
         if isinstance(value, float):
             return value
-        number, _, unit = str(value).partition("/")
         try:
-            rate = float(number) / {"": 1.0, "s": 1.0, "day": SECONDS_PER_DAY}[unit.strip()]
-        except (ValueError, KeyError):
-            self.fail(f"{value!r} is not a rate like 100/s or 5000/day", param, ctx)
-        if not 0 <= rate <= 1e9:
-            self.fail(f"{value!r} is not between 0 and 1e9 crawls per second", param, ctx)
-        return rate
+            return read_rate(str(value))
+        except BadBandwidth as error:
+            self.fail(str(error), param, ctx)
 
 
 @click.group()
 def command() -> None:
     """Read and set the budget of crawls for the whole system.
 
-    A new budget takes effect within two seconds, without a spike.
+    A new budget takes effect within two seconds, without a spike; or slowly, in a ramp; or by the
+    time of the day.
 
     \b
     Examples:
       freshet bandwidth get
       freshet bandwidth set 100/s
-      freshet bandwidth set 5000000/day
+      freshet bandwidth set 5000000/day --ramp 600
+      freshet bandwidth schedule "00:00=2/s 06:00=10/s 22:00=3/s" --timezone Europe/Berlin
+      freshet bandwidth history
     """
 
 
 @command.command("get")
 @click.option("--json", "as_json", is_flag=True, help="Answer as JSON.")
 def get(as_json: bool) -> None:
-    """Show the budget that holds."""
-    from services.cli.kafka import last_message  # noqa: PLC0415
-    from shared.contracts.messages import Bandwidth  # noqa: PLC0415
-    from shared.contracts.topics import BANDWIDTH  # noqa: PLC0415
-    from shared.runtime.settings import load_settings  # noqa: PLC0415
+    """Show the budget that holds, and what comes next."""
+    from shared.runtime.settings import load_settings  # noqa: PLC0415 - commands load what they need
 
-    message = asyncio.run(last_message(load_settings(), BANDWIDTH, Bandwidth))
-    rate = message.crawls_per_second if message else None
-    show(_answer(rate, message.set_at if message else None), as_json=as_json)
+    settings = load_settings()
+    _show(_current(settings), settings.clock().now(), as_json=as_json)
 
 
 @command.command("set")
 @click.argument("rate", type=Rate())
+@click.option(
+    "--ramp",
+    type=click.FloatRange(0, SECONDS_PER_DAY),
+    default=0.0,
+    metavar="SECONDS",
+    help="Go there evenly, in so many seconds of the clock.",
+)
 @click.option("--json", "as_json", is_flag=True, help="Answer as JSON.")
-def set_(rate: float, as_json: bool) -> None:
-    """Set the budget to RATE: `100/s` or `5000000/day`."""
-    from services.cli.kafka import publish_global  # noqa: PLC0415
+def set_(rate: float, ramp: float, as_json: bool) -> None:
+    """Set the budget to RATE: `100/s` or `5000000/day`. A schedule is over then."""
     from shared.contracts.messages import Bandwidth  # noqa: PLC0415
-    from shared.contracts.topics import BANDWIDTH  # noqa: PLC0415
+    from shared.pacing.budget import Budget  # noqa: PLC0415
     from shared.runtime.settings import load_settings  # noqa: PLC0415
 
     settings = load_settings()
     now = settings.clock().now()
-    asyncio.run(publish_global(settings, BANDWIDTH, Bandwidth(rate, set_at=now)))
-    show(_answer(rate, now), as_json=as_json)
+    before = None
+    if ramp > 0:
+        last = _current(settings)
+        before = Budget.from_message(last).at(now).rate if last is not None else 0.0
+    message = Bandwidth(rate, set_at=now, ramp_seconds=ramp, ramp_from=before)
+    _publish(settings, message, as_json=as_json)
 
 
-def _answer(rate: float | None, set_at: float | None) -> dict[str, Any]:
-    return {
-        "crawls_per_second": rate,
-        "crawls_per_day": None if rate is None else rate * SECONDS_PER_DAY,
-        "set_at": set_at,
+@command.command("schedule")
+@click.argument("schedule", metavar="FILE|SCHEDULE")
+@click.option(
+    "--timezone", default="UTC", show_default=True, help="Whose day it is: Europe/Berlin, UTC, ..."
+)
+@click.option(
+    "--ramp",
+    type=click.FloatRange(0, SECONDS_PER_DAY),
+    default=0.0,
+    metavar="SECONDS",
+    help="Each change begins at its time, and takes so many seconds.",
+)
+@click.option("--json", "as_json", is_flag=True, help="Answer as JSON.")
+def schedule_(schedule: str, timezone: str, ramp: float, as_json: bool) -> None:
+    """Set the budget by the time of the day, every day, until something else is set.
+
+    The schedule is a list like "00:00=2/s 06:00=10/s 22:00=3/s", or a file with such entries.
+    Before its first time, the last one of the day before holds.
+
+    \b
+    Examples:
+      freshet bandwidth schedule "06:00=10/s 22:00=3/s" --timezone Europe/Berlin
+      freshet bandwidth schedule nights.txt --ramp 900
+    """
+    from shared.contracts.messages import Bandwidth, ScheduledRate  # noqa: PLC0415
+    from shared.pacing.budget import Budget  # noqa: PLC0415
+    from shared.runtime.settings import load_settings  # noqa: PLC0415
+
+    settings = load_settings()
+    now = settings.clock().now()
+    try:
+        steps = [ScheduledRate(second, rate) for second, rate in read_schedule(schedule)]
+        planned = Bandwidth(0.0, now, ramp, None, steps, timezone)
+        rate = Budget.from_message(planned).at(now).rate
+    except ValueError as error:
+        raise UserError(str(error)) from error
+    _publish(settings, Bandwidth(rate, now, ramp, None, steps, timezone), as_json=as_json)
+
+
+@command.command("history")
+@click.option("--last", type=click.IntRange(1, 100_000), default=20, show_default=True)
+@click.option(
+    "--cause",
+    "causes",
+    multiple=True,
+    help="Only those: bandwidth, schedule, ramp, demand, silent-shard, new-shard, shortfall, "
+    "takeover, start. Repeatable.",
+)
+@click.option("--json", "as_json", is_flag=True, help="Answer as JSON, with all shares.")
+def history(last: int, causes: tuple[str, ...], as_json: bool) -> None:
+    """What the coordinator decided, when, and why; the newest last.
+
+    \b
+    Examples:
+      freshet bandwidth history
+      freshet bandwidth history --cause bandwidth --cause schedule --last 100
+    """
+    from shared.runtime.settings import load_settings  # noqa: PLC0415
+    from shared.store.multipliers import last_multipliers  # noqa: PLC0415
+
+    url = load_settings().database_url.get_secret_value()
+    rows = last_multipliers(url, last, causes)
+    if as_json:
+        show_json(rows[::-1])
+        return
+    show_rows(history_rows(rows), as_json=False, empty="nothing was decided yet")
+
+
+def _current(settings: "Settings") -> "Bandwidth | None":
+    from services.cli.kafka import last_message  # noqa: PLC0415
+    from shared.contracts.messages import Bandwidth  # noqa: PLC0415
+    from shared.contracts.topics import BANDWIDTH  # noqa: PLC0415
+
+    return asyncio.run(last_message(settings, BANDWIDTH, Bandwidth))
+
+
+def _publish(settings: "Settings", message: "Bandwidth", *, as_json: bool) -> None:
+    from services.cli.kafka import publish_global  # noqa: PLC0415
+    from shared.contracts.topics import BANDWIDTH  # noqa: PLC0415
+
+    asyncio.run(publish_global(settings, BANDWIDTH, message))
+    _show(message, settings.clock().now(), as_json=as_json)
+
+
+def _show(message: "Bandwidth | None", now: float, *, as_json: bool) -> None:
+    answer = _answer(message, now)
+    if as_json:
+        show_json(answer)
+        return
+    times = {name: when(answer[name]) for name in ("set_at", "next_change_at") if answer.get(name)}
+    show(answer | times, as_json=False)
+
+
+def _answer(message: "Bandwidth | None", now: float) -> dict[str, Any]:
+    """The budget now; of ramps and schedules only where there are some."""
+    if message is None:
+        return {"crawls_per_second": None, "crawls_per_day": None, "set_at": None}
+    from shared.pacing.budget import Budget  # noqa: PLC0415
+
+    budget = Budget.from_message(message)
+    stretch = budget.at(now)
+    answer: dict[str, Any] = {
+        "crawls_per_second": stretch.rate,
+        "crawls_per_day": stretch.rate * SECONDS_PER_DAY,
+        "set_at": message.set_at,
     }
+    if stretch.ramp_seconds > 0:
+        answer |= {"ramp_to": stretch.ramp_to, "ramp_seconds_left": stretch.ramp_seconds}
+    if message.schedule:
+        answer |= {
+            "schedule": {time_of_day(s.second): s.crawls_per_second for s in message.schedule},
+            "timezone": message.timezone,
+            "next_change_at": budget.next_change(now),
+        }
+    return answer

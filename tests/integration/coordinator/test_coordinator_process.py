@@ -14,6 +14,8 @@ from shared.contracts.messages import Bandwidth, DemandCurve, Multipliers
 from shared.contracts.topics import BANDWIDTH, DEAD_LETTERS, DEMAND_CURVES, GLOBAL_KEY, MULTIPLIERS
 from shared.runtime.kafka import ensure_topics
 from shared.runtime.publisher import Publisher
+from shared.store.migration import migrate
+from shared.store.multipliers import last_multipliers
 
 GRID = [10 ** (k / 8) for k in range(-24, 9)]
 
@@ -34,12 +36,13 @@ def curve(shard: int, scale: float = 1.0) -> DemandCurve:
 
 
 @pytest.fixture
-async def publisher(broker):
+async def publisher(broker, database_url):
+    await asyncio.to_thread(migrate, database_url, 4)
     settings = settings_for(
         broker.bootstrap_servers,
         f"coordinator-{uuid.uuid4().hex[:8]}",
         silent_after_seconds=2.0,
-        database_url="postgresql://nobody@127.0.0.1:1/nothing",
+        database_url=database_url,
     )
     await ensure_topics(settings)
     made = Publisher(settings)
@@ -69,6 +72,10 @@ class Shards:
 
     def stop(self) -> None:
         self._task.cancel()
+
+
+def recorded(settings):
+    return last_multipliers(settings.database_url.get_secret_value(), 100)
 
 
 def last(records) -> Multipliers:
@@ -114,9 +121,25 @@ async def test_budget_shares_silence_and_a_restart(publisher, tmp_path):
     with worker("coordinator", settings, tmp_path) as process:
         await process.ready()
         async with reader(settings, MULTIPLIERS) as multipliers:
-            await multipliers.until(lambda got: [1 for r in got if b'"cause":"start"' in r.value])
+            await multipliers.until(
+                lambda got: [1 for r in got if b'"cause":"takeover"' in r.value]
+            )
             messages = [decode(Multipliers, r.value) for r in multipliers.records]
+            async with asyncio.timeout(30):
+                while "takeover" not in [row["cause"] for row in recorded(settings)]:
+                    await asyncio.sleep(0.1)
     reporting.stop()
+    rows = {row["version"]: row for row in recorded(settings)}
+    for message in messages:
+        if message.cause != "refresh" and message.version in rows:
+            row = rows[message.version]
+            assert (row["cause"], row["why"]) == (message.cause, message.why)
+            assert row["shares"] == pytest.approx(
+                {a.shard: a.share for a in message.allotments if a.share > 0}, rel=1e-6
+            )
+    assert {"start", "bandwidth", "silent-shard", "new-shard", "takeover"} <= {
+        row["cause"] for row in rows.values()
+    }
     versions = [m.version for m in messages]
     assert versions == sorted(set(versions))
     assert shares(messages[-1]) == {0: 0.25, 1: 0.75}
