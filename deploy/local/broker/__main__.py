@@ -6,11 +6,30 @@ import logging
 import signal
 import sys
 from pathlib import Path
+from typing import TextIO, cast
 
 import click
 import structlog
 
 from deploy.local.broker import DataDirectoryInUseError, serve
+
+
+class _LogFile:
+    """Standard error, which is often a file on the very disk that is full: then lines are lost, and
+    the broker goes on."""
+
+    def __init__(self, file: TextIO) -> None:
+        self._file = file
+
+    def write(self, text: str) -> None:
+        """Write, if there is room."""
+        with contextlib.suppress(OSError):
+            self._file.write(text)
+
+    def flush(self) -> None:
+        """Flush, if there is room."""
+        with contextlib.suppress(OSError):
+            self._file.flush()
 
 
 async def _run(data_dir: Path, host: str, port: int, advertised_port: int | None) -> None:
@@ -37,7 +56,7 @@ def main(data_dir: Path, host: str, port: int, advertised_port: int | None) -> N
             structlog.processors.LogfmtRenderer(key_order=["timestamp", "level", "event"]),
         ],
         wrapper_class=structlog.make_filtering_bound_logger(logging.INFO),
-        logger_factory=structlog.PrintLoggerFactory(sys.stderr),
+        logger_factory=structlog.WriteLoggerFactory(cast(TextIO, _LogFile(sys.stderr))),
     )
     try:
         asyncio.run(_run(data_dir, host, port, advertised_port))

@@ -15,6 +15,8 @@ class FilePool:
     def __init__(self, capacity: int = DEFAULT_OPEN_FILES) -> None:
         self._capacity = capacity
         self._open: OrderedDict[Path, int] = OrderedDict()
+        self.complains_at_ms = 0
+        """When a file that cannot be written is next told of, Unix milliseconds."""
 
     def descriptor(self, path: Path) -> int:
         """Return an open descriptor of the file, made if it is missing; raises OSError."""

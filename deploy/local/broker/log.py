@@ -18,6 +18,9 @@ from deploy.local.broker.segment import Segment
 
 log = structlog.get_logger(__name__)
 
+COMPLAINT_MS = 10_000
+"""A full disk is told of once in so long: clients try again many times a second."""
+
 
 class PartitionLog:
     """One partition's batches, from `start_offset` to before `end_offset`.
@@ -204,7 +207,9 @@ class PartitionLog:
         try:
             active.append(header, body, base_offset)
         except OSError as error:
-            log.critical("log cannot be written", file=str(active.path), error=str(error))
+            if now_ms >= self._files.complains_at_ms:
+                self._files.complains_at_ms = now_ms + COMPLAINT_MS
+                log.critical("log cannot be written", file=str(active.path), error=str(error))
             raise RequestError(
                 ErrorCode.KAFKA_STORAGE_ERROR,
                 f"{active.path.name} cannot be written: {error.strerror}; free disk space",
