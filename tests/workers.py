@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import json
 import os
 import signal
 import subprocess
@@ -13,6 +14,7 @@ from typing import Any
 
 import aiohttp
 from aiokafka import AIOKafkaConsumer, ConsumerRecord, TopicPartition
+from pydantic import SecretStr
 
 from deploy.local.process import free_port
 from shared.contracts.topics import Topic
@@ -33,6 +35,13 @@ def settings_for(bootstrap_servers: str, prefix: str, **more: Any) -> Settings:
     return Settings(**(values | more))
 
 
+def _as_variable(value: Any) -> str:
+    """A setting as the environment has it."""
+    if isinstance(value, SecretStr):
+        return value.get_secret_value()
+    return json.dumps(value) if isinstance(value, tuple | dict) else str(value)
+
+
 class WorkerProcess:
     """A worker that runs as `freshet worker NAME` does."""
 
@@ -47,7 +56,7 @@ class WorkerProcess:
             "FRESHET_HTTP_PORT": str(self.port),
         }
         environment |= {
-            f"FRESHET_{field.upper()}": str(getattr(settings, field))
+            f"FRESHET_{field.upper()}": _as_variable(getattr(settings, field))
             for field in settings.model_fields_set - {"kafka_bootstrap_servers", "database_url"}
         }
         code = f"from services.{name}.worker import main; main()"

@@ -11,7 +11,10 @@ import shutil
 import signal
 import subprocess
 import uuid
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Literal
 
 import structlog
 
@@ -121,11 +124,79 @@ def _fetch(jars: Path) -> None:
     unfinished.rename(jars)
 
 
+@dataclass(frozen=True, slots=True)
+class Guard:
+    """How clients must come in: a listener of their own with TLS, passwords or both."""
+
+    protocol: Literal["SSL", "SASL_PLAINTEXT", "SASL_SSL"]
+    mechanism: Literal["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512"] = "PLAIN"
+    users: Mapping[str, str] = field(default_factory=dict)
+    """Names and passwords."""
+    certificate: Path | None = None
+    """PEM file with the broker's private key (PKCS 8) and certificate, for TLS."""
+    client_authority: Path | None = None
+    """PEM file: clients must show a certificate that it has signed."""
+
+    def settings(self, port: int, internal_port: int, controller_port: int) -> str:
+        """Lines of server.properties; of two values of a setting the last one counts."""
+        lines = [
+            f"listeners=CLIENT://127.0.0.1:{port},INTERNAL://127.0.0.1:{internal_port},"
+            f"CONTROLLER://127.0.0.1:{controller_port}",
+            f"advertised.listeners=CLIENT://127.0.0.1:{port},INTERNAL://127.0.0.1:{internal_port}",
+            "listener.security.protocol.map=CONTROLLER:PLAINTEXT,INTERNAL:PLAINTEXT,"
+            f"CLIENT:{self.protocol}",
+            "inter.broker.listener.name=INTERNAL",
+        ]
+        if self.protocol.startswith("SASL"):
+            lines += [
+                f"listener.name.client.sasl.enabled.mechanisms={self.mechanism}",
+                f"listener.name.client.{self.mechanism.lower()}.sasl.jaas.config={self._login()}",
+            ]
+        if self.certificate is not None:
+            lines += [
+                "listener.name.client.ssl.keystore.type=PEM",
+                f"listener.name.client.ssl.keystore.location={self.certificate}",
+            ]
+        if self.client_authority is not None:
+            lines += [
+                "listener.name.client.ssl.client.auth=required",
+                "listener.name.client.ssl.truststore.type=PEM",
+                f"listener.name.client.ssl.truststore.location={self.client_authority}",
+            ]
+        return "\n".join(lines) + "\n"
+
+    def _login(self) -> str:
+        if self.mechanism != "PLAIN":
+            return "org.apache.kafka.common.security.scram.ScramLoginModule required;"
+        users = "".join(f' user_{name}="{password}"' for name, password in self.users.items())
+        return f"org.apache.kafka.common.security.plain.PlainLoginModule required{users};"
+
+    def format_options(self) -> list[str]:
+        """Options of the storage tool: SCRAM's users are in the log's first records."""
+        if self.mechanism == "PLAIN":
+            return []
+        return [
+            part
+            for name, password in self.users.items()
+            for part in ("--add-scram", f"{self.mechanism}=[name={name},password={password}]")
+        ]
+
+
 class ApacheKafka:
     """Apache Kafka under `data_dir` on free loopback ports."""
 
-    def __init__(self, data_dir: Path, advertised_port: int | None = None) -> None:
-        """Choose ports; `advertised_port` is that of a proxy through which clients come."""
+    def __init__(
+        self, data_dir: Path, advertised_port: int | None = None, guard: Guard | None = None
+    ) -> None:
+        """Choose ports.
+
+        Args:
+            data_dir: where everything is.
+            advertised_port: that of a proxy through which clients come.
+            guard: how clients must come in; None: as they like.
+        """
+        self._guard = guard
+        self._internal_port = free_port()
         self._directory = data_dir.resolve()
         self._port = free_port()
         self._advertised_port = advertised_port or self._port
@@ -179,18 +250,21 @@ class ApacheKafka:
         """Write the settings and format the storage, as KRaft demands before the first start."""
         self._directory.mkdir(parents=True, exist_ok=True)
         unfinished = settings.with_suffix(".new")
-        unfinished.write_text(
-            _SETTINGS.format(
-                port=self._port,
-                advertised_port=self._advertised_port,
-                controller_port=self._controller_port,
-                log_dir=self._directory / "data",
-            )
+        text = _SETTINGS.format(
+            port=self._port,
+            advertised_port=self._advertised_port,
+            controller_port=self._controller_port,
+            log_dir=self._directory / "data",
         )
+        options: list[str] = []
+        if self._guard is not None:
+            text += self._guard.settings(self._port, self._internal_port, self._controller_port)
+            options = self._guard.format_options()
+        unfinished.write_text(text)
         cluster_id = base64.urlsafe_b64encode(b"f" + uuid.uuid4().bytes[1:]).decode()[:22]
         tool = [*java, "kafka.tools.StorageTool", "format", "--cluster-id", cluster_id]
         subprocess.run(  # noqa: S603
-            [*tool, "--config", str(unfinished)],
+            [*tool, "--config", str(unfinished), *options],
             check=True,
             capture_output=True,
             stdin=subprocess.DEVNULL,

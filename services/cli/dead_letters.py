@@ -113,8 +113,8 @@ async def open_log(settings: Settings, choice: Choice, tail: int | None) -> Asyn
     """The log, from the choice's first letter on, or only its last `tail` records."""
     require_broker(settings)
     consumer = make_consumer(settings)
-    await consumer.start()
     try:
+        await consumer.start()
         tp = TopicPartition(settings.topic(DEAD_LETTERS.name), 0)
         consumer.assign([tp])
         begin = max((await consumer.beginning_offsets([tp]))[tp], choice.first)

@@ -1,5 +1,7 @@
 """From what went wrong to one clear line that says what to do."""
 
+import asyncio
+import re
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
@@ -53,6 +55,7 @@ def _explanation(error: Exception) -> str | None:
 
 _SAY_IT_THEMSELVES = {
     "shared.SettingsError",
+    "shared.AccessRefused",
     "shared.TopicMismatch",
     "shared.StoreMismatch",
     "shared.StoreBusy",
@@ -63,10 +66,30 @@ _SAY_IT_THEMSELVES = {
 
 
 def _broker_away(error: Exception) -> str:
+    refused = _access_refused()
+    if refused is not None:
+        return refused
     return (
         f"the broker cannot be reached at {_broker()}: {error.args[0] if error.args else error}. "
         "Start it, or set KAFKA_BOOTSTRAP_SERVERS to where it is"
     )
+
+
+def _access_refused() -> str | None:
+    """Why the broker does not let us in; None: it is away."""
+    from shared.runtime.access import AccessRefused, check_access  # noqa: PLC0415 - only in trouble
+    from shared.runtime.kafka import client_options  # noqa: PLC0415
+    from shared.runtime.settings import load_settings  # noqa: PLC0415
+
+    async def check() -> None:
+        settings = load_settings()
+        await check_access(settings, client_options(settings))
+
+    try:
+        asyncio.run(check())
+    except AccessRefused as refused:
+        return str(refused)
+    return None
 
 
 def _database_away(error: Exception) -> str:
@@ -104,14 +127,21 @@ def _database() -> str:
     return without_password(load_settings().database_url.get_secret_value())
 
 
+_SECRET_OPTION = re.compile(
+    r"((?:^|[?&\s])(?:ssl)?password=)('(?:[^'\\]|\\.)*'|[^&\s]*)", re.IGNORECASE
+)
+"""libpq's `password` and `sslpassword`, in a URL or in its other form, `host=... password=...`."""
+
+
 def without_password(url: str) -> str:
     """A database URL that may be shown."""
+    url = _SECRET_OPTION.sub(r"\1***", url)
     head, separator, tail = url.rpartition("@")
     if not separator:
         return url
-    scheme, _, credentials = head.rpartition("//")
+    scheme, _, credentials = head.partition("://")
     user = credentials.split(":", 1)[0]
-    return f"{scheme}//{user}@{tail}"
+    return f"{scheme}://{user}@{tail}"
 
 
 def _first_line(error: Exception) -> str:

@@ -66,8 +66,8 @@ async def last_records(settings: Settings, topic: Topic, count: int) -> list[Con
     """The last records of a single-partition topic, oldest first."""
     require_broker(settings)
     consumer = make_consumer(settings)
-    await consumer.start()
     try:
+        await consumer.start()
         partition = TopicPartition(settings.topic(topic.name), 0)
         consumer.assign([partition])
         begin = (await consumer.beginning_offsets([partition]))[partition]

@@ -18,7 +18,8 @@ from aiokafka.errors import (
 from aiokafka.helpers import create_ssl_context
 
 from shared.contracts.topics import TOPICS, Topic
-from shared.runtime.settings import Settings
+from shared.runtime.access import AccessRefused, check_access
+from shared.runtime.settings import Settings, SettingsError
 
 log = structlog.get_logger(__name__)
 
@@ -40,11 +41,22 @@ class TopicMismatch(Exception):
 def _ssl_context(settings: Settings) -> ssl.SSLContext | None:
     if not settings.kafka_security_protocol.endswith("SSL"):
         return None
-    context: ssl.SSLContext = create_ssl_context(
-        cafile=str(settings.kafka_ssl_cafile) if settings.kafka_ssl_cafile else None,
-        certfile=str(settings.kafka_ssl_certfile) if settings.kafka_ssl_certfile else None,
-        keyfile=str(settings.kafka_ssl_keyfile) if settings.kafka_ssl_keyfile else None,
-    )
+    files = {
+        "cafile": settings.kafka_ssl_cafile,
+        "certfile": settings.kafka_ssl_certfile,
+        "keyfile": settings.kafka_ssl_keyfile,
+    }
+    given = {name: str(path) for name, path in files.items() if path is not None}
+    try:
+        context: ssl.SSLContext = create_ssl_context(**given)
+    except (OSError, ValueError) as error:
+        named = ", ".join(
+            f"FRESHET_KAFKA_SSL_{name.upper()}={path}" for name, path in given.items()
+        )
+        raise SettingsError(
+            f"TLS to Kafka cannot be set up from {named}: {error}; these are PEM files, the key "
+            "belongs to the certificate, and this account must be able to read them"
+        ) from error
     return context
 
 
@@ -120,6 +132,7 @@ async def ensure_topics(settings: Settings, topics: tuple[Topic, ...] = TOPICS) 
 
     Raises:
         TopicMismatch: a topic has another number of partitions than configured.
+        AccessRefused: a password or certificate is wrong.
         KafkaError: the broker cannot be reached or refuses.
     """
     async for attempt in tenacity.AsyncRetrying(
@@ -140,9 +153,10 @@ def _may_pass(error: BaseException) -> bool:
 
 
 async def _ensure_topics(settings: Settings, topics: tuple[Topic, ...]) -> None:
-    admin = AIOKafkaAdminClient(**client_options(settings))
-    await admin.start()
+    options = client_options(settings)
+    admin = AIOKafkaAdminClient(**options)
     try:
+        await admin.start()
         existing = set(await admin.list_topics())
         missing = [topic for topic in topics if settings.topic(topic.name) not in existing]
         if missing:
@@ -150,8 +164,25 @@ async def _ensure_topics(settings: Settings, topics: tuple[Topic, ...]) -> None:
             log.info("topics created", topics=[topic.name for topic in missing])
             await _wait_for_leaders(admin, [settings.topic(topic.name) for topic in missing])
         await _check_partitions(admin, settings, [t for t in topics if t not in missing])
+    except KafkaConnectionError:
+        await _check_access(settings, options)
+        raise
     finally:
         await admin.close()
+
+
+async def _check_access(settings: Settings, options: dict[str, Any]) -> None:
+    """Say why the broker cannot be reached, where it is there and does not let us in.
+
+    Raises:
+        AccessRefused: waiting cannot help.
+    """
+    try:
+        await check_access(settings, options)
+    except AccessRefused as refused:
+        if refused.certain:
+            raise
+        log.warning("the broker may not let this worker in", reason=str(refused))
 
 
 async def _create(admin: AIOKafkaAdminClient, settings: Settings, missing: list[Topic]) -> None:

@@ -45,6 +45,11 @@ def test_nested_values_are_readable() -> None:
         ("postgresql://u@h/d", "postgresql://u@h/d"),
         ("postgresql://h/d", "postgresql://h/d"),
         ("postgresql://u:p%40q@h/d?sslmode=require", "postgresql://u@h/d?sslmode=require"),
+        ("postgresql://u:p/q?r@s@h/d", "postgresql://u@h/d"),
+        ("postgresql://h/d?password=p&user=u", "postgresql://h/d?password=***&user=u"),
+        ("postgresql://u@h/d?sslpassword=p", "postgresql://u@h/d?sslpassword=***"),
+        ("host=h password=p user=u", "host=h password=*** user=u"),
+        ("host=h password='p q' user=u", "host=h password=*** user=u"),
     ],
 )
 def test_passwords_are_not_shown(url: str, shown: str) -> None:

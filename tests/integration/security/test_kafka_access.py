@@ -1,0 +1,165 @@
+"""Every client of ours comes in through TLS and passwords, and says why where it may not."""
+
+import json
+import time
+import uuid
+
+import pytest
+from click.testing import CliRunner
+from workers import PATIENCE_SECONDS, settings_for, worker
+
+from services.cli.main import main
+from shared.contracts.codec import decode, encode
+from shared.contracts.messages import Bandwidth, PageSignal, Signal
+from shared.contracts.topics import BANDWIDTH, DEAD_LETTERS, PAGE_SIGNALS, SIGNALS
+from shared.runtime.access import AccessRefused
+from shared.runtime.follower import Follower
+from shared.runtime.kafka import client_options, ensure_topics, make_consumer
+from shared.runtime.publisher import Publisher
+from shared.runtime.settings import Settings, SettingsError
+
+PASSWORD = "pass-w0rd-of-tests"
+WRONG = "wr0ng-of-tests"
+
+
+def variables(settings: Settings) -> dict[str, str | None]:
+    """The settings as environment variables."""
+    found: dict[str, str | None] = {"KAFKA_BOOTSTRAP_SERVERS": settings.kafka_bootstrap_servers}
+    for name in settings.model_fields_set - {"kafka_bootstrap_servers"}:
+        value = getattr(settings, name)
+        shown = value.get_secret_value() if hasattr(value, "get_secret_value") else value
+        found[f"FRESHET_{name.upper()}"] = str(shown)
+    return found
+
+
+def freshet(settings: Settings, *arguments: str):
+    return CliRunner().invoke(main, list(arguments), env=variables(settings))
+
+
+@pytest.fixture
+def settings(access):
+    prefix = f"guarded-{uuid.uuid4().hex[:8]}"
+    return settings_for(str(access["kafka_bootstrap_servers"]), prefix, **access)
+
+
+async def test_a_worker_reads_and_writes(settings, tmp_path):
+    await ensure_topics(settings)
+    publisher = Publisher(settings)
+    await publisher.start()
+    with worker("ingester", settings, tmp_path) as process:
+        await process.ready()
+        await publisher.send(SIGNALS, None, encode(Signal("https://a.example/", "x", time.time())))
+        await publisher.send(SIGNALS, None, b"no json")
+        await publisher.flush()
+        good = await first(settings, PAGE_SIGNALS)
+        bad = await first(settings, DEAD_LETTERS)
+        assert process.stop() == 0
+    await publisher.stop()
+    assert decode(PageSignal, good.value).url == "https://a.example/"
+    assert bad.value == b"no json"
+    assert PASSWORD not in process.log
+
+
+async def first(settings, topic):
+    consumer = make_consumer(settings, f"reader-{topic.name}")
+    await consumer.start()
+    try:
+        consumer.subscribe([settings.topic(topic.name)])
+        deadline = time.monotonic() + PATIENCE_SECONDS
+        while time.monotonic() < deadline:
+            for records in (await consumer.getmany(timeout_ms=500)).values():
+                return records[0]
+        raise AssertionError(f"nothing came on {topic.name}")
+    finally:
+        await consumer.stop()
+
+
+async def test_a_follower_follows(settings):
+    await ensure_topics(settings, (BANDWIDTH,))
+    publisher = Publisher(settings)
+    await publisher.start()
+    await publisher.send_global(BANDWIDTH, Bandwidth(7.0))
+    await publisher.stop()
+    found = []
+    follower = Follower(settings, BANDWIDTH, found.append)
+    await follower.start()
+    await follower.stop()
+    assert [decode(Bandwidth, record.value).crawls_per_second for record in found] == [7.0]
+
+
+def test_commands_come_in(settings):
+    assert freshet(settings, "topics", "ensure").exit_code == 0
+    assert freshet(settings, "bandwidth", "set", "5/s").exit_code == 0
+    shown = freshet(settings, "bandwidth", "get", "--json")
+    assert shown.exit_code == 0, shown.output
+    assert "5" in shown.output
+    listed = freshet(settings, "settings", "--json")
+    assert listed.exit_code == 0
+    assert PASSWORD not in listed.output
+    assert any(row["setting"] == "kafka_sasl_password" for row in json.loads(listed.output))
+
+
+def wrongs(settings, stranger):
+    """What may be wrong, and the setting that the error must name."""
+    found = []
+    if settings.kafka_security_protocol.startswith("SASL"):
+        found += [
+            ({"kafka_sasl_password": WRONG}, "FRESHET_KAFKA_SASL_PASSWORD"),
+            ({"kafka_sasl_username": "nobody"}, "FRESHET_KAFKA_SASL_USERNAME"),
+            ({"kafka_sasl_mechanism": "SCRAM-SHA-256"}, "FRESHET_KAFKA_SASL_MECHANISM"),
+            ({"kafka_security_protocol": "PLAINTEXT"}, "FRESHET_KAFKA_SECURITY_PROTOCOL"),
+        ]
+    if settings.kafka_security_protocol.endswith("SSL"):
+        found += [
+            ({"kafka_ssl_cafile": stranger.certificate}, "FRESHET_KAFKA_SSL_CAFILE"),
+            ({"kafka_ssl_cafile": None}, "FRESHET_KAFKA_SSL_CAFILE"),
+            ({"kafka_security_protocol": "PLAINTEXT"}, "FRESHET_KAFKA_SECURITY_PROTOCOL"),
+        ]
+    if settings.kafka_security_protocol == "SSL":
+        mine, key = stranger.issue("intruder")
+        found += [
+            (
+                {"kafka_ssl_certfile": None, "kafka_ssl_keyfile": None},
+                "FRESHET_KAFKA_SSL_CERTFILE",
+            ),
+            (
+                {"kafka_ssl_certfile": mine, "kafka_ssl_keyfile": key},
+                "FRESHET_KAFKA_SSL_CERTFILE",
+            ),
+        ]
+    return found
+
+
+def test_a_command_that_may_not_come_in_names_the_setting(settings, stranger):
+    for change, named in wrongs(settings, stranger):
+        answer = freshet(settings.model_copy(update=checked(change)), "bandwidth", "get")
+        assert answer.exit_code == 2, (change, answer.output)
+        assert named in answer.output, (change, answer.output)
+        assert PASSWORD not in answer.output
+        assert WRONG not in answer.output
+
+
+def checked(change):
+    """The change as settings have it."""
+    return {name: getattr(Settings(**change), name) for name in change} if change else {}
+
+
+async def test_a_worker_that_may_not_come_in_does_not_wait(settings, stranger):
+    refused = 0
+    for change, named in wrongs(settings, stranger):
+        if "kafka_security_protocol" in change or "kafka_ssl_certfile" in change:
+            continue
+        with pytest.raises(AccessRefused, match=named) as caught:
+            await ensure_topics(settings.model_copy(update=checked(change)))
+        assert WRONG not in str(caught.value)
+        refused += 1
+    assert refused > 0
+
+
+@pytest.mark.parametrize("name", ["cafile", "certfile"])
+def test_a_file_that_is_not_there_is_named(name, tmp_path):
+    settings = Settings(
+        kafka_security_protocol="SSL", **{f"kafka_ssl_{name}": tmp_path / "missing.pem"}
+    )
+    with pytest.raises(SettingsError, match=f"FRESHET_KAFKA_SSL_{name.upper()}"):
+        client_options(settings)
