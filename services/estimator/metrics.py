@@ -29,3 +29,7 @@ POISON = Counter(
     "freshet_estimator_poison_total",
     "Messages that could be read, but failed by themselves each time, and were set aside.",
 )
+DROPPED = Counter(
+    "freshet_estimator_dropped_partitions_total",
+    "Partitions of observations, four weeks each, that were dropped as too old.",
+)

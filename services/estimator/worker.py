@@ -7,6 +7,7 @@ from typing import Any
 from services.estimator.announcing import KafkaAnnouncer
 from services.estimator.compilation import warm_up
 from services.estimator.handler import EstimatorHandler
+from services.estimator.retention import Retention
 from shared.contracts.topics import CRAWL_OUTCOMES, HOST_LIMITS, PAGE_SIGNALS, PAGE_UPDATES
 from shared.runtime.consumer import BatchConsumer
 from shared.runtime.publisher import Publisher
@@ -51,8 +52,11 @@ class Estimator(WorkerService):
         await self._handler.close()
 
     def loops(self) -> list[Coroutine[Any, Any, None]]:
-        """Reading is all there is to do."""
-        return [self._opened.run(self.stopping)]
+        """Reading, and dropping what is too old."""
+        return [
+            self._opened.run(self.stopping),
+            Retention(self.settings, self.clock).run(self.stopping),
+        ]
 
     def not_ready(self) -> str | None:
         """Wait for the database and the group."""

@@ -220,21 +220,27 @@ def append_observations(
 def ensure_observation_partition(connection: psycopg.Connection, recorded_at: float) -> int:
     """Make the partition of `observations` that holds a time; return the partition's number."""
     number = int(recorded_at // SECONDS_PER_PARTITION)
-    low, high = number * SECONDS_PER_PARTITION, (number + 1) * SECONDS_PER_PARTITION
-    # Two estimators may come here at the same moment.
-    connection.execute("SELECT pg_advisory_xact_lock(hashtext('freshet observations'))")
-    found = connection.execute("SELECT to_regclass(%s)", (f"observations_{number}",)).fetchone()
-    if found is None or found[0] is None:
-        connection.execute(
-            f"CREATE TABLE observations_{number} PARTITION OF observations "
-            f"FOR VALUES FROM ({low}) TO ({high})"
-        )
+    # By a function of the tables' owner: who makes a partition must own the table.
+    connection.execute(
+        "SELECT freshet_add_observations(%s, %s)", (number, float(SECONDS_PER_PARTITION))
+    )
     connection.commit()
     return number
 
 
-def drop_observations_before(connection: psycopg.Connection, recorded_at: float) -> int:
-    """Drop the partitions of `observations` that lie wholly before a time; return how many."""
+def drop_observations_before(
+    connection: psycopg.Connection, recorded_at: float, most: int | None = None
+) -> int:
+    """Drop the oldest partitions of `observations` that lie wholly before a time.
+
+    Args:
+        connection: any.
+        recorded_at: clock time, Unix seconds.
+        most: how many at once; None: all.
+
+    Returns:
+        how many were dropped.
+    """
     oldest = int(recorded_at // SECONDS_PER_PARTITION)
     names = [
         str(row[0])
@@ -243,8 +249,11 @@ def drop_observations_before(connection: psycopg.Connection, recorded_at: float)
             "WHERE inhparent = 'observations'::regclass"
         ).fetchall()
     ]
-    old = [name for name in names if int(name.rsplit("_", 1)[1]) < oldest]
+    numbers = sorted((int(name.rsplit("_", 1)[1]), name) for name in names)
+    old = [name for number, name in numbers if number < oldest][:most]
     for name in old:
-        connection.execute(f"DROP TABLE {name}")
+        connection.execute(
+            "SELECT freshet_drop_observations(%s)", (int(name.rpartition("_")[2].strip('"')),)
+        )
     connection.commit()
     return len(old)
