@@ -1,0 +1,71 @@
+"""What a decision costs the coordinator's event loop."""
+
+import time
+from typing import Any
+
+import numpy as np
+
+from services.coordinator.core import Coordination, Moment
+from services.coordinator.picture import Picture
+from shared.contracts.codec import decode, encode
+from shared.contracts.messages import Bandwidth, DemandCurve
+
+_POINTS = 48
+_PAGES = 1_000_000
+_NOW = 1.7e9
+
+
+def measure_solver(shards: int, rounds: int = 20, seed: int = 0) -> dict[str, Any]:
+    """Milliseconds of a round of reports, of a decision and of a sample for the picture.
+
+    Args:
+        shards: that report, each over its own part of the common grid.
+        rounds: of which the slowest and the median are given.
+        seed: of the curves.
+    """
+    rng = np.random.default_rng(seed)
+    coordination = Coordination(3.0, 0.3, shards)
+    coordination.lead(1, "bench")
+    coordination.receive_bandwidth(Bandwidth(1000.0))
+    picture = Picture(coordination)
+    spent = []
+    for number in range(rounds):
+        now = Moment(_NOW + number, 100.0 + number)
+        values = [encode(_report(rng, shard, now.clock)) for shard in range(shards)]
+        started = time.perf_counter()
+        for value in values:
+            coordination.receive_demand(decode(DemandCurve, value), now.wall, now)
+        received = time.perf_counter()
+        message = coordination.next(now)
+        if message is not None:
+            coordination.published(message, now)
+        decided = time.perf_counter()
+        picture.sample(now, now.clock)
+        sampled = time.perf_counter()
+        spent.append((received - started, decided - received, sampled - decided))
+    milliseconds = 1e3 * np.array(spent)
+    median, worst = np.median(milliseconds, axis=0), milliseconds.max(axis=0)
+    return {
+        "shards": shards,
+        "reports_ms": {"median": round(median[0], 2), "worst": round(worst[0], 2)},
+        "decision_ms": {"median": round(median[1], 2), "worst": round(worst[1], 2)},
+        "picture_ms": {"median": round(median[2], 2), "worst": round(worst[2], 2)},
+    }
+
+
+def _report(rng: np.random.Generator, shard: int, now: float) -> DemandCurve:
+    start = int(rng.integers(-52, -40))
+    grid = 10.0 ** (np.arange(start, start + _POINTS) / 8)
+    scale = rng.lognormal(0, 1)
+    return DemandCurve(
+        shard=shard,
+        instance="bench",
+        reported_at=now,
+        pages=_PAGES,
+        thresholds=grid.tolist(),
+        demand=(scale / np.sqrt(grid)).tolist(),
+        ripe=(1e3 * scale / (1 + grid * 100)).tolist(),
+        achieved_crawls_per_second=float(rng.uniform(0, 20)),
+        host_limited_share=0.1,
+        marginal_value=0.1,
+    )
