@@ -2,9 +2,13 @@
 
 import logging
 import sys
+import time
 from typing import Literal
 
 import structlog
+
+REPEAT_SECONDS = 10.0
+"""A client of Kafka that tries again many times a second says the same thing once in so long."""
 
 
 def configure_logs(form: Literal["json", "console"], level: str, **context: str) -> None:
@@ -37,6 +41,7 @@ def configure_logs(form: Literal["json", "console"], level: str, **context: str)
         cache_logger_on_first_use=True,
     )
     handler = logging.StreamHandler(sys.stderr)
+    handler.addFilter(Repeats("aiokafka"))
     handler.setFormatter(
         structlog.stdlib.ProcessorFormatter(
             foreign_pre_chain=[structlog.stdlib.add_logger_name, *shared],
@@ -59,3 +64,31 @@ def _adder(context: dict[str, str]) -> structlog.typing.Processor:
         return event
 
     return add
+
+
+class Repeats(logging.Filter):
+    """Lets a library's message pass once in a while, with how many like it were left out.
+
+    Messages are alike if their text is the same before the values are put in.
+    """
+
+    def __init__(self, library: str) -> None:
+        super().__init__()
+        self._library = library
+        self._passed: dict[tuple[str, object], tuple[float, int]] = {}
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        """Whether it passes."""
+        if record.name.partition(".")[0] != self._library:
+            return True
+        kind, now = (record.name, record.msg), time.monotonic()
+        passed_at, left_out = self._passed.get(kind, (float("-inf"), 0))
+        if now - passed_at < REPEAT_SECONDS:
+            self._passed[kind] = (passed_at, left_out + 1)
+            return False
+        if len(self._passed) > 1_000:
+            self._passed.clear()
+        self._passed[kind] = (now, 0)
+        if left_out:
+            record.msg, record.args = f"{record.getMessage()} ({left_out} more like it)", ()
+        return True

@@ -7,6 +7,7 @@ import logging
 import pytest
 import structlog
 
+from shared.runtime import logs
 from shared.runtime.logs import configure_logs
 
 
@@ -56,3 +57,23 @@ def test_lower_levels_are_left_out(restore, monkeypatch):
         logging.getLogger("aiokafka").info("chatter")
 
     assert lines("console", "warning", say, monkeypatch) == []
+
+
+def test_a_library_that_repeats_itself_is_heard_once_in_a_while(monkeypatch):
+    now = [0.0]
+    monkeypatch.setattr(logs.time, "monotonic", lambda: now[0])
+    repeats = logs.Repeats("aiokafka")
+
+    def passes(name, message, *values):
+        record = logging.LogRecord(name, logging.ERROR, "", 0, message, values, None)
+        return record.getMessage() if repeats.filter(record) else None
+
+    assert passes("aiokafka.client", "node %s is away", 1) == "node 1 is away"
+    assert [passes("aiokafka.client", "node %s is away", 1) for _ in range(3)] == [None] * 3
+    assert passes("aiokafka.client", "another") == "another"
+    assert passes("shared.runtime", "node %s is away", 1) == "node 1 is away"
+    assert passes("shared.runtime", "node %s is away", 1) == "node 1 is away"
+    now[0] += logs.REPEAT_SECONDS
+    assert passes("aiokafka.client", "node %s is away", 2) == "node 2 is away (3 more like it)"
+    now[0] += logs.REPEAT_SECONDS
+    assert passes("aiokafka.client", "node %s is away", 2) == "node 2 is away"
