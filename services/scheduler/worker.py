@@ -34,6 +34,13 @@ GROUP = "freshet-scheduler"
 SEND_SECONDS = 1.0
 """Requests that wait for the broker get so long to be sent before a rebalance."""
 
+NO_SECONDS = 0.02
+"""Long enough to see that nothing is waiting."""
+
+REQUEST_SHARE = 0.25
+"""A broker that has not answered for this part of the session timeout is asked on a new connection;
+what was on its way on the old one is then lost rather than late."""
+
 
 class Scheduler(WorkerService):
     """Reads what happens to pages, writes `crawl-requests` and `demand-curves`."""
@@ -42,7 +49,10 @@ class Scheduler(WorkerService):
         super().__init__(settings)
         self.timeline = SlotTimeline()
         self._thread = ShardThread()
-        self._publisher = Publisher(settings, self._is_sure)
+        self._publisher = Publisher(settings)
+        timeout = REQUEST_SHARE * settings.kafka_session_timeout_seconds
+        self._requests = Publisher(settings, self._is_sure, request_timeout_ms=int(1000 * timeout))
+        """Of `crawl-requests` alone: what waits there must not be sent once the shards are lost."""
         self._handler = SchedulerHandler(
             settings, self.clock, self._publisher, self._thread, self.stopping
         )
@@ -57,6 +67,7 @@ class Scheduler(WorkerService):
         """Compile, connect, and join the group."""
         await self._thread.run(compilation.warm_up)
         await self._publisher.start()
+        await self._requests.start()
         await self._follower.start()
         self._consumer = BatchConsumer(
             self.settings,
@@ -73,12 +84,13 @@ class Scheduler(WorkerService):
             self._consumer,
             self._handler,
             self._thread,
-            Emitter(self.settings, self._publisher),
+            Emitter(self.settings, self._requests),
         )
         await self._consumer.start()
 
     async def close(self) -> None:
         """Disconnect; what was handed to the producer is sent first."""
+        await self._requests.stop()
         await self._publisher.stop()
         if self._consumer is not None:
             await self._consumer.stop()
@@ -132,8 +144,8 @@ class Scheduler(WorkerService):
         What could not be sent in time must never be: the new owner has read the topic without it.
         A producer forgets nothing, so the process ends.
         """
-        patience = SEND_SECONDS if self._is_sure() else 0.0
-        if not await self._publisher.is_empty_within(patience):
+        patience = SEND_SECONDS if self._is_sure() else NO_SECONDS
+        if not await self._requests.is_empty_within(patience):
             end_now("the shards go elsewhere, and requests that were not sent must not be any more")
 
     def _receive_multipliers(self, record: ConsumerRecord) -> None:

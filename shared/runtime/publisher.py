@@ -2,7 +2,8 @@
 
 import asyncio
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any
 
 from aiokafka import AIOKafkaProducer, ConsumerRecord
 from aiokafka.producer.message_accumulator import BatchBuilder
@@ -15,6 +16,7 @@ from shared.contracts.topics import DEAD_LETTERS, GLOBAL_KEY, Topic
 from shared.runtime import metrics
 from shared.runtime.dead_letters import Header, letter_of
 from shared.runtime.kafka import make_producer
+from shared.runtime.membership import hold_back
 from shared.runtime.settings import Settings
 
 Acknowledgement = asyncio.Future[object]
@@ -29,15 +31,28 @@ Messages = Sequence[tuple[bytes, bytes]]
 class Publisher:
     """One producer of a process. Messages go out in batches; `flush` waits for them."""
 
-    def __init__(self, settings: Settings) -> None:
+    def __init__(
+        self, settings: Settings, may_send: Callable[[], bool] | None = None, **options: Any
+    ) -> None:
+        """Make a publisher that is not started yet.
+
+        Args:
+            settings: of the process.
+            may_send: while it says no, messages wait here; None: they never have to.
+            options: more of the producer's (`make_producer`).
+        """
         self.settings = settings
+        self._may_send = may_send
+        self._options = options
         self._producer: AIOKafkaProducer | None = None
         self._failure: BaseException | None = None
 
     async def start(self) -> None:
         """Connect."""
-        producer = make_producer(self.settings)
+        producer = make_producer(self.settings, **self._options)
         await producer.start()
+        if self._may_send is not None:
+            hold_back(producer, self._may_send)
         self._producer = producer
 
     async def stop(self) -> None:
@@ -135,6 +150,14 @@ class Publisher:
         key, value, headers = letter_of(record, stage, reason, time.time())
         metrics.DEAD_LETTERS.labels(stage, record.topic).inc()
         await self.send(DEAD_LETTERS, key, value, partition=0, headers=headers)
+
+    async def is_empty_within(self, seconds: float) -> bool:
+        """Whether the broker has acknowledged everything after so long."""
+        # The flush is left alone: what it waits for is others' too.
+        done, _ = await asyncio.wait(
+            [asyncio.ensure_future(self.producer.flush())], timeout=seconds
+        )
+        return bool(done)
 
     async def flush(self) -> None:
         """Wait until the broker has acknowledged all that was sent.

@@ -1,0 +1,94 @@
+"""How long a member of a consumer group may be sure that its partitions are nobody else's.
+
+A broker gives a member's partitions away when it has not heard it for the session timeout. A member
+that was paused, or cut off, does not know: what it sends then comes beside what the new owner
+sends. So it goes by its own clock: from a heartbeat that the broker answered, counted from when it
+was sent, the partitions are ours for a part of the session timeout. A heartbeat that is answered
+later, in the same generation, proves that nobody had them in between.
+"""
+
+import asyncio
+import time
+from collections.abc import Callable, Collection
+from typing import Any, Final
+
+from aiokafka import AIOKafkaConsumer, AIOKafkaProducer
+
+SURE_SHARE: Final = 0.75
+"""Of the session timeout; the rest is for what is on its way to the broker."""
+
+
+ASK_SECONDS: Final = 0.1
+"""Between two questions whether what is held back may go."""
+
+
+class Membership:
+    """A member's claim on its partitions; monotonic time."""
+
+    def __init__(
+        self, session_timeout_seconds: float, now: Callable[[], float] = time.monotonic
+    ) -> None:
+        self._sure_seconds = SURE_SHARE * session_timeout_seconds
+        self._now = now
+        self._renewed_at = -float("inf")
+
+    @property
+    def is_sure(self) -> bool:
+        """Whether the partitions that the group gave us are still ours."""
+        return self._now() - self._renewed_at < self._sure_seconds
+
+    def renew(self, at: float | None = None) -> None:
+        """The broker has heard us: we were there at a time; None: now."""
+        self._renewed_at = max(self._renewed_at, self._now() if at is None else at)
+
+    def watch(self, consumer: AIOKafkaConsumer) -> None:
+        """Note the heartbeats of a started consumer that the broker answers."""
+        # aiokafka tells nobody of its heartbeats.
+        coordinator: Any = consumer._coordinator  # noqa: SLF001
+        beat = coordinator._do_heartbeat  # noqa: SLF001
+
+        async def noted() -> bool:
+            sent_at = self._now()
+            answered: bool = await beat()
+            if answered:
+                self.renew(sent_at)
+            return answered
+
+        coordinator._do_heartbeat = noted  # noqa: SLF001
+
+
+def _end(waiter: "asyncio.Future[None]") -> None:
+    if not waiter.done():
+        waiter.set_result(None)
+
+
+class _EveryNode(Collection[int]):
+    """All brokers that there may be."""
+
+    def __contains__(self, node: object) -> bool:
+        return True
+
+    def __iter__(self) -> Any:
+        return iter(())
+
+    def __len__(self) -> int:
+        return 1
+
+
+def hold_back(producer: AIOKafkaProducer, may_send: Callable[[], bool]) -> None:
+    """Let a started producer keep what it has while it may not send.
+
+    It is asked each time that something is about to leave, retries too.
+    """
+    accumulator: Any = producer._message_accumulator  # noqa: SLF001 - there is no public hook
+    drain = accumulator.drain_by_nodes
+
+    def drain_if_allowed(ignore_nodes: Any, muted_partitions: Any = frozenset()) -> Any:
+        if may_send():
+            return drain(ignore_nodes=ignore_nodes, muted_partitions=muted_partitions)
+        nothing = drain(ignore_nodes=_EveryNode(), muted_partitions=muted_partitions)
+        waiter = accumulator.waiter()
+        asyncio.get_running_loop().call_later(ASK_SECONDS, _end, waiter)
+        return nothing
+
+    accumulator.drain_by_nodes = drain_if_allowed
