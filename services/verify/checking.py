@@ -18,7 +18,19 @@ from services.verify.relearning import differences, relearn
 from services.verify.sending import Account
 from services.verify.traffic import Expected
 from shared.contracts.identity import identify
+from shared.contracts.topics import (
+    BANDWIDTH,
+    DEMAND_CURVES,
+    HOST_PARAMETERS,
+    MULTIPLIERS,
+    PAGE_PARAMETERS,
+)
 from shared.runtime.settings import Settings
+
+_READ_FROM_THE_LAST = frozenset(
+    topic.name
+    for topic in (PAGE_PARAMETERS, HOST_PARAMETERS, BANDWIDTH, DEMAND_CURVES, MULTIPLIERS)
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,6 +51,9 @@ class Facts:
     injected: Sequence[Injected]
     expected: Expected
     poison: Mapping[Place, str]
+    """What each bad message is, by where it stands."""
+    poison_written_at: Mapping[Place, float]
+    """Unix seconds."""
     in_memory: Mapping[int, int]
     drained: bool
     began: float
@@ -64,7 +79,7 @@ def _check(facts: Facts, ledger: Ledger) -> list[Finding]:
         *delivery.crawls_applied(ledger, held),
         *_learned(facts, ledger),
         delivery.signals_passed(ledger),
-        delivery.dead_letters(ledger, dict(facts.poison)),
+        delivery.dead_letters(ledger, facts.poison, _may_be_skipped(facts, downtimes)),
         requests.in_flight_twice(ledger),
         requests.unanswered(ledger),
         requests.forgotten_crawls(ledger, age),
@@ -79,6 +94,19 @@ def _check(facts: Facts, ledger: Ledger) -> list[Finding]:
         pages.visited(ledger, copies, (facts.began, end), age, downtimes, facts.expected.added),
         recovery(ledger, facts.injected, changes, end),
     ]
+
+
+def _may_be_skipped(facts: Facts, downtimes: Sequence[tuple[float, float]]) -> set[Place]:
+    """Bad messages that came while nobody read their topic, to those who never look back.
+
+    A scheduler reads what was learned from where its snapshot ends, which may be after them, and a
+    coordinator reads the last messages only. Nothing that matters is lost: no good message is.
+    """
+    return {
+        place
+        for place, at in facts.poison_written_at.items()
+        if place[0] in _READ_FROM_THE_LAST and any(begin <= at <= end for begin, end in downtimes)
+    }
 
 
 def _learned(facts: Facts, ledger: Ledger) -> list[Finding]:

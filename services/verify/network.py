@@ -70,7 +70,10 @@ class Link:
     async def _carry(self, source: asyncio.StreamReader, target: asyncio.StreamWriter) -> None:
         with contextlib.suppress(OSError):
             while chunk := await source.read(_CHUNK):
-                await self._flows.wait()
+                if not self._flows.is_set():
+                    await self._flows.wait()
+                    if source.at_eof():
+                        return  # given up meanwhile: what was on its way is lost
                 target.write(chunk)
                 await target.drain()
 

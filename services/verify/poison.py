@@ -54,6 +54,8 @@ class Poison:
     def __init__(self, settings: Settings, seed: int) -> None:
         self.sent: Sent = {}
         """All that were written, where they stand."""
+        self.written_at: dict[Place, float] = {}
+        """Unix seconds."""
         self._settings = settings
         self._rng = np.random.default_rng([seed, 22])
 
@@ -79,4 +81,5 @@ class Poison:
         finally:
             await producer.stop()
         self.sent |= sent
+        self.written_at |= dict.fromkeys(sent, time.time())
         return len(sent)

@@ -28,7 +28,9 @@ from shared.store.imports import PageBatch, import_pages
 BEGINNING: Final = "beginning"
 """Database with the state before the first worker started."""
 
-FIRST_WORKERS: Final = ("coordinator-1", "estimator-1", "ingester-1", "scheduler-1")
+FIRST_WORKERS: Final = (
+    *("coordinator-1", "coordinator-2", "estimator-1", "ingester-1", "scheduler-1"),
+)
 STEADY_SECONDS: Final = 60.0
 """The system gets so long to reach its budget at the start."""
 
@@ -168,6 +170,7 @@ class Verification:
             budget_changes=self.sender.budget_changes,
             injected=self.injector.injected,
             expected=self.traffic.expected,
+            poison_written_at=self.poison.written_at,
             poison={
                 place: f"{one.topic.name}: {one.what}" for place, one in self.poison.sent.items()
             },

@@ -2,7 +2,7 @@
 
 import math
 from collections import Counter, defaultdict
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator, Mapping
 
 import xxhash
 
@@ -136,12 +136,15 @@ def signals_passed(ledger: Ledger) -> Finding:
     )
 
 
-def dead_letters(ledger: Ledger, poison: dict[Place, str]) -> Finding:
+def dead_letters(
+    ledger: Ledger, poison: Mapping[Place, str], may_be_skipped: Collection[Place]
+) -> Finding:
     """The dead letters are the poison, all of it and nothing else.
 
     Args:
         ledger: of the run.
         poison: where each bad message stands, and what it is.
+        may_be_skipped: those that need not have been read.
     """
     found: Counter[Place] = Counter()
     reasons: dict[Place, str] = {}
@@ -150,13 +153,19 @@ def dead_letters(ledger: Ledger, poison: dict[Place, str]) -> Finding:
         place = (headers["topic"], int(headers["partition"]), int(headers["offset"]))
         found[place] += 1
         reasons[place] = f"{headers['stage']}: {headers['error']}"
-    offenders = [f"not set aside: {what} at {p}" for p, what in poison.items() if p not in found]
+    skipped = [place for place in poison if place not in found]
+    offenders = [
+        f"not set aside: {poison[place]} at {place}"
+        for place in skipped
+        if place not in may_be_skipped
+    ]
     offenders += [f"set aside: {p}, {reasons[p]}" for p in found if p not in poison]
     return Finding.of(
         "dead letters",
         "dead letters are the bad messages and nothing else",
         offenders,
         poison=len(poison),
+        skipped=len(skipped),
         # A worker that ends between two steps sets a message aside again: known by its place.
         repeated=found.total() - len(found),
     )
