@@ -10,6 +10,7 @@ from sqlalchemy import Connection, text
 
 import migrations
 from shared.store.connection import alchemy_engine
+from shared.store.roles import ensure_roles
 
 log = structlog.get_logger(__name__)
 
@@ -40,6 +41,7 @@ def migrate(database_url: str, shards: int) -> None:
         )
         _require_shards(connection.scalar(text("SELECT shards FROM deployment")), shards)
         _create_partitions(connection, shards)
+        ensure_roles(connection, shards)
     log.info("database migrated", shards=shards)
 
 

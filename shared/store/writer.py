@@ -249,11 +249,9 @@ def drop_observations_before(
             "WHERE inhparent = 'observations'::regclass"
         ).fetchall()
     ]
-    numbers = sorted((int(name.rsplit("_", 1)[1]), name) for name in names)
-    old = [name for number, name in numbers if number < oldest][:most]
-    for name in old:
-        connection.execute(
-            "SELECT freshet_drop_observations(%s)", (int(name.rpartition("_")[2].strip('"')),)
-        )
+    numbers = sorted(int(name.rsplit("_", 1)[1]) for name in names)
+    old = [number for number in numbers if number < oldest][:most]
+    for number in old:
+        connection.execute("SELECT freshet_drop_observations(%s)", (number,))
     connection.commit()
     return len(old)

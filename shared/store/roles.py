@@ -1,0 +1,123 @@
+"""Who may do what in the database: a group role for each worker that has something to do there.
+
+The roles cannot log in. An operator grants them to users of their own (`GRANT freshet_scheduler TO
+crawl_scheduler`), and each worker logs in as its user: whoever takes over a scheduler can read
+what it reads, and change nothing. The ingester has no database, and no role.
+"""
+
+from collections.abc import Iterator
+from typing import Final
+
+import structlog
+from sqlalchemy import Connection, text
+
+log = structlog.get_logger(__name__)
+
+_BY_SHARD: Final = ("pages", "page_urls")
+"""Tables whose partitions are also read one by one."""
+
+_EVERYTHING: Final = (
+    "deployment",
+    "pages",
+    "page_urls",
+    "hosts",
+    "page_estimates",
+    "observations",
+    "stream_positions",
+    "multiplier_history",
+    "coordinator_lease",
+)
+
+ROLES: Final[dict[str, dict[str, str]]] = {
+    "freshet_estimator": {
+        "deployment": "SELECT",
+        "pages": "SELECT, INSERT, UPDATE",
+        "page_urls": "SELECT, INSERT, UPDATE",
+        "hosts": "SELECT, INSERT, UPDATE",
+        "observations": "SELECT, INSERT",
+        "stream_positions": "SELECT, INSERT, UPDATE",
+        "multiplier_history": "SELECT, DELETE",
+    },
+    "freshet_scheduler": {
+        "deployment": "SELECT",
+        "pages": "SELECT",
+        "page_urls": "SELECT",
+        "hosts": "SELECT",
+        "stream_positions": "SELECT",
+    },
+    "freshet_coordinator": {
+        "deployment": "SELECT",
+        "coordinator_lease": "SELECT, UPDATE",
+        "multiplier_history": "SELECT, INSERT, DELETE",
+    },
+    "freshet_readonly": dict.fromkeys(_EVERYTHING, "SELECT"),
+}
+"""Role → table → privileges."""
+
+_FUNCTIONS: Final = {
+    "freshet_estimator": (
+        "freshet_add_observations(bigint, double precision)",
+        "freshet_drop_observations(bigint)",
+    )
+}
+
+_CREATE: Final = """
+DO $$ BEGIN
+    CREATE ROLE {role} NOLOGIN;
+EXCEPTION WHEN duplicate_object OR unique_violation THEN NULL;
+END $$
+"""
+"""Roles are of the whole server: a migration of another database may make them meanwhile."""
+
+
+def ensure_roles(connection: Connection, shards: int) -> list[str]:
+    """Make the roles where that is allowed, and give them their privileges. Idempotent.
+
+    Args:
+        connection: of the tables' owner, in a transaction.
+        shards: of the deployment; their partitions are there.
+
+    Returns:
+        roles that are missing, as this user may not make them; said in the log as well.
+    """
+    missing = [role for role in ROLES if not _exists(connection, role)]
+    if missing and _may_create(connection):
+        for role in missing:
+            connection.execute(text(_CREATE.format(role=role)))
+        missing = []
+    schema = connection.scalar(text("SELECT quote_ident(current_schema())"))
+    for role in ROLES.keys() - set(missing):
+        connection.execute(text(f"GRANT USAGE ON SCHEMA {schema} TO {role}"))
+        for statement in _grants(role, shards):
+            connection.execute(text(statement))
+    if missing:
+        log.warning(
+            "roles of the workers are missing, and this user may not create roles: let one who "
+            "may run these, then migrate again; or let all workers log in as the tables' owner",
+            statements=[f"CREATE ROLE {role} NOLOGIN" for role in missing],
+        )
+    return missing
+
+
+def _grants(role: str, shards: int) -> Iterator[str]:
+    for table, privileges in ROLES[role].items():
+        yield f"REVOKE ALL ON {table} FROM {role}"
+        yield f"GRANT {privileges} ON {table} TO {role}"
+        if table in _BY_SHARD:
+            parts = ", ".join(f"{table}_{shard}" for shard in range(shards))
+            yield f"GRANT SELECT ON {parts} TO {role}"
+    for function in _FUNCTIONS.get(role, ()):
+        yield f"GRANT EXECUTE ON FUNCTION {function} TO {role}"
+
+
+def _exists(connection: Connection, role: str) -> bool:
+    query = text("SELECT EXISTS (SELECT 1 FROM pg_roles WHERE rolname = :role)")
+    return bool(connection.scalar(query, {"role": role}))
+
+
+def _may_create(connection: Connection) -> bool:
+    return bool(
+        connection.scalar(
+            text("SELECT rolsuper OR rolcreaterole FROM pg_roles WHERE rolname = current_user")
+        )
+    )

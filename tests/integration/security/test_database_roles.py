@@ -1,0 +1,222 @@
+"""Every worker does its work as a user that may do nothing else."""
+
+import contextlib
+import time
+import uuid
+from pathlib import Path
+
+import psycopg
+import pytest
+from sqlalchemy import create_engine
+from sqlalchemy.pool import NullPool
+from workers import PATIENCE_SECONDS, reader, settings_for, worker
+
+from shared.contracts.codec import decode, encode
+from shared.contracts.messages import Bandwidth, CrawlOutcome, CrawlRequest, PageUpdate, Signal
+from shared.contracts.topics import (
+    BANDWIDTH,
+    CRAWL_OUTCOMES,
+    CRAWL_REQUESTS,
+    PAGE_UPDATES,
+    SIGNALS,
+)
+from shared.runtime.kafka import ensure_topics
+from shared.runtime.publisher import Publisher
+from shared.store.migration import migrate
+from shared.store.roles import ROLES, ensure_roles
+
+SHARDS = 4
+URLS = [f"https://host-{n}.example/" for n in range(8)]
+
+
+@pytest.fixture
+def logins(database_url):
+    """role → address of the database as a user who has that role alone."""
+    migrate(database_url, SHARDS)
+    users = {role: f"{role}_{uuid.uuid4().hex[:8]}" for role in ROLES}
+    with psycopg.connect(database_url, autocommit=True) as connection:
+        for role, user in users.items():
+            connection.execute(f"CREATE ROLE {user} LOGIN IN ROLE {role}")
+    yield {role: as_user(database_url, user) for role, user in users.items()}
+    with psycopg.connect(database_url, autocommit=True) as connection:
+        for user in users.values():
+            connection.execute(f"DROP ROLE {user}")
+
+
+def as_user(url: str, user: str) -> str:
+    """The address, as another user."""
+    return url.replace("postgres@", f"{user}@", 1)
+
+
+@pytest.fixture
+async def publisher(local_broker):
+    prefix = f"roles-{uuid.uuid4().hex[:8]}"
+    settings = settings_for(local_broker.bootstrap_servers, prefix, partitions=SHARDS)
+    await ensure_topics(settings)
+    made = Publisher(settings)
+    await made.start()
+    yield made
+    await made.stop()
+
+
+async def test_all_workers_work_under_their_roles(publisher, logins, database_url, tmp_path):
+    settings = publisher.settings
+    for url in URLS:
+        host = url.split("/")[2]
+        await publisher.send_for_host(PAGE_UPDATES, host, PageUpdate("upsert", url))
+    await publisher.send_global(BANDWIDTH, Bandwidth(20.0))
+    with contextlib.ExitStack() as stack:
+        started = [
+            stack.enter_context(worker(name, as_role(settings, logins, name), tmp_path))
+            for name in ("ingester", "estimator", "scheduler", "coordinator")
+        ]
+        async with reader(settings, CRAWL_REQUESTS) as requests:
+            for url in URLS:
+                await publisher.send(SIGNALS, None, encode(Signal(url, "x")))
+            first = await requests.until(lambda got: len(got) >= len(URLS))
+            for result in ("unchanged", "changed"):
+                await answer(publisher, first, result)
+            await until_observed(database_url, len(URLS))
+        await until_decided(database_url)
+        for process in started:
+            await process.ready()
+            assert process.stop() == 0
+            assert "permission denied" not in process.log
+
+
+def as_role(settings, logins, name: str):
+    """The settings of a worker; the ingester's lead to no database at all."""
+    url = logins.get(f"freshet_{name}", "postgresql://nobody@127.0.0.1:1/none")
+    return settings.model_copy(update={"database_url": type(settings.database_url)(url)})
+
+
+async def answer(publisher, records, result):
+    for record in records[: len(URLS)]:
+        request = decode(CrawlRequest, record.value)
+        outcome = CrawlOutcome(request.url, time.time(), request.host, result=result)
+        await publisher.send_for_host(CRAWL_OUTCOMES, request.host, outcome)
+    await publisher.flush()
+
+
+async def until_observed(database_url, count):
+    await until(database_url, "SELECT count(*) >= %s FROM observations", count)
+
+
+async def until_decided(database_url):
+    await until(database_url, "SELECT count(*) >= %s FROM multiplier_history", 1)
+
+
+async def until(database_url, question, argument):
+    deadline = time.monotonic() + PATIENCE_SECONDS
+    async with await psycopg.AsyncConnection.connect(database_url, autocommit=True) as connection:
+        while time.monotonic() < deadline:
+            row = await (await connection.execute(question, (argument,))).fetchone()
+            if row[0]:
+                return
+            await connection.execute("SELECT pg_sleep(0.1)")
+    raise AssertionError(f"never: {question} {argument}")
+
+
+FORBIDDEN = {
+    "freshet_estimator": [
+        "DELETE FROM pages",
+        "TRUNCATE pages",
+        "DROP TABLE observations",
+        "UPDATE coordinator_lease SET epoch = 9",
+        "INSERT INTO multiplier_history (version, computed_at, effective_at, multiplier, "
+        "crawls_per_second, cause) VALUES (1, 1, 1, 1, 1, '')",
+        "UPDATE deployment SET shards = 9",
+        "UPDATE observations SET changed = true",
+        "DELETE FROM observations",
+    ],
+    "freshet_scheduler": [
+        "UPDATE pages SET importance = 9",
+        "UPDATE pages_0 SET importance = 9",
+        "INSERT INTO page_urls VALUES (0, 1, 'https://a.example/')",
+        "UPDATE hosts SET blocked_until = 9",
+        "UPDATE stream_positions SET next_offset = 9",
+        "SELECT * FROM observations",
+        "SELECT * FROM multiplier_history",
+        "UPDATE coordinator_lease SET epoch = 9",
+        "SELECT freshet_add_observations(1, 1)",
+        "SELECT freshet_drop_observations(1)",
+    ],
+    "freshet_coordinator": [
+        "SELECT * FROM pages",
+        "SELECT * FROM page_urls_0",
+        "UPDATE hosts SET blocked_until = 9",
+        "UPDATE multiplier_history SET multiplier = 9",
+        "INSERT INTO coordinator_lease (id, epoch, holder, beat) VALUES (1, 0, '', 0)",
+        "SELECT freshet_drop_observations(1)",
+    ],
+    "freshet_readonly": [
+        "UPDATE pages SET importance = 9",
+        "DELETE FROM observations",
+        "UPDATE coordinator_lease SET epoch = 9",
+        "SELECT freshet_drop_observations(1)",
+    ],
+}
+EVERYBODY = ["CREATE TABLE mine (a int)", "UPDATE alembic_version SET version_num = '0'"]
+
+
+@pytest.mark.parametrize("role", list(ROLES))
+def test_what_a_worker_need_not_do_it_may_not_do(logins, role):
+    with psycopg.connect(logins[role], autocommit=True) as connection:
+        for statement in FORBIDDEN[role] + EVERYBODY:
+            with pytest.raises(psycopg.errors.InsufficientPrivilege):
+                connection.execute(statement)
+
+
+def test_the_reading_role_reads_everything(logins):
+    with psycopg.connect(logins["freshet_readonly"], autocommit=True) as connection:
+        for table in ROLES["freshet_readonly"]:
+            connection.execute(f"SELECT * FROM {table}").fetchall()
+        connection.execute("SELECT * FROM pages_3").fetchall()
+
+
+def test_migrating_again_restores_privileges_and_takes_others_away(logins, database_url):
+    with psycopg.connect(database_url, autocommit=True) as connection:
+        connection.execute("GRANT UPDATE ON pages TO freshet_scheduler")
+        connection.execute("REVOKE SELECT ON hosts FROM freshet_scheduler")
+    migrate(database_url, SHARDS)
+    with psycopg.connect(logins["freshet_scheduler"], autocommit=True) as connection:
+        connection.execute("SELECT * FROM hosts").fetchall()
+        with pytest.raises(psycopg.errors.InsufficientPrivilege):
+            connection.execute("UPDATE pages SET importance = 9")
+
+
+def test_an_owner_who_may_not_create_roles_migrates_all_the_same(
+    scratch_dir: Path, capfd: pytest.CaptureFixture[str]
+):
+    from deploy.local.postgres import EmbeddedPostgres
+
+    server = EmbeddedPostgres(scratch_dir / f"roles-{uuid.uuid4().hex[:8]}")
+    server.start()
+    try:
+        with psycopg.connect(server.uri, autocommit=True) as connection:
+            connection.execute("CREATE ROLE plain LOGIN")
+            connection.execute("CREATE DATABASE pages OWNER plain")
+        url = as_user(server.database_uri("pages"), "plain")
+        migrate(url, SHARDS)
+        assert missing_roles(url) == list(ROLES)
+        with psycopg.connect(server.uri, autocommit=True) as connection:
+            for role in ROLES:
+                connection.execute(f"CREATE ROLE {role} NOLOGIN")
+        assert missing_roles(url) == []
+        with psycopg.connect(server.uri, autocommit=True) as connection:
+            connection.execute("CREATE ROLE reader LOGIN IN ROLE freshet_readonly")
+        with psycopg.connect(as_user(url.replace("plain", "postgres"), "reader")) as connection:
+            assert connection.execute("SELECT shards FROM deployment").fetchone() == (SHARDS,)
+    finally:
+        server.stop()
+    said = "".join(capfd.readouterr())
+    assert "CREATE ROLE freshet_estimator NOLOGIN" in said
+    assert "migrate again" in said
+
+
+def missing_roles(url: str) -> list[str]:
+    engine = create_engine(
+        "postgresql+psycopg://", creator=lambda: psycopg.connect(url), poolclass=NullPool
+    )
+    with engine.begin() as connection:
+        return ensure_roles(connection, SHARDS)
