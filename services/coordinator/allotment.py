@@ -8,7 +8,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from services.coordinator import reasons
-from services.coordinator.solver import gather, limits_of, solve_shares, solve_threshold
+from services.coordinator.solver import (
+    Curves,
+    gather,
+    limits_of,
+    solve_shares,
+    solve_threshold,
+)
 from services.coordinator.usage import Usage
 from shared.contracts.messages import DemandCurve
 from shared.pacing.budget import Stretch
@@ -84,6 +90,9 @@ class Fleet:
     last: Decision | None = None
     _short: set[int] = field(default_factory=set)
     """Shards that turned out to use less than they had, since the last decision."""
+    _gathered: Curves | None = None
+    _gathered_of: dict[int, int] = field(default_factory=dict)
+    """Identities of the reports that `_gathered` is made of."""
 
     def adopt(self, multiplier: float, rate: float, shares: Mapping[int, float], at: float) -> None:
         """Go on from what another coordinator decided.
@@ -139,6 +148,20 @@ class Fleet:
             if wall - shard.heard_at <= self.silent_after_seconds
         )
 
+    def curves(self, wall: float) -> Curves | None:
+        """The live shards' curves on one grid; None: there are none yet."""
+        live = self.live(wall)
+        reports = {
+            number: shard.curve
+            for number, shard in self.shards.items()
+            if number in live and shard.curve is not None
+        }
+        key = {number: id(curve) for number, curve in reports.items()}
+        if key != self._gathered_of:
+            self._gathered = gather(reports) if reports else None
+            self._gathered_of = key
+        return self._gathered
+
     def next_silence(self, wall: float) -> float:
         """When the next shard is silent, if it does not report before; infinite: there is none."""
         live = self.live(wall)
@@ -162,20 +185,16 @@ class Fleet:
             speed: clock seconds in one of the wall.
         """
         live = self.live(wall)
-        reports = {
-            number: shard.curve
-            for number, shard in self.shards.items()
-            if number in live and shard.curve is not None
-        }
+        curves = self.curves(wall)
+        reporting = frozenset(curves.shards if curves is not None else ())
         multiplier = self.last.multiplier if self.last else 0.0
         shares: dict[int, float] = {}
-        if reports:
-            curves = gather(reports)
+        if curves is not None:
             limits = limits_of(curves, self._limits(planning, speed))
             horizon = relaxation(planning, RELAXATION_SECONDS * speed)
             multiplier = solve_threshold(curves, planning, limits)
             shares = solve_shares(curves, planning, horizon, limits)
-        shares = self._with_held_ones(shares, live - reports.keys())
+        shares = self._with_held_ones(shares, live - reporting)
         cause = self._cause(change, live, stretch)
         if cause in _ROUTINE and self.last is not None:
             shares = _towards(shares, self.last.shares)

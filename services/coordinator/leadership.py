@@ -130,10 +130,10 @@ class Leadership:
             await self._turn()
         return bool(self.epoch)
 
-    def superseded(self, epoch: int) -> None:
+    def superseded(self, epoch: int, leader: str) -> None:
         """The topic has messages of a newer epoch: another leads."""
         if self.epoch and epoch > self.epoch:
-            self._step_back(f"another coordinator leads in epoch {epoch}")
+            self._step_back(leader, f"another coordinator leads in epoch {epoch}")
 
     async def _turn(self) -> None:
         async with self._lock:
@@ -154,8 +154,10 @@ class Leadership:
         if epoch:
             if await renew_lease(connection, epoch):
                 self._renewed_at = time.monotonic()
-            elif self.epoch == epoch:
-                self._step_back("another coordinator has taken the lease")
+            else:
+                holder = (await read_lease(connection)).holder
+                if self.epoch == epoch:
+                    self._step_back(holder, "another coordinator has taken the lease")
             return
         lease = await read_lease(connection)
         self.leader = lease.holder
@@ -168,9 +170,9 @@ class Leadership:
             log.info("this coordinator leads now", epoch=taken, before=lease.holder or None)
             self._on_change()
 
-    def _step_back(self, why: str) -> None:
+    def _step_back(self, leader: str, why: str) -> None:
         log.warning("this coordinator no longer leads", epoch=self.epoch, why=why)
-        self.epoch, self.leader = 0, ""
+        self.epoch, self.leader = 0, leader
         self._on_change()
 
     async def _note_trouble(self, error: Exception) -> None:

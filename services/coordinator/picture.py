@@ -11,9 +11,9 @@ import msgspec
 from aiohttp.web import Response
 
 from services.coordinator import metrics
+from services.coordinator.allotment import Fleet
 from services.coordinator.core import Coordination, Moment
-from services.coordinator.solver import demand_at, gather
-from shared.contracts.messages import DemandCurve
+from services.coordinator.solver import demand_at
 
 HISTORY_SECONDS = 600
 """Samples kept, one a second."""
@@ -207,11 +207,6 @@ class Picture:
     def _now(self, now: Moment, at: float) -> Sample:
         fleet = self._coordination.fleet
         multiplier = fleet.last.multiplier if fleet.last else 0.0
-        curves: dict[int, DemandCurve] = {}
-        for number in fleet.live(now.wall):
-            curve = fleet.shards[number].curve
-            if curve is not None:
-                curves[number] = curve
         achieved = self.achieved(now)
         return Sample(
             at=at,
@@ -220,20 +215,21 @@ class Picture:
             achieved=achieved.rate,
             achieved_ratio=achieved.ratio,
             multiplier=multiplier,
-            host_limited=_host_limited(curves, multiplier),
+            host_limited=_host_limited(fleet, now.wall, multiplier),
         )
 
 
-def _host_limited(curves: dict[int, DemandCurve], multiplier: float) -> float:
+def _host_limited(fleet: Fleet, wall: float, multiplier: float) -> float:
     """Share of all demand at λ₀ that host limits hold back.
 
     A shard's curve is what its hosts let through, 1 − h of what its pages ask for.
     """
-    if not curves:
+    curves = fleet.curves(wall)
+    if curves is None:
         return 0.0
-    gathered = gather(curves)
-    through = demand_at(gathered, multiplier)
-    held = [min(curves[shard].host_limited_share, 0.999) for shard in gathered.shards]
+    through = demand_at(curves, multiplier)
+    reports = [fleet.shards[shard].curve for shard in curves.shards]
+    held = [min(r.host_limited_share, 0.999) if r is not None else 0.0 for r in reports]
     asked = [d / (1.0 - h) for d, h in zip(through, held, strict=True)]
     total = sum(asked)
     return float(1.0 - sum(through) / total) if total > 0 else 0.0

@@ -19,11 +19,14 @@ what is worth less than λ₀ rather than nothing.
 Rates here are crawls per second of the clock, whatever the unit of the curves' thresholds.
 """
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.interpolate import PchipInterpolator
+from scipy.optimize import brentq
 
 from shared.contracts.messages import DemandCurve
 from shared.policy.demand import interpolate_demand
@@ -86,14 +89,14 @@ def _on_grid(grid: Floats, thresholds: list[float], curve: list[float]) -> Float
     own = np.array(thresholds)
     values = np.array(curve)
     first, last = np.searchsorted(grid, own[[0, -1]])
-    if last - first + 1 != own.size or values[-1] <= 0 or np.any(np.diff(values) > 0):
+    if last - first + 1 != own.size or values[-1] <= 0 or (values[1:] > values[:-1]).any():
         return interpolate_demand(own, values, grid) if grid.size != own.size else values
     # The usual case, a hundred times cheaper than the interpolation, and the same: others' points
     # lie only beyond our own.
     result = np.empty(grid.size)
     result[first : last + 1] = values
     result[last + 1 :] = values[-1]
-    slope = np.log(values[1] / values[0]) / np.log(own[1] / own[0])
+    slope = math.log(values[1] / values[0]) / math.log(own[1] / own[0])
     result[:first] = values[0] * (grid[:first] / own[0]) ** max(slope, STEEPEST_END)
     return result
 
@@ -112,7 +115,14 @@ def solve_threshold(curves: Curves, budget: float, limits: Floats | None = None)
     if budget <= 0:
         return float(curves.grid[-1])
     demand = curves.demand if limits is None else np.minimum(curves.demand, limits[:, np.newaxis])
-    return solve_multiplier(curves.grid, demand.sum(axis=0), budget)
+    total = np.minimum.accumulate(demand.sum(axis=0))
+    if total[-1] <= 0 or not total[0] > budget > total[-1]:
+        return solve_multiplier(curves.grid, total, budget)
+    # The same root of the same curve, which is laid through the points once, not at every step.
+    curve = PchipInterpolator(np.log(curves.grid), np.log(total / budget))
+    above = int(np.count_nonzero(total >= budget)) - 1
+    low, high = curve.x[above], curve.x[above + 1]
+    return float(np.exp(brentq(curve, low, high, xtol=1e-14)))
 
 
 def solve_shares(

@@ -155,7 +155,7 @@ class Coordinator(WorkerService):
 
     def _on_multipliers(self, message: Multipliers, _record: ConsumerRecord) -> None:
         if self._coordination.receive_multipliers(message, self._moment()):
-            self._leadership.superseded(message.epoch)
+            self._leadership.superseded(message.epoch, message.leader)
 
     def _on_bandwidth(self, message: Bandwidth, _record: ConsumerRecord) -> None:
         if self._coordination.receive_bandwidth(message):

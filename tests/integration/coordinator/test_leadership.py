@@ -99,9 +99,9 @@ async def test_a_leader_that_hangs_is_replaced_and_does_not_lead_when_it_goes_on
 async def test_a_leader_that_hears_of_a_newer_epoch_steps_back(migrated):
     async with candidates(migrated, 1) as (one,):
         await one.leads()
-        one.leadership.superseded(1)
+        one.leadership.superseded(1, "two")
         assert one.leadership.epoch == 1
-        one.leadership.superseded(2)
+        one.leadership.superseded(2, "two")
         assert one.leadership.epoch == 0
 
 

@@ -166,7 +166,7 @@ async def test_a_leader_that_stood_still_follows_when_it_goes_on(broker, databas
             leader.resume()
             said = await until(leader, lambda s: not s["leads"] and s["epoch"] == 2)
             assert said["leader"] in {"one", "two"}
-            assert (await leader.get("/readyz"))[0] == 200
+            await leader.ready()
             # ... and is there when it is needed.
             other.kill()
             await until(leader, lambda s: s["leads"] and s["epoch"] == 3)

@@ -15,6 +15,7 @@ from services.coordinator.solver import (
 )
 from shared.contracts.messages import DemandCurve
 from shared.policy.demand import interpolate_demand
+from shared.policy.multipliers import solve_multiplier
 
 GRID = [10 ** (k / 8) for k in range(-32, 17)]
 
@@ -127,6 +128,19 @@ def test_shares_of_any_reports_add_up_to_one(demands, ripe, budget, horizon):
     threshold = solve_threshold(gathered, budget)
     assert np.isfinite(threshold)
     assert threshold >= 0
+
+
+@settings(max_examples=100, deadline=None)
+@given(
+    row=st.lists(st.just(0.0) | st.floats(1e-6, 1e3), min_size=3, max_size=12),
+    budget=st.floats(0.001, 1e3),
+)
+def test_the_threshold_is_the_policys(row, budget):
+    demand = sorted(row, reverse=True)
+    grid = [10.0 ** (k / 8) for k in range(len(demand))]
+    gathered = curves(curve(0, dict(zip(grid, demand, strict=True)).get, grid=grid))
+    expected = solve_multiplier(np.array(grid), np.array(demand), budget)
+    assert solve_threshold(gathered, budget) == pytest.approx(expected, rel=1e-9)
 
 
 def test_the_quick_way_onto_a_common_grid_is_the_interpolation():
