@@ -92,7 +92,23 @@ def _access_refused() -> str | None:
     return None
 
 
+_DATABASE_REFUSALS = {
+    "password authentication failed": "see the user and the password in DATABASE_URL",
+    "no password supplied": "DATABASE_URL has no password",
+    "certificate": "see sslrootcert in DATABASE_URL, and that its host is one of the certificate",
+    "SSL": "see sslmode in DATABASE_URL",
+    "no pg_hba.conf entry": "see the user in DATABASE_URL, and sslmode",
+    "closed the connection unexpectedly": "it may want TLS: see sslmode in DATABASE_URL",
+}
+"""What libpq says of a server that is there and does not let us in → what to look at."""
+
+
 def _database_away(error: Exception) -> str:
+    for part, advice in _DATABASE_REFUSALS.items():
+        if part in str(error):
+            return (
+                f"the database at {_database()} does not let us in: {_first_line(error)}: {advice}"
+            )
     return (
         f"the database cannot be reached at {_database()}: {_first_line(error)}. "
         "Start it, or set DATABASE_URL to where it is"

@@ -70,6 +70,8 @@ async def test_all_workers_work_under_their_roles(publisher, logins, database_ur
             stack.enter_context(worker(name, as_role(settings, logins, name), tmp_path))
             for name in ("ingester", "estimator", "scheduler", "coordinator")
         ]
+        for process in started:
+            await until_ready(process)
         async with reader(settings, CRAWL_REQUESTS) as requests:
             for url in URLS:
                 await publisher.send(SIGNALS, None, encode(Signal(url, "x")))
@@ -79,7 +81,6 @@ async def test_all_workers_work_under_their_roles(publisher, logins, database_ur
             await until_observed(database_url, len(URLS))
         await until_decided(database_url)
         for process in started:
-            await process.ready()
             assert process.stop() == 0
             assert "permission denied" not in process.log
 
@@ -88,6 +89,18 @@ def as_role(settings, logins, name: str):
     """The settings of a worker; the ingester's lead to no database at all."""
     url = logins.get(f"freshet_{name}", "postgresql://nobody@127.0.0.1:1/none")
     return settings.model_copy(update={"database_url": type(settings.database_url)(url)})
+
+
+async def until_ready(process):
+    """Wait until it is ready; compiling for the first time takes it a minute or two."""
+    for attempt in range(7):
+        try:
+            await process.ready()
+        except AssertionError:
+            if process.poll() is not None or attempt == 6:
+                raise
+        else:
+            return
 
 
 async def answer(publisher, records, result):
