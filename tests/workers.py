@@ -21,7 +21,8 @@ from shared.contracts.topics import Topic
 from shared.runtime.kafka import partitions_of
 from shared.runtime.settings import Settings
 
-PATIENCE_SECONDS = 30.0
+PATIENCE_SECONDS = 90.0
+"""The first worker after a change of the compiled code compiles it."""
 
 
 def settings_for(bootstrap_servers: str, prefix: str, **more: Any) -> Settings:

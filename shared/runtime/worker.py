@@ -37,9 +37,12 @@ EXIT_STALLED = 70
 STOP_SECONDS = 8.0
 """The batch at hand is given so long to finish on SIGTERM; the whole stop takes under ten."""
 
-STOP_LIMIT_SECONDS = 9.5
+STOP_LIMIT_SECONDS = 9.0
 """A stop that takes longer, as a batch hangs in the database, is cut off: the batch was not stored
 and is read again."""
+
+LOOK_SECONDS = 0.5
+"""Between two looks of the watchdog."""
 
 COLLECTOR_THRESHOLDS = (20_000, 10, 10)
 """A batch's records are that many; the default of 700 looks at them again and again."""
@@ -88,6 +91,7 @@ class WorkerService(Service, ABC):  # type: ignore[misc]  # mode is untyped
 
     async def on_start(self) -> None:
         """Open the parts and start the loops."""
+        Watchdog(self).start()
         await ensure_topics(self.settings)
         await self.open()
         spare_collector()
@@ -99,7 +103,6 @@ class WorkerService(Service, ABC):  # type: ignore[misc]  # mode is untyped
                 self.broker.run(self.stopping),
             )
         ]
-        Watchdog(self).start()
         log.info("worker started")
 
     async def on_stop(self) -> None:
@@ -115,7 +118,12 @@ class WorkerService(Service, ABC):  # type: ignore[misc]  # mode is untyped
         return self.not_ready() or self.broker.trouble
 
     def silent_seconds(self) -> float:
-        """Wall seconds since the last sign of life. Waiting for a broker that is away is one."""
+        """Wall seconds since the last sign of life. Waiting for a broker that is away is one.
+
+        So is the start, which takes as long as the servers and the loading do.
+        """
+        if not self._loops:
+            return 0.0
         return time.monotonic() - max(self.progressed_at(), self.broker.away_at)
 
 
@@ -158,10 +166,10 @@ class Watchdog(threading.Thread):
         self._service = service
 
     def run(self) -> None:
-        """Look every second until the worker stops, and see to it that it does stop."""
+        """Look again and again until the worker stops, and see to it that it does stop."""
         patience = self._service.settings.stall_seconds
         while not self._service.stopping.is_set():
-            time.sleep(1.0)
+            time.sleep(LOOK_SECONDS)
             silence = self._service.silent_seconds()
             if silence > patience:
                 self._end(
