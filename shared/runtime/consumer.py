@@ -72,6 +72,8 @@ class _Rebalances(ConsumerRebalanceListener):  # type: ignore[misc]  # aiokafka 
         self.assignment: set[TopicPartition] = set()
         self.generation = 0
         self.deciding = True
+        self.was_left_out = False
+        """Whether others may have had our partitions since the last decision that was followed."""
 
     async def on_partitions_revoked(self, revoked: list[TopicPartition]) -> None:  # noqa: ARG002
         self.deciding = True
@@ -83,7 +85,8 @@ class _Rebalances(ConsumerRebalanceListener):  # type: ignore[misc]  # aiokafka 
         # Nothing may be fetched before the handler has said from where.
         self._consumer.pause(*assigned)
         self.assignment = set(assigned)
-        self._membership.renew()
+        if not self._membership.joined():
+            self.was_left_out = True
         self.deciding = False
         self.generation += 1
 
@@ -244,7 +247,12 @@ class BatchConsumer:
         generation = self._rebalances.generation
         assignment = self._rebalances.assignment
         wanted = {tp.partition for tp in assignment}
-        lost, new = self._ours - wanted, wanted - self._ours
+        if self._rebalances.was_left_out:
+            # What we have in memory stands still since then: it is loaded again.
+            self._rebalances.was_left_out = False
+            lost, new = set(self._ours), wanted
+        else:
+            lost, new = self._ours - wanted, wanted - self._ours
         if lost:
             await self._handler.revoked(lost)
             self._next = {tp: o for tp, o in self._next.items() if tp.partition not in lost}

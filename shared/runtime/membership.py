@@ -22,6 +22,9 @@ ASK_SECONDS: Final = 0.1
 """Between two questions whether what is held back may go."""
 
 
+NO_GENERATION: Final = -2
+
+
 class Membership:
     """A member's claim on its partitions; monotonic time."""
 
@@ -31,11 +34,25 @@ class Membership:
         self._sure_seconds = SURE_SHARE * session_timeout_seconds
         self._now = now
         self._renewed_at = -float("inf")
+        self._coordinator: Any = None
+        self._generation = NO_GENERATION
 
     @property
     def is_sure(self) -> bool:
         """Whether the partitions that the group gave us are still ours."""
-        return self._now() - self._renewed_at < self._sure_seconds
+        is_member = self._coordinator is not None and self._coordinator.generation >= 0
+        return is_member and self._now() - self._renewed_at < self._sure_seconds
+
+    def joined(self) -> bool:
+        """Note that the group has decided.
+
+        Returns:
+            whether nobody else can have had our partitions since it decided last. False: it has
+            decided without us in between.
+        """
+        before, self._generation = self._generation, self._coordinator.generation
+        self.renew()
+        return self._generation - before in (0, 1)
 
     def renew(self, at: float | None = None) -> None:
         """The broker has heard us: we were there at a time; None: now."""
@@ -45,6 +62,7 @@ class Membership:
         """Note the heartbeats of a started consumer that the broker answers."""
         # aiokafka tells nobody of its heartbeats.
         coordinator: Any = consumer._coordinator  # noqa: SLF001
+        self._coordinator = coordinator
         beat = coordinator._do_heartbeat  # noqa: SLF001
 
         async def noted() -> bool:

@@ -20,6 +20,7 @@ class Coordinator:
 
     def __init__(self, time: Time) -> None:
         self.time = time
+        self.generation = 4
         self.answers = True
         self.takes_seconds = 0.0
 
@@ -51,7 +52,8 @@ def test_nothing_is_sure_before_the_group_has_decided(membership: Membership) ->
 def test_what_was_given_is_sure_for_a_part_of_the_session(
     membership: Membership, time: Time
 ) -> None:
-    membership.renew()
+    watched(membership, time)
+    membership.joined()
     time.now += 10.0 * SURE_SHARE - 0.01
     assert membership.is_sure
     time.now += 0.02
@@ -60,7 +62,7 @@ def test_what_was_given_is_sure_for_a_part_of_the_session(
 
 async def test_an_answered_heartbeat_renews(membership: Membership, time: Time) -> None:
     coordinator = watched(membership, time)
-    membership.renew()
+    membership.joined()
     time.now += 60.0
 
     assert await coordinator._do_heartbeat()
@@ -86,3 +88,27 @@ async def test_a_heartbeat_counts_from_when_it_was_sent(membership: Membership, 
     await coordinator._do_heartbeat()
 
     assert not membership.is_sure
+
+
+async def test_a_member_that_was_thrown_out_is_not_sure(membership: Membership, time: Time) -> None:
+    coordinator = watched(membership, time)
+    membership.joined()
+    await coordinator._do_heartbeat()
+
+    coordinator.generation = -1
+
+    assert not membership.is_sure
+
+
+@pytest.mark.parametrize(
+    ("later", "ours_all_along"), [(4, True), (5, True), (6, False), (1, False)]
+)
+def test_a_decision_that_was_missed_shows_by_its_number(
+    membership: Membership, time: Time, later: int, ours_all_along: bool
+) -> None:
+    coordinator = watched(membership, time)
+    membership.joined()
+
+    coordinator.generation = later
+
+    assert membership.joined() == ours_all_along
