@@ -28,6 +28,7 @@ from shared.runtime.broker_watch import BrokerWatch
 from shared.runtime.kafka import client_options, ensure_topics
 from shared.runtime.logs import configure_logs
 from shared.runtime.settings import Settings
+from shared.runtime.web import web_options
 
 log = structlog.get_logger(__name__)
 
@@ -242,6 +243,10 @@ def make_app(
         web_host=settings.http_host,
         web_bind=settings.http_host,
         web_port=settings.http_port or DEFAULT_PORTS[name],
+        web_application_options=web_options(),
+        # Faust's own pages about tables and routing, which we do not have.
+        web_router_enabled=False,
+        web_tables_enabled=False,
         datadir=tempfile.gettempdir(),
         autodiscover=False,
         topic_disable_leader=True,

@@ -1,0 +1,222 @@
+"""The web servers of all workers: reading only, on loopback, and no request makes them fail."""
+
+import asyncio
+import contextlib
+import urllib.parse
+
+import pytest
+from aiohttp import web
+from hypothesis import HealthCheck, given
+from hypothesis import settings as hypothesis_settings
+from hypothesis import strategies as st
+
+from deploy.local.process import free_port
+from services.coordinator.picture import add_picture
+from services.coordinator.worker import Coordinator
+from services.ingester.worker import Ingester
+from services.scheduler.handler import shard_rules
+from services.scheduler.shard import Shard
+from services.scheduler.worker import Scheduler, add_pages
+from shared.contracts.identity import identify, shard_of
+from shared.contracts.messages import PageUpdate
+from shared.runtime.settings import Settings
+from shared.runtime.worker import make_app
+
+SHARDS = 4
+KNOWN = "https://known.example/a"
+PAGES = {
+    "ingester": ["/healthz", "/metrics"],
+    "scheduler": ["/healthz", "/metrics", "/shards", f"/pages?url={KNOWN}"],
+    "coordinator": ["/healthz", "/metrics", "/state.json", "/"],
+}
+METHODS = ["POST", "PUT", "PATCH", "DELETE", "OPTIONS", "TRACE", "CONNECT", "PROPFIND", "X" * 50]
+TRAVERSALS = [
+    "/../../../../etc/passwd",
+    "/..%2f..%2fetc/passwd",
+    "/%2e%2e/%2e%2e/etc/passwd",
+    "/style.css/../../worker.py",
+    "//etc/passwd",
+    "/router/",
+    "/table/",
+    "/graph/",
+    "/performance/",
+]
+
+
+def make(name: str):
+    """A worker's app with its pages, as its process makes it."""
+    settings = Settings(partitions=SHARDS)
+    if name == "coordinator":
+        coordinator = Coordinator(settings)
+        app = make_app(name, coordinator)
+        add_picture(app, coordinator.state)
+        return app
+    if name == "ingester":
+        return make_app(name, Ingester(settings))
+    scheduler = Scheduler(settings)
+    page = identify(KNOWN)
+    for number in range(SHARDS):
+        scheduler._handler.shards[number] = Shard(number, shard_rules(settings, scheduler.clock))
+    shard = scheduler._handler.shards[shard_of(page.host, SHARDS)]
+    shard.upsert(page, PageUpdate("upsert", KNOWN), 1e9)
+    app = make_app(name, scheduler)
+    add_pages(app, scheduler)
+    return app
+
+
+class Server:
+    """A worker's web server on a loop of the test's own, without the worker's loops."""
+
+    def __init__(self, name: str) -> None:
+        self.loop = asyncio.new_event_loop()
+        self.port = free_port()
+        self.app = None
+        self.run(self._start(name))
+
+    def run(self, coroutine):
+        return self.loop.run_until_complete(asyncio.wait_for(coroutine, 30))
+
+    async def _start(self, name):
+        self.app = make(name)
+        pages = await self.app.web.wsgi()
+        self._runner = web.AppRunner(pages, access_log=None)
+        await self._runner.setup()
+        await web.TCPSite(self._runner, "127.0.0.1", self.port).start()
+
+    def stop(self):
+        self.run(self._runner.cleanup())
+        self.loop.close()
+
+    def ask(self, raw: bytes, patience: float = 0.3) -> tuple[int, bytes]:
+        """The answer to the bytes of a request: status (0: none came in time) and all of it."""
+        return self.run(self._ask(raw, patience))
+
+    async def _ask(self, raw, patience):
+        reader, writer = await asyncio.open_connection("127.0.0.1", self.port)
+        answer = b""
+        try:
+            writer.write(raw)
+            with contextlib.suppress(OSError, TimeoutError):
+                async with asyncio.timeout(patience):
+                    while part := await reader.read(1 << 16):
+                        answer += part
+        except OSError:
+            pass
+        finally:
+            writer.close()
+            with contextlib.suppress(OSError):
+                await writer.wait_closed()
+        status = answer.split(b" ", 2)[1] if answer.startswith(b"HTTP/1") else b"0"
+        return int(status), answer
+
+    def get(self, path: str, method: str = "GET", body: bytes = b"") -> tuple[int, bytes]:
+        head = f"{method} {path} HTTP/1.1\r\nHost: x\r\nConnection: close\r\n"
+        if body:
+            head += f"Content-Length: {len(body)}\r\n"
+        return self.ask(head.encode("utf-8", "surrogatepass") + b"\r\n" + body, 20.0)
+
+
+@pytest.fixture(scope="module", params=list(PAGES))
+def server(request):
+    made = Server(request.param)
+    made.name = request.param
+    yield made
+    made.stop()
+
+
+def test_pages_are_there_and_carry_the_headers(server):
+    for path in PAGES[server.name]:
+        status, answer = server.get(path)
+        assert status == 200, (path, answer[:300])
+        assert b"nosniff" in answer
+
+
+def test_nothing_but_reading_is_answered(server):
+    for path in PAGES[server.name]:
+        for method in METHODS:
+            status, answer = server.get(path, method, b"x=1")
+            assert status in (400, 404, 405), (method, path, answer[:200])
+
+
+def test_there_are_no_other_files_and_none_of_faust_s_pages(server):
+    for path in TRAVERSALS:
+        status, answer = server.get(path)
+        assert status in (400, 404), (path, answer[:200])
+        assert b"root:" not in answer
+        assert b"import " not in answer
+
+
+def test_absurd_requests_are_refused(server):
+    for raw in (
+        b"GET /" + b"a" * 100_000 + b" HTTP/1.1\r\n\r\n",
+        b"GET / HTTP/1.1\r\nHost: x\r\nX: " + b"a" * 100_000 + b"\r\n\r\n",
+        b"GET / HTTP/1.1\r\n" + b"X: y\r\n" * 100_000 + b"\r\n",
+        b"GET / HTTP/9.9\r\n\r\n",
+        b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03",
+        b"GET /healthz HTTP/1.1\r\nHost: x\r\nContent-Length: -5\r\n\r\n",
+        b"GET /healthz HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\nZZZ\r\n",
+    ):
+        status, _ = server.ask(raw)
+        assert status in (0, 200, 400, 404, 414, 431), raw[:60]
+    assert server.get("/healthz")[0] == 200
+
+
+def test_they_listen_on_loopback_unless_told_otherwise(server):
+    assert server.app.conf.web_bind == "127.0.0.1"
+    assert server.app.conf.web_host == "127.0.0.1"
+    assert server.app.conf.web_in_thread is False
+
+
+FUZZ = {"deadline": None, "suppress_health_check": [HealthCheck.function_scoped_fixture]}
+PATHS = st.one_of(
+    st.sampled_from([path for paths in PAGES.values() for path in paths]),
+    st.text(st.characters(exclude_characters=" \r\n"), max_size=40).map(lambda t: "/" + t),
+    st.from_regex(r"/[a-z./%0-9?=&;#\\]{0,60}", fullmatch=True),
+)
+
+
+@hypothesis_settings(max_examples=120, **FUZZ)
+@given(path=PATHS, method=st.sampled_from(["GET", "HEAD", *METHODS]))
+def test_no_path_makes_a_server_fail(server, path, method):
+    status, answer = server.get(path, method)
+    assert status < 500 or path == "/readyz", answer[:300]
+    if method not in ("GET", "HEAD"):
+        assert status != 200
+
+
+@hypothesis_settings(max_examples=40, **FUZZ)
+@given(raw=st.binary(max_size=200) | st.binary(max_size=100).map(lambda b: b"GET /" + b))
+def test_no_bytes_make_a_server_fail(server, raw):
+    status, answer = server.ask(raw + b"\r\n\r\n")
+    assert status < 500, answer[:300]
+
+
+@pytest.fixture(scope="module")
+def scheduler():
+    made = Server("scheduler")
+    yield made
+    made.stop()
+
+
+@hypothesis_settings(max_examples=300, **FUZZ)
+@given(
+    url=st.one_of(
+        st.text(max_size=80),
+        st.builds(
+            "{}://{}{}".format, st.sampled_from(["http", "https", "ftp"]), st.text(), st.text()
+        ),
+        st.text(max_size=30).map(lambda t: f"https://known.example/{t}"),
+        st.sampled_from([KNOWN, "HTTPS://KNOWN.example:443/a#b", "http://[::1]/", "h" * 5000]),
+    )
+)
+def test_no_url_makes_the_scheduler_fail(scheduler, url):
+    quoted = urllib.parse.quote(url, safe="", errors="surrogatepass")
+    status, answer = scheduler.get(f"/pages?url={quoted}")
+    assert status in (200, 400, 404), answer[:300]
+
+
+@hypothesis_settings(max_examples=150, **FUZZ)
+@given(query=st.text(st.characters(exclude_characters=" \r\n"), max_size=60))
+def test_no_query_makes_the_scheduler_fail(scheduler, query):
+    status, answer = scheduler.get(f"/pages?{query}")
+    assert status in (200, 400, 404), answer[:300]
