@@ -13,7 +13,7 @@ appearance, and the last is for all others.
 from typing import Any, Final, NamedTuple, Self
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import DTypeLike, NDArray
 
 from shared.store.binary import Blobs
 
@@ -143,7 +143,7 @@ EMPTY: Final = pack(Rings.empty(1), np.zeros(1, np.int64)).arena.tobytes()
 
 
 def unpack(histories: Blobs) -> Rings:
-    """Unpack histories into rings.
+    """Unpack histories into rings, which may be written.
 
     Raises:
         BadHistory: another version, or another width.
@@ -153,17 +153,22 @@ def unpack(histories: Blobs) -> Rings:
     _check((packed["version"] != VERSION) | (packed["records"] > DEPTH))
     records = packed["record"]
     return Rings(
-        np.ascontiguousarray(records["interval_days"], dtype=np.float32),
-        np.ascontiguousarray(records["signals"], dtype=np.uint16),
-        np.ascontiguousarray(records["changed"]),
+        _own(records["interval_days"], dtype=np.float32),
+        _own(records["signals"], dtype=np.uint16),
+        _own(records["changed"]),
         packed["records"].astype(np.int32),
-        np.ascontiguousarray(packed["pending"], dtype=np.uint16),
-        np.ascontiguousarray(packed["last_source"]),
-        np.ascontiguousarray(packed["totals"], dtype=np.uint32),
-        np.ascontiguousarray(packed["evidence"], dtype=np.float32),
-        np.ascontiguousarray(packed["posterior_shape"], dtype=np.float32),
-        np.ascontiguousarray(packed["multiplier"], dtype=np.float32),
+        _own(packed["pending"], dtype=np.uint16),
+        _own(packed["last_source"]),
+        _own(packed["totals"], dtype=np.uint32),
+        _own(packed["evidence"], dtype=np.float32),
+        _own(packed["posterior_shape"], dtype=np.float32),
+        _own(packed["multiplier"], dtype=np.float32),
     )
+
+
+def _own(column: NDArray[Any], dtype: DTypeLike | None = None) -> NDArray[Any]:
+    # Not `ascontiguousarray`: of one row at most, that is a view of what came, which is read-only.
+    return np.array(column, dtype=dtype, order="C", copy=True)
 
 
 def _check(bad: NDArray[np.bool_]) -> None:

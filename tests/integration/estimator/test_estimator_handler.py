@@ -265,3 +265,22 @@ async def test_random_orders_and_repeats_end_in_the_same_times(settings, start, 
         assert pages.last_crawled_at[row] == NOW + 5 * DAY
         assert pages.last_signal_at[row] == NOW + 5.5 * DAY
         assert pages.signals[row] == 1
+
+
+async def test_outcomes_and_signals_before_the_first_page_do_no_harm(start, kafka):
+    handler = await start(kafka)
+    await handler.handle(kafka.batch(*(crawl(url, NOW + DAY) for url in URLS)))
+    await handler.handle(kafka.batch(*(signal(url, NOW + DAY) for url in URLS)))
+    assert {"unknown page" in reason for reason in kafka.refused} == {True}
+    assert len(kafka.refused) == len(URLS)
+
+
+async def test_a_shard_of_a_single_page_goes_on_after_a_restart(settings, start, kafka):
+    handler = await start(kafka)
+    await handler.handle(kafka.batch(upsert(URLS[0])))
+    again = await start(kafka)
+    await again.handle(kafka.batch(crawl(URLS[0], NOW + DAY), signal(URLS[0], NOW + 2 * DAY)))
+    assert kafka.refused == []
+    shard = shard_of(identify(URLS[0]).host, SHARDS)
+    learned = load_for_learning(settings.database_url.get_secret_value(), shard).learning
+    assert learned.crawls.tolist() == [1]

@@ -88,3 +88,12 @@ def test_what_stands_besides_the_records_survives():
     end = WAITING_OFFSET + WAITING.itemsize
     [waiting] = pack(rings, np.arange(2)).arena[WAITING_OFFSET:end].view(WAITING)
     assert (waiting["pending"].tolist(), waiting["multiplier"]) == ([1, 2, 3, 65_535], 0.25)
+
+
+@pytest.mark.parametrize("pages", [0, 1, 2])
+def test_unpacked_rings_can_be_written_however_few_they_are(pages):
+    # Of one row at most, a view of what the database sent is as contiguous as a copy.
+    sent = Blobs(
+        np.frombuffer(EMPTY * pages, np.uint8), np.arange(pages + 1, dtype=np.int64) * len(EMPTY)
+    )
+    assert all(column.flags.writeable and column.flags.c_contiguous for column in unpack(sent))
