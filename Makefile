@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
-.PHONY: help setup run test lint types unit lock clean
+.PHONY: help setup run test lint types unit verify lock clean
 
 help: ## Show what there is.
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | column -t -s "$$(printf '\t')"
@@ -32,6 +32,12 @@ unit: setup ## Run only the pure tests.
 
 test: lint types ## Run all tests: style, types, unit, contract (both brokers), integration, faults.
 	$(BIN)/pytest -q -n 2 --dist loadfile tests
+
+SEEDS ?= 1 2 3 4 5 6 7 8 9 10
+verify: setup ## Harm a running system on Apache Kafka, ten times five minutes, and check all promises.
+	for seed in $(SEEDS); do \
+		$(BIN)/freshet verify --minutes 5 --broker apache --seed $$seed || exit 1; \
+	done
 
 COMPILE := $(BIN)/uv pip compile pyproject.toml --generate-hashes --no-emit-index-url --no-header --quiet
 

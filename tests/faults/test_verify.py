@@ -1,0 +1,45 @@
+"""`freshet verify` in its short form: every kind of fault once, on both brokers."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from live_run import why_not
+
+from services.verify.plan import FAULTS
+
+SEED = "3"
+PROMISES = (*("lost", "duplicated", "over_budget_seconds", "over_limit_hosts", "forgotten_pages"),)
+
+
+@pytest.mark.timeout(420)
+@pytest.mark.parametrize("broker", ["local", "apache"])
+def test_no_fault_breaks_a_promise(tmp_path: Path, broker: str) -> None:
+    reason = why_not(broker)
+    if reason is not None:
+        pytest.skip(f"Apache Kafka cannot run here: {reason}")
+    known = {"KAFKA_BOOTSTRAP_SERVERS", "DATABASE_URL"}
+    environment = {
+        name: value
+        for name, value in os.environ.items()
+        if not name.startswith("FRESHET_") and name not in known
+    }
+    command = [sys.executable, "-m", "services.cli.main", "verify", "--json", "--broker", broker]
+
+    done = subprocess.run(
+        [*command, "--minutes", "1", "--seed", SEED, "--keep", str(tmp_path / "data")],
+        capture_output=True,
+        text=True,
+        check=False,
+        env=environment,
+        timeout=400,
+    )
+
+    assert done.returncode == 0, done.stderr
+    report = json.loads(done.stdout)
+    assert report["passed"]
+    assert [report[promise] for promise in PROMISES] == [0] * len(PROMISES)
+    assert set(report["faults"]) == set(FAULTS)
