@@ -3,12 +3,14 @@
 import numpy as np
 
 from services.scheduler import events
-from services.scheduler.demand import DemandReporter, demand_of, draw_sample
+from services.scheduler.demand import DemandReporter
 from services.scheduler.in_flight import restore
 from services.scheduler.selection import Rules
 from services.scheduler.shard import Shard, ShardRules
+from services.scheduler.tally import demand_of
 from shared.contracts.identity import identify
 from shared.contracts.messages import CrawlRequest, HostParameters, PageUpdate
+from shared.policy.kernels.rate_tables import make_tables
 
 
 def warm_up() -> None:
@@ -39,6 +41,7 @@ def warm_up() -> None:
     shard.limit_host(first.host, 2.0, None, 1.0)
     shard.selector.select(np.array([20.0]), 1.0, 1e9)
     reporter = DemandReporter(shard, "warm-up", 10.0)
-    reporter.set_demand(demand_of(draw_sample(shard, 10), 1.0))
+    make_tables(odds=2, kappas=2)
+    reporter.set_demand(demand_of(shard, 1.0))
     reporter.report(21.0, 1.0)
     shard.remove(first.page_id, 30.0)

@@ -5,9 +5,11 @@ import time
 from typing import Final
 
 from services.scheduler import metrics
-from services.scheduler.demand import Demand, DemandReporter, Sample, demand_of, draw_sample
+from services.scheduler.demand import DemandReporter
 from services.scheduler.handler import SchedulerHandler, ShardThread
+from services.scheduler.pages import Rows
 from services.scheduler.shard import Shard
+from services.scheduler.tally import Demand, Tally
 from shared.contracts.codec import encode
 from shared.contracts.topics import DEMAND_CURVES
 from shared.pacing.slots import SlotTimeline
@@ -15,20 +17,20 @@ from shared.runtime.clock import Clock
 from shared.runtime.publisher import Publisher
 from shared.runtime.settings import Settings
 
-SAMPLED_PAGES: Final = 50_000
-"""Pages, in all shards of the process, whose demand is computed."""
-
 RIPE_SECONDS: Final = 10.0
 """Wall seconds of crawling that the ripe pages of a report stand for: of a slow host only so many
 are counted as it can take in that time."""
 
-_LEAST_SAMPLED: Final = 500
-_DUTY: Final = 0.05
+_DUTY: Final = 0.1
 """Part of a core that keeping demand up to date may take."""
 
+_FIRST_DUTY: Final = 0.5
+"""The same before the first demand of a shard is known: it gets no budget yet."""
+
+_LONGEST_PAUSE_SECONDS: Final = 5.0
 _POLL_SECONDS: Final = 0.1
-_MOST_PATIENCE_SECONDS: Final = 30.0
-"""Demand is computed anew after so long in any case: blocks and limits come and go."""
+_MOST_PATIENCE_SECONDS: Final = 20.0
+"""After so long demand is computed anew even if few pages have changed."""
 
 
 class Reporting:
@@ -51,6 +53,7 @@ class Reporting:
         self._timeline = timeline
         self._reporters: dict[Shard, DemandReporter] = {}
         self._computed_at: dict[Shard, float] = {}
+        self._passed: dict[Shard, Demand] = {}
         self._counted: dict[Shard, tuple[int, int]] = {}
 
     def _multiplier(self) -> float:
@@ -95,6 +98,7 @@ class Reporting:
         for gone in set(self._reporters) - set(ours):
             del self._reporters[gone]
             self._computed_at.pop(gone, None)
+            self._passed.pop(gone, None)
             self._counted.pop(gone, None)
         for shard in ours:
             if shard not in self._reporters:
@@ -105,36 +109,62 @@ class Reporting:
     async def run_demand(self, stopping: asyncio.Event) -> None:
         """Keep the demand of the shards up to date until `stopping` is set."""
         while not stopping.is_set():
-            drawn = await self._thread.run(self._draw_stalest)
-            if drawn is None:
+            begun = await self._thread.run(self._begin_stalest)
+            if begun is None:
                 await asyncio.sleep(_POLL_SECONDS)
                 continue
-            reporter, sample = drawn
-            started = time.perf_counter()
-            demand = await asyncio.to_thread(demand_of, sample, self._multiplier())
-            elapsed = time.perf_counter() - started
-            is_first = reporter.demand is None
-            await self._thread.run(_set_demand, reporter, demand)
-            await asyncio.sleep(0 if is_first else min(elapsed / _DUTY, 5.0))
+            await self._compute(*begun, stopping)
 
-    def _draw_stalest(self) -> tuple[DemandReporter, Sample] | None:
+    async def _compute(self, shard: Shard, tally: Tally, stopping: asyncio.Event) -> None:
+        """One pass over a shard, a slice at a time: ticks go on between the slices."""
+        duty = _DUTY if shard in self._computed_at else _FIRST_DUTY
+        while not stopping.is_set():
+            rows = await self._thread.run(self._copy, shard, tally)
+            if rows is None:
+                break
+            pause = await asyncio.to_thread(_add, tally, rows) * (1.0 / duty - 1.0)
+            await asyncio.sleep(min(pause, _LONGEST_PAUSE_SECONDS))
+        else:
+            return
+        demand = await asyncio.to_thread(tally.finish)
+        await self._thread.run(self._take, shard, tally, demand)
+
+    def _copy(self, shard: Shard, tally: Tally) -> Rows | None:
+        return tally.copy() if shard in self._reporters else None
+
+    def _take(self, shard: Shard, tally: Tally, demand: Demand) -> None:
+        reporter = self._reporters.get(shard)
+        if reporter is None:
+            return
+        is_known = shard in self._passed or tally.is_sound(demand)
+        self._passed[shard] = demand
+        if is_known:
+            self._computed_at[shard] = time.monotonic()
+            reporter.set_demand(demand)
+
+    def _begin_stalest(self) -> tuple[Shard, Tally] | None:
         self._follow_shards()
         now, multiplier = time.monotonic(), self._multiplier()
         due = [
             shard
             for shard, reporter in self._reporters.items()
-            if reporter.is_stale(multiplier)
-            or now - self._computed_at.get(shard, -1e9) > _MOST_PATIENCE_SECONDS
+            if self._is_due(reporter, multiplier, now - self._computed_at.get(shard, -1e9))
         ]
         if not due:
             return None
         shard = min(due, key=lambda s: self._computed_at.get(s, -1e9))
-        if now - self._computed_at.get(shard, -1e9) < self._settings.report_seconds:
-            return None
-        self._computed_at[shard] = now
-        most = max(SAMPLED_PAGES // len(self._reporters), _LEAST_SAMPLED)
-        return self._reporters[shard], draw_sample(shard, most)
+        return shard, Tally(shard, multiplier, self._passed.get(shard))
+
+    def _is_due(self, reporter: DemandReporter, multiplier: float, age: float) -> bool:
+        if age < self._settings.report_seconds:
+            return False
+        return reporter.is_stale(multiplier) or (
+            age > _MOST_PATIENCE_SECONDS and reporter.is_dated()
+        )
 
 
-def _set_demand(reporter: DemandReporter, demand: Demand) -> None:
-    reporter.set_demand(demand)
+def _add(tally: Tally, rows: Rows) -> float:
+    """Add a slice; the seconds of a core that it took."""
+    started = time.thread_time()
+    tally.add(rows)
+    return time.thread_time() - started

@@ -37,6 +37,20 @@ def add_page_rates(
 
 
 @compiled
+def threshold_rates(
+    importance: float, alpha: float, kappa: float, gamma: float, grid: Column, rates: Column
+) -> int:
+    """Fill ``rates`` with f(V⁻¹(Λ)) of one page; how many thresholds, from the lowest, have any."""
+    start = 0.0
+    for point in range(grid.size):
+        start, psi = threshold_staleness_from(alpha, kappa, gamma, grid[point] / importance, start)
+        if start == math.inf:
+            return point
+        rates[point] = 1.0 / psi
+    return grid.size
+
+
+@compiled
 def demand_of_pages(
     importance: Column,
     alpha: Column,

@@ -4,14 +4,8 @@ import numpy as np
 import pytest
 from reference_shard import DAY, World, rules
 
-from services.scheduler.demand import (
-    POINTS,
-    POINTS_PER_DECADE,
-    DemandReporter,
-    demand_of,
-    draw_sample,
-    grid,
-)
+from services.scheduler.demand import DemandReporter
+from services.scheduler.tally import POINTS, POINTS_PER_DECADE, Tally, demand_of, grid
 from shared.policy.demand import demand_curve
 from shared.policy.model import PageParameters
 
@@ -38,41 +32,132 @@ def world_of(rng, pages=400, **settings):
     return world
 
 
+def rates_of(shard):
+    return shard.host_rows["rate"][: shard.host_count]
+
+
+def by_tables(shard, multiplier=0.1, size=150):
+    return demand_of(shard, multiplier, few_pages=0, size=size)
+
+
 def test_the_curve_is_the_policy_librarys():
     world = world_of(np.random.default_rng(1), host_rate=1.0 / DAY)
     shard = world.shard
-    demand = demand_of(draw_sample(shard, 10_000), 0.1)
+    demand = demand_of(shard, 0.1)
     rows = shard.pages[: shard.used]
-    pages = PageParameters(*(rows[n].copy() for n in ("importance", "alpha", "kappa", "gamma")))
-    limits = np.ones(shard.host_count)
-    expected = demand_curve(pages, rows["host"].copy(), limits, demand.thresholds)
-    assert demand.limited * DAY == pytest.approx(expected, rel=1e-9)
+    pages = PageParameters(
+        *(rows[n].astype(float) for n in ("importance", "alpha", "kappa", "gamma"))
+    )
+    expected = demand_curve(pages, rows["host"].copy(), np.ones(10), demand.thresholds)
+    assert demand.limited(rates_of(shard)) * DAY == pytest.approx(expected, rel=1e-9)
     unlimited = demand_curve(pages, None, None, demand.thresholds)
-    assert demand.unlimited * DAY == pytest.approx(unlimited, rel=1e-5)
-    assert demand.limited_share(0.0) > 0.5
-    assert demand.limited_share(1e9) == 0.0
+    assert demand.unlimited() * DAY == pytest.approx(unlimited, rel=1e-5)
 
 
-def test_a_sample_stands_for_all():
-    world = world_of(np.random.default_rng(2), pages=3000, host_rate=1000.0)
-    whole = demand_of(draw_sample(world.shard, 10_000), 0.1)
-    part = demand_of(draw_sample(world.shard, 1000), 0.1)
-    middle = (whole.limited > 0.2 * whole.limited[0]) & (whole.thresholds > part.thresholds[0])
-    at = np.interp(np.log(whole.thresholds), np.log(part.thresholds), part.limited)
-    assert at[middle] == pytest.approx(whole.limited[middle], rel=0.15)
+def test_tables_are_as_good_as_the_inverse_and_slices_as_the_whole():
+    world = world_of(np.random.default_rng(2), pages=4000, host_rate=5.0 / DAY)
+    shard = world.shard
+    exact, whole, sliced = demand_of(shard, 0.1), by_tables(shard, size=10**6), by_tables(shard)
+    assert np.array_equal(whole.thresholds, exact.thresholds)
+    assert np.array_equal(sliced.thresholds, exact.thresholds)
+    wanted = exact.unlimited()
+    likely = wanted > 1e-3 * wanted[0]
+    assert whole.unlimited()[likely] == pytest.approx(wanted[likely], rel=3e-3)
+    cut = exact.limited(rates_of(shard))
+    assert cut[0] == pytest.approx(50.0 / DAY)
+    assert (cut < 0.99 * wanted).sum() > 10
+    assert whole.limited(rates_of(shard))[likely] == pytest.approx(cut[likely], rel=3e-3)
+    assert sliced.unlimited() == pytest.approx(whole.unlimited(), rel=1e-12)
+    assert sliced.limited(rates_of(shard)) == pytest.approx(
+        whole.limited(rates_of(shard)), rel=1e-12
+    )
 
 
-def test_a_maximum_age_is_a_floor():
+@pytest.mark.parametrize("compute", [lambda shard: demand_of(shard, 0.1), by_tables])
+def test_a_maximum_age_is_a_floor(compute):
     world = world_of(np.random.default_rng(3), max_age_days=2.0)
-    demand = demand_of(draw_sample(world.shard, 10_000), 0.1)
-    assert demand.limited[-1] * DAY == pytest.approx(200.0)
+    limits = rates_of(world.shard)
+    demand = compute(world.shard)
+    assert demand.limited(limits)[-1] * DAY == pytest.approx(200.0)
+    assert demand.limited(limits)[0] > demand.limited(limits)[-1]
+    assert demand.limited(np.full(10, 4.0 / DAY)) * DAY == pytest.approx(40.0)
 
 
-def test_uniform_demand_is_one_crawl_a_page_and_age():
+@pytest.mark.parametrize("few_pages", [0, 50_000])
+def test_uniform_demand_is_one_crawl_a_page_and_age(few_pages):
     world = world_of(np.random.default_rng(3), uniform=True, host_rate=1e6)
-    demand = demand_of(draw_sample(world.shard, 10_000), 5.0)
-    assert demand.limited * DAY == pytest.approx(400.0 / demand.thresholds)
+    demand = demand_of(world.shard, 5.0, few_pages=few_pages)
+    limited = demand.limited(rates_of(world.shard))
+    assert limited * DAY == pytest.approx(400.0 / demand.thresholds)
     assert demand.thresholds[0] < 5.0 < demand.thresholds[-1]
+
+
+def test_a_changed_limit_shows_in_sums_that_are_there():
+    shard = world_of(np.random.default_rng(5), pages=2000, host_rate=1.0 / DAY).shard
+    demand = by_tables(shard)
+    before = demand.limited(rates_of(shard))
+    shard.limit_host("h3.example", 1e3, None, NOW)
+    number = shard.hosts.find("h3.example")
+    after = demand.limited(rates_of(shard))
+    own = demand.sums.by_host[demand.hosts.tolist().index(number)]
+    assert own[0] > 50.0
+    assert (after - before) * DAY == pytest.approx(own - np.minimum(own, 1.0), rel=1e-6, abs=1e-9)
+    assert not demand.misses(rates_of(shard))
+
+
+def test_pages_that_change_between_slices_count_as_they_were_copied():
+    world = world_of(np.random.default_rng(6), pages=400, uniform=True, host_rate=1e6)
+    shard = world.shard
+    tally = Tally(shard, 5.0, None, few_pages=0, size=100)
+    tally.add(tally.copy())
+    for identity in (*world.identities[:10], *world.identities[350:365]):
+        shard.remove(identity.page_id, NOW)
+    for number in range(40):
+        world.add_page("late", number, NOW)
+    while (rows := tally.copy()) is not None:
+        tally.add(rows)
+    # The first ten were counted before they went; the new host came after the pass had begun.
+    demand = tally.finish()
+    counted = demand.unlimited() * DAY * demand.thresholds
+    assert counted == pytest.approx(400 - 15 + 40)
+    again = demand_of(shard, 5.0, few_pages=0)
+    assert again.unlimited() * DAY * again.thresholds == pytest.approx(400 - 25 + 40)
+    assert demand.version < shard.parameter_changes == again.version
+
+
+def test_hosts_that_cannot_bind_are_summed_together():
+    """A host within its limit by far needs no sum of its own; one whose limit falls is missed."""
+    world = World(rules(host_rate=1.0))
+    for number in range(1500):
+        world.add_page(f"h{number}", 0, NOW - DAY, importance=1.0 + number, alpha=0.1)
+    world.limit_host("h7.example", 1e-9, None, NOW)
+    shard = world.shard
+    first = by_tables(shard, size=10**6)
+    second = Tally(shard, 0.1, first, few_pages=0)
+    second.add(second.copy())
+    demand = second.finish()
+    assert first.hosts.size == 1500
+    assert 1024 <= demand.hosts.size < 1100
+    assert shard.hosts.find("h7.example") in demand.hosts
+    limits = rates_of(shard)
+    assert demand.limited(limits) == pytest.approx(first.limited(limits))
+    assert not demand.misses(limits)
+    world.limit_host("h9.example", 1e-9, None, NOW)
+    assert demand.misses(rates_of(shard))
+    reporter = DemandReporter(shard, "me", AGES)
+    reporter.set_demand(demand)
+    reporter.report(NOW, 0.1)
+    assert reporter.is_stale(0.1)
+
+
+def test_a_first_pass_that_guessed_the_grid_wrong_does_not_stand():
+    world = world_of(np.random.default_rng(8), pages=300)
+    world.add_page("late", 1, NOW - DAY, importance=1e9, alpha=0.01)
+    tally = Tally(world.shard, 0.0, None, few_pages=0, size=100)
+    while (rows := tally.copy()) is not None:
+        tally.add(rows)
+    assert not tally.is_sound(tally.finish())
+    assert by_tables(world.shard, 0.0).thresholds[-1] >= 1e11 * (1 - 1e-6)
 
 
 def test_grids_of_all_shards_fall_on_the_same_points():
@@ -96,7 +181,7 @@ def test_a_report_counts_what_is_ripe_and_what_was_crawled():
     reporter = DemandReporter(shard, "me", AGES)
     assert reporter.report(NOW, 0.1) is None
     assert reporter.is_stale(0.1)
-    reporter.set_demand(demand_of(draw_sample(shard, 1000), 0.1))
+    reporter.set_demand(demand_of(shard, 0.1))
     assert not reporter.is_stale(0.1)
     picks = shard.selector.select(NOW + np.arange(1, 9) / 10, 10.0, 0.0)
     shard.note_crawls(picks)
@@ -120,7 +205,7 @@ def test_a_report_counts_what_is_ripe_and_what_was_crawled():
 def test_a_report_of_an_empty_shard_is_all_zero():
     shard = World(rules()).shard
     reporter = DemandReporter(shard, "me", AGES)
-    reporter.set_demand(demand_of(draw_sample(shard, 10), 0.0))
+    reporter.set_demand(demand_of(shard, 0.0))
     report = reporter.report(NOW, 0.0)
     assert report.demand == [0.0] * POINTS
     assert report.ripe == [0] * POINTS
@@ -138,6 +223,6 @@ def test_of_a_host_no_more_pages_are_ripe_than_it_can_take():
     shard.pause_host(int(blocked), NOW + 3600.0)
     shard.filled_until = NOW
     reporter = DemandReporter(shard, "me", 20.0)
-    reporter.set_demand(demand_of(draw_sample(shard, 1000), 0.1))
+    reporter.set_demand(demand_of(shard, 0.1))
     shard.selector.select(NOW + np.array([0.1]), 1.0, 0.0)
     assert reporter.report(NOW, 0.1).ripe[0] == 1 + 20 * 0.5  # one of two tokens is spent
