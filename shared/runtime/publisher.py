@@ -21,6 +21,9 @@ from shared.runtime.settings import Settings
 
 Acknowledgement = asyncio.Future[object]
 
+LETTERS_A_TURN = 100
+"""Dead letters after which others get their turn: a batch may have thousands of them."""
+
 Place = tuple[str, int]
 """(Topic without prefix, partition)."""
 
@@ -46,6 +49,7 @@ class Publisher:
         self._options = options
         self._producer: AIOKafkaProducer | None = None
         self._failure: BaseException | None = None
+        self._letters = 0
 
     async def start(self) -> None:
         """Connect."""
@@ -149,6 +153,9 @@ class Publisher:
         """Put a record that cannot be taken aside, as it came, with why."""
         key, value, headers = letter_of(record, stage, reason, time.time())
         metrics.DEAD_LETTERS.labels(stage, record.topic).inc()
+        self._letters += 1
+        if self._letters % LETTERS_A_TURN == 0:
+            await asyncio.sleep(0)
         await self.send(DEAD_LETTERS, key, value, partition=0, headers=headers)
 
     async def is_empty_within(self, seconds: float) -> bool:

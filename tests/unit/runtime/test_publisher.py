@@ -9,7 +9,7 @@ from shared.contracts.codec import decode
 from shared.contracts.identity import shard_of
 from shared.contracts.messages import Bandwidth, PageSignal
 from shared.contracts.topics import BANDWIDTH, GLOBAL_KEY, PAGE_SIGNALS
-from shared.runtime.publisher import Publisher
+from shared.runtime.publisher import LETTERS_A_TURN, Publisher
 from shared.runtime.settings import Settings
 
 
@@ -76,3 +76,21 @@ async def test_a_record_with_neither_key_nor_value_is_set_aside_too(publisher):
     await publisher.dead_letter(record, "ingester", "empty")
     [sent] = publisher.producer.sent
     assert (sent.key, sent.value) == (b"", None)
+
+
+async def test_others_get_their_turn_between_many_dead_letters(publisher):
+    record = SimpleNamespace(
+        topic="t-signals", partition=3, offset=7, key=b"", value=b"", timestamp=0, headers=()
+    )
+    turns = []
+
+    async def other():
+        while True:
+            turns.append(len(publisher.producer.sent))
+            await asyncio.sleep(0)
+
+    task = asyncio.create_task(other())
+    for _ in range(1000):
+        await publisher.dead_letter(record, "ingester", "bad")
+    task.cancel()
+    assert len(set(turns)) >= 1000 // LETTERS_A_TURN - 1
