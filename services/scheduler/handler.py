@@ -30,7 +30,7 @@ from shared.contracts.topics import (
 from shared.runtime.acceptance import Acceptance
 from shared.runtime.clock import Clock
 from shared.runtime.consumer import Batch, Positions
-from shared.runtime.isolation import BadShare, Count, Pieces, reason_of
+from shared.runtime.isolation import BadShare, Count, Pieces, TooManyBadMessages, reason_of
 from shared.runtime.kafka import make_consumer
 from shared.runtime.publisher import Publisher
 from shared.runtime.settings import Settings
@@ -220,7 +220,12 @@ class SchedulerHandler:
         read = {topic: sum(map(len, parts.values())) for topic, parts in batch.items()}
         bad = Counter(letter.record.topic for letter in refused)
         counts = {t: Count(n, bad[self._settings.topic(t)]) for t, n in read.items()}
-        self._bad_share.check(counts, time.monotonic())
+        try:
+            self._bad_share.check(counts, time.monotonic())
+        except TooManyBadMessages:
+            # What is no longer kept up must not be reported: its budget goes to the others.
+            await self._thread.run(self._forget, set(self.shards))
+            raise
         for letter in refused:
             await self._publisher.dead_letter(letter.record, STAGE, letter.reason)
         self._bad_share.add(counts, time.monotonic())

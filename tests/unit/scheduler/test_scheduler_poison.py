@@ -6,13 +6,16 @@ import pytest
 from reference_shard import rules
 
 from services.scheduler import reading
-from services.scheduler.handler import apply_in_pieces
+from services.scheduler.handler import SchedulerHandler, ShardThread, apply_in_pieces
 from services.scheduler.reading import Reader
 from services.scheduler.shard import Shard
 from shared.contracts.codec import encode
 from shared.contracts.identity import identify
 from shared.contracts.messages import PageSignal, PageUpdate
 from shared.runtime.acceptance import Acceptance
+from shared.runtime.clock import ManualClock
+from shared.runtime.isolation import TooManyBadMessages
+from shared.runtime.settings import Settings
 
 NOW = 1.7e9
 PAGES = [identify(f"https://a.example/{n}") for n in range(300)]
@@ -73,3 +76,32 @@ def test_bad_records_beside_them_are_refused_once(shard, monkeypatch):
     told = reader()
     apply_in_pieces(told, shard, reading.PAGE_PARAMETERS.name, bad)
     assert sorted(letter.record.offset for letter in told.refused) == [0, 1, 2]
+
+
+async def test_shards_that_are_not_kept_up_are_forgotten(shard):
+    settings = Settings(partitions=1, bad_messages_least=20)
+    told = []
+
+    async def dead_letter(*letter):
+        told.append(letter)
+
+    thread = ShardThread()
+    publisher = SimpleNamespace(dead_letter=dead_letter)
+    handler = SchedulerHandler(settings, ManualClock(NOW), publisher, thread)
+    handler.shards[0] = shard
+
+    def bad(count):
+        records = [
+            SimpleNamespace(value=b"?", key=b"", timestamp=0, offset=n, topic="page-parameters")
+            for n in range(count)
+        ]
+        return {"page-parameters": {0: records}}
+
+    await handler.handle(bad(19))
+    assert len(told) == 19
+    assert handler.shards
+    with pytest.raises(TooManyBadMessages, match="page-parameters"):
+        await handler.handle(bad(10))
+    assert len(told) == 19
+    assert handler.shards == {}
+    thread.close()
