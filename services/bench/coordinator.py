@@ -48,9 +48,21 @@ SETTLE_SECONDS = 2.0
 LOOK_SECONDS = 4.0
 """... and is looked at for so long."""
 
-WARM_UP_SECONDS = 8.0
+WARM_UP_SECONDS = 5.0
+WARM_UP_PATIENCE_SECONDS = 90.0
+"""The first crawls of a machine may wait for the compiler."""
+
 REDISTRIBUTE_SECONDS = 5.0
 """A killed shard's budget must be with the others within this time."""
+
+SETTLED_SECONDS = 6.5
+"""The others are looked at until so long after the kill. Some seconds later the broker misses the
+dead scheduler, and the group stands still for a moment while it hands the shard to another."""
+
+HAND_OVER_SECONDS = 18.0
+
+STEPS = (("up", 1.5), ("back", 1.0), ("down", 0.2), ("restored", 1.0))
+"""Of the budget, by what it is multiplied then."""
 
 BIGGEST_HOST = "site-0.example"
 LIMITED_SHARE = 0.02
@@ -161,10 +173,10 @@ class _Scenario:
 
     async def _live(self) -> None:
         """Everything that happens, one after the other; `_marks` says when."""
-        await asyncio.sleep(WARM_UP_SECONDS)
+        await self._warm_up()
         self._mark("steady")
         await asyncio.sleep(LOOK_SECONDS)
-        for name, factor in (("up", 1.5), ("back", 1.0), ("down", 0.2), ("restored", 1.0)):
+        for name, factor in STEPS:
             await publish_budget(self._settings, factor * self._rate / self._speed)
             self._mark(name)
             await asyncio.sleep(SETTLE_SECONDS + LOOK_SECONDS)
@@ -180,12 +192,21 @@ class _Scenario:
         victim, self._killed_shard = await self._scheduler_of_a_shard()
         await self._kill(victim)
         self._mark("shard killed")
-        # Later the group gives the shard to another process, and stands still for a moment.
-        await asyncio.sleep(min(REDISTRIBUTE_SECONDS + LOOK_SECONDS, self._session() - 0.5))
+        await asyncio.sleep(HAND_OVER_SECONDS)
         self._mark("end")
 
-    def _session(self) -> float:
-        return self._settings.kafka_session_timeout_seconds
+    async def _warm_up(self) -> None:
+        """Wait until the schedulers say, for some seconds, that they crawl as they should."""
+        good, needed = 0, int(WARM_UP_SECONDS)
+        while good < needed and time.time() - self._began < WARM_UP_PATIENCE_SECONDS:
+            await asyncio.sleep(1.0)
+            state = await self._state("coordinator")
+            good = good + 1 if state["now"]["achieved_ratio"] > 0.95 else 0
+
+    async def _state(self, name: str) -> Any:
+        url = f"http://{LOOPBACK}:{self._stack.ports[name]}/state.json"
+        async with aiohttp.ClientSession() as client, client.get(url) as answer:
+            return await answer.json()
 
     def _mark(self, name: str) -> None:
         self._marks[name] = time.time() - self._began
@@ -199,12 +220,10 @@ class _Scenario:
     async def _note_states(self) -> None:
         """What the coordinators show, and how long their loops were blocked at most."""
         for name in ("coordinator", _STANDBY):
-            base = f"http://{LOOPBACK}:{self._stack.ports[name]}"
-            async with aiohttp.ClientSession() as client:
-                async with client.get(f"{base}/state.json") as answer:
-                    self._states[name] = await answer.json()
-                async with client.get(f"{base}/metrics") as answer:
-                    self._lags[name] = _share_of_lags_within(await answer.text(), 0.02)
+            self._states[name] = await self._state(name)
+            url = f"http://{LOOPBACK}:{self._stack.ports[name]}/metrics"
+            async with aiohttp.ClientSession() as client, client.get(url) as answer:
+                self._lags[name] = _share_of_lags_within(await answer.text(), 0.02)
 
     async def _scheduler_of_a_shard(self) -> tuple[str, int]:
         async with aiohttp.ClientSession() as client:
@@ -245,44 +264,38 @@ class _Scenario:
     def _answer(self, crawls: Crawls, plans: list[Multipliers]) -> dict[str, Any]:
         marks = self._marks
         checks = {"steady": self._check(crawls, 1.0, marks["steady"])}
-        for name, factor in (
-            ("up", 1.5),
-            ("back", 1.0),
-            ("down", 0.2),
-            ("restored", 1.0),
-            ("limit lifted", 1.0),
-        ):
+        for name, factor in (*STEPS, ("limit lifted", 1.0)):
             checks[name] = self._check(crawls, factor, marks[name] + SETTLE_SECONDS)
         checks["leader killed"] = self._check(
             crawls, 1.0, marks["leader killed"], marks["leader was away"]
         )
         checks["leader killed"]["leaderless_seconds"] = self._leaderless(plans)
         checks["shard killed"] = self._shard_killed(crawls)
-        timeline = SlotTimeline()
-        for plan in plans:
-            timeline.add(SlotPlan.from_message(plan))
-        seen = crawls.times <= marks["end"]
-        over = most_over(
-            Crawls(crawls.times[seen], crawls.shards[seen]), timeline, CLOCK_ORIGIN, self._speed
-        )
-        answer: dict[str, Any] = {
+        any_second = self._any_second(crawls, plans)
+        return {
             "shards": SHARDS,
             "pages": self._stack.options.pages,
             "crawls_per_second": self._rate,
-            "crawls": int(seen.sum()),
+            "crawls": crawls.within(0.0, marks["end"]),
+            "warm_up_seconds": round(marks["steady"], 1),
             "tolerance": TOLERANCE,
             "checks": checks,
-            "any_second": {
-                "most_crawls_over_budget": round(over, 3),
-                "allowed": SHARDS,
-                "passed": over <= SHARDS,
-            },
-            "coordinator_loop": {
-                "share_of_lags_within_20_ms": {n: round(s, 4) for n, s in self._lags.items()}
-            },
+            "any_second": any_second,
+            "share_of_loop_lags_within_20_ms": {n: round(s, 4) for n, s in self._lags.items()},
+            "passed": all(part["passed"] for part in [*checks.values(), any_second]),
         }
-        answer["passed"] = all(part["passed"] for part in [*checks.values(), answer["any_second"]])
-        return answer
+
+    def _any_second(self, crawls: Crawls, plans: list[Multipliers]) -> dict[str, Any]:
+        """The fullest second from the first to the last moment, compared with its budget."""
+        timeline = SlotTimeline()
+        for plan in plans:
+            timeline.add(SlotPlan.from_message(plan))
+        over = most_over(crawls, timeline, CLOCK_ORIGIN, self._speed)
+        return {
+            "most_crawls_over_budget": round(over, 3),
+            "allowed": SHARDS,
+            "passed": over <= SHARDS,
+        }
 
     def _check(
         self, crawls: Crawls, factor: float, start: float, end: float | None = None
@@ -297,7 +310,8 @@ class _Scenario:
         return round((min(later) - killed) / self._speed, 3) if later else None
 
     def _shard_killed(self, crawls: Crawls) -> dict[str, Any]:
-        killed, end = self._marks["shard killed"], self._marks["end"]
+        killed = self._marks["shard killed"]
+        end = killed + SETTLED_SECONDS
         slack = TOLERANCE * self._rate + SHARDS
         others = crawls.without(self._killed_shard)
         seconds = seconds_until_full(others, self._rate, killed, end, slack)
@@ -305,12 +319,14 @@ class _Scenario:
             "shard": self._killed_shard,
             "seconds_until_its_budget_is_with_the_others": seconds,
             "allowed": REDISTRIBUTE_SECONDS,
-            "others_by_second": [
-                others.within(killed + second, killed + second + 1)
-                for second in range(int(end - killed))
-            ],
+            "others_by_second": _by_second(others, killed, HAND_OVER_SECONDS),
+            "all_by_second": _by_second(crawls, killed, HAND_OVER_SECONDS),
             "passed": seconds is not None and seconds <= REDISTRIBUTE_SECONDS,
         }
+
+
+def _by_second(crawls: Crawls, start: float, seconds: float) -> list[int]:
+    return [crawls.within(start + n, start + n + 1) for n in range(int(seconds))]
 
 
 def _share_of_lags_within(exposition: str, seconds: float) -> float:
