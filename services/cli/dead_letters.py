@@ -20,7 +20,7 @@ from services.cli.kafka import READ_SECONDS, require_broker
 from shared.contracts.topics import DEAD_LETTERS, TOPICS
 from shared.runtime.dead_letters import Action, Handled, Letter, mark_of
 from shared.runtime.isolation import Pieces
-from shared.runtime.kafka import make_consumer, make_producer
+from shared.runtime.kafka import make_consumer, make_producer, may_pass
 from shared.runtime.settings import Settings
 
 AT_ONCE: Final = 500
@@ -251,7 +251,7 @@ async def _replay(producer: AIOKafkaProducer, letters: list[Letter], dealt: Deal
                 await _send(producer, topic, partition, piece)
                 arrived += piece
             except KafkaError as error:
-                if error.retriable:
+                if may_pass(error):
                     raise
                 if not pieces.split(piece):
                     dealt.fail(piece[0], f"the broker refuses it: {type(error).__name__}: {error}")

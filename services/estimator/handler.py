@@ -40,6 +40,7 @@ from shared.runtime.acceptance import Acceptance
 from shared.runtime.clock import Clock
 from shared.runtime.consumer import Batch, Positions
 from shared.runtime.isolation import BadShare, Pieces, reason_of
+from shared.runtime.kafka import may_pass
 from shared.runtime.settings import Settings
 from shared.store.imports import StoreBusy
 from shared.store.positions import Superseded
@@ -331,6 +332,4 @@ class EstimatorHandler:
 
 def _may_pass(error: BaseException) -> bool:
     """Whether waiting and beginning again may help: a server is away or busy."""
-    if isinstance(error, KafkaError):
-        return bool(error.retriable)
-    return isinstance(error, _TRANSIENT)
+    return isinstance(error, _TRANSIENT) or (isinstance(error, KafkaError) and may_pass(error))

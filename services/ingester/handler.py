@@ -6,6 +6,7 @@ import time
 from collections.abc import Sequence
 
 import structlog
+import tenacity
 from aiokafka import ConsumerRecord
 
 from services.ingester import metrics
@@ -19,6 +20,7 @@ from shared.contracts.messages import PageSignal
 from shared.contracts.topics import PAGE_SIGNALS
 from shared.runtime.clock import SECONDS_PER_DAY, Clock, SystemClock
 from shared.runtime.isolation import Pieces, reason_of
+from shared.runtime.kafka import may_pass
 from shared.runtime.publisher import Place, Publisher
 from shared.runtime.settings import Settings
 
@@ -80,9 +82,16 @@ class SignalHandler:
             KafkaError: something could not be delivered; the batch must be read again.
         """
         messages, refused = await asyncio.to_thread(self._work, records)
+        # Only this is tried again: a batch that is sifted once more would be all repetitions.
+        async for attempt in tenacity.AsyncRetrying(
+            wait=tenacity.wait_random_exponential(multiplier=0.1, max=5),
+            retry=tenacity.retry_if_exception(may_pass),
+            before_sleep=_note_failure,
+        ):
+            with attempt:
+                await self._publisher.send_batches(messages)
         for record, reason in refused:
             await self._put_aside(record, reason)
-        await self._publisher.send_batches(messages)
         await self._publisher.flush()
 
     def _work(self, records: Sequence[ConsumerRecord]) -> tuple[ByPlace, list[Refused]]:
@@ -123,6 +132,11 @@ def _without_key(record: ConsumerRecord) -> ConsumerRecord:
         return record
     kept = tuple(header for header in record.headers if header[0] != KEY_HEADER)
     return dataclasses.replace(record, headers=kept)
+
+
+def _note_failure(state: tenacity.RetryCallState) -> None:
+    error = state.outcome.exception() if state.outcome else None
+    log.warning("signals not published yet, trying again", error=repr(error))
 
 
 def by_shard(signals: Sequence[PageSignal], shards: int) -> ByPlace:

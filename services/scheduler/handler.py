@@ -31,7 +31,7 @@ from shared.runtime.acceptance import Acceptance
 from shared.runtime.clock import Clock
 from shared.runtime.consumer import Batch, Positions
 from shared.runtime.isolation import BadShare, Count, Pieces, TooManyBadMessages, reason_of
-from shared.runtime.kafka import make_consumer
+from shared.runtime.kafka import make_consumer, may_pass
 from shared.runtime.publisher import Publisher
 from shared.runtime.settings import Settings
 from shared.store.snapshot import ShardSnapshot, load_shard
@@ -263,6 +263,6 @@ def apply_in_pieces(
 
 def _may_pass(error: BaseException) -> bool:
     """Whether waiting may help: a server is away or busy."""
-    if isinstance(error, KafkaError):
-        return bool(error.retriable)
-    return isinstance(error, psycopg.OperationalError)
+    return isinstance(error, psycopg.OperationalError) or (
+        isinstance(error, KafkaError) and may_pass(error)
+    )

@@ -11,6 +11,7 @@ from aiokafka.admin import AIOKafkaAdminClient, NewTopic
 from aiokafka.errors import (
     KafkaConnectionError,
     KafkaError,
+    KafkaTimeoutError,
     LeaderNotAvailableError,
     TopicAlreadyExistsError,
     for_code,
@@ -138,17 +139,18 @@ async def ensure_topics(settings: Settings, topics: tuple[Topic, ...] = TOPICS) 
     async for attempt in tenacity.AsyncRetrying(
         stop=tenacity.stop_after_delay(START_PATIENCE_SECONDS),
         wait=tenacity.wait_random_exponential(multiplier=0.2, max=3),
-        retry=tenacity.retry_if_exception(_may_pass),
+        retry=tenacity.retry_if_exception(may_pass),
         reraise=True,
     ):
         with attempt:
             await _ensure_topics(settings, topics)
 
 
-def _may_pass(error: BaseException) -> bool:
+def may_pass(error: BaseException) -> bool:
     """Whether waiting may help: the broker is away or busy, not when it refuses."""
     if isinstance(error, KafkaError):
-        return bool(error.retriable) or isinstance(error, KafkaConnectionError)
+        # The client calls a time that is up final; the broker may be back a moment later.
+        return bool(error.retriable) or isinstance(error, KafkaConnectionError | KafkaTimeoutError)
     return isinstance(error, OSError | asyncio.TimeoutError)
 
 

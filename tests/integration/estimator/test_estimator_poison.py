@@ -4,6 +4,7 @@ import asyncio
 
 import psycopg
 import pytest
+from aiokafka.errors import KafkaConnectionError, KafkaTimeoutError
 from estimator_world import DAY, NOW, SHARDS, URLS, a_day_of_life, contents, crawl, upsert
 
 from services.estimator import handler as handling
@@ -185,3 +186,21 @@ async def test_too_many_bad_messages_are_not_set_aside(settings, start, kafka, d
     assert kafka.refused == []
     assert contents(settings) == before
     await handler.close()
+
+
+async def test_a_broker_that_is_away_makes_no_message_bad(settings, start, kafka, database):
+    handler = await start(kafka)
+    publish, failures = kafka.publish, [KafkaTimeoutError(), KafkaConnectionError("gone")]
+
+    async def fail_twice(*arguments):
+        done = await publish(*arguments)
+        if failures:
+            raise failures.pop()
+        return done
+
+    kafka.publish = fail_twice
+    for batch in a_day_of_life(kafka):
+        await handler.handle(batch)
+    assert kafka.refused == []
+    assert handler.trouble is None
+    assert len(contents(settings)["observations"]) == 2 * len(URLS[::2])

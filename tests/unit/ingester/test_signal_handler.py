@@ -4,6 +4,11 @@ from collections import defaultdict
 
 import pytest
 from aiokafka import ConsumerRecord
+from aiokafka.errors import (
+    KafkaConnectionError,
+    KafkaTimeoutError,
+    TopicAuthorizationFailedError,
+)
 
 from services.ingester import sifting
 from services.ingester.handler import SignalHandler
@@ -23,8 +28,11 @@ class Broker:
     def __init__(self):
         self.sent = defaultdict(list)
         self.letters = []
+        self.failures = []
 
     async def send_batches(self, messages):
+        if self.failures:
+            raise self.failures.pop()
         for place, part in messages.items():
             self.sent[place] += part
 
@@ -86,3 +94,15 @@ async def test_a_signal_that_nobody_foresaw_is_set_aside_and_the_others_pass_onc
     assert numbers(broker) == [n for n in range(1000) if n not in {123, 124, 999}]
     assert [offset for offset, _, _ in broker.letters] == [123, 124, 999]
     assert all("ZeroDivisionError" in reason for _, _, reason in broker.letters)
+
+
+async def test_a_broker_that_is_away_is_tried_again_and_nothing_counts_as_repeated(handler, broker):
+    broker.failures = [KafkaTimeoutError(), KafkaConnectionError("gone")]
+    await handler.handle([record(n, signal(n)) for n in range(50)])
+    assert numbers(broker) == list(range(50))
+
+
+async def test_a_broker_that_refuses_is_not_tried_again(handler, broker):
+    broker.failures = [TopicAuthorizationFailedError()]
+    with pytest.raises(TopicAuthorizationFailedError):
+        await handler.handle([record(0, signal(0))])
