@@ -124,6 +124,31 @@ async def test_a_second_member_takes_half_and_the_rest_stays_loaded(broker, pref
     assert all(len(load) == 2 for load in two.loads)
 
 
+async def test_a_member_that_was_not_heard_is_not_sure_and_loads_again(broker, prefix, monkeypatch):
+    one, two = Recorder({}), Recorder({})
+    async with member(settings_for(broker, prefix), one) as first:
+        await until(lambda: first.settled and len(first.partitions) == PARTITIONS)
+        assert first.is_sure
+        # As a pause or a network does it: the broker hears nothing, and the member knows nothing.
+        heard = asyncio.Event()
+        coordinator = first._consumer._coordinator
+        send = coordinator._send_req
+
+        async def send_when_heard(request):
+            await heard.wait()
+            return await send(request)
+
+        monkeypatch.setattr(coordinator, "_send_req", send_when_heard)
+        async with member(settings_for(broker, prefix, "two"), two) as second:
+            await until(lambda: second.settled and len(second.partitions) == PARTITIONS)
+            assert not first.is_sure
+            loads = len(one.loads)
+            heard.set()
+            await until(lambda: len(one.loads) > loads and len(first.partitions) == 2)
+            await until(lambda: first.is_sure and second.is_sure)
+            assert one.loads[-1] == set(first.partitions)
+
+
 async def test_a_topic_with_other_partitions_is_a_clear_error(broker, prefix):
     settings = settings_for(broker, prefix)
     with pytest.raises(TopicMismatch, match=f"{PARTITIONS} partitions .* FRESHET_PARTITIONS"):
