@@ -10,7 +10,7 @@ A page is in one place at a time, and its `bucket` says which:
 """
 
 import math
-from typing import Final, NamedTuple, TypeVar
+from typing import Any, Final, NamedTuple, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,10 +20,8 @@ from services.scheduler.calendar import (
     FINE,
     TICKS_IN_COARSE,
     Wheel,
-    has_come,
     is_put_off,
     make_wheel,
-    next_tick,
     put_off,
     restart,
     skip_empty,
@@ -38,11 +36,19 @@ LISTED: Final = 0xFFFE
 URGENT: Final = 0xFFFD
 PENNED: Final = 0xFFFC
 
-LISTS, URGENTS, PARKED, FREE_ITEM, NEXT_ITEM = 0, 1, 2, 3, 4
-"""Places in `Board.sizes`."""
-
-GUARD, CERTAIN_FROM, TIMEOUT, REACH = 0, 1, 2, 3
-"""Places in `Board.levels`."""
+STATE: Final = np.dtype(
+    [
+        ("listed", np.int64),  # pages
+        ("urgent", np.int64),  # entries of the heap
+        ("parked", np.int64),  # entries of the heap
+        ("free_item", np.int64),  # of pens: first of the free ones; 0: none
+        ("next_item", np.int64),  # of pens: first one never used
+        ("guard", np.float64),  # of pages that are placed now
+        ("certain_from", np.float64),  # guard of all pages that are placed
+        ("timeout", np.float64),  # of requests; clock seconds
+        ("reach", np.float64),  # clock seconds of crawling that pens keep pages for
+    ]
+)
 
 NO_ITEM: Final = 0
 
@@ -74,15 +80,12 @@ class Board(NamedTuple):
     """Of these pages, when slots were last filled for their host."""
     pen_next: NDArray[np.int32]
     """By item: another one of the same pen; 0: the last one."""
-    sizes: NDArray[np.int64]
-    """Listed pages; urgent entries; parked entries; first free item; first item never used."""
-    levels: NDArray[np.float64]
-    """Guard of pages that are placed; guard of all that are placed; request timeout; seconds of
-    crawling for which pens keep pages."""
+    state: NDArray[Any]
+    """One `STATE`."""
     uniform: bool
 
 
-def make_board(expected: int, timeout: float, *, uniform: bool) -> Board:
+def make_board(expected: int, timeout: float, reach: float, *, uniform: bool) -> Board:
     """A board without pages; `attach` gives it rows."""
     none = np.empty(0, np.int32)
     return Board(
@@ -100,8 +103,7 @@ def make_board(expected: int, timeout: float, *, uniform: bool) -> Board:
         none,
         np.empty(0),
         none,
-        np.zeros(5, np.int64),
-        np.array([0.0, 0.0, timeout, 0.0]),
+        np.array([(0, 0, 0, 0, 1, 0.0, 0.0, timeout, reach)], STATE),
         uniform,
     )
 
@@ -110,26 +112,26 @@ def attach(
     board: Board, pages: Rows, records: Rows, attempts: Rows, hosts: Rows, touched: int
 ) -> Board:
     """The board over these rows, with room for so many more moves. Memory is taken when used."""
-    sizes = board.sizes
+    state = board.state[0]
     count, host_count = pages.size, hosts.size
     lists = 2 * count + 2
-    urgent = int(sizes[URGENTS] + sizes[LISTS]) + count + 1
-    parked = int(sizes[PARKED]) + 2 * host_count + 1
+    urgent = int(state["urgent"] + state["listed"]) + count + 1
+    parked = int(state["parked"]) + 2 * host_count + 1
     return board._replace(
         pages=pages,
         records=records,
         attempts=attempts,
         hosts=hosts,
         wheel=with_room(board.wheel, pages.size + touched),
-        listed=_with_room(board.listed, lists, int(sizes[LISTS])),
-        priorities=_with_room(board.priorities, lists, int(sizes[LISTS])),
-        urgent=_with_room(board.urgent, urgent, int(sizes[URGENTS])),
-        urgent_keys=_with_room(board.urgent_keys, urgent, int(sizes[URGENTS])),
-        parked=_with_room(board.parked, parked, int(sizes[PARKED])),
-        parked_keys=_with_room(board.parked_keys, parked, int(sizes[PARKED])),
-        pen_rows=_with_room(board.pen_rows, count + 2, int(sizes[NEXT_ITEM])),
-        pen_priorities=_with_room(board.pen_priorities, count + 2, int(sizes[NEXT_ITEM])),
-        pen_next=_with_room(board.pen_next, count + 2, int(sizes[NEXT_ITEM])),
+        listed=_with_room(board.listed, lists, int(state["listed"])),
+        priorities=_with_room(board.priorities, lists, int(state["listed"])),
+        urgent=_with_room(board.urgent, urgent, int(state["urgent"])),
+        urgent_keys=_with_room(board.urgent_keys, urgent, int(state["urgent"])),
+        parked=_with_room(board.parked, parked, int(state["parked"])),
+        parked_keys=_with_room(board.parked_keys, parked, int(state["parked"])),
+        pen_rows=_with_room(board.pen_rows, count + 2, int(state["next_item"])),
+        pen_priorities=_with_room(board.pen_priorities, count + 2, int(state["next_item"])),
+        pen_next=_with_room(board.pen_next, count + 2, int(state["next_item"])),
     )
 
 
@@ -137,6 +139,7 @@ def _with_room(column: NDArray[Number], size: int, used: int) -> NDArray[Number]
     if column.size >= size:
         return column
     larger = np.empty(size + size // 2, column.dtype)
+    used = min(used, column.size)
     larger[:used] = column[:used]
     return larger
 
@@ -145,8 +148,9 @@ def _with_room(column: NDArray[Number], size: int, used: int) -> NDArray[Number]
 def clear_board(board: Board, used: int, host_count: int, now: float, width: float) -> None:
     """All pages are asleep and their s* unset, all hosts without pens."""
     restart(board.wheel, now, width)
-    board.sizes[:] = 0
-    board.sizes[NEXT_ITEM] = 1
+    state = board.state[0]
+    state.listed = state.urgent = state.parked = state.free_item = 0
+    state.next_item = 1
     for row in range(used):
         board.pages[row].bucket = ASLEEP
         board.pages[row].due_staleness = UNSET
@@ -162,7 +166,7 @@ def clear_board(board: Board, used: int, host_count: int, now: float, width: flo
 @compiled
 def guard_of(board: Board, host: int) -> float:
     """The guard of the pages of a host."""
-    guard: float = max(board.levels[GUARD], board.hosts[host].guard)
+    guard: float = max(board.state[0].guard, board.hosts[host].guard)
     return guard
 
 
@@ -170,8 +174,8 @@ def guard_of(board: Board, host: int) -> float:
 def list_page(board: Board, row: int) -> None:
     """Look at a page whenever slots are filled."""
     board.pages[row].bucket = LISTED
-    board.listed[board.sizes[LISTS]] = row
-    board.sizes[LISTS] += 1
+    board.listed[board.state[0].listed] = row
+    board.state[0].listed += 1
 
 
 @compiled
@@ -190,49 +194,76 @@ def settle(board: Board, row: int) -> None:
 
 
 @compiled
+def settle_rows(board: Board, rows: NDArray[np.int32]) -> None:
+    """Put pages that are in no list where they belong."""
+    # The arrays by name: passing the whole board for each page costs more than the work.
+    pages, attempts, hosts, wheel = board.pages, board.attempts, board.hosts, board.wheel
+    listed, state, uniform = board.listed, board.state[0], board.uniform
+    for row in rows:
+        page = pages[row]
+        guard = max(state.guard, hosts[page.host].guard)
+        if not put_off(wheel, pages, row, due_at(page, attempts, guard, uniform)):
+            page.bucket = LISTED
+            listed[state.listed] = row
+            state.listed += 1
+
+
+@compiled
 def settle_touched(board: Board, rows: NDArray[np.int32], reweigh: bool) -> None:
     """Something happened to pages: put them where they belong now.
 
     Those that are listed or penned stay: they are looked at anyway. So do urgent ones, unless they
     are to be weighed again.
     """
+    pages = board.pages
+    moved = np.empty(rows.size, np.int32)
+    count = 0
     for row in rows:
-        bucket = int(board.pages[row].bucket)
+        bucket = pages[row].bucket
         if is_put_off(bucket):
-            settle(board, row)
+            moved[count] = row
+            count += 1
         elif reweigh and bucket == URGENT:
             list_page(board, row)
+    settle_rows(board, moved[:count])
 
 
 @compiled
 def settle_all(board: Board, first: int, end: int) -> None:
     """Place anew all pages of some rows that are not listed, as the guard has changed."""
+    pages = board.pages
+    rows = np.empty(end - first, np.int32)
+    count = 0
     for row in range(first, end):
-        if is_put_off(int(board.pages[row].bucket)):
-            board.pages[row].due_staleness = UNSET
-            settle(board, row)
+        if is_put_off(pages[row].bucket):
+            pages[row].due_staleness = UNSET
+            rows[count] = row
+            count += 1
+    settle_rows(board, rows[:count])
 
 
 @compiled
-def _settle_bucket(board: Board, bucket: int, found: NDArray[np.int32]) -> None:
-    if board.wheel.heads[bucket] != 0:
-        for row in take_bucket(board.wheel, board.pages, bucket, found):
-            settle(board, row)
+def _settle_bucket(board: Board, bucket: int) -> None:
+    settle_rows(board, take_bucket(board.wheel, board.pages, bucket))
 
 
 @compiled
 def let_come(board: Board, time: float, enough: int) -> None:
     """List what comes up in the calendar until a time, and beyond until enough are listed."""
-    found = np.empty(64, np.int32)
-    skip_empty(board.wheel, time)
+    wheel, chains, state = board.wheel, board.wheel.chains, board.state[0]
+    dial = wheel.dial[0]
+    skip_empty(wheel, time)
     furthest = FINE
-    while not has_come(board.wheel, time) or (board.sizes[LISTS] < enough and furthest > 0):
-        if has_come(board.wheel, time):
+    last = int((time - dial.origin) / dial.width)
+    while dial.current < last or (state.listed < enough and furthest > 0):
+        if dial.current >= last:
             furthest -= 1
-        tick = next_tick(board.wheel)
-        if tick % TICKS_IN_COARSE == 0:
-            _settle_bucket(board, FINE + (tick // TICKS_IN_COARSE) % COARSE, found)
-        _settle_bucket(board, tick % FINE, found)
+        dial.current += 1
+        coarse = FINE + (dial.current // TICKS_IN_COARSE) % COARSE
+        if dial.current % TICKS_IN_COARSE == 0 and chains[coarse].head != 0:
+            _settle_bucket(board, coarse)
+        if chains[dial.current % FINE].head != 0:
+            _settle_bucket(board, dial.current % FINE)
 
 
 @compiled
@@ -279,8 +310,8 @@ def pop(keys: NDArray[np.float64], items: NDArray[np.int32], size: int) -> int:
 def add_urgent(board: Board, row: int, priority: float) -> None:
     """Put a page of an upper tier into the heap."""
     board.pages[row].bucket = URGENT
-    size = board.sizes[URGENTS]
-    board.sizes[URGENTS] = push(board.urgent_keys, board.urgent, size, priority, row)
+    state = board.state[0]
+    state.urgent = push(board.urgent_keys, board.urgent, state.urgent, priority, row)
 
 
 @compiled
@@ -292,5 +323,5 @@ def park(board: Board, number: int, ready: float) -> None:
         return
     board.hosts[number].ready_at = ready
     board.hosts[number].is_parked = 1
-    size = board.sizes[PARKED]
-    board.sizes[PARKED] = push(board.parked_keys, board.parked, size, -ready, number)
+    state = board.state[0]
+    state.parked = push(board.parked_keys, board.parked, state.parked, -ready, number)

@@ -6,7 +6,7 @@ so, and is dropped when its bucket comes up.
 """
 
 import math
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -26,36 +26,38 @@ BUCKETS: Final = FINE + COARSE
 
 ENTRIES_IN_CHUNK: Final = 15
 
-NOW: Final = -1
-"""Tick of what is due already; not a place in the calendar."""
+CHAIN: Final = np.dtype([("head", np.int32), ("fill", np.int32)])
+"""A bucket: its newest chunk (0: none), and how many entries that has; all others are full."""
 
-_CURRENT, _NEXT_CHUNK, _FREE_CHUNK, _ENTRIES = 0, 1, 2, 3
-_ORIGIN, _WIDTH = 0, 1
+DIAL: Final = np.dtype(
+    [
+        ("current", np.int64),  # tick that came up last
+        ("entries", np.int64),  # those that were left behind included
+        ("next_chunk", np.int64),  # first one never used
+        ("free_chunk", np.int64),  # first of the free ones; 0: none
+        ("origin", np.float64),  # clock seconds at which tick 0 begins
+        ("width", np.float64),  # clock seconds of a tick
+    ]
+)
 
 
 class Wheel(NamedTuple):
     """The calendar's arrays; made by `make_wheel`."""
 
-    heads: NDArray[np.int32]
-    """By bucket: its newest chunk; 0: none."""
-    fills: NDArray[np.int32]
-    """By bucket: entries in its newest chunk; all others are full."""
+    chains: NDArray[Any]
+    """By bucket: `CHAIN`."""
     chunks: NDArray[np.int32]
     """(n, 16): the next chunk, and row numbers."""
-    cursors: NDArray[np.int64]
-    """Tick that came up last; first chunk never used; first of the free chunks; entries."""
-    scale: NDArray[np.float64]
-    """Clock seconds at which tick 0 begins; of a tick."""
+    dial: NDArray[Any]
+    """One `DIAL`."""
 
 
 def make_wheel(expected: int) -> Wheel:
     """An empty calendar with room for entries; memory is taken as it is used."""
     return Wheel(
-        np.zeros(BUCKETS, np.int32),
-        np.zeros(BUCKETS, np.int32),
+        np.zeros(BUCKETS, CHAIN),
         np.empty((chunks_for(expected), ENTRIES_IN_CHUNK + 1), np.int32),
-        np.array([0, 1, 0, 0], np.int64),
-        np.array([0.0, 1.0]),
+        np.array([(0, 0, 1, 0, 0.0, 1.0)], DIAL),
     )
 
 
@@ -66,10 +68,10 @@ def chunks_for(entries: int) -> int:
 
 def with_room(wheel: Wheel, more: int) -> Wheel:
     """The wheel, with room for so many more entries."""
-    needed = chunks_for(int(wheel.cursors[_ENTRIES]) + more)
+    needed = chunks_for(int(wheel.dial[0]["entries"]) + more)
     if needed <= wheel.chunks.shape[0]:
         return wheel
-    used = int(wheel.cursors[_NEXT_CHUNK])
+    used = int(wheel.dial[0]["next_chunk"])
     larger = np.empty((2 * needed, ENTRIES_IN_CHUNK + 1), np.int32)
     larger[:used] = wheel.chunks[:used]
     return wheel._replace(chunks=larger)
@@ -77,56 +79,42 @@ def with_room(wheel: Wheel, more: int) -> Wheel:
 
 def entries_in(wheel: Wheel) -> int:
     """Entries, those that were left behind included."""
-    return int(wheel.cursors[_ENTRIES])
+    return int(wheel.dial[0]["entries"])
 
 
 def memory_of(wheel: Wheel) -> int:
     """Bytes in use."""
-    chunks = int(wheel.cursors[_NEXT_CHUNK]) * wheel.chunks.itemsize * wheel.chunks.shape[1]
-    return int(chunks + wheel.heads.nbytes + wheel.fills.nbytes)
+    chunks = int(wheel.dial[0]["next_chunk"]) * wheel.chunks.itemsize * wheel.chunks.shape[1]
+    return int(chunks + wheel.chains.nbytes)
 
 
 @compiled
 def restart(wheel: Wheel, now: float, width: float) -> None:
     """Forget all entries, and begin at a time with ticks of a width."""
-    wheel.heads[:] = 0
-    wheel.fills[:] = 0
-    wheel.cursors[_CURRENT] = 0
-    wheel.cursors[_NEXT_CHUNK] = 1
-    wheel.cursors[_FREE_CHUNK] = 0
-    wheel.cursors[_ENTRIES] = 0
-    wheel.scale[_ORIGIN] = now
-    wheel.scale[_WIDTH] = width
-
-
-@compiled
-def tick_of(wheel: Wheel, time: float) -> int:
-    """The tick that a time is in; `NOW` if that has come up."""
-    ticks = (time - wheel.scale[_ORIGIN]) / wheel.scale[_WIDTH]
-    current = wheel.cursors[_CURRENT]
-    if not ticks >= current + 1:
-        return NOW
-    return int(min(ticks, 1e15))
+    for bucket in range(BUCKETS):
+        wheel.chains[bucket].head = wheel.chains[bucket].fill = 0
+    dial = wheel.dial[0]
+    dial.current = dial.entries = dial.free_chunk = 0
+    dial.next_chunk = 1
+    dial.origin, dial.width = now, width
 
 
 @compiled
 def _add_entry(wheel: Wheel, bucket: int, row: int) -> None:
-    fill = int(wheel.fills[bucket])
-    chunk = wheel.heads[bucket]
-    if chunk == 0 or fill == ENTRIES_IN_CHUNK:
-        fresh = wheel.cursors[_FREE_CHUNK]
+    chain, dial = wheel.chains[bucket], wheel.dial[0]
+    if chain.head == 0 or chain.fill == ENTRIES_IN_CHUNK:
+        fresh = dial.free_chunk
         if fresh != 0:
-            wheel.cursors[_FREE_CHUNK] = wheel.chunks[fresh, 0]
+            dial.free_chunk = wheel.chunks[fresh, 0]
         else:
-            fresh = wheel.cursors[_NEXT_CHUNK]
-            wheel.cursors[_NEXT_CHUNK] += 1
-        wheel.chunks[fresh, 0] = chunk
-        wheel.heads[bucket] = fresh
-        chunk = fresh
-        fill = 0
-    wheel.chunks[chunk, fill + 1] = row
-    wheel.fills[bucket] = fill + 1
-    wheel.cursors[_ENTRIES] += 1
+            fresh = dial.next_chunk
+            dial.next_chunk += 1
+        wheel.chunks[fresh, 0] = chain.head
+        chain.head = fresh
+        chain.fill = 0
+    chain.fill += 1
+    wheel.chunks[chain.head, chain.fill] = row
+    dial.entries += 1
 
 
 @compiled
@@ -136,14 +124,15 @@ def put_off(wheel: Wheel, pages: Rows, row: int, time: float) -> bool:
     Returns:
         whether it was: False if that time has come.
     """
-    page = pages[row]
+    page, dial = pages[row], wheel.dial[0]
     if time == math.inf:
         page.bucket = ASLEEP
         return True
-    tick = tick_of(wheel, time)
-    if tick == NOW:
+    ticks = (time - dial.origin) / dial.width
+    current = dial.current
+    if not ticks >= current + 1:
         return False
-    current = wheel.cursors[_CURRENT]
+    tick = int(min(ticks, 1e15))
     if tick - current < FINE:
         bucket = tick % FINE
     else:
@@ -162,15 +151,13 @@ def is_put_off(bucket: int) -> bool:
 
 
 @compiled
-def take_bucket(
-    wheel: Wheel, pages: Rows, bucket: int, found: NDArray[np.int32]
-) -> NDArray[np.int32]:
-    """Empty a bucket; the rows in it, in `found` or a larger array. Their `bucket` is ASLEEP."""
+def take_bucket(wheel: Wheel, pages: Rows, bucket: int) -> NDArray[np.int32]:
+    """Empty a bucket; the rows in it, whose `bucket` is ASLEEP then."""
+    chain, dial = wheel.chains[bucket], wheel.dial[0]
+    found = np.empty(64, np.int32)
     count = 0
-    chunk = wheel.heads[bucket]
-    fill = int(wheel.fills[bucket])
-    wheel.heads[bucket] = 0
-    wheel.fills[bucket] = 0
+    chunk, fill = chain.head, chain.fill
+    chain.head = chain.fill = 0
     while chunk != 0:
         if count + fill > found.size:
             larger = np.empty(2 * (count + fill), np.int32)
@@ -182,34 +169,26 @@ def take_bucket(
                 pages[row].bucket = ASLEEP
                 found[count] = row
                 count += 1
-        wheel.cursors[_ENTRIES] -= fill
+        dial.entries -= fill
         following = wheel.chunks[chunk, 0]
-        wheel.chunks[chunk, 0] = wheel.cursors[_FREE_CHUNK]
-        wheel.cursors[_FREE_CHUNK] = chunk
+        wheel.chunks[chunk, 0] = dial.free_chunk
+        dial.free_chunk = chunk
         chunk = following
         fill = ENTRIES_IN_CHUNK
     return found[:count]
 
 
 @compiled
-def next_tick(wheel: Wheel) -> int:
-    """Let one more tick come up; its number. Its buckets are `bucket_of`, `coarse_bucket_of`."""
-    wheel.cursors[_CURRENT] += 1
-    current: int = wheel.cursors[_CURRENT]
-    return current
-
-
-@compiled
 def has_come(wheel: Wheel, time: float) -> bool:
     """Whether all of the calendar until a time has come up."""
-    ticks = (time - wheel.scale[_ORIGIN]) / wheel.scale[_WIDTH]
-    return not ticks >= wheel.cursors[_CURRENT] + 1
+    dial = wheel.dial[0]
+    return not (time - dial.origin) / dial.width >= dial.current + 1
 
 
 @compiled
 def skip_empty(wheel: Wheel, time: float) -> None:
     """Let time pass at once over a stretch so long that every bucket comes up anyway."""
-    ticks = (time - wheel.scale[_ORIGIN]) / wheel.scale[_WIDTH]
-    most = int(FINE + COARSE * TICKS_IN_COARSE)
-    behind = int(min(ticks, 1e15)) - most
-    wheel.cursors[_CURRENT] = max(wheel.cursors[_CURRENT], behind)
+    dial = wheel.dial[0]
+    ticks = (time - dial.origin) / dial.width
+    behind = int(min(ticks, 1e15)) - (FINE + COARSE * TICKS_IN_COARSE)
+    dial.current = max(dial.current, behind)

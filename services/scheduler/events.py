@@ -23,7 +23,7 @@ from services.scheduler.learned import (
     note_first_signal,
     refresh,
 )
-from services.scheduler.pages import ACTIVE, GONE, NEVER, Rows
+from services.scheduler.pages import ACTIVE, GONE, NEVER, UNSET, Rows
 from shared.policy.compiled import compiled
 
 FOUND: Final = 0
@@ -254,6 +254,7 @@ def apply_parameters(
         if rows[index] >= 0:
             page, record = pages[rows[index]], records[rows[index]]
             record.own_alpha = alpha[index]
+            page.due_staleness = UNSET
             page.kappa = hosts.kappa[page.host] if np.isnan(kappa[index]) else kappa[index]
             # A signal that the estimator had not seen when it wrote keeps its rate.
             if gamma[index] > 0.0 or not page.signals > 0.0:

@@ -115,10 +115,12 @@ class LearnedHosts:
 def refresh(page: Any, record: Any, hosts: HostTables) -> None:
     """Set the rate that the page has until its next crawl."""
     if np.isnan(record.own_alpha):
-        page.alpha = hosts.alpha[page.host]
+        alpha = np.float32(hosts.alpha[page.host])
     else:
-        page.alpha = record.own_alpha * record.multiplier
-    page.due_staleness = UNSET
+        alpha = np.float32(record.own_alpha * record.multiplier)
+    if alpha != page.alpha:
+        page.alpha = alpha
+        page.due_staleness = UNSET
 
 
 @compiled
@@ -135,6 +137,7 @@ def refresh_pages(pages: Rows, records: Rows, hosts: HostTables, rows: NDArray[n
         refresh(page, record, hosts)
         if np.isnan(record.own_alpha) or not page.gamma > 0.0:
             page.kappa = hosts.kappa[page.host]
+            page.due_staleness = UNSET
 
 
 @compiled

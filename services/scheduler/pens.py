@@ -13,12 +13,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from services.scheduler.board import (
-    FREE_ITEM,
-    GUARD,
-    NEXT_ITEM,
     NO_ITEM,
     PENNED,
-    REACH,
     Board,
     guard_of,
     list_page,
@@ -45,12 +41,12 @@ crawl, and through all pages once a pen, then cost about the same."""
 @compiled
 def add_to_pen(board: Board, row: int, priority: float) -> None:
     """Put a page into the pen of its host."""
-    item = board.sizes[FREE_ITEM]
+    item = board.state[0].free_item
     if item != NO_ITEM:
-        board.sizes[FREE_ITEM] = board.pen_next[item]
+        board.state[0].free_item = board.pen_next[item]
     else:
-        item = board.sizes[NEXT_ITEM]
-        board.sizes[NEXT_ITEM] += 1
+        item = board.state[0].next_item
+        board.state[0].next_item += 1
     page = board.pages[row]
     host = board.hosts[page.host]
     page.bucket = PENNED
@@ -63,15 +59,15 @@ def add_to_pen(board: Board, row: int, priority: float) -> None:
 
 @compiled
 def _free_item(board: Board, item: int) -> None:
-    board.pen_next[item] = board.sizes[FREE_ITEM]
-    board.sizes[FREE_ITEM] = item
+    board.pen_next[item] = board.state[0].free_item
+    board.state[0].free_item = item
 
 
 @compiled
 def quota_of(board: Board, number: int, now: float) -> int:
     """How many pages the pen of a host keeps."""
     host = board.hosts[number]
-    soon = capacity(host, now, now + board.levels[REACH])
+    soon = capacity(host, now, now + board.state[0].reach)
     quota = _LEAST + _ROOTS * math.sqrt(host.pages) + 2.0 * soon
     return int(min(quota, 1.0 + host.pages))
 
@@ -218,7 +214,7 @@ def fill_pen(board: Board, number: int, now: float) -> None:
         if page.host == number:
             priority = priority_of(page, board.attempts, now, board.uniform)
             priorities[place] = priority
-            if priority > 0.0 and priority >= board.levels[GUARD]:
+            if priority > 0.0 and priority >= board.state[0].guard:
                 ripe += 1
     quota = quota_of(board, number, now)
     host.guard = 0.0
@@ -229,7 +225,7 @@ def fill_pen(board: Board, number: int, now: float) -> None:
     for place in range(rows.size):
         row = rows[place]
         page = board.pages[row]
-        if page.host != number or not is_put_off(int(page.bucket)):
+        if page.host != number or not is_put_off(page.bucket):
             continue
         page.due_staleness = UNSET
         if priorities[place] > 0.0 and priorities[place] * ABOVE >= guard:
@@ -254,11 +250,11 @@ def dissolve_pen(board: Board, number: int) -> None:
 def release_host(board: Board, number: int) -> None:
     """The host is not at its limit any more, and has no guard of its own."""
     host = board.hosts[number]
-    if host.guard > board.levels[GUARD]:
+    if host.guard > board.state[0].guard:
         host.guard = 0.0
         for row in pages_of(board.records, board.hosts, number):
             page = board.pages[row]
-            if page.host == number and is_put_off(int(page.bucket)):
+            if page.host == number and is_put_off(page.bucket):
                 page.due_staleness = UNSET
                 settle(board, row)
     host.guard = 0.0

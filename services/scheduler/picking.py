@@ -13,20 +13,13 @@ from numpy.typing import NDArray
 
 from services.scheduler.attempts import open_attempt
 from services.scheduler.board import (
-    CERTAIN_FROM,
-    GUARD,
-    LISTS,
-    PARKED,
-    TIMEOUT,
     URGENT,
-    URGENTS,
     Board,
     add_urgent,
     list_page,
     park,
     pop,
     push,
-    settle,
     time_due,
 )
 from services.scheduler.calendar import put_off
@@ -73,55 +66,78 @@ _LARGE_HOST: Final = 4096
 
 
 @compiled
-def commit(board: Board, pick: Any, row: int, priority: float, now: float) -> None:
-    """Send a page on its way: in flight, its host's token taken, the pick written down.
+def commit(
+    pages: Rows,
+    attempts: Rows,
+    hosts: Rows,
+    pick: Any,
+    timeout: float,
+    uniform: bool,
+) -> float:
+    """Send a picked page on its way: in flight, its host's token taken, the pick completed.
 
-    `pick.time` is that of the priorities, and becomes `now`, the slot's.
+    Args:
+        pages: rows of the shard.
+        attempts: with room for one more.
+        hosts: rows of the hosts.
+        pick: has its row, its slot's time and its priority.
+        timeout: clock seconds until the request counts as unanswered.
+        uniform: by age instead of crawl value.
+
+    Returns:
+        the request's deadline.
     """
-    page = board.pages[row]
-    host = board.hosts[page.host]
-    tier = tier_of(page, board.attempts, pick.time)
-    pick.row = row
-    pick.priority = priority
-    pick.tier = tier
-    pick.value = priority
+    page, now = pages[pick.row], pick.time
+    host = hosts[page.host]
+    pick.tier = BY_VALUE
+    pick.value = pick.priority
     take_token(host, now)
-    if tier == BY_VALUE:
-        note_value(host, priority)
+    if pick.priority > HIGHEST_VALUE:
+        pick.tier = tier_of(page, attempts, now)
+        pick.value = crawl_value_of(page, now, uniform)
     else:
-        pick.value = crawl_value_of(page, now, board.uniform)
-    pick.time = now
-    attempt = open_attempt(board.attempts, page)
-    attempt.deadline = now + board.levels[TIMEOUT]
+        note_value(host, pick.priority)
+    attempt = open_attempt(attempts, page)
+    attempt.deadline = now + timeout
     attempt.requested_us = int(np.floor(now * 1e6 + 0.5))
-    settle(board, row)
+    deadline: float = attempt.deadline
+    return deadline
 
 
 @compiled
 def _weigh_listed(board: Board, now: float) -> None:
     """Find the priorities of the listed pages; those that belong elsewhere go there."""
+    pages, attempts, hosts, uniform = board.pages, board.attempts, board.hosts, board.uniform
+    listed, priorities, state = board.listed, board.priorities, board.state[0]
     kept = 0
     place = -1
-    while place + 1 < board.sizes[LISTS]:
+    while place + 1 < state.listed:
         place += 1
-        row = board.listed[place]
-        page = board.pages[row]
-        priority = priority_of(page, board.attempts, now, board.uniform)
-        if not priority > 0.0:
-            if put_off(board.wheel, board.pages, row, time_due(board, row)):
-                continue
-        elif board.hosts[page.host].is_limited:
-            add_to_pen(board, row, priority)
-            shrink_pen(board, page.host, now)
-            continue
-        elif priority > HIGHEST_VALUE:
-            add_urgent(board, row, priority)
+        row = listed[place]
+        page = pages[row]
+        priority = priority_of(page, attempts, now, uniform)
+        is_usual = 0.0 < priority <= HIGHEST_VALUE and not hosts[page.host].is_limited
+        if not is_usual and _send_elsewhere(board, row, priority, now):
             continue
         # Places up to this one have been read; pages that leave a pen are added at the end.
-        board.listed[kept] = row
-        board.priorities[kept] = priority
+        listed[kept] = row
+        priorities[kept] = priority
         kept += 1
-    board.sizes[LISTS] = kept
+    state.listed = kept
+
+
+@compiled
+def _send_elsewhere(board: Board, row: int, priority: float, now: float) -> bool:
+    """Put a listed page where it belongs; whether that is not the list."""
+    number = board.pages[row].host
+    if not priority > 0.0:
+        return put_off(board.wheel, board.pages, row, time_due(board, row))
+    if board.hosts[number].is_limited:
+        add_to_pen(board, row, priority)
+        shrink_pen(board, number, now)
+    else:
+        add_urgent(board, row, priority)
+    return True
 
 
 @compiled
@@ -148,9 +164,9 @@ def _release_hosts(
     now: float,
 ) -> int:
     """Let hosts that have a token again take part, with the best of their pens; the new size."""
-    while board.sizes[PARKED] > 0 and -board.parked_keys[0] <= now:
+    while board.state[0].parked > 0 and -board.parked_keys[0] <= now:
         ready, number = -board.parked_keys[0], int(board.parked[0])
-        board.sizes[PARKED] = pop(board.parked_keys, board.parked, board.sizes[PARKED])
+        board.state[0].parked = pop(board.parked_keys, board.parked, board.state[0].parked)
         host = board.hosts[number]
         if not host.is_parked or host.ready_at != ready:
             continue
@@ -176,7 +192,7 @@ def _offer(
     host = board.hosts[number]
     weigh_pen(board, number, weighed)
     best = best_of_pen(board, number)
-    if best * ABOVE < host.guard and host.guard > board.levels[GUARD]:
+    if best * ABOVE < host.guard and host.guard > board.state[0].guard:
         fill_pen(board, number, weighed)
         best = best_of_pen(board, number)
     if best > 0.0:
@@ -189,14 +205,14 @@ def _offer(
 def _next_urgent(board: Board, now: float) -> float:
     """Priority of the most urgent page of the heap, which is then on top; 0 without any."""
     priority = 0.0
-    while board.sizes[URGENTS] > 0:
+    while board.state[0].urgent > 0:
         row = board.urgent[0]
         page = board.pages[row]
         if page.bucket == URGENT:
             priority = priority_of(page, board.attempts, now, board.uniform)
             if priority == board.urgent_keys[0]:
                 return priority
-        board.sizes[URGENTS] = pop(board.urgent_keys, board.urgent, board.sizes[URGENTS])
+        board.state[0].urgent = pop(board.urgent_keys, board.urgent, board.state[0].urgent)
         if page.bucket == URGENT:
             if priority > HIGHEST_VALUE:
                 add_urgent(board, row, priority)
@@ -206,41 +222,90 @@ def _next_urgent(board: Board, now: float) -> float:
 
 
 @compiled
+def _pop_urgent(board: Board) -> int:
+    row = int(board.urgent[0])
+    state = board.state[0]
+    state.urgent = pop(board.urgent_keys, board.urgent, state.urgent)
+    return row
+
+
+@compiled
 def _take_next(
     board: Board,
     keys: NDArray[np.float64],
     items: NDArray[np.int32],
     size: int,
     weighed: float,
-    now: float,
+    pick: Any,
     floor: float,
-) -> tuple[int, float, int, int]:
-    """Take the most urgent page that can be crawled now, if it is worth `floor`.
+) -> tuple[int, int]:
+    """Take the most urgent page that can be crawled at `pick.time`, if it is worth `floor`.
+
+    `pick` gets its row, or -1, and its priority, or that of the best there is.
 
     Returns:
-        its row or -1; its priority, or that of the best there is; the place in `listed` that it
-        had, -2 - its host if it was penned, else `_NOBODY`; the new size of the heap.
+        -2 - its host if it was penned, else `_NOBODY`; the new size of the heap.
     """
+    now = pick.time
+    pick.row = -1
     while True:
         urgent = _next_urgent(board, weighed)
         top = keys[0] if size > 0 else 0.0
-        best = max(urgent, top)
-        if not best > 0.0 or best < floor:
-            return -1, best, _NOBODY, size
+        pick.priority = max(urgent, top)
+        if not pick.priority > 0.0 or pick.priority < floor:
+            return _NOBODY, size
         if urgent >= top:
-            row, item = int(board.urgent[0]), _NOBODY
-            board.sizes[URGENTS] = pop(board.urgent_keys, board.urgent, board.sizes[URGENTS])
+            row = _pop_urgent(board)
         else:
             item = int(items[0])
             size = pop(keys, items, size)
             if item < _NOBODY:
-                return take_best(board, -2 - item), best, item, size
+                pick.row = take_best(board, -2 - item)
+                return item, size
             row = int(board.listed[item])
             board.listed[item] = _LEFT
         number = int(board.pages[row].host)
         if usable_from(board.hosts[number]) <= now:
-            return row, best, item, size
-        _limit_host(board, number, row, best, weighed)
+            pick.row = row
+            return _NOBODY, size
+        _limit_host(board, number, row, pick.priority, weighed)
+
+
+@compiled
+def _take_listed(
+    pages: Rows,
+    hosts: Rows,
+    listed: NDArray[np.int32],
+    keys: NDArray[np.float64],
+    items: NDArray[np.int32],
+    size: int,
+    pick: Any,
+    floor: float,
+) -> bool:
+    """Take the top of the heap, in the usual case: a listed page whose host has a token."""
+    if size == 0 or keys[0] < floor or items[0] < 0:
+        return False
+    row = listed[items[0]]
+    if usable_from(hosts[pages[row].host]) > pick.time:
+        return False
+    pick.row, pick.priority = row, keys[0]
+    listed[items[0]] = _LEFT
+    pop(keys, items, size)
+    return True
+
+
+@compiled
+def _queue_listed(board: Board, least: float) -> tuple[NDArray[np.float64], NDArray[np.int32], int]:
+    """A heap of the places of the listed pages, the most urgent first; keys, places, size."""
+    count = board.state[0].listed
+    keys = np.empty(count + board.hosts.size + 1)
+    items = np.empty(count + board.hosts.size + 1, np.int32)
+    size = 0
+    priorities = board.priorities
+    for place in range(count):
+        if priorities[place] > 0.0 and priorities[place] >= least:
+            size = push(keys, items, size, priorities[place], place)
+    return keys, items, size
 
 
 @compiled
@@ -260,33 +325,34 @@ def fill_slots(
     Returns:
         how many slots were settled.
     """
+    pages, attempts, hosts, listed = board.pages, board.attempts, board.hosts, board.listed
+    wheel, state, parked_keys = board.wheel, board.state[0], board.parked_keys
     weighed = slots[0]
     _weigh_listed(board, weighed)
-    count = board.sizes[LISTS]
-    keys = np.empty(count + board.hosts.size + 1)
-    items = np.empty(count + board.hosts.size + 1, np.int32)
-    size = 0
-    for place in range(count):
-        if board.priorities[place] > 0.0 and board.priorities[place] >= least:
-            size = push(keys, items, size, board.priorities[place], place)
-    certain_from = board.levels[CERTAIN_FROM] if must_be_certain else 0.0
+    count = state.listed
+    keys, items, size = _queue_listed(board, least)
+    certain_from = state.certain_from if must_be_certain else 0.0
+    floor = max(least, certain_from)
     settled = 0
     for slot in range(slots.size):
-        now = slots[slot]
-        size = _release_hosts(board, keys, items, size, weighed, now)
-        floor = max(least, certain_from)
-        row, priority, item, size = _take_next(board, keys, items, size, weighed, now, floor)
-        if row < 0 and max(priority, least) < certain_from:
-            break
-        picks[slot].row = row
-        picks[slot].time = weighed
+        pick, item = picks[slot], _NOBODY
+        pick.time = slots[slot]
+        if state.parked > 0 and -parked_keys[0] <= pick.time:
+            size = _release_hosts(board, keys, items, size, weighed, pick.time)
+        if state.urgent == 0 and _take_listed(pages, hosts, listed, keys, items, size, pick, floor):
+            size -= 1
+        else:
+            item, size = _take_next(board, keys, items, size, weighed, pick, floor)
+            if pick.row < 0 and max(pick.priority, least) < certain_from:
+                break
         settled += 1
-        if row < 0:
-            picks[slot].time = now
+        if pick.row < 0:
             continue
-        commit(board, picks[slot], row, priority, now)
+        deadline = commit(pages, attempts, hosts, pick, state.timeout, board.uniform)
+        if not put_off(wheel, pages, pick.row, deadline):
+            list_page(board, pick.row)
         if item < _NOBODY:
-            size = _offer_again(board, keys, items, size, -2 - item, weighed, now)
+            size = _offer_again(board, keys, items, size, -2 - item, weighed, pick.time)
     _close(board, items, size, count, slots[slots.size - 1])
     return settled
 
@@ -327,14 +393,14 @@ def _close(
         if items[place] < _NOBODY:
             number = -2 - int(items[place])
             host = board.hosts[number]
-            if host.guard > board.levels[GUARD] and host.pages > _LARGE_HOST:
+            if host.guard > board.state[0].guard and host.pages > _LARGE_HOST:
                 park(board, number, now)
             else:
                 release_host(board, number)
     kept = 0
-    for place in range(board.sizes[LISTS]):
+    for place in range(board.state[0].listed):
         if board.listed[place] != _LEFT:
             board.listed[kept] = board.listed[place]
             board.priorities[kept] = board.priorities[place] if place < weighed else 0.0
             kept += 1
-    board.sizes[LISTS] = kept
+    board.state[0].listed = kept

@@ -119,15 +119,21 @@ class Reporting:
         """One pass over a shard, a slice at a time: ticks go on between the slices."""
         duty = _DUTY if shard in self._computed_at else _FIRST_DUTY
         while not stopping.is_set():
+            began = time.perf_counter()
             rows = await self._thread.run(self._copy, shard, tally)
             if rows is None:
                 break
-            pause = await asyncio.to_thread(_add, tally, rows) * (1.0 / duty - 1.0)
-            await asyncio.sleep(min(pause, _LONGEST_PAUSE_SECONDS))
+            turn = min(await asyncio.to_thread(_add, tally, rows) / duty, _LONGEST_PAUSE_SECONDS)
+            await asyncio.sleep(max(began + turn - time.perf_counter(), 0.0))
         else:
             return
         demand = await asyncio.to_thread(tally.finish)
         await self._thread.run(self._take, shard, tally, demand)
+
+    def demand_of(self, shard: Shard) -> Demand | None:
+        """The demand that a shard reports now; None before it is known."""
+        reporter = self._reporters.get(shard)
+        return reporter.demand if reporter is not None else None
 
     def _copy(self, shard: Shard, tally: Tally) -> Rows | None:
         return tally.copy() if shard in self._reporters else None

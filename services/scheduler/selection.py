@@ -10,20 +10,14 @@ the next ticks need. It is raised by letting pages go. Lowering it means to plac
 at once where pages are few, a slice at each tick where they are many.
 """
 
-import math
 from dataclasses import dataclass
-from typing import Final, Protocol
+from typing import Any, Final, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
 from services.scheduler.attempts import Attempts
 from services.scheduler.board import (
-    CERTAIN_FROM,
-    GUARD,
-    LISTS,
-    REACH,
-    URGENTS,
     attach,
     clear_board,
     let_come,
@@ -46,8 +40,10 @@ _FEW_PAGES: Final = 32_768
 _SLICES_SECONDS: Final = 30.0
 """Wall seconds over which more are placed anew."""
 
-_LOWER: Final = 0.97
-"""The guard is lowered by so much, where pages are many."""
+_SAMPLED: Final = 50_000
+"""Pages that tell how far to lower the guard, where pages are many."""
+
+_LEAST_SAMPLED: Final = 20
 
 _BELOW_PICKED: Final = 1.0 - 2e-4
 """The guard stays so far below what was picked last."""
@@ -99,13 +95,15 @@ class Calendar:
     def __init__(self, space: Space, rules: Rules) -> None:
         self._space = space
         self._rules = rules
-        self._board = make_board(0, rules.request_timeout, uniform=rules.uniform)
-        self._board.levels[REACH] = rules.speed
+        self._board = make_board(0, rules.request_timeout, rules.speed, uniform=rules.uniform)
         self._is_ready = False
         self._stock = _SPARE
         """How many pages should be listed after slots were filled."""
+        self._slots = 0
+        """How many slots are filled at once."""
         self._more = 1
         """How many times as many a look at all pages is to find."""
+        self._random = np.random.default_rng(0)
         self._next_row = -1
         """Where placing all pages anew goes on; -1: it is done."""
         self._swept_to = 0.0
@@ -117,14 +115,18 @@ class Calendar:
         """Picks below the guard, made while pages were placed anew."""
 
     @property
+    def _state(self) -> Any:
+        return self._board.state[0]
+
+    @property
     def guard(self) -> float:
         """Pages in the calendar are worth less."""
-        return float(self._board.levels[CERTAIN_FROM])
+        return float(self._state["certain_from"])
 
     @property
     def candidates(self) -> int:
         """How many pages are looked at when slots are filled: listed and urgent ones."""
-        return int(self._board.sizes[LISTS] + self._board.sizes[URGENTS])
+        return int(self._state["listed"] + self._state["urgent"])
 
     @property
     def calendar_bytes(self) -> int:
@@ -163,7 +165,8 @@ class Calendar:
         """
         picks = np.zeros(slots.size, PICK)
         now = float(slots[0])
-        self._stock = int(max(slots.size, rate * self._rules.speed / 2)) + _SPARE
+        self._slots = slots.size
+        self._stock = int(max(slots.size, rate * self._rules.speed) / 4) + _SPARE
         self._space.attempts.reserve(slots.size)
         self._attach(slots.size)
         if not self._is_ready or entries_in(self._board.wheel) > 4 * self._space.used + 100_000:
@@ -192,7 +195,7 @@ class Calendar:
         settled = int(fill_slots(self._board, slots, least, False, picks))
         made = picks["row"][:settled] >= 0
         self.uncertain_picks += int(made.sum())
-        self._begin_sweep(now, float(picks["priority"][:settled].min(initial=np.inf, where=made)))
+        self._begin_sweep(now)
         return settled
 
     def _rebuild(self, now: float) -> None:
@@ -200,24 +203,36 @@ class Calendar:
         space, board = self._space, self._board
         used, width = space.used, _TICK_SECONDS * self._rules.speed
         priorities = self.weigh_all(now)
-        rank = self._more * (self._stock + _SPARE)
+        rank = self._slots + 2 * self._more * self._stock
         guard = value_of_rank(
-            space.pages, board.hosts, priorities, rank, now, float(board.levels[REACH])
+            space.pages, board.hosts, priorities, rank, now, float(self._state["reach"])
         )
         clear_board(board, used, space.host_count, now, width)
-        board.levels[GUARD] = board.levels[CERTAIN_FROM] = guard
+        self._state["guard"] = self._state["certain_from"] = guard
         settle_all(board, 0, used)
         self._is_ready = True
         self._next_row = -1
         self.rebuilds += 1
 
-    def _begin_sweep(self, now: float, least_picked: float) -> None:
+    def _begin_sweep(self, now: float) -> None:
         """Lower the guard, and begin to place all pages anew."""
         if self._next_row < 0:
-            self._board.levels[GUARD] = _LOWER * min(self._board.levels[GUARD], least_picked)
+            self._state["guard"] = self._lower_guard(now)
             self._next_row = 0
             self._swept_to = now
             self.sweeps += 1
+
+    def _lower_guard(self, now: float) -> float:
+        """A guard below which there are twice as many pages less as are to be listed."""
+        space, guard = self._space, float(self._state["guard"])
+        rows = self._random.integers(0, space.used, _SAMPLED)
+        priorities = np.empty(_SAMPLED)
+        evaluate(
+            space.pages[rows], space.attempts.rows, _SAMPLED, now, self._rules.uniform, priorities
+        )
+        below = np.sort(priorities[(priorities < guard) & (priorities > 0.0)])[::-1]
+        wanted = max(round(2 * self._stock * _SAMPLED / space.used), _LEAST_SAMPLED)
+        return float(below[wanted]) if wanted < below.size else 0.0
 
     def _sweep(self, now: float) -> None:
         """Place a slice of the pages anew, if the guard is being lowered."""
@@ -229,18 +244,18 @@ class Calendar:
         settle_all(self._board, self._next_row, end)
         self._next_row, self._swept_to = end, now
         if end == used:
-            self._board.levels[CERTAIN_FROM] = self._board.levels[GUARD]
+            self._state["certain_from"] = self._state["guard"]
             self._next_row = -1
 
     def _adjust(self, now: float, picks: Rows) -> None:
         """Keep about as many pages listed as the next slots need."""
-        listed = int(self._board.sizes[LISTS])
+        listed = int(self._state["listed"])
         self._more = max(self._more // 2, 1)
         if self._next_row >= 0:
             return
         if listed < _LEAN * self._stock and self.guard > 0.0:
             if self._space.used > _FEW_PAGES:
-                self._begin_sweep(now, math.inf)
+                self._begin_sweep(now)
         elif listed > _FAT * self._stock:
             values = picks["priority"][(picks["row"] >= 0) & (picks["tier"] == BY_VALUE)]
             if values.size:

@@ -69,7 +69,7 @@ class Shard:
         """Whether all events that were there when the shard was assigned are applied."""
         self._crawls = 0
         self._least_crawled = math.inf
-        self._lookup = PageLookup(expected)
+        self.lookup = PageLookup(expected)
         self._free: list[int] = []
         self._removals = 0
         self._removed: dict[int, float] = {}
@@ -103,7 +103,7 @@ class Shard:
         shard._load_failures(columns)
         list_pages(shard.pages, shard.records, shard.hosts.rows, every_row)
         refresh_pages(shard.pages, shard.records, shard.hosts.learned.tables, every_row)
-        shard._lookup.add_many(columns.page_ids, every_row)
+        shard.lookup.add_many(columns.page_ids, every_row)
         return shard
 
     def _load_failures(self, columns: PageColumns) -> None:
@@ -153,11 +153,11 @@ class Shard:
 
     def rows_of(self, page_ids: NDArray[np.int64]) -> NDArray[np.int32]:
         """Rows of pages; -1 where one is unknown."""
-        return self._lookup.find_many(page_ids)
+        return self.lookup.find_many(page_ids)
 
     def row_of(self, page_id: int) -> int:
         """Row of a page; -1 if it is unknown."""
-        return self._lookup.find(page_id)
+        return self.lookup.find(page_id)
 
     def url_of(self, row: int) -> str:
         """URL of the page in a row."""
@@ -165,11 +165,11 @@ class Shard:
 
     def page_id_of(self, row: int) -> int:
         """Id of the page in a row."""
-        return int(self._lookup.ids[row])
+        return int(self.lookup.ids[row])
 
     def page_ids_of(self, rows: NDArray[np.int64]) -> NDArray[np.int64]:
         """Ids of the pages in some rows."""
-        return np.asarray(self._lookup.ids[rows])
+        return np.asarray(self.lookup.ids[rows])
 
     def signals(
         self,
@@ -293,7 +293,7 @@ class Shard:
         page["max_age"] = self.rules.default_max_age_days * SECONDS_PER_DAY
         list_pages(self.pages, self.records, self.hosts.rows, np.array([row], np.int32))
         self.urls.set(row, identity.url.encode())
-        self._lookup.add(identity.page_id, row)
+        self.lookup.add(identity.page_id, row)
         return row
 
     def _next_row(self) -> int:
@@ -318,7 +318,7 @@ class Shard:
         self._removed[page_id] = max(updated_at, self._removed.get(page_id, NEVER))
         if row == UNKNOWN:
             return False
-        self._lookup.remove(page_id)
+        self.lookup.remove(page_id)
         self.urls.forget(row)
         close_attempt(self.attempts.rows, self.pages[row])
         clear(self.pages[row : row + 1], self.records[row : row + 1])

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from services.scheduler.board import CERTAIN_FROM, GUARD, LISTS, Board, time_due
+from services.scheduler.board import Board, time_due
 from services.scheduler.calendar import put_off
 from services.scheduler.pages import UNSET
 from shared.policy.compiled import compiled
@@ -17,12 +17,12 @@ def shed_listed(board: Board, keep: int, highest: float, most: int) -> int:
     Returns:
         how many went.
     """
-    count = board.sizes[LISTS]
-    guard = board.levels[GUARD]
+    count = board.state[0].listed
+    guard = board.state[0].guard
     if count > keep:
         least = np.partition(board.priorities[:count], count - keep)[count - keep]
         guard = max(guard, min(least, highest))
-    board.levels[GUARD] = board.levels[CERTAIN_FROM] = guard
+    board.state[0].guard = board.state[0].certain_from = guard
     kept = gone = 0
     for place in range(count):
         row = board.listed[place]
@@ -34,5 +34,5 @@ def shed_listed(board: Board, keep: int, highest: float, most: int) -> int:
         board.listed[kept] = row
         board.priorities[kept] = board.priorities[place]
         kept += 1
-    board.sizes[LISTS] = kept
+    board.state[0].listed = kept
     return gone

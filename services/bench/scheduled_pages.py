@@ -1,0 +1,147 @@
+"""A shard of synthetic pages in the middle of its life, for the benchmarks of the scheduler.
+
+Pages are as in the design's study: change rates over two and a half decades around R/N, log-normal
+importance, a fifth with signals of any recall and precision. Each was last crawled when the
+optimal policy would have done it, so the shard needs no time to settle.
+"""
+
+import math
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.optimize import brentq
+
+from services.scheduler.hosts import list_pages
+from services.scheduler.pages import ACTIVE, Rows, clear
+from services.scheduler.selection import Rules
+from services.scheduler.shard import Shard, ShardRules
+from shared.policy.compiled import compiled
+from shared.policy.inverse import threshold_staleness
+from shared.policy.model import Column
+
+ORIGIN: Final = 1.7e9
+"""Clock time at which a benchmark begins."""
+
+SECONDS_PER_DAY: Final = 86_400.0
+_SIGNALLED: Final = 0.2
+_SLICE: Final = 1_000_000
+_SAMPLE: Final = 200_000
+_UNLIMITED: Final = 1e9
+_IDS: Final = 0x5851_F42D_4C95_7F2D
+
+
+@dataclass(frozen=True, slots=True)
+class Population:
+    """What pages are drawn from."""
+
+    pages: int
+    crawls_per_second: float
+    signals_per_second: float
+    hosts: int
+    seed: int = 0
+
+    def draw(self, count: int, seed: int) -> tuple[Column, Column, Column, Column]:
+        """(μ, α, κ, γ) of so many pages, per day."""
+        random = np.random.default_rng((self.seed, seed))
+        usual = self.crawls_per_second / self.pages * SECONDS_PER_DAY
+        change_rate = usual * 10 ** random.uniform(-1.5, 1.0, count)
+        importance = np.exp(random.normal(0, 1, count))
+        signalled = random.random(count) < _SIGNALLED
+        recall = np.where(signalled, np.clip(random.beta(0.5, 0.5, count), 0.02, 0.98), 0.0)
+        noise = np.where(signalled, random.uniform(0.05, 1.0, count), 0.0)
+        per_page = self.signals_per_second / self.pages * SECONDS_PER_DAY
+        missing = per_page - (recall * change_rate).sum() / count
+        noise *= max(missing, 0.2 * per_page) * count / max(noise.sum(), 1e-300)
+        alpha = (1.0 - recall) * change_rate
+        gamma = recall * change_rate + noise
+        kappa = np.zeros(count)
+        kappa[signalled] = np.log1p((recall * change_rate)[signalled] / noise[signalled])
+        return importance, alpha, kappa, gamma
+
+
+def multiplier_of(population: Population) -> float:
+    """λ at which the pages ask for just the budget, from a sample of them."""
+    count = min(_SAMPLE, population.pages)
+    columns = population.draw(count, 0)
+    wanted = population.crawls_per_second * SECONDS_PER_DAY * count / population.pages
+
+    def excess(log_multiplier: float) -> float:
+        _, rate = threshold_staleness(*columns, math.exp(log_multiplier))
+        return math.log(max(float(rate.sum()), 1e-300) / wanted)
+
+    middle = math.log(population.pages / population.crawls_per_second / SECONDS_PER_DAY)
+    return math.exp(brentq(excess, middle - 12, middle + 6, xtol=1e-5))
+
+
+@compiled
+def _stationary(rows: Rows, staleness: Column, seed: int, now: float, longest_days: float) -> None:
+    """Last crawls and signals since, as at a random moment between two crawls."""
+    np.random.seed(seed)
+    for row in range(rows.size):
+        page = rows[row]
+        alpha, gamma = np.float64(page.alpha), np.float64(page.gamma)
+        iota = staleness[row] / alpha
+        if not iota < longest_days:
+            iota = longest_days
+        days, signals = iota * np.random.random(), 0
+        if gamma > 0.0:
+            per_signal = np.float64(page.kappa) / alpha
+            for _ in range(400):
+                days = iota * np.random.random()
+                signals = np.random.poisson(min(gamma * days, 1e6))
+                if days + per_signal * signals < iota:
+                    break
+            else:
+                days, signals = 0.0, 0
+        page.last_crawled_at = now - days * SECONDS_PER_DAY
+        page.signals = signals
+
+
+def make_shard(
+    population: Population,
+    host_rates: NDArray[np.float64] | None = None,
+    *,
+    request_timeout: float = 120.0,
+) -> tuple[Shard, float]:
+    """A shard of a population, and λ.
+
+    Args:
+        population: what it has.
+        host_rates: crawls a second of each host; None: as many as they like.
+        request_timeout: seconds until a request counts as unanswered.
+    """
+    rules = ShardRules(Rules(request_timeout, 1.0), 0.0, 300.0, math.inf, _UNLIMITED)
+    shard = Shard(0, rules, population.pages)
+    for number in range(population.hosts):
+        shard.hosts.intern(f"h{number}.example")
+    if host_rates is not None:
+        shard.hosts.rows["rate"][: population.hosts] = host_rates
+    multiplier = multiplier_of(population)
+    for begin in range(0, population.pages, _SLICE):
+        end = min(begin + _SLICE, population.pages)
+        _add_slice(shard, population, multiplier, begin, end)
+    shard.is_caught_up = True
+    return shard, multiplier
+
+
+def _add_slice(
+    shard: Shard, population: Population, multiplier: float, begin: int, end: int
+) -> None:
+    importance, alpha, kappa, gamma = population.draw(end - begin, begin + 1)
+    rows, records = shard.pages[begin:end], shard.records[begin:end]
+    clear(rows, records)
+    rows["importance"], rows["alpha"], rows["kappa"] = importance, alpha, kappa
+    rows["gamma"], rows["status"] = gamma, ACTIVE
+    numbers = np.arange(begin, end, dtype=np.int64)
+    random = np.random.default_rng((population.seed, begin, 1))
+    rows["host"] = random.integers(0, population.hosts, end - begin)
+    records["own_alpha"] = alpha
+    staleness, _ = threshold_staleness(importance, alpha, kappa, gamma, multiplier)
+    longest = 1000.0 * population.pages / population.crawls_per_second / SECONDS_PER_DAY
+    _stationary(rows, staleness, begin, ORIGIN, longest)
+    shard.used = end
+    row_numbers = numbers.astype(np.int32)
+    list_pages(shard.pages, shard.records, shard.hosts.rows, row_numbers)
+    shard.lookup.add_many((numbers * _IDS) & 0x7FFF_FFFF_FFFF_FFFF, row_numbers)
