@@ -4,6 +4,7 @@ from typing import Any
 
 import numpy as np
 
+from services.bench import demand_shard
 from services.bench.convex_solver import best_objective
 from services.bench.random_pages import random_population
 from services.bench.timing import thread_seconds
@@ -17,7 +18,9 @@ _POINTS = 64
 _SAMPLE = 20_000
 
 
-def run(pages: int = 1_000_000, sets: int = 3, seed: int = 0) -> dict[str, Any]:
+def run(
+    pages: int = 1_000_000, sets: int = 3, seed: int = 0, shard_pages: int = 10_000_000
+) -> dict[str, Any]:
     """Solve ``pages`` mixed pages (a fifth with signals), a tenth of their hosts limited.
 
     ``residual`` is |Σ rates − R|/R of the exact solution, ``seconds`` its time and
@@ -25,6 +28,7 @@ def run(pages: int = 1_000_000, sets: int = 3, seed: int = 0) -> dict[str, Any]:
     64-point curve from a sample of the pages with signals, and the relative error of λ₀ from it.
     ``ns_per_page`` is for a curve of pages without signals.  ``max_relative_error`` is how far the
     objective is from a general convex solver's on 2,000 pages, ``sets`` of them with other seeds.
+    ``shard`` is the demand of a shard of ``shard_pages`` beside its ticks: see `demand_shard`.
     """
     params, hosts, caps, budget = random_population(pages, max(pages // _PAGES_PER_HOST, 10), seed)
     solve_exact(params[:10], hosts[:10], caps, 1.0)
@@ -46,6 +50,7 @@ def run(pages: int = 1_000_000, sets: int = 3, seed: int = 0) -> dict[str, Any]:
         "ns_per_page": _unsignalled_nanoseconds(params, grid),
         "sets": sets,
         "max_relative_error": max((_distance(seed + extra) for extra in range(sets)), default=None),
+        "shard": demand_shard.run(shard_pages, seed) if shard_pages else None,
     }
 
 

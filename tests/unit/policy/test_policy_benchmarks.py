@@ -17,6 +17,8 @@ def test_inverse():
 
 
 def test_demand():
-    report = demand.run(pages=5000, sets=0, seed=1)
+    report = demand.run(pages=5000, sets=0, seed=1, shard_pages=60_000)
     assert report["residual"] <= 1e-9
     assert report["limited_hosts"] > 0
+    assert report["shard"]["max_relative_error"] <= 1e-2
+    assert report["shard"]["refresh_cpu_seconds"] > 0
