@@ -10,6 +10,7 @@ from aiokafka import AIOKafkaConsumer, ConsumerRecord, TopicPartition
 from msgspec import Struct
 
 from shared.contracts.codec import BadMessage, decode
+from shared.contracts.identity import BadUrl, identify
 from shared.contracts.topics import Topic
 from shared.runtime.kafka import client_options, make_consumer, partitions_of
 from shared.runtime.settings import Settings
@@ -83,6 +84,14 @@ def decoded(kind: type[M], records: Iterable[ConsumerRecord]) -> list[tuple[Cons
     return taken
 
 
+def _has_good_url(message: Any) -> bool:
+    """Whether the URL, if there is one, is a page's."""
+    try:
+        return not hasattr(message, "url") or bool(identify(message.url).url)
+    except BadUrl:
+        return False
+
+
 _TAIL: Final = 200
 """Records of a partition among which a good message is looked for."""
 
@@ -106,7 +115,7 @@ async def last_message(settings: Settings, topic: Topic) -> dict[str, Any] | Non
     finally:
         await consumer.stop()
     kind = topic.message or Struct
-    good = [record for record, _ in decoded(kind, found)]
+    good = [record for record, message in decoded(kind, found) if _has_good_url(message)]
     if not good:
         return None
     message: dict[str, Any] = json.loads(max(good, key=lambda record: record.timestamp).value)

@@ -8,6 +8,7 @@ later, in the same generation, proves that nobody had them in between.
 """
 
 import asyncio
+import math
 import time
 from collections.abc import Callable, Collection
 from typing import Any, Final
@@ -99,6 +100,8 @@ def hold_back(producer: AIOKafkaProducer, may_send: Callable[[], bool]) -> None:
     It is asked each time that something is about to leave, retries too.
     """
     accumulator: Any = producer._message_accumulator  # noqa: SLF001 - there is no public hook
+    # What is held back does not get too old, nor while no broker leads: it goes, or the process.
+    accumulator._batch_ttl = math.inf  # noqa: SLF001
     drain = accumulator.drain_by_nodes
 
     def drain_if_allowed(ignore_nodes: Any, muted_partitions: Any = frozenset()) -> Any:
