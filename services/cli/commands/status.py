@@ -59,10 +59,12 @@ def _lines(store: dict[str, Any], picture: dict[str, Any] | None, address: str) 
         return [*lines, f"coordinator does not answer at {address}: give --coordinator"]
     now = picture["now"]
     lines += [
-        f"bandwidth  {now['bandwidth']:.6g} crawls/s, {now['achieved']:.6g} achieved",
+        f"bandwidth  {now['bandwidth']:.6g} crawls/s, {now['achieved']:.6g} achieved "
+        f"({now['achieved_ratio']:.1%} of the slots)",
         f"λ₀         {now['multiplier']:.6g} (version {picture['version']}, {picture['cause']})",
         f"limited    {now['host_limited']:.1%} of the demand is held back by host limits",
         f"shards     {picture['live_shards']} live, {picture['silent_shards']} silent",
+        f"leader     {picture['leader'] or 'none'} (epoch {picture['epoch']})",
     ]
     if picture["notice"]:
         lines.append(f"notice     {picture['notice']}")
