@@ -21,7 +21,7 @@ RIPE_SECONDS: Final = 10.0
 """Wall seconds of crawling that the ripe pages of a report stand for: of a slow host only so many
 are counted as it can take in that time."""
 
-_DUTY: Final = 0.1
+_DUTY: Final = 0.07
 """Part of a core that keeping demand up to date may take."""
 
 _FIRST_DUTY: Final = 0.5

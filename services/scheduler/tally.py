@@ -31,7 +31,7 @@ POINTS_PER_DECADE: Final = STEPS_PER_DECADE
 FEW_PAGES: Final = 50_000
 """Up to here the demand of each page is computed without tables."""
 
-SLICE: Final = 100_000
+SLICE: Final = 50_000
 """Pages that are copied at once, in a millisecond or two."""
 
 NEAR_THE_END: Final = 12
