@@ -160,11 +160,6 @@ class Ledger:
             last[request.page_id] = request
         return [r.request_id for r in last.values() if r.request_id not in answered]
 
-    def answered_twice(self) -> list[str]:
-        """Requests with more than one outcome."""
-        counts = Counter(outcome.request_id for _, outcome in self.outcomes if outcome.request_id)
-        return [request_id for request_id, count in counts.items() if count > 1]
-
     def seconds_over_budget(self) -> dict[int, int]:
         """Wall seconds of the run whose slots hold more than the budget and one."""
         counts: Counter[int] = Counter()

@@ -1,4 +1,4 @@
-"""A whole system as `freshet run` starts it, for tests that harm it while it works."""
+"""A whole system as `freshet run` starts it, for tests that write to it while it works."""
 
 import asyncio
 import contextlib
@@ -13,7 +13,6 @@ from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 from typing import Any
 
-import psutil
 from aiokafka import AIOKafkaProducer
 
 from deploy.local.apache import resolve_jars, why_unavailable
@@ -42,8 +41,6 @@ _SETTINGS = {
     "FRESHET_KAFKA_SESSION_TIMEOUT_SECONDS": "6",
 }
 
-WORKERS = ("coordinator", "estimator", "ingester", "scheduler")
-
 
 def why_not(broker: str) -> str | None:
     """Why a broker cannot run here; None: it can. Fetches Apache Kafka if need be."""
@@ -56,7 +53,7 @@ def why_not(broker: str) -> str | None:
 
 
 class LiveRun:
-    """A run under way: where it is, what it does, and how to end parts of it."""
+    """A run under way: where it is, what it does, and how to end it."""
 
     def __init__(self, folder: Path, broker: str, *arguments: str) -> None:
         (folder / "pages.csv").write_text(_PAGES_FILE)
@@ -129,35 +126,6 @@ class LiveRun:
         since = self.status()["seconds"]
         await self.until(lambda: self.status()["seconds"] >= since + 4, "going on")
         await self.is_steady()
-
-    def pid(self, name: str) -> int:
-        """The process of a worker, the `broker`, or `postgres`."""
-        return self._child(name).pid
-
-    def _child(self, name: str) -> psutil.Process:
-        marks = {"broker": ("deploy.local.broker", "kafka.Kafka"), "postgres": ("postgres",)}
-        for child in psutil.Process(self._process.pid).children():
-            with contextlib.suppress(psutil.Error):
-                line = child.cmdline()
-                if name in WORKERS and line[-2:] == ["worker", name]:
-                    return child
-                if any(mark in " ".join(line) for mark in marks.get(name, ())):
-                    return child
-        raise LookupError(name)
-
-    def send(self, name: str, number: int) -> None:
-        """Send a signal to a process of the run."""
-        os.kill(self.pid(name), number)
-
-    async def comes_back(self, name: str, before: int) -> None:
-        """Wait until another process does the work of one that ended."""
-
-        def is_another() -> bool:
-            with contextlib.suppress(LookupError):
-                return self.pid(name) != before
-            return False
-
-        await self.until(is_another, f"new {name}")
 
     async def set_budget(self, crawls_per_day: float) -> None:
         """Publish another budget."""

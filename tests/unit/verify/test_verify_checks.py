@@ -1,0 +1,231 @@
+"""The checks of `freshet verify` find what they are for: each is shown a run that breaks it."""
+
+import math
+from array import array
+from types import SimpleNamespace
+
+import pytest
+
+from services.verify.checks import delivery, limits, pages, requests
+from services.verify.checks.recovery import recovery
+from services.verify.faults import Injected
+from services.verify.ledger import Answered, Asked, Ledger, Page
+from services.verify.sending import Account
+from services.verify.traffic import Expected
+from shared.contracts.identity import identify, shard_of
+from shared.contracts.messages import CrawlOutcome, CrawlRequest, PageSignal, Signal
+
+SHARDS = 4
+URL = "https://a.example/0"
+PAGE = identify(URL)
+HERE = shard_of(PAGE.host, SHARDS)
+TIMEOUT = 8.0
+
+
+def asked(at, url=URL, written_at=None, reason="value", partition=None):
+    page = identify(url)
+    request = CrawlRequest(
+        *(f"r-{page.page_id:x}-{at}", page.page_id, url, page.host),
+        *(at, at + TIMEOUT, 1.0, 1.0, reason),
+    )
+    shard = shard_of(page.host, SHARDS) if partition is None else partition
+    return Asked(request, shard, 0, at if written_at is None else written_at)
+
+
+def answered(one, at, result="unchanged", **more):
+    request = one.request
+    outcome = CrawlOutcome(
+        request.url, at, request.host, request_id=request.request_id, result=result, **more
+    )
+    return Answered(outcome, one.partition, 0, at)
+
+
+def stored(url=URL, crawls=0, last_crawled_at=-math.inf, status=0, importance=1.0):
+    page = identify(url)
+    shard = shard_of(page.host, SHARDS)
+    return Page(page.page_id, shard, url, status, crawls, last_crawled_at, importance)
+
+
+def ledger(**parts):
+    empty = {
+        "raw": {},
+        "requests": [],
+        "outcomes": [],
+        "signals": [],
+        "page_signals": [],
+        "pages": [stored()],
+        "observations": [],
+        "transactions": [],
+    }
+    return Ledger(settings=SimpleNamespace(partitions=SHARDS), **(empty | parts))
+
+
+def test_a_second_request_before_the_answer_is_found():
+    first, second = asked(10.0), asked(10.5)
+    early = ledger(requests=[first, second], outcomes=[answered(first, 10.6)])
+    in_time = ledger(requests=[first, second], outcomes=[answered(first, 10.4)])
+    late = ledger(requests=[first, asked(10.0 + TIMEOUT)])
+
+    assert requests.in_flight_twice(early).count == 1
+    assert requests.in_flight_twice(in_time).passed
+    assert requests.in_flight_twice(late).passed
+
+
+def test_a_request_that_nobody_asks_again_is_found():
+    first, second = asked(10.0), asked(20.0)
+
+    assert requests.unanswered(ledger(requests=[first])).count == 1
+    assert requests.unanswered(
+        ledger(requests=[first, second], outcomes=[answered(second, 20.1)])
+    ).passed
+
+
+@pytest.mark.parametrize(
+    ("reason", "later", "found"),
+    [("new", 30.0, 1), ("max-age", 30.0, 1), ("max-age", 60.0, 0), ("value", 30.0, 0)],
+)
+def test_a_crawl_that_was_forgotten_is_found(reason, later, found):
+    first = asked(10.0)
+    second = asked(10.0 + later, reason=reason)
+    run = ledger(requests=[first, second], outcomes=[answered(first, 10.1)])
+
+    assert requests.forgotten_crawls(run, 60.0).count == found
+
+
+def test_a_slot_that_was_filled_twice_is_found():
+    other = "https://a.example/1"
+
+    assert requests.slots_filled_once(ledger(requests=[asked(10.0), asked(10.0, other)])).count == 1
+    assert requests.slots_filled_once(ledger(requests=[asked(10.0), asked(10.1, other)])).passed
+
+
+def test_a_request_on_another_shard_is_found():
+    assert requests.right_partitions(ledger(requests=[asked(1.0, partition=HERE ^ 1)])).count == 1
+    assert requests.right_partitions(ledger(requests=[asked(1.0)])).passed
+
+
+def test_a_second_over_the_budget_is_found():
+    changes = [(0.0, 4.0), (100.0, 2.0)]
+    four = [asked(50.0 + n / 4) for n in range(5)]
+    too_many = [asked(110.0 + n / 5) for n in range(5)]
+    settling = [asked(101.0 + n / 5) for n in range(5)]
+
+    assert limits.budget(ledger(requests=four), changes, 200.0).passed
+    assert limits.budget(ledger(requests=too_many), changes, 200.0).count == 1
+    assert limits.budget(ledger(requests=settling), changes, 200.0).passed
+
+
+def test_a_host_over_its_limit_is_found():
+    at_once = [asked(10.0), asked(10.01), asked(10.02)]
+    in_turn = [asked(10.0), asked(10.01), asked(10.51)]
+
+    assert limits.hosts(ledger(requests=at_once), {PAGE.host: 2.0}).count == 1
+    assert limits.hosts(ledger(requests=in_turn), {PAGE.host: 2.0}).passed
+
+
+def test_a_crawl_during_a_pause_is_found():
+    busy = answered(asked(10.0), 10.1, "failed", http_status=429, retry_after_seconds=5.0)
+
+    assert limits.blocked_hosts(ledger(requests=[asked(13.0)], outcomes=[busy])).count == 1
+    assert limits.blocked_hosts(ledger(requests=[asked(15.2)], outcomes=[busy])).passed
+
+
+def test_crawls_lost_and_applied_twice_are_found():
+    outcomes = [answered(asked(10.0), 10.1), answered(asked(20.0), 20.1)]
+
+    def check(crawls, last):
+        run = ledger(outcomes=[*outcomes, outcomes[1]], pages=[stored(URL, crawls, last)])
+        return [finding.count for finding in delivery.crawls_applied(run, {})]
+
+    assert check(2, 20.1) == [0, 0]
+    assert check(1, 20.1) == [1, 0]
+    assert check(3, 20.1) == [0, 1]
+    assert check(2, 10.1) == [1, 0]
+
+
+def test_a_signal_that_was_not_passed_on_is_found():
+    sent = [
+        (5.0, Signal(URL, "s", 4.0)),
+        (5.5, Signal(URL, "s", 4.5)),
+        (9.0, Signal(URL, "s", 8.0)),
+    ]
+    first = PageSignal(PAGE.page_id, URL, PAGE.host, "s", 4.0)
+    last = PageSignal(PAGE.page_id, URL, PAGE.host, "s", 8.0)
+
+    assert delivery.signals_passed(ledger(signals=sent, page_signals=[first, last])).passed
+    assert delivery.signals_passed(ledger(signals=sent, page_signals=[first])).count == 1
+
+
+def test_a_record_that_the_broker_lost_is_found():
+    account = Account()
+    account.add("signals", 0, 7, b"said")
+    there = {"signals": [SimpleNamespace(partition=0, offset=7, value=b"said")]}
+    other = {"signals": [SimpleNamespace(partition=0, offset=7, value=b"another")]}
+
+    assert account.offsets["signals", 0] == array("q", [7])
+    assert delivery.published(ledger(raw=there), account).passed
+    assert delivery.published(ledger(raw=other), account).count == 1
+    assert delivery.published(ledger(raw={"signals": []}), account).count == 1
+
+
+def test_dead_letters_that_are_missing_or_surprising_are_found():
+    headers = [("topic", b"signals"), ("partition", b"0"), ("offset", b"7")]
+    headers += [("stage", b"ingester"), ("error", b"bad")]
+    run = ledger(raw={"dead-letters": [SimpleNamespace(headers=headers)] * 2})
+    place, other = ("signals", 0, 7), ("signals", 0, 8)
+
+    assert delivery.dead_letters(run, {place: "bad"}, ()).passed
+    assert delivery.dead_letters(run, {}, ()).count == 1
+    assert delivery.dead_letters(run, {place: "bad", other: "bad"}, ()).count == 1
+    assert delivery.dead_letters(run, {place: "bad", other: "bad"}, {other}).passed
+
+
+def test_a_page_that_no_shard_knows_is_found():
+    assert pages.known_to_shards(
+        ledger(), {HERE: 1} | dict.fromkeys({0, 1, 2, 3} - {HERE}, 0)
+    ).passed
+    assert pages.known_to_shards(ledger(), dict.fromkeys(range(SHARDS), 0)).count == 1
+
+
+def test_a_page_that_is_visited_too_late_is_found():
+    held = {URL: 0.0}
+
+    def check(visits, downtimes=()):
+        run = ledger(requests=[asked(at) for at in visits])
+        return pages.visited(run, held, (0.0, 100.0), 60.0, downtimes, {}).count
+
+    assert check([50.0]) == 0
+    assert check([80.0]) == 1
+    assert check([80.0], [(60.0, 75.0)]) == 0
+    assert check([]) == 1
+
+
+def test_updates_that_did_not_take_effect_are_found():
+    added = Expected(added={URL: 1.0}, importance={URL: 2.0})
+    removed = Expected(removed={URL: 1.0})
+
+    assert pages.as_updated(ledger(pages=[stored(importance=2.0)]), added).passed
+    assert pages.as_updated(ledger(pages=[stored(importance=1.0)]), added).count == 1
+    assert pages.as_updated(ledger(pages=[]), added).count == 1
+    assert pages.as_updated(ledger(), removed).count == 1
+    assert pages.removed_are_left(ledger(requests=[asked(9.0)]), removed, []).count == 1
+    assert pages.removed_are_left(ledger(requests=[asked(9.0)]), removed, [(1.0, 9.0)]).passed
+
+
+def test_recovery_is_measured_from_the_end_of_the_fault():
+    times = [n / 10 for n in range(200)] + [n / 10 for n in range(260, 600)]
+    run = ledger(requests=[asked(at) for at in times])
+    fault = Injected("kill", "a worker", 20.0, 22.0, settled=30.0)
+
+    found = recovery(run, [fault], [(0.0, 10.0)], 60.0)
+
+    assert found.passed
+    assert found.figures["by_fault"]["kill"]["max_seconds"] == pytest.approx(4.8, abs=0.25)
+
+
+def test_a_system_that_does_not_come_back_is_found():
+    run = ledger(requests=[asked(n / 10) for n in range(200)])
+
+    never = Injected("kill", "a worker", 20.0, 20.0)
+
+    assert recovery(run, [never], [(0.0, 10.0)], 100.0).count >= 1
