@@ -63,13 +63,16 @@ def command(**given: Any) -> None:
     from services.verify.report import summary  # noqa: PLC0415
     from shared.runtime.logs import configure_logs  # noqa: PLC0415
 
+    keep: Path | None = given["keep"]
+    if keep is not None and keep.exists() and any(keep.iterdir()):
+        raise UserError(f"{keep} is not empty: name another folder for --keep")
     plan = VerifyPlan(
         seconds=60.0 * given["minutes"],
         faults=_faults(given["faults"]),
         broker=given["broker"],
         seed=given["seed"],
         pages=given["pages"],
-        keep=given["keep"],
+        keep=keep,
     )
     configure_logs("console", "critical")  # servers come and go: that is no news here
     try:
