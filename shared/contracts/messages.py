@@ -35,7 +35,15 @@ UnixSeconds = Annotated[float, Meta(ge=0, le=MAX_UNIX_SECONDS)]
 Rate = Annotated[float, Meta(ge=0, le=MAX_RATE)]
 CrawlRate = Annotated[float, Meta(ge=0, le=MAX_CRAWL_RATE)]
 NonNegative = Annotated[float, Meta(ge=0)]
-Evidence = Annotated[float, Meta(gt=0)]
+Evidence = Annotated[float, Meta(ge=1e-150, le=1e150)]
+"""The ratio of any two is a number too."""
+
+Demand = Annotated[float, Meta(ge=0, le=1e12)]
+"""Crawls per second that some pages ask for: more than all machines could make."""
+
+SlotNumber = Annotated[float, Meta(ge=0, le=2**53)]
+"""Counted exactly, with whatever fraction there is room for."""
+
 Multiplier = Annotated[float, Meta(gt=0, le=1000)]
 Count = Annotated[int, Meta(ge=0, le=2**62)]
 PageId = Annotated[int, Meta(ge=0, le=2**63 - 1)]
@@ -215,7 +223,7 @@ class DemandCurve(Struct, frozen=True, gc=False):
     pages: Count
     thresholds: list[NonNegative]
     """Log grid of Λ, rising."""
-    demand: list[NonNegative]
+    demand: list[Demand]
     """D(Λ) in crawls per second: the long-run rate under each threshold, host limits included."""
     ripe: list[NonNegative]
     """Pages whose crawl value is at least Λ now (new and over-age ones count everywhere), of each
@@ -248,7 +256,7 @@ class Multipliers(Struct, frozen=True, gc=False):
     multiplier: NonNegative
     """λ₀."""
     crawls_per_second: CrawlRate
-    first_slot: NonNegative
+    first_slot: SlotNumber
     """How many slots (with a fraction) have passed at `effective_at`."""
     allotments: list[Allotment]
     cause: str = ""

@@ -28,6 +28,9 @@ _TWO_64 = 2.0**64
 MOST_SLOTS_AT_ONCE = 1_000_000
 """Of a longer stretch only the last slots are given: nobody could fill them all in one go."""
 
+SHORTEST_RAMP_SECONDS = 1e-6
+"""A shorter one would have a slope beyond all numbers; the rate at its end holds at once."""
+
 NOBODY = np.int32(-1)
 """Owner of a slot that no share covers."""
 
@@ -69,17 +72,18 @@ class SlotPlan:
             bounds = bounds / max(bounds[-1], 1.0)
             if bounds[-1] > 1 - 1e-9:
                 bounds[-1] = 1.0
+        is_ramp = message.ramp_to is not None and message.ramp_seconds >= SHORTEST_RAMP_SECONDS
         return cls(
             version=message.version,
             effective_at=message.effective_at,
-            slots_per_second=message.crawls_per_second,
+            slots_per_second=_first_rate(message, is_ramp=is_ramp),
             first_slot=message.first_slot,
             shards=np.array([a.shard for a in allotments], dtype=np.int32),
             bounds=bounds,
             multiplier=message.multiplier,
             epoch=message.epoch,
-            ramp_to=message.ramp_to if message.ramp_seconds > 0 else None,
-            ramp_seconds=message.ramp_seconds,
+            ramp_to=message.ramp_to if is_ramp else None,
+            ramp_seconds=message.ramp_seconds if is_ramp else 0.0,
         )
 
     @property
@@ -157,6 +161,13 @@ class SlotPlan:
         owned = index < self.shards.size
         owners[owned] = self.shards[index[owned]]
         return np.clip(times, start, until), owners
+
+
+def _first_rate(message: Multipliers, *, is_ramp: bool) -> float:
+    has_end = message.ramp_to is not None and message.ramp_seconds > 0
+    if has_end and not is_ramp and message.ramp_to is not None:
+        return message.ramp_to
+    return message.crawls_per_second
 
 
 class SlotTimeline:
