@@ -37,6 +37,8 @@ def read_rows(file: Path) -> Iterator[PageRows]:
     """
     try:
         for batch in _batches(file):
+            # The bytes of a damaged file may be no text, and offsets may lead out of it.
+            batch.validate(full=True)
             yield _rows(batch, file)
     except (pa.ArrowException, OSError, UnicodeDecodeError) as error:
         raise UserError(f"{file}: {error}") from error

@@ -100,17 +100,19 @@ def _read(
                 read_options=pa.csv.ReadOptions(use_threads=False),
                 convert_options=pa.csv.ConvertOptions(column_types=types),
             )
+        # The bytes of a damaged file may be no text, and offsets may lead out of it.
+        table.validate(full=True)
+        names = table.column_names
     except FileNotFoundError as error:
         raise TraceError(f"{file}: there is no such file") from error
     except (pa.ArrowException, OSError, UnicodeDecodeError) as error:
         raise TraceError(f"{file}: {_with_column_name(str(error), file)}") from error
-    missing = [name for name in required if name not in table.column_names]
+    missing = [name for name in required if name not in names]
     if missing:
         raise TraceError(
-            f"{file}: column {', '.join(missing)} is missing; "
-            f"there are {', '.join(table.column_names)}"
+            f"{file}: column {', '.join(missing)} is missing; there are {', '.join(names)}"
         )
-    wanted = [name for name in types if name in table.column_names]
+    wanted = [name for name in types if name in names]
     columns = [_cast(table[name], types[name], file, name) for name in wanted]
     return pa.table(columns, names=wanted)
 
