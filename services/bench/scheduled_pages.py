@@ -57,7 +57,8 @@ class Population:
         alpha = (1.0 - recall) * change_rate
         gamma = recall * change_rate + noise
         kappa = np.zeros(count)
-        kappa[signalled] = np.log1p((recall * change_rate)[signalled] / noise[signalled])
+        noisy = noise > 0.0
+        kappa[noisy] = np.log1p((recall * change_rate)[noisy] / noise[noisy])
         return importance, alpha, kappa, gamma
 
 
@@ -76,21 +77,22 @@ def multiplier_of(population: Population) -> float:
 
 
 @compiled
-def _stationary(rows: Rows, staleness: Column, seed: int, now: float, longest_days: float) -> None:
+def _stationary(
+    rows: Rows, staleness: Column, random: np.random.Generator, now: float, longest_days: float
+) -> None:
     """Last crawls and signals since, as at a random moment between two crawls."""
-    np.random.seed(seed)
     for row in range(rows.size):
         page = rows[row]
         alpha, gamma = np.float64(page.alpha), np.float64(page.gamma)
         iota = staleness[row] / alpha
         if not iota < longest_days:
             iota = longest_days
-        days, signals = iota * np.random.random(), 0
+        days, signals = iota * random.random(), 0
         if gamma > 0.0:
             per_signal = np.float64(page.kappa) / alpha
             for _ in range(400):
-                days = iota * np.random.random()
-                signals = np.random.poisson(min(gamma * days, 1e6))
+                days = iota * random.random()
+                signals = random.poisson(min(gamma * days, 1e6))
                 if days + per_signal * signals < iota:
                     break
             else:
@@ -140,7 +142,7 @@ def _add_slice(
     records["own_alpha"] = alpha
     staleness, _ = threshold_staleness(importance, alpha, kappa, gamma, multiplier)
     longest = 1000.0 * population.pages / population.crawls_per_second / SECONDS_PER_DAY
-    _stationary(rows, staleness, begin, ORIGIN, longest)
+    _stationary(rows, staleness, random, ORIGIN, longest)
     shard.used = end
     row_numbers = numbers.astype(np.int32)
     list_pages(shard.pages, shard.records, shard.hosts.rows, row_numbers)

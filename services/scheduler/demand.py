@@ -9,6 +9,9 @@ from services.scheduler.shard import Shard
 from services.scheduler.tally import NEAR_THE_END, Demand
 from shared.contracts.messages import DemandCurve
 
+_WEIGHED: Final = 50_000
+"""Pages looked at for a report, beyond those that are ripe for certain."""
+
 _STALE_SHARE: Final = 0.01
 """Part of the pages that may change before the demand is computed anew at once."""
 
@@ -82,11 +85,11 @@ class DemandReporter:
 
     def _refresh_ripe(self, demand: Demand, now: float) -> None:
         shard = self._shard
-        priorities = shard.selector.weigh_all(now)
+        rows, priorities, weights = shard.selector.weigh(now, _WEIGHED)
         ripe = count_ripe(
             priorities,
-            shard.pages["host"][: shard.used].copy(),
-            np.ones(priorities.size),
+            shard.pages["host"][rows],
+            weights,
             shard.host_rows[: shard.host_count],
             demand.thresholds,
             now,

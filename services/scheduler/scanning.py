@@ -17,14 +17,14 @@ _HOST_SPARE: Final = 4
 def evaluate(
     pages: Rows,
     attempts: Rows,
-    used: int,
+    rows: NDArray[np.int64],
     now: float,
     uniform: bool,
     priorities: NDArray[np.float64],
 ) -> None:
-    """Priority of every page at one time."""
-    for row in range(used):
-        priorities[row] = priority_of(pages[row], attempts, now, uniform)
+    """Priority of pages at one time."""
+    for place in range(rows.size):
+        priorities[place] = priority_of(pages[rows[place]], attempts, now, uniform)
 
 
 @compiled

@@ -11,13 +11,14 @@ at once where pages are few, a slice at each tick where they are many.
 """
 
 from dataclasses import dataclass
-from typing import Any, Final, Protocol
+from typing import Any, Final, Protocol, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
 from services.scheduler.attempts import Attempts
 from services.scheduler.board import (
+    PENNED,
     attach,
     clear_board,
     let_come,
@@ -54,6 +55,9 @@ _TICK_SECONDS: Final = 0.1
 _SPARE: Final = 256
 _FAT: Final = 4
 _LEAN: Final = 0.125
+
+
+Floats: TypeAlias = NDArray[np.float64]
 
 
 class Space(Protocol):
@@ -225,11 +229,7 @@ class Calendar:
     def _lower_guard(self, now: float) -> float:
         """A guard below which there are twice as many pages less as are to be listed."""
         space, guard = self._space, float(self._state["guard"])
-        rows = self._random.integers(0, space.used, _SAMPLED)
-        priorities = np.empty(_SAMPLED)
-        evaluate(
-            space.pages[rows], space.attempts.rows, _SAMPLED, now, self._rules.uniform, priorities
-        )
+        priorities = self._weigh(self._random.integers(0, space.used, _SAMPLED), now)
         below = np.sort(priorities[(priorities < guard) & (priorities > 0.0)])[::-1]
         wanted = max(round(2 * self._stock * _SAMPLED / space.used), _LEAST_SAMPLED)
         return float(below[wanted]) if wanted < below.size else 0.0
@@ -264,7 +264,41 @@ class Calendar:
 
     def weigh_all(self, now: float) -> NDArray[np.float64]:
         """The priority of every page now, host limits aside; a look at all of them."""
+        return self._weigh(np.arange(self._space.used), now)
+
+    def weigh(self, now: float, most: int) -> tuple[NDArray[np.int64], NDArray[np.float64], Floats]:
+        """Pages and their priorities now, host limits aside, at a bounded cost.
+
+        Those that are ripe are all among them, and of the others a sample.
+
+        Args:
+            now: clock seconds.
+            most: so many others at most.
+
+        Returns:
+            rows, priorities, and how many pages of the shard each stands for.
+        """
+        pages, used = self._space.pages, self._space.used
+        if used <= most or not self._is_ready:
+            return np.arange(used), self.weigh_all(now), np.ones(used)
+        board, state = self._board, self._state
+        looked_at = np.concatenate(
+            [
+                board.listed[: state["listed"]],
+                board.urgent[: state["urgent"]],
+                board.pen_rows[1 : state["next_item"]],
+            ]
+        )
+        ripe = np.unique(looked_at[pages["bucket"][looked_at] >= PENNED])
+        drawn = self._random.integers(0, used, most)
+        others = drawn[pages["bucket"][drawn] < PENNED]
+        rows = np.concatenate([ripe, others]).astype(np.int64)
+        weights = np.full(rows.size, used / most)
+        weights[: ripe.size] = 1.0
+        return rows, self._weigh(rows, now), weights
+
+    def _weigh(self, rows: NDArray[np.int64], now: float) -> NDArray[np.float64]:
         space = self._space
-        priorities = np.empty(space.used)
-        evaluate(space.pages, space.attempts.rows, space.used, now, self._rules.uniform, priorities)
+        priorities = np.empty(rows.size)
+        evaluate(space.pages, space.attempts.rows, rows, now, self._rules.uniform, priorities)
         return priorities

@@ -94,6 +94,7 @@ class Group:
     """A consumer whose group does as told."""
 
     settled = True
+    is_sure = True
     partitions = frozenset(range(4))
 
 

@@ -1,0 +1,160 @@
+"""Benchmark of the scheduler's core: exact selection without a look at every page.
+
+`freshet bench scheduler --json`: 10M pages at 10,000 crawls/s and 5,000 signals/s, each tick of the
+check compared with a look at all pages; with `--scale`, 1M, 50M and 100M as well. Times are
+processor time of the one thread that does it all: signals and outcomes applied, pages picked.
+"""
+
+import resource
+import time
+from dataclasses import asdict, dataclass
+from typing import Any, Final
+
+import click
+import numpy as np
+
+from services.bench import scheduler_bursts, scheduler_hosts
+from services.bench.scheduled_pages import Population, make_shard
+from services.bench.scheduler_driver import CRAWLS_PER_SECOND, SIGNALS_PER_SECOND, Driver
+from services.bench.timing import thread_seconds
+from services.cli.output import show
+from services.scheduler.pages import PAGE, RECORD
+from services.scheduler.scanning import evaluate
+
+_PAGES_PER_HOST: Final = 50
+_CHECKED_TICKS: Final = 8
+_SAME: Final = 1e-9
+"""Priorities that differ by less are the same."""
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """Figures of one size and tick."""
+
+    pages: int
+    tick_seconds: float
+    crawls: int
+    checked_ticks: int
+    mismatches: int
+    """Picks that a look at all pages would not have made."""
+    uncertified: int
+    """Picks below the guard."""
+    cpu_share: float
+    """Of a core: signals and outcomes applied, pages picked."""
+    select_share: float
+    """Of a core: pages picked."""
+    ns_per_crawl: float
+    scan_ratio: float
+    """Processor time of a look at all pages for each tick, and the best of them, per `cpu`."""
+    slowest_tick_ms: float
+    listed: int
+    """Pages looked at in a tick beyond those that are picked."""
+    bytes_per_page: float
+    """What every look at a page needs; `PAGE`."""
+    bytes_with_calendar_and_ids: float
+    bytes_with_records: float
+    """And what only events need, `RECORD`: everything but URLs."""
+    resident_gb: float
+    build_seconds: float
+
+
+def check_tick(driver: Driver, seconds: float) -> tuple[int, float]:
+    """One tick against a look at all pages: (picks that it would not make, its seconds)."""
+    driver.events(seconds, SIGNALS_PER_SECOND)
+    driver.now += seconds
+    shard = driver.shard
+    count = round(CRAWLS_PER_SECOND * seconds)
+    slots = driver.now - seconds + np.arange(1, count + 1, dtype=np.float64) / CRAWLS_PER_SECOND
+    priorities, rows = np.empty(shard.used), np.arange(shard.used)
+    started = thread_seconds()
+    evaluate(shard.pages, shard.attempts.rows, rows, slots[0], False, priorities)
+    best = np.argpartition(priorities, shard.used - count)[shard.used - count :]
+    elapsed = thread_seconds() - started
+    picks = driver.pick(slots, CRAWLS_PER_SECOND)
+    least = priorities[best].min()
+    picked = picks["row"][picks["row"] >= 0]
+    wrong = int((priorities[picked] < least * (1 - _SAME)).sum()) + count - picked.size
+    wrong += picked.size - np.unique(picked).size
+    return wrong, elapsed
+
+
+def run_size(pages: int, tick_seconds: float, sim_seconds: float, seed: int) -> Run:
+    """Measure one size at one tick."""
+    hosts = max(pages // _PAGES_PER_HOST, 1)
+    population = Population(pages, CRAWLS_PER_SECOND, SIGNALS_PER_SECOND, hosts, seed)
+    shard, _ = make_shard(population)
+    return measure(Driver(shard, population, seed), tick_seconds, sim_seconds)
+
+
+def measure(driver: Driver, tick_seconds: float, sim_seconds: float) -> Run:
+    """Let a shard settle, compare some ticks with a look at all pages, and time the others."""
+    shard = driver.shard
+    started = thread_seconds()
+    driver.tick(tick_seconds)
+    built = thread_seconds() - started
+    for _ in range(round(max(3.0, 10 * tick_seconds) / tick_seconds)):
+        driver.tick(tick_seconds)
+    checks = [check_tick(driver, tick_seconds) for _ in range(_CHECKED_TICKS)]
+    uncertain = shard.selector.uncertain_picks
+    driver.forget()
+    for _ in range(round(sim_seconds / tick_seconds)):
+        driver.tick(tick_seconds)
+    cpu = driver.select_cpu + driver.event_cpu
+    scan = sorted(elapsed for _, elapsed in checks)[len(checks) // 2] * sim_seconds / tick_seconds
+    used = shard.used
+    core = PAGE.itemsize + (shard.selector.calendar_bytes + shard.lookup.nbytes) / used
+    return Run(
+        pages=used,
+        tick_seconds=tick_seconds,
+        crawls=driver.crawls,
+        checked_ticks=len(checks),
+        mismatches=sum(wrong for wrong, _ in checks),
+        uncertified=shard.selector.uncertain_picks - uncertain + driver.empty,
+        cpu_share=round(cpu / sim_seconds, 5),
+        select_share=round(driver.select_cpu / sim_seconds, 5),
+        ns_per_crawl=round(cpu / max(driver.crawls, 1) * 1e9, 1),
+        scan_ratio=round(scan / cpu, 1),
+        slowest_tick_ms=round(driver.slowest * 1e3, 2),
+        listed=shard.selector.candidates,
+        bytes_per_page=PAGE.itemsize,
+        bytes_with_calendar_and_ids=round(core, 1),
+        bytes_with_records=round(core + RECORD.itemsize, 1),
+        resident_gb=round(_resident_bytes() / 1e9, 2),
+        build_seconds=round(built, 2),
+    )
+
+
+def _resident_bytes() -> int:
+    with open("/proc/self/statm") as statm:
+        return int(statm.read().split()[1]) * resource.getpagesize()
+
+
+@click.command("scheduler")
+@click.option("--pages", default=10_000_000, show_default=True, type=click.IntRange(min=20_000))
+@click.option("--scale", is_flag=True, help="1M, 50M and 100M pages as well; needs 12 GB.")
+@click.option("--seconds", default=20.0, show_default=True, help="Simulated, for each run.")
+@click.option("--only", multiple=True, help="Of runs, hosts, bursts, multiplier; absent: all.")
+@click.option("--seed", default=1, show_default=True)
+@click.option("--json", "as_json", is_flag=True, help="Answer as JSON.")
+def command(  # noqa: D103 - the help is the module's
+    pages: int, scale: bool, seconds: float, only: tuple[str, ...], seed: int, as_json: bool
+) -> None:
+    started = time.perf_counter()
+    answer: dict[str, Any] = {}
+    wanted = set(only) or {"runs", "hosts", "bursts", "multiplier"}
+    if "runs" in wanted:
+        sizes = [(pages, 1.0), (pages, 0.1)]
+        if scale:
+            sizes += [(size, 1.0) for size in (1_000_000, 50_000_000, 100_000_000)]
+        answer["runs"] = [asdict(run_size(size, tick, seconds, seed)) for size, tick in sizes]
+    if "hosts" in wanted:
+        answer["hosts"] = scheduler_hosts.run(pages, seed)
+    if "bursts" in wanted:
+        answer["bursts"] = scheduler_bursts.run_signals(pages, seed)
+    if "multiplier" in wanted:
+        answer["multiplier"] = scheduler_bursts.run_bandwidth(pages, seed)
+    answer["seconds"] = round(time.perf_counter() - started, 1)
+    show(answer, as_json=as_json)
+
+
+command.help = (__doc__ or "").split("\n\n")[0]

@@ -1,0 +1,97 @@
+"""Lets time pass for a shard of synthetic pages, and counts what it costs."""
+
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from services.bench.scheduled_pages import ORIGIN, Population
+from services.bench.timing import thread_seconds
+from services.scheduler.events import FOUND, Outcomes
+from services.scheduler.pages import Rows
+from services.scheduler.shard import Shard
+
+CRAWLS_PER_SECOND: Final = 10_000.0
+SIGNALS_PER_SECOND: Final = 5_000.0
+_LATENCY_SECONDS: Final = 1.0
+"""From a request to its outcome."""
+
+
+class Driver:
+    """Lets time pass for a shard: signals arrive, pages are picked, outcomes come back."""
+
+    def __init__(self, shard: Shard, population: Population, seed: int = 1) -> None:
+        self.shard, self.population = shard, population
+        self.now = ORIGIN
+        self._random = np.random.default_rng(seed)
+        pages = shard.pages[: shard.used]
+        self._signalled = np.flatnonzero(pages["gamma"] > 0)
+        self._weights = np.cumsum(pages["gamma"][self._signalled], dtype=np.float64)
+        self._waiting: list[tuple[float, Rows]] = []
+        self.crawls = 0
+        self.empty = 0
+        self.select_cpu = 0.0
+        self.event_cpu = 0.0
+        self.slowest = 0.0
+        self.unknown = 0
+
+    def forget(self) -> None:
+        """Begin to measure anew."""
+        self.crawls = self.empty = 0
+        self.select_cpu = self.event_cpu = self.slowest = 0.0
+
+    def _draw_signals(self, count: int) -> NDArray[np.int64]:
+        at = self._random.random(count) * self._weights[-1]
+        rows = self._signalled[np.searchsorted(self._weights, at)]
+        return self.shard.page_ids_of(rows)
+
+    def events(self, seconds: float, signals_per_second: float) -> None:
+        """Signals of a tick, and outcomes that are due in it."""
+        ids = self._draw_signals(round(signals_per_second * seconds))
+        times = self.now + np.sort(self._random.random(ids.size)) * seconds
+        sources = ["feed"] * ids.size
+        due = [picks for at, picks in self._waiting if at <= self.now]
+        self._waiting = [(at, picks) for at, picks in self._waiting if at > self.now]
+        outcomes = [
+            Outcomes(
+                self.shard.page_ids_of(picks["row"]),
+                picks["time"] + _LATENCY_SECONDS / 2,
+                np.full(picks.size, FOUND, np.int8),
+                np.floor(picks["time"] * 1e6 + 0.5).astype(np.int64),
+                np.zeros(picks.size, np.uint32),
+            )
+            for picks in due
+        ]
+        started = thread_seconds()
+        for answered in outcomes:
+            self.shard.outcomes(answered)
+        if ids.size:
+            self.unknown += self.shard.signals(ids, times, sources)
+        self.event_cpu += thread_seconds() - started
+
+    def pick(self, slots: NDArray[np.float64], rate: float) -> Rows:
+        """Fill slots; the picks."""
+        started = thread_seconds()
+        picks = self.shard.selector.select(slots, rate, 0.0)
+        self.select_cpu += thread_seconds() - started
+        crawls = picks[picks["row"] >= 0]
+        self._waiting.append((float(slots[-1]) + _LATENCY_SECONDS, crawls))
+        self.crawls += crawls.size
+        self.empty += picks.size - crawls.size
+        return picks
+
+    def tick(
+        self,
+        seconds: float,
+        rate: float = CRAWLS_PER_SECOND,
+        signals_per_second: float = SIGNALS_PER_SECOND,
+    ) -> Rows:
+        """Events and slots of one tick."""
+        before = self.select_cpu + self.event_cpu
+        self.events(seconds, signals_per_second)
+        self.now += seconds
+        count = max(round(rate * seconds), 1)
+        slots = self.now - seconds + np.arange(1, count + 1, dtype=np.float64) / rate
+        picks = self.pick(slots, rate)
+        self.slowest = max(self.slowest, self.select_cpu + self.event_cpu - before)
+        return picks
