@@ -7,20 +7,25 @@ import psycopg
 from services.coordinator.history import DecisionHistory
 from shared.contracts.messages import Multipliers
 from shared.store.migration import migrate
+from shared.store.multipliers import Decided
+
+
+def decided(*fields):
+    return Decided(Multipliers(*fields), 1.0, 1.0, 0)
 
 
 async def test_decisions_wait_for_the_database_and_are_written_once(database_url):
     history = DecisionHistory(database_url)
     stopping = asyncio.Event()
     for version in (1, 2):
-        history.add(Multipliers(version, 10.0, 11.0, 0.5, 2.0, 0.0, [], "start"))
+        history.add(decided(version, 10.0, 11.0, 0.5, 2.0, 0.0, [], "start"))
     running = asyncio.ensure_future(history.run(stopping))
     await asyncio.sleep(0.3)
     assert len(history) == 2, "there is no table yet"
     await asyncio.to_thread(migrate, database_url, 4)
     while len(history):
         await asyncio.sleep(0.05)
-    history.add(Multipliers(3, 12.0, 13.0, 0.25, 4.0, 0.0, [], "bandwidth"))
+    history.add(decided(3, 12.0, 13.0, 0.25, 4.0, 0.0, [], "bandwidth"))
     while len(history):
         await asyncio.sleep(0.05)
     stopping.set()
