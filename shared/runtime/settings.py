@@ -117,9 +117,9 @@ class Settings(BaseSettings):
     records whatever names others make up."""
     signals_from_others_per_second: Positive = 40_000.0
     """Rate limit of all sources together that `signal_sources` does not name, clock seconds."""
-    signals_from_others_share: NonNegative = 0.5
+    signals_from_others_share: NonNegative = 0.2
     """Where some sources are named: so many signals may all others send to each of a named one.
-    At a half, useless signals cost less than a hundredth of the freshness."""
+    At a fifth, useless signals cost less than a hundredth of the freshness."""
     signal_source_keys: dict[str, SecretStr] = {}
     """Named sources that must prove who they are, as JSON: {"cms": "secret"}. Each record of
     theirs carries the secret in its header `source-key`; a name alone can be anybody's."""
