@@ -195,12 +195,14 @@ def settle(board: Board, row: int) -> None:
 
 @compiled
 def settle_rows(board: Board, rows: NDArray[np.int32]) -> None:
-    """Put pages that are in no list where they belong."""
+    """Put pages that are in no list where they belong. A page may come twice."""
     # The arrays by name: passing the whole board for each page costs more than the work.
     pages, attempts, hosts, wheel = board.pages, board.attempts, board.hosts, board.wheel
     listed, state, uniform = board.listed, board.state[0], board.uniform
     for row in rows:
         page = pages[row]
+        if page.bucket == LISTED:
+            continue
         guard = max(state.guard, hosts[page.host].guard)
         if not put_off(wheel, pages, row, due_at(page, attempts, guard, uniform)):
             page.bucket = LISTED
@@ -235,8 +237,8 @@ def settle_all(board: Board, first: int, end: int) -> None:
     rows = np.empty(end - first, np.int32)
     count = 0
     for row in range(first, end):
+        pages[row].due_staleness = UNSET
         if is_put_off(pages[row].bucket):
-            pages[row].due_staleness = UNSET
             rows[count] = row
             count += 1
     settle_rows(board, rows[:count])

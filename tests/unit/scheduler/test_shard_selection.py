@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from reference_shard import DAY, World, rules
 
+from services.scheduler.calendar import is_put_off
 from services.scheduler.events import FAILED, FOUND, MISSING
 
 START = 1.7e9
@@ -182,6 +183,22 @@ def test_a_signal_lifts_a_page_over_all_others_at_once():
     assert quiet.page_id not in world.pick(START + np.arange(1, 5) / 10, 10.0)
     world.signal(quiet.page_id, START + 0.45)
     assert world.pick([START + 0.5], 10.0) == [quiet.page_id]
+
+
+def test_a_page_that_two_signals_lift_at_once_is_picked_once():
+    world = random_world(np.random.default_rng(2), pages=2000, hosts=200)
+    world.pick(START + np.arange(1, 5) / 10, 10.0)
+    shard = world.shard
+    waiting = np.flatnonzero([is_put_off(bucket) for bucket in shard.pages["bucket"][: shard.used]])
+    page_ids = np.array([shard.page_id_of(row) for row in waiting])
+    times = np.repeat([START + 0.44, START + 0.45], page_ids.size)
+    shard.signals(np.tile(page_ids, 2), times, ["feed"] * times.size)
+
+    picks = shard.selector.select(START + 0.5 + np.arange(200) / 1000, 1000.0, 0.0)
+
+    rows = picks["row"][picks["row"] >= 0]
+    assert waiting.size > 100
+    assert rows.size == np.unique(rows).size
 
 
 def test_a_block_that_is_lifted_early_takes_effect_at_once():
