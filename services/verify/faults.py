@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
+from aiokafka.errors import KafkaError
 
 from services.verify.plan import SESSION_TIMEOUT_SECONDS, Fault
 from services.verify.poison import Poison
@@ -179,5 +180,10 @@ class Injector:
         return f"everything late and out of order for {seconds:.1f} s"
 
     async def _write_poison(self) -> str:
-        count = await self._poison.write()
-        return f"{count} bad messages"
+        while True:
+            try:
+                count = await self._poison.write()
+            except KafkaError:
+                await asyncio.sleep(0.5)  # the broker is away
+            else:
+                return f"{count} bad messages"
