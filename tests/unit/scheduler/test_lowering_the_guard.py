@@ -1,0 +1,75 @@
+"""Where pages are many, the guard is lowered a slice at a time, and picks tell if they are sure."""
+
+import numpy as np
+import pytest
+from reference_shard import DAY
+from test_shard_selection import START, random_world
+
+from services.scheduler import selection
+
+pytestmark = pytest.mark.usefixtures("many_pages")
+
+
+@pytest.fixture
+def many_pages(monkeypatch):
+    """A few hundred pages are many."""
+    monkeypatch.setattr(selection, "_FEW_PAGES", 100)
+
+
+def best_values(shard, now, count):
+    """The greatest priorities of all pages now."""
+    return np.sort(shard.selector.weigh_all(now))[::-1][:count]
+
+
+def advance(world, rate, seconds, tick=1.0):
+    """Pick at a rate; all is answered at once. Ticks in which a sure pick was not the best."""
+    shard, wrong, now = world.shard, 0, world.now
+    for _ in range(round(seconds / tick)):
+        slots = now + np.arange(1, round(rate * tick) + 1) / rate
+        expected = best_values(shard, slots[0], slots.size)
+        unsure = shard.selector.uncertain_picks
+        picks = shard.selector.select(slots, rate, 0.0)
+        values = np.sort(picks["priority"])[::-1]
+        sure = shard.selector.uncertain_picks == unsure
+        wrong += sure and not np.allclose(values, expected, rtol=2e-6)
+        for pick in picks[picks["row"] >= 0]:
+            world.outcome(shard.page_id_of(pick["row"]), float(pick["time"]))
+        now = float(slots[-1])
+    world.now = now
+    return wrong
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_sure_picks_are_the_best_whatever_the_bandwidth_does(seed):
+    rng = np.random.default_rng(seed)
+    world = random_world(rng, pages=1500, hosts=60, host_rate=1e6)
+    world.now = START
+    for rate in (5.0, 60.0, 2.0, 200.0, 10.0):
+        assert advance(world, rate, 40.0) == 0
+        for number in rng.choice(len(world.identities), 30):
+            identity = world.identities[number]
+            world.signal(identity.page_id, world.now)
+    assert world.shard.selector.sweeps > 0
+    assert world.shard.selector.rebuilds == 1
+
+
+def test_after_a_fall_picks_are_sure_again():
+    world = random_world(np.random.default_rng(7), pages=1500, hosts=60, host_rate=1e6)
+    world.now = START
+    advance(world, 2.0, 30.0)
+    advance(world, 300.0, 90.0)
+    unsure = world.shard.selector.uncertain_picks
+    assert advance(world, 300.0, 60.0) == 0
+    assert world.shard.selector.uncertain_picks == unsure
+
+
+def test_what_is_not_needed_soon_goes_back_to_the_calendar():
+    world = random_world(np.random.default_rng(8), pages=6000, hosts=60, host_rate=1e6)
+    world.now = START
+    advance(world, 500.0, 20.0)
+    full = world.shard.selector.candidates
+    for identity in world.identities[:4000]:
+        world.signal(identity.page_id, world.now + DAY)
+    advance(world, 5.0, 120.0)
+    assert world.shard.selector.candidates < full or full < 1500
+    assert world.shard.selector.guard > 0.0
