@@ -31,6 +31,10 @@ Messages = Sequence[tuple[bytes, bytes]]
 """Keys and values."""
 
 
+_ROUNDS = 3
+_ROUND_SECONDS = 0.001
+
+
 class Publisher:
     """One producer of a process. Messages go out in batches; `flush` waits for them."""
 
@@ -161,10 +165,15 @@ class Publisher:
     async def is_empty_within(self, seconds: float) -> bool:
         """Whether the broker has acknowledged everything after so long."""
         # The flush is left alone: what it waits for is others' too.
-        done, _ = await asyncio.wait(
-            [asyncio.ensure_future(self.producer.flush())], timeout=seconds
-        )
+        emptying = asyncio.ensure_future(self._empty())
+        done, _ = await asyncio.wait([emptying], timeout=seconds)
         return bool(done)
+
+    async def _empty(self) -> None:
+        """Flush, and once more what was waiting for room meanwhile."""
+        for _ in range(_ROUNDS):
+            await self.producer.flush()
+            await asyncio.sleep(_ROUND_SECONDS)
 
     async def flush(self) -> None:
         """Wait until the broker has acknowledged all that was sent.
