@@ -159,9 +159,9 @@ def _production(pages: int, seed: int) -> tuple[float, float]:
     out = MapColumns(np.zeros(pages), np.zeros((pages, SOURCES)), np.zeros(pages))
     priors = initial_host_priors(HOSTS, SOURCES)
     fit_rings_map(every[:10], hosts, *rings, priors, out)
-    host_sums(every[:10], hosts, HOSTS, *out, *rings)
+    host_sums(every[:10], hosts, HOSTS, *out, *rings, priors)
     started = thread_seconds()
     fit_rings_map(every, hosts, *rings, priors, out)
     fitted = thread_seconds()
-    fit_host_priors(host_sums(every, hosts, HOSTS, *out, *rings))
+    fit_host_priors(host_sums(every, hosts, HOSTS, *out, *rings, priors))
     return fitted - started, thread_seconds() - fitted

@@ -11,7 +11,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from shared.policy.compiled import compiled
-from shared.policy.estimation.bursts import age_bin, burst_multiplier, update_bursts
+from shared.policy.estimation.bursts import (
+    age_bin,
+    burst_multiplier,
+    trusts_bursts,
+    update_bursts,
+)
 from shared.store.history import DEPTH, MOST_SIGNALS, Rings
 from shared.store.models import ACTIVE, GONE, NEVER, REMOVED
 
@@ -77,6 +82,8 @@ class HostTables(NamedTuple):
 
     change_rate: NDArray[np.float64]
     """Prior mean of α, per day; (hosts,)."""
+    precision: NDArray[np.float64]
+    """How often signals of each source are true, (hosts, SOURCES)."""
     signals: NDArray[np.float64]
     """All signals ever, (hosts, SOURCES)."""
     expected_changes: NDArray[np.float64]
@@ -248,9 +255,11 @@ def _note_burst(
             changed,
         )
     age = _age(page)
-    rings.multiplier[row] = burst_multiplier(
-        hosts.expected_changes[page.host, age], hosts.predicted_changes[page.host, age]
-    )
+    rings.multiplier[row] = 1.0
+    if trusts_bursts(hosts.signals[page.host], hosts.precision[page.host]):
+        rings.multiplier[row] = burst_multiplier(
+            hosts.expected_changes[page.host, age], hosts.predicted_changes[page.host, age]
+        )
 
 
 @compiled

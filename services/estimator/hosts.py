@@ -157,8 +157,7 @@ class Hosts:
     def tables(self) -> HostTables:
         """What crawls and signals are counted in; the tables write through."""
         shape, rate, _ = self.priors
-        _, signals, expected, predicted = self.learning
-        return HostTables(shape / rate, signals, expected, predicted)
+        return HostTables(shape / rate, *self.learning)
 
     def figures(self, rows: NDArray[np.int64]) -> NDArray[np.float64]:
         """What is announced of hosts; shape (rows, `ANNOUNCED`)."""

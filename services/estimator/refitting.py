@@ -81,7 +81,9 @@ def refit(shards: Sequence[Shard], material_change: float) -> list[Refitted]:
         material_change: relative change of a prior that its pages follow, and of a page's
             parameters that is worth writing.
     """
-    nobody = HostSums(np.zeros(1), np.zeros(1), np.zeros(1), *np.zeros((2, 1, SOURCES)))
+    nobody = HostSums(
+        *np.zeros((3, 1)), *np.zeros((2, 1, SOURCES)), *np.zeros((2, 1)), *np.zeros((2, 1, SOURCES))
+    )
     parts = [_sums(shard) for shard in shards] + [nobody]
     priors = fit_host_priors(HostSums(*map(np.concatenate, zip(*parts, strict=True))))
     newcomer = HostPriors(*(column[-1:] for column in priors))
@@ -110,6 +112,7 @@ def _sums(shard: Shard) -> HostSums:
         rings.signals[: len(pages)],
         rings.changed[: len(pages)],
         rings.seen[: len(pages)],
+        shard.hosts.priors,
     )
 
 

@@ -8,8 +8,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from services.replay import columns as state
-from services.replay.engine import Rules, crawl_slots, new_lists
-from services.replay.learning import PAGES_EVERY, REFIT_DAYS, refit_priors
+from services.replay.engine import crawl_slots
+from services.replay.learning import FIRST_RECORDS, REFIT_DAYS, refit_priors
+from services.replay.selecting import Rules, new_lists
 from services.replay.trace import Trace, trace_parameters
 from shared.policy.model import PageParameters
 
@@ -40,7 +41,10 @@ class ValuePolicy:
         chosen = asdict(self)
         chosen["learner"] = _LEARNER_NAMES[self.learner]
         if self.learner == state.PRODUCTION:
-            chosen |= {"prior_refit_days": REFIT_DAYS, "pages_refit_every": PAGES_EVERY}
+            chosen |= {
+                "first_prior_refit_crawls": FIRST_RECORDS,
+                "prior_refit_days": REFIT_DAYS,
+            }
         return chosen
 
 
@@ -51,6 +55,7 @@ class ValueRun:
     crawled: NDArray[np.int64]
     """The page of each slot, or −1."""
     columns: state.Columns
+    hosts: state.Hosts
     full_scans: int
     """Slots for which the lists could not vouch."""
 
@@ -66,13 +71,14 @@ def run_by_value(
 
     `oracle` gives the parameters; without it the policy learns them from what it observes.
     """
-    columns = state.new_columns(trace)
+    columns, hosts = state.new_columns(trace), state.new_hosts(trace)
     learner = policy.learner
     if oracle is not None:
         learner = state.KNOWN
-        columns.alpha[:] = oracle.alpha if policy.uses_signals else oracle.change_rate
-        columns.kappa[:, 0] = oracle.kappa
-        columns.gamma[:] = oracle.gamma if policy.uses_signals else 0.0
+        pages = columns.pages
+        pages["rate"] = oracle.alpha if policy.uses_signals else oracle.change_rate
+        pages["kappa"] = oracle.kappa
+        pages["gamma"] = oracle.gamma if policy.uses_signals else 0.0
     rules = Rules(
         policy.value,
         float(policy.terms),
@@ -82,23 +88,36 @@ def run_by_value(
         policy.signal_delay_days,
     )
     lists = new_lists(len(trace))
-    events = trace.merged_events()
+    events = trace.merged_events(state.source_slots(trace))
     crawled = np.full(slot_days.size, -1, np.int64)
-    event, full_scans, first, refits = 0, 0, 0, 0
-    step = REFIT_DAYS if learner == state.PRODUCTION else STRETCH_DAYS
-    for day in np.append(np.arange(step, trace.days, step), trace.days):
-        stop = int(np.searchsorted(slot_days, day, side="right"))
-        event, scans = crawl_slots(
-            columns, rules, lists, slot_days, first, stop, *events, event, crawled
+    event, first = 0, 0
+    for stop, day in _stretches(slot_days, trace.days, learner):
+        event = crawl_slots(
+            columns, hosts, rules, lists, slot_days[first:stop], *events, event, crawled[first:stop]
         )
         first = stop
-        full_scans += scans
         if learner == state.PRODUCTION:
-            refits += 1
-            refit_priors(columns, trace.site, refits % PAGES_EVERY == 0)
+            refit_priors(columns, hosts, trace.site)
         if progress is not None:
-            progress(float(day))
-    return ValueRun(crawled, columns, full_scans)
+            progress(day)
+    return ValueRun(crawled, columns, hosts, int(lists.sizes[2]))
+
+
+def _stretches(
+    slot_days: NDArray[np.float64], days: float, learner: int
+) -> list[tuple[int, float]]:
+    """(slots done, day) at which the loop stops: to refit where something is learned.
+
+    As the estimator worker does, early refits follow the number of crawls.
+    """
+    every = REFIT_DAYS if learner == state.PRODUCTION else STRETCH_DAYS
+    ends = {int(np.searchsorted(slot_days, day, "right")) for day in np.arange(every, days, every)}
+    count = FIRST_RECORDS
+    while learner == state.PRODUCTION and count < min(slot_days.size, 2 * min(ends, default=0)):
+        ends.add(count)
+        count *= 2
+    ends.add(slot_days.size)
+    return [(stop, float(slot_days[stop - 1]) if stop else 0.0) for stop in sorted(ends)]
 
 
 def oracle_of(trace: Trace, use: bool) -> PageParameters | None:

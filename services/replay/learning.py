@@ -6,69 +6,76 @@ All estimates are the policy library's: `bursts`, `map_fit`, `host_priors` and `
 import numpy as np
 from numpy.typing import NDArray
 
-from services.replay.columns import DEPTH, PRODUCTION, SMOOTHED, Columns
+from services.replay.columns import KNOWN, PRODUCTION, SMOOTHED, Columns, Hosts
 from shared.policy.compiled import compiled
-from shared.policy.estimation.bursts import age_bin, burst_multiplier, update_bursts
+from shared.policy.estimation.bursts import age_bin, burst_multiplier, trusts_bursts, update_bursts
 from shared.policy.estimation.host_priors import HostPriors, fit_host_priors, host_sums
 from shared.policy.estimation.map_fit import PRIOR_SIGNAL_WEIGHT, MapColumns, fit_rings_map
 from shared.policy.estimation.map_kernel import fit_map_rings
 from shared.policy.estimation.smoothed import PSEUDO_INTERVAL, PSEUDO_SIGNAL_WEIGHT
 from shared.policy.estimation.smoothed_kernel import fit_ring_pages
+from shared.policy.estimation.sources import (
+    effective_signal_evidence,
+    page_evidence,
+    usual_mix,
+)
+from shared.store.history import DEPTH
 
 REFIT_DAYS = 4.0
-"""Host priors are refitted so often."""
+"""Host priors are refitted so often at least."""
 
-LEAST_SIGNALS, LEAST_PRECISION = 5.0, 0.1
-"""Bursts are used on hosts of which so many signals were seen, and found so often true."""
-
-PAGES_EVERY = 3
-"""Every so many refits of the priors, all crawled pages are fitted to them anew."""
+FIRST_RECORDS = 100
+"""Crawls at which they are refitted first; then each time that they have doubled."""
 
 
 @compiled
-def learn_from_crawl(columns: Columns, learner: int, bursts: bool, page: int, now: float) -> None:
-    """Take a crawl of `page` at day `now` into its columns: record, fit, burst bin, new state."""
-    changed = columns.changed[page]
-    days = now - columns.last_crawl[page]
-    observed = columns.held[page]
-    if learner != 0 and observed:
-        host = columns.host[page]
-        if bursts and columns.signals[page] == 0.0:
+def learn_from_crawl(
+    columns: Columns, hosts: Hosts, learner: int, bursts: bool, row: int, now: float
+) -> None:
+    """Take a crawl of page `row` at day `now` in: record, fit, burst bin, new state."""
+    page = columns.pages[row]
+    changed, days = page.changed, now - page.last_crawl
+    if learner != KNOWN and page.held:
+        host = page.host
+        if bursts and page.signals == 0.0:
             update_bursts(
-                columns.expected_changes,
-                columns.predicted_changes,
+                hosts.expected_changes,
+                hosts.predicted_changes,
                 host,
-                columns.age[page],
-                columns.alpha[page],
+                page.age,
+                columns.alpha[row],
                 days,
                 changed,
             )
-        slot = columns.records[page] % DEPTH
-        columns.intervals[page, slot] = days * columns.multiplier[page]
-        columns.ring_signals[page, slot, 0] = columns.signals[page]
-        columns.ring_changed[page, slot] = changed
-        columns.records[page] += 1
-        _fit(columns, learner, page)
+        slot = columns.records[row] % DEPTH
+        columns.intervals[row, slot] = days * page.multiplier
+        columns.ring_signals[row, slot] = columns.pending[row]
+        columns.ring_changed[row, slot] = changed
+        columns.records[row] += 1
+        _fit(columns, hosts, learner, row)
         if changed:
-            columns.last_change[page] = now
-        if bursts:
-            # The bin is kept in any case, so that the tables go on learning.
-            age = age_bin(now - columns.last_change[page])
-            columns.age[page] = age
-            columns.multiplier[page] = 1.0
-            if columns.trusts_bursts[host]:
-                columns.multiplier[page] = burst_multiplier(
-                    columns.expected_changes[host, age], columns.predicted_changes[host, age]
-                )
-    columns.held[page] = True
-    columns.changed[page] = False
-    columns.signals[page] = 0.0
-    columns.last_crawl[page] = now
+            page.last_change = now
+        page.age = age_bin(now - page.last_change)
+        page.multiplier = 1.0
+        if bursts and trusts_bursts(hosts.signals[host], hosts.precision[host]):
+            page.multiplier = burst_multiplier(
+                hosts.expected_changes[host, page.age], hosts.predicted_changes[host, page.age]
+            )
+        page.rate = columns.alpha[row] * page.multiplier
+        if learner == PRODUCTION:
+            page.kappa = page_evidence(columns.totals[row], hosts.signals[host], columns.kappa[row])
+        else:
+            page.kappa = columns.kappa[row, 0]
+    page.held = True
+    page.changed = False
+    page.signals = 0.0
+    columns.pending[row] = 0.0
+    page.last_crawl = now
 
 
 @compiled
-def _fit(columns: Columns, learner: int, page: int) -> None:
-    pages = np.full(1, page)
+def _fit(columns: Columns, hosts: Hosts, learner: int, row: int) -> None:
+    pages = np.full(1, row)
     if learner == PRODUCTION:
         fit_map_rings(
             pages,
@@ -77,9 +84,9 @@ def _fit(columns: Columns, learner: int, page: int) -> None:
             columns.ring_signals,
             columns.ring_changed,
             columns.records,
-            columns.prior_shape,
-            columns.prior_rate,
-            columns.prior_precision,
+            hosts.prior_shape,
+            hosts.prior_rate,
+            hosts.precision,
             PRIOR_SIGNAL_WEIGHT,
             columns.alpha,
             columns.kappa,
@@ -102,37 +109,44 @@ def _fit(columns: Columns, learner: int, page: int) -> None:
         )
 
 
-def refit_priors(columns: Columns, site_of_host: NDArray[np.int64], every_page: bool) -> None:
-    """Refit the host priors from all pages; with `every_page` also every page under them.
+def refit_priors(columns: Columns, hosts: Hosts, site_of_host: NDArray[np.int64]) -> None:
+    """Refit the host priors from all pages, and every page under them.
 
     Pages that were never crawled take what their host's prior says.
     """
-    hosts = columns.prior_shape.size
     fitted = MapColumns(columns.alpha, columns.kappa, columns.shape)
     crawled = np.flatnonzero(columns.records > 0)
-    if every_page:
-        _fit_pages(columns, crawled, fitted)
     sums = host_sums(
         crawled,
         columns.host,
-        hosts,
+        hosts.prior_shape.size,
         *fitted,
         columns.intervals,
         columns.ring_signals,
         columns.ring_changed,
         columns.records,
+        HostPriors(hosts.prior_shape, hosts.prior_rate, hosts.precision),
     )
     priors = fit_host_priors(sums, site_of_host)
-    columns.prior_shape[:] = priors.shape
-    columns.prior_rate[:] = priors.rate
-    columns.prior_precision[:] = priors.precision
-    signalled = sums.signals[:, 0] >= LEAST_SIGNALS
-    columns.trusts_bursts[:] = signalled & (priors.precision[:, 0] >= LEAST_PRECISION)
-    _fit_pages(columns, np.flatnonzero(columns.records == 0), fitted)
+    hosts.prior_shape[:] = priors.shape
+    hosts.prior_rate[:] = priors.rate
+    hosts.precision[:] = priors.precision
+    evidence = -np.log1p(-priors.precision)
+    usual = usual_mix(hosts.signals)
+    mean_evidence = effective_signal_evidence(usual, evidence)
+    hosts.weights[:] = evidence / mean_evidence[:, np.newaxis]
+    _fit_pages(columns, hosts, np.arange(columns.records.size), fitted)
+    own = columns.totals
+    mix = np.where(own.sum(axis=1, keepdims=True) > 0, own, usual[columns.host])
+    of_page = effective_signal_evidence(mix, columns.kappa)
+    columns.pages["kappa"] = np.where(columns.records > 0, of_page, mean_evidence[columns.host])
+    columns.pages["rate"] = columns.alpha * columns.pages["multiplier"]
 
 
-def _fit_pages(columns: Columns, pages: NDArray[np.int64], fitted: MapColumns) -> None:
-    priors = HostPriors(columns.prior_shape, columns.prior_rate, columns.prior_precision)
+def _fit_pages(
+    columns: Columns, hosts: Hosts, pages: NDArray[np.int64], fitted: MapColumns
+) -> None:
+    priors = HostPriors(hosts.prior_shape, hosts.prior_rate, hosts.precision)
     fit_rings_map(
         pages,
         columns.host,

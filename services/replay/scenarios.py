@@ -32,13 +32,14 @@ def noise(trace: Trace, budget: Budget, seed: int) -> Bent:
     days = np.concatenate([trace.signal_days[kept], rng.random(count) * trace.days])
     strangers = rng.integers(0, len(trace), count)
     pages = np.concatenate([trace.signal_pages[kept], strangers])
-    return _with_signals(trace, days, pages), budget
+    sources = np.concatenate([trace.signal_sources[kept], _sources_at(trace, strangers)])
+    return _with_signals(trace, days, pages, sources), budget
 
 
 def delay(trace: Trace, budget: Budget, seed: int) -> Bent:
     """Every signal comes later, by an exponential time of a day on average."""
     late = trace.signal_days + _rng(seed, 2).exponential(MEAN_DELAY_DAYS, trace.signal_days.size)
-    return _with_signals(trace, late, trace.signal_pages), budget
+    return _with_signals(trace, late, trace.signal_pages, trace.signal_sources), budget
 
 
 def spam(trace: Trace, budget: Budget, seed: int) -> Bent:
@@ -57,13 +58,15 @@ def spam(trace: Trace, budget: Budget, seed: int) -> Bent:
         trace,
         np.concatenate([trace.signal_days, days]),
         np.concatenate([trace.signal_pages, pages]),
+        np.concatenate([trace.signal_sources, _sources_at(trace, pages)]),
     ), budget
 
 
 def shuffled(trace: Trace, budget: Budget, seed: int) -> Bent:
     """Each page receives the signals of another: they say nothing."""
     other = _rng(seed, 4).permutation(len(trace))
-    return _with_signals(trace, trace.signal_days, other[trace.signal_pages]), budget
+    pages = other[trace.signal_pages]
+    return _with_signals(trace, trace.signal_days, pages, _sources_at(trace, pages)), budget
 
 
 def drift(trace: Trace, budget: Budget, seed: int) -> Bent:
@@ -146,9 +149,29 @@ def _rng(seed: int, stream: int) -> np.random.Generator:
     return np.random.default_rng([seed, 100 + stream])
 
 
-def _with_signals(trace: Trace, days: NDArray[np.float64], pages: NDArray[np.int64]) -> Trace:
+def _sources_at(trace: Trace, pages: NDArray[np.int64]) -> NDArray[np.int64]:
+    """The sources that false signals of these pages seem to come from: the usual one of each
+    page's host, of a host without signals the usual one of all."""
+    hosts, sources = len(trace.host_names), int(trace.signal_sources.max(initial=0)) + 1
+    pairs = trace.host[trace.signal_pages] * sources + trace.signal_sources
+    counts = np.bincount(pairs, minlength=hosts * sources).reshape(hosts, sources)
+    usual = np.where(counts.sum(axis=1) > 0, counts.argmax(axis=1), counts.sum(axis=0).argmax())
+    return np.asarray(usual[trace.host[pages]], dtype=np.int64)
+
+
+def _with_signals(
+    trace: Trace,
+    days: NDArray[np.float64],
+    pages: NDArray[np.int64],
+    sources: NDArray[np.int64],
+) -> Trace:
     """The trace with these signals, in order; what was known of the old ones no longer holds."""
-    inside = days <= trace.days
-    days, pages = days[inside], pages[inside]
     order = np.argsort(days, kind="stable")
-    return replace(trace, signal_days=days[order], signal_pages=pages[order], known=None)
+    order = order[days[order] <= trace.days]
+    return replace(
+        trace,
+        signal_days=days[order],
+        signal_pages=pages[order],
+        signal_sources=sources[order],
+        known=None,
+    )

@@ -58,19 +58,35 @@ class Trace:
     request_days: NDArray[np.float64] = field(default_factory=lambda: np.empty(0))
     """When somebody asked for a page; no policy knows of it."""
     request_pages: NDArray[np.int64] = field(default_factory=lambda: np.empty(0, np.int64))
+    signal_sources: NDArray[np.int64] = field(default_factory=lambda: np.empty(0, np.int64))
+    """Number of the source of each signal; absent: all of one."""
+
+    def __post_init__(self) -> None:
+        if self.signal_sources.size == 0:
+            object.__setattr__(self, "signal_sources", np.zeros(self.signal_days.size, np.int64))
+        if self.signal_sources.size != self.signal_days.size:
+            raise ValueError(
+                f"the trace has {self.signal_days.size} signals, but {self.signal_sources.size} "
+                "sources of signals"
+            )
 
     def __len__(self) -> int:
         return int(self.importance.size)
 
     def merged_events(
-        self,
+        self, slots: NDArray[np.int64] | None = None
     ) -> tuple[NDArray[np.float64], NDArray[np.int64], NDArray[np.int8]]:
-        """(days, pages, kinds) of all events; of those at one time the changes come first."""
+        """(days, pages, kinds) of all events; of those at one time the changes come first.
+
+        `slots` of the signals' sources are added to their kind.
+        """
         days = np.concatenate([self.change_days, self.signal_days])
         pages = np.concatenate([self.change_pages, self.signal_pages])
         kinds = np.repeat(
             np.array([CHANGE, SIGNAL], np.int8), [self.change_days.size, self.signal_days.size]
         )
+        if slots is not None:
+            kinds[self.change_days.size :] += slots.astype(np.int8)
         order = np.argsort(days, kind="stable")
         return days[order], pages[order], kinds[order]
 
@@ -85,6 +101,7 @@ class Trace:
             change_pages=self.change_pages[:changes],
             signal_days=self.signal_days[:signals],
             signal_pages=self.signal_pages[:signals],
+            signal_sources=self.signal_sources[:signals],
             days=days,
             request_days=self.request_days[:requests],
             request_pages=self.request_pages[:requests],
@@ -161,6 +178,7 @@ def world_trace(
         known=known,
         request_days=requests.days[:asked],
         request_pages=requests.pages[:asked],
+        signal_sources=signals.sources,
     )
 
 

@@ -7,9 +7,14 @@ from typing import Final, NamedTuple, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from shared.policy.estimation.bursts import AGE_BINS, PRIOR_CHANGES, burst_multipliers
+from shared.policy.estimation.bursts import (
+    AGE_BINS,
+    PRIOR_CHANGES,
+    burst_multipliers,
+    bursts_trusted,
+)
 from shared.policy.estimation.host_priors import INITIAL_PRECISION
-from shared.policy.estimation.map_fit import effective_signal_evidence
+from shared.policy.estimation.sources import effective_signal_evidence, usual_mix
 from shared.store.binary import Blobs
 from shared.store.history import SOURCES
 
@@ -63,8 +68,9 @@ class HostLearning(NamedTuple):
 
     @property
     def multipliers(self) -> Floats:
-        """Burst multipliers M by bin of age; (hosts, AGE_BINS)."""
-        return burst_multipliers(self.expected_changes, self.predicted_changes)
+        """Burst multipliers M by bin of age, 1 where bursts are not used; (hosts, AGE_BINS)."""
+        used = bursts_trusted(self.signals, self.precision)[:, np.newaxis]
+        return np.where(used, burst_multipliers(self.expected_changes, self.predicted_changes), 1.0)
 
     @property
     def source_evidence(self) -> Floats:
@@ -80,12 +86,6 @@ class HostLearning(NamedTuple):
 def evidence_of(precision: NDArray[np.float64]) -> Floats:
     """κ = −ln(1 − p), elementwise."""
     return np.asarray(-np.log1p(-precision), dtype=np.float64)
-
-
-def usual_mix(signals: Floats) -> Floats:
-    """Counts of signals by slot, where there are none one of the first slot."""
-    silent = ~(signals.sum(axis=1, keepdims=True) > 0)
-    return np.where(silent, np.eye(1, SOURCES), signals)
 
 
 def pack_hosts(learned: HostLearning) -> Blobs:

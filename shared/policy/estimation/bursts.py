@@ -32,6 +32,9 @@ AGE_BINS = 6
 PRIOR_CHANGES = 5.0
 """Where E_b and X_b start: five changes' worth of belief that M = 1."""
 
+LEAST_SIGNALS, LEAST_PRECISION = 5.0, 0.1
+"""Bursts are used on hosts of which so many signals were seen, and found so often true."""
+
 SMALLEST_MULTIPLIER = 0.1
 LARGEST_MULTIPLIER = 10.0
 
@@ -67,6 +70,22 @@ def burst_multiplier(expected_changes: float, predicted_changes: float) -> float
 
 
 @compiled
+def trusts_bursts(signals: Any, precision: Any) -> bool:
+    """Whether a host's bursts are used: only where its signals prove true.
+
+    `signals` (K,) counts the host's signals by source, `precision` (K,) is how often they are
+    true. Where changes come without a signal, a page's quiet says little of what it missed, and
+    multipliers were found to do harm as often as good; they need LEAST_SIGNALS signals of a mean
+    precision of LEAST_PRECISION. The tables are kept in any case.
+    """
+    total, true_signals = 0.0, 0.0
+    for source in range(len(signals)):
+        total += signals[source]
+        true_signals += signals[source] * precision[source]
+    return total >= LEAST_SIGNALS and true_signals >= LEAST_PRECISION * total
+
+
+@compiled
 def update_bursts(
     expected_changes: Any,
     predicted_changes: Any,
@@ -91,6 +110,15 @@ def update_bursts(
         expected_changes[host, age] += -exponent / math.expm1(-exponent) if certain else 1.0
     predicted_changes[host, age] += predicted
     return burst_multiplier(expected_changes[host, age], predicted_changes[host, age])
+
+
+@compiled
+def bursts_trusted(signals: Any, precision: Any) -> NDArray[np.bool_]:
+    """`trusts_bursts` of many hosts: both (hosts, K), the result (hosts,)."""
+    trusted = np.empty(len(signals), np.bool_)
+    for host in range(len(signals)):
+        trusted[host] = trusts_bursts(signals[host], precision[host])
+    return trusted
 
 
 def initial_bursts(hosts: int) -> tuple[Floats, Floats]:

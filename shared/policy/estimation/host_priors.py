@@ -21,7 +21,8 @@ from numpy.typing import NDArray
 from scipy.special import digamma, polygamma
 
 from shared.policy.estimation.histories import Flags, Floats, Integers
-from shared.policy.estimation.map_kernel import credit_rings
+from shared.policy.estimation.host_kernel import credit_rings, surprise_rings
+from shared.policy.estimation.map_kernel import LOWEST_PRECISION
 from shared.policy.estimation.smoothed import check_rings
 
 INITIAL_CHANGE_RATE = 1.0 / 60.0
@@ -39,6 +40,12 @@ PSEUDO_PAGES = 5.0
 PSEUDO_SIGNALS = 1.0
 """Signals' worth of the parent's precision that every host and source starts with."""
 
+TELL, UNDECIDED, SAY_NOTHING = 1, 0, -1
+"""Verdicts on a host's source of signals."""
+
+LEAST_EVIDENCE = 0.1
+"""κ of a signal below which it is as good as none."""
+
 LEAST_SHAPE, MOST_SHAPE = 0.1, 20.0
 LEAST_PRECISION, MOST_PRECISION = 0.02, 0.995
 
@@ -55,7 +62,10 @@ class HostPriors(NamedTuple):
 
 
 class HostSums(NamedTuple):
-    """Sufficient statistics of the pages of each host; add those of two shards field by field."""
+    """Sufficient statistics of the pages of each host; add those of two shards field by field.
+
+    (Shards have whole hosts. Of a host in two halves the surplus would not add up.)
+    """
 
     pages: Floats
     """Crawled pages, (hosts,)."""
@@ -67,6 +77,14 @@ class HostSums(NamedTuple):
     """Σ z n p/(1 − e^{−s}), signals that were true as far as known, (hosts, sources)."""
     signals: Floats
     """Σ n, (hosts, sources)."""
+    seen_rate: Floats
+    """Σ E/(B + T), the rates that records of T days saw beside the prior, (hosts,)."""
+    seen_pages: Floats
+    """Σ T/(B + T), pages' worth of them, (hosts,)."""
+    surplus: Floats
+    """How changes surprise where signals came, Σ (z/P − 1), (hosts, sources)."""
+    surplus_variance: Floats
+    """Its variance if signals say nothing, Σ (1 − P)/P, (hosts, sources)."""
 
 
 def initial_host_priors(
@@ -100,12 +118,14 @@ def host_sums(
     signals: NDArray[Any],
     changed: Flags,
     count: NDArray[Any],
+    priors: HostPriors,
 ) -> HostSums:
     """Sum the statistics of the crawled pages among `pages` by host.
 
     `host_index`, `unsignalled_change_rate` (1/day), `posterior_shape` and `count` are (pages,)
     columns, `signal_evidence` (pages, K); the rings are those that the columns were fitted from
-    (`map_fit.fit_rings_map`). Pages without a record (count 0) are left out.
+    (`map_fit.fit_rings_map`), under `priors`. Pages without a record (count 0)
+    are left out.
 
     Raises ValueError when shapes do not fit.
     """
@@ -117,6 +137,7 @@ def host_sums(
     log_rates = digamma(shapes) - np.log(shapes / rates)
     credited = np.zeros((hosts, layers.shape[2]))
     signalled = np.zeros_like(credited)
+    seen, surplus = np.zeros((2, hosts)), np.zeros((2, *credited.shape))
     credit_rings(
         crawled,
         host_index,
@@ -124,17 +145,22 @@ def host_sums(
         layers,
         changed,
         count,
+        priors.rate,
         unsignalled_change_rate,
         signal_evidence.reshape(count.size, -1),
         credited,
         signalled,
+        *seen,
     )
+    surprise_rings(crawled, host_index, intervals, layers, changed, count, priors.shape, *surplus)
     return HostSums(
         np.bincount(owners, minlength=hosts).astype(np.float64),
         np.bincount(owners, rates, hosts).astype(np.float64),
         np.bincount(owners, log_rates, hosts).astype(np.float64),
         credited,
         signalled,
+        *seen,
+        *surplus,
     )
 
 
@@ -152,26 +178,45 @@ def fit_host_priors(
     five pseudo-pages behind the global statistics, and where precisions start.
     """
     spread = float(digamma(initial_shape) - np.log(initial_shape / initial_change_rate))
-    parent_rate, parent_log = (
-        (total.sum() + PSEUDO_PAGES * start) / (sums.pages.sum() + PSEUDO_PAGES)
-        for total, start in (
-            (sums.change_rate, initial_change_rate),
-            (sums.log_change_rate, spread),
-        )
+    everything = _Means(
+        np.array([initial_change_rate]),
+        np.array([initial_change_rate]),
+        np.array([spread]),
+        np.full((1, sums.credited.shape[1]), initial_precision),
     )
-    mean_rate: Any = np.full(sums.pages.size, parent_rate)
-    mean_log: Any = np.full(sums.pages.size, parent_log)
-    precision: Any = np.full(sums.credited.shape, initial_precision)
+    all_hosts = np.zeros(sums.pages.size, np.int64)
+    known = _pooled(HostSums(*(_summed_by(all_hosts, field) for field in sums)), everything)
+    # Sources differ between hosts: what all of them have in common says nothing of one.
+    parent = known._replace(precision=everything.precision).of(all_hosts)
     if site_of_host is not None:
         by_site = HostSums(*(_summed_by(site_of_host, field) for field in sums))
-        site_rate, site_log, site_precision = _pooled(
-            by_site, parent_rate, parent_log, initial_precision
+        sites = np.zeros(by_site.pages.size, np.int64)
+        parent = _pooled(by_site, known._replace(precision=everything.precision).of(sites)).of(
+            site_of_host
         )
-        mean_rate, mean_log = site_rate[site_of_host], site_log[site_of_host]
-        precision = site_precision[site_of_host]
-    mean_rate, mean_log, precision = _pooled(sums, mean_rate, mean_log, precision)
-    shape = np.clip(gamma_shape(np.log(mean_rate) - mean_log), LEAST_SHAPE, MOST_SHAPE)
-    return HostPriors(shape, shape / mean_rate, np.clip(precision, LEAST_PRECISION, MOST_PRECISION))
+    means = _pooled(sums, parent)
+    gap = np.log(means.change_rate) - means.log_change_rate
+    shape = np.clip(gamma_shape(gap), LEAST_SHAPE, MOST_SHAPE)
+    precision = np.clip(means.precision, LEAST_PRECISION, MOST_PRECISION)
+    verdict = signal_verdicts(sums)
+    if site_of_host is not None:
+        verdict = np.where(verdict == UNDECIDED, signal_verdicts(by_site)[site_of_host], verdict)
+    precision[verdict == SAY_NOTHING] = LOWEST_PRECISION
+    return HostPriors(shape, shape / means.seen_rate, precision)
+
+
+def signal_verdicts(sums: HostSums) -> NDArray[np.int8]:
+    """Whether signals prove to say something of changes, by host and source, (hosts, sources).
+
+    An estimate of κ near 0 is surplus/variance (`host_kernel.surprise_rings`), give or take
+    1/√variance. Where two such errors above the estimate are still below `LEAST_EVIDENCE`, signals
+    say nothing; where two below it are above, they tell; elsewhere too little was seen.
+    """
+    error = 2.0 * np.sqrt(sums.surplus_variance)
+    limit = LEAST_EVIDENCE * sums.surplus_variance
+    seen = sums.surplus_variance > 0
+    nothing, tell = seen & (sums.surplus + error < limit), seen & (sums.surplus - error > limit)
+    return np.where(tell, TELL, np.where(nothing, SAY_NOTHING, UNDECIDED)).astype(np.int8)
 
 
 def gamma_shape(gap: NDArray[Any]) -> Floats:
@@ -189,15 +234,28 @@ def gamma_shape(gap: NDArray[Any]) -> Floats:
     return np.asarray(shape, dtype=np.float64)
 
 
-def _pooled(
-    sums: HostSums, parent_rate: Any, parent_log: Any, parent_precision: Any
-) -> tuple[Floats, Floats, Floats]:
+class _Means(NamedTuple):
+    """Statistics of groups of pages, a row a group."""
+
+    change_rate: Floats
+    seen_rate: Floats
+    log_change_rate: Floats
+    precision: Floats
+
+    def of(self, groups: Integers) -> "_Means":
+        """The rows of `groups`."""
+        return _Means(*(column[groups] for column in self))
+
+
+def _pooled(sums: HostSums, parent: _Means) -> _Means:
     """Means over the pages of each group and the pseudo-pages of its parent."""
     weight = sums.pages + PSEUDO_PAGES
-    return (
-        (sums.change_rate + PSEUDO_PAGES * parent_rate) / weight,
-        (sums.log_change_rate + PSEUDO_PAGES * parent_log) / weight,
-        (sums.credited + PSEUDO_SIGNALS * parent_precision) / (sums.signals + PSEUDO_SIGNALS),
+    signals = sums.signals + PSEUDO_SIGNALS
+    return _Means(
+        (sums.change_rate + PSEUDO_PAGES * parent.change_rate) / weight,
+        (sums.seen_rate + PSEUDO_PAGES * parent.seen_rate) / (sums.seen_pages + PSEUDO_PAGES),
+        (sums.log_change_rate + PSEUDO_PAGES * parent.log_change_rate) / weight,
+        (sums.credited + PSEUDO_SIGNALS * parent.precision) / signals,
     )
 
 

@@ -19,7 +19,6 @@ from numpy.typing import NDArray
 
 from shared.policy.estimation.histories import (
     Flags,
-    Floats,
     Integers,
     longest_history,
     ragged_histories,
@@ -100,28 +99,6 @@ def fit_histories_map(
     longest = longest_history(histories.offsets)
     fit_map_ragged(longest, host_index, *histories, *priors, float(weight), *out)
     return out
-
-
-def effective_signal_evidence(
-    source_signal_rates: NDArray[Any], source_signal_evidence: NDArray[Any]
-) -> Floats:
-    """κ̄ = −ln(1 − Σ γ_k p_k/Σ γ_k): one jump that stands for all sources in the crawl value.
-
-    `source_signal_rates` γ_k (per day) and `source_signal_evidence` κ_k are (…, K); the result is
-    (…,), 0 where no source sends. The state keeps the exact Σ κ_k n_k. Averaging precisions loses
-    at most 0.7 % of a page's objective, averaging κ itself 6 %.
-    """
-    rates = np.asarray(source_signal_rates, dtype=np.float64)
-    evidence = np.asarray(source_signal_evidence, dtype=np.float64)
-    total = rates.sum(axis=-1)
-    false_signals = (rates * np.exp(-evidence)).sum(axis=-1)
-    with np.errstate(divide="ignore"):
-        share = np.divide(false_signals, total, out=np.ones_like(total), where=total > 0)
-        # Where the share of false signals nears 1, the sum of precisions keeps the digits.
-        true_signals = (rates * -np.expm1(-evidence)).sum(axis=-1)
-        true_share = np.divide(true_signals, total, out=np.zeros_like(total), where=total > 0)
-        jump = np.where(share < 0.5, -np.log(share), -np.log1p(-np.minimum(true_share, 0.75)))
-    return np.asarray(jump + 0.0, dtype=np.float64)
 
 
 def _check_priors(priors: HostPriors, owners: Integers, sources: int, weight: float) -> None:

@@ -57,15 +57,21 @@ def gather_columns(
 
 
 @compiled
-def active_sources(columns: Floats, found: int, quiet: Floats, active: Integers) -> int:
-    """List in `active` the columns with any data, the time first; returns how many."""
+def active_sources(
+    prior: Floats, columns: Floats, found: int, quiet: Floats, active: Integers
+) -> int:
+    """List in `active` the columns with any data, the time first; returns how many.
+
+    A source whose signals are never true by its prior (p ≤ LOWEST_PRECISION) is left out: the
+    page's own records, however they fell, make nothing of it.
+    """
     active[0] = 0
     size = 1
     for column in range(1, quiet.size):
         total = quiet[column]
         for record in range(found):
             total += columns[record, column]
-        if total > 0.0:
+        if total > 0.0 and prior[column + 1] > LOWEST_PRECISION:
             active[size] = column
             size += 1
     return size
@@ -206,7 +212,7 @@ def posterior_mode(
 
     `active` (1 + K,) and `scratch` (≥ 4 + K rows of 1 + K) are working space.
     """
-    size = active_sources(columns, found, quiet, active)
+    size = active_sources(prior, columns, found, quiet, active)
     gradient, step, old, hessian = scratch[0], scratch[1], scratch[2], scratch[3:]
     exposure = prior[1] + quiet[0]
     for record in range(found):
@@ -325,40 +331,3 @@ def fit_map_ragged(
         for source in range(size - 1):
             signal_evidence[page, source] = x[source + 1]
         posterior_width[page] = posterior_shape(x, prior, columns, found, quiet[0])
-
-
-@compiled
-def credit_rings(
-    pages: Integers,
-    host_index: Row,
-    intervals: Row,
-    signals: Row,
-    changed: Row,
-    count: Row,
-    unsignalled_change_rate: Row,
-    signal_evidence: Row,
-    credited: Floats,
-    signalled: Floats,
-) -> None:
-    """Add each page's signals, and those credited with a change, to its host's sums (hosts, K).
-
-    A signal of source k in a changed record is credited with p_k/(1 − e^{−s}), at most 1: the
-    probability that it was true, given the change.
-    """
-    sources = signals.shape[2]
-    for index in range(pages.size):
-        page = pages[index]
-        host = host_index[page]
-        for record in range(min(count[page], intervals.shape[1])):
-            exponent = unsignalled_change_rate[page] * sane_interval(intervals[page, record])
-            for source in range(sources):
-                exponent += signal_evidence[page, source] * signals[page, record, source]
-            for source in range(sources):
-                number = signals[page, record, source]
-                if number == 0:
-                    continue
-                signalled[host, source] += number
-                if changed[page, record]:
-                    precision = -math.expm1(-signal_evidence[page, source])
-                    truth = precision / -math.expm1(-exponent)
-                    credited[host, source] += number * min(truth, 1.0)

@@ -234,8 +234,8 @@ def test_learning_tells_busy_pages_from_quiet_ones():
     crawl_often(shard, URL, changed_every=1)
     crawl_often(shard, URL + "/b", changed_every=10)
     busy, quiet = shard.pages["unsignalled_change_rate"] * shard.rings.multiplier[:2]
-    assert busy > 1.0
-    assert 0 < quiet < 0.3
+    assert busy > 0.3
+    assert 0 < quiet < 0.2 * busy
     assert shard.pages["signal_rate"].tolist() == [0.0, 0.0]
 
 
@@ -313,6 +313,7 @@ def test_a_new_source_and_bursts_are_announced_of_the_host():
     assert sent.source_evidence == pytest.approx([np.log(2)] * 4)
     assert sent.burst_multipliers == [1.0] * 6
     assert host_announcements(done, 0.05, NOW) == [] or done.new_sources
+    shard.hosts.tables.signals[0, 0] = 100.0
     done = crawl_often(shard, URL, changed_every=1, crawls=12)
     [(_, value)] = host_announcements(done, 0.05, NOW)
     assert decode(HostParameters, value).burst_multipliers[1] > 1.5

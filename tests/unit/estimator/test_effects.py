@@ -71,6 +71,7 @@ def test_later_crawls_record_interval_signals_and_change():
 
 def test_the_ring_keeps_the_last_records():
     shard = one_page()
+    shard.hosts.tables.signals[0, 0] = 100.0  # so that bursts are used
     results = play(shard, *((d * (d + 1) / 2 * DAY, effects.UNCHANGED) for d in range(1, 20)))
     assert shard.rings.seen[0] == 18
     assert results.interval_days.tolist()[-16:] == list(range(4, 20))
@@ -113,6 +114,7 @@ def test_the_multiplier_is_fixed_at_each_crawl_by_the_age_of_the_page():
     shard = one_page()
     tables = shard.hosts.tables
     tables.expected_changes[0] = [5, 15, 10, 5, 5, 5]
+    tables.signals[0, 0] = 100.0
     play(shard, (DAY, effects.UNCHANGED))
     assert shard.rings.multiplier[0] == 1.0, "no record yet"
     play(shard, (2 * DAY, effects.SIGNAL), (3 * DAY, effects.CHANGED))
@@ -121,6 +123,20 @@ def test_the_multiplier_is_fixed_at_each_crawl_by_the_age_of_the_page():
     play(shard, (4 * DAY, effects.SIGNAL), (7 * DAY, effects.UNCHANGED))
     assert shard.rings.multiplier[0] == 2.0
     assert shard.rings.interval_days[0, 1] == 12.0
+
+
+def test_bursts_of_a_host_whose_signals_prove_false_are_not_used():
+    shard = one_page()
+    tables = shard.hosts.tables
+    tables.expected_changes[0] = [5, 15, 10, 5, 5, 5]
+    tables.signals[0, 0] = 100.0
+    shard.hosts.learning.precision[0] = 0.02
+    play(shard, (DAY, effects.UNCHANGED), (3 * DAY, effects.CHANGED))
+    assert shard.rings.multiplier[0] == 1.0
+    assert shard.hosts.learning.multipliers[0].tolist() == [1.0] * 6
+    assert tables.expected_changes[0, 0] > 5.0, "the tables are kept all the same"
+    shard.hosts.learning.precision[0] = 0.5
+    assert shard.hosts.learning.multipliers[0, 1] == 3.0
 
 
 def test_only_crawls_without_signals_teach_bursts():

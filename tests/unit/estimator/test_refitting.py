@@ -63,6 +63,7 @@ def test_shards_are_pooled_as_if_they_were_one():
             s.rings.signals[: len(s.pages)],
             s.rings.changed[: len(s.pages)],
             s.rings.seen[: len(s.pages)],
+            s.hosts.priors,
         )
         for s in shards
     ]

@@ -1,14 +1,21 @@
 """Scenarios bend a trace as they say, and an oracle matches signals to the changes before them."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
-from replay_traces import paper_trace
+from replay_traces import hand_made, paper_trace
 
+from services.replay import values
+from services.replay.by_value import ValuePolicy, run_by_value
+from services.replay.columns import PRODUCTION, source_slots
+from services.replay.generated import make_trace
 from services.replay.policies import replay_policy
 from services.replay.scenarios import SCENARIOS
 from services.replay.slots import Budget
 from services.replay.trace import complete_pages, site_of, trace_parameters
 from services.replay.truth import matched_counts
+from shared.policy.model import PageParameters
 
 BUDGET = Budget.constant(8.0)
 
@@ -23,6 +30,58 @@ def test_a_scenario_gives_a_sound_trace_and_repeats_itself(name: str) -> None:
     assert bent.signal_days.max(initial=0.0) <= trace.days
     assert bent.signal_pages.tolist() == again.signal_pages.tolist()
     assert 0.0 < replay_policy(bent, budget, "freshet").books.staleness < 1.0
+
+
+@pytest.mark.parametrize("name", ["spam", "shuffled"])
+def test_false_signals_never_make_it_worse_than_no_signals(name: str) -> None:
+    ratios = []
+    for seed in range(4):
+        rng = np.random.default_rng([seed, 1])
+        rates = rng.gamma(1.0, 0.02, 1500)
+        importance = 1.0 + rng.pareto(1.2, 1500)
+        pages = PageParameters.from_rates(importance, rates, 0.7, 0.01)
+        bent, budget = SCENARIOS[name](make_trace(pages, 500.0, rng), Budget.constant(40.0), seed)
+        with_signals, without = (
+            replay_policy(bent, budget, policy).books.staleness
+            for policy in ("freshet", "freshet-no-signals")
+        )
+        ratios.append(with_signals / without)
+    assert np.mean(ratios) < (1.01 if name == "shuffled" else 0.9)
+    assert max(ratios) < 1.03
+
+
+def test_several_sources_have_slots_of_their_own_at_each_host() -> None:
+    trace = replace(
+        hand_made([], pages=2),
+        host=np.array([0, 1]),
+        site=np.arange(2),
+        host_names=("a", "b"),
+        host_limit=np.full(2, np.inf),
+        signal_days=np.arange(1.0, 8.0),
+        signal_pages=np.array([0, 0, 1, 0, 0, 0, 1]),
+        signal_sources=np.array([7, 3, 3, 7, 5, 9, 7]),
+    )
+    assert source_slots(trace).tolist() == [0, 1, 0, 0, 2, 3, 1]
+    mixed = paper_trace(pages=60, days=60.0, recall=(4.0, 4.0))
+    # The second source is noise alone; the first one's signals are as good as they were.
+    rng = np.random.default_rng(2)
+    noise_days = np.sort(rng.random(3000) * 60.0)
+    days = np.concatenate([mixed.signal_days, noise_days])
+    order = np.argsort(days, kind="stable")
+    noisy = replace(
+        mixed,
+        signal_days=days[order],
+        signal_pages=np.concatenate([mixed.signal_pages, rng.integers(0, 60, 3000)])[order],
+        signal_sources=np.repeat([0, 1], [mixed.signal_days.size, 3000])[order],
+        known=None,
+    )
+    one = replace(noisy, signal_sources=np.zeros(days.size, np.int64))
+    told = run_by_value(noisy, BUDGET.slot_times(60.0), ValuePolicy(values.EXACT, PRODUCTION))
+    assert told.hosts.precision[0, 0] > 2 * told.hosts.precision[0, 1]
+    apart, together = (
+        replay_policy(trace, BUDGET, "freshet").books.staleness for trace in (noisy, one)
+    )
+    assert apart < together
 
 
 def test_spam_adds_false_signals_to_a_few_pages_only() -> None:
@@ -44,8 +103,6 @@ def test_signals_are_matched_to_the_oldest_open_change_within_a_day() -> None:
 
 
 def test_the_trace_tells_nearly_what_the_population_was_made_from() -> None:
-    from dataclasses import replace
-
     trace = paper_trace(pages=50, days=400.0, recall=(4.0, 4.0))
     known = trace_parameters(trace)
     found = trace_parameters(replace(trace, known=None))

@@ -11,9 +11,19 @@ from shared.policy.estimation.bursts import (
     age_bin,
     burst_multiplier,
     burst_multipliers,
+    bursts_trusted,
     initial_bursts,
+    trusts_bursts,
     update_bursts,
 )
+
+
+def test_bursts_are_used_only_where_enough_signals_prove_true():
+    signals = np.array([[4.0, 0.0], [50.0, 50.0], [0.0, 0.0], [2.0, 3.0], [90.0, 10.0]])
+    precision = np.array([[0.9, 0.9], [0.15, 0.02], [0.9, 0.9], [0.5, 0.5], [0.02, 0.9]])
+    wanted = [False, False, False, True, True]
+    assert bursts_trusted(signals, precision).tolist() == wanted
+    assert [trusts_bursts(*pair) for pair in zip(signals, precision, strict=True)] == wanted
 
 
 @pytest.mark.parametrize(

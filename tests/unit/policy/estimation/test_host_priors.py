@@ -14,6 +14,7 @@ from shared.policy.estimation.host_priors import (
     initial_host_priors,
 )
 from shared.policy.estimation.map_fit import MapColumns, fit_rings_map
+from shared.policy.estimation.map_kernel import LOWEST_PRECISION
 
 
 def sums(pages, rate, log_rate, credited=0.0, signals=0.0) -> HostSums:
@@ -23,6 +24,10 @@ def sums(pages, rate, log_rate, credited=0.0, signals=0.0) -> HostSums:
         *columns,
         np.broadcast_to(np.asarray(credited, float), (width, 1)).copy(),
         np.broadcast_to(np.asarray(signals, float), (width, 1)).copy(),
+        columns[1],
+        columns[0],
+        np.zeros((width, 1)),
+        np.zeros((width, 1)),
     )
 
 
@@ -73,9 +78,10 @@ def test_sums_add_over_shards_and_skip_uncrawled_pages():
     )
     columns = (rng.gamma(1.0, 1.0, 8), rng.gamma(1.0, 1.0, (8, 1)), rng.gamma(1.0, 1.0, 8) + 0.1)
     hosts = np.array([0, 0, 1, 1, 2, 2, 0, 1])
-    whole = host_sums(np.arange(8), hosts, 3, *columns, *rings)
+    whole = host_sums(np.arange(8), hosts, 3, *columns, *rings, initial_host_priors(3, 1))
     parts = [
-        host_sums(np.array(p), hosts, 3, *columns, *rings) for p in ([0, 3, 5, 7], [1, 2, 4, 6])
+        host_sums(np.array(p), hosts, 3, *columns, *rings, initial_host_priors(3, 1))
+        for p in ([0, 1, 6], [2, 3, 4, 5, 7])
     ]
     for field, first, second in zip(whole, *parts, strict=True):
         np.testing.assert_allclose(field, first + second)
@@ -90,7 +96,7 @@ def test_credit_of_a_signal_is_its_probability_given_the_change():
         np.array([2]),
     )
     columns = (np.array([0.1]), np.array([[0.5]]), np.array([1.0]))
-    total = host_sums(np.array([0]), np.array([0]), 1, *columns, *rings)
+    total = host_sums(np.array([0]), np.array([0]), 1, *columns, *rings, initial_host_priors(1, 1))
     truth = -np.expm1(-0.5) / -np.expm1(-(0.2 + 1.5))
     assert total.credited[0, 0] == pytest.approx(3 * truth)
     assert total.signals[0, 0] == 4.0
@@ -113,11 +119,51 @@ def test_recovers_the_population_of_two_hosts():
     out = MapColumns(np.zeros(pages), np.zeros((pages, 1)), np.zeros(pages))
     for _ in range(8):
         fit_rings_map(np.arange(pages), owner, *rings, priors, out)
-        priors = fit_host_priors(host_sums(np.arange(pages), owner, hosts, *out, *rings))
+        priors = fit_host_priors(host_sums(np.arange(pages), owner, hosts, *out, *rings, priors))
     np.testing.assert_allclose(priors.shape / priors.rate, true_mean, rtol=0.15)
     np.testing.assert_allclose(priors.shape, true_shape, rtol=0.5)
     # Pages that change between most crawls say little about the second host's signals.
     np.testing.assert_allclose(priors.precision[:, 0], true_precision, atol=0.2)
+
+
+def test_priors_of_pages_with_few_records_settle_in_a_few_rounds():
+    rng = np.random.default_rng(4)
+    pages = 2000
+    alpha = gamma.rvs(0.6, scale=0.002 / 0.6, size=pages, random_state=rng)
+    intervals = rng.exponential(20.0, (pages, 1))
+    changed = (rng.random((pages, 1)) < -np.expm1(-alpha[:, None] * intervals)).astype(np.uint8)
+    nothing = np.zeros((pages, 1), np.uint16)
+    rings = (intervals, nothing, changed, np.ones(pages, np.int64))
+    priors, means = initial_host_priors(1, 1), []
+    out = MapColumns(np.zeros(pages), np.zeros((pages, 1)), np.zeros(pages))
+    owner = np.zeros(pages, np.int64)
+    for _ in range(40):
+        fit_rings_map(np.arange(pages), owner, *rings, priors, out)
+        priors = fit_host_priors(host_sums(np.arange(pages), owner, 1, *out, *rings, priors))
+        means.append(float(priors.shape[0] / priors.rate[0]))
+    assert means[-1] == pytest.approx(0.002, rel=0.4)
+    assert means[4] == pytest.approx(means[-1], rel=0.2)
+
+
+def test_signals_that_say_nothing_are_left_out_and_true_ones_are_not():
+    rng = np.random.default_rng(6)
+    pages, depth = 1500, 6
+    owner = np.arange(pages) % 2
+    alpha = gamma.rvs(1.0, scale=0.01, size=pages, random_state=rng)
+    intervals = rng.exponential(15.0, (pages, depth))
+    signals = rng.poisson(0.04 * intervals).astype(np.uint16)
+    exponent = alpha[:, None] * intervals + np.where(owner == 1, 0.5, 0.0)[:, None] * signals
+    changed = (rng.random((pages, depth)) < -np.expm1(-exponent)).astype(np.uint8)
+    rings = (intervals, signals, changed, np.full(pages, depth))
+    priors = initial_host_priors(2, 1)
+    out = MapColumns(np.zeros(pages), np.zeros((pages, 1)), np.zeros(pages))
+    for _ in range(6):
+        fit_rings_map(np.arange(pages), owner, *rings, priors, out)
+        priors = fit_host_priors(host_sums(np.arange(pages), owner, 2, *out, *rings, priors))
+    fit_rings_map(np.arange(pages), owner, *rings, priors, out)
+    assert priors.precision[0, 0] == LOWEST_PRECISION
+    assert out.signal_evidence[owner == 0] == pytest.approx(LOWEST_PRECISION, rel=1e-3)
+    assert priors.precision[1, 0] == pytest.approx(-np.expm1(-0.5), abs=0.12)
 
 
 def test_bad_start_is_refused():

@@ -11,7 +11,6 @@ from scipy.stats import gamma
 from shared.policy.estimation.host_priors import HostPriors, initial_host_priors
 from shared.policy.estimation.map_fit import (
     MapColumns,
-    effective_signal_evidence,
     fit_histories_map,
     fit_rings_map,
 )
@@ -204,20 +203,6 @@ def test_one_more_change_raises_the_rate(changes, interval):
         for k in (changes, changes + 1)
     ]
     assert rates[1] > rates[0]
-
-
-def test_effective_evidence_averages_precisions():
-    rates = np.array([[1.0, 3.0], [0.0, 0.0], [2.0, 0.0]])
-    evidence = np.array([[0.5, 2.0], [1.0, 1.0], [40.0, 3.0]])
-    precision = (1 * -np.expm1(-0.5) + 3 * -np.expm1(-2.0)) / 4
-    expected = [-np.log1p(-precision), 0.0, 40.0]
-    np.testing.assert_allclose(effective_signal_evidence(rates, evidence), expected, rtol=1e-14)
-
-
-def test_effective_evidence_keeps_tiny_and_infinite_jumps():
-    tiny = effective_signal_evidence(np.array([1.0, 1.0]), np.array([1e-17, 3e-17]))
-    assert tiny == pytest.approx(2e-17, rel=1e-12)
-    assert effective_signal_evidence(np.array([1.0]), np.array([np.inf])) == np.inf
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,114 @@
+"""What the records of a host's pages say in common, compiled: credit of signals, and surprise."""
+
+import math
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from shared.policy.compiled import compiled
+from shared.policy.estimation.histories import Floats, Integers, sane_interval
+
+Row = NDArray[Any]
+
+
+@compiled
+def page_totals(intervals: Row, changed: Row, records: int) -> tuple[float, float]:
+    """(records that found a change, days that all of them cover) of a page."""
+    found, days = 0.0, 0.0
+    for record in range(records):
+        days += sane_interval(intervals[record])
+        found += changed[record] > 0
+    return found, days
+
+
+@compiled
+def surprise_rings(
+    pages: Integers,
+    host_index: Row,
+    intervals: Row,
+    signals: Row,
+    changed: Row,
+    count: Row,
+    host_shape: Row,
+    surplus: Floats,
+    variance: Floats,
+) -> None:
+    """Add to `surplus` and `variance` (hosts, K) how changes surprise where signals came.
+
+    Each record with a signal of source k is foretold from the page's other records and its host,
+    signals ignored: with rates Gamma(A, A/m) over the host's pages and z changes in the T days of
+    the others, it finds a change with P = 1 − (b/(b + t))^a, a = A + z, b = A/m + T. If signals
+    say nothing, Σ (z/P − 1) is 0 on average, with variance Σ (1 − P)/P.
+    """
+    depth = intervals.shape[1]
+    host_found, host_days = np.zeros(host_shape.size), np.zeros(host_shape.size)
+    for page in pages:
+        found, days = page_totals(intervals[page], changed[page], min(count[page], depth))
+        host_found[host_index[page]] += found
+        host_days[host_index[page]] += days
+    for page in pages:
+        host = host_index[page]
+        shape = host_shape[host]
+        # Half a change more, so that a host without one foretells some.
+        mean_days = host_days[host] / (host_found[host] + 0.5)
+        found, days = page_totals(intervals[page], changed[page], min(count[page], depth))
+        for record in range(min(count[page], depth)):
+            own, is_change = sane_interval(intervals[page, record]), changed[page, record] > 0
+            others = shape * mean_days + max(days - own, 0.0)
+            quiet = math.exp((shape + found - is_change) * math.log1p(-own / (others + own)))
+            chance = max(1.0 - quiet, 1e-9)
+            for source in range(signals.shape[2]):
+                if signals[page, record, source] > 0:
+                    surplus[host, source] += (1.0 / chance if is_change else 0.0) - 1.0
+                    variance[host, source] += quiet / chance
+
+
+@compiled
+def credit_rings(
+    pages: Integers,
+    host_index: Row,
+    intervals: Row,
+    signals: Row,
+    changed: Row,
+    count: Row,
+    host_rate: Row,
+    unsignalled_change_rate: Row,
+    signal_evidence: Row,
+    credited: Floats,
+    signalled: Floats,
+    seen_rate: Floats,
+    seen_pages: Floats,
+) -> None:
+    """Add what each page's records say to its host's sums.
+
+    A signal of source k in a changed record is credited with p_k/(1 − e^{−s}), at most 1: the
+    probability that it was true, given the change (`credited`, (hosts, K), of `signalled`). Of
+    the time T that the records cover, T/(B + T) pages' worth is seen beside the prior
+    (`seen_pages`), and x/(1 − e^{−s})/(B + T) per changed record of it is the rate seen then.
+    """
+    sources = signals.shape[2]
+    for index in range(pages.size):
+        page = pages[index]
+        host = host_index[page]
+        found, covered = 0.0, 0.0
+        for record in range(min(count[page], intervals.shape[1])):
+            days = sane_interval(intervals[page, record])
+            exponent = unsignalled_change_rate[page] * days
+            own = exponent
+            covered += days
+            for source in range(sources):
+                exponent += signal_evidence[page, source] * signals[page, record, source]
+            for source in range(sources):
+                number = signals[page, record, source]
+                if number == 0:
+                    continue
+                signalled[host, source] += number
+                if changed[page, record]:
+                    precision = -math.expm1(-signal_evidence[page, source])
+                    truth = precision / -math.expm1(-exponent)
+                    credited[host, source] += number * min(truth, 1.0)
+            if changed[page, record]:
+                found += own / -math.expm1(-exponent)
+        seen_rate[host] += found / (host_rate[host] + covered)
+        seen_pages[host] += covered / (host_rate[host] + covered)
