@@ -27,6 +27,9 @@ PAUSE_SECONDS: Final = (1.0, 1.7 * SESSION_TIMEOUT_SECONDS)
 SOFT_SECONDS: Final = (2.0, 6.0)
 MOST_SCHEDULERS: Final = 3
 
+ALL_SHARE: Final = 0.15
+"""Kills that hit every worker at once."""
+
 
 @dataclass(slots=True)
 class Injected:
@@ -95,6 +98,9 @@ class Injector:
         return name
 
     async def _kill(self) -> str:
+        if self._rng.random() < ALL_SHARE:
+            killed = [n for n in self._system.ports if self._system.send(n, signal.SIGKILL)]
+            return f"{', '.join(killed)} killed at once"
         name = await self._running_victim()
         self._system.send(name, signal.SIGKILL)
         return f"{name} killed"
