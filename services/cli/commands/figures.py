@@ -12,7 +12,9 @@ from rich.console import Console
 from rich.progress import Progress
 
 from services.cli.errors import UserError
-from services.replay.experiments.catalogue import FIGURES
+from services.cli.output import show_json, show_rows
+from services.replay.experiments.accuracy import compared
+from services.replay.experiments.catalogue import FIGURES, figure_names
 from services.replay.experiments.drawing import draw
 from services.replay.experiments.results import Scale, Told
 from services.replay.polite_crawling import DatasetError, PoliteCrawling, read_polite_crawling
@@ -47,6 +49,7 @@ from services.replay.version import code_version
 @click.option(
     "--format", "ending", type=click.Choice(["svg", "png"]), default="svg", show_default=True
 )
+@click.option("--json", "as_json", is_flag=True, help="Answer with all numbers as JSON.")
 def command(
     names: tuple[str, ...],
     out: Path,
@@ -55,27 +58,38 @@ def command(
     dataset_folder: Path | None,
     seed: int,
     ending: str,
+    *,
+    as_json: bool,
 ) -> None:
     """Repeat the experiments of the papers, with error bars; all of them, or those named.
 
     Names are n2 to n14 for [N] (A Scalable Crawling Algorithm Utilizing Noisy Change-Indicating
-    Signals) and k1 to k3 for [K] (LambdaCrawl). Each gives a picture and a JSON file.
+    Signals) and k1 to k3 for [K] (LambdaCrawl); `harmonic` compares the harmonic objective with
+    LambdaCrawl on simulated changes, `estimator` studies how well parameters are learned. Each
+    gives a picture and a JSON file.
 
     \b
     Examples:
       freshet figures
       freshet figures n4 k1 --repetitions 3 --out results --format png
+      freshet figures harmonic estimator --json
       freshet figures k1 k2 k3 --polite-crawling Dataset --pages 100000
     """
-    unknown = [name for name in names if name not in FIGURES]
-    if unknown:
-        raise UserError(f"there is no figure {unknown[0]!r}; there are {', '.join(FIGURES)}")
+    try:
+        chosen = figure_names(names)
+    except ValueError as error:
+        raise UserError(str(error)) from error
     out.mkdir(parents=True, exist_ok=True)
     try:
         dataset = _dataset(dataset_folder)
         scale = Scale(repetitions, seed, pages, dataset)
-        for name in names or tuple(FIGURES):
-            _make(name, scale, out, ending)
+        numbers: dict[str, Any] = {}
+        for name in chosen:
+            numbers[name] = _make(name, scale, out, ending)
+            if not as_json:
+                _tell(numbers[name], out / f"{name}.{ending}")
+        if as_json:
+            show_json(numbers)
     except DatasetError as error:
         raise UserError(str(error)) from error
 
@@ -87,8 +101,14 @@ def _dataset(folder: Path | None) -> PoliteCrawling | None:
         return read_polite_crawling(folder, told)
 
 
-def _make(name: str, scale: Scale, out: Path, ending: str) -> None:
-    """Compute a figure; write its picture and its numbers."""
+def _tell(numbers: dict[str, Any], picture: Path) -> None:
+    click.echo(f"{picture}  {numbers['title']}")
+    if numbers.get("compared"):
+        show_rows(numbers["compared"], as_json=False, empty="")
+
+
+def _make(name: str, scale: Scale, out: Path, ending: str) -> dict[str, Any]:
+    """Compute a figure; write its picture and its numbers, and return them."""
     with _bar(name) as told:
         figure = FIGURES[name](scale, told)
     draw(figure, out / f"{name}.{ending}")
@@ -98,9 +118,12 @@ def _make(name: str, scale: Scale, out: Path, ending: str) -> None:
         "pages": scale.pages,
         "seed": scale.seed,
     }
-    text = json.dumps(_finite(numbers), indent=2, ensure_ascii=False, allow_nan=False)
+    if name == "n4":
+        numbers["compared"] = compared(figure)
+    finite: dict[str, Any] = _finite(numbers)
+    text = json.dumps(finite, indent=2, ensure_ascii=False, allow_nan=False)
     (out / f"{name}.json").write_text(text + "\n")
-    click.echo(f"{out / name}.{ending}  {figure.title}")
+    return finite
 
 
 @contextmanager

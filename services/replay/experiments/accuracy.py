@@ -5,6 +5,7 @@ fresh copy tends to, without the noise of drawing the requests.
 """
 
 from collections.abc import Callable, Sequence
+from typing import Any
 
 import numpy as np
 
@@ -27,6 +28,39 @@ DELAY_SLOTS = 6.0
 NOISY_POLICIES = ("GREEDY", "GREEDY-CIS", "GREEDY-NCIS", "G-NCIS-APPROX-1", "G-NCIS-APPROX-2")
 
 BASELINE = "Baseline"
+
+REFERENCE_SIZES = (100, 200, 500, 1000)
+REFERENCE = {
+    "GREEDY": (0.831, 0.711, 0.512, 0.369),
+    "GREEDY-CIS": (0.905, 0.745, 0.443, 0.274),
+    "GREEDY-NCIS": (0.911, 0.786, 0.548, 0.388),
+    "G-NCIS-APPROX-1": (0.911, 0.783, 0.534, 0.367),
+    "G-NCIS-APPROX-2": (0.911, 0.786, 0.545, 0.383),
+    BASELINE: (0.831, 0.711, 0.511, 0.368),
+}
+"""Section 6.6 by an independent replication, against `REFERENCE_SIZES` pages."""
+
+
+def compared(figure: Figure) -> list[dict[str, Any]]:
+    """Figure 4 beside the independent replication: deviations in our standard errors."""
+    rows = []
+    for line in figure.series:
+        for pages, reference in zip(REFERENCE_SIZES, REFERENCE[line.label], strict=True):
+            if pages not in line.x:
+                continue
+            place = line.x.index(pages)
+            mean, error = line.mean[place], line.standard_error[place]
+            rows.append(
+                {
+                    "policy": line.label,
+                    "pages": pages,
+                    "accuracy": round(mean, 4),
+                    "standard_error": round(error, 4),
+                    "replication": reference,
+                    "deviation": round((mean - reference) / error, 2) if error > 0 else None,
+                }
+            )
+    return rows
 
 
 def accuracy(trace: Trace, name: str, bandwidth: float = BANDWIDTH) -> float:

@@ -2,7 +2,14 @@
 
 from collections.abc import Callable
 
-from services.replay.experiments import accuracy, empirical, estimators, lambda_crawl
+from services.replay.experiments import (
+    accuracy,
+    empirical,
+    estimator_study,
+    estimators,
+    harmonic,
+    lambda_crawl,
+)
 from services.replay.experiments.results import Figure, Scale, Told
 
 FIGURES: dict[str, Callable[[Scale, Told], Figure]] = {
@@ -19,5 +26,24 @@ FIGURES: dict[str, Callable[[Scale, Told], Figure]] = {
     "k1": lambda_crawl.figure_1,
     "k2": lambda_crawl.figure_2,
     "k3": lambda_crawl.figure_3,
+    "harmonic": harmonic.harmonic_figure,
+    "estimator-size": estimator_study.against_size,
+    "estimator-cold-start": estimator_study.cold_start,
+    "estimator-drift": estimator_study.drift,
 }
 """Name → (scale, told) → figure; n: [N], k: [K]."""
+
+
+def figure_names(chosen: tuple[str, ...]) -> list[str]:
+    """The figures named, all of them if none is; `estimator` stands for the whole study.
+
+    Raises:
+        ValueError: one of them does not exist.
+    """
+    found: list[str] = []
+    for name in chosen or tuple(FIGURES):
+        members = [known for known in FIGURES if known == name or known.startswith(f"{name}-")]
+        if not members:
+            raise ValueError(f"there is no figure {name!r}; there are {', '.join(FIGURES)}")
+        found += [member for member in members if member not in found]
+    return found
