@@ -78,19 +78,17 @@ def _snapshot(
         unsignalled_change_rate=random.lognormal(-3, 1, size),
         signal_evidence=np.where(signalled, random.lognormal(0, 1, size), 0.0),
         signal_rate=np.where(signalled, random.lognormal(-2, 1, size), 0.0),
-        first_seen_at=crawled_at,
         last_crawled_at=crawled_at,
         last_attempt_at=crawled_at,
         last_changed_at=never,
         last_signal_at=never,
         updated_at=never,
-        signals=np.where(signalled, random.poisson(0.5, size), 0).astype(np.int32),
         failures=np.zeros(size, np.int32),
         digest=np.zeros(size, np.int64),
         status=np.zeros(size, np.int16),
     )
     pending = np.zeros((size, SOURCES), np.uint16)
-    pending[:, 0] = columns.signals
+    pending[:, 0] = np.where(signalled, random.poisson(0.5, size), 0)
     encoded = [url.encode() for url, _ in urls]
     offsets = np.zeros(size + 1, np.int64)
     np.cumsum([len(url) for url in encoded], out=offsets[1:])

@@ -49,7 +49,7 @@ _FROM_PAGES: Final = tuple(
     for name in PAGE.names or ()
     if not name.startswith("announced") and name not in ("page_id", "host")
 )
-_FROM_LEARNING: Final = frozenset({"signal_count", "crawls", "changes"})
+_FROM_LEARNING: Final = frozenset({"first_seen_at", "signals", "signal_count", "crawls", "changes"})
 
 
 _TIMES_NEVER: Final = (

@@ -116,17 +116,21 @@ def parse_array(data: Buffer) -> NDArray[Any]:
     return items["value"].astype(native)
 
 
-def copy_bytes(columns: Sequence[NDArray[Any]]) -> bytes:
-    """Columns of equal length as the body of a binary COPY."""
-    kinds = [_type_of(column) for column in columns]
-    fields: list[tuple[str, Any]] = [("fields", ">i2")]
-    for index, kind in enumerate(kinds):
-        fields += [(f"length{index}", ">i4"), (f"value{index}", kind.wire)]
-    rows = np.empty(columns[0].size, np.dtype(fields))
+def copy_bytes(columns: Sequence[NDArray[Any] | bytes]) -> bytes:
+    """Columns of equal length as the body of a binary COPY; bytes: the same bytea in each row."""
+    arrays = [column for column in columns if not isinstance(column, bytes)]
+    wires = [
+        np.dtype(f"V{len(column)}") if isinstance(column, bytes) else _type_of(column).wire
+        for column in columns
+    ]
+    layout: list[tuple[str, Any]] = [("fields", ">i2")]
+    for index, wire in enumerate(wires):
+        layout += [(f"length{index}", ">i4"), (f"value{index}", wire)]
+    rows = np.empty(arrays[0].size, np.dtype(layout))
     rows["fields"] = len(columns)
-    for index, (kind, column) in enumerate(zip(kinds, columns, strict=True)):
-        rows[f"length{index}"] = kind.wire.itemsize
-        rows[f"value{index}"] = column
+    for index, (wire, column) in enumerate(zip(wires, columns, strict=True)):
+        rows[f"length{index}"] = wire.itemsize
+        rows[f"value{index}"] = np.void(column) if isinstance(column, bytes) else column
     return _COPY_SIGNATURE + rows.tobytes() + _COPY_END
 
 

@@ -1,16 +1,18 @@
 """Adding pages by the million, straight into the database, while no estimator runs."""
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field
-from typing import Any, Final
+from dataclasses import dataclass, field, fields
+from typing import Any, Final, Self
 
 import numpy as np
 import psycopg
 from numpy.typing import NDArray
 
 from shared.contracts.identity import BadUrl, PageIdentity, host_id_of, identify, shard_of
+from shared.store.binary import copy_bytes
 from shared.store.connection import connect_writer
 from shared.store.history import EMPTY
+from shared.store.hosts import NO_SOURCES
 from shared.store.migration import check_deployment
 from shared.store.models import ACTIVE, NEVER
 
@@ -47,6 +49,8 @@ class PageBatch:
     """inf: no bound of its own."""
     crawled_at: NDArray[np.float64]
     """Unix seconds at which the copy already held was crawled; −inf: none."""
+    identities: Sequence[PageIdentity] | None = None
+    """Of the URLs, where the caller knows them."""
 
 
 @dataclass(slots=True)
@@ -68,47 +72,42 @@ class ImportReport:
             self.reasons.append(f"row {row}: {reason}")
 
 
-_STAGING: Final = """
-CREATE TEMPORARY TABLE incoming (
-    shard int2, page_id int8, host_id int8, importance float8, max_age_days float8,
-    crawled_at float8, url text, host text
-) ON COMMIT DROP
-"""
+_NEW_PAGE: Final[dict[str, Any]] = {
+    "unsignalled_change_rate": np.float64(np.nan),
+    "signal_evidence": np.float64(np.nan),
+    "signal_rate": np.float64(0),
+    "last_changed_at": np.float64(NEVER),
+    "last_signal_at": np.float64(NEVER),
+    "digest": np.int64(0),
+    "signal_count": np.int64(0),
+    "signals": np.int32(0),
+    "crawls": np.int32(0),
+    "changes": np.int32(0),
+    "failures": np.int32(0),
+    "status": np.int16(ACTIVE),
+}
+"""What a page has before its first crawl."""
 
-_INSERT_HOSTS: Final = """
+_INSERT_HOSTS: Final = f"""
 INSERT INTO hosts (shard, host_id, host, blocked_until, limit_updated_at, sources)
-SELECT DISTINCT ON (shard, host_id) shard, host_id, host, '-infinity'::float8, '-infinity'::float8,
-    '[]'
-FROM incoming ORDER BY shard, host_id
+SELECT shard, host_id, host, '-infinity'::float8, '-infinity'::float8, '{NO_SOURCES}'
+FROM unnest(%s::int2[], %s::int8[], %s::text[]) AS new (shard, host_id, host)
+ORDER BY shard, host_id
 ON CONFLICT DO NOTHING
 """
 
 _UPDATE_PAGES: Final = f"""
-UPDATE pages AS page
-SET importance = new.importance, max_age_days = new.max_age_days,
-    last_crawled_at = greatest(page.last_crawled_at, new.crawled_at),
-    last_attempt_at = greatest(page.last_attempt_at, new.crawled_at),
-    updated_at = greatest(page.updated_at, %(now)s), status = {ACTIVE}
-FROM incoming AS new
-WHERE page.shard = new.shard AND page.page_id = new.page_id
-"""
-
-_INSERT_PAGES: Final = f"""
-INSERT INTO pages (
-    shard, page_id, host_id, importance, max_age_days, unsignalled_change_rate, signal_evidence,
-    signal_rate, first_seen_at, last_crawled_at, last_attempt_at, last_changed_at, last_signal_at,
-    updated_at, digest, signal_count, signals, crawls, changes, failures, status, history)
-SELECT shard, page_id, host_id, importance, max_age_days, 'NaN', 'NaN', 0, %(now)s,
-    crawled_at, crawled_at, '-infinity', '-infinity', %(now)s, 0, 0, 0, 0, 0, 0, {ACTIVE},
-    '\\x{EMPTY.hex()}'
-FROM incoming ORDER BY shard, page_id
-ON CONFLICT DO NOTHING
-"""
-
-_INSERT_URLS: Final = """
-INSERT INTO page_urls (shard, page_id, url)
-SELECT shard, page_id, url FROM incoming ORDER BY shard, page_id
-ON CONFLICT DO NOTHING
+WITH updated AS (
+    UPDATE pages AS page
+    SET importance = new.importance, max_age_days = new.max_age_days,
+        last_crawled_at = greatest(page.last_crawled_at, new.crawled_at),
+        last_attempt_at = greatest(page.last_attempt_at, new.crawled_at),
+        updated_at = greatest(page.updated_at, %s), status = {ACTIVE}
+    FROM unnest(%s::int2[], %s::int8[], %s::float8[], %s::float8[], %s::float8[])
+        AS new (shard, page_id, importance, max_age_days, crawled_at)
+    WHERE page.shard = new.shard AND page.page_id = new.page_id
+    RETURNING page.page_id)
+SELECT coalesce(array_agg(page_id), ARRAY[]::int8[]) FROM updated
 """
 
 
@@ -144,38 +143,116 @@ def import_pages(
                 "behind its back: send them as page-updates, or stop the workers first"
             )
         connection.commit()
+        known_hosts: set[str] = set()
         for batch in batches:
-            _import_batch(connection, shards, batch, now, report)
+            pages = _taken(batch, shards, report)
+            _import_batch(connection, pages, now, known_hosts, report)
             progress(report)
         connection.execute("ANALYZE pages")
     return report
 
 
+@dataclass(frozen=True, slots=True)
+class _Pages:
+    """Rows that can be taken, sorted by shard and page id, each page once."""
+
+    shards: NDArray[np.int16]
+    page_ids: NDArray[np.int64]
+    host_ids: NDArray[np.int64]
+    importance: NDArray[np.float64]
+    max_age_days: NDArray[np.float64]
+    crawled_at: NDArray[np.float64]
+    identities: list[PageIdentity]
+
+    def take(self, chosen: NDArray[np.int64]) -> Self:
+        """Some of them."""
+        columns: list[Any] = [getattr(self, field.name)[chosen] for field in fields(self)[:-1]]
+        columns.append([self.identities[row] for row in chosen.tolist()])
+        return type(self)(*columns)
+
+
 def _import_batch(
-    connection: psycopg.Connection, shards: int, batch: PageBatch, now: float, report: ImportReport
+    connection: psycopg.Connection,
+    pages: _Pages,
+    now: float,
+    known_hosts: set[str],
+    report: ImportReport,
 ) -> None:
-    rows = _identified(batch, report)
-    connection.execute(_STAGING)
-    with connection.cursor() as cursor, cursor.copy("COPY incoming FROM STDIN") as copy:
-        for row, page in rows:
-            copy.write_row(
-                (
-                    shard_of(page.host, shards),
-                    page.page_id,
-                    host_id_of(page.host),
-                    float(batch.importance[row]),
-                    float(batch.max_age_days[row]),
-                    float(batch.crawled_at[row]),
-                    page.url,
-                    page.host,
-                )
-            )
-    parameters: dict[str, Any] = {"now": now}
-    connection.execute(_INSERT_HOSTS)
-    report.updated += connection.execute(_UPDATE_PAGES, parameters).rowcount
-    report.added += connection.execute(_INSERT_PAGES, parameters).rowcount
-    connection.execute(_INSERT_URLS)
+    """Hosts, known pages and new ones of a batch, in one transaction."""
+    _add_hosts(connection, pages, known_hosts)
+    row = connection.execute(
+        _UPDATE_PAGES,
+        (
+            now,
+            pages.shards,
+            pages.page_ids,
+            pages.importance,
+            pages.max_age_days,
+            pages.crawled_at,
+        ),
+        binary=True,
+    ).fetchone()
+    known = row[0] if row else pages.page_ids[:0]
+    new = pages.take(np.flatnonzero(~np.isin(pages.page_ids, known)))
+    _copy_pages(connection, new, now)
     connection.commit()
+    report.updated += known.size
+    report.added += new.page_ids.size
+
+
+def _add_hosts(connection: psycopg.Connection, pages: _Pages, known: set[str]) -> None:
+    """Add the hosts that this import has not met yet."""
+    new = {page.host: row for row, page in enumerate(pages.identities) if page.host not in known}
+    if new:
+        rows = list(new.values())
+        arrays = (pages.shards[rows], pages.host_ids[rows], list(new))
+        connection.execute(_INSERT_HOSTS, arrays)
+        known.update(new)
+
+
+def _copy_pages(connection: psycopg.Connection, new: _Pages, now: float) -> None:
+    """Add pages that are not there: rows in binary, URLs as text."""
+    count = new.page_ids.size
+    if not count:
+        return
+    values: dict[str, Any] = {
+        "shard": new.shards,
+        "page_id": new.page_ids,
+        "host_id": new.host_ids,
+        "importance": new.importance,
+        "max_age_days": new.max_age_days,
+        "last_crawled_at": new.crawled_at,
+        "last_attempt_at": new.crawled_at,
+        "history": EMPTY,
+    }
+    for name, value in _NEW_PAGE.items():
+        values[name] = np.full(count, value)
+    for name in ("first_seen_at", "updated_at"):
+        values[name] = np.full(count, now)
+    statement = f"COPY pages ({', '.join(values)}) FROM STDIN (FORMAT BINARY)"
+    with connection.cursor() as cursor, cursor.copy(statement) as copy:
+        copy.write(copy_bytes(list(values.values())))
+    keys = zip(new.shards.tolist(), new.page_ids.tolist(), new.identities, strict=True)
+    lines = "".join([f"{shard}\t{page_id}\t{page.url}\n" for shard, page_id, page in keys])
+    with connection.cursor() as cursor, cursor.copy("COPY page_urls FROM STDIN") as copy:
+        # A canonical URL has no tab and no end of line, but its query may have backslashes.
+        copy.write(lines.replace("\\", "\\\\"))
+
+
+def _taken(batch: PageBatch, shards: int, report: ImportReport) -> _Pages:
+    """The rows that can be taken, the last of each page."""
+    named = _identified(batch, report)
+    rows = np.array([row for row, _ in named], np.int64)
+    pages = _Pages(
+        np.array([shard_of(page.host, shards) for _, page in named], np.int16),
+        np.array([page.page_id for _, page in named], np.int64),
+        np.array([host_id_of(page.host) for _, page in named], np.int64),
+        np.asarray(batch.importance[rows], np.float64),
+        np.asarray(batch.max_age_days[rows], np.float64),
+        np.asarray(batch.crawled_at[rows], np.float64),
+        [page for _, page in named],
+    )
+    return pages.take(np.lexsort((pages.page_ids, pages.shards)))
 
 
 def _identified(batch: PageBatch, report: ImportReport) -> list[tuple[int, PageIdentity]]:
@@ -197,7 +274,7 @@ def _identified(batch: PageBatch, report: ImportReport) -> list[tuple[int, PageI
             )
             continue
         try:
-            page = identify(url)
+            page = identify(url) if batch.identities is None else batch.identities[row]
         except BadUrl as error:
             report.refuse(number, str(error))
             continue

@@ -4,7 +4,7 @@ A million pages take about a second: the server gathers each column into one bin
 numpy reads in place; there is no Python object for a page, but for its host's name.
 """
 
-import itertools
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -25,12 +25,14 @@ Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]
 Counts = NDArray[np.int32]
 
-CHUNK_BYTES: Final = 256 * 1024 * 1024
+CHUNK_BYTES: Final = 128 * 1024 * 1024
 """Of table, gathered at once; one value of PostgreSQL has at most 1 GB."""
 
-_ID_SPACE: Final = 1 << 63
-"""Page ids are hashes, even over this range, so equal parts of it hold as many pages each."""
+_BLOCK_BYTES: Final = 8192
+"""Of a block of PostgreSQL's tables, as it is built by default."""
 
+_END_OF_URL: Final = b"\n"
+"""No canonical URL has one, but percent-encoded."""
 
 _WAITING: Final = f"substring(history FROM {WAITING_OFFSET + 1} FOR {WAITING.itemsize})"
 
@@ -54,16 +56,13 @@ class PageColumns:
     """κ̄; NaN: the host's holds."""
     signal_rate: Floats
     """γ, per day."""
-    first_seen_at: Floats
     last_crawled_at: Floats
     last_attempt_at: Floats
-    """Any outcome, failed ones too."""
+    """Any outcome, failed ones too; where there are no failures, that of the last crawl."""
     last_changed_at: Floats
     last_signal_at: Floats
     updated_at: Floats
     """Of the last `page-updates` message."""
-    signals: Counts
-    """Since the last crawl."""
     failures: Counts
     """Consecutive."""
     digest: Integers
@@ -75,6 +74,9 @@ class PageColumns:
 class LearningColumns:
     """What only the estimator needs, one element a page in the order of `PageColumns`."""
 
+    first_seen_at: Floats
+    signals: Counts
+    """Since the last crawl."""
     signal_count: Integers
     crawls: Counts
     changes: Counts
@@ -136,18 +138,18 @@ _PAGE_TYPES: Final[dict[str, type[np.generic]]] = {
     "unsignalled_change_rate": np.float64,
     "signal_evidence": np.float64,
     "signal_rate": np.float64,
-    "first_seen_at": np.float64,
     "last_crawled_at": np.float64,
     "last_attempt_at": np.float64,
     "last_changed_at": np.float64,
     "last_signal_at": np.float64,
     "updated_at": np.float64,
-    "signals": np.int32,
     "failures": np.int32,
     "digest": np.int64,
     "status": np.int16,
 }
 _LEARNING_TYPES: Final[dict[str, type[np.generic]]] = {
+    "first_seen_at": np.float64,
+    "signals": np.int32,
     "signal_count": np.int64,
     "crawls": np.int32,
     "changes": np.int32,
@@ -225,34 +227,37 @@ def _pages(
 
 def _reordered(blobs: Blobs, order: Integers, shard: int) -> Blobs:
     """Blobs of one width in another order."""
-    lengths = np.unique(np.diff(blobs.offsets))
-    if lengths.size > 1:
-        raise DamagedStore(
-            f"shard {shard}: histories of {lengths.tolist()} bytes side by side: it was written "
-            "by several versions of Freshet"
-        )
+    lengths = np.diff(blobs.offsets)
     if not lengths.size:
         return blobs
-    rows = blobs.arena.reshape(-1, int(lengths[0]))
-    return Blobs(rows[order].ravel(), blobs.offsets)
+    if lengths.min() != lengths.max():
+        raise DamagedStore(
+            f"shard {shard}: histories of {np.unique(lengths).tolist()} bytes side by side: it was "
+            "written by several versions of Freshet"
+        )
+    rows = blobs.arena.view(f"V{lengths[0]}")
+    return Blobs(rows[order].view(np.uint8), blobs.offsets)
 
 
 def _gather(
     connection: psycopg.Connection, table: str, gathered: list[str], condition: str
-) -> list[tuple[Any, ...]]:
-    """Run an aggregation over parts of a table that are small enough for one value each."""
+) -> Iterator[tuple[Any, ...]]:
+    """Run an aggregation over parts of a table that are small enough for one value each.
+
+    Parts are runs of its blocks: each is read once, and the whole table as well.
+    """
     size = connection.execute("SELECT pg_relation_size(%s::regclass)", (table,)).fetchone()
     parts = 1 + int(size[0] if size else 0) // CHUNK_BYTES
-    bounds = [_ID_SPACE * part // parts for part in range(parts + 1)]
-    chunks = []
-    for low, high in itertools.pairwise(bounds):
-        within = f" AND page_id >= {low} AND page_id <= {high - 1}" if parts > 1 else ""
+    blocks = max(CHUNK_BYTES // _BLOCK_BYTES, 1)
+    for part in range(parts):
+        within = f" AND ctid >= '({part * blocks},0)'"
+        if part + 1 < parts:
+            within += f" AND ctid < '({(part + 1) * blocks},0)'"
         row = connection.execute(
             f"SELECT {', '.join(gathered)} FROM {table} WHERE {condition}{within}", binary=True
         ).fetchone()
         if row is not None and row[0] is not None:
-            chunks.append(row)
-    return chunks
+            yield row
 
 
 def _blobs(chunks: list[tuple[Counts, bytes]]) -> Blobs:
@@ -265,28 +270,33 @@ def _blobs(chunks: list[tuple[Counts, bytes]]) -> Blobs:
 
 def _urls(connection: psycopg.Connection, shard: int, page_ids: Integers) -> Blobs:
     """The URLs of pages, in the order of the sorted `page_ids`."""
-    chunks = _gather(
-        connection,
-        f"page_urls_{shard}",
-        [
-            "array_agg(page_id)",
-            "array_agg(octet_length(url))",
-            "convert_to(string_agg(url, ''), 'UTF8')",
-        ],
-        "true",
-    )
-    stored = _blobs([(chunk[1], chunk[2]) for chunk in chunks])
+    gathered = ["array_agg(page_id)", "convert_to(string_agg(url, E'\\n'), 'UTF8')"]
+    chunks = list(_gather(connection, f"page_urls_{shard}", gathered, "true"))
     stored_ids = np.concatenate([np.empty(0, np.int64), *(chunk[0] for chunk in chunks)])
-    order = np.argsort(stored_ids)
-    place = np.searchsorted(stored_ids, page_ids, sorter=order)
-    chosen = order[np.minimum(place, max(order.size - 1, 0))] if order.size else place
-    if page_ids.size and not (order.size and np.array_equal(stored_ids[chosen], page_ids)):
+    stored = np.frombuffer(b"".join(chunk[1] + _END_OF_URL for chunk in chunks), np.uint8)
+    ends = np.flatnonzero(stored == _END_OF_URL[0])
+    if ends.size != stored_ids.size:
+        raise DamagedStore(f"shard {shard}: a URL in page_urls has an end of line in it")
+    chosen = _places(stored_ids, page_ids)
+    if chosen is None:
         raise DamagedStore(f"shard {shard}: pages have no row in page_urls")
+    lengths = np.diff(ends, prepend=-1) - 1
     offsets = np.zeros(page_ids.size + 1, np.int64)
-    np.cumsum(np.diff(stored.offsets)[chosen], out=offsets[1:])
+    np.cumsum(lengths[chosen], out=offsets[1:])
     arena = np.empty(offsets[-1], np.uint8)
-    _copy_strings(stored.arena, stored.offsets[:-1][chosen], offsets, arena)
+    _copy_strings(stored, (ends - lengths)[chosen], offsets, arena)
     return Blobs(arena, offsets)
+
+
+def _places(stored: Integers, wanted: Integers) -> Integers | None:
+    """Where each of the rising `wanted` stands in `stored`; None: one does not."""
+    order = np.argsort(stored)
+    ordered = stored[order]
+    # Both rise, so the search goes through the memory once from end to end.
+    places = np.searchsorted(ordered, wanted)
+    if places.size and (places[-1] == order.size or not np.array_equal(ordered[places], wanted)):
+        return None
+    return order[places]
 
 
 @compiled
