@@ -3,7 +3,7 @@
 A page is in one place at a time, and its `bucket` says which:
 
 - in the *calendar*, while its priority is below the guard;
-- *listed*: its priority is looked at each time that slots are filled;
+- *listed*: its priority, or a bound of it, is looked at each time that slots are filled;
 - *urgent*: in a heap, because it is of an upper tier, and so its priority does not change;
 - *penned*: ripe, but of a host that is at its limit (see `pens`);
 - asleep: only an event can make it due.
@@ -36,9 +36,20 @@ LISTED: Final = 0xFFFE
 URGENT: Final = 0xFFFD
 PENNED: Final = 0xFFFC
 
+ENTRY: Final = np.dtype(
+    [
+        ("row", np.int32),  # of the page; negative: it has left
+        ("listing", np.uint8),  # the entry is the page's own while its `listing` is this
+        ("priority", np.float64),  # when it was looked at last
+        ("bound", np.float64),  # of its priority ...
+        ("until", np.float64),  # ... until then
+    ],
+    align=True,
+)
+
 STATE: Final = np.dtype(
     [
-        ("listed", np.int64),  # pages
+        ("listed", np.int64),  # entries
         ("urgent", np.int64),  # entries of the heap
         ("parked", np.int64),  # entries of the heap
         ("free_item", np.int64),  # of pens: first of the free ones; 0: none
@@ -63,10 +74,8 @@ class Board(NamedTuple):
     attempts: Rows
     hosts: Rows
     wheel: Wheel
-    listed: NDArray[np.int32]
-    """Rows of the listed pages."""
-    priorities: NDArray[np.float64]
-    """Of the listed pages, when slots were last filled."""
+    listed: Rows
+    """Of `ENTRY`."""
     urgent: NDArray[np.int32]
     """Heap of urgent pages, the most urgent first; entries of pages that have left stay."""
     urgent_keys: NDArray[np.float64]
@@ -94,8 +103,7 @@ def make_board(expected: int, timeout: float, reach: float, *, uniform: bool) ->
         none,
         none,
         make_wheel(expected),
-        none,
-        np.empty(0),
+        np.empty(0, ENTRY),
         none,
         np.empty(0),
         none,
@@ -114,7 +122,7 @@ def attach(
     """The board over these rows, with room for so many more moves. Memory is taken when used."""
     state = board.state[0]
     count, host_count = pages.size, hosts.size
-    lists = 2 * count + 2
+    lists = int(state["listed"]) + 2 * count + touched
     urgent = int(state["urgent"] + state["listed"]) + count + 1
     parked = int(state["parked"]) + 2 * host_count + 1
     return board._replace(
@@ -124,7 +132,6 @@ def attach(
         hosts=hosts,
         wheel=with_room(board.wheel, pages.size + touched),
         listed=_with_room(board.listed, lists, int(state["listed"])),
-        priorities=_with_room(board.priorities, lists, int(state["listed"])),
         urgent=_with_room(board.urgent, urgent, int(state["urgent"])),
         urgent_keys=_with_room(board.urgent_keys, urgent, int(state["urgent"])),
         parked=_with_room(board.parked, parked, int(state["parked"])),
@@ -171,11 +178,22 @@ def guard_of(board: Board, host: int) -> float:
 
 
 @compiled
+def _add_entry(listed: Rows, state: Rows, pages: Rows, row: int) -> None:
+    page, entry = pages[row], listed[state[0].listed]
+    page.bucket = LISTED
+    page.listing = np.uint8((page.listing + 1) & 0xFF)
+    entry.row = row
+    entry.listing = page.listing
+    entry.priority = 0.0
+    entry.bound = np.inf
+    entry.until = -np.inf
+    state[0].listed += 1
+
+
+@compiled
 def list_page(board: Board, row: int) -> None:
-    """Look at a page whenever slots are filled."""
-    board.pages[row].bucket = LISTED
-    board.listed[board.state[0].listed] = row
-    board.state[0].listed += 1
+    """Look at a page whenever slots are filled; an entry that it had counts no more."""
+    _add_entry(board.listed, board.state, board.pages, row)
 
 
 @compiled
@@ -205,17 +223,15 @@ def settle_rows(board: Board, rows: NDArray[np.int32]) -> None:
             continue
         guard = max(state.guard, hosts[page.host].guard)
         if not put_off(wheel, pages, row, due_at(page, attempts, guard, uniform)):
-            page.bucket = LISTED
-            listed[state.listed] = row
-            state.listed += 1
+            _add_entry(listed, board.state, pages, row)
 
 
 @compiled
 def settle_touched(board: Board, rows: NDArray[np.int32], reweigh: bool) -> None:
     """Something happened to pages: put them where they belong now.
 
-    Those that are listed or penned stay: they are looked at anyway. So do urgent ones, unless they
-    are to be weighed again.
+    Penned ones stay: they are looked at anyway. So do urgent ones, unless they are to be weighed
+    again. What was known of listed ones is forgotten.
     """
     pages = board.pages
     moved = np.empty(rows.size, np.int32)
@@ -225,7 +241,7 @@ def settle_touched(board: Board, rows: NDArray[np.int32], reweigh: bool) -> None
         if is_put_off(bucket):
             moved[count] = row
             count += 1
-        elif reweigh and bucket == URGENT:
+        elif bucket == LISTED or (reweigh and bucket == URGENT):
             list_page(board, row)
     settle_rows(board, moved[:count])
 

@@ -4,11 +4,13 @@ import time
 from collections.abc import Iterable
 from typing import Final
 
+import numpy as np
 import structlog
 from aiokafka import AIOKafkaConsumer, TopicPartition
 
 from services.scheduler.events import NO_REQUEST
 from services.scheduler.hosts import take_token
+from services.scheduler.pages import NEVER, REMOVED
 from services.scheduler.shard import Shard
 from shared.contracts.codec import BadMessage, decode
 from shared.contracts.messages import CrawlRequest
@@ -99,6 +101,26 @@ def _decoded(values: Iterable[bytes | None]) -> list[CrawlRequest]:
     return requests
 
 
+def _spend_tokens(shard: Shard) -> None:
+    """Let every host have no token at its last known crawl: how many it had, nobody knows.
+
+    Beginning with full buckets, a host that is at its limit all the time would keep what it has
+    too much: it is filled as fast as it is emptied.
+    """
+    pages = shard.pages[: shard.used]
+    crawled_at = pages["last_crawled_at"].copy()
+    tried = np.flatnonzero(pages["attempt"])
+    attempts = shard.attempts.rows["last_attempt_at"][pages["attempt"][tried]]
+    crawled_at[tried] = np.maximum(crawled_at[tried], attempts)
+    last = np.full(len(shard.hosts), NEVER)
+    known = pages["status"] != REMOVED
+    np.maximum.at(last, pages["host"][known], crawled_at[known])
+    hosts = shard.hosts.rows[: last.size]
+    spent = last > hosts["filled_at"]
+    hosts["tokens"][spent] = 0.0
+    hosts["filled_at"][spent] = last[spent]
+
+
 def restore(shard: Shard, requests: list[CrawlRequest]) -> int:
     """Mark the pages of recent requests as in flight, and take their hosts' tokens.
 
@@ -107,6 +129,7 @@ def restore(shard: Shard, requests: list[CrawlRequest]) -> int:
     Returns:
         how many are not answered yet.
     """
+    # _spend_tokens(shard)
     waiting = 0
     for request in requests:
         host = shard.hosts.find(request.host)

@@ -47,6 +47,7 @@ PAGE: Final = np.dtype(
         ("attempt", np.int32),  # row of its ATTEMPT; 0: none
         ("bucket", np.uint16),  # where the selection has it
         ("status", np.uint8),
+        ("listing", np.uint8),  # counts the times that the selection has listed it
     ],
     align=True,
 )

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from services.scheduler.attempts import open_attempt
 from services.scheduler.board import (
+    LISTED,
     URGENT,
     Board,
     add_urgent,
@@ -105,23 +106,36 @@ def commit(
 
 
 @compiled
-def _weigh_listed(board: Board, now: float) -> None:
-    """Find the priorities of the listed pages; those that belong elsewhere go there."""
+def _weigh_listed(board: Board, now: float, skip_below: float) -> None:
+    """Find the priorities of the listed pages; those that belong elsewhere go there.
+
+    Pages whose bound is less than `skip_below` are not looked at.
+    """
     pages, attempts, hosts, uniform = board.pages, board.attempts, board.hosts, board.uniform
-    listed, priorities, state = board.listed, board.priorities, board.state[0]
+    listed, state = board.listed, board.state[0]
+    lasting = state.reach
     kept = 0
     place = -1
     while place + 1 < state.listed:
         place += 1
-        row = listed[place]
+        if listed[place].bound < skip_below and listed[place].until >= now:
+            listed[kept] = listed[place]
+            kept += 1
+            continue
+        row = listed[place].row
         page = pages[row]
+        if page.bucket != LISTED or page.listing != listed[place].listing:
+            continue
         priority = priority_of(page, attempts, now, uniform)
         is_usual = 0.0 < priority <= HIGHEST_VALUE and not hosts[page.host].is_limited
         if not is_usual and _send_elsewhere(board, row, priority, now):
             continue
         # Places up to this one have been read; pages that leave a pen are added at the end.
-        listed[kept] = row
-        priorities[kept] = priority
+        listed[kept] = listed[place]
+        listed[kept].priority = priority
+        if listed[kept].until < now + lasting / 2:
+            listed[kept].until = now + lasting
+            listed[kept].bound = priority_of(page, attempts, now + lasting, uniform)
         kept += 1
     state.listed = kept
 
@@ -262,8 +276,8 @@ def _take_next(
             if item < _NOBODY:
                 pick.row = take_best(board, -2 - item)
                 return item, size
-            row = int(board.listed[item])
-            board.listed[item] = _LEFT
+            row = int(board.listed[item].row)
+            board.listed[item].row = _LEFT
         number = int(board.pages[row].host)
         if usable_from(board.hosts[number]) <= now:
             pick.row = row
@@ -275,7 +289,7 @@ def _take_next(
 def _take_listed(
     pages: Rows,
     hosts: Rows,
-    listed: NDArray[np.int32],
+    listed: Rows,
     keys: NDArray[np.float64],
     items: NDArray[np.int32],
     size: int,
@@ -285,11 +299,11 @@ def _take_listed(
     """Take the top of the heap, in the usual case: a listed page whose host has a token."""
     if size == 0 or keys[0] < floor or items[0] < 0:
         return False
-    row = listed[items[0]]
+    row = listed[items[0]].row
     if usable_from(hosts[pages[row].host]) > pick.time:
         return False
     pick.row, pick.priority = row, keys[0]
-    listed[items[0]] = _LEFT
+    listed[items[0]].row = _LEFT
     pop(keys, items, size)
     return True
 
@@ -301,25 +315,35 @@ def _queue_listed(board: Board, least: float) -> tuple[NDArray[np.float64], NDAr
     keys = np.empty(count + board.hosts.size + 1)
     items = np.empty(count + board.hosts.size + 1, np.int32)
     size = 0
-    priorities = board.priorities
+    listed = board.listed
     for place in range(count):
-        if priorities[place] > 0.0 and priorities[place] >= least:
-            size = push(keys, items, size, priorities[place], place)
+        priority = listed[place].priority
+        if priority > 0.0 and priority >= least:
+            size = push(keys, items, size, priority, place)
     return keys, items, size
 
 
 @compiled
 def fill_slots(
-    board: Board, slots: NDArray[np.float64], least: float, must_be_certain: bool, picks: Rows
+    board: Board,
+    weighed: float,
+    slots: NDArray[np.float64],
+    least: float,
+    must_be_certain: bool,
+    skip_below: float,
+    picks: Rows,
 ) -> int:
     """Pick a page for each slot.
 
     Args:
         board: the pages; picked ones go in flight, their hosts' tokens are taken. There must be
             room for an attempt a slot.
-        slots: times, rising, clock seconds; the calendar has come to the first.
+        weighed: the time, clock seconds, whose priorities count; the calendar has come to it.
+        slots: times, rising.
         least: priority below which a slot is rather left empty.
         must_be_certain: whether to stop before a pick that a look at all pages might not make.
+        skip_below: listed pages that are known to be worth less are not looked at; then picks
+            must be certain.
         picks: one `PICK` a slot, to be written.
 
     Returns:
@@ -327,11 +351,9 @@ def fill_slots(
     """
     pages, attempts, hosts, listed = board.pages, board.attempts, board.hosts, board.listed
     wheel, state, parked_keys = board.wheel, board.state[0], board.parked_keys
-    weighed = slots[0]
-    _weigh_listed(board, weighed)
-    count = state.listed
-    keys, items, size = _queue_listed(board, least)
-    certain_from = state.certain_from if must_be_certain else 0.0
+    _weigh_listed(board, weighed, skip_below)
+    keys, items, size = _queue_listed(board, max(least, skip_below))
+    certain_from = max(state.certain_from, skip_below) if must_be_certain else 0.0
     floor = max(least, certain_from)
     settled = 0
     for slot in range(slots.size):
@@ -353,7 +375,7 @@ def fill_slots(
             list_page(board, pick.row)
         if item < _NOBODY:
             size = _offer_again(board, keys, items, size, -2 - item, weighed, pick.time)
-    _close(board, items, size, count, slots[slots.size - 1])
+    _close(board, items, size, slots[slots.size - 1])
     return settled
 
 
@@ -382,13 +404,9 @@ def _close(
     board: Board,
     items: NDArray[np.int32],
     size: int,
-    weighed: int,
     now: float,
 ) -> None:
-    """Clean up: hosts that were offered and not wanted, listed pages that have left.
-
-    The first `weighed` of the listed pages have priorities.
-    """
+    """Clean up: hosts that were offered and not wanted, entries of pages that have left."""
     for place in range(size):
         if items[place] < _NOBODY:
             number = -2 - int(items[place])
@@ -397,10 +415,11 @@ def _close(
                 park(board, number, now)
             else:
                 release_host(board, number)
+    listed, state = board.listed, board.state[0]
     kept = 0
-    for place in range(board.state[0].listed):
-        if board.listed[place] != _LEFT:
-            board.listed[kept] = board.listed[place]
-            board.priorities[kept] = board.priorities[place] if place < weighed else 0.0
+    for place in range(state.listed):
+        if listed[place].row != _LEFT:
+            if kept < place:
+                listed[kept] = listed[place]
             kept += 1
-    board.state[0].listed = kept
+    state.listed = kept

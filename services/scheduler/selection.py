@@ -49,6 +49,14 @@ _LEAST_SAMPLED: Final = 20
 _BELOW_PICKED: Final = 1.0 - 2e-4
 """The guard stays so far below what was picked last."""
 
+_SKIPPED: Final = 1.0 - 1e-3
+"""Listed pages that will not come so near to what was picked last are not looked at."""
+
+_MANY_SECONDS: Final = 20.0
+_HOLD_SECONDS: Final = 60.0
+"""Wall seconds: how much crawling the guard is lowered for when it has to be, and how long it then
+stays low at least."""
+
 _TICK_SECONDS: Final = 0.1
 """Wall seconds in a tick of the calendar."""
 
@@ -103,6 +111,12 @@ class Calendar:
         self._is_ready = False
         self._stock = _SPARE
         """How many pages should be listed after slots were filled."""
+        self._many = 0
+        """How many more are to be listed after there were too few."""
+        self._skip_below = 0.0
+        """Listed pages that are known to be worth less are not looked at."""
+        self._hold_until = -np.inf
+        """The guard is not raised before."""
         self._slots = 0
         """How many slots are filled at once."""
         self._more = 1
@@ -171,15 +185,22 @@ class Calendar:
         now = float(slots[0])
         self._slots = slots.size
         self._stock = int(max(slots.size, rate * self._rules.speed) / 4) + _SPARE
+        self._many = int(_MANY_SECONDS * rate * self._rules.speed) + 8 * self._stock
         self._space.attempts.reserve(slots.size)
         self._attach(slots.size)
         if not self._is_ready or entries_in(self._board.wheel) > 4 * self._space.used + 100_000:
             self._rebuild(now)
         let_come(self._board, now, 0)
         self._sweep(now)
-        done = fill_slots(self._board, slots, least, True, picks)
+        skip_below = self._skip_below
+        done = int(fill_slots(self._board, now, slots, least, True, skip_below, picks))
         while done < slots.size:
-            done += self._fill_rest(slots[done:], least, picks[done:])
+            if skip_below > 0.0:
+                skip_below = 0.0
+                more = fill_slots(self._board, now, slots[done:], least, True, 0.0, picks[done:])
+            else:
+                more = self._fill_rest(now, slots[done:], least, picks[done:])
+            done += int(more)
         self._adjust(now, picks)
         return picks
 
@@ -188,18 +209,17 @@ class Calendar:
         rows, attempts = space.host_rows[: space.host_count], space.attempts.rows
         self._board = attach(self._board, space.pages, space.records, attempts, rows, touched)
 
-    def _fill_rest(self, slots: NDArray[np.float64], least: float, picks: Rows) -> int:
+    def _fill_rest(self, now: float, slots: NDArray[np.float64], least: float, picks: Rows) -> int:
         """What is listed does not suffice to be certain."""
-        now = float(slots[0])
         if self._space.used <= _FEW_PAGES:
             self._more *= 4
             self._rebuild(now)
-            return int(fill_slots(self._board, slots, least, True, picks))
+            return int(fill_slots(self._board, now, slots, least, True, 0.0, picks))
         let_come(self._board, now, 2 * slots.size + _SPARE)
-        settled = int(fill_slots(self._board, slots, least, False, picks))
+        settled = int(fill_slots(self._board, now, slots, least, False, 0.0, picks))
         made = picks["row"][:settled] >= 0
         self.uncertain_picks += int(made.sum())
-        self._begin_sweep(now)
+        self._begin_sweep(now, self._many)
         return settled
 
     def _rebuild(self, now: float) -> None:
@@ -218,21 +238,21 @@ class Calendar:
         self._next_row = -1
         self.rebuilds += 1
 
-    def _begin_sweep(self, now: float) -> None:
-        """Lower the guard, and begin to place all pages anew."""
+    def _begin_sweep(self, now: float, wanted: int) -> None:
+        """Lower the guard such that so many more are listed: begin to place all pages anew."""
         if self._next_row < 0:
-            self._state["guard"] = self._lower_guard(now)
+            self._state["guard"] = self._lower_guard(now, wanted)
             self._next_row = 0
             self._swept_to = now
             self.sweeps += 1
 
-    def _lower_guard(self, now: float) -> float:
-        """A guard below which there are twice as many pages less as are to be listed."""
+    def _lower_guard(self, now: float, wanted: int) -> float:
+        """A guard that about so many more pages reach."""
         space, guard = self._space, float(self._state["guard"])
         priorities = self._weigh(self._random.integers(0, space.used, _SAMPLED), now)
         below = np.sort(priorities[(priorities < guard) & (priorities > 0.0)])[::-1]
-        wanted = max(round(2 * self._stock * _SAMPLED / space.used), _LEAST_SAMPLED)
-        return float(below[wanted]) if wanted < below.size else 0.0
+        rank = max(round(wanted * _SAMPLED / space.used), _LEAST_SAMPLED)
+        return float(below[rank]) if rank < below.size else 0.0
 
     def _sweep(self, now: float) -> None:
         """Place a slice of the pages anew, if the guard is being lowered."""
@@ -246,21 +266,23 @@ class Calendar:
         if end == used:
             self._state["certain_from"] = self._state["guard"]
             self._next_row = -1
+            self._hold_until = now + _HOLD_SECONDS * self._rules.speed
 
     def _adjust(self, now: float, picks: Rows) -> None:
         """Keep about as many pages listed as the next slots need."""
         listed = int(self._state["listed"])
         self._more = max(self._more // 2, 1)
+        by_value = picks["priority"][(picks["row"] >= 0) & (picks["tier"] == BY_VALUE)]
+        least_picked = float(by_value.min()) if by_value.size == picks.size else 0.0
+        self._skip_below = least_picked * _SKIPPED
         if self._next_row >= 0:
             return
         if listed < _LEAN * self._stock and self.guard > 0.0:
             if self._space.used > _FEW_PAGES:
-                self._begin_sweep(now)
-        elif listed > _FAT * self._stock:
-            values = picks["priority"][(picks["row"] >= 0) & (picks["tier"] == BY_VALUE)]
-            if values.size:
-                highest = float(values.min()) * _BELOW_PICKED
-                shed_listed(self._board, self._stock, highest, max(picks.size // 4, _SPARE))
+                self._begin_sweep(now, 8 * self._stock)
+        elif listed > _FAT * self._stock and now >= self._hold_until and least_picked > 0.0:
+            highest = least_picked * _BELOW_PICKED
+            shed_listed(self._board, self._stock, highest, picks.size + _SPARE)
 
     def weigh_all(self, now: float) -> NDArray[np.float64]:
         """The priority of every page now, host limits aside; a look at all of them."""
@@ -284,7 +306,7 @@ class Calendar:
         board, state = self._board, self._state
         looked_at = np.concatenate(
             [
-                board.listed[: state["listed"]],
+                board.listed["row"][: state["listed"]],
                 board.urgent[: state["urgent"]],
                 board.pen_rows[1 : state["next_item"]],
             ]

@@ -2,10 +2,17 @@
 
 import numpy as np
 
-from services.scheduler.board import Board, time_due
+from services.scheduler.board import LISTED, Board, time_due
 from services.scheduler.calendar import put_off
 from services.scheduler.pages import UNSET
 from shared.policy.compiled import compiled
+
+
+@compiled
+def _is_own(board: Board, row: int, listing: int) -> bool:
+    """Whether an entry is the one that counts for its page."""
+    page = board.pages[row]
+    return bool(page.bucket == LISTED and page.listing == listing)
 
 
 @compiled
@@ -20,19 +27,22 @@ def shed_listed(board: Board, keep: int, highest: float, most: int) -> int:
     count = board.state[0].listed
     guard = board.state[0].guard
     if count > keep:
-        least = np.partition(board.priorities[:count], count - keep)[count - keep]
+        priorities = np.empty(count)
+        for place in range(count):
+            priorities[place] = board.listed[place].priority
+        least = np.partition(priorities, count - keep)[count - keep]
         guard = max(guard, min(least, highest))
     board.state[0].guard = board.state[0].certain_from = guard
     kept = gone = 0
     for place in range(count):
-        row = board.listed[place]
-        if gone < most and 0.0 < board.priorities[place] < guard:
+        entry = board.listed[place]
+        row = entry.row
+        if gone < most and 0.0 < entry.priority < guard and _is_own(board, row, entry.listing):
             board.pages[row].due_staleness = UNSET
             if put_off(board.wheel, board.pages, row, time_due(board, row)):
                 gone += 1
                 continue
-        board.listed[kept] = row
-        board.priorities[kept] = board.priorities[place]
+        board.listed[kept] = board.listed[place]
         kept += 1
     board.state[0].listed = kept
     return gone

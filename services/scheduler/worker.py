@@ -50,8 +50,9 @@ class Scheduler(WorkerService):
         self.timeline = SlotTimeline()
         self._thread = ShardThread()
         self._publisher = Publisher(settings)
-        timeout = REQUEST_SHARE * settings.kafka_session_timeout_seconds
-        self._requests = Publisher(settings, self._is_sure, request_timeout_ms=int(1000 * timeout))
+        self._requests = Publisher(
+            settings, self._is_sure, REQUEST_SHARE * settings.kafka_session_timeout_seconds
+        )
         """Of `crawl-requests` alone: what waits there must not be sent once the shards are lost."""
         self._handler = SchedulerHandler(
             settings, self.clock, self._publisher, self._thread, self.stopping
