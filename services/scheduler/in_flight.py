@@ -129,7 +129,7 @@ def restore(shard: Shard, requests: list[CrawlRequest]) -> int:
     Returns:
         how many are not answered yet.
     """
-    # _spend_tokens(shard)
+    _spend_tokens(shard)
     waiting = 0
     for request in requests:
         host = shard.hosts.find(request.host)

@@ -8,7 +8,6 @@ later, in the same generation, proves that nobody had them in between.
 """
 
 import asyncio
-import math
 import time
 from collections.abc import Callable, Collection
 from typing import Any, Final
@@ -94,14 +93,19 @@ class _EveryNode(Collection[int]):
         return 1
 
 
+def give_up_requests_after(producer: AIOKafkaProducer, seconds: float) -> None:
+    """Let a producer that is not started yet ask a silent broker again, on a new connection, after
+    so long. How long messages may wait for a broker is another matter, and stays as it is."""
+    client: Any = producer.client
+    client._request_timeout_ms = int(1000 * seconds)  # noqa: SLF001 - one option sets both
+
+
 def hold_back(producer: AIOKafkaProducer, may_send: Callable[[], bool]) -> None:
     """Let a started producer keep what it has while it may not send.
 
     It is asked each time that something is about to leave, retries too.
     """
     accumulator: Any = producer._message_accumulator  # noqa: SLF001 - there is no public hook
-    # What is held back does not get too old, nor while no broker leads: it goes, or the process.
-    accumulator._batch_ttl = math.inf  # noqa: SLF001
     drain = accumulator.drain_by_nodes
 
     def drain_if_allowed(ignore_nodes: Any, muted_partitions: Any = frozenset()) -> Any:

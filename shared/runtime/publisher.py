@@ -3,7 +3,6 @@
 import asyncio
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any
 
 from aiokafka import AIOKafkaProducer, ConsumerRecord
 from aiokafka.producer.message_accumulator import BatchBuilder
@@ -16,7 +15,7 @@ from shared.contracts.topics import DEAD_LETTERS, GLOBAL_KEY, Topic
 from shared.runtime import metrics
 from shared.runtime.dead_letters import Header, letter_of
 from shared.runtime.kafka import make_producer
-from shared.runtime.membership import hold_back
+from shared.runtime.membership import give_up_requests_after, hold_back
 from shared.runtime.settings import Settings
 
 Acknowledgement = asyncio.Future[object]
@@ -39,25 +38,31 @@ class Publisher:
     """One producer of a process. Messages go out in batches; `flush` waits for them."""
 
     def __init__(
-        self, settings: Settings, may_send: Callable[[], bool] | None = None, **options: Any
+        self,
+        settings: Settings,
+        may_send: Callable[[], bool] | None = None,
+        request_seconds: float | None = None,
     ) -> None:
         """Make a publisher that is not started yet.
 
         Args:
             settings: of the process.
             may_send: while it says no, messages wait here; None: they never have to.
-            options: more of the producer's (`make_producer`).
+            request_seconds: a broker that is silent for so long is asked again on a new
+                connection; None: the client's own default.
         """
         self.settings = settings
         self._may_send = may_send
-        self._options = options
+        self._request_seconds = request_seconds
         self._producer: AIOKafkaProducer | None = None
         self._failure: BaseException | None = None
         self._letters = 0
 
     async def start(self) -> None:
         """Connect."""
-        producer = make_producer(self.settings, **self._options)
+        producer = make_producer(self.settings)
+        if self._request_seconds is not None:
+            give_up_requests_after(producer, self._request_seconds)
         await producer.start()
         if self._may_send is not None:
             hold_back(producer, self._may_send)

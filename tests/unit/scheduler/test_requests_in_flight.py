@@ -72,6 +72,27 @@ def test_a_restart_gives_no_host_a_second_burst():
         assert tokens < 2.0
 
 
+def test_a_host_at_its_limit_stays_within_it_over_a_restart():
+    def world_of_one_host():
+        world = World(rules(timeout=100.0, host_rate=1.0))
+        for number in range(80):
+            world.add_page("a", number, NOW - DAY, last_crawled_at=NOW - 5 * DAY)
+        return world
+
+    before = sent(world_of_one_host(), NOW + 0.25 * np.arange(80))
+    restarted = world_of_one_host()
+    for request in before[:-8]:
+        restarted.outcome(request.page_id, request.requested_at + 0.01)
+    restore(restarted.shard, before[-8:])
+    after = sent(restarted, before[-1].requested_at + 0.1 * np.arange(1, 60))
+
+    times = np.array([request.requested_at for request in before + after])
+    assert len(after) >= 5
+    for first in range(times.size):
+        crawls = np.arange(1, times.size - first + 1)
+        assert (crawls <= 2.0 + (times[first:] - times[first]) + 1e-6).all()
+
+
 def test_answered_requests_are_not_in_flight():
     world = world_of_pages()
     request = sent(world, [NOW + 1.0])[0]
