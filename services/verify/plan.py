@@ -21,7 +21,7 @@ SESSION_TIMEOUT_SECONDS: Final = 6.0
 REQUEST_TIMEOUT_SECONDS: Final = 8.0
 
 HIGHEST_RATE: Final = 180.0
-LOWEST_RATE: Final = 80.0
+LOWEST_RATE: Final = 100.0
 """The budget changes between these now and then, crawls per second."""
 
 CRAWL_SECONDS: Final = 0.03

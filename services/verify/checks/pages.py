@@ -110,8 +110,9 @@ def visited(
                 bound = last + max_age_seconds
                 if following <= bound:
                     continue
-                due = max(bound, begin)
-                late = following - due - _down_within(downtimes, due, following)
+                # What was not crawled while all was down makes what is due later wait as well.
+                since = max(last, begin)
+                late = following - max(bound, begin) - _down_within(downtimes, since, following)
                 longest = max(longest, late)
                 if late > SLACK_SECONDS:
                     yield f"{page.url}: {following - last:.1f} s without a crawl ({late:.1f} late)"
