@@ -20,6 +20,7 @@ from shared.contracts.topics import CRAWL_OUTCOMES, CRAWL_REQUESTS
 from shared.runtime.clock import SECONDS_PER_DAY, Clock
 from shared.runtime.kafka import make_consumer
 from shared.runtime.publisher import Publisher
+from shared.store.page_lookup import PageLookup
 
 log = structlog.get_logger(__name__)
 
@@ -67,7 +68,8 @@ class Fleet:
         self._plan = plan
         self._origin = origin
         self._rng = np.random.default_rng([seed, 3])
-        self._page_of = {page_id: row for row, page_id in enumerate(pages.page_ids.tolist())}
+        self._rows = PageLookup(len(pages))
+        self._rows.add_many(pages.page_ids, np.arange(len(pages), dtype=np.int32))
         self._under_way: deque[_Crawls] = deque()
         self._consumer = make_consumer(self._settings, GROUP)
 
@@ -110,8 +112,8 @@ class Fleet:
             except BadMessage as error:
                 self.refused += 1
                 log.warning("crawl request refused", offset=record.offset, reason=str(error))
-        page_of = self._page_of
-        pages = np.array([page_of.get(r.page_id, UNKNOWN_PAGE) for r in requests], dtype=np.int64)
+        page_ids = np.array([request.page_id for request in requests], np.int64)
+        pages = self._rows.find_many(page_ids).astype(np.int64)
         ready_at = time.monotonic() + self._plan.latency_seconds
         self._under_way.append(_Crawls(ready_at, requests, pages))
 

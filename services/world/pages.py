@@ -1,20 +1,21 @@
 """The pages of a world, as columns."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
-from shared.contracts.identity import identify
+from shared.contracts.identity import PageIdentity, identify
 
 
 @dataclass(frozen=True, slots=True)
 class WorldPages:
     """One row a page; the row number is the page's number everywhere in the world."""
 
-    urls: list[str]
+    urls: Sequence[str]
     """Canonical."""
-    hosts: list[str]
+    hosts: Sequence[str]
     page_ids: NDArray[np.int64]
     importance: NDArray[np.float64]
     max_age_days: NDArray[np.float64]
@@ -24,6 +25,11 @@ class WorldPages:
 
     def __len__(self) -> int:
         return len(self.urls)
+
+    def identities(self, rows: slice) -> list[PageIdentity]:
+        """The names of some pages."""
+        names = zip(self.urls[rows], self.hosts[rows], self.page_ids[rows].tolist(), strict=True)
+        return [PageIdentity(*name) for name in names]
 
 
 def make_pages(

@@ -13,7 +13,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from services.world.events import Changes, Signals
-from services.world.pages import WorldPages, make_pages
+from services.world.pages import WorldPages
+from services.world.sites import SiteHosts, SiteUrls
 
 SOURCES = ["webping", "lastmod", "sitemap"]
 
@@ -61,10 +62,7 @@ def generate_population(count: int, seed: int) -> Population:
     weights = 1.0 / np.arange(1, hosts + 1)
     host = np.sort(rng.choice(hosts, size=count, p=weights / weights.sum()))
     within = np.arange(count) - np.searchsorted(host, host)
-    urls = [
-        f"https://site-{h}.example/page/{i}"
-        for h, i in zip(host.tolist(), within.tolist(), strict=True)
-    ]
+    urls = SiteUrls(host.astype(np.int32), within.astype(np.int32))
     importance = np.minimum(rng.pareto(1.2, count) + 1.0, 1000.0)
     host_rate = MEDIAN_CHANGE_RATE * rng.lognormal(0.0, 1.0, hosts)
     change_rate = np.clip(host_rate[host] * rng.lognormal(0.0, 1.0, count), 1e-4, 50.0)
@@ -76,7 +74,14 @@ def generate_population(count: int, seed: int) -> Population:
     recall = np.where(sends, rng.beta(beta[:, 0], beta[:, 1]), 0.0)
     noise = _FALSE_SIGNALS[np.maximum(source, 0)] * rng.lognormal(0.0, 0.7, count)
     return Population(
-        pages=make_pages(urls, importance, held=rng.random(count) >= NEW_SHARE),
+        pages=WorldPages(
+            urls,
+            SiteHosts(host.astype(np.int32)),
+            urls.page_ids(),
+            importance,
+            max_age_days=np.full(count, np.inf),
+            held=rng.random(count) >= NEW_SHARE,
+        ),
         change_rate=change_rate,
         source=source.astype(np.int64),
         recall=recall,

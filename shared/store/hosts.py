@@ -122,4 +122,5 @@ def pack_sources(names: Sequence[str]) -> str:
 
 def unpack_sources(stored: str) -> list[str]:
     """The names again."""
-    return [str(name) for name in json.loads(stored)]
+    # Most hosts have none yet, and there may be hundreds of thousands.
+    return [] if stored == NO_SOURCES else [str(name) for name in json.loads(stored)]

@@ -94,11 +94,13 @@ def _batches(pages: WorldPages) -> Iterator[PageBatch]:
     crawled_at = np.where(pages.held, CLOCK_ORIGIN, -np.inf)
     for start in range(0, len(pages), BATCH_PAGES):
         rows = slice(start, start + BATCH_PAGES)
+        identities = pages.identities(rows)
         yield PageBatch(
-            urls=pages.urls[rows],
+            urls=[page.url for page in identities],
             importance=pages.importance[rows],
             max_age_days=pages.max_age_days[rows],
             crawled_at=crawled_at[rows],
+            identities=identities,
         )
 
 

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 from services.world.population import SOURCES, GeneratedStream, generate_population
+from shared.contracts.identity import identify
 
 COUNT = 20_000
 
@@ -17,9 +18,19 @@ def test_the_seed_decides(population) -> None:
     again = generate_population(COUNT, seed=7)
     other = generate_population(COUNT, seed=8)
 
-    assert again.pages.urls == population.pages.urls
+    assert again.pages.urls[:] == population.pages.urls[:]
     assert np.array_equal(again.change_rate, population.change_rate)
     assert not np.array_equal(other.change_rate, population.change_rate)
+
+
+def test_the_pages_are_named_as_everywhere(population) -> None:
+    pages = population.pages
+    rows = slice(COUNT // 2, COUNT // 2 + 500)
+
+    assert pages.identities(rows) == [identify(url) for url in pages.urls[rows]]
+    assert pages.urls[7] == pages.urls[:8][7]
+    assert pages.hosts[7] == pages.hosts[:8][7]
+    assert np.unique(pages.page_ids).size == COUNT
 
 
 def test_hosts_and_importance_are_heavy_tailed(population) -> None:

@@ -1,0 +1,179 @@
+"""How long a shard takes from its rows in PostgreSQL to its first picks."""
+
+import asyncio
+import resource
+import tempfile
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, Final
+
+import numpy as np
+
+from deploy.local.kafka import LocalBroker
+from deploy.local.postgres import EmbeddedPostgres
+from services.bench.processor_time import usage_of
+from services.scheduler.compilation import warm_up
+from services.scheduler.handler import shard_rules
+from services.scheduler.in_flight import (
+    microseconds,
+    read_recent_requests,
+    request_id_of,
+    restore,
+)
+from services.scheduler.shard import Shard
+from services.world.population import generate_population
+from shared.contracts.codec import encode
+from shared.contracts.messages import CrawlRequest
+from shared.contracts.topics import CRAWL_REQUESTS
+from shared.runtime.clock import SystemClock
+from shared.runtime.kafka import ensure_topics
+from shared.runtime.publisher import Publisher
+from shared.runtime.settings import Settings, load_settings
+from shared.store.imports import PageBatch, import_pages
+from shared.store.migration import migrate
+from shared.store.snapshot import load_shard
+
+SLOTS_PER_SECOND: Final = 10_000.0
+_BATCH: Final = 100_000
+_MB: Final = 1e6
+
+
+class _Stages:
+    """Seconds of the wall, and of processors, by what they went into."""
+
+    def __init__(self, server: int) -> None:
+        self.seconds: dict[str, float] = {}
+        self.processor_seconds: dict[str, float] = {}
+        self._server = server
+
+    @contextmanager
+    def measured(self, name: str) -> Iterator[None]:
+        """Measure a block; PostgreSQL's part counts too, once its connection is closed."""
+        began, before = time.perf_counter(), self._used()
+        yield
+        self.seconds[name] = round(time.perf_counter() - began, 3)
+        self.processor_seconds[name] = round(self._used() - before, 3)
+
+    def _used(self) -> float:
+        return time.process_time() + usage_of(self._server).with_children
+
+
+def run(pages: int, in_flight: int) -> dict[str, Any]:
+    """Load a shard of so many pages, as a scheduler does that takes it over.
+
+    Args:
+        pages: in one shard.
+        in_flight: requests on the topic that may not be answered yet.
+
+    Returns:
+        `load_seconds` and `load_processor_seconds` in all, and by stage: `snapshot` (PostgreSQL to
+        arrays), `columns` (arrays to a shard), `in_flight` (the tail of `crawl-requests`), and
+        `first_pick` (the calendar, and the first slots filled); `import_seconds`; memory.
+    """
+    warm_up()
+    with tempfile.TemporaryDirectory(prefix="freshet-bench-") as folder:
+        Path(folder).chmod(0o711)
+        broker = LocalBroker(Path(folder) / "broker")
+        postgres = EmbeddedPostgres(Path(folder) / "postgres")
+        broker.start()
+        postgres.start()
+        try:
+            settings = load_settings(
+                kafka_bootstrap_servers=broker.bootstrap_servers,
+                database_url=postgres.uri,
+                partitions=1,
+            )
+            migrate(postgres.uri, 1)
+            began = time.perf_counter()
+            now = time.time()
+            _import(postgres.uri, pages, now)
+            imported = time.perf_counter() - began
+            stages = _Stages(postgres.process_id or 0)
+            answer = _load(settings, in_flight, stages)
+        finally:
+            postgres.stop()
+            broker.stop()
+    return {"pages": pages, "import_seconds": round(imported, 1), **answer}
+
+
+def _import(url: str, pages: int, now: float) -> None:
+    population = generate_population(pages, 0)
+    names = population.pages
+
+    def batches() -> Iterator[PageBatch]:
+        for start in range(0, pages, _BATCH):
+            rows = slice(start, start + _BATCH)
+            identities = names.identities(rows)
+            crawled_at = np.where(names.held[rows], now - 86_400.0, -np.inf)
+            yield PageBatch(
+                [page.url for page in identities],
+                names.importance[rows],
+                names.max_age_days[rows],
+                crawled_at,
+                identities,
+            )
+
+    import_pages(url, 1, batches(), now=now)
+
+
+def _load(settings: Settings, in_flight: int, stages: _Stages) -> dict[str, Any]:
+    before = _memory()
+    with stages.measured("snapshot"):
+        snapshot = load_shard(settings.database_url.get_secret_value(), 0)
+    with stages.measured("columns"):
+        shard = Shard.from_snapshot(snapshot, shard_rules(settings, SystemClock()))
+    del snapshot
+    asyncio.run(_ask(settings, shard, in_flight))
+    with stages.measured("in_flight"):
+        found = asyncio.run(read_recent_requests(settings, {0}))
+        waiting = restore(shard, found[0])
+    first = time.time() + np.arange(1, 1001) / SLOTS_PER_SECOND
+    with stages.measured("first_pick"):
+        picks = shard.selector.select(first, SLOTS_PER_SECOND, 0.0)
+    return {
+        "load_seconds": round(sum(stages.seconds.values()), 3),
+        "load_processor_seconds": round(sum(stages.processor_seconds.values()), 3),
+        "seconds": stages.seconds,
+        "processor_seconds": stages.processor_seconds,
+        "requests_in_flight": waiting,
+        "first_picks": int((picks["row"] >= 0).sum()),
+        "hosts": shard.host_count,
+        "memory_mb": round(_now_in_memory() / _MB),
+        "most_memory_mb": round(_memory() / _MB),
+        "memory_before_mb": round(before / _MB),
+    }
+
+
+async def _ask(settings: Settings, shard: Shard, count: int) -> None:
+    """Requests of a moment ago, as a scheduler that is gone has left them."""
+    await ensure_topics(settings, (CRAWL_REQUESTS,))
+    random, now = np.random.default_rng(1), time.time()
+    rows = random.choice(shard.used, min(count, shard.used), replace=False)
+    ids = shard.page_ids_of(rows).tolist()
+    hosts = shard.pages["host"][rows].tolist()
+    timeout = settings.request_timeout_seconds
+    messages = []
+    for page_id, host, url in zip(ids, hosts, shard.urls.get_many(rows), strict=True):
+        name = shard.hosts.names[host]
+        request_id = request_id_of(0, page_id, microseconds(now))
+        request = CrawlRequest(
+            request_id, page_id, url, name, now, now + timeout, 1.0, 1.0, "value"
+        )
+        messages.append((name.encode(), encode(request)))
+    publisher = Publisher(settings)
+    await publisher.start()
+    try:
+        await publisher.send_batches({(CRAWL_REQUESTS.name, 0): messages})
+    finally:
+        await publisher.stop()
+
+
+def _memory() -> float:
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024.0
+
+
+def _now_in_memory() -> float:
+    pages = int(Path("/proc/self/statm").read_text().split()[1])
+    return float(pages * resource.getpagesize())
