@@ -130,7 +130,7 @@ def attach(
         records=records,
         attempts=attempts,
         hosts=hosts,
-        wheel=with_room(board.wheel, pages.size + touched),
+        wheel=with_room(board.wheel, pages.size + touched, 6 * pages.size),
         listed=_with_room(board.listed, lists, int(state["listed"])),
         urgent=_with_room(board.urgent, urgent, int(state["urgent"])),
         urgent_keys=_with_room(board.urgent_keys, urgent, int(state["urgent"])),

@@ -66,13 +66,17 @@ def chunks_for(entries: int) -> int:
     return BUCKETS + entries // ENTRIES_IN_CHUNK + 2
 
 
-def with_room(wheel: Wheel, more: int) -> Wheel:
-    """The wheel, with room for so many more entries."""
+def with_room(wheel: Wheel, more: int, at_once: int) -> Wheel:
+    """The wheel, with room for so many more entries; if it is made larger, for so many at once.
+
+    Memory is taken only as it is used, but a larger array has to be copied.
+    """
     needed = chunks_for(int(wheel.dial[0]["entries"]) + more)
     if needed <= wheel.chunks.shape[0]:
         return wheel
     used = int(wheel.dial[0]["next_chunk"])
-    larger = np.empty((2 * needed, ENTRIES_IN_CHUNK + 1), np.int32)
+    size = max(2 * needed, chunks_for(at_once))
+    larger = np.empty((size, ENTRIES_IN_CHUNK + 1), np.int32)
     larger[:used] = wheel.chunks[:used]
     return wheel._replace(chunks=larger)
 

@@ -353,7 +353,7 @@ def fill_slots(
     wheel, state, parked_keys = board.wheel, board.state[0], board.parked_keys
     _weigh_listed(board, weighed, skip_below)
     keys, items, size = _queue_listed(board, max(least, skip_below))
-    certain_from = max(state.certain_from, skip_below) if must_be_certain else 0.0
+    certain_from = max(state.certain_from if must_be_certain else 0.0, skip_below)
     floor = max(least, certain_from)
     settled = 0
     for slot in range(slots.size):

@@ -52,6 +52,9 @@ _BELOW_PICKED: Final = 1.0 - 2e-4
 _SKIPPED: Final = 1.0 - 1e-3
 """Listed pages that will not come so near to what was picked last are not looked at."""
 
+_SKIPPED_UNSURE: Final = 0.97
+"""... and while the guard is being lowered, and what is picked varies more."""
+
 _MANY_SECONDS: Final = 20.0
 _HOLD_SECONDS: Final = 60.0
 """Wall seconds: how much crawling the guard is lowered for when it has to be, and how long it then
@@ -190,37 +193,41 @@ class Calendar:
         self._attach(slots.size)
         if not self._is_ready or entries_in(self._board.wheel) > 4 * self._space.used + 100_000:
             self._rebuild(now)
-        let_come(self._board, now, 0)
         self._sweep(now)
-        skip_below = self._skip_below
-        done = int(fill_slots(self._board, now, slots, least, True, skip_below, picks))
+        let_come(self._board, now, 2 * slots.size if self._is_sweeping else 0)
+        done = self._fill(now, slots, least, self._skip_below, picks)
+        if done < slots.size and self._skip_below > 0.0:
+            done += self._fill(now, slots[done:], least, 0.0, picks[done:])
         while done < slots.size:
-            if skip_below > 0.0:
-                skip_below = 0.0
-                more = fill_slots(self._board, now, slots[done:], least, True, 0.0, picks[done:])
-            else:
-                more = self._fill_rest(now, slots[done:], least, picks[done:])
-            done += int(more)
+            self._look_further(now, slots.size - done)
+            done += self._fill(now, slots[done:], least, 0.0, picks[done:])
+        self.uncertain_picks += int(((picks["row"] >= 0) & (picks["priority"] < self.guard)).sum())
         self._adjust(now, picks)
         return picks
+
+    @property
+    def _is_sweeping(self) -> bool:
+        return self._next_row >= 0
+
+    def _fill(
+        self, now: float, slots: NDArray[np.float64], least: float, skip_below: float, picks: Rows
+    ) -> int:
+        certain = not self._is_sweeping
+        return int(fill_slots(self._board, now, slots, least, certain, skip_below, picks))
 
     def _attach(self, touched: int) -> None:
         space = self._space
         rows, attempts = space.host_rows[: space.host_count], space.attempts.rows
         self._board = attach(self._board, space.pages, space.records, attempts, rows, touched)
 
-    def _fill_rest(self, now: float, slots: NDArray[np.float64], least: float, picks: Rows) -> int:
-        """What is listed does not suffice to be certain."""
+    def _look_further(self, now: float, slots: int) -> None:
+        """What is listed does not suffice to be certain: lower the guard."""
         if self._space.used <= _FEW_PAGES:
             self._more *= 4
             self._rebuild(now)
-            return int(fill_slots(self._board, now, slots, least, True, 0.0, picks))
-        let_come(self._board, now, 2 * slots.size + _SPARE)
-        settled = int(fill_slots(self._board, now, slots, least, False, 0.0, picks))
-        made = picks["row"][:settled] >= 0
-        self.uncertain_picks += int(made.sum())
-        self._begin_sweep(now, self._many)
-        return settled
+        else:
+            self._begin_sweep(now, self._many)
+            let_come(self._board, now, 2 * slots + _SPARE)
 
     def _rebuild(self, now: float) -> None:
         """Look at all pages, and choose the guard such that enough of them are listed."""
@@ -240,7 +247,7 @@ class Calendar:
 
     def _begin_sweep(self, now: float, wanted: int) -> None:
         """Lower the guard such that so many more are listed: begin to place all pages anew."""
-        if self._next_row < 0:
+        if not self._is_sweeping:
             self._state["guard"] = self._lower_guard(now, wanted)
             self._next_row = 0
             self._swept_to = now
@@ -256,7 +263,7 @@ class Calendar:
 
     def _sweep(self, now: float) -> None:
         """Place a slice of the pages anew, if the guard is being lowered."""
-        if self._next_row < 0:
+        if not self._is_sweeping:
             return
         used = self._space.used
         passed = (now - self._swept_to) / (_SLICES_SECONDS * self._rules.speed)
@@ -274,13 +281,15 @@ class Calendar:
         self._more = max(self._more // 2, 1)
         by_value = picks["priority"][(picks["row"] >= 0) & (picks["tier"] == BY_VALUE)]
         least_picked = float(by_value.min()) if by_value.size == picks.size else 0.0
-        self._skip_below = least_picked * _SKIPPED
-        if self._next_row >= 0:
+        self._skip_below = least_picked * (_SKIPPED_UNSURE if self._is_sweeping else _SKIPPED)
+        if self._is_sweeping:
             return
         if listed < _LEAN * self._stock and self.guard > 0.0:
             if self._space.used > _FEW_PAGES:
-                self._begin_sweep(now, 8 * self._stock)
-        elif listed > _FAT * self._stock and now >= self._hold_until and least_picked > 0.0:
+                self._begin_sweep(now, self._many)
+            return
+        most = _FAT * self._stock if now >= self._hold_until else _FAT * self._stock + self._many
+        if listed > most and least_picked > 0.0:
             highest = least_picked * _BELOW_PICKED
             shed_listed(self._board, self._stock, highest, picks.size + _SPARE)
 
