@@ -2,6 +2,7 @@
 
 import asyncio
 import math
+from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Final
@@ -143,11 +144,25 @@ def _read_pages(
     return pages, observations
 
 
-def first_answers(outcomes: Iterable[Answered]) -> dict[str, float]:
-    """Request → when its first outcome was written."""
-    found: dict[str, float] = {}
-    for answered in outcomes:
-        request_id = answered.outcome.request_id
-        if request_id is not None:
-            found[request_id] = min(answered.written_at, found.get(request_id, math.inf))
+def first_answers(ledger: Ledger) -> dict[str, float]:
+    """Request → when its first answer was written.
+
+    A request is answered by an outcome with its id, or of a crawl of its page that was made after
+    it: an earlier request that was late, say.
+    """
+    by_id: dict[str, float] = {}
+    by_url: dict[str, list[tuple[float, float]]] = defaultdict(list)
+    for answered in ledger.outcomes:
+        outcome = answered.outcome
+        by_url[outcome.url].append((outcome.crawled_at, answered.written_at))
+        if outcome.request_id is not None:
+            earlier = by_id.get(outcome.request_id, math.inf)
+            by_id[outcome.request_id] = min(answered.written_at, earlier)
+    found = {}
+    for asked in ledger.requests:
+        request = asked.request
+        later = [at for crawled, at in by_url[request.url] if crawled >= request.requested_at]
+        at = min([by_id.get(request.request_id, math.inf), *later])
+        if at < math.inf:
+            found[request.request_id] = at
     return found

@@ -22,7 +22,7 @@ def _by_page(ledger: Ledger) -> dict[int, list[Asked]]:
 
 def in_flight_twice(ledger: Ledger) -> Finding:
     """No page is asked for again before its request is answered or late."""
-    answered = first_answers(ledger.outcomes)
+    answered = first_answers(ledger)
 
     def offenders() -> Iterator[str]:
         for of_page in _by_page(ledger).values():
@@ -46,7 +46,7 @@ def in_flight_twice(ledger: Ledger) -> Finding:
 
 def unanswered(ledger: Ledger) -> Finding:
     """Requests without an outcome are asked again."""
-    answered = first_answers(ledger.outcomes)
+    answered = first_answers(ledger)
     last = {page: asked[-1] for page, asked in _by_page(ledger).items()}
     asked_again = sum(a.request.request_id not in answered for a in ledger.requests)
     active = {page.page_id for page in ledger.pages if page.status == 0}
@@ -65,7 +65,7 @@ def unanswered(ledger: Ledger) -> Finding:
 
 def forgotten_crawls(ledger: Ledger, max_age_seconds: float) -> Finding:
     """No page is crawled as new, or as too old, that was crawled just before."""
-    answered = first_answers(ledger.outcomes)
+    answered = first_answers(ledger)
     failed = {a.outcome.request_id for a in ledger.outcomes if a.outcome.result == "failed"}
 
     def offenders() -> Iterator[str]:

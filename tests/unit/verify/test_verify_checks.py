@@ -80,6 +80,13 @@ def test_a_request_that_nobody_asks_again_is_found():
     ).passed
 
 
+def test_a_crawl_after_a_request_answers_it_whoever_asked():
+    first, second = asked(10.0), asked(10.0 + TIMEOUT, reason="retry")
+    late = [answered(first, 10.5 + TIMEOUT)]
+
+    assert requests.unanswered(ledger(requests=[first, second], outcomes=late)).passed
+
+
 @pytest.mark.parametrize(
     ("reason", "later", "found"),
     [("new", 30.0, 1), ("max-age", 30.0, 1), ("max-age", 60.0, 0), ("value", 30.0, 0)],
