@@ -1,6 +1,7 @@
 """What stands on the topics and in Postgres after a run, read past the system itself."""
 
 import asyncio
+import bisect
 import math
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
@@ -144,6 +145,16 @@ def _read_pages(
     return pages, observations
 
 
+def _first_written(crawls: list[tuple[float, float]]) -> tuple[list[float], list[float]]:
+    """Times of crawls, rising; and when the first outcome was written of each or a later one, with
+    infinity at the end."""
+    crawls.sort()
+    written = [math.inf]
+    for _, at in reversed(crawls):
+        written.append(min(at, written[-1]))
+    return [crawled for crawled, _ in crawls], written[::-1]
+
+
 def first_answers(ledger: Ledger) -> dict[str, float]:
     """Request → when its first answer was written.
 
@@ -158,11 +169,14 @@ def first_answers(ledger: Ledger) -> dict[str, float]:
         if outcome.request_id is not None:
             earlier = by_id.get(outcome.request_id, math.inf)
             by_id[outcome.request_id] = min(answered.written_at, earlier)
+    first_after = {url: _first_written(crawls) for url, crawls in by_url.items()}
     found = {}
     for asked in ledger.requests:
         request = asked.request
-        later = [at for crawled, at in by_url[request.url] if crawled >= request.requested_at]
-        at = min([by_id.get(request.request_id, math.inf), *later])
+        at = by_id.get(request.request_id, math.inf)
+        if request.url in first_after:
+            crawled, written = first_after[request.url]
+            at = min(at, written[bisect.bisect_left(crawled, request.requested_at)])
         if at < math.inf:
             found[request.request_id] = at
     return found
