@@ -1,11 +1,8 @@
 """Throughput of each worker and of the whole loop, on an embedded database and the local broker."""
 
 import contextlib
-import json
-import subprocess
-import sys
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -13,13 +10,11 @@ import click
 
 from deploy.local.kafka import LocalBroker
 from deploy.local.postgres import EmbeddedPostgres
-from services.bench import estimator_pipeline, ingester_pipeline, scheduler_pipeline
+from services.bench import estimator_pipeline, ingester_pipeline, loop, scheduler_pipeline
+from services.bench.real_system import scratch_folder
 from services.cli.output import show
 
-LOOP_CRAWLS_PER_SECOND = 2_000.0
-LOOP_DAYS_PER_SECOND = 0.1
-HELD_SHARE = 0.99
-"""A loop that is asked for so much of its budget, and answers it all, holds it."""
+LOOP_CRAWLS_PER_SECOND = (2_000.0, 4_000.0, 6_000.0, 10_000.0)
 
 PARTS = ("ingester", "scheduler", "estimator", "loop")
 
@@ -29,29 +24,34 @@ PARTS = ("ingester", "scheduler", "estimator", "loop")
 @click.option("--seconds", type=click.FloatRange(min=5), default=60.0, show_default=True)
 @click.option(
     "--rate",
+    "rates",
     type=click.FloatRange(min=1),
+    multiple=True,
     default=LOOP_CRAWLS_PER_SECOND,
     show_default=True,
-    help="Crawls per second of the wall that the loop is to hold.",
+    help="Crawls per second of the wall that the loop is to hold; may be given again.",
 )
 @click.option("--part", "parts", type=click.Choice(PARTS), multiple=True, help="Only this one.")
 @click.option("--json", "as_json", is_flag=True, help="Answer as JSON.")
-def command(pages: int, seconds: float, rate: float, parts: tuple[str, ...], as_json: bool) -> None:
+def command(
+    pages: int, seconds: float, rates: tuple[float, ...], parts: tuple[str, ...], as_json: bool
+) -> None:
     """Measure the workers one by one, and then everything together.
 
     The estimator applies outcomes to PostgreSQL, the scheduler emits requests, the ingester passes
-    signals, each alone on this machine; then `freshet run` holds a rate with a generated world.
+    signals, each alone on this machine; then everything that `freshet run` starts holds one rate
+    after the other with a generated world, and the processor time of each process is told.
 
     \b
     Examples:
       freshet bench pipeline --json
-      freshet bench pipeline --pages 100000 --seconds 20 --part loop
+      freshet bench pipeline --pages 100000 --seconds 20 --part loop --rate 500
     """
     measures: dict[str, Callable[[], dict[str, Any]]] = {
         "ingester": measure_ingester,
         "scheduler": lambda: measure_scheduler(pages),
         "estimator": lambda: measure_estimator(pages),
-        "loop": lambda: measure_loop(pages, rate, seconds),
+        "loop": lambda: measure_loop(pages, rates, seconds),
     }
     answer: dict[str, Any] = {"pages": pages}
     for part in parts or PARTS:
@@ -80,43 +80,11 @@ def measure_estimator(pages: int) -> dict[str, Any]:
     return {"outcomes_per_second": result["outcomes_per_second"], "estimator": result}
 
 
-def measure_loop(pages: int, rate: float, seconds: float) -> dict[str, Any]:
-    """Everything at once: a generated world, whose crawls a second count once they are applied."""
-    per_day = rate / LOOP_DAYS_PER_SECOND
-    with tempfile.TemporaryDirectory(prefix="freshet-bench-") as folder:
-        report_file = Path(folder) / "report.json"
-        options = {
-            "--page-count": pages,
-            "--seconds": seconds,
-            "--speed": LOOP_DAYS_PER_SECOND,
-            "--crawls-per-day": per_day,
-            "--data-dir": folder,
-            "--report": report_file,
-        }
-        arguments = [str(part) for option in options.items() for part in option]
-        done = subprocess.run(  # noqa: S603 - our own command
-            [sys.executable, "-m", "services.cli.main", "run", "--no-view", *arguments],
-            check=False,
-            stdin=subprocess.DEVNULL,
-            stderr=subprocess.PIPE,
-            text=True,
-        )
-        if done.returncode != 0:
-            raise click.ClickException(f"the loop did not run: {done.stderr}")
-        report: dict[str, Any] = json.loads(report_file.read_text())
-    achieved = report["achieved_rate"]["steady_crawls_per_second"]
-    return {
-        "loop_crawls_per_second": round(achieved, 1),
-        "loop": {
-            "asked_per_second": rate,
-            "seconds": report["seconds"],
-            "held": achieved >= HELD_SHARE * rate and report["unanswered"] == 0,
-            **{
-                name: report[name]
-                for name in ("crawls", "unanswered", "seconds_over_budget", "latency_seconds")
-            },
-        },
-    }
+def measure_loop(pages: int, rates: Sequence[float], seconds: float) -> dict[str, Any]:
+    """Everything at once: a generated world, at rising rates."""
+    with scratch_folder() as folder:
+        answer = loop.run(folder, pages, rates, seconds)
+    return {"loop_crawls_per_second": answer["held_per_second"], "loop": answer}
 
 
 @contextlib.contextmanager

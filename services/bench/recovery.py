@@ -2,14 +2,13 @@
 
 import asyncio
 import os
-import tempfile
-from pathlib import Path
 from typing import Any, Final
 
 import click
 
 from services.bench import recovery_load
-from services.bench.recovery_kill import Killing
+from services.bench.real_system import scratch_folder
+from services.bench.recovery_kill import kill_one
 from services.cli.output import show
 
 LOAD_SECONDS: Final = {1_000_000: 5.0, 10_000_000: 40.0}
@@ -79,8 +78,8 @@ def _kill(pages: int, rate: float) -> dict[str, Any]:
     before = os.environ.get(_SESSION_VARIABLE)
     os.environ[_SESSION_VARIABLE] = str(SESSION_SECONDS)
     try:
-        with tempfile.TemporaryDirectory(prefix="freshet-bench-") as folder:
-            answer = asyncio.run(Killing(Path(folder), pages, rate).run())
+        with scratch_folder() as folder:
+            answer = asyncio.run(kill_one(folder, pages, rate))
     finally:
         if before is None:
             del os.environ[_SESSION_VARIABLE]

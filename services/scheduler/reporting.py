@@ -24,7 +24,7 @@ are counted as it can take in that time."""
 _DUTY: Final = 0.07
 """Part of a core that keeping demand up to date may take."""
 
-_FIRST_DUTY: Final = 0.5
+_FIRST_DUTY: Final = 1.0
 """The same before the first demand of a shard is known: it gets no budget yet."""
 
 _LONGEST_PAUSE_SECONDS: Final = 5.0

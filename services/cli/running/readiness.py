@@ -13,6 +13,9 @@ from services.cli.running.stack import LOOPBACK, Stack
 READY_SECONDS = 240.0
 """The first start on a machine compiles the mathematics."""
 
+LOADED_PAGES_PER_SECOND = 20_000
+"""On a busy machine, by all workers; a run with many pages gets more time to be ready."""
+
 MOST_RESTARTS = 2
 """A process that dies more often before it was ever ready will not get better."""
 
@@ -29,7 +32,8 @@ async def wait_until_ready(stack: Stack) -> None:
         RunFailed: one dies again and again, or is not ready in time; has the end of its log.
     """
     waiting = dict.fromkeys(stack.ports, "starting")
-    deadline = time.monotonic() + READY_SECONDS
+    patience = READY_SECONDS + stack.options.pages / LOADED_PAGES_PER_SECOND
+    deadline = time.monotonic() + patience
     timeout = aiohttp.ClientTimeout(total=2.0)
     async with aiohttp.ClientSession(timeout=timeout) as client:
         while waiting:
@@ -72,7 +76,7 @@ def _check(stack: Stack, waiting: dict[str, str], *, late: bool) -> None:
         dead = child.pid is None and (child.name == "world" or child.restarts >= MOST_RESTARTS)
         if dead or late:
             log = stack.logs / f"{child.name}.log"
-            why = "dies" if dead else f"is not ready after {READY_SECONDS:.0f} s"
+            why = "dies" if dead else f"was not ready in time"
             raise RunFailed(
                 f"{child.name} {why} ({waiting[child.name]}); the end of {log}:\n{last_lines(log)}"
             )
