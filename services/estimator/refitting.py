@@ -82,7 +82,7 @@ def refit(shards: Sequence[Shard], material_change: float) -> list[Refitted]:
             parameters that is worth writing.
     """
     nobody = HostSums(
-        *np.zeros((3, 1)), *np.zeros((2, 1, SOURCES)), *np.zeros((2, 1)), *np.zeros((2, 1, SOURCES))
+        *np.zeros((3, 1)), *np.zeros((2, 1, SOURCES)), *np.zeros((2, 1)), *np.zeros((3, 1, SOURCES))
     )
     parts = [_sums(shard) for shard in shards] + [nobody]
     priors = fit_host_priors(HostSums(*map(np.concatenate, zip(*parts, strict=True))))

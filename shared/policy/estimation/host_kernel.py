@@ -33,13 +33,16 @@ def surprise_rings(
     host_shape: Row,
     surplus: Floats,
     variance: Floats,
+    room: Floats,
 ) -> None:
-    """Add to `surplus` and `variance` (hosts, K) how changes surprise where signals came.
+    """Add to `surplus`, `variance` and `room` (hosts, K) how changes surprise where signals came.
 
     Each record with a signal of source k is foretold from the page's other records and its host,
     signals ignored: with rates Gamma(A, A/m) over the host's pages and z changes in the T days of
-    the others, it finds a change with P = 1 − (b/(b + t))^a, a = A + z, b = A/m + T. If signals
-    say nothing, Σ (z/P − 1) is 0 on average, with variance Σ (1 − P)/P.
+    the others, it finds a change with P = 1 − (b/(b + t))^a, a = A + z, b = A/m + T. The precision
+    of signals is then about Σ w(z − P) / Σ w(1 − P), with a standard error of √Σ w²P(1 − P) above
+    the line. The weight w is one for each page, shared by its records with a signal, so that few
+    pages that are flooded do not speak for the others.
     """
     depth = intervals.shape[1]
     host_found, host_days = np.zeros(host_shape.size), np.zeros(host_shape.size)
@@ -47,12 +50,17 @@ def surprise_rings(
         found, days = page_totals(intervals[page], changed[page], min(count[page], depth))
         host_found[host_index[page]] += found
         host_days[host_index[page]] += days
+    records = np.zeros(signals.shape[2])
     for page in pages:
         host = host_index[page]
         shape = host_shape[host]
         # Half a change more, so that a host without one foretells some.
         mean_days = host_days[host] / (host_found[host] + 0.5)
         found, days = page_totals(intervals[page], changed[page], min(count[page], depth))
+        records[:] = 0.0
+        for record in range(min(count[page], depth)):
+            for source in range(signals.shape[2]):
+                records[source] += signals[page, record, source] > 0
         for record in range(min(count[page], depth)):
             own, is_change = sane_interval(intervals[page, record]), changed[page, record] > 0
             others = shape * mean_days + max(days - own, 0.0)
@@ -60,8 +68,10 @@ def surprise_rings(
             chance = max(1.0 - quiet, 1e-9)
             for source in range(signals.shape[2]):
                 if signals[page, record, source] > 0:
-                    surplus[host, source] += (1.0 / chance if is_change else 0.0) - 1.0
-                    variance[host, source] += quiet / chance
+                    weight = 1.0 / records[source]
+                    surplus[host, source] += weight * (is_change - chance)
+                    variance[host, source] += weight * weight * chance * quiet
+                    room[host, source] += weight * quiet
 
 
 @compiled

@@ -43,8 +43,8 @@ PSEUDO_SIGNALS = 1.0
 TELL, UNDECIDED, SAY_NOTHING = 1, 0, -1
 """Verdicts on a host's source of signals."""
 
-LEAST_EVIDENCE = 0.1
-"""κ of a signal below which it is as good as none."""
+LEAST_PRECISION_TOLD = 0.1
+"""Precision of signals below which they are as good as none."""
 
 LEAST_SHAPE, MOST_SHAPE = 0.1, 20.0
 LEAST_PRECISION, MOST_PRECISION = 0.02, 0.995
@@ -82,9 +82,11 @@ class HostSums(NamedTuple):
     seen_pages: Floats
     """Σ T/(B + T), pages' worth of them, (hosts,)."""
     surplus: Floats
-    """How changes surprise where signals came, Σ (z/P − 1), (hosts, sources)."""
+    """How changes surprise where signals came, Σ w(z − P), (hosts, sources)."""
     surplus_variance: Floats
-    """Its variance if signals say nothing, Σ (1 − P)/P, (hosts, sources)."""
+    """Its variance if signals say nothing, Σ w²P(1 − P), (hosts, sources)."""
+    room: Floats
+    """What it would be if all signals were true, Σ w(1 − P), (hosts, sources)."""
 
 
 def initial_host_priors(
@@ -137,7 +139,7 @@ def host_sums(
     log_rates = digamma(shapes) - np.log(shapes / rates)
     credited = np.zeros((hosts, layers.shape[2]))
     signalled = np.zeros_like(credited)
-    seen, surplus = np.zeros((2, hosts)), np.zeros((2, *credited.shape))
+    seen, surplus = np.zeros((2, hosts)), np.zeros((3, *credited.shape))
     credit_rings(
         crawled,
         host_index,
@@ -208,14 +210,13 @@ def fit_host_priors(
 def signal_verdicts(sums: HostSums) -> NDArray[np.int8]:
     """Whether signals prove to say something of changes, by host and source, (hosts, sources).
 
-    An estimate of κ near 0 is surplus/variance (`host_kernel.surprise_rings`), give or take
-    1/√variance. Where two such errors above the estimate are still below `LEAST_EVIDENCE`, signals
-    say nothing; where two below it are above, they tell; elsewhere too little was seen.
+    Their precision is about surplus/room (`host_kernel.surprise_rings`). Where two standard errors
+    above that are still below `LEAST_PRECISION_TOLD`, signals say nothing; where two below are
+    above, they tell; elsewhere too little was seen.
     """
     error = 2.0 * np.sqrt(sums.surplus_variance)
-    limit = LEAST_EVIDENCE * sums.surplus_variance
-    seen = sums.surplus_variance > 0
-    nothing, tell = seen & (sums.surplus + error < limit), seen & (sums.surplus - error > limit)
+    limit = LEAST_PRECISION_TOLD * sums.room
+    nothing, tell = sums.surplus + error < limit, sums.surplus - error > limit
     return np.where(tell, TELL, np.where(nothing, SAY_NOTHING, UNDECIDED)).astype(np.int8)
 
 

@@ -46,7 +46,8 @@ def test_false_signals_never_make_it_worse_than_no_signals(name: str) -> None:
             for policy in ("freshet", "freshet-no-signals")
         )
         ratios.append(with_signals / without)
-    assert np.mean(ratios) < (1.01 if name == "shuffled" else 0.9)
+    # Before it is found out that signals say nothing, a few crawls are lost.
+    assert np.mean(ratios) < (1.02 if name == "shuffled" else 0.9)
     assert max(ratios) < 1.03
 
 

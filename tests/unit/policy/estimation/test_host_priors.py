@@ -28,6 +28,7 @@ def sums(pages, rate, log_rate, credited=0.0, signals=0.0) -> HostSums:
         columns[0],
         np.zeros((width, 1)),
         np.zeros((width, 1)),
+        np.zeros((width, 1)),
     )
 
 
