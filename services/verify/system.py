@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 import os
+import shutil
 import tempfile
 import time
 from collections.abc import Callable
@@ -207,3 +208,4 @@ class System:
         await self.in_server_thread(self.broker.kill)
         await self.in_server_thread(self.postgres.stop)
         self._server_thread.shutdown()
+        shutil.rmtree(self._sockets, ignore_errors=True)
