@@ -11,6 +11,7 @@ from services.scheduler.tally import demand_of
 from shared.contracts.identity import identify
 from shared.contracts.messages import CrawlRequest, HostParameters, PageUpdate
 from shared.policy.kernels.rate_tables import make_tables
+from shared.store.history import SOURCES
 
 
 def warm_up() -> None:
@@ -38,6 +39,7 @@ def warm_up() -> None:
     shard.signals(ids, times + 1.0, ["warm"] * ids.size)
     request = CrawlRequest("0-0-0", first.page_id, first.url, first.host, 1, 2, 0, 0, "new")
     restore(shard, [request])
+    shard.hosts.learned.weighted(shard.pages["host"][:1], np.zeros((1, SOURCES), np.uint16))
     shard.limit_host(first.host, 2.0, None, 1.0)
     shard.selector.select(np.array([20.0]), 1.0, 1e9)
     reporter = DemandReporter(shard, "warm-up", 10.0)

@@ -5,7 +5,7 @@ one, and one that was applied changes nothing. The estimator goes by the same ru
 """
 
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,6 +16,7 @@ from services.scheduler.attempts import (
     last_attempt_of,
     open_attempt,
 )
+from services.scheduler.hosts import take_token
 from services.scheduler.learned import (
     SECONDS_PER_DAY,
     HostTables,
@@ -54,6 +55,28 @@ class Outcomes:
     """Out of the request's id; NO_REQUEST where there is none."""
     digests: NDArray[np.uint32]
     """Part of the hash of the content's digest (`short_digests`); 0: none."""
+
+
+class Requests(NamedTuple):
+    """Crawl requests, one element each, in the order they were made."""
+
+    page_ids: NDArray[np.int64]
+    hosts: NDArray[np.int64]
+    """Number of each host; -1: it is not known."""
+    requested_at: NDArray[np.float64]
+    requested_us: NDArray[np.int64]
+    """The same as in their ids."""
+    deadlines: NDArray[np.float64]
+    """Until when they wait for an outcome."""
+
+
+def retry_times(
+    last_attempt_at: NDArray[np.float64], failures: NDArray[np.int32], failed_retry: float
+) -> NDArray[np.float64]:
+    """Before when pages are not to be crawled again, after so many failures in a row."""
+    doublings = np.clip(failures - 1.0, 0.0, 60.0)
+    wait = np.minimum(failed_retry * 2.0**doublings, LONGEST_RETRY_SECONDS)
+    return np.where(failures > 0, last_attempt_at + wait, NEVER)
 
 
 def short_digests(digests: NDArray[np.int64]) -> NDArray[np.uint32]:
@@ -260,3 +283,44 @@ def apply_parameters(
             if gamma[index] > 0.0 or not page.signals > 0.0:
                 page.gamma = gamma[index]
             refresh(page, record, hosts)
+
+
+@compiled
+def restore_requests(
+    pages: Rows,
+    attempts: Rows,
+    hosts: Rows,
+    rows: NDArray[np.int32],
+    host_numbers: NDArray[np.int64],
+    requested_at: NDArray[np.float64],
+    requested_us: NDArray[np.int64],
+    deadlines: NDArray[np.float64],
+) -> NDArray[np.bool_]:
+    """Requests that were made before the shard was loaded may be in flight (see `Requests`).
+
+    Args:
+        pages: rows of the shard.
+        attempts: with room for one more a request.
+        hosts: rows of the hosts; each request has taken a token.
+        rows: the page of each request; -1: it is not there.
+        host_numbers: its host; -1: it is not known.
+        requested_at: when it was made.
+        requested_us: the same as in its id.
+        deadlines: until when it waits.
+
+    Returns:
+        which are not answered yet.
+    """
+    waiting = np.zeros(rows.size, np.bool_)
+    for index in range(rows.size):
+        if host_numbers[index] >= 0:
+            take_token(hosts[host_numbers[index]], requested_at[index])
+        if rows[index] < 0:
+            continue
+        page = pages[rows[index]]
+        if last_attempt_of(attempts, page) < requested_at[index]:
+            attempt = open_attempt(attempts, page)
+            attempt.deadline = deadlines[index]
+            attempt.requested_us = requested_us[index]
+            waiting[index] = True
+    return waiting

@@ -8,8 +8,7 @@ import numpy as np
 import structlog
 from aiokafka import AIOKafkaConsumer, TopicPartition
 
-from services.scheduler.events import NO_REQUEST
-from services.scheduler.hosts import take_token
+from services.scheduler.events import NO_REQUEST, Requests
 from services.scheduler.pages import NEVER, REMOVED
 from services.scheduler.shard import Shard
 from shared.contracts.codec import BadMessage, decode
@@ -130,15 +129,14 @@ def restore(shard: Shard, requests: list[CrawlRequest]) -> int:
         how many are not answered yet.
     """
     _spend_tokens(shard)
-    waiting = 0
-    for request in requests:
-        host = shard.hosts.find(request.host)
-        if host is not None:
-            take_token(shard.hosts.rows[host], request.requested_at)
-        row = shard.row_of(request.page_id)
-        if row >= 0:
-            requested_us = microseconds(request.requested_at)
-            waiting += shard.restore_request(
-                row, request.requested_at, requested_us, request.deadline_at
-            )
-    return waiting
+    hosts = [shard.hosts.find(request.host) for request in requests]
+    requested_at = np.array([request.requested_at for request in requests], np.float64)
+    return shard.restore_requests(
+        Requests(
+            np.array([request.page_id for request in requests], np.int64),
+            np.array([-1 if host is None else host for host in hosts], np.int64),
+            requested_at,
+            (requested_at * 1e6 + 0.5).astype(np.int64),
+            np.array([request.deadline_at for request in requests], np.float64),
+        )
+    )

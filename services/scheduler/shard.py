@@ -17,9 +17,8 @@ from services.scheduler.attempts import (
     Attempts,
     close_attempt,
     close_if_settled,
-    last_attempt_of,
 )
-from services.scheduler.events import Outcomes
+from services.scheduler.events import Outcomes, Requests
 from services.scheduler.hosts import Hosts, list_pages, pages_of, unlist_page
 from services.scheduler.learned import SECONDS_PER_DAY, refresh_pages
 from services.scheduler.pages import ACTIVE, ASLEEP, NEVER, UNSET, Rows, clear, empty_rows, grown
@@ -108,7 +107,9 @@ class Shard:
 
     def _load_failures(self, columns: PageColumns) -> None:
         """Attempts of the pages whose last crawl failed."""
-        retry_at = _retry_times(columns.last_attempt_at, columns.failures, self.rules)
+        retry_at = events.retry_times(
+            columns.last_attempt_at, columns.failures, self.rules.failed_retry
+        )
         failed = np.flatnonzero(columns.failures)
         self.attempts.reserve(failed.size)
         for row in failed.tolist():
@@ -344,22 +345,17 @@ class Shard:
         row["blocked_until"] = max(row["blocked_until"], until)
         self.selector.touch_host(host)
 
-    def restore_request(
-        self, row: int, requested_at: float, requested_us: int, deadline: float
-    ) -> bool:
-        """A request that was made before the shard was loaded may be in flight.
+    def restore_requests(self, asked: Requests) -> int:
+        """Requests that were made before the shard was loaded may be in flight.
 
         Returns:
-            whether it is not answered yet.
+            how many are not answered yet.
         """
-        page = self.pages[row]
-        if last_attempt_of(self.attempts.rows, page) >= requested_at:
-            return False
-        attempt = self.attempts.open(page)
-        attempt["deadline"] = deadline
-        attempt["requested_us"] = requested_us
-        self.selector.touch(np.array([row], np.int32))
-        return True
+        rows = self.rows_of(asked.page_ids)
+        attempts = self.attempts.reserve(rows.size)
+        waiting = events.restore_requests(self.pages, attempts, self.hosts.rows, rows, *asked[1:])
+        self.selector.touch(rows[waiting])
+        return int(waiting.sum())
 
     def take_back(self, rows: NDArray[np.int64]) -> None:
         """Requests are not sent after all: their pages are not in flight."""
@@ -394,11 +390,3 @@ def _change_ages(columns: PageColumns) -> NDArray[np.float64]:
         where=changed,
     )
     return np.asarray(ages / SECONDS_PER_DAY)
-
-
-def _retry_times(
-    last_attempt_at: NDArray[np.float64], failures: NDArray[np.int32], rules: ShardRules
-) -> NDArray[np.float64]:
-    doublings = np.clip(failures - 1.0, 0.0, 60.0)
-    wait = np.minimum(rules.failed_retry * 2.0**doublings, events.LONGEST_RETRY_SECONDS)
-    return np.where(failures > 0, last_attempt_at + wait, NEVER)

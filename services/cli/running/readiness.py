@@ -76,7 +76,7 @@ def _check(stack: Stack, waiting: dict[str, str], *, late: bool) -> None:
         dead = child.pid is None and (child.name == "world" or child.restarts >= MOST_RESTARTS)
         if dead or late:
             log = stack.logs / f"{child.name}.log"
-            why = "dies" if dead else f"was not ready in time"
+            why = "dies" if dead else "was not ready in time"
             raise RunFailed(
                 f"{child.name} {why} ({waiting[child.name]}); the end of {log}:\n{last_lines(log)}"
             )
