@@ -72,7 +72,7 @@ def test_short_histories_forget_soonest_under_drift() -> None:
 
 def test_figure_4_stands_beside_the_independent_replication() -> None:
     figure = accuracy.figure_4(Scale(repetitions=2), nobody, sizes=(100,))
-    rows = accuracy.compared(figure)
+    rows = accuracy.compared(figure, 2)
     assert {row["policy"] for row in rows} == set(accuracy.REFERENCE)
     for row in rows:
         # Populations differ: a replication of ten has a standard error of .0036 itself.
