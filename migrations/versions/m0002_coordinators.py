@@ -3,6 +3,8 @@
 Revision 0002.
 """
 
+from typing import Any
+
 import sqlalchemy as sa
 from alembic import op
 from sqlalchemy.dialects.postgresql import ARRAY, REAL
@@ -12,7 +14,7 @@ down_revision = "0001"
 branch_labels = None
 depends_on = None
 
-_ADDED = (
+_ADDED: tuple[sa.Column[Any], ...] = (
     sa.Column("why", sa.Text, nullable=False, server_default=""),
     sa.Column("epoch", sa.BigInteger, nullable=False, server_default="0"),
     sa.Column("leader", sa.Text, nullable=False, server_default=""),

@@ -13,7 +13,6 @@ from numpy.typing import NDArray
 
 from services.scheduler.attempts import open_attempt
 from services.scheduler.board import (
-    LISTED,
     URGENT,
     Board,
     add_urgent,
@@ -21,7 +20,6 @@ from services.scheduler.board import (
     park,
     pop,
     push,
-    time_due,
 )
 from services.scheduler.calendar import put_off
 from services.scheduler.hosts import note_value, take_token, usable_from
@@ -44,6 +42,7 @@ from services.scheduler.priority import (
     priority_of,
     tier_of,
 )
+from services.scheduler.weighing import queue_listed, weigh_listed
 from shared.policy.compiled import compiled
 
 PICK: Final = np.dtype(
@@ -103,55 +102,6 @@ def commit(
     attempt.requested_us = int(np.floor(now * 1e6 + 0.5))
     deadline: float = attempt.deadline
     return deadline
-
-
-@compiled
-def _weigh_listed(board: Board, now: float, skip_below: float) -> None:
-    """Find the priorities of the listed pages; those that belong elsewhere go there.
-
-    Pages whose bound is less than `skip_below` are not looked at.
-    """
-    pages, attempts, hosts, uniform = board.pages, board.attempts, board.hosts, board.uniform
-    listed, state = board.listed, board.state[0]
-    lasting = state.reach
-    kept = 0
-    place = -1
-    while place + 1 < state.listed:
-        place += 1
-        if listed[place].bound < skip_below and listed[place].until >= now:
-            listed[kept] = listed[place]
-            kept += 1
-            continue
-        row = listed[place].row
-        page = pages[row]
-        if page.bucket != LISTED or page.listing != listed[place].listing:
-            continue
-        priority = priority_of(page, attempts, now, uniform)
-        is_usual = 0.0 < priority <= HIGHEST_VALUE and not hosts[page.host].is_limited
-        if not is_usual and _send_elsewhere(board, row, priority, now):
-            continue
-        # Places up to this one have been read; pages that leave a pen are added at the end.
-        listed[kept] = listed[place]
-        listed[kept].priority = priority
-        if listed[kept].until < now + lasting / 2:
-            listed[kept].until = now + lasting
-            listed[kept].bound = priority_of(page, attempts, now + lasting, uniform)
-        kept += 1
-    state.listed = kept
-
-
-@compiled
-def _send_elsewhere(board: Board, row: int, priority: float, now: float) -> bool:
-    """Put a listed page where it belongs; whether that is not the list."""
-    number = board.pages[row].host
-    if not priority > 0.0:
-        return put_off(board.wheel, board.pages, row, time_due(board, row))
-    if board.hosts[number].is_limited:
-        add_to_pen(board, row, priority)
-        shrink_pen(board, number, now)
-    else:
-        add_urgent(board, row, priority)
-    return True
 
 
 @compiled
@@ -309,21 +259,6 @@ def _take_listed(
 
 
 @compiled
-def _queue_listed(board: Board, least: float) -> tuple[NDArray[np.float64], NDArray[np.int32], int]:
-    """A heap of the places of the listed pages, the most urgent first; keys, places, size."""
-    count = board.state[0].listed
-    keys = np.empty(count + board.hosts.size + 1)
-    items = np.empty(count + board.hosts.size + 1, np.int32)
-    size = 0
-    listed = board.listed
-    for place in range(count):
-        priority = listed[place].priority
-        if priority > 0.0 and priority >= least:
-            size = push(keys, items, size, priority, place)
-    return keys, items, size
-
-
-@compiled
 def fill_slots(
     board: Board,
     weighed: float,
@@ -351,8 +286,8 @@ def fill_slots(
     """
     pages, attempts, hosts, listed = board.pages, board.attempts, board.hosts, board.listed
     wheel, state, parked_keys = board.wheel, board.state[0], board.parked_keys
-    _weigh_listed(board, weighed, skip_below)
-    keys, items, size = _queue_listed(board, max(least, skip_below))
+    weigh_listed(board, weighed, skip_below)
+    keys, items, size = queue_listed(board, max(least, skip_below))
     certain_from = max(state.certain_from if must_be_certain else 0.0, skip_below)
     floor = max(least, certain_from)
     settled = 0

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from services.cli.commands.bandwidth import SECONDS_PER_DAY, Rate
+from services.cli.bandwidths import SECONDS_PER_DAY
+from services.cli.commands.bandwidth import Rate
 from services.cli.errors import UserError
 
 if TYPE_CHECKING:

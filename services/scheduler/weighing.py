@@ -1,0 +1,74 @@
+"""What the listed pages are worth now, and the heap from which slots take them."""
+
+import numpy as np
+from numpy.typing import NDArray
+
+from services.scheduler.board import LISTED, Board, add_urgent, push, time_due
+from services.scheduler.calendar import put_off
+from services.scheduler.pens import add_to_pen, shrink_pen
+from services.scheduler.priority import HIGHEST_VALUE, priority_of
+from shared.policy.compiled import compiled
+
+
+@compiled
+def weigh_listed(board: Board, now: float, skip_below: float) -> None:
+    """Find the priorities of the listed pages; those that belong elsewhere go there.
+
+    Pages whose bound is less than `skip_below` are not looked at.
+    """
+    pages, attempts, hosts, uniform = board.pages, board.attempts, board.hosts, board.uniform
+    listed, state = board.listed, board.state[0]
+    lasting = state.reach
+    kept = 0
+    place = -1
+    while place + 1 < state.listed:
+        place += 1
+        if listed[place].bound < skip_below and listed[place].until >= now:
+            listed[kept] = listed[place]
+            kept += 1
+            continue
+        row = listed[place].row
+        page = pages[row]
+        if page.bucket != LISTED or page.listing != listed[place].listing:
+            continue
+        priority = priority_of(page, attempts, now, uniform)
+        is_usual = 0.0 < priority <= HIGHEST_VALUE and not hosts[page.host].is_limited
+        if not is_usual and _send_elsewhere(board, row, priority, now):
+            continue
+        # Places up to this one have been read; pages that leave a pen are added at the end.
+        listed[kept] = listed[place]
+        listed[kept].priority = priority
+        if listed[kept].until < now + lasting / 2:
+            listed[kept].until = now + lasting
+            listed[kept].bound = priority_of(page, attempts, now + lasting, uniform)
+        kept += 1
+    state.listed = kept
+
+
+@compiled
+def _send_elsewhere(board: Board, row: int, priority: float, now: float) -> bool:
+    """Put a listed page where it belongs; whether that is not the list."""
+    number = board.pages[row].host
+    if not priority > 0.0:
+        return put_off(board.wheel, board.pages, row, time_due(board, row))
+    if board.hosts[number].is_limited:
+        add_to_pen(board, row, priority)
+        shrink_pen(board, number, now)
+    else:
+        add_urgent(board, row, priority)
+    return True
+
+
+@compiled
+def queue_listed(board: Board, least: float) -> tuple[NDArray[np.float64], NDArray[np.int32], int]:
+    """A heap of the places of the listed pages, the most urgent first; keys, places, size."""
+    count = board.state[0].listed
+    keys = np.empty(count + board.hosts.size + 1)
+    items = np.empty(count + board.hosts.size + 1, np.int32)
+    size = 0
+    listed = board.listed
+    for place in range(count):
+        priority = listed[place].priority
+        if priority > 0.0 and priority >= least:
+            size = push(keys, items, size, priority, place)
+    return keys, items, size
