@@ -69,6 +69,9 @@ def _require(names: list[str], file: Path) -> None:
         raise UserError(
             f"{file}: column {', '.join(missing)} is missing; there are {', '.join(names)}"
         )
+    twice = [name for name in REQUIRED | OPTIONAL if names.count(name) > 1]
+    if twice:
+        raise UserError(f"{file}: column {', '.join(twice)} is there more than once")
 
 
 def _rows(batch: pa.RecordBatch, file: Path) -> PageRows:

@@ -113,6 +113,9 @@ def _read(
             f"{file}: column {', '.join(missing)} is missing; there are {', '.join(names)}"
         )
     wanted = [name for name in types if name in names]
+    twice = [name for name in wanted if names.count(name) > 1]
+    if twice:
+        raise TraceError(f"{file}: column {', '.join(twice)} is there more than once")
     columns = [_cast(table[name], types[name], file, name) for name in wanted]
     return pa.table(columns, names=wanted)
 

@@ -8,7 +8,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import example, given, HealthCheck, settings
 from hypothesis import strategies as st
 
 from services.cli.errors import UserError
@@ -65,6 +65,8 @@ def read_all(file: Path, pages) -> None:
 
 @settings(**FUZZ)
 @given(data=TABLE | st.binary(max_size=60))
+@example(data=b"url,url,importance\n")
+@example(data=b"url,importance,importance\nhttps://a.example/,1,2\n")
 def test_any_text_is_read_or_refused(folder, pages, data):
     read_all(written(folder, data, ".csv"), pages)
 
