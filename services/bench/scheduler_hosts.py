@@ -19,7 +19,7 @@ _LIMITED: Final = 0.05
 _OF_THEIR_SHARE: Final = 0.3
 """A limited host takes so much of an equal part of the budget."""
 
-_SECONDS: Final = 60
+_SECONDS: Final = 300
 _SMALL_PAGES: Final = 2_000
 _SMALL_HOSTS: Final = 100
 _SMALL_LIMITED: Final = 0.2
@@ -73,8 +73,8 @@ def _run_at_scale(pages: int, seed: int) -> dict[str, Any]:
     limited = random.random(hosts) < _LIMITED
     rates = np.where(limited, _OF_THEIR_SHARE * CRAWLS_PER_SECOND / hosts, _UNLIMITED)
     shard, multiplier = make_shard(population, rates)
-    # No token saved up: in a minute those would count for more than the limits.
-    shard.hosts.rows["tokens"][:hosts] = 0.0
+    # No more than a token saved up, which would count for more than the limits.
+    shard.hosts.rows["tokens"][:hosts] = random.random(hosts)
     shard.hosts.rows["filled_at"][:hosts] = ORIGIN
     driver = Driver(shard, population, seed)
     for _ in range(5):

@@ -45,6 +45,8 @@ class LearnedHosts:
         self.tables = HostTables(np.empty(0), np.empty(0), np.empty((0, AGE_BINS)))
         self._weights: NDArray[np.float64] = np.empty((0, SOURCES))
         self._slots: dict[tuple[int, str], int] = {}
+        self._names: set[str] = set()
+        """Of sources that have a slot anywhere."""
         self._full: NDArray[np.bool_] = np.empty(0, np.bool_)
 
     def reserve(self, hosts: int) -> None:
@@ -88,6 +90,7 @@ class LearnedHosts:
 
     def _name_sources(self, number: int, names: Sequence[str]) -> None:
         self._slots |= {(number, name): slot for slot, name in enumerate(names)}
+        self._names |= set(names)
         self._full[number] = len(names) >= SOURCES - 1
 
     def weights_of(self, numbers: NDArray[np.int32], sources: Sequence[str]) -> NDArray[np.float64]:
@@ -95,13 +98,13 @@ class LearnedHosts:
 
         A source that the estimator has not met yet counts as usual.
         """
-        weights = np.ones(len(sources))
+        weights = np.where(self._full[numbers], self._weights[numbers, SOURCES - 1], 1.0)
+        if self._names.isdisjoint(sources):
+            return weights
         for event, (number, source) in enumerate(zip(numbers.tolist(), sources, strict=True)):
             slot = self._slots.get((number, source))
             if slot is not None:
                 weights[event] = self._weights[number, slot]
-            elif self._full[number]:
-                weights[event] = self._weights[number, SOURCES - 1]
         return weights
 
     def weighted(

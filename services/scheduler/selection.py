@@ -281,7 +281,9 @@ class Calendar:
         self._more = max(self._more // 2, 1)
         by_value = picks["priority"][(picks["row"] >= 0) & (picks["tier"] == BY_VALUE)]
         least_picked = float(by_value.min()) if by_value.size == picks.size else 0.0
-        self._skip_below = least_picked * (_SKIPPED_UNSURE if self._is_sweeping else _SKIPPED)
+        skipped = _SKIPPED_UNSURE if self._is_sweeping else _SKIPPED
+        # Where few are listed, looking at all of them costs less than finding bounds.
+        self._skip_below = least_picked * skipped if listed > _FAT * self._stock else 0.0
         if self._is_sweeping:
             return
         if listed < _LEAN * self._stock and self.guard > 0.0:

@@ -14,7 +14,7 @@ from shared.policy.compiled import compiled
 def weigh_listed(board: Board, now: float, skip_below: float) -> None:
     """Find the priorities of the listed pages; those that belong elsewhere go there.
 
-    Pages whose bound is less than `skip_below` are not looked at.
+    Pages whose bound is less than `skip_below` are not looked at; at 0 no bounds are found.
     """
     pages, attempts, hosts, uniform = board.pages, board.attempts, board.hosts, board.uniform
     listed, state = board.listed, board.state[0]
@@ -38,7 +38,7 @@ def weigh_listed(board: Board, now: float, skip_below: float) -> None:
         # Places up to this one have been read; pages that leave a pen are added at the end.
         listed[kept] = listed[place]
         listed[kept].priority = priority
-        if listed[kept].until < now + lasting / 2:
+        if skip_below > 0.0 and listed[kept].until < now + lasting / 2:
             listed[kept].until = now + lasting
             listed[kept].bound = priority_of(page, attempts, now + lasting, uniform)
         kept += 1
