@@ -41,6 +41,9 @@ _FEW_PAGES: Final = 32_768
 _SLICES_SECONDS: Final = 30.0
 """Wall seconds over which more are placed anew."""
 
+_LEAST_SLICE: Final = 20_000
+"""Pages; some milliseconds."""
+
 _SAMPLED: Final = 50_000
 """Pages that tell how far to lower the guard, where pages are many."""
 
@@ -267,7 +270,8 @@ class Calendar:
             return
         used = self._space.used
         passed = (now - self._swept_to) / (_SLICES_SECONDS * self._rules.speed)
-        end = min(self._next_row + int(used * min(passed, 0.05)) + 1, used)
+        slice_rows = max(int(used * min(passed, 0.05)), _LEAST_SLICE)
+        end = min(self._next_row + slice_rows, used)
         settle_all(self._board, self._next_row, end)
         self._next_row, self._swept_to = end, now
         if end == used:
