@@ -41,6 +41,7 @@ from shared.runtime.clock import Clock
 from shared.runtime.consumer import Batch, Positions
 from shared.runtime.isolation import BadShare, Pieces, reason_of
 from shared.runtime.kafka import may_pass
+from shared.runtime.retrying import until_it_passes
 from shared.runtime.settings import Settings
 from shared.store.imports import StoreBusy
 from shared.store.positions import Superseded
@@ -181,13 +182,7 @@ class EstimatorHandler:
         await self._settle({shard: by_topic([found])}, Refused(record, reason))
 
     def _attempts(self) -> tenacity.AsyncRetrying:
-        return tenacity.AsyncRetrying(
-            stop=tenacity.stop_when_event_set(self._stopping),  # type: ignore[arg-type]
-            wait=tenacity.wait_random_exponential(multiplier=0.1, max=5),
-            retry=tenacity.retry_if_exception(_may_pass),
-            before_sleep=self._note_failure,
-            reraise=True,
-        )
+        return until_it_passes(self._stopping, _may_pass, self._note_failure)
 
     def _note_failure(self, state: tenacity.RetryCallState) -> None:
         error = state.outcome.exception() if state.outcome else None

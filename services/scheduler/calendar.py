@@ -183,13 +183,6 @@ def take_bucket(wheel: Wheel, pages: Rows, bucket: int) -> NDArray[np.int32]:
 
 
 @compiled
-def has_come(wheel: Wheel, time: float) -> bool:
-    """Whether all of the calendar until a time has come up."""
-    dial = wheel.dial[0]
-    return not (time - dial.origin) / dial.width >= dial.current + 1
-
-
-@compiled
 def skip_empty(wheel: Wheel, time: float) -> None:
     """Let time pass at once over a stretch so long that every bucket comes up anyway."""
     dial = wheel.dial[0]

@@ -33,6 +33,7 @@ from shared.runtime.consumer import Batch, Positions
 from shared.runtime.isolation import BadShare, Count, Pieces, TooManyBadMessages, reason_of
 from shared.runtime.kafka import make_consumer, may_pass
 from shared.runtime.publisher import Publisher
+from shared.runtime.retrying import until_it_passes
 from shared.runtime.settings import Settings
 from shared.store.snapshot import ShardSnapshot, load_shard
 
@@ -147,13 +148,7 @@ class SchedulerHandler:
         raise RuntimeError("unreachable: the last attempt returns or raises")
 
     def _attempts(self) -> tenacity.AsyncRetrying:
-        return tenacity.AsyncRetrying(
-            stop=tenacity.stop_when_event_set(self._stopping),  # type: ignore[arg-type]
-            wait=tenacity.wait_random_exponential(multiplier=0.1, max=5),
-            retry=tenacity.retry_if_exception(_may_pass),
-            before_sleep=self._note_failure,
-            reraise=True,
-        )
+        return until_it_passes(self._stopping, _may_pass, self._note_failure)
 
     def _note_failure(self, state: tenacity.RetryCallState) -> None:
         error = state.outcome.exception() if state.outcome else None

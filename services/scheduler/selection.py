@@ -171,10 +171,6 @@ class Calendar:
                 self._attach(0)
                 park(self._board, number, float(usable_from(host)))
 
-    def reset(self) -> None:
-        """Everything has changed: look at all pages before the next pick."""
-        self._is_ready = False
-
     def select(self, slots: NDArray[np.float64], rate: float, least: float) -> Rows:
         """Fill slots with the most urgent pages, by their priorities at the first slot.
 
