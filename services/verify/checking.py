@@ -87,7 +87,7 @@ def _check(facts: Facts, ledger: Ledger) -> list[Finding]:
         requests.right_partitions(ledger),
         limits.budget(ledger, changes, end),
         limits.hosts(ledger, facts.limits),
-        limits.blocked_hosts(ledger),
+        limits.blocked_hosts(ledger, downtimes),
         pages.known_to_shards(ledger, facts.in_memory),
         pages.as_updated(ledger, facts.expected),
         pages.removed_are_left(ledger, facts.expected, downtimes),

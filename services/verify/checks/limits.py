@@ -6,6 +6,7 @@ from typing import Final
 
 import numpy as np
 
+from services.verify.checks.downtime import Downtimes, down_within
 from services.verify.checks.finding import Finding
 from services.verify.ledger import Ledger
 from services.world.budget import Budget
@@ -81,24 +82,29 @@ def _most_over(times: Sequence[float], rate: float) -> float:
     return worst
 
 
-def blocked_hosts(ledger: Ledger) -> Finding:
-    """A host that asked for a pause is not crawled until it is over, whatever restarts."""
+def blocked_hosts(ledger: Ledger, downtimes: Downtimes) -> Finding:
+    """A host that asked for a pause is not crawled until it is over, whatever restarts.
+
+    Args:
+        ledger: of the run.
+        downtimes: of the faults; while something is down, news of a pause may be on its way.
+    """
     pauses: dict[str, list[tuple[float, float]]] = defaultdict(list)
     for answered in ledger.outcomes:
         outcome = answered.outcome
         if outcome.retry_after_seconds is not None:
-            begin = answered.written_at + NEWS_SECONDS
             until = outcome.crawled_at + outcome.retry_after_seconds
-            pauses[outcome.host].append((begin, until))
+            pauses[outcome.host].append((answered.written_at, until))
 
     def offenders() -> Iterator[str]:
         for asked in ledger.requests:
-            for begin, until in pauses.get(asked.request.host, ()):
-                if begin < asked.request.requested_at < until:
+            at = asked.request.requested_at
+            for told, until in pauses.get(asked.request.host, ()):
+                known = at - told - NEWS_SECONDS
+                if at < until and known > down_within(downtimes, told, at):
                     yield (
-                        f"{asked.request.host}: crawled at {asked.request.requested_at:.3f}, "
-                        f"{asked.request.requested_at - begin + NEWS_SECONDS:.2f} s after it asked "
-                        f"for a pause until {until:.3f}"
+                        f"{asked.request.host}: crawled at {at:.3f}, {at - told:.2f} s after it "
+                        f"asked for a pause until {until:.3f}"
                     )
 
     return Finding.of(

@@ -2,9 +2,10 @@
 
 import itertools
 from collections import Counter, defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from typing import Final
 
+from services.verify.checks.downtime import Downtimes, down_within
 from services.verify.checks.finding import Finding
 from services.verify.ledger import Ledger
 from services.verify.traffic import Expected
@@ -15,9 +16,6 @@ SLACK_SECONDS: Final = 12.0
 deadline."""
 
 NEWS_SECONDS: Final = 3.0
-
-Downtimes = Sequence[tuple[float, float]]
-"""Unix seconds from the beginning of a fault to the system's being back at its budget."""
 
 
 def known_to_shards(ledger: Ledger, in_memory: Mapping[int, int]) -> Finding:
@@ -68,7 +66,7 @@ def removed_are_left(ledger: Ledger, expected: Expected, downtimes: Downtimes) -
             removed = expected.removed.get(asked.request.url)
             if removed is not None:
                 late = asked.request.requested_at - removed - NEWS_SECONDS
-                if late > _down_within(downtimes, removed, asked.request.requested_at):
+                if late > down_within(downtimes, removed, asked.request.requested_at):
                     yield f"{asked.request.url}: crawled {late + NEWS_SECONDS:.2f} s after removal"
 
     return Finding.of("removed pages", "removed pages are not crawled", offenders())
@@ -112,7 +110,7 @@ def visited(
                     continue
                 # What was not crawled while all was down makes what is due later wait as well.
                 since = max(last, begin)
-                late = following - max(bound, begin) - _down_within(downtimes, since, following)
+                late = following - max(bound, begin) - down_within(downtimes, since, following)
                 longest = max(longest, late)
                 if late > SLACK_SECONDS:
                     yield f"{page.url}: {following - last:.1f} s without a crawl ({late:.1f} late)"
@@ -120,13 +118,3 @@ def visited(
     finding = Finding.of("visits", "every page is crawled within its bound", offenders())
     finding.figures["latest_seconds"] = round(longest, 2)
     return finding
-
-
-def _down_within(downtimes: Downtimes, begin: float, end: float) -> float:
-    """Seconds of a period in which something was down; periods of faults may overlap."""
-    total, reached = 0.0, begin
-    for start, stop in sorted(downtimes):
-        first, last = max(start, reached), min(stop, end)
-        if last > first:
-            total, reached = total + last - first, last
-    return total

@@ -133,8 +133,14 @@ def test_a_host_over_its_limit_is_found():
 def test_a_crawl_during_a_pause_is_found():
     busy = answered(asked(10.0), 10.1, "failed", http_status=429, retry_after_seconds=5.0)
 
-    assert limits.blocked_hosts(ledger(requests=[asked(13.0)], outcomes=[busy])).count == 1
-    assert limits.blocked_hosts(ledger(requests=[asked(15.2)], outcomes=[busy])).passed
+    def offences(time, downtimes=()):
+        return limits.blocked_hosts(
+            ledger(requests=[asked(time)], outcomes=[busy]), downtimes
+        ).count
+
+    assert [offences(10.9), offences(13.0), offences(15.2)] == [0, 1, 0]
+    assert offences(13.0, [(10.5, 12.9)]) == 0  # the news may have been on its way
+    assert offences(13.0, [(8.0, 11.0), (12.0, 12.5)]) == 1  # by then it had come
 
 
 def test_crawls_lost_and_applied_twice_are_found():
