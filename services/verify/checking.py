@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Final
 
 import numpy as np
 
@@ -31,6 +32,9 @@ _READ_FROM_THE_LAST = frozenset(
     topic.name
     for topic in (PAGE_PARAMETERS, HOST_PARAMETERS, BANDWIDTH, DEMAND_CURVES, MULTIPLIERS)
 )
+
+UNREAD_SECONDS: Final = 2.0
+"""A message may have been there so long before its reader went down, and not have been read."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,7 +109,8 @@ def _may_be_skipped(facts: Facts, downtimes: Sequence[tuple[float, float]]) -> s
     return {
         place
         for place, at in facts.poison_written_at.items()
-        if place[0] in _READ_FROM_THE_LAST and any(begin <= at <= end for begin, end in downtimes)
+        if place[0] in _READ_FROM_THE_LAST
+        and any(begin - UNREAD_SECONDS <= at <= end for begin, end in downtimes)
     }
 
 
