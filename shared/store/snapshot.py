@@ -1,10 +1,9 @@
 """A shard as it stands at one moment: its pages, hosts, and the positions that they reflect.
 
-A million pages take about a second: the server gathers each column into one binary array, which
-numpy reads in place; there is no Python object for a page, but for its host's name.
+A million pages take about a second (see `gathering`); there is no Python object for a page, but for
+its host's name.
 """
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -15,7 +14,7 @@ from numpy.typing import NDArray
 from shared.policy.compiled import compiled
 from shared.policy.estimation.host_priors import INITIAL_CHANGE_RATE, INITIAL_SHAPE
 from shared.store.binary import Blobs
-from shared.store.connection import connect
+from shared.store.gathering import TableReader, reading
 from shared.store.history import WAITING, WAITING_OFFSET, Rings, unpack
 from shared.store.hosts import INITIAL, HostLearning, unpack_hosts, unpack_sources
 from shared.store.models import REMOVED
@@ -24,12 +23,6 @@ from shared.store.positions import ESTIMATOR, Positions, read_positions
 Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]
 Counts = NDArray[np.int32]
-
-CHUNK_BYTES: Final = 128 * 1024 * 1024
-"""Of table, gathered at once; one value of PostgreSQL has at most 1 GB."""
-
-_BLOCK_BYTES: Final = 8192
-"""Of a block of PostgreSQL's tables, as it is built by default."""
 
 _END_OF_URL: Final = b"\n"
 """No canonical URL has one, but percent-encoded."""
@@ -165,12 +158,12 @@ def load_shard(database_url: str, shard: int) -> ShardSnapshot:
         psycopg.OperationalError: the server cannot be reached.
         DamagedStore: a page has no URL.
     """
-    with _snapshot_connection(database_url) as connection:
-        columns, packed = _pages(connection, shard, _PAGE_TYPES, f"status <> {REMOVED}", _WAITING)
+    with reading(database_url) as reader:
+        columns, packed = _pages(reader, shard, _PAGE_TYPES, f"status <> {REMOVED}", _WAITING)
         pages = PageColumns(*columns)
-        urls = _urls(connection, shard, pages.page_ids)
-        hosts = _hosts(connection, shard)
-        positions = read_positions(connection, ESTIMATOR, [shard])
+        urls = _urls(reader, shard, pages.page_ids)
+        hosts = _hosts(reader.connection, shard)
+        positions = read_positions(reader.connection, ESTIMATOR, [shard])
     waiting = packed.arena.view(WAITING)
     return ShardSnapshot(
         shard, pages, waiting["pending"], waiting["multiplier"], urls, hosts, positions
@@ -179,12 +172,10 @@ def load_shard(database_url: str, shard: int) -> ShardSnapshot:
 
 def load_for_learning(database_url: str, shard: int) -> LearningSnapshot:
     """All pages of a shard with their crawl histories, but without URLs (see `load_shard`)."""
-    with _snapshot_connection(database_url) as connection:
-        columns, histories = _pages(
-            connection, shard, _PAGE_TYPES | _LEARNING_TYPES, "true", "history"
-        )
-        hosts = _hosts(connection, shard)
-        positions = read_positions(connection, ESTIMATOR, [shard])
+    with reading(database_url) as reader:
+        columns, histories = _pages(reader, shard, _PAGE_TYPES | _LEARNING_TYPES, "true", "history")
+        hosts = _hosts(reader.connection, shard)
+        positions = read_positions(reader.connection, ESTIMATOR, [shard])
     split = len(_PAGE_TYPES)
     return LearningSnapshot(
         shard,
@@ -196,16 +187,8 @@ def load_for_learning(database_url: str, shard: int) -> LearningSnapshot:
     )
 
 
-def _snapshot_connection(database_url: str) -> psycopg.Connection:
-    connection = connect(database_url, "snapshot")
-    connection.isolation_level = psycopg.IsolationLevel.REPEATABLE_READ
-    connection.read_only = True
-    connection.execute("SET LOCAL max_parallel_workers_per_gather = 0")
-    return connection
-
-
 def _pages(
-    connection: psycopg.Connection,
+    reader: TableReader,
     shard: int,
     types: dict[str, type[np.generic]],
     condition: str,
@@ -214,66 +197,46 @@ def _pages(
     """The columns named in `types`, and an expression of bytes as wide for every page; sorted by
     page id."""
     gathered = [f"array_agg({name})" for name in types]
-    gathered += [f"array_agg(octet_length({packed}))", f"string_agg({packed}, ''::bytea)"]
-    chunks = list(_gather(connection, f"pages_{shard}", gathered, condition))
-    columns = [
-        np.concatenate([np.empty(0, kind), *(chunk[index] for chunk in chunks)])
-        for index, kind in enumerate(types.values())
-    ]
-    order = np.argsort(columns[0])
-    blobs = _blobs([(chunk[-2], chunk[-1]) for chunk in chunks])
-    return [column[order] for column in columns], _reordered(blobs, order, shard)
-
-
-def _reordered(blobs: Blobs, order: Integers, shard: int) -> Blobs:
-    """Blobs of one width in another order."""
-    lengths = np.diff(blobs.offsets)
-    if not lengths.size:
-        return blobs
-    if lengths.min() != lengths.max():
+    gathered += ["min(octet_length(history))", "max(octet_length(history))"]
+    gathered.append(f"string_agg({packed}, ''::bytea)")
+    parts = reader.gather(f"pages_{shard}", gathered, condition)
+    widths = sorted({width for part in parts for width in part[-3:-1]})
+    if len(widths) > 1:
         raise DamagedStore(
-            f"shard {shard}: histories of {np.unique(lengths).tolist()} bytes side by side: it was "
-            "written by several versions of Freshet"
+            f"shard {shard}: histories of {widths} bytes side by side: it was written by several "
+            "versions of Freshet"
         )
-    rows = blobs.arena.view(f"V{lengths[0]}")
-    return Blobs(rows[order].view(np.uint8), blobs.offsets)
+    columns = [
+        _joined([part[index] for part in parts], kind) for index, kind in enumerate(types.values())
+    ]
+    data = np.frombuffer(b"".join([part[-1] for part in parts]), np.uint8)
+    del parts
+    count = columns[0].size
+    width = data.size // max(count, 1)
+    offsets = np.arange(count + 1, dtype=np.int64) * width
+    if _rises(columns[0]):
+        return columns, Blobs(data, offsets)
+    order = np.argsort(columns[0])
+    for index, column in enumerate(columns):
+        columns[index] = column[order]
+    return columns, Blobs(data.view(f"V{width}")[order].view(np.uint8), offsets)
 
 
-def _gather(
-    connection: psycopg.Connection, table: str, gathered: list[str], condition: str
-) -> Iterator[tuple[Any, ...]]:
-    """Run an aggregation over parts of a table that are small enough for one value each.
-
-    Parts are runs of its blocks: each is read once, and the whole table as well.
-    """
-    size = connection.execute("SELECT pg_relation_size(%s::regclass)", (table,)).fetchone()
-    parts = 1 + int(size[0] if size else 0) // CHUNK_BYTES
-    blocks = max(CHUNK_BYTES // _BLOCK_BYTES, 1)
-    for part in range(parts):
-        within = f" AND ctid >= '({part * blocks},0)'"
-        if part + 1 < parts:
-            within += f" AND ctid < '({(part + 1) * blocks},0)'"
-        row = connection.execute(
-            f"SELECT {', '.join(gathered)} FROM {table} WHERE {condition}{within}", binary=True
-        ).fetchone()
-        if row is not None and row[0] is not None:
-            yield row
+def _joined(parts: list[NDArray[Any]], kind: type[np.generic]) -> NDArray[Any]:
+    return np.concatenate([np.empty(0, kind), *parts])
 
 
-def _blobs(chunks: list[tuple[Counts, bytes]]) -> Blobs:
-    lengths = np.concatenate([np.empty(0, np.int32), *(chunk[0] for chunk in chunks)])
-    offsets = np.zeros(lengths.size + 1, np.int64)
-    np.cumsum(lengths, out=offsets[1:])
-    arena = np.frombuffer(b"".join(chunk[1] for chunk in chunks), np.uint8)
-    return Blobs(arena, offsets)
+def _rises(ids: Integers) -> bool:
+    return bool((ids[1:] > ids[:-1]).all())
 
 
-def _urls(connection: psycopg.Connection, shard: int, page_ids: Integers) -> Blobs:
+def _urls(reader: TableReader, shard: int, page_ids: Integers) -> Blobs:
     """The URLs of pages, in the order of the sorted `page_ids`."""
     gathered = ["array_agg(page_id)", "convert_to(string_agg(url, E'\\n'), 'UTF8')"]
-    chunks = list(_gather(connection, f"page_urls_{shard}", gathered, "true"))
-    stored_ids = np.concatenate([np.empty(0, np.int64), *(chunk[0] for chunk in chunks)])
-    stored = np.frombuffer(b"".join(chunk[1] + _END_OF_URL for chunk in chunks), np.uint8)
+    parts = reader.gather(f"page_urls_{shard}", gathered)
+    stored_ids = _joined([part[0] for part in parts], np.int64)
+    stored = np.frombuffer(b"".join([part[1] + _END_OF_URL for part in parts]), np.uint8)
+    del parts
     ends = np.flatnonzero(stored == _END_OF_URL[0])
     if ends.size != stored_ids.size:
         raise DamagedStore(f"shard {shard}: a URL in page_urls has an end of line in it")

@@ -188,7 +188,7 @@ def test_removed_pages_are_not_in_a_schedulers_snapshot_but_gone_ones_which_a_si
 def test_a_large_shard_is_gathered_in_parts(store, monkeypatch):
     fill(store, urls_of_shard(1, 1000))
     whole = load_shard(store, 1)
-    monkeypatch.setattr("shared.store.snapshot.CHUNK_BYTES", 50_000)
+    monkeypatch.setattr("shared.store.gathering.PART_BYTES", 50_000)
     parts = load_shard(store, 1)
     np.testing.assert_array_equal(parts.pages.page_ids, whole.pages.page_ids)
     np.testing.assert_array_equal(parts.urls.arena, whole.urls.arena)

@@ -1,0 +1,125 @@
+"""Reading whole tables fast: column by column, in small parts, over several connections at once.
+
+The server gathers each column of a part into one binary array, which numpy reads in place: there
+is no Python object for a row. Parts are small so that what they come to stays in caches and is not
+asked of the operating system anew: gathered 128 MB at a time, a table takes half as long again in
+the server and four times as long in the client.
+"""
+
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack, contextmanager
+from queue import SimpleQueue
+from typing import Any, Final, LiteralString
+
+import psycopg
+
+from shared.store.connection import connect
+
+PART_BYTES: Final = 4 * 1024 * 1024
+"""Of table, gathered at once."""
+
+READERS: Final = 2
+"""Connections that read a table at once: while one's answer is unpacked, the server is busy with
+the other's."""
+
+_FEWEST_PARTS: Final = 4
+"""Of a table that is worth a second connection."""
+
+_BLOCK_BYTES: Final = 8192
+"""Of a block of PostgreSQL's tables, as it is built by default."""
+
+_END: Final = "(4294967295,0)"
+"""Beyond the last row of any table."""
+
+_ROLE: Final = "snapshot"
+
+
+class TableReader:
+    """Reads the database as it stands at one moment (REPEATABLE READ)."""
+
+    def __init__(self, database_url: str, stack: ExitStack) -> None:
+        """Connect.
+
+        Args:
+            database_url: libpq URL.
+            stack: closes the connections.
+
+        Raises:
+            psycopg.OperationalError: the server cannot be reached.
+        """
+        self._database_url = database_url
+        self._stack = stack
+        self.connection = self._connect()
+        """For everything else that is to be of the same moment."""
+        self._connections = [self.connection]
+
+    def _connect(self) -> psycopg.Connection:
+        connection = self._stack.enter_context(connect(self._database_url, _ROLE))
+        connection.isolation_level = psycopg.IsolationLevel.REPEATABLE_READ
+        connection.read_only = True
+        return connection
+
+    def gather(
+        self, table: str, gathered: list[str], condition: str = "true"
+    ) -> list[tuple[Any, ...]]:
+        """Run an aggregation over each part of a table.
+
+        Parts are runs of its blocks: each is read once, and the whole table as well.
+
+        Args:
+            table: its name, trusted.
+            gathered: aggregates; the first is NULL where a part has no row.
+            condition: which rows.
+
+        Returns:
+            a row for each part that has any, in the order of the parts.
+        """
+        statement = (
+            f"SELECT {', '.join(gathered)} FROM {table} "
+            f"WHERE {condition} AND ctid >= %s::tid AND ctid < %s::tid"
+        )
+        parts = list(self._parts(table))
+        if len(parts) >= _FEWEST_PARTS:
+            self._connect_more()
+        idle: SimpleQueue[psycopg.Connection] = SimpleQueue()
+        for connection in self._connections:
+            idle.put(connection)
+
+        def read(part: tuple[str, str]) -> tuple[Any, ...] | None:
+            connection = idle.get()
+            try:
+                return connection.execute(statement, part, binary=True).fetchone()
+            finally:
+                idle.put(connection)
+
+        with ThreadPoolExecutor(len(self._connections), "gathering") as pool:
+            rows = list(pool.map(read, parts))
+        return [row for row in rows if row is not None and row[0] is not None]
+
+    def _parts(self, table: str) -> Iterator[tuple[str, str]]:
+        """Where each part begins and ends; the size is looked up after the moment was fixed, so no
+        row of it lies beyond."""
+        size = self.connection.execute("SELECT pg_relation_size(%s::regclass)", (table,)).fetchone()
+        blocks = int(size[0] if size else 0) // _BLOCK_BYTES
+        step = max(PART_BYTES // _BLOCK_BYTES, 1)
+        for start in range(0, max(blocks, 1), step):
+            end = f"({start + step},0)" if start + step < blocks else _END
+            yield f"({start},0)", end
+
+    def _connect_more(self) -> None:
+        while len(self._connections) < READERS:
+            exported = self.connection.execute("SELECT pg_export_snapshot()").fetchone()
+            if exported is None:
+                return
+            connection = self._connect()
+            moment: LiteralString = "SET TRANSACTION SNAPSHOT {}"
+            connection.execute(psycopg.sql.SQL(moment).format(exported[0]))
+            self._connections.append(connection)
+
+
+@contextmanager
+def reading(database_url: str) -> Iterator[TableReader]:
+    """A reader, which is disconnected at the end (see `TableReader`)."""
+    with ExitStack() as stack:
+        yield TableReader(database_url, stack)
