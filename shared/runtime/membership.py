@@ -5,6 +5,10 @@ that was paused, or cut off, does not know: what it sends then comes beside what
 sends. So it goes by its own clock: from a heartbeat that the broker answered, counted from when it
 was sent, the partitions are ours for a part of the session timeout. A heartbeat that is answered
 later, in the same generation, proves that nobody had them in between.
+
+But a broker that has just started, and is still reading its groups, says yes to every heartbeat, a
+lost member's too. So what counts is the answer to the question behind it: which partitions the
+group has given us in this generation.
 """
 
 import asyncio
@@ -13,6 +17,8 @@ from collections.abc import Callable, Collection
 from typing import Any, Final
 
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer
+from aiokafka.errors import KafkaError
+from aiokafka.protocol.group import SyncGroupRequest
 
 SURE_SHARE: Final = 0.75
 """Of the session timeout; the rest is for what is on its way to the broker."""
@@ -59,7 +65,7 @@ class Membership:
         self._renewed_at = max(self._renewed_at, self._now() if at is None else at)
 
     def watch(self, consumer: AIOKafkaConsumer) -> None:
-        """Note the heartbeats of a started consumer that the broker answers."""
+        """Note the heartbeats of a started consumer whose group knows it as a member."""
         # aiokafka tells nobody of its heartbeats.
         coordinator: Any = consumer._coordinator  # noqa: SLF001
         self._coordinator = coordinator
@@ -68,11 +74,31 @@ class Membership:
         async def noted() -> bool:
             sent_at = self._now()
             answered: bool = await beat()
-            if answered:
+            if answered and await _is_known(coordinator):
                 self.renew(sent_at)
             return answered
 
         coordinator._do_heartbeat = noted  # noqa: SLF001
+
+
+async def _is_known(coordinator: Any) -> bool:
+    """Whether the group, at rest in our generation, has us as a member.
+
+    Asked of a group at rest, this changes nothing; and heartbeats end before a member joins anew,
+    so it is never asked while our generation is still being decided.
+    """
+    question = SyncGroupRequest(
+        coordinator.group_id,
+        coordinator.generation,
+        coordinator.member_id,
+        coordinator._group_instance_id,  # noqa: SLF001
+        [],
+    )
+    try:
+        answer = await coordinator._send_req(question)  # noqa: SLF001
+    except KafkaError:
+        return False
+    return bool(answer.error_code == 0)
 
 
 def _end(waiter: "asyncio.Future[None]") -> None:

@@ -2,7 +2,8 @@
 
 import asyncio
 
-from aiokafka import AIOKafkaConsumer
+import pytest
+from aiokafka import AIOKafkaConsumer, TopicPartition
 
 from shared.runtime.membership import Membership, hold_back
 
@@ -30,6 +31,12 @@ async def test_what_is_held_back_comes_later(clients, read, unique):
     ]
 
 
+async def until(condition) -> None:
+    async with asyncio.timeout(30):
+        while not condition():
+            await asyncio.sleep(0.02)
+
+
 async def test_a_member_is_sure_while_the_broker_answers(clients, unique):
     await clients.create_topic(unique, 1)
     consumer = AIOKafkaConsumer(
@@ -43,11 +50,42 @@ async def test_a_member_is_sure_while_the_broker_answers(clients, unique):
     await consumer.start()
     try:
         membership.watch(consumer)
-
-        async def until_sure() -> None:
-            while not membership.is_sure:
-                await asyncio.sleep(0.02)
-
-        await asyncio.wait_for(until_sure(), 30)
+        await until(lambda: membership.is_sure)
     finally:
         await consumer.stop()
+
+
+@pytest.mark.parametrize("instance", [None, "one"])
+async def test_asking_for_the_assignment_leaves_it_as_it_is(clients, unique, instance):
+    await clients.create_topic(unique, 3)
+
+    async def member(name):
+        consumer = AIOKafkaConsumer(
+            unique,
+            bootstrap_servers=clients.bootstrap_servers,
+            group_id=unique,
+            group_instance_id=name,
+            session_timeout_ms=6000,
+            heartbeat_interval_ms=100,
+        )
+        await consumer.start()
+        return consumer
+
+    first = await member(instance)
+    second = await member(instance and "two")
+    membership = Membership(0.6)  # sure for 0.45 s only: renewed again and again
+    try:
+        membership.watch(first)
+        membership.watch(second)
+        await until(lambda: len(first.assignment()) + len(second.assignment()) == 3)
+        generation, shares = first._coordinator.generation, first.assignment()
+        for _ in range(5):
+            membership._renewed_at = -float("inf")
+            await until(lambda: membership.is_sure)
+
+        assert first._coordinator.generation == generation
+        assert first.assignment() == shares
+        assert shares | second.assignment() == {TopicPartition(unique, p) for p in range(3)}
+    finally:
+        await second.stop()
+        await first.stop()

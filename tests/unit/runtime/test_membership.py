@@ -3,6 +3,13 @@
 from types import SimpleNamespace
 
 import pytest
+from aiokafka.errors import (
+    IllegalGenerationError,
+    NodeNotReadyError,
+    RebalanceInProgressError,
+    UnknownMemberIdError,
+)
+from aiokafka.protocol.group import SyncGroupRequest, SyncGroupRequest_v0
 
 from shared.runtime.membership import SURE_SHARE, Membership
 
@@ -16,17 +23,28 @@ class Time:
 
 
 class Coordinator:
-    """As much of aiokafka's as beats."""
+    """As much of aiokafka's as beats, and asks."""
+
+    group_id, member_id, _group_instance_id = "group", "member", None
 
     def __init__(self, time: Time) -> None:
         self.time = time
         self.generation = 4
         self.answers = True
         self.takes_seconds = 0.0
+        self.error: int | type[Exception] = 0
+        self.asked: list[tuple[str, int, str]] = []
 
     async def _do_heartbeat(self) -> bool:
         self.time.now += self.takes_seconds
         return self.answers
+
+    async def _send_req(self, request: SyncGroupRequest) -> SimpleNamespace:
+        question = request.build(SyncGroupRequest_v0)
+        self.asked.append((question.group, question.generation_id, question.member_id))
+        if isinstance(self.error, int):
+            return SimpleNamespace(error_code=self.error)
+        raise self.error
 
 
 @pytest.fixture
@@ -79,6 +97,27 @@ async def test_a_heartbeat_without_an_answer_renews_nothing(
     assert not await coordinator._do_heartbeat()
 
     assert not membership.is_sure
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        RebalanceInProgressError.errno,  # which a broker says as well while it reads its groups
+        UnknownMemberIdError.errno,
+        IllegalGenerationError.errno,
+        NodeNotReadyError,
+    ],
+)
+async def test_a_yes_of_a_broker_that_does_not_know_the_group_yet_renews_nothing(
+    membership: Membership, time: Time, error: int | type[Exception]
+) -> None:
+    coordinator = watched(membership, time)
+    coordinator.error = error
+
+    assert await coordinator._do_heartbeat()
+
+    assert not membership.is_sure
+    assert coordinator.asked == [("group", 4, "member")]
 
 
 async def test_a_heartbeat_counts_from_when_it_was_sent(membership: Membership, time: Time) -> None:
