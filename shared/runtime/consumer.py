@@ -234,8 +234,9 @@ class BatchConsumer:
             return
         self._lag_due_at = time.monotonic() + LAG_REPORT_SECONDS
         behind = dict.fromkeys(self._names.values(), 0)
+        assigned = self._consumer.assignment()  # a rebalance may have begun just now
         for tp, offset in self._next.items():
-            end = self._consumer.highwater(tp)
+            end = self._consumer.highwater(tp) if tp in assigned else None
             behind[self._names[tp.topic]] += max((end or offset) - offset, 0)
         for topic, records in behind.items():
             metrics.CONSUMER_LAG.labels(topic).set(records)
