@@ -11,13 +11,14 @@ import os
 import signal
 import tempfile
 import time
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
 import aiohttp
 import click
 import numpy as np
-from aiokafka import TopicPartition
+from aiokafka import ConsumerRecord, TopicPartition
 from msgspec.structs import replace
 
 from deploy.local.process import free_port
@@ -33,9 +34,9 @@ from services.world.plan import BudgetStep, write_plan
 from shared.contracts.codec import decode
 from shared.contracts.messages import CrawlRequest, HostLimit, Multipliers
 from shared.contracts.topics import CRAWL_REQUESTS, HOST_LIMITS, MULTIPLIERS, Topic
-from shared.pacing.slots import SlotPlan, SlotTimeline
+from shared.pacing.slots import SlotPlan, SlotTimeline, is_late
 from shared.runtime.clock import SECONDS_PER_DAY, open_gate
-from shared.runtime.kafka import make_consumer, partitions_of
+from shared.runtime.kafka import appended_at, make_consumer, partitions_of
 from shared.runtime.publisher import Publisher
 from shared.runtime.settings import Settings
 
@@ -102,6 +103,12 @@ def command(pages: int, rate: float, as_json: bool) -> None:
         show(answer, as_json=False)
 
 
+def counting(records: Iterable[ConsumerRecord]) -> list[Multipliers]:
+    """The messages on `multipliers` that schedulers go by."""
+    messages = ((decode(Multipliers, record.value), appended_at(record)) for record in records)
+    return [message for message, at in messages if not is_late(message, at)]
+
+
 class _Scenario:
     def __init__(self, folder: Path, pages: int, rate: float) -> None:
         self._rate = rate
@@ -133,7 +140,7 @@ class _Scenario:
                 await self._start()
                 await self._live()
                 crawls = await self._crawls()
-                plans = [decode(Multipliers, r.value) for r in await self._read(MULTIPLIERS)]
+                plans = counting(await self._read(MULTIPLIERS))
             finally:
                 await self._stack.stop()
         return self._answer(crawls, plans)

@@ -20,6 +20,12 @@ CLOCK_TOLERANCE_SECONDS = 300.0
 PLANNING_SECONDS = 1.0
 """In a ramp λ₀ and the shares are for the rate so much later (wall)."""
 
+LONGEST_LEAD_SECONDS = 10.0
+"""Decisions do not take effect later than this (wall), however slow the broker is."""
+
+_LEAD_DECAY = 0.9
+"""With each message that comes in time the lead goes back a little to what is configured."""
+
 KEPT_SECONDS = 60.0
 """Plans are remembered for so long (wall), to know how many slots a shard had between reports."""
 
@@ -50,7 +56,7 @@ class Coordination:
 
         Args:
             silent_after_seconds: wall seconds until a shard counts as silent.
-            lead_seconds: wall seconds from a decision to its effect.
+            lead_seconds: wall seconds from a decision to its effect, at least.
             shards: how many there may be.
         """
         self.fleet = Fleet(silent_after_seconds)
@@ -62,7 +68,7 @@ class Coordination:
         self.last: Multipliers | None = None
         """The newest multipliers, whoever sent them."""
         self._leader = ""
-        self._lead_seconds = lead_seconds
+        self._least_lead_seconds = self._lead_seconds = lead_seconds
         self._shards = shards
         self._published_at = -math.inf
         self._decision: Decision | None = None
@@ -213,6 +219,18 @@ class Coordination:
             self.fleet.decided(self._decision)
         self._is_news = False
         self._published_at = now.wall
+        shorter = _LEAD_DECAY * self._lead_seconds
+        self._lead_seconds = max(shorter, self._least_lead_seconds)
+
+    def came_late(self, message: Multipliers) -> None:
+        """The broker has the message, but nobody goes by it: decide again, further ahead."""
+        self.leave_out(message)
+        self._published_at = -math.inf
+        self._lead_seconds = min(2.0 * self._lead_seconds, LONGEST_LEAD_SECONDS)
+
+    def leave_out(self, message: Multipliers) -> None:
+        """Note a message that counts for nobody."""
+        self.timeline.leave_out(SlotPlan.from_message(message))
 
     def _note(self, message: Multipliers, now: Moment) -> None:
         self.timeline.add(SlotPlan.from_message(message))

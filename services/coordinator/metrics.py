@@ -24,6 +24,10 @@ HOST_LIMITED = Gauge(
     "freshet_host_limited_ratio", "Share of the demand at λ₀ that host limits hold back."
 )
 DECISIONS = Counter("freshet_multipliers_published_total", "Messages sent, by cause.", ["cause"])
+LATE = Counter(
+    "freshet_late_multipliers_total",
+    "Messages that the broker took too late to count: a slow broker, or clocks that differ.",
+)
 HISTORY_LOST = Counter(
     "freshet_multiplier_history_lost_total",
     "Decisions that could not be recorded in the database in time.",

@@ -17,7 +17,9 @@ from typing import Any, TypeVar
 
 import structlog
 from aiokafka import ConsumerRecord
+from aiokafka.structs import RecordMetadata
 from msgspec import Struct
+from msgspec.structs import replace
 
 from services.coordinator import metrics
 from services.coordinator.core import Coordination, Moment
@@ -27,8 +29,10 @@ from services.coordinator.picture import Picture, State, add_picture
 from shared.contracts.codec import BadMessage, decode
 from shared.contracts.messages import Bandwidth, DemandCurve, Multipliers
 from shared.contracts.topics import BANDWIDTH, DEMAND_CURVES, MULTIPLIERS, Topic
+from shared.pacing.slots import KNOWN_AHEAD_SECONDS, is_late
 from shared.runtime.clock import SECONDS_PER_DAY
 from shared.runtime.follower import Follower
+from shared.runtime.kafka import appended_at
 from shared.runtime.publisher import Publisher
 from shared.runtime.settings import Settings, load_settings
 from shared.runtime.worker import WorkerService, make_app, run_app
@@ -72,6 +76,8 @@ class Coordinator(WorkerService):
         self._publisher = Publisher(settings)
         self._followers: dict[str, Follower] = {}
         self._bad: list[tuple[ConsumerRecord, str]] = []
+        self._appended: dict[tuple[int, int], float | None] = {}
+        """When the broker took the last message on `multipliers`, by its epoch and version."""
         self._is_caught_up = False
         self._started_at = time.time()
         self._decided_at = time.monotonic()
@@ -153,8 +159,12 @@ class Coordinator(WorkerService):
 
         return receive
 
-    def _on_multipliers(self, message: Multipliers, _record: ConsumerRecord) -> None:
-        if self._coordination.receive_multipliers(message, self._moment()):
+    def _on_multipliers(self, message: Multipliers, record: ConsumerRecord) -> None:
+        at = appended_at(record)
+        self._appended = {(message.epoch, message.version): at}
+        if is_late(message, at):
+            self._coordination.leave_out(message)
+        elif self._coordination.receive_multipliers(message, self._moment()):
             self._leadership.superseded(message.epoch, message.leader)
 
     def _on_bandwidth(self, message: Bandwidth, _record: ConsumerRecord) -> None:
@@ -213,7 +223,15 @@ class Coordinator(WorkerService):
             return
         # A failure here ends the process: whether the broker has the message is then unknown,
         # and the next start reads it from the topic.
-        await self._publisher.send_global(MULTIPLIERS, message)
+        in_time = (message.effective_at - self.clock.now()) / self.clock.speed
+        message = replace(message, append_by=time.time() + in_time - KNOWN_AHEAD_SECONDS)
+        sent = await self._publisher.send_global(MULTIPLIERS, message)
+        if is_late(message, await self._appended_at(message, sent)):
+            log.warning("multipliers came too late: deciding again", version=message.version)
+            metrics.LATE.inc()
+            self._coordination.came_late(message)
+            self._wake.set()
+            return
         self._coordination.published(message, self._moment())
         metrics.DECISIONS.labels(message.cause).inc()
         metrics.MULTIPLIER.set(message.multiplier)
@@ -234,6 +252,15 @@ class Coordinator(WorkerService):
                 crawls_per_second=message.crawls_per_second,
                 shards=live,
             )
+
+    async def _appended_at(self, message: Multipliers, sent: RecordMetadata) -> float | None:
+        """When the broker took our message; None: its topic has our own times."""
+        at = appended_at(sent)
+        if at is None and message.append_by is not None and time.time() > message.append_by:
+            # Of a message that reached it twice the broker does not say when. The topic does.
+            await self._followers[MULTIPLIERS.name].catch_up()
+            return self._appended.get((message.epoch, message.version))
+        return at
 
     async def _set_bad_ones_aside(self) -> None:
         bad, self._bad = self._bad, []

@@ -2,6 +2,8 @@
 
 import asyncio
 import time
+from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Final
 
 import structlog
@@ -9,7 +11,7 @@ import structlog
 from services.scheduler import metrics
 from services.scheduler.emission import Emission, Emitter, SlotFiller, lag_of, share_of, take_back
 from services.scheduler.handler import SchedulerHandler, ShardThread
-from shared.pacing.slots import SlotTimeline
+from shared.pacing.slots import KNOWN_AHEAD_SECONDS, SlotTimeline
 from shared.runtime.clock import Clock
 from shared.runtime.consumer import BatchConsumer
 from shared.runtime.settings import Settings
@@ -20,6 +22,20 @@ PATIENCE_SECONDS: Final = 1.0
 """Slots that could not be filled for so long (wall) are lost: never a burst to catch up."""
 
 
+@dataclass(frozen=True, slots=True)
+class Plans:
+    """The plans of the slots, and how far they are known."""
+
+    timeline: SlotTimeline
+    known_at: Callable[[], float]
+    """Monotonic time up to which all plans that the broker had are in the timeline."""
+
+    def known_until(self, clock: Clock) -> float:
+        """Until when slots may be filled: no plan that is still to come can change them."""
+        unknown = time.monotonic() - self.known_at() - KNOWN_AHEAD_SECONDS
+        return clock.now() - clock.span(max(unknown, 0.0))
+
+
 class Pacer:
     """Fills slots as they come, while the group is settled."""
 
@@ -27,7 +43,7 @@ class Pacer:
         self,
         settings: Settings,
         clock: Clock,
-        timeline: SlotTimeline,
+        plans: Plans,
         consumer: BatchConsumer,
         handler: SchedulerHandler,
         thread: ShardThread,
@@ -35,7 +51,8 @@ class Pacer:
     ) -> None:
         self._tick_seconds = settings.tick_seconds
         self._clock = clock
-        self._timeline = timeline
+        self._plans = plans
+        self._timeline = plans.timeline
         self._consumer = consumer
         self._handler = handler
         self._filler = SlotFiller(settings, handler.shards)
@@ -60,13 +77,15 @@ class Pacer:
 
     async def tick(self) -> None:
         """Fill the slots that have come since the last tick."""
-        now = self._clock.now()
-        plan = self._timeline.at(now)
-        if plan is None or now <= self._filled_until:
+        until = self._plans.known_until(self._clock)
+        plan = self._timeline.at(until)
+        if plan is None:
             return
-        self._forfeit(now - self._clock.span(PATIENCE_SECONDS))
-        times, owners = self._timeline.between(self._filled_until, now)
-        self._filled_until = now
+        self._forfeit(self._clock.now() - self._clock.span(PATIENCE_SECONDS))
+        if until <= self._filled_until:
+            return
+        times, owners = self._timeline.between(self._filled_until, until)
+        self._filled_until = until
         if not times.size:
             return
         with metrics.TICK_SECONDS.time():

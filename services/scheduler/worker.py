@@ -13,15 +13,16 @@ from services.scheduler import compilation
 from services.scheduler.emission import Emitter
 from services.scheduler.explain import page_state, shard_state
 from services.scheduler.handler import TOPICS, SchedulerHandler, ShardThread
-from services.scheduler.pacing import Pacer
+from services.scheduler.pacing import Pacer, Plans
 from services.scheduler.reporting import Reporting
 from shared.contracts.codec import BadMessage, decode
 from shared.contracts.identity import BadUrl, identify, shard_of
 from shared.contracts.messages import Multipliers
 from shared.contracts.topics import MULTIPLIERS
-from shared.pacing.slots import SlotPlan, SlotTimeline
+from shared.pacing.slots import SlotPlan, SlotTimeline, is_late
 from shared.runtime.consumer import BatchConsumer
 from shared.runtime.follower import Follower
+from shared.runtime.kafka import appended_at
 from shared.runtime.publisher import Publisher
 from shared.runtime.settings import Settings, load_settings
 from shared.runtime.worker import WorkerService, end_now, make_app, run_app
@@ -81,7 +82,7 @@ class Scheduler(WorkerService):
         self._pacer = Pacer(
             self.settings,
             self.clock,
-            self.timeline,
+            Plans(self.timeline, lambda: self._follower.known_at),
             self._consumer,
             self._handler,
             self._thread,
@@ -104,6 +105,7 @@ class Scheduler(WorkerService):
         return [
             consumer.run(self.stopping),
             self._follower.run(self.stopping),
+            self._follower.keep_up(self.stopping),
             pacer.run(self.stopping),
             self._reporting.run_reports(self.stopping),
             self._reporting.run_demand(self.stopping),
@@ -155,7 +157,8 @@ class Scheduler(WorkerService):
         except BadMessage as error:
             log.warning("multipliers that cannot be read are left out", error=str(error))
             return
-        self.timeline.add(SlotPlan.from_message(message))
+        if not is_late(message, appended_at(record)):
+            self.timeline.add(SlotPlan.from_message(message))
 
     def _multiplier(self) -> float:
         plan = self.timeline.at(self.clock.now())

@@ -272,3 +272,6 @@ class Multipliers(Struct, frozen=True, gc=False):
     """Clock seconds, from `effective_at` on, in which it does."""
     why: Annotated[str, Meta(max_length=1000)] = ""
     """The cause in words, for people."""
+    append_by: UnixSeconds | None = None
+    """Wall time by which the broker must have appended the message. One that comes later counts for
+    nobody: others may have filled slots without it. The topic has the broker's own times."""

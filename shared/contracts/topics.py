@@ -135,7 +135,8 @@ MULTIPLIERS = Topic(
     "single",
     "coordinator",
     "every scheduler",
-    _COMPACTED,
+    # One that comes too late counts for nobody: all must see the same time.
+    _COMPACTED | {"message.timestamp.type": "LogAppendTime"},
 )
 DEAD_LETTERS = Topic(
     "dead-letters", None, "as received", "single", "all", "operators", _kept(14 * _DAY_MS)

@@ -12,7 +12,7 @@ exact there too.
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Self
+from typing import Final, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -30,6 +30,10 @@ MOST_SLOTS_AT_ONCE = 1_000_000
 
 SHORTEST_RAMP_SECONDS = 1e-6
 """A shorter one would have a slope beyond all numbers; the rate at its end holds at once."""
+
+KNOWN_AHEAD_SECONDS: Final = 0.25
+"""So long (wall) before a plan takes effect the broker must have it: who knows all that the broker
+had at some moment may fill the slots until so long after it."""
 
 NOBODY = np.int32(-1)
 """Owner of a slot that no share covers."""
@@ -170,10 +174,27 @@ def _first_rate(message: Multipliers, *, is_ramp: bool) -> float:
     return message.crawls_per_second
 
 
+def is_late(message: Multipliers, appended_at: float | None) -> bool:
+    """Whether a message came too late to count.
+
+    Args:
+        message: as it stands on the topic.
+        appended_at: the broker's time of it, Unix seconds; None: the topic has other times, so that
+            nobody can know.
+    """
+    return (
+        appended_at is not None
+        and message.append_by is not None
+        and appended_at > message.append_by
+    )
+
+
 class SlotTimeline:
     """The plans that hold one after the other; old ones are forgotten as time passes."""
 
     def __init__(self, plans: Iterable[SlotPlan] = ()) -> None:
+        self.last_version = 0
+        """The highest of all plans that came, those that were left out too."""
         self._plans: list[SlotPlan] = []
         for plan in plans:
             self.add(plan)
@@ -184,10 +205,15 @@ class SlotTimeline:
         Older ones are left out: of an earlier version, or of a leader that has been replaced, which
         may not know it yet.
         """
+        self.leave_out(plan)
         if self._plans and plan.order <= self._plans[-1].order:
             return
         self._plans = [p for p in self._plans if p.effective_at < plan.effective_at]
         self._plans.append(plan)
+
+    def leave_out(self, plan: SlotPlan) -> None:
+        """Note only that there is such a plan: the next one's version is higher."""
+        self.last_version = max(self.last_version, plan.version)
 
     @property
     def newest(self) -> SlotPlan | None:
@@ -268,7 +294,7 @@ def next_multipliers(
     newest = timeline.newest
     ramps = stretch.ramp_seconds > 0
     return Multipliers(
-        version=newest.version + 1 if newest is not None else 1,
+        version=timeline.last_version + 1,
         computed_at=now,
         effective_at=effective_at,
         multiplier=multiplier,

@@ -1,16 +1,26 @@
 """Following a quiet compacted topic: every process reads all of it by itself."""
 
 import asyncio
+import contextlib
+import math
 import time
 from collections.abc import Callable
+from typing import Final
 
 from aiokafka import AIOKafkaConsumer, ConsumerRecord, TopicPartition
+from aiokafka.errors import KafkaError
 
 from shared.contracts.topics import Topic
 from shared.runtime.kafka import make_consumer
 from shared.runtime.settings import Settings
 
 Receive = Callable[[ConsumerRecord], None]
+
+ASK_SECONDS: Final = 0.1
+"""Between two questions where a topic ends."""
+
+ANSWER_SECONDS: Final = 2.0
+"""A broker that does not answer for so long is asked again."""
 
 
 class Follower:
@@ -28,6 +38,10 @@ class Follower:
         self._receive = receive
         self._tail = tail
         self._turns = 0
+        self._received = 0
+        """Offset before which all has been handed to the callback."""
+        self.known_at = -math.inf
+        """Monotonic time up to which all that the broker had has been received; see `keep_up`."""
         self.progressed_at = time.monotonic()
 
     async def start(self) -> None:
@@ -58,6 +72,27 @@ class Follower:
         while self._turns == turns:  # noqa: ASYNC110
             await asyncio.sleep(0.01)
 
+    async def keep_up(self, stopping: asyncio.Event) -> None:
+        """Ask again and again where the topic ends, so that `known_at` follows the time.
+
+        A fetch without records would not do: of one that was on its way while the process, or the
+        network, stood still nobody knows how old it is. What is asked now is answered later.
+        """
+        while not stopping.is_set():
+            asked_at = time.monotonic()
+            with contextlib.suppress(KafkaError, TimeoutError):
+                async with asyncio.timeout(ANSWER_SECONDS):
+                    await self._received_all()
+                    self.known_at = asked_at
+            await asyncio.sleep(max(asked_at + ASK_SECONDS - time.monotonic(), 0.01))
+
+    async def _received_all(self) -> None:
+        if self._consumer is None:
+            raise RuntimeError("the follower is not started")
+        end = (await self._consumer.end_offsets([self._tp]))[self._tp]
+        while self._received < end:  # noqa: ASYNC110
+            await asyncio.sleep(0.005)  # the client has no event for it
+
     async def stop(self) -> None:
         """Disconnect."""
         if self._consumer is not None:
@@ -80,4 +115,5 @@ class Follower:
         fetched = await consumer.getmany(self._tp, timeout_ms=timeout_ms)
         for record in fetched.get(self._tp, []):
             self._receive(record)
+        self._received = await consumer.position(self._tp)
         self._turns += 1

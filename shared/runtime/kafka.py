@@ -6,7 +6,7 @@ from typing import Any
 
 import structlog
 import tenacity
-from aiokafka import AIOKafkaConsumer, AIOKafkaProducer
+from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, ConsumerRecord
 from aiokafka.admin import AIOKafkaAdminClient, NewTopic
 from aiokafka.errors import (
     KafkaConnectionError,
@@ -17,6 +17,7 @@ from aiokafka.errors import (
     for_code,
 )
 from aiokafka.helpers import create_ssl_context
+from aiokafka.structs import RecordMetadata
 
 from shared.contracts.topics import TOPICS, Topic
 from shared.runtime.access import AccessRefused, check_access
@@ -28,6 +29,9 @@ MAX_BATCH_BYTES = 512 * 1024
 """Records are gathered into batches of this size, below any broker's message limit."""
 
 MOST_FETCHED_BYTES = 1024 * 1024
+_LOG_APPEND_TIME = 1
+"""Kafka's number for times that the broker gives."""
+
 LEAST_FETCHED_BYTES = 64 * 1024
 """Of one partition in one answer."""
 
@@ -110,10 +114,19 @@ def make_consumer(settings: Settings, group: str | None = None, **options: Any) 
             "group_id": settings.topic_prefix + group,
             "group_instance_id": f"{group}-{settings.instance}",
             "session_timeout_ms": timeout_ms,
-            "heartbeat_interval_ms": max(timeout_ms // 5, 200),
+            # A member learns by a heartbeat that the others have to share anew: the rest of the
+            # time that the shards of a dead member are served by nobody.
+            "heartbeat_interval_ms": min(max(timeout_ms // 20, 200), 1000),
             "max_poll_interval_ms": 300_000,
         }
     return AIOKafkaConsumer(**client_options(settings), **(defaults | options))
+
+
+def appended_at(record: ConsumerRecord | RecordMetadata) -> float | None:
+    """The broker's own time of a record, Unix seconds; None: its topic has the producers' times."""
+    if record.timestamp_type != _LOG_APPEND_TIME or record.timestamp is None:
+        return None
+    return float(record.timestamp) / 1000
 
 
 def fetch_bytes(settings: Settings, topics: int) -> int:

@@ -18,7 +18,7 @@ from shared.runtime.kafka import make_producer
 from shared.runtime.membership import give_up_requests_after, hold_back
 from shared.runtime.settings import Settings
 
-Acknowledgement = asyncio.Future[object]
+Acknowledgement = asyncio.Future[RecordMetadata]
 
 LETTERS_A_TURN = 100
 """Dead letters after which others get their turn: a batch may have thousands of them."""
@@ -115,9 +115,9 @@ class Publisher:
         shard = shard_of(host, self.settings.partitions)
         return await self.send(topic, host.encode(), encode(message), partition=shard)
 
-    async def send_global(self, topic: Topic, message: Struct) -> None:
+    async def send_global(self, topic: Topic, message: Struct) -> RecordMetadata:
         """Publish a message about everything (bandwidth, multipliers) and wait for the broker."""
-        await (await self.send(topic, GLOBAL_KEY, encode(message), partition=0))
+        return await (await self.send(topic, GLOBAL_KEY, encode(message), partition=0))
 
     async def send_batches(self, messages: Mapping[Place, Messages]) -> dict[Place, int]:
         """Publish many messages, each partition's in order, and wait until the broker has them.

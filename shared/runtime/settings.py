@@ -167,8 +167,9 @@ class Settings(BaseSettings):
     """A shard that has not reported for so long loses its budget to the others."""
     coordinator_lease_seconds: Annotated[float, Field(ge=2)] = 3.0
     """A leading coordinator that shows no sign of life for so long is replaced by another."""
-    effective_lead_seconds: NonNegative = 0.3
-    """How far ahead new multipliers take effect, so that every scheduler has them by then."""
+    effective_lead_seconds: Annotated[float, Field(ge=0.3)] = 0.5
+    """How far ahead new multipliers take effect at least, so that every scheduler has them by then.
+    Where messages come too late to count, the coordinator looks further ahead by itself."""
 
     @classmethod
     def settings_customise_sources(

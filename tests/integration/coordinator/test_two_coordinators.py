@@ -14,8 +14,8 @@ from deploy.local.postgres import EmbeddedPostgres
 from shared.contracts.codec import decode, encode
 from shared.contracts.messages import Bandwidth, DemandCurve, Multipliers
 from shared.contracts.topics import BANDWIDTH, DEMAND_CURVES, MULTIPLIERS
-from shared.pacing.slots import SlotPlan, SlotTimeline
-from shared.runtime.kafka import ensure_topics
+from shared.pacing.slots import SlotPlan, SlotTimeline, is_late
+from shared.runtime.kafka import appended_at, ensure_topics
 from shared.runtime.publisher import Publisher
 from shared.runtime.settings import Settings
 from shared.store.migration import migrate
@@ -112,7 +112,8 @@ async def two_coordinators(settings, tmp_path):
 
 
 def messages(records):
-    return [decode(Multipliers, record.value) for record in records]
+    found = [(decode(Multipliers, record.value), appended_at(record)) for record in records]
+    return [message for message, at in found if not is_late(message, at)]
 
 
 def check_sequence(records):

@@ -1,6 +1,9 @@
 """Partitions follow the group, positions follow the state, and nothing is handled twice."""
 
 import asyncio
+import contextlib
+import math
+import time
 import uuid
 from contextlib import asynccontextmanager
 
@@ -11,7 +14,7 @@ from shared.contracts.messages import PageSignal
 from shared.contracts.topics import CRAWL_OUTCOMES, DEAD_LETTERS, MULTIPLIERS, PAGE_SIGNALS, TOPICS
 from shared.runtime.consumer import BatchConsumer
 from shared.runtime.follower import Follower
-from shared.runtime.kafka import TopicMismatch, ensure_topics
+from shared.runtime.kafka import TopicMismatch, appended_at, ensure_topics
 from shared.runtime.publisher import Publisher
 from shared.runtime.settings import load_settings
 
@@ -173,6 +176,35 @@ async def test_a_follower_receives_what_stood_and_what_comes(broker, prefix, pub
     await until(lambda: received == [b"old", b"new"])
     stopping.set()
     await running
+    await follower.stop()
+
+
+async def test_a_follower_knows_up_to_when_it_has_everything(broker, prefix, publisher):
+    received = []
+    follower = Follower(
+        settings_for(broker, prefix), MULTIPLIERS, lambda record: received.append(record.value)
+    )
+    await follower.start()
+    assert follower.known_at == -math.inf
+    stopping = asyncio.Event()
+    asking = asyncio.create_task(follower.keep_up(stopping))
+    running = asyncio.create_task(follower.run(stopping))
+    for number in range(5):
+        value = b"%d" % number
+        sent = await publisher.send(MULTIPLIERS, b"global", value, partition=0)
+        assert appended_at(await sent) is not None
+        since = time.monotonic()
+        await until(lambda since=since: follower.known_at > since)
+        assert received[-1] == value
+    running.cancel()  # what comes now is not received, and so not known
+    with contextlib.suppress(asyncio.CancelledError):
+        await running
+    await (await publisher.send(MULTIPLIERS, b"global", b"last", partition=0))
+    since = time.monotonic()
+    await asyncio.sleep(0.5)
+    assert follower.known_at < since
+    stopping.set()
+    await asking
     await follower.stop()
 
 

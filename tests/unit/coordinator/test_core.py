@@ -96,6 +96,32 @@ def test_the_first_decision_comes_at_once_and_solves_the_multiplier():
     assert run.shares() == {0: 0.25, 1: 0.75}
 
 
+def test_a_decision_that_came_too_late_is_made_again_further_ahead():
+    run = running()
+    run.set_bandwidth(4.0)
+    leads, versions = [], []
+    for _ in range(7):
+        run.wall += 0.1
+        message = run.core.next(run.moment)
+        run.core.came_late(message)
+        assert message.cause == "bandwidth"
+        assert message.crawls_per_second == 4.0
+        leads.append(round(message.effective_at - run.moment.clock, 9))
+        versions.append(message.version)
+
+    last = run.step(0.0)
+
+    assert leads == [0.3, 0.6, 1.2, 2.4, 4.8, 9.6, 10.0]
+    assert [*versions, last.version] == list(range(2, 10))
+    before = run.published[-2]
+    assert before.version == 1
+    assert last.first_slot == pytest.approx(2.0 * (last.effective_at - before.effective_at))
+    for _ in range(60):
+        run.step(6.0)  # all in time: the lead goes back to what is configured
+    again = run.published[-1]
+    assert again.effective_at == pytest.approx(run.moment.clock + 0.3)
+
+
 def test_a_new_bandwidth_is_published_at_once_and_slots_go_on_from_the_old_rate():
     run = running()
     run.wall += 2.0

@@ -9,7 +9,14 @@ from hypothesis import strategies as st
 
 from shared.contracts.messages import Allotment, Multipliers
 from shared.pacing.budget import Stretch
-from shared.pacing.slots import MOST_SLOTS_AT_ONCE, NOBODY, SlotPlan, SlotTimeline, next_multipliers
+from shared.pacing.slots import (
+    MOST_SLOTS_AT_ONCE,
+    NOBODY,
+    SlotPlan,
+    SlotTimeline,
+    is_late,
+    next_multipliers,
+)
 
 
 def plan(rate, shares, version=1, effective_at=0.0, first_slot=0.0):
@@ -42,6 +49,35 @@ def test_any_window_holds_its_budget_to_within_one_over_all_shards(rate, length,
     assert abs(len(slots) - rate * length) <= 1 + 1e-6 * rate
     assert np.all(owners != NOBODY)
     assert np.all(np.diff(slots) >= 0)
+
+
+@pytest.mark.parametrize(
+    ("append_by", "appended_at", "late"),
+    [(10.0, 10.5, True), (10.0, 10.0, False), (10.0, None, False), (None, 1e9, False)],
+)
+def test_a_message_counts_if_the_broker_had_it_in_time(append_by, appended_at, late):
+    message = Multipliers(1, 9.0, 10.3, 0.1, 5.0, 0.0, [], append_by=append_by)
+    assert is_late(message, appended_at) == late
+
+
+def test_a_plan_that_is_left_out_changes_nothing_but_the_next_version():
+    timeline = SlotTimeline([plan(5.0, {0: 1.0})])
+    late = SlotPlan.from_message(Multipliers(7, 9.0, 10.3, 0.1, 90.0, 0.0, []))
+    timeline.leave_out(late)
+
+    message = next_multipliers(
+        timeline,
+        now=20.0,
+        effective_at=21.0,
+        multiplier=0.1,
+        stretch=Stretch(9.0),
+        shares={0: 1.0},
+        cause="test",
+    )
+
+    assert message.version == 8
+    assert message.first_slot == 5.0 * 21.0
+    assert len(timeline.between(10.0, 11.0)[0]) == 5
 
 
 def test_ticks_of_any_length_see_each_slot_exactly_once():

@@ -1,17 +1,18 @@
 """Slots go to their shards, requests to Kafka, late slots nowhere."""
 
 import asyncio
+import time
 
 import numpy as np
 import pytest
 from reference_shard import DAY, rules, url_of
 
 from services.scheduler.emission import Emitter, SlotFiller, host_multipliers, take_back
-from services.scheduler.pacing import Pacer
+from services.scheduler.pacing import Pacer, Plans
 from services.scheduler.shard import Shard
 from shared.contracts.codec import decode
 from shared.contracts.messages import Allotment, CrawlRequest, Multipliers, PageUpdate
-from shared.pacing.slots import SlotPlan, SlotTimeline
+from shared.pacing.slots import KNOWN_AHEAD_SECONDS, SlotPlan, SlotTimeline
 from shared.runtime.clock import ManualClock
 from shared.runtime.settings import load_settings
 
@@ -122,7 +123,8 @@ def parts():
     handler = Handler(make_shards(pages=200))
     settings = load_settings()
     slots = timeline(100.0)
-    pacer = Pacer(settings, clock, slots, group, handler, SameThread(), collector)
+    plans = Plans(slots, time.monotonic)
+    pacer = Pacer(settings, clock, plans, group, handler, SameThread(), collector)
     return pacer, clock, group, collector
 
 
@@ -139,11 +141,61 @@ async def test_ticks_fill_each_slot_once(parts):
 async def test_slots_that_are_a_second_of_the_wall_late_are_lost(speed):
     clock, collector = ManualClock(NOW, speed), Collector()
     slots, handler = timeline(100.0 / speed), Handler(make_shards(pages=200))
-    pacer = Pacer(load_settings(), clock, slots, Group(), handler, SameThread(), collector)
+    plans = Plans(slots, time.monotonic)
+    pacer = Pacer(load_settings(), clock, plans, Group(), handler, SameThread(), collector)
     clock.advance(4.0 * speed)
     await pacer.tick()
     assert len(collector.sent) == pytest.approx(100, abs=1)
     assert min(request.requested_at for request in collector.sent) > NOW + 2.99 * speed
+
+
+class Knowledge:
+    """Of the plans: as old as it is told to be."""
+
+    def __init__(self):
+        self.age = 0.0
+
+    def __call__(self):
+        return time.monotonic() - self.age
+
+
+@pytest.mark.parametrize("speed", [1.0, 86_400.0])
+async def test_slots_that_a_plan_to_come_may_change_wait_for_it(speed):
+    clock, collector, known = ManualClock(NOW, speed), Collector(), Knowledge()
+    slots, handler = timeline(100.0 / speed), Handler(make_shards(pages=400))
+    plans = Plans(slots, known)
+    pacer = Pacer(load_settings(), clock, plans, Group(), handler, SameThread(), collector)
+    clock.advance(0.2 * speed)
+    await pacer.tick()
+    sent = [len(collector.sent)]
+    known.age = KNOWN_AHEAD_SECONDS + 0.6  # the broker is away
+    for _ in range(3):
+        clock.advance(0.2 * speed)
+        await pacer.tick()
+        sent.append(len(collector.sent))
+    nothing = Multipliers(2, NOW, NOW + 0.4 * speed, 1e-9, 0.0, 0.0, [])
+    slots.add(SlotPlan.from_message(nothing))
+    known.age = 0.0  # it is back, and tells that from 0.4 s on there are no slots
+    await pacer.tick()
+
+    assert sent == pytest.approx([20, 20, 20, 20], abs=1)
+    assert len(collector.sent) == pytest.approx(40, abs=1)
+
+
+async def test_knowledge_of_long_ago_brings_no_slot_twice(parts):
+    _, clock, group, collector = parts
+    known = Knowledge()
+    plans = Plans(timeline(100.0), known)
+    handler = Handler(make_shards(pages=800))
+    pacer = Pacer(load_settings(), clock, plans, group, handler, SameThread(), collector)
+    for age, step in [(0.0, 0.3), (9.0, 1.5), (0.8, 0.5), (0.0, 0.5), (3.0, 0.1), (0.0, 0.1)]:
+        known.age = age
+        clock.advance(step)
+        await pacer.tick()
+
+    times = [request.requested_at for request in collector.sent]
+    assert times == sorted(set(times))
+    assert 100 < len(times) <= 300
 
 
 async def test_nothing_is_sent_when_the_group_decides_meanwhile(parts):
