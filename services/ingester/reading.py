@@ -6,12 +6,14 @@ is published twice is applied once by those who read it.
 """
 
 import asyncio
+import contextlib
 import time
 from collections.abc import Awaitable, Callable, Sequence
+from typing import Final
 
 import structlog
 from aiokafka import ConsumerRebalanceListener, ConsumerRecord, TopicPartition
-from aiokafka.errors import CommitFailedError, IllegalStateError
+from aiokafka.errors import CommitFailedError, IllegalStateError, KafkaError
 
 from shared.contracts.topics import SIGNALS
 from shared.runtime import metrics
@@ -22,6 +24,11 @@ from shared.runtime.settings import Settings
 log = structlog.get_logger(__name__)
 
 GROUP = "freshet-ingester"
+
+QUESTIONS: Final = 3
+"""A broker is asked so often whether nothing was ever committed, before it is believed."""
+
+QUESTION_SECONDS: Final = 0.25
 
 Handle = Callable[[Sequence[ConsumerRecord]], Awaitable[None]]
 
@@ -39,6 +46,8 @@ class SignalReader(ConsumerRebalanceListener):  # type: ignore[misc]  # aiokafka
         )
         self._busy = asyncio.Lock()
         self._next: dict[TopicPartition, int] = {}
+        self._reached: dict[TopicPartition, int] = {}
+        """What we have ever committed, of partitions that others may have now too."""
         self.settled = False
         """Whether the group has decided which partitions are ours."""
         self.progressed_at = time.monotonic()
@@ -60,9 +69,33 @@ class SignalReader(ConsumerRebalanceListener):  # type: ignore[misc]  # aiokafka
             self._next = {tp: o for tp, o in self._next.items() if tp not in revoked}
 
     async def on_partitions_assigned(self, assigned: list[TopicPartition]) -> None:
-        """Note that the group has settled."""
+        """Go on from what the group has committed, or from where we were ourselves."""
+        committed = await self._committed(assigned)
+        for tp in assigned:
+            start = committed.get(tp, self._reached.get(tp))
+            if start is not None:
+                self._consumer.seek(tp, start)
         self.settled = True
         log.info("partitions assigned", partitions=sorted(tp.partition for tp in assigned))
+
+    async def _committed(self, assigned: list[TopicPartition]) -> dict[TopicPartition, int]:
+        """What is committed of partitions; of those that nothing is known of, nothing.
+
+        A broker that is just stopping may say that nothing was ever committed, and a reader that
+        takes its word begins with the oldest signal there is. So it is asked again.
+        """
+        found: dict[TopicPartition, int] = {}
+        for turn in range(QUESTIONS):
+            if turn:
+                await asyncio.sleep(QUESTION_SECONDS)
+            for tp in set(assigned) - set(found):
+                with contextlib.suppress(KafkaError):
+                    offset = await self._consumer.committed(tp)
+                    if offset is not None:
+                        found[tp] = offset
+            if len(found) == len(assigned):
+                break
+        return found
 
     async def run(self, stopping: asyncio.Event) -> None:
         """Read, handle and commit until `stopping` is set; the batch at hand is finished."""
@@ -97,6 +130,7 @@ class SignalReader(ConsumerRebalanceListener):  # type: ignore[misc]  # aiokafka
             log.warning("batch not committed", reason=str(error))
             return
         self._next |= done
+        self._reached |= done
 
     def _lag(self) -> int:
         ends = {tp: self._consumer.highwater(tp) for tp in self._consumer.assignment()}
