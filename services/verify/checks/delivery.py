@@ -115,7 +115,10 @@ def signals_passed(ledger: Ledger) -> Finding:
     passed = {(s.url, s.source, s.observed_at) for s in ledger.page_signals}
     came: dict[tuple[str, str], list[float]] = defaultdict(list)
     for at, signal in ledger.signals:
-        if (signal.url, signal.source, signal.observed_at) in passed:
+        # No signal is of the future: one that came when it was observed has the broker's time,
+        # which is in milliseconds.
+        observed_at = min(signal.observed_at or at, at)
+        if (signal.url, signal.source, observed_at) in passed:
             came[signal.url, signal.source].append(at)
     known = {page.url for page in ledger.pages}
 

@@ -106,12 +106,12 @@ def test_a_decision_that_came_too_late_is_made_again_further_ahead():
         run.core.came_late(message)
         assert message.cause == "bandwidth"
         assert message.crawls_per_second == 4.0
-        leads.append(round(message.effective_at - run.moment.clock, 9))
+        leads.append(message.effective_at - run.moment.clock)
         versions.append(message.version)
 
     last = run.step(0.0)
 
-    assert leads == [0.3, 0.6, 1.2, 2.4, 4.8, 9.6, 10.0]
+    assert leads == pytest.approx([0.3, 0.6, 1.2, 2.4, 4.8, 9.6, 10.0], abs=1e-6)
     assert [*versions, last.version] == list(range(2, 10))
     before = run.published[-2]
     assert before.version == 1
