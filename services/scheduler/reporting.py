@@ -2,6 +2,7 @@
 
 import asyncio
 import time
+from collections.abc import Iterable
 from typing import Final
 
 from services.scheduler import metrics
@@ -9,7 +10,7 @@ from services.scheduler.demand import DemandReporter
 from services.scheduler.handler import SchedulerHandler, ShardThread
 from services.scheduler.pages import Rows
 from services.scheduler.shard import Shard
-from services.scheduler.tally import Demand, Tally
+from services.scheduler.tally import Demand, Tally, estimated_demand
 from shared.contracts.codec import encode
 from shared.contracts.topics import DEMAND_CURVES
 from shared.pacing.slots import SlotTimeline
@@ -25,7 +26,7 @@ _DUTY: Final = 0.07
 """Part of a core that keeping demand up to date may take."""
 
 _FIRST_DUTY: Final = 1.0
-"""The same before the first demand of a shard is known: it gets no budget yet."""
+"""The same before the demand of a shard is more than an estimate."""
 
 _LONGEST_PAUSE_SECONDS: Final = 5.0
 _POLL_SECONDS: Final = 0.1
@@ -64,8 +65,11 @@ class Reporting:
         """Publish until `stopping` is set."""
         while not stopping.is_set():
             await asyncio.sleep(self._settings.report_seconds)
-            for key, value in await self._thread.run(self._reports):
-                await self._publisher.send(DEMAND_CURVES, key, value, partition=0)
+            await self._publish(await self._thread.run(self._reports))
+
+    async def _publish(self, reports: list[tuple[bytes, bytes]]) -> None:
+        for key, value in reports:
+            await self._publisher.send(DEMAND_CURVES, key, value, partition=0)
 
     def _reports(self) -> list[tuple[bytes, bytes]]:
         self._follow_shards()
@@ -77,10 +81,18 @@ class Reporting:
                 for shard in self._reporters
             )
         )
-        found = []
-        for shard, reporter in self._reporters.items():
+        for shard in self._reporters:
             self._count_scans(shard)
-            report = reporter.report(now, multiplier)
+        return self._reports_of(self._reporters, now, multiplier)
+
+    def _reports_of(
+        self, shards: Iterable[Shard], now: float, multiplier: float
+    ) -> list[tuple[bytes, bytes]]:
+        """Key and value of each report that can be made."""
+        found = []
+        for shard in shards:
+            reporter = self._reporters.get(shard)
+            report = reporter.report(now, multiplier) if reporter is not None else None
             if report is not None:
                 found.append((str(shard.number).encode(), encode(report)))
         return found
@@ -109,6 +121,7 @@ class Reporting:
     async def run_demand(self, stopping: asyncio.Event) -> None:
         """Keep the demand of the shards up to date until `stopping` is set."""
         while not stopping.is_set():
+            await self._estimate_new_ones()
             begun = await self._thread.run(self._begin_stalest)
             if begun is None:
                 await asyncio.sleep(_POLL_SECONDS)
@@ -119,6 +132,7 @@ class Reporting:
         """One pass over a shard, a slice at a time: ticks go on between the slices."""
         duty = _DUTY if shard in self._computed_at else _FIRST_DUTY
         while not stopping.is_set():
+            await self._estimate_new_ones()
             began = time.perf_counter()
             rows = await self._thread.run(self._copy, shard, tally)
             if rows is None:
@@ -129,6 +143,23 @@ class Reporting:
             return
         demand = await asyncio.to_thread(tally.finish)
         await self._thread.run(self._take, shard, tally, demand)
+
+    async def _estimate_new_ones(self) -> None:
+        """A shard that is new reports at once, by a sample of its pages.
+
+        It gets no budget before it has reported, and a pass over all pages takes a while.
+        """
+        while reports := await self._thread.run(self._first_report):
+            await self._publish(reports)
+
+    def _first_report(self) -> list[tuple[bytes, bytes]]:
+        self._follow_shards()
+        for shard, reporter in self._reporters.items():
+            if reporter.demand is None:
+                now, multiplier = self._clock.now(), self._multiplier()
+                reporter.set_demand(estimated_demand(shard, multiplier))
+                return self._reports_of([shard], now, multiplier)
+        return []
 
     def demand_of(self, shard: Shard) -> Demand | None:
         """The demand that a shard reports now; None before it is known."""
@@ -154,7 +185,8 @@ class Reporting:
         due = [
             shard
             for shard, reporter in self._reporters.items()
-            if self._is_due(reporter, multiplier, now - self._computed_at.get(shard, -1e9))
+            if shard not in self._computed_at
+            or self._is_due(reporter, multiplier, now - self._computed_at.get(shard, -1e9))
         ]
         if not due:
             return None

@@ -34,6 +34,9 @@ FEW_PAGES: Final = 50_000
 SLICE: Final = 50_000
 """Pages that are copied at once, in a millisecond or two."""
 
+SAMPLE: Final = 5_000
+"""Pages that are looked at for an estimate."""
+
 NEAR_THE_END: Final = 12
 """With fewer points than this below λ₀ the grid is moved."""
 
@@ -218,6 +221,7 @@ class Tally:
         *,
         few_pages: int = FEW_PAGES,
         size: int = SLICE,
+        is_sample: bool = False,
     ) -> None:
         """Begin; in the shards' thread.
 
@@ -227,16 +231,17 @@ class Tally:
             before: what the last pass found; None: this is the first.
             few_pages: up to here pages are computed without tables.
             size: pages in a slice.
+            is_sample: the first slice stands for all; computed without tables.
         """
         self._shard = shard
         self._multiplier = multiplier
         self._before = before
         self._version = shard.parameter_changes
         self._uniform = shard.rules.selection.uniform
-        self._exact = shard.used <= few_pages
+        self._exact = is_sample or shard.used <= few_pages
         self._hosts = shard.host_count
         self._rates = shard.host_rows["rate"][: self._hosts].copy()
-        most = shard.used if self._exact else min(size, shard.used)
+        most = min(size, shard.used) if is_sample or not self._exact else shard.used
         self._buffer = np.empty(max(most, 1), shard.pages.dtype)
         self._next_row = 0
         self._sums: Sums | None = None
@@ -319,6 +324,23 @@ def rate_tables() -> RateTables:
     if not _tables:
         _tables.append(make_tables())
     return _tables[0]
+
+
+def estimated_demand(shard: Shard, multiplier: float, sample: int = SAMPLE) -> Demand:
+    """What the pages may ask for, going by some of them; some milliseconds.
+
+    Pages are loaded in the order of their ids, which are hashes: the first ones are a fair sample.
+    """
+    tally = Tally(shard, multiplier, None, size=sample, is_sample=True)
+    rows = tally.copy()
+    if rows is not None:
+        tally.add(rows)
+    demand = tally.finish()
+    sums, scale = demand.sums, max(shard.used / sample, 1.0)
+    scaled = sums._replace(
+        largest=sums.largest * scale, by_host=sums.by_host * scale, others=sums.others * scale
+    )
+    return demand._replace(sums=scaled)
 
 
 def demand_of(

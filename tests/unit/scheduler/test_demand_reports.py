@@ -5,7 +5,14 @@ import pytest
 from reference_shard import DAY, World, rules
 
 from services.scheduler.demand import DemandReporter
-from services.scheduler.tally import POINTS, POINTS_PER_DECADE, Tally, demand_of, grid
+from services.scheduler.tally import (
+    POINTS,
+    POINTS_PER_DECADE,
+    Tally,
+    demand_of,
+    estimated_demand,
+    grid,
+)
 from shared.policy.demand import demand_curve
 from shared.policy.model import PageParameters
 
@@ -226,3 +233,23 @@ def test_of_a_host_no_more_pages_are_ripe_than_it_can_take():
     reporter.set_demand(demand_of(shard, 0.1))
     shard.selector.select(NOW + np.array([0.1]), 1.0, 0.0)
     assert reporter.report(NOW, 0.1).ripe[0] == 1 + 20 * 0.5  # one of two tokens is spent
+
+
+def test_an_estimate_by_the_first_pages_is_about_what_all_ask_for():
+    world = world_of(np.random.default_rng(7), pages=6000, host_rate=1e3)
+    estimate, whole = estimated_demand(world.shard, 0.1, sample=2000), by_tables(world.shard)
+    middle = np.searchsorted(whole.thresholds, [0.003, 0.01, 0.03, 0.1])
+    there = np.searchsorted(estimate.thresholds, whole.thresholds[middle])
+    assert estimate.unlimited()[there] == pytest.approx(whole.unlimited()[middle], rel=0.2)
+    limits = rates_of(world.shard)
+    assert estimate.limited(limits)[there] == pytest.approx(estimate.unlimited()[there])
+
+
+def test_an_estimate_by_all_pages_is_what_they_ask_for():
+    world = world_of(np.random.default_rng(8))
+    estimate, whole = estimated_demand(world.shard, 0.1), demand_of(world.shard, 0.1)
+    assert estimate.unlimited() == pytest.approx(whole.unlimited())
+
+
+def test_the_estimate_of_no_pages_is_no_demand():
+    assert not estimated_demand(World(rules()).shard, 0.1).unlimited().any()
