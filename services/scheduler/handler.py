@@ -3,9 +3,9 @@
 import asyncio
 import time
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from typing import ParamSpec, TypeVar
+from typing import Any, ParamSpec, TypeVar
 
 import psycopg
 import structlog
@@ -35,7 +35,7 @@ from shared.runtime.kafka import make_consumer, may_pass
 from shared.runtime.publisher import Publisher
 from shared.runtime.retrying import until_it_passes
 from shared.runtime.settings import Settings
-from shared.store.snapshot import ShardSnapshot, load_shard
+from shared.store.snapshot import load_shard
 
 log = structlog.get_logger(__name__)
 
@@ -49,6 +49,9 @@ TOPICS = (
 )
 
 STAGE = "scheduler"
+
+LOADED_AT_ONCE = 2
+"""Shards: while the rows of one are put together, the next is read."""
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -123,28 +126,52 @@ class SchedulerHandler:
         Raises:
             psycopg.OperationalError, KafkaError: the worker stops while one of them is away.
         """
+        began = time.monotonic()
+        loaded, requests = await _together(
+            self._load_all(partitions),
+            self._retried(read_recent_requests, self._settings, partitions),
+        )
+        read = time.monotonic()
         positions: dict[tuple[str, int], int] = {}
-        for number in sorted(partitions):
-            snapshot = await self._snapshot(number)
-            positions |= snapshot.positions
-            shard = await self._thread.run(Shard.from_snapshot, snapshot, self._rules)
-            await self._thread.run(self.shards.__setitem__, number, shard)
-            self.progressed_at = time.monotonic()
-        async for attempt in self._attempts():
-            with attempt:
-                requests = await read_recent_requests(self._settings, partitions)
-                behind = await self._ends_ahead(partitions, positions)
+        for _, known in loaded.values():
+            positions |= known
+        # Where the topics end is asked for last: by then whoever had the shards is silent for good.
+        behind = await self._retried(self._ends_ahead, partitions, positions)
         self.trouble = None
-        waiting = await self._thread.run(self._restore, requests)
-        await self._thread.run(self._await_past, behind, partitions)
-        log.info("shards loaded", shards=len(partitions), in_flight=waiting, behind=len(behind))
+        shards = {number: shard for number, (shard, _) in loaded.items()}
+        waiting = await self._thread.run(self._take_over, shards, requests, behind)
+        log.info(
+            "shards loaded",
+            shards=len(partitions),
+            in_flight=waiting,
+            behind=len(behind),
+            seconds_reading=round(read - began, 2),
+            seconds=round(time.monotonic() - began, 2),
+        )
         return positions
 
-    async def _snapshot(self, number: int) -> ShardSnapshot:
+    async def _load_all(self, partitions: set[int]) -> dict[int, tuple[Shard, Positions]]:
+        """Shards from Postgres, and the positions that they reflect."""
         database_url = self._settings.database_url.get_secret_value()
+        gate = asyncio.Semaphore(LOADED_AT_ONCE)
+
+        async def load(number: int) -> tuple[Shard, Positions]:
+            async with gate:
+                snapshot = await self._retried(asyncio.to_thread, load_shard, database_url, number)
+                shard = await asyncio.to_thread(Shard.from_snapshot, snapshot, self._rules)
+                self.progressed_at = time.monotonic()
+                return shard, snapshot.positions
+
+        numbers = sorted(partitions)
+        return dict(zip(numbers, await _together(*map(load, numbers)), strict=True))
+
+    async def _retried(
+        self, work: Callable[P, Awaitable[T]], *args: P.args, **kwargs: P.kwargs
+    ) -> T:
+        """Do something again until the server that it needs is there."""
         async for attempt in self._attempts():
             with attempt:
-                return await asyncio.to_thread(load_shard, database_url, number)
+                return await work(*args, **kwargs)
         raise RuntimeError("unreachable: the last attempt returns or raises")
 
     def _attempts(self) -> tenacity.AsyncRetrying:
@@ -155,9 +182,6 @@ class SchedulerHandler:
         self.progressed_at = time.monotonic()
         self.trouble = f"shards cannot be loaded: {error}".strip()
         log.warning("shards cannot be loaded yet", error=str(error).strip())
-
-    def _restore(self, requests: dict[int, list[CrawlRequest]]) -> int:
-        return sum(restore(self.shards[number], sent) for number, sent in requests.items())
 
     async def _ends_ahead(
         self, partitions: set[int], positions: Positions
@@ -172,8 +196,9 @@ class SchedulerHandler:
                 for number in partitions
             }
             consumer.assign(list(names))
-            ends = await consumer.end_offsets(list(names))
-            begins = await consumer.beginning_offsets(list(names))
+            ends, begins = await _together(
+                consumer.end_offsets(list(names)), consumer.beginning_offsets(list(names))
+            )
         finally:
             await consumer.stop()
         return {
@@ -182,12 +207,26 @@ class SchedulerHandler:
             if ends[tp] > max(begins[tp], positions.get(key, 0))
         }
 
-    def _await_past(self, behind: dict[tuple[str, int], int], partitions: set[int]) -> None:
-        self._behind |= behind
+    def _take_over(
+        self,
+        shards: dict[int, Shard],
+        requests: dict[int, list[CrawlRequest]],
+        behind: dict[tuple[str, int], int],
+    ) -> int:
+        """Make shards ours; they emit nothing before what is `behind` is read.
+
+        Returns:
+            how many requests are in flight.
+        """
         now = self._clock.now()
-        for number in partitions:
-            self.shards[number].filled_until = now
+        waiting = 0
+        for number, shard in shards.items():
+            waiting += restore(shard, requests[number])
+            shard.filled_until = now
+        self.shards.update(shards)
+        self._behind |= behind
         self._note_caught_up()
+        return waiting
 
     def _note_caught_up(self) -> None:
         waiting = {partition for _, partition in self._behind}
@@ -254,6 +293,16 @@ def apply_in_pieces(
             if not pieces.split(piece):
                 log.exception("a message always fails and is set aside", topic=topic)
                 reader.refused.append(Refused(piece[0], reason_of(error)))
+
+
+async def _together(*awaitables: Awaitable[Any]) -> list[Any]:
+    """The results of all; if one fails, the others are given up."""
+    tasks = [asyncio.ensure_future(awaitable) for awaitable in awaitables]
+    try:
+        return await asyncio.gather(*tasks)
+    finally:
+        for task in tasks:
+            task.cancel()
 
 
 def _may_pass(error: BaseException) -> bool:

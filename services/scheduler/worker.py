@@ -78,6 +78,7 @@ class Scheduler(WorkerService):
             self._handler,
             linger_seconds=self.settings.tick_seconds,
             before_leaving=self._send_the_rest,
+            loads_beside=True,
         )
         self._pacer = Pacer(
             self.settings,
@@ -119,11 +120,16 @@ class Scheduler(WorkerService):
             return self._handler.trouble
         if self._consumer is None or not self._consumer.settled:
             return "waiting for the consumer group to hand out the shards"
-        if self._handler.catching_up:
-            return f"{self._handler.catching_up} partitions have a past that is not applied yet"
+        if self._consumer.is_loading or self._handler.catching_up:
+            return self._what_is_loading(self._consumer)
         if self.timeline.newest is None:
             return "waiting for the coordinator's first `multipliers`"
         return None
+
+    def _what_is_loading(self, consumer: BatchConsumer) -> str:
+        if consumer.is_loading:
+            return "shards are being loaded"
+        return f"{self._handler.catching_up} partitions have a past that is not applied yet"
 
     def progressed_at(self) -> float:
         """Wall time of the last turn of the slowest loop."""

@@ -3,7 +3,7 @@
 import asyncio
 import time
 from collections.abc import Awaitable, Callable, Mapping
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 import structlog
 from aiokafka import AIOKafkaConsumer, ConsumerRebalanceListener, ConsumerRecord, TopicPartition
@@ -37,7 +37,7 @@ class BatchHandler(Protocol):
     """What a worker does with its partitions and their records.
 
     All calls come from one task, one after the other, so a handler needs no lock against
-    itself.
+    itself; but with `loads_beside`, `assigned` may run beside `handle`, never beside `revoked`.
     """
 
     async def assigned(self, partitions: set[int]) -> Positions:
@@ -97,6 +97,8 @@ class BatchConsumer:
     Partition i of every topic goes to the same member (range assignment over equal counts). When
     the group rebalances, partitions that stay are kept as they are; new ones are loaded by the
     handler and read from the positions that it returns. Offsets are never committed to Kafka.
+
+    A member with `loads_beside` goes on with the partitions that it keeps while it loads new ones.
     """
 
     def __init__(
@@ -108,6 +110,7 @@ class BatchConsumer:
         *,
         linger_seconds: float = 0.0,
         before_leaving: BeforeLeaving | None = None,
+        loads_beside: bool = False,
     ) -> None:
         """Make a consumer that is not started yet.
 
@@ -118,7 +121,10 @@ class BatchConsumer:
             handler: gets the batches.
             linger_seconds: how long a small batch waits for more.
             before_leaving: awaited before partitions may go to another member.
+            loads_beside: whether the handler can load partitions while others are read.
         """
+        self._loads_beside = loads_beside
+        self._loading: _Loading | None = None
         self._max_records = settings.batch_max_messages
         self._max_bytes = settings.fetch_buffer_bytes
         self._linger_seconds = linger_seconds
@@ -160,6 +166,11 @@ class BatchConsumer:
         return not self._rebalances.deciding and self._followed == self._rebalances.generation
 
     @property
+    def is_loading(self) -> bool:
+        """Whether partitions are being loaded while others are read."""
+        return self._loading is not None
+
+    @property
     def is_sure(self) -> bool:
         """Whether the partitions cannot be another member's: the broker has heard us lately."""
         return self._membership.is_sure
@@ -176,11 +187,23 @@ class BatchConsumer:
 
     async def run(self, stopping: asyncio.Event) -> None:
         """Read and handle batches until `stopping` is set; the batch at hand is finished."""
+        try:
+            await self._run(stopping)
+        finally:
+            self._give_up_loading()
+
+    def _give_up_loading(self) -> None:
+        if self._loading is not None:
+            self._loading.positions.cancel()
+
+    async def _run(self, stopping: asyncio.Event) -> None:
         while not stopping.is_set():
             self.progressed_at = time.monotonic()
             if not self.settled:
                 await self._follow_rebalance()
                 continue
+            if self._loading is not None and self._loading.positions.done():
+                await self._take_loaded()
             batch = await self._read()
             self._report_lag()
             if not batch:
@@ -202,6 +225,7 @@ class BatchConsumer:
         The process stays, so that its readiness and its metrics say why.
         """
         self.halted = str(error)
+        self._give_up_loading()
         metrics.HALTED.labels(error.topic).set(1)
         report_at = 0.0
         while not stopping.is_set():
@@ -246,8 +270,8 @@ class BatchConsumer:
             await asyncio.sleep(0.01)
             return
         generation = self._rebalances.generation
-        assignment = self._rebalances.assignment
-        wanted = {tp.partition for tp in assignment}
+        await self._take_loaded()
+        wanted = {tp.partition for tp in self._rebalances.assignment}
         if self._rebalances.was_left_out:
             # What we have in memory stands still since then: it is loaded again.
             self._rebalances.was_left_out = False
@@ -259,21 +283,45 @@ class BatchConsumer:
             self._next = {tp: o for tp, o in self._next.items() if tp.partition not in lost}
             self._ours -= lost
         if new:
-            starts = await self._handler.assigned(new)
-            self._next |= {
-                tp: starts.get((self._names[tp.topic], tp.partition), 0)
-                for tp in assignment
-                if tp.partition in new
-            }
-            self._ours |= new
+            self._loading = _Loading(new, asyncio.ensure_future(self._handler.assigned(new)))
+            if not (self._loads_beside and self._ours):
+                await self._take_loaded()
         metrics.ASSIGNED_SHARDS.set(len(self._ours))
         if self._rebalances.generation != generation:
             return
-        for tp in assignment:
-            self._consumer.seek(tp, self._next[tp])
-        self._consumer.resume(*assignment)
+        self._read_on_with(self._ours)
         self._followed = generation
         log.info("partitions assigned", new=sorted(new), lost=sorted(lost), now=len(self._ours))
+
+    async def _take_loaded(self) -> None:
+        """Wait for what is being loaded, if anything is, and make it ours."""
+        if self._loading is None:
+            return
+        new, positions = self._loading
+        starts = await positions
+        self._loading = None
+        self._ours |= new
+        for name, topic in self._names.items():
+            for number in new:
+                self._next[TopicPartition(name, number)] = starts.get((topic, number), 0)
+        metrics.ASSIGNED_SHARDS.set(len(self._ours))
+        if self.settled:
+            self._read_on_with(new)
+
+    def _read_on_with(self, partitions: set[int]) -> None:
+        """Read partitions from where they are to go on."""
+        assigned = self._consumer.assignment()  # a rebalance may have begun just now
+        there = [tp for tp in assigned if tp.partition in partitions]
+        for tp in there:
+            self._consumer.seek(tp, self._next[tp])
+        self._consumer.resume(*there)
+
+
+class _Loading(NamedTuple):
+    """Partitions that the handler loads."""
+
+    partitions: set[int]
+    positions: "asyncio.Future[Positions]"
 
 
 async def _nothing_to_do() -> None:

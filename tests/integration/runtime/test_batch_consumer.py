@@ -57,8 +57,9 @@ class Recorder:
 
 
 @asynccontextmanager
-async def member(settings, recorder):
-    consumer = BatchConsumer(settings, "readers", (PAGE_SIGNALS, CRAWL_OUTCOMES), recorder)
+async def member(settings, recorder, **options):
+    topics = (PAGE_SIGNALS, CRAWL_OUTCOMES)
+    consumer = BatchConsumer(settings, "readers", topics, recorder, **options)
     await consumer.start()
     stopping = asyncio.Event()
     running = asyncio.create_task(consumer.run(stopping))
@@ -125,6 +126,70 @@ async def test_a_second_member_takes_half_and_the_rest_stays_loaded(broker, pref
     assert len(one.seen) + len(two.seen) == len(HOSTS)
     assert one.loads[0] == set(range(PARTITIONS))
     assert all(len(load) == 2 for load in two.loads)
+
+
+class SlowRecorder(Recorder):
+    """Once held, what it loads takes as long as is wanted."""
+
+    def __init__(self, positions):
+        super().__init__(positions)
+        self.begun = self.may_end = None
+
+    def hold(self):
+        self.begun, self.may_end = asyncio.Event(), asyncio.Event()
+
+    async def assigned(self, partitions):
+        if self.begun is not None:
+            self.begun.set()
+            await self.may_end.wait()
+        return await super().assigned(partitions)
+
+
+async def test_partitions_that_stay_are_read_while_others_are_loaded(broker, prefix, publisher):
+    positions = {}
+    one, two = SlowRecorder(positions), Recorder(positions)
+    async with member(settings_for(broker, prefix), one, loads_beside=True) as first:
+        await until(lambda: first.settled and len(first.partitions) == PARTITIONS)
+        async with member(settings_for(broker, prefix, "two"), two) as second:
+            await until(lambda: len(first.partitions) == len(second.partitions) == 2)
+            await until(lambda: first.settled and second.settled)
+            kept = set(first.partitions)
+            one.hold()
+        await until(one.begun.is_set)
+        await publish_signals(publisher)
+        await until(lambda: first.settled and {p for _, p, _ in one.seen} == kept)
+        assert first.is_loading
+        assert first.partitions == kept
+        one.may_end.set()
+        await until(lambda: len(one.seen) >= len(HOSTS))
+        assert not first.is_loading
+        assert len(first.partitions) == PARTITIONS
+    assert len(set(one.seen)) == len(one.seen) == len(HOSTS)
+
+
+async def test_what_fails_beside_the_reading_ends_it(broker, prefix):
+    one, two = SlowRecorder({}), Recorder({})
+    topics = (PAGE_SIGNALS, CRAWL_OUTCOMES)
+    consumer = BatchConsumer(
+        settings_for(broker, prefix), "readers", topics, one, loads_beside=True
+    )
+    await consumer.start()
+    running = asyncio.create_task(consumer.run(asyncio.Event()))
+    try:
+        await until(lambda: consumer.settled)
+        async with member(settings_for(broker, prefix, "two"), two) as second:
+            await until(lambda: len(consumer.partitions) == len(second.partitions) == 2)
+            await until(lambda: consumer.settled)
+
+            async def fail(partitions):
+                raise RuntimeError(f"{len(partitions)} cannot be loaded")
+
+            one.assigned = fail
+        with pytest.raises(RuntimeError, match="2 cannot be loaded"):
+            await asyncio.wait_for(running, 30.0)
+    finally:
+        running.cancel()
+        await consumer.stop()
 
 
 async def test_a_member_that_was_not_heard_is_not_sure_and_loads_again(broker, prefix, monkeypatch):
