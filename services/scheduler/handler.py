@@ -157,13 +157,18 @@ class SchedulerHandler:
 
         async def load(number: int) -> tuple[Shard, Positions]:
             async with gate:
-                snapshot = await self._retried(asyncio.to_thread, load_shard, database_url, number)
+                snapshot = await self._retried(
+                    asyncio.to_thread, load_shard, database_url, number, self._note_progress
+                )
                 shard = await asyncio.to_thread(Shard.from_snapshot, snapshot, self._rules)
-                self.progressed_at = time.monotonic()
+                self._note_progress()
                 return shard, snapshot.positions
 
         numbers = sorted(partitions)
         return dict(zip(numbers, await _together(*map(load, numbers)), strict=True))
+
+    def _note_progress(self) -> None:
+        self.progressed_at = time.monotonic()
 
     async def _retried(
         self, work: Callable[P, Awaitable[T]], *args: P.args, **kwargs: P.kwargs

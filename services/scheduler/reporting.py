@@ -28,6 +28,9 @@ _DUTY: Final = 0.07
 _FIRST_DUTY: Final = 1.0
 """The same before the demand of a shard is more than an estimate."""
 
+_ESTIMATED_AT_ONCE: Final = 8
+"""Shards: ticks wait for so long, ten or twenty milliseconds each."""
+
 _LONGEST_PAUSE_SECONDS: Final = 5.0
 _POLL_SECONDS: Final = 0.1
 _MOST_PATIENCE_SECONDS: Final = 20.0
@@ -149,17 +152,17 @@ class Reporting:
 
         It gets no budget before it has reported, and a pass over all pages takes a while.
         """
-        while reports := await self._thread.run(self._first_report):
+        while reports := await self._thread.run(self._first_reports):
             await self._publish(reports)
 
-    def _first_report(self) -> list[tuple[bytes, bytes]]:
+    def _first_reports(self) -> list[tuple[bytes, bytes]]:
+        """Of some new shards together: each alone would get the others' part at first."""
         self._follow_shards()
-        for shard, reporter in self._reporters.items():
-            if reporter.demand is None:
-                now, multiplier = self._clock.now(), self._multiplier()
-                reporter.set_demand(estimated_demand(shard, multiplier))
-                return self._reports_of([shard], now, multiplier)
-        return []
+        now, multiplier = self._clock.now(), self._multiplier()
+        new = [shard for shard, reporter in self._reporters.items() if reporter.demand is None]
+        for shard in new[:_ESTIMATED_AT_ONCE]:
+            self._reporters[shard].set_demand(estimated_demand(shard, multiplier))
+        return self._reports_of(new[:_ESTIMATED_AT_ONCE], now, multiplier)
 
     def demand_of(self, shard: Shard) -> Demand | None:
         """The demand that a shard reports now; None before it is known."""

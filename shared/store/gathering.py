@@ -6,7 +6,7 @@ asked of the operating system anew: gathered 128 MB at a time, a table takes hal
 the server and four times as long in the client.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
 from queue import SimpleQueue
@@ -38,18 +38,22 @@ _ROLE: Final = "snapshot"
 class TableReader:
     """Reads the database as it stands at one moment (REPEATABLE READ)."""
 
-    def __init__(self, database_url: str, stack: ExitStack) -> None:
+    def __init__(
+        self, database_url: str, stack: ExitStack, progress: Callable[[], None] = lambda: None
+    ) -> None:
         """Connect.
 
         Args:
             database_url: libpq URL.
             stack: closes the connections.
+            progress: called for each part that is read, in any thread.
 
         Raises:
             psycopg.OperationalError: the server cannot be reached.
         """
         self._database_url = database_url
         self._stack = stack
+        self._progress = progress
         self.connection = self._connect()
         """For everything else that is to be of the same moment."""
         self._connections = [self.connection]
@@ -92,6 +96,7 @@ class TableReader:
                 return connection.execute(statement, part, binary=True).fetchone()
             finally:
                 idle.put(connection)
+                self._progress()
 
         with ThreadPoolExecutor(len(self._connections), "gathering") as pool:
             rows = list(pool.map(read, parts))
@@ -119,7 +124,9 @@ class TableReader:
 
 
 @contextmanager
-def reading(database_url: str) -> Iterator[TableReader]:
+def reading(
+    database_url: str, progress: Callable[[], None] = lambda: None
+) -> Iterator[TableReader]:
     """A reader, which is disconnected at the end (see `TableReader`)."""
     with ExitStack() as stack:
-        yield TableReader(database_url, stack)
+        yield TableReader(database_url, stack, progress)

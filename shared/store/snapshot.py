@@ -4,6 +4,7 @@ A million pages take about a second (see `gathering`); there is no Python object
 its host's name.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -149,16 +150,19 @@ _LEARNING_TYPES: Final[dict[str, type[np.generic]]] = {
 }
 
 
-def load_shard(database_url: str, shard: int) -> ShardSnapshot:
+def load_shard(
+    database_url: str, shard: int, progress: Callable[[], None] = lambda: None
+) -> ShardSnapshot:
     """The pages of a shard but removed ones, with URLs, hosts and the positions that they reflect.
 
-    Everything is of one moment (a REPEATABLE READ transaction).
+    Everything is of one moment (a REPEATABLE READ transaction). `progress` is called all the while,
+    in any thread.
 
     Raises:
         psycopg.OperationalError: the server cannot be reached.
         DamagedStore: a page has no URL.
     """
-    with reading(database_url) as reader:
+    with reading(database_url, progress) as reader:
         columns, packed = _pages(reader, shard, _PAGE_TYPES, f"status <> {REMOVED}", _WAITING)
         pages = PageColumns(*columns)
         urls = _urls(reader, shard, pages.page_ids)
