@@ -19,6 +19,9 @@ from shared.store.models import ACTIVE, NEVER
 WRITER_LOCK: Final = 0x66726573_0002
 """Advisory lock: estimators share it, an import has it alone, because they cache the pages."""
 
+SHARE_TIDIED: Final = 0.5
+"""Of the pages must be new for the tables to be tidied up at the end of an import."""
+
 MOST_REPORTED: Final = 20
 """Refused rows that are kept with their reasons; the others are only counted."""
 
@@ -148,8 +151,29 @@ def import_pages(
             pages = _taken(batch, shards, report)
             _import_batch(connection, pages, now, known_hosts, report)
             progress(report)
-        connection.execute("ANALYZE pages")
+        _tidy(connection, report)
     return report
+
+
+def _tidy(connection: psycopg.Connection, report: ImportReport) -> None:
+    """Let the planner know the pages, and leave nothing to be written by the first who reads them.
+
+    Whoever reads a row first notes in it that its transaction has ended, and the server then writes
+    its block, and with checksums a copy of it to the log: for a shard's first load that is
+    more work than the reading. After an import that adds little to what is there, the pages
+    that others have changed would come in for it too: it is left to autovacuum.
+    """
+    connection.execute("ANALYZE pages")
+    row = connection.execute(
+        "SELECT coalesce(sum(reltuples), 0) FROM pg_inherits JOIN pg_class ON oid = inhrelid "
+        "WHERE inhparent = 'pages'::regclass"
+    ).fetchone()
+    connection.commit()
+    if report.added < SHARE_TIDIED * float(row[0] if row else 0):
+        return
+    connection.autocommit = True
+    for table in ("pages", "page_urls"):
+        connection.execute(f"VACUUM (FREEZE) {table}")
 
 
 @dataclass(frozen=True, slots=True)

@@ -119,6 +119,20 @@ def test_an_import_adds_pages_that_a_snapshot_has(store):
     assert load_shard(store, 0).urls.offsets.tolist() == [0]
 
 
+def unvisited_blocks(url):
+    """Of tables of pages, those whose rows a reader would have to look after."""
+    with connect(url, "test") as connection:
+        return connection.execute(
+            "SELECT sum(relpages - relallvisible) FROM pg_class "
+            "WHERE relname ~ '^page(s|_urls)_[0-9]+$'"
+        ).fetchone()[0]
+
+
+def test_a_large_import_leaves_nothing_to_its_first_reader(store):
+    fill(store, urls_of_shard(1, 500))
+    assert unvisited_blocks(store) == 0
+
+
 def test_an_import_updates_known_pages_and_reports_bad_rows(store):
     [url, other] = urls_of_shard(0, 2)
     fill(store, [url])
@@ -189,7 +203,9 @@ def test_a_large_shard_is_gathered_in_parts(store, monkeypatch):
     fill(store, urls_of_shard(1, 1000))
     whole = load_shard(store, 1)
     monkeypatch.setattr("shared.store.gathering.PART_BYTES", 50_000)
-    parts = load_shard(store, 1)
+    looks = []
+    parts = load_shard(store, 1, lambda: looks.append(1))
+    assert len(looks) > 10
     np.testing.assert_array_equal(parts.pages.page_ids, whole.pages.page_ids)
     np.testing.assert_array_equal(parts.urls.arena, whole.urls.arena)
     assert load_for_learning(store, 1).histories.seen.size == 1000
