@@ -1,4 +1,7 @@
-"""Replays of policies that crawl by value: the loop, its learning, and its parameters."""
+"""Replays of policies that crawl by value: who picks, who learns, and when priors are refitted.
+
+`CALENDAR` is the scheduler's own code, and for the production policies; `LAB` is for any value.
+"""
 
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
@@ -8,10 +11,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from services.replay import columns as state
-from services.replay.engine import crawl_slots
+from services.replay.by_calendar import CalendarRun
+from services.replay.engine import ListsRun
 from services.replay.learning import FIRST_RECORDS, REFIT_DAYS, refit_priors
-from services.replay.selecting import Rules, new_lists
+from services.replay.selecting import Rules
 from services.replay.trace import Trace, trace_parameters
+from services.replay.values import EXACT
 from shared.policy.model import PageParameters
 
 Progress = Callable[[float], None]
@@ -19,6 +24,9 @@ Progress = Callable[[float], None]
 
 STRETCH_DAYS = 20.0
 """Progress is told so often where nothing is refitted."""
+
+LAB, CALENDAR = "lab", "calendar"
+"""Selections: the lab's own (`selecting`), of any value; the scheduler's, of the exact value."""
 
 _LEARNER_NAMES = {state.KNOWN: "known", state.PRODUCTION: "production", state.SMOOTHED: "smoothed"}
 
@@ -35,6 +43,12 @@ class ValuePolicy:
     bursts: bool = False
     terms: int = 1
     signal_delay_days: float = 0.0
+    selection: str = LAB
+    """Who picks: `LAB` or `CALENDAR`."""
+
+    def __post_init__(self) -> None:
+        if self.selection == CALENDAR and self.value != EXACT:
+            raise ValueError("the scheduler's calendar goes by the exact value alone")
 
     def parameters(self) -> dict[str, Any]:
         """For the report."""
@@ -56,8 +70,8 @@ class ValueRun:
     """The page of each slot, or −1."""
     columns: state.Columns
     hosts: state.Hosts
-    full_scans: int
-    """Slots for which the lists could not vouch."""
+    work: dict[str, int]
+    """What the selection had to do beyond its usual work."""
 
 
 def run_by_value(
@@ -69,7 +83,12 @@ def run_by_value(
 ) -> ValueRun:
     """Replay `trace` with a crawl at each of `slot_days`.
 
-    `oracle` gives the parameters; without it the policy learns them from what it observes.
+    Args:
+        trace: what happens.
+        slot_days: rising.
+        policy: what to crawl by.
+        oracle: gives the parameters; without it the policy learns them from what it observes.
+        progress: is told of the days done.
     """
     columns, hosts = state.new_columns(trace), state.new_hosts(trace)
     learner = policy.learner
@@ -87,20 +106,24 @@ def run_by_value(
         policy.bursts and learner != state.KNOWN,
         policy.signal_delay_days,
     )
-    lists = new_lists(len(trace))
-    events = trace.merged_events(state.source_slots(trace))
     crawled = np.full(slot_days.size, -1, np.int64)
-    event, first = 0, 0
+    events = trace.merged_events(state.source_slots(trace))
+    run: CalendarRun | ListsRun
+    if policy.selection == CALENDAR:
+        run = CalendarRun(trace, columns, hosts, rules, slot_days, events)
+    else:
+        run = ListsRun(columns, hosts, rules, slot_days, events)
+    first = 0
     for stop, day in _stretches(slot_days, trace.days, learner):
-        event = crawl_slots(
-            columns, hosts, rules, lists, slot_days[first:stop], *events, event, crawled[first:stop]
-        )
+        run.fill(first, stop, crawled[first:stop])
         first = stop
         if learner == state.PRODUCTION:
             refit_priors(columns, hosts, trace.site)
+            if isinstance(run, CalendarRun):
+                run.refitted(day)
         if progress is not None:
             progress(day)
-    return ValueRun(crawled, columns, hosts, int(lists.sizes[2]))
+    return ValueRun(crawled, columns, hosts, run.work)
 
 
 def _stretches(

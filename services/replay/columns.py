@@ -33,6 +33,7 @@ PAGE = np.dtype(
         ("multiplier", np.float64),
         ("age", np.int64),
         ("last_change", np.float64),
+        ("last_signal", np.float64),
         ("held", np.bool_),
         ("changed", np.bool_),
     ],
@@ -45,7 +46,8 @@ whether there is a copy; `rate` the unsignalled change rate α a day, times the 
 `multiplier` that bin `age` gave at the last crawl; `kappa` the evidence κ̄ of a usual signal;
 `signals` those since the last crawl, each by the weight of its source (κ_k/κ̄ at the host);
 `all_signals` since the beginning; `last_change` the day of the last crawl that found a change;
-`changed` whether the page changed since its last crawl, which a policy learns by a crawl alone.
+`last_signal` that of the last signal; `changed` whether the page changed since its last crawl,
+which a policy learns by a crawl alone.
 """
 
 
@@ -86,6 +88,8 @@ class Hosts(NamedTuple):
     """p by source slot, (hosts, SOURCES)."""
     signals: Floats
     """Signals since the beginning by source slot, (hosts, SOURCES)."""
+    evidence: Floats
+    """κ̄ of a usual signal at the last refit."""
     weights: Floats
     """Usual signals that one of each slot is worth, κ_k/κ̄, (hosts, SOURCES)."""
     expected_changes: Floats
@@ -113,7 +117,7 @@ def new_columns(trace: Trace) -> Columns:
     pages["rate"] = INITIAL_CHANGE_RATE
     pages["kappa"] = evidence[0, 0]
     pages["multiplier"] = 1.0
-    pages["last_change"] = -np.inf
+    pages["last_change"] = pages["last_signal"] = -np.inf
     return Columns(
         pages=pages,
         host=trace.host,
@@ -139,6 +143,7 @@ def new_hosts(trace: Trace) -> Hosts:
         prior_rate=priors.rate,
         precision=priors.precision,
         signals=np.zeros((count, SOURCES)),
+        evidence=-np.log1p(-priors.precision[:, 0]),
         weights=np.ones((count, SOURCES)),
         expected_changes=expected,
         predicted_changes=predicted,

@@ -1,4 +1,4 @@
-"""What a crawl teaches, one page at a time and compiled; and the priors, every few days.
+"""What signals and crawls teach, one page at a time and compiled; and the priors, every few days.
 
 All estimates are the policy library's: `bursts`, `map_fit`, `host_priors` and `smoothed`.
 """
@@ -12,7 +12,12 @@ from shared.policy.estimation.bursts import age_bin, burst_multiplier, trusts_bu
 from shared.policy.estimation.host_priors import HostPriors, fit_host_priors, host_sums
 from shared.policy.estimation.map_fit import PRIOR_SIGNAL_WEIGHT, MapColumns, fit_rings_map
 from shared.policy.estimation.map_kernel import fit_map_rings
-from shared.policy.estimation.smoothed import PSEUDO_INTERVAL, PSEUDO_SIGNAL_WEIGHT
+from shared.policy.estimation.smoothed import (
+    PSEUDO_DAYS,
+    PSEUDO_INTERVAL,
+    PSEUDO_SIGNAL_WEIGHT,
+    PSEUDO_SIGNALS,
+)
 from shared.policy.estimation.smoothed_kernel import fit_ring_pages
 from shared.policy.estimation.sources import (
     effective_signal_evidence,
@@ -26,6 +31,44 @@ REFIT_DAYS = 4.0
 
 FIRST_RECORDS = 100
 """Crawls at which they are refitted first; then each time that they have doubled."""
+
+
+@compiled
+def take_signal(
+    columns: Columns,
+    hosts: Hosts,
+    learner: int,
+    delay_days: float,
+    row: int,
+    slot: int,
+    day: float,
+) -> None:
+    """Take a signal of page `row` in, from the source in `slot`.
+
+    One within `delay_days` of the last crawl is about what that saw. As in production, two at the
+    same time are one.
+    """
+    page = columns.pages[row]
+    if learner == PRODUCTION and day <= page.last_signal:
+        return
+    page.last_signal = day
+    page.all_signals += 1.0
+    is_news = day > page.last_crawl + delay_days or not page.held
+    if learner == KNOWN:
+        if is_news:
+            page.signals += 1.0
+        return
+    columns.totals[row, slot] += 1.0
+    hosts.signals[page.host, slot] += 1.0
+    if is_news:
+        page.signals += hosts.weights[page.host, slot]
+        columns.pending[row, slot] += 1.0
+    # One page of estimation.smoothed.signal_rates, as the estimator worker calls it.
+    page.gamma = (page.all_signals + PSEUDO_SIGNALS) / (day - page.born + PSEUDO_DAYS)
+    if learner == PRODUCTION and columns.records[row] > 0:
+        page.kappa = page_evidence(
+            columns.totals[row], hosts.signals[page.host], columns.kappa[row]
+        )
 
 
 @compiled
@@ -131,9 +174,10 @@ def refit_priors(columns: Columns, hosts: Hosts, site_of_host: NDArray[np.int64]
     hosts.prior_shape[:] = priors.shape
     hosts.prior_rate[:] = priors.rate
     hosts.precision[:] = priors.precision
-    evidence = -np.log1p(-priors.precision)
     usual = usual_mix(hosts.signals)
+    evidence = source_evidence(hosts)
     mean_evidence = effective_signal_evidence(usual, evidence)
+    hosts.evidence[:] = mean_evidence
     hosts.weights[:] = evidence / mean_evidence[:, np.newaxis]
     _fit_pages(columns, hosts, np.arange(columns.records.size), fitted)
     own = columns.totals
@@ -141,6 +185,11 @@ def refit_priors(columns: Columns, hosts: Hosts, site_of_host: NDArray[np.int64]
     of_page = effective_signal_evidence(mix, columns.kappa)
     columns.pages["kappa"] = np.where(columns.records > 0, of_page, mean_evidence[columns.host])
     columns.pages["rate"] = columns.alpha * columns.pages["multiplier"]
+
+
+def source_evidence(hosts: Hosts) -> NDArray[np.float64]:
+    """κ of each source slot under the host priors, (hosts, SOURCES)."""
+    return np.asarray(-np.log1p(-hosts.precision))
 
 
 def _fit_pages(

@@ -10,7 +10,7 @@ from services.replay import by_schedule, columns, values
 from services.replay.books import Books, settle
 from services.replay.by_rate import Facts, RatePolicy, run_by_rate
 from services.replay.by_schedule import SchedulePolicy, run_by_schedule
-from services.replay.by_value import Progress, ValuePolicy, oracle_of, run_by_value
+from services.replay.by_value import CALENDAR, Progress, ValuePolicy, oracle_of, run_by_value
 from services.replay.slots import Budget
 from services.replay.trace import Trace, trace_parameters
 from shared.policy.lambdacrawl.binary import (
@@ -102,9 +102,11 @@ def _bllc_floor(facts: Facts) -> Floats:
 PRODUCTION = columns.PRODUCTION
 
 POLICIES: dict[str, Policy] = {
-    "freshet": ValuePolicy(values.EXACT, PRODUCTION, bursts=True),
+    "freshet": ValuePolicy(values.EXACT, PRODUCTION, bursts=True, selection=CALENDAR),
     "freshet-harmonic": ValuePolicy(values.HARMONIC, PRODUCTION, bursts=True),
-    "freshet-no-signals": ValuePolicy(values.EXACT, PRODUCTION, uses_signals=False),
+    "freshet-no-signals": ValuePolicy(
+        values.EXACT, PRODUCTION, uses_signals=False, selection=CALENDAR
+    ),
     "freshet-smoothed": ValuePolicy(values.EXACT),
     "GREEDY": ValuePolicy(values.NO_SIGNALS, uses_signals=False),
     "GREEDY-CIS": ValuePolicy(values.TRUSTING),
@@ -236,7 +238,7 @@ def _replay_values(
         delay = DEFAULT_DELAY_SLOTS / budget.mean_rate(trace.days)
         policy = ValuePolicy(policy.value, policy.learner, signal_delay_days=delay)
     run = run_by_value(trace, slots, policy, oracle_of(trace, oracle), progress)
-    parameters = policy.parameters() | {"full_scans": run.full_scans}
+    parameters = policy.parameters() | run.work
     if oracle:
         parameters["learner"] = "oracle"
     return Replayed(settle(trace, slots, run.crawled), parameters, run.crawled)

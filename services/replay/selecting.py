@@ -1,5 +1,8 @@
 """Which page a slot goes to: the greatest crawl value, found without looking at every page.
 
+For the policies of research, whatever their value; the production policies are picked for by the
+scheduler's own calendar (`virtual_shard`), which knows the exact value alone, and picks the same.
+
 Values rise with time unless something happens to the page, so a page's value at the end of a
 stretch of slots bounds it throughout. Two nested stretches keep the work small: at the start of a
 long one all pages are bounded and the best listed; at the start of a short one the listed are

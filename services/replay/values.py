@@ -9,7 +9,11 @@ import math
 from shared.policy.approximations import leading_terms
 from shared.policy.compiled import compiled
 from shared.policy.harmonic import harmonic_value_scalar
-from shared.policy.kernels.crawl_value import change_rate_scalar, value_and_psi
+from shared.policy.kernels.crawl_value import (
+    change_rate_scalar,
+    value_and_psi,
+    value_at_evidence,
+)
 
 EXACT = 0
 """GREEDY-NCIS, and production: the exact value with noisy signals."""
@@ -27,6 +31,9 @@ HARMONIC = 5
 TRUSTED_PRECISION, TRUSTED_RECALL = 0.7, 0.6
 """[N] section 6.7: above both, GREEDY-CIS+ trusts a page's signals."""
 
+SAME_SIGNALS = 1e-9
+"""Sums of weights that are so near to a whole number are it."""
+
 
 @compiled
 def _trusting(alpha: float, kappa: float, gamma: float, elapsed: float, signals: float) -> float:
@@ -34,6 +41,23 @@ def _trusting(alpha: float, kappa: float, gamma: float, elapsed: float, signals:
     if not (gamma > 0.0 and kappa > 0.0):
         return value_and_psi(alpha, 0.0, 0.0, elapsed, 0.0)[0]
     return value_and_psi(alpha, math.inf, -gamma * math.expm1(-kappa), elapsed, signals)[0]
+
+
+@compiled
+def _exact(alpha: float, kappa: float, gamma: float, elapsed: float, signals: float) -> float:
+    if signals == math.floor(signals):
+        return value_and_psi(alpha, kappa, gamma, elapsed, signals)[0]
+    return value_at_evidence(alpha, kappa, gamma, elapsed, kappa * signals)[0]
+
+
+@compiled
+def _harmonic(alpha: float, kappa: float, gamma: float, elapsed: float, signals: float) -> float:
+    """Part of a signal counts as the time in which the page's age grows as much."""
+    whole = math.floor(signals + SAME_SIGNALS)
+    part = signals - whole
+    if part > 0.0 and alpha > 0.0:
+        elapsed -= part * math.expm1(-kappa) / alpha
+    return harmonic_value_scalar(alpha, kappa, gamma, elapsed, whole, False)
 
 
 @compiled
@@ -48,16 +72,17 @@ def unit_value(
 ) -> float:
     """V/μ of a page, `elapsed` days and `signals` after its last crawl, under value `kind`.
 
-    `terms` is the j of `FIRST_TERMS`. Rises with `elapsed` and with `signals`.
+    `terms` is the j of `FIRST_TERMS`. Rises with `elapsed` and with `signals`, which need not be
+    whole under `EXACT` and `HARMONIC`: those of some sources count for more than others'.
     """
     if kind == EXACT:
-        return value_and_psi(alpha, kappa, gamma, elapsed, signals)[0]
+        return _exact(alpha, kappa, gamma, elapsed, signals)
     if kind == TRUSTING:
         return _trusting(alpha, kappa, gamma, elapsed, signals)
     if kind == FIRST_TERMS:
         return leading_terms(alpha, kappa, gamma, elapsed, signals, terms)
     if kind == HARMONIC:
-        return harmonic_value_scalar(alpha, kappa, gamma, elapsed, signals, False)
+        return _harmonic(alpha, kappa, gamma, elapsed, signals)
     change_rate = change_rate_scalar(alpha, kappa, gamma)
     if kind == SELECTIVE and gamma > 0.0 and change_rate > 0.0:
         precision = -math.expm1(-kappa)

@@ -60,12 +60,27 @@ def test_choices_equal_a_full_scan(kind: int, terms: int, value: object) -> None
     assert run.crawled.tolist() == full_scan(trace, value, slots).tolist()
 
 
+@pytest.mark.parametrize(
+    ("kind", "column"), [(values.EXACT, crawl_value), (values.HARMONIC, harmonic_value)]
+)
+def test_parts_of_signals_count(kind: int, column: object) -> None:
+    def unit(signals: float) -> float:
+        return values.unit_value(kind, 1.0, 0.1, 0.5, 0.3, 4.0, signals)
+
+    for whole in (1.0, 2.0, 3.0):
+        wanted = column(1.0, 0.1, 0.5, 0.3, 4.0, whole).item()
+        assert unit(whole) == pytest.approx(wanted)
+        assert unit(whole - 1e-12) == pytest.approx(wanted)
+        assert unit(whole - 1e-6) == pytest.approx(wanted, rel=1e-5)
+        assert unit(whole - 1.0) < unit(whole - 0.5) < unit(whole)
+
+
 def test_many_pages_are_listed_without_a_loss() -> None:
     trace = paper_trace(pages=2000, days=5.0)
     slots = Budget.constant(40.0).slot_times(trace.days)
     run = run_by_value(trace, slots, ValuePolicy(values.EXACT), trace_parameters(trace))
     assert run.crawled.tolist() == full_scan(trace, crawl_value, slots).tolist()
-    assert run.full_scans < 0.2 * slots.size
+    assert run.work["full_scans"] < 0.2 * slots.size
 
 
 @pytest.mark.parametrize("learner", [columns.PRODUCTION, columns.SMOOTHED])

@@ -1,0 +1,198 @@
+"""Production policies are replayed through the scheduler's own shard, and it picks rightly."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from replay_traces import hand_made, paper_trace
+
+from services.replay import columns as state
+from services.replay import values
+from services.replay.by_calendar import CalendarRun
+from services.replay.by_value import CALENDAR, ValuePolicy, run_by_value
+from services.replay.engine import take_events
+from services.replay.learning import learn_from_crawl, refit_priors
+from services.replay.policies import replay_policy
+from services.replay.scenarios import SCENARIOS
+from services.replay.selecting import (
+    Rules,
+    admit,
+    free_tokens,
+    new_lists,
+    renew_lists,
+    select,
+    take_token,
+    value_of,
+)
+from services.replay.slots import Budget
+from services.replay.trace import SIGNAL, Trace, trace_parameters
+from services.replay.virtual_shard import MATERIAL_CHANGE
+from shared.runtime.settings import Settings
+
+STRETCH = 250
+"""Slots between two refits."""
+
+ROUNDING = 2e-6
+"""The scheduler's rows have single precision: pages whose values differ by less are tied."""
+
+POLICY = ValuePolicy(values.EXACT, state.PRODUCTION, selection=CALENDAR)
+
+
+def limited_trace(pages: int, days: float) -> Trace:
+    """A population on forty hosts, of which three are limited to less than their pages deserve;
+    a tenth of pages is born on the way."""
+    trace = paper_trace(pages=pages, days=days, seed=5)
+    rng = np.random.default_rng(6)
+    limit = np.full(40, np.inf)
+    limit[:3] = 1.37, 2.71, 0.577
+    born = np.where(rng.random(pages) < 0.1, rng.random(pages) * days / 2, 0.0)
+    return replace(
+        trace,
+        host=rng.integers(0, 40, pages),
+        site=np.arange(40) % 7,
+        host_names=tuple(f"h{number}.example" for number in range(40)),
+        host_limit=limit,
+        born_days=born,
+        held=born == 0.0,
+    )
+
+
+def calendar_picks(trace: Trace, slots: np.ndarray, rules: Rules) -> np.ndarray:
+    """What the scheduler picks, one slot at a time, told of every change of a parameter."""
+    columns, hosts = learner_of(trace, rules)
+    events = trace.merged_events(state.source_slots(trace))
+    run = CalendarRun(trace, columns, hosts, rules, slots, events, 0.0, 0.0)
+    crawled = np.empty(slots.size, np.int64)
+    for first in range(0, slots.size, STRETCH):
+        stop = min(first + STRETCH, slots.size)
+        run.fill(first, stop, crawled[first:stop])
+        if rules.learner == state.PRODUCTION:
+            refit_priors(columns, hosts, trace.site)
+            run.refitted(float(slots[stop - 1]))
+    assert run.work["uncertain_picks"] == 0
+    return crawled
+
+
+def learner_of(trace: Trace, rules: Rules) -> tuple[state.Columns, state.Hosts]:
+    columns, hosts = state.new_columns(trace), state.new_hosts(trace)
+    if rules.learner == state.KNOWN:
+        known = trace_parameters(trace)
+        columns.pages["rate"], columns.pages["kappa"] = known.alpha, known.kappa
+        columns.pages["gamma"] = known.gamma
+    return columns, hosts
+
+
+@pytest.mark.parametrize("learner", [state.KNOWN, state.PRODUCTION])
+def test_scheduler_and_lab_pick_the_same_pages(learner: int) -> None:
+    trace = limited_trace(2000, 40.0)
+    slots = Budget.constant(103.0).slot_times(trace.days)
+    rules = Rules(values.EXACT, 1.0, learner, True, False, 0.0)
+    picked = calendar_picks(trace, slots, rules)
+
+    # The lab follows the scheduler's picks, and says what it would have picked at each.
+    columns, hosts = learner_of(trace, rules)
+    pages, lists, event = columns.pages, new_lists(len(trace)), 0
+    days, rows, kinds = trace.merged_events(state.source_slots(trace))
+    same = 0
+    for slot, now in enumerate(slots):
+        first = slot - slot % STRETCH
+        renew_lists(pages, hosts.limit, rules, lists, slots[first : first + STRETCH], slot - first)
+        begin = event
+        event = take_events(columns, hosts, rules, days, rows, kinds, begin, now)
+        for row in rows[begin:event][kinds[begin:event] >= SIGNAL]:
+            admit(pages[row], row, rules, lists)
+        ours, theirs = select(pages, hosts, rules, lists, now), picked[slot]
+        same += int(ours == theirs)
+        assert value_of(pages[theirs], rules, now) == pytest.approx(
+            value_of(pages[ours], rules, now), rel=ROUNDING
+        ), f"slot {slot}"
+        host = pages[theirs]["host"]
+        assert free_tokens(hosts.limit, hosts.tokens, hosts.filled, host, now) > 1.0 - 1e-9
+        take_token(hosts, host, now)
+        learn_from_crawl(columns, hosts, learner, False, theirs, now)
+        admit(pages[theirs], theirs, rules, lists)
+        if (slot + 1) % STRETCH == 0 and learner == state.PRODUCTION:
+            refit_priors(columns, hosts, trace.site)
+    assert same > 0.99 * slots.size
+    allowed = trace.host_limit[:3] * trace.days
+    limited = np.bincount(trace.host[picked], minlength=40)[:3]
+    assert (limited <= allowed + 2.0).all()
+    assert limited.sum() > 0.9 * allowed.sum()
+
+
+def test_ticks_lose_next_to_nothing() -> None:
+    trace, budget = paper_trace(pages=500, days=40.0), Budget.constant(100.0)
+    slots = budget.slot_times(trace.days)
+    by_tick = run_by_value(trace, slots, POLICY, trace_parameters(trace)).crawled
+    rules = Rules(values.EXACT, 1.0, state.KNOWN, True, False, 0.0)
+    by_slot = calendar_picks(trace, slots, rules)
+    assert (by_tick != by_slot).any()
+    even = np.bincount(by_slot, minlength=500)
+    assert np.abs(np.bincount(by_tick, minlength=500) - even).sum() < 0.05 * slots.size
+
+
+def test_a_signal_in_the_middle_of_a_tick_is_heeded_at_once() -> None:
+    trace = hand_made([], pages=50, days=20.0)
+    days = np.sort(np.random.default_rng(3).random(40)) * 19.0 + 0.5
+    trace = replace(trace, signal_days=days, signal_pages=np.arange(40) % 8)
+    known = trace_parameters(trace)
+    known = type(known).from_columns(
+        known.importance, known.alpha, np.full(50, 9.0), np.full(50, 0.1)
+    )
+    slots = Budget.constant(40.0).slot_times(trace.days)
+    crawled = run_by_value(trace, slots, POLICY, known).crawled
+    following = np.searchsorted(slots, days)
+    alone = np.flatnonzero(np.diff(following, append=slots.size) > 0)
+    for signal in alone:
+        waiting = int((following == following[signal]).sum())
+        first = following[signal]
+        assert trace.signal_pages[signal] in crawled[first : first + waiting]
+
+
+def test_new_pages_are_crawled_when_they_become_known_and_not_before() -> None:
+    trace, budget = SCENARIOS["new-pages"](
+        paper_trace(pages=200, days=30.0), Budget.constant(20), 1
+    )
+    slots = budget.slot_times(trace.days)
+    crawled = run_by_value(trace, slots, POLICY).crawled
+    new = np.flatnonzero((trace.born_days > 0) & (trace.born_days < trace.days - 1.0))
+    assert new.size > 20
+    firsts = np.array([slots[np.argmax(crawled == page)] for page in new])
+    assert (firsts >= trace.born_days[new]).all()
+    assert (firsts - trace.born_days[new] < 0.5).all()
+
+
+def test_a_blocked_budget_leaves_slots_empty() -> None:
+    trace = replace(paper_trace(pages=50, days=30.0), host_limit=np.array([1.0]))
+    run = run_by_value(trace, Budget.constant(5.0).slot_times(30.0), POLICY)
+    assert (run.crawled >= 0).sum() == pytest.approx(30, abs=3)
+
+
+def test_a_budget_of_nothing_is_replayed() -> None:
+    trace = paper_trace(pages=10, days=30.0)
+    assert run_by_value(trace, np.empty(0), POLICY).crawled.size == 0
+    few = np.array([20.0, 29.0])
+    assert (run_by_value(trace, few, POLICY).crawled >= 0).all()
+
+
+def test_the_report_says_who_picked() -> None:
+    trace, budget = paper_trace(pages=30, days=10.0), Budget.constant(5.0)
+    chosen = {
+        name: replay_policy(trace, budget, name).parameters["selection"]
+        for name in ("freshet", "freshet-no-signals", "freshet-harmonic", "GREEDY-NCIS")
+    }
+    assert chosen == {
+        "freshet": "calendar",
+        "freshet-no-signals": "calendar",
+        "freshet-harmonic": "lab",
+        "GREEDY-NCIS": "lab",
+    }
+
+
+def test_the_calendar_is_of_the_exact_value_alone() -> None:
+    with pytest.raises(ValueError, match="exact value"):
+        ValuePolicy(values.HARMONIC, selection=CALENDAR)
+
+
+def test_the_scheduler_is_told_what_the_estimator_would_tell_it() -> None:
+    assert Settings.model_fields["material_change"].default == MATERIAL_CHANGE
