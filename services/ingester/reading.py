@@ -18,7 +18,7 @@ from aiokafka.errors import CommitFailedError, IllegalStateError, KafkaError
 from shared.contracts.topics import SIGNALS
 from shared.runtime import metrics
 from shared.runtime.consumer import read_on, read_slice
-from shared.runtime.kafka import fetch_bytes, make_consumer
+from shared.runtime.kafka import fetch_bytes, gathering, make_consumer
 from shared.runtime.settings import Settings
 
 log = structlog.get_logger(__name__)
@@ -29,6 +29,10 @@ QUESTIONS: Final = 3
 """A broker is asked so often whether nothing was ever committed, before it is believed."""
 
 QUESTION_SECONDS: Final = 0.25
+
+GATHERED_SECONDS: Final = 0.05
+"""Signals are gathered for so long: a batch costs as much as some hundred of them, on three topics
+and in what the group commits."""
 
 Handle = Callable[[Sequence[ConsumerRecord]], Awaitable[None]]
 
@@ -42,7 +46,7 @@ class SignalReader(ConsumerRebalanceListener):  # type: ignore[misc]  # aiokafka
         self._max_bytes = settings.fetch_buffer_bytes
         self._handle = handle
         self._consumer = make_consumer(
-            settings, GROUP, max_partition_fetch_bytes=fetch_bytes(settings, 1)
+            settings, GROUP, **gathering(GATHERED_SECONDS, fetch_bytes(settings, 1))
         )
         self._busy = asyncio.Lock()
         self._next: dict[TopicPartition, int] = {}

@@ -2,8 +2,11 @@
 
 import asyncio
 import time
+from bisect import bisect_left
 from collections import deque
+from collections.abc import Sequence
 
+import numpy as np
 import psycopg
 import structlog
 
@@ -28,18 +31,23 @@ class AppliedOutcomes:
 
     def __init__(self, settings: Settings) -> None:
         self._url = settings.database_url.get_secret_value()
-        self._waiting: dict[int, deque[tuple[int, float]]] = {}
+        self._waiting: dict[int, deque[tuple[Sequence[int], Sequence[float]]]] = {}
+        """Offsets and times of writing, as they came, by partition."""
+        self._count = 0
         self._connection: psycopg.Connection | None = None
 
     @property
     def waiting(self) -> int:
         """Outcomes that are written but not applied."""
-        return sum(map(len, self._waiting.values()))
+        return self._count
 
-    def written(self, partition: int, offset: int, written_at: float) -> None:
-        """An outcome stands on the topic."""
-        waiting = self._waiting.setdefault(partition, deque(maxlen=MAX_WAITING))
-        waiting.append((offset, written_at))
+    def written(self, partition: int, offsets: Sequence[int], times: Sequence[float]) -> None:
+        """Outcomes stand on the topic."""
+        waiting = self._waiting.setdefault(partition, deque())
+        waiting.append((offsets, times))
+        self._count += len(offsets)
+        while self._count > MAX_WAITING and len(waiting) > 1:
+            self._count -= len(waiting.popleft()[0])
 
     async def turn(self, ledger: Ledger) -> None:
         """Look at the database once, and enter what was applied since the last look."""
@@ -72,7 +80,14 @@ class AppliedOutcomes:
         return dict(rows)
 
     def _enter(self, positions: dict[int, int], ledger: Ledger, now: float) -> None:
+        done: list[float] = []
         for partition, waiting in self._waiting.items():
             position = positions.get(partition, 0)
-            while waiting and waiting[0][0] < position:
-                ledger.applied(now - waiting.popleft()[1])
+            while waiting and waiting[0][0][0] < position:
+                offsets, times = waiting.popleft()
+                count = bisect_left(offsets, position)
+                done += times[:count]
+                if count < len(offsets):
+                    waiting.appendleft((offsets[count:], times[count:]))
+        self._count -= len(done)
+        ledger.applied(now - np.array(done))

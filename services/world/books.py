@@ -1,12 +1,14 @@
 """Reads the topics into the ledger, past all consumer groups."""
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from typing import Final, TypeVar
 
+import msgspec
 from aiokafka import ConsumerRecord, TopicPartition
 
 from services.world.ledger import Ledger
-from shared.contracts.codec import BadMessage, decode
+from shared.contracts.codec import decode_many
 from shared.contracts.messages import (
     Bandwidth,
     CrawlOutcome,
@@ -25,11 +27,14 @@ from shared.contracts.topics import (
     SIGNALS,
 )
 from shared.runtime.dead_letters import Letter
-from shared.runtime.kafka import make_consumer, partitions_of
+from shared.runtime.kafka import gathering, make_consumer, partitions_of
 from shared.runtime.settings import Settings
 
-OutcomeWritten = Callable[[int, int, float], None]
-"""Told partition, offset and time of every outcome."""
+Records = Sequence[ConsumerRecord]
+Message = TypeVar("Message", bound=msgspec.Struct)
+
+OutcomesWritten = Callable[[int, Sequence[int], Sequence[float]], None]
+"""Told the partition, and the offsets and times, of outcomes."""
 
 TURN_SECONDS = 0.05
 MAX_RECORDS = 20_000
@@ -46,15 +51,18 @@ _TOPICS = (
 )
 
 
+_OUTCOMES: Final = _TOPICS.index(CRAWL_OUTCOMES)
+
+
 class BookKeeper:
     """Follows all that is written from its start on."""
 
-    def __init__(self, settings: Settings, outcome_written: OutcomeWritten) -> None:
+    def __init__(self, settings: Settings, outcomes_written: OutcomesWritten) -> None:
         self.unreadable = 0
         """Records that do not decode: whoever reads them puts them to the dead letters."""
         self._settings = settings
-        self._consumer = make_consumer(settings)
-        self._outcome_written = outcome_written
+        self._consumer = make_consumer(settings, **gathering(TURN_SECONDS))
+        self._outcomes_written = outcomes_written
         self._order = {settings.topic(t.name): rank for rank, t in enumerate(_TOPICS)}
 
     async def start(self) -> None:
@@ -77,51 +85,48 @@ class BookKeeper:
     async def turn(self, ledger: Ledger) -> int:
         """Enter what has come; returns how many records that was."""
         fetched = await self._consumer.getmany(
-            timeout_ms=int(TURN_SECONDS * 1000), max_records=MAX_RECORDS
+            timeout_ms=int(2000 * TURN_SECONDS), max_records=MAX_RECORDS
         )
-        entries = _entries(ledger, self._outcome_written)
-        count = 0
-        for partition in sorted(fetched, key=lambda tp: self._order[tp.topic]):
-            enter = entries[self._order[partition.topic]]
-            for record in fetched[partition]:
-                count += 1
-                try:
-                    enter(record)
-                except BadMessage:
-                    self.unreadable += 1
+        by_topic: dict[int, list[ConsumerRecord]] = {}
+        for partition, records in fetched.items():
+            rank = self._order[partition.topic]
+            if rank == _OUTCOMES:
+                offsets = [record.offset for record in records]
+                self._outcomes_written(partition.partition, offsets, _times(records))
+            by_topic.setdefault(rank, []).extend(records)
+        for rank in sorted(by_topic):
+            self._enter(ledger, rank, by_topic[rank])
             await asyncio.sleep(0)
-        return count
+        return sum(map(len, by_topic.values()))
+
+    def _enter(self, ledger: Ledger, rank: int, records: Records) -> None:
+        topic = _TOPICS[rank]
+        if topic is CRAWL_REQUESTS:
+            ledger.take_requests(*self._read(CrawlRequest, records))
+        elif topic is CRAWL_OUTCOMES:
+            ledger.take_outcomes(*self._read(CrawlOutcome, records))
+        elif topic is SIGNALS:
+            ledger.take_signals(*self._read(Signal, records))
+        elif topic is PAGE_SIGNALS:
+            ledger.take_page_signals(*self._read(PageSignal, records))
+        elif topic is BANDWIDTH:
+            for budget, at in zip(*self._read(Bandwidth, records), strict=True):
+                ledger.bandwidth(budget.crawls_per_second, at)
+        elif topic is MULTIPLIERS:
+            for message, at in zip(*self._read(Multipliers, records), strict=True):
+                ledger.multiplier(message, at)
+        else:
+            for letter in filter(None, map(Letter.read, records)):
+                ledger.dead_letter(letter.stage or "?", letter.topic or "?", letter.error or "?")
+
+    def _read(self, kind: type[Message], records: Records) -> tuple[list[Message], list[float]]:
+        """The messages, and when they were written; what cannot be read is left out."""
+        messages, bad = decode_many(kind, [record.value for record in records])
+        self.unreadable += len(bad)
+        if not bad:
+            return messages, _times(records)
+        return messages, _times([r for index, r in enumerate(records) if index not in bad])
 
 
-def _entries(
-    ledger: Ledger, outcome_written: OutcomeWritten
-) -> list[Callable[[ConsumerRecord], None]]:
-    """How a record of each of `_TOPICS` is entered."""
-
-    def signal(record: ConsumerRecord) -> None:
-        message = decode(Signal, record.value)
-        if message.observed_at is not None:
-            ledger.signal(message.url, message.source, message.observed_at, _seconds(record))
-
-    def outcome(record: ConsumerRecord) -> None:
-        outcome_written(record.partition, record.offset, _seconds(record))
-        ledger.outcome(decode(CrawlOutcome, record.value), _seconds(record))
-
-    def dead_letter(record: ConsumerRecord) -> None:
-        letter = Letter.read(record)
-        if letter is not None:
-            ledger.dead_letter(letter.stage or "?", letter.topic or "?", letter.error or "?")
-
-    return [
-        lambda r: ledger.request(decode(CrawlRequest, r.value), _seconds(r)),
-        outcome,
-        signal,
-        lambda r: ledger.page_signal(decode(PageSignal, r.value), _seconds(r)),
-        lambda r: ledger.bandwidth(decode(Bandwidth, r.value).crawls_per_second, _seconds(r)),
-        lambda r: ledger.multiplier(decode(Multipliers, r.value), _seconds(r)),
-        dead_letter,
-    ]
-
-
-def _seconds(record: ConsumerRecord) -> float:
-    return float(record.timestamp) / 1000.0
+def _times(records: Records) -> list[float]:
+    return [record.timestamp / 1000.0 for record in records]

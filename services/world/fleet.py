@@ -1,9 +1,11 @@
 """The simulated crawler fleet: takes requests, looks at the web, answers with outcomes."""
 
+import math
 import time
 from collections import deque
 from dataclasses import dataclass
 
+import msgspec
 import numpy as np
 import structlog
 from aiokafka import ConsumerRecord
@@ -13,9 +15,8 @@ from services.world.batches import Record, send_batches
 from services.world.pages import WorldPages
 from services.world.plan import FleetPlan
 from services.world.web import Web
-from shared.contracts.codec import BadMessage, decode, encode
-from shared.contracts.identity import shard_of
-from shared.contracts.messages import CrawlOutcome, CrawlRequest, Result
+from shared.contracts.codec import decode_many, encode
+from shared.contracts.messages import CrawlOutcome, Result
 from shared.contracts.topics import CRAWL_OUTCOMES, CRAWL_REQUESTS
 from shared.runtime.clock import SECONDS_PER_DAY, Clock
 from shared.runtime.kafka import make_consumer
@@ -25,7 +26,9 @@ from shared.store.page_lookup import PageLookup
 log = structlog.get_logger(__name__)
 
 GROUP = "freshet-world-fleet"
-TURN_SECONDS = 0.02
+TURN_SECONDS = 0.1
+"""The fleet looks up so often where nothing is asked for."""
+
 MAX_RECORDS = 20_000
 
 STATUS_OF = {"changed": 200, "unchanged": 304, "gone": 404}
@@ -35,12 +38,23 @@ TOO_MANY_REQUESTS = 429
 UNKNOWN_PAGE = -1
 
 
+class _Request(msgspec.Struct, frozen=True, gc=False):
+    """What a crawler needs of a `CrawlRequest`."""
+
+    request_id: str
+    page_id: int
+    url: str
+    host: str
+
+
 @dataclass(frozen=True, slots=True)
 class _Crawls:
     """Crawls that end together."""
 
     ready_at: float
-    requests: list[CrawlRequest]
+    requests: list[_Request]
+    places: list[tuple[int, bytes]]
+    """Partition and key of each request, which are its answer's: both go by the host."""
     pages: NDArray[np.int64]
 
 
@@ -94,8 +108,11 @@ class Fleet:
 
     async def turn(self) -> None:
         """Take what was asked for, and answer the crawls that have ended."""
+        wait = TURN_SECONDS
+        if self._under_way:
+            wait = min(max(self._under_way[0].ready_at - time.monotonic(), 0.0), wait)
         fetched = await self._consumer.getmany(
-            timeout_ms=int(TURN_SECONDS * 1000), max_records=MAX_RECORDS
+            timeout_ms=math.ceil(wait * 1000), max_records=MAX_RECORDS
         )
         records = [record for part in fetched.values() for record in part]
         if records:
@@ -105,40 +122,39 @@ class Fleet:
             await self._answer(self._under_way.popleft())
 
     def _take(self, records: list[ConsumerRecord]) -> None:
-        requests = []
-        for record in records:
-            try:
-                requests.append(decode(CrawlRequest, record.value))
-            except BadMessage as error:
-                self.refused += 1
-                log.warning("crawl request refused", offset=record.offset, reason=str(error))
+        requests, bad = decode_many(_Request, [record.value for record in records])
+        for index, error in bad.items():
+            self.refused += 1
+            log.warning("crawl request refused", offset=records[index].offset, reason=str(error))
+        good = [r for index, r in enumerate(records) if index not in bad] if bad else records
         page_ids = np.array([request.page_id for request in requests], np.int64)
-        pages = self._rows.find_many(page_ids).astype(np.int64)
-        ready_at = time.monotonic() + self._plan.latency_seconds
-        self._under_way.append(_Crawls(ready_at, requests, pages))
+        self._under_way.append(
+            _Crawls(
+                time.monotonic() + self._plan.latency_seconds,
+                requests,
+                [(record.partition, record.key) for record in good],
+                self._rows.find_many(page_ids).astype(np.int64),
+            )
+        )
 
     async def _answer(self, crawls: _Crawls) -> None:
         now = self._clock.now()
         statuses, changed = self._crawl(crawls.pages, (now - self._origin) / SECONDS_PER_DAY)
-        digests = self._digests(crawls.pages) if self._plan.digests else None
+        digests = self._digests(crawls.pages, statuses)
         answers: dict[int, list[Record]] = {}
-        partitions = self._settings.partitions
-        for row, request in enumerate(crawls.requests):
-            status = int(statuses[row])
+        columns = (crawls.requests, crawls.places, statuses.tolist(), changed.tolist(), digests)
+        for request, (partition, key), status, is_changed, digest in zip(*columns, strict=True):
             outcome = CrawlOutcome(
-                url=request.url,
-                host=request.host,
-                request_id=request.request_id,
-                crawled_at=now,
-                http_status=status,
-                result=_result(status, bool(changed[row]), digests is not None),
-                digest=digests[row] if digests is not None and status < 400 else None,
-                retry_after_seconds=(
-                    self._plan.retry_after_seconds if status == TOO_MANY_REQUESTS else None
-                ),
+                request.url,
+                now,
+                request.host,
+                request.request_id,
+                _result(status, is_changed, self._plan.digests),
+                digest,
+                status,
+                self._plan.retry_after_seconds if status == TOO_MANY_REQUESTS else None,
             )
-            record = (request.host.encode(), encode(outcome))
-            answers.setdefault(shard_of(request.host, partitions), []).append(record)
+            answers.setdefault(partition, []).append((key, encode(outcome)))
         await send_batches(self._publisher, CRAWL_OUTCOMES, answers)
         self.crawled += len(crawls.requests)
 
@@ -159,9 +175,13 @@ class Fleet:
         statuses[changed] = STATUS_OF["changed"]
         return statuses, changed
 
-    def _digests(self, pages: NDArray[np.int64]) -> list[str]:
+    def _digests(self, pages: NDArray[np.int64], statuses: NDArray[np.int64]) -> list[str | None]:
+        """What was seen, where the fleet tells it by digests."""
+        if not self._plan.digests:
+            return [None] * pages.size
         versions = self._web.versions(np.maximum(pages, 0))
-        return [f"{p:x}-{v:x}" for p, v in zip(pages.tolist(), versions.tolist(), strict=True)]
+        columns = zip(pages.tolist(), versions.tolist(), statuses.tolist(), strict=True)
+        return [f"{p:x}-{v:x}" if status < 400 else None for p, v, status in columns]
 
 
 def _result(status: int, changed: bool, by_digest: bool) -> Result | None:

@@ -3,14 +3,13 @@
 import math
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike
 
 LOWEST_SECONDS = 1e-4
 BINS_PER_DECADE = 100
 """A quantile is exact to 2.3 %."""
 
 _DECADES = 8
-_FLUSH_AT = 4096
 
 
 class LatencyHistogram:
@@ -18,22 +17,20 @@ class LatencyHistogram:
 
     def __init__(self) -> None:
         self._counts = np.zeros(_DECADES * BINS_PER_DECADE, np.int64)
-        self._waiting: list[float] = []
 
-    def add(self, seconds: float) -> None:
-        """Count one duration; negative ones (clocks that differ) count as none."""
-        self._waiting.append(seconds)
-        if len(self._waiting) >= _FLUSH_AT:
-            self._flush()
+    def add(self, seconds: ArrayLike) -> None:
+        """Count durations; negative ones (clocks that differ) count as none."""
+        values = np.maximum(np.atleast_1d(np.asarray(seconds, np.float64)), LOWEST_SECONDS)
+        bins = np.floor(np.log10(values / LOWEST_SECONDS) * BINS_PER_DECADE).astype(np.int64)
+        np.add.at(self._counts, np.minimum(bins, self._counts.size - 1), 1)
 
     @property
     def count(self) -> int:
         """How many were added."""
-        return int(self._counts.sum()) + len(self._waiting)
+        return int(self._counts.sum())
 
     def quantile(self, share: float) -> float | None:
         """Seconds that a share of the durations does not exceed; None where there are none."""
-        self._flush()
         total = int(self._counts.sum())
         if not total:
             return None
@@ -49,14 +46,6 @@ class LatencyHistogram:
             "p99": _rounded(self.quantile(0.99)),
             "count": self.count,
         }
-
-    def _flush(self) -> None:
-        if not self._waiting:
-            return
-        values: NDArray[np.float64] = np.maximum(self._waiting, LOWEST_SECONDS)
-        bins = np.floor(np.log10(values / LOWEST_SECONDS) * BINS_PER_DECADE).astype(np.int64)
-        np.add.at(self._counts, np.clip(bins, 0, self._counts.size - 1), 1)
-        self._waiting.clear()
 
 
 def _rounded(seconds: float | None) -> float | None:

@@ -5,21 +5,24 @@ paces, so an outcome may come before its request.
 """
 
 import math
-from collections import Counter, OrderedDict, deque
+from collections import Counter, deque
+from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import TypeVar
+from typing import Generic, NamedTuple, TypeVar
 
 import numpy as np
+from numpy.typing import ArrayLike, NDArray
 
 from services.world.budget import Budget, seconds_until_reached
 from services.world.latency import LatencyHistogram
-from shared.contracts.messages import CrawlOutcome, CrawlRequest, Multipliers, PageSignal
+from shared.contracts.messages import CrawlOutcome, CrawlRequest, Multipliers, PageSignal, Signal
 
 K = TypeVar("K")
 V = TypeVar("V")
 
 REMEMBERED = 500_000
-"""Answered requests, and signals on their way, that are remembered to match what comes later."""
+"""At least so many answered requests, and signals on their way, are remembered to match what comes
+later; at most twice as many."""
 
 STEP_WATCH_SECONDS = 15.0
 """Crawls are timed for so long after a change of the budget."""
@@ -35,15 +38,34 @@ HOPS = (
 )
 
 
-@dataclass(slots=True)
-class _Open:
+class _Open(NamedTuple):
     """A request that waits for its outcome."""
 
     page_id: int
     written_at: float
     deadline_at: float
-    followers: list[float] = field(default_factory=list)
-    """When the page was asked for again before the deadline."""
+
+
+class _Memory(Generic[K, V]):
+    """The last things told, in two generations: the older one is forgotten as a whole."""
+
+    def __init__(self) -> None:
+        self._new: dict[K, V] = {}
+        self._old: dict[K, V] = {}
+
+    def __contains__(self, key: K) -> bool:
+        return key in self._new or key in self._old
+
+    def put(self, key: K, value: V) -> None:
+        """Remember."""
+        self._new[key] = value
+        if len(self._new) > REMEMBERED:
+            self._old, self._new = self._new, {}
+
+    def take(self, key: K) -> V | None:
+        """What was remembered, which is then forgotten; None: nothing."""
+        value = self._new.pop(key, None)
+        return self._old.pop(key, None) if value is None else value
 
 
 @dataclass(slots=True)
@@ -88,9 +110,11 @@ class Ledger:
         self._started_at = started_at
         self._open: dict[str, _Open] = {}
         self._last_request_of: dict[int, str] = {}
-        self._answered: OrderedDict[str, None] = OrderedDict()
-        self._early: dict[str, tuple[CrawlOutcome, float]] = {}
-        self._signalled: OrderedDict[tuple[str, str, float], float] = OrderedDict()
+        self._followers: dict[str, list[float]] = {}
+        """When the pages of open requests were asked for again before the deadline."""
+        self._answered: _Memory[str, bool] = _Memory()
+        self._early: dict[str, float] = {}
+        self._signalled: _Memory[tuple[str, str, float], float] = _Memory()
         self._watches: list[_Watch] = []
         self._bandwidth_written: deque[tuple[float, float]] = deque()
 
@@ -99,48 +123,55 @@ class Ledger:
         """Requests that wait for an outcome."""
         return len(self._open)
 
-    def request(self, request: CrawlRequest, written_at: float) -> None:
-        """A record of `crawl-requests`."""
-        self.requests += 1
-        self.reasons[request.reason] += 1
-        slot = (request.requested_at - self._origin) / self._speed
-        arrival = written_at - self._started_at
-        self.per_second[math.floor(slot)] += 1
-        self.per_second_of_arrival[math.floor(arrival)] += 1
-        self.latency["slot_to_request"].add(arrival - slot)
+    def take_requests(self, requests: Sequence[CrawlRequest], written_at: Sequence[float]) -> None:
+        """Records of `crawl-requests`."""
+        self.requests += len(requests)
+        self.reasons.update([request.reason for request in requests])
+        requested_at = np.array([request.requested_at for request in requests])
+        slots = (requested_at - self._origin) / self._speed
+        arrivals = np.array(written_at) - self._started_at
+        _count_seconds(self.per_second, slots)
+        _count_seconds(self.per_second_of_arrival, arrivals)
+        self.latency["slot_to_request"].add(arrivals - slots)
         for watch in self._watches:
-            if arrival <= watch.at + STEP_WATCH_SECONDS:
-                watch.times.append(arrival)
-        self._note_open(request, written_at)
+            watch.times += arrivals[arrivals <= watch.at + STEP_WATCH_SECONDS].tolist()
+        took = [self._note_open(*pair) for pair in zip(requests, written_at, strict=True)]
+        self._note_answers(took)
 
-    def outcome(self, outcome: CrawlOutcome, written_at: float) -> None:
-        """A record of `crawl-outcomes`."""
-        self.results[outcome.result or "digest"] += 1
-        if outcome.request_id is None:
-            self.unasked += 1
-        elif outcome.request_id in self._answered:
-            self.answered_twice += 1
-        elif outcome.request_id in self._open:
-            self._settle(outcome.request_id, written_at)
-        elif outcome.request_id in self._early:
-            self.answered_twice += 1
-        else:
-            self._early[outcome.request_id] = (outcome, written_at)
+    def take_outcomes(self, outcomes: Sequence[CrawlOutcome], written_at: Sequence[float]) -> None:
+        """Records of `crawl-outcomes`."""
+        self.results.update([outcome.result or "digest" for outcome in outcomes])
+        took = []
+        for outcome, at in zip(outcomes, written_at, strict=True):
+            name = outcome.request_id
+            if name is None:
+                self.unasked += 1
+            elif name in self._open:
+                took.append(self._settle(name, at))
+            elif name in self._answered or name in self._early:
+                self.answered_twice += 1
+            else:
+                self._early[name] = at
+        self._note_answers(took)
 
-    def signal(self, url: str, source: str, observed_at: float, written_at: float) -> None:
-        """A record of `signals` that the world sent."""
-        self.signals += 1
-        _remember(self._signalled, (url, source, observed_at), written_at)
+    def take_signals(self, signals: Sequence[Signal], written_at: Sequence[float]) -> None:
+        """Records of `signals`; those that say when they were observed are the world's."""
+        put = self._signalled.put
+        for signal, at in zip(signals, written_at, strict=True):
+            if signal.observed_at is not None:
+                self.signals += 1
+                put((signal.url, signal.source, signal.observed_at), at)
 
-    def page_signal(self, signal: PageSignal, written_at: float) -> None:
-        """A record of `page-signals`."""
-        self.page_signals += 1
-        sent_at = self._signalled.pop((signal.url, signal.source, signal.observed_at), None)
-        if sent_at is not None:
-            self.latency["signal_to_page_signal"].add(written_at - sent_at)
+    def take_page_signals(self, signals: Sequence[PageSignal], written_at: Sequence[float]) -> None:
+        """Records of `page-signals`."""
+        self.page_signals += len(signals)
+        sent_at = [self._signalled.take((s.url, s.source, s.observed_at)) for s in signals]
+        pairs = zip(sent_at, written_at, strict=True)
+        took = [at - sent for sent, at in pairs if sent is not None]
+        self.latency["signal_to_page_signal"].add(took)
 
-    def applied(self, seconds: float) -> None:
-        """The estimator's effects of an outcome were durable so long after it was written."""
+    def applied(self, seconds: ArrayLike) -> None:
+        """The estimator's effects of outcomes were durable so long after they were written."""
         self.latency["outcome_to_applied"].add(seconds)
 
     def dead_letter(self, stage: str, topic: str, error: str) -> None:
@@ -195,32 +226,37 @@ class Ledger:
         """Outcomes that name a request which nobody has seen."""
         return len(self._early)
 
-    def _note_open(self, request: CrawlRequest, written_at: float) -> None:
-        if request.request_id in self._open or request.request_id in self._answered:
+    def _note_open(self, request: CrawlRequest, written_at: float) -> float | None:
+        """How long the request took, if it is answered already."""
+        name, page_id = request.request_id, request.page_id
+        if name in self._open or name in self._answered:
             self.repeated_requests += 1
-            return
-        previous = self._open.get(self._last_request_of.get(request.page_id, ""))
-        if previous is not None and request.requested_at < previous.deadline_at:
-            previous.followers.append(written_at)
-        entry = _Open(request.page_id, written_at, request.deadline_at)
-        self._open[request.request_id] = entry
-        self._last_request_of[request.page_id] = request.request_id
-        early = self._early.pop(request.request_id, None)
-        if early is not None:
-            self._settle(request.request_id, early[1])
+            return None
+        previous = self._last_request_of.get(page_id)
+        if previous is not None and request.requested_at < self._open[previous].deadline_at:
+            self._followers.setdefault(previous, []).append(written_at)
+        self._open[name] = _Open(page_id, written_at, request.deadline_at)
+        self._last_request_of[page_id] = name
+        early = self._early.pop(name, None)
+        return None if early is None else self._settle(name, early)
 
-    def _settle(self, request_id: str, written_at: float) -> None:
-        entry = self._open.pop(request_id)
+    def _settle(self, name: str, written_at: float) -> float:
+        """An open request is answered; how long that took."""
+        page_id, asked_at, _ = self._open.pop(name)
         self.answered += 1
-        self.latency["request_to_outcome"].add(written_at - entry.written_at)
-        # A page asked for again before its outcome was there was in flight twice.
-        self.duplicates_in_flight += sum(at < written_at for at in entry.followers)
-        if self._last_request_of.get(entry.page_id) == request_id:
-            del self._last_request_of[entry.page_id]
-        _remember(self._answered, request_id, None)
+        if self._followers and (followers := self._followers.pop(name, None)):
+            # A page asked for again before its outcome was there was in flight twice.
+            self.duplicates_in_flight += sum(at < written_at for at in followers)
+        if self._last_request_of.get(page_id) == name:
+            del self._last_request_of[page_id]
+        self._answered.put(name, True)
+        return written_at - asked_at
+
+    def _note_answers(self, took: Sequence[float | None]) -> None:
+        self.latency["request_to_outcome"].add([each for each in took if each is not None])
 
 
-def _remember(memory: OrderedDict[K, V], key: K, value: V) -> None:
-    memory[key] = value
-    if len(memory) > REMEMBERED:
-        memory.popitem(last=False)
+def _count_seconds(counts: Counter[int], times: NDArray[np.float64]) -> None:
+    seconds, found = np.unique(np.floor(times).astype(np.int64), return_counts=True)
+    for second, count in zip(seconds.tolist(), found.tolist(), strict=True):
+        counts[second] += count

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from services.world.sites import SiteNames
 from shared.contracts.identity import PageIdentity, identify
 
 
@@ -26,10 +27,20 @@ class WorldPages:
     def __len__(self) -> int:
         return len(self.urls)
 
+    def names(self, rows: NDArray[np.int64]) -> tuple[list[str], list[str]]:
+        """URLs and hosts of some pages."""
+        return _taken(self.urls, rows), _taken(self.hosts, rows)
+
     def identities(self, rows: slice) -> list[PageIdentity]:
         """The names of some pages."""
         names = zip(self.urls[rows], self.hosts[rows], self.page_ids[rows].tolist(), strict=True)
         return [PageIdentity(*name) for name in names]
+
+
+def _taken(names: Sequence[str], rows: NDArray[np.int64]) -> list[str]:
+    if isinstance(names, SiteNames):
+        return names.take(rows)
+    return [names[row] for row in rows.tolist()]
 
 
 def make_pages(

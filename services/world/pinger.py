@@ -12,7 +12,8 @@ from shared.contracts.topics import SIGNALS
 from shared.runtime.clock import SECONDS_PER_DAY
 from shared.runtime.publisher import Publisher
 
-TURN_SECONDS = 0.02
+TURN_SECONDS = 0.05
+"""Every turn writes a batch to each partition, and is read by three others."""
 
 
 class Pinger:
@@ -42,15 +43,10 @@ class Pinger:
     def _records(self, signals: Signals) -> dict[int, list[Record]]:
         partitions = self._publisher.settings.partitions
         records: dict[int, list[Record]] = {}
-        for day, page, source in zip(
-            signals.days.tolist(), signals.pages.tolist(), signals.sources.tolist(), strict=True
-        ):
-            host = self._pages.hosts[page]
-            message = Signal(
-                url=self._pages.urls[page],
-                source=self._sources[source],
-                observed_at=self._origin + day * SECONDS_PER_DAY,
-            )
-            record = (host.encode(), encode(message))
+        urls, hosts = self._pages.names(signals.pages)
+        times = self._origin + signals.days * SECONDS_PER_DAY
+        sources = [self._sources[source] for source in signals.sources.tolist()]
+        for url, host, source, time in zip(urls, hosts, sources, times.tolist(), strict=True):
+            record = (host.encode(), encode(Signal(url, source, time)))
             records.setdefault(shard_of(host, partitions), []).append(record)
         return records

@@ -1,5 +1,6 @@
 """The URLs of generated sites: written when they are asked for, because millions fill gigabytes."""
 
+from abc import abstractmethod
 from collections.abc import Sequence
 from typing import overload
 
@@ -8,15 +9,18 @@ from numpy.typing import NDArray
 
 from shared.contracts.identity import page_id_of
 
+_AT_ONCE = 1 << 16
+"""URLs that are there at the same time."""
 
-class SiteHosts(Sequence[str]):
-    """The host of each page."""
+Rows = slice | NDArray[np.int64]
 
-    def __init__(self, site: NDArray[np.int32]) -> None:
-        self._site = site
 
-    def __len__(self) -> int:
-        return int(self._site.size)
+class SiteNames(Sequence[str]):
+    """A name for each page."""
+
+    @abstractmethod
+    def take(self, rows: Rows) -> list[str]:
+        """The names of some pages."""
 
     @overload
     def __getitem__(self, row: int) -> str: ...
@@ -26,11 +30,25 @@ class SiteHosts(Sequence[str]):
 
     def __getitem__(self, row: int | slice) -> str | list[str]:
         if isinstance(row, slice):
-            return [_host(site) for site in self._site[row].tolist()]
-        return _host(int(self._site[row]))
+            return self.take(row)
+        return self.take(np.array([row]))[0]
 
 
-class SiteUrls(Sequence[str]):
+class SiteHosts(SiteNames):
+    """The host of each page."""
+
+    def __init__(self, site: NDArray[np.int32]) -> None:
+        self._site = site
+
+    def __len__(self) -> int:
+        return int(self._site.size)
+
+    def take(self, rows: Rows) -> list[str]:
+        """The hosts of some pages."""
+        return [f"site-{site}.example" for site in self._site[rows].tolist()]
+
+
+class SiteUrls(SiteNames):
     """The canonical URL of each page."""
 
     def __init__(self, site: NDArray[np.int32], number: NDArray[np.int32]) -> None:
@@ -46,28 +64,15 @@ class SiteUrls(Sequence[str]):
     def __len__(self) -> int:
         return int(self._site.size)
 
-    @overload
-    def __getitem__(self, row: int) -> str: ...
-
-    @overload
-    def __getitem__(self, row: slice) -> list[str]: ...
-
-    def __getitem__(self, row: int | slice) -> str | list[str]:
-        if isinstance(row, slice):
-            names = zip(self._site[row].tolist(), self._number[row].tolist(), strict=True)
-            return [_url(site, number) for site, number in names]
-        return _url(int(self._site[row]), int(self._number[row]))
+    def take(self, rows: Rows) -> list[str]:
+        """The URLs of some pages."""
+        names = zip(self._site[rows].tolist(), self._number[rows].tolist(), strict=True)
+        return [f"https://site-{site}.example/page/{number}" for site, number in names]
 
     def page_ids(self) -> NDArray[np.int64]:
         """The id of each page."""
-        names = zip(self._site.tolist(), self._number.tolist(), strict=True)
-        ids = (page_id_of(_url(site, number)) for site, number in names)
-        return np.fromiter(ids, np.int64, len(self))
-
-
-def _host(site: int) -> str:
-    return f"site-{site}.example"
-
-
-def _url(site: int, number: int) -> str:
-    return f"https://site-{site}.example/page/{number}"
+        ids = np.empty(len(self), np.int64)
+        for begin in range(0, len(self), _AT_ONCE):
+            part = slice(begin, begin + _AT_ONCE)
+            ids[part] = [page_id_of(url) for url in self.take(part)]
+        return ids

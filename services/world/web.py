@@ -32,6 +32,9 @@ class Web:
         self._total_importance = float(importance.sum())
         self._stream = stream
         self._stale_since = np.where(held, np.inf, 0.0)
+        self._stale_weight = self._stale_moment = 0.0
+        """Σμ and Σμ·since over the stale copies: so the account costs nothing to look at."""
+        self._sum_up()
         self._versions = np.zeros(importance.size, np.int64)
         self._settled = 0.0
         self._before_today = 0.0
@@ -44,6 +47,7 @@ class Web:
             self._apply_changes(step)
             self.day = step
             if step == midnight and step <= self.end:
+                self._sum_up()
                 stale = self._stale_weight_days(step)
                 self.daily_staleness.append((stale - self._before_today) / self._total_importance)
                 self._before_today = stale
@@ -66,6 +70,7 @@ class Web:
         changed &= ~repeated
         stale = pages[changed]
         self._settled += self._stale_time(stale, self.day)
+        self._note_stale(stale, -1.0)
         self._stale_since[stale] = np.inf
         return np.asarray(changed, dtype=np.bool_)
 
@@ -82,8 +87,7 @@ class Web:
 
     def staleness_now(self) -> float:
         """Importance-weighted share of copies that are stale at this moment."""
-        stale = self._importance[np.isfinite(self._stale_since)].sum()
-        return float(stale) / self._total_importance
+        return max(self._stale_weight, 0.0) / self._total_importance
 
     def _apply_changes(self, until: float) -> None:
         changes = self._stream.changes(until)
@@ -94,8 +98,22 @@ class Web:
         pages, days = changes.pages[fresh], changes.days[fresh]
         # Backwards, so that a page's earliest change is the one that stays.
         self._stale_since[pages[::-1]] = days[::-1]
+        self._note_stale(np.unique(pages), 1.0)
+
+    def _note_stale(self, pages: NDArray[np.int64], sign: float) -> None:
+        """Pages are stale now, or (−1) no longer."""
+        weights = self._importance[pages]
+        self._stale_weight += sign * float(weights.sum())
+        self._stale_moment += sign * float(weights @ self._stale_since[pages])
+
+    def _sum_up(self) -> None:
+        """Begin the sums anew: what was rounded away since must not grow with the run."""
+        self._stale_weight = self._stale_moment = 0.0
+        self._note_stale(np.flatnonzero(np.isfinite(self._stale_since)), 1.0)
 
     def _stale_weight_days(self, day: float) -> float:
+        if self.day <= self.end:
+            return self._settled + self._stale_weight * day - self._stale_moment
         stale = np.flatnonzero(np.isfinite(self._stale_since))
         return self._settled + self._stale_time(stale, day)
 

@@ -12,7 +12,7 @@ from aiokafka.coordinator.assignors.range import RangePartitionAssignor
 from shared.contracts.topics import Topic
 from shared.runtime import metrics
 from shared.runtime.isolation import TooManyBadMessages
-from shared.runtime.kafka import fetch_bytes, make_consumer
+from shared.runtime.kafka import fetch_bytes, gathering, make_consumer
 from shared.runtime.membership import Membership
 from shared.runtime.settings import Settings
 
@@ -22,6 +22,12 @@ LAG_REPORT_SECONDS = 2.0
 
 SLICE_RECORDS = 4_000
 """Unpacking so many records takes the loop under ten milliseconds; then others get their turn."""
+
+RESTS = 4.0
+"""From the beginning of a small batch to that of the next, as a multiple of its duration."""
+
+MOST_LINGERS = 4.0
+"""... but no longer than so many times the time that records are gathered anyway."""
 
 HALT_REPORT_SECONDS = 60.0
 """A worker that has stopped reading says so once in so long."""
@@ -55,6 +61,28 @@ class BatchHandler(Protocol):
         `TooManyBadMessages` makes it stand still before the batch, for people to look at.
         """
         ...
+
+
+class Pace:
+    """How soon a small batch may follow the one before.
+
+    A batch has a price of its own, beside that of its records: a commit, messages to each shard, a
+    turn of each thread. So under load batches become fewer and larger, at a bounded delay. Times
+    are wall (monotonic) seconds, handed in.
+    """
+
+    def __init__(self, linger_seconds: float) -> None:
+        self._linger = linger_seconds
+        self._next_at = 0.0
+
+    def done(self, now: float, spent: float) -> None:
+        """A batch is done, and took so long."""
+        wait = min(max(self._linger, RESTS * spent), MOST_LINGERS * self._linger)
+        self._next_at = now - spent + wait
+
+    def left(self, now: float) -> float:
+        """Seconds until the next one."""
+        return max(self._next_at - now, 0.0)
 
 
 BeforeLeaving = Callable[[], Awaitable[None]]
@@ -119,7 +147,7 @@ class BatchConsumer:
             group: consumer group, without the topic prefix.
             topics: co-partitioned.
             handler: gets the batches.
-            linger_seconds: how long a small batch waits for more.
+            linger_seconds: how long records are gathered for a batch, where there are few.
             before_leaving: awaited before partitions may go to another member.
             loads_beside: whether the handler can load partitions while others are read.
         """
@@ -127,15 +155,15 @@ class BatchConsumer:
         self._loading: _Loading | None = None
         self._max_records = settings.batch_max_messages
         self._max_bytes = settings.fetch_buffer_bytes
-        self._linger_seconds = linger_seconds
         self._names = {settings.topic(topic.name): topic.name for topic in topics}
         self._handler = handler
         self._consumer = make_consumer(
             settings,
             group,
             partition_assignment_strategy=(RangePartitionAssignor,),
-            max_partition_fetch_bytes=fetch_bytes(settings, len(topics)),
+            **gathering(linger_seconds, fetch_bytes(settings, len(topics))),
         )
+        self._pace = Pace(linger_seconds)
         self._membership = Membership(settings.kafka_session_timeout_seconds)
         self._rebalances = _Rebalances(
             self._consumer, self._membership, before_leaving or _nothing_to_do
@@ -215,7 +243,9 @@ class BatchConsumer:
                 except TooManyBadMessages as error:
                     await self._halt(error, stopping)
                     return
-                metrics.BATCH_SECONDS.observe(time.perf_counter() - started)
+                spent = time.perf_counter() - started
+                metrics.BATCH_SECONDS.observe(spent)
+                self._pace.done(time.monotonic(), spent)
                 self._advance(batch)
             # Else a rebalance came between reading and handling: `_next` still points before it.
 
@@ -238,8 +268,8 @@ class BatchConsumer:
 
     async def _read(self) -> Batch:
         fetched = await read_slice(self._consumer, self._max_records, timeout_ms=100)
-        if fetched and self._linger_seconds and _count(fetched) < self._max_records // 4:
-            await asyncio.sleep(self._linger_seconds)
+        if fetched and _count(fetched) < self._max_records // 4:
+            await asyncio.sleep(self._pace.left(time.monotonic()))
         await read_on(self._consumer, fetched, self._max_records, self._max_bytes)
         batch: Batch = {}
         for tp, records in fetched.items():

@@ -14,6 +14,9 @@ from shared.contracts.topics import Topic
 from shared.runtime.kafka import make_consumer
 from shared.runtime.settings import Settings
 
+WAIT_MS = 500
+"""A broker that has nothing new keeps a question for so long; what is new, it says at once."""
+
 Receive = Callable[[ConsumerRecord], None]
 
 ASK_SECONDS: Final = 0.1
@@ -46,7 +49,7 @@ class Follower:
 
     async def start(self) -> None:
         """Connect, and read what is there already."""
-        consumer = make_consumer(self._settings)
+        consumer = make_consumer(self._settings, fetch_max_wait_ms=WAIT_MS)
         self._consumer = consumer
         await consumer.start()
         consumer.assign([self._tp])

@@ -136,6 +136,23 @@ def fetch_bytes(settings: Settings, topics: int) -> int:
     return min(max(each, LEAST_FETCHED_BYTES), MOST_FETCHED_BYTES)
 
 
+def gathering(seconds: float, partition_bytes: int = MOST_FETCHED_BYTES) -> dict[str, Any]:
+    """Options of a consumer whose brokers gather records for so long before they answer.
+
+    An answer costs its reader and the broker as much as some hundred records, and at a thousand
+    records a second there would be one for every few of them.
+
+    Args:
+        seconds: a record waits no longer; at 0 it does not wait.
+        partition_bytes: how much is read ahead of a partition: half of it is not waited with.
+    """
+    options = {"max_partition_fetch_bytes": partition_bytes}
+    if seconds <= 0:
+        return options
+    wait_ms = max(round(seconds * 1000), 1)
+    return options | {"fetch_max_wait_ms": wait_ms, "fetch_min_bytes": partition_bytes // 2}
+
+
 def partitions_of(topic: Topic, settings: Settings) -> int:
     """How many partitions a topic of the contract has."""
     return 1 if topic.partitioning == "single" else settings.partitions

@@ -124,3 +124,26 @@ async def test_reading_outside_the_log_starts_over(clients, read, unique):
     consumer.seek(TopicPartition(unique, 0), 1_000)
     (record,) = await read(consumer, 1)
     assert record.offset == 0
+
+
+async def test_what_a_reader_gathers_comes_when_it_is_enough(clients, unique):
+    await clients.create_topic(unique, 2)
+    producer = await clients.producer()
+    consumer = await clients.consumer(
+        unique, fetch_min_bytes=50_000, fetch_max_wait_ms=20_000, request_timeout_ms=60_000
+    )
+    partitions = [TopicPartition(unique, number) for number in range(2)]
+    reading = asyncio.ensure_future(consumer.getmany(*partitions, timeout_ms=60_000))
+    for number in range(6):
+        await producer.send_and_wait(unique, b"x" * 10_000, partition=number % 2)
+    found = await reading
+    assert sum(len(r.value) for records in found.values() for r in records) >= 50_000
+
+
+async def test_what_a_reader_gathers_comes_when_its_time_is_up(clients, read, unique):
+    await clients.create_topic(unique, 2)
+    producer = await clients.producer()
+    consumer = await clients.consumer(unique, fetch_min_bytes=50_000, fetch_max_wait_ms=500)
+    for number in range(4):
+        await producer.send_and_wait(unique, b"%d" % number, partition=number % 2)
+    assert sorted(record.value for record in await read(consumer, 4)) == [b"0", b"1", b"2", b"3"]

@@ -12,7 +12,7 @@ from deploy.local.broker.fetch_codec import (
     decode_fetch,
     encode_fetched,
 )
-from deploy.local.broker.log import PartitionLog
+from deploy.local.broker.log import PartitionLog, Waiter
 from deploy.local.broker.protocol import ErrorCode, RequestError, RequestHeader
 from deploy.local.broker.topics import Topics, now_ms
 
@@ -98,12 +98,13 @@ async def fetch(
         for wanted in partitions
     ]
     deadline = asyncio.get_running_loop().time() + min(request.max_wait_ms, MAX_WAIT_MS) / 1000
+    is_late = False
     while True:
         found, size, failed = _read(request, targets, state)
-        if failed or size >= max(request.min_bytes, 1) or not targets:
+        missing = max(request.min_bytes, 1) - size
+        if failed or is_late or missing <= 0 or not targets:
             break
-        if not await _more_data(targets, deadline):
-            break
+        is_late = not await _more_data(targets, missing, deadline)
         if any(t.log is not topics.partition(t.topic, t.wanted.partition) for t in targets):
             targets = [
                 t._replace(log=topics.partition(t.topic, t.wanted.partition)) for t in targets
@@ -152,24 +153,24 @@ def _read_one(target: Target, left: int, *, at_least_one: bool) -> Fetched:
     return Fetched(number, ErrorCode.NONE, log.end_offset, log.start_offset, data)
 
 
-async def _more_data(targets: list[Target], deadline: float) -> bool:
-    """Wait until a partition has grown; return False when the deadline came first."""
+async def _more_data(targets: list[Target], missing: int, deadline: float) -> bool:
+    """Wait until partitions have grown by so many bytes; False if the deadline came first."""
     loop = asyncio.get_running_loop()
     left = deadline - loop.time()
     if left <= 0:
         return False
-    grown: asyncio.Future[None] = loop.create_future()
-    timer = loop.call_later(left, lambda: grown.done() or grown.cancel())
+    waiter = Waiter(missing)
+    timer = loop.call_later(left, waiter.woken.cancel)
     logs = [target.log for target in targets if target.log is not None]
     for log in logs:
-        log.waiters.add(grown)
+        log.waiters.add(waiter)
     try:
-        await asyncio.wait((grown,))
+        await asyncio.wait((waiter.woken,))
     finally:
         timer.cancel()
         for log in logs:
-            log.waiters.discard(grown)
-    return not grown.cancelled()
+            log.waiters.discard(waiter)
+    return not waiter.woken.cancelled()
 
 
 def _by_topic(

@@ -22,6 +22,25 @@ COMPLAINT_MS = 10_000
 """A full disk is told of once in so long: clients try again many times a second."""
 
 
+class Waiter:
+    """A reader that waits until its partitions have grown by so many bytes together."""
+
+    def __init__(self, missing: int) -> None:
+        self.woken: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._missing = missing
+
+    def note(self, size: int) -> None:
+        """A partition has grown by so much."""
+        self._missing -= size
+        if self._missing <= 0:
+            self.wake()
+
+    def wake(self) -> None:
+        """There is something to look at."""
+        if not self.woken.done():
+            self.woken.set_result(None)
+
+
 class PartitionLog:
     """One partition's batches, from `start_offset` to before `end_offset`.
 
@@ -39,7 +58,7 @@ class PartitionLog:
     ) -> None:
         self.directory = directory
         self.config = config
-        self.waiters: set[asyncio.Future[None]] = set()
+        self.waiters: set[Waiter] = set()
         self.cleaned_until = 0
         """Compaction has seen everything before this offset."""
         self._files = files
@@ -84,9 +103,9 @@ class PartitionLog:
             if stored_at is None:
                 stored_at = self._store(header, body, now_ms)
             first = stored_at if first is None else first
+        size = sum(header.size for header, _ in found)
         for waiter in self.waiters:
-            if not waiter.done():
-                waiter.set_result(None)
+            waiter.note(size)
         if first is None:
             raise RequestError(ErrorCode.CORRUPT_MESSAGE, "a record set must hold a batch")
         return first
@@ -170,8 +189,7 @@ class PartitionLog:
         for segment in self._segments:
             self._files.close(segment.path)
         for waiter in self.waiters:
-            if not waiter.done():
-                waiter.set_result(None)
+            waiter.wake()
 
     def _check(self, header: BatchHeader, body: memoryview) -> None:
         if header.is_transactional:

@@ -210,6 +210,8 @@ class Segment:
             return self.size
         entry = max(bisect_right(self._offsets, offset) - 1, 0)
         start = self._positions[entry]
+        if self._offsets[entry] == offset:
+            return start
         known = entry + 1 < len(self._positions)
         stop = self._positions[entry + 1] if known else self.size
         window = min(stop - start, 2 * INDEX_INTERVAL_BYTES)

@@ -6,7 +6,7 @@ import re
 import shutil
 import time
 import uuid
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 import msgspec
@@ -126,8 +126,7 @@ class Topics:
         """Flush what was written since the last call to the disk."""
         paths = list(self._unsynced)
         self._unsynced.clear()
-        for path in paths:
-            await asyncio.to_thread(sync_file, path)
+        await asyncio.to_thread(_sync_all, paths)
 
     async def keep_synced(self) -> None:
         """Flush written data at intervals, for ever."""
@@ -168,6 +167,11 @@ class Topics:
             PartitionLog(directory / str(number), config, self._files, self._unsynced, now)
             for number in range(first, row.partitions)
         ]
+
+
+def _sync_all(paths: Iterable[Path]) -> None:
+    for path in paths:
+        sync_file(path)
 
 
 async def _maintain(partition: PartitionLog) -> None:

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from shared.contracts.codec import MAX_MESSAGE_BYTES, BadMessage, decode, encode
+from shared.contracts.codec import MAX_MESSAGE_BYTES, BadMessage, decode, decode_many, encode
 from shared.contracts.messages import Bandwidth, CrawlOutcome, PageUpdate, Signal
 from shared.contracts.topics import TOPICS
 
@@ -38,6 +38,29 @@ def test_any_bytes_decode_or_are_bad(kind, data):
     except BadMessage:
         return
     assert decode(kind, encode(message)) == message
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@settings(max_examples=50, deadline=None)
+@given(
+    given_values=st.lists(
+        st.none()
+        | st.just(b"x" * (MAX_MESSAGE_BYTES + 1))
+        | st.binary(max_size=50)
+        | documents.map(lambda d: json.dumps(d).encode()),
+        max_size=5,
+    )
+)
+def test_many_are_decoded_as_one_by_one(kind, given_values):
+    messages, reasons = [], {}
+    for index, value in enumerate(given_values):
+        try:
+            messages.append(decode(kind, value))
+        except BadMessage as error:
+            reasons[index] = str(error)
+    found, bad = decode_many(kind, given_values)
+    assert found == messages
+    assert {index: str(error) for index, error in bad.items()} == reasons
 
 
 @pytest.mark.parametrize("number", ["NaN", "Infinity", "-Infinity", "1e999", "-1", "1e10", "null"])

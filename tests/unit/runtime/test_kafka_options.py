@@ -2,7 +2,7 @@
 
 import ssl
 
-from shared.runtime.kafka import client_options
+from shared.runtime.kafka import client_options, gathering
 from shared.runtime.settings import Settings
 
 
@@ -27,3 +27,12 @@ def test_sasl_over_tls_verifies_the_brokers():
     assert options["sasl_plain_password"] == "secret"
     assert options["ssl_context"].verify_mode == ssl.CERT_REQUIRED
     assert options["ssl_context"].check_hostname
+
+
+def test_what_is_gathered_is_less_than_what_is_read_ahead():
+    assert gathering(0.05, 1 << 16) == {
+        "max_partition_fetch_bytes": 1 << 16,
+        "fetch_max_wait_ms": 50,
+        "fetch_min_bytes": 1 << 15,
+    }
+    assert gathering(0.0, 1 << 16) == {"max_partition_fetch_bytes": 1 << 16}

@@ -4,9 +4,10 @@ import asyncio
 from collections import deque
 from types import SimpleNamespace
 
+import pytest
 from aiokafka import TopicPartition
 
-from shared.runtime.consumer import SLICE_RECORDS, read_on, read_slice
+from shared.runtime.consumer import SLICE_RECORDS, Pace, read_on, read_slice
 
 TP = TopicPartition("t", 0)
 
@@ -60,3 +61,26 @@ async def test_nothing_is_waited_for_when_nothing_is_there():
     consumer = Consumer(0)
     assert await read(consumer, 20_000) == []
     assert consumer.asked == [(100, SLICE_RECORDS)]
+
+
+def test_a_batch_after_a_quiet_time_does_not_wait():
+    pace = Pace(0.05)
+    assert pace.left(100.0) == 0.0
+    pace.done(100.0, 0.001)
+    assert pace.left(100.2) == 0.0
+
+
+def test_batches_that_take_long_become_fewer_up_to_a_bound():
+    pace = Pace(0.05)
+    pace.done(100.0, 0.001)
+    assert pace.left(100.0) == pytest.approx(0.049)
+    pace.done(100.0, 0.03)
+    assert pace.left(100.0) == pytest.approx(0.09)
+    pace.done(100.0, 1.0)
+    assert pace.left(100.0) == 0.0
+
+
+def test_who_does_not_gather_never_waits():
+    pace = Pace(0.0)
+    pace.done(100.0, 0.5)
+    assert pace.left(99.6) == 0.0

@@ -1,6 +1,7 @@
 """What the crawler fleet answers: the truth of the web, or the trouble that it was told to have."""
 
 import math
+from types import SimpleNamespace
 
 import msgspec
 import numpy as np
@@ -51,12 +52,23 @@ class _Publisher:
 
 
 class _Consumer:
-    def __init__(self, values: list[bytes]) -> None:
-        self._values = values
+    def __init__(self, requests: list[CrawlRequest], extra: list[bytes]) -> None:
+        self._records = [
+            SimpleNamespace(
+                value=msgspec.json.encode(request),
+                offset=0,
+                partition=shard_of(request.host, 4),
+                key=request.host.encode(),
+            )
+            for request in requests
+        ]
+        self._records += [
+            SimpleNamespace(value=v, offset=0, partition=0, key=b"h0.example") for v in extra
+        ]
 
     async def getmany(self, **_options):
-        values, self._values = self._values, []
-        return {0: [type("Record", (), {"value": v, "offset": 0})() for v in values]}
+        records, self._records = self._records, []
+        return {0: records}
 
 
 @pytest.fixture
@@ -100,7 +112,7 @@ def crawl():
             for n, i in enumerate(ids)
         ]
         await fleet._consumer.stop()
-        fleet._consumer = _Consumer([msgspec.json.encode(r) for r in requests] + (extra or []))
+        fleet._consumer = _Consumer(requests, extra or [])
         await fleet.turn()
         sent = publisher.producer.sent
         outcomes = [msgspec.json.decode(value, type=CrawlOutcome) for _, _, value in sent]

@@ -5,7 +5,7 @@ import pytest
 from services.world.budget import Budget
 from services.world.ledger import Ledger
 from services.world.plan import BudgetStep
-from shared.contracts.messages import CrawlOutcome, CrawlRequest, Multipliers, PageSignal
+from shared.contracts.messages import CrawlOutcome, CrawlRequest, Multipliers, PageSignal, Signal
 
 START = 1_800_000_000.0
 ORIGIN = 1_700_000_000.0
@@ -41,11 +41,19 @@ def outcome(name: str | None, result: str = "changed") -> CrawlOutcome:
     return CrawlOutcome(url="https://a.example/", crawled_at=ORIGIN, request_id=name, result=result)
 
 
+def take(ledger: Ledger, message: CrawlRequest | CrawlOutcome, written_at: float) -> None:
+    """Enter one record."""
+    if isinstance(message, CrawlRequest):
+        ledger.take_requests([message], [written_at])
+    else:
+        ledger.take_outcomes([message], [written_at])
+
+
 def test_a_request_is_answered_once(ledger: Ledger) -> None:
-    ledger.request(request("r1", 1, 0.5), START + 0.51)
+    take(ledger, request("r1", 1, 0.5), START + 0.51)
     assert ledger.in_flight == 1
-    ledger.outcome(outcome("r1"), START + 0.56)
-    ledger.outcome(outcome("r1"), START + 0.57)
+    take(ledger, outcome("r1"), START + 0.56)
+    take(ledger, outcome("r1"), START + 0.57)
 
     assert (ledger.answered, ledger.answered_twice, ledger.in_flight) == (1, 1, 0)
     assert ledger.latency["request_to_outcome"].quantile(0.5) == pytest.approx(0.05, rel=0.03)
@@ -53,56 +61,57 @@ def test_a_request_is_answered_once(ledger: Ledger) -> None:
 
 
 def test_an_outcome_read_before_its_request_is_matched(ledger: Ledger) -> None:
-    ledger.outcome(outcome("r1"), START + 0.6)
+    take(ledger, outcome("r1"), START + 0.6)
     assert ledger.answers_without_request == 1
-    ledger.request(request("r1", 1, 0.5), START + 0.5)
+    take(ledger, request("r1", 1, 0.5), START + 0.5)
 
     assert (ledger.answered, ledger.answers_without_request, ledger.in_flight) == (1, 0, 0)
 
 
 def test_an_answer_twice_before_its_request_is_counted(ledger: Ledger) -> None:
-    ledger.outcome(outcome("r1"), START + 0.6)
-    ledger.outcome(outcome("r1"), START + 0.6)
+    take(ledger, outcome("r1"), START + 0.6)
+    take(ledger, outcome("r1"), START + 0.6)
 
     assert ledger.answered_twice == 1
 
 
 def test_a_page_in_flight_twice_is_found(ledger: Ledger) -> None:
-    ledger.request(request("r1", 1, 0.5), START + 0.5)
-    ledger.request(request("r2", 1, 0.7), START + 0.7)
-    ledger.outcome(outcome("r1"), START + 0.9)
+    take(ledger, request("r1", 1, 0.5), START + 0.5)
+    take(ledger, request("r2", 1, 0.7), START + 0.7)
+    take(ledger, outcome("r1"), START + 0.9)
 
     assert ledger.duplicates_in_flight == 1
 
 
 def test_a_page_asked_for_again_after_its_answer_is_not_in_flight_twice(ledger: Ledger) -> None:
-    ledger.request(request("r1", 1, 0.5), START + 0.5)
-    ledger.request(request("r2", 1, 0.9), START + 0.9)  # read before the outcome that was earlier
-    ledger.outcome(outcome("r1"), START + 0.7)
-    ledger.outcome(outcome("r2"), START + 1.0)
+    take(ledger, request("r1", 1, 0.5), START + 0.5)
+    # Read before the outcome that was earlier.
+    take(ledger, request("r2", 1, 0.9), START + 0.9)
+    take(ledger, outcome("r1"), START + 0.7)
+    take(ledger, outcome("r2"), START + 1.0)
 
     assert ledger.duplicates_in_flight == 0
     assert ledger.answered == 2
 
 
 def test_a_page_asked_for_again_after_its_deadline_is_a_retry(ledger: Ledger) -> None:
-    ledger.request(request("r1", 1, 0.5, timeout=1.0), START + 0.5)
-    ledger.request(request("r2", 1, 1.6), START + 1.6)
-    ledger.outcome(outcome("r1"), START + 2.0)
+    take(ledger, request("r1", 1, 0.5, timeout=1.0), START + 0.5)
+    take(ledger, request("r2", 1, 1.6), START + 1.6)
+    take(ledger, outcome("r1"), START + 2.0)
 
     assert ledger.duplicates_in_flight == 0
 
 
 def test_a_request_written_twice_is_found(ledger: Ledger) -> None:
-    ledger.request(request("r1", 1, 0.5), START + 0.5)
-    ledger.request(request("r1", 1, 0.5), START + 0.6)
+    take(ledger, request("r1", 1, 0.5), START + 0.5)
+    take(ledger, request("r1", 1, 0.5), START + 0.6)
 
     assert ledger.repeated_requests == 1
     assert ledger.in_flight == 1
 
 
 def test_crawls_that_nobody_asked_for_are_counted(ledger: Ledger) -> None:
-    ledger.outcome(outcome(None), START)
+    take(ledger, outcome(None), START)
 
     assert ledger.unasked == 1
     assert ledger.answered == 0
@@ -110,7 +119,7 @@ def test_crawls_that_nobody_asked_for_are_counted(ledger: Ledger) -> None:
 
 def test_requests_are_counted_by_slot_and_by_arrival(ledger: Ledger) -> None:
     for number in range(10):
-        ledger.request(request(f"r{number}", number, number / 10), START + 1.1)
+        take(ledger, request(f"r{number}", number, number / 10), START + 1.1)
 
     assert ledger.per_second == {0: 10}
     assert ledger.per_second_of_arrival == {1: 10}
@@ -118,9 +127,9 @@ def test_requests_are_counted_by_slot_and_by_arrival(ledger: Ledger) -> None:
 
 
 def test_the_hop_of_a_signal_is_timed(ledger: Ledger) -> None:
-    ledger.signal("https://a.example/", "ping", 5.0, START + 1.0)
+    ledger.take_signals([Signal("https://a.example/", "ping", 5.0)], [START + 1.0])
     signal = PageSignal(1, "https://a.example/", "a.example", "ping", 5.0)
-    ledger.page_signal(signal, START + 1.02)
+    ledger.take_page_signals([signal], [START + 1.02])
 
     assert ledger.latency["signal_to_page_signal"].quantile(0.99) == pytest.approx(0.02, rel=0.03)
     assert (ledger.signals, ledger.page_signals) == (1, 1)
@@ -132,7 +141,7 @@ def test_a_change_of_the_budget_is_timed(ledger: Ledger) -> None:
     ledger.multiplier(multipliers(20 / SPEED), START + 2.1)
     for number in range(200):
         second = 2.5 + number * 0.05
-        ledger.request(request(f"r{number}", number, second), START + second)
+        take(ledger, request(f"r{number}", number, second), START + second)
 
     (step,) = ledger.bandwidth_steps()
     assert step["to_per_second"] == pytest.approx(20)

@@ -41,7 +41,9 @@ def read(monkeypatch):
             async def getmany(self, **_options):
                 return records
 
-        monkeypatch.setattr("services.world.books.make_consumer", lambda _settings: _Consumer())
+        monkeypatch.setattr(
+            "services.world.books.make_consumer", lambda _settings, **_options: _Consumer()
+        )
         books = BookKeeper(load_settings(), lambda *_: None)
         budget = Budget.from_steps([BudgetStep(0, 1.0)], 1.0)
         ledger = Ledger(origin=0.0, speed=1.0, started_at=0.0, budget=budget)
