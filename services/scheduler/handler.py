@@ -127,15 +127,15 @@ class SchedulerHandler:
             psycopg.OperationalError, KafkaError: the worker stops while one of them is away.
         """
         began = time.monotonic()
+        is_loaded = asyncio.Event()
         loaded, requests = await _together(
-            self._load_all(partitions),
-            self._retried(read_recent_requests, self._settings, partitions),
+            self._load_all(partitions, is_loaded),
+            self._retried(read_recent_requests, self._settings, partitions, is_loaded),
         )
         read = time.monotonic()
         positions: dict[tuple[str, int], int] = {}
         for _, known in loaded.values():
             positions |= known
-        # Where the topics end is asked for last: by then whoever had the shards is silent for good.
         behind = await self._retried(self._ends_ahead, partitions, positions)
         self.trouble = None
         shards = {number: shard for number, (shard, _) in loaded.items()}
@@ -150,7 +150,9 @@ class SchedulerHandler:
         )
         return positions
 
-    async def _load_all(self, partitions: set[int]) -> dict[int, tuple[Shard, Positions]]:
+    async def _load_all(
+        self, partitions: set[int], is_loaded: asyncio.Event
+    ) -> dict[int, tuple[Shard, Positions]]:
         """Shards from Postgres, and the positions that they reflect."""
         database_url = self._settings.database_url.get_secret_value()
         gate = asyncio.Semaphore(LOADED_AT_ONCE)
@@ -165,7 +167,9 @@ class SchedulerHandler:
                 return shard, snapshot.positions
 
         numbers = sorted(partitions)
-        return dict(zip(numbers, await _together(*map(load, numbers)), strict=True))
+        shards = await _together(*map(load, numbers))
+        is_loaded.set()
+        return dict(zip(numbers, shards, strict=True))
 
     def _note_progress(self) -> None:
         self.progressed_at = time.monotonic()

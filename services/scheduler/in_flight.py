@@ -1,5 +1,6 @@
 """Requests in flight: their ids, and how a shard that is loaded learns of them."""
 
+import asyncio
 import time
 from collections.abc import Iterable
 from typing import Final
@@ -48,9 +49,14 @@ def microseconds(unix_seconds: float) -> int:
 
 
 async def read_recent_requests(
-    settings: Settings, shards: set[int]
+    settings: Settings, shards: set[int], loaded: asyncio.Event | None = None
 ) -> dict[int, list[CrawlRequest]]:
     """The requests of shards that may still be in flight, in the order they were made.
+
+    Args:
+        settings: of the process.
+        shards: which.
+        loaded: what was asked for until this is set counts too; most of it is read meanwhile.
 
     Raises:
         KafkaError: the broker cannot be read.
@@ -60,27 +66,38 @@ async def read_recent_requests(
     try:
         partitions = [TopicPartition(settings.topic(CRAWL_REQUESTS.name), s) for s in shards]
         consumer.assign(partitions)
-        ends = await _seek_to_recent(consumer, partitions, settings.request_timeout_seconds)
+        await _seek_to_recent(consumer, partitions, settings.request_timeout_seconds)
         found: dict[int, list[CrawlRequest]] = {shard: [] for shard in shards}
-        while await _is_behind(consumer, ends):
-            fetched = await consumer.getmany(timeout_ms=200, max_records=_AT_ONCE)
-            for tp, records in fetched.items():
-                found[tp.partition] += _decoded(r.value for r in records)
+        await _read_to_the_end(consumer, partitions, found)
+        if loaded is not None:
+            await loaded.wait()
+            await _read_to_the_end(consumer, partitions, found)
         return found
     finally:
         await consumer.stop()
 
 
+async def _read_to_the_end(
+    consumer: AIOKafkaConsumer,
+    partitions: list[TopicPartition],
+    found: dict[int, list[CrawlRequest]],
+) -> None:
+    ends = await consumer.end_offsets(partitions)
+    while await _is_behind(consumer, ends):
+        fetched = await consumer.getmany(timeout_ms=200, max_records=_AT_ONCE)
+        for tp, records in fetched.items():
+            found[tp.partition] += _decoded(r.value for r in records)
+
+
 async def _seek_to_recent(
     consumer: AIOKafkaConsumer, partitions: list[TopicPartition], timeout_seconds: float
-) -> dict[TopicPartition, int]:
+) -> None:
     since_ms = int((time.time() - timeout_seconds - _CLOCK_SKEW_SECONDS) * 1000)
     ends: dict[TopicPartition, int] = await consumer.end_offsets(partitions)
     starts = await consumer.offsets_for_times(dict.fromkeys(partitions, max(since_ms, 0)))
     for tp in partitions:
         start = starts.get(tp)
         consumer.seek(tp, ends[tp] if start is None else min(start.offset, ends[tp]))
-    return ends
 
 
 async def _is_behind(consumer: AIOKafkaConsumer, ends: dict[TopicPartition, int]) -> bool:
