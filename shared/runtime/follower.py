@@ -80,19 +80,26 @@ class Follower:
 
         A fetch without records would not do: of one that was on its way while the process, or the
         network, stood still nobody knows how old it is. What is asked now is answered later.
-        """
-        while not stopping.is_set():
-            asked_at = time.monotonic()
-            with contextlib.suppress(KafkaError, TimeoutError):
-                async with asyncio.timeout(ANSWER_SECONDS):
-                    await self._received_all()
-                    self.known_at = asked_at
-            await asyncio.sleep(max(asked_at + ASK_SECONDS - time.monotonic(), 0.01))
 
-    async def _received_all(self) -> None:
-        if self._consumer is None:
-            raise RuntimeError("the follower is not started")
-        end = (await self._consumer.end_offsets([self._tp]))[self._tp]
+        Raises:
+            KafkaError: no broker lets us in.
+        """
+        # A broker answers each connection in turn: behind a fetch that waits, so would this.
+        asking = make_consumer(self._settings)
+        await asking.start()
+        try:
+            while not stopping.is_set():
+                asked_at = time.monotonic()
+                with contextlib.suppress(KafkaError, TimeoutError):
+                    async with asyncio.timeout(ANSWER_SECONDS):
+                        await self._received_all(asking)
+                        self.known_at = asked_at
+                await asyncio.sleep(max(asked_at + ASK_SECONDS - time.monotonic(), 0.01))
+        finally:
+            await asking.stop()
+
+    async def _received_all(self, asking: AIOKafkaConsumer) -> None:
+        end = (await asking.end_offsets([self._tp]))[self._tp]
         while self._received < end:  # noqa: ASYNC110
             await asyncio.sleep(0.005)  # the client has no event for it
 
