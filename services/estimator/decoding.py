@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from itertools import compress
 from typing import Final, TypeVar
 
 import msgspec
@@ -10,7 +11,7 @@ from aiokafka import ConsumerRecord
 from numpy.typing import NDArray
 
 from services.estimator import effects
-from shared.contracts.codec import BadMessage, decode
+from shared.contracts.codec import decode_many
 from shared.contracts.identity import (
     BadUrl,
     PageIdentity,
@@ -89,7 +90,7 @@ class Reader:
     def updates(self, records: Sequence[ConsumerRecord]) -> Updates:
         """Read `page-updates`."""
         taken: list[tuple[float, PageUpdate, PageIdentity]] = []
-        for record, update in self._decoded(PageUpdate, records):
+        for record, update in zip(*self._decoded(PageUpdate, records), strict=True):
             time = (
                 self.acceptance.arrival(record) if update.updated_at is None else update.updated_at
             )
@@ -115,20 +116,18 @@ class Reader:
             records: of the topic.
             slots_of: page ids and the names of sources to their slots.
         """
-        taken = [
-            (record, signal)
-            for record, signal in self._decoded(PageSignal, records)
-            if self._is_here(record, signal.host) and self._is_past(record, signal.observed_at)
-        ]
-        page_ids = np.array([signal.page_id for _, signal in taken], np.int64)
+        kept, signals = self._acceptable(
+            *self._decoded(PageSignal, records), lambda m: m.observed_at, lambda m: m.host
+        )
+        page_ids = np.array([signal.page_id for signal in signals], np.int64)
         return Events(
             page_ids,
-            np.array([signal.observed_at for _, signal in taken], np.float64),
-            np.full(len(taken), effects.SIGNAL, np.int8),
-            np.zeros(len(taken), np.int64),
-            np.full(len(taken), NEVER),
-            slots_of(page_ids, [signal.source for _, signal in taken]),
-            [record for record, _ in taken],
+            np.array([signal.observed_at for signal in signals], np.float64),
+            np.full(len(signals), effects.SIGNAL, np.int8),
+            np.zeros(len(signals), np.int64),
+            np.full(len(signals), NEVER),
+            slots_of(page_ids, [signal.source for signal in signals]),
+            kept,
         )
 
     def outcomes(self, records: Sequence[ConsumerRecord], rows_of: RowsOf) -> Events:
@@ -137,30 +136,27 @@ class Reader:
         A URL whose hash is a known page's id *is* that page's canonical URL: only the others are
         canonicalised, which costs ten times as much.
         """
-        taken = [
-            (record, outcome)
-            for record, outcome in self._decoded(CrawlOutcome, records)
-            if self._is_past(record, outcome.crawled_at)
-        ]
-        page_ids = np.array([page_id_of(outcome.url) for _, outcome in taken], np.int64)
+        kept, outcomes = self._acceptable(
+            *self._decoded(CrawlOutcome, records), lambda m: m.crawled_at
+        )
+        page_ids = np.array([page_id_of(outcome.url) for outcome in outcomes], np.int64)
         good = np.ones(page_ids.size, np.bool_)
-        for unknown in np.flatnonzero(rows_of(page_ids) < 0):
-            record, outcome = taken[unknown]
-            page = self._identity(record, outcome.url)
+        for unknown in np.flatnonzero(rows_of(page_ids) < 0).tolist():
+            page = self._identity(kept[unknown], outcomes[unknown].url)
             good[unknown] = page is not None
             if page is not None:
                 page_ids[unknown] = page.page_id
         if not good.all():
-            taken = [pair for pair, fine in zip(taken, good, strict=True) if fine]
-        outcomes = [outcome for _, outcome in taken]
+            kept = list(compress(kept, good))
+            outcomes = list(compress(outcomes, good))
         return Events(
             page_ids[good],
             np.array([outcome.crawled_at for outcome in outcomes], np.float64),
             np.array([_KINDS[outcome.result] for outcome in outcomes], np.int8),
             np.array([digest_id_of(outcome.digest) for outcome in outcomes], np.int64),
             np.array([_or(busy_until(outcome), NEVER) for outcome in outcomes], np.float64),
-            np.zeros(len(taken), np.int8),
-            [record for record, _ in taken],
+            np.zeros(len(outcomes), np.int8),
+            kept,
         )
 
     def limits(self, records: Sequence[ConsumerRecord]) -> list[tuple[float, HostLimit]]:
@@ -171,21 +167,39 @@ class Reader:
             if record.value is None and record.key is not None:
                 given = [HostLimit(record.key.decode(errors="replace"))]
             else:
-                given = [limit for _, limit in self._decoded(HostLimit, [record])]
+                given = self._decoded(HostLimit, [record])[1]
             time = self.acceptance.arrival(record)
             limits += [(time, limit) for limit in given if self._is_here(record, limit.host)]
         return limits
 
     def _decoded(
         self, kind: type[T], records: Sequence[ConsumerRecord]
-    ) -> list[tuple[ConsumerRecord, T]]:
-        taken = []
-        for record in records:
-            try:
-                taken.append((record, decode(kind, record.value)))
-            except BadMessage as error:
-                self._refuse(record, str(error))
-        return taken
+    ) -> tuple[list[ConsumerRecord], list[T]]:
+        """The records that can be read, and their messages."""
+        messages, bad = decode_many(kind, [record.value for record in records])
+        for index, error in bad.items():
+            self._refuse(records[index], str(error))
+        return [r for index, r in enumerate(records) if index not in bad], messages
+
+    def _acceptable(
+        self,
+        records: list[ConsumerRecord],
+        messages: list[T],
+        time_of: Callable[[T], float],
+        host_of: Callable[[T], str] | None = None,
+    ) -> tuple[list[ConsumerRecord], list[T]]:
+        """Those whose time is not yet to come, and whose host, if it is named, belongs here."""
+        hosts = set(map(host_of, messages)) if host_of is not None else set()
+        elsewhere = any(self.acceptance.why_not_here(host, self.shard) for host in hosts)
+        latest = max(map(time_of, messages), default=0.0)
+        if not elsewhere and self.acceptance.why_not_yet(latest) is None:
+            return records, messages
+        good = [
+            (host_of is None or self._is_here(record, host_of(message)))
+            and self._is_past(record, time_of(message))
+            for record, message in zip(records, messages, strict=True)
+        ]
+        return list(compress(records, good)), list(compress(messages, good))
 
     def _identity(self, record: ConsumerRecord, url: str) -> PageIdentity | None:
         try:
@@ -225,5 +239,5 @@ def joined(first: Events, second: Events) -> Events:
         np.concatenate([first.digests, second.digests])[order],
         np.concatenate([first.busy_until, second.busy_until])[order],
         np.concatenate([first.slots, second.slots])[order],
-        [records[position] for position in order],
+        [records[position] for position in order.tolist()],
     )

@@ -2,13 +2,16 @@
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import fields
+from functools import lru_cache
 from typing import Final
 
 import numpy as np
 import psycopg
 from numpy.typing import NDArray
+from psycopg.types.array import ListBinaryDumper
 
 from services.estimator.application import ShardEffects
+from services.estimator.shard import PAGE
 from shared.store import writer
 from shared.store.connection import connect_writer
 from shared.store.history import Rings, pack
@@ -87,6 +90,8 @@ class Store:
         try:
             check_deployment(connection, self._shards)
             share_writer_lock(connection)
+            # As text, every name is quoted by regular expressions.
+            connection.adapters.register_dumper(list, ListBinaryDumper)
         except BaseException:
             connection.close()
             raise
@@ -181,7 +186,12 @@ def _pages(
 ) -> dict[str, writer.Column]:
     """The columns of some rows of each shard."""
     parts = [(part.shard, rows) for part, rows in chosen if rows.size]
-    records = np.concatenate([shard.pages[rows] for shard, rows in parts])
+    # Joining them costs more than the reading, for the sake of types that might differ.
+    records = np.empty(sum(rows.size for _, rows in parts), PAGE)
+    begin = 0
+    for shard, rows in parts:
+        np.take(shard.pages, rows, out=records[begin : begin + rows.size])
+        begin += rows.size
     taken = [shard.rings.take(rows) for shard, rows in parts]
     rings = Rings(*map(np.concatenate, zip(*taken, strict=True)))
     columns: dict[str, writer.Column] = {
@@ -226,7 +236,15 @@ def _estimates(done: Sequence[ShardEffects]) -> writer.HostEstimates:
         prior_rate=np.ascontiguousarray(records["prior_rate"]),
         prior_precision=-np.expm1(-learning.evidence),
         sources=[
-            pack_sources(shard.hosts.sources[row]) for shard, rows in parts for row in rows.tolist()
+            _packed_sources(tuple(shard.hosts.sources[row]))
+            for shard, rows in parts
+            for row in rows.tolist()
         ],
         learning=pack_hosts(learning),
     )
+
+
+@lru_cache(maxsize=1 << 16)
+def _packed_sources(names: tuple[str, ...]) -> str:
+    """Few hosts have sources that no other has, and every batch writes hundreds of hosts."""
+    return pack_sources(names)
