@@ -210,11 +210,14 @@ def _pages(
             f"shard {shard}: histories of {widths} bytes side by side: it was written by several "
             "versions of Freshet"
         )
-    columns = [
-        _joined([part[index] for part in parts], kind) for index, kind in enumerate(types.values())
-    ]
-    data = np.frombuffer(b"".join([part[-1] for part in parts]), np.uint8)
+    by_column: list[Any] = [list(column) for column in zip(*parts, strict=True)]
+    by_column = by_column or [[] for _ in gathered]
     del parts
+    columns = []
+    for kind, column in zip(types.values(), by_column, strict=False):
+        columns.append(_joined(column, kind))
+        column.clear()  # a shard may fill half of the memory: nothing is kept twice for long
+    data = np.frombuffer(b"".join(by_column[-1]), np.uint8)
     count = columns[0].size
     width = data.size // max(count, 1)
     offsets = np.arange(count + 1, dtype=np.int64) * width
@@ -241,8 +244,8 @@ def _urls(reader: TableReader, shard: int, page_ids: Integers) -> Blobs:
     stored_ids = _joined([part[0] for part in parts], np.int64)
     stored = np.frombuffer(b"".join([part[1] + _END_OF_URL for part in parts]), np.uint8)
     del parts
-    ends = np.flatnonzero(stored == _END_OF_URL[0])
-    if ends.size != stored_ids.size:
+    ends = np.empty(stored_ids.size, np.int64)
+    if _find_all(stored, _END_OF_URL[0], ends) != ends.size:
         raise DamagedStore(f"shard {shard}: a URL in page_urls has an end of line in it")
     chosen = _places(stored_ids, page_ids)
     if chosen is None:
@@ -267,13 +270,26 @@ def _places(stored: Integers, wanted: Integers) -> Integers | None:
 
 
 @compiled
+def _find_all(data: NDArray[np.uint8], wanted: int, places: Integers) -> int:
+    """Note where a byte stands, as far as there is room; how many times there are."""
+    count = 0
+    for place in range(data.size):
+        if data[place] == wanted:
+            if count < places.size:
+                places[count] = place
+            count += 1
+    return count
+
+
+@compiled
 def _copy_strings(
     source: NDArray[np.uint8], begins: Integers, offsets: Integers, arena: NDArray[np.uint8]
 ) -> None:
     for index in range(begins.size):
-        length = offsets[index + 1] - offsets[index]
-        for byte in range(length):
-            arena[offsets[index] + byte] = source[begins[index] + byte]
+        # With unsigned places nothing is checked for a negative one: whole words are copied.
+        begin, start = np.uint64(begins[index]), np.uint64(offsets[index])
+        for byte in range(np.uint64(offsets[index + 1]) - start):
+            arena[start + np.uint64(byte)] = source[begin + np.uint64(byte)]
 
 
 def _hosts(connection: psycopg.Connection, shard: int) -> HostColumns:
