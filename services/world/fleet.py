@@ -1,35 +1,30 @@
 """The simulated crawler fleet: takes requests, looks at the web, answers with outcomes."""
 
-import math
+import asyncio
 import time
 from collections import deque
+from collections.abc import Sequence
 from dataclasses import dataclass
 
-import msgspec
 import numpy as np
-import structlog
-from aiokafka import ConsumerRecord
 from numpy.typing import NDArray
 
 from services.world.batches import Record, send_batches
 from services.world.pages import WorldPages
 from services.world.plan import FleetPlan
 from services.world.web import Web
-from shared.contracts.codec import decode_many, encode
-from shared.contracts.messages import CrawlOutcome, Result
-from shared.contracts.topics import CRAWL_OUTCOMES, CRAWL_REQUESTS
+from shared.contracts.codec import encode
+from shared.contracts.messages import CrawlOutcome, CrawlRequest, Result
+from shared.contracts.topics import CRAWL_OUTCOMES
 from shared.runtime.clock import SECONDS_PER_DAY, Clock
-from shared.runtime.kafka import make_consumer
 from shared.runtime.publisher import Publisher
 from shared.store.page_lookup import PageLookup
 
-log = structlog.get_logger(__name__)
-
-GROUP = "freshet-world-fleet"
-TURN_SECONDS = 0.1
+TURN_SECONDS = 0.02
 """The fleet looks up so often where nothing is asked for."""
 
-MAX_RECORDS = 20_000
+Place = tuple[int, bytes]
+"""Partition and key of a request, which are its answer's: both go by the host."""
 
 STATUS_OF = {"changed": 200, "unchanged": 304, "gone": 404}
 SERVER_ERROR = 503
@@ -38,28 +33,18 @@ TOO_MANY_REQUESTS = 429
 UNKNOWN_PAGE = -1
 
 
-class _Request(msgspec.Struct, frozen=True, gc=False):
-    """What a crawler needs of a `CrawlRequest`."""
-
-    request_id: str
-    page_id: int
-    url: str
-    host: str
-
-
 @dataclass(frozen=True, slots=True)
 class _Crawls:
     """Crawls that end together."""
 
     ready_at: float
-    requests: list[_Request]
-    places: list[tuple[int, bytes]]
-    """Partition and key of each request, which are its answer's: both go by the host."""
+    requests: Sequence[CrawlRequest]
+    places: Sequence[Place]
     pages: NDArray[np.int64]
 
 
 class Fleet:
-    """One member of the fleet's consumer group."""
+    """All crawlers of the world in one."""
 
     def __init__(
         self,
@@ -73,10 +58,7 @@ class Fleet:
         seed: int,
     ) -> None:
         self.crawled = 0
-        self.refused = 0
-        """Requests that could not be decoded."""
         self._publisher = publisher
-        self._settings = publisher.settings
         self._clock = clock
         self._web = web
         self._plan = plan
@@ -85,57 +67,33 @@ class Fleet:
         self._rows = PageLookup(len(pages))
         self._rows.add_many(pages.page_ids, np.arange(len(pages), dtype=np.int32))
         self._under_way: deque[_Crawls] = deque()
-        self._consumer = make_consumer(self._settings, GROUP)
-
-    async def start(self) -> None:
-        """Join the group."""
-        await self._consumer.start()
-        self._consumer.subscribe([self._settings.topic(CRAWL_REQUESTS.name)])
-
-    async def stop(self) -> None:
-        """Leave the group; crawls under way are not answered."""
-        await self._consumer.stop()
-
-    @property
-    def ready(self) -> bool:
-        """Whether the group has given out its partitions."""
-        return bool(self._consumer.assignment())
 
     @property
     def busy(self) -> bool:
         """Whether crawls are under way."""
         return bool(self._under_way)
 
+    def take(self, requests: Sequence[CrawlRequest], places: Sequence[Place]) -> None:
+        """Begin what was asked for.
+
+        Args:
+            requests: as they stand on the topic.
+            places: where each stands.
+        """
+        page_ids = np.array([request.page_id for request in requests], np.int64)
+        pages = self._rows.find_many(page_ids).astype(np.int64)
+        ready_at = time.monotonic() + self._plan.latency_seconds
+        self._under_way.append(_Crawls(ready_at, requests, places, pages))
+
     async def turn(self) -> None:
-        """Take what was asked for, and answer the crawls that have ended."""
+        """Wait for crawls to end, and answer them."""
         wait = TURN_SECONDS
         if self._under_way:
             wait = min(max(self._under_way[0].ready_at - time.monotonic(), 0.0), wait)
-        fetched = await self._consumer.getmany(
-            timeout_ms=math.ceil(wait * 1000), max_records=MAX_RECORDS
-        )
-        records = [record for part in fetched.values() for record in part]
-        if records:
-            self._take(records)
+        await asyncio.sleep(wait)
         now = time.monotonic()
         while self._under_way and self._under_way[0].ready_at <= now:
             await self._answer(self._under_way.popleft())
-
-    def _take(self, records: list[ConsumerRecord]) -> None:
-        requests, bad = decode_many(_Request, [record.value for record in records])
-        for index, error in bad.items():
-            self.refused += 1
-            log.warning("crawl request refused", offset=records[index].offset, reason=str(error))
-        good = [r for index, r in enumerate(records) if index not in bad] if bad else records
-        page_ids = np.array([request.page_id for request in requests], np.int64)
-        self._under_way.append(
-            _Crawls(
-                time.monotonic() + self._plan.latency_seconds,
-                requests,
-                [(record.partition, record.key) for record in good],
-                self._rows.find_many(page_ids).astype(np.int64),
-            )
-        )
 
     async def _answer(self, crawls: _Crawls) -> None:
         now = self._clock.now()

@@ -90,8 +90,8 @@ class World:
             seed=plan.seed,
         )
         self._applied = AppliedOutcomes(settings)
-        self._books = BookKeeper(settings, self._applied.written)
-        self._page = StatusPage(settings, self.status, lambda: self._fleet.ready)
+        self._books = BookKeeper(settings, self._applied.written, self._fleet.take)
+        self._page = StatusPage(settings, self.status, lambda: self._books.ready)
         self._result: dict[str, Any] = {}
         self._steps = sorted(plan.budget, key=lambda step: step.day)[1:]
 
@@ -99,7 +99,6 @@ class World:
         """Live through the plan, or until `stopping` is set; returns the result."""
         await self._publisher.start()
         await self._books.start()
-        await self._fleet.start()
         await self._page.start()
         loops = [
             asyncio.ensure_future(self._repeat(turn))
@@ -201,7 +200,6 @@ class World:
 
     async def _close(self) -> None:
         await self._page.stop()
-        await self._fleet.stop()
         await self._books.stop()
         self._applied.close()
         await self._publisher.stop()

@@ -1,7 +1,6 @@
 """What the crawler fleet answers: the truth of the web, or the trouble that it was told to have."""
 
 import math
-from types import SimpleNamespace
 
 import msgspec
 import numpy as np
@@ -51,26 +50,6 @@ class _Publisher:
         self.producer = _Producer()
 
 
-class _Consumer:
-    def __init__(self, requests: list[CrawlRequest], extra: list[bytes]) -> None:
-        self._records = [
-            SimpleNamespace(
-                value=msgspec.json.encode(request),
-                offset=0,
-                partition=shard_of(request.host, 4),
-                key=request.host.encode(),
-            )
-            for request in requests
-        ]
-        self._records += [
-            SimpleNamespace(value=v, offset=0, partition=0, key=b"h0.example") for v in extra
-        ]
-
-    async def getmany(self, **_options):
-        records, self._records = self._records, []
-        return {0: records}
-
-
 @pytest.fixture
 def crawl():
     """Lets a fleet crawl requests and returns its answers."""
@@ -80,7 +59,6 @@ def crawl():
         *,
         day: float = 2.0,
         plan: FleetPlan | None = None,
-        extra: list[bytes] | None = None,
     ):
         pages = make_pages([f"https://h{i}.example/" for i in range(6)], np.ones(6))
         changes = Changes(np.array([1.0, 1.5]), np.array([0, 0]))
@@ -111,8 +89,7 @@ def crawl():
             )
             for n, i in enumerate(ids)
         ]
-        await fleet._consumer.stop()
-        fleet._consumer = _Consumer(requests, extra or [])
+        fleet.take(requests, [(shard_of(r.host, 4), r.host.encode()) for r in requests])
         await fleet.turn()
         sent = publisher.producer.sent
         outcomes = [msgspec.json.decode(value, type=CrawlOutcome) for _, _, value in sent]
@@ -166,14 +143,3 @@ async def test_trouble_is_told(crawl, plan: FleetPlan, status: int, retry: float
     assert {o.retry_after_seconds for o in outcomes.values()} == {retry}
     fleet._web.advance(3.0)
     assert fleet._web.staleness_now() > 0
-
-
-async def test_what_is_no_request_is_counted_and_passed_over(crawl) -> None:
-    nested = b'{"x": ' + b"[" * 20_000 + b"]" * 20_000 + b"}"
-    not_utf8 = b'{"request_id": "\xff"}'
-    bad = [b"{", b"[]", b'{"request_id": 1}', nested, not_utf8, None]
-
-    outcomes, fleet = await crawl(extra=bad)
-
-    assert len(outcomes) == 6
-    assert fleet.refused == len(bad)
