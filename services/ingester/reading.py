@@ -17,7 +17,7 @@ from aiokafka.errors import CommitFailedError, IllegalStateError, KafkaError
 
 from shared.contracts.topics import SIGNALS
 from shared.runtime import metrics
-from shared.runtime.consumer import read_on, read_slice
+from shared.runtime.consumer import Pace, read_on, read_slice
 from shared.runtime.kafka import fetch_bytes, gathering, make_consumer
 from shared.runtime.settings import Settings
 
@@ -48,6 +48,7 @@ class SignalReader(ConsumerRebalanceListener):  # type: ignore[misc]  # aiokafka
         self._consumer = make_consumer(
             settings, GROUP, **gathering(GATHERED_SECONDS, fetch_bytes(settings, 1))
         )
+        self._pace = Pace(GATHERED_SECONDS)
         self._busy = asyncio.Lock()
         self._next: dict[TopicPartition, int] = {}
         self._reached: dict[TopicPartition, int] = {}
@@ -115,6 +116,7 @@ class SignalReader(ConsumerRebalanceListener):  # type: ignore[misc]  # aiokafka
             async with self._busy:
                 await self._take(fetched)
             metrics.CONSUMER_LAG.labels(SIGNALS.name).set(self._lag())
+            await asyncio.sleep(self._pace.left(time.monotonic()))
 
     async def _take(self, fetched: dict[TopicPartition, list[ConsumerRecord]]) -> None:
         records = [record for part in fetched.values() for record in part]
@@ -124,7 +126,10 @@ class SignalReader(ConsumerRebalanceListener):  # type: ignore[misc]  # aiokafka
         metrics.MESSAGES_CONSUMED.labels(SIGNALS.name).inc(len(records))
         await self._handle(records)
         await self._commit({tp: part[-1].offset + 1 for tp, part in fetched.items()})
-        metrics.BATCH_SECONDS.observe(time.perf_counter() - started)
+        spent = time.perf_counter() - started
+        metrics.BATCH_SECONDS.observe(spent)
+        if len(records) < self._max_records // 4:
+            self._pace.done(time.monotonic(), spent)
 
     async def _commit(self, done: dict[TopicPartition, int]) -> None:
         try:

@@ -17,6 +17,13 @@ _MAX_HOST_NAME, _MAX_LABEL = 253, 63
 """Characters of a name and of each of its parts, as DNS has them."""
 
 _LABEL = re.compile(r"[a-z0-9_-]+")
+_PLAIN = re.compile(
+    r"https?://(?P<host>(?:[a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?\.)+[a-z](?:[a-z0-9-]{0,61}[a-z0-9])?)"
+    r"(?:/(?!\.)[A-Za-z0-9_~.-]*)+(?:\?[A-Za-z0-9_~./=&+-]*)?"
+)
+"""A URL that is canonical as it stands: a name that is no address, and nothing that is encoded or
+left out."""
+
 _HIDDEN_CONTROL = re.compile(r"%(?:[01][0-9a-f]|7f)", re.IGNORECASE)
 _NO_PUBLIC_SUFFIX = (
     ".corp",
@@ -97,6 +104,17 @@ def identify(url: str) -> PageIdentity:
         BadUrl: not http(s), no host or one that DNS cannot have, credentials, control
             characters (percent-encoded ones too), port 0, or too long.
     """
+    plain = _PLAIN.fullmatch(url) if len(url) <= MAX_URL_LENGTH else None
+    if plain is not None:
+        host = plain["host"]
+        # Punycode is looked into, below.
+        if len(host) <= _MAX_HOST_NAME and "--" not in host:
+            return PageIdentity(url, host, page_id_of(url))
+    return _identify_any(url)
+
+
+def _identify_any(url: str) -> PageIdentity:
+    """As `identify`, by the URL standard's parser, at ten times the price."""
     if len(url) > MAX_URL_LENGTH:
         raise BadUrl(f"the URL has {len(url)} characters; at most {MAX_URL_LENGTH} are taken")
     if not url.isprintable():

@@ -48,6 +48,34 @@ def test_any_text_has_a_name_or_is_bad_and_names_are_their_own_names(text):
     is_private_host(page.host)
 
 
+plain_urls = st.builds(
+    "{}://{}{}{}".format,
+    st.sampled_from(["http", "https"]),
+    st.from_regex(r"([a-z0-9-]{1,8}\.){0,3}[a-z0-9-]{1,5}(\.|:80|:443|:8080)?", fullmatch=True)
+    | st.sampled_from(["1.2.3.4", "a.0x7f", "xn--a.com", "a.xn--bcher-kva", "ab--c.de", "a.b1"])
+    | st.builds("{}.com".format, st.text("a", min_size=60, max_size=66))
+    | st.builds("{}com".format, st.integers(120, 130).map(lambda count: "a." * count)),
+    st.from_regex(r"(/[A-Za-z0-9_~.%-]{0,4}){0,4}", fullmatch=True)
+    | st.integers(2020, 2050).map(lambda size: "/" * size),
+    st.from_regex(r"(\?[A-Za-z0-9_~./=&+?'-]{0,6})?", fullmatch=True),
+)
+
+
+@settings(max_examples=3000, deadline=None)
+@given(plain_urls)
+def test_urls_that_look_canonical_are_named_as_the_standard_says(url):
+    # In capitals, a scheme is no canonical one: that URL is always parsed.
+    assert named("HTTP" + url[4:] if url.startswith("http:") else "HTTPS" + url[5:]) == named(url)
+
+
+def named(url):
+    """The page of a URL; None: there is none."""
+    try:
+        return identify(url)
+    except BadUrl:
+        return None
+
+
 @pytest.mark.parametrize(
     ("spelling", "canonical"),
     [
