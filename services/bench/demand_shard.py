@@ -10,7 +10,7 @@ import numpy as np
 from services.bench.random_pages import random_population
 from services.scheduler.handler import ShardThread
 from services.scheduler.learned import SECONDS_PER_DAY
-from services.scheduler.pages import ACTIVE, HOST, clear, empty_rows
+from services.scheduler.pages import ACTIVE, clear, empty_rows
 from services.scheduler.reporting import Reporting
 from services.scheduler.selection import Rules
 from services.scheduler.shard import Shard, ShardRules
@@ -59,9 +59,10 @@ def random_shard(pages: int, seed: int) -> Shard:
     shard.pages["host"] = hosts
     shard.pages["status"] = ACTIVE
     shard.used = pages
-    shard.hosts.rows = np.zeros(caps.size, HOST)
-    shard.hosts.rows["rate"] = np.where(np.isfinite(caps), caps / SECONDS_PER_DAY, 1.0)
-    shard.hosts.names = [str(number) for number in range(caps.size)]
+    for number in range(caps.size):
+        shard.hosts.intern(f"h{number}.example")
+    rates = np.where(np.isfinite(caps), caps / SECONDS_PER_DAY, 1.0)
+    shard.hosts.rows["rate"][: caps.size] = rates
     shard.is_caught_up = True
     return shard
 

@@ -15,6 +15,7 @@ from scipy.optimize import brentq
 
 from services.scheduler.hosts import list_pages
 from services.scheduler.pages import ACTIVE, Rows, clear
+from services.scheduler.records import load_rates, load_updates
 from services.scheduler.selection import Rules
 from services.scheduler.shard import Shard, ShardRules
 from shared.policy.compiled import compiled
@@ -26,10 +27,10 @@ ORIGIN: Final = 1.7e9
 
 SECONDS_PER_DAY: Final = 86_400.0
 _SIGNALLED: Final = 0.2
-_SLICE: Final = 1_000_000
+_SLICE: Final = 200_000
 _SAMPLE: Final = 200_000
 _UNLIMITED: Final = 1e9
-_IDS: Final = 0x5851_F42D_4C95_7F2D
+_IDS: Final = 1 << 63
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,9 +122,12 @@ def make_shard(
     if host_rates is not None:
         shard.hosts.rows["rate"][: population.hosts] = host_rates
     multiplier = multiplier_of(population)
+    shard.signal_times.reserve(int(_SIGNALLED * population.pages * 1.01) + 100)
     for begin in range(0, population.pages, _SLICE):
         end = min(begin + _SLICE, population.pages)
         _add_slice(shard, population, multiplier, begin, end)
+    shard.used = population.pages
+    shard.lookup.index(population.pages)
     shard.is_caught_up = True
     return shard, multiplier
 
@@ -131,19 +135,25 @@ def make_shard(
 def _add_slice(
     shard: Shard, population: Population, multiplier: float, begin: int, end: int
 ) -> None:
-    importance, alpha, kappa, gamma = population.draw(end - begin, begin + 1)
+    """Pages as a snapshot has them: in the order of their ids."""
+    count = end - begin
+    importance, alpha, kappa, gamma = population.draw(count, begin + 1)
     rows, records = shard.pages[begin:end], shard.records[begin:end]
     clear(rows, records)
-    rows["importance"], rows["alpha"], rows["kappa"] = importance, alpha, kappa
-    rows["gamma"], rows["status"] = gamma, ACTIVE
-    numbers = np.arange(begin, end, dtype=np.int64)
+    rows["importance"], rows["kappa"], rows["gamma"] = importance, kappa, gamma
+    rows["status"] = ACTIVE
     random = np.random.default_rng((population.seed, begin, 1))
-    rows["host"] = random.integers(0, population.hosts, end - begin)
-    records["own_alpha"] = alpha
+    rows["host"] = random.integers(0, population.hosts, count)
+    load_rates(rows, records, alpha, np.ones(count, np.float32), alpha)
+    load_updates(records, ORIGIN - random.random(count) * 1e8)
     staleness, _ = threshold_staleness(importance, alpha, kappa, gamma, multiplier)
     longest = 1000.0 * population.pages / population.crawls_per_second / SECONDS_PER_DAY
     _stationary(rows, staleness, random, ORIGIN, longest)
-    shard.used = end
-    row_numbers = numbers.astype(np.int32)
-    list_pages(shard.pages, shard.records, shard.hosts.rows, row_numbers)
-    shard.lookup.add_many((numbers * _IDS) & 0x7FFF_FFFF_FFFF_FFFF, row_numbers)
+    numbers = np.arange(begin, end, dtype=np.int32)
+    signalled = numbers[gamma > 0.0]
+    crawled_at = shard.pages["last_crawled_at"][signalled]
+    passed = random.random(signalled.size) * (ORIGIN - crawled_at)
+    shard.signal_times.note(signalled, crawled_at + passed)
+    list_pages(shard.pages, shard.records, shard.hosts.rows, numbers)
+    step = _IDS // population.pages
+    shard.lookup.ids[begin:end] = numbers * np.int64(step) + random.integers(0, step, count)

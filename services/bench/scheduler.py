@@ -5,6 +5,7 @@ check compared with a look at all pages; with `--scale`, 1M, 50M and 100M as wel
 processor time of the one thread that does it all: signals and outcomes applied, pages picked.
 """
 
+import gc
 import resource
 import time
 from dataclasses import asdict, dataclass
@@ -14,7 +15,7 @@ import click
 import numpy as np
 from numpy.typing import NDArray
 
-from services.bench import scheduler_bursts, scheduler_hosts
+from services.bench import scheduler_bursts, scheduler_growth, scheduler_hosts
 from services.bench.scheduled_pages import Population, make_shard
 from services.bench.scheduler_driver import CRAWLS_PER_SECOND, SIGNALS_PER_SECOND, Driver
 from services.bench.timing import thread_seconds
@@ -25,7 +26,7 @@ from services.scheduler.shard import Shard
 
 _PAGES_PER_HOST: Final = 50
 _CHECKED_TICKS: Final = 8
-_SLICE: Final = 2_000_000
+_SLICE: Final = 500_000
 """Pages in a slice of the look at all of them."""
 
 _SAME: Final = 1e-9
@@ -60,10 +61,13 @@ class Run:
     """Pages looked at in a tick beyond those that are picked."""
     bytes_per_page: float
     """What every look at a page needs; `PAGE`."""
-    bytes_with_calendar_and_ids: float
-    bytes_with_records: float
-    """And what only events need, `RECORD`: everything but URLs."""
+    resident_bytes_per_page: float
+    """All that a shard keeps of a page, what only events need included: `PAGE`, `RECORD`, calendar,
+    ids, times of last signals, attempts. URLs and hosts are not pages."""
     resident_gb: float
+    """Of the whole process at the end, hosts and the benchmark's own memory included."""
+    peak_gb: float
+    """... and at most, from the first page on."""
     build_seconds: float
 
 
@@ -103,6 +107,8 @@ def check_tick(driver: Driver, seconds: float) -> tuple[int, float]:
 
 def run_size(pages: int, tick_seconds: float, sim_seconds: float, seed: int) -> Run:
     """Measure one size at one tick."""
+    gc.collect()
+    _forget_peak()
     hosts = max(pages // _PAGES_PER_HOST, 1)
     population = Population(pages, CRAWLS_PER_SECOND, SIGNALS_PER_SECOND, hosts, seed)
     shard, _ = make_shard(population)
@@ -125,7 +131,8 @@ def measure(driver: Driver, tick_seconds: float, sim_seconds: float) -> Run:
     cpu = driver.select_cpu + driver.event_cpu
     scan = sorted(elapsed for _, elapsed in checks)[len(checks) // 2] * sim_seconds / tick_seconds
     used = shard.used
-    core = PAGE.itemsize + (shard.selector.calendar_bytes + shard.lookup.nbytes) / used
+    others = shard.selector.calendar_bytes + shard.lookup.nbytes + shard.signal_times.nbytes
+    others += shard.attempts.rows.nbytes
     return Run(
         pages=used,
         tick_seconds=tick_seconds,
@@ -140,9 +147,9 @@ def measure(driver: Driver, tick_seconds: float, sim_seconds: float) -> Run:
         slowest_tick_ms=round(driver.slowest * 1e3, 2),
         listed=shard.selector.candidates,
         bytes_per_page=PAGE.itemsize,
-        bytes_with_calendar_and_ids=round(core, 1),
-        bytes_with_records=round(core + RECORD.itemsize, 1),
+        resident_bytes_per_page=round(PAGE.itemsize + RECORD.itemsize + others / used, 1),
         resident_gb=round(_resident_bytes() / 1e9, 2),
+        peak_gb=round(_peak_bytes() / 1e9, 2),
         build_seconds=round(built, 2),
     )
 
@@ -152,11 +159,23 @@ def _resident_bytes() -> int:
         return int(statm.read().split()[1]) * resource.getpagesize()
 
 
+def _forget_peak() -> None:
+    """Let `_peak_bytes` begin anew: the process may have been larger before."""
+    with open("/proc/self/clear_refs", "w") as refs:
+        refs.write("5")
+
+
+def _peak_bytes() -> int:
+    with open("/proc/self/status") as status:
+        peak = next(line for line in status if line.startswith("VmHWM:"))
+    return int(peak.split()[1]) * 1024
+
+
 @click.command("scheduler")
 @click.option("--pages", default=10_000_000, show_default=True, type=click.IntRange(min=20_000))
-@click.option("--scale", is_flag=True, help="1M, 50M and 100M pages as well; needs 14 GB.")
+@click.option("--scale", is_flag=True, help="1M, 50M and 100M pages as well; needs 9 GB.")
 @click.option("--seconds", default=20.0, show_default=True, help="Simulated, for each run.")
-@click.option("--only", multiple=True, help="Of runs, hosts, bursts, multiplier; absent: all.")
+@click.option("--only", multiple=True, help="Of runs, hosts, bursts, multiplier, growth.")
 @click.option("--seed", default=1, show_default=True)
 @click.option("--json", "as_json", is_flag=True, help="Answer as JSON.")
 def command(  # noqa: D103 - the help is the module's
@@ -164,7 +183,7 @@ def command(  # noqa: D103 - the help is the module's
 ) -> None:
     started = time.perf_counter()
     answer: dict[str, Any] = {}
-    wanted = set(only) or {"runs", "hosts", "bursts", "multiplier"}
+    wanted = set(only) or {"runs", "hosts", "bursts", "multiplier", "growth"}
     if "runs" in wanted:
         sizes = [(pages, 1.0), (pages, 0.1)]
         if scale:
@@ -176,6 +195,8 @@ def command(  # noqa: D103 - the help is the module's
         answer["bursts"] = scheduler_bursts.run_signals(pages, seed)
     if "multiplier" in wanted:
         answer["multiplier"] = scheduler_bursts.run_bandwidth(pages, seed)
+    if "growth" in wanted:
+        answer["growth"] = scheduler_growth.run(seed=seed)
     answer["seconds"] = round(time.perf_counter() - started, 1)
     show(answer, as_json=as_json)
 

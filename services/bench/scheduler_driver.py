@@ -10,11 +10,42 @@ from services.bench.timing import thread_seconds
 from services.scheduler.events import FOUND, Outcomes
 from services.scheduler.pages import Rows
 from services.scheduler.shard import Shard
+from shared.policy.compiled import compiled
 
 CRAWLS_PER_SECOND: Final = 10_000.0
 SIGNALS_PER_SECOND: Final = 5_000.0
 _LATENCY_SECONDS: Final = 1.0
 """From a request to its outcome."""
+
+_GROUP: Final = 64
+"""Pages whose rates of signals are summed: the pages' own sums would take memory of their own."""
+
+
+@compiled
+def _sum_groups(pages: Rows) -> NDArray[np.float64]:
+    """Σγ up to the end of each group of pages."""
+    sums = np.zeros((pages.size + _GROUP - 1) // _GROUP)
+    for row in range(pages.size):
+        sums[row // _GROUP] += pages[row].gamma
+    return np.cumsum(sums)
+
+
+@compiled
+def _rows_at(pages: Rows, sums: NDArray[np.float64], at: NDArray[np.float64]) -> NDArray[np.int32]:
+    """The pages that places in Σγ fall on."""
+    rows = np.empty(at.size, np.int32)
+    for index in range(at.size):
+        group = np.searchsorted(sums, at[index])
+        left = at[index] - (sums[group - 1] if group > 0 else 0.0)
+        first = group * _GROUP
+        rows[index] = first
+        for row in range(first, min(first + _GROUP, pages.size)):
+            if pages[row].gamma > 0.0:
+                rows[index] = row
+                left -= pages[row].gamma
+                if left <= 0.0:
+                    break
+    return rows
 
 
 class Driver:
@@ -24,9 +55,7 @@ class Driver:
         self.shard, self.population = shard, population
         self.now = ORIGIN
         self._random = np.random.default_rng(seed)
-        pages = shard.pages[: shard.used]
-        self._signalled = np.flatnonzero(pages["gamma"] > 0)
-        self._weights = np.cumsum(pages["gamma"][self._signalled], dtype=np.float64)
+        self._sums = _sum_groups(shard.pages[: shard.used])
         self._waiting: list[tuple[float, Rows]] = []
         self.crawls = 0
         self.empty = 0
@@ -55,9 +84,9 @@ class Driver:
         selector.touch = timed  # type: ignore[method-assign]
 
     def _draw_signals(self, count: int) -> NDArray[np.int64]:
-        at = self._random.random(count) * self._weights[-1]
-        rows = self._signalled[np.searchsorted(self._weights, at)]
-        return self.shard.page_ids_of(rows)
+        pages = self.shard.pages[: self.shard.used]
+        at = self._random.random(count) * self._sums[-1]
+        return self.shard.page_ids_of(_rows_at(pages, self._sums, at).astype(np.int64))
 
     def events(self, seconds: float, signals_per_second: float) -> None:
         """Signals of a tick, and outcomes that are due in it."""

@@ -117,7 +117,6 @@ def run_against_optimum(seed: int) -> dict[str, Any]:
     pages = shard.pages[: shard.used]
     pages["alpha"] += pages["gamma"] * -np.expm1(-pages["kappa"])
     pages["gamma"] = pages["kappa"] = pages["signals"] = 0.0
-    shard.records["own_alpha"][: shard.used] = pages["alpha"]
     achieved = _freshness_of_picks(shard)
     params = PageParameters.from_rates(
         pages["importance"].astype(float), pages["alpha"].astype(float), 0.0, 0.0

@@ -31,6 +31,7 @@ from services.scheduler.calendar import (
 from services.scheduler.pages import ASLEEP, UNSET, Rows
 from services.scheduler.priority import due_at
 from shared.policy.compiled import compiled
+from shared.store.reserved import reserved
 
 LISTED: Final = 0xFFFE
 URGENT: Final = 0xFFFD
@@ -117,11 +118,27 @@ def make_board(expected: int, timeout: float, reach: float, *, uniform: bool) ->
 
 
 def attach(
-    board: Board, pages: Rows, records: Rows, attempts: Rows, hosts: Rows, touched: int
+    board: Board,
+    pages: Rows,
+    records: Rows,
+    attempts: Rows,
+    hosts: Rows,
+    count: int,
+    touched: int,
 ) -> Board:
-    """The board over these rows, with room for so many more moves. Memory is taken when used."""
+    """The board over these rows, with room for so many more moves. Memory is taken when used.
+
+    Args:
+        board: as it is.
+        pages: rows of the shard; there may be more than are used.
+        records: of the same pages.
+        attempts: see there.
+        hosts: rows of the hosts that there are.
+        count: rows of pages that are used.
+        touched: moves.
+    """
     state = board.state[0]
-    count, host_count = pages.size, hosts.size
+    host_count = hosts.size
     lists = int(state["listed"]) + 2 * count + touched
     urgent = int(state["urgent"] + state["listed"]) + count + 1
     parked = int(state["parked"]) + 2 * host_count + 1
@@ -130,7 +147,7 @@ def attach(
         records=records,
         attempts=attempts,
         hosts=hosts,
-        wheel=with_room(board.wheel, pages.size + touched, 6 * pages.size),
+        wheel=with_room(board.wheel, count + touched, 6 * count),
         listed=_with_room(board.listed, lists, int(state["listed"])),
         urgent=_with_room(board.urgent, urgent, int(state["urgent"])),
         urgent_keys=_with_room(board.urgent_keys, urgent, int(state["urgent"])),
@@ -145,7 +162,7 @@ def attach(
 def _with_room(column: NDArray[Number], size: int, used: int) -> NDArray[Number]:
     if column.size >= size:
         return column
-    larger = np.empty(size + size // 2, column.dtype)
+    larger = reserved(size + size // 2, column.dtype, dense=False)
     used = min(used, column.size)
     larger[:used] = column[:used]
     return larger

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from services.scheduler.pages import ASLEEP, Rows
 from shared.policy.compiled import compiled
+from shared.store.reserved import reserved
 
 FINE: Final = 1 << 14
 """Buckets of one tick each."""
@@ -56,7 +57,7 @@ def make_wheel(expected: int) -> Wheel:
     """An empty calendar with room for entries; memory is taken as it is used."""
     return Wheel(
         np.zeros(BUCKETS, CHAIN),
-        np.empty((chunks_for(expected), ENTRIES_IN_CHUNK + 1), np.int32),
+        reserved(chunks_for(expected), np.int32, (ENTRIES_IN_CHUNK + 1,)),
         np.array([(0, 0, 1, 0, 0.0, 1.0)], DIAL),
     )
 
@@ -76,7 +77,7 @@ def with_room(wheel: Wheel, more: int, at_once: int) -> Wheel:
         return wheel
     used = int(wheel.dial[0]["next_chunk"])
     size = max(2 * needed, chunks_for(at_once))
-    larger = np.empty((size, ENTRIES_IN_CHUNK + 1), np.int32)
+    larger = reserved(size, np.int32, (ENTRIES_IN_CHUNK + 1,))
     larger[:used] = wheel.chunks[:used]
     return wheel._replace(chunks=larger)
 

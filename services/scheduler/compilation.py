@@ -19,7 +19,7 @@ def warm_up() -> None:
     shard = Shard(0, ShardRules(Rules(120.0, 1.0), 0.0, 300.0, float("inf"), 1.0))
     pages = [identify(f"http://warm.example/{number}") for number in range(3)]
     for page in pages:
-        shard.upsert(page, PageUpdate("upsert", page.url), 0.0)
+        shard.upsert(page, PageUpdate("upsert", page.url, crawled_at=1.0), 0.0)
     ids = np.array([page.page_id for page in pages], np.int64)
     rates = np.full(ids.size, 0.1)
     times = np.full(ids.size, 10.0)
@@ -46,4 +46,5 @@ def warm_up() -> None:
     make_tables(odds=2, kappas=2)
     reporter.set_demand(demand_of(shard, 1.0))
     reporter.report(21.0, 1.0)
-    shard.remove(first.page_id, 30.0)
+    for page in pages:
+        shard.remove(page.page_id, 30.0)

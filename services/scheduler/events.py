@@ -18,13 +18,14 @@ from services.scheduler.attempts import (
 )
 from services.scheduler.hosts import take_token
 from services.scheduler.learned import (
-    SECONDS_PER_DAY,
     HostTables,
     fix_multiplier,
     note_first_signal,
-    refresh,
+    set_rate,
 )
 from services.scheduler.pages import ACTIVE, GONE, NEVER, UNSET, Rows
+from services.scheduler.records import set_crawled, update_steps, updated_steps_of
+from services.scheduler.signal_times import LastSignals, last_signal_at
 from shared.policy.compiled import compiled
 
 FOUND: Final = 0
@@ -80,8 +81,12 @@ def retry_times(
 
 
 def short_digests(digests: NDArray[np.int64]) -> NDArray[np.uint32]:
-    """As much of the hashes of digests as the rows have room for; 0 stays 0, nothing else is."""
-    short = (digests & 0xFFFF_FFFF).astype(np.uint32)
+    """As much of the hashes of digests as the rows have room for; 0 stays 0, nothing else is.
+
+    Of 65,000 changes that only a digest tells, one is overlooked: the page's burst multiplier is
+    then that of an unchanged page until its next crawl.
+    """
+    short = (digests & 0xFFFF).astype(np.uint32)
     return np.where(digests == 0, np.uint32(0), np.maximum(short, np.uint32(1)))
 
 
@@ -92,7 +97,8 @@ def apply_signals(
     hosts: HostTables,
     rows: NDArray[np.int32],
     observed_at: NDArray[np.float64],
-    weights: NDArray[np.float64],
+    is_later: NDArray[np.bool_],
+    weights: NDArray[np.float32],
     delay: float,
 ) -> int:
     """Count signals; rows of -1 are left out.
@@ -103,6 +109,7 @@ def apply_signals(
         hosts: what was learned of the hosts.
         rows: the page of each signal, in order of arrival.
         observed_at: their times.
+        is_later: which are later than all before of their page.
         weights: how many usual signals each is worth.
         delay: seconds after a crawl in which signals are about what it saw.
 
@@ -111,13 +118,10 @@ def apply_signals(
     """
     counted = 0
     for index in range(rows.size):
-        if rows[index] < 0:
+        if not is_later[index]:
             continue
         page, record = pages[rows[index]], records[rows[index]]
         time = observed_at[index]
-        if time <= record.last_signal_at:
-            continue
-        record.last_signal_at = time
         if time <= page.last_crawled_at + delay:
             continue
         page.signals += weights[index]
@@ -161,6 +165,7 @@ def _apply_crawl(
     record: Any,
     attempts: Rows,
     hosts: HostTables,
+    last_signal: float,
     time: float,
     result: int,
     digest: int,
@@ -168,21 +173,18 @@ def _apply_crawl(
 ) -> None:
     missing = result == MISSING
     observed = _is_observation(page, record, result)
-    if _is_changed(page, record, result, digest):
-        record.change_age = 0.0
-    elif page.last_crawled_at > NEVER:
-        record.change_age += (time - page.last_crawled_at) / SECONDS_PER_DAY
+    changed = _is_changed(page, record, result, digest)
+    _note_attempt(attempts, page, time)
+    days = set_crawled(page, record, time, changed)
     if observed:
-        fix_multiplier(page, record, hosts)
+        fix_multiplier(page, record, hosts, days)
     if digest != 0 and not missing:
         record.digest = digest
-    _note_attempt(attempts, page, time)
-    page.last_crawled_at = time
     # Signals that came after this crawl, but before the news of it: only the last one is known.
-    page.signals = 1 if page.signals > 0 and record.last_signal_at > time + delay else 0
+    page.signals = 1 if page.signals > 0 and last_signal > time + delay else 0
     if not missing:
         page.status = ACTIVE
-    elif time >= record.updated_at:
+    elif update_steps(time) >= updated_steps_of(record):
         page.status = GONE
 
 
@@ -213,6 +215,7 @@ def apply_outcomes(
     records: Rows,
     attempts: Rows,
     hosts: HostTables,
+    signals: LastSignals,
     rows: NDArray[np.int32],
     crawled_at: NDArray[np.float64],
     results: NDArray[np.int8],
@@ -228,6 +231,7 @@ def apply_outcomes(
         records: of the same pages.
         attempts: with room for one more an outcome.
         hosts: what was learned of the hosts.
+        signals: when the last ones of pages were.
         rows: the page of each outcome, in order of arrival.
         crawled_at: their times.
         results: FOUND, CHANGED, COMPARE, FAILED or MISSING.
@@ -252,8 +256,8 @@ def apply_outcomes(
                 news += 1
         elif time > page.last_crawled_at:
             result, digest = results[index], digests[index]
-            _apply_crawl(page, record, attempts, hosts, time, result, digest, delay)
-            refresh(page, record, hosts)
+            last = last_signal_at(signals, rows[index]) if page.signals > 0 else NEVER
+            _apply_crawl(page, record, attempts, hosts, last, time, result, digest, delay)
             news += 1
         close_if_settled(attempts, page)
     return news
@@ -276,13 +280,12 @@ def apply_parameters(
     for index in range(rows.size):
         if rows[index] >= 0:
             page, record = pages[rows[index]], records[rows[index]]
-            record.own_alpha = alpha[index]
+            set_rate(page, record, hosts, alpha[index])
             page.due_staleness = UNSET
             page.kappa = hosts.kappa[page.host] if np.isnan(kappa[index]) else kappa[index]
             # A signal that the estimator had not seen when it wrote keeps its rate.
             if gamma[index] > 0.0 or not page.signals > 0.0:
                 page.gamma = gamma[index]
-            refresh(page, record, hosts)
 
 
 @compiled

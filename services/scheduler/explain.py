@@ -57,7 +57,7 @@ def page_state(
     row = shard.row_of(identity.page_id)
     if row < 0:
         return None
-    page, record = shard.pages[row], shard.records[row]
+    page = shard.pages[row]
     attempts = shard.attempts.rows
     attempt = attempts[page["attempt"]] if page["attempt"] else NO_ATTEMPT_YET
     host = shard.host_rows[page["host"]]
@@ -78,7 +78,7 @@ def page_state(
         "due_at": _time(_due_at(page, attempt, now, threshold, tier, uniform=uniform)),
         "last_crawled_at": _time(page["last_crawled_at"]),
         "signals": float(page["signals"]),
-        "last_signal_at": _time(record["last_signal_at"]),
+        "last_signal_at": _time(shard.signal_times.of(row)),
         "unsignalled_change_rate": float(page["alpha"]),
         "signal_evidence": float(page["kappa"]),
         "signal_rate": float(page["gamma"]),

@@ -10,9 +10,11 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
+from services.scheduler.host_names import UNKNOWN, HostKeys, HostNames
 from services.scheduler.learned import LearnedHosts
-from services.scheduler.pages import HOST, NEVER, REMOVED, Rows, grown
+from services.scheduler.pages import HOST, NEVER, REMOVED, Rows
 from shared.policy.compiled import compiled
+from shared.store.reserved import grown
 
 DEPTH: Final = 2.0
 """Tokens that a bucket holds."""
@@ -131,36 +133,31 @@ class Hosts:
     def __init__(self, default_rate: float) -> None:
         self._default_rate = default_rate
         self.rows: Rows = np.zeros(64, HOST)
-        self.rows["first_page"] = NO_PAGE
-        self.names: list[str] = []
-        self.keys: list[bytes] = []
+        """Those from `len` on are no hosts."""
+        self.names = HostNames()
+        self.keys = HostKeys(self.names)
         """The names as record keys."""
         self.learned = LearnedHosts()
-        self.learned.reserve(self.rows.size)
-        self._index: dict[str, int] = {}
 
     def __len__(self) -> int:
         return len(self.names)
 
     def find(self, name: str) -> int | None:
         """Number of a host, if it is known."""
-        return self._index.get(name)
+        index = self.names.find(name)
+        return None if index == UNKNOWN else index
 
     def intern(self, name: str) -> int:
         """Number of a host, which is made known with the default limit."""
-        index = self._index.get(name)
-        if index is not None:
+        index = self.names.find(name)
+        if index != UNKNOWN:
             return index
-        index = len(self.names)
+        index = self.names.add(name)
         if index == self.rows.size:
-            fresh = np.zeros(index, HOST)
-            fresh["first_page"] = NO_PAGE
-            self.rows = grown(self.rows, 2 * index, fresh)
-            self.learned.reserve(self.rows.size)
-        self.names.append(name)
-        self.keys.append(name.encode())
-        self._index[name] = index
+            self.rows = grown(self.rows, 2 * index)
+        self.learned.add(index)
         row = self.rows[index]
+        row["first_page"] = NO_PAGE
         row["rate"] = self._default_rate
         row["tokens"] = DEPTH
         row["filled_at"] = row["blocked_until"] = NEVER

@@ -8,13 +8,16 @@ from typing import Final
 import numpy as np
 import structlog
 from aiokafka import AIOKafkaConsumer, TopicPartition
+from numpy.typing import NDArray
 
+from services.scheduler.attempts import last_attempt_of
 from services.scheduler.events import NO_REQUEST, Requests
-from services.scheduler.pages import NEVER, REMOVED
+from services.scheduler.pages import NEVER, REMOVED, Rows
 from services.scheduler.shard import Shard
 from shared.contracts.codec import BadMessage, decode
 from shared.contracts.messages import CrawlRequest
 from shared.contracts.topics import CRAWL_REQUESTS
+from shared.policy.compiled import compiled
 from shared.runtime.kafka import make_consumer
 from shared.runtime.settings import Settings
 
@@ -117,20 +120,23 @@ def _decoded(values: Iterable[bytes | None]) -> list[CrawlRequest]:
     return requests
 
 
+@compiled
+def _find_last_crawls(pages: Rows, attempts: Rows, last: NDArray[np.float64]) -> None:
+    """The last crawl of each host, failed ones included; `last` begins with NEVER."""
+    for row in range(pages.size):
+        page = pages[row]
+        if page.status != REMOVED:
+            last[page.host] = max(last[page.host], last_attempt_of(attempts, page))
+
+
 def _spend_tokens(shard: Shard) -> None:
     """Let every host have no token at its last known crawl: how many it had, nobody knows.
 
     Beginning with full buckets, a host that is at its limit all the time would keep what it has
     too much: it is filled as fast as it is emptied.
     """
-    pages = shard.pages[: shard.used]
-    crawled_at = pages["last_crawled_at"].copy()
-    tried = np.flatnonzero(pages["attempt"])
-    attempts = shard.attempts.rows["last_attempt_at"][pages["attempt"][tried]]
-    crawled_at[tried] = np.maximum(crawled_at[tried], attempts)
     last = np.full(len(shard.hosts), NEVER)
-    known = pages["status"] != REMOVED
-    np.maximum.at(last, pages["host"][known], crawled_at[known])
+    _find_last_crawls(shard.pages[: shard.used], shard.attempts.rows, last)
     hosts = shard.hosts.rows[: last.size]
     spent = last > hosts["filled_at"]
     hosts["tokens"][spent] = 0.0

@@ -13,16 +13,35 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from services.scheduler.pages import NEVER, UNSET, Rows, grown
+from services.scheduler.pages import NEVER, UNSET, Rows
+from services.scheduler.records import (
+    SECONDS_PER_DAY,
+    has_own_rate,
+    set_multiplier,
+    set_own_rate,
+    updated_at,
+)
 from shared.contracts.messages import HostParameters
 from shared.policy.compiled import compiled
 from shared.policy.estimation.bursts import AGE_BINS, age_bin
 from shared.policy.estimation.host_priors import INITIAL_CHANGE_RATE, INITIAL_PRECISION
 from shared.policy.estimation.smoothed import PSEUDO_DAYS, PSEUDO_SIGNALS
 from shared.store.history import SOURCES
+from shared.store.reserved import grown
 from shared.store.snapshot import HostColumns
 
-SECONDS_PER_DAY: Final = 86_400.0
+__all__ = [
+    "SECONDS_PER_DAY",
+    "HostTables",
+    "LearnedHosts",
+    "fix_multiplier",
+    "note_first_signal",
+    "refresh_pages",
+    "set_rate",
+]
+
+_SMALLEST: Final = 64
+"""Hosts that there is room for from the beginning."""
 
 _INITIAL_EVIDENCE: Final = -math.log1p(-INITIAL_PRECISION)
 
@@ -30,9 +49,9 @@ _INITIAL_EVIDENCE: Final = -math.log1p(-INITIAL_PRECISION)
 class HostTables(NamedTuple):
     """What the rows of pages are computed from, a row a host."""
 
-    alpha: NDArray[np.float64]
+    alpha: NDArray[np.float32]
     """Prior mean of α, per day; (hosts,)."""
-    kappa: NDArray[np.float64]
+    kappa: NDArray[np.float32]
     """κ̄; (hosts,)."""
     multipliers: NDArray[np.float64]
     """Burst multipliers by age; (hosts, AGE_BINS)."""
@@ -42,28 +61,29 @@ class LearnedHosts:
     """The learned part of a shard's hosts."""
 
     def __init__(self) -> None:
-        self.tables = HostTables(np.empty(0), np.empty(0), np.empty((0, AGE_BINS)))
-        self._weights: NDArray[np.float64] = np.empty((0, SOURCES))
+        self.tables = HostTables(
+            np.zeros(_SMALLEST, np.float32),
+            np.zeros(_SMALLEST, np.float32),
+            np.zeros((_SMALLEST, AGE_BINS)),
+        )
+        self._weights: NDArray[np.float32] = np.zeros((_SMALLEST, SOURCES), np.float32)
         self._slots: dict[tuple[int, str], int] = {}
         self._names: set[str] = set()
         """Of sources that have a slot anywhere."""
-        self._full: NDArray[np.bool_] = np.empty(0, np.bool_)
+        self._full: NDArray[np.bool_] = np.zeros(_SMALLEST, np.bool_)
 
-    def reserve(self, hosts: int) -> None:
-        """Make room for so many hosts; nothing is known of new ones."""
+    def add(self, number: int) -> None:
+        """Make room for a host; nothing is known of it."""
         size = self._full.size
-        if hosts <= size:
-            return
-        more = max(hosts, 2 * size)
-        initial = (INITIAL_CHANGE_RATE, _INITIAL_EVIDENCE, 1.0)
-        self.tables = HostTables(
-            *(
-                grown(column, more, np.full((more - size, *column.shape[1:]), value))
-                for column, value in zip(self.tables, initial, strict=True)
-            )
-        )
-        self._weights = grown(self._weights, more, np.ones((more - size, SOURCES)))
-        self._full = grown(self._full, more, np.zeros(more - size, np.bool_))
+        if number >= size:
+            more = max(number + 1, 2 * size)
+            self.tables = HostTables(*(grown(column, more) for column in self.tables))
+            self._weights = grown(self._weights, more)
+            self._full = grown(self._full, more)
+        self.tables.alpha[number] = INITIAL_CHANGE_RATE
+        self.tables.kappa[number] = _INITIAL_EVIDENCE
+        self.tables.multipliers[number] = 1.0
+        self._weights[number] = 1.0
 
     def load(self, numbers: NDArray[np.int32], columns: HostColumns) -> None:
         """Take what a snapshot says of hosts.
@@ -73,19 +93,21 @@ class LearnedHosts:
             columns: of the snapshot.
         """
         kappa = columns.learning.evidence
-        self.tables.alpha[numbers] = columns.prior_shape / columns.prior_rate
-        self.tables.kappa[numbers] = kappa
-        self.tables.multipliers[numbers] = columns.learning.multipliers
-        self._weights[numbers] = columns.learning.source_evidence / kappa[:, np.newaxis]
+        with np.errstate(over="ignore"):
+            self.tables.alpha[numbers] = columns.prior_shape / columns.prior_rate
+            self.tables.kappa[numbers] = kappa
+            self.tables.multipliers[numbers] = columns.learning.multipliers
+            self._weights[numbers] = columns.learning.source_evidence / kappa[:, np.newaxis]
         for number, names in zip(numbers.tolist(), columns.sources, strict=True):
             self._name_sources(number, names)
 
     def take(self, number: int, message: HostParameters) -> None:
         """Take what was learned of a host."""
-        self.tables.alpha[number] = message.unsignalled_change_rate
-        self.tables.kappa[number] = message.signal_evidence
-        self.tables.multipliers[number] = message.burst_multipliers
-        self._weights[number] = np.array(message.source_evidence) / message.signal_evidence
+        with np.errstate(over="ignore"):
+            self.tables.alpha[number] = message.unsignalled_change_rate
+            self.tables.kappa[number] = message.signal_evidence
+            self.tables.multipliers[number] = message.burst_multipliers
+            self._weights[number] = np.array(message.source_evidence) / message.signal_evidence
         self._name_sources(number, message.sources)
 
     def _name_sources(self, number: int, names: Sequence[str]) -> None:
@@ -93,7 +115,7 @@ class LearnedHosts:
         self._names |= set(names)
         self._full[number] = len(names) >= SOURCES - 1
 
-    def weights_of(self, numbers: NDArray[np.int32], sources: Sequence[str]) -> NDArray[np.float64]:
+    def weights_of(self, numbers: NDArray[np.int32], sources: Sequence[str]) -> NDArray[np.float32]:
         """How many usual signals one of a source is worth, at each host.
 
         A source that the estimator has not met yet counts as usual.
@@ -115,21 +137,21 @@ class LearnedHosts:
 
 
 @compiled
-def refresh(page: Any, record: Any, hosts: HostTables) -> None:
-    """Set the rate that the page has until its next crawl."""
-    if np.isnan(record.own_alpha):
-        alpha = np.float32(hosts.alpha[page.host])
-    else:
-        alpha = np.float32(record.own_alpha * record.multiplier)
-    if alpha != page.alpha:
-        page.alpha = alpha
+def set_rate(page: Any, record: Any, hosts: HostTables, alpha: float) -> None:
+    """Set what was learned of a page's rate; NaN: its host's holds."""
+    before = page.alpha
+    set_own_rate(page, record, alpha)
+    if not has_own_rate(record):
+        page.alpha = hosts.alpha[page.host]
+    if page.alpha != before:
         page.due_staleness = UNSET
 
 
 @compiled
-def fix_multiplier(page: Any, record: Any, hosts: HostTables) -> None:
+def fix_multiplier(page: Any, record: Any, hosts: HostTables, days_since_change: float) -> None:
     """Choose the multiplier that holds from the page's last crawl to its next."""
-    record.multiplier = hosts.multipliers[page.host, age_bin(np.float64(record.change_age))]
+    if set_multiplier(page, record, hosts.multipliers[page.host, age_bin(days_since_change)]):
+        page.due_staleness = UNSET
 
 
 @compiled
@@ -137,8 +159,10 @@ def refresh_pages(pages: Rows, records: Rows, hosts: HostTables, rows: NDArray[n
     """Bring pages up to date with what was learned of their hosts."""
     for row in rows:
         page, record = pages[row], records[row]
-        refresh(page, record, hosts)
-        if np.isnan(record.own_alpha) or not page.gamma > 0.0:
+        is_own = has_own_rate(record)
+        if not is_own:
+            page.alpha = hosts.alpha[page.host]
+        if not is_own or not page.gamma > 0.0:
             page.kappa = hosts.kappa[page.host]
             page.due_staleness = UNSET
 
@@ -146,7 +170,9 @@ def refresh_pages(pages: Rows, records: Rows, hosts: HostTables, rows: NDArray[n
 @compiled
 def note_first_signal(page: Any, record: Any, hosts: HostTables, time: float) -> None:
     """A page's first signal acts at once: it has a rate before the estimator says which."""
-    since = record.updated_at if record.updated_at > NEVER else page.last_crawled_at
+    since = updated_at(record)
+    if since == NEVER:
+        since = page.last_crawled_at
     days = max(time - since, 0.0) / SECONDS_PER_DAY if since > NEVER else 0.0
     page.gamma = (1.0 + PSEUDO_SIGNALS) / (days + PSEUDO_DAYS)
     page.kappa = hosts.kappa[page.host]

@@ -2,8 +2,8 @@
 
 Fixed-width rows and not separate columns, because a pick looks at a page as a whole: one cache
 line instead of a dozen. `rows["importance"]` is still a column. What every look at a page needs is
-in `PAGE`, 48 bytes; what only events need is in `RECORD`; what holds for few pages at a time, in
-`ATTEMPT`.
+in `PAGE`, 48 bytes; what only events need is in `RECORD`, 16 bytes; what holds for few pages at a
+time, in `ATTEMPT`, and what holds for pages with signals, in `signal_times`.
 """
 
 from typing import Any, Final, TypeAlias
@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from shared.store.models import ACTIVE, GONE, NEVER, REMOVED
+from shared.store.reserved import reserved
 
 __all__ = [
     "ACTIVE",
@@ -27,7 +28,7 @@ __all__ = [
     "Rows",
     "clear",
     "empty_rows",
-    "grown",
+    "reserved_rows",
 ]
 
 Rows: TypeAlias = NDArray[Any]
@@ -54,17 +55,16 @@ PAGE: Final = np.dtype(
 
 RECORD: Final = np.dtype(
     [
-        ("last_signal_at", np.float64),
-        ("updated_at", np.float64),
-        ("own_alpha", np.float32),  # as learned of the page, per day; NaN: its host's prior holds
-        ("change_age", np.float32),  # days from its last change to its last crawl; infinite: none
-        ("multiplier", np.float32),  # of own_alpha, for the page's age at its last crawl
-        ("digest", np.uint32),  # part of the hash of its content's digest; 0: none
         ("next_of_host", np.int32),  # row of another page of the host; -1: the last one
+        ("updated_low", np.uint32),  # when it was updated last ...
+        ("updated_high", np.uint16),  # ... see `records.updated_at`
+        ("change", np.uint16),  # when it changed last: see `records.days_since_change`
+        ("burst", np.int16),  # multiplier of its own rate: see `records.multiplier_of`
+        ("digest", np.uint16),  # part of the hash of its content's digest; 0: none
     ],
     align=True,
 )
-"""A row for each row of `PAGE`."""
+"""A row for each row of `PAGE`. `records` knows how to read it; zeros: nothing is known."""
 
 ATTEMPT: Final = np.dtype(
     [
@@ -109,9 +109,14 @@ UNSET: Final = np.float32(np.nan)
 """`due_staleness` after a change of what it is computed from."""
 
 
-def empty_rows(capacity: int) -> tuple[Rows, Rows]:
-    """Room for pages and their records, which are none before `clear`. Memory is taken by use."""
-    return np.zeros(capacity, PAGE), np.zeros(capacity, RECORD)
+def empty_rows(count: int) -> tuple[Rows, Rows]:
+    """So many rows of pages and their records, which are none before `clear`."""
+    return np.zeros(count, PAGE), np.zeros(count, RECORD)
+
+
+def reserved_rows(count: int) -> tuple[Rows, Rows]:
+    """As `empty_rows`, with more at the end (see `reserved`). Memory is taken by use."""
+    return reserved(count, PAGE), reserved(count, RECORD)
 
 
 def clear(pages: Rows, records: Rows) -> None:
@@ -122,18 +127,5 @@ def clear(pages: Rows, records: Rows) -> None:
     pages["last_crawled_at"] = NEVER
     pages["max_age"] = np.inf
     pages["due_staleness"] = UNSET
-    for name in ("last_signal_at", "updated_at"):
-        records[name] = NEVER
-    records["own_alpha"] = np.nan
-    records["change_age"] = np.inf
-    records["multiplier"] = 1.0
-    records["digest"] = 0
-
-
-def grown(rows: Rows, capacity: int, fresh: Rows | None = None) -> Rows:
-    """The rows in a larger array, whose end is as `fresh`, or zero."""
-    larger = np.zeros((capacity, *rows.shape[1:]), rows.dtype)
-    larger[: len(rows)] = rows
-    if fresh is not None:
-        larger[len(rows) :] = fresh[: capacity - len(rows)]
-    return larger
+    for name in ("updated_low", "updated_high", "change", "burst", "digest"):
+        records[name] = 0

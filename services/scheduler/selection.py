@@ -32,7 +32,7 @@ from services.scheduler.hosts import usable_from
 from services.scheduler.pages import Rows
 from services.scheduler.picking import PICK, fill_slots
 from services.scheduler.priority import BY_VALUE
-from services.scheduler.scanning import evaluate, value_of_rank
+from services.scheduler.scanning import best_pages, evaluate, value_of_rank
 from services.scheduler.shedding import shed_listed
 
 _FEW_PAGES: Final = 32_768
@@ -48,6 +48,9 @@ _SAMPLED: Final = 50_000
 """Pages that tell how far to lower the guard, where pages are many."""
 
 _LEAST_SAMPLED: Final = 20
+
+_LOOKED_AT: Final = 1 << 19
+"""Pages that are placed anew, or remembered, at once in a look at all of them: some megabytes."""
 
 _BELOW_PICKED: Final = 1.0 - 2e-4
 """The guard stays so far below what was picked last."""
@@ -217,7 +220,9 @@ class Calendar:
     def _attach(self, touched: int) -> None:
         space = self._space
         rows, attempts = space.host_rows[: space.host_count], space.attempts.rows
-        self._board = attach(self._board, space.pages, space.records, attempts, rows, touched)
+        self._board = attach(
+            self._board, space.pages, space.records, attempts, rows, space.used, touched
+        )
 
     def _look_further(self, now: float, slots: int) -> None:
         """What is listed does not suffice to be certain: lower the guard."""
@@ -232,17 +237,32 @@ class Calendar:
         """Look at all pages, and choose the guard such that enough of them are listed."""
         space, board = self._space, self._board
         used, width = space.used, _TICK_SECONDS * self._rules.speed
-        priorities = self.weigh_all(now)
-        rank = self._slots + 2 * self._more * self._stock
-        guard = value_of_rank(
-            space.pages, board.hosts, priorities, rank, now, float(self._state["reach"])
-        )
+        guard = self._first_guard(self._slots + 2 * self._more * self._stock, now)
         clear_board(board, used, space.host_count, now, width)
         self._state["guard"] = self._state["certain_from"] = guard
-        settle_all(board, 0, used)
+        for begin in range(0, used, _LOOKED_AT):
+            settle_all(board, begin, min(begin + _LOOKED_AT, used))
         self._is_ready = True
         self._next_row = -1
         self.rebuilds += 1
+
+    def _first_guard(self, rank: int, now: float) -> float:
+        """A guard that about so many pages reach, of each host no more than it can take soon."""
+        space, reach = self._space, float(self._state["reach"])
+        most = max(_LOOKED_AT, 16 * rank)
+        while True:
+            rows, priorities = self._best(most, now)
+            numbers = space.pages["host"][rows]
+            guard = value_of_rank(numbers, self._board.hosts, priorities, rank, now, reach)
+            if guard > 0.0 or rows.size < most:
+                return float(guard)
+            most *= 16
+
+    def _best(self, most: int, now: float) -> tuple[NDArray[np.int32], Floats]:
+        space = self._space
+        return best_pages(
+            space.pages, space.attempts.rows, space.used, most, now, self._rules.uniform
+        )
 
     def _begin_sweep(self, now: float, wanted: int) -> None:
         """Lower the guard such that so many more are listed: begin to place all pages anew."""
@@ -312,9 +332,23 @@ class Calendar:
             rows, priorities, and how many pages of the shard each stands for.
         """
         pages, used = self._space.pages, self._space.used
-        if used <= most or not self._is_ready:
+        if used <= most:
             return np.arange(used), self.weigh_all(now), np.ones(used)
-        board, state = self._board, self._state
+        drawn = self._random.integers(0, used, most)
+        if self._is_ready:
+            ripe = self._ripe()
+            others = drawn[pages["bucket"][drawn] < PENNED]
+        else:
+            ripe, _ = self._best(most, now)
+            others = drawn[~np.isin(drawn, ripe)]
+        rows = np.concatenate([ripe, others]).astype(np.int64)
+        weights = np.full(rows.size, used / most)
+        weights[: ripe.size] = 1.0
+        return rows, self._weigh(rows, now), weights
+
+    def _ripe(self) -> NDArray[np.int32]:
+        """Rows of the pages that are not in the calendar."""
+        board, state, pages = self._board, self._state, self._space.pages
         looked_at = np.concatenate(
             [
                 board.listed["row"][: state["listed"]],
@@ -322,13 +356,7 @@ class Calendar:
                 board.pen_rows[1 : state["next_item"]],
             ]
         )
-        ripe = np.unique(looked_at[pages["bucket"][looked_at] >= PENNED])
-        drawn = self._random.integers(0, used, most)
-        others = drawn[pages["bucket"][drawn] < PENNED]
-        rows = np.concatenate([ripe, others]).astype(np.int64)
-        weights = np.full(rows.size, used / most)
-        weights[: ripe.size] = 1.0
-        return rows, self._weigh(rows, now), weights
+        return np.unique(looked_at[pages["bucket"][looked_at] >= PENNED])
 
     def _weigh(self, rows: NDArray[np.int64], now: float) -> NDArray[np.float64]:
         space = self._space

@@ -21,17 +21,30 @@ from services.scheduler.attempts import (
 from services.scheduler.events import Outcomes, Requests
 from services.scheduler.hosts import Hosts, list_pages, pages_of, unlist_page
 from services.scheduler.learned import SECONDS_PER_DAY, refresh_pages
-from services.scheduler.pages import ACTIVE, ASLEEP, NEVER, UNSET, Rows, clear, empty_rows, grown
+from services.scheduler.pages import ACTIVE, ASLEEP, NEVER, UNSET, Rows, clear, reserved_rows
 from services.scheduler.priority import BY_VALUE
+from services.scheduler.records import (
+    load_changes,
+    load_rates,
+    load_updates,
+    set_crawled,
+    take_update,
+    update_steps,
+    updated_steps_of,
+)
 from services.scheduler.selection import Calendar, Rules
+from services.scheduler.signal_times import SignalTimes
 from services.scheduler.urls import UrlArena
 from shared.contracts.identity import PageIdentity
 from shared.contracts.messages import HostParameters, PageUpdate
 from shared.store.page_lookup import UNKNOWN, PageLookup
+from shared.store.reserved import grown
 from shared.store.snapshot import PageColumns, ShardSnapshot
 
 _SMALLEST: Final = 256
 _MOST_REMEMBERED_REMOVALS: Final = 100_000
+_LOADED_AT_ONCE: Final = 1 << 18
+"""Pages of a snapshot that are taken at once: some tens of megabytes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,8 +68,9 @@ class Shard:
         self.rules = rules
         self.hosts = Hosts(rules.default_host_rate)
         self.urls = UrlArena()
-        self.pages, self.records = empty_rows(max(_SMALLEST, 2 * expected))
+        self.pages, self.records = reserved_rows(max(_SMALLEST, expected))
         self.attempts = Attempts()
+        self.signal_times = SignalTimes()
         self.used = 0
         """Rows from here on have never been used."""
         self.selector = Calendar(self, rules.selection)
@@ -77,46 +91,59 @@ class Shard:
     @classmethod
     def from_snapshot(cls, snapshot: ShardSnapshot, rules: ShardRules) -> "Shard":
         """The shard as Postgres knew it at the snapshot's positions."""
-        columns, count = snapshot.pages, snapshot.pages.page_ids.size
+        count = snapshot.pages.page_ids.size
         shard = cls(snapshot.shard, rules, count)
         host_numbers = shard._load_hosts(snapshot)
-        rows, records = shard.pages[:count], shard.records[:count]
-        clear(rows, records)
-        rows["host"] = host_numbers[np.searchsorted(snapshot.hosts.host_ids, columns.host_ids)]
-        rows["importance"] = columns.importance
-        rows["kappa"] = columns.signal_evidence
-        rows["gamma"] = columns.signal_rate
-        rows["signals"] = shard.hosts.learned.weighted(rows["host"], snapshot.pending)
-        rows["last_crawled_at"] = columns.last_crawled_at
-        rows["max_age"] = shard._max_age_seconds(columns.max_age_days)
-        rows["status"] = columns.status
-        records["own_alpha"] = columns.unsignalled_change_rate
-        records["change_age"] = _change_ages(columns)
-        records["multiplier"] = snapshot.multipliers
-        records["digest"] = events.short_digests(columns.digest)
-        records["last_signal_at"] = columns.last_signal_at
-        records["updated_at"] = columns.updated_at
+        shard.signal_times.reserve(int((snapshot.pages.last_signal_at > NEVER).sum()))
+        for begin in range(0, count, _LOADED_AT_ONCE):
+            part = slice(begin, min(begin + _LOADED_AT_ONCE, count))
+            shard._load_pages(snapshot, part, host_numbers)
         shard.urls = UrlArena.load(snapshot.urls.arena, snapshot.urls.offsets)
         shard.used = count
-        every_row = np.arange(count, dtype=np.int32)
-        shard._load_failures(columns)
-        list_pages(shard.pages, shard.records, shard.hosts.rows, every_row)
-        refresh_pages(shard.pages, shard.records, shard.hosts.learned.tables, every_row)
-        shard.lookup.add_many(columns.page_ids, every_row)
+        shard._load_failures(snapshot.pages)
+        shard.lookup.index(count)
         return shard
+
+    def _load_pages(
+        self, snapshot: ShardSnapshot, part: slice, host_numbers: NDArray[np.int32]
+    ) -> None:
+        """Take some of a snapshot's pages."""
+        columns, hosts = snapshot.pages, self.hosts
+        rows, records = self.pages[part], self.records[part]
+        numbers = np.arange(part.start, part.stop, dtype=np.int32)
+        clear(rows, records)
+        rows["host"] = host_numbers[
+            np.searchsorted(snapshot.hosts.host_ids, columns.host_ids[part])
+        ]
+        rows["importance"] = columns.importance[part]
+        rows["kappa"] = columns.signal_evidence[part]
+        rows["gamma"] = columns.signal_rate[part]
+        rows["signals"] = hosts.learned.weighted(rows["host"], snapshot.pending[part])
+        rows["last_crawled_at"] = columns.last_crawled_at[part]
+        rows["max_age"] = self._max_age_seconds(columns.max_age_days[part])
+        rows["status"] = columns.status[part]
+        own_rate, multipliers = columns.unsignalled_change_rate[part], snapshot.multipliers[part]
+        load_rates(rows, records, own_rate, multipliers, hosts.learned.tables.alpha[rows["host"]])
+        load_changes(records, columns.last_changed_at[part], columns.last_crawled_at[part])
+        load_updates(records, columns.updated_at[part])
+        records["digest"] = events.short_digests(columns.digest[part])
+        signalled = columns.last_signal_at[part] > NEVER
+        self.signal_times.note(numbers[signalled], columns.last_signal_at[part][signalled])
+        list_pages(self.pages, self.records, hosts.rows, numbers)
+        refresh_pages(self.pages, self.records, hosts.learned.tables, numbers)
+        self.lookup.ids[part] = columns.page_ids[part]
 
     def _load_failures(self, columns: PageColumns) -> None:
         """Attempts of the pages whose last crawl failed."""
-        retry_at = events.retry_times(
-            columns.last_attempt_at, columns.failures, self.rules.failed_retry
-        )
         failed = np.flatnonzero(columns.failures)
+        failures, last_attempt_at = columns.failures[failed], columns.last_attempt_at[failed]
+        retry_at = events.retry_times(last_attempt_at, failures, self.rules.failed_retry)
         self.attempts.reserve(failed.size)
-        for row in failed.tolist():
+        for place, row in enumerate(failed.tolist()):
             attempt = self.attempts.open(self.pages[row])
-            attempt["failures"] = min(int(columns.failures[row]), 1000)
-            attempt["retry_at"] = retry_at[row]
-            attempt["last_attempt_at"] = columns.last_attempt_at[row]
+            attempt["failures"] = min(int(failures[place]), 1000)
+            attempt["retry_at"] = retry_at[place]
+            attempt["last_attempt_at"] = last_attempt_at[place]
 
     def _load_hosts(self, snapshot: ShardSnapshot) -> NDArray[np.int32]:
         columns = snapshot.hosts
@@ -136,7 +163,7 @@ class Shard:
     @property
     def host_rows(self) -> Rows:
         """Rows of the hosts."""
-        return self.hosts.rows
+        return self.hosts.rows[: len(self.hosts)]
 
     @property
     def host_count(self) -> int:
@@ -192,6 +219,7 @@ class Shard:
             learned.tables,
             rows,
             observed_at,
+            self.signal_times.note(rows, observed_at),
             weights,
             self.rules.signal_delay,
         )
@@ -209,6 +237,7 @@ class Shard:
             self.records,
             self.attempts.reserve(rows.size),
             self.hosts.learned.tables,
+            self.signal_times.arrays,
             rows,
             outcomes.crawled_at,
             outcomes.results,
@@ -267,18 +296,17 @@ class Shard:
             row = self._add(identity)
             self._removed.pop(identity.page_id, None)
         page, record = self.pages[row], self.records[row]
-        if record["updated_at"] > updated_at:
+        if not take_update(record, updated_at):
             return False
-        record["updated_at"] = updated_at
         page["status"] = ACTIVE
         if update.importance is not None:
             page["importance"] = update.importance
         if update.max_age_days is not None:
             page["max_age"] = update.max_age_days * SECONDS_PER_DAY
         self.parameter_changes += 1
-        if update.crawled_at is not None:
+        if update.crawled_at is not None and update.crawled_at > page["last_crawled_at"]:
             # The copy that is held already was crawled then.
-            page["last_crawled_at"] = max(page["last_crawled_at"], update.crawled_at)
+            set_crawled(page, record, update.crawled_at, False)
         page["due_staleness"] = UNSET
         self.selector.touch(np.array([row], np.int32), reweigh=True)
         return True
@@ -293,6 +321,7 @@ class Shard:
         page["kappa"] = self.hosts.learned.tables.kappa[host]
         page["max_age"] = self.rules.default_max_age_days * SECONDS_PER_DAY
         list_pages(self.pages, self.records, self.hosts.rows, np.array([row], np.int32))
+        self.signal_times.forget(row)
         self.urls.set(row, identity.url.encode())
         self.lookup.add(identity.page_id, row)
         return row
@@ -300,6 +329,7 @@ class Shard:
     def _next_row(self) -> int:
         if self.used == self.pages.size:
             self.pages = grown(self.pages, 2 * self.used)
+        if self.used == self.records.size:
             self.records = grown(self.records, 2 * self.used)
         self.used += 1
         self.pages[self.used - 1]["bucket"] = ASLEEP
@@ -312,7 +342,7 @@ class Shard:
             whether it took effect.
         """
         row = self.row_of(page_id)
-        if row != UNKNOWN and self.records[row]["updated_at"] > updated_at:
+        if row != UNKNOWN and updated_steps_of(self.records[row]) > update_steps(updated_at):
             return False
         if len(self._removed) >= _MOST_REMEMBERED_REMOVALS:
             self._removed.pop(next(iter(self._removed)))
@@ -378,15 +408,3 @@ class Shard:
         if self._least_crawled < math.inf:
             self._marginal_value, self._least_crawled = self._least_crawled, math.inf
         return crawls, self._marginal_value
-
-
-def _change_ages(columns: PageColumns) -> NDArray[np.float64]:
-    """Days from the last change of each page to its last crawl; infinite: no change was seen."""
-    changed = columns.last_changed_at > NEVER
-    ages = np.subtract(
-        columns.last_crawled_at,
-        columns.last_changed_at,
-        out=np.full(changed.size, np.inf),
-        where=changed,
-    )
-    return np.asarray(ages / SECONDS_PER_DAY)

@@ -6,7 +6,35 @@ from typing import Final, Self
 import numpy as np
 from numpy.typing import NDArray
 
+from shared.policy.compiled import compiled
+from shared.store.reserved import grown, reserved
+
 _SMALLEST: Final = 4096
+_FEW_ROWS: Final = 16
+_RESERVED: Final = 1 << 34
+"""Bytes of addresses for URLs that come after loading."""
+
+
+@compiled
+def _gather(
+    loaded: NDArray[np.uint8],
+    added: NDArray[np.uint8],
+    starts: NDArray[np.int64],
+    lengths: NDArray[np.int32],
+    gathered: NDArray[np.uint8],
+) -> None:
+    """Copy the URLs of all rows to one place, and let their rows begin there."""
+    end = 0
+    for row in range(starts.size):
+        start = starts[row]
+        source = loaded
+        if start >= loaded.size:
+            source = added
+            start -= loaded.size
+        for byte in range(lengths[row]):
+            gathered[end + byte] = source[start + byte]
+        starts[row] = end
+        end += lengths[row]
 
 
 class UrlArena:
@@ -16,17 +44,21 @@ class UrlArena:
     """
 
     def __init__(self, rows: int = 0) -> None:
-        self._data: NDArray[np.uint8] = np.empty(_SMALLEST, np.uint8)
+        self._loaded: NDArray[np.uint8] = np.empty(0, np.uint8)
+        self._added: NDArray[np.uint8] = np.empty(_SMALLEST, np.uint8)
+        """Follows after `_loaded`."""
         self._size = 0
         self._forgotten = 0
-        self._starts: NDArray[np.int64] = np.empty(max(rows, 16), np.int64)
-        self._lengths: NDArray[np.int32] = np.zeros(max(rows, 16), np.int32)
+        self._rows = 0
+        """Rows from here on have never been used."""
+        self._starts: NDArray[np.int64] = reserved(max(rows, _FEW_ROWS), np.int64)
+        self._lengths: NDArray[np.int32] = reserved(max(rows, _FEW_ROWS), np.int32)
 
     @classmethod
     def load(cls, data: NDArray[np.uint8], offsets: NDArray[np.int64]) -> Self:
         """Take over the URLs of rows 0, 1, …: `data[offsets[row]:offsets[row + 1]]`."""
         arena = cls(offsets.size - 1)
-        arena._data, arena._size = data, data.size
+        arena._loaded, arena._size, arena._rows = data, data.size, offsets.size - 1
         arena._starts[: offsets.size - 1] = offsets[:-1]
         arena._lengths[: offsets.size - 1] = np.diff(offsets)
         return arena
@@ -39,32 +71,39 @@ class UrlArena:
     def set(self, row: int, url: bytes) -> None:
         """Keep the URL of a row."""
         start, end = self._size, self._size + len(url)
-        if end > self._data.size:
-            larger = np.empty(max(end, self._data.size * 2), np.uint8)
-            larger[:start] = self._data[:start]
-            self._data = larger
-        self._data[start:end] = np.frombuffer(url, np.uint8)
+        place, needed = start - self._loaded.size, end - self._loaded.size
+        if needed > self._added.size:
+            size = max(needed, self._added.size * 2)
+            larger = reserved(size, np.uint8, wanted=max(_RESERVED, size))
+            larger[:place] = self._added[:place]
+            self._added = larger
+        self._added[place:needed] = np.frombuffer(url, np.uint8)
         self._size = end
         if row >= self._starts.size:
-            more = max(row + 1, 2 * self._starts.size) - self._starts.size
-            self._starts = np.concatenate([self._starts, np.empty(more, np.int64)])
-            self._lengths = np.concatenate([self._lengths, np.zeros(more, np.int32)])
+            more = max(row + 1, 2 * self._starts.size)
+            self._starts = grown(self._starts, more, used=self._rows)
+            self._lengths = grown(self._lengths, more, used=self._rows)
+        self._rows = max(self._rows, row + 1)
         self._starts[row] = start
         self._lengths[row] = len(url)
 
     def get(self, row: int) -> str:
         """The URL of a row."""
-        start = int(self._starts[row])
-        return self._data[start : start + int(self._lengths[row])].tobytes().decode()
+        return self.get_many([row])[0]
 
     def get_many(self, rows: Sequence[int] | NDArray[np.int64]) -> list[str]:
         """The URLs of some rows."""
-        data = self._data
-        starts = self._starts[rows]
-        ends = starts + self._lengths[rows]
+        starts, lengths = self._starts[rows].tolist(), self._lengths[rows].tolist()
+        loaded, added, split = self._loaded, self._added, self._loaded.size
         return [
-            data[start:end].tobytes().decode()
-            for start, end in zip(starts.tolist(), ends.tolist(), strict=True)
+            (
+                loaded[start : start + length]
+                if start < split
+                else added[start - split : start - split + length]
+            )
+            .tobytes()
+            .decode()
+            for start, length in zip(starts, lengths, strict=True)
         ]
 
     def forget(self, row: int) -> None:
@@ -75,11 +114,10 @@ class UrlArena:
             self._compact()
 
     def _compact(self) -> None:
-        rows = np.flatnonzero(self._lengths)
-        starts, lengths = self._starts[rows], self._lengths[rows]
-        parts = [self._data[s : s + n] for s, n in zip(starts, lengths, strict=True)]
-        self._data = np.concatenate([*parts, np.empty(_SMALLEST, np.uint8)])
-        ends = np.cumsum(lengths, dtype=np.int64)
-        self._starts[rows] = ends - lengths
-        self._size = int(ends[-1]) if ends.size else 0
-        self._forgotten = 0
+        needed = self._size - self._forgotten
+        size = max(2 * needed, _SMALLEST)
+        gathered = reserved(size, np.uint8, wanted=max(_RESERVED, size))
+        starts, lengths = self._starts[: self._rows], self._lengths[: self._rows]
+        _gather(self._loaded, self._added, starts, lengths, gathered)
+        self._loaded, self._added = np.empty(0, np.uint8), gathered
+        self._size, self._forgotten = needed, 0

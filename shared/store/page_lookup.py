@@ -1,6 +1,9 @@
-"""From page ids to row numbers: an open-addressing table of integers, millions of look-ups/s.
+"""From page ids to row numbers, millions of look-ups a second.
 
-The table holds rows only, and a column the id of each row: 14 bytes a page in all.
+Pages that are loaded in the order of their ids need no table: ids are evenly spread hashes, so a
+few of them share their first bits, and a directory says in which rows these are: 8.5 bytes a page
+in all, the id's own 8 among them. Other pages are in a hash table, which grows without a stall: 13
+to 18 bytes.
 """
 
 from typing import Final
@@ -9,82 +12,84 @@ import numpy as np
 from numpy.typing import NDArray
 
 from shared.policy.compiled import compiled
+from shared.store.growing_table import UNKNOWN, GrowingTable, find_row
+from shared.store.reserved import grown, reserved
 
-UNKNOWN = -1
-"""Row of a page that is not there."""
+__all__ = ["UNKNOWN", "PageLookup"]
 
-_FREE: Final = -1
-_DELETED: Final = -2
+_NO_PAGE: Final = -1
+"""Id of a row without a page."""
+
 _SMALLEST: Final = 64
-_ROOM: Final = 1.45
-"""Places for each page, when the table is made."""
+_IN_GROUP: Final = 8
+"""Pages in a group of the directory, on average: the ids of a cache line."""
 
-_FULLEST: Final = 0.8
-"""Share of places in use or deleted at which the table is made anew."""
+_MOST_IN_GROUP: Final = 64
+"""Where ids are spread so unevenly that a group has more, the table has them all."""
 
-_SPREAD: Final = np.uint64(0x9E3779B97F4A7C15)
-_HALF: Final = np.uint64(32)
-
-
-@compiled
-def _first_place(page_id: int, size: int) -> int:
-    """Where an id is looked for first; any size of table will do."""
-    mixed = (np.uint64(page_id) * _SPREAD) >> _HALF
-    return np.int64((mixed * np.uint64(size)) >> _HALF)  # type: ignore[return-value]
+_BITS_BELOW: Final = 31
+_BITS_ABOVE: Final = 32
+"""Of an id: its group depends on these."""
 
 
 @compiled
-def _find(table: NDArray[np.int32], ids: NDArray[np.int64], page_id: int) -> int:
-    """Place of an id in the table, or -1."""
-    place = _first_place(page_id, table.size)
-    while table[place] != _FREE:
-        if table[place] >= 0 and ids[table[place]] == page_id:
-            return place
-        place += 1
-        if place == table.size:
-            place = 0
-    return -1
+def _group_of(page_id: int, groups: int) -> int:
+    """Group of an id; rising with the id."""
+    return ((page_id >> _BITS_BELOW) * groups) >> _BITS_ABOVE
 
 
 @compiled
-def _insert(table: NDArray[np.int32], page_id: int, row: int) -> bool:
-    """Put an id where it is not; says whether a free place was used up."""
-    place = _first_place(page_id, table.size)
-    while table[place] >= 0:
-        place += 1
-        if place == table.size:
-            place = 0
-    was_free = bool(table[place] == _FREE)
-    table[place] = row
-    return was_free
+def _fill_starts(ids: NDArray[np.int64], count: int, starts: NDArray[np.int32]) -> bool:
+    """Write the first row of each group; False if ids do not rise, or a group is too large."""
+    groups = starts.size - 1
+    group = 0
+    before = np.int64(-1)
+    for row in range(count):
+        if ids[row] <= before:
+            return False
+        before = ids[row]
+        own = _group_of(before, groups)
+        while group <= own:
+            starts[group] = row
+            group += 1
+        if row - starts[own] >= _MOST_IN_GROUP:
+            return False
+    starts[group:] = count
+    return True
 
 
 @compiled
-def _insert_rows(table: NDArray[np.int32], ids: NDArray[np.int64], rows: NDArray[np.int32]) -> None:
-    for row in rows:
-        if ids[row] >= 0:
-            _insert(table, ids[row], row)
-
-
-@compiled
-def _insert_all(table: NDArray[np.int32], ids: NDArray[np.int64], used: int) -> int:
-    """Put every row that has an id into the table; how many they are."""
-    count = 0
-    for row in range(used):
-        if ids[row] >= 0:
-            _insert(table, ids[row], row)
-            count += 1
-    return count
+def _find(
+    starts: NDArray[np.int32],
+    ids: NDArray[np.int64],
+    places: NDArray[np.int32],
+    leaving: NDArray[np.int32],
+    page_id: int,
+) -> int:
+    """Row of a page, or `UNKNOWN`."""
+    if page_id < 0:
+        return UNKNOWN
+    groups = starts.size - 1
+    if groups > 0:
+        group = _group_of(page_id, groups)
+        # A row may have been given to a page of another group since: all of them are compared.
+        for row in range(starts[group], starts[group + 1]):
+            if ids[row] == page_id:
+                return row
+    return find_row(places, leaving, ids, page_id)
 
 
 @compiled
 def _find_many(
-    table: NDArray[np.int32], ids: NDArray[np.int64], wanted: NDArray[np.int64]
+    starts: NDArray[np.int32],
+    ids: NDArray[np.int64],
+    places: NDArray[np.int32],
+    leaving: NDArray[np.int32],
+    wanted: NDArray[np.int64],
 ) -> NDArray[np.int32]:
     found = np.empty(wanted.size, np.int32)
     for k in range(wanted.size):
-        place = _find(table, ids, wanted[k])
-        found[k] = table[place] if place >= 0 else UNKNOWN
+        found[k] = _find(starts, ids, places, leaving, wanted[k])
     return found
 
 
@@ -92,67 +97,89 @@ class PageLookup:
     """Page id → row. Ids are non-negative."""
 
     def __init__(self, expected: int = 0) -> None:
-        self.ids: NDArray[np.int64] = np.empty(max(_SMALLEST, expected), np.int64)
+        self.ids: NDArray[np.int64] = reserved(max(_SMALLEST, expected), np.int64)
         """By row: the page's id; -1 or, beyond the rows in use, anything: none."""
         self._rows = 0
         """Rows from here on have never been used."""
-        self._table = np.full(max(_SMALLEST, int(_ROOM * expected)), _FREE, np.int32)
-        self._used = 0
-        """Places that are not free: pages and deletions."""
+        self._starts: NDArray[np.int32] = np.zeros(1, np.int32)
+        """By group: first row; one more at the end."""
+        self._table = GrowingTable()
+
+    def index(self, count: int) -> None:
+        """Take rows 0, …, `count` - 1, whose ids the caller has written to `ids`.
+
+        Ids that rise need the least memory. There must be nothing else yet.
+
+        Raises:
+            ValueError: there are pages already.
+        """
+        if self._rows:
+            raise ValueError(f"{self._rows} rows are in use already")
+        self._rows = count
+        starts = np.zeros(count // _IN_GROUP + 2, np.int32)
+        if _fill_starts(self.ids, count, starts):
+            self._starts = starts
+        else:
+            self._table.make_room(self.ids, count)
+            self._table.insert_many(self.ids, np.arange(count, dtype=np.int32))
 
     def add_many(self, page_ids: NDArray[np.int64], rows: NDArray[np.int32]) -> None:
         """Add pages that are not there yet, each once."""
         if not page_ids.size:
             return
-        self._note_ids(page_ids, rows, int(rows.max()) + 1)
-        if not self._made_room(page_ids.size):
-            _insert_rows(self._table, self.ids, rows)
-            self._used += page_ids.size
+        end = int(rows.max()) + 1
+        self._make_room_for_ids(end)
+        if self._rows == 0 and np.array_equal(rows, np.arange(rows.size)):
+            self.ids[:end] = page_ids
+            self.index(end)
+            return
+        self._use_rows(end)
+        self.ids[rows] = page_ids
+        self._table.make_room(self.ids, page_ids.size)
+        self._table.insert_many(self.ids, rows)
 
     def add(self, page_id: int, row: int) -> None:
         """Add a page that is not there yet."""
-        self._note_ids(page_id, row, row + 1)
-        if not self._made_room(1):
-            self._used += bool(_insert(self._table, page_id, row))
+        self._make_room_for_ids(row + 1)
+        self._use_rows(row + 1)
+        self.ids[row] = page_id
+        self._table.make_room(self.ids, 1)
+        self._table.insert(self.ids, row)
 
     def remove(self, page_id: int) -> None:
         """Forget a page, if it is there."""
-        place = _find(self._table, self.ids, page_id)
-        if place >= 0:
-            self.ids[self._table[place]] = -1
-            self._table[place] = _DELETED
+        row = self._table.remove(self.ids, page_id)
+        if row == UNKNOWN:
+            row = self.find(page_id)
+        if row != UNKNOWN:
+            self.ids[row] = _NO_PAGE
 
     def find(self, page_id: int) -> int:
         """Row of a page, or `UNKNOWN`."""
-        place = _find(self._table, self.ids, page_id)
-        return int(self._table[place]) if place >= 0 else UNKNOWN
+        table = self._table
+        return int(_find(self._starts, self.ids, table.places, table.leaving, page_id))
 
     def find_many(self, page_ids: NDArray[np.int64]) -> NDArray[np.int32]:
         """Rows of pages; `UNKNOWN` where a page is not there."""
-        return _find_many(self._table, self.ids, page_ids)
+        table = self._table
+        return _find_many(self._starts, self.ids, table.places, table.leaving, page_ids)
+
+    @property
+    def moved(self) -> int:
+        """Entries that have ever been moved for growth."""
+        return self._table.moved
 
     @property
     def nbytes(self) -> int:
-        """Memory in use: the table, and the ids of the rows that have been used."""
-        return int(self._table.nbytes + self._rows * self.ids.itemsize)
+        """Memory in use: directory and table, and the ids of the rows that have been used."""
+        own = self._starts.nbytes + self._rows * self.ids.itemsize
+        return int(own + self._table.nbytes)
 
-    def _note_ids(
-        self, page_ids: NDArray[np.int64] | int, rows: NDArray[np.int32] | int, end: int
-    ) -> None:
+    def _make_room_for_ids(self, end: int) -> None:
         if end > self.ids.size:
-            larger = np.empty(max(end, 2 * self.ids.size), np.int64)
-            larger[: self._rows] = self.ids[: self._rows]
-            self.ids = larger
-        if end > self._rows:
-            self.ids[self._rows : end] = -1
-            self._rows = end
-        self.ids[rows] = page_ids
+            self.ids = grown(self.ids, max(end, 2 * self.ids.size), used=self._rows)
 
-    def _made_room(self, count: int) -> bool:
-        """Make the table anew if it is too full for so many more; those with ids are then in."""
-        if self._used + count <= _FULLEST * self._table.size:
-            return False
-        living = int((self.ids[: self._rows] >= 0).sum())
-        self._table = np.full(max(_SMALLEST, int(2 * living)), _FREE, np.int32)
-        self._used = int(_insert_all(self._table, self.ids, self._rows))
-        return True
+    def _use_rows(self, end: int) -> None:
+        if end > self._rows:
+            self.ids[self._rows : end] = _NO_PAGE
+            self._rows = end

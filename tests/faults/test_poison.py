@@ -127,7 +127,7 @@ def test_a_signal_in_the_far_future_does_not_hide_those_that_follow() -> None:
     shard = tell_scheduler("page-signals", late, signal_with_id(PAGE.page_id))
 
     assert shard.pages[shard.row_of(PAGE.page_id)]["signals"] == 1
-    assert shard.records[shard.row_of(PAGE.page_id)]["last_signal_at"] == NOW
+    assert shard.signal_times.of(shard.row_of(PAGE.page_id)) == NOW
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,8 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from services.scheduler.events import FAILED, FOUND, MISSING, NO_REQUEST, Outcomes
-from services.scheduler.pages import PAGE, RECORD
+from services.scheduler.pages import PAGE
+from services.scheduler.records import set_own_rate, updated_at
 from services.scheduler.selection import Rules
 from services.scheduler.shard import Shard, ShardRules
 from shared.contracts.identity import identify
@@ -42,13 +43,15 @@ class PageView:
 
     def _columns(self, name):
         page = self.shard.pages[self.row]
-        if name in RECORD.names:
-            return self.shard.records[self.row]
         if name in PAGE.names:
             return page
         return self.shard.attempts.rows[page["attempt"]] if page["attempt"] else None
 
     def __getitem__(self, name):
+        if name == "last_signal_at":
+            return self.shard.signal_times.of(self.row)
+        if name == "updated_at":
+            return updated_at(self.shard.records[self.row])
         columns = self._columns(name)
         if columns is not None:
             return columns[name]
@@ -208,7 +211,8 @@ class World:
             row[name] = value
         row["due_staleness"] = np.nan
         if "alpha" in fields:
-            row["own_alpha"] = fields["alpha"]
+            pages, records = self.shard.pages, self.shard.records
+            set_own_rate(pages[row.row], records[row.row], fields["alpha"])
         self.shard.selector.touch(np.array([row.row], np.int32), reweigh=True)
         self.reference.pages[identity.page_id] = page
         self.reference.hosts.setdefault(
