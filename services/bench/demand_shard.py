@@ -86,7 +86,7 @@ async def _follow(shard: Shard) -> tuple[float, float]:
     reporting = Reporting(
         cast("Any", SimpleNamespace(report_seconds=0.1, instance="bench")),
         cast("Any", SimpleNamespace(now=lambda: 0.0, span=lambda seconds: seconds)),
-        cast("Any", None),
+        cast("Any", SimpleNamespace(send=_to_nobody)),
         thread,
         cast("Any", SimpleNamespace(shards={0: shard})),
         cast("Any", SimpleNamespace(at=lambda _: None)),
@@ -105,6 +105,10 @@ async def _follow(shard: Shard) -> tuple[float, float]:
         stopping.set()
         await loop
         thread.close()
+
+
+async def _to_nobody(*_record: object, **_where: object) -> None:
+    """Takes the reports."""
 
 
 async def _until(reporting: Reporting, shard: Shard, version: int) -> None:
