@@ -4,7 +4,6 @@ import argparse
 import asyncio
 import json
 import math
-import signal
 import sys
 import time
 from collections.abc import Awaitable, Callable
@@ -30,6 +29,7 @@ from services.world.web import Web
 from shared.contracts.messages import Bandwidth
 from shared.contracts.topics import BANDWIDTH
 from shared.runtime.clock import SECONDS_PER_DAY
+from shared.runtime.ending import STOP_SIGNALS, ignore_further_stops
 from shared.runtime.logs import configure_logs
 from shared.runtime.publisher import Publisher
 from shared.runtime.settings import Settings, SettingsError, load_settings
@@ -230,9 +230,12 @@ async def run_world(settings: Settings, plan: WorldPlan) -> None:
     """Run a world to its end or to SIGTERM, and write its result file."""
     world = World(settings, plan)
     loop = asyncio.get_running_loop()
-    for number in (signal.SIGINT, signal.SIGTERM):
+    for number in STOP_SIGNALS:
         loop.add_signal_handler(number, world.stopping.set)
-    _replace(Path(plan.result_file), await world.run())
+    result = await world.run()
+    # Whoever waits for the result tells everybody to stop once it is there.
+    ignore_further_stops(loop)
+    _replace(Path(plan.result_file), result)
 
 
 def main(arguments: list[str] | None = None) -> None:

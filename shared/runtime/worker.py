@@ -25,6 +25,7 @@ from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
 
 from shared.runtime import metrics
 from shared.runtime.broker_watch import BrokerWatch
+from shared.runtime.ending import ignore_further_stops
 from shared.runtime.kafka import client_options, ensure_topics
 from shared.runtime.logs import configure_logs
 from shared.runtime.settings import Settings
@@ -276,10 +277,16 @@ def _add_pages(app: faust.App, service: WorkerService) -> None:
         return Response(body=generate_latest(), headers={"Content-Type": CONTENT_TYPE_LATEST})
 
 
+class _Worker(faust.Worker):  # type: ignore[misc]  # faust is untyped
+    def on_worker_shutdown(self) -> None:
+        super().on_worker_shutdown()
+        ignore_further_stops(self.loop)
+
+
 def run_app(name: str, app: faust.App, settings: Settings) -> None:
     """Run a worker until SIGTERM or SIGINT; exits with a code that says whether it failed."""
     configure_logs(settings.log_format, settings.log_level, worker=name, instance=settings.instance)
-    worker = faust.Worker(
+    worker = _Worker(
         app,
         quiet=True,
         override_logging=False,
