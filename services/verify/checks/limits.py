@@ -1,5 +1,6 @@
 """The budget in every second, each host's limit in every window, and hosts left alone."""
 
+import itertools
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Final
@@ -9,7 +10,7 @@ import numpy as np
 from services.verify.checks.downtime import Downtimes, down_within
 from services.verify.checks.finding import Finding
 from services.verify.ledger import Ledger
-from services.world.budget import Budget
+from services.world.budget import Budget, seconds_until_reached
 
 DEPTH: Final = 2.0
 """Crawls of a host that may come at once: in any window of w seconds there are at most
@@ -41,12 +42,19 @@ def budget(ledger: Ledger, changes: Sequence[tuple[float, float]], until: float)
         if second >= 0 and allowed.seconds_over({second: count}, second + 1.0)
     ]
     seconds = until - begin
+    times = np.array([asked.request.requested_at for asked in ledger.requests])
+    lowered = [
+        seconds_until_reached(times, at, rate, before)
+        for (_, before), (at, rate) in itertools.pairwise(changes)
+        if rate < before
+    ]
     return Finding.of(
         "budget",
         "crawls keep to the budget in every second",
         over,
         crawls=len(ledger.requests),
         share_of_budget=round(len(ledger.requests) / max(allowed.integral(seconds), 1.0), 4),
+        slowest_decrease_seconds=round(max((late or 0.0 for late in lowered), default=0.0), 2),
     )
 
 
