@@ -36,7 +36,7 @@ BUSY_SHARE: Final = 0.002
 FAILED_SHARE: Final = 0.003
 """Crawls that end with a server error."""
 
-BUSY_SECONDS: Final = (2.0, 6.0)
+BUSY_SECONDS: Final = (4.0, 9.0)
 """What Retry-After asks for."""
 
 

@@ -7,7 +7,7 @@ from typing import Final
 
 import numpy as np
 
-from services.verify.checks.downtime import Downtimes, down_within
+from services.verify.checks.downtime import NEWS_SECONDS, Downtimes, down_within
 from services.verify.checks.finding import Finding
 from services.verify.ledger import Ledger
 from services.world.budget import Budget, seconds_until_reached
@@ -18,9 +18,6 @@ DEPTH: Final = 2.0
 
 ROUNDING: Final = 1e-3
 """Of a token: times on the topics are rounded."""
-
-NEWS_SECONDS: Final = 1.0
-"""A host is left alone from so long after its answer was written on."""
 
 
 def budget(ledger: Ledger, changes: Sequence[tuple[float, float]], until: float) -> Finding:

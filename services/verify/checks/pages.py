@@ -5,7 +5,7 @@ from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping
 from typing import Final
 
-from services.verify.checks.downtime import Downtimes, down_within
+from services.verify.checks.downtime import NEWS_SECONDS, Downtimes, down_within
 from services.verify.checks.finding import Finding
 from services.verify.ledger import Ledger
 from services.verify.traffic import Expected
@@ -14,8 +14,6 @@ from shared.store.models import ACTIVE, REMOVED
 SLACK_SECONDS: Final = 12.0
 """A page may be so late: an over-age page waits for a slot, for its host, and for a lost request's
 deadline."""
-
-NEWS_SECONDS: Final = 3.0
 
 
 def known_to_shards(ledger: Ledger, in_memory: Mapping[int, int]) -> Finding:

@@ -5,12 +5,10 @@ import math
 from collections import Counter, defaultdict
 from collections.abc import Iterator
 
+from services.verify.checks.downtime import NEWS_SECONDS
 from services.verify.checks.finding import Finding
 from services.verify.ledger import Asked, Ledger, first_answers
 from shared.contracts.identity import shard_of
-
-NEWS_SECONDS = 2.0
-"""A scheduler that is at work knows of an outcome within this."""
 
 
 def _by_page(ledger: Ledger) -> dict[int, list[Asked]]:
