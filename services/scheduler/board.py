@@ -284,13 +284,13 @@ def _settle_bucket(board: Board, bucket: int) -> None:
 
 @compiled
 def let_come(board: Board, time: float, enough: int) -> None:
-    """List what comes up in the calendar until a time, and beyond until enough are listed."""
+    """List what comes up in the calendar until a time, and beyond until enough are at hand."""
     wheel, chains, state = board.wheel, board.wheel.chains, board.state[0]
     dial = wheel.dial[0]
     skip_empty(wheel, time)
     furthest = FINE
     last = int((time - dial.origin) / dial.width)
-    while dial.current < last or (state.listed < enough and furthest > 0):
+    while dial.current < last or (state.listed + state.urgent < enough and furthest > 0):
         if dial.current >= last:
             furthest -= 1
         dial.current += 1

@@ -31,7 +31,7 @@ from services.scheduler.calendar import entries_in, memory_of
 from services.scheduler.hosts import usable_from
 from services.scheduler.pages import Rows
 from services.scheduler.picking import PICK, fill_slots
-from services.scheduler.priority import BY_VALUE
+from services.scheduler.priority import BY_VALUE, HIGHEST_VALUE
 from services.scheduler.scanning import best_pages, evaluate, value_of_rank
 from services.scheduler.shedding import shed_listed
 
@@ -68,6 +68,9 @@ stays low at least."""
 
 _TICK_SECONDS: Final = 0.1
 """Wall seconds in a tick of the calendar."""
+
+_SHED_SHARE: Final = 1 / 32
+"""Part of the listed pages that may go back to the calendar at once, where very many are listed."""
 
 _SPARE: Final = 256
 _FAT: Final = 4
@@ -297,23 +300,42 @@ class Calendar:
 
     def _adjust(self, now: float, picks: Rows) -> None:
         """Keep about as many pages listed as the next slots need."""
-        listed = int(self._state["listed"])
+        state, listed = self._state, int(self._state["listed"])
         self._more = max(self._more // 2, 1)
-        by_value = picks["priority"][(picks["row"] >= 0) & (picks["tier"] == BY_VALUE)]
-        least_picked = float(by_value.min()) if by_value.size == picks.size else 0.0
-        skipped = _SKIPPED_UNSURE if self._is_sweeping else _SKIPPED
-        # Where few are listed, looking at all of them costs less than finding bounds.
-        self._skip_below = least_picked * skipped if listed > _FAT * self._stock else 0.0
+        needed, highest = self._needed(picks)
+        if highest == HIGHEST_VALUE and state["urgent"] >= picks.size:
+            self._skip_below = highest
+        elif listed > _FAT * self._stock:
+            skipped = _SKIPPED_UNSURE if self._is_sweeping else _SKIPPED
+            self._skip_below = highest * skipped
+        else:
+            # Where few are listed, looking at all of them costs less than finding bounds.
+            self._skip_below = 0.0
         if self._is_sweeping:
             return
         if listed < _LEAN * self._stock and self.guard > 0.0:
             if self._space.used > _FEW_PAGES:
                 self._begin_sweep(now, self._many)
             return
-        most = _FAT * self._stock if now >= self._hold_until else _FAT * self._stock + self._many
-        if listed > most and least_picked > 0.0:
-            highest = least_picked * _BELOW_PICKED
-            shed_listed(self._board, self._stock, highest, picks.size + _SPARE)
+        most = needed + (_FAT - 1) * self._stock
+        most += self._many if now < self._hold_until else 0
+        if listed > most and highest > 0.0:
+            at_once = max(picks.size + _SPARE, min(int(_SHED_SHARE * listed), _LEAST_SLICE))
+            shed_listed(self._board, needed, highest * _BELOW_PICKED, at_once)
+
+    def _needed(self, picks: Rows) -> tuple[int, float]:
+        """How many pages should be listed, and the most that the guard may be (0: as it is).
+
+        Slots that went to the upper tiers may go to listed pages next: these must suffice for them.
+        While the upper tiers take all, nothing tells what will be picked after them.
+        """
+        crawls = picks[picks["row"] >= 0]
+        if crawls.size < picks.size:
+            return self._stock, 0.0
+        by_value = crawls["priority"][crawls["tier"] == BY_VALUE]
+        if not by_value.size:
+            return self._stock + self._many, HIGHEST_VALUE
+        return self._stock + picks.size - by_value.size, float(by_value.min())
 
     def weigh_all(self, now: float) -> NDArray[np.float64]:
         """The priority of every page now, host limits aside; a look at all of them."""
@@ -322,7 +344,7 @@ class Calendar:
     def weigh(self, now: float, most: int) -> tuple[NDArray[np.int64], NDArray[np.float64], Floats]:
         """Pages and their priorities now, host limits aside, at a bounded cost.
 
-        Those that are ripe are all among them, and of the others a sample.
+        Those that are ripe are all among them, unless they are too many, and of the others a sample.
 
         Args:
             now: clock seconds.
@@ -335,6 +357,8 @@ class Calendar:
         if used <= most:
             return np.arange(used), self.weigh_all(now), np.ones(used)
         drawn = self._random.integers(0, used, most)
+        if self.candidates > most:
+            return drawn, self._weigh(drawn, now), np.full(most, used / most)
         if self._is_ready:
             ripe = self._ripe()
             others = drawn[pages["bucket"][drawn] < PENNED]
