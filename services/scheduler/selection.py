@@ -344,7 +344,7 @@ class Calendar:
     def weigh(self, now: float, most: int) -> tuple[NDArray[np.int64], NDArray[np.float64], Floats]:
         """Pages and their priorities now, host limits aside, at a bounded cost.
 
-        Those that are ripe are all among them, unless they are too many, and of the others a sample.
+        Those that are ripe are all among them, unless too many are, and of the others a sample.
 
         Args:
             now: clock seconds.
