@@ -39,7 +39,7 @@ PENNED: Final = 0xFFFC
 
 ENTRY: Final = np.dtype(
     [
-        ("row", np.int32),  # of the page; negative: it has left
+        ("row", np.int32),  # of the page; `LEFT`: it is somewhere else now
         ("listing", np.uint8),  # the entry is the page's own while its `listing` is this
         ("priority", np.float64),  # when it was looked at last
         ("bound", np.float64),  # of its priority ...
@@ -59,10 +59,12 @@ STATE: Final = np.dtype(
         ("certain_from", np.float64),  # guard of all pages that are placed
         ("timeout", np.float64),  # of requests; clock seconds
         ("reach", np.float64),  # clock seconds of crawling that pens keep pages for
+        ("is_crowded", np.bool_),  # too many pages are listed: the guard is being raised
     ]
 )
 
 NO_ITEM: Final = 0
+LEFT: Final = -1
 
 Number = TypeVar("Number", bound=np.generic)
 
@@ -112,7 +114,7 @@ def make_board(expected: int, timeout: float, reach: float, *, uniform: bool) ->
         none,
         np.empty(0),
         none,
-        np.array([(0, 0, 0, 0, 1, 0.0, 0.0, timeout, reach)], STATE),
+        np.array([(0, 0, 0, 0, 1, 0.0, 0.0, timeout, reach, False)], STATE),
         uniform,
     )
 
@@ -279,7 +281,12 @@ def settle_all(board: Board, first: int, end: int) -> None:
 
 @compiled
 def _settle_bucket(board: Board, bucket: int) -> None:
-    settle_rows(board, take_bucket(board.wheel, board.pages, bucket))
+    rows = take_bucket(board.wheel, board.pages, bucket)
+    if board.state[0].is_crowded:
+        # Their s* is that of a guard long passed: it would list them all.
+        for row in rows:
+            board.pages[row].due_staleness = UNSET
+    settle_rows(board, rows)
 
 
 @compiled

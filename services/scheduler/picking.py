@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from services.scheduler.attempts import open_attempt
 from services.scheduler.board import (
+    LEFT,
     URGENT,
     Board,
     add_urgent,
@@ -57,9 +58,6 @@ PICK: Final = np.dtype(
 )
 
 _NOBODY: Final = -1
-
-_LEFT: Final = -1
-"""In `listed`: the page is somewhere else now."""
 
 _LARGE_HOST: Final = 4096
 """Pages of a host that are not all placed anew in the middle of a tick without need."""
@@ -227,7 +225,7 @@ def _take_next(
                 pick.row = take_best(board, -2 - item)
                 return item, size
             row = int(board.listed[item].row)
-            board.listed[item].row = _LEFT
+            board.listed[item].row = LEFT
         number = int(board.pages[row].host)
         if usable_from(board.hosts[number]) <= now:
             pick.row = row
@@ -253,7 +251,7 @@ def _take_listed(
     if usable_from(hosts[pages[row].host]) > pick.time:
         return False
     pick.row, pick.priority = row, keys[0]
-    listed[items[0]].row = _LEFT
+    listed[items[0]].row = LEFT
     pop(keys, items, size)
     return True
 
@@ -353,7 +351,7 @@ def _close(
     listed, state = board.listed, board.state[0]
     kept = 0
     for place in range(state.listed):
-        if listed[place].row != _LEFT:
+        if listed[place].row != LEFT:
             if kept < place:
                 listed[kept] = listed[place]
             kept += 1

@@ -37,6 +37,9 @@ HIGHEST_VALUE: Final = 1e50
 _LEAST: Final = 1e-25
 _TIER_FACTOR: Final = 1e80
 
+LEAST_NEW: Final = _LEAST * _TIER_FACTOR**NEW
+"""Priorities from here on are of pages that were never crawled."""
+
 _CAUTION: Final = 1.0 - 1e-6
 """Pages are looked at a little early, so that rounding never makes it late."""
 

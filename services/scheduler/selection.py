@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 
 from services.scheduler.attempts import Attempts
 from services.scheduler.board import (
+    LEFT,
     PENNED,
     attach,
     clear_board,
@@ -31,9 +32,9 @@ from services.scheduler.calendar import entries_in, memory_of
 from services.scheduler.hosts import usable_from
 from services.scheduler.pages import Rows
 from services.scheduler.picking import PICK, fill_slots
-from services.scheduler.priority import BY_VALUE, HIGHEST_VALUE
+from services.scheduler.priority import BY_VALUE, HIGHEST_VALUE, LEAST_NEW
 from services.scheduler.scanning import best_pages, evaluate, value_of_rank
-from services.scheduler.shedding import shed_listed
+from services.scheduler.shedding import raise_guard, shed_listed
 
 _FEW_PAGES: Final = 32_768
 """So many are placed anew at once, in some milliseconds."""
@@ -68,6 +69,9 @@ stays low at least."""
 
 _TICK_SECONDS: Final = 0.1
 """Wall seconds in a tick of the calendar."""
+
+_SAMPLED_LISTED: Final = 2_048
+"""Listed pages that tell how far to raise the guard, where not all of them are looked at."""
 
 _SHED_SHARE: Final = 1 / 32
 """Part of the listed pages that may go back to the calendar at once, where very many are listed."""
@@ -300,28 +304,43 @@ class Calendar:
 
     def _adjust(self, now: float, picks: Rows) -> None:
         """Keep about as many pages listed as the next slots need."""
-        state, listed = self._state, int(self._state["listed"])
+        listed = int(self._state["listed"])
         self._more = max(self._more // 2, 1)
         needed, highest = self._needed(picks)
-        if highest == HIGHEST_VALUE and state["urgent"] >= picks.size:
-            self._skip_below = highest
-        elif listed > _FAT * self._stock:
-            skipped = _SKIPPED_UNSURE if self._is_sweeping else _SKIPPED
-            self._skip_below = highest * skipped
-        else:
-            # Where few are listed, looking at all of them costs less than finding bounds.
-            self._skip_below = 0.0
-        if self._is_sweeping:
-            return
-        if listed < _LEAN * self._stock and self.guard > 0.0:
-            if self._space.used > _FEW_PAGES:
-                self._begin_sweep(now, self._many)
-            return
+        self._skip_below = self._not_looked_at(picks, listed, highest)
         most = needed + (_FAT - 1) * self._stock
-        most += self._many if now < self._hold_until else 0
-        if listed > most and highest > 0.0:
+        most += self._many if now < self._hold_until or self._is_sweeping else 0
+        self._state["is_crowded"] = is_crowded = listed > most and highest > 0.0
+        if is_crowded and (self._is_sweeping or highest == HIGHEST_VALUE):
+            self._raise_guard(now, needed, highest)
+        elif is_crowded:
             at_once = max(picks.size + _SPARE, min(int(_SHED_SHARE * listed), _LEAST_SLICE))
             shed_listed(self._board, needed, highest * _BELOW_PICKED, at_once)
+        elif listed < _LEAN * self._stock and self.guard > 0.0 and self._space.used > _FEW_PAGES:
+            self._begin_sweep(now, self._many)
+
+    def _not_looked_at(self, picks: Rows, listed: int, highest: float) -> float:
+        """Listed pages need not be looked at for the next slots if they are worth less."""
+        if picks["priority"].min() >= LEAST_NEW and self._state["urgent"] >= picks.size:
+            return LEAST_NEW
+        if listed > _FAT * self._stock:
+            return highest * (_SKIPPED_UNSURE if self._is_sweeping else _SKIPPED)
+        # Where few are listed, looking at all of them costs less than finding bounds.
+        return 0.0
+
+    def _raise_guard(self, now: float, needed: int, highest: float) -> None:
+        """Raise the guard to what about so many listed pages reach, while the others are not
+        looked at, or the calendar is not certain."""
+        board, listed = self._board, int(self._state["listed"])
+        drawn = board.listed["row"][self._random.integers(0, listed, _SAMPLED_LISTED)]
+        priorities = np.sort(self._weigh(drawn[drawn != LEFT].astype(np.int64), now))[::-1]
+        rank = round(needed / listed * priorities.size)
+        if rank < priorities.size:
+            certain_from = float(self._state["certain_from"]) if self._is_sweeping else highest
+            guard = min(float(priorities[rank]), highest * _BELOW_PICKED, certain_from)
+            first = int(self._random.integers(0, listed))
+            at_once = max(_SAMPLED_LISTED, min(int(_SHED_SHARE * listed), _LEAST_SLICE))
+            raise_guard(board, guard, not self._is_sweeping, first, at_once)
 
     def _needed(self, picks: Rows) -> tuple[int, float]:
         """How many pages should be listed, and the most that the guard may be (0: as it is).
@@ -380,6 +399,7 @@ class Calendar:
                 board.pen_rows[1 : state["next_item"]],
             ]
         )
+        looked_at = looked_at[looked_at != LEFT]
         return np.unique(looked_at[pages["bucket"][looked_at] >= PENNED])
 
     def _weigh(self, rows: NDArray[np.int64], now: float) -> NDArray[np.float64]:

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from services.scheduler.board import LISTED, Board, time_due
+from services.scheduler.board import LEFT, LISTED, Board, time_due
 from services.scheduler.calendar import put_off
 from services.scheduler.pages import UNSET
 from shared.policy.compiled import compiled
@@ -46,3 +46,31 @@ def shed_listed(board: Board, keep: int, highest: float, most: int) -> int:
         kept += 1
     board.state[0].listed = kept
     return gone
+
+
+@compiled
+def raise_guard(board: Board, guard: float, is_certain: bool, first: int, count: int) -> None:
+    """Raise the guard, and put off those of some listed pages that do not reach it.
+
+    Unlike `shed_listed` this needs nobody to have weighed the pages. Those that are not in the
+    slice stay listed, which is never wrong.
+
+    Args:
+        board: the pages.
+        guard: the new guard; a lower one than the present changes nothing.
+        is_certain: whether pages in the calendar are all worth less than the present guard.
+        first: place in `listed` at which the slice begins; it goes on from the beginning.
+        count: its places.
+    """
+    state, listed = board.state[0], board.listed
+    state.guard = max(state.guard, guard)
+    if is_certain:
+        state.certain_from = state.guard
+    for place in range(first, first + min(count, state.listed)):
+        entry = listed[place % state.listed]
+        row = entry.row
+        if row == LEFT or not _is_own(board, row, entry.listing):
+            continue
+        board.pages[row].due_staleness = UNSET
+        if put_off(board.wheel, board.pages, row, time_due(board, row)):
+            entry.row, entry.priority = LEFT, 0.0

@@ -3,10 +3,10 @@
 import numpy as np
 from numpy.typing import NDArray
 
-from services.scheduler.board import LISTED, Board, add_urgent, push, time_due
+from services.scheduler.board import LEFT, LISTED, Board, add_urgent, push, time_due
 from services.scheduler.calendar import put_off
 from services.scheduler.pens import add_to_pen, shrink_pen
-from services.scheduler.priority import HIGHEST_VALUE, priority_of
+from services.scheduler.priority import HIGHEST_VALUE, LEAST_NEW, priority_of
 from shared.policy.compiled import compiled
 
 
@@ -14,20 +14,24 @@ from shared.policy.compiled import compiled
 def weigh_listed(board: Board, now: float, skip_below: float) -> None:
     """Find the priorities of the listed pages; those that belong elsewhere go there.
 
-    Pages whose bound is less than `skip_below` are not looked at; at 0 no bounds are found.
+    Pages whose bound is less than `skip_below` are not looked at; at 0 no bounds are found. From
+    `LEAST_NEW` on, only those are that were never looked at before: no other can be new.
     """
     pages, attempts, hosts, uniform = board.pages, board.attempts, board.hosts, board.uniform
     listed, state = board.listed, board.state[0]
     lasting = state.reach
+    expire = skip_below < LEAST_NEW
     kept = 0
     place = -1
     while place + 1 < state.listed:
         place += 1
-        if listed[place].bound < skip_below and listed[place].until >= now:
+        if listed[place].bound < skip_below and not (expire and listed[place].until < now):
             listed[kept] = listed[place]
             kept += 1
             continue
         row = listed[place].row
+        if row == LEFT:
+            continue
         page = pages[row]
         if page.bucket != LISTED or page.listing != listed[place].listing:
             continue
@@ -62,7 +66,7 @@ def _send_elsewhere(board: Board, row: int, priority: float, now: float) -> bool
 @compiled
 def queue_listed(board: Board, least: float) -> tuple[NDArray[np.float64], NDArray[np.int32], int]:
     """A heap of the places of the listed pages, the most urgent first; keys, places, size."""
-    count = board.state[0].listed
+    count = board.state[0].listed if least < LEAST_NEW else 0
     keys = np.empty(count + board.hosts.size + 1)
     items = np.empty(count + board.hosts.size + 1, np.int32)
     size = 0
