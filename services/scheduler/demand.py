@@ -9,7 +9,7 @@ from services.scheduler.shard import Shard
 from services.scheduler.tally import NEAR_THE_END, Demand
 from shared.contracts.messages import DemandCurve
 
-_WEIGHED: Final = 50_000
+_WEIGHED: Final = 20_000
 """Pages looked at for a report, beyond those that are ripe for certain."""
 
 _STALE_SHARE: Final = 0.01

@@ -155,16 +155,26 @@ def fix_multiplier(page: Any, record: Any, hosts: HostTables, days_since_change:
 
 
 @compiled
-def refresh_pages(pages: Rows, records: Rows, hosts: HostTables, rows: NDArray[np.int32]) -> None:
-    """Bring pages up to date with what was learned of their hosts."""
+def refresh_pages(
+    pages: Rows, records: Rows, hosts: HostTables, rows: NDArray[np.int32]
+) -> NDArray[np.int32]:
+    """Bring pages up to date with what was learned of their hosts; rows of those it matters to."""
+    moved = np.empty(rows.size, np.int32)
+    count = 0
     for row in rows:
         page, record = pages[row], records[row]
+        alpha, kappa = page.alpha, page.kappa
         is_own = has_own_rate(record)
         if not is_own:
             page.alpha = hosts.alpha[page.host]
         if not is_own or not page.gamma > 0.0:
             page.kappa = hosts.kappa[page.host]
+        has_signals = page.gamma > 0.0 or page.signals > 0
+        if page.alpha != alpha or (has_signals and page.kappa != kappa):
             page.due_staleness = UNSET
+            moved[count] = row
+            count += 1
+    return moved[:count]
 
 
 @compiled

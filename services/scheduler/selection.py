@@ -42,8 +42,9 @@ _FEW_PAGES: Final = 32_768
 _SLICES_SECONDS: Final = 30.0
 """Wall seconds over which more are placed anew."""
 
-_LEAST_SLICE: Final = 20_000
-"""Pages; some milliseconds."""
+_LEAST_SLICE: Final = 5_000
+"""Pages that are placed anew or shed at a tick at least, or at most; two milliseconds. There may be
+many shards."""
 
 _SAMPLED: Final = 50_000
 """Pages that tell how far to lower the guard, where pages are many."""
@@ -73,7 +74,7 @@ _TICK_SECONDS: Final = 0.1
 _SAMPLED_LISTED: Final = 2_048
 """Listed pages that tell how far to raise the guard, where not all of them are looked at."""
 
-_SHED_SHARE: Final = 1 / 32
+_SHED_SHARE: Final = 1 / 16
 """Part of the listed pages that may go back to the calendar at once, where very many are listed."""
 
 _SPARE: Final = 256

@@ -270,13 +270,16 @@ class Shard:
         """Take what was learned of hosts, and make of it what their pages have."""
         if not messages:
             return
+        of_hosts = []
         for message in messages:
             number = self.hosts.intern(message.host)
             self.hosts.learned.take(number, message)
-            rows = pages_of(self.records, self.hosts.rows, number)
-            refresh_pages(self.pages, self.records, self.hosts.learned.tables, rows)
-            self.selector.touch(rows)
-            self.parameter_changes += rows.size
+            of_hosts.append(pages_of(self.records, self.hosts.rows, number))
+        rows = np.concatenate(of_hosts)
+        tables = self.hosts.learned.tables
+        moved = refresh_pages(self.pages, self.records, tables, rows)
+        self.selector.touch(moved)
+        self.parameter_changes += moved.size
 
     def _touched(self, rows: NDArray[np.int32]) -> int:
         known = rows[rows >= 0]
