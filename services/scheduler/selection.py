@@ -42,8 +42,8 @@ _FEW_PAGES: Final = 32_768
 _SLICES_SECONDS: Final = 30.0
 """Wall seconds over which more are placed anew."""
 
-_LEAST_SLICE: Final = 5_000
-"""Pages that are placed anew or shed at a tick at least, or at most; two milliseconds. There may be
+_LEAST_SLICE: Final = 10_000
+"""Pages that are placed anew or shed at a tick at least, or at most; some milliseconds. There may be
 many shards."""
 
 _SAMPLED: Final = 50_000
@@ -62,6 +62,9 @@ _SKIPPED: Final = 1.0 - 1e-3
 
 _SKIPPED_UNSURE: Final = 0.97
 """... and while the guard is being lowered, and what is picked varies more."""
+
+_NEXT_SKIPPED: Final = 0.7
+"""Of that bound, where what reaches it did not fill the slots."""
 
 _MANY_SECONDS: Final = 20.0
 _HOLD_SECONDS: Final = 60.0
@@ -205,9 +208,12 @@ class Calendar:
             self._rebuild(now)
         self._sweep(now)
         let_come(self._board, now, 2 * slots.size if self._is_sweeping else 0)
-        done = self._fill(now, slots, least, self._skip_below, picks)
-        if done < slots.size and self._skip_below > 0.0:
-            done += self._fill(now, slots[done:], least, 0.0, picks[done:])
+        skip_below = self._skip_below
+        done = self._fill(now, slots, least, skip_below, picks)
+        while done < slots.size and skip_below > 0.0:
+            is_first = skip_below == self._skip_below < HIGHEST_VALUE
+            skip_below = skip_below * _NEXT_SKIPPED if is_first else 0.0
+            done += self._fill(now, slots[done:], least, skip_below, picks[done:])
         while done < slots.size:
             self._look_further(now, slots.size - done)
             done += self._fill(now, slots[done:], least, 0.0, picks[done:])
