@@ -43,7 +43,7 @@ _SLICES_SECONDS: Final = 30.0
 """Wall seconds over which more are placed anew."""
 
 _LEAST_SLICE: Final = 10_000
-"""Pages that are placed anew or shed at a tick at least, or at most; some milliseconds. There may be
+"""Pages that are placed anew at a tick at least, or shed at most; some milliseconds. There may be
 many shards."""
 
 _SAMPLED: Final = 50_000
