@@ -1,11 +1,11 @@
 """How long a shard takes from its rows in PostgreSQL to its first picks."""
 
 import asyncio
+import os
 import resource
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from pathlib import Path
 from typing import Any, Final
 
 import numpy as np
@@ -178,5 +178,4 @@ def _memory() -> float:
 
 
 def _now_in_memory() -> float:
-    pages = int(Path("/proc/self/statm").read_text().split()[1])
-    return float(pages * resource.getpagesize())
+    return float(usage_of(os.getpid()).resident_bytes)

@@ -6,7 +6,7 @@ are processor time of the one thread that does it all: signals and outcomes appl
 """
 
 import gc
-import resource
+import os
 import time
 from dataclasses import asdict, dataclass
 from typing import Any, Final, TypeAlias
@@ -17,6 +17,7 @@ import psutil
 from numpy.typing import NDArray
 
 from services.bench import scheduler_bursts, scheduler_growth, scheduler_hosts
+from services.bench.processor_time import usage_of
 from services.bench.scheduled_pages import Population, make_shard
 from services.bench.scheduler_driver import CRAWLS_PER_SECOND, SIGNALS_PER_SECOND, Driver
 from services.bench.timing import thread_seconds
@@ -153,7 +154,7 @@ def measure(driver: Driver, tick_seconds: float, sim_seconds: float) -> Run:
         listed=shard.selector.candidates,
         bytes_per_page=PAGE.itemsize,
         resident_bytes_per_page=round(PAGE.itemsize + RECORD.itemsize + others / used, 1),
-        resident_gb=round(_resident_bytes() / 1e9, 2),
+        resident_gb=round(usage_of(os.getpid()).resident_bytes / 1e9, 2),
         peak_gb=round(_peak_bytes() / 1e9, 2),
         build_seconds=round(built, 2),
     )
@@ -161,11 +162,6 @@ def measure(driver: Driver, tick_seconds: float, sim_seconds: float) -> Run:
 
 def _fits(pages: int) -> bool:
     return pages * _BYTES_PER_PAGE < psutil.virtual_memory().available
-
-
-def _resident_bytes() -> int:
-    with open("/proc/self/statm") as statm:
-        return int(statm.read().split()[1]) * resource.getpagesize()
 
 
 def _forget_peak() -> None:

@@ -14,8 +14,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from services.scheduler.pages import NEVER, UNSET, Rows
+from services.scheduler.priority import SECONDS_PER_DAY
 from services.scheduler.records import (
-    SECONDS_PER_DAY,
     has_own_rate,
     set_multiplier,
     set_own_rate,

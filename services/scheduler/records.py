@@ -15,9 +15,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from services.scheduler.pages import NEVER, Rows
+from services.scheduler.priority import SECONDS_PER_DAY
 from shared.policy.compiled import compiled
-
-SECONDS_PER_DAY: Final = 86_400.0
 
 UPDATE_STEPS: Final = 65_536.0
 """In a second."""

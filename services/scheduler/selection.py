@@ -321,7 +321,7 @@ class Calendar:
         if is_crowded and (self._is_sweeping or highest == HIGHEST_VALUE):
             self._raise_guard(now, needed, highest)
         elif is_crowded:
-            at_once = max(picks.size + _SPARE, min(int(_SHED_SHARE * listed), _LEAST_SLICE))
+            at_once = _shed_at_once(listed, picks.size + _SPARE)
             shed_listed(self._board, needed, highest * _BELOW_PICKED, at_once)
         elif listed < _LEAN * self._stock and self.guard > 0.0 and self._space.used > _FEW_PAGES:
             self._begin_sweep(now, self._many)
@@ -346,7 +346,7 @@ class Calendar:
             certain_from = float(self._state["certain_from"]) if self._is_sweeping else highest
             guard = min(float(priorities[rank]), highest * _BELOW_PICKED, certain_from)
             first = int(self._random.integers(0, listed))
-            at_once = max(_SAMPLED_LISTED, min(int(_SHED_SHARE * listed), _LEAST_SLICE))
+            at_once = _shed_at_once(listed, _SAMPLED_LISTED)
             raise_guard(board, guard, not self._is_sweeping, first, at_once)
 
     def _needed(self, picks: Rows) -> tuple[int, float]:
@@ -414,3 +414,8 @@ class Calendar:
         priorities = np.empty(rows.size)
         evaluate(space.pages, space.attempts.rows, rows, now, self._rules.uniform, priorities)
         return priorities
+
+
+def _shed_at_once(listed: int, least: int) -> int:
+    """How many of the listed pages may go back to the calendar at a tick."""
+    return max(least, min(int(_SHED_SHARE * listed), _LEAST_SLICE))

@@ -2,7 +2,6 @@
 
 import asyncio
 import json
-import signal
 import time
 from collections.abc import Callable
 from typing import Any
@@ -24,6 +23,7 @@ from services.cli.running.report import compose
 from services.cli.running.stack import LOOPBACK, Stack
 from services.world.plan import write_plan
 from shared.runtime.clock import open_gate
+from shared.runtime.ending import STOP_SIGNALS
 
 LOOK_SECONDS = 0.5
 STOP_GRACE_SECONDS = 1.5
@@ -68,7 +68,7 @@ class Session:
         """
         loop = asyncio.get_running_loop()
         main = asyncio.current_task()
-        for number in (signal.SIGINT, signal.SIGTERM):
+        for number in STOP_SIGNALS:
             loop.add_signal_handler(number, self._interrupt, main)
         with self.stack.locked():
             try:
@@ -82,7 +82,7 @@ class Session:
                 self._say("stopped before everything was ready")
             finally:
                 await self.stack.stop()
-                for number in (signal.SIGINT, signal.SIGTERM):
+                for number in STOP_SIGNALS:
                     loop.remove_signal_handler(number)
             return self._report()
 

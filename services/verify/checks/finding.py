@@ -31,3 +31,19 @@ class Finding:
         """Count offenders, and keep the first ones."""
         found = list(offenders)
         return cls(check, what, len(found), found[:MOST_EXAMPLES], figures)
+
+    @classmethod
+    def of_delays(
+        cls,
+        check: str,
+        what: str,
+        delays: Iterable[tuple[float, str]],
+        allowed: float,
+        figure: str,
+        **figures: Any,
+    ) -> "Finding":
+        """Count delays of more seconds than are allowed; `figure` is the name of the longest."""
+        found = list(delays)
+        longest = max((seconds for seconds, _ in found), default=0.0)
+        figures[figure] = round(max(longest, 0.0), 2)
+        return cls.of(check, what, (text for late, text in found if late > allowed), **figures)

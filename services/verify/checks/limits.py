@@ -101,28 +101,24 @@ def blocked_hosts(ledger: Ledger, downtimes: Downtimes) -> Finding:
             until = outcome.crawled_at + outcome.retry_after_seconds
             pauses[outcome.host].append((answered.written_at, until))
 
-    slowest = 0.0
-
-    def offenders() -> Iterator[str]:
-        nonlocal slowest
+    def delays() -> Iterator[tuple[float, str]]:
         for asked in ledger.requests:
             at = asked.request.requested_at
             for told, until in pauses.get(asked.request.host, ()):
                 if at >= until or at <= told:
                     continue
                 unheard = at - told - down_within(downtimes, told, at)
-                slowest = max(slowest, unheard)
-                if unheard > NEWS_SECONDS:
-                    yield (
-                        f"{asked.request.host}: crawled at {at:.3f}, {at - told:.2f} s after it "
-                        f"asked for a pause until {until:.3f}"
-                    )
+                yield (
+                    unheard,
+                    f"{asked.request.host}: crawled at {at:.3f}, {at - told:.2f} s after it "
+                    f"asked for a pause until {until:.3f}",
+                )
 
-    finding = Finding.of(
+    return Finding.of_delays(
         "pauses",
         "hosts that asked for a pause are left alone",
-        offenders(),
+        delays(),
+        NEWS_SECONDS,
+        "slowest_news_seconds",
         pauses=sum(map(len, pauses.values())),
     )
-    finding.figures["slowest_news_seconds"] = round(slowest, 2)
-    return finding

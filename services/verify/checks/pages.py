@@ -59,22 +59,21 @@ def as_updated(ledger: Ledger, expected: Expected) -> Finding:
 def removed_are_left(ledger: Ledger, expected: Expected, downtimes: Downtimes) -> Finding:
     """A page that was removed is not crawled any more."""
 
-    slowest = 0.0
-
-    def offenders() -> Iterator[str]:
-        nonlocal slowest
+    def delays() -> Iterator[tuple[float, str]]:
         for asked in ledger.requests:
             at = asked.request.requested_at
             removed = expected.removed.get(asked.request.url, at)
             if at > removed:
                 unheard = at - removed - down_within(downtimes, removed, at)
-                slowest = max(slowest, unheard)
-                if unheard > NEWS_SECONDS:
-                    yield f"{asked.request.url}: crawled {at - removed:.2f} s after removal"
+                yield unheard, f"{asked.request.url}: crawled {at - removed:.2f} s after removal"
 
-    finding = Finding.of("removed pages", "removed pages are not crawled", offenders())
-    finding.figures["slowest_news_seconds"] = round(slowest, 2)
-    return finding
+    return Finding.of_delays(
+        "removed pages",
+        "removed pages are not crawled",
+        delays(),
+        NEWS_SECONDS,
+        "slowest_news_seconds",
+    )
 
 
 def visited(
@@ -99,10 +98,8 @@ def visited(
     visits: dict[str, list[float]] = defaultdict(list)
     for asked in ledger.requests:
         visits[asked.request.url].append(asked.request.requested_at)
-    longest = 0.0
 
-    def offenders() -> Iterator[str]:
-        nonlocal longest
+    def delays() -> Iterator[tuple[float, str]]:
         for page in ledger.pages:
             if page.status != ACTIVE:
                 continue
@@ -116,10 +113,13 @@ def visited(
                 # What was not crawled while all was down makes what is due later wait as well.
                 since = max(last, begin)
                 late = following - max(bound, begin) - down_within(downtimes, since, following)
-                longest = max(longest, late)
-                if late > SLACK_SECONDS:
-                    yield f"{page.url}: {following - last:.1f} s without a crawl ({late:.1f} late)"
+                waited = f"{following - last:.1f} s without a crawl"
+                yield late, f"{page.url}: {waited} ({late:.1f} late)"
 
-    finding = Finding.of("visits", "every page is crawled within its bound", offenders())
-    finding.figures["latest_seconds"] = round(longest, 2)
-    return finding
+    return Finding.of_delays(
+        "visits",
+        "every page is crawled within its bound",
+        delays(),
+        SLACK_SECONDS,
+        "latest_seconds",
+    )
