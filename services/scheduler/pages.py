@@ -89,6 +89,7 @@ HOST: Final = np.dtype(
         ("held_back", np.float64),  # greatest priority among its pages that have to wait for it
         ("guard", np.float64),  # pages outside its pen are below; 0: no guard of its own
         ("ready_at", np.float64),  # of its parking that counts
+        ("offer", np.float64),  # priority for which its pen takes part while slots are filled
         ("weighed_at", np.float64),  # when its pen was looked at last
         ("pages", np.int32),
         ("removed", np.int32),  # pages that are still on its list

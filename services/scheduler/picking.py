@@ -157,6 +157,7 @@ def _offer(
     if best * ABOVE < host.guard and host.guard > board.state[0].guard:
         fill_pen(board, number, weighed)
         best = best_of_pen(board, number)
+    host.offer = best
     if best > 0.0:
         return push(keys, items, size, best, -2 - number)
     dissolve_pen(board, number)
@@ -222,6 +223,9 @@ def _take_next(
             item = int(items[0])
             size = pop(keys, items, size)
             if item < _NOBODY:
+                host = board.hosts[-2 - item]
+                if host.is_parked or host.offer != top:
+                    continue  # another page took the token, or a later offer counts
                 pick.row = take_best(board, -2 - item)
                 return item, size
             row = int(board.listed[item].row)
@@ -285,7 +289,7 @@ def fill_slots(
     pages, attempts, hosts, listed = board.pages, board.attempts, board.hosts, board.listed
     wheel, state, parked_keys = board.wheel, board.state[0], board.parked_keys
     weigh_listed(board, weighed, skip_below)
-    keys, items, size = queue_listed(board, max(least, skip_below))
+    keys, items, size = queue_listed(board, max(least, skip_below), slots.size)
     certain_from = max(state.certain_from if must_be_certain else 0.0, skip_below)
     floor = max(least, certain_from)
     settled = 0
@@ -306,30 +310,24 @@ def fill_slots(
         deadline = commit(pages, attempts, hosts, pick, state.timeout, board.uniform)
         if not put_off(wheel, pages, pick.row, deadline):
             list_page(board, pick.row)
-        if item < _NOBODY:
-            size = _offer_again(board, keys, items, size, -2 - item, weighed, pick.time)
+        number = int(pages[pick.row].host)
+        takes_part = hosts[number].is_limited and not hosts[number].is_parked
+        if takes_part and _can_go_on(board, number, pick.time) and item < _NOBODY:
+            size = _offer(board, keys, items, size, number, weighed)
     _close(board, items, size, slots[slots.size - 1])
     return settled
 
 
 @compiled
-def _offer_again(
-    board: Board,
-    keys: NDArray[np.float64],
-    items: NDArray[np.int32],
-    size: int,
-    number: int,
-    weighed: float,
-    now: float,
-) -> int:
-    """After a crawl of a host with a pen: offer the next page of it, or let it wait."""
+def _can_go_on(board: Board, number: int, now: float) -> bool:
+    """After a crawl of a host with a pen: whether it has one more token; else it waits for it."""
     host = board.hosts[number]
     usable = usable_from(host)
     if usable <= now:
-        return _offer(board, keys, items, size, number, weighed)
+        return True
     host.held_back = best_of_pen(board, number)
     park(board, number, usable)
-    return size
+    return False
 
 
 @compiled
@@ -344,6 +342,8 @@ def _close(
         if items[place] < _NOBODY:
             number = -2 - int(items[place])
             host = board.hosts[number]
+            if host.is_parked or not host.is_limited:
+                continue
             if host.guard > board.state[0].guard and host.pages > _LARGE_HOST:
                 park(board, number, now)
             else:

@@ -64,11 +64,16 @@ def _send_elsewhere(board: Board, row: int, priority: float, now: float) -> bool
 
 
 @compiled
-def queue_listed(board: Board, least: float) -> tuple[NDArray[np.float64], NDArray[np.int32], int]:
-    """A heap of the places of the listed pages, the most urgent first; keys, places, size."""
+def queue_listed(
+    board: Board, least: float, slots: int
+) -> tuple[NDArray[np.float64], NDArray[np.int32], int]:
+    """A heap of the places of the listed pages, the most urgent first; keys, places, size.
+
+    There is room for an offer of each host, and for one more a slot that came to count no more.
+    """
     count = board.state[0].listed if least < LEAST_NEW else 0
-    keys = np.empty(count + board.hosts.size + 1)
-    items = np.empty(count + board.hosts.size + 1, np.int32)
+    keys = np.empty(count + board.hosts.size + slots + 1)
+    items = np.empty(keys.size, np.int32)
     size = 0
     listed = board.listed
     for place in range(count):

@@ -1,6 +1,7 @@
 """Hosts at their limits: their pages wait apart, few at a time, and the best is always the next."""
 
 import numpy as np
+import pytest
 from reference_shard import DAY, World, rules
 from test_shard_selection import START
 
@@ -100,3 +101,51 @@ def test_pages_of_a_pen_that_are_removed_leave_it():
     for number in range(100):
         world.add_page(f"h{number % 50}", f"again-{number}", now)
     crawl(world, 10.0, 60, now)
+
+
+def test_a_page_that_takes_its_hosts_token_leaves_none_to_a_page_of_the_pen():
+    world = World(rules(host_rate=100.0, timeout=1e6, max_age_days=20.0))
+
+    def add(host, number, importance, *, days):
+        crawled = START - days * DAY
+        world.add_page(host, number, crawled, importance=importance, last_crawled_at=crawled)
+
+    # Too old, in the order in which they are crawled.
+    for host, importance in (("busy", 9), ("busy", 8), ("busy", 7), ("other", 6), ("busy", 5)):
+        add(host, importance, float(importance), days=30)
+    for number in range(3):
+        add("busy", 10 + number, 100.0, days=10)
+        add("other", 10 + number, 1.0, days=10)
+    world.limit_host("busy.example", 0.5, None, START)
+    # The third page of the host finds no token: it is penned, and crawled with the next one.
+    world.pick(START + np.array([0.01, 0.02, 0.03]), 100.0)
+    world.pick(START + np.array([2.05]), 100.0)
+    # The fourth was never in the pen. It takes the token for which the pen's pages wait.
+    hosts = world.pick(START + np.array([4.10, 4.11, 4.12]), 100.0)
+    hosts = [world.reference.pages[page_id].host for page_id in hosts]
+    assert hosts == ["busy.example", "other.example", "other.example"]
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_hosts_keep_their_limits_while_new_pages_take_most_slots(seed):
+    rng = np.random.default_rng(seed)
+    world = World(rules(host_rate=2.0, timeout=1e6, max_age_days=20.0))
+    for number in range(400):
+        world.add_page(
+            f"h{rng.integers(4)}",
+            number,
+            START - 100 * DAY,
+            importance=float(rng.lognormal(0, 1)),
+            alpha=float(rng.lognormal(-2, 1)),
+            last_crawled_at=START - float(rng.uniform(1, 21)) * DAY,
+        )
+    now = START
+    for tick in range(80):
+        slots = now + np.sort(rng.random(rng.integers(1, 9)))
+        now = float(slots[-1]) + 1e-6
+        for page_id in world.pick(slots, 8.0):
+            if page_id is not None and rng.random() < 0.9:
+                world.outcome(page_id, now)
+        for number in range(int(rng.integers(0, 6)) if tick % 10 < 5 else 0):
+            host = f"h{rng.integers(4)}"
+            world.add_page(host, f"{tick}-{number}", now, importance=float(rng.lognormal(0, 1)))
