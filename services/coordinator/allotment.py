@@ -41,6 +41,13 @@ MATERIAL_MULTIPLIER = 0.005
 MATERIAL_SHARE = 0.02
 """Part of the whole budget that must move between shards to be worth a message."""
 
+HICCUP_SHARE = 0.5
+"""A shard that was not heard of for so much of the time after which it is silent was away: cut off,
+or standing still."""
+
+EXCUSED_SECONDS = 30.0
+"""So long after it was away (wall), a shard that is away again, but not silent, is a slow one."""
+
 _ROUTINE = frozenset({"demand", "ramp"})
 """Causes of decisions that follow the last one smoothly."""
 
@@ -78,6 +85,9 @@ class Shard:
     curve: DemandCurve | None = None
     """None: known only from the multipliers of another coordinator."""
     usage: Usage = field(default_factory=Usage)
+    back_at: float = -math.inf
+    """Clock: it was away until then. What it crawled before says nothing about what it can."""
+    back_at_wall: float = -math.inf
 
 
 @dataclass(slots=True)
@@ -106,8 +116,13 @@ class Fleet:
         for shard in live:
             self.shards.setdefault(shard, Shard(at))
 
-    def report(self, curve: DemandCurve, heard_at: float) -> DemandCurve | None:
+    def report(self, curve: DemandCurve, heard_at: float, clock: float) -> DemandCurve | None:
         """Take a shard's report; an older one never overwrites a newer one.
+
+        Args:
+            curve: the report.
+            heard_at: wall seconds.
+            clock: now, of the clock.
 
         Returns:
             the report before, if this one goes on from it.
@@ -116,7 +131,11 @@ class Fleet:
         before = known.curve
         if before is not None and curve.reported_at < before.reported_at:
             return None
-        was_silent = heard_at - known.heard_at > self.silent_after_seconds
+        away_seconds = heard_at - known.heard_at
+        was_silent = away_seconds > self.silent_after_seconds
+        was_away = away_seconds > HICCUP_SHARE * self.silent_after_seconds
+        if was_silent or (was_away and heard_at - known.back_at_wall > EXCUSED_SECONDS):
+            known.back_at, known.back_at_wall = clock, heard_at
         known.curve = curve
         known.heard_at = max(known.heard_at, heard_at)
         if before is None or was_silent or before.instance != curve.instance:
@@ -126,18 +145,24 @@ class Fleet:
             return None
         return before
 
-    def observe(self, number: int, seconds: float, slots: float, crawls: float) -> None:
+    def observe(
+        self, number: int, since: float, seconds: float, slots: float, crawls: float
+    ) -> None:
         """Take what a shard made of its slots between two reports.
 
         Args:
             number: of the shard.
+            since: of the first report, of the clock.
             seconds: between the reports, of the wall.
             slots: that it had.
             crawls: that it made.
         """
         shard = self.shards[number]
         through = shard.curve.demand[0] if shard.curve is not None else 0.0
-        if shard.usage.observe(seconds, slots, crawls, through):
+        if since < shard.back_at:
+            # What it wrote while it was cut off comes when it is back, all at once.
+            shard.usage.remember(seconds, slots, crawls)
+        elif shard.usage.observe(seconds, slots, crawls, through):
             self._short.add(number)
 
     def live(self, wall: float) -> frozenset[int]:

@@ -140,7 +140,7 @@ class Coordination:
             check_curve(message)
         except ValueError as error:
             raise BadMessage(str(error)) from error
-        before = self.fleet.report(message, heard_at)
+        before = self.fleet.report(message, heard_at, now.clock)
         if before is not None:
             self._observe(before, message, now)
         return self.fleet.is_unshared(message.shard)
@@ -153,6 +153,7 @@ class Coordination:
             return
         self.fleet.observe(
             report.shard,
+            since,
             (until - since) / now.speed,
             self.timeline.allotted(report.shard, since, until),
             report.achieved_crawls_per_second * (until - since),

@@ -81,7 +81,7 @@ class Usage:
         """
         if seconds <= 0:
             return False
-        self._remember(seconds, slots, crawls)
+        self.remember(seconds, slots, crawls)
         if math.isfinite(self.usable) and through > NEWS * self._through:
             self._lift()
         noise = NOISE_CRAWLS + NOISE_SECONDS * slots / seconds
@@ -92,7 +92,8 @@ class Usage:
             self._look_further(seconds, slots, noise)
         return False
 
-    def _remember(self, seconds: float, slots: float, crawls: float) -> None:
+    def remember(self, seconds: float, slots: float, crawls: float) -> None:
+        """Count slots and crawls without judging by them (see `observe`); `seconds` above 0."""
         keep = math.exp(-seconds / _MEMORY_SECONDS)
         weight = keep * self._weight + seconds
         self.slots_rate = (keep * self._weight * self.slots_rate + slots) / weight

@@ -359,6 +359,47 @@ def test_slots_that_a_shard_leaves_empty_go_to_the_others_within_seconds():
     assert run.published[-1].multiplier == pytest.approx(1.0, rel=0.02)
 
 
+def two_shards_of_equal_demand():
+    run = Run()
+    run.reporting = {0: 100.0, 1: 100.0}
+    run.set_bandwidth(200.0)
+    for _ in range(10):
+        run.step()
+    return run
+
+
+@pytest.mark.parametrize("seconds", [3, 8])
+def test_a_shard_that_was_cut_off_is_not_judged_by_what_it_wrote_meanwhile(seconds):
+    run = two_shards_of_equal_demand()
+    del run.reporting[1]
+    since, written = run.moment.clock, []
+    for second in range(seconds):
+        run.step()
+        # It made nothing of slots that it did not know of, or whose requests it could not send.
+        written.append(report(1, 100.0, since + second + 1.0))
+    for late in written:
+        run.hear(late)
+    run.reporting[1] = 100.0
+    for _ in range(6):
+        run.step()
+    assert not any(m.cause == "shortfall" for m in run.published)
+    assert run.shares()[1] == pytest.approx(0.5, abs=0.02)
+
+
+def test_a_shard_that_stood_still_is_not_judged_by_it_unless_it_does_so_often():
+    run = two_shards_of_equal_demand()
+    for times in (1, 2):
+        since = run.moment.clock
+        del run.reporting[1]
+        run.step(3.0)
+        crawls = 100.0 / (run.moment.clock - since)
+        run.hear(report(1, 100.0, run.moment.clock, achieved_crawls_per_second=crawls))
+        run.reporting[1] = 100.0
+        for _ in range(3):
+            run.step()
+        assert any(m.cause == "shortfall" for m in run.published) == (times > 1)
+
+
 def test_a_schedule_takes_effect_to_the_moment_and_says_so():
     midnight = 1_699_920_000.0
     run = Run(origin=midnight + 6 * 3600 - 30)

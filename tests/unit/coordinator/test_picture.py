@@ -81,7 +81,7 @@ def test_ten_minutes_are_remembered(coordination):
 def test_the_ratio_of_crawls_to_slots_counts_what_silent_shards_had(coordination):
     coordination.published(coordination.next(NOW), NOW)
     assert Picture(coordination).state(NOW, 5.0, "").now.achieved_ratio == 1.0
-    for seconds in (0.5, 4.0):
+    for seconds in (0.5, 2.3, 4.0):
         since = coordination.fleet.shards[0].curve.reported_at
         later = Moment(NOW.clock + seconds, NOW.wall + seconds)
         slots = coordination.timeline.allotted(0, since, later.clock) / (later.clock - since)
