@@ -22,6 +22,7 @@ from services.scheduler.in_flight import (
     request_id_of,
     restore,
 )
+from services.scheduler.loading import build_shard
 from services.scheduler.shard import Shard
 from services.world.population import generate_population
 from shared.contracts.codec import encode
@@ -126,7 +127,7 @@ def _load(settings: Settings, in_flight: int, stages: _Stages) -> dict[str, Any]
     with stages.measured("snapshot"):
         snapshot = load_shard(settings.database_url.get_secret_value(), 0)
     with stages.measured("columns"):
-        shard = Shard.from_snapshot(snapshot, shard_rules(settings, SystemClock()))
+        shard = build_shard(snapshot, shard_rules(settings, SystemClock()))
     del snapshot
     asyncio.run(_ask(settings, shard, in_flight))
     with stages.measured("in_flight"):

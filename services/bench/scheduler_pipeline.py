@@ -10,6 +10,7 @@ import numpy as np
 from services.scheduler.compilation import warm_up
 from services.scheduler.emission import Emission, Emitter, SlotFiller
 from services.scheduler.handler import shard_rules
+from services.scheduler.loading import build_shard
 from services.scheduler.pages import NEVER
 from services.scheduler.reading import Reader
 from services.scheduler.shard import Shard
@@ -52,7 +53,7 @@ def make_shards(settings: Settings, pages: int, seed: int = 1) -> dict[int, Shar
     rules = shard_rules(settings, SystemClock())
     shards = {}
     for number, members in of_shard.items():
-        shard = Shard.from_snapshot(_snapshot(number, members, random), rules)
+        shard = build_shard(_snapshot(number, members, random), rules)
         shard.is_caught_up = True
         shards[number] = shard
     return shards

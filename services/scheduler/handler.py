@@ -15,6 +15,7 @@ from aiokafka.errors import KafkaError
 
 from services.scheduler import metrics
 from services.scheduler.in_flight import read_recent_requests, restore
+from services.scheduler.loading import build_shard
 from services.scheduler.reading import TOPIC_ORDER, Reader, Refused
 from services.scheduler.selection import Rules
 from services.scheduler.shard import Shard, ShardRules
@@ -162,7 +163,7 @@ class SchedulerHandler:
                 snapshot = await self._retried(
                     asyncio.to_thread, load_shard, database_url, number, self._note_progress
                 )
-                shard = await asyncio.to_thread(Shard.from_snapshot, snapshot, self._rules)
+                shard = await asyncio.to_thread(build_shard, snapshot, self._rules)
                 self._note_progress()
                 return shard, snapshot.positions
 

@@ -152,12 +152,12 @@ def restore(shard: Shard, requests: list[CrawlRequest]) -> int:
         how many are not answered yet.
     """
     _spend_tokens(shard)
-    hosts = [shard.hosts.find(request.host) for request in requests]
+    hosts = [shard.hosts.intern(request.host) for request in requests]
     requested_at = np.array([request.requested_at for request in requests], np.float64)
     return shard.restore_requests(
         Requests(
             np.array([request.page_id for request in requests], np.int64),
-            np.array([-1 if host is None else host for host in hosts], np.int64),
+            np.array(hosts, np.int64),
             requested_at,
             (requested_at * 1e6 + 0.5).astype(np.int64),
             np.array([request.deadline_at for request in requests], np.float64),

@@ -24,9 +24,6 @@ from services.scheduler.learned import SECONDS_PER_DAY, refresh_pages
 from services.scheduler.pages import ACTIVE, ASLEEP, NEVER, UNSET, Rows, clear, reserved_rows
 from services.scheduler.priority import BY_VALUE
 from services.scheduler.records import (
-    load_changes,
-    load_rates,
-    load_updates,
     set_crawled,
     take_update,
     update_steps,
@@ -39,12 +36,9 @@ from shared.contracts.identity import PageIdentity
 from shared.contracts.messages import HostParameters, PageUpdate
 from shared.store.page_lookup import UNKNOWN, PageLookup
 from shared.store.reserved import grown
-from shared.store.snapshot import PageColumns, ShardSnapshot
 
 _SMALLEST: Final = 256
 _MOST_REMEMBERED_REMOVALS: Final = 100_000
-_LOADED_AT_ONCE: Final = 1 << 18
-"""Pages of a snapshot that are taken at once: some tens of megabytes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,79 +80,10 @@ class Shard:
         self._free: list[int] = []
         self._removals = 0
         self._removed: dict[int, float] = {}
+        self._asked_for: dict[int, tuple[int, float]] = {}
+        """Requests of before the shard was loaded, of pages that it does not know yet: page id →
+        when it was asked for (Unix microseconds), until when the request waits."""
         self._marginal_value = 0.0
-
-    @classmethod
-    def from_snapshot(cls, snapshot: ShardSnapshot, rules: ShardRules) -> "Shard":
-        """The shard as Postgres knew it at the snapshot's positions."""
-        count = snapshot.pages.page_ids.size
-        shard = cls(snapshot.shard, rules, count)
-        host_numbers = shard._load_hosts(snapshot)
-        shard.signal_times.reserve(int((snapshot.pages.last_signal_at > NEVER).sum()))
-        for begin in range(0, count, _LOADED_AT_ONCE):
-            part = slice(begin, min(begin + _LOADED_AT_ONCE, count))
-            shard._load_pages(snapshot, part, host_numbers)
-        shard.urls = UrlArena.load(snapshot.urls.arena, snapshot.urls.offsets)
-        shard.used = count
-        shard._load_failures(snapshot.pages)
-        shard.lookup.index(count)
-        return shard
-
-    def _load_pages(
-        self, snapshot: ShardSnapshot, part: slice, host_numbers: NDArray[np.int32]
-    ) -> None:
-        """Take some of a snapshot's pages."""
-        columns, hosts = snapshot.pages, self.hosts
-        rows, records = self.pages[part], self.records[part]
-        numbers = np.arange(part.start, part.stop, dtype=np.int32)
-        clear(rows, records)
-        rows["host"] = host_numbers[
-            np.searchsorted(snapshot.hosts.host_ids, columns.host_ids[part])
-        ]
-        rows["importance"] = columns.importance[part]
-        rows["kappa"] = columns.signal_evidence[part]
-        rows["gamma"] = columns.signal_rate[part]
-        rows["signals"] = hosts.learned.weighted(rows["host"], snapshot.pending[part])
-        rows["last_crawled_at"] = columns.last_crawled_at[part]
-        rows["max_age"] = self._max_age_seconds(columns.max_age_days[part])
-        rows["status"] = columns.status[part]
-        own_rate, multipliers = columns.unsignalled_change_rate[part], snapshot.multipliers[part]
-        load_rates(rows, records, own_rate, multipliers, hosts.learned.tables.alpha[rows["host"]])
-        load_changes(records, columns.last_changed_at[part], columns.last_crawled_at[part])
-        load_updates(records, columns.updated_at[part])
-        records["digest"] = events.short_digests(columns.digest[part])
-        signalled = columns.last_signal_at[part] > NEVER
-        self.signal_times.note(numbers[signalled], columns.last_signal_at[part][signalled])
-        list_pages(self.pages, self.records, hosts.rows, numbers)
-        refresh_pages(self.pages, self.records, hosts.learned.tables, numbers)
-        self.lookup.ids[part] = columns.page_ids[part]
-
-    def _load_failures(self, columns: PageColumns) -> None:
-        """Attempts of the pages whose last crawl failed."""
-        failed = np.flatnonzero(columns.failures)
-        failures, last_attempt_at = columns.failures[failed], columns.last_attempt_at[failed]
-        retry_at = events.retry_times(last_attempt_at, failures, self.rules.failed_retry)
-        self.attempts.reserve(failed.size)
-        for place, row in enumerate(failed.tolist()):
-            attempt = self.attempts.open(self.pages[row])
-            attempt["failures"] = min(int(failures[place]), 1000)
-            attempt["retry_at"] = retry_at[place]
-            attempt["last_attempt_at"] = last_attempt_at[place]
-
-    def _load_hosts(self, snapshot: ShardSnapshot) -> NDArray[np.int32]:
-        columns = snapshot.hosts
-        numbers = np.array([self.hosts.intern(name) for name in columns.names], np.int32)
-        rows = self.hosts.rows
-        limited = ~np.isnan(columns.max_crawls_per_second)
-        rows["rate"][numbers[limited]] = columns.max_crawls_per_second[limited]
-        rows["own_limit"][numbers[limited]] = 1
-        rows["blocked_until"][numbers] = columns.blocked_until
-        self.hosts.learned.load(numbers, columns)
-        return numbers
-
-    def _max_age_seconds(self, own_days: NDArray[np.float64]) -> NDArray[np.float64]:
-        days = np.where(np.isfinite(own_days), own_days, self.rules.default_max_age_days)
-        return np.asarray(days * SECONDS_PER_DAY)
 
     @property
     def host_rows(self) -> Rows:
@@ -327,6 +252,9 @@ class Shard:
         self.signal_times.forget(row)
         self.urls.set(row, identity.url.encode())
         self.lookup.add(identity.page_id, row)
+        if asked := self._asked_for.pop(identity.page_id, None):
+            attempt = self.attempts.open(page)
+            attempt["requested_us"], attempt["deadline"] = asked
         return row
 
     def _next_row(self) -> int:
@@ -381,6 +309,8 @@ class Shard:
     def restore_requests(self, asked: Requests) -> int:
         """Requests that were made before the shard was loaded may be in flight.
 
+        A page may have come after the snapshot: its request waits for it.
+
         Returns:
             how many are not answered yet.
         """
@@ -388,6 +318,9 @@ class Shard:
         attempts = self.attempts.reserve(rows.size)
         waiting = events.restore_requests(self.pages, attempts, self.hosts.rows, rows, *asked[1:])
         self.selector.touch(rows[waiting])
+        for place in np.flatnonzero(rows == UNKNOWN).tolist():
+            times = int(asked.requested_us[place]), float(asked.deadlines[place])
+            self._asked_for[int(asked.page_ids[place])] = times
         return int(waiting.sum())
 
     def take_back(self, rows: NDArray[np.int64]) -> None:

@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 from estimator_world import DAY, NOW, SHARDS, URLS, a_day_of_life, contents, crawl, signal, upsert
 
+from services.scheduler.loading import build_shard
 from services.scheduler.selection import Rules
-from services.scheduler.shard import Shard as SchedulerShard
 from services.scheduler.shard import ShardRules
 from shared.contracts.identity import identify, shard_of
 from shared.store.snapshot import load_shard
@@ -48,7 +48,7 @@ async def test_a_scheduler_learns_the_same_from_the_topic_and_from_the_database(
     rules = ShardRules(Rules(120.0, 1.0), 0.0, 300.0, float("inf"), 1.0)
     for number in range(SHARDS):
         snapshot = load_shard(settings.database_url.get_secret_value(), number)
-        loaded, told = (SchedulerShard.from_snapshot(snapshot, rules) for _ in range(2))
+        loaded, told = (build_shard(snapshot, rules) for _ in range(2))
         told.host_parameters(kafka.hosts[number])
         for name in ("alpha", "kappa"):
             np.testing.assert_allclose(

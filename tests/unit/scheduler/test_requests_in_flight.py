@@ -107,3 +107,41 @@ def test_requests_for_pages_that_are_not_there_are_left_out():
     world = World(rules())
     request = CrawlRequest("0-1-2", 1, "https://a.example/", "a.example", NOW, NOW + 9, 0, 0, "new")
     assert restore(world.shard, [request]) == 0
+
+
+def world_with_a_new_page():
+    world = World(rules(timeout=100.0, host_rate=1.0))
+    return world, world.add_page("new", 1, NOW)
+
+
+def test_a_page_that_came_after_the_snapshot_is_in_flight_as_soon_as_it_is_known():
+    world, page = world_with_a_new_page()
+    requests = sent(world, [NOW + 1.0])
+    # The shard is loaded from before the page was added, and hears of it again.
+    restarted = World(rules(timeout=100.0, host_rate=1.0))
+    restore(restarted.shard, requests)
+    restarted.add_page("new", 1, NOW)
+    assert sent(restarted, [NOW + 2.0]) == []
+    restarted.outcome(page.page_id, NOW + 3.0)
+    assert PageView(restarted.shard, page.page_id)["deadline"] == NEVER
+
+
+def test_a_page_that_came_after_the_snapshot_is_asked_for_again_if_nobody_answers():
+    requests = sent(world_with_a_new_page()[0], [NOW + 1.0])
+    restarted = World(rules(timeout=100.0, host_rate=1.0))
+    restore(restarted.shard, requests)
+    restarted.add_page("new", 1, NOW)
+    again = restarted.shard.selector.select(np.array([NOW + 101.5]), 1.0, 0.0)
+    assert again["tier"][0] == UNANSWERED
+
+
+def test_a_host_that_came_after_the_snapshot_gets_no_second_burst():
+    world = World(rules(timeout=100.0, host_rate=1.0))
+    for number in range(6):
+        world.add_page("new", number, NOW)
+    requests = sent(world, [NOW + 1.0, NOW + 1.1])
+    restarted = World(rules(timeout=100.0, host_rate=1.0))
+    restore(restarted.shard, requests)
+    for number in range(6):
+        restarted.add_page("new", number, NOW)
+    assert sent(restarted, [NOW + 1.2, NOW + 1.3]) == []
