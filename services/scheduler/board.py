@@ -31,6 +31,7 @@ from services.scheduler.calendar import (
 from services.scheduler.pages import ASLEEP, UNSET, Rows
 from services.scheduler.priority import due_at
 from shared.policy.compiled import compiled
+from shared.store.prefetch import AHEAD, prefetch
 from shared.store.reserved import reserved
 
 LISTED: Final = 0xFFFE
@@ -236,7 +237,12 @@ def settle_rows(board: Board, rows: NDArray[np.int32]) -> None:
     # The arrays by name: passing the whole board for each page costs more than the work.
     pages, attempts, hosts, wheel = board.pages, board.attempts, board.hosts, board.wheel
     listed, state, uniform = board.listed, board.state[0], board.uniform
-    for row in rows:
+    for place in range(rows.size):
+        if place + 2 * AHEAD < rows.size:
+            prefetch(pages, rows[place + 2 * AHEAD])
+        if place + AHEAD < rows.size:
+            prefetch(hosts, pages[rows[place + AHEAD]].host)
+        row = rows[place]
         page = pages[row]
         if page.bucket == LISTED:
             continue

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from services.scheduler.pages import ASLEEP, Rows
 from shared.policy.compiled import compiled
+from shared.store.prefetch import prefetch
 from shared.store.reserved import reserved
 
 FINE: Final = 1 << 14
@@ -168,6 +169,10 @@ def take_bucket(wheel: Wheel, pages: Rows, bucket: int) -> NDArray[np.int32]:
             larger = np.empty(2 * (count + fill), np.int32)
             larger[:count] = found[:count]
             found = larger
+        following = wheel.chunks[chunk, 0]
+        if following != 0:
+            for place in range(1, ENTRIES_IN_CHUNK + 1):
+                prefetch(pages, wheel.chunks[following, place])
         for place in range(1, fill + 1):
             row = wheel.chunks[chunk, place]
             if pages[row].bucket == bucket:
@@ -175,7 +180,6 @@ def take_bucket(wheel: Wheel, pages: Rows, bucket: int) -> NDArray[np.int32]:
                 found[count] = row
                 count += 1
         dial.entries -= fill
-        following = wheel.chunks[chunk, 0]
         wheel.chunks[chunk, 0] = dial.free_chunk
         dial.free_chunk = chunk
         chunk = following

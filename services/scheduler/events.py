@@ -27,6 +27,7 @@ from services.scheduler.pages import ACTIVE, GONE, NEVER, UNSET, Rows
 from services.scheduler.records import set_crawled, update_steps, updated_steps_of
 from services.scheduler.signal_times import LastSignals, last_signal_at
 from shared.policy.compiled import compiled
+from shared.store.prefetch import AHEAD, prefetch
 
 FOUND: Final = 0
 """Result of a crawl that got the page, unchanged."""
@@ -63,7 +64,7 @@ class Requests(NamedTuple):
 
     page_ids: NDArray[np.int64]
     hosts: NDArray[np.int64]
-    """Number of each host; -1: it is not known."""
+    """Number of each host."""
     requested_at: NDArray[np.float64]
     requested_us: NDArray[np.int64]
     """The same as in their ids."""
@@ -88,6 +89,14 @@ def short_digests(digests: NDArray[np.int64]) -> NDArray[np.uint32]:
     """
     short = (digests & 0xFFFF).astype(np.uint32)
     return np.where(digests == 0, np.uint32(0), np.maximum(short, np.uint32(1)))
+
+
+@compiled
+def _ask_for(pages: Rows, records: Rows, rows: NDArray[np.int32], index: int) -> None:
+    """Ask for the page of an event that is soon to be applied."""
+    if index < rows.size:
+        prefetch(pages, rows[index])
+        prefetch(records, rows[index])
 
 
 @compiled
@@ -118,6 +127,7 @@ def apply_signals(
     """
     counted = 0
     for index in range(rows.size):
+        _ask_for(pages, records, rows, index + AHEAD)
         if not is_later[index]:
             continue
         page, record = pages[rows[index]], records[rows[index]]
@@ -245,6 +255,11 @@ def apply_outcomes(
     """
     news = 0
     for index in range(rows.size):
+        _ask_for(pages, records, rows, index + 2 * AHEAD)
+        if index + AHEAD < rows.size and rows[index + AHEAD] >= 0:
+            page = pages[rows[index + AHEAD]]
+            prefetch(attempts, page.attempt)
+            prefetch(hosts.multipliers, page.host)
         if rows[index] < 0:
             continue
         page, record = pages[rows[index]], records[rows[index]]
@@ -306,7 +321,7 @@ def restore_requests(
         attempts: with room for one more a request.
         hosts: rows of the hosts; each request has taken a token.
         rows: the page of each request; -1: it is not there.
-        host_numbers: its host; -1: it is not known.
+        host_numbers: its host.
         requested_at: when it was made.
         requested_us: the same as in its id.
         deadlines: until when it waits.
@@ -316,8 +331,7 @@ def restore_requests(
     """
     waiting = np.zeros(rows.size, np.bool_)
     for index in range(rows.size):
-        if host_numbers[index] >= 0:
-            take_token(hosts[host_numbers[index]], requested_at[index])
+        take_token(hosts[host_numbers[index]], requested_at[index])
         if rows[index] < 0:
             continue
         page = pages[rows[index]]

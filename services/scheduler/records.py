@@ -133,6 +133,8 @@ def has_own_rate(record: Any) -> bool:
 @compiled
 def set_multiplier(page: Any, record: Any, multiplier: float) -> bool:
     """Change the burst multiplier, and with it a rate of the page's own; whether it was another."""
+    if multiplier == 1.0 and np.int64(record.burst) >> 1 == 0:
+        return False
     power = round(math.log2(max(multiplier, _SMALLEST)) * _MULTIPLIER_STEPS)
     power = max(-_LARGEST_POWER, min(power, _LARGEST_POWER))
     before = np.int64(record.burst)

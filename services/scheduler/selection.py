@@ -34,7 +34,7 @@ from services.scheduler.pages import Rows
 from services.scheduler.picking import PICK, fill_slots
 from services.scheduler.priority import BY_VALUE, HIGHEST_VALUE, LEAST_NEW
 from services.scheduler.scanning import best_pages, evaluate, value_of_rank
-from services.scheduler.shedding import raise_guard, shed_listed
+from services.scheduler.shedding import BELOW_PICKED, raise_guard, shed_listed
 
 _FEW_PAGES: Final = 32_768
 """So many are placed anew at once, in some milliseconds."""
@@ -46,6 +46,9 @@ _LEAST_SLICE: Final = 10_000
 """Pages that are placed anew at a tick at least, or shed at most; some milliseconds. There may be
 many shards."""
 
+_MOST_SLICES: Final = 16
+"""So many more are placed at a tick where slots would stay empty otherwise."""
+
 _SAMPLED: Final = 50_000
 """Pages that tell how far to lower the guard, where pages are many."""
 
@@ -53,9 +56,6 @@ _LEAST_SAMPLED: Final = 20
 
 _LOOKED_AT: Final = 1 << 19
 """Pages that are placed anew, or remembered, at once in a look at all of them: some megabytes."""
-
-_BELOW_PICKED: Final = 1.0 - 2e-4
-"""The guard stays so far below what was picked last."""
 
 _SKIPPED: Final = 1.0 - 1e-3
 """Listed pages that will not come so near to what was picked last are not looked at."""
@@ -77,12 +77,25 @@ _TICK_SECONDS: Final = 0.1
 _SAMPLED_LISTED: Final = 2_048
 """Listed pages that tell how far to raise the guard, where not all of them are looked at."""
 
+_PATIENCE_TICKS: Final = 3.0
+"""Pages stay listed that would be picked, or back from the calendar, in about so many ticks."""
+
 _SHED_SHARE: Final = 1 / 16
 """Part of the listed pages that may go back to the calendar at once, where very many are listed."""
 
 _SPARE: Final = 256
-_FAT: Final = 4
+_FAT: Final = 2
+"""Stocks: where more are listed, the guard is raised."""
+
+_VERY_FAT: Final = 8
+"""... and where more are, bounds tell which need not be looked at."""
+
 _LEAN: Final = 0.125
+"""... and where fewer are, it is lowered."""
+
+_CROWDED: Final = 2
+"""So many times more than there should be are so many that pages from the calendar, whose s* is of
+a guard of before, are worth finding it anew."""
 
 
 Floats: TypeAlias = NDArray[np.float64]
@@ -200,14 +213,14 @@ class Calendar:
         picks = np.zeros(slots.size, PICK)
         now = float(slots[0])
         self._slots = slots.size
-        self._stock = int(max(slots.size, rate * self._rules.speed) / 4) + _SPARE
+        self._stock = int(max(slots.size / 4, rate * self._rules.speed / 4)) + _SPARE
         self._many = int(_MANY_SECONDS * rate * self._rules.speed) + 8 * self._stock
         self._space.attempts.reserve(slots.size)
         self._attach(slots.size)
         if not self._is_ready or entries_in(self._board.wheel) > 4 * self._space.used + 100_000:
             self._rebuild(now)
         self._sweep(now)
-        let_come(self._board, now, 2 * slots.size if self._is_sweeping else 0)
+        self._list_enough(now, 2 * slots.size if self._is_sweeping else 0)
         skip_below = self._skip_below
         done = self._fill(now, slots, least, skip_below, picks)
         while done < slots.size and skip_below > 0.0:
@@ -245,7 +258,7 @@ class Calendar:
             self._rebuild(now)
         else:
             self._begin_sweep(now, self._many)
-            let_come(self._board, now, 2 * slots + _SPARE)
+            self._list_enough(now, 2 * slots + _SPARE)
 
     def _rebuild(self, now: float) -> None:
         """Look at all pages, and choose the guard such that enough of them are listed."""
@@ -298,12 +311,24 @@ class Calendar:
         """Place a slice of the pages anew, if the guard is being lowered."""
         if not self._is_sweeping:
             return
-        used = self._space.used
         passed = (now - self._swept_to) / (_SLICES_SECONDS * self._rules.speed)
-        slice_rows = max(int(used * min(passed, 0.05)), _LEAST_SLICE)
-        end = min(self._next_row + slice_rows, used)
+        self._swept_to = now
+        self._place(max(int(self._space.used * min(passed, 0.05)), _LEAST_SLICE), now)
+
+    def _list_enough(self, now: float, wanted: int) -> None:
+        """List what has come up; and while the guard is lowered, what suffices to fill slots."""
+        let_come(self._board, now, wanted)
+        for _ in range(_MOST_SLICES):
+            if not self._is_sweeping or self.candidates >= wanted:
+                break
+            self._place(_LEAST_SLICE, now)
+
+    def _place(self, rows: int, now: float) -> None:
+        """Go on with placing pages anew."""
+        used = self._space.used
+        end = min(self._next_row + rows, used)
         settle_all(self._board, self._next_row, end)
-        self._next_row, self._swept_to = end, now
+        self._next_row = end
         if end == used:
             self._state["certain_from"] = self._state["guard"]
             self._next_row = -1
@@ -317,12 +342,15 @@ class Calendar:
         self._skip_below = self._not_looked_at(picks, listed, highest)
         most = needed + (_FAT - 1) * self._stock
         most += self._many if now < self._hold_until or self._is_sweeping else 0
-        self._state["is_crowded"] = is_crowded = listed > most and highest > 0.0
-        if is_crowded and (self._is_sweeping or highest == HIGHEST_VALUE):
+        are_too_many = listed > most and highest > 0.0
+        is_blind = self._is_sweeping or highest == HIGHEST_VALUE
+        self._state["is_crowded"] = are_too_many and (is_blind or listed > _CROWDED * most)
+        if are_too_many and is_blind:
             self._raise_guard(now, needed, highest)
-        elif is_crowded:
+        elif are_too_many:
             at_once = _shed_at_once(listed, picks.size + _SPARE)
-            shed_listed(self._board, needed, highest * _BELOW_PICKED, at_once)
+            patience = _PATIENCE_TICKS * picks.size / needed
+            shed_listed(self._board, needed, highest, at_once, patience)
         elif listed < _LEAN * self._stock and self.guard > 0.0 and self._space.used > _FEW_PAGES:
             self._begin_sweep(now, self._many)
 
@@ -330,9 +358,9 @@ class Calendar:
         """Listed pages need not be looked at for the next slots if they are worth less."""
         if picks["priority"].min() >= LEAST_NEW and self._state["urgent"] >= picks.size:
             return LEAST_NEW
-        if listed > _FAT * self._stock:
+        if listed > _VERY_FAT * self._stock:
             return highest * (_SKIPPED_UNSURE if self._is_sweeping else _SKIPPED)
-        # Where few are listed, looking at all of them costs less than finding bounds.
+        # Otherwise most are picked so soon that looking at all costs less than finding bounds.
         return 0.0
 
     def _raise_guard(self, now: float, needed: int, highest: float) -> None:
@@ -344,7 +372,7 @@ class Calendar:
         rank = round(needed / listed * priorities.size)
         if rank < priorities.size:
             certain_from = float(self._state["certain_from"]) if self._is_sweeping else highest
-            guard = min(float(priorities[rank]), highest * _BELOW_PICKED, certain_from)
+            guard = min(float(priorities[rank]), highest * BELOW_PICKED, certain_from)
             first = int(self._random.integers(0, listed))
             at_once = _shed_at_once(listed, _SAMPLED_LISTED)
             raise_guard(board, guard, not self._is_sweeping, first, at_once)

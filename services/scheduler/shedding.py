@@ -1,11 +1,17 @@
 """Raising the guard: listed pages that are not needed soon go back to the calendar."""
 
+from typing import Final
+
 import numpy as np
 
 from services.scheduler.board import LEFT, LISTED, Board, time_due
 from services.scheduler.calendar import put_off
 from services.scheduler.pages import UNSET
 from shared.policy.compiled import compiled
+from shared.store.prefetch import AHEAD, prefetch
+
+BELOW_PICKED: Final = 1.0 - 2e-4
+"""The guard stays so far below what was picked last."""
 
 
 @compiled
@@ -16,10 +22,16 @@ def _is_own(board: Board, row: int, listing: int) -> bool:
 
 
 @compiled
-def shed_listed(board: Board, keep: int, highest: float, most: int) -> int:
-    """Raise the guard until no more than `keep` listed pages reach it, but not above `highest`.
+def shed_listed(board: Board, keep: int, picked: float, most: int, patience: float) -> int:
+    """Raise the guard until no more than `keep` listed pages reach it; what is far below goes.
 
-    At most so many pages go at once: each costs an inverse of its crawl value.
+    Args:
+        board: the pages, weighed.
+        keep: pages.
+        picked: least priority of those picked last; the guard stays a little below.
+        most: so many pages go at once at most: each costs an inverse of its crawl value.
+        patience: pages that are further below the guard, in distances from there to `picked`, go.
+            Others would be back soon: to look at them until then costs less.
 
     Returns:
         how many went.
@@ -31,13 +43,16 @@ def shed_listed(board: Board, keep: int, highest: float, most: int) -> int:
         for place in range(count):
             priorities[place] = board.listed[place].priority
         least = np.partition(priorities, count - keep)[count - keep]
-        guard = max(guard, min(least, highest))
+        guard = max(guard, min(least, picked * BELOW_PICKED))
     board.state[0].guard = board.state[0].certain_from = guard
+    leaving = guard - patience * max(picked - guard, 0.0)
     kept = gone = 0
     for place in range(count):
+        if place + AHEAD < count and board.listed[place + AHEAD].priority < leaving:
+            prefetch(board.pages, board.listed[place + AHEAD].row)
         entry = board.listed[place]
         row = entry.row
-        if gone < most and 0.0 < entry.priority < guard and _is_own(board, row, entry.listing):
+        if gone < most and 0.0 < entry.priority < leaving and _is_own(board, row, entry.listing):
             board.pages[row].due_staleness = UNSET
             if put_off(board.wheel, board.pages, row, time_due(board, row)):
                 gone += 1

@@ -7,7 +7,15 @@ from numpy.typing import NDArray
 
 from services.scheduler.pages import NEVER
 from shared.policy.compiled import compiled
-from shared.store.growing_table import UNKNOWN, GrowingTable, find_row, insert_row
+from shared.store.growing_table import (
+    UNKNOWN,
+    GrowingTable,
+    ask_for_key,
+    ask_for_place,
+    find_row,
+    insert_row,
+)
+from shared.store.prefetch import AHEAD, prefetch
 from shared.store.reserved import grown, reserved
 
 _SMALLEST: Final = 64
@@ -40,8 +48,12 @@ def _note(
     own_rows, own_times, places, leaving = last
     is_later = np.zeros(rows.size, np.bool_)
     added = taken = 0
-    for index in range(rows.size):
-        if rows[index] < 0:
+    for index in range(-2 * AHEAD, rows.size):
+        if index + 2 * AHEAD < rows.size:
+            ask_for_place(places, rows[index + 2 * AHEAD])
+        if 0 <= index + AHEAD < rows.size:
+            prefetch(own_times, ask_for_key(places, own_rows, rows[index + AHEAD]))
+        if index < 0 or rows[index] < 0:
             continue
         entry = find_row(places, leaving, own_rows, rows[index])
         if entry < 0:

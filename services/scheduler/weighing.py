@@ -8,6 +8,7 @@ from services.scheduler.calendar import put_off
 from services.scheduler.pens import add_to_pen, shrink_pen
 from services.scheduler.priority import HIGHEST_VALUE, LEAST_NEW, priority_of
 from shared.policy.compiled import compiled
+from shared.store.prefetch import AHEAD, prefetch
 
 
 @compiled
@@ -25,6 +26,10 @@ def weigh_listed(board: Board, now: float, skip_below: float) -> None:
     place = -1
     while place + 1 < state.listed:
         place += 1
+        if place + 2 * AHEAD < state.listed:
+            prefetch(pages, listed[place + 2 * AHEAD].row)
+        if place + AHEAD < state.listed:
+            prefetch(hosts, pages[listed[place + AHEAD].row].host)
         if listed[place].bound < skip_below and not (expire and listed[place].until < now):
             listed[kept] = listed[place]
             kept += 1

@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from shared.policy.compiled import compiled
+from shared.store.prefetch import prefetch
 from shared.store.reserved import reserved
 
 UNKNOWN: Final = -1
@@ -73,6 +74,21 @@ def find_row(places: Places, leaving: Places, keys: Keys, key: int) -> int:
         if place >= 0:
             row = leaving[place] - 1
     return row
+
+
+@compiled
+def ask_for_place(places: Places, key: int) -> None:
+    """Ask for where a key is looked for first."""
+    prefetch(places, _first_place(key, places.size))
+
+
+@compiled
+def ask_for_key(places: Places, keys: Keys, key: int) -> int:
+    """Ask for the key in this place; its row, or `UNKNOWN`: the place is free."""
+    row: int = places[_first_place(key, places.size)] - 1
+    if row >= 0:
+        prefetch(keys, row)
+    return row if row >= 0 else UNKNOWN
 
 
 @compiled

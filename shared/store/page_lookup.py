@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from shared.policy.compiled import compiled
 from shared.store.growing_table import UNKNOWN, GrowingTable, find_row
+from shared.store.prefetch import AHEAD, prefetch
 from shared.store.reserved import grown, reserved
 
 __all__ = ["UNKNOWN", "PageLookup"]
@@ -88,9 +89,31 @@ def _find_many(
     wanted: NDArray[np.int64],
 ) -> NDArray[np.int32]:
     found = np.empty(wanted.size, np.int32)
-    for k in range(wanted.size):
-        found[k] = _find(starts, ids, places, leaving, wanted[k])
+    for k in range(-2 * AHEAD, wanted.size):
+        _ask_for(starts, ids, wanted, k + 2 * AHEAD, k + AHEAD)
+        if k >= 0:
+            found[k] = _find(starts, ids, places, leaving, wanted[k])
     return found
+
+
+@compiled
+def _ask_for(
+    starts: NDArray[np.int32],
+    ids: NDArray[np.int64],
+    wanted: NDArray[np.int64],
+    later: int,
+    soon: int,
+) -> None:
+    """Ask for the directory's entry of one id, and for the ids in the group of another."""
+    groups = starts.size - 1
+    if groups == 0:
+        return
+    if later < wanted.size:
+        prefetch(starts, _group_of(max(wanted[later], 0), groups))
+    if 0 <= soon < wanted.size:
+        first = starts[_group_of(max(wanted[soon], 0), groups)]
+        prefetch(ids, first)
+        prefetch(ids, first + _IN_GROUP)
 
 
 class PageLookup:

@@ -53,6 +53,16 @@ def test_sure_picks_are_the_best_whatever_the_bandwidth_does(seed):
     assert world.shard.selector.rebuilds == 1
 
 
+@pytest.mark.parametrize("factor", [10.0, 100.0])
+def test_however_much_the_bandwidth_rises_no_slot_stays_empty(factor):
+    world = random_world(np.random.default_rng(4), pages=1500, hosts=60, host_rate=1e6)
+    world.now = START
+    advance(world, 5.0, 40.0)
+    slots = world.now + np.arange(1, round(5.0 * factor) + 1) / (5.0 * factor)
+    picks = world.shard.selector.select(slots, 5.0 * factor, 0.0)
+    assert (picks["row"] >= 0).all()
+
+
 def test_after_a_fall_picks_are_sure_again():
     world = random_world(np.random.default_rng(7), pages=1500, hosts=60, host_rate=1e6)
     world.now = START
