@@ -32,9 +32,10 @@ from services.scheduler.calendar import entries_in, memory_of
 from services.scheduler.hosts import usable_from
 from services.scheduler.pages import Rows
 from services.scheduler.picking import PICK, fill_slots
-from services.scheduler.priority import BY_VALUE, HIGHEST_VALUE, LEAST_NEW
+from services.scheduler.priority import HIGHEST_VALUE
 from services.scheduler.scanning import best_pages, evaluate, value_of_rank
 from services.scheduler.shedding import BELOW_PICKED, raise_guard, shed_listed
+from services.scheduler.stock import SPARE, Stock, is_crowded, patience, shed_at_once
 
 _FEW_PAGES: Final = 32_768
 """So many are placed anew at once, in some milliseconds."""
@@ -57,46 +58,17 @@ _LEAST_SAMPLED: Final = 20
 _LOOKED_AT: Final = 1 << 19
 """Pages that are placed anew, or remembered, at once in a look at all of them: some megabytes."""
 
-_SKIPPED: Final = 1.0 - 1e-3
-"""Listed pages that will not come so near to what was picked last are not looked at."""
-
-_SKIPPED_UNSURE: Final = 0.97
-"""... and while the guard is being lowered, and what is picked varies more."""
-
 _NEXT_SKIPPED: Final = 0.7
-"""Of that bound, where what reaches it did not fill the slots."""
+"""Of the bound below which pages are not looked at, where those above did not fill the slots."""
 
-_MANY_SECONDS: Final = 20.0
 _HOLD_SECONDS: Final = 60.0
-"""Wall seconds: how much crawling the guard is lowered for when it has to be, and how long it then
-stays low at least."""
+"""Wall seconds for which the guard stays low at least after it had to be lowered."""
 
 _TICK_SECONDS: Final = 0.1
 """Wall seconds in a tick of the calendar."""
 
 _SAMPLED_LISTED: Final = 2_048
 """Listed pages that tell how far to raise the guard, where not all of them are looked at."""
-
-_PATIENCE_TICKS: Final = 3.0
-"""Pages stay listed that would be picked, or back from the calendar, in about so many ticks."""
-
-_SHED_SHARE: Final = 1 / 16
-"""Part of the listed pages that may go back to the calendar at once, where very many are listed."""
-
-_SPARE: Final = 256
-_FAT: Final = 2
-"""Stocks: where more are listed, the guard is raised."""
-
-_VERY_FAT: Final = 8
-"""... and where more are, bounds tell which need not be looked at."""
-
-_LEAN: Final = 0.125
-"""... and where fewer are, it is lowered."""
-
-_CROWDED: Final = 2
-"""So many times more than there should be are so many that pages from the calendar, whose s* is of
-a guard of before, are worth finding it anew."""
-
 
 Floats: TypeAlias = NDArray[np.float64]
 
@@ -142,10 +114,7 @@ class Calendar:
         self._rules = rules
         self._board = make_board(0, rules.request_timeout, rules.speed, uniform=rules.uniform)
         self._is_ready = False
-        self._stock = _SPARE
-        """How many pages should be listed after slots were filled."""
-        self._many = 0
-        """How many more are to be listed after there were too few."""
+        self._stock = Stock.of(0, 0.0)
         self._skip_below = 0.0
         """Listed pages that are known to be worth less are not looked at."""
         self._hold_until = -np.inf
@@ -213,8 +182,7 @@ class Calendar:
         picks = np.zeros(slots.size, PICK)
         now = float(slots[0])
         self._slots = slots.size
-        self._stock = int(max(slots.size / 4, rate * self._rules.speed / 4)) + _SPARE
-        self._many = int(_MANY_SECONDS * rate * self._rules.speed) + 8 * self._stock
+        self._stock = Stock.of(slots.size, rate * self._rules.speed)
         self._space.attempts.reserve(slots.size)
         self._attach(slots.size)
         if not self._is_ready or entries_in(self._board.wheel) > 4 * self._space.used + 100_000:
@@ -257,14 +225,14 @@ class Calendar:
             self._more *= 4
             self._rebuild(now)
         else:
-            self._begin_sweep(now, self._many)
-            self._list_enough(now, 2 * slots + _SPARE)
+            self._begin_sweep(now, self._stock.many)
+            self._list_enough(now, 2 * slots + SPARE)
 
     def _rebuild(self, now: float) -> None:
         """Look at all pages, and choose the guard such that enough of them are listed."""
         space, board = self._space, self._board
         used, width = space.used, _TICK_SECONDS * self._rules.speed
-        guard = self._first_guard(self._slots + 2 * self._more * self._stock, now)
+        guard = self._first_guard(self._slots + 2 * self._more * self._stock.wanted, now)
         clear_board(board, used, space.host_count, now, width)
         self._state["guard"] = self._state["certain_from"] = guard
         for begin in range(0, used, _LOOKED_AT):
@@ -338,30 +306,22 @@ class Calendar:
         """Keep about as many pages listed as the next slots need."""
         listed = int(self._state["listed"])
         self._more = max(self._more // 2, 1)
-        needed, highest = self._needed(picks)
-        self._skip_below = self._not_looked_at(picks, listed, highest)
-        most = needed + (_FAT - 1) * self._stock
-        most += self._many if now < self._hold_until or self._is_sweeping else 0
+        stock, unsure = self._stock, self._is_sweeping
+        needed, highest = stock.needed(picks)
+        urgent = int(self._state["urgent"])
+        self._skip_below = stock.skip_below(picks, listed, urgent, highest, is_unsure=unsure)
+        most = stock.most(needed, is_held=now < self._hold_until or unsure)
         are_too_many = listed > most and highest > 0.0
-        is_blind = self._is_sweeping or highest == HIGHEST_VALUE
-        self._state["is_crowded"] = are_too_many and (is_blind or listed > _CROWDED * most)
+        is_blind = unsure or highest == HIGHEST_VALUE
+        self._state["is_crowded"] = are_too_many and (is_blind or is_crowded(listed, most))
         if are_too_many and is_blind:
             self._raise_guard(now, needed, highest)
         elif are_too_many:
-            at_once = _shed_at_once(listed, picks.size + _SPARE)
-            patience = _PATIENCE_TICKS * picks.size / needed
-            shed_listed(self._board, needed, highest, at_once, patience)
-        elif listed < _LEAN * self._stock and self.guard > 0.0 and self._space.used > _FEW_PAGES:
-            self._begin_sweep(now, self._many)
-
-    def _not_looked_at(self, picks: Rows, listed: int, highest: float) -> float:
-        """Listed pages need not be looked at for the next slots if they are worth less."""
-        if picks["priority"].min() >= LEAST_NEW and self._state["urgent"] >= picks.size:
-            return LEAST_NEW
-        if listed > _VERY_FAT * self._stock:
-            return highest * (_SKIPPED_UNSURE if self._is_sweeping else _SKIPPED)
-        # Otherwise most are picked so soon that looking at all costs less than finding bounds.
-        return 0.0
+            at_once = shed_at_once(listed, picks.size + SPARE, _LEAST_SLICE)
+            far = patience(picks.size, needed)
+            shed_listed(self._board, needed, highest, at_once, far)
+        elif stock.is_lean(listed) and self.guard > 0.0 and self._space.used > _FEW_PAGES:
+            self._begin_sweep(now, stock.many)
 
     def _raise_guard(self, now: float, needed: int, highest: float) -> None:
         """Raise the guard to what about so many listed pages reach, while the others are not
@@ -374,22 +334,8 @@ class Calendar:
             certain_from = float(self._state["certain_from"]) if self._is_sweeping else highest
             guard = min(float(priorities[rank]), highest * BELOW_PICKED, certain_from)
             first = int(self._random.integers(0, listed))
-            at_once = _shed_at_once(listed, _SAMPLED_LISTED)
+            at_once = shed_at_once(listed, _SAMPLED_LISTED, _LEAST_SLICE)
             raise_guard(board, guard, not self._is_sweeping, first, at_once)
-
-    def _needed(self, picks: Rows) -> tuple[int, float]:
-        """How many pages should be listed, and the most that the guard may be (0: as it is).
-
-        Slots that went to the upper tiers may go to listed pages next: these must suffice for them.
-        While the upper tiers take all, nothing tells what will be picked after them.
-        """
-        crawls = picks[picks["row"] >= 0]
-        if crawls.size < picks.size:
-            return self._stock, 0.0
-        by_value = crawls["priority"][crawls["tier"] == BY_VALUE]
-        if not by_value.size:
-            return self._stock + self._many, HIGHEST_VALUE
-        return self._stock + picks.size - by_value.size, float(by_value.min())
 
     def weigh_all(self, now: float) -> NDArray[np.float64]:
         """The priority of every page now, host limits aside; a look at all of them."""
@@ -442,8 +388,3 @@ class Calendar:
         priorities = np.empty(rows.size)
         evaluate(space.pages, space.attempts.rows, rows, now, self._rules.uniform, priorities)
         return priorities
-
-
-def _shed_at_once(listed: int, least: int) -> int:
-    """How many of the listed pages may go back to the calendar at a tick."""
-    return max(least, min(int(_SHED_SHARE * listed), _LEAST_SLICE))
