@@ -41,6 +41,8 @@ class Estimator(WorkerService):
             TOPICS,
             self._handler,
             linger_seconds=self.settings.batch_linger_seconds,
+            first=PAGE_UPDATES,
+            followers=(CRAWL_OUTCOMES, PAGE_SIGNALS),
         )
         await self._consumer.start()
 

@@ -17,9 +17,9 @@ from aiokafka.errors import CommitFailedError, IllegalStateError, KafkaError
 
 from shared.contracts.topics import SIGNALS
 from shared.runtime import metrics
-from shared.runtime.consumer import Pace, read_on, read_slice
 from shared.runtime.kafka import fetch_bytes, gathering, make_consumer
 from shared.runtime.settings import Settings
+from shared.runtime.slices import Pace, read_on, read_slice
 
 log = structlog.get_logger(__name__)
 

@@ -14,20 +14,13 @@ from shared.runtime import metrics
 from shared.runtime.isolation import TooManyBadMessages
 from shared.runtime.kafka import fetch_bytes, gathering, make_consumer
 from shared.runtime.membership import Membership
+from shared.runtime.precedence import Precedence
 from shared.runtime.settings import Settings
+from shared.runtime.slices import Pace, count_of, read_on, read_slice
 
 log = structlog.get_logger(__name__)
 
 LAG_REPORT_SECONDS = 2.0
-
-SLICE_RECORDS = 4_000
-"""Unpacking so many records takes the loop under ten milliseconds; then others get their turn."""
-
-RESTS = 4.0
-"""From the beginning of a small batch to that of the next, as a multiple of its duration."""
-
-MOST_LINGERS = 4.0
-"""... but no longer than so many times the time that records are gathered anyway."""
 
 HALT_REPORT_SECONDS = 60.0
 """A worker that has stopped reading says so once in so long."""
@@ -61,28 +54,6 @@ class BatchHandler(Protocol):
         `TooManyBadMessages` makes it stand still before the batch, for people to look at.
         """
         ...
-
-
-class Pace:
-    """How soon a small batch may follow the one before.
-
-    A batch has a price of its own, beside that of its records: a commit, messages to each shard, a
-    turn of each thread. So under load batches become fewer and larger, at a bounded delay. Times
-    are wall (monotonic) seconds, handed in.
-    """
-
-    def __init__(self, linger_seconds: float) -> None:
-        self._linger = linger_seconds
-        self._next_at = 0.0
-
-    def done(self, now: float, spent: float) -> None:
-        """A batch is done, and took so long."""
-        wait = min(max(self._linger, RESTS * spent), MOST_LINGERS * self._linger)
-        self._next_at = now - spent + wait
-
-    def left(self, now: float) -> float:
-        """Seconds until the next one."""
-        return max(self._next_at - now, 0.0)
 
 
 BeforeLeaving = Callable[[], Awaitable[None]]
@@ -139,6 +110,8 @@ class BatchConsumer:
         linger_seconds: float = 0.0,
         before_leaving: BeforeLeaving | None = None,
         loads_beside: bool = False,
+        first: Topic | None = None,
+        followers: tuple[Topic, ...] = (),
     ) -> None:
         """Make a consumer that is not started yet.
 
@@ -150,6 +123,8 @@ class BatchConsumer:
             linger_seconds: how long records are gathered for a batch, where there are few.
             before_leaving: awaited before partitions may go to another member.
             loads_beside: whether the handler can load partitions while others are read.
+            first: one of the topics; the others wait until it is read (see `Precedence`).
+            followers: those that wait.
         """
         self._loads_beside = loads_beside
         self._loading: _Loading | None = None
@@ -164,6 +139,10 @@ class BatchConsumer:
             **gathering(linger_seconds, fetch_bytes(settings, len(topics))),
         )
         self._pace = Pace(linger_seconds)
+        self._precedence: Precedence | None = None
+        if first is not None:
+            waiting = frozenset(settings.topic(topic.name) for topic in followers)
+            self._precedence = Precedence(settings.topic(first.name), waiting)
         self._membership = Membership(settings.kafka_session_timeout_seconds)
         self._rebalances = _Rebalances(
             self._consumer, self._membership, before_leaving or _nothing_to_do
@@ -268,9 +247,11 @@ class BatchConsumer:
 
     async def _read(self) -> Batch:
         fetched = await read_slice(self._consumer, self._max_records, timeout_ms=100)
-        if fetched and _count(fetched) < self._max_records // 4:
+        if fetched and count_of(fetched) < self._max_records // 4:
             await asyncio.sleep(self._pace.left(time.monotonic()))
         await read_on(self._consumer, fetched, self._max_records, self._max_bytes)
+        if self._precedence is not None:
+            await self._precedence.hold_back(self._consumer, fetched)
         batch: Batch = {}
         for tp, records in fetched.items():
             batch.setdefault(self._names[tp.topic], {})[tp.partition] = records
@@ -300,6 +281,8 @@ class BatchConsumer:
             await asyncio.sleep(0.01)
             return
         generation = self._rebalances.generation
+        if self._precedence is not None:
+            self._precedence.forget()
         await self._take_loaded()
         wanted = {tp.partition for tp in self._rebalances.assignment}
         if self._rebalances.was_left_out:
@@ -356,37 +339,3 @@ class _Loading(NamedTuple):
 
 async def _nothing_to_do() -> None:
     return
-
-
-Fetched = dict[TopicPartition, list[ConsumerRecord]]
-
-
-async def read_slice(consumer: AIOKafkaConsumer, most: int, timeout_ms: int) -> Fetched:
-    """Some records, of partitions that have any: few enough not to block the loop."""
-    fetched = await consumer.getmany(timeout_ms=timeout_ms, max_records=min(most, SLICE_RECORDS))
-    return {tp: records for tp, records in fetched.items() if records}
-
-
-async def read_on(
-    consumer: AIOKafkaConsumer, fetched: Fetched, most_records: int, most_bytes: int
-) -> None:
-    """Add what else is there already, in slices, until there is as much as is wanted."""
-    size = _bytes(fetched)
-    while fetched and size < most_bytes and (left := most_records - _count(fetched)) > 0:
-        await asyncio.sleep(0)
-        more = await read_slice(consumer, left, timeout_ms=0)
-        if not more:
-            return
-        size += _bytes(more)
-        for tp, records in more.items():
-            fetched.setdefault(tp, []).extend(records)
-
-
-def _count(fetched: Mapping[TopicPartition, list[ConsumerRecord]]) -> int:
-    return sum(map(len, fetched.values()))
-
-
-def _bytes(fetched: Mapping[TopicPartition, list[ConsumerRecord]]) -> int:
-    return sum(
-        len(record.value) for records in fetched.values() for record in records if record.value
-    )

@@ -7,7 +7,7 @@ from types import SimpleNamespace
 import pytest
 from aiokafka import TopicPartition
 
-from shared.runtime.consumer import SLICE_RECORDS, Pace, read_on, read_slice
+from shared.runtime.slices import SLICE_RECORDS, Pace, read_on, read_slice
 
 TP = TopicPartition("t", 0)
 

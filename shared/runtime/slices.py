@@ -1,0 +1,72 @@
+"""How records are gathered for a batch: in slices that do not block the loop, at a pace."""
+
+import asyncio
+from collections.abc import Mapping
+
+from aiokafka import AIOKafkaConsumer, ConsumerRecord, TopicPartition
+
+SLICE_RECORDS = 4_000
+"""Unpacking so many records takes the loop under ten milliseconds; then others get their turn."""
+
+RESTS = 4.0
+"""From the beginning of a small batch to that of the next, as a multiple of its duration."""
+
+MOST_LINGERS = 4.0
+"""... but no longer than so many times the time that records are gathered anyway."""
+
+Fetched = dict[TopicPartition, list[ConsumerRecord]]
+"""Records in order of offset."""
+
+
+async def read_slice(consumer: AIOKafkaConsumer, most: int, timeout_ms: int) -> Fetched:
+    """Some records, of partitions that have any: few enough not to block the loop."""
+    fetched = await consumer.getmany(timeout_ms=timeout_ms, max_records=min(most, SLICE_RECORDS))
+    return {tp: records for tp, records in fetched.items() if records}
+
+
+async def read_on(
+    consumer: AIOKafkaConsumer, fetched: Fetched, most_records: int, most_bytes: int
+) -> None:
+    """Add what else is there already, in slices, until there is as much as is wanted."""
+    size = _bytes(fetched)
+    while fetched and size < most_bytes and (left := most_records - count_of(fetched)) > 0:
+        await asyncio.sleep(0)
+        more = await read_slice(consumer, left, timeout_ms=0)
+        if not more:
+            return
+        size += _bytes(more)
+        for tp, records in more.items():
+            fetched.setdefault(tp, []).extend(records)
+
+
+def count_of(fetched: Mapping[TopicPartition, list[ConsumerRecord]]) -> int:
+    """How many records there are."""
+    return sum(map(len, fetched.values()))
+
+
+def _bytes(fetched: Mapping[TopicPartition, list[ConsumerRecord]]) -> int:
+    return sum(
+        len(record.value) for records in fetched.values() for record in records if record.value
+    )
+
+
+class Pace:
+    """How soon a small batch may follow the one before.
+
+    A batch has a price of its own, beside that of its records: a commit, messages to each shard, a
+    turn of each thread. So under load batches become fewer and larger, at a bounded delay. Times
+    are wall (monotonic) seconds, handed in.
+    """
+
+    def __init__(self, linger_seconds: float) -> None:
+        self._linger = linger_seconds
+        self._next_at = 0.0
+
+    def done(self, now: float, spent: float) -> None:
+        """A batch is done, and took so long."""
+        wait = min(max(self._linger, RESTS * spent), MOST_LINGERS * self._linger)
+        self._next_at = now - spent + wait
+
+    def left(self, now: float) -> float:
+        """Seconds until the next one."""
+        return max(self._next_at - now, 0.0)
