@@ -39,6 +39,8 @@ class Crawlers:
         self.dropped = 0
         """Requests that are left unanswered on purpose."""
         self.answers_everything = False
+        """No request is left unanswered any more, and no host asks for a pause: what was lost can
+        be asked for again."""
         self.arrivals: deque[float] = deque()
         """Wall times of the last requests, as the broker stamped them."""
         self.reasons: deque[str] = deque(maxlen=300)
@@ -116,7 +118,7 @@ class Crawlers:
         now, luck = time.time(), self._rng.random()
         result: Result
         status, busy_for = 200, None
-        if luck < BUSY_SHARE:
+        if luck < BUSY_SHARE and not self.answers_everything:
             result, status, busy_for = "failed", 429, float(self._rng.uniform(*BUSY_SECONDS))
         elif luck < BUSY_SHARE + FAILED_SHARE:
             result, status = "failed", 500

@@ -9,6 +9,7 @@ import psycopg
 
 from services.cli.http import ask
 from services.verify.crawlers import Crawlers
+from services.verify.plan import BUSY_SECONDS, REQUEST_TIMEOUT_SECONDS
 from services.verify.records import end_offsets
 from services.verify.sending import Sender
 from services.verify.system import LOOPBACK, System
@@ -23,8 +24,9 @@ from shared.contracts.topics import (
 )
 from shared.store.positions import ESTIMATOR
 
-REASK_SECONDS: Final = 12.0
-"""At the end the budget stays for so long after the last fault: lost requests are asked again."""
+REASK_SECONDS: Final = 4.0 + max(REQUEST_TIMEOUT_SECONDS, *BUSY_SECONDS)
+"""At the end the budget stays for so long after the last fault: lost requests are asked again, when
+they are late and their hosts' pauses are over."""
 
 QUIET_SECONDS: Final = 3.0
 """Without anything new for so long, all has come."""

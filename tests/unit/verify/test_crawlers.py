@@ -1,0 +1,33 @@
+"""The crawler fleet of a verification: at its end it lets everything be asked for again."""
+
+import pytest
+
+from services.verify.crawlers import Crawlers
+from services.verify.crowd import make_crowd
+from shared.contracts.messages import CrawlRequest
+from shared.runtime.settings import load_settings
+
+
+class Sender:
+    """Keeps what is sent."""
+
+    def __init__(self):
+        self.outcomes = []
+
+    def queue(self, _topic, _key, message):
+        self.outcomes.append(message)
+
+
+@pytest.mark.parametrize("is_the_end", [False, True])
+def test_at_the_end_no_host_asks_for_a_pause(is_the_end):
+    sender = Sender()
+    crawlers = Crawlers(load_settings(), make_crowd(100, 1, 60.0), sender, 1)
+    crawlers.answers_everything = is_the_end
+    for number in range(3000):
+        url = f"https://a.example/{number}"
+        crawlers._answer(
+            CrawlRequest(f"0-{number:x}-1", number, url, "a.example", 1.0, 9.0, 0.0, 0.0, "value")
+        )
+    busy = [outcome for outcome in sender.outcomes if outcome.http_status == 429]
+    assert bool(busy) != is_the_end
+    assert len(sender.outcomes) == 3000
