@@ -60,12 +60,23 @@ class Precedence:
             return
         firsts = {tp.partition: TopicPartition(self._first, tp.partition) for tp in followers}
         try:
-            ends = await _ends(consumer, firsts.values())
+            positions = {first: await consumer.position(first) for first in firsts.values()}
+            newest = {
+                first: max(fetched[tp][-1].timestamp for tp in followers if tp.partition == number)
+                for number, first in firsts.items()
+            }
+            ends = {
+                first: position
+                for first, position in positions.items()
+                if _was_read_since(consumer, first, position, newest[first])
+            }
+            if unsure := positions.keys() - ends.keys():
+                ends |= await _ends(consumer, unsure)
             for number, first in firsts.items():
                 offsets = {
                     tp: fetched[tp][-1].offset + 1 for tp in followers if tp.partition == number
                 }
-                position = await consumer.position(first)
+                position = positions[first]
                 admitted = self.admit(
                     number, position, ends.get(first, math.inf), offsets, time.monotonic()
                 )
@@ -103,6 +114,17 @@ class Precedence:
         if waiting is None:
             return {}
         return {tp: min(offset, waiting.until.get(tp, 0)) for tp, offset in offsets.items()}
+
+
+def _was_read_since(
+    consumer: AIOKafkaConsumer, first: TopicPartition, position: int, since_ms: int
+) -> bool:
+    """Whether the broker has said since a time that a partition is read to its end.
+
+    It says so with every answer to a fetch, so that it has to be asked only after a backlog.
+    """
+    end, said_at_ms = consumer.highwater(first), consumer.last_poll_timestamp(first)
+    return end is not None and position >= end and said_at_ms is not None and said_at_ms >= since_ms
 
 
 async def _ends(
