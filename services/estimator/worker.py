@@ -10,6 +10,7 @@ from services.estimator.handler import EstimatorHandler
 from services.estimator.retention import Retention
 from shared.contracts.topics import CRAWL_OUTCOMES, HOST_LIMITS, PAGE_SIGNALS, PAGE_UPDATES
 from shared.runtime.consumer import BatchConsumer
+from shared.runtime.precedence import Precedence
 from shared.runtime.publisher import Publisher
 from shared.runtime.settings import Settings, load_settings
 from shared.runtime.worker import WorkerService, make_app, run_app
@@ -41,8 +42,10 @@ class Estimator(WorkerService):
             TOPICS,
             self._handler,
             linger_seconds=self.settings.batch_linger_seconds,
-            first=PAGE_UPDATES,
-            followers=(CRAWL_OUTCOMES, PAGE_SIGNALS),
+            precedence=Precedence(
+                self.settings.topic(PAGE_UPDATES.name),
+                {self.settings.topic(topic.name) for topic in (CRAWL_OUTCOMES, PAGE_SIGNALS)},
+            ),
         )
         await self._consumer.start()
 

@@ -110,8 +110,7 @@ class BatchConsumer:
         linger_seconds: float = 0.0,
         before_leaving: BeforeLeaving | None = None,
         loads_beside: bool = False,
-        first: Topic | None = None,
-        followers: tuple[Topic, ...] = (),
+        precedence: Precedence | None = None,
     ) -> None:
         """Make a consumer that is not started yet.
 
@@ -123,8 +122,7 @@ class BatchConsumer:
             linger_seconds: how long records are gathered for a batch, where there are few.
             before_leaving: awaited before partitions may go to another member.
             loads_beside: whether the handler can load partitions while others are read.
-            first: one of the topics; the others wait until it is read (see `Precedence`).
-            followers: those that wait.
+            precedence: holds back topics until another one is read; absent: none waits.
         """
         self._loads_beside = loads_beside
         self._loading: _Loading | None = None
@@ -139,10 +137,7 @@ class BatchConsumer:
             **gathering(linger_seconds, fetch_bytes(settings, len(topics))),
         )
         self._pace = Pace(linger_seconds)
-        self._precedence: Precedence | None = None
-        if first is not None:
-            waiting = frozenset(settings.topic(topic.name) for topic in followers)
-            self._precedence = Precedence(settings.topic(first.name), waiting)
+        self._precedence = precedence
         self._membership = Membership(settings.kafka_session_timeout_seconds)
         self._rebalances = _Rebalances(
             self._consumer, self._membership, before_leaving or _nothing_to_do

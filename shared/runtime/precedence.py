@@ -8,12 +8,15 @@ first is read as far as it went when they were read.
 import asyncio
 import math
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from typing import Final
 
-from aiokafka import AIOKafkaConsumer, ConsumerRecord, TopicPartition
+from aiokafka import AIOKafkaConsumer, TopicPartition
 from aiokafka.errors import IllegalStateError, KafkaError
+
+from shared.runtime.slices import Fetched
 
 PATIENCE_SECONDS: Final = 10.0
 """Records do not wait for longer: it may be that there is nothing more to read."""
@@ -36,7 +39,7 @@ class _Waiting:
 class Precedence:
     """Holds back records of some topics until another one has been read so far."""
 
-    def __init__(self, first: str, followers: frozenset[str]) -> None:
+    def __init__(self, first: str, followers: AbstractSet[str]) -> None:
         """Make it.
 
         Args:
@@ -51,36 +54,31 @@ class Precedence:
         """Partitions come and go: what waited is read again."""
         self._waiting.clear()
 
-    async def hold_back(
-        self, consumer: AIOKafkaConsumer, fetched: dict[TopicPartition, list[ConsumerRecord]]
-    ) -> None:
+    async def hold_back(self, consumer: AIOKafkaConsumer, fetched: Fetched) -> None:
         """Take out of what was read what has to wait; the consumer will read it again."""
-        followers = [tp for tp in fetched if tp.topic in self._followers]
-        if not followers:
-            return
-        firsts = {tp.partition: TopicPartition(self._first, tp.partition) for tp in followers}
+        followers: dict[TopicPartition, list[TopicPartition]] = {}
+        for tp in fetched:
+            if tp.topic in self._followers:
+                followers.setdefault(TopicPartition(self._first, tp.partition), []).append(tp)
         try:
-            positions = {first: await consumer.position(first) for first in firsts.values()}
-            newest = {
-                first: max(fetched[tp][-1].timestamp for tp in followers if tp.partition == number)
-                for number, first in firsts.items()
-            }
-            ends = {
-                first: position
-                for first, position in positions.items()
-                if _was_read_since(consumer, first, position, newest[first])
-            }
-            if unsure := positions.keys() - ends.keys():
-                ends |= await _ends(consumer, unsure)
-            for number, first in firsts.items():
-                offsets = {
-                    tp: fetched[tp][-1].offset + 1 for tp in followers if tp.partition == number
-                }
-                position = positions[first]
-                admitted = self.admit(
-                    number, position, ends.get(first, math.inf), offsets, time.monotonic()
+            positions = {first: await consumer.position(first) for first in followers}
+            unsure = [
+                first
+                for first, tps in followers.items()
+                if not _is_read(
+                    consumer,
+                    first,
+                    positions[first],
+                    max(fetched[tp][-1].timestamp for tp in tps),
                 )
-                for tp in offsets:
+            ]
+            ends = positions | await _ends(consumer, unsure)
+            for first, tps in followers.items():
+                offsets = {tp: fetched[tp][-1].offset + 1 for tp in tps}
+                admitted = self.admit(
+                    first.partition, positions[first], ends[first], offsets, time.monotonic()
+                )
+                for tp in tps:
                     _cut(consumer, fetched, tp, admitted.get(tp, 0))
         except IllegalStateError:
             # The partition has just gone to another member: nothing of it is handled.
@@ -116,38 +114,33 @@ class Precedence:
         return {tp: min(offset, waiting.until.get(tp, 0)) for tp, offset in offsets.items()}
 
 
-def _was_read_since(
+def _is_read(
     consumer: AIOKafkaConsumer, first: TopicPartition, position: int, since_ms: int
 ) -> bool:
-    """Whether the broker has said since a time that a partition is read to its end.
+    """Whether the broker has said, at a time or later, that a partition is read to its end.
 
-    It says so with every answer to a fetch, so that it has to be asked only after a backlog.
+    It says so with every answer to a fetch, so that it has to be asked only after a backlog. What a
+    message speaks of is older than the message.
     """
     end, said_at_ms = consumer.highwater(first), consumer.last_poll_timestamp(first)
     return end is not None and position >= end and said_at_ms is not None and said_at_ms >= since_ms
 
 
 async def _ends(
-    consumer: AIOKafkaConsumer, partitions: Iterable[TopicPartition]
-) -> dict[TopicPartition, int]:
-    """Where partitions end; empty if the broker does not say so soon."""
+    consumer: AIOKafkaConsumer, partitions: list[TopicPartition]
+) -> dict[TopicPartition, float]:
+    """Where partitions end; infinite if the broker does not say so soon."""
+    if not partitions:
+        return {}
     try:
-        ends: dict[TopicPartition, int] = await asyncio.wait_for(
-            consumer.end_offsets(list(partitions)), _ANSWER_SECONDS
-        )
+        return dict(await asyncio.wait_for(consumer.end_offsets(partitions), _ANSWER_SECONDS))
     except IllegalStateError:
         raise
     except (KafkaError, TimeoutError):
-        return {}
-    return ends
+        return dict.fromkeys(partitions, math.inf)
 
 
-def _cut(
-    consumer: AIOKafkaConsumer,
-    fetched: dict[TopicPartition, list[ConsumerRecord]],
-    tp: TopicPartition,
-    until: int,
-) -> None:
+def _cut(consumer: AIOKafkaConsumer, fetched: Fetched, tp: TopicPartition, until: int) -> None:
     """Leave only the records before an offset, and read the others again."""
     records = fetched[tp]
     kept = [record for record in records if record.offset < until]

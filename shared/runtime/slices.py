@@ -1,7 +1,6 @@
 """How records are gathered for a batch: in slices that do not block the loop, at a pace."""
 
 import asyncio
-from collections.abc import Mapping
 
 from aiokafka import AIOKafkaConsumer, ConsumerRecord, TopicPartition
 
@@ -39,12 +38,12 @@ async def read_on(
             fetched.setdefault(tp, []).extend(records)
 
 
-def count_of(fetched: Mapping[TopicPartition, list[ConsumerRecord]]) -> int:
+def count_of(fetched: Fetched) -> int:
     """How many records there are."""
     return sum(map(len, fetched.values()))
 
 
-def _bytes(fetched: Mapping[TopicPartition, list[ConsumerRecord]]) -> int:
+def _bytes(fetched: Fetched) -> int:
     return sum(
         len(record.value) for records in fetched.values() for record in records if record.value
     )
