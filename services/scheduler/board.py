@@ -238,8 +238,6 @@ def settle_rows(board: Board, rows: NDArray[np.int32]) -> None:
     pages, attempts, hosts, wheel = board.pages, board.attempts, board.hosts, board.wheel
     listed, state, uniform = board.listed, board.state[0], board.uniform
     for place in range(rows.size):
-        if place + 2 * AHEAD < rows.size:
-            prefetch(pages, rows[place + 2 * AHEAD])
         if place + AHEAD < rows.size:
             prefetch(hosts, pages[rows[place + AHEAD]].host)
         row = rows[place]

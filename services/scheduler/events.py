@@ -92,14 +92,6 @@ def short_digests(digests: NDArray[np.int64]) -> NDArray[np.uint32]:
 
 
 @compiled
-def _ask_for(pages: Rows, records: Rows, rows: NDArray[np.int32], index: int) -> None:
-    """Ask for the page of an event that is soon to be applied."""
-    if index < rows.size:
-        prefetch(pages, rows[index])
-        prefetch(records, rows[index])
-
-
-@compiled
 def apply_signals(
     pages: Rows,
     records: Rows,
@@ -127,7 +119,6 @@ def apply_signals(
     """
     counted = 0
     for index in range(rows.size):
-        _ask_for(pages, records, rows, index + AHEAD)
         if not is_later[index]:
             continue
         page, record = pages[rows[index]], records[rows[index]]
@@ -255,7 +246,9 @@ def apply_outcomes(
     """
     news = 0
     for index in range(rows.size):
-        _ask_for(pages, records, rows, index + 2 * AHEAD)
+        if index + 2 * AHEAD < rows.size:
+            prefetch(pages, rows[index + 2 * AHEAD])
+            prefetch(records, rows[index + 2 * AHEAD])
         if index + AHEAD < rows.size and rows[index + AHEAD] >= 0:
             page = pages[rows[index + AHEAD]]
             prefetch(attempts, page.attempt)

@@ -1,5 +1,7 @@
 """What the listed pages are worth now, and the heap from which slots take them."""
 
+from typing import Any
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -26,9 +28,11 @@ def weigh_listed(board: Board, now: float, skip_below: float) -> None:
     place = -1
     while place + 1 < state.listed:
         place += 1
-        if place + 2 * AHEAD < state.listed:
+        if place + 2 * AHEAD < state.listed and _is_looked_at(
+            listed[place + 2 * AHEAD], skip_below
+        ):
             prefetch(pages, listed[place + 2 * AHEAD].row)
-        if place + AHEAD < state.listed:
+        if place + AHEAD < state.listed and _is_looked_at(listed[place + AHEAD], skip_below):
             prefetch(hosts, pages[listed[place + AHEAD].row].host)
         if listed[place].bound < skip_below and not (expire and listed[place].until < now):
             listed[kept] = listed[place]
@@ -52,6 +56,12 @@ def weigh_listed(board: Board, now: float, skip_below: float) -> None:
             listed[kept].bound = priority_of(page, attempts, now + lasting, uniform)
         kept += 1
     state.listed = kept
+
+
+@compiled
+def _is_looked_at(entry: Any, skip_below: float) -> bool:
+    """Whether a page is to be weighed, as far as its entry tells."""
+    return bool(entry.row != LEFT and not entry.bound < skip_below)
 
 
 @compiled
