@@ -3,88 +3,13 @@
 from itertools import pairwise
 
 import pytest
+from coordination_run import GRID, START, Run, report, running
 
 from services.coordinator.allotment import relaxation
-from services.coordinator.core import REFRESH_SECONDS, Coordination, Moment
+from services.coordinator.core import REFRESH_SECONDS
 from shared.contracts.codec import BadMessage
-from shared.contracts.messages import Bandwidth, DemandCurve, ScheduledRate
+from shared.contracts.messages import Bandwidth, ScheduledRate
 from shared.pacing.slots import SlotPlan, SlotTimeline
-
-GRID = [10 ** (k / 8) for k in range(-24, 9)]
-START = 1_700_000_000.0
-
-
-def report(shard, scale=1.0, at=START, **changes):
-    values = {
-        "shard": shard,
-        "instance": "s",
-        "reported_at": at,
-        "pages": 100,
-        "thresholds": GRID,
-        "demand": [scale / x**0.5 for x in GRID],
-        "ripe": [0.0] * len(GRID),
-        "achieved_crawls_per_second": 0.0,
-        "host_limited_share": 0.0,
-        "marginal_value": 0.0,
-    }
-    return DemandCurve(**(values | changes))
-
-
-class Run:
-    """A coordination on a clock that the test moves, with shards that report each second."""
-
-    def __init__(self, speed=1.0, origin=START):
-        self.speed = speed
-        self.origin = origin
-        self.wall = 0.0
-        self.core = Coordination(silent_after_seconds=5.0, lead_seconds=0.3, shards=64)
-        self.core.lead(1, "coordinator-1")
-        self.reporting = {}
-        self.usable = {}
-        """Crawls per clock second that a shard can make at most; absent: all that it is given."""
-        self.slots = {}
-        """That the shards had in the last step."""
-        self.published = []
-
-    @property
-    def moment(self):
-        return Moment(self.origin + self.speed * self.wall, 1000.0 + self.wall, self.speed)
-
-    def step(self, seconds=1.0):
-        since = self.moment.clock
-        self.wall += seconds
-        for shard, scale in self.reporting.items():
-            self.hear(self.report(shard, scale, since))
-        message = self.core.next(self.moment)
-        if message is not None:
-            self.core.published(message, self.moment)
-            self.published.append(message)
-        return message
-
-    def report(self, shard, scale, since):
-        """A shard that has used its slots, up to what it can."""
-        slots = self.core.timeline.allotted(shard, since, self.moment.clock)
-        self.slots[shard] = slots
-        most = self.usable.get(shard, slots) * (self.moment.clock - since)
-        rate = min(slots, most) / max(self.moment.clock - since, 1e-9)
-        return report(shard, scale, self.moment.clock, achieved_crawls_per_second=rate)
-
-    def hear(self, message):
-        self.core.receive_demand(message, self.moment.wall, self.moment)
-
-    def set_bandwidth(self, rate):
-        return self.core.receive_bandwidth(Bandwidth(rate))
-
-    def shares(self):
-        return {a.shard: round(a.share, 6) for a in self.published[-1].allotments if a.share}
-
-
-def running(**options):
-    run = Run(**options)
-    run.reporting = {0: 1.0, 1: 3.0}
-    run.set_bandwidth(2.0)
-    run.step()
-    return run
 
 
 def test_the_first_decision_comes_at_once_and_solves_the_multiplier():
@@ -333,71 +258,6 @@ def test_a_backlog_has_a_few_rounds_of_reports_and_many_slots_to_go():
     assert relaxation(0.002, 5.0) == pytest.approx(128_000.0)
     assert relaxation(0.0, 5.0) == 5.0
     assert SlotTimeline().newest is None
-
-
-def test_slots_that_a_shard_leaves_empty_go_to_the_others_within_seconds():
-    run = Run()
-    run.reporting = {0: 100.0, 1: 300.0}
-    run.set_bandwidth(400.0)
-    for _ in range(10):
-        run.step()
-    assert run.shares() == {0: 0.25, 1: 0.75}
-    assert run.published[-1].multiplier == pytest.approx(1.0, rel=1e-6)
-    run.usable[1] = 100.0
-    for _ in range(4):
-        run.step()
-    found = next(m for m in run.published if m.cause == "shortfall")
-    assert "shard 1 leaves slots empty" in found.why
-    assert run.shares()[1] * 400 == pytest.approx(102, abs=2)
-    # Σ D = 100/√λ + 102 = 400
-    assert run.published[-1].multiplier == pytest.approx((100 / 298) ** 2, rel=0.02)
-    assert run.slots[0] + 100 == pytest.approx(398, abs=1)
-    run.usable.clear()
-    for _ in range(60):
-        run.step()
-    assert run.shares()[1] == pytest.approx(0.75, abs=0.03)
-    assert run.published[-1].multiplier == pytest.approx(1.0, rel=0.02)
-
-
-def two_shards_of_equal_demand():
-    run = Run()
-    run.reporting = {0: 100.0, 1: 100.0}
-    run.set_bandwidth(200.0)
-    for _ in range(10):
-        run.step()
-    return run
-
-
-@pytest.mark.parametrize("seconds", [3, 8])
-def test_a_shard_that_was_cut_off_is_not_judged_by_what_it_wrote_meanwhile(seconds):
-    run = two_shards_of_equal_demand()
-    del run.reporting[1]
-    since, written = run.moment.clock, []
-    for second in range(seconds):
-        run.step()
-        # It made nothing of slots that it did not know of, or whose requests it could not send.
-        written.append(report(1, 100.0, since + second + 1.0))
-    for late in written:
-        run.hear(late)
-    run.reporting[1] = 100.0
-    for _ in range(6):
-        run.step()
-    assert not any(m.cause == "shortfall" for m in run.published)
-    assert run.shares()[1] == pytest.approx(0.5, abs=0.02)
-
-
-def test_a_shard_that_stood_still_is_not_judged_by_it_unless_it_does_so_often():
-    run = two_shards_of_equal_demand()
-    for times in (1, 2):
-        since = run.moment.clock
-        del run.reporting[1]
-        run.step(3.0)
-        crawls = 100.0 / (run.moment.clock - since)
-        run.hear(report(1, 100.0, run.moment.clock, achieved_crawls_per_second=crawls))
-        run.reporting[1] = 100.0
-        for _ in range(3):
-            run.step()
-        assert any(m.cause == "shortfall" for m in run.published) == (times > 1)
 
 
 def test_a_schedule_takes_effect_to_the_moment_and_says_so():

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 from reference_shard import DAY, World, rules
-from test_shard_selection import START
+from test_shard_selection import START, random_world
 
 from services.scheduler.board import PENNED
 
@@ -129,16 +129,7 @@ def test_a_page_that_takes_its_hosts_token_leaves_none_to_a_page_of_the_pen():
 @pytest.mark.parametrize("seed", range(8))
 def test_hosts_keep_their_limits_while_new_pages_take_most_slots(seed):
     rng = np.random.default_rng(seed)
-    world = World(rules(host_rate=2.0, timeout=1e6, max_age_days=20.0))
-    for number in range(400):
-        world.add_page(
-            f"h{rng.integers(4)}",
-            number,
-            START - 100 * DAY,
-            importance=float(rng.lognormal(0, 1)),
-            alpha=float(rng.lognormal(-2, 1)),
-            last_crawled_at=START - float(rng.uniform(1, 21)) * DAY,
-        )
+    world = random_world(rng, pages=400, hosts=4, host_rate=2.0, timeout=1e6, max_age_days=20.0)
     now = START
     for tick in range(80):
         slots = now + np.sort(rng.random(rng.integers(1, 9)))
