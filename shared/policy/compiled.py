@@ -6,52 +6,64 @@ cached on disk, so that a process pays for compilation once per installed versio
 
 import hashlib
 import os
+import platform
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
+from functools import cache
+from importlib.metadata import version
 from pathlib import Path
-from typing import TypeVar, cast
+from typing import Final, TypeVar, cast
 
 import numba
+from llvmlite import binding
 
-_IMPORT = b"shared.policy.compiled import"
+from shared.policy.sources import fingerprint_of
+
+_COMPILERS: Final = ("numba", "llvmlite", "numpy", "scipy")
+"""What machine code is made by, and where constants of ours come from."""
 
 Function = TypeVar("Function", bound=Callable[..., object])
 
 
 def compiled(function: Function) -> Function:
     """Compile ``function`` with numba, lock-free and cached; division follows IEEE 754."""
-    options = {"cache": True, "nogil": True, "error_model": "numpy"}
-    return cast("Function", numba.njit(**options)(function))
+    return _compiled(function, {})
 
 
 def compiled_parallel(function: Function) -> Function:
     """As :func:`compiled`, with ``numba.prange`` loops spread over numba's threads."""
-    options = {"cache": True, "nogil": True, "error_model": "numpy", "parallel": True}
+    return _compiled(function, {"parallel": True})
+
+
+def _compiled(function: Function, more: dict[str, bool]) -> Function:
+    options = {"cache": True, "nogil": True, "error_model": "numpy"} | more
+    # Numba notes its cache's folder when a function is decorated.
+    numba.config.CACHE_DIR = str(cache_folder(Path(function.__code__.co_filename)))
     return cast("Function", numba.njit(**options)(function))
 
 
-def _cache_folder() -> Path:
-    """Where compiled kernels of exactly these sources are kept.
+@cache
+def cache_folder(source: Path) -> Path:
+    """Where the compiled kernels of a source are kept.
 
     Numba's cache knows only the file a kernel is written in, and would go on using a kernel whose
-    callees in other files have changed: a wrong number after an upgrade.  Hence the folder is named
-    after all sources that have kernels, the services' own ones among them.  (A constant that a
-    kernel takes from a file without kernels is not noticed: remove the folder after changing one.)
+    callees, or constants, in other files have changed: a wrong number after an upgrade. Hence the
+    folder is named after all that the machine code depends on: the source and what it imports at
+    any depth, the versions that compile it, and the processor.
     """
-    digest = hashlib.sha256()
-    for source in sorted(_sources()):
-        text = source.read_bytes()
-        if _IMPORT in text:
-            digest.update(text)
-    return _base_folder() / f"kernels-{digest.hexdigest()[:12]}"
+    key = f"{fingerprint_of(source)} {_machine()}"
+    return _base_folder() / f"kernels-{hashlib.sha256(key.encode()).hexdigest()[:12]}"
 
 
-def _sources() -> Iterator[Path]:
-    shared = Path(__file__).parent.parent
-    yield from shared.rglob("*.py")
-    yield from (shared.parent / "services").glob("*/*.py")
+@cache
+def _machine() -> str:
+    """The compilers' versions, and the processor that they compile for."""
+    versions = [f"{name} {version(name)}" for name in _COMPILERS]
+    processor = [binding.get_host_cpu_name(), binding.get_host_cpu_features().flatten()]
+    return " ".join([platform.python_version(), *versions, *processor])
 
 
+@cache
 def _base_folder() -> Path:
     """A folder that nobody else can write to: what lies in a cache is run."""
     package = Path(__file__).parent
@@ -63,6 +75,3 @@ def _base_folder() -> Path:
     if os.access(home if home.exists() else home.parent, os.W_OK):
         return home / "freshet"
     return Path(tempfile.mkdtemp(prefix="freshet-kernels-"))
-
-
-numba.config.CACHE_DIR = str(_cache_folder())

@@ -1,0 +1,103 @@
+"""Which sources a module's compiled code can depend on, and a fingerprint of them all.
+
+A kernel's machine code holds its callees, and the value of every constant that it names; both may
+come from any file that its module imports, and those from others. So the imports are followed to
+the end, as text: nothing is run, and an import inside a function counts too.
+"""
+
+import hashlib
+import re
+from collections.abc import Iterator
+from functools import cache
+from pathlib import Path
+from typing import Final
+
+PROJECT: Final = Path(__file__).resolve().parents[2]
+"""The folder of the top packages."""
+
+_IMPORTS: Final = re.compile(
+    r"^[ \t]*(?:from[ \t]+([.\w]+)[ \t]+import[ \t]+(\([^)]*\)|[^\n#;]+)|import[ \t]+([^\n#;]+))",
+    re.MULTILINE,
+)
+_COMMENT: Final = re.compile(r"#[^\n]*")
+
+
+def fingerprint_of(source: Path) -> str:
+    """A digest of a source and of all that it imports, at any depth, but for installed packages.
+
+    Args:
+        source: a file of Python.
+    """
+    digest = hashlib.sha256()
+    for path in sorted(sources_of(source)):
+        digest.update(f"{path.name}\0{_digest_of(path)}\n".encode())
+    return digest.hexdigest()
+
+
+def sources_of(source: Path) -> set[Path]:
+    """A source, and all those that it imports, at any depth, but for installed packages."""
+    found: set[Path] = set()
+    waiting = [source.resolve()]
+    while waiting:
+        path = waiting.pop()
+        if path not in found:
+            found.add(path)
+            waiting += _imported_by(path)
+    return found
+
+
+@cache
+def _digest_of(path: Path) -> str:
+    return hashlib.sha256(path.read_bytes()).hexdigest()
+
+
+@cache
+def _imported_by(path: Path) -> tuple[Path, ...]:
+    """The sources that one imports itself."""
+    roots = (_import_root(path), PROJECT)
+    files = {_file_of(name, roots) for name in _named_in(path)}
+    return tuple(sorted(file for file in files if file is not None))
+
+
+def _named_in(path: Path) -> Iterator[str]:
+    """Every module that a source may mean: of `from a import b`, both `a` and `a.b`."""
+    for package, names, modules in _IMPORTS.findall(path.read_text(encoding="utf-8")):
+        if not package:
+            yield from _words(modules)
+            continue
+        base = _absolute(package, path)
+        yield base
+        for name in _words(names):
+            yield f"{base}.{name}"
+
+
+def _words(listed: str) -> list[str]:
+    """The names in a list as it stands behind `import`."""
+    bare = _COMMENT.sub("", listed).strip().strip("()")
+    return [part.split()[0] for part in bare.split(",") if part.strip()]
+
+
+def _absolute(package: str, path: Path) -> str:
+    """The full name of a package that may be given relative to a source."""
+    name = package.lstrip(".")
+    dots = len(package) - len(name)
+    if not dots:
+        return name
+    folder = path.parents[dots - 1]
+    parts = folder.relative_to(_import_root(path)).parts
+    return ".".join((*parts, name)) if name else ".".join(parts)
+
+
+def _import_root(path: Path) -> Path:
+    """The folder from which a source's own package is imported."""
+    return next(folder for folder in path.parents if not (folder / "__init__.py").exists())
+
+
+def _file_of(module: str, roots: tuple[Path, ...]) -> Path | None:
+    """The file of a module below one of some folders; None: it is not one of ours."""
+    for root in roots:
+        place = root.joinpath(*module.split("."))
+        for file in (place.with_name(f"{place.name}.py"), place / "__init__.py"):
+            if file.is_file():
+                return file.resolve()
+    return None

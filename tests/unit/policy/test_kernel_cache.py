@@ -1,0 +1,135 @@
+"""Machine code that is kept on disk is never older than what it was made from."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from shared.policy import compiled
+from shared.policy.sources import PROJECT, fingerprint_of, sources_of
+
+KERNEL = """
+from shared.policy.compiled import compiled
+from near import NEAR
+from folder.deep.far import far
+
+@compiled
+def total():
+    return NEAR + far()
+
+print(total(), sum(total.stats.cache_hits.values()))
+"""
+
+FAR = """
+from shared.policy.compiled import compiled
+from folder.constants import FAR
+
+@compiled
+def far():
+    return FAR
+"""
+
+
+@pytest.fixture
+def project(tmp_path):
+    """A kernel that takes a constant from a module beside it, and one at third hand."""
+    deep = tmp_path / "folder" / "deep"
+    deep.mkdir(parents=True)
+    for folder in (tmp_path / "folder", deep):
+        (folder / "__init__.py").write_text("")
+    (tmp_path / "kernel.py").write_text(KERNEL)
+    (tmp_path / "near.py").write_text("NEAR = 1\n")
+    (deep / "far.py").write_text(FAR)
+    (tmp_path / "folder" / "constants.py").write_text("FAR = 10\n")
+    return tmp_path
+
+
+def run(project: Path) -> tuple[int, int]:
+    """What the kernel says in a process of its own, and how often it was found in the cache."""
+    environment = os.environ | {
+        "PYTHONPATH": f"{PROJECT}:{project}",
+        "PYTHONDONTWRITEBYTECODE": "1",
+        "NUMBA_CACHE_DIR": str(project / "cache"),
+    }
+    done = subprocess.run(
+        [sys.executable, "kernel.py"],
+        cwd=project,
+        env=environment,
+        check=True,
+        capture_output=True,
+        text=True,
+    )
+    value, hits = done.stdout.split()
+    return int(value), int(hits)
+
+
+def test_a_constant_that_changes_in_another_file_changes_what_runs(project):
+    assert run(project) == (11, 0)
+    assert run(project) == (11, 1), "nothing has changed: nothing is compiled"
+    (project / "near.py").write_text("NEAR = 2\n")
+    assert run(project) == (12, 0)
+    (project / "folder" / "constants.py").write_text("FAR = 20\n")
+    assert run(project) == (22, 0)
+    (project / "folder" / "constants.py").write_text("FAR = 10\n")
+    assert run(project) == (12, 1), "what was compiled for the older sources is still right"
+
+
+def test_all_that_a_kernel_may_depend_on_is_followed():
+    found = {
+        str(path.relative_to(PROJECT)) for path in sources_of(PROJECT / "shared/policy/value.py")
+    }
+    assert "shared/policy/kernels/noisy.py" in found
+    assert "shared/policy/kernels/special.py" in found
+    assert not any(name.startswith("services/") for name in found)
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "import other",
+        "import json, other as o",
+        "from other import VALUE",
+        "from other import (\n    VALUE,  # of (old)\n    MORE,\n)",
+        "from package import inner",
+        "from package.inner import VALUE",
+        "def late():\n    from other import VALUE",
+    ],
+)
+def test_every_way_to_import_is_seen(tmp_path, line):
+    package = tmp_path / "package"
+    package.mkdir()
+    (package / "__init__.py").write_text("")
+    (package / "inner.py").write_text("VALUE = 1\n")
+    (tmp_path / "other.py").write_text("VALUE = 1\nMORE = 2\n")
+    source = tmp_path / "source.py"
+    source.write_text(f"{line}\n")
+    names = {path.name for path in sources_of(source)}
+    assert names & {"other.py", "inner.py"}
+
+
+def test_relative_imports_are_followed(tmp_path):
+    package = tmp_path / "package"
+    package.mkdir()
+    (package / "__init__.py").write_text("VALUE = 1\n")
+    (package / "inner.py").write_text("from . import sister\nfrom .cousin import VALUE\n")
+    for name in ("sister", "cousin"):
+        (package / f"{name}.py").write_text("VALUE = 1\n")
+    names = {path.name for path in sources_of(package / "inner.py")}
+    assert names == {"inner.py", "sister.py", "cousin.py", "__init__.py"}
+
+
+def test_another_compiler_or_processor_has_a_cache_of_its_own(monkeypatch):
+    source = PROJECT / "shared/policy/value.py"
+    here = compiled.cache_folder.__wrapped__(source)
+    assert compiled.cache_folder.__wrapped__(source) == here
+    for other in ("numba 99", "another processor"):
+        monkeypatch.setattr(compiled, "_machine", lambda other=other: other)
+        assert compiled.cache_folder.__wrapped__(source) != here
+
+
+def test_the_order_of_files_does_not_matter(tmp_path):
+    (tmp_path / "a.py").write_text("import b\n")
+    (tmp_path / "b.py").write_text("import a\n")
+    assert fingerprint_of(tmp_path / "a.py") == fingerprint_of(tmp_path / "b.py")
