@@ -16,8 +16,8 @@ from shared.contracts.codec import encode
 from shared.contracts.messages import CrawlOutcome, Signal
 from shared.policy.model import PageParameters
 from shared.runtime.settings import Settings, load_settings
+from shared.units import SECONDS_PER_DAY as DAY
 
-_DAY = 86_400.0
 _ORIGIN = 1_700_000_000.0
 _STEPS_PER_DAY = 24
 _PAGES_PER_HOST = 40
@@ -62,8 +62,8 @@ def _liar(attacker: Attacker, now: float, count: int) -> list[bytes]:
     """Times of next year, of five minutes hence, of last week bit by bit, and no numbers."""
     values = []
     for n, url in attacker.pages(count):
-        bit_by_bit = -6.9 * _DAY + 100.0 * (n % 5000)
-        said = now + (3e7, 290.0, bit_by_bit, -9.0 * _DAY)[n % 4]
+        bit_by_bit = -6.9 * DAY + 100.0 * (n % 5000)
+        said = now + (3e7, 290.0, bit_by_bit, -9.0 * DAY)[n % 4]
         value = encode(Signal(url, "pinger", said))
         values.append(value.replace(b"%d" % int(said), b"NaN") if n % 97 == 0 else value)
     return values
@@ -155,7 +155,7 @@ class _Scene:
         trace = make_trace(parameters, days, rng)
         order = np.argsort(trace.change_pages, kind="stable")
         ends = np.cumsum(np.bincount(trace.change_pages, minlength=pages))
-        per_second = trace.signal_days.size / days / _DAY
+        per_second = trace.signal_days.size / days / DAY
         return cls(
             trace,
             [f"https://host-{n // _PAGES_PER_HOST}.example/page/{n}" for n in range(pages)],
@@ -176,7 +176,7 @@ class _Scene:
             signals_from_others_per_second=2.0 * self.limit,
             signal_sources=(_HONEST,) if self.named else (),
             # Crawls are answered at the end of their step.
-            request_timeout_seconds=2.0 * _DAY / _STEPS_PER_DAY,
+            request_timeout_seconds=2.0 * DAY / _STEPS_PER_DAY,
         )
 
 
@@ -192,21 +192,21 @@ class _Outcome:
 
 def _replay(scene: _Scene, attack: Attack | None) -> _Outcome:
     trace, rows = scene.trace, {url: row for row, url in enumerate(scene.urls)}
-    rate = _CRAWLS_PER_PAGE_AND_DAY * len(trace) / _DAY
+    rate = _CRAWLS_PER_PAGE_AND_DAY * len(trace) / DAY
     system = SmallSystem(scene.settings(), scene.urls, trace.importance, rate, _ORIGIN)
     crawled = np.full(scene.slots.size, IDLE, np.int64)
     last = np.zeros(len(trace))
     sent = accepted = 0
     for step in range(round(trace.days * _STEPS_PER_DAY)):
         begin, end = step / _STEPS_PER_DAY, (step + 1) / _STEPS_PER_DAY
-        system.advance(_ORIGIN + end * _DAY)
+        system.advance(_ORIGIN + end * DAY)
         hostile = _hostile(scene, attack, begin, end)
         arrivals = _honest(scene, begin, end) + hostile
         heard = system.hear(sorted(arrivals, key=lambda arrival: arrival.timestamp))
         sent += len(hostile)
         accepted += sum(signal.source != _HONEST for signal in heard.accepted)
         chosen = np.flatnonzero((scene.slots > begin) & (scene.slots <= end))
-        picked = system.pick(_ORIGIN + scene.slots[chosen] * _DAY)
+        picked = system.pick(_ORIGIN + scene.slots[chosen] * DAY)
         outcomes = []
         for slot, url in zip(chosen.tolist(), picked, strict=True):
             if url:
@@ -232,7 +232,7 @@ def _crawl(scene: _Scene, row: int, url: str, since: float, day: float) -> Crawl
     seen = np.searchsorted(changes, day, side="right")
     changed = seen > np.searchsorted(changes, since, side="right")
     result = "changed" if changed else "unchanged"
-    return CrawlOutcome(url, _ORIGIN + day * _DAY, result=result)  # type: ignore[arg-type]
+    return CrawlOutcome(url, _ORIGIN + day * DAY, result=result)  # type: ignore[arg-type]
 
 
 def _honest(scene: _Scene, begin: float, end: float) -> list[Arrival]:
@@ -240,7 +240,7 @@ def _honest(scene: _Scene, begin: float, end: float) -> list[Arrival]:
     first, stop = np.searchsorted(trace.signal_days, [begin, end], side="left")
     arrivals = []
     for index in range(first, stop):
-        at = _ORIGIN + float(trace.signal_days[index]) * _DAY
+        at = _ORIGIN + float(trace.signal_days[index]) * DAY
         url = scene.urls[trace.signal_pages[index]]
         arrivals.append(Arrival(encode(Signal(url, _HONEST, at)), int(at * 1000)))
     return arrivals
@@ -252,11 +252,11 @@ def _hostile(scene: _Scene, attack: Attack | None, begin: float, end: float) -> 
     if not attack.lasts and begin >= scene.begin + scene.flood_days:
         return []
     rng = np.random.default_rng([scene.seed, int(begin * 1e6)])
-    count = int(attack.times_limit * scene.limit * (end - begin) * _DAY)
+    count = int(attack.times_limit * scene.limit * (end - begin) * DAY)
     victims = scene.victims if attack.targeted else np.arange(len(scene.urls))
-    now = _ORIGIN + begin * _DAY
+    now = _ORIGIN + begin * DAY
     values = attack.make(Attacker(scene.urls, victims, rng), now, count)
-    times = np.sort(rng.random(count)) * (end - begin) * _DAY + now
+    times = np.sort(rng.random(count)) * (end - begin) * DAY + now
     return [
         Arrival(value, int(at * 1000)) for value, at in zip(values, times.tolist(), strict=True)
     ]

@@ -35,10 +35,11 @@ from shared.contracts.codec import decode
 from shared.contracts.messages import CrawlRequest, HostLimit, Multipliers
 from shared.contracts.topics import CRAWL_REQUESTS, HOST_LIMITS, MULTIPLIERS, Topic
 from shared.pacing.slots import SlotPlan, SlotTimeline, is_late
-from shared.runtime.clock import SECONDS_PER_DAY, open_gate
+from shared.runtime.clock import open_gate
 from shared.runtime.kafka import appended_at, make_consumer, partitions_of
 from shared.runtime.publisher import Publisher
 from shared.runtime.settings import Settings
+from shared.units import SECONDS_PER_DAY
 
 SHARDS = 4
 DAYS_PER_SECOND = 0.1

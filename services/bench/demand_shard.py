@@ -9,12 +9,12 @@ import numpy as np
 
 from services.bench.random_pages import random_population
 from services.scheduler.handler import ShardThread
-from services.scheduler.learned import SECONDS_PER_DAY
 from services.scheduler.pages import ACTIVE, clear, empty_rows
 from services.scheduler.reporting import Reporting
 from services.scheduler.selection import Rules
 from services.scheduler.shard import Shard, ShardRules
 from services.scheduler.tally import Demand, Tally, demand_of, rate_tables
+from shared.units import SECONDS_PER_DAY
 
 _HOSTS = 200_000
 _CHECKED = 100_000

@@ -22,8 +22,8 @@ from shared.store.connection import connect
 from shared.store.history import DEPTH, Rings, pack
 from shared.store.imports import PageBatch, import_pages
 from shared.store.migration import migrate
+from shared.units import SECONDS_PER_DAY as DAY
 
-_DAY = 86_400.0
 _BEGIN = 1_700_000_000.0
 _IMPORT_ROWS = 100_000
 _PAGES_A_HOST = 200
@@ -85,7 +85,7 @@ def _batches(urls: list[str]) -> Iterator[PageBatch]:
         part = urls[begin : begin + _IMPORT_ROWS]
         shape = len(part)
         yield PageBatch(
-            part, np.ones(shape), np.full(shape, np.inf), np.full(shape, _BEGIN - 30 * _DAY)
+            part, np.ones(shape), np.full(shape, np.inf), np.full(shape, _BEGIN - 30 * DAY)
         )
 
 
@@ -159,7 +159,7 @@ class _Source:
 
     def batch(self, clock: ManualClock) -> Batch:
         """A full batch about random pages, a clock hour after the last one."""
-        clock.advance(_DAY / 24)
+        clock.advance(DAY / 24)
         partitions: dict[int, list[ConsumerRecord]] = {}
         count = self._settings.batch_max_messages
         chosen = self._random.choice(len(self._urls), count, replace=len(self._urls) < count)

@@ -14,7 +14,7 @@ from services.bench.real_system import RealSystem, Requests, until_steady
 from services.cli.running.options import RunOptions
 from services.world.plan import BudgetStep
 from services.world.population import generate_population
-from shared.runtime.clock import SECONDS_PER_DAY
+from shared.units import SECONDS_PER_DAY
 
 SIGNALS_PER_CRAWL: Final = 0.5
 """At the highest rate."""

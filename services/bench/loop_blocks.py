@@ -30,6 +30,7 @@ from shared.runtime.publisher import Publisher
 from shared.runtime.settings import Settings, load_settings
 from shared.runtime.worker import WorkerService, spare_collector
 from shared.store.migration import migrate
+from shared.units import SECONDS_PER_DAY
 
 _HOSTS = 997
 _CRAWLED_AT = 1.6e9
@@ -161,7 +162,7 @@ async def _fill(settings: Settings, topic: Topic, count: int) -> None:
         if topic is PAGE_UPDATES:
             message = PageUpdate("upsert", url, updated_at=_CRAWLED_AT, crawled_at=_CRAWLED_AT)
         elif topic is CRAWL_OUTCOMES:
-            message = CrawlOutcome(url, _CRAWLED_AT + 86_400, result="changed")
+            message = CrawlOutcome(url, _CRAWLED_AT + SECONDS_PER_DAY, result="changed")
         place = (topic.name, shard_of(host, settings.partitions))
         given.setdefault(place, []).append((host.encode(), encode(message)))
     publisher = Publisher(settings)

@@ -26,8 +26,9 @@ from services.world.plan import write_plan
 from shared.contracts.codec import decode
 from shared.contracts.messages import CrawlRequest
 from shared.contracts.topics import CRAWL_REQUESTS
-from shared.runtime.clock import SECONDS_PER_DAY, open_gate
+from shared.runtime.clock import open_gate
 from shared.runtime.kafka import make_consumer
+from shared.units import SECONDS_PER_DAY
 
 _CLEAN_UP_SECONDS: Final = 20.0
 _LAG: Final = "freshet_consumer_lag_records"

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from services.bench.real_system import RealSystem, until_steady
 from services.cli.running.options import RunOptions
 from services.world.plan import BudgetStep
-from shared.runtime.clock import SECONDS_PER_DAY
+from shared.units import SECONDS_PER_DAY
 
 SHARDS: Final = 8
 DAYS_PER_SECOND: Final = 0.02

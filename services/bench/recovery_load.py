@@ -35,6 +35,7 @@ from shared.runtime.settings import Settings, load_settings
 from shared.store.imports import PageBatch, import_pages
 from shared.store.migration import migrate
 from shared.store.snapshot import load_shard
+from shared.units import SECONDS_PER_DAY
 
 SLOTS_PER_SECOND: Final = 10_000.0
 _BATCH: Final = 100_000
@@ -110,7 +111,7 @@ def _import(url: str, pages: int, now: float) -> None:
         for start in range(0, pages, _BATCH):
             rows = slice(start, start + _BATCH)
             identities = names.identities(rows)
-            crawled_at = np.where(names.held[rows], now - 86_400.0, -np.inf)
+            crawled_at = np.where(names.held[rows], now - SECONDS_PER_DAY, -np.inf)
             yield PageBatch(
                 [page.url for page in identities],
                 names.importance[rows],

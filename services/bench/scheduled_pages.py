@@ -21,11 +21,11 @@ from services.scheduler.shard import Shard, ShardRules
 from shared.policy.compiled import compiled
 from shared.policy.inverse import threshold_staleness
 from shared.policy.model import Column
+from shared.units import SECONDS_PER_DAY
 
 ORIGIN: Final = 1.7e9
 """Clock time at which a benchmark begins."""
 
-SECONDS_PER_DAY: Final = 86_400.0
 _SIGNALLED: Final = 0.2
 _SLICE: Final = 200_000
 _SAMPLE: Final = 200_000

@@ -6,13 +6,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from services.bench.convex_solver import best_objective
-from services.bench.scheduled_pages import ORIGIN, SECONDS_PER_DAY, Population, make_shard
+from services.bench.scheduled_pages import ORIGIN, Population, make_shard
 from services.bench.scheduler_driver import CRAWLS_PER_SECOND, SIGNALS_PER_SECOND, Driver
 from services.scheduler.events import FOUND, Outcomes
 from services.scheduler.hosts import DEPTH
 from services.scheduler.shard import Shard
 from shared.policy.compiled import compiled
 from shared.policy.model import Column, PageParameters
+from shared.units import SECONDS_PER_DAY
 
 _HOSTS: Final = 200_000
 _LIMITED: Final = 0.05

@@ -20,7 +20,7 @@ from shared.contracts.messages import Allotment, CrawlOutcome, Multipliers
 from shared.contracts.topics import CRAWL_OUTCOMES, CRAWL_REQUESTS
 from shared.pacing.slots import SlotPlan, SlotTimeline
 from shared.runtime.acceptance import Acceptance
-from shared.runtime.clock import SECONDS_PER_DAY, SystemClock
+from shared.runtime.clock import SystemClock
 from shared.runtime.kafka import ensure_topics
 from shared.runtime.publisher import Publisher
 from shared.runtime.settings import Settings, load_settings
@@ -28,6 +28,7 @@ from shared.store.binary import Blobs
 from shared.store.history import SOURCES
 from shared.store.hosts import HostLearning
 from shared.store.snapshot import HostColumns, PageColumns, ShardSnapshot
+from shared.units import SECONDS_PER_DAY
 
 _PAGES_PER_HOST: Final = 50
 _SIGNALLED: Final = 0.2

@@ -5,7 +5,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Final
 
-SECONDS_PER_DAY: Final = 86_400.0
+from shared.units import SECONDS_PER_DAY
 
 MOST_PER_SECOND: Final = 1e6
 """What the contract takes at most (`MAX_CRAWL_RATE`)."""

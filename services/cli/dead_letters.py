@@ -22,6 +22,7 @@ from shared.runtime.dead_letters import Action, Handled, Letter, mark_of
 from shared.runtime.isolation import Pieces
 from shared.runtime.kafka import make_consumer, make_producer, may_pass
 from shared.runtime.settings import Settings
+from shared.units import SECONDS_PER_DAY
 
 AT_ONCE: Final = 500
 """Letters that are replayed before they are marked."""
@@ -289,7 +290,7 @@ def since_of(text: str, now: float | None = None) -> float:
     Raises:
         ValueError: it is neither.
     """
-    units = {"s": 1.0, "m": 60.0, "h": 3600.0, "d": 86_400.0}
+    units = {"s": 1.0, "m": 60.0, "h": 3600.0, "d": SECONDS_PER_DAY}
     if text[-1:] in units:
         return (time.time() if now is None else now) - float(text[:-1]) * units[text[-1]]
     return float(text)

@@ -6,8 +6,7 @@ from typing import Any
 
 from shared.policy.inverse import due_after_days, threshold_staleness
 from shared.policy.value import crawl_value, freshness
-
-SECONDS_PER_DAY = 86_400.0
+from shared.units import SECONDS_PER_DAY
 
 
 def explain(

@@ -30,13 +30,13 @@ from shared.contracts.codec import BadMessage, decode
 from shared.contracts.messages import Bandwidth, DemandCurve, Multipliers
 from shared.contracts.topics import BANDWIDTH, DEMAND_CURVES, MULTIPLIERS, Topic
 from shared.pacing.slots import KNOWN_AHEAD_SECONDS, is_late
-from shared.runtime.clock import SECONDS_PER_DAY
 from shared.runtime.follower import Follower
 from shared.runtime.kafka import appended_at
 from shared.runtime.publisher import Publisher
 from shared.runtime.settings import Settings, load_settings
 from shared.runtime.worker import WorkerService, make_app, run_app
 from shared.store.multipliers import Decided
+from shared.units import SECONDS_PER_DAY
 
 log = structlog.get_logger(__name__)
 

@@ -12,8 +12,7 @@ from shared.contracts.identity import identify
 from shared.contracts.messages import CrawlOutcome, PageSignal, PageUpdate
 from shared.contracts.topics import CRAWL_OUTCOMES, PAGE_SIGNALS, PAGE_UPDATES, Topic
 from shared.runtime.acceptance import Acceptance
-
-_DAY = 86_400.0
+from shared.units import SECONDS_PER_DAY as DAY
 
 
 def warm_up() -> int:
@@ -24,22 +23,22 @@ def warm_up() -> int:
     """
     shard = Shard(0)
     page = identify("http://warm.example/")
-    signal = PageSignal(page.page_id, page.url, page.host, "warm", 1.5 * _DAY)
+    signal = PageSignal(page.page_id, page.url, page.host, "warm", 1.5 * DAY)
     batch = {
         PAGE_UPDATES.name: [
-            _record(PAGE_UPDATES, PageUpdate("upsert", page.url, crawled_at=_DAY, updated_at=_DAY))
+            _record(PAGE_UPDATES, PageUpdate("upsert", page.url, crawled_at=DAY, updated_at=DAY))
         ],
         PAGE_SIGNALS.name: [_record(PAGE_SIGNALS, signal)],
         CRAWL_OUTCOMES.name: [
-            _record(CRAWL_OUTCOMES, CrawlOutcome(page.url, 2 * _DAY, result="unchanged")),
-            _record(CRAWL_OUTCOMES, CrawlOutcome(page.url, 3 * _DAY, result="changed")),
+            _record(CRAWL_OUTCOMES, CrawlOutcome(page.url, 2 * DAY, result="unchanged")),
+            _record(CRAWL_OUTCOMES, CrawlOutcome(page.url, 3 * DAY, result="changed")),
         ],
     }
-    done = apply_records(shard, batch, Acceptance(1, 4 * _DAY, 4 * _DAY, False), 0.0)
+    done = apply_records(shard, batch, Acceptance(1, 4 * DAY, 4 * DAY, False), 0.0)
     learn(done)
     refit([shard], 0.05)
-    host_announcements(done, 0.05, 4 * _DAY)
-    announcements(done, 0.05, 4 * _DAY)
+    host_announcements(done, 0.05, 4 * DAY)
+    announcements(done, 0.05, 4 * DAY)
     return int(done.learned.size)
 
 

@@ -19,6 +19,7 @@ from shared.policy.estimation.bursts import (
 )
 from shared.store.history import DEPTH, MOST_SIGNALS, Rings
 from shared.store.models import ACTIVE, GONE, NEVER, REMOVED
+from shared.units import SECONDS_PER_DAY
 
 SIGNAL: Final = 0
 CHANGED: Final = 1
@@ -45,8 +46,6 @@ NOT_COUNTED: Final = 4
 
 UPSERT: Final = 0
 REMOVE: Final = 1
-
-SECONDS_PER_DAY: Final = 86_400.0
 
 
 class UpdateColumns(NamedTuple):

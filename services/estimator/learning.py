@@ -6,7 +6,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from services.estimator.application import ShardEffects
-from services.estimator.effects import SECONDS_PER_DAY
 from services.estimator.hosts import OWN_SOURCES
 from services.estimator.shard import Shard
 from shared.contracts.codec import encode
@@ -16,6 +15,7 @@ from shared.policy.estimation.smoothed import signal_rates
 from shared.policy.estimation.sources import effective_signal_evidence, usual_mix
 from shared.store.history import SOURCES
 from shared.store.models import ACTIVE
+from shared.units import SECONDS_PER_DAY
 
 _ANNOUNCED: Final = {
     "unsignalled_change_rate": "announced_change_rate",

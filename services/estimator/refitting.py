@@ -9,7 +9,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from services.estimator.application import ShardEffects, by_host_id, by_page_id
-from services.estimator.effects import SECONDS_PER_DAY
 from services.estimator.learning import assign, fit, mean_evidence
 from services.estimator.shard import Shard
 from shared.policy.estimation.host_priors import (
@@ -20,6 +19,7 @@ from shared.policy.estimation.host_priors import (
 )
 from shared.policy.estimation.map_fit import MapColumns
 from shared.store.history import SOURCES
+from shared.units import SECONDS_PER_DAY
 
 FIRST_RECORDS: Final = 100
 """Crawl records at which the priors are first fitted; then each time that they have doubled."""

@@ -8,9 +8,10 @@ import psycopg
 import structlog
 
 from services.estimator import metrics
-from shared.runtime.clock import SECONDS_PER_DAY, Clock
+from shared.runtime.clock import Clock
 from shared.runtime.settings import Settings
 from shared.store.retention import drop_old_observations
+from shared.units import SECONDS_PER_DAY
 
 log = structlog.get_logger(__name__)
 

@@ -18,11 +18,12 @@ from shared.contracts.codec import encode
 from shared.contracts.identity import shard_of
 from shared.contracts.messages import PageSignal
 from shared.contracts.topics import PAGE_SIGNALS
-from shared.runtime.clock import SECONDS_PER_DAY, Clock, SystemClock
+from shared.runtime.clock import Clock, SystemClock
 from shared.runtime.isolation import Pieces, reason_of
 from shared.runtime.kafka import may_pass
 from shared.runtime.publisher import Place, Publisher
 from shared.runtime.settings import Settings
+from shared.units import SECONDS_PER_DAY
 
 log = structlog.get_logger(__name__)
 

@@ -14,7 +14,7 @@ from services.ingester.sources import REPORT_SECONDS, SourceLimiter, Verdict
 from shared.contracts.codec import BadMessage, decode
 from shared.contracts.identity import BadUrl, identify, is_private_host
 from shared.contracts.messages import PageSignal, Signal
-from shared.runtime.clock import SECONDS_PER_DAY
+from shared.units import SECONDS_PER_DAY
 
 LANES = 4
 """As so many sources all those count that nobody has named, where a page's repetitions are

@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 from services.replay import schedules
 from services.replay.schedules import Schedule, run_schedule
 from services.replay.trace import Trace
+from shared.units import SECONDS_PER_DAY
 
 _NEVER = 1e9
 _HOUR = 1.0 / 24
@@ -17,7 +18,9 @@ _HOUR = 1.0 / 24
 FIXED = Schedule(schedules.FIXED, 1.0, 0.0, _NEVER, 0.0, 0.0, 0.0, False, False, 0.0)
 """Every page again after a day: Frontera's revisiting backend, Heritrix' rescheduling."""
 
-NUTCH = Schedule(schedules.NUTCH, 30.0, 60 / 86_400, 365.0, 0.4, 0.2, 0.3, False, False, 0.0)
+NUTCH = Schedule(
+    schedules.NUTCH, 30.0, 60 / SECONDS_PER_DAY, 365.0, 0.4, 0.2, 0.3, False, False, 0.0
+)
 """AdaptiveFetchSchedule with the values of nutch-default.xml."""
 
 STORMCRAWLER = Schedule(schedules.STORMCRAWLER, 1.0, _HOUR, 14.0, 0.5, 0.5, 0.0, False, False, 0.0)

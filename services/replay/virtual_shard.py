@@ -19,8 +19,7 @@ from services.scheduler.shard import Shard, ShardRules
 from shared.contracts.identity import PageIdentity
 from shared.contracts.messages import HostParameters, PageUpdate
 from shared.store.history import SOURCES
-
-SECONDS_PER_DAY: Final = 86_400.0
+from shared.units import SECONDS_PER_DAY
 
 CLOCK_SPEED: Final = SECONDS_PER_DAY
 """Clock seconds in a wall second: a day a second, at which whole systems are run, too."""

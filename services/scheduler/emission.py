@@ -75,7 +75,7 @@ class SlotFiller:
 
     def _fill_shard(self, shard: Shard, slots: NDArray[np.float64], plan: SlotPlan) -> Emission:
         least = 0.0 if self._work_conserving else plan.multiplier
-        rate = plan.slots_per_second * share_of(plan, shard.number)
+        rate = plan.slots_per_second * plan.share_of(shard.number)
         picks = shard.selector.select(slots, rate, least)
         shard.filled_until = float(slots[-1])
         crawls = picks[picks["row"] >= 0]
@@ -87,15 +87,6 @@ class SlotFiller:
                 counter.inc(int(count))
         shard.note_crawls(crawls)
         return Emission(shard, crawls, write_requests(shard, crawls, plan.multiplier))
-
-
-def share_of(plan: SlotPlan, shard: int) -> float:
-    """A shard's part of the slots of a plan."""
-    index = np.flatnonzero(plan.shards == shard)
-    if not index.size:
-        return 0.0
-    upper = plan.bounds[index[0]]
-    return float(upper - plan.bounds[index[0] - 1]) if index[0] else float(upper)
 
 
 def host_multipliers(hosts: Rows, multiplier: float) -> NDArray[np.float64]:

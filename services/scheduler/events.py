@@ -28,6 +28,7 @@ from services.scheduler.records import set_crawled, update_steps, updated_steps_
 from services.scheduler.signal_times import LastSignals, last_signal_at
 from shared.policy.compiled import compiled
 from shared.store.prefetch import AHEAD, prefetch
+from shared.units import SECONDS_PER_DAY
 
 FOUND: Final = 0
 """Result of a crawl that got the page, unchanged."""
@@ -42,7 +43,7 @@ COMPARE: Final = 4
 
 NO_REQUEST: Final = -1
 
-LONGEST_RETRY_SECONDS: Final = 86_400.0
+LONGEST_RETRY_SECONDS: Final = SECONDS_PER_DAY
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,17 +8,11 @@ import numpy as np
 from services.scheduler.emission import host_multipliers
 from services.scheduler.hosts import usable_from
 from services.scheduler.pages import ACTIVE, ATTEMPT, GONE, NEVER
-from services.scheduler.priority import (
-    BY_VALUE,
-    NOT_NOW,
-    REASONS,
-    SECONDS_PER_DAY,
-    crawl_value_of,
-    tier_of,
-)
+from services.scheduler.priority import BY_VALUE, NOT_NOW, REASONS, crawl_value_of, tier_of
 from services.scheduler.shard import Shard
 from shared.contracts.identity import PageIdentity
 from shared.policy.kernels.threshold import due_after_days_scalar, threshold_staleness_scalar
+from shared.units import SECONDS_PER_DAY
 
 NO_ATTEMPT_YET = np.array([(NEVER, NEVER, NEVER, 0, 0, 0)], ATTEMPT)[0]
 

@@ -14,7 +14,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from services.scheduler.pages import NEVER, UNSET, Rows
-from services.scheduler.priority import SECONDS_PER_DAY
 from services.scheduler.records import (
     has_own_rate,
     set_multiplier,
@@ -29,9 +28,9 @@ from shared.policy.estimation.smoothed import PSEUDO_DAYS, PSEUDO_SIGNALS
 from shared.store.history import SOURCES
 from shared.store.reserved import grown
 from shared.store.snapshot import HostColumns
+from shared.units import SECONDS_PER_DAY
 
 __all__ = [
-    "SECONDS_PER_DAY",
     "HostTables",
     "LearnedHosts",
     "fix_multiplier",

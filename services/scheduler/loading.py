@@ -7,12 +7,13 @@ from numpy.typing import NDArray
 
 from services.scheduler import events
 from services.scheduler.hosts import list_pages
-from services.scheduler.learned import SECONDS_PER_DAY, refresh_pages
+from services.scheduler.learned import refresh_pages
 from services.scheduler.pages import NEVER, clear
 from services.scheduler.records import load_changes, load_rates, load_updates
 from services.scheduler.shard import Shard, ShardRules
 from services.scheduler.urls import UrlArena
 from shared.store.snapshot import PageColumns, ShardSnapshot
+from shared.units import SECONDS_PER_DAY
 
 _LOADED_AT_ONCE: Final = 1 << 18
 """Pages of a snapshot that are taken at once: some tens of megabytes."""

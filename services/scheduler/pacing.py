@@ -9,7 +9,7 @@ from typing import Final
 import structlog
 
 from services.scheduler import metrics
-from services.scheduler.emission import Emission, Emitter, SlotFiller, lag_of, share_of, take_back
+from services.scheduler.emission import Emission, Emitter, SlotFiller, lag_of, take_back
 from services.scheduler.handler import SchedulerHandler, ShardThread
 from shared.pacing.slots import KNOWN_AHEAD_SECONDS, SlotTimeline
 from shared.runtime.clock import Clock
@@ -106,7 +106,7 @@ class Pacer:
             return
         passed = self._timeline.passed(earliest) - self._timeline.passed(self._filled_until)
         plan = self._timeline.at(earliest)
-        share = sum(share_of(plan, n) for n in self._consumer.partitions) if plan else 0.0
+        share = sum(plan.share_of(n) for n in self._consumer.partitions) if plan else 0.0
         metrics.FORFEITED_SLOTS.inc(max(passed, 0.0) * share)
         self._filled_until = earliest
 

@@ -18,8 +18,7 @@ from shared.contracts.messages import Reason
 from shared.policy.compiled import compiled
 from shared.policy.kernels.crawl_value import value_and_psi, value_at_evidence
 from shared.policy.kernels.threshold import due_after_days_scalar, threshold_staleness_scalar
-
-SECONDS_PER_DAY: Final = 86_400.0
+from shared.units import SECONDS_PER_DAY
 
 BY_VALUE: Final = 0
 UNANSWERED: Final = 1

@@ -15,8 +15,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from services.scheduler.pages import NEVER, Rows
-from services.scheduler.priority import SECONDS_PER_DAY
 from shared.policy.compiled import compiled
+from shared.units import SECONDS_PER_DAY
 
 UPDATE_STEPS: Final = 65_536.0
 """In a second."""

@@ -20,7 +20,7 @@ from services.scheduler.attempts import (
 )
 from services.scheduler.events import Outcomes, Requests
 from services.scheduler.hosts import Hosts, list_pages, pages_of, unlist_page
-from services.scheduler.learned import SECONDS_PER_DAY, refresh_pages
+from services.scheduler.learned import refresh_pages
 from services.scheduler.pages import ACTIVE, ASLEEP, NEVER, UNSET, Rows, clear, reserved_rows
 from services.scheduler.priority import BY_VALUE
 from services.scheduler.records import (
@@ -36,6 +36,7 @@ from shared.contracts.identity import PageIdentity
 from shared.contracts.messages import HostParameters, PageUpdate
 from shared.store.page_lookup import UNKNOWN, PageLookup
 from shared.store.reserved import grown
+from shared.units import SECONDS_PER_DAY
 
 _SMALLEST: Final = 256
 _MOST_REMEMBERED_REMOVALS: Final = 100_000

@@ -10,7 +10,6 @@ from typing import Final, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from services.scheduler.learned import SECONDS_PER_DAY
 from services.scheduler.pages import ACTIVE, Rows
 from services.scheduler.shard import Shard
 from shared.policy.compiled import compiled
@@ -23,6 +22,7 @@ from shared.policy.kernels.rate_tables import (
     no_tables,
     rates_by_tables,
 )
+from shared.units import SECONDS_PER_DAY
 
 POINTS: Final = 48
 POINTS_PER_DECADE: Final = STEPS_PER_DECADE

@@ -21,9 +21,9 @@ from services.world.web import Web
 from shared.contracts.codec import BadMessage, decode
 from shared.contracts.messages import CrawlOutcome, CrawlRequest, Result
 from shared.contracts.topics import CRAWL_OUTCOMES, CRAWL_REQUESTS
-from shared.runtime.clock import SECONDS_PER_DAY
 from shared.runtime.kafka import make_consumer
 from shared.runtime.settings import Settings
+from shared.units import SECONDS_PER_DAY
 
 _TURN_MS: Final = 20
 _REMEMBERED_SECONDS: Final = 30.0

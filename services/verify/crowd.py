@@ -9,11 +9,12 @@ from numpy.typing import NDArray
 from services.world.events import Changes, Signals
 from services.world.pages import WorldPages
 from services.world.population import GeneratedStream, generate_population
+from shared.units import SECONDS_PER_DAY
 
 DAYS_PER_SECOND: Final = 0.25
 """The population lives so fast; the system's clock is the real one."""
 
-_SPEED: Final = DAYS_PER_SECOND * 86_400.0
+_SPEED: Final = DAYS_PER_SECOND * SECONDS_PER_DAY
 
 LIMIT_OVER_NEED: Final = 12.0
 """A host's limit, as a multiple of the rate at which the bound on its pages' age wants them."""

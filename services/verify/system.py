@@ -29,6 +29,7 @@ from services.verify.plan import (
 from shared.runtime.kafka import ensure_topics
 from shared.runtime.settings import Settings, load_settings
 from shared.store.migration import migrate
+from shared.units import SECONDS_PER_DAY
 
 LOOPBACK: Final = "127.0.0.1"
 DATABASE: Final = "freshet"
@@ -90,7 +91,7 @@ class System:
             "request_timeout_seconds": REQUEST_TIMEOUT_SECONDS,
             "signal_debounce_seconds": DEBOUNCE_SECONDS,
             "failed_retry_seconds": FAILED_RETRY_SECONDS,
-            "default_max_age_days": self._plan.max_age_seconds / 86_400.0,
+            "default_max_age_days": self._plan.max_age_seconds / SECONDS_PER_DAY,
         }
 
     async def in_server_thread(self, function: Callable[[], T]) -> T:

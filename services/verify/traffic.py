@@ -12,7 +12,7 @@ from services.verify.sending import Sender
 from shared.contracts.identity import identify
 from shared.contracts.messages import HostLimit, PageUpdate, Signal
 from shared.contracts.topics import HOST_LIMITS, PAGE_UPDATES, SIGNALS
-from shared.runtime.clock import SECONDS_PER_DAY
+from shared.units import SECONDS_PER_DAY
 
 TURN_SECONDS: Final = 0.02
 UPDATE_SECONDS: Final = 0.7

@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from services.world.plan import BudgetStep
+from shared.units import SECONDS_PER_DAY
 
 SETTLE_SECONDS = 2.0
 """Seconds of the wall in which a new budget must have taken effect; until then either holds."""
@@ -32,7 +33,7 @@ class Budget:
     def from_steps(cls, steps: Sequence[BudgetStep], speed: float) -> "Budget":
         """The budget of a plan on a clock that runs `speed` times as fast as the wall."""
         return cls(
-            np.array([step.day for step in steps]) * 86_400.0 / speed,
+            np.array([step.day for step in steps]) * SECONDS_PER_DAY / speed,
             np.array([step.crawls_per_second for step in steps]) * speed,
         )
 

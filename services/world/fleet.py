@@ -16,9 +16,10 @@ from services.world.web import Web
 from shared.contracts.codec import encode
 from shared.contracts.messages import CrawlOutcome, CrawlRequest, Result
 from shared.contracts.topics import CRAWL_OUTCOMES
-from shared.runtime.clock import SECONDS_PER_DAY, Clock
+from shared.runtime.clock import Clock
 from shared.runtime.publisher import Publisher
 from shared.store.page_lookup import PageLookup
+from shared.units import SECONDS_PER_DAY
 
 TURN_SECONDS = 0.02
 """The fleet looks up so often where nothing is asked for."""

@@ -9,8 +9,8 @@ from shared.contracts.codec import encode
 from shared.contracts.identity import shard_of
 from shared.contracts.messages import Signal
 from shared.contracts.topics import SIGNALS
-from shared.runtime.clock import SECONDS_PER_DAY
 from shared.runtime.publisher import Publisher
+from shared.units import SECONDS_PER_DAY
 
 TURN_SECONDS = 0.05
 """Every turn writes a batch to each partition, and is read by three others."""

@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from services.world.events import Changes, Signals
 from services.world.pages import WorldPages
 from services.world.sites import SiteHosts, SiteUrls
+from shared.units import SECONDS_PER_DAY
 
 SOURCES = ["webping", "lastmod", "sitemap"]
 
@@ -32,7 +33,7 @@ _RECALL = np.array([[9.0, 1.5], [6.0, 2.0], [7.0, 3.0]])
 """Beta parameters of each source's recall."""
 _FALSE_SIGNALS = np.array([0.05, 1.5, 0.4])
 """False signals of each source, as a share of the page's changes."""
-_PING_DELAY_DAYS = 60.0 / 86_400
+_PING_DELAY_DAYS = 60.0 / SECONDS_PER_DAY
 
 
 @dataclass(frozen=True, slots=True)

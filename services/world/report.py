@@ -4,7 +4,7 @@ from typing import Any
 
 from services.world.ledger import Ledger
 from services.world.web import Web
-from shared.runtime.clock import SECONDS_PER_DAY
+from shared.units import SECONDS_PER_DAY
 
 
 def status(ledger: Ledger, web: Web, *, state: str, seconds: float, speed: float) -> dict[str, Any]:

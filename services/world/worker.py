@@ -28,11 +28,11 @@ from services.world.trace import TraceError, read_events, read_pages
 from services.world.web import Web
 from shared.contracts.messages import Bandwidth
 from shared.contracts.topics import BANDWIDTH
-from shared.runtime.clock import SECONDS_PER_DAY
 from shared.runtime.ending import STOP_SIGNALS, ignore_further_stops
 from shared.runtime.logs import configure_logs
 from shared.runtime.publisher import Publisher
 from shared.runtime.settings import Settings, SettingsError, load_settings
+from shared.units import SECONDS_PER_DAY
 
 log = structlog.get_logger(__name__)
 

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Final, Self
 
 from shared.contracts.messages import Bandwidth, ScheduledRate
+from shared.units import SECONDS_PER_DAY
 
 UTC: Final = "UTC"
 
@@ -136,5 +137,5 @@ def _stretch(before: float, rate: float, elapsed: float, ramp_seconds: float) ->
 def _shortest_gap(schedule: tuple[ScheduledRate, ...]) -> float:
     """Seconds between two changes of a day's schedule, at least."""
     seconds = [step.second for step in schedule]
-    later = [*seconds[1:], seconds[0] + 86_400] if seconds else []
+    later = [*seconds[1:], seconds[0] + SECONDS_PER_DAY] if seconds else []
     return min((b - a for a, b in zip(seconds, later, strict=True)), default=math.inf)

@@ -5,8 +5,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
-SECONDS_PER_DAY = 86_400.0
-
 
 class Clock(Protocol):
     """What a worker asks for the time.

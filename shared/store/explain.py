@@ -10,8 +10,7 @@ from shared.contracts.identity import PageIdentity, host_id_of, identify, shard_
 from shared.store.connection import connect
 from shared.store.history import records_of
 from shared.store.models import STATUS_NAMES
-
-_SECONDS_PER_DAY = 86_400.0
+from shared.units import SECONDS_PER_DAY
 
 _PAGE = """
 SELECT page.*, url, change_rate, precision, recall, false_signal_rate, signal_time_equivalent,
@@ -116,5 +115,5 @@ def _crawls(history: bytes, last_crawled_at: float) -> list[dict[str, Any]]:
     crawls = []
     for record in reversed(records_of(history)):
         crawls.append({"crawled_at": crawled_at, **record})
-        crawled_at -= record["interval_days"] * _SECONDS_PER_DAY
+        crawled_at -= record["interval_days"] * SECONDS_PER_DAY
     return crawls

@@ -14,10 +14,11 @@ from numpy.typing import NDArray
 
 from shared.store.binary import Blobs, copy_bytes
 from shared.store.hosts import NO_SOURCES
+from shared.units import SECONDS_PER_DAY
 
 Column = NDArray[Any] | Blobs | list[str]
 
-SECONDS_PER_PARTITION: Final = 28 * 86_400
+SECONDS_PER_PARTITION: Final = 28 * int(SECONDS_PER_DAY)
 """Of `observations`: four weeks."""
 
 _PAGE_COLUMNS: Final = {

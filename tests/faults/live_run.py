@@ -18,9 +18,9 @@ from aiokafka import AIOKafkaProducer
 from deploy.local.apache import resolve_jars, why_unavailable
 from shared.contracts.messages import Bandwidth
 from shared.contracts.topics import BANDWIDTH
-from shared.runtime.clock import SECONDS_PER_DAY
 from shared.runtime.publisher import Publisher
 from shared.runtime.settings import Settings
+from shared.units import SECONDS_PER_DAY
 
 PATIENCE_SECONDS = 60.0
 DAYS_PER_SECOND = 0.5

@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from services.cli.bandwidths import (
-    SECONDS_PER_DAY,
     BadBandwidth,
     history_rows,
     read_rate,
@@ -16,6 +15,7 @@ from services.cli.bandwidths import (
 )
 from services.cli.errors import UserError
 from services.cli.output import show, show_json, show_rows
+from shared.units import SECONDS_PER_DAY
 
 if TYPE_CHECKING:
     from shared.contracts.messages import Bandwidth

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from services.cli.bandwidths import SECONDS_PER_DAY
 from services.cli.commands.bandwidth import Rate
 from services.cli.errors import UserError
+from shared.units import SECONDS_PER_DAY
 
 if TYPE_CHECKING:
     from services.cli.running.options import RunOptions, WorldKind

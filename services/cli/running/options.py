@@ -6,8 +6,6 @@ from typing import Literal
 
 from services.world.plan import BudgetStep
 
-SECONDS_PER_DAY = 86_400.0
-
 CLOCK_ORIGIN = 1_700_000_000.0
 """Where simulated time begins, Unix seconds."""
 

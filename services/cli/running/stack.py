@@ -16,8 +16,8 @@ from deploy.local.process import accepts_connections, free_port
 from deploy.local.supervisor import ChildSpec, Supervisor, python_argv
 from services.cli.errors import UserError
 from services.cli.running.options import CLOCK_ORIGIN, DEFAULT_PARTITIONS, RunOptions
-from shared.runtime.clock import SECONDS_PER_DAY
 from shared.runtime.settings import Settings, load_settings
+from shared.units import SECONDS_PER_DAY
 
 LOOPBACK = "127.0.0.1"
 BROKER_VARIABLE = "KAFKA_BOOTSTRAP_SERVERS"

@@ -13,8 +13,9 @@ from services.world.plan import FleetPlan
 from services.world.web import Web
 from shared.contracts.identity import shard_of
 from shared.contracts.messages import CrawlOutcome, CrawlRequest
-from shared.runtime.clock import SECONDS_PER_DAY, ManualClock
+from shared.runtime.clock import ManualClock
 from shared.runtime.settings import load_settings
+from shared.units import SECONDS_PER_DAY
 
 ORIGIN = 1_700_000_000.0
 
