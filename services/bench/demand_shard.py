@@ -8,12 +8,13 @@ from typing import Any, cast
 import numpy as np
 
 from services.bench.random_pages import random_population
-from services.scheduler.handler import ShardThread
-from services.scheduler.pages import ACTIVE, clear, empty_rows
-from services.scheduler.reporting import Reporting
-from services.scheduler.selection import Rules
-from services.scheduler.shard import Shard, ShardRules
-from services.scheduler.tally import Demand, Tally, demand_of, rate_tables
+from services.scheduler.demand.tally import Demand, Tally, demand_of, rate_tables
+from services.scheduler.flow.reporting import Reporting
+from services.scheduler.flow.shard_thread import ShardThread
+from services.scheduler.picking.calendar import make_shard
+from services.scheduler.state.rows import ACTIVE, clear, empty_rows
+from services.scheduler.state.rules import PickingRules, ShardRules
+from services.scheduler.state.shard import Shard
 from shared.units import SECONDS_PER_DAY
 
 _HOSTS = 200_000
@@ -49,8 +50,8 @@ def run(pages: int, seed: int = 0) -> dict[str, Any]:
 
 def random_shard(pages: int, seed: int) -> Shard:
     """A shard of random pages that has read all there is to read."""
-    rules = ShardRules(Rules(120.0, 1.0), 0.0, 300.0, float("inf"), 1.0)
-    shard = Shard(0, rules)
+    rules = ShardRules(PickingRules(120.0, 1.0), 0.0, 300.0, float("inf"), 1.0)
+    shard = make_shard(0, rules)
     params, hosts, caps, _ = random_population(pages, min(_HOSTS, max(pages // 20, 1)), seed)
     shard.pages, shard.records = empty_rows(pages)
     clear(shard.pages, shard.records)

@@ -14,16 +14,11 @@ from deploy.local.kafka import LocalBroker
 from deploy.local.postgres import EmbeddedPostgres
 from services.bench.processor_time import usage_of
 from services.bench.real_system import scratch_folder
-from services.scheduler.compilation import warm_up
-from services.scheduler.handler import shard_rules
-from services.scheduler.in_flight import (
-    microseconds,
-    read_recent_requests,
-    request_id_of,
-    restore,
-)
-from services.scheduler.loading import build_shard
-from services.scheduler.shard import Shard
+from services.scheduler.flow.loading import build_shard, shard_rules
+from services.scheduler.flow.recovery import read_recent_requests, restore
+from services.scheduler.state.request_ids import microseconds, request_id_of
+from services.scheduler.state.shard import Shard
+from services.scheduler.warm_up import warm_up
 from services.world.population import generate_population
 from shared.contracts.codec import encode
 from shared.contracts.messages import CrawlRequest

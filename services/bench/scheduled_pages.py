@@ -13,11 +13,12 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.optimize import brentq
 
-from services.scheduler.hosts import list_pages
-from services.scheduler.pages import ACTIVE, Rows, clear
-from services.scheduler.records import load_rates, load_updates
-from services.scheduler.selection import Rules
-from services.scheduler.shard import Shard, ShardRules
+from services.scheduler.picking.calendar import make_shard
+from services.scheduler.state.hosts import list_pages
+from services.scheduler.state.packing import load_rates, load_updates
+from services.scheduler.state.rows import ACTIVE, Rows, clear
+from services.scheduler.state.rules import PickingRules, ShardRules
+from services.scheduler.state.shard import Shard
 from shared.policy.compiled import compiled
 from shared.policy.inverse import threshold_staleness
 from shared.policy.model import Column
@@ -102,7 +103,7 @@ def _stationary(
         page.signals = signals
 
 
-def make_shard(
+def make_filled_shard(
     population: Population,
     host_rates: NDArray[np.float64] | None = None,
     *,
@@ -115,8 +116,8 @@ def make_shard(
         host_rates: crawls a second of each host; None: as many as they like.
         request_timeout: seconds until a request counts as unanswered.
     """
-    rules = ShardRules(Rules(request_timeout, 1.0), 0.0, 300.0, math.inf, _UNLIMITED)
-    shard = Shard(0, rules, population.pages)
+    rules = ShardRules(PickingRules(request_timeout, 1.0), 0.0, 300.0, math.inf, _UNLIMITED)
+    shard = make_shard(0, rules, population.pages)
     for number in range(population.hosts):
         shard.hosts.intern(f"h{number}.example")
     if host_rates is not None:

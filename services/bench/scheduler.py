@@ -18,13 +18,13 @@ from numpy.typing import NDArray
 
 from services.bench import scheduler_bursts, scheduler_growth, scheduler_hosts
 from services.bench.processor_time import usage_of
-from services.bench.scheduled_pages import Population, make_shard
+from services.bench.scheduled_pages import Population, make_filled_shard
 from services.bench.scheduler_driver import CRAWLS_PER_SECOND, SIGNALS_PER_SECOND, Driver
 from services.bench.timing import thread_seconds
 from services.cli.output import show
-from services.scheduler.pages import PAGE, RECORD
-from services.scheduler.scanning import evaluate
-from services.scheduler.shard import Shard
+from services.scheduler.picking.scanning import evaluate
+from services.scheduler.state.rows import PAGE, RECORD
+from services.scheduler.state.shard import Shard
 
 _PAGES_PER_HOST: Final = 50
 _CHECKED_TICKS: Final = 8
@@ -117,7 +117,7 @@ def run_size(pages: int, tick_seconds: float, sim_seconds: float, seed: int) -> 
     _forget_peak()
     hosts = max(pages // _PAGES_PER_HOST, 1)
     population = Population(pages, CRAWLS_PER_SECOND, SIGNALS_PER_SECOND, hosts, seed)
-    shard, _ = make_shard(population)
+    shard, _ = make_filled_shard(population)
     return measure(Driver(shard, population, seed), tick_seconds, sim_seconds)
 
 

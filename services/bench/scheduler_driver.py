@@ -7,9 +7,9 @@ from numpy.typing import NDArray
 
 from services.bench.scheduled_pages import ORIGIN, Population
 from services.bench.timing import thread_seconds
-from services.scheduler.events import FOUND, Outcomes
-from services.scheduler.pages import Rows
-from services.scheduler.shard import Shard
+from services.scheduler.state.events import FOUND, Outcomes
+from services.scheduler.state.rows import Rows
+from services.scheduler.state.shard import Shard
 from shared.policy.compiled import compiled
 
 CRAWLS_PER_SECOND: Final = 10_000.0

@@ -5,10 +5,10 @@ from typing import Any, Final
 
 import numpy as np
 
-from services.bench.scheduled_pages import Population, make_shard
+from services.bench.scheduled_pages import Population, make_filled_shard
 from services.bench.scheduler_driver import CRAWLS_PER_SECOND, SIGNALS_PER_SECOND, Driver
 from services.bench.timing import thread_seconds
-from services.scheduler.compilation import warm_up
+from services.scheduler.warm_up import warm_up
 from shared.contracts.identity import identify
 from shared.contracts.messages import PageUpdate
 
@@ -29,7 +29,7 @@ def run(first: int = _FIRST_PAGES, last: int = _LAST_PAGES, seed: int = 0) -> di
     warm_up()
     hosts = max(first // _PAGES_PER_HOST, 1)
     population = Population(first, CRAWLS_PER_SECOND, SIGNALS_PER_SECOND, hosts, seed)
-    driver = Driver(make_shard(population)[0], population, seed)
+    driver = Driver(make_filled_shard(population)[0], population, seed)
     shard = driver.shard
     for _ in range(30):
         driver.tick(_TICK_SECONDS)

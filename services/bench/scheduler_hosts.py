@@ -6,11 +6,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from services.bench.convex_solver import best_objective
-from services.bench.scheduled_pages import ORIGIN, Population, make_shard
+from services.bench.scheduled_pages import ORIGIN, Population, make_filled_shard
 from services.bench.scheduler_driver import CRAWLS_PER_SECOND, SIGNALS_PER_SECOND, Driver
-from services.scheduler.events import FOUND, Outcomes
-from services.scheduler.hosts import DEPTH
-from services.scheduler.shard import Shard
+from services.scheduler.state.events import FOUND, Outcomes
+from services.scheduler.state.hosts import DEPTH
+from services.scheduler.state.shard import Shard
 from shared.policy.compiled import compiled
 from shared.policy.model import Column, PageParameters
 from shared.units import SECONDS_PER_DAY
@@ -73,7 +73,7 @@ def _run_at_scale(pages: int, seed: int) -> dict[str, Any]:
     random = np.random.default_rng(seed)
     limited = random.random(hosts) < _LIMITED
     rates = np.where(limited, _OF_THEIR_SHARE * CRAWLS_PER_SECOND / hosts, _UNLIMITED)
-    shard, multiplier = make_shard(population, rates)
+    shard, multiplier = make_filled_shard(population, rates)
     # No more than a token saved up, which would count for more than the limits.
     shard.hosts.rows["tokens"][:hosts] = random.random(hosts)
     shard.hosts.rows["filled_at"][:hosts] = ORIGIN
@@ -114,7 +114,7 @@ def run_against_optimum(seed: int) -> dict[str, Any]:
     random = np.random.default_rng(seed)
     limited = random.random(hosts) < _SMALL_LIMITED
     rates = np.where(limited, _OF_THEIR_SHARE * _SMALL_RATE / hosts, _UNLIMITED)
-    shard, _ = make_shard(population, rates)
+    shard, _ = make_filled_shard(population, rates)
     pages = shard.pages[: shard.used]
     pages["alpha"] += pages["gamma"] * -np.expm1(-pages["kappa"])
     pages["gamma"] = pages["kappa"] = pages["signals"] = 0.0

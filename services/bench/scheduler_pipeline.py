@@ -7,13 +7,13 @@ from typing import Any, Final
 
 import numpy as np
 
-from services.scheduler.compilation import warm_up
-from services.scheduler.emission import Emission, Emitter, SlotFiller
-from services.scheduler.handler import shard_rules
-from services.scheduler.loading import build_shard
-from services.scheduler.pages import NEVER
-from services.scheduler.reading import Reader
-from services.scheduler.shard import Shard
+from services.scheduler.flow.emitter import Emitter
+from services.scheduler.flow.loading import build_shard, shard_rules
+from services.scheduler.flow.reader import Reader
+from services.scheduler.flow.slot_filler import Emission, SlotFiller
+from services.scheduler.state.rows import NEVER
+from services.scheduler.state.shard import Shard
+from services.scheduler.warm_up import warm_up
 from shared.contracts.codec import encode
 from shared.contracts.identity import host_id_of, page_id_of, shard_of
 from shared.contracts.messages import Allotment, CrawlOutcome, Multipliers

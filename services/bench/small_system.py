@@ -17,9 +17,9 @@ from services.estimator.refitting import Refits, merged, refit
 from services.estimator.shard import Shard as LearningShard
 from services.ingester.handler import make_sifter
 from services.ingester.sifting import Sifted
-from services.scheduler.handler import shard_rules
-from services.scheduler.reading import TOPIC_ORDER, Reader
-from services.scheduler.shard import Shard
+from services.scheduler.flow.loading import shard_rules
+from services.scheduler.flow.reader import TOPIC_ORDER, Reader
+from services.scheduler.picking.calendar import make_shard
 from shared.contracts.codec import encode
 from shared.contracts.messages import CrawlOutcome, PageUpdate
 from shared.contracts.topics import (
@@ -63,7 +63,7 @@ class SmallSystem:
         self._rate = crawls_per_second
         self._sifter = make_sifter(settings, SystemClock())
         self._learning = LearningShard(0)
-        self._shard = Shard(0, shard_rules(settings, self._clock))
+        self._shard = make_shard(0, shard_rules(settings, self._clock))
         self._refits = Refits(settings.prior_refit_days)
         self._apply(
             {

@@ -13,9 +13,9 @@ from numpy.typing import NDArray
 from services.replay.columns import Columns, Hosts
 from services.replay.learning import source_evidence
 from services.replay.trace import Trace
-from services.scheduler.events import CHANGED, FOUND, Outcomes
-from services.scheduler.selection import Rules
-from services.scheduler.shard import Shard, ShardRules
+from services.scheduler.picking.calendar import make_shard
+from services.scheduler.state.events import CHANGED, FOUND, Outcomes
+from services.scheduler.state.rules import PickingRules, ShardRules
 from shared.contracts.identity import PageIdentity
 from shared.contracts.messages import HostParameters, PageUpdate
 from shared.store.history import SOURCES
@@ -60,13 +60,13 @@ class VirtualShard:
         self._told_hosts = np.full((2 + SOURCES, len(trace.host_names)), np.nan)
         self._rate = crawls_per_day / SECONDS_PER_DAY
         rules = ShardRules(
-            Rules(_NEVER_TIMES_OUT, CLOCK_SPEED),
+            PickingRules(_NEVER_TIMES_OUT, CLOCK_SPEED),
             signal_delay_days * SECONDS_PER_DAY,
             _RETRY_SECONDS,
             math.inf,
             _NO_LIMIT,
         )
-        self.shard = Shard(0, rules, len(trace))
+        self.shard = make_shard(0, rules, len(trace))
         for number, name in enumerate(trace.host_names):
             self.shard.hosts.intern(name)
             if trace.host_limit[number] < np.inf:

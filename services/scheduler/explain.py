@@ -5,11 +5,11 @@ from typing import Any
 
 import numpy as np
 
-from services.scheduler.emission import host_multipliers
-from services.scheduler.hosts import usable_from
-from services.scheduler.pages import ACTIVE, ATTEMPT, GONE, NEVER
-from services.scheduler.priority import BY_VALUE, NOT_NOW, REASONS, crawl_value_of, tier_of
-from services.scheduler.shard import Shard
+from services.scheduler.picking.priority import BY_VALUE, NOT_NOW, REASONS, crawl_value_of, tier_of
+from services.scheduler.picking.thresholds import host_multipliers
+from services.scheduler.state.hosts import usable_from
+from services.scheduler.state.rows import ACTIVE, ATTEMPT, GONE, NEVER
+from services.scheduler.state.shard import Shard
 from shared.contracts.identity import PageIdentity
 from shared.policy.kernels.threshold import due_after_days_scalar, threshold_staleness_scalar
 from shared.units import SECONDS_PER_DAY
@@ -55,7 +55,7 @@ def page_state(
     attempts = shard.attempts.rows
     attempt = attempts[page["attempt"]] if page["attempt"] else NO_ATTEMPT_YET
     host = shard.host_rows[page["host"]]
-    uniform = shard.rules.selection.uniform
+    uniform = shard.rules.picking.uniform
     tier = int(tier_of(page, attempts, now))
     of_host = float(host_multipliers(host, multiplier))
     threshold = multiplier + of_host

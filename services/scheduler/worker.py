@@ -9,12 +9,13 @@ import structlog
 from aiohttp.web import Response
 from aiokafka import ConsumerRecord
 
-from services.scheduler import compilation
-from services.scheduler.emission import Emitter
 from services.scheduler.explain import page_state, shard_state
-from services.scheduler.handler import TOPICS, SchedulerHandler, ShardThread
-from services.scheduler.pacing import Pacer, Plans
-from services.scheduler.reporting import Reporting
+from services.scheduler.flow.emitter import Emitter
+from services.scheduler.flow.handler import TOPICS, SchedulerHandler
+from services.scheduler.flow.pacer import Pacer, Plans
+from services.scheduler.flow.reporting import Reporting
+from services.scheduler.flow.shard_thread import ShardThread
+from services.scheduler.warm_up import warm_up
 from shared.contracts.codec import BadMessage, decode
 from shared.contracts.identity import BadUrl, identify, shard_of
 from shared.contracts.messages import Multipliers
@@ -67,7 +68,7 @@ class Scheduler(WorkerService):
 
     async def open(self) -> None:
         """Compile, connect, and join the group."""
-        await self._thread.run(compilation.warm_up)
+        await self._thread.run(warm_up)
         await self._publisher.start()
         await self._requests.start()
         await self._follower.start()

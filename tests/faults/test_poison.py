@@ -11,9 +11,11 @@ from aiokafka import ConsumerRecord
 
 from services.estimator.application import ShardEffects, apply_records
 from services.estimator.shard import Shard as LearningShard
-from services.scheduler import selection
-from services.scheduler.reading import Reader
-from services.scheduler.shard import Shard, ShardRules
+from services.scheduler.flow.reader import Reader
+from services.scheduler.picking import calendar as selection
+from services.scheduler.picking.calendar import make_shard
+from services.scheduler.state.rules import ShardRules
+from services.scheduler.state.shard import Shard
 from shared.contracts.codec import BadMessage, decode, encode
 from shared.contracts.identity import identify, shard_of
 from shared.contracts.messages import (
@@ -63,7 +65,7 @@ def tell_scheduler(topic: str, *messages: object) -> Shard:
         default_max_age_days=float("inf"),
         default_host_rate=1.0,
     )
-    shard = Shard(HERE, rules)
+    shard = make_shard(HERE, rules)
     shard.upsert(PAGE, PageUpdate("upsert", URL, crawled_at=NOW - DAY), NOW - DAY)
     Reader(ACCEPTANCE).apply(shard, topic, [record(topic, m) for m in messages])
     return shard

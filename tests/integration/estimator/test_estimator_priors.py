@@ -4,9 +4,8 @@ import numpy as np
 import pytest
 from estimator_world import DAY, NOW, SHARDS, URLS, a_day_of_life, contents, crawl, signal, upsert
 
-from services.scheduler.loading import build_shard
-from services.scheduler.selection import Rules
-from services.scheduler.shard import ShardRules
+from services.scheduler.flow.loading import build_shard
+from services.scheduler.state.rules import PickingRules, ShardRules
 from shared.contracts.identity import identify, shard_of
 from shared.store.snapshot import load_shard
 
@@ -45,7 +44,7 @@ async def test_a_scheduler_learns_the_same_from_the_topic_and_from_the_database(
     for batch in a_day_of_life(kafka):
         await handler.handle(batch)
     await handler.handle(kafka.batch(*(signal(u, NOW + 9 * DAY) for u in URLS)))
-    rules = ShardRules(Rules(120.0, 1.0), 0.0, 300.0, float("inf"), 1.0)
+    rules = ShardRules(PickingRules(120.0, 1.0), 0.0, 300.0, float("inf"), 1.0)
     for number in range(SHARDS):
         snapshot = load_shard(settings.database_url.get_secret_value(), number)
         loaded, told = (build_shard(snapshot, rules) for _ in range(2))

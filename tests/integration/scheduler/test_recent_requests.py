@@ -6,7 +6,8 @@ import uuid
 
 import pytest
 
-from services.scheduler.in_flight import read_recent_requests, request_id_of
+from services.scheduler.flow.recovery import read_recent_requests
+from services.scheduler.state.request_ids import request_id_of
 from shared.contracts.messages import CrawlRequest
 from shared.contracts.topics import CRAWL_REQUESTS
 from shared.runtime.kafka import ensure_topics

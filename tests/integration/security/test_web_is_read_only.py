@@ -14,8 +14,8 @@ from deploy.local.process import free_port
 from services.coordinator.picture import add_picture
 from services.coordinator.worker import Coordinator
 from services.ingester.worker import Ingester
-from services.scheduler.handler import shard_rules
-from services.scheduler.shard import Shard
+from services.scheduler.flow.loading import shard_rules
+from services.scheduler.picking.calendar import make_shard
 from services.scheduler.worker import Scheduler, add_pages
 from shared.contracts.identity import identify, shard_of
 from shared.contracts.messages import PageUpdate
@@ -56,7 +56,9 @@ def make(name: str):
     scheduler = Scheduler(settings)
     page = identify(KNOWN)
     for number in range(SHARDS):
-        scheduler._handler.shards[number] = Shard(number, shard_rules(settings, scheduler.clock))
+        scheduler._handler.shards[number] = make_shard(
+            number, shard_rules(settings, scheduler.clock)
+        )
     shard = scheduler._handler.shards[shard_of(page.host, SHARDS)]
     shard.upsert(page, PageUpdate("upsert", KNOWN), 1e9)
     app = make_app(name, scheduler)

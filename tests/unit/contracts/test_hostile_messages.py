@@ -11,9 +11,9 @@ from services.coordinator.core import Coordination, Moment
 from services.estimator.application import apply_records
 from services.estimator.learning import announcements, host_announcements, learn
 from services.estimator.shard import Shard as LearningShard
-from services.scheduler.reading import TOPIC_ORDER, Reader
-from services.scheduler.selection import Rules
-from services.scheduler.shard import Shard, ShardRules
+from services.scheduler.flow.reader import TOPIC_ORDER, Reader
+from services.scheduler.picking.calendar import make_shard
+from services.scheduler.state.rules import PickingRules, ShardRules
 from shared.contracts.codec import BadMessage, decode, encode
 from shared.contracts.identity import identify
 from shared.contracts.messages import Bandwidth, DemandCurve, Multipliers, PageUpdate
@@ -50,7 +50,7 @@ def test_what_is_taken_can_be_sent_on_and_is_taken_again(name, data):
 @settings(max_examples=150, **FUZZ)
 @given(data=st.data())
 def test_the_scheduler_reads_on(data):
-    shard = Shard(0, ShardRules(Rules(120.0, 1.0), 0.0, 300.0, float("inf"), 1.0))
+    shard = make_shard(0, ShardRules(PickingRules(120.0, 1.0), 0.0, 300.0, float("inf"), 1.0))
     for url in PAGES:
         shard.upsert(identify(url), PageUpdate("upsert", url), 1e9)
     reader = Reader(acceptance())

@@ -5,11 +5,11 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from services.scheduler.events import FAILED, FOUND, MISSING, NO_REQUEST, Outcomes
-from services.scheduler.pages import PAGE
-from services.scheduler.records import set_own_rate, updated_at
-from services.scheduler.selection import Rules
-from services.scheduler.shard import Shard, ShardRules
+from services.scheduler.picking.calendar import make_shard
+from services.scheduler.state.events import FAILED, FOUND, MISSING, NO_REQUEST, Outcomes
+from services.scheduler.state.packing import set_own_rate, updated_at
+from services.scheduler.state.rows import PAGE
+from services.scheduler.state.rules import PickingRules, ShardRules
 from shared.contracts.identity import identify
 from shared.contracts.messages import PageUpdate
 from shared.policy.kernels.crawl_value import crawl_value_scalar
@@ -28,7 +28,7 @@ def rules(
     max_age_days=math.inf,
     host_rate=1.0,
 ):
-    return ShardRules(Rules(timeout, speed, uniform), delay, retry, max_age_days, host_rate)
+    return ShardRules(PickingRules(timeout, speed, uniform), delay, retry, max_age_days, host_rate)
 
 
 def url_of(host, number):
@@ -139,7 +139,7 @@ class ReferenceShard:
             return None
         if tier:
             return tier, page.importance
-        value = page.value(now, self.rules.selection.uniform)
+        value = page.value(now, self.rules.picking.uniform)
         return (0, value) if value > 0 else None
 
     def best(self, now, weighed, least=0.0):
@@ -156,7 +156,7 @@ class ReferenceShard:
         host = self.hosts[page.host]
         host.refill(now)
         host.tokens -= 1.0
-        page.deadline = now + self.rules.selection.request_timeout
+        page.deadline = now + self.rules.picking.request_timeout
         page.requested_at = now
 
     def signal(self, page_id, time):
@@ -194,7 +194,7 @@ class World:
     """A shard and its reference, to which the same things happen."""
 
     def __init__(self, shard_rules):
-        self.shard = Shard(0, shard_rules)
+        self.shard = make_shard(0, shard_rules)
         self.reference = ReferenceShard(shard_rules)
         self.identities = []
 

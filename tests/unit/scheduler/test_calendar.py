@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from services.scheduler import calendar
-from services.scheduler.calendar import (
+from services.scheduler.picking import wheel as calendar
+from services.scheduler.picking.wheel import (
     COARSE,
     FINE,
     TICKS_IN_COARSE,
@@ -19,7 +19,7 @@ from services.scheduler.calendar import (
     take_bucket,
     with_room,
 )
-from services.scheduler.pages import ASLEEP, empty_rows
+from services.scheduler.state.rows import ASLEEP, empty_rows
 
 START = 1.7e9
 WIDTH = 0.1

@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 from reference_shard import DAY, World, rules
 
-from services.scheduler.demand import DemandReporter
-from services.scheduler.tally import (
+from services.scheduler.demand.reporter import DemandReporter
+from services.scheduler.demand.tally import (
     POINTS,
     POINTS_PER_DECADE,
     Tally,

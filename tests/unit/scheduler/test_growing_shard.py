@@ -3,8 +3,8 @@
 import numpy as np
 from reference_shard import DAY, rules
 
-from services.scheduler.pages import clear
-from services.scheduler.shard import Shard
+from services.scheduler.picking.calendar import make_shard
+from services.scheduler.state.rows import clear
 from shared.contracts.identity import PageIdentity
 from shared.contracts.messages import PageUpdate
 from shared.store.growing_table import MOVES
@@ -93,7 +93,7 @@ def test_where_addresses_are_scarce_there_is_room_for_what_is_needed():
 
 
 def test_a_shard_grows_beyond_what_is_copied_and_keeps_its_pages():
-    shard = Shard(0, rules(host_rate=1e6), FEW - 1000)
+    shard = make_shard(0, rules(host_rate=1e6), FEW - 1000)
     rng = np.random.default_rng(4)
     pages = [
         PageIdentity(f"https://h.example/{number}", "h.example", int(page_id))

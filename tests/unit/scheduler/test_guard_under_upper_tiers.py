@@ -4,7 +4,7 @@ import numpy as np
 
 from services.bench.scheduled_pages import ORIGIN, Population, make_shard
 from services.bench.scheduler_driver import Driver
-from services.scheduler.pages import NEVER, Rows
+from services.scheduler.state.rows import NEVER, Rows
 
 PAGES = 200_000
 RATE = 400.0

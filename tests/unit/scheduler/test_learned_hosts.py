@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 from reference_shard import DAY, rules, url_of
 
-from services.scheduler.events import CHANGED, COMPARE, FOUND, MISSING, NO_REQUEST, Outcomes
-from services.scheduler.priority import crawl_value_of
-from services.scheduler.shard import Shard
+from services.scheduler.picking.calendar import make_shard
+from services.scheduler.picking.priority import crawl_value_of
+from services.scheduler.state.events import CHANGED, COMPARE, FOUND, MISSING, NO_REQUEST, Outcomes
 from shared.contracts.messages import HostParameters, PageUpdate
 from shared.policy.kernels.crawl_value import value_at_evidence
 
@@ -24,7 +24,7 @@ def told(host="a.example", alpha=0.1, kappa=0.5, sources=(), evidence=(0.5,) * 4
 
 @pytest.fixture
 def shard():
-    shard = Shard(0, rules())
+    shard = make_shard(0, rules())
     for number in range(2):
         page = url_of("a", number)
         shard.upsert(page, PageUpdate("upsert", page.url, crawled_at=NOW - DAY), NOW - 10 * DAY)

@@ -5,7 +5,7 @@ import pytest
 from reference_shard import DAY
 from test_shard_selection import START, random_world
 
-from services.scheduler import selection
+from services.scheduler.picking import calendar as selection
 
 pytestmark = pytest.mark.usefixtures("many_pages")
 

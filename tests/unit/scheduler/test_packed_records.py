@@ -7,9 +7,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from services.scheduler import records as packed
-from services.scheduler.pages import NEVER, clear, empty_rows
-from services.scheduler.signal_times import SignalTimes
+from services.scheduler.state import packing as packed
+from services.scheduler.state.rows import NEVER, clear, empty_rows
+from services.scheduler.state.signal_times import SignalTimes
 from shared.policy.estimation.bursts import age_bin
 
 NOW = 1.7e9

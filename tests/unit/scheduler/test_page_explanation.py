@@ -5,7 +5,7 @@ import pytest
 from reference_shard import DAY, World, rules
 
 from services.scheduler.explain import page_state, shard_state
-from services.scheduler.pages import GONE
+from services.scheduler.state.rows import GONE
 from shared.contracts.codec import encode
 
 NOW = 1.7e9

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from services.scheduler.urls import UrlArena
+from services.scheduler.state.url_arena import UrlArena
 from shared.store.page_lookup import UNKNOWN, PageLookup
 
 

@@ -5,7 +5,7 @@ import pytest
 from reference_shard import DAY, World, rules
 from test_shard_selection import START, random_world
 
-from services.scheduler.board import PENNED
+from services.scheduler.picking.board import PENNED
 
 
 def busy_world(pages=400, rate=0.5, seed=1, **fields):

@@ -4,10 +4,11 @@ import numpy as np
 import pytest
 from reference_shard import DAY, NEVER, PageView, World, rules
 
-from services.scheduler.emission import write_requests
-from services.scheduler.events import NO_REQUEST
-from services.scheduler.in_flight import microseconds, request_id_of, requested_us_of, restore
-from services.scheduler.priority import UNANSWERED
+from services.scheduler.flow.recovery import restore
+from services.scheduler.flow.requests import write_requests
+from services.scheduler.picking.priority import UNANSWERED
+from services.scheduler.state.events import NO_REQUEST
+from services.scheduler.state.request_ids import microseconds, request_id_of, requested_us_of
 from shared.contracts.codec import decode
 from shared.contracts.messages import CrawlRequest
 

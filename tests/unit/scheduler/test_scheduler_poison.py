@@ -5,10 +5,12 @@ from types import SimpleNamespace
 import pytest
 from reference_shard import rules
 
-from services.scheduler import reading
-from services.scheduler.handler import SchedulerHandler, ShardThread, apply_in_pieces
-from services.scheduler.reading import Reader
-from services.scheduler.shard import Shard
+from services.scheduler.flow import reader as reading
+from services.scheduler.flow.handler import SchedulerHandler, apply_in_pieces
+from services.scheduler.flow.reader import Reader
+from services.scheduler.flow.shard_thread import ShardThread
+from services.scheduler.picking.calendar import make_shard
+from services.scheduler.state.shard import Shard
 from shared.contracts.codec import encode
 from shared.contracts.identity import identify
 from shared.contracts.messages import PageSignal, PageUpdate
@@ -24,7 +26,7 @@ POISON = {17, 18, 299}
 
 @pytest.fixture
 def shard():
-    shard = Shard(0, rules(host_rate=2.0))
+    shard = make_shard(0, rules(host_rate=2.0))
     for page in PAGES:
         shard.upsert(page, PageUpdate("upsert", page.url, crawled_at=NOW - 1000), NOW - 1000)
     return shard

@@ -6,9 +6,9 @@ import msgspec
 import pytest
 from reference_shard import DAY, NEVER, PageView, rules
 
-from services.scheduler.in_flight import microseconds, request_id_of
-from services.scheduler.reading import TOPIC_ORDER, Reader
-from services.scheduler.shard import Shard
+from services.scheduler.flow.reader import TOPIC_ORDER, Reader
+from services.scheduler.picking.calendar import make_shard
+from services.scheduler.state.request_ids import microseconds, request_id_of
 from shared.contracts.codec import encode
 from shared.contracts.identity import identify
 from shared.contracts.messages import (
@@ -34,7 +34,7 @@ def record(message, key=b"a.example", timestamp=int(NOW * 1000)):
 
 @pytest.fixture
 def shard():
-    shard = Shard(0, rules(host_rate=2.0))
+    shard = make_shard(0, rules(host_rate=2.0))
     shard.upsert(PAGE, PageUpdate("upsert", PAGE.url, crawled_at=NOW - DAY), NOW - DAY)
     return shard
 

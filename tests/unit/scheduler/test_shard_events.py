@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 from reference_shard import DAY, NEVER, PageView, World, rules, url_of
 
-from services.scheduler import pages
-from services.scheduler.events import FAILED, FOUND, MISSING, NO_REQUEST, Outcomes
-from services.scheduler.in_flight import microseconds
-from services.scheduler.shard import Shard
+from services.scheduler.picking.calendar import make_shard
+from services.scheduler.state import rows as pages
+from services.scheduler.state.events import FAILED, FOUND, MISSING, NO_REQUEST, Outcomes
+from services.scheduler.state.request_ids import microseconds
 from shared.contracts.messages import PageUpdate
 from shared.store import models
 
@@ -150,7 +150,7 @@ def test_an_outdated_answer_still_clears_its_request():
 
 
 def test_events_about_unknown_pages_are_counted_and_change_nothing():
-    shard = Shard(0, rules())
+    shard = make_shard(0, rules())
     ids, times = np.array([1, 2]), np.array([NOW, NOW])
     outcomes = Outcomes(
         ids, times, np.zeros(2, np.int8), np.full(2, NO_REQUEST), np.zeros(2, np.uint32)
@@ -162,7 +162,7 @@ def test_events_about_unknown_pages_are_counted_and_change_nothing():
 
 
 def test_updates_change_only_what_they_name_and_never_go_back():
-    shard = Shard(0, rules(max_age_days=50.0))
+    shard = make_shard(0, rules(max_age_days=50.0))
     page = url_of("a", 1)
     assert upsert(shard, page, NOW, importance=3.0)
     row = row_of(shard, page)
@@ -175,7 +175,7 @@ def test_updates_change_only_what_they_name_and_never_go_back():
 
 
 def test_a_removed_page_stays_away_from_older_updates():
-    shard = Shard(0, rules())
+    shard = make_shard(0, rules())
     page = url_of("a", 1)
     upsert(shard, page, NOW)
     assert not shard.remove(page.page_id, NOW - 1)
@@ -207,7 +207,7 @@ def test_a_row_is_used_again_without_traces_of_its_last_page():
 
 
 def test_a_shard_grows_and_shrinks_with_its_pages():
-    shard = Shard(0, rules())
+    shard = make_shard(0, rules())
     identities = [url_of(f"h{number % 90}", number) for number in range(3000)]
     for identity in identities:
         upsert(shard, identity, NOW)

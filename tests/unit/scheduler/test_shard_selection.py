@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 from reference_shard import DAY, World, rules
 
-from services.scheduler.calendar import is_put_off
-from services.scheduler.events import FAILED, FOUND, MISSING
+from services.scheduler.picking.wheel import is_put_off
+from services.scheduler.state.events import FAILED, FOUND, MISSING
 
 START = 1.7e9
 

@@ -7,9 +7,11 @@ import numpy as np
 import pytest
 from reference_shard import DAY, rules, url_of
 
-from services.scheduler.emission import Emitter, SlotFiller, host_multipliers, take_back
-from services.scheduler.pacing import Pacer, Plans
-from services.scheduler.shard import Shard
+from services.scheduler.flow.emitter import Emitter
+from services.scheduler.flow.pacer import Pacer, Plans
+from services.scheduler.flow.slot_filler import SlotFiller, take_back
+from services.scheduler.picking.calendar import make_shard
+from services.scheduler.picking.thresholds import host_multipliers
 from shared.contracts.codec import decode
 from shared.contracts.messages import Allotment, CrawlRequest, Multipliers, PageUpdate
 from shared.pacing.slots import KNOWN_AHEAD_SECONDS, SlotPlan, SlotTimeline
@@ -22,7 +24,7 @@ NOW = 1.7e9
 def make_shards(count=4, pages=50):
     shards = {}
     for number in range(count):
-        shards[number] = shard = Shard(number, rules(host_rate=1000.0))
+        shards[number] = shard = make_shard(number, rules(host_rate=1000.0))
         shard.is_caught_up = True
         for page in range(pages):
             identity = url_of(f"h{number}-{page % 5}", page)

@@ -1,0 +1,1 @@
+"""What a shard would crawl under each threshold, for the coordinator. Pure."""

@@ -1,0 +1,98 @@
+"""Reports of a shard to the coordinator: its demand, what is ripe, and what it has crawled."""
+
+from typing import Final
+
+import numpy as np
+
+from services.scheduler.demand.ripe import count_ripe
+from services.scheduler.demand.tally import NEAR_THE_END, Demand
+from services.scheduler.state.shard import Shard
+from shared.contracts.messages import DemandCurve
+
+_WEIGHED: Final = 20_000
+"""Pages looked at for a report, beyond those that are ripe for certain."""
+
+_STALE_SHARE: Final = 0.01
+"""Part of the pages that may change before the demand is computed anew at once."""
+
+
+class DemandReporter:
+    """Makes the reports of one shard."""
+
+    def __init__(self, shard: Shard, instance: str, horizon: float) -> None:
+        """Report a shard.
+
+        Args:
+            shard: the shard.
+            instance: name of this process.
+            horizon: clock seconds in which the ripe pages are to be crawled.
+        """
+        self._shard = shard
+        self._instance = instance
+        self._horizon = horizon
+        self._ripe: list[float] = []
+        self._reported_at = shard.filled_until
+        self._misses = False
+        self.demand: Demand | None = None
+
+    def is_stale(self, multiplier: float) -> bool:
+        """Whether the demand is of markedly other parameters, or misses a limit that binds, or its
+        grid ends too near λ₀."""
+        demand = self.demand
+        if demand is None or 0.0 < multiplier < demand.thresholds[NEAR_THE_END]:
+            return True
+        return self._misses or self._changes(demand) > _STALE_SHARE * self._shard.count
+
+    def is_dated(self) -> bool:
+        """Whether the demand is not of today's parameters to the last one."""
+        return self.demand is None or self._changes(self.demand) > 0
+
+    def _changes(self, demand: Demand) -> int:
+        return self._shard.parameter_changes - demand.version
+
+    def set_demand(self, demand: Demand) -> None:
+        """Report this demand from now on."""
+        self.demand = demand
+        self._misses = False
+
+    def report(self, now: float, multiplier: float) -> DemandCurve | None:
+        """The shard's report, by the host limits of now; None before its demand is known."""
+        shard, demand = self._shard, self.demand
+        if demand is None:
+            return None
+        self._refresh_ripe(demand, now)
+        rates = shard.host_rows["rate"][: shard.host_count]
+        self._misses = demand.misses(rates)
+        limited, unlimited = demand.limited(rates), demand.unlimited()
+        crawls, marginal = shard.take_crawl_notes()
+        elapsed = now - self._reported_at
+        self._reported_at = now
+        point = int(np.searchsorted(demand.thresholds, multiplier, side="right")) - 1
+        point = max(point, 0)
+        share = 1.0 - limited[point] / unlimited[point] if unlimited[point] > 0 else 0.0
+        return DemandCurve(
+            shard=shard.number,
+            instance=self._instance,
+            reported_at=max(now, 0.0),
+            pages=shard.count,
+            thresholds=demand.thresholds.tolist(),
+            demand=limited.tolist(),
+            ripe=self._ripe,
+            achieved_crawls_per_second=crawls / elapsed if elapsed > 0 else 0.0,
+            host_limited_share=min(max(float(share), 0.0), 1.0),
+            marginal_value=marginal,
+        )
+
+    def _refresh_ripe(self, demand: Demand, now: float) -> None:
+        shard = self._shard
+        rows, priorities, weights = shard.selector.weigh(now, _WEIGHED)
+        ripe = count_ripe(
+            priorities,
+            shard.pages["host"][rows],
+            weights,
+            shard.host_rows[: shard.host_count],
+            demand.thresholds,
+            now,
+            self._horizon,
+        )
+        self._ripe = ripe.tolist()

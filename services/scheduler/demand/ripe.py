@@ -1,0 +1,56 @@
+"""How many pages of a shard are ripe under each threshold, for its report."""
+
+import numpy as np
+from numpy.typing import NDArray
+
+from services.scheduler.state.hosts import capacity
+from services.scheduler.state.rows import Rows
+from shared.policy.compiled import compiled
+
+
+@compiled
+def count_ripe(
+    priorities: NDArray[np.float64],
+    host_numbers: NDArray[np.int32],
+    weights: NDArray[np.float64],
+    hosts: Rows,
+    thresholds: NDArray[np.float64],
+    now: float,
+    horizon: float,
+) -> NDArray[np.float64]:
+    """Pages of a priority at or above each threshold, of each host no more than it can take
+    within `horizon` seconds from now.
+
+    Without that bound, the many ripe pages of a host that is blocked or slow would draw a budget
+    that its shard can only spend on pages worth less than others'.
+
+    Args:
+        priorities: (pages,).
+        host_numbers: rows in `hosts`; (pages,).
+        weights: how many pages of the shard each of these stands for; (pages,).
+        hosts: `HOST` rows.
+        thresholds: rising.
+        now: clock seconds.
+        horizon: clock seconds.
+
+    Returns:
+        pages per threshold.
+    """
+    counts = np.zeros(thresholds.size + 1)
+    rooms = np.empty(hosts.size)
+    for row in range(hosts.size):
+        rooms[row] = capacity(hosts[row], now, now + horizon)
+    ripe_rows = np.flatnonzero(priorities >= thresholds[0])
+    for index in np.argsort(-priorities[ripe_rows]):
+        row = ripe_rows[index]
+        host = host_numbers[row]
+        taken = min(weights[row], rooms[host])
+        if taken > 0.0:
+            rooms[host] -= taken
+            counts[np.searchsorted(thresholds, priorities[row], side="right")] += taken
+    ripe = np.empty(thresholds.size)
+    above = 0.0
+    for point in range(thresholds.size - 1, -1, -1):
+        above += counts[point + 1]
+        ripe[point] = above
+    return ripe

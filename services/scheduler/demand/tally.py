@@ -1,0 +1,357 @@
+"""What all pages of a shard would crawl under each threshold, summed up slice by slice.
+
+The pages of hosts that may ask for more than their limit are summed host by host, so that a limit
+cuts exactly and a change of it shows at once; those of all other hosts together.
+"""
+
+import math
+from typing import Final, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from services.scheduler.state.rows import ACTIVE, Rows
+from services.scheduler.state.shard import Shard
+from shared.policy.compiled import compiled
+from shared.policy.kernels.crawl_value import change_rate_scalar
+from shared.policy.kernels.demand import threshold_rates
+from shared.policy.kernels.rate_tables import (
+    STEPS_PER_DECADE,
+    RateTables,
+    make_tables,
+    no_tables,
+    rates_by_tables,
+)
+from shared.units import SECONDS_PER_DAY
+
+POINTS: Final = 48
+POINTS_PER_DECADE: Final = STEPS_PER_DECADE
+"""Thresholds are 10^(k/8) in every shard, so that curves add point by point."""
+
+FEW_PAGES: Final = 50_000
+"""Up to here the demand of each page is computed without tables."""
+
+SLICE: Final = 50_000
+"""Pages that are copied at once, in a millisecond or two."""
+
+SAMPLE: Final = 5_000
+"""Pages that are looked at for an estimate."""
+
+NEAR_THE_END: Final = 12
+"""With fewer points than this below λ₀ the grid is moved."""
+
+_ABOVE_MULTIPLIER: Final = 24
+"""Points above λ₀ where the grid has to be moved down to reach it."""
+
+_OLDEST_DAYS: Final = 1e4
+"""Top of the grid under the uniform policy, whose values are ages."""
+
+_MARGIN: Final = 8.0
+"""Hosts are summed on their own that would ask for more with a limit so many times smaller."""
+
+_LARGEST: Final = 1024
+"""So many hosts that ask for most are in any case."""
+
+_MOST_HOSTS: Final = 1 << 18
+"""So many hosts are each summed on their own as long as nothing is known of them, 100 MB."""
+
+_BLOCK: Final = 64
+"""Pages whose rates are found before they are added: calls are dear where pages are cheap."""
+
+_tables: list[RateTables] = []
+
+
+class Sums(NamedTuple):
+    """Where rates are added up, crawls per day."""
+
+    thresholds: NDArray[np.float64]
+    slots: NDArray[np.int32]
+    """Row in `by_host` of each host; -1: it is summed with the others."""
+    largest: NDArray[np.float64]
+    """What each host asks for under the lowest threshold."""
+    by_host: NDArray[np.float64]
+    """(rows, thresholds)."""
+    others: NDArray[np.float64]
+    """(thresholds,)."""
+
+
+class Demand(NamedTuple):
+    """The long-run crawl rate that the pages of a shard ask for, crawls per day."""
+
+    sums: Sums
+    hosts: NDArray[np.int32]
+    """The host of each row of `sums.by_host`."""
+    highest: float
+    """Highest crawl value that a page can have."""
+    version: int
+    """The shard's `parameter_changes` when the sums were begun."""
+
+    @property
+    def thresholds(self) -> NDArray[np.float64]:
+        """The grid, rising."""
+        return self.sums.thresholds
+
+    def unlimited(self) -> NDArray[np.float64]:
+        """Crawls per second under each threshold without host limits."""
+        total = self.sums.others + self.sums.by_host.sum(axis=0)
+        return np.asarray(total / SECONDS_PER_DAY)
+
+    def limited(self, host_rates: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Crawls per second under each threshold where hosts may take `host_rates` a second."""
+        limits = host_rates[self.hosts] * SECONDS_PER_DAY
+        total = self.sums.others + cut_sums(self.sums.by_host, limits)
+        return np.asarray(total / SECONDS_PER_DAY)
+
+    def misses(self, host_rates: NDArray[np.float64]) -> bool:
+        """Whether a host asks for more than it may take and is not summed on its own."""
+        known = self.sums.slots.size
+        over = self.sums.largest > host_rates[:known] * SECONDS_PER_DAY
+        return bool((over & (self.sums.slots < 0)).any())
+
+
+@compiled
+def cut_sums(by_host: NDArray[np.float64], limits: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Σ min(demand, limit) over hosts, for each threshold."""
+    total = np.zeros(by_host.shape[1])
+    for row in range(limits.size):
+        for point in range(total.size):
+            total[point] += min(by_host[row, point], limits[row])
+    return total
+
+
+@compiled
+def _rates_one_by_one(
+    pages: Rows,
+    thresholds: NDArray[np.float64],
+    rates: NDArray[np.float64],
+    reached: NDArray[np.int64],
+) -> None:
+    """As `rates_by_tables`, but exact."""
+    for row in range(pages.size):
+        page = pages[row]
+        importance = np.float64(page.importance)
+        alpha, kappa, gamma = np.float64(page.alpha), np.float64(page.kappa), np.float64(page.gamma)
+        reached[row] = 0
+        if importance > 0.0:
+            reached[row] = threshold_rates(importance, alpha, kappa, gamma, thresholds, rates[row])
+
+
+@compiled
+def _raise_to_bound(max_age: float, rates: NDArray[np.float64], reached: int) -> int:
+    """A page with a bound is crawled as often as that asks for, under whatever threshold."""
+    rates[reached:] = 0.0
+    for point in range(rates.size):
+        rates[point] = max(rates[point], SECONDS_PER_DAY / max_age)
+    return rates.size
+
+
+@compiled
+def add_pages(pages: Rows, sums: Sums, tables: RateTables, exact: bool, uniform: bool) -> None:
+    """Add what pages ask for under each threshold."""
+    thresholds, slots, largest, by_host, others = sums
+    lowest = math.log(thresholds[0])
+    rates = np.empty((_BLOCK, thresholds.size))
+    reached = np.empty(_BLOCK, np.int64)
+    for first in range(0, pages.size, _BLOCK):
+        block = pages[first : first + _BLOCK]
+        if uniform:
+            rates[:] = 1.0 / thresholds
+            reached[:] = thresholds.size
+        elif exact:
+            _rates_one_by_one(block, thresholds, rates, reached)
+        else:
+            rates_by_tables(tables, block, lowest, rates, reached)
+        for row in range(block.size):
+            if block[row].status != ACTIVE:
+                continue
+            if block[row].max_age < np.inf:
+                max_age = np.float64(block[row].max_age)
+                reached[row] = _raise_to_bound(max_age, rates[row], reached[row])
+            host = block[row].host
+            slot = -1
+            if reached[row] > 0 and host < slots.size:
+                largest[host] += rates[row, 0]
+                slot = slots[host]
+            if slot < 0:
+                for point in range(reached[row]):
+                    others[point] += rates[row, point]
+            else:
+                for point in range(reached[row]):
+                    by_host[slot, point] += rates[row, point]
+
+
+def grid(highest: float, multiplier: float) -> NDArray[np.float64]:
+    """Thresholds: six decades below the highest crawl value there is, or around λ₀."""
+    top = math.ceil(POINTS_PER_DECADE * math.log10(highest)) if highest > 0 else 0
+    if multiplier > 0:
+        above = math.ceil(POINTS_PER_DECADE * math.log10(multiplier)) + _ABOVE_MULTIPLIER
+        if above - _ABOVE_MULTIPLIER < top - POINTS + 1 + NEAR_THE_END:
+            top = above
+    steps = np.arange(top - POINTS + 1, top + 1)
+    return np.asarray(10.0 ** (steps / POINTS_PER_DECADE), dtype=np.float64)
+
+
+@compiled
+def highest_value(pages: Rows) -> float:
+    """The highest crawl value that one of the pages can have."""
+    highest = 0.0
+    for row in range(pages.size):
+        page = pages[row]
+        if page.status == ACTIVE:
+            rate = change_rate_scalar(
+                np.float64(page.alpha), np.float64(page.kappa), np.float64(page.gamma)
+            )
+            if rate > 0.0:
+                highest = max(highest, page.importance / rate)
+    return highest
+
+
+class Tally:
+    """One pass over the pages of a shard.
+
+    `copy` is for the shards' thread; `add` and `finish` are for any other, one at a time, and let
+    go of the interpreter. Pages that change meanwhile count as they were when they were copied.
+    """
+
+    def __init__(
+        self,
+        shard: Shard,
+        multiplier: float,
+        before: Demand | None,
+        *,
+        few_pages: int = FEW_PAGES,
+        size: int = SLICE,
+        is_sample: bool = False,
+    ) -> None:
+        """Begin; in the shards' thread.
+
+        Args:
+            shard: the shard.
+            multiplier: λ₀, which the grid is to hold.
+            before: what the last pass found; None: this is the first.
+            few_pages: up to here pages are computed without tables.
+            size: pages in a slice.
+            is_sample: the first slice stands for all; computed without tables.
+        """
+        self._shard = shard
+        self._multiplier = multiplier
+        self._before = before
+        self._version = shard.parameter_changes
+        self._uniform = shard.rules.picking.uniform
+        self._exact = is_sample or shard.used <= few_pages
+        self._hosts = shard.host_count
+        self._rates = shard.host_rows["rate"][: self._hosts].copy()
+        most = min(size, shard.used) if is_sample or not self._exact else shard.used
+        self._buffer = np.empty(max(most, 1), shard.pages.dtype)
+        self._next_row = 0
+        self._sums: Sums | None = None
+        self._tracked = np.empty(0, np.int32)
+        self._highest = 0.0
+        self.share = 0.0
+        """Part of the pages that is copied."""
+
+    def copy(self) -> Rows | None:
+        """Copy the next slice of pages, to be added before the next one; None: that was all."""
+        first, used = self._next_row, self._shard.used
+        count = min(used - first, self._buffer.size)
+        if count <= 0:
+            return None
+        self._buffer[:count] = self._shard.pages[first : first + count]
+        self._next_row += count
+        self.share = self._next_row / used
+        return self._buffer[:count]
+
+    def add(self, rows: Rows) -> None:
+        """Add what a slice of pages asks for."""
+        if self._sums is None:
+            self._sums = self._make_sums(rows)
+        tables = no_tables() if self._exact else rate_tables()
+        add_pages(rows, self._sums, tables, self._exact, self._uniform)
+        self._highest = max(self._highest, float(highest_value(rows)))
+
+    def finish(self) -> Demand:
+        """What the pages ask for."""
+        if self._sums is None:
+            self._sums = self._make_sums(self._buffer[:0])
+        return Demand(self._sums, self._tracked, self._highest, self._version)
+
+    def is_sound(self, demand: Demand) -> bool:
+        """Whether a first pass can stand: the grid was guessed right, and no host is missed."""
+        fits = np.array_equal(self._grid(demand.highest), demand.thresholds)
+        return fits and not demand.misses(self._rates)
+
+    def _grid(self, highest: float) -> NDArray[np.float64]:
+        return grid(_OLDEST_DAYS if self._uniform else highest, self._multiplier)
+
+    def _make_sums(self, rows: Rows) -> Sums:
+        if self._exact or self._before is None:
+            highest = float(highest_value(rows))
+        else:
+            highest = self._before.highest
+        self._tracked = self._hosts_to_track(rows)
+        slots = np.full(self._hosts, -1, np.int32)
+        slots[self._tracked] = np.arange(self._tracked.size, dtype=np.int32)
+        return Sums(
+            thresholds=self._grid(highest),
+            slots=slots,
+            largest=np.zeros(self._hosts),
+            by_host=np.zeros((self._tracked.size, POINTS)),
+            others=np.zeros(POINTS),
+        )
+
+    def _hosts_to_track(self, rows: Rows) -> NDArray[np.int32]:
+        if self._exact:
+            # A host that came up since then has no row in what is per host here.
+            present = np.unique(rows["host"])
+            return present[present < self._hosts].astype(np.int32)
+        if self._before is None:
+            few = self._hosts <= _MOST_HOSTS
+            return np.arange(self._hosts if few else 0, dtype=np.int32)
+        asked = np.zeros(self._hosts)
+        known = self._before.sums.largest
+        asked[: known.size] = known
+        wanted = asked * _MARGIN > self._rates * SECONDS_PER_DAY
+        if asked.size > _LARGEST:
+            least = np.partition(asked, -_LARGEST)[-_LARGEST]
+            wanted |= (asked >= least) & (asked > 0.0)
+        else:
+            wanted[:] = True
+        return np.flatnonzero(wanted).astype(np.int32)
+
+
+def rate_tables() -> RateTables:
+    """The tables, which are made at the first call: some seconds of work beside the others."""
+    if not _tables:
+        _tables.append(make_tables())
+    return _tables[0]
+
+
+def estimated_demand(shard: Shard, multiplier: float, sample: int = SAMPLE) -> Demand:
+    """What the pages may ask for, going by some of them; some milliseconds.
+
+    Pages are loaded in the order of their ids, which are hashes: the first ones are a fair sample.
+    """
+    tally = Tally(shard, multiplier, None, size=sample, is_sample=True)
+    rows = tally.copy()
+    if rows is not None:
+        tally.add(rows)
+    demand = tally.finish()
+    sums, scale = demand.sums, max(shard.used / sample, 1.0)
+    scaled = sums._replace(
+        largest=sums.largest * scale, by_host=sums.by_host * scale, others=sums.others * scale
+    )
+    return demand._replace(sums=scaled)
+
+
+def demand_of(
+    shard: Shard, multiplier: float, *, few_pages: int = FEW_PAGES, size: int = SLICE
+) -> Demand:
+    """The demand of a shard in one go; for tools and tests."""
+    demand: Demand | None = None
+    while True:
+        tally = Tally(shard, multiplier, demand, few_pages=few_pages, size=size)
+        while (rows := tally.copy()) is not None:
+            tally.add(rows)
+        is_second, demand = demand is not None, tally.finish()
+        if is_second or tally.is_sound(demand):
+            return demand

@@ -1,0 +1,63 @@
+"""Crawl requests on their way to Kafka."""
+
+import asyncio
+from typing import Final
+
+from aiokafka import AIOKafkaProducer
+
+from services.scheduler.flow.slot_filler import Emission
+from shared.contracts.topics import CRAWL_REQUESTS
+from shared.runtime import metrics as common_metrics
+from shared.runtime.publisher import Publisher
+from shared.runtime.settings import Settings
+
+_MOST_UNACKNOWLEDGED: Final = 2_000
+"""Batches on their way to the broker before filling slots waits for it."""
+
+
+class Emitter:
+    """Sends requests without waiting for the broker's word; a failure shows at the next call."""
+
+    def __init__(self, settings: Settings, publisher: Publisher) -> None:
+        self._topic = settings.topic(CRAWL_REQUESTS.name)
+        self._publisher = publisher
+        self._waiting: set[asyncio.Future[object]] = set()
+        self._failure: BaseException | None = None
+
+    async def send(self, emissions: list[Emission]) -> None:
+        """Hand requests to the producer.
+
+        Raises:
+            KafkaError: these or earlier requests could not be delivered.
+        """
+        if self._failure is not None:
+            raise self._failure
+        producer = self._publisher.producer
+        for emission in emissions:
+            if not emission.messages:
+                continue
+            await self._send_shard(producer, emission)
+            common_metrics.MESSAGES_PUBLISHED.labels(CRAWL_REQUESTS.name).inc(
+                len(emission.messages)
+            )
+        while len(self._waiting) > _MOST_UNACKNOWLEDGED:
+            await asyncio.wait(self._waiting, return_when=asyncio.FIRST_COMPLETED)
+
+    async def _send_shard(self, producer: AIOKafkaProducer, emission: Emission) -> None:
+        partition = emission.shard.number
+        batch = producer.create_batch()
+        for key, value in emission.messages:
+            if batch.append(timestamp=None, key=key, value=value) is None:
+                self._follow(await producer.send_batch(batch, self._topic, partition=partition))
+                batch = producer.create_batch()
+                batch.append(timestamp=None, key=key, value=value)
+        self._follow(await producer.send_batch(batch, self._topic, partition=partition))
+
+    def _follow(self, acknowledgement: "asyncio.Future[object]") -> None:
+        self._waiting.add(acknowledgement)
+        acknowledgement.add_done_callback(self._acknowledged)
+
+    def _acknowledged(self, acknowledgement: "asyncio.Future[object]") -> None:
+        self._waiting.discard(acknowledgement)
+        if not acknowledgement.cancelled() and acknowledgement.exception() is not None:
+            self._failure = acknowledgement.exception()

@@ -1,0 +1,289 @@
+"""The shards of this process, and what Kafka tells them."""
+
+import asyncio
+import time
+from collections import Counter
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Any, ParamSpec, TypeVar
+
+import psycopg
+import structlog
+import tenacity
+from aiokafka import ConsumerRecord, TopicPartition
+from aiokafka.errors import KafkaError
+
+from services.scheduler import metrics
+from services.scheduler.flow.loading import build_shard, shard_rules
+from services.scheduler.flow.reader import TOPIC_ORDER, Reader, Refused
+from services.scheduler.flow.recovery import read_recent_requests, restore
+from services.scheduler.flow.shard_thread import ShardThread
+from services.scheduler.state.shard import Shard
+from shared.contracts.messages import CrawlRequest
+from shared.contracts.topics import (
+    CRAWL_OUTCOMES,
+    HOST_LIMITS,
+    HOST_PARAMETERS,
+    PAGE_PARAMETERS,
+    PAGE_SIGNALS,
+    PAGE_UPDATES,
+)
+from shared.runtime.acceptance import Acceptance
+from shared.runtime.clock import Clock
+from shared.runtime.consumer import Batch, Positions
+from shared.runtime.isolation import BadShare, Count, Pieces, TooManyBadMessages, reason_of
+from shared.runtime.kafka import make_consumer, may_pass
+from shared.runtime.publisher import Publisher
+from shared.runtime.retrying import until_it_passes
+from shared.runtime.settings import Settings
+from shared.store.snapshot import load_shard
+
+log = structlog.get_logger(__name__)
+
+TOPICS = (
+    PAGE_SIGNALS,
+    CRAWL_OUTCOMES,
+    PAGE_UPDATES,
+    PAGE_PARAMETERS,
+    HOST_PARAMETERS,
+    HOST_LIMITS,
+)
+
+STAGE = "scheduler"
+
+LOADED_AT_ONCE = 2
+"""Shards: while the rows of one are put together, the next is read."""
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+
+class SchedulerHandler:
+    """Keeps the shards of the assigned partitions as the topics say."""
+
+    def __init__(
+        self,
+        settings: Settings,
+        clock: Clock,
+        publisher: Publisher,
+        thread: ShardThread,
+        stopping: asyncio.Event | None = None,
+    ) -> None:
+        self.shards: dict[int, Shard] = {}
+        """Only to be touched in the shards' thread."""
+        self._settings = settings
+        self._clock = clock
+        self._publisher = publisher
+        self._thread = thread
+        self._rules = shard_rules(settings, clock)
+        self._behind: dict[tuple[str, int], int] = {}
+        self._stopping = stopping or asyncio.Event()
+        self._bad_share = BadShare.of(settings)
+        self.trouble: str | None = None
+        """Why shards cannot be loaded; None: all is well."""
+        self.progressed_at = time.monotonic()
+        """Wall time of the last sign of life, for the watchdog."""
+
+    @property
+    def catching_up(self) -> int:
+        """Partitions whose past is not applied yet."""
+        return len(self._behind)
+
+    async def assigned(self, partitions: set[int]) -> Positions:
+        """Load shards from Postgres, and what is in flight from Kafka; waits for both.
+
+        Raises:
+            psycopg.OperationalError, KafkaError: the worker stops while one of them is away.
+        """
+        began = time.monotonic()
+        is_loaded = asyncio.Event()
+        loaded, requests = await _together(
+            self._load_all(partitions, is_loaded),
+            self._retried(read_recent_requests, self._settings, partitions, is_loaded),
+        )
+        read = time.monotonic()
+        positions: dict[tuple[str, int], int] = {}
+        for _, known in loaded.values():
+            positions |= known
+        behind = await self._retried(self._ends_ahead, partitions, positions)
+        self.trouble = None
+        shards = {number: shard for number, (shard, _) in loaded.items()}
+        waiting = await self._thread.run(self._take_over, shards, requests, behind)
+        log.info(
+            "shards loaded",
+            shards=len(partitions),
+            in_flight=waiting,
+            behind=len(behind),
+            seconds_reading=round(read - began, 2),
+            seconds=round(time.monotonic() - began, 2),
+        )
+        return positions
+
+    async def _load_all(
+        self, partitions: set[int], is_loaded: asyncio.Event
+    ) -> dict[int, tuple[Shard, Positions]]:
+        """Shards from Postgres, and the positions that they reflect."""
+        database_url = self._settings.database_url.get_secret_value()
+        gate = asyncio.Semaphore(LOADED_AT_ONCE)
+
+        async def load(number: int) -> tuple[Shard, Positions]:
+            async with gate:
+                snapshot = await self._retried(
+                    asyncio.to_thread, load_shard, database_url, number, self._note_progress
+                )
+                shard = await asyncio.to_thread(build_shard, snapshot, self._rules)
+                self._note_progress()
+                return shard, snapshot.positions
+
+        numbers = sorted(partitions)
+        shards = await _together(*map(load, numbers))
+        is_loaded.set()
+        return dict(zip(numbers, shards, strict=True))
+
+    def _note_progress(self) -> None:
+        self.progressed_at = time.monotonic()
+
+    async def _retried(
+        self, work: Callable[P, Awaitable[T]], *args: P.args, **kwargs: P.kwargs
+    ) -> T:
+        """Do something again until the server that it needs is there."""
+        async for attempt in self._attempts():
+            with attempt:
+                return await work(*args, **kwargs)
+        raise RuntimeError("unreachable: the last attempt returns or raises")
+
+    def _attempts(self) -> tenacity.AsyncRetrying:
+        return until_it_passes(self._stopping, _may_pass, self._note_failure)
+
+    def _note_failure(self, state: tenacity.RetryCallState) -> None:
+        error = state.outcome.exception() if state.outcome else None
+        self.progressed_at = time.monotonic()
+        self.trouble = f"shards cannot be loaded: {error}".strip()
+        log.warning("shards cannot be loaded yet", error=str(error).strip())
+
+    async def _ends_ahead(
+        self, partitions: set[int], positions: Positions
+    ) -> dict[tuple[str, int], int]:
+        """Where each topic partition ends now, if there is something to read before that."""
+        consumer = make_consumer(self._settings)
+        await consumer.start()
+        try:
+            names = {
+                TopicPartition(self._settings.topic(topic.name), number): (topic.name, number)
+                for topic in TOPICS
+                for number in partitions
+            }
+            consumer.assign(list(names))
+            ends, begins = await _together(
+                consumer.end_offsets(list(names)), consumer.beginning_offsets(list(names))
+            )
+        finally:
+            await consumer.stop()
+        return {
+            key: ends[tp]
+            for tp, key in names.items()
+            if ends[tp] > max(begins[tp], positions.get(key, 0))
+        }
+
+    def _take_over(
+        self,
+        shards: dict[int, Shard],
+        requests: dict[int, list[CrawlRequest]],
+        behind: dict[tuple[str, int], int],
+    ) -> int:
+        """Make shards ours; they emit nothing before what is `behind` is read.
+
+        Returns:
+            how many requests are in flight.
+        """
+        now = self._clock.now()
+        waiting = 0
+        for number, shard in shards.items():
+            waiting += restore(shard, requests[number])
+            shard.filled_until = now
+        self.shards.update(shards)
+        self._behind |= behind
+        self._note_caught_up()
+        return waiting
+
+    def _note_caught_up(self) -> None:
+        waiting = {partition for _, partition in self._behind}
+        for number, shard in self.shards.items():
+            shard.is_caught_up = number not in waiting
+        metrics.PAGES.set(sum(shard.count for shard in self.shards.values()))
+
+    async def revoked(self, partitions: set[int]) -> None:
+        """Forget shards."""
+        await self._thread.run(self._forget, partitions)
+
+    def _forget(self, partitions: set[int]) -> None:
+        for number in partitions:
+            self.shards.pop(number, None)
+        self._behind = {key: end for key, end in self._behind.items() if key[1] not in partitions}
+        self._note_caught_up()
+
+    async def handle(self, batch: Batch) -> None:
+        """Apply a batch; what always fails is set aside.
+
+        Raises:
+            TooManyBadMessages: the batch has too many; none is set aside.
+        """
+        refused = await self._thread.run(self._apply, batch)
+        read = {topic: sum(map(len, parts.values())) for topic, parts in batch.items()}
+        bad = Counter(letter.record.topic for letter in refused)
+        counts = {t: Count(n, bad[self._settings.topic(t)]) for t, n in read.items()}
+        try:
+            self._bad_share.check(counts, time.monotonic())
+        except TooManyBadMessages:
+            # What is no longer kept up must not be reported: its budget goes to the others.
+            await self._thread.run(self._forget, set(self.shards))
+            raise
+        for letter in refused:
+            await self._publisher.dead_letter(letter.record, STAGE, letter.reason)
+        self._bad_share.add(counts, time.monotonic())
+
+    def _apply(self, batch: Batch) -> list[Refused]:
+        reader = Reader(Acceptance.at_present(self._settings, self._clock))
+        for topic in TOPIC_ORDER:
+            for partition, records in batch.get(topic, {}).items():
+                apply_in_pieces(reader, self.shards[partition], topic, records)
+                end = self._behind.get((topic, partition))
+                if end is not None and records[-1].offset + 1 >= end:
+                    del self._behind[topic, partition]
+        self._note_caught_up()
+        return reader.refused
+
+
+def apply_in_pieces(
+    reader: Reader, shard: Shard, topic: str, records: Sequence[ConsumerRecord]
+) -> None:
+    """Apply records; those over which the code stumbles, each by itself, are refused.
+
+    What of a piece had taken effect before it failed is told again: the shard knows it by its time.
+    """
+    pieces = Pieces(records)
+    for piece in pieces:
+        refused_before = len(reader.refused)
+        try:
+            reader.apply(shard, topic, piece)
+        except Exception as error:
+            del reader.refused[refused_before:]
+            if not pieces.split(piece):
+                log.exception("a message always fails and is set aside", topic=topic)
+                reader.refused.append(Refused(piece[0], reason_of(error)))
+
+
+async def _together(*awaitables: Awaitable[Any]) -> list[Any]:
+    """The results of all; if one fails, the others are given up."""
+    tasks = [asyncio.ensure_future(awaitable) for awaitable in awaitables]
+    try:
+        return await asyncio.gather(*tasks)
+    finally:
+        for task in tasks:
+            task.cancel()
+
+
+def _may_pass(error: BaseException) -> bool:
+    """Whether waiting may help: a server is away or busy."""
+    return isinstance(error, psycopg.OperationalError) or (
+        isinstance(error, KafkaError) and may_pass(error)
+    )

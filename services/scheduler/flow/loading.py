@@ -1,0 +1,113 @@
+"""A shard as Postgres knew it: from a snapshot's columns to rows."""
+
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from services.scheduler.picking.calendar import make_shard
+from services.scheduler.state import events
+from services.scheduler.state.hosts import list_pages
+from services.scheduler.state.learned_hosts import refresh_pages
+from services.scheduler.state.packing import load_changes, load_rates, load_updates
+from services.scheduler.state.rows import NEVER, clear
+from services.scheduler.state.rules import PickingRules, ShardRules
+from services.scheduler.state.shard import Shard
+from services.scheduler.state.url_arena import UrlArena
+from shared.runtime.clock import Clock
+from shared.runtime.settings import Settings
+from shared.store.snapshot import PageColumns, ShardSnapshot
+from shared.units import SECONDS_PER_DAY
+
+_LOADED_AT_ONCE: Final = 1 << 18
+"""Pages of a snapshot that are taken at once: some tens of megabytes."""
+
+
+def shard_rules(settings: Settings, clock: Clock) -> ShardRules:
+    """The rules of the settings."""
+    days = settings.default_max_age_days
+    return ShardRules(
+        picking=PickingRules(
+            request_timeout=clock.span(settings.request_timeout_seconds),
+            speed=clock.speed,
+            uniform=settings.policy == "uniform",
+        ),
+        signal_delay=settings.signal_delay_seconds,
+        failed_retry=settings.failed_retry_seconds,
+        default_max_age_days=float("inf") if days is None else days,
+        default_host_rate=settings.default_host_crawls_per_second,
+    )
+
+
+def build_shard(snapshot: ShardSnapshot, rules: ShardRules) -> Shard:
+    """The shard as it was at the snapshot's positions."""
+    count = snapshot.pages.page_ids.size
+    shard = make_shard(snapshot.shard, rules, count)
+    host_numbers = _load_hosts(shard, snapshot)
+    shard.signal_times.reserve(int((snapshot.pages.last_signal_at > NEVER).sum()))
+    for begin in range(0, count, _LOADED_AT_ONCE):
+        part = slice(begin, min(begin + _LOADED_AT_ONCE, count))
+        _load_pages(shard, snapshot, part, host_numbers)
+    shard.urls = UrlArena.load(snapshot.urls.arena, snapshot.urls.offsets)
+    shard.used = count
+    _load_failures(shard, snapshot.pages)
+    shard.lookup.index(count)
+    return shard
+
+
+def _load_pages(
+    shard: Shard, snapshot: ShardSnapshot, part: slice, host_numbers: NDArray[np.int32]
+) -> None:
+    """Take some of a snapshot's pages."""
+    columns, hosts = snapshot.pages, shard.hosts
+    rows, records = shard.pages[part], shard.records[part]
+    numbers = np.arange(part.start, part.stop, dtype=np.int32)
+    clear(rows, records)
+    rows["host"] = host_numbers[np.searchsorted(snapshot.hosts.host_ids, columns.host_ids[part])]
+    rows["importance"] = columns.importance[part]
+    rows["kappa"] = columns.signal_evidence[part]
+    rows["gamma"] = columns.signal_rate[part]
+    rows["signals"] = hosts.learned.weighted(rows["host"], snapshot.pending[part])
+    rows["last_crawled_at"] = columns.last_crawled_at[part]
+    rows["max_age"] = _max_age_seconds(columns.max_age_days[part], shard.rules)
+    rows["status"] = columns.status[part]
+    own_rate, multipliers = columns.unsignalled_change_rate[part], snapshot.multipliers[part]
+    load_rates(rows, records, own_rate, multipliers, hosts.learned.tables.alpha[rows["host"]])
+    load_changes(records, columns.last_changed_at[part], columns.last_crawled_at[part])
+    load_updates(records, columns.updated_at[part])
+    records["digest"] = events.short_digests(columns.digest[part])
+    signalled = columns.last_signal_at[part] > NEVER
+    shard.signal_times.note(numbers[signalled], columns.last_signal_at[part][signalled])
+    list_pages(shard.pages, shard.records, hosts.rows, numbers)
+    refresh_pages(shard.pages, shard.records, hosts.learned.tables, numbers)
+    shard.lookup.ids[part] = columns.page_ids[part]
+
+
+def _max_age_seconds(own_days: NDArray[np.float64], rules: ShardRules) -> NDArray[np.float64]:
+    days = np.where(np.isfinite(own_days), own_days, rules.default_max_age_days)
+    return np.asarray(days * SECONDS_PER_DAY)
+
+
+def _load_failures(shard: Shard, columns: PageColumns) -> None:
+    """Attempts of the pages whose last crawl failed."""
+    failed = np.flatnonzero(columns.failures)
+    failures, last_attempt_at = columns.failures[failed], columns.last_attempt_at[failed]
+    retry_at = events.retry_times(last_attempt_at, failures, shard.rules.failed_retry)
+    shard.attempts.reserve(failed.size)
+    for place, row in enumerate(failed.tolist()):
+        attempt = shard.attempts.open(shard.pages[row])
+        attempt["failures"] = min(int(failures[place]), 1000)
+        attempt["retry_at"] = retry_at[place]
+        attempt["last_attempt_at"] = last_attempt_at[place]
+
+
+def _load_hosts(shard: Shard, snapshot: ShardSnapshot) -> NDArray[np.int32]:
+    """Take a snapshot's hosts; their numbers."""
+    columns, hosts = snapshot.hosts, shard.hosts
+    numbers = np.array([hosts.intern(name) for name in columns.names], np.int32)
+    limited = ~np.isnan(columns.max_crawls_per_second)
+    hosts.rows["rate"][numbers[limited]] = columns.max_crawls_per_second[limited]
+    hosts.rows["own_limit"][numbers[limited]] = 1
+    hosts.rows["blocked_until"][numbers] = columns.blocked_until
+    hosts.learned.load(numbers, columns)
+    return numbers

@@ -1,0 +1,144 @@
+"""How a shard that is loaded learns which of its pages are in flight: from the requests' topic."""
+
+import asyncio
+import time
+from collections.abc import Iterable
+from typing import Final
+
+import numpy as np
+import structlog
+from aiokafka import AIOKafkaConsumer, TopicPartition
+from numpy.typing import NDArray
+
+from services.scheduler.state.attempts import last_attempt_of
+from services.scheduler.state.events import Requests
+from services.scheduler.state.rows import NEVER, REMOVED, Rows
+from services.scheduler.state.shard import Shard
+from shared.contracts.codec import BadMessage, decode
+from shared.contracts.messages import CrawlRequest
+from shared.contracts.topics import CRAWL_REQUESTS
+from shared.policy.compiled import compiled
+from shared.runtime.kafka import make_consumer
+from shared.runtime.settings import Settings
+
+log = structlog.get_logger(__name__)
+
+_CLOCK_SKEW_SECONDS: Final = 10.0
+"""Brokers and schedulers may disagree about the time by so much."""
+
+_AT_ONCE: Final = 5_000
+"""Records that are decoded before the event loop gets its turn."""
+
+
+async def read_recent_requests(
+    settings: Settings, shards: set[int], loaded: asyncio.Event | None = None
+) -> dict[int, list[CrawlRequest]]:
+    """The requests of shards that may still be in flight, in the order they were made.
+
+    Args:
+        settings: of the process.
+        shards: which.
+        loaded: what was asked for until this is set counts too; most of it is read meanwhile.
+
+    Raises:
+        KafkaError: the broker cannot be read.
+    """
+    consumer = make_consumer(settings)
+    await consumer.start()
+    try:
+        partitions = [TopicPartition(settings.topic(CRAWL_REQUESTS.name), s) for s in shards]
+        consumer.assign(partitions)
+        await _seek_to_recent(consumer, partitions, settings.request_timeout_seconds)
+        found: dict[int, list[CrawlRequest]] = {shard: [] for shard in shards}
+        await _read_to_the_end(consumer, partitions, found)
+        if loaded is not None:
+            await loaded.wait()
+            await _read_to_the_end(consumer, partitions, found)
+        return found
+    finally:
+        await consumer.stop()
+
+
+async def _read_to_the_end(
+    consumer: AIOKafkaConsumer,
+    partitions: list[TopicPartition],
+    found: dict[int, list[CrawlRequest]],
+) -> None:
+    ends = await consumer.end_offsets(partitions)
+    while await _is_behind(consumer, ends):
+        fetched = await consumer.getmany(timeout_ms=200, max_records=_AT_ONCE)
+        for tp, records in fetched.items():
+            found[tp.partition] += _decoded(r.value for r in records)
+
+
+async def _seek_to_recent(
+    consumer: AIOKafkaConsumer, partitions: list[TopicPartition], timeout_seconds: float
+) -> None:
+    since_ms = int((time.time() - timeout_seconds - _CLOCK_SKEW_SECONDS) * 1000)
+    ends: dict[TopicPartition, int] = await consumer.end_offsets(partitions)
+    starts = await consumer.offsets_for_times(dict.fromkeys(partitions, max(since_ms, 0)))
+    for tp in partitions:
+        start = starts.get(tp)
+        consumer.seek(tp, ends[tp] if start is None else min(start.offset, ends[tp]))
+
+
+async def _is_behind(consumer: AIOKafkaConsumer, ends: dict[TopicPartition, int]) -> bool:
+    for tp, end in ends.items():
+        if await consumer.position(tp) < end:
+            return True
+    return False
+
+
+def _decoded(values: Iterable[bytes | None]) -> list[CrawlRequest]:
+    requests = []
+    for value in values:
+        try:
+            requests.append(decode(CrawlRequest, value))
+        except BadMessage as error:
+            log.warning("a crawl request could not be read and is left out", error=str(error))
+    return requests
+
+
+@compiled
+def _find_last_crawls(pages: Rows, attempts: Rows, last: NDArray[np.float64]) -> None:
+    """The last crawl of each host, failed ones included; `last` begins with NEVER."""
+    for row in range(pages.size):
+        page = pages[row]
+        if page.status != REMOVED:
+            last[page.host] = max(last[page.host], last_attempt_of(attempts, page))
+
+
+def _spend_tokens(shard: Shard) -> None:
+    """Let every host have no token at its last known crawl: how many it had, nobody knows.
+
+    Beginning with full buckets, a host that is at its limit all the time would keep what it has
+    too much: it is filled as fast as it is emptied.
+    """
+    last = np.full(len(shard.hosts), NEVER)
+    _find_last_crawls(shard.pages[: shard.used], shard.attempts.rows, last)
+    hosts = shard.hosts.rows[: last.size]
+    spent = last > hosts["filled_at"]
+    hosts["tokens"][spent] = 0.0
+    hosts["filled_at"][spent] = last[spent]
+
+
+def restore(shard: Shard, requests: list[CrawlRequest]) -> int:
+    """Mark the pages of recent requests as in flight, and take their hosts' tokens.
+
+    A request whose deadline has passed counts as unanswered.
+
+    Returns:
+        how many are not answered yet.
+    """
+    _spend_tokens(shard)
+    hosts = [shard.hosts.intern(request.host) for request in requests]
+    requested_at = np.array([request.requested_at for request in requests], np.float64)
+    return shard.restore_requests(
+        Requests(
+            np.array([request.page_id for request in requests], np.int64),
+            np.array(hosts, np.int64),
+            requested_at,
+            (requested_at * 1e6 + 0.5).astype(np.int64),
+            np.array([request.deadline_at for request in requests], np.float64),
+        )
+    )

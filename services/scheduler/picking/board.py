@@ -1,0 +1,334 @@
+"""Where the calendar has its pages: the arrays that its kernels share, and moves between them.
+
+A page is in one place at a time, and its `bucket` says which:
+
+- in the *calendar*, while its priority is below the guard;
+- *listed*: its priority, or a bound of it, is looked at each time that slots are filled;
+- *urgent*: in a heap, because it is of an upper tier, and so its priority does not change;
+- *penned*: ripe, but of a host that is at its limit (see `pens`);
+- asleep: only an event can make it due.
+"""
+
+import math
+from typing import Any, Final, NamedTuple, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from services.scheduler.picking.heap import push
+from services.scheduler.picking.priority import due_at
+from services.scheduler.picking.wheel import (
+    COARSE,
+    FINE,
+    TICKS_IN_COARSE,
+    Wheel,
+    is_put_off,
+    make_wheel,
+    put_off,
+    restart,
+    skip_empty,
+    take_bucket,
+    with_room,
+)
+from services.scheduler.state.rows import ASLEEP, UNSET, Rows
+from shared.policy.compiled import compiled
+from shared.store.prefetch import AHEAD, prefetch
+from shared.store.reserved import reserved
+
+LISTED: Final = 0xFFFE
+URGENT: Final = 0xFFFD
+PENNED: Final = 0xFFFC
+
+ENTRY: Final = np.dtype(
+    [
+        ("row", np.int32),  # of the page; `LEFT`: it is somewhere else now
+        ("listing", np.uint8),  # the entry is the page's own while its `listing` is this
+        ("priority", np.float64),  # when it was looked at last
+        ("bound", np.float64),  # of its priority ...
+        ("until", np.float64),  # ... until then
+    ],
+    align=True,
+)
+
+STATE: Final = np.dtype(
+    [
+        ("listed", np.int64),  # entries
+        ("urgent", np.int64),  # entries of the heap
+        ("parked", np.int64),  # entries of the heap
+        ("free_item", np.int64),  # of pens: first of the free ones; 0: none
+        ("next_item", np.int64),  # of pens: first one never used
+        ("guard", np.float64),  # of pages that are placed now
+        ("certain_from", np.float64),  # guard of all pages that are placed
+        ("timeout", np.float64),  # of requests; clock seconds
+        ("reach", np.float64),  # clock seconds of crawling that pens keep pages for
+        ("is_crowded", np.bool_),  # too many pages are listed: the guard is being raised
+    ]
+)
+
+NO_ITEM: Final = 0
+LEFT: Final = -1
+
+Number = TypeVar("Number", bound=np.generic)
+
+
+class Board(NamedTuple):
+    """Arrays, so that kernels can share it; rows may be replaced when they grow."""
+
+    pages: Rows
+    records: Rows
+    attempts: Rows
+    hosts: Rows
+    wheel: Wheel
+    listed: Rows
+    """Of `ENTRY`."""
+    urgent: NDArray[np.int32]
+    """Heap of urgent pages, the most urgent first; entries of pages that have left stay."""
+    urgent_keys: NDArray[np.float64]
+    parked: NDArray[np.int32]
+    """Heap of hosts that wait for a token, the first to get one first."""
+    parked_keys: NDArray[np.float64]
+    """Minus the times at which they get it."""
+    pen_rows: NDArray[np.int32]
+    """By item of a pen: the page."""
+    pen_priorities: NDArray[np.float64]
+    """Of these pages, when slots were last filled for their host."""
+    pen_next: NDArray[np.int32]
+    """By item: another one of the same pen; 0: the last one."""
+    state: NDArray[Any]
+    """One `STATE`."""
+    uniform: bool
+
+
+def make_board(expected: int, timeout: float, reach: float, *, uniform: bool) -> Board:
+    """A board without pages; `attach` gives it rows."""
+    none = np.empty(0, np.int32)
+    return Board(
+        none,
+        none,
+        none,
+        none,
+        make_wheel(expected),
+        np.empty(0, ENTRY),
+        none,
+        np.empty(0),
+        none,
+        np.empty(0),
+        none,
+        np.empty(0),
+        none,
+        np.array([(0, 0, 0, 0, 1, 0.0, 0.0, timeout, reach, False)], STATE),
+        uniform,
+    )
+
+
+def attach(
+    board: Board,
+    pages: Rows,
+    records: Rows,
+    attempts: Rows,
+    hosts: Rows,
+    count: int,
+    touched: int,
+) -> Board:
+    """The board over these rows, with room for so many more moves. Memory is taken when used.
+
+    Args:
+        board: as it is.
+        pages: rows of the shard; there may be more than are used.
+        records: of the same pages.
+        attempts: see there.
+        hosts: rows of the hosts that there are.
+        count: rows of pages that are used.
+        touched: moves.
+    """
+    state = board.state[0]
+    host_count = hosts.size
+    lists = int(state["listed"]) + 2 * count + touched
+    urgent = int(state["urgent"] + state["listed"]) + count + 1
+    parked = int(state["parked"]) + 2 * host_count + 1
+    return board._replace(
+        pages=pages,
+        records=records,
+        attempts=attempts,
+        hosts=hosts,
+        wheel=with_room(board.wheel, count + touched, 6 * count),
+        listed=_with_room(board.listed, lists, int(state["listed"])),
+        urgent=_with_room(board.urgent, urgent, int(state["urgent"])),
+        urgent_keys=_with_room(board.urgent_keys, urgent, int(state["urgent"])),
+        parked=_with_room(board.parked, parked, int(state["parked"])),
+        parked_keys=_with_room(board.parked_keys, parked, int(state["parked"])),
+        pen_rows=_with_room(board.pen_rows, count + 2, int(state["next_item"])),
+        pen_priorities=_with_room(board.pen_priorities, count + 2, int(state["next_item"])),
+        pen_next=_with_room(board.pen_next, count + 2, int(state["next_item"])),
+    )
+
+
+def _with_room(column: NDArray[Number], size: int, used: int) -> NDArray[Number]:
+    if column.size >= size:
+        return column
+    larger = reserved(size + size // 2, column.dtype, dense=False)
+    used = min(used, column.size)
+    larger[:used] = column[:used]
+    return larger
+
+
+@compiled
+def clear_board(board: Board, used: int, host_count: int, now: float, width: float) -> None:
+    """All pages are asleep and their s* unset, all hosts without pens."""
+    restart(board.wheel, now, width)
+    state = board.state[0]
+    state.listed = state.urgent = state.parked = state.free_item = 0
+    state.next_item = 1
+    for row in range(used):
+        board.pages[row].bucket = ASLEEP
+        board.pages[row].due_staleness = UNSET
+    for number in range(host_count):
+        host = board.hosts[number]
+        host.guard = host.held_back = 0.0
+        host.pen = NO_ITEM
+        host.penned = 0
+        host.is_limited = host.is_parked = 0
+        host.weighed_at = -np.inf
+
+
+@compiled
+def guard_of(board: Board, host: int) -> float:
+    """The guard of the pages of a host."""
+    guard: float = max(board.state[0].guard, board.hosts[host].guard)
+    return guard
+
+
+@compiled
+def _add_entry(listed: Rows, state: Rows, pages: Rows, row: int) -> None:
+    page, entry = pages[row], listed[state[0].listed]
+    page.bucket = LISTED
+    page.listing = np.uint8((page.listing + 1) & 0xFF)
+    entry.row = row
+    entry.listing = page.listing
+    entry.priority = 0.0
+    entry.bound = np.inf
+    entry.until = -np.inf
+    state[0].listed += 1
+
+
+@compiled
+def list_page(board: Board, row: int) -> None:
+    """Look at a page whenever slots are filled; an entry that it had counts no more."""
+    _add_entry(board.listed, board.state, board.pages, row)
+
+
+@compiled
+def time_due(board: Board, row: int) -> float:
+    """When a page has to be looked at."""
+    page = board.pages[row]
+    due: float = due_at(page, board.attempts, guard_of(board, page.host), board.uniform)
+    return due
+
+
+@compiled
+def settle(board: Board, row: int) -> None:
+    """Put a page that is in no list where it belongs."""
+    if not put_off(board.wheel, board.pages, row, time_due(board, row)):
+        list_page(board, row)
+
+
+@compiled
+def settle_rows(board: Board, rows: NDArray[np.int32]) -> None:
+    """Put pages that are in no list where they belong. A page may come twice."""
+    # The arrays by name: passing the whole board for each page costs more than the work.
+    pages, attempts, hosts, wheel = board.pages, board.attempts, board.hosts, board.wheel
+    listed, state, uniform = board.listed, board.state[0], board.uniform
+    for place in range(rows.size):
+        if place + AHEAD < rows.size:
+            prefetch(hosts, pages[rows[place + AHEAD]].host)
+        row = rows[place]
+        page = pages[row]
+        if page.bucket == LISTED:
+            continue
+        guard = max(state.guard, hosts[page.host].guard)
+        if not put_off(wheel, pages, row, due_at(page, attempts, guard, uniform)):
+            _add_entry(listed, board.state, pages, row)
+
+
+@compiled
+def settle_touched(board: Board, rows: NDArray[np.int32], reweigh: bool) -> None:
+    """Something happened to pages: put them where they belong now.
+
+    Penned ones stay: they are looked at anyway. So do urgent ones, unless they are to be weighed
+    again. What was known of listed ones is forgotten.
+    """
+    pages = board.pages
+    moved = np.empty(rows.size, np.int32)
+    count = 0
+    for row in rows:
+        bucket = pages[row].bucket
+        if is_put_off(bucket):
+            moved[count] = row
+            count += 1
+        elif bucket == LISTED or (reweigh and bucket == URGENT):
+            list_page(board, row)
+    settle_rows(board, moved[:count])
+
+
+@compiled
+def settle_all(board: Board, first: int, end: int) -> None:
+    """Place anew all pages of some rows that are not listed, as the guard has changed."""
+    pages = board.pages
+    rows = np.empty(end - first, np.int32)
+    count = 0
+    for row in range(first, end):
+        pages[row].due_staleness = UNSET
+        if is_put_off(pages[row].bucket):
+            rows[count] = row
+            count += 1
+    settle_rows(board, rows[:count])
+
+
+@compiled
+def _settle_bucket(board: Board, bucket: int) -> None:
+    rows = take_bucket(board.wheel, board.pages, bucket)
+    if board.state[0].is_crowded:
+        # Their s* is that of a guard long passed: it would list them all.
+        for row in rows:
+            board.pages[row].due_staleness = UNSET
+    settle_rows(board, rows)
+
+
+@compiled
+def let_come(board: Board, time: float, enough: int) -> None:
+    """List what comes up in the calendar until a time, and beyond until enough are at hand."""
+    wheel, chains, state = board.wheel, board.wheel.chains, board.state[0]
+    dial = wheel.dial[0]
+    skip_empty(wheel, time)
+    furthest = FINE
+    last = int((time - dial.origin) / dial.width)
+    while dial.current < last or (state.listed + state.urgent < enough and furthest > 0):
+        if dial.current >= last:
+            furthest -= 1
+        dial.current += 1
+        coarse = FINE + (dial.current // TICKS_IN_COARSE) % COARSE
+        if dial.current % TICKS_IN_COARSE == 0 and chains[coarse].head != 0:
+            _settle_bucket(board, coarse)
+        if chains[dial.current % FINE].head != 0:
+            _settle_bucket(board, dial.current % FINE)
+
+
+@compiled
+def add_urgent(board: Board, row: int, priority: float) -> None:
+    """Put a page of an upper tier into the heap."""
+    board.pages[row].bucket = URGENT
+    state = board.state[0]
+    state.urgent = push(board.urgent_keys, board.urgent, state.urgent, priority, row)
+
+
+@compiled
+def park(board: Board, number: int, ready: float) -> None:
+    """Let a host wait until a time; an earlier entry of it counts no more."""
+    if ready == math.inf:
+        board.hosts[number].ready_at = math.inf
+        board.hosts[number].is_parked = 1
+        return
+    board.hosts[number].ready_at = ready
+    board.hosts[number].is_parked = 1
+    state = board.state[0]
+    state.parked = push(board.parked_keys, board.parked, state.parked, -ready, number)

@@ -1,0 +1,386 @@
+"""Which page to crawl at each slot: exactly the most urgent, without a look at every page.
+
+A page's staleness grows evenly between signals, so the time at which its priority will reach a
+guard Λ is known: V⁻¹(Λ) (design: maths, "Exact argmax without a scan"). Until then it waits in the
+calendar. What is not in the calendar is looked at whenever slots are filled, and the best of it is
+the best of all, for certain, if it is not below the guard.
+
+The guard follows what is picked: a little below it, so that about as many pages are looked at as
+the next ticks need. It is raised by letting pages go. Lowering it means to place every page anew:
+at once where pages are few, a slice at each tick where they are many.
+"""
+
+from typing import Any, Final, Protocol, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from services.scheduler.picking.board import (
+    LEFT,
+    PENNED,
+    attach,
+    clear_board,
+    let_come,
+    make_board,
+    park,
+    settle_all,
+    settle_touched,
+)
+from services.scheduler.picking.filling import PICK, fill_slots
+from services.scheduler.picking.priority import HIGHEST_VALUE
+from services.scheduler.picking.scanning import best_pages, evaluate, value_of_rank
+from services.scheduler.picking.shedding import BELOW_PICKED, raise_guard, shed_listed
+from services.scheduler.picking.stock import SPARE, Stock, is_crowded, patience, shed_at_once
+from services.scheduler.picking.wheel import entries_in, memory_of
+from services.scheduler.state.attempts import Attempts
+from services.scheduler.state.hosts import usable_from
+from services.scheduler.state.rows import Rows
+from services.scheduler.state.rules import PickingRules, ShardRules
+from services.scheduler.state.shard import Shard
+
+_FEW_PAGES: Final = 32_768
+"""So many are placed anew at once, in some milliseconds."""
+
+_SLICES_SECONDS: Final = 30.0
+"""Wall seconds over which more are placed anew."""
+
+_LEAST_SLICE: Final = 10_000
+"""Pages that are placed anew at a tick at least, or shed at most; some milliseconds. There may be
+many shards."""
+
+_MOST_SLICES: Final = 16
+"""So many more are placed at a tick where slots would stay empty otherwise."""
+
+_SAMPLED: Final = 50_000
+"""Pages that tell how far to lower the guard, where pages are many."""
+
+_LEAST_SAMPLED: Final = 20
+
+_LOOKED_AT: Final = 1 << 19
+"""Pages that are placed anew, or remembered, at once in a look at all of them: some megabytes."""
+
+_NEXT_SKIPPED: Final = 0.7
+"""Of the bound below which pages are not looked at, where those above did not fill the slots."""
+
+_HOLD_SECONDS: Final = 60.0
+"""Wall seconds for which the guard stays low at least after it had to be lowered."""
+
+_TICK_SECONDS: Final = 0.1
+"""Wall seconds in a tick of the calendar."""
+
+_SAMPLED_LISTED: Final = 2_048
+"""Listed pages that tell how far to raise the guard, where not all of them are looked at."""
+
+Floats: TypeAlias = NDArray[np.float64]
+
+
+class Space(Protocol):
+    """Where the pages and hosts of a shard are; the arrays may be replaced when they grow."""
+
+    pages: Rows
+    records: Rows
+    attempts: Attempts
+
+    @property
+    def used(self) -> int:
+        """Rows from here on have never been used."""
+        ...
+
+    @property
+    def host_rows(self) -> Rows:
+        """Rows of the hosts."""
+        ...
+
+    @property
+    def host_count(self) -> int:
+        """How many hosts there are."""
+        ...
+
+
+class Calendar:
+    """Picks pages for slots. Times never go back."""
+
+    def __init__(self, space: Space, rules: PickingRules) -> None:
+        self._space = space
+        self._rules = rules
+        self._board = make_board(0, rules.request_timeout, rules.speed, uniform=rules.uniform)
+        self._is_ready = False
+        self._stock = Stock.of(0, 0.0)
+        self._skip_below = 0.0
+        """Listed pages that are known to be worth less are not looked at."""
+        self._hold_until = -np.inf
+        """The guard is not raised before."""
+        self._slots = 0
+        """How many slots are filled at once."""
+        self._more = 1
+        """How many times as many a look at all pages is to find."""
+        self._random = np.random.default_rng(0)
+        self._next_row = -1
+        """Where placing all pages anew goes on; -1: it is done."""
+        self._swept_to = 0.0
+        self.rebuilds = 0
+        """Looks at all pages at once."""
+        self.sweeps = 0
+        """Times that all pages were placed anew, in slices."""
+        self.uncertain_picks = 0
+        """Picks below the guard, made while pages were placed anew."""
+
+    @property
+    def _state(self) -> Any:
+        return self._board.state[0]
+
+    @property
+    def guard(self) -> float:
+        """Pages in the calendar are worth less."""
+        return float(self._state["certain_from"])
+
+    @property
+    def candidates(self) -> int:
+        """How many pages are looked at when slots are filled: listed and urgent ones."""
+        return int(self._state["listed"] + self._state["urgent"])
+
+    @property
+    def calendar_bytes(self) -> int:
+        """Memory of the calendar."""
+        return memory_of(self._board.wheel)
+
+    def touch(self, rows: NDArray[np.int32], *, reweigh: bool = False) -> None:
+        """Something happened to these pages; `reweigh`: to their importance or status, too."""
+        if self._is_ready and rows.size:
+            self._attach(rows.size)
+            settle_touched(self._board, rows, reweigh)
+
+    def touch_host(self, number: int) -> None:
+        """The limit of a host has changed."""
+        if self._is_ready and number < self._space.host_count:
+            host = self._space.host_rows[number]
+            if host["is_parked"]:
+                self._attach(0)
+                park(self._board, number, float(usable_from(host)))
+
+    def select(self, slots: NDArray[np.float64], rate: float, least: float) -> Rows:
+        """Fill slots with the most urgent pages, by their priorities at the first slot.
+
+        Args:
+            slots: times, rising.
+            rate: slots per clock second to expect from now on.
+            least: crawl value below which a slot is left empty; 0: never.
+
+        Returns:
+            a `PICK` for each slot, row -1 where there is nothing to crawl. Picked pages are in
+            flight, and their hosts' tokens are taken.
+        """
+        picks = np.zeros(slots.size, PICK)
+        now = float(slots[0])
+        self._slots = slots.size
+        self._stock = Stock.of(slots.size, rate * self._rules.speed)
+        self._space.attempts.reserve(slots.size)
+        self._attach(slots.size)
+        if not self._is_ready or entries_in(self._board.wheel) > 4 * self._space.used + 100_000:
+            self._rebuild(now)
+        self._sweep(now)
+        self._list_enough(now, 2 * slots.size if self._is_sweeping else 0)
+        skip_below = self._skip_below
+        done = self._fill(now, slots, least, skip_below, picks)
+        while done < slots.size and skip_below > 0.0:
+            is_first = skip_below == self._skip_below < HIGHEST_VALUE
+            skip_below = skip_below * _NEXT_SKIPPED if is_first else 0.0
+            done += self._fill(now, slots[done:], least, skip_below, picks[done:])
+        while done < slots.size:
+            self._look_further(now, slots.size - done)
+            done += self._fill(now, slots[done:], least, 0.0, picks[done:])
+        self.uncertain_picks += int(((picks["row"] >= 0) & (picks["priority"] < self.guard)).sum())
+        self._adjust(now, picks)
+        return picks
+
+    @property
+    def _is_sweeping(self) -> bool:
+        return self._next_row >= 0
+
+    def _fill(
+        self, now: float, slots: NDArray[np.float64], least: float, skip_below: float, picks: Rows
+    ) -> int:
+        certain = not self._is_sweeping
+        return int(fill_slots(self._board, now, slots, least, certain, skip_below, picks))
+
+    def _attach(self, touched: int) -> None:
+        space = self._space
+        rows, attempts = space.host_rows[: space.host_count], space.attempts.rows
+        self._board = attach(
+            self._board, space.pages, space.records, attempts, rows, space.used, touched
+        )
+
+    def _look_further(self, now: float, slots: int) -> None:
+        """What is listed does not suffice to be certain: lower the guard."""
+        if self._space.used <= _FEW_PAGES:
+            self._more *= 4
+            self._rebuild(now)
+        else:
+            self._begin_sweep(now, self._stock.many)
+            self._list_enough(now, 2 * slots + SPARE)
+
+    def _rebuild(self, now: float) -> None:
+        """Look at all pages, and choose the guard such that enough of them are listed."""
+        space, board = self._space, self._board
+        used, width = space.used, _TICK_SECONDS * self._rules.speed
+        guard = self._first_guard(self._slots + 2 * self._more * self._stock.wanted, now)
+        clear_board(board, used, space.host_count, now, width)
+        self._state["guard"] = self._state["certain_from"] = guard
+        for begin in range(0, used, _LOOKED_AT):
+            settle_all(board, begin, min(begin + _LOOKED_AT, used))
+        self._is_ready = True
+        self._next_row = -1
+        self.rebuilds += 1
+
+    def _first_guard(self, rank: int, now: float) -> float:
+        """A guard that about so many pages reach, of each host no more than it can take soon."""
+        space, reach = self._space, float(self._state["reach"])
+        most = max(_LOOKED_AT, 16 * rank)
+        while True:
+            rows, priorities = self._best(most, now)
+            numbers = space.pages["host"][rows]
+            guard = value_of_rank(numbers, self._board.hosts, priorities, rank, now, reach)
+            if guard > 0.0 or rows.size < most:
+                return float(guard)
+            most *= 16
+
+    def _best(self, most: int, now: float) -> tuple[NDArray[np.int32], Floats]:
+        space = self._space
+        return best_pages(
+            space.pages, space.attempts.rows, space.used, most, now, self._rules.uniform
+        )
+
+    def _begin_sweep(self, now: float, wanted: int) -> None:
+        """Lower the guard such that so many more are listed: begin to place all pages anew."""
+        if not self._is_sweeping:
+            self._state["guard"] = self._lower_guard(now, wanted)
+            self._next_row = 0
+            self._swept_to = now
+            self.sweeps += 1
+
+    def _lower_guard(self, now: float, wanted: int) -> float:
+        """A guard that about so many more pages reach."""
+        space, guard = self._space, float(self._state["guard"])
+        priorities = self._weigh(self._random.integers(0, space.used, _SAMPLED), now)
+        below = np.sort(priorities[(priorities < guard) & (priorities > 0.0)])[::-1]
+        rank = max(round(wanted * _SAMPLED / space.used), _LEAST_SAMPLED)
+        return float(below[rank]) if rank < below.size else 0.0
+
+    def _sweep(self, now: float) -> None:
+        """Place a slice of the pages anew, if the guard is being lowered."""
+        if not self._is_sweeping:
+            return
+        passed = (now - self._swept_to) / (_SLICES_SECONDS * self._rules.speed)
+        self._swept_to = now
+        self._place(max(int(self._space.used * min(passed, 0.05)), _LEAST_SLICE), now)
+
+    def _list_enough(self, now: float, wanted: int) -> None:
+        """List what has come up; and while the guard is lowered, what suffices to fill slots."""
+        let_come(self._board, now, wanted)
+        for _ in range(_MOST_SLICES):
+            if not self._is_sweeping or self.candidates >= wanted:
+                break
+            self._place(_LEAST_SLICE, now)
+
+    def _place(self, rows: int, now: float) -> None:
+        """Go on with placing pages anew."""
+        used = self._space.used
+        end = min(self._next_row + rows, used)
+        settle_all(self._board, self._next_row, end)
+        self._next_row = end
+        if end == used:
+            self._state["certain_from"] = self._state["guard"]
+            self._next_row = -1
+            self._hold_until = now + _HOLD_SECONDS * self._rules.speed
+
+    def _adjust(self, now: float, picks: Rows) -> None:
+        """Keep about as many pages listed as the next slots need."""
+        listed = int(self._state["listed"])
+        self._more = max(self._more // 2, 1)
+        stock, unsure = self._stock, self._is_sweeping
+        needed, highest = stock.needed(picks)
+        urgent = int(self._state["urgent"])
+        self._skip_below = stock.skip_below(picks, listed, urgent, highest, is_unsure=unsure)
+        most = stock.most(needed, is_held=now < self._hold_until or unsure)
+        are_too_many = listed > most and highest > 0.0
+        is_blind = unsure or highest == HIGHEST_VALUE
+        self._state["is_crowded"] = are_too_many and (is_blind or is_crowded(listed, most))
+        if are_too_many and is_blind:
+            self._raise_guard(now, needed, highest)
+        elif are_too_many:
+            at_once = shed_at_once(listed, picks.size + SPARE, _LEAST_SLICE)
+            far = patience(picks.size, needed)
+            shed_listed(self._board, needed, highest, at_once, far)
+        elif stock.is_lean(listed) and self.guard > 0.0 and self._space.used > _FEW_PAGES:
+            self._begin_sweep(now, stock.many)
+
+    def _raise_guard(self, now: float, needed: int, highest: float) -> None:
+        """Raise the guard to what about so many listed pages reach, while the others are not
+        looked at, or the calendar is not certain."""
+        board, listed = self._board, int(self._state["listed"])
+        drawn = board.listed["row"][self._random.integers(0, listed, _SAMPLED_LISTED)]
+        priorities = np.sort(self._weigh(drawn[drawn != LEFT].astype(np.int64), now))[::-1]
+        rank = round(needed / listed * priorities.size)
+        if rank < priorities.size:
+            certain_from = float(self._state["certain_from"]) if self._is_sweeping else highest
+            guard = min(float(priorities[rank]), highest * BELOW_PICKED, certain_from)
+            first = int(self._random.integers(0, listed))
+            at_once = shed_at_once(listed, _SAMPLED_LISTED, _LEAST_SLICE)
+            raise_guard(board, guard, not self._is_sweeping, first, at_once)
+
+    def weigh_all(self, now: float) -> NDArray[np.float64]:
+        """The priority of every page now, host limits aside; a look at all of them."""
+        return self._weigh(np.arange(self._space.used), now)
+
+    def weigh(self, now: float, most: int) -> tuple[NDArray[np.int64], NDArray[np.float64], Floats]:
+        """Pages and their priorities now, host limits aside, at a bounded cost.
+
+        Those that are ripe are all among them, unless too many are, and of the others a sample.
+
+        Args:
+            now: clock seconds.
+            most: so many others at most.
+
+        Returns:
+            rows, priorities, and how many pages of the shard each stands for.
+        """
+        pages, used = self._space.pages, self._space.used
+        if used <= most:
+            return np.arange(used), self.weigh_all(now), np.ones(used)
+        drawn = self._random.integers(0, used, most)
+        if self.candidates > most:
+            return drawn, self._weigh(drawn, now), np.full(most, used / most)
+        if self._is_ready:
+            ripe = self._ripe()
+            others = drawn[pages["bucket"][drawn] < PENNED]
+        else:
+            ripe, _ = self._best(most, now)
+            others = drawn[~np.isin(drawn, ripe)]
+        rows = np.concatenate([ripe, others]).astype(np.int64)
+        weights = np.full(rows.size, used / most)
+        weights[: ripe.size] = 1.0
+        return rows, self._weigh(rows, now), weights
+
+    def _ripe(self) -> NDArray[np.int32]:
+        """Rows of the pages that are not in the calendar."""
+        board, state, pages = self._board, self._state, self._space.pages
+        looked_at = np.concatenate(
+            [
+                board.listed["row"][: state["listed"]],
+                board.urgent[: state["urgent"]],
+                board.pen_rows[1 : state["next_item"]],
+            ]
+        )
+        looked_at = looked_at[looked_at != LEFT]
+        return np.unique(looked_at[pages["bucket"][looked_at] >= PENNED])
+
+    def _weigh(self, rows: NDArray[np.int64], now: float) -> NDArray[np.float64]:
+        space = self._space
+        priorities = np.empty(rows.size)
+        evaluate(space.pages, space.attempts.rows, rows, now, self._rules.uniform, priorities)
+        return priorities
+
+
+def make_shard(number: int, rules: ShardRules, expected: int = 0) -> Shard:
+    """A shard without pages, which a calendar is to pick."""
+    return Shard(number, rules, lambda shard: Calendar(shard, rules.picking), expected)

@@ -1,0 +1,357 @@
+"""Filling slots with the most urgent pages.
+
+All slots of one call are filled by the priorities that pages have at the first of them: each gets
+the most urgent page whose host has a token at the slot's own time. What is chosen is what a look
+at every page would choose, and known to be so while it is not below the guard of those that were
+not looked at.
+"""
+
+from typing import Any, Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from services.scheduler.picking.board import (
+    LEFT,
+    URGENT,
+    Board,
+    add_urgent,
+    list_page,
+    park,
+)
+from services.scheduler.picking.heap import pop, push
+from services.scheduler.picking.pens import (
+    ABOVE,
+    add_to_pen,
+    best_of_pen,
+    dissolve_pen,
+    fill_pen,
+    release_host,
+    shrink_pen,
+    take_best,
+    weigh_pen,
+)
+from services.scheduler.picking.priority import (
+    BY_VALUE,
+    HIGHEST_VALUE,
+    crawl_value_of,
+    priority_of,
+    tier_of,
+)
+from services.scheduler.picking.weighing import queue_listed, weigh_listed
+from services.scheduler.picking.wheel import put_off
+from services.scheduler.state.attempts import open_attempt
+from services.scheduler.state.hosts import note_value, take_token, usable_from
+from services.scheduler.state.rows import Rows
+from shared.policy.compiled import compiled
+
+PICK: Final = np.dtype(
+    [
+        ("row", np.int64),  # -1: nothing to crawl
+        ("time", np.float64),
+        ("priority", np.float64),
+        ("value", np.float64),
+        ("tier", np.int64),
+    ],
+    align=True,
+)
+
+_NOBODY: Final = -1
+
+_LARGE_HOST: Final = 4096
+"""Pages of a host that are not all placed anew in the middle of a tick without need."""
+
+
+@compiled
+def commit(
+    pages: Rows,
+    attempts: Rows,
+    hosts: Rows,
+    pick: Any,
+    timeout: float,
+    uniform: bool,
+) -> float:
+    """Send a picked page on its way: in flight, its host's token taken, the pick completed.
+
+    Args:
+        pages: rows of the shard.
+        attempts: with room for one more.
+        hosts: rows of the hosts.
+        pick: has its row, its slot's time and its priority.
+        timeout: clock seconds until the request counts as unanswered.
+        uniform: by age instead of crawl value.
+
+    Returns:
+        the request's deadline.
+    """
+    page, now = pages[pick.row], pick.time
+    host = hosts[page.host]
+    pick.tier = BY_VALUE
+    pick.value = pick.priority
+    take_token(host, now)
+    if pick.priority > HIGHEST_VALUE:
+        pick.tier = tier_of(page, attempts, now)
+        pick.value = crawl_value_of(page, now, uniform)
+    else:
+        note_value(host, pick.priority)
+    attempt = open_attempt(attempts, page)
+    attempt.deadline = now + timeout
+    attempt.requested_us = int(np.floor(now * 1e6 + 0.5))
+    deadline: float = attempt.deadline
+    return deadline
+
+
+@compiled
+def _limit_host(board: Board, number: int, row: int, priority: float, now: float) -> None:
+    """A page cannot be crawled because its host has no token: put it into the host's pen."""
+    host = board.hosts[number]
+    if not host.is_limited:
+        host.is_limited = 1
+        host.weighed_at = now
+    add_to_pen(board, row, priority)
+    shrink_pen(board, number, now)
+    if not host.is_parked:
+        host.held_back = priority
+        park(board, number, usable_from(host))
+
+
+@compiled
+def _release_hosts(
+    board: Board,
+    keys: NDArray[np.float64],
+    items: NDArray[np.int32],
+    size: int,
+    weighed: float,
+    now: float,
+) -> int:
+    """Let hosts that have a token again take part, with the best of their pens; the new size."""
+    while board.state[0].parked > 0 and -board.parked_keys[0] <= now:
+        ready, number = -board.parked_keys[0], int(board.parked[0])
+        board.state[0].parked = pop(board.parked_keys, board.parked, board.state[0].parked)
+        host = board.hosts[number]
+        if not host.is_parked or host.ready_at != ready:
+            continue
+        usable = usable_from(host)
+        if usable > now:
+            park(board, number, usable)
+            continue
+        host.is_parked = 0
+        size = _offer(board, keys, items, size, number, weighed)
+    return size
+
+
+@compiled
+def _offer(
+    board: Board,
+    keys: NDArray[np.float64],
+    items: NDArray[np.int32],
+    size: int,
+    number: int,
+    weighed: float,
+) -> int:
+    """Let the best of a host's pen take part; the new size of the heap."""
+    host = board.hosts[number]
+    weigh_pen(board, number, weighed)
+    best = best_of_pen(board, number)
+    if best * ABOVE < host.guard and host.guard > board.state[0].guard:
+        fill_pen(board, number, weighed)
+        best = best_of_pen(board, number)
+    host.offer = best
+    if best > 0.0:
+        return push(keys, items, size, best, -2 - number)
+    dissolve_pen(board, number)
+    return size
+
+
+@compiled
+def _next_urgent(board: Board, now: float) -> float:
+    """Priority of the most urgent page of the heap, which is then on top; 0 without any."""
+    priority = 0.0
+    while board.state[0].urgent > 0:
+        row = board.urgent[0]
+        page = board.pages[row]
+        if page.bucket == URGENT:
+            priority = priority_of(page, board.attempts, now, board.uniform)
+            if priority == board.urgent_keys[0]:
+                return priority
+        board.state[0].urgent = pop(board.urgent_keys, board.urgent, board.state[0].urgent)
+        if page.bucket == URGENT:
+            if priority > HIGHEST_VALUE:
+                add_urgent(board, row, priority)
+            else:
+                list_page(board, row)
+    return 0.0
+
+
+@compiled
+def _pop_urgent(board: Board) -> int:
+    row = int(board.urgent[0])
+    state = board.state[0]
+    state.urgent = pop(board.urgent_keys, board.urgent, state.urgent)
+    return row
+
+
+@compiled
+def _take_next(
+    board: Board,
+    keys: NDArray[np.float64],
+    items: NDArray[np.int32],
+    size: int,
+    weighed: float,
+    pick: Any,
+    floor: float,
+) -> tuple[int, int]:
+    """Take the most urgent page that can be crawled at `pick.time`, if it is worth `floor`.
+
+    `pick` gets its row, or -1, and its priority, or that of the best there is.
+
+    Returns:
+        -2 - its host if it was penned, else `_NOBODY`; the new size of the heap.
+    """
+    now = pick.time
+    pick.row = -1
+    while True:
+        urgent = _next_urgent(board, weighed)
+        top = keys[0] if size > 0 else 0.0
+        pick.priority = max(urgent, top)
+        if not pick.priority > 0.0 or pick.priority < floor:
+            return _NOBODY, size
+        if urgent >= top:
+            row = _pop_urgent(board)
+        else:
+            item = int(items[0])
+            size = pop(keys, items, size)
+            if item < _NOBODY:
+                host = board.hosts[-2 - item]
+                if host.is_parked or host.offer != top:
+                    continue  # another page took the token, or a later offer counts
+                pick.row = take_best(board, -2 - item)
+                return item, size
+            row = int(board.listed[item].row)
+            board.listed[item].row = LEFT
+        number = int(board.pages[row].host)
+        if usable_from(board.hosts[number]) <= now:
+            pick.row = row
+            return _NOBODY, size
+        _limit_host(board, number, row, pick.priority, weighed)
+
+
+@compiled
+def _take_listed(
+    pages: Rows,
+    hosts: Rows,
+    listed: Rows,
+    keys: NDArray[np.float64],
+    items: NDArray[np.int32],
+    size: int,
+    pick: Any,
+    floor: float,
+) -> bool:
+    """Take the top of the heap, in the usual case: a listed page whose host has a token."""
+    if size == 0 or keys[0] < floor or items[0] < 0:
+        return False
+    row = listed[items[0]].row
+    if usable_from(hosts[pages[row].host]) > pick.time:
+        return False
+    pick.row, pick.priority = row, keys[0]
+    listed[items[0]].row = LEFT
+    pop(keys, items, size)
+    return True
+
+
+@compiled
+def fill_slots(
+    board: Board,
+    weighed: float,
+    slots: NDArray[np.float64],
+    least: float,
+    must_be_certain: bool,
+    skip_below: float,
+    picks: Rows,
+) -> int:
+    """Pick a page for each slot.
+
+    Args:
+        board: the pages; picked ones go in flight, their hosts' tokens are taken. There must be
+            room for an attempt a slot.
+        weighed: the time, clock seconds, whose priorities count; the calendar has come to it.
+        slots: times, rising.
+        least: priority below which a slot is rather left empty.
+        must_be_certain: whether to stop before a pick that a look at all pages might not make.
+        skip_below: listed pages that are known to be worth less are not looked at; then picks
+            must be certain.
+        picks: one `PICK` a slot, to be written.
+
+    Returns:
+        how many slots were settled.
+    """
+    pages, attempts, hosts, listed = board.pages, board.attempts, board.hosts, board.listed
+    wheel, state, parked_keys = board.wheel, board.state[0], board.parked_keys
+    weigh_listed(board, weighed, skip_below)
+    keys, items, size = queue_listed(board, max(least, skip_below), slots.size)
+    certain_from = max(state.certain_from if must_be_certain else 0.0, skip_below)
+    floor = max(least, certain_from)
+    settled = 0
+    for slot in range(slots.size):
+        pick, item = picks[slot], _NOBODY
+        pick.time = slots[slot]
+        if state.parked > 0 and -parked_keys[0] <= pick.time:
+            size = _release_hosts(board, keys, items, size, weighed, pick.time)
+        if state.urgent == 0 and _take_listed(pages, hosts, listed, keys, items, size, pick, floor):
+            size -= 1
+        else:
+            item, size = _take_next(board, keys, items, size, weighed, pick, floor)
+            if pick.row < 0 and max(pick.priority, least) < certain_from:
+                break
+        settled += 1
+        if pick.row < 0:
+            continue
+        deadline = commit(pages, attempts, hosts, pick, state.timeout, board.uniform)
+        if not put_off(wheel, pages, pick.row, deadline):
+            list_page(board, pick.row)
+        number = int(pages[pick.row].host)
+        takes_part = hosts[number].is_limited and not hosts[number].is_parked
+        if takes_part and _can_go_on(board, number, pick.time) and item < _NOBODY:
+            size = _offer(board, keys, items, size, number, weighed)
+    _close(board, items, size, slots[slots.size - 1])
+    return settled
+
+
+@compiled
+def _can_go_on(board: Board, number: int, now: float) -> bool:
+    """After a crawl of a host with a pen: whether it has one more token; else it waits for it."""
+    host = board.hosts[number]
+    usable = usable_from(host)
+    if usable <= now:
+        return True
+    host.held_back = best_of_pen(board, number)
+    park(board, number, usable)
+    return False
+
+
+@compiled
+def _close(
+    board: Board,
+    items: NDArray[np.int32],
+    size: int,
+    now: float,
+) -> None:
+    """Clean up: hosts that were offered and not wanted, entries of pages that have left."""
+    for place in range(size):
+        if items[place] < _NOBODY:
+            number = -2 - int(items[place])
+            host = board.hosts[number]
+            if host.is_parked or not host.is_limited:
+                continue
+            if host.guard > board.state[0].guard and host.pages > _LARGE_HOST:
+                park(board, number, now)
+            else:
+                release_host(board, number)
+    listed, state = board.listed, board.state[0]
+    kept = 0
+    for place in range(state.listed):
+        if listed[place].row != LEFT:
+            if kept < place:
+                listed[kept] = listed[place]
+            kept += 1
+    state.listed = kept

@@ -1,0 +1,261 @@
+"""Pens: the ripe pages of hosts that are at their limits.
+
+They must not be looked at for each slot, nor may there be many of them. So each such host keeps
+the best few of its pages apart, and has a guard of its own, above the global one: what is below it
+stays in the calendar until it gets there. When the host has a token and nothing in its pen reaches
+its guard, its pen is filled anew, by a look at all of its pages.
+"""
+
+import math
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from services.scheduler.picking.board import (
+    NO_ITEM,
+    PENNED,
+    Board,
+    guard_of,
+    list_page,
+    settle,
+    time_due,
+)
+from services.scheduler.picking.priority import HIGHEST_VALUE, priority_of
+from services.scheduler.picking.wheel import is_put_off, put_off
+from services.scheduler.state.hosts import capacity, pages_of
+from services.scheduler.state.rows import UNSET
+from shared.policy.compiled import compiled
+
+_LEAST: Final = 16.0
+"""Pages that a pen keeps, for small hosts."""
+
+ABOVE: Final = 1.0 + 1e-5
+"""Pages of a host that differ by less are as good as each other."""
+
+_ROOTS: Final = 2.0
+"""... and for large ones so many square roots of their pages: looking through the pen at each
+crawl, and through all pages once a pen, then cost about the same."""
+
+
+@compiled
+def add_to_pen(board: Board, row: int, priority: float) -> None:
+    """Put a page into the pen of its host."""
+    item = board.state[0].free_item
+    if item != NO_ITEM:
+        board.state[0].free_item = board.pen_next[item]
+    else:
+        item = board.state[0].next_item
+        board.state[0].next_item += 1
+    page = board.pages[row]
+    host = board.hosts[page.host]
+    page.bucket = PENNED
+    board.pen_rows[item] = row
+    board.pen_priorities[item] = priority
+    board.pen_next[item] = host.pen
+    host.pen = item
+    host.penned += 1
+
+
+@compiled
+def _free_item(board: Board, item: int) -> None:
+    board.pen_next[item] = board.state[0].free_item
+    board.state[0].free_item = item
+
+
+@compiled
+def quota_of(board: Board, number: int, now: float) -> int:
+    """How many pages the pen of a host keeps."""
+    host = board.hosts[number]
+    soon = capacity(host, now, now + board.state[0].reach)
+    quota = _LEAST + _ROOTS * math.sqrt(host.pages) + 2.0 * soon
+    return int(min(quota, 1.0 + host.pages))
+
+
+@compiled
+def _empty_pen(board: Board, number: int) -> NDArray[np.int32]:
+    """Take all pages out of a pen; their rows. Their `bucket` is still PENNED."""
+    host = board.hosts[number]
+    rows = np.empty(host.penned, np.int32)
+    item = host.pen
+    count = 0
+    while item != NO_ITEM:
+        following = board.pen_next[item]
+        rows[count] = board.pen_rows[item]
+        count += 1
+        _free_item(board, item)
+        item = following
+    host.pen = NO_ITEM
+    host.penned = 0
+    return rows
+
+
+@compiled
+def weigh_pen(board: Board, number: int, now: float) -> None:
+    """Look at all pages of a pen; those that cannot be crawled now leave it."""
+    host = board.hosts[number]
+    if host.weighed_at == now:
+        return
+    host.weighed_at = now
+    item, last = host.pen, NO_ITEM
+    while item != NO_ITEM:
+        following = board.pen_next[item]
+        row = board.pen_rows[item]
+        page = board.pages[row]
+        priority = priority_of(page, board.attempts, now, board.uniform)
+        if page.host == number and priority > 0.0:
+            board.pen_priorities[item] = priority
+            last = item
+        else:
+            _drop_item(board, number, item, last)
+            settle(board, row)
+        item = following
+
+
+@compiled
+def _drop_item(board: Board, number: int, item: int, last: int) -> None:
+    """Take an item that follows `last` out of a pen."""
+    if last == NO_ITEM:
+        board.hosts[number].pen = board.pen_next[item]
+    else:
+        board.pen_next[last] = board.pen_next[item]
+    _free_item(board, item)
+    board.hosts[number].penned -= 1
+
+
+@compiled
+def best_of_pen(board: Board, number: int) -> float:
+    """The greatest priority in a pen that was weighed; 0 if it is empty."""
+    best = 0.0
+    item = board.hosts[number].pen
+    while item != NO_ITEM:
+        best = max(best, board.pen_priorities[item])
+        item = board.pen_next[item]
+    return best
+
+
+@compiled
+def take_best(board: Board, number: int) -> int:
+    """Take the most urgent page out of a pen that was weighed; its row, or -1."""
+    best, before_best, last = NO_ITEM, NO_ITEM, NO_ITEM
+    item = board.hosts[number].pen
+    while item != NO_ITEM:
+        if best == NO_ITEM or board.pen_priorities[item] > board.pen_priorities[best]:
+            best, before_best = item, last
+        last = item
+        item = board.pen_next[item]
+    if best == NO_ITEM:
+        return -1
+    row: int = board.pen_rows[best]
+    _drop_item(board, number, best, before_best)
+    return row
+
+
+@compiled
+def shrink_pen(board: Board, number: int, now: float) -> None:
+    """Keep only the best pages of a pen that has become too large; the others wait for longer."""
+    quota = quota_of(board, number, now)
+    host = board.hosts[number]
+    if host.penned <= 2 * quota:
+        return
+    weigh_pen(board, number, now)
+    size = host.penned
+    if size <= quota:
+        return
+    priorities = np.empty(size)
+    item = host.pen
+    for place in range(size):
+        priorities[place] = board.pen_priorities[item]
+        item = board.pen_next[item]
+    least = np.partition(priorities, size - quota)[size - quota]
+    host.guard = max(host.guard, _just_above(least))
+    item, last, kept = host.pen, NO_ITEM, 0
+    while item != NO_ITEM:
+        following = board.pen_next[item]
+        if board.pen_priorities[item] >= least and kept < quota:
+            kept += 1
+            last = item
+        else:
+            row = board.pen_rows[item]
+            board.pages[row].due_staleness = UNSET
+            if put_off(board.wheel, board.pages, row, _not_before(board, row, now)):
+                _drop_item(board, number, item, last)
+            else:
+                last = item
+        item = following
+
+
+@compiled
+def _just_above(priority: float) -> float:
+    """A guard for pages that are worth no more; those of the upper tiers stay what they are."""
+    return priority if priority > HIGHEST_VALUE else priority * ABOVE
+
+
+@compiled
+def _not_before(board: Board, row: int, now: float) -> float:
+    """When a page that is left out of a pen is looked at again.
+
+    One of an upper tier that is as good as the last one kept sleeps until the pen is filled anew.
+    """
+    due = time_due(board, row)
+    guard = guard_of(board, board.pages[row].host)
+    return math.inf if due <= now and guard > HIGHEST_VALUE else due
+
+
+@compiled
+def fill_pen(board: Board, number: int, now: float) -> None:
+    """Find the best pages of a host among all of them, and let its guard be the least of these."""
+    host = board.hosts[number]
+    rows = pages_of(board.records, board.hosts, number)
+    priorities = np.zeros(rows.size)
+    ripe = 0
+    for place in range(rows.size):
+        page = board.pages[rows[place]]
+        if page.host == number:
+            priority = priority_of(page, board.attempts, now, board.uniform)
+            priorities[place] = priority
+            if priority > 0.0 and priority >= board.state[0].guard:
+                ripe += 1
+    quota = quota_of(board, number, now)
+    host.guard = 0.0
+    if ripe > quota:
+        least = np.partition(priorities, rows.size - quota)[rows.size - quota]
+        host.guard = _just_above(least)
+    guard = guard_of(board, number)
+    for place in range(rows.size):
+        row = rows[place]
+        page = board.pages[row]
+        if page.host != number or not is_put_off(page.bucket):
+            continue
+        page.due_staleness = UNSET
+        if priorities[place] > 0.0 and priorities[place] * ABOVE >= guard:
+            add_to_pen(board, row, priorities[place])
+        else:
+            settle(board, row)
+    host.weighed_at = -np.inf
+    weigh_pen(board, number, now)
+
+
+@compiled
+def dissolve_pen(board: Board, number: int) -> None:
+    """The host is not at its limit any more: its pages are listed with all others."""
+    host = board.hosts[number]
+    host.is_limited = host.is_parked = 0
+    host.held_back = 0.0
+    for row in _empty_pen(board, number):
+        list_page(board, row)
+
+
+@compiled
+def release_host(board: Board, number: int) -> None:
+    """The host is not at its limit any more, and has no guard of its own."""
+    host = board.hosts[number]
+    if host.guard > board.state[0].guard:
+        host.guard = 0.0
+        for row in pages_of(board.records, board.hosts, number):
+            page = board.pages[row]
+            if page.host == number and is_put_off(page.bucket):
+                page.due_staleness = UNSET
+                settle(board, row)
+    host.guard = 0.0
+    dissolve_pen(board, number)

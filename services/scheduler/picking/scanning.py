@@ -1,0 +1,117 @@
+"""A look at every page: where the calendar begins, and what it is measured against."""
+
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from services.scheduler.picking.priority import HIGHEST_VALUE, priority_of
+from services.scheduler.state.hosts import capacity
+from services.scheduler.state.rows import Rows
+from shared.policy.compiled import compiled
+
+_HOST_SPARE: Final = 4
+
+
+@compiled
+def evaluate(
+    pages: Rows,
+    attempts: Rows,
+    rows: NDArray[np.int64],
+    now: float,
+    uniform: bool,
+    priorities: NDArray[np.float64],
+) -> None:
+    """Priority of pages at one time."""
+    for place in range(rows.size):
+        priorities[place] = priority_of(pages[rows[place]], attempts, now, uniform)
+
+
+@compiled
+def best_pages(
+    pages: Rows, attempts: Rows, used: int, most: int, now: float, uniform: bool
+) -> tuple[NDArray[np.int32], NDArray[np.float64]]:
+    """The pages of the greatest priorities, in no order, by a look at all of them.
+
+    Args:
+        pages: rows of the shard.
+        attempts: see there.
+        used: rows that are looked at.
+        most: pages that are wanted; memory is taken for twice as many.
+        now: clock seconds.
+        uniform: by age instead of crawl value.
+
+    Returns:
+        rows and priorities; fewer than `most` if no others have a priority above 0.
+    """
+    size = min(2 * most, used)
+    rows, priorities = np.empty(size, np.int32), np.empty(size)
+    count, bound = 0, 0.0
+    for row in range(used):
+        priority = priority_of(pages[row], attempts, now, uniform)
+        if not priority > bound:
+            continue
+        rows[count], priorities[count] = row, priority
+        count += 1
+        if count == size and size > most:
+            count = _keep_best(rows, priorities, most)
+            bound = priorities[:count].min()
+    if count > most:
+        count = _keep_best(rows[:count], priorities[:count], most)
+    return rows[:count], priorities[:count]
+
+
+@compiled
+def _keep_best(rows: NDArray[np.int32], priorities: NDArray[np.float64], most: int) -> int:
+    """Move the best of more than `most` pages to the front; how many they are."""
+    least = np.partition(priorities, priorities.size - most)[priorities.size - most]
+    # Of those that are worth just that, only as many as there is room for.
+    equal = most - (priorities > least).sum()
+    kept = 0
+    for place in range(priorities.size):
+        if priorities[place] < least or (priorities[place] == least and equal == 0):
+            continue
+        if priorities[place] == least:
+            equal -= 1
+        rows[kept], priorities[kept] = rows[place], priorities[place]
+        kept += 1
+    return kept
+
+
+@compiled
+def value_of_rank(
+    host_numbers: NDArray[np.int32],
+    hosts: Rows,
+    priorities: NDArray[np.float64],
+    rank: int,
+    now: float,
+    reach: float,
+) -> float:
+    """The crawl value that about `rank` pages reach, of each host no more than it can take.
+
+    Args:
+        host_numbers: the host of each page.
+        hosts: rows of the hosts.
+        priorities: of the best pages now.
+        rank: how many pages.
+        now: clock seconds.
+        reach: seconds in which hosts are to take them.
+
+    Returns:
+        0 where there are not so many.
+    """
+    wanted = rank
+    while wanted < priorities.size:
+        bound = np.partition(priorities, priorities.size - wanted)[priorities.size - wanted]
+        room = np.empty(hosts.size)
+        for host in range(hosts.size):
+            room[host] = capacity(hosts[host], now, now + reach) + _HOST_SPARE
+        crawls = 0
+        for place in range(priorities.size):
+            if priorities[place] >= bound and room[host_numbers[place]] >= 1.0:
+                room[host_numbers[place]] -= 1.0
+                crawls += 1
+        if crawls >= rank:
+            return bound if bound <= HIGHEST_VALUE else HIGHEST_VALUE
+        wanted *= 4
+    return 0.0

@@ -1,0 +1,109 @@
+"""How many pages should be listed, which is what the guard follows. Pure."""
+
+from dataclasses import dataclass
+from typing import Final
+
+from services.scheduler.picking.priority import BY_VALUE, HIGHEST_VALUE, LEAST_NEW
+from services.scheduler.state.rows import Rows
+
+SPARE: Final = 256
+"""Pages that are listed beyond all that is expected."""
+
+_MANY_SECONDS: Final = 20.0
+"""Wall seconds of crawling for which the guard is lowered when it has to be."""
+
+_FAT: Final = 2
+"""Stocks: where more are listed, the guard is raised."""
+
+_VERY_FAT: Final = 8
+"""... and where more are, bounds tell which need not be looked at."""
+
+_LEAN: Final = 0.125
+"""... and where fewer are, it is lowered."""
+
+_CROWDED: Final = 2
+"""Where so many times more are listed than should be, it pays to find the s* of pages that come
+from the calendar anew: theirs is of a guard of before."""
+
+_SKIPPED: Final = 1.0 - 1e-3
+"""Listed pages that will not come so near to what was picked last are not looked at."""
+
+_SKIPPED_UNSURE: Final = 0.97
+"""... and while the guard is being lowered, and what is picked varies more."""
+
+_PATIENCE_TICKS: Final = 3.0
+"""Pages stay listed that would be picked, or back from the calendar, in about so many ticks."""
+
+_SHED_SHARE: Final = 1 / 16
+"""Part of the listed pages that may go back to the calendar at once, where very many are listed."""
+
+
+@dataclass(frozen=True, slots=True)
+class Stock:
+    """Of the pages that are listed after slots were filled."""
+
+    wanted: int
+    many: int
+    """How many more are to be listed after there were too few."""
+
+    @classmethod
+    def of(cls, slots: int, rate: float) -> "Stock":
+        """What is wanted where so many slots are filled at once, and so many in a wall second."""
+        wanted = int(max(slots, rate) / 4) + SPARE
+        return cls(wanted, int(_MANY_SECONDS * rate) + 8 * wanted)
+
+    def needed(self, picks: Rows) -> tuple[int, float]:
+        """How many pages should be listed, and the most that the guard may be (0: as it is).
+
+        Slots that went to the upper tiers may go to listed pages next: these must suffice for them.
+        While the upper tiers take all, nothing tells what will be picked after them.
+        """
+        crawls = picks[picks["row"] >= 0]
+        if crawls.size < picks.size:
+            return self.wanted, 0.0
+        by_value = crawls["priority"][crawls["tier"] == BY_VALUE]
+        if not by_value.size:
+            return self.wanted + self.many, HIGHEST_VALUE
+        return self.wanted + picks.size - by_value.size, float(by_value.min())
+
+    def most(self, needed: int, *, is_held: bool) -> int:
+        """How many may be listed; `is_held`: the guard was lowered of late, or is being lowered."""
+        return needed + (_FAT - 1) * self.wanted + (self.many if is_held else 0)
+
+    def is_lean(self, listed: int) -> bool:
+        """Whether the guard is too high."""
+        return listed < _LEAN * self.wanted
+
+    def skip_below(
+        self, picks: Rows, listed: int, urgent: int, highest: float, *, is_unsure: bool
+    ) -> float:
+        """Listed pages need not be looked at for the next slots if they are worth less.
+
+        Args:
+            picks: the last ones.
+            listed: pages that are listed now.
+            urgent: pages of the upper tiers that wait.
+            highest: least value that was picked.
+            is_unsure: the guard is being lowered.
+        """
+        if picks["priority"].min() >= LEAST_NEW and urgent >= picks.size:
+            return LEAST_NEW
+        if listed > _VERY_FAT * self.wanted:
+            return highest * (_SKIPPED_UNSURE if is_unsure else _SKIPPED)
+        # Otherwise most are picked so soon that looking at all costs less than finding bounds.
+        return 0.0
+
+
+def is_crowded(listed: int, most: int) -> bool:
+    """Whether far too many are listed."""
+    return listed > _CROWDED * most
+
+
+def patience(slots: int, needed: int) -> float:
+    """How far below the guard pages stay listed, in distances from there to what was picked."""
+    return _PATIENCE_TICKS * slots / needed
+
+
+def shed_at_once(listed: int, least: int, most: int) -> int:
+    """How many of the listed pages may go back to the calendar at a tick."""
+    return max(least, min(int(_SHED_SHARE * listed), most))

@@ -1,0 +1,99 @@
+"""What the listed pages are worth now, and the heap from which slots take them."""
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from services.scheduler.picking.board import LEFT, LISTED, Board, add_urgent, time_due
+from services.scheduler.picking.heap import push
+from services.scheduler.picking.pens import add_to_pen, shrink_pen
+from services.scheduler.picking.priority import HIGHEST_VALUE, LEAST_NEW, priority_of
+from services.scheduler.picking.wheel import put_off
+from shared.policy.compiled import compiled
+from shared.store.prefetch import AHEAD, prefetch
+
+
+@compiled
+def weigh_listed(board: Board, now: float, skip_below: float) -> None:
+    """Find the priorities of the listed pages; those that belong elsewhere go there.
+
+    Pages whose bound is less than `skip_below` are not looked at; at 0 no bounds are found. From
+    `LEAST_NEW` on, only those are that were never looked at before: no other can be new.
+    """
+    pages, attempts, hosts, uniform = board.pages, board.attempts, board.hosts, board.uniform
+    listed, state = board.listed, board.state[0]
+    lasting = state.reach
+    expire = skip_below < LEAST_NEW
+    kept = 0
+    place = -1
+    while place + 1 < state.listed:
+        place += 1
+        if place + 2 * AHEAD < state.listed and _is_looked_at(
+            listed[place + 2 * AHEAD], skip_below
+        ):
+            prefetch(pages, listed[place + 2 * AHEAD].row)
+        if place + AHEAD < state.listed and _is_looked_at(listed[place + AHEAD], skip_below):
+            prefetch(hosts, pages[listed[place + AHEAD].row].host)
+        if listed[place].bound < skip_below and not (expire and listed[place].until < now):
+            listed[kept] = listed[place]
+            kept += 1
+            continue
+        row = listed[place].row
+        if row == LEFT:
+            continue
+        page = pages[row]
+        if page.bucket != LISTED or page.listing != listed[place].listing:
+            continue
+        priority = priority_of(page, attempts, now, uniform)
+        is_usual = 0.0 < priority <= HIGHEST_VALUE and not hosts[page.host].is_limited
+        if not is_usual and _send_elsewhere(board, row, priority, now):
+            continue
+        # Places up to this one have been read; pages that leave a pen are added at the end.
+        listed[kept] = listed[place]
+        listed[kept].priority = priority
+        if skip_below > 0.0 and listed[kept].until < now + lasting / 2:
+            listed[kept].until = now + lasting
+            listed[kept].bound = priority_of(page, attempts, now + lasting, uniform)
+        kept += 1
+    state.listed = kept
+
+
+@compiled
+def _is_looked_at(entry: Any, skip_below: float) -> bool:
+    """Whether a page is to be weighed, as far as its entry tells."""
+    return bool(entry.row != LEFT and not entry.bound < skip_below)
+
+
+@compiled
+def _send_elsewhere(board: Board, row: int, priority: float, now: float) -> bool:
+    """Put a listed page where it belongs; whether that is not the list."""
+    number = board.pages[row].host
+    if not priority > 0.0:
+        return put_off(board.wheel, board.pages, row, time_due(board, row))
+    if board.hosts[number].is_limited:
+        add_to_pen(board, row, priority)
+        shrink_pen(board, number, now)
+    else:
+        add_urgent(board, row, priority)
+    return True
+
+
+@compiled
+def queue_listed(
+    board: Board, least: float, slots: int
+) -> tuple[NDArray[np.float64], NDArray[np.int32], int]:
+    """A heap of the places of the listed pages, the most urgent first; keys, places, size.
+
+    There is room for an offer of each host, and for one more a slot that came to count no more.
+    """
+    count = board.state[0].listed if least < LEAST_NEW else 0
+    keys = np.empty(count + board.hosts.size + slots + 1)
+    items = np.empty(keys.size, np.int32)
+    size = 0
+    listed = board.listed
+    for place in range(count):
+        priority = listed[place].priority
+        if priority > 0.0 and priority >= least:
+            size = push(keys, items, size, priority, place)
+    return keys, items, size

@@ -1,0 +1,196 @@
+"""The calendar: pages in buckets by the time at which they may become worth a crawl.
+
+A timing wheel of two levels. Each bucket is a chain of chunks, a cache line each, of row numbers.
+A page that moves leaves its old entry behind: an entry counts only while the page's `bucket` says
+so, and is dropped when its bucket comes up.
+"""
+
+import math
+from typing import Any, Final, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from services.scheduler.state.rows import ASLEEP, Rows
+from shared.policy.compiled import compiled
+from shared.store.prefetch import prefetch
+from shared.store.reserved import reserved
+
+FINE: Final = 1 << 14
+"""Buckets of one tick each."""
+
+COARSE: Final = 1 << 13
+"""Buckets of `TICKS_IN_COARSE` ticks each, for what is further away."""
+
+TICKS_IN_COARSE: Final = 1 << 10
+
+BUCKETS: Final = FINE + COARSE
+
+ENTRIES_IN_CHUNK: Final = 15
+
+CHAIN: Final = np.dtype([("head", np.int32), ("fill", np.int32)])
+"""A bucket: its newest chunk (0: none), and how many entries that has; all others are full."""
+
+DIAL: Final = np.dtype(
+    [
+        ("current", np.int64),  # tick that came up last
+        ("entries", np.int64),  # those that were left behind included
+        ("next_chunk", np.int64),  # first one never used
+        ("free_chunk", np.int64),  # first of the free ones; 0: none
+        ("origin", np.float64),  # clock seconds at which tick 0 begins
+        ("width", np.float64),  # clock seconds of a tick
+    ]
+)
+
+
+class Wheel(NamedTuple):
+    """The calendar's arrays; made by `make_wheel`."""
+
+    chains: NDArray[Any]
+    """By bucket: `CHAIN`."""
+    chunks: NDArray[np.int32]
+    """(n, 16): the next chunk, and row numbers."""
+    dial: NDArray[Any]
+    """One `DIAL`."""
+
+
+def make_wheel(expected: int) -> Wheel:
+    """An empty calendar with room for entries; memory is taken as it is used."""
+    return Wheel(
+        np.zeros(BUCKETS, CHAIN),
+        reserved(chunks_for(expected), np.int32, (ENTRIES_IN_CHUNK + 1,)),
+        np.array([(0, 0, 1, 0, 0.0, 1.0)], DIAL),
+    )
+
+
+def chunks_for(entries: int) -> int:
+    """Chunks that suffice for so many entries, however they are spread."""
+    return BUCKETS + entries // ENTRIES_IN_CHUNK + 2
+
+
+def with_room(wheel: Wheel, more: int, at_once: int) -> Wheel:
+    """The wheel, with room for so many more entries; if it is made larger, for so many at once.
+
+    Memory is taken only as it is used, but a larger array has to be copied.
+    """
+    needed = chunks_for(int(wheel.dial[0]["entries"]) + more)
+    if needed <= wheel.chunks.shape[0]:
+        return wheel
+    used = int(wheel.dial[0]["next_chunk"])
+    size = max(2 * needed, chunks_for(at_once))
+    larger = reserved(size, np.int32, (ENTRIES_IN_CHUNK + 1,))
+    larger[:used] = wheel.chunks[:used]
+    return wheel._replace(chunks=larger)
+
+
+def entries_in(wheel: Wheel) -> int:
+    """Entries, those that were left behind included."""
+    return int(wheel.dial[0]["entries"])
+
+
+def memory_of(wheel: Wheel) -> int:
+    """Bytes in use."""
+    chunks = int(wheel.dial[0]["next_chunk"]) * wheel.chunks.itemsize * wheel.chunks.shape[1]
+    return int(chunks + wheel.chains.nbytes)
+
+
+@compiled
+def restart(wheel: Wheel, now: float, width: float) -> None:
+    """Forget all entries, and begin at a time with ticks of a width."""
+    for bucket in range(BUCKETS):
+        wheel.chains[bucket].head = wheel.chains[bucket].fill = 0
+    dial = wheel.dial[0]
+    dial.current = dial.entries = dial.free_chunk = 0
+    dial.next_chunk = 1
+    dial.origin, dial.width = now, width
+
+
+@compiled
+def _add_entry(wheel: Wheel, bucket: int, row: int) -> None:
+    chain, dial = wheel.chains[bucket], wheel.dial[0]
+    if chain.head == 0 or chain.fill == ENTRIES_IN_CHUNK:
+        fresh = dial.free_chunk
+        if fresh != 0:
+            dial.free_chunk = wheel.chunks[fresh, 0]
+        else:
+            fresh = dial.next_chunk
+            dial.next_chunk += 1
+        wheel.chunks[fresh, 0] = chain.head
+        chain.head = fresh
+        chain.fill = 0
+    chain.fill += 1
+    wheel.chunks[chain.head, chain.fill] = row
+    dial.entries += 1
+
+
+@compiled
+def put_off(wheel: Wheel, pages: Rows, row: int, time: float) -> bool:
+    """Put a page where it comes up at a time, or before; infinite: never.
+
+    Returns:
+        whether it was: False if that time has come.
+    """
+    page, dial = pages[row], wheel.dial[0]
+    if time == math.inf:
+        page.bucket = ASLEEP
+        return True
+    ticks = (time - dial.origin) / dial.width
+    current = dial.current
+    if not ticks >= current + 1:
+        return False
+    tick = int(min(ticks, 1e15))
+    if tick - current < FINE:
+        bucket = tick % FINE
+    else:
+        furthest = current // TICKS_IN_COARSE + COARSE - 1
+        bucket = FINE + min(tick // TICKS_IN_COARSE, furthest) % COARSE
+    if page.bucket != bucket:
+        _add_entry(wheel, bucket, row)
+        page.bucket = bucket
+    return True
+
+
+@compiled
+def is_put_off(bucket: int) -> bool:
+    """Whether a page's `bucket` is a place in the calendar, or that of sleepers."""
+    return bucket < BUCKETS or bucket == ASLEEP
+
+
+@compiled
+def take_bucket(wheel: Wheel, pages: Rows, bucket: int) -> NDArray[np.int32]:
+    """Empty a bucket; the rows in it, whose `bucket` is ASLEEP then."""
+    chain, dial = wheel.chains[bucket], wheel.dial[0]
+    found = np.empty(64, np.int32)
+    count = 0
+    chunk, fill = chain.head, chain.fill
+    chain.head = chain.fill = 0
+    while chunk != 0:
+        if count + fill > found.size:
+            larger = np.empty(2 * (count + fill), np.int32)
+            larger[:count] = found[:count]
+            found = larger
+        following = wheel.chunks[chunk, 0]
+        if following != 0:
+            for place in range(1, ENTRIES_IN_CHUNK + 1):
+                prefetch(pages, wheel.chunks[following, place])
+        for place in range(1, fill + 1):
+            row = wheel.chunks[chunk, place]
+            if pages[row].bucket == bucket:
+                pages[row].bucket = ASLEEP
+                found[count] = row
+                count += 1
+        dial.entries -= fill
+        wheel.chunks[chunk, 0] = dial.free_chunk
+        dial.free_chunk = chunk
+        chunk = following
+        fill = ENTRIES_IN_CHUNK
+    return found[:count]
+
+
+@compiled
+def skip_empty(wheel: Wheel, time: float) -> None:
+    """Let time pass at once over a stretch so long that every bucket comes up anyway."""
+    dial = wheel.dial[0]
+    ticks = (time - dial.origin) / dial.width
+    behind = int(min(ticks, 1e15)) - (FINE + COARSE * TICKS_IN_COARSE)
+    dial.current = max(dial.current, behind)

@@ -1,0 +1,337 @@
+"""What signals, outcomes and parameters do to the rows of pages.
+
+Events may come twice and out of order: each carries its time, an older one never undoes a newer
+one, and one that was applied changes nothing. The estimator goes by the same rules.
+"""
+
+from dataclasses import dataclass
+from typing import Any, Final, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from services.scheduler.state.attempts import (
+    NO_ATTEMPT,
+    close_if_settled,
+    last_attempt_of,
+    open_attempt,
+)
+from services.scheduler.state.hosts import take_token
+from services.scheduler.state.learned_hosts import (
+    HostTables,
+    fix_multiplier,
+    note_first_signal,
+    set_rate,
+)
+from services.scheduler.state.packing import set_crawled, update_steps, updated_steps_of
+from services.scheduler.state.rows import ACTIVE, GONE, NEVER, UNSET, Rows
+from services.scheduler.state.signal_times import LastSignals, last_signal_at
+from shared.policy.compiled import compiled
+from shared.store.prefetch import AHEAD, prefetch
+from shared.units import SECONDS_PER_DAY
+
+FOUND: Final = 0
+"""Result of a crawl that got the page, unchanged."""
+
+FAILED: Final = 1
+MISSING: Final = 2
+"""Result of a crawl that was told that the page is gone."""
+
+CHANGED: Final = 3
+COMPARE: Final = 4
+"""Result of a crawl that got the page, and whose digest says whether it changed."""
+
+NO_REQUEST: Final = -1
+
+LONGEST_RETRY_SECONDS: Final = SECONDS_PER_DAY
+
+
+@dataclass(frozen=True, slots=True)
+class Outcomes:
+    """Crawl outcomes, one element each."""
+
+    page_ids: NDArray[np.int64]
+    crawled_at: NDArray[np.float64]
+    results: NDArray[np.int8]
+    """FOUND, CHANGED, COMPARE, FAILED or MISSING."""
+    requested_us: NDArray[np.int64]
+    """Out of the request's id; NO_REQUEST where there is none."""
+    digests: NDArray[np.uint32]
+    """Part of the hash of the content's digest (`short_digests`); 0: none."""
+
+
+class Requests(NamedTuple):
+    """Crawl requests, one element each, in the order they were made."""
+
+    page_ids: NDArray[np.int64]
+    hosts: NDArray[np.int64]
+    """Number of each host."""
+    requested_at: NDArray[np.float64]
+    requested_us: NDArray[np.int64]
+    """The same as in their ids."""
+    deadlines: NDArray[np.float64]
+    """Until when they wait for an outcome."""
+
+
+def retry_times(
+    last_attempt_at: NDArray[np.float64], failures: NDArray[np.int32], failed_retry: float
+) -> NDArray[np.float64]:
+    """Before when pages are not to be crawled again, after so many failures in a row."""
+    doublings = np.clip(failures - 1.0, 0.0, 60.0)
+    wait = np.minimum(failed_retry * 2.0**doublings, LONGEST_RETRY_SECONDS)
+    return np.where(failures > 0, last_attempt_at + wait, NEVER)
+
+
+def short_digests(digests: NDArray[np.int64]) -> NDArray[np.uint32]:
+    """As much of the hashes of digests as the rows have room for; 0 stays 0, nothing else is.
+
+    Of 65,000 changes that only a digest tells, one is overlooked: the page's burst multiplier is
+    then that of an unchanged page until its next crawl.
+    """
+    short = (digests & 0xFFFF).astype(np.uint32)
+    return np.where(digests == 0, np.uint32(0), np.maximum(short, np.uint32(1)))
+
+
+@compiled
+def apply_signals(
+    pages: Rows,
+    records: Rows,
+    hosts: HostTables,
+    rows: NDArray[np.int32],
+    observed_at: NDArray[np.float64],
+    is_later: NDArray[np.bool_],
+    weights: NDArray[np.float32],
+    delay: float,
+) -> int:
+    """Count signals; rows of -1 are left out.
+
+    Args:
+        pages: rows of the shard.
+        records: of the same pages.
+        hosts: what was learned of the hosts.
+        rows: the page of each signal, in order of arrival.
+        observed_at: their times.
+        is_later: which are later than all before of their page.
+        weights: how many usual signals each is worth.
+        delay: seconds after a crawl in which signals are about what it saw.
+
+    Returns:
+        how many counted.
+    """
+    counted = 0
+    for index in range(rows.size):
+        if not is_later[index]:
+            continue
+        page, record = pages[rows[index]], records[rows[index]]
+        time = observed_at[index]
+        if time <= page.last_crawled_at + delay:
+            continue
+        page.signals += weights[index]
+        counted += 1
+        if not page.gamma > 0.0:
+            note_first_signal(page, record, hosts, time)
+        if page.status == GONE:
+            page.status = ACTIVE
+    return counted
+
+
+@compiled
+def _is_observation(page: Any, record: Any, result: int) -> bool:
+    """Whether a crawl says if the page has changed since the one before."""
+    comparable = result != COMPARE or record.digest != 0
+    return bool(page.last_crawled_at > NEVER and comparable and result != MISSING)
+
+
+@compiled
+def _is_changed(page: Any, record: Any, result: int, digest: int) -> bool:
+    if not _is_observation(page, record, result):
+        return False
+    if result == COMPARE:
+        return bool(record.digest != digest)
+    return bool(result == CHANGED)
+
+
+@compiled
+def _note_attempt(attempts: Rows, page: Any, time: float) -> None:
+    """A crawl at a time went well: earlier failures are forgotten."""
+    if page.attempt != NO_ATTEMPT and time >= last_attempt_of(attempts, page):
+        attempt = attempts[page.attempt]
+        attempt.last_attempt_at = time
+        attempt.failures = 0
+        attempt.retry_at = NEVER
+
+
+@compiled
+def _apply_crawl(
+    page: Any,
+    record: Any,
+    attempts: Rows,
+    hosts: HostTables,
+    last_signal: float,
+    time: float,
+    result: int,
+    digest: int,
+    delay: float,
+) -> None:
+    missing = result == MISSING
+    observed = _is_observation(page, record, result)
+    changed = _is_changed(page, record, result, digest)
+    _note_attempt(attempts, page, time)
+    days = set_crawled(page, record, time, changed)
+    if observed:
+        fix_multiplier(page, record, hosts, days)
+    if digest != 0 and not missing:
+        record.digest = digest
+    # Signals that came after this crawl, but before the news of it: only the last one is known.
+    page.signals = 1 if page.signals > 0 and last_signal > time + delay else 0
+    if not missing:
+        page.status = ACTIVE
+    elif update_steps(time) >= updated_steps_of(record):
+        page.status = GONE
+
+
+@compiled
+def _apply_failure(page: Any, attempts: Rows, time: float, retry_seconds: float) -> None:
+    attempt = open_attempt(attempts, page)
+    attempt.last_attempt_at = time
+    attempt.failures = min(attempt.failures + 1, 1000)
+    wait = retry_seconds * 2.0 ** min(attempt.failures - 1.0, 60.0)
+    attempt.retry_at = time + min(wait, LONGEST_RETRY_SECONDS)
+
+
+@compiled
+def _answer(page: Any, attempts: Rows, time: float, requested_us: int) -> None:
+    """The request in flight is answered by an outcome with its id, or of a crawl made after it."""
+    if page.attempt == NO_ATTEMPT:
+        return
+    attempt = attempts[page.attempt]
+    if attempt.deadline > NEVER and (
+        requested_us == attempt.requested_us or time * 1e6 + 1.0 >= attempt.requested_us
+    ):
+        attempt.deadline = NEVER
+
+
+@compiled
+def apply_outcomes(
+    pages: Rows,
+    records: Rows,
+    attempts: Rows,
+    hosts: HostTables,
+    signals: LastSignals,
+    rows: NDArray[np.int32],
+    crawled_at: NDArray[np.float64],
+    results: NDArray[np.int8],
+    requested_us: NDArray[np.int64],
+    digests: NDArray[np.uint32],
+    delay: float,
+    retry_seconds: float,
+) -> int:
+    """Take crawl outcomes; rows of -1 are left out.
+
+    Args:
+        pages: rows of the shard.
+        records: of the same pages.
+        attempts: with room for one more an outcome.
+        hosts: what was learned of the hosts.
+        signals: when the last ones of pages were.
+        rows: the page of each outcome, in order of arrival.
+        crawled_at: their times.
+        results: FOUND, CHANGED, COMPARE, FAILED or MISSING.
+        requested_us: of the request that each answers, or NO_REQUEST.
+        digests: of each, or 0.
+        delay: see `apply_signals`.
+        retry_seconds: wait after the first failure; it doubles with each, up to a day.
+
+    Returns:
+        how many were news.
+    """
+    news = 0
+    for index in range(rows.size):
+        if index + 2 * AHEAD < rows.size:
+            prefetch(pages, rows[index + 2 * AHEAD])
+            prefetch(records, rows[index + 2 * AHEAD])
+        if index + AHEAD < rows.size and rows[index + AHEAD] >= 0:
+            page = pages[rows[index + AHEAD]]
+            prefetch(attempts, page.attempt)
+            prefetch(hosts.multipliers, page.host)
+        if rows[index] < 0:
+            continue
+        page, record = pages[rows[index]], records[rows[index]]
+        time = crawled_at[index]
+        _answer(page, attempts, time, requested_us[index])
+        if results[index] == FAILED:
+            if time > last_attempt_of(attempts, page):
+                _apply_failure(page, attempts, time, retry_seconds)
+                news += 1
+        elif time > page.last_crawled_at:
+            result, digest = results[index], digests[index]
+            last = last_signal_at(signals, rows[index]) if page.signals > 0 else NEVER
+            _apply_crawl(page, record, attempts, hosts, last, time, result, digest, delay)
+            news += 1
+        close_if_settled(attempts, page)
+    return news
+
+
+@compiled
+def apply_parameters(
+    pages: Rows,
+    records: Rows,
+    hosts: HostTables,
+    rows: NDArray[np.int32],
+    alpha: NDArray[np.float64],
+    kappa: NDArray[np.float64],
+    gamma: NDArray[np.float64],
+) -> None:
+    """Set what was learned of pages; rows of -1 are left out. The last one of a page stands.
+
+    Where α is NaN the page has no crawl record, and its host's α and κ̄ hold.
+    """
+    for index in range(rows.size):
+        if rows[index] >= 0:
+            page, record = pages[rows[index]], records[rows[index]]
+            set_rate(page, record, hosts, alpha[index])
+            page.due_staleness = UNSET
+            page.kappa = hosts.kappa[page.host] if np.isnan(kappa[index]) else kappa[index]
+            # A signal that the estimator had not seen when it wrote keeps its rate.
+            if gamma[index] > 0.0 or not page.signals > 0.0:
+                page.gamma = gamma[index]
+
+
+@compiled
+def restore_requests(
+    pages: Rows,
+    attempts: Rows,
+    hosts: Rows,
+    rows: NDArray[np.int32],
+    host_numbers: NDArray[np.int64],
+    requested_at: NDArray[np.float64],
+    requested_us: NDArray[np.int64],
+    deadlines: NDArray[np.float64],
+) -> NDArray[np.bool_]:
+    """Requests that were made before the shard was loaded may be in flight (see `Requests`).
+
+    Args:
+        pages: rows of the shard.
+        attempts: with room for one more a request.
+        hosts: rows of the hosts; each request has taken a token.
+        rows: the page of each request; -1: it is not there.
+        host_numbers: its host.
+        requested_at: when it was made.
+        requested_us: the same as in its id.
+        deadlines: until when it waits.
+
+    Returns:
+        which are not answered yet.
+    """
+    waiting = np.zeros(rows.size, np.bool_)
+    for index in range(rows.size):
+        take_token(hosts[host_numbers[index]], requested_at[index])
+        if rows[index] < 0:
+            continue
+        page = pages[rows[index]]
+        if last_attempt_of(attempts, page) < requested_at[index]:
+            attempt = open_attempt(attempts, page)
+            attempt.deadline = deadlines[index]
+            attempt.requested_us = requested_us[index]
+            waiting[index] = True
+    return waiting

@@ -1,0 +1,175 @@
+"""How often a host may be crawled: token buckets, and hosts that asked for a pause.
+
+A bucket holds two tokens, so in any window of w seconds a host is crawled at most 2 + w·rate
+times. Times are clock seconds.
+"""
+
+import math
+from typing import Any, Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from services.scheduler.state.host_names import UNKNOWN, HostKeys, HostNames
+from services.scheduler.state.learned_hosts import LearnedHosts
+from services.scheduler.state.rows import HOST, NEVER, REMOVED, Rows
+from shared.policy.compiled import compiled
+from shared.store.reserved import grown
+
+DEPTH: Final = 2.0
+"""Tokens that a bucket holds."""
+
+NO_PAGE: Final = -1
+"""Row of no page: the end of a host's list."""
+
+_MEMORY: Final = 0.2
+"""Weight of the newest crawl in a host's typical crawl value."""
+
+
+@compiled
+def usable_from(host: Any) -> float:
+    """From when on the host may be crawled."""
+    if not host.rate > 0.0:
+        return math.inf
+    ready: float = host.blocked_until
+    if host.tokens < 1.0:
+        ready = max(ready, host.filled_at + (1.0 - host.tokens) / host.rate)
+    return ready
+
+
+@compiled
+def refill(host: Any, now: float) -> None:
+    """Bring a bucket up to date."""
+    if now > host.filled_at:
+        if host.rate > 0.0:
+            host.tokens = min(DEPTH, host.tokens + (now - host.filled_at) * host.rate)
+        host.filled_at = now
+
+
+@compiled
+def take_token(host: Any, now: float) -> None:
+    """Account for a crawl."""
+    refill(host, now)
+    host.tokens = max(host.tokens - 1.0, 0.0)
+
+
+@compiled
+def note_value(host: Any, value: float) -> None:
+    """Remember what a crawled page was worth: the host's multiplier is read off it."""
+    host.typical_value += _MEMORY * (value - host.typical_value)
+
+
+@compiled
+def capacity(host: Any, start: float, end: float) -> float:
+    """Crawls that a host can take in [start, end]."""
+    begin = max(start, host.blocked_until)
+    if begin > end or not host.rate > 0.0:
+        return 0.0
+    tokens = min(DEPTH, host.tokens + max(begin - host.filled_at, 0.0) * host.rate)
+    crawls: float = math.floor(tokens + (end - begin) * host.rate + 1e-6)
+    return crawls
+
+
+@compiled
+def list_pages(pages: Rows, records: Rows, hosts: Rows, rows: NDArray[np.int32]) -> None:
+    """Put pages on the lists of their hosts."""
+    for row in rows:
+        host = hosts[pages[row].host]
+        records[row].next_of_host = host.first_page
+        host.first_page = row
+        host.pages += 1
+
+
+@compiled
+def unlist_page(pages: Rows, records: Rows, hosts: Rows, row: int) -> NDArray[np.int32]:
+    """A page is removed: take it off the list of its host, some day.
+
+    Lists lead one way only, so they are cleared of removed pages all at once, when half are.
+
+    Returns:
+        rows that are on no list any more.
+    """
+    host = hosts[pages[row].host]
+    host.pages -= 1
+    host.removed += 1
+    freed = np.empty(host.removed, np.int32)
+    if 2 * host.removed < host.pages + host.removed:
+        return freed[:0]
+    count = 0
+    last = NO_PAGE
+    place = host.first_page
+    host.first_page = NO_PAGE
+    while place != NO_PAGE:
+        following = records[place].next_of_host
+        if pages[place].status == REMOVED:
+            freed[count] = place
+            count += 1
+        elif last == NO_PAGE:
+            host.first_page = last = place
+        else:
+            records[last].next_of_host = place
+            last = place
+        place = following
+    if last != NO_PAGE:
+        records[last].next_of_host = NO_PAGE
+    host.removed = 0
+    return freed[:count]
+
+
+@compiled
+def pages_of(records: Rows, hosts: Rows, host: int) -> NDArray[np.int32]:
+    """Rows of the pages of a host, some removed ones among them."""
+    rows = np.empty(hosts[host].pages + hosts[host].removed, np.int32)
+    row = hosts[host].first_page
+    for place in range(rows.size):
+        rows[place] = row
+        row = records[row].next_of_host
+    return rows
+
+
+class Hosts:
+    """The hosts of a shard: names, limits, buckets, and what was learned of them."""
+
+    def __init__(self, default_rate: float) -> None:
+        self._default_rate = default_rate
+        self.rows: Rows = np.zeros(64, HOST)
+        """Those from `len` on are no hosts."""
+        self.names = HostNames()
+        self.keys = HostKeys(self.names)
+        """The names as record keys."""
+        self.learned = LearnedHosts()
+
+    def __len__(self) -> int:
+        return len(self.names)
+
+    def find(self, name: str) -> int | None:
+        """Number of a host, if it is known."""
+        index = self.names.find(name)
+        return None if index == UNKNOWN else index
+
+    def intern(self, name: str) -> int:
+        """Number of a host, which is made known with the default limit."""
+        index = self.names.find(name)
+        if index != UNKNOWN:
+            return index
+        index = self.names.add(name)
+        if index == self.rows.size:
+            self.rows = grown(self.rows, 2 * index)
+        self.learned.add(index)
+        row = self.rows[index]
+        row["first_page"] = NO_PAGE
+        row["rate"] = self._default_rate
+        row["tokens"] = DEPTH
+        row["filled_at"] = row["blocked_until"] = NEVER
+        return index
+
+    def set_limit(self, index: int, rate: float | None, now: float) -> None:
+        """Change how often a host may be crawled (per second); None: the default."""
+        row = self.rows[index]
+        refill(row, now)
+        row["rate"] = self._default_rate if rate is None else rate
+        row["own_limit"] = rate is not None
+
+    def set_block(self, index: int, until: float | None) -> None:
+        """Leave a host alone until a time; None: no longer."""
+        self.rows[index]["blocked_until"] = NEVER if until is None else until

@@ -1,0 +1,188 @@
+"""What the estimator has learned of hosts, and what that makes of their pages.
+
+A page without a crawl record takes α and κ̄ from its host. The rate α of one that has its own is
+multiplied by the host's burst multiplier for the page's age, fixed at each crawl until the next. A
+signal counts by the weight of its source at the host, κ_k/κ̄, so that κ̄ times the count is the
+evidence of all sources.
+"""
+
+import math
+from collections.abc import Sequence
+from typing import Any, Final, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from services.scheduler.state.packing import (
+    has_own_rate,
+    set_multiplier,
+    set_own_rate,
+    updated_at,
+)
+from services.scheduler.state.rows import NEVER, UNSET, Rows
+from shared.contracts.messages import HostParameters
+from shared.policy.compiled import compiled
+from shared.policy.estimation.bursts import AGE_BINS, age_bin
+from shared.policy.estimation.host_priors import INITIAL_CHANGE_RATE, INITIAL_PRECISION
+from shared.policy.estimation.smoothed import PSEUDO_DAYS, PSEUDO_SIGNALS
+from shared.store.history import SOURCES
+from shared.store.reserved import grown
+from shared.store.snapshot import HostColumns
+from shared.units import SECONDS_PER_DAY
+
+__all__ = [
+    "HostTables",
+    "LearnedHosts",
+    "fix_multiplier",
+    "note_first_signal",
+    "refresh_pages",
+    "set_rate",
+]
+
+_SMALLEST: Final = 64
+"""Hosts that there is room for from the beginning."""
+
+_INITIAL_EVIDENCE: Final = -math.log1p(-INITIAL_PRECISION)
+
+
+class HostTables(NamedTuple):
+    """What the rows of pages are computed from, a row a host."""
+
+    alpha: NDArray[np.float32]
+    """Prior mean of α, per day; (hosts,)."""
+    kappa: NDArray[np.float32]
+    """κ̄; (hosts,)."""
+    multipliers: NDArray[np.float64]
+    """Burst multipliers by age; (hosts, AGE_BINS)."""
+
+
+class LearnedHosts:
+    """The learned part of a shard's hosts."""
+
+    def __init__(self) -> None:
+        self.tables = HostTables(
+            np.zeros(_SMALLEST, np.float32),
+            np.zeros(_SMALLEST, np.float32),
+            np.zeros((_SMALLEST, AGE_BINS)),
+        )
+        self._weights: NDArray[np.float32] = np.zeros((_SMALLEST, SOURCES), np.float32)
+        self._slots: dict[tuple[int, str], int] = {}
+        self._names: set[str] = set()
+        """Of sources that have a slot anywhere."""
+        self._full: NDArray[np.bool_] = np.zeros(_SMALLEST, np.bool_)
+
+    def add(self, number: int) -> None:
+        """Make room for a host; nothing is known of it."""
+        size = self._full.size
+        if number >= size:
+            more = max(number + 1, 2 * size)
+            self.tables = HostTables(*(grown(column, more) for column in self.tables))
+            self._weights = grown(self._weights, more)
+            self._full = grown(self._full, more)
+        self.tables.alpha[number] = INITIAL_CHANGE_RATE
+        self.tables.kappa[number] = _INITIAL_EVIDENCE
+        self.tables.multipliers[number] = 1.0
+        self._weights[number] = 1.0
+
+    def load(self, numbers: NDArray[np.int32], columns: HostColumns) -> None:
+        """Take what a snapshot says of hosts.
+
+        Args:
+            numbers: of the hosts here, in the order of the columns.
+            columns: of the snapshot.
+        """
+        kappa = columns.learning.evidence
+        with np.errstate(over="ignore"):
+            self.tables.alpha[numbers] = columns.prior_shape / columns.prior_rate
+            self.tables.kappa[numbers] = kappa
+            self.tables.multipliers[numbers] = columns.learning.multipliers
+            self._weights[numbers] = columns.learning.source_evidence / kappa[:, np.newaxis]
+        for number, names in zip(numbers.tolist(), columns.sources, strict=True):
+            self._name_sources(number, names)
+
+    def take(self, number: int, message: HostParameters) -> None:
+        """Take what was learned of a host."""
+        with np.errstate(over="ignore"):
+            self.tables.alpha[number] = message.unsignalled_change_rate
+            self.tables.kappa[number] = message.signal_evidence
+            self.tables.multipliers[number] = message.burst_multipliers
+            self._weights[number] = np.array(message.source_evidence) / message.signal_evidence
+        self._name_sources(number, message.sources)
+
+    def _name_sources(self, number: int, names: Sequence[str]) -> None:
+        self._slots |= {(number, name): slot for slot, name in enumerate(names)}
+        self._names |= set(names)
+        self._full[number] = len(names) >= SOURCES - 1
+
+    def weights_of(self, numbers: NDArray[np.int32], sources: Sequence[str]) -> NDArray[np.float32]:
+        """How many usual signals one of a source is worth, at each host.
+
+        A source that the estimator has not met yet counts as usual.
+        """
+        weights = np.where(self._full[numbers], self._weights[numbers, SOURCES - 1], 1.0)
+        if self._names.isdisjoint(sources):
+            return weights
+        for event, (number, source) in enumerate(zip(numbers.tolist(), sources, strict=True)):
+            slot = self._slots.get((number, source))
+            if slot is not None:
+                weights[event] = self._weights[number, slot]
+        return weights
+
+    def weighted(
+        self, numbers: NDArray[np.int32], pending: NDArray[np.uint16]
+    ) -> NDArray[np.float64]:
+        """The counts of signals since the last crawl, from those by source."""
+        return np.asarray((self._weights[numbers] * pending).sum(axis=1))
+
+
+@compiled
+def set_rate(page: Any, record: Any, hosts: HostTables, alpha: float) -> None:
+    """Set what was learned of a page's rate; NaN: its host's holds."""
+    before = page.alpha
+    set_own_rate(page, record, alpha)
+    if not has_own_rate(record):
+        page.alpha = hosts.alpha[page.host]
+    if page.alpha != before:
+        page.due_staleness = UNSET
+
+
+@compiled
+def fix_multiplier(page: Any, record: Any, hosts: HostTables, days_since_change: float) -> None:
+    """Choose the multiplier that holds from the page's last crawl to its next."""
+    if set_multiplier(page, record, hosts.multipliers[page.host, age_bin(days_since_change)]):
+        page.due_staleness = UNSET
+
+
+@compiled
+def refresh_pages(
+    pages: Rows, records: Rows, hosts: HostTables, rows: NDArray[np.int32]
+) -> NDArray[np.int32]:
+    """Bring pages up to date with what was learned of their hosts; rows of those it matters to."""
+    moved = np.empty(rows.size, np.int32)
+    count = 0
+    for row in rows:
+        page, record = pages[row], records[row]
+        alpha, kappa = page.alpha, page.kappa
+        is_own = has_own_rate(record)
+        if not is_own:
+            page.alpha = hosts.alpha[page.host]
+        if not is_own or not page.gamma > 0.0:
+            page.kappa = hosts.kappa[page.host]
+        has_signals = page.gamma > 0.0 or page.signals > 0
+        if page.alpha != alpha or (has_signals and page.kappa != kappa):
+            page.due_staleness = UNSET
+            moved[count] = row
+            count += 1
+    return moved[:count]
+
+
+@compiled
+def note_first_signal(page: Any, record: Any, hosts: HostTables, time: float) -> None:
+    """A page's first signal acts at once: it has a rate before the estimator says which."""
+    since = updated_at(record)
+    if since == NEVER:
+        since = page.last_crawled_at
+    days = max(time - since, 0.0) / SECONDS_PER_DAY if since > NEVER else 0.0
+    page.gamma = (1.0 + PSEUDO_SIGNALS) / (days + PSEUDO_DAYS)
+    page.kappa = hosts.kappa[page.host]
+    page.due_staleness = UNSET

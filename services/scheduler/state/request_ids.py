@@ -1,0 +1,24 @@
+"""What the id of a crawl request says: its page and its slot."""
+
+from services.scheduler.state.events import NO_REQUEST
+
+
+def request_id_of(shard: int, page_id: int, requested_us: int) -> str:
+    """The id of a request: its page and its slot, so never the same twice."""
+    return f"{shard:x}-{page_id:x}-{requested_us:x}"
+
+
+def requested_us_of(request_id: str | None) -> int:
+    """Out of a request's id, when it was made (Unix microseconds); NO_REQUEST for other ids."""
+    if request_id is None:
+        return NO_REQUEST
+    parts = request_id.split("-")
+    try:
+        return int(parts[2], 16) if len(parts) == 3 and len(parts[2]) <= 15 else NO_REQUEST
+    except ValueError:
+        return NO_REQUEST
+
+
+def microseconds(unix_seconds: float) -> int:
+    """The time as it stands in request ids."""
+    return int(unix_seconds * 1e6 + 0.5)

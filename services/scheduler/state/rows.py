@@ -1,0 +1,132 @@
+"""What a shard remembers of a page, of a crawl that is not settled, and of a host.
+
+Fixed-width rows and not separate columns, because a pick looks at a page as a whole: one cache
+line instead of a dozen. `rows["importance"]` is still a column. What every look at a page needs is
+in `PAGE`, 48 bytes; what only events need is in `RECORD`, 16 bytes; what holds for few pages at a
+time, in `ATTEMPT`, and what holds for pages with signals, in `signal_times`.
+"""
+
+from typing import Any, Final, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from shared.store.models import ACTIVE, GONE, NEVER, REMOVED
+from shared.store.reserved import reserved
+
+__all__ = [
+    "ACTIVE",
+    "ASLEEP",
+    "ATTEMPT",
+    "GONE",
+    "HOST",
+    "NEVER",
+    "PAGE",
+    "RECORD",
+    "REMOVED",
+    "UNSET",
+    "Rows",
+    "clear",
+    "empty_rows",
+    "reserved_rows",
+]
+
+Rows: TypeAlias = NDArray[Any]
+"""A structured array of `PAGE`, `RECORD`, `ATTEMPT` or `HOST`."""
+
+PAGE: Final = np.dtype(
+    [
+        ("importance", np.float32),
+        ("alpha", np.float32),  # per day, burst multiplier included
+        ("kappa", np.float32),  # of one signal of the usual weight
+        ("gamma", np.float32),  # per day
+        ("last_crawled_at", np.float64),
+        ("signals", np.float32),  # since the last crawl, each by the weight of its source
+        ("due_staleness", np.float32),  # s* under its guard; NaN: not known
+        ("max_age", np.float32),  # seconds; infinite: no bound
+        ("host", np.int32),
+        ("attempt", np.int32),  # row of its ATTEMPT; 0: none
+        ("bucket", np.uint16),  # where the calendar has it
+        ("status", np.uint8),
+        ("listing", np.uint8),  # counts the times that the calendar has listed it
+    ],
+    align=True,
+)
+
+RECORD: Final = np.dtype(
+    [
+        ("next_of_host", np.int32),  # row of another page of the host; -1: the last one
+        ("updated_low", np.uint32),  # when it was updated last ...
+        ("updated_high", np.uint16),  # ... see `records.updated_at`
+        ("change", np.uint16),  # when it changed last: see `records.days_since_change`
+        ("burst", np.int16),  # multiplier of its own rate: see `records.multiplier_of`
+        ("digest", np.uint16),  # part of the hash of its content's digest; 0: none
+    ],
+    align=True,
+)
+"""A row for each row of `PAGE`. `records` knows how to read it; zeros: nothing is known."""
+
+ATTEMPT: Final = np.dtype(
+    [
+        ("deadline", np.float64),  # of the request in flight; NEVER: none
+        ("retry_at", np.float64),  # not before: the last crawl failed
+        ("last_attempt_at", np.float64),
+        ("requested_us", np.int64),  # of the last request: Unix microseconds
+        ("failures", np.int32),
+        ("next_free", np.int32),
+    ],
+    align=True,
+)
+"""Of a page that is in flight, or whose last crawl failed."""
+
+HOST: Final = np.dtype(
+    [
+        ("rate", np.float64),  # crawls per second
+        ("tokens", np.float64),
+        ("filled_at", np.float64),
+        ("blocked_until", np.float64),
+        ("typical_value", np.float64),  # of the pages crawled of late
+        ("held_back", np.float64),  # greatest priority among its pages that have to wait for it
+        ("guard", np.float64),  # pages outside its pen are below; 0: no guard of its own
+        ("ready_at", np.float64),  # of its parking that counts
+        ("offer", np.float64),  # priority for which its pen takes part while slots are filled
+        ("weighed_at", np.float64),  # when its pen was looked at last
+        ("pages", np.int32),
+        ("removed", np.int32),  # pages that are still on its list
+        ("first_page", np.int32),  # row of one of its pages; -1: none
+        ("pen", np.int32),  # first item of its pen; 0: none
+        ("penned", np.int32),  # items in its pen
+        ("is_limited", np.uint8),  # its ripe pages go to its pen
+        ("is_parked", np.uint8),  # it waits for its next token
+        ("own_limit", np.uint8),
+    ],
+    align=True,
+)
+
+ASLEEP: Final = 0xFFFF
+"""Bucket of a page that nothing but an event can make due."""
+
+UNSET: Final = np.float32(np.nan)
+"""`due_staleness` after a change of what it is computed from."""
+
+
+def empty_rows(count: int) -> tuple[Rows, Rows]:
+    """So many rows of pages and their records, which are none before `clear`."""
+    return np.zeros(count, PAGE), np.zeros(count, RECORD)
+
+
+def reserved_rows(count: int) -> tuple[Rows, Rows]:
+    """As `empty_rows`, with more at the end (see `reserved`). Memory is taken by use."""
+    return reserved(count, PAGE), reserved(count, RECORD)
+
+
+def clear(pages: Rows, records: Rows) -> None:
+    """Make rows free. Where the calendar has them stays as it is: it looks there once more."""
+    for name in ("importance", "alpha", "kappa", "gamma", "signals", "attempt"):
+        pages[name] = 0
+    pages["status"] = REMOVED
+    pages["last_crawled_at"] = NEVER
+    pages["max_age"] = np.inf
+    pages["due_staleness"] = UNSET
+    for name in ("updated_low", "updated_high", "change", "burst", "digest"):
+        records[name] = 0

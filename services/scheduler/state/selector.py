@@ -1,0 +1,62 @@
+"""What picks the pages of a shard, as the shard and its users see it (see `picking.calendar`)."""
+
+from typing import Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from services.scheduler.state.rows import Rows
+
+
+class Selector(Protocol):
+    """Told of all that happens to pages and hosts, and asked which pages are to be crawled."""
+
+    rebuilds: int
+    """Looks at all pages at once."""
+    sweeps: int
+    """Times that all pages were placed anew, in slices."""
+    uncertain_picks: int
+    """Picks that are not known to be what a look at all pages would pick."""
+
+    @property
+    def guard(self) -> float:
+        """Pages that are not looked at are worth less."""
+        ...
+
+    @property
+    def candidates(self) -> int:
+        """How many pages are looked at when slots are filled."""
+        ...
+
+    @property
+    def calendar_bytes(self) -> int:
+        """Memory of the calendar."""
+        ...
+
+    def touch(self, rows: NDArray[np.int32], *, reweigh: bool = False) -> None:
+        """Something happened to these pages; `reweigh`: to their importance or status, too."""
+        ...
+
+    def touch_host(self, number: int) -> None:
+        """The limit of a host has changed."""
+        ...
+
+    def select(self, slots: NDArray[np.float64], rate: float, least: float) -> Rows:
+        """Fill slots: a `PICK` for each, which takes the page and its host's token.
+
+        Args:
+            slots: times, rising.
+            rate: slots per clock second to expect from now on.
+            least: crawl value below which a slot is left empty; 0: never.
+        """
+        ...
+
+    def weigh(
+        self, now: float, most: int
+    ) -> tuple[NDArray[np.int64], NDArray[np.float64], NDArray[np.float64]]:
+        """Pages, their priorities, and how many each stands for, at a bounded cost."""
+        ...
+
+    def weigh_all(self, now: float) -> NDArray[np.float64]:
+        """The priority of every page now, host limits aside; a look at all of them."""
+        ...

@@ -1,0 +1,350 @@
+"""One shard: its pages, hosts and URLs in memory, and what events do to them.
+
+Everything here runs in one thread (see `handler`), knows no Kafka and no clock.
+"""
+
+import math
+from collections.abc import Callable, Sequence
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from services.scheduler.state import events
+from services.scheduler.state.attempts import (
+    NO_ATTEMPT,
+    Attempts,
+    close_attempt,
+    close_if_settled,
+)
+from services.scheduler.state.events import Outcomes, Requests
+from services.scheduler.state.hosts import Hosts, list_pages, pages_of, unlist_page
+from services.scheduler.state.learned_hosts import refresh_pages
+from services.scheduler.state.packing import (
+    set_crawled,
+    take_update,
+    update_steps,
+    updated_steps_of,
+)
+from services.scheduler.state.rows import ACTIVE, ASLEEP, NEVER, UNSET, Rows, clear, reserved_rows
+from services.scheduler.state.rules import ShardRules
+from services.scheduler.state.selector import Selector
+from services.scheduler.state.signal_times import SignalTimes
+from services.scheduler.state.url_arena import UrlArena
+from shared.contracts.identity import PageIdentity
+from shared.contracts.messages import HostParameters, PageUpdate
+from shared.store.page_lookup import UNKNOWN, PageLookup
+from shared.store.reserved import grown
+from shared.units import SECONDS_PER_DAY
+
+_SMALLEST: Final = 256
+_MOST_REMEMBERED_REMOVALS: Final = 100_000
+
+
+class Shard:
+    """The pages of one partition."""
+
+    def __init__(
+        self,
+        number: int,
+        rules: ShardRules,
+        make_selector: "Callable[[Shard], Selector]",
+        expected: int = 0,
+    ) -> None:
+        """Make a shard without pages.
+
+        Args:
+            number: its partition.
+            rules: what it goes by.
+            make_selector: makes what picks its pages; called once, before there are any.
+            expected: pages for which memory is set aside.
+        """
+        self.number = number
+        self.rules = rules
+        self.hosts = Hosts(rules.default_host_rate)
+        self.urls = UrlArena()
+        self.pages, self.records = reserved_rows(max(_SMALLEST, expected))
+        self.attempts = Attempts()
+        self.signal_times = SignalTimes()
+        self.used = 0
+        """Rows from here on have never been used."""
+        self.selector = make_selector(self)
+        self.parameter_changes = 0
+        """Counts what makes the demand another: parameters, pages, host limits."""
+        self.filled_until = NEVER
+        """Slots up to here are settled, or are not ours."""
+        self.is_caught_up = False
+        """Whether all events that were there when the shard was assigned are applied."""
+        self._crawls = 0
+        self._least_crawled = math.inf
+        self.lookup = PageLookup(expected)
+        self._free: list[int] = []
+        self._removals = 0
+        self._removed: dict[int, float] = {}
+        self._asked_for: dict[int, tuple[int, float]] = {}
+        """Requests of before the shard was loaded, of pages that it does not know yet: page id →
+        when it was asked for (Unix microseconds), until when the request waits."""
+        self._marginal_value = 0.0
+
+    @property
+    def host_rows(self) -> Rows:
+        """Rows of the hosts."""
+        return self.hosts.rows[: len(self.hosts)]
+
+    @property
+    def host_count(self) -> int:
+        """How many hosts are known."""
+        return len(self.hosts)
+
+    @property
+    def count(self) -> int:
+        """How many pages there are."""
+        return self.used - len(self._free) - self._removals
+
+    def in_flight(self, now: float) -> int:
+        """Requests that are not answered and have not timed out."""
+        return int((self.attempts.rows["deadline"][1:] > now).sum())
+
+    def rows_of(self, page_ids: NDArray[np.int64]) -> NDArray[np.int32]:
+        """Rows of pages; -1 where one is unknown."""
+        return self.lookup.find_many(page_ids)
+
+    def row_of(self, page_id: int) -> int:
+        """Row of a page; -1 if it is unknown."""
+        return self.lookup.find(page_id)
+
+    def url_of(self, row: int) -> str:
+        """URL of the page in a row."""
+        return self.urls.get(row)
+
+    def page_id_of(self, row: int) -> int:
+        """Id of the page in a row."""
+        return int(self.lookup.ids[row])
+
+    def page_ids_of(self, rows: NDArray[np.int64]) -> NDArray[np.int64]:
+        """Ids of the pages in some rows."""
+        return np.asarray(self.lookup.ids[rows])
+
+    def signals(
+        self,
+        page_ids: NDArray[np.int64],
+        observed_at: NDArray[np.float64],
+        sources: Sequence[str],
+    ) -> int:
+        """Count signals.
+
+        Returns:
+            how many were about unknown pages.
+        """
+        rows = self.rows_of(page_ids)
+        learned = self.hosts.learned
+        weights = learned.weights_of(self.pages["host"][rows], sources)
+        events.apply_signals(
+            self.pages,
+            self.records,
+            learned.tables,
+            rows,
+            observed_at,
+            self.signal_times.note(rows, observed_at),
+            weights,
+            self.rules.signal_delay,
+        )
+        return self._touched(rows)
+
+    def outcomes(self, outcomes: Outcomes) -> int:
+        """Take crawl outcomes.
+
+        Returns:
+            how many were about unknown pages.
+        """
+        rows = self.rows_of(outcomes.page_ids)
+        events.apply_outcomes(
+            self.pages,
+            self.records,
+            self.attempts.reserve(rows.size),
+            self.hosts.learned.tables,
+            self.signal_times.arrays,
+            rows,
+            outcomes.crawled_at,
+            outcomes.results,
+            outcomes.requested_us,
+            outcomes.digests,
+            self.rules.signal_delay,
+            self.rules.failed_retry,
+        )
+        return self._touched(rows)
+
+    def parameters(
+        self,
+        page_ids: NDArray[np.int64],
+        alpha: NDArray[np.float64],
+        kappa: NDArray[np.float64],
+        gamma: NDArray[np.float64],
+    ) -> int:
+        """Take what was learned of pages; α and κ are NaN where their hosts' hold.
+
+        Returns:
+            how many were unknown.
+        """
+        rows = self.rows_of(page_ids)
+        tables = self.hosts.learned.tables
+        events.apply_parameters(self.pages, self.records, tables, rows, alpha, kappa, gamma)
+        self.parameter_changes += rows.size
+        return self._touched(rows)
+
+    def host_parameters(self, messages: Sequence[HostParameters]) -> None:
+        """Take what was learned of hosts, and make of it what their pages have."""
+        if not messages:
+            return
+        of_hosts = []
+        for message in messages:
+            number = self.hosts.intern(message.host)
+            self.hosts.learned.take(number, message)
+            of_hosts.append(pages_of(self.records, self.hosts.rows, number))
+        rows = np.concatenate(of_hosts)
+        tables = self.hosts.learned.tables
+        moved = refresh_pages(self.pages, self.records, tables, rows)
+        self.selector.touch(moved)
+        self.parameter_changes += moved.size
+
+    def _touched(self, rows: NDArray[np.int32]) -> int:
+        known = rows[rows >= 0]
+        self.selector.touch(known)
+        return int(rows.size - known.size)
+
+    def upsert(self, identity: PageIdentity, update: PageUpdate, updated_at: float) -> bool:
+        """Add a page or change it.
+
+        Returns:
+            whether it took effect: a newer update may have been there before.
+        """
+        row = self.row_of(identity.page_id)
+        if row == UNKNOWN:
+            if self._removed.get(identity.page_id, NEVER) > updated_at:
+                return False
+            row = self._add(identity)
+            self._removed.pop(identity.page_id, None)
+        page, record = self.pages[row], self.records[row]
+        if not take_update(record, updated_at):
+            return False
+        page["status"] = ACTIVE
+        if update.importance is not None:
+            page["importance"] = update.importance
+        if update.max_age_days is not None:
+            page["max_age"] = update.max_age_days * SECONDS_PER_DAY
+        self.parameter_changes += 1
+        if update.crawled_at is not None and update.crawled_at > page["last_crawled_at"]:
+            # The copy that is held already was crawled then.
+            set_crawled(page, record, update.crawled_at, False)
+        page["due_staleness"] = UNSET
+        self.selector.touch(np.array([row], np.int32), reweigh=True)
+        return True
+
+    def _add(self, identity: PageIdentity) -> int:
+        row = self._free.pop() if self._free else self._next_row()
+        page = self.pages[row]
+        clear(self.pages[row : row + 1], self.records[row : row + 1])
+        page["host"] = host = self.hosts.intern(identity.host)
+        page["importance"] = 1.0
+        page["alpha"] = self.hosts.learned.tables.alpha[host]
+        page["kappa"] = self.hosts.learned.tables.kappa[host]
+        page["max_age"] = self.rules.default_max_age_days * SECONDS_PER_DAY
+        list_pages(self.pages, self.records, self.hosts.rows, np.array([row], np.int32))
+        self.signal_times.forget(row)
+        self.urls.set(row, identity.url.encode())
+        self.lookup.add(identity.page_id, row)
+        if asked := self._asked_for.pop(identity.page_id, None):
+            attempt = self.attempts.open(page)
+            attempt["requested_us"], attempt["deadline"] = asked
+        return row
+
+    def _next_row(self) -> int:
+        if self.used == self.pages.size:
+            self.pages = grown(self.pages, 2 * self.used)
+        if self.used == self.records.size:
+            self.records = grown(self.records, 2 * self.used)
+        self.used += 1
+        self.pages[self.used - 1]["bucket"] = ASLEEP
+        return self.used - 1
+
+    def remove(self, page_id: int, updated_at: float) -> bool:
+        """Forget a page for good.
+
+        Returns:
+            whether it took effect.
+        """
+        row = self.row_of(page_id)
+        if row != UNKNOWN and updated_steps_of(self.records[row]) > update_steps(updated_at):
+            return False
+        if len(self._removed) >= _MOST_REMEMBERED_REMOVALS:
+            self._removed.pop(next(iter(self._removed)))
+        self._removed[page_id] = max(updated_at, self._removed.get(page_id, NEVER))
+        if row == UNKNOWN:
+            return False
+        self.lookup.remove(page_id)
+        self.urls.forget(row)
+        close_attempt(self.attempts.rows, self.pages[row])
+        clear(self.pages[row : row + 1], self.records[row : row + 1])
+        freed = unlist_page(self.pages, self.records, self.hosts.rows, row)
+        self._removals += 1 - freed.size
+        self._free += freed.tolist()
+        self.parameter_changes += 1
+        return True
+
+    def limit_host(
+        self, name: str, rate: float | None, blocked_until: float | None, now: float
+    ) -> None:
+        """Change how often a host may be crawled, and until when not at all."""
+        host = self.hosts.intern(name)
+        self.hosts.set_limit(host, rate, now)
+        self.hosts.set_block(host, blocked_until)
+        self.selector.touch_host(host)
+        self.parameter_changes += 1
+
+    def pause_host(self, host: int, until: float) -> None:
+        """Leave a host alone at least until a time."""
+        row = self.hosts.rows[host]
+        row["blocked_until"] = max(row["blocked_until"], until)
+        self.selector.touch_host(host)
+
+    def restore_requests(self, asked: Requests) -> int:
+        """Requests that were made before the shard was loaded may be in flight.
+
+        A page may have come after the snapshot: its request waits for it.
+
+        Returns:
+            how many are not answered yet.
+        """
+        rows = self.rows_of(asked.page_ids)
+        attempts = self.attempts.reserve(rows.size)
+        waiting = events.restore_requests(self.pages, attempts, self.hosts.rows, rows, *asked[1:])
+        self.selector.touch(rows[waiting])
+        for place in np.flatnonzero(rows == UNKNOWN).tolist():
+            times = int(asked.requested_us[place]), float(asked.deadlines[place])
+            self._asked_for[int(asked.page_ids[place])] = times
+        return int(waiting.sum())
+
+    def take_back(self, rows: NDArray[np.int64]) -> None:
+        """Requests are not sent after all: their pages are not in flight."""
+        places = self.pages["attempt"][rows]
+        self.attempts.rows["deadline"][places[places != NO_ATTEMPT]] = NEVER
+        for row in rows:
+            close_if_settled(self.attempts.rows, self.pages[row])
+        self.selector.touch(rows.astype(np.int32))
+
+    def note_crawls(self, crawls: int, least_value: float) -> None:
+        """Remember picks for the next report.
+
+        Args:
+            crawls: how many.
+            least_value: crawl value of the least valuable of those by value; infinite: none was.
+        """
+        self._crawls += crawls
+        self._least_crawled = min(self._least_crawled, least_value)
+
+    def take_crawl_notes(self) -> tuple[int, float]:
+        """Picks since the last call, and the crawl value of the least valuable of late."""
+        crawls, self._crawls = self._crawls, 0
+        if self._least_crawled < math.inf:
+            self._marginal_value, self._least_crawled = self._least_crawled, math.inf
+        return crawls, self._marginal_value
