@@ -13,6 +13,7 @@ from services.scheduler.demand.tally import (
     estimated_demand,
     grid,
 )
+from services.scheduler.picking.priority import BY_VALUE
 from shared.policy.demand import demand_curve
 from shared.policy.model import PageParameters
 
@@ -191,11 +192,11 @@ def test_a_report_counts_what_is_ripe_and_what_was_crawled():
     reporter.set_demand(demand_of(shard, 0.1))
     assert not reporter.is_stale(0.1)
     picks = shard.selector.select(NOW + np.arange(1, 9) / 10, 10.0, 0.0)
-    shard.note_crawls(picks)
+    by_value = picks["value"][picks["tier"] == BY_VALUE]
+    shard.note_crawls(picks.size, float(by_value.min()))
     report = reporter.report(NOW + 2.0, 0.1)
     assert (report.shard, report.instance, report.pages) == (0, "me", 105)
     assert report.achieved_crawls_per_second == 4.0
-    by_value = picks["value"][picks["tier"] == 0]
     assert report.marginal_value == by_value.min()
     ripe = np.array(report.ripe)
     assert np.all(np.diff(ripe) <= 0)

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from services.bench.scheduled_pages import ORIGIN, Population, make_shard
+from services.bench.scheduled_pages import ORIGIN, Population, make_filled_shard
 from services.bench.scheduler_driver import Driver
 from services.scheduler.state.rows import NEVER, Rows
 
@@ -14,7 +14,7 @@ TICK = 0.1
 def shard_of_equals(*, never_crawled):
     """All pages were crawled just now, a part never: what an import looks like."""
     population = Population(PAGES, RATE, 0.0, PAGES // 50, seed=3)
-    shard, multiplier = make_shard(population, request_timeout=3.0)
+    shard, multiplier = make_filled_shard(population, request_timeout=3.0)
     pages = shard.pages[:PAGES]
     pages["last_crawled_at"] = ORIGIN
     pages["signals"] = 0
@@ -64,7 +64,7 @@ def test_after_the_new_pages_the_best_of_the_others_are_picked():
 
 def test_some_unanswered_requests_in_every_tick_do_not_let_the_list_grow():
     population = Population(PAGES, RATE, 0.0, PAGES // 50, seed=3)
-    shard, _ = make_shard(population, request_timeout=3.0)
+    shard, _ = make_filled_shard(population, request_timeout=3.0)
     driver = Unanswering(shard, population, 3)
     sizes = []
     for _ in range(2000):
