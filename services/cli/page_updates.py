@@ -5,11 +5,11 @@ from collections.abc import Callable, Iterable
 
 from services.cli.kafka import require_broker
 from services.cli.page_files import PageRows
-from services.world.batches import Record, send_batches
 from shared.contracts.codec import encode
 from shared.contracts.identity import BadUrl, PageIdentity, identify, shard_of
 from shared.contracts.messages import PageUpdate
 from shared.contracts.topics import PAGE_UPDATES
+from shared.runtime.batches import Record, send_batches
 from shared.runtime.publisher import Publisher
 from shared.runtime.settings import Settings
 from shared.store.imports import ImportReport

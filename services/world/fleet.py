@@ -9,13 +9,13 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from services.world.batches import Record, send_batches
 from services.world.pages import WorldPages
 from services.world.plan import FleetPlan
 from services.world.web import Web
 from shared.contracts.codec import encode
 from shared.contracts.messages import CrawlOutcome, CrawlRequest, Result
 from shared.contracts.topics import CRAWL_OUTCOMES
+from shared.runtime.batches import Record, send_batches
 from shared.runtime.clock import Clock
 from shared.runtime.publisher import Publisher
 from shared.store.page_lookup import PageLookup

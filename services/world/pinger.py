@@ -2,13 +2,13 @@
 
 import asyncio
 
-from services.world.batches import Record, send_batches
 from services.world.events import EventStream, Signals
 from services.world.pages import WorldPages
 from shared.contracts.codec import encode
 from shared.contracts.identity import shard_of
 from shared.contracts.messages import Signal
 from shared.contracts.topics import SIGNALS
+from shared.runtime.batches import Record, send_batches
 from shared.runtime.publisher import Publisher
 from shared.units import SECONDS_PER_DAY
 
