@@ -94,7 +94,7 @@ def _create_pages() -> None:
 
 
 def upgrade() -> None:
-    """Make the tables; `shared.store.migration` makes the partitions."""
+    """Make the tables; `migrations.upgrade` makes the partitions."""
     op.create_table(
         "deployment",
         sa.Column("id", sa.SmallInteger, primary_key=True, autoincrement=False),

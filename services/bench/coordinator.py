@@ -25,11 +25,11 @@ from deploy.local.process import free_port
 from deploy.local.supervisor import ChildSpec
 from services.bench.coordinator_figures import Crawls, most_over, rate_check, seconds_until_full
 from services.bench.coordinator_solver import measure_solver
-from services.cli.output import show, show_json
-from services.cli.running.loading import load_pages, make_plan, prepare_system, publish_budget
-from services.cli.running.options import CLOCK_ORIGIN, RunOptions
-from services.cli.running.readiness import wait_until_ready
-from services.cli.running.stack import LOOPBACK, Stack
+from services.run.options import CLOCK_ORIGIN, RunOptions
+from services.run.preparing import make_plan, prepare_system, publish_budget
+from services.run.readiness import wait_until_ready
+from services.run.stack import LOOPBACK, Stack
+from services.world.importing import import_world
 from services.world.plan import BudgetStep, write_plan
 from shared.contracts.codec import decode
 from shared.contracts.messages import CrawlRequest, HostLimit, Multipliers
@@ -39,6 +39,7 @@ from shared.runtime.clock import open_gate
 from shared.runtime.kafka import appended_at, make_consumer, partitions_of
 from shared.runtime.publisher import Publisher
 from shared.runtime.settings import Settings
+from shared.terminal.output import show, show_json
 from shared.units import SECONDS_PER_DAY
 
 SHARDS = 4
@@ -152,7 +153,7 @@ class _Scenario:
         await prepare_system(stack.settings, must_be_empty=False)
         plan = make_plan(options, stack.status_file, stack.result_file)
         write_plan(plan, stack.plan_file)
-        await load_pages(stack.settings, plan, lambda _done, _of: None)
+        await import_world(stack.settings, plan, lambda _done, _of: None)
         await publish_budget(stack.settings, self._rate / self._speed)
         await self._limit_biggest(LIMITED_SHARE * self._rate)
         specs = stack.workers()

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 from aiokafka import ConsumerRecord
 
+from migrations.upgrade import migrate
 from services.estimator.announcing import Announcements
 from services.estimator.decoding import Refused
 from services.estimator.handler import EstimatorHandler
@@ -21,7 +22,6 @@ from shared.runtime.settings import Settings, load_settings
 from shared.store.connection import connect
 from shared.store.history import DEPTH, Rings, pack
 from shared.store.imports import PageBatch, import_pages
-from shared.store.migration import migrate
 from shared.units import SECONDS_PER_DAY as DAY
 
 _BEGIN = 1_700_000_000.0

@@ -11,7 +11,7 @@ import numpy as np
 
 from services.bench.processor_time import Usage
 from services.bench.real_system import RealSystem, Requests, until_steady
-from services.cli.running.options import RunOptions
+from services.run.options import RunOptions
 from services.world.plan import BudgetStep
 from services.world.population import generate_population
 from shared.units import SECONDS_PER_DAY

@@ -17,6 +17,7 @@ from typing import Any
 
 from deploy.local.kafka import LocalBroker
 from deploy.local.postgres import EmbeddedPostgres
+from migrations.upgrade import migrate
 from services.estimator.worker import Estimator
 from services.ingester.worker import Ingester
 from services.scheduler.worker import Scheduler
@@ -29,7 +30,6 @@ from shared.runtime.kafka import ensure_topics
 from shared.runtime.publisher import Publisher
 from shared.runtime.settings import Settings, load_settings
 from shared.runtime.worker import WorkerService, spare_collector
-from shared.store.migration import migrate
 from shared.units import SECONDS_PER_DAY
 
 _HOSTS = 997

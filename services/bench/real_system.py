@@ -18,10 +18,11 @@ from aiokafka import TopicPartition
 from numpy.typing import NDArray
 
 from services.bench.processor_time import Usage, usage_of, usage_with_children
-from services.cli.running.loading import load_pages, make_plan, prepare_system, publish_budget
-from services.cli.running.options import CLOCK_ORIGIN, RunOptions
-from services.cli.running.readiness import wait_until_ready
-from services.cli.running.stack import LOOPBACK, Stack
+from services.run.options import CLOCK_ORIGIN, RunOptions
+from services.run.preparing import make_plan, prepare_system, publish_budget
+from services.run.readiness import wait_until_ready
+from services.run.stack import LOOPBACK, Stack
+from services.world.importing import import_world
 from services.world.plan import write_plan
 from shared.contracts.codec import decode
 from shared.contracts.messages import CrawlRequest
@@ -71,7 +72,7 @@ class RealSystem:
         plan = make_plan(options, stack.status_file, stack.result_file)
         write_plan(plan, stack.plan_file)
         before = time.monotonic()
-        await load_pages(stack.settings, plan, lambda _done, _of: None)
+        await import_world(stack.settings, plan, lambda _done, _of: None)
         self.setup_seconds["import"] = round(time.monotonic() - before, 1)
         await self.set_rate(options.budget[0].crawls_per_second * self._speed)
         before = time.monotonic()

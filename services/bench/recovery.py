@@ -9,7 +9,7 @@ import click
 from services.bench import recovery_load
 from services.bench.real_system import scratch_folder
 from services.bench.recovery_kill import kill_one
-from services.cli.output import show
+from shared.terminal.output import show
 
 LOAD_SECONDS: Final = {1_000_000: 5.0, 10_000_000: 40.0}
 """A shard of so many pages is to be loaded in less."""

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from services.bench.real_system import RealSystem, until_steady
-from services.cli.running.options import RunOptions
+from services.run.options import RunOptions
 from services.world.plan import BudgetStep
 from shared.units import SECONDS_PER_DAY
 

@@ -12,6 +12,7 @@ import numpy as np
 
 from deploy.local.kafka import LocalBroker
 from deploy.local.postgres import EmbeddedPostgres
+from migrations.upgrade import migrate
 from services.bench.processor_time import usage_of
 from services.bench.real_system import scratch_folder
 from services.scheduler.flow.loading import build_shard, shard_rules
@@ -28,7 +29,6 @@ from shared.runtime.kafka import ensure_topics
 from shared.runtime.publisher import Publisher
 from shared.runtime.settings import Settings, load_settings
 from shared.store.imports import PageBatch, import_pages
-from shared.store.migration import migrate
 from shared.store.snapshot import load_shard
 from shared.units import SECONDS_PER_DAY
 

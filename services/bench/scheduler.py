@@ -21,10 +21,10 @@ from services.bench.processor_time import usage_of
 from services.bench.scheduled_pages import Population, make_filled_shard
 from services.bench.scheduler_driver import CRAWLS_PER_SECOND, SIGNALS_PER_SECOND, Driver
 from services.bench.timing import thread_seconds
-from services.cli.output import show
 from services.scheduler.picking.scanning import evaluate
 from services.scheduler.state.rows import PAGE, RECORD
 from services.scheduler.state.shard import Shard
+from shared.terminal.output import show
 
 _PAGES_PER_HOST: Final = 50
 _CHECKED_TICKS: Final = 8

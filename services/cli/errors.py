@@ -14,7 +14,7 @@ class UserError(click.ClickException):
     exit_code = 2
 
 
-class RunFailed(click.ClickException):
+class SystemFailed(click.ClickException):
     """The system failed, not its user; says where to look. Exit code 1."""
 
     exit_code = 1
@@ -22,7 +22,7 @@ class RunFailed(click.ClickException):
 
 @contextmanager
 def explained() -> Iterator[None]:
-    """Turn the known faults of settings, broker and database into `UserError`."""
+    """Turn the known faults of settings, broker, database and runs into one of the two above."""
     try:
         yield
     except click.exceptions.Exit:
@@ -30,6 +30,8 @@ def explained() -> Iterator[None]:
     except click.ClickException:
         raise
     except Exception as error:
+        if _kinds(error) & _FAILURES:
+            raise SystemFailed(str(error)) from error
         message = _explanation(error)
         if message is None:
             raise
@@ -37,14 +39,10 @@ def explained() -> Iterator[None]:
 
 
 def _explanation(error: Exception) -> str | None:
-    """One line about a known fault; None: unknown, show everything.
-
-    Kinds are compared by name, so that a command that needs no broker and no database does not
-    load their clients.
-    """
+    """One line about a known fault; None: unknown, show everything."""
     # SQLAlchemy wraps the driver's error.
     error = getattr(error, "orig", None) or error
-    kinds = {f"{kind.__module__.split('.')[0]}.{kind.__name__}" for kind in type(error).__mro__}
+    kinds = _kinds(error)
     if kinds & _SAY_IT_THEMSELVES:
         return str(error)
     for kind, explain in _EXPLANATIONS.items():
@@ -52,6 +50,17 @@ def _explanation(error: Exception) -> str | None:
             return explain(error)
     return None
 
+
+def _kinds(error: Exception) -> set[str]:
+    """The error's classes: top package and name.
+
+    Kinds are compared by name, so that a command that needs no broker and no database does not
+    load their clients.
+    """
+    return {f"{kind.__module__.split('.')[0]}.{kind.__name__}" for kind in type(error).__mro__}
+
+
+_FAILURES = {"services.RunFailed", "deploy.StartError"}
 
 _SAY_IT_THEMSELVES = {
     "shared.SettingsError",
@@ -61,6 +70,7 @@ _SAY_IT_THEMSELVES = {
     "shared.StoreBusy",
     "shared.BadUrl",
     "services.TraceError",
+    "services.RunRefused",
     "deploy.ApacheKafkaUnavailableError",
 }
 

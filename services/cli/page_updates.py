@@ -5,12 +5,11 @@ from collections.abc import Callable, Iterable
 
 from services.cli.kafka import require_broker
 from services.cli.page_files import PageRows
-from services.world.batches import Record, send_batches
 from shared.contracts.codec import encode
 from shared.contracts.identity import BadUrl, PageIdentity, identify, shard_of
 from shared.contracts.messages import PageUpdate
 from shared.contracts.topics import PAGE_UPDATES
-from shared.runtime.publisher import Publisher
+from shared.runtime.publisher import ByPlace, Publisher
 from shared.runtime.settings import Settings
 from shared.store.imports import ImportReport
 
@@ -25,7 +24,7 @@ async def publish_rows(
     await publisher.start()
     try:
         for part in rows:
-            await send_batches(publisher, PAGE_UPDATES, _records(settings, part, report))
+            await publisher.queue_batches(_messages(settings, part, report))
             progress(report)
         await publisher.flush()
     finally:
@@ -52,9 +51,9 @@ async def publish_removal(settings: Settings, url: str) -> PageIdentity:
     return page
 
 
-def _records(settings: Settings, rows: PageRows, report: ImportReport) -> dict[int, list[Record]]:
+def _messages(settings: Settings, rows: PageRows, report: ImportReport) -> ByPlace:
     now = settings.clock().now()
-    records: dict[int, list[Record]] = {}
+    messages: ByPlace = {}
     for row, url in enumerate(rows.urls):
         report.read += 1
         importance, max_age = float(rows.importance[row]), float(rows.max_age_days[row])
@@ -77,7 +76,7 @@ def _records(settings: Settings, rows: PageRows, report: ImportReport) -> dict[i
             updated_at=now,
             crawled_at=crawled_at if math.isfinite(crawled_at) else None,
         )
-        record = (page.host.encode(), encode(message))
-        records.setdefault(shard_of(page.host, settings.partitions), []).append(record)
+        place = (PAGE_UPDATES.name, shard_of(page.host, settings.partitions))
+        messages.setdefault(place, []).append((page.host.encode(), encode(message)))
         report.added += 1
-    return records
+    return messages

@@ -14,10 +14,10 @@ from services.estimator.application import ShardEffects
 from services.estimator.shard import PAGE
 from shared.store import writer
 from shared.store.connection import connect_writer
+from shared.store.deployment import check_deployment
 from shared.store.history import Rings, pack
 from shared.store.hosts import HostLearning, pack_hosts, pack_sources
 from shared.store.imports import share_writer_lock
-from shared.store.migration import check_deployment
 from shared.store.positions import ESTIMATOR, Superseded, advance_positions, raise_positions
 
 _STORED: Final = (

@@ -21,15 +21,14 @@ from shared.contracts.topics import PAGE_SIGNALS
 from shared.runtime.clock import Clock, SystemClock
 from shared.runtime.isolation import Pieces, reason_of
 from shared.runtime.kafka import may_pass
-from shared.runtime.publisher import Place, Publisher
+from shared.runtime.publisher import ByPlace, Publisher
+from shared.runtime.retrying import until_it_passes
 from shared.runtime.settings import Settings
 from shared.units import SECONDS_PER_DAY
 
 log = structlog.get_logger(__name__)
 
 STAGE = "ingester"
-
-ByPlace = dict[Place, list[tuple[bytes, bytes]]]
 
 Refused = tuple[ConsumerRecord, str]
 """A record, and why it is refused."""
@@ -84,11 +83,7 @@ class SignalHandler:
         """
         messages, refused = await asyncio.to_thread(self._work, records)
         # Only this is tried again: a batch that is sifted once more would be all repetitions.
-        async for attempt in tenacity.AsyncRetrying(
-            wait=tenacity.wait_random_exponential(multiplier=0.1, max=5),
-            retry=tenacity.retry_if_exception(may_pass),
-            before_sleep=_note_failure,
-        ):
+        async for attempt in until_it_passes(None, may_pass, _note_failure):
             with attempt:
                 await self._publisher.send_batches(messages)
         for record, reason in refused:

@@ -7,7 +7,6 @@ from typing import Any, Final
 
 import psycopg
 
-from services.cli.http import ask
 from services.verify.crawlers import Crawlers
 from services.verify.plan import BUSY_SECONDS, REQUEST_TIMEOUT_SECONDS
 from services.verify.records import end_offsets
@@ -22,6 +21,7 @@ from shared.contracts.topics import (
     PAGE_SIGNALS,
     PAGE_UPDATES,
 )
+from shared.runtime.asking import ask
 from shared.store.positions import ESTIMATOR
 
 REASK_SECONDS: Final = 4.0 + max(REQUEST_TIMEOUT_SECONDS, *BUSY_SECONDS)

@@ -19,6 +19,7 @@ from deploy.local.kafka import KafkaProcess, LocalBroker
 from deploy.local.postgres import EmbeddedPostgres
 from deploy.local.process import StartError, free_port, last_lines
 from deploy.local.supervisor import ChildSpec, Supervisor, python_argv
+from migrations.upgrade import migrate
 from services.verify.network import Network
 from services.verify.plan import (
     PARTITIONS,
@@ -28,7 +29,6 @@ from services.verify.plan import (
 )
 from shared.runtime.kafka import ensure_topics
 from shared.runtime.settings import Settings, load_settings
-from shared.store.migration import migrate
 from shared.units import SECONDS_PER_DAY
 
 LOOPBACK: Final = "127.0.0.1"

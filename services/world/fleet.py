@@ -9,7 +9,6 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from services.world.batches import Record, send_batches
 from services.world.pages import WorldPages
 from services.world.plan import FleetPlan
 from services.world.web import Web
@@ -17,7 +16,7 @@ from shared.contracts.codec import encode
 from shared.contracts.messages import CrawlOutcome, CrawlRequest, Result
 from shared.contracts.topics import CRAWL_OUTCOMES
 from shared.runtime.clock import Clock
-from shared.runtime.publisher import Publisher
+from shared.runtime.publisher import ByPlace, Publisher
 from shared.store.page_lookup import PageLookup
 from shared.units import SECONDS_PER_DAY
 
@@ -100,7 +99,7 @@ class Fleet:
         now = self._clock.now()
         statuses, changed = self._crawl(crawls.pages, (now - self._origin) / SECONDS_PER_DAY)
         digests = self._digests(crawls.pages, statuses)
-        answers: dict[int, list[Record]] = {}
+        answers: ByPlace = {}
         columns = (crawls.requests, crawls.places, statuses.tolist(), changed.tolist(), digests)
         for request, (partition, key), status, is_changed, digest in zip(*columns, strict=True):
             outcome = CrawlOutcome(
@@ -113,8 +112,8 @@ class Fleet:
                 status,
                 self._plan.retry_after_seconds if status == TOO_MANY_REQUESTS else None,
             )
-            answers.setdefault(partition, []).append((key, encode(outcome)))
-        await send_batches(self._publisher, CRAWL_OUTCOMES, answers)
+            answers.setdefault((CRAWL_OUTCOMES.name, partition), []).append((key, encode(outcome)))
+        await self._publisher.queue_batches(answers)
         self.crawled += len(crawls.requests)
 
     def _crawl(

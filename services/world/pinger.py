@@ -2,14 +2,13 @@
 
 import asyncio
 
-from services.world.batches import Record, send_batches
 from services.world.events import EventStream, Signals
 from services.world.pages import WorldPages
 from shared.contracts.codec import encode
 from shared.contracts.identity import shard_of
 from shared.contracts.messages import Signal
 from shared.contracts.topics import SIGNALS
-from shared.runtime.publisher import Publisher
+from shared.runtime.publisher import ByPlace, Publisher
 from shared.units import SECONDS_PER_DAY
 
 TURN_SECONDS = 0.05
@@ -33,20 +32,21 @@ class Pinger:
         """Send the signals up to and with a day."""
         signals = self._stream.signals(day)
         if len(signals):
-            await send_batches(self._publisher, SIGNALS, self._records(signals))
+            await self._publisher.queue_batches(self._messages(signals))
             self.sent += len(signals)
 
     async def close(self) -> None:
         """Wait until the broker has all of them."""
         await asyncio.shield(self._publisher.flush())
 
-    def _records(self, signals: Signals) -> dict[int, list[Record]]:
+    def _messages(self, signals: Signals) -> ByPlace:
         partitions = self._publisher.settings.partitions
-        records: dict[int, list[Record]] = {}
+        messages: ByPlace = {}
         urls, hosts = self._pages.names(signals.pages)
         times = self._origin + signals.days * SECONDS_PER_DAY
         sources = [self._sources[source] for source in signals.sources.tolist()]
         for url, host, source, time in zip(urls, hosts, sources, times.tolist(), strict=True):
-            record = (host.encode(), encode(Signal(url, source, time)))
-            records.setdefault(shard_of(host, partitions), []).append(record)
-        return records
+            place = (SIGNALS.name, shard_of(host, partitions))
+            message = (host.encode(), encode(Signal(url, source, time)))
+            messages.setdefault(place, []).append(message)
+        return messages

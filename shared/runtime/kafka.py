@@ -5,7 +5,6 @@ import ssl
 from typing import Any
 
 import structlog
-import tenacity
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, ConsumerRecord
 from aiokafka.admin import AIOKafkaAdminClient, NewTopic
 from aiokafka.errors import (
@@ -21,6 +20,7 @@ from aiokafka.structs import RecordMetadata
 
 from shared.contracts.topics import TOPICS, Topic
 from shared.runtime.access import AccessRefused, check_access
+from shared.runtime.retrying import until_it_passes
 from shared.runtime.settings import Settings, SettingsError
 
 log = structlog.get_logger(__name__)
@@ -166,12 +166,7 @@ async def ensure_topics(settings: Settings, topics: tuple[Topic, ...] = TOPICS) 
         AccessRefused: a password or certificate is wrong.
         KafkaError: the broker cannot be reached or refuses.
     """
-    async for attempt in tenacity.AsyncRetrying(
-        stop=tenacity.stop_after_delay(START_PATIENCE_SECONDS),
-        wait=tenacity.wait_random_exponential(multiplier=0.2, max=3),
-        retry=tenacity.retry_if_exception(may_pass),
-        reraise=True,
-    ):
+    async for attempt in until_it_passes(None, may_pass, patience_seconds=START_PATIENCE_SECONDS):
         with attempt:
             await _ensure_topics(settings, topics)
 

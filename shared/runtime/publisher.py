@@ -29,6 +29,9 @@ Place = tuple[str, int]
 Messages = Sequence[tuple[bytes, bytes]]
 """Keys and values."""
 
+ByPlace = dict[Place, list[tuple[bytes, bytes]]]
+"""Messages that are being gathered."""
+
 
 _ROUNDS = 3
 _ROUND_SECONDS = 0.001
@@ -137,6 +140,19 @@ class Publisher:
         for (topic, _), part in given.items():
             metrics.MESSAGES_PUBLISHED.labels(topic).inc(len(part))
         return dict(zip(batches, ends, strict=True))
+
+    async def queue_batches(self, messages: Mapping[Place, Messages]) -> None:
+        """Queue many messages, each partition's in order; waits only where the queue is full.
+
+        `flush` tells whether the broker has got them.
+        """
+        given = {place: part for place, part in messages.items() if part}
+        for (topic, partition), batches in (await asyncio.to_thread(self._made, given)).items():
+            name = self.settings.topic(topic)
+            for batch in batches:
+                stored = await self.producer.send_batch(batch, name, partition=partition)
+                stored.add_done_callback(self._note_failure)
+            metrics.MESSAGES_PUBLISHED.labels(topic).inc(len(given[topic, partition]))
 
     def _made(self, messages: Mapping[Place, Messages]) -> dict[Place, list[BatchBuilder]]:
         made: dict[Place, list[BatchBuilder]] = {}

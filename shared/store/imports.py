@@ -11,9 +11,9 @@ from numpy.typing import NDArray
 from shared.contracts.identity import BadUrl, PageIdentity, host_id_of, identify, shard_of
 from shared.store.binary import copy_bytes
 from shared.store.connection import connect_writer
+from shared.store.deployment import check_deployment
 from shared.store.history import EMPTY
 from shared.store.hosts import NO_SOURCES
-from shared.store.migration import check_deployment
 from shared.store.models import ACTIVE, NEVER
 
 WRITER_LOCK: Final = 0x66726573_0002

@@ -12,7 +12,7 @@ import click
 
 import services.bench
 from services.cli.errors import UserError
-from services.cli.output import show, show_rows
+from shared.terminal.output import show, show_rows
 
 DEFAULT_PAGES = 100_000
 """For a benchmark that leaves the number to its caller."""

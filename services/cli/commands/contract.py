@@ -2,7 +2,7 @@
 
 import click
 
-from services.cli.output import show_json
+from shared.terminal.output import show_json
 
 
 @click.command()

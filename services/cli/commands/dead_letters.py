@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from services.cli.output import show, show_rows
+from shared.terminal.output import show, show_rows
 
 if TYPE_CHECKING:
     from services.cli.dead_letters import Choice

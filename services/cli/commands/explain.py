@@ -3,7 +3,7 @@
 import click
 
 from services.cli.errors import UserError
-from services.cli.output import show_json
+from shared.terminal.output import show_json
 
 DEFAULT_SCHEDULER = "http://127.0.0.1:6067"
 
@@ -33,7 +33,7 @@ def command(url: str, schedulers: tuple[str, ...], as_json: bool) -> None:
       freshet explain https://example.com/news --json
     """
     from services.cli.explaining import explain, lines  # noqa: PLC0415 - commands load what they need
-    from services.cli.http import ask  # noqa: PLC0415
+    from shared.runtime.asking import ask  # noqa: PLC0415
     from shared.runtime.settings import load_settings  # noqa: PLC0415
     from shared.store.explain import explain_page  # noqa: PLC0415
     from shared.store.multipliers import last_multipliers  # noqa: PLC0415

@@ -12,13 +12,13 @@ from rich.console import Console
 from rich.progress import Progress
 
 from services.cli.errors import UserError
-from services.cli.output import show_json, show_rows
 from services.replay.experiments.accuracy import compared
 from services.replay.experiments.catalogue import FIGURES, figure_names
 from services.replay.experiments.drawing import draw
 from services.replay.experiments.results import Scale, Told
 from services.replay.polite_crawling import DatasetError, PoliteCrawling, read_polite_crawling
 from services.replay.version import code_version
+from shared.terminal.output import show_json, show_rows
 
 
 @click.command()

@@ -6,7 +6,7 @@ import click
 
 from services.cli.commands.bandwidth import Rate
 from services.cli.errors import UserError
-from services.cli.output import show
+from shared.terminal.output import show
 
 
 @click.group()

@@ -2,7 +2,7 @@
 
 import click
 
-from services.cli.output import show
+from shared.terminal.output import show
 
 
 @click.command()
@@ -17,9 +17,9 @@ def command(as_json: bool) -> None:
     Example:
       DATABASE_URL=postgresql://user@db/freshet freshet migrate
     """
+    from migrations.upgrade import migrate  # noqa: PLC0415
     from services.cli.errors import without_password  # noqa: PLC0415
     from shared.runtime.settings import load_settings  # noqa: PLC0415
-    from shared.store.migration import migrate  # noqa: PLC0415
 
     settings = load_settings()
     url = settings.database_url.get_secret_value()

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from services.cli.output import show
+from shared.terminal.output import show
 
 if TYPE_CHECKING:
     from shared.runtime.settings import Settings
@@ -44,7 +44,7 @@ def import_(file: Path, via: str, as_json: bool) -> None:
     (crawl at least this often) and crawled_at (Unix seconds at which the copy that is already held
     was crawled; absent: the page is new). Pages that are known get the new weight and bound.
     """
-    from services.cli.running.importing import ImportBar  # noqa: PLC0415
+    from services.cli.import_bar import ImportBar  # noqa: PLC0415
     from shared.runtime.settings import load_settings  # noqa: PLC0415
     from shared.store.imports import StoreBusy  # noqa: PLC0415
 

@@ -9,13 +9,13 @@ from rich.console import Console
 from rich.progress import Progress
 
 from services.cli.errors import UserError
-from services.cli.output import show_json, show_rows
 from services.replay.plots import check_picture, draw_comparison
 from services.replay.policies import policy_names
 from services.replay.replay import Told, compare
 from services.replay.scenarios import SCENARIOS
 from services.replay.slots import Budget
 from services.replay.trace import read_trace
+from shared.terminal.output import show_json, show_rows
 
 _FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
 

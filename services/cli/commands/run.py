@@ -12,7 +12,7 @@ from services.cli.errors import UserError
 from shared.units import SECONDS_PER_DAY
 
 if TYPE_CHECKING:
-    from services.cli.running.options import RunOptions, WorldKind
+    from services.run.options import RunOptions, WorldKind
 
 
 class Step(click.ParamType):
@@ -117,12 +117,12 @@ def command(**given: Any) -> None:
     """
     import asyncio  # noqa: PLC0415 - commands load what they need
 
-    from services.cli.output import show_json  # noqa: PLC0415
-    from services.cli.running.importing import ImportBar  # noqa: PLC0415
-    from services.cli.running.report import summary  # noqa: PLC0415
-    from services.cli.running.session import Session  # noqa: PLC0415
-    from services.cli.running.view import Watcher  # noqa: PLC0415
+    from services.cli.import_bar import ImportBar  # noqa: PLC0415
+    from services.run.report import summary  # noqa: PLC0415
+    from services.run.session import Session  # noqa: PLC0415
+    from services.run.view import Watcher  # noqa: PLC0415
     from shared.runtime.logs import configure_logs  # noqa: PLC0415
+    from shared.terminal.output import show_json  # noqa: PLC0415
 
     options = make_options(**given)
     configure_logs("console", "error")
@@ -148,8 +148,7 @@ def make_options(**given: Any) -> "RunOptions":
     Raises:
         UserError: options that contradict each other.
     """
-    from services.cli.running import options as run  # noqa: PLC0415
-    from services.world.plan import BudgetStep  # noqa: PLC0415
+    from services.run import options as run  # noqa: PLC0415
 
     traced = bool(given["pages_file"] or given["events_file"])
     if traced and not (given["pages_file"] and given["events_file"]):
@@ -181,7 +180,7 @@ def make_options(**given: Any) -> "RunOptions":
         events_file=given["events_file"],
         speed=speed,
         days=days,
-        budget=tuple(BudgetStep(day, rate / unit) for day, rate in steps if rate is not None),
+        budget=run.budget_of((day, rate / unit) for day, rate in steps if rate is not None),
         seed=given["seed"],
         report=given["report"],
         view=not given["no_view"],
@@ -191,7 +190,7 @@ def make_options(**given: Any) -> "RunOptions":
 
 def _first_rate(given: dict[str, Any], world: str, pages: int) -> float | None:
     """The budget from the start, in the unit that was given; None: what stands on the broker."""
-    from services.cli.running.options import DEFAULT_CRAWLS_PER_PAGE_AND_DAY  # noqa: PLC0415
+    from services.run.options import DEFAULT_CRAWLS_PER_PAGE_AND_DAY  # noqa: PLC0415
 
     rate: float | None = given["crawls_per_second"]
     if rate is None:

@@ -5,7 +5,7 @@ from typing import Any
 import click
 
 from services.cli.errors import UserError
-from services.cli.output import show_json, text
+from shared.terminal.output import show_json, text
 
 DEFAULT_COORDINATOR = "http://127.0.0.1:6069"
 
@@ -30,7 +30,7 @@ def command(coordinator: str, as_json: bool) -> None:
       freshet status
       freshet status --coordinator http://coordinator:6069 --json
     """
-    from services.cli.http import ask  # noqa: PLC0415 - commands load what they need
+    from shared.runtime.asking import ask  # noqa: PLC0415 - commands load what they need
     from shared.runtime.settings import load_settings  # noqa: PLC0415
     from shared.store.status import store_status  # noqa: PLC0415
 

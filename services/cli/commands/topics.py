@@ -5,7 +5,7 @@ from typing import Any
 
 import click
 
-from services.cli.output import show_rows
+from shared.terminal.output import show_rows
 
 
 @click.group()

@@ -5,7 +5,7 @@ from typing import Any
 
 import click
 
-from services.cli.errors import RunFailed, UserError
+from services.cli.errors import UserError
 
 LOOK_SECONDS = 0.3
 
@@ -57,11 +57,10 @@ def command(**given: Any) -> None:
     """
     import asyncio  # noqa: PLC0415 - commands load what they need
 
-    from deploy.local.process import StartError  # noqa: PLC0415
-    from services.cli.output import show_json  # noqa: PLC0415
     from services.verify.plan import VerifyPlan  # noqa: PLC0415
     from services.verify.report import summary  # noqa: PLC0415
     from shared.runtime.logs import configure_logs  # noqa: PLC0415
+    from shared.terminal.output import show_json  # noqa: PLC0415
 
     keep: Path | None = given["keep"]
     if keep is not None and keep.exists() and any(keep.iterdir()):
@@ -75,10 +74,7 @@ def command(**given: Any) -> None:
         keep=keep,
     )
     configure_logs("console", "critical")  # servers come and go: that is no news here
-    try:
-        report = asyncio.run(_verify(plan))
-    except StartError as error:
-        raise RunFailed(str(error)) from error
+    report = asyncio.run(_verify(plan))
     for line in summary(report):
         click.echo(line, err=True)
     if given["as_json"]:

@@ -9,12 +9,12 @@ import uuid
 import pytest
 from workers import reader, settings_for, worker
 
+from migrations.upgrade import migrate
 from shared.contracts.codec import decode, encode
 from shared.contracts.messages import Bandwidth, DemandCurve, Multipliers
 from shared.contracts.topics import BANDWIDTH, DEAD_LETTERS, DEMAND_CURVES, GLOBAL_KEY, MULTIPLIERS
 from shared.runtime.kafka import ensure_topics
 from shared.runtime.publisher import Publisher
-from shared.store.migration import migrate
 from shared.store.multipliers import last_multipliers
 
 GRID = [10 ** (k / 8) for k in range(-24, 9)]

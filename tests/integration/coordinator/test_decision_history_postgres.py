@@ -4,9 +4,9 @@ import asyncio
 
 import psycopg
 
+from migrations.upgrade import migrate
 from services.coordinator.history import DecisionHistory
 from shared.contracts.messages import Multipliers
-from shared.store.migration import migrate
 from shared.store.multipliers import Decided
 
 

@@ -6,9 +6,9 @@ import contextlib
 import psycopg
 import pytest
 
+from migrations.upgrade import migrate
 from services.coordinator.leadership import Leadership
 from shared.store.lease import connect_lease, read_lease, release_lease, renew_lease, take_lease
-from shared.store.migration import migrate
 
 
 @pytest.fixture

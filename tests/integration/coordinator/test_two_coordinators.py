@@ -11,6 +11,7 @@ import pytest
 from workers import WorkerProcess, reader, settings_for, worker
 
 from deploy.local.postgres import EmbeddedPostgres
+from migrations.upgrade import migrate
 from shared.contracts.codec import decode, encode
 from shared.contracts.messages import Bandwidth, DemandCurve, Multipliers
 from shared.contracts.topics import BANDWIDTH, DEMAND_CURVES, MULTIPLIERS
@@ -18,7 +19,6 @@ from shared.pacing.slots import SlotPlan, SlotTimeline, is_late
 from shared.runtime.kafka import appended_at, ensure_topics
 from shared.runtime.publisher import Publisher
 from shared.runtime.settings import Settings
-from shared.store.migration import migrate
 
 GRID = [10 ** (k / 8) for k in range(-24, 9)]
 

@@ -5,10 +5,10 @@ import asyncio
 import pytest
 from estimator_world import DAY, NOW, SHARDS, Broker
 
+from migrations.upgrade import migrate
 from services.estimator.handler import EstimatorHandler
 from shared.runtime.clock import ManualClock
 from shared.runtime.settings import Settings
-from shared.store.migration import migrate
 
 
 @pytest.fixture

@@ -23,8 +23,8 @@ from services.estimator.handler import EstimatorHandler
 from shared.contracts.identity import identify, shard_of
 from shared.contracts.topics import CRAWL_OUTCOMES, PAGE_UPDATES
 from shared.runtime.clock import ManualClock
+from shared.store.deployment import StoreMismatch
 from shared.store.imports import StoreBusy, import_pages
-from shared.store.migration import StoreMismatch
 from shared.store.models import GONE
 from shared.store.snapshot import load_for_learning, load_shard
 

@@ -6,6 +6,7 @@ import uuid
 import pytest
 from aiokafka import AIOKafkaConsumer, TopicPartition
 
+from migrations.upgrade import migrate
 from services.estimator.worker import Estimator
 from shared.contracts.codec import decode
 from shared.contracts.identity import identify, shard_of
@@ -14,7 +15,6 @@ from shared.contracts.topics import CRAWL_OUTCOMES, DEAD_LETTERS, PAGE_PARAMETER
 from shared.runtime.kafka import ensure_topics
 from shared.runtime.publisher import Publisher
 from shared.runtime.settings import Settings
-from shared.store.migration import migrate
 from shared.store.snapshot import load_shard
 from shared.store.status import store_status
 

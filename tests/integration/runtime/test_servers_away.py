@@ -11,13 +11,13 @@ from aiokafka import TopicPartition
 from workers import WorkerProcess, settings_for, worker
 
 from deploy.local.postgres import EmbeddedPostgres
+from migrations.upgrade import migrate
 from shared.contracts.codec import encode
 from shared.contracts.identity import identify, shard_of
 from shared.contracts.messages import PageUpdate, Signal
 from shared.contracts.topics import DEAD_LETTERS, PAGE_SIGNALS, PAGE_UPDATES, SIGNALS
 from shared.runtime.kafka import ensure_topics, make_consumer, partitions_of
 from shared.runtime.publisher import Publisher
-from shared.store.migration import migrate
 
 PATIENCE_SECONDS = 60.0
 MEGABYTE = 1024 * 1024

@@ -7,13 +7,13 @@ import uuid
 
 from workers import settings_for, worker
 
+from migrations.upgrade import migrate
 from shared.contracts.codec import encode
 from shared.contracts.identity import identify, shard_of
 from shared.contracts.messages import PageUpdate
 from shared.contracts.topics import PAGE_UPDATES
 from shared.runtime.kafka import ensure_topics
 from shared.runtime.publisher import Publisher
-from shared.store.migration import migrate
 from shared.store.status import store_status
 
 PATIENCE_SECONDS = 90.0

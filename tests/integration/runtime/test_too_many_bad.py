@@ -9,6 +9,7 @@ import psycopg
 from aiokafka import TopicPartition
 from workers import reader, settings_for, worker
 
+from migrations.upgrade import migrate
 from shared.contracts.codec import encode
 from shared.contracts.identity import identify, shard_of
 from shared.contracts.messages import CrawlOutcome, PageUpdate, Signal
@@ -21,7 +22,6 @@ from shared.contracts.topics import (
 )
 from shared.runtime.kafka import ensure_topics, make_consumer
 from shared.runtime.publisher import Publisher
-from shared.store.migration import migrate
 
 LEAST = 50
 URLS = [f"https://host-{n % 9}.example/{n}" for n in range(100)]

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from aiokafka import TopicPartition
 
+from migrations.upgrade import migrate
 from services.scheduler.worker import Scheduler
 from shared.contracts.codec import decode
 from shared.contracts.messages import (
@@ -34,7 +35,6 @@ from shared.runtime.kafka import ensure_topics, make_consumer
 from shared.runtime.publisher import Publisher
 from shared.runtime.settings import load_settings
 from shared.store.imports import PageBatch, import_pages
-from shared.store.migration import migrate
 
 SHARDS = 2
 PAGES = 40

@@ -14,11 +14,11 @@ from tls_front import TlsFront
 from workers import settings_for, worker
 
 from deploy.local.postgres import EmbeddedPostgres
+from migrations.upgrade import migrate
 from services.cli.main import main
 from shared.store.connection import connect, connect_writer
 from shared.store.imports import PageBatch, import_pages
 from shared.store.lease import connect_lease, read_lease
-from shared.store.migration import migrate
 from shared.store.snapshot import load_for_learning, load_shard
 from shared.store.status import store_status
 

@@ -11,6 +11,7 @@ from sqlalchemy import create_engine
 from sqlalchemy.pool import NullPool
 from workers import PATIENCE_SECONDS, reader, settings_for, worker
 
+from migrations.upgrade import migrate
 from shared.contracts.codec import decode, encode
 from shared.contracts.messages import Bandwidth, CrawlOutcome, CrawlRequest, PageUpdate, Signal
 from shared.contracts.topics import (
@@ -22,7 +23,6 @@ from shared.contracts.topics import (
 )
 from shared.runtime.kafka import ensure_topics
 from shared.runtime.publisher import Publisher
-from shared.store.migration import migrate
 from shared.store.roles import ROLES, ensure_roles
 
 SHARDS = 4

@@ -3,7 +3,7 @@
 import pytest
 from store_contents import SHARDS
 
-from shared.store.migration import migrate
+from migrations.upgrade import migrate
 
 
 @pytest.fixture

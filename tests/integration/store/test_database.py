@@ -10,14 +10,15 @@ from alembic.autogenerate import compare_metadata
 from alembic.migration import MigrationContext
 from store_contents import NOW, SHARDS, changed_columns, fill, page_batch, urls_of_shard
 
+from migrations.upgrade import alembic_config, migrate
 from shared.contracts.identity import host_id_of, identify
 from shared.contracts.messages import Allotment, Multipliers
 from shared.store import writer
 from shared.store.binary import Blobs
 from shared.store.connection import alchemy_engine, connect, connect_writer
+from shared.store.deployment import StoreMismatch, check_deployment
 from shared.store.history import DEPTH
 from shared.store.imports import StoreBusy, import_pages, share_writer_lock
-from shared.store.migration import StoreMismatch, alembic_config, check_deployment, migrate
 from shared.store.models import GONE, NEVER, REMOVED, Base
 from shared.store.multipliers import (
     Decided,

@@ -6,7 +6,7 @@ import math
 import pytest
 
 from services.cli.errors import without_password
-from services.cli.output import show, show_rows, text
+from shared.terminal.output import show, show_rows, text
 
 
 def test_one_thing_is_a_line_a_value(capsys) -> None:

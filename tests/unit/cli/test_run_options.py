@@ -7,7 +7,7 @@ import pytest
 
 from services.cli.commands.run import make_options
 from services.cli.errors import UserError
-from services.cli.running.options import DEFAULT_PAGES
+from services.run.options import DEFAULT_PAGES
 
 GIVEN: dict[str, Any] = {
     "world": "generated",

@@ -7,7 +7,7 @@ from typing import Any
 from rich.console import Console
 
 from deploy.local.supervisor import ChildState, ChildStatus
-from services.cli.running.view import LiveView, sparkline, status_line
+from services.run.view import LiveView, sparkline, status_line
 
 STATUS: dict[str, Any] = {
     "state": "running",

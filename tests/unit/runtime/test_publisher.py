@@ -4,6 +4,7 @@ import asyncio
 from types import SimpleNamespace
 
 import pytest
+from aiokafka.errors import KafkaTimeoutError
 
 from shared.contracts.codec import decode
 from shared.contracts.identity import shard_of
@@ -18,6 +19,8 @@ class Producer:
 
     def __init__(self):
         self.sent = []
+        self.batches = []
+        self.refuses = None
 
     async def send(self, topic, value, *, key, partition, headers):
         assert key is not None or value is not None, "as aiokafka does"
@@ -25,6 +28,34 @@ class Producer:
         done = asyncio.get_running_loop().create_future()
         done.set_result(None)
         return done
+
+    def create_batch(self):
+        return Batch()
+
+    async def send_batch(self, batch, topic, *, partition):
+        self.batches.append((topic, partition, batch.messages))
+        done = asyncio.get_running_loop().create_future()
+        if self.refuses is not None:
+            done.set_exception(self.refuses)
+        else:
+            done.set_result(SimpleNamespace(offset=0))
+        return done
+
+    async def flush(self):
+        await asyncio.sleep(0)
+
+
+class Batch:
+    """Has room for two."""
+
+    def __init__(self):
+        self.messages = []
+
+    def append(self, *, timestamp, key, value):
+        if len(self.messages) == 2:
+            return None
+        self.messages.append((key, value))
+        return object()
 
 
 @pytest.fixture
@@ -62,6 +93,24 @@ async def test_a_dead_letter_is_the_message_as_it_came_with_where_and_why(publis
     assert headers["stage"] == b"ingester"
     assert headers["error"].startswith(b"not JSON: ?")
     assert len(headers["error"]) == 1000
+
+
+async def test_many_messages_are_queued_in_full_batches_each_partition_in_order(publisher):
+    first, second = [(b"a", b"1"), (b"b", b"2"), (b"a", b"3")], [(b"c", b"4")]
+    await publisher.queue_batches({("signals", 1): first, ("signals", 5): second})
+    assert publisher.producer.batches == [
+        ("t-signals", 1, first[:2]),
+        ("t-signals", 1, first[2:]),
+        ("t-signals", 5, second),
+    ]
+    await publisher.flush()
+
+
+async def test_what_was_queued_and_not_delivered_shows_at_the_next_flush(publisher):
+    publisher.producer.refuses = KafkaTimeoutError()
+    await publisher.queue_batches({("signals", 1): [(b"a", b"1")]})
+    with pytest.raises(KafkaTimeoutError):
+        await publisher.flush()
 
 
 async def test_before_its_start_it_says_so():

@@ -14,41 +14,21 @@ from services.world.web import Web
 from shared.contracts.identity import shard_of
 from shared.contracts.messages import CrawlOutcome, CrawlRequest
 from shared.runtime.clock import ManualClock
+from shared.runtime.publisher import ByPlace
 from shared.runtime.settings import load_settings
 from shared.units import SECONDS_PER_DAY
 
 ORIGIN = 1_700_000_000.0
 
 
-class _Batch:
-    def __init__(self) -> None:
-        self.values: list[bytes] = []
-
-    def append(self, *, key: bytes, value: bytes, timestamp: int) -> object:
-        if len(self.values) == 2:
-            return None
-        self.values.append(value)
-        return object()
-
-    def close(self) -> None:
-        return
-
-
-class _Producer:
-    def __init__(self) -> None:
-        self.sent: list[tuple[str, int, bytes]] = []
-
-    def create_batch(self) -> _Batch:
-        return _Batch()
-
-    async def send_batch(self, batch: _Batch, topic: str, *, partition: int) -> None:
-        self.sent += [(topic, partition, value) for value in batch.values]
-
-
 class _Publisher:
     def __init__(self) -> None:
         self.settings = load_settings(partitions=4)
-        self.producer = _Producer()
+        self.queued: list[tuple[str, int, bytes]] = []
+
+    async def queue_batches(self, messages: ByPlace) -> None:
+        for (topic, partition), part in messages.items():
+            self.queued += [(topic, partition, value) for _, value in part]
 
 
 @pytest.fixture
@@ -92,7 +72,7 @@ def crawl():
         ]
         fleet.take(requests, [(shard_of(r.host, 4), r.host.encode()) for r in requests])
         await fleet.turn()
-        sent = publisher.producer.sent
+        sent = publisher.queued
         outcomes = [msgspec.json.decode(value, type=CrawlOutcome) for _, _, value in sent]
         assert all(
             partition == shard_of(outcome.host, 4)

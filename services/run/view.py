@@ -12,8 +12,8 @@ from rich.table import Table
 from rich.text import Text
 
 from deploy.local.supervisor import ChildState
-from services.cli.running.options import RunOptions
-from services.cli.running.session import Session
+from services.run.options import RunOptions
+from services.run.session import Session
 
 LINE_SECONDS = 5.0
 _BARS = "▁▂▃▄▅▆▇█"

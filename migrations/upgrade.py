@@ -1,15 +1,14 @@
-"""Making and checking the database."""
+"""Bringing a database to the newest schema."""
 
 from pathlib import Path
 
-import psycopg
 import structlog
 from alembic import command
 from alembic.config import Config
 from sqlalchemy import Connection, text
 
-import migrations
 from shared.store.connection import alchemy_engine
+from shared.store.deployment import require_shards
 from shared.store.roles import ensure_roles
 
 log = structlog.get_logger(__name__)
@@ -19,10 +18,6 @@ MIGRATION_LOCK = 0x66726573_0001
 
 FILLFACTOR = 85
 """Room on every heap page for new versions of its rows, so that updates stay HOT."""
-
-
-class StoreMismatch(Exception):
-    """The database is not what the settings say; the text says how, and what to do."""
 
 
 def migrate(database_url: str, shards: int) -> None:
@@ -39,7 +34,7 @@ def migrate(database_url: str, shards: int) -> None:
             text("INSERT INTO deployment (id, shards) VALUES (1, :shards) ON CONFLICT DO NOTHING"),
             {"shards": shards},
         )
-        _require_shards(connection.scalar(text("SELECT shards FROM deployment")), shards)
+        require_shards(connection.scalar(text("SELECT shards FROM deployment")), shards)
         _create_partitions(connection, shards)
         ensure_roles(connection, shards)
     log.info("database migrated", shards=shards)
@@ -48,34 +43,9 @@ def migrate(database_url: str, shards: int) -> None:
 def alembic_config(connection: Connection) -> Config:
     """Alembic's configuration for an open connection."""
     config = Config()
-    config.set_main_option("script_location", str(Path(migrations.__file__).parent))
+    config.set_main_option("script_location", str(Path(__file__).parent))
     config.attributes["connection"] = connection
     return config
-
-
-def check_deployment(connection: psycopg.Connection, shards: int) -> None:
-    """Make sure at start that the database is there and has the configured number of shards.
-
-    Raises:
-        StoreMismatch: not migrated, or another number of shards.
-    """
-    try:
-        row = connection.execute("SELECT shards FROM deployment").fetchone()
-    except psycopg.errors.UndefinedTable:
-        row = None
-    finally:
-        connection.rollback()
-    _require_shards(row[0] if row else None, shards)
-
-
-def _require_shards(found: int | None, wanted: int) -> None:
-    if found is None:
-        raise StoreMismatch("the database has no Freshet tables yet: run `freshet migrate`")
-    if found != wanted:
-        raise StoreMismatch(
-            f"the database was made for {found} shards, but the settings say {wanted}: set "
-            f"FRESHET_PARTITIONS={found}, or use another database; the number never changes"
-        )
 
 
 def _create_partitions(connection: Connection, shards: int) -> None:

@@ -14,8 +14,8 @@ from deploy.local.kafka import local_broker_argv
 from deploy.local.postgres import EmbeddedPostgres
 from deploy.local.process import accepts_connections, free_port
 from deploy.local.supervisor import ChildSpec, Supervisor, python_argv
-from services.cli.errors import UserError
-from services.cli.running.options import CLOCK_ORIGIN, DEFAULT_PARTITIONS, RunOptions
+from services.run.errors import RunRefused
+from services.run.options import CLOCK_ORIGIN, DEFAULT_PARTITIONS, RunOptions
 from shared.runtime.settings import Settings, load_settings
 from shared.units import SECONDS_PER_DAY
 
@@ -67,14 +67,14 @@ class Stack:
         """Keep other runs out of the data directory, and begin with an empty one if simulated.
 
         Raises:
-            UserError: another run uses the directory.
+            RunRefused: another run uses the directory.
         """
         self.options.data_dir.mkdir(parents=True, exist_ok=True)
         with (self.options.data_dir / "run.lock").open("w") as lock:
             try:
                 fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except OSError as error:
-                raise UserError(
+                raise RunRefused(
                     f"another run uses {self.options.data_dir}: stop it, or choose another "
                     "--data-dir"
                 ) from error

@@ -1,5 +1,6 @@
 """What a run was asked for, with everything left out filled in."""
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
@@ -19,6 +20,11 @@ DEFAULT_PARTITIONS = 8
 """For one machine; a run's data is thrown away, so the number binds nobody."""
 
 WorldKind = Literal["none", "generated", "trace"]
+
+
+def budget_of(steps: Iterable[tuple[float, float]]) -> tuple[BudgetStep, ...]:
+    """A budget of days and the crawls per clock second that hold from each of them on."""
+    return tuple(BudgetStep(day, crawls_per_second) for day, crawls_per_second in steps)
 
 
 @dataclass(frozen=True, slots=True)

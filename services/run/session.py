@@ -8,20 +8,15 @@ from typing import Any
 
 from deploy.local.process import StartError
 from deploy.local.supervisor import ChildState
-from services.cli.errors import RunFailed
-from services.cli.http import ask
-from services.cli.running.loading import (
-    Progress,
-    load_pages,
-    make_plan,
-    prepare_system,
-    publish_budget,
-)
-from services.cli.running.options import RunOptions
-from services.cli.running.readiness import wait_until_ready
-from services.cli.running.report import compose
-from services.cli.running.stack import LOOPBACK, Stack
+from services.run.errors import RunFailed
+from services.run.options import RunOptions
+from services.run.preparing import make_plan, prepare_system, publish_budget
+from services.run.readiness import wait_until_ready
+from services.run.report import compose
+from services.run.stack import LOOPBACK, Stack
+from services.world.importing import Progress, import_world
 from services.world.plan import write_plan
+from shared.runtime.asking import ask
 from shared.runtime.clock import open_gate
 from shared.runtime.ending import STOP_SIGNALS
 
@@ -96,7 +91,7 @@ class Session:
         if simulated:
             plan = make_plan(options, stack.status_file, stack.result_file)
             write_plan(plan, stack.plan_file)
-            count = await load_pages(stack.settings, plan, self._progress)
+            count = await import_world(stack.settings, plan, self._progress)
             self._say(f"{count:,} pages imported")
         if options.budget:
             await publish_budget(stack.settings, options.budget[0].crawls_per_second)

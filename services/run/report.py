@@ -3,7 +3,7 @@
 from importlib.metadata import version
 from typing import Any
 
-from services.cli.running.options import RunOptions
+from services.run.options import RunOptions
 from shared.runtime.settings import Settings
 
 _SHOWN_SETTINGS = (

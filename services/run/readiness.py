@@ -7,8 +7,8 @@ import time
 import aiohttp
 
 from deploy.local.process import last_lines
-from services.cli.errors import RunFailed
-from services.cli.running.stack import LOOPBACK, Stack
+from services.run.errors import RunFailed
+from services.run.stack import LOOPBACK, Stack
 
 READY_SECONDS = 240.0
 """The first start on a machine compiles the mathematics."""

@@ -1,0 +1,1 @@
+"""What commands and benchmarks say to people and programs."""

@@ -1,0 +1,30 @@
+"""What went wrong, in one line and an exit code."""
+
+import click
+import pytest
+
+from deploy.local.process import StartError
+from services.cli.errors import SystemFailed, UserError, explained
+from services.run.errors import RunFailed, RunRefused
+
+
+@pytest.mark.parametrize(
+    ("error", "kind", "code"),
+    [
+        (RunRefused("another run uses .freshet: stop it"), UserError, 2),
+        (RunFailed("scheduler dies; see its log"), SystemFailed, 1),
+        (StartError("postgres does not come up"), SystemFailed, 1),
+    ],
+)
+def test_a_run_that_does_not_begin_says_why_in_its_own_words(error, kind, code):
+    with pytest.raises(click.ClickException) as told, explained():
+        raise error
+
+    assert type(told.value) is kind
+    assert told.value.exit_code == code
+    assert told.value.message == str(error)
+
+
+def test_an_unknown_fault_is_not_dressed_up():
+    with pytest.raises(KeyError), explained():
+        raise KeyError("a bug")
