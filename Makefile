@@ -45,7 +45,7 @@ figures: setup ## Repeat the experiments of the papers into figures/ (about an h
 COMPILE := $(BIN)/uv pip compile pyproject.toml --generate-hashes --no-emit-index-url --no-header --quiet
 
 lock: setup ## Resolve the dependencies again: all of them, and those that the image needs.
-	$(COMPILE) --extra build --extra dev --upgrade --output-file requirements-dev.lock
+	$(COMPILE) --extra build --extra dev --extra docs --upgrade --output-file requirements-dev.lock
 	$(COMPILE) --extra build --constraints requirements-dev.lock --output-file requirements.lock
 
 clean: ## Remove the environment and local data.
