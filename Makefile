@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
-.PHONY: help setup run test lint types unit verify figures lock clean
+.PHONY: help setup run test lint types unit verify figures docs pictures lock clean
 
 help: ## Show what there is.
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | column -t -s "$$(printf '\t')"
@@ -41,6 +41,12 @@ verify: setup ## Harm a running system on Apache Kafka, ten times five minutes, 
 
 figures: setup ## Repeat the experiments of the papers into figures/ (about an hour of one core).
 	$(BIN)/freshet figures --out figures
+
+docs: setup ## Build the documentation into site/; a link that leads nowhere fails.
+	$(BIN)/python -m mkdocs build --strict --quiet
+
+pictures: setup ## Draw the documentation's pictures again (the screenshot needs Chromium).
+	$(BIN)/python -m deploy.docs.pictures docs/pictures
 
 COMPILE := $(BIN)/uv pip compile pyproject.toml --generate-hashes --no-emit-index-url --no-header --quiet
 
