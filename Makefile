@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
-.PHONY: help setup run test lint types unit verify figures lock clean
+.PHONY: help setup run test lint types unit verify figures docs pictures lock clean
 
 help: ## Show what there is.
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | column -t -s "$$(printf '\t')"
@@ -42,10 +42,16 @@ verify: setup ## Harm a running system on Apache Kafka, ten times five minutes, 
 figures: setup ## Repeat the experiments of the papers into figures/ (about an hour of one core).
 	$(BIN)/freshet figures --out figures
 
+docs: setup ## Build the documentation into site/; a link that leads nowhere fails.
+	$(BIN)/python -m mkdocs build --strict --quiet
+
+pictures: setup ## Draw the documentation's pictures again (the screenshot needs Chromium).
+	$(BIN)/python -m deploy.docs.pictures docs/pictures
+
 COMPILE := $(BIN)/uv pip compile pyproject.toml --generate-hashes --no-emit-index-url --no-header --quiet
 
 lock: setup ## Resolve the dependencies again: all of them, and those that the image needs.
-	$(COMPILE) --extra build --extra dev --upgrade --output-file requirements-dev.lock
+	$(COMPILE) --extra build --extra dev --extra docs --upgrade --output-file requirements-dev.lock
 	$(COMPILE) --extra build --constraints requirements-dev.lock --output-file requirements.lock
 
 clean: ## Remove the environment and local data.

@@ -6,7 +6,8 @@ from typing import Any
 
 import msgspec
 
-from shared.contracts import topics
+from shared.contracts import messages, topics
+from shared.contracts.described import field_descriptions
 from shared.contracts.topics import TOPICS, Topic
 
 ASYNCAPI_VERSION = "3.0.0"
@@ -31,6 +32,7 @@ def document() -> dict[str, Any]:
     """
     kinds = [topic.message for topic in TOPICS if topic.message is not None]
     _, schemas = msgspec.json.schema_components(kinds, ref_template=_SCHEMAS + "{name}")
+    _describe(schemas)
     return {
         "asyncapi": ASYNCAPI_VERSION,
         "info": {
@@ -59,6 +61,14 @@ def write(path: Path) -> None:
         OSError: the file cannot be written.
     """
     path.write_text(json.dumps(document(), indent=2, ensure_ascii=False) + "\n")
+
+
+def _describe(schemas: dict[str, Any]) -> None:
+    """Put what the source says of a message, and of each field, into its schema."""
+    for name, schema in schemas.items():
+        schema["description"] = " ".join(schema["description"].split())
+        for field, text in field_descriptions(getattr(messages, name)).items():
+            schema["properties"][field]["description"] = text
 
 
 def _channel(topic: Topic) -> dict[str, Any]:

@@ -52,6 +52,14 @@ def test_operations_are_those_of_the_workers():
     assert "send-crawl-requests" in operations
 
 
+def test_fields_are_described_as_in_the_source():
+    schemas = document()["components"]["schemas"]
+    deadline = schemas["CrawlRequest"]["properties"]["deadline_at"]
+    assert deadline["description"] == "Without an outcome by then, the page is asked for again."
+    assert "description" not in schemas["CrawlRequest"]["properties"]["host"]
+    assert not any("\n" in schema["description"] for schema in schemas.values())
+
+
 def test_the_document_is_written_as_json(tmp_path):
     path = tmp_path / "asyncapi.json"
     write(path)

@@ -1,0 +1,70 @@
+"""The page of the settings: all of them, with their defaults and what they mean."""
+
+import types
+from typing import Annotated, Any, Literal, Union, get_args, get_origin
+
+from pydantic import SecretStr
+from pydantic.fields import FieldInfo
+
+from deploy.docs.tables import table
+from shared.contracts.described import field_descriptions
+from shared.runtime.settings import ENV_PREFIX, Settings
+
+_HEAD = """# Settings
+
+Every setting is an environment variable, or a line of a TOML file (`./freshet.toml`, or the path
+in `FRESHET_SETTINGS_FILE`), there in lower case and without its prefix; the environment wins. A
+variable that begins with `FRESHET_` and is no setting is refused at the start, so that a misspelt
+one shows. `freshet settings` prints what holds, and where each value comes from.
+
+"""
+
+
+def page() -> str:
+    """The page, in Markdown."""
+    said = field_descriptions(Settings)
+    rows = [
+        (
+            f"`{_variable(name, field)}`",
+            _type(field.annotation),
+            _default(name, field),
+            said.get(name, ""),
+        )
+        for name, field in Settings.model_fields.items()
+    ]
+    return _HEAD + table(("variable", "type", "default", "meaning"), rows)
+
+
+def _variable(name: str, field: FieldInfo) -> str:
+    return f"{ENV_PREFIX}{name.upper()}" if field.validation_alias is None else name.upper()
+
+
+def _type(kind: Any) -> str:
+    origin, arguments = get_origin(kind), get_args(kind)
+    if origin is Literal:
+        return ", ".join(f"`{value}`" for value in arguments)
+    if origin in (Union, types.UnionType):
+        return " or ".join(_type(one) for one in arguments if one is not type(None))
+    if origin is Annotated:
+        return _type(arguments[0])
+    if origin is tuple:
+        return "JSON list"
+    if origin is dict:
+        return "JSON object"
+    if kind is SecretStr:
+        return "secret"
+    names = {str: "text", float: "number", int: "whole number", bool: "`true`, `false`"}
+    return names.get(kind, "path")
+
+
+def _default(name: str, field: FieldInfo) -> str:
+    if field.default_factory is not None:
+        return "the host's name" if name == "instance" else ""
+    value = field.default
+    if isinstance(value, SecretStr):
+        value = value.get_secret_value()
+    if isinstance(value, bool):
+        value = str(value).lower()
+    if isinstance(value, float):
+        value = f"{value:g}" if value < 1e6 else f"{value:.0f}"
+    return "" if value in (None, "", (), {}) else f"`{value}`"
