@@ -98,7 +98,6 @@ class Supervisor:
     def __init__(self, data_dir: Path) -> None:
         self._log_dir = data_dir / "logs"
         self._children: list[_Child] = []
-        self._stopping = asyncio.Event()
 
     def children(self) -> list[ChildStatus]:
         """Return the state of every child, in the order of their start."""
@@ -130,25 +129,8 @@ class Supervisor:
             await self.stop()
             raise
 
-    async def run_until_stopped(self) -> None:
-        """Wait for SIGINT, SIGTERM or `stop`, then stop all children."""
-        loop = asyncio.get_running_loop()
-        for number in (signal.SIGINT, signal.SIGTERM):
-            loop.add_signal_handler(number, self._stopping.set)
-        try:
-            await self._stopping.wait()
-        finally:
-            for number in (signal.SIGINT, signal.SIGTERM):
-                loop.remove_signal_handler(number)
-            await self.stop()
-
-    def request_stop(self) -> None:
-        """Make `run_until_stopped` stop all children and return."""
-        self._stopping.set()
-
     async def stop(self) -> None:
         """Stop all children, last started first and servers last, within `STOP_SECONDS`."""
-        self._stopping.set()
         for child in self._children:
             if child.watch is not None:
                 child.watch.cancel()

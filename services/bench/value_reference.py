@@ -61,13 +61,6 @@ def value_and_psi(
         return fresh_time - mp.exp(-(a * t + k * signals)) * psi, psi
 
 
-def unsignalled_value(rate: float, elapsed: float) -> Number:
-    """(1 − (1+u)e^{−u})/Δ, u = Δt: days."""
-    with mp.workdps(DIGITS + 40):
-        u = mp.mpf(float(rate)) * mp.mpf(float(elapsed))
-        return (1 - (1 + u) * mp.exp(-u)) / mp.mpf(float(rate))
-
-
 def staircase_value(kappa: float, gamma: float, signals: int) -> Number:
     """(1/γ)[(1−qⁿ)/(1−q) − n qⁿ], q = e^{−κ}: every change is signalled."""
     with mp.workdps(DIGITS + 60):

@@ -76,12 +76,6 @@ class Books:
         total = (self.trace.importance * self.stale_days).sum()
         return float(total / (self.trace.days * len(self.trace)))
 
-    def freshness_between(self, start: float, end: float) -> float:
-        """Mean of the series' bins that lie within the days given."""
-        width = self.series_days[0]
-        inside = (self.series_days - width >= start - 1e-9) & (self.series_days <= end + 1e-9)
-        return float(self.series_freshness[inside].mean())
-
     def report(self, crawls_by_site: bool = True) -> dict[str, Any]:
         """The accounts for JSON."""
         crawls = int(self.crawls.sum())

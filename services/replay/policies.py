@@ -149,12 +149,6 @@ POLICIES: dict[str, Policy] = {
 ALSO_KNOWN_AS = {"BLCe": "BLCε", "BLLCe": "BLLCε"}
 """For keyboards without Greek."""
 
-PEERS = tuple(
-    name
-    for name, policy in POLICIES.items()
-    if isinstance(policy, SchedulePolicy) and name != "uniform"
-)
-
 
 class UnknownPolicy(ValueError):
     """No policy has this name; the text says which there are."""

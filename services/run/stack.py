@@ -10,9 +10,9 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from deploy.local.apache import ApacheKafka
-from deploy.local.kafka import local_broker_argv
+from deploy.local.kafka import local_broker_spec
 from deploy.local.postgres import EmbeddedPostgres
-from deploy.local.process import accepts_connections, free_port
+from deploy.local.process import free_port
 from deploy.local.supervisor import ChildSpec, Supervisor, python_argv
 from services.run.errors import RunRefused
 from services.run.options import CLOCK_ORIGIN, DEFAULT_PARTITIONS, RunOptions
@@ -162,16 +162,7 @@ class Stack:
             self._apache.start()
             return self._apache.bootstrap_servers
         port = free_port()
-        await self.supervisor.start(
-            [
-                ChildSpec(
-                    name="broker",
-                    argv=local_broker_argv(directory, LOOPBACK, port),
-                    ready=lambda: accepts_connections(LOOPBACK, port),
-                    is_server=True,
-                )
-            ]
-        )
+        await self.supervisor.start([local_broker_spec(directory, port, LOOPBACK)])
         return f"{LOOPBACK}:{port}"
 
     def _make_settings(self, broker: str | None, database: str | None) -> Settings:

@@ -11,7 +11,6 @@ from shared.contracts.topics import (
     BANDWIDTH,
     CRAWL_OUTCOMES,
     CRAWL_REQUESTS,
-    DEAD_LETTERS,
     DEMAND_CURVES,
     HOST_LIMITS,
     HOST_PARAMETERS,
@@ -204,14 +203,3 @@ def template_for_host(topic: Topic, page: str, partitions: int, /, **message: An
     """A message of a host-keyed topic, where it belongs."""
     host = identify(page).host
     return Template(topic, message, host.encode(), shard_of(host, partitions))
-
-
-def odd_dead_letters() -> Iterator[Injection]:
-    """Dead letters may be anything: they are for people, and whoever shows them copes."""
-    good = Template(DEAD_LETTERS, {}, None, 0)
-    rule = "only people read dead letters"
-    yield good.harmless("no headers", rule, b"\xff")
-    yield good.harmless("tombstone", rule, None)
-    yield good.harmless(
-        "null and broken headers", rule, b"x", headers=(("topic", None), ("error", b"\xff"))
-    )

@@ -13,9 +13,6 @@ Fault = Literal[
 
 FAULTS: Final[tuple[Fault, ...]] = get_args(Fault)
 
-KINDS: Final = ("ingester", "estimator", "scheduler", "coordinator")
-"""Kinds of workers."""
-
 PARTITIONS: Final = 8
 SESSION_TIMEOUT_SECONDS: Final = 6.0
 REQUEST_TIMEOUT_SECONDS: Final = 8.0

@@ -57,7 +57,6 @@ class Fleet:
         origin: float,
         seed: int,
     ) -> None:
-        self.crawled = 0
         self._publisher = publisher
         self._clock = clock
         self._web = web
@@ -67,11 +66,6 @@ class Fleet:
         self._rows = PageLookup(len(pages))
         self._rows.add_many(pages.page_ids, np.arange(len(pages), dtype=np.int32))
         self._under_way: deque[_Crawls] = deque()
-
-    @property
-    def busy(self) -> bool:
-        """Whether crawls are under way."""
-        return bool(self._under_way)
 
     def take(self, requests: Sequence[CrawlRequest], places: Sequence[Place]) -> None:
         """Begin what was asked for.
@@ -114,7 +108,6 @@ class Fleet:
             )
             answers.setdefault((CRAWL_OUTCOMES.name, partition), []).append((key, encode(outcome)))
         await self._publisher.queue_batches(answers)
-        self.crawled += len(crawls.requests)
 
     def _crawl(
         self, pages: NDArray[np.int64], day: float

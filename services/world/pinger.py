@@ -1,7 +1,5 @@
 """Publishes the world's signals when their time has come."""
 
-import asyncio
-
 from services.world.events import EventStream, Signals
 from services.world.pages import WorldPages
 from shared.contracts.codec import encode
@@ -21,7 +19,6 @@ class Pinger:
     def __init__(
         self, publisher: Publisher, pages: WorldPages, stream: EventStream, origin: float
     ) -> None:
-        self.sent = 0
         self._publisher = publisher
         self._pages = pages
         self._stream = stream
@@ -33,11 +30,6 @@ class Pinger:
         signals = self._stream.signals(day)
         if len(signals):
             await self._publisher.queue_batches(self._messages(signals))
-            self.sent += len(signals)
-
-    async def close(self) -> None:
-        """Wait until the broker has all of them."""
-        await asyncio.shield(self._publisher.flush())
 
     def _messages(self, signals: Signals) -> ByPlace:
         partitions = self._publisher.settings.partitions

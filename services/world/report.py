@@ -68,6 +68,7 @@ def result(ledger: Ledger, web: Web, *, seconds: float, speed: float) -> dict[st
         "answered": ledger.answered,
         "unanswered": ledger.in_flight,
         "answered_twice": ledger.answered_twice,
+        "unasked": ledger.unasked,
         "answers_without_request": ledger.answers_without_request,
         "repeated_requests": ledger.repeated_requests,
         "duplicate_requests_in_flight": ledger.duplicates_in_flight,

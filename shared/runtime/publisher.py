@@ -13,9 +13,9 @@ from shared.contracts.codec import encode
 from shared.contracts.identity import shard_of
 from shared.contracts.topics import DEAD_LETTERS, GLOBAL_KEY, Topic
 from shared.runtime import metrics
+from shared.runtime.aiokafka_patches import give_up_requests_after, hold_back
 from shared.runtime.dead_letters import Header, letter_of
 from shared.runtime.kafka import make_producer
-from shared.runtime.membership import give_up_requests_after, hold_back
 from shared.runtime.settings import Settings
 
 Acknowledgement = asyncio.Future[RecordMetadata]

@@ -1,7 +1,24 @@
 """What all workers are: a Faust app with a web server, health, metrics and a watchdog.
 
-Faust brings the life cycle, signals, the web server and agents for the quiet topics; the busy
-topics go past it through `BatchConsumer`, a hundred times faster (see the architecture).
+Faust brings the worker around a service: its start and stop, signals, logging, and the web server.
+What it could also do, and why it is not asked to:
+
+- *Agents for the busy topics.* An agent costs 80 µs a message, 12,000 messages a second of a core
+  (measured); `BatchConsumer` reads 600,000. And Faust acknowledges what an agent failed at, and may
+  commit past a message that is still at work (faust-streaming #606): what a batch did and the
+  offset it goes up to would no longer be stored together.
+- *Agents for the quiet topics* (`bandwidth`, `multipliers`). Every process has to read all of each,
+  from what stands there at its start; an agent reads its group's share from what the group has
+  committed, so each process would need a group of its own, which it leaves behind on the broker.
+  An agent whose topic is made after Faust's consumer has started is never handed a message of it,
+  and an app with agents does not start while no broker answers. A `GlobalTable` is not kept up on
+  every worker (#283), and tables lose entries when partitions move. See `Follower`.
+- *Timers and tasks.* They start before the services do: here, before topics are checked and parts
+  are open. At the stop they are cancelled where they stand. The loops of a worker begin when it is
+  open, finish what they have at hand, and their progress is watched.
+
+None of this speaks against an agent or a timer where a message may be lost or come twice, or a turn
+be cut short.
 """
 
 import asyncio
@@ -26,7 +43,7 @@ from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
 from shared.runtime import metrics
 from shared.runtime.broker_watch import BrokerWatch
 from shared.runtime.ending import ignore_further_stops
-from shared.runtime.kafka import client_options, ensure_topics
+from shared.runtime.kafka import ensure_topics
 from shared.runtime.logs import configure_logs
 from shared.runtime.settings import Settings
 from shared.runtime.web import web_options
@@ -198,7 +215,7 @@ def end_now(reason: str, **more: float) -> None:
 
 
 class _WithoutFaustConsumer(BootStrategy):  # type: ignore[misc]
-    """Faust without its own Kafka clients: for workers that have no agents."""
+    """Faust without its own Kafka clients: no worker has agents (see above)."""
 
     enable_kafka = False
 
@@ -207,40 +224,16 @@ class _App(faust.App):  # type: ignore[misc]
     BootStrategy = _WithoutFaustConsumer
 
 
-class _AppWithAgents(faust.App):  # type: ignore[misc]
-    """Agents read their quiet topics; nothing goes through Faust's producer or tables."""
-
-
-def _faust_credentials(settings: Settings) -> Any:
-    options = client_options(settings)
-    if "sasl_mechanism" in options:
-        return faust.SASLCredentials(
-            username=options["sasl_plain_username"],
-            password=options["sasl_plain_password"],
-            mechanism=options["sasl_mechanism"],
-            ssl_context=options["ssl_context"],
-        )
-    context = options["ssl_context"]
-    return faust.SSLCredentials(context) if context is not None else None
-
-
-def make_app(
-    name: str, service: WorkerService, *, agents: bool = False, group: str | None = None
-) -> faust.App:
+def make_app(name: str, service: WorkerService) -> faust.App:
     """A Faust app around a worker's service, with `/healthz`, `/readyz` and `/metrics`.
 
     Args:
         name: the worker's name.
         service: what it does.
-        agents: whether Faust's own consumer is started for agents on the quiet topics.
-        group: consumer group of those agents.
     """
     settings = service.settings
-    kind = _AppWithAgents if agents else _App
-    app = kind(
-        group or f"{settings.topic_prefix}freshet-{name}",
-        broker=[f"kafka://{server}" for server in settings.kafka_bootstrap_servers.split(",")],
-        broker_credentials=_faust_credentials(settings),
+    app = _App(
+        f"{settings.topic_prefix}freshet-{name}",
         web_host=settings.http_host,
         web_bind=settings.http_host,
         web_port=settings.http_port or DEFAULT_PORTS[name],

@@ -5,7 +5,8 @@ import asyncio
 import pytest
 from aiokafka import AIOKafkaConsumer, TopicPartition
 
-from shared.runtime.membership import Membership, hold_back
+from shared.runtime.aiokafka_patches import hold_back
+from shared.runtime.membership import Membership
 
 
 async def test_what_is_held_back_comes_later(clients, read, unique):

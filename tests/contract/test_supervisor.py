@@ -120,17 +120,6 @@ async def test_stubborn_children_and_their_children_are_killed(tmp_path: Path):
     await until(lambda: not any(map(running, pids)))
 
 
-async def test_a_signal_stops_everything(tmp_path: Path):
-    supervisor = Supervisor(tmp_path)
-    await supervisor.start([python("child", SLEEPER)])
-    pid = supervisor.children()[0].pid
-    waiting = asyncio.create_task(supervisor.run_until_stopped())
-    await asyncio.sleep(0.1)
-    os.kill(os.getpid(), signal.SIGTERM)
-    await waiting
-    assert not running(pid)
-
-
 @pytest.mark.skipif(sys.platform != "linux", reason="only Linux tells children of a parent's death")
 def test_no_child_outlives_a_killed_supervisor(tmp_path: Path):
     process = subprocess.Popen(

@@ -31,7 +31,6 @@ def test_the_series_averages_to_the_freshness() -> None:
     slots = Budget.constant(20.0).slot_times(trace.days)
     books = settle(trace, slots, np.arange(slots.size) % len(trace))
     assert books.series_freshness.mean() == pytest.approx(1.0 - books.staleness)
-    assert books.freshness_between(0.0, trace.days) == pytest.approx(1.0 - books.staleness)
 
 
 def test_a_page_without_a_copy_is_stale_until_its_first_crawl() -> None:

@@ -1,0 +1,113 @@
+"""All that reaches behind aiokafka's public face, in one place.
+
+aiokafka tells nobody of its heartbeats, lets nobody hold a producer back, and has one time-out for
+two matters. What is used and replaced here may change with any of its releases, so pyproject.toml
+keeps it below the next one, and `tests/contract/test_aiokafka_patches.py` holds each private part
+to the form that this was written for: look at what has changed before you raise the bound.
+"""
+
+import asyncio
+from collections.abc import Callable, Collection
+from typing import Any, Final
+
+from aiokafka import AIOKafkaConsumer, AIOKafkaProducer
+from aiokafka.errors import KafkaError
+from aiokafka.protocol.group import SyncGroupRequest
+
+ASK_SECONDS: Final = 0.1
+"""Between two questions whether what is held back may go."""
+
+
+class GroupMember:
+    """A started consumer as the member of a group that it is."""
+
+    def __init__(self, consumer: AIOKafkaConsumer) -> None:
+        self._coordinator: Any = consumer._coordinator  # noqa: SLF001
+
+    @property
+    def generation(self) -> int:
+        """Number of the group's decision that gave us our partitions; -1: it has given none."""
+        return int(self._coordinator.generation)
+
+    def watch_heartbeats(self, began: Callable[[], float], heard: Callable[[float], None]) -> None:
+        """Be told of each heartbeat after which the broker knows us as a member.
+
+        Args:
+            began: asked for the time just before a heartbeat is sent.
+            heard: told that time once the heartbeat, and the question behind it, are answered.
+        """
+        coordinator = self._coordinator
+        beat = coordinator._do_heartbeat  # noqa: SLF001
+
+        async def noted() -> bool:
+            sent_at = began()
+            answered: bool = await beat()
+            if answered and await self._is_known():
+                heard(sent_at)
+            return answered
+
+        coordinator._do_heartbeat = noted  # noqa: SLF001
+
+    async def _is_known(self) -> bool:
+        """Whether the group, at rest in our generation, has us as a member.
+
+        Asked of a group at rest, this changes nothing; and heartbeats end before a member joins
+        anew, so it is never asked while our generation is still being decided.
+        """
+        coordinator = self._coordinator
+        question = SyncGroupRequest(
+            coordinator.group_id,
+            coordinator.generation,
+            coordinator.member_id,
+            coordinator._group_instance_id,  # noqa: SLF001
+            [],
+        )
+        try:
+            answer = await coordinator._send_req(question)  # noqa: SLF001
+        except KafkaError:
+            return False
+        return bool(answer.error_code == 0)
+
+
+def give_up_requests_after(producer: AIOKafkaProducer, seconds: float) -> None:
+    """Let a producer that is not started yet ask a silent broker again, on a new connection, after
+    so long. How long messages may wait for a broker is another matter, and stays as it is."""
+    client: Any = producer.client
+    client._request_timeout_ms = int(1000 * seconds)  # noqa: SLF001 - one option sets both
+
+
+def hold_back(producer: AIOKafkaProducer, may_send: Callable[[], bool]) -> None:
+    """Let a started producer keep what it has while it may not send.
+
+    It is asked each time that something is about to leave, retries too.
+    """
+    accumulator: Any = producer._message_accumulator  # noqa: SLF001 - there is no public hook
+    drain = accumulator.drain_by_nodes
+
+    def drain_if_allowed(ignore_nodes: Any, muted_partitions: Any = frozenset()) -> Any:
+        if may_send():
+            return drain(ignore_nodes=ignore_nodes, muted_partitions=muted_partitions)
+        nothing = drain(ignore_nodes=_EveryNode(), muted_partitions=muted_partitions)
+        waiter = accumulator.waiter()
+        asyncio.get_running_loop().call_later(ASK_SECONDS, _end, waiter)
+        return nothing
+
+    accumulator.drain_by_nodes = drain_if_allowed
+
+
+class _EveryNode(Collection[int]):
+    """All brokers that there may be."""
+
+    def __contains__(self, node: object) -> bool:
+        return True
+
+    def __iter__(self) -> Any:
+        return iter(())
+
+    def __len__(self) -> int:
+        return 1
+
+
+def _end(waiter: "asyncio.Future[None]") -> None:
+    if not waiter.done():
+        waiter.set_result(None)
