@@ -2,6 +2,7 @@
 
 import logging
 import re
+import shutil
 import subprocess
 import sys
 from types import SimpleNamespace
@@ -72,9 +73,42 @@ def test_a_link_that_leads_nowhere_is_a_warning_which_fails_the_build(caplog):
     assert caplog.messages == ["docs/index.md:1: nowhere.md: there is no such file"]
 
 
+def build(config, target):
+    """What `make docs` does, with another configuration and into another folder."""
+    [recipe] = re.findall(r"-m mkdocs (.+)$", (TOP / "Makefile").read_text(), re.MULTILINE)
+    command = [sys.executable, "-m", "mkdocs", *recipe.split(), "-f", config, "--site-dir", target]
+    return subprocess.run(command, cwd=TOP, capture_output=True, text=True, check=False)
+
+
+@pytest.fixture
+def own_pages(tmp_path):
+    """A configuration with pages of its own, which are those of the site until one is changed."""
+    pages = tmp_path / "pages"
+    shutil.copytree(TOP / "docs", pages)
+    hook = TOP / "deploy/docs/site.py"
+    text = f"INHERIT: {TOP / 'mkdocs.yml'}\ndocs_dir: {pages}\nhooks: [{hook}]\n"
+    (tmp_path / "mkdocs.yml").write_text(text)
+    return tmp_path
+
+
+@pytest.mark.parametrize(
+    ("target", "complaint"),
+    [
+        ("nowhere.md", ": nowhere.md: there is no such file"),
+        ("connect/contract.md#nowhere", "does not contain an anchor '#nowhere'"),
+    ],
+)
+def test_a_build_with_a_link_that_leads_nowhere_fails(own_pages, target, complaint):
+    with (own_pages / "pages/index.md").open("a") as page:
+        page.write(f"\n[x]({target})\n")
+    done = build(own_pages / "mkdocs.yml", own_pages / "site")
+
+    assert done.returncode != 0
+    assert complaint in done.stderr
+
+
 def test_the_site_is_built_without_a_warning(tmp_path):
-    build = [sys.executable, "-m", "mkdocs", "build", "--strict", "--quiet", "--site-dir", tmp_path]
-    done = subprocess.run(build, cwd=TOP, capture_output=True, text=True, check=False)
+    done = build(TOP / "mkdocs.yml", tmp_path)
 
     assert done.returncode == 0, done.stdout + done.stderr
     for place in [*FOLDED.values(), *GENERATED, "index.md", "promises.md"]:
