@@ -2,7 +2,9 @@
 
 import asyncio
 import base64
+import os
 import shutil
+import signal
 import tempfile
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -32,7 +34,8 @@ async def screenshot(url: str, seconds: float, width: int, height: int) -> bytes
     Raises:
         BrowserUnavailable: there is no Chromium here, or it does not start.
     """
-    with tempfile.TemporaryDirectory(prefix="freshet-browser-") as folder:
+    # Its helpers may write for a moment after they were told to end.
+    with tempfile.TemporaryDirectory("-browser", "freshet", ignore_cleanup_errors=True) as folder:
         async with _browser(Path(folder), width, height) as address, ClientSession() as session:
             async with session.put(f"{address}/json/new?{url}") as answer:
                 tab = await answer.json(content_type=None)
@@ -60,11 +63,12 @@ async def _browser(folder: Path, width: int, height: int) -> AsyncIterator[str]:
         f"--window-size={width},{height}",
         stdout=asyncio.subprocess.DEVNULL,
         stderr=asyncio.subprocess.DEVNULL,
+        start_new_session=True,
     )
     try:
         yield f"http://127.0.0.1:{await _port(folder / 'DevToolsActivePort')}"
     finally:
-        process.terminate()
+        os.killpg(process.pid, signal.SIGTERM)
         await process.wait()
 
 
