@@ -43,7 +43,7 @@ figures: setup ## Repeat the experiments of the papers into figures/ (about an h
 	$(BIN)/freshet figures --out figures
 
 docs: setup ## Build the documentation into site/; a link that leads nowhere fails.
-	$(BIN)/python -m mkdocs build --strict --quiet
+	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --strict
 
 pictures: setup ## Draw the documentation's pictures again (the screenshot needs Chromium).
 	$(BIN)/python -m deploy.docs.pictures docs/pictures

@@ -14,8 +14,8 @@ _HEAD = """# Topics and messages
 
 This page is made from the AsyncAPI document that `freshet contract` prints; feed that to a
 generator to have the types in your own language. Version of the contract: {version}. On a cluster
-that is shared, every topic's name begins with `FRESHET_TOPIC_PREFIX`. "Or null" means that the field
-may be left out.
+that is shared, every topic's name begins with `FRESHET_TOPIC_PREFIX`. "Or null" means that the
+field may be left out.
 
 ## Topics
 

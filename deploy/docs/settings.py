@@ -1,6 +1,7 @@
 """The page of the settings: all of them, with their defaults and what they mean."""
 
 import types
+from pathlib import Path
 from typing import Annotated, Any, Literal, Union, get_args, get_origin
 
 from pydantic import SecretStr
@@ -39,6 +40,18 @@ def _variable(name: str, field: FieldInfo) -> str:
     return f"{ENV_PREFIX}{name.upper()}" if field.validation_alias is None else name.upper()
 
 
+_WORDS: dict[Any, str] = {
+    str: "text",
+    float: "number",
+    int: "whole number",
+    bool: "`true`, `false`",
+    SecretStr: "secret",
+    Path: "path",
+    tuple: "JSON list",
+    dict: "JSON object",
+}
+
+
 def _type(kind: Any) -> str:
     origin, arguments = get_origin(kind), get_args(kind)
     if origin is Literal:
@@ -47,14 +60,7 @@ def _type(kind: Any) -> str:
         return " or ".join(_type(one) for one in arguments if one is not type(None))
     if origin is Annotated:
         return _type(arguments[0])
-    if origin is tuple:
-        return "JSON list"
-    if origin is dict:
-        return "JSON object"
-    if kind is SecretStr:
-        return "secret"
-    names = {str: "text", float: "number", int: "whole number", bool: "`true`, `false`"}
-    return names.get(kind, "path")
+    return _WORDS[origin or kind]
 
 
 def _default(name: str, field: FieldInfo) -> str:

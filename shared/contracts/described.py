@@ -18,7 +18,7 @@ def field_descriptions(kind: type) -> dict[str, str]:
     """
     try:
         source = textwrap.dedent(inspect.getsource(kind))
-    except OSError:
+    except (OSError, TypeError):
         return {}
     [body] = [node.body for node in ast.parse(source).body if isinstance(node, ast.ClassDef)]
     found = {}
