@@ -11,7 +11,10 @@ import pytest
 from apache import NO_APACHE_KAFKA
 
 SERVERS = {
-    "kafka": {"apache_kafka", "broker", "guarded_kafka", "local_broker", "own_broker"},
+    "kafka": {
+        *("apache_kafka", "broker", "guarded_kafka", "local_broker"),
+        *("own_broker", "own_local_broker"),
+    },
     "postgres": {"database_url", "postgres_server", "postgres_uri"},
 }
 """The fixtures that start a server, by the mark of the tests that use them."""

@@ -36,6 +36,21 @@ def _apache_kafka(data_dir: Path) -> ApacheKafka:
     return ApacheKafka(data_dir)
 
 
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_protocol(item: pytest.Item) -> Iterator[None]:
+    """A test that starts a server without the mark for it fails: a pure run has no servers."""
+
+    def refuse(server: object) -> None:
+        pytest.fail(f"this test starts {type(server).__name__}: mark it, as tests/README.md says")
+
+    servers = {"kafka": (LocalBroker, ApacheKafka), "postgres": (EmbeddedPostgres,)}
+    with pytest.MonkeyPatch.context() as patch:
+        for mark, kinds in servers.items():
+            for kind in kinds if item.get_closest_marker(mark) is None else ():
+                patch.setattr(kind, "start", refuse)
+        return (yield)
+
+
 @pytest.fixture(scope="session")
 def scratch_dir() -> Iterator[Path]:
     """A folder with a short path that other accounts can pass through, as PostgreSQL needs it."""

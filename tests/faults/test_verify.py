@@ -15,6 +15,7 @@ SEED = "3"
 PROMISES = (*("lost", "duplicated", "over_budget_seconds", "over_limit_hosts", "forgotten_pages"),)
 
 
+@pytest.mark.postgres
 @pytest.mark.timeout(420)
 @pytest.mark.parametrize("broker", ["local", "apache"])
 def test_no_fault_breaks_a_promise(tmp_path: Path, broker: str) -> None:
