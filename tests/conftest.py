@@ -3,7 +3,6 @@
 With pytest-xdist every worker has its own. Nothing of it outlives the session.
 """
 
-import os
 import tempfile
 import uuid
 from collections.abc import Callable, Iterator
@@ -12,15 +11,13 @@ from pathlib import Path
 
 import psycopg
 import pytest
+from apache import need_apache_kafka
 
-from deploy.local.apache import (
-    ApacheKafka,
-    ApacheKafkaUnavailableError,
-    resolve_jars,
-    why_unavailable,
-)
+from deploy.local.apache import ApacheKafka
 from deploy.local.kafka import KafkaProcess, LocalBroker
 from deploy.local.postgres import EmbeddedPostgres
+
+pytest_plugins = ("arranging", "pytester")
 
 BROKERS = ("local", "apache")
 
@@ -35,17 +32,23 @@ def _running(broker: KafkaProcess) -> Iterator[KafkaProcess]:
 
 
 def _apache_kafka(data_dir: Path) -> ApacheKafka:
-    """Return Apache Kafka; without Java and Maven the test is skipped, in CI a failure is one."""
-    reason = why_unavailable()
-    if reason is not None:
-        pytest.skip(f"Apache Kafka cannot run here: {reason}")
-    try:
-        resolve_jars()
-    except ApacheKafkaUnavailableError as error:
-        if os.environ.get("CI"):
-            raise
-        pytest.skip(str(error))
+    need_apache_kafka()
     return ApacheKafka(data_dir)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_protocol(item: pytest.Item) -> Iterator[None]:
+    """A test that starts a server without the mark for it fails: a pure run has no servers."""
+
+    def refuse(server: object) -> None:
+        pytest.fail(f"this test starts {type(server).__name__}: mark it, as tests/README.md says")
+
+    servers = {"kafka": (LocalBroker, ApacheKafka), "postgres": (EmbeddedPostgres,)}
+    with pytest.MonkeyPatch.context() as patch:
+        for mark, kinds in servers.items():
+            for kind in kinds if item.get_closest_marker(mark) is None else ():
+                patch.setattr(kind, "start", refuse)
+        return (yield)
 
 
 @pytest.fixture(scope="session")

@@ -25,9 +25,10 @@ from shared.runtime.kafka import ensure_topics
 from shared.runtime.publisher import Publisher
 from shared.runtime.settings import Settings, load_settings
 from shared.store.binary import Blobs
+from shared.store.columns import HostColumns, PageColumns
 from shared.store.history import SOURCES
 from shared.store.hosts import HostLearning
-from shared.store.snapshot import HostColumns, PageColumns, ShardSnapshot
+from shared.store.snapshot import ShardSnapshot
 from shared.units import SECONDS_PER_DAY
 
 _PAGES_PER_HOST: Final = 50

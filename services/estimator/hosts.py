@@ -10,10 +10,10 @@ from services.estimator.effects import HostTables
 from shared.contracts.identity import host_id_of
 from shared.policy.estimation.bursts import AGE_BINS
 from shared.policy.estimation.host_priors import HostPriors, initial_host_priors
+from shared.store.columns import HostColumns
 from shared.store.history import SOURCES
 from shared.store.hosts import HostLearning
 from shared.store.models import NEVER
-from shared.store.snapshot import HostColumns
 
 HOST: Final = np.dtype(
     [

@@ -15,15 +15,12 @@ from numpy.typing import NDArray
 from shared.policy.compiled import compiled
 from shared.policy.estimation.host_priors import INITIAL_CHANGE_RATE, INITIAL_SHAPE
 from shared.store.binary import Blobs
+from shared.store.columns import HostColumns, Integers, LearningColumns, PageColumns
 from shared.store.gathering import TableReader, reading
 from shared.store.history import WAITING, WAITING_OFFSET, Rings, unpack
 from shared.store.hosts import INITIAL, HostLearning, unpack_hosts, unpack_sources
 from shared.store.models import REMOVED
 from shared.store.positions import ESTIMATOR, Positions, read_positions
-
-Floats = NDArray[np.float64]
-Integers = NDArray[np.int64]
-Counts = NDArray[np.int32]
 
 _END_OF_URL: Final = b"\n"
 """No canonical URL has one, but percent-encoded."""
@@ -33,66 +30,6 @@ _WAITING: Final = f"substring(history FROM {WAITING_OFFSET + 1} FOR {WAITING.ite
 
 class DamagedStore(Exception):
     """Tables that contradict each other; the text says which."""
-
-
-@dataclass(frozen=True, slots=True)
-class PageColumns:
-    """Pages in rising order of their ids, one element a page. Times: Unix seconds, −inf never."""
-
-    page_ids: Integers
-    host_ids: Integers
-    importance: Floats
-    max_age_days: Floats
-    """inf: no bound of its own."""
-    unsignalled_change_rate: Floats
-    """α, per day; NaN: the host's prior holds."""
-    signal_evidence: Floats
-    """κ̄; NaN: the host's holds."""
-    signal_rate: Floats
-    """γ, per day."""
-    last_crawled_at: Floats
-    last_attempt_at: Floats
-    """Any outcome, failed ones too; where there are no failures, that of the last crawl."""
-    last_changed_at: Floats
-    last_signal_at: Floats
-    updated_at: Floats
-    """Of the last `page-updates` message."""
-    failures: Counts
-    """Consecutive."""
-    digest: Integers
-    """Hash of the content digest; 0: none."""
-    status: NDArray[np.int16]
-
-
-@dataclass(frozen=True, slots=True)
-class LearningColumns:
-    """What only the estimator needs, one element a page in the order of `PageColumns`."""
-
-    first_seen_at: Floats
-    signals: Counts
-    """Since the last crawl."""
-    signal_count: Integers
-    crawls: Counts
-    changes: Counts
-
-
-@dataclass(frozen=True, slots=True)
-class HostColumns:
-    """The shard's hosts, in rising order of their ids."""
-
-    host_ids: Integers
-    names: list[str]
-    max_crawls_per_second: Floats
-    """NaN: the configured default."""
-    blocked_until: Floats
-    limit_updated_at: Floats
-    prior_shape: Floats
-    """A of the Gamma(A, B) prior of α; what holds before anything is known where nothing is."""
-    prior_rate: Floats
-    """B, days."""
-    sources: list[list[str]]
-    """Names of the sources that have a slot of their own."""
-    learning: HostLearning
 
 
 @dataclass(frozen=True, slots=True)

@@ -20,6 +20,8 @@ from hypothesis import strategies as st
 
 from deploy.local.kafka import LocalBroker
 
+pytestmark = pytest.mark.kafka
+
 REQUESTS = [
     MetadataRequest_v1(["t"]),
     ProduceRequest_v3(None, 1, 1000, [("t", [(0, b"x" * 70)])]),

@@ -12,6 +12,8 @@ import pytest
 
 from deploy.local.postgres import EmbeddedPostgres
 
+pytestmark = pytest.mark.postgres
+
 OWNER = """
 import sys, time
 from pathlib import Path

@@ -15,7 +15,6 @@ from typing import Any
 
 from aiokafka import AIOKafkaProducer
 
-from deploy.local.apache import resolve_jars, why_unavailable
 from shared.contracts.messages import Bandwidth
 from shared.contracts.topics import BANDWIDTH
 from shared.runtime.publisher import Publisher
@@ -40,16 +39,6 @@ _SETTINGS = {
     "FRESHET_REQUEST_TIMEOUT_SECONDS": "5",
     "FRESHET_KAFKA_SESSION_TIMEOUT_SECONDS": "6",
 }
-
-
-def why_not(broker: str) -> str | None:
-    """Why a broker cannot run here; None: it can. Fetches Apache Kafka if need be."""
-    if broker != "apache":
-        return None
-    reason = why_unavailable()
-    if reason is None:
-        resolve_jars()
-    return reason
 
 
 class LiveRun:

@@ -15,8 +15,9 @@ from typing import Any
 
 import pytest
 from aiokafka.errors import KafkaError
+from apache import need_apache_kafka
 from ledger import Ledger, settled
-from live_run import PAGES, LiveRun, live_run, raw_producer, why_not
+from live_run import PAGES, LiveRun, live_run, raw_producer
 
 from services.verify.bad_messages import Injection, Template, template_for_host
 from services.verify.poison import Sent, write
@@ -138,11 +139,11 @@ async def check_result(run: LiveRun, ledger: Ledger, latest: float) -> None:
         assert "Traceback" not in run.log(name)
 
 
+@pytest.mark.postgres
 @pytest.mark.parametrize("broker", ["local", "apache"])
 async def test_bad_messages_change_nothing(tmp_path: Path, broker: str) -> None:
-    reason = why_not(broker)
-    if reason is not None:
-        pytest.skip(f"Apache Kafka cannot run here: {reason}")
+    if broker == "apache":
+        need_apache_kafka()
     async with live_run(tmp_path, broker, "--seed", "7") as run:
         settings = run.settings
         clock = settings.clock()

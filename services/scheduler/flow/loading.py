@@ -16,7 +16,8 @@ from services.scheduler.state.shard import Shard
 from services.scheduler.state.url_arena import UrlArena
 from shared.runtime.clock import Clock
 from shared.runtime.settings import Settings
-from shared.store.snapshot import PageColumns, ShardSnapshot
+from shared.store.columns import PageColumns
+from shared.store.snapshot import ShardSnapshot
 from shared.units import SECONDS_PER_DAY
 
 _LOADED_AT_ONCE: Final = 1 << 18

@@ -25,9 +25,9 @@ from shared.policy.compiled import compiled
 from shared.policy.estimation.bursts import AGE_BINS, age_bin
 from shared.policy.estimation.host_priors import INITIAL_CHANGE_RATE, INITIAL_PRECISION
 from shared.policy.estimation.smoothed import PSEUDO_DAYS, PSEUDO_SIGNALS
+from shared.store.columns import HostColumns
 from shared.store.history import SOURCES
 from shared.store.reserved import grown
-from shared.store.snapshot import HostColumns
 from shared.units import SECONDS_PER_DAY
 
 __all__ = [

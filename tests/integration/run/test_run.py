@@ -9,6 +9,8 @@ from pathlib import Path
 import psutil
 import pytest
 
+pytestmark = [pytest.mark.kafka, pytest.mark.postgres]
+
 PAGES = "url,importance\n" + "".join(
     f"https://h{i % 7}.example/{i},{1 + i % 5}\n" for i in range(300)
 )

@@ -4,15 +4,10 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from apache import need_apache_kafka
 from certificates import Authority
 
-from deploy.local.apache import (
-    ApacheKafka,
-    ApacheKafkaUnavailableError,
-    Guard,
-    resolve_jars,
-    why_unavailable,
-)
+from deploy.local.apache import ApacheKafka, Guard
 
 USER, PASSWORD = "freshet", "pass-w0rd-of-tests"
 
@@ -52,12 +47,7 @@ def guard(request, authority: Authority, broker_certificate: Path) -> Guard:
 @pytest.fixture(scope="session")
 def guarded_kafka(guard: Guard, scratch_dir: Path) -> Iterator[ApacheKafka]:
     """Apache Kafka that lets in only whom the guard does."""
-    if (reason := why_unavailable()) is not None:
-        pytest.skip(f"Apache Kafka cannot run here: {reason}")
-    try:
-        resolve_jars()
-    except ApacheKafkaUnavailableError as error:
-        pytest.skip(str(error))
+    need_apache_kafka()
     broker = ApacheKafka(scratch_dir / f"guarded-{guard.protocol}", guard=guard)
     broker.start()
     try:

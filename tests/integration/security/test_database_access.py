@@ -22,6 +22,8 @@ from shared.store.lease import connect_lease, read_lease
 from shared.store.snapshot import load_for_learning, load_shard
 from shared.store.status import store_status
 
+pytestmark = pytest.mark.postgres
+
 SHARDS = 4
 PASSWORD = "pass/w0rd:of@tests"
 

@@ -25,6 +25,8 @@ from shared.runtime.kafka import ensure_topics
 from shared.runtime.publisher import Publisher
 from shared.store.roles import ROLES, ensure_roles
 
+pytestmark = pytest.mark.postgres
+
 SHARDS = 4
 URLS = [f"https://host-{n}.example/" for n in range(8)]
 

@@ -1,6 +1,10 @@
 """`freshet bench recovery`, its loading, in a small form."""
 
+import pytest
+
 from services.bench import recovery_load
+
+pytestmark = [pytest.mark.kafka, pytest.mark.postgres]
 
 
 def test_a_shard_is_loaded_with_what_is_in_flight_and_picks():

@@ -1,0 +1,24 @@
+"""Apache Kafka, where it can run."""
+
+import os
+
+import pytest
+
+from deploy.local.apache import ApacheKafkaUnavailableError, resolve_jars, why_unavailable
+
+NO_APACHE_KAFKA = "Apache Kafka cannot run here: "
+"""Begins the reason of every skip that is due to it."""
+
+
+def need_apache_kafka() -> None:
+    """Skip the test where Java or Maven is missing, or the jars; in CI, jars must be there."""
+    reason = why_unavailable()
+    if reason is not None:
+        pytest.skip(f"{NO_APACHE_KAFKA}{reason}")
+    try:
+        resolve_jars()
+    except ApacheKafkaUnavailableError as error:
+        if os.environ.get("CI"):
+            raise
+        first_line, _, _ = str(error).partition("\n")
+        pytest.skip(f"{NO_APACHE_KAFKA}{first_line}")

@@ -1,0 +1,138 @@
+"""Marks come from fixtures, long files go first, and what was left out is said last."""
+
+import os
+from pathlib import Path
+
+import pytest
+from apache import NO_APACHE_KAFKA
+from arranging import left_out
+
+ROOT = Path(__file__).parents[3]
+FIXTURES = """
+    import pytest
+
+    pytest_plugins = ("arranging",)
+
+    @pytest.fixture
+    def local_broker(): pass
+
+    @pytest.fixture
+    def clients(local_broker): pass
+
+    @pytest.fixture
+    def database_url(): pass
+"""
+TESTS = """
+    import pytest
+
+    def test_pure(): pass
+    def test_of_a_broker(local_broker): pass
+    def test_of_a_client(clients): pass
+    def test_of_the_database(database_url): pass
+    def test_of_both(database_url, clients): pass
+
+    @pytest.mark.slow(20)
+    def test_slow(): pass
+"""
+
+
+@pytest.fixture
+def project(pytester, monkeypatch):
+    """A project of its own with the same arrangement."""
+    pytester.makeconftest(FIXTURES)
+    pytester.makeini(
+        "[pytest]\nasyncio_default_fixture_loop_scope = function\nmarkers =\n"
+        "    kafka\n    postgres\n    slow\n"
+    )
+    monkeypatch.setenv("PYTHONPATH", f"{ROOT / 'tests'}{os.pathsep}{ROOT}")
+    return pytester
+
+
+def test_fixtures_that_start_a_server_mark_the_tests_that_use_them(project):
+    project.makepyfile(TESTS)
+    items, _ = project.inline_genitems()
+    assert {item.name: {mark.name for mark in item.iter_markers()} for item in items} == {
+        "test_pure": set(),
+        "test_of_a_broker": {"kafka"},
+        "test_of_a_client": {"kafka"},
+        "test_of_the_database": {"postgres"},
+        "test_of_both": {"kafka", "postgres"},
+        "test_slow": {"slow"},
+    }
+    pure = project.runpytest_inprocess("-m", "not kafka and not postgres and not slow")
+    pure.assert_outcomes(passed=1, deselected=5)
+
+
+@pytest.mark.slow(3)
+def test_workers_begin_with_the_longest_files_and_each_file_stays_together(project):
+    project.makepyfile(
+        test_a="def test_one(): pass\ndef test_two(): pass\n",
+        test_b="""
+            import pytest
+
+            @pytest.mark.slow(9)
+            def test_nine(): pass
+            def test_more(): pass
+        """,
+        test_c="""
+            import pytest
+
+            pytestmark = pytest.mark.slow(5)
+            def test_five(): pass
+            def test_and_five(): pass
+        """,
+    )
+    done = project.runpytest_subprocess(
+        *("-n", "1", "--dist", "loadfile", "--no-loadscope-reorder", "-v", "-p", "no:cacheprovider")
+    )
+    done.assert_outcomes(passed=6)
+    begun = [line.rpartition("::")[2].strip() for line in done.outlines if "PASSED" in line]
+    assert begun == [f"test_{name}" for name in ("five", "and_five", "nine", "more", "one", "two")]
+
+
+@pytest.mark.slow(3)
+def test_what_was_left_out_for_want_of_java_is_the_last_line(project, monkeypatch):
+    project.makepyfile(
+        """
+        import pytest
+        from apache import need_apache_kafka
+
+        @pytest.mark.parametrize("broker", ["local", "apache"])
+        def test_of_each(broker):
+            if broker == "apache":
+                need_apache_kafka()
+
+        def test_of_apache_kafka(): need_apache_kafka()
+        def test_of_something_else(): pytest.skip("for a reason of its own")
+        """
+    )
+    monkeypatch.setenv("PATH", str(project.mkdir("no-java-here")))
+    done = project.runpytest_subprocess("-q", "-ra")
+    done.assert_outcomes(passed=1, skipped=3)
+    assert done.outlines[-1] == "left out: 2 tests on Apache Kafka: not installed: java, mvn"
+
+    spread = project.runpytest_subprocess("-q", "-n", "2")
+    assert spread.outlines[-1] == done.outlines[-1]
+
+
+def test_nothing_is_said_where_nothing_was_left_out(project):
+    project.makepyfile("import pytest\ndef test_of_something_else(): pytest.skip('its own reason')")
+    done = project.runpytest_subprocess("-q")
+    assert "1 skipped" in done.outlines[-1]
+    assert "left out" not in done.stdout.str()
+
+
+def test_every_reason_is_said_once():
+    without = [f"{NO_APACHE_KAFKA}no jars", f"{NO_APACHE_KAFKA}no jars", "not on this system"]
+    assert left_out(without) == "left out: 2 tests on Apache Kafka: no jars"
+    assert left_out(without[1:]) == "left out: 1 test on Apache Kafka: no jars"
+    assert left_out(without[2:]) is None
+
+
+def test_an_unmarked_test_cannot_start_a_server(request, tmp_path):
+    from deploy.local.kafka import LocalBroker
+    from deploy.local.postgres import EmbeddedPostgres
+
+    for server in (LocalBroker(tmp_path / "broker"), EmbeddedPostgres(tmp_path / "postgres")):
+        with pytest.raises(pytest.fail.Exception, match="mark it"):
+            server.start()
