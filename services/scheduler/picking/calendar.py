@@ -27,6 +27,7 @@ from services.scheduler.picking.board import (
     settle_touched,
 )
 from services.scheduler.picking.filling import PICK, fill_slots
+from services.scheduler.picking.pens import leave_pen
 from services.scheduler.picking.priority import HIGHEST_VALUE
 from services.scheduler.picking.scanning import best_pages, evaluate, value_of_rank
 from services.scheduler.picking.shedding import BELOW_PICKED, raise_guard, shed_listed
@@ -149,6 +150,12 @@ class Calendar:
         if self._is_ready and rows.size:
             self._attach(rows.size)
             settle_touched(self._board, rows, reweigh)
+
+    def forget(self, row: int) -> None:
+        """The page in a row is removed: the row may become another page's, of another host."""
+        if self._is_ready and self._space.pages["bucket"][row] == PENNED:
+            self._attach(0)
+            leave_pen(self._board, row)
 
     def touch_host(self, number: int) -> None:
         """The limit of a host has changed."""

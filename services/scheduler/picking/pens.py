@@ -24,7 +24,7 @@ from services.scheduler.picking.board import (
 from services.scheduler.picking.priority import HIGHEST_VALUE, priority_of
 from services.scheduler.picking.wheel import is_put_off, put_off
 from services.scheduler.state.hosts import capacity, pages_of
-from services.scheduler.state.rows import UNSET
+from services.scheduler.state.rows import ASLEEP, UNSET
 from shared.policy.compiled import compiled
 
 _LEAST: Final = 16.0
@@ -124,6 +124,20 @@ def _drop_item(board: Board, number: int, item: int, last: int) -> None:
 
 
 @compiled
+def leave_pen(board: Board, row: int) -> None:
+    """Take a page out of the pen of its host, where it is; nothing can make it due then."""
+    page = board.pages[row]
+    last = NO_ITEM
+    item = board.hosts[page.host].pen
+    while item != NO_ITEM and board.pen_rows[item] != row:
+        last = item
+        item = board.pen_next[item]
+    if item != NO_ITEM:
+        _drop_item(board, page.host, item, last)
+    page.bucket = ASLEEP
+
+
+@compiled
 def best_of_pen(board: Board, number: int) -> float:
     """The greatest priority in a pen that was weighed; 0 if it is empty."""
     best = 0.0
@@ -169,11 +183,14 @@ def shrink_pen(board: Board, number: int, now: float) -> None:
         item = board.pen_next[item]
     least = np.partition(priorities, size - quota)[size - quota]
     host.guard = max(host.guard, _just_above(least))
-    item, last, kept = host.pen, NO_ITEM, 0
+    spare = quota - _count_above(priorities, least)
+    item, last = host.pen, NO_ITEM
     while item != NO_ITEM:
         following = board.pen_next[item]
-        if board.pen_priorities[item] >= least and kept < quota:
-            kept += 1
+        priority = board.pen_priorities[item]
+        if priority > least or (priority == least and spare > 0):
+            if priority == least:
+                spare -= 1
             last = item
         else:
             row = board.pen_rows[item]
@@ -183,6 +200,15 @@ def shrink_pen(board: Board, number: int, now: float) -> None:
             else:
                 last = item
         item = following
+
+
+@compiled
+def _count_above(priorities: NDArray[np.float64], least: float) -> int:
+    count = 0
+    for priority in priorities:
+        if priority > least:
+            count += 1
+    return count
 
 
 @compiled
@@ -204,7 +230,11 @@ def _not_before(board: Board, row: int, now: float) -> float:
 
 @compiled
 def fill_pen(board: Board, number: int, now: float) -> None:
-    """Find the best pages of a host among all of them, and let its guard be the least of these."""
+    """Find the best pages of a host among all of them, and let its guard be the least of these.
+
+    Of pages that are as good as the least, only as many as there is room for: each is as right as
+    the others, and there may be a million of them.
+    """
     host = board.hosts[number]
     rows = pages_of(board.records, board.hosts, number)
     priorities = np.zeros(rows.size)
@@ -218,20 +248,26 @@ def fill_pen(board: Board, number: int, now: float) -> None:
                 ripe += 1
     quota = quota_of(board, number, now)
     host.guard = 0.0
+    least = board.state[0].guard
     if ripe > quota:
         least = np.partition(priorities, rows.size - quota)[rows.size - quota]
         host.guard = _just_above(least)
     guard = guard_of(board, number)
+    spare = quota - _count_above(priorities, least)
     for place in range(rows.size):
-        row = rows[place]
+        row, priority = rows[place], priorities[place]
         page = board.pages[row]
         if page.host != number or not is_put_off(page.bucket):
             continue
         page.due_staleness = UNSET
-        if priorities[place] > 0.0 and priorities[place] * ABOVE >= guard:
-            add_to_pen(board, row, priorities[place])
-        else:
+        if not (priority > 0.0 and priority * ABOVE >= guard):
             settle(board, row)
+            continue
+        if priority <= least:
+            if spare <= 0 and put_off(board.wheel, board.pages, row, _not_before(board, row, now)):
+                continue
+            spare -= 1
+        add_to_pen(board, row, priority)
     host.weighed_at = -np.inf
     weigh_pen(board, number, now)
 

@@ -121,7 +121,8 @@ def reserved_rows(count: int) -> tuple[Rows, Rows]:
 
 
 def clear(pages: Rows, records: Rows) -> None:
-    """Make rows free. Where the calendar has them stays as it is: it looks there once more."""
+    """Make rows free. Where the calendar has them stays as it is: it looks there once more. From
+    pens they are taken before (`Selector.forget`)."""
     for name in ("importance", "alpha", "kappa", "gamma", "signals", "attempt"):
         pages[name] = 0
     pages["status"] = REMOVED

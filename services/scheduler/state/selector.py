@@ -37,6 +37,10 @@ class Selector(Protocol):
         """Something happened to these pages; `reweigh`: to their importance or status, too."""
         ...
 
+    def forget(self, row: int) -> None:
+        """The page in a row is removed: the row may become another page's, of another host."""
+        ...
+
     def touch_host(self, number: int) -> None:
         """The limit of a host has changed."""
         ...

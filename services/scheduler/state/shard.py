@@ -283,6 +283,7 @@ class Shard:
             return False
         self.lookup.remove(page_id)
         self.urls.forget(row)
+        self.selector.forget(row)
         close_attempt(self.attempts.rows, self.pages[row])
         clear(self.pages[row : row + 1], self.records[row : row + 1])
         freed = unlist_page(self.pages, self.records, self.hosts.rows, row)

@@ -103,6 +103,75 @@ def test_pages_of_a_pen_that_are_removed_leave_it():
     crawl(world, 10.0, 60, now)
 
 
+def test_pages_in_the_rows_of_a_dead_hosts_pages_are_crawled():
+    world = World(rules(host_rate=100.0))
+    dead = [world.add_page("dead", number, START) for number in range(20)]
+    world.limit_host("dead.example", 0.0, None, START)
+    world.pick(START + np.arange(1, 31) / 100, 100.0)
+    assert penned(world) == 20
+    for identity in dead:
+        world.remove_page(identity.page_id, START + 1)
+    new = [world.add_page(f"h{number % 4}", number, START + 1) for number in range(20)]
+    picked = world.pick(START + 1 + np.arange(1, 31) / 100, 100.0)
+    assert set(picked) - {None} == {identity.page_id for identity in new}
+    assert penned(world) == 0
+
+
+def test_a_row_that_comes_back_to_its_host_is_in_the_pen_once():
+    world = World(rules(host_rate=0.5, timeout=1e6))
+    for number in range(8):
+        world.add_page("busy", number, START, importance=1.0 + number)
+    _, now = crawl(world, 10.0, 1, START)
+    for round_ in range(3):
+        for identity in [i for i in world.identities if i.host == "busy.example"]:
+            world.remove_page(identity.page_id, now)
+        for host in ("other", "busy"):
+            for number in range(8):
+                name = f"{round_}-{number}"
+                world.add_page(host, name, now, importance=1.0 + number)
+            _, now = crawl(world, 10.0, 3, now)
+            assert penned(world) == sum(int(host["penned"]) for host in world.shard.host_rows)
+        crawl_until = now + 20
+        while now < crawl_until:
+            _, now = crawl(world, 10.0, 1, now)
+
+
+EQUAL = {
+    "new": {},
+    "of one value": {"last_crawled_at": START - 10 * DAY, "alpha": 0.01},
+}
+
+
+@pytest.mark.parametrize("fields", EQUAL.values(), ids=EQUAL)
+def test_pages_that_are_equally_urgent_are_penned_by_quota_and_all_crawled(fields):
+    world = World(rules(host_rate=100.0, timeout=1e6))
+    for number in range(3000):
+        world.add_page("same", number, START - 20 * DAY, **fields)
+    shard, selector = world.shard, world.shard.selector
+    host = shard.host_rows[shard.hosts.find("same.example")]
+    now, crawled, most = START, set(), 0
+    while len(crawled) < 3000:
+        picks = selector.select(now + np.arange(1, 41) / 20, 20.0, 0.0)
+        now += 2.0
+        rows = set(picks["row"].tolist()) - {-1}
+        assert rows, "none is forgotten"
+        assert not rows & crawled, "none is crawled twice"
+        crawled |= rows
+        most = max(most, int(host["penned"]))
+        if now < START + 4:
+            world.limit_host("same.example", 10.0, None, now)
+    assert 0 < most <= 2 * (16 + 2 * np.sqrt(3000) + 2 * 20)
+
+
+def test_the_best_page_is_not_left_out_of_a_pen_for_many_that_are_equal():
+    world = World(rules(host_rate=0.5, timeout=1e6))
+    for number in range(600):
+        world.add_page("busy", number, START, importance=5.0 if number > 5 else 10.0 - number)
+    for number in range(50):
+        world.add_page("other", number, START, importance=1.0)
+    crawl(world, 10.0, 60, START)
+
+
 def test_a_page_that_takes_its_hosts_token_leaves_none_to_a_page_of_the_pen():
     world = World(rules(host_rate=100.0, timeout=1e6, max_age_days=20.0))
 
