@@ -46,6 +46,8 @@ what was on its way on the old one is then lost rather than late."""
 class Scheduler(WorkerService):
     """Reads what happens to pages, writes `crawl-requests` and `demand-curves`."""
 
+    database_user = NAME
+
     def __init__(self, settings: Settings) -> None:
         super().__init__(settings)
         self.timeline = SlotTimeline()

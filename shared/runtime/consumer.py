@@ -13,14 +13,14 @@ from shared.contracts.topics import Topic
 from shared.runtime import metrics
 from shared.runtime.isolation import TooManyBadMessages
 from shared.runtime.kafka import fetch_bytes, gathering, make_consumer
+from shared.runtime.lag import Lag
 from shared.runtime.membership import Membership
+from shared.runtime.polling import Polling
 from shared.runtime.precedence import Precedence
 from shared.runtime.settings import Settings
 from shared.runtime.slices import Pace, count_of, read_on, read_slice
 
 log = structlog.get_logger(__name__)
-
-LAG_REPORT_SECONDS = 2.0
 
 HALT_REPORT_SECONDS = 60.0
 """A worker that has stopped reading says so once in so long."""
@@ -145,7 +145,8 @@ class BatchConsumer:
         self._followed = 0
         self._ours: set[int] = set()
         self._next: dict[TopicPartition, int] = {}
-        self._lag_due_at = 0.0
+        self._polling = Polling(self._consumer)
+        self._lag = Lag(self._consumer, self._names, lambda: self._next)
         self.halted: str | None = None
         """Why reading has stopped for good, until the worker is started again; None: it goes on."""
         self.progressed_at = time.monotonic()
@@ -190,7 +191,7 @@ class BatchConsumer:
     async def run(self, stopping: asyncio.Event) -> None:
         """Read and handle batches until `stopping` is set; the batch at hand is finished."""
         try:
-            await self._run(stopping)
+            await self._polling.beside(lambda: self._run(stopping), self._lag.run)
         finally:
             self._give_up_loading()
 
@@ -201,13 +202,13 @@ class BatchConsumer:
     async def _run(self, stopping: asyncio.Event) -> None:
         while not stopping.is_set():
             self.progressed_at = time.monotonic()
+            self._polling.check()
             if not self.settled:
                 await self._follow_rebalance()
                 continue
             if self._loading is not None and self._loading.positions.done():
                 await self._take_loaded()
             batch = await self._read()
-            self._report_lag()
             if not batch:
                 continue
             if self.settled:
@@ -237,11 +238,13 @@ class BatchConsumer:
             if now >= report_at:
                 report_at = now + HALT_REPORT_SECONDS
                 log.critical("reading has stopped", reason=self.halted)
+            self._polling.check()
             self._consumer.pause(*self._consumer.assignment())
             await self._consumer.getmany(timeout_ms=100)
 
     async def _read(self) -> Batch:
         fetched = await read_slice(self._consumer, self._max_records, timeout_ms=100)
+        self._lag.read_at = time.monotonic()
         if fetched and count_of(fetched) < self._max_records // 4:
             await asyncio.sleep(self._pace.left(time.monotonic()))
         await read_on(self._consumer, fetched, self._max_records, self._max_bytes)
@@ -256,20 +259,9 @@ class BatchConsumer:
     def _advance(self, batch: Batch) -> None:
         by_name = {name: full for full, name in self._names.items()}
         for topic, partitions in batch.items():
+            metrics.MESSAGES_HANDLED.labels(topic).inc(sum(map(len, partitions.values())))
             for partition, records in partitions.items():
                 self._next[TopicPartition(by_name[topic], partition)] = records[-1].offset + 1
-
-    def _report_lag(self) -> None:
-        if time.monotonic() < self._lag_due_at:
-            return
-        self._lag_due_at = time.monotonic() + LAG_REPORT_SECONDS
-        behind = dict.fromkeys(self._names.values(), 0)
-        assigned = self._consumer.assignment()  # a rebalance may have begun just now
-        for tp, offset in self._next.items():
-            end = self._consumer.highwater(tp) if tp in assigned else None
-            behind[self._names[tp.topic]] += max((end or offset) - offset, 0)
-        for topic, records in behind.items():
-            metrics.CONSUMER_LAG.labels(topic).set(records)
 
     async def _follow_rebalance(self) -> None:
         if self._rebalances.deciding:
