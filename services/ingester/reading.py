@@ -21,7 +21,7 @@ from shared.runtime.kafka import fetch_bytes, gathering, make_consumer
 from shared.runtime.lag import Lag
 from shared.runtime.polling import Polling
 from shared.runtime.settings import Settings
-from shared.runtime.slices import Pace, read_on, read_slice
+from shared.runtime.slices import Pace, passed_over, read_on, read_slice
 
 log = structlog.get_logger(__name__)
 
@@ -84,6 +84,7 @@ class SignalReader(ConsumerRebalanceListener):  # type: ignore[misc]  # aiokafka
             start = committed.get(tp, self._reached.get(tp))
             if start is not None:
                 self._consumer.seek(tp, start)
+                self._next[tp] = start
         self.settled = True
         log.info("partitions assigned", partitions=sorted(tp.partition for tp in assigned))
 
@@ -124,6 +125,9 @@ class SignalReader(ConsumerRebalanceListener):  # type: ignore[misc]  # aiokafka
             await read_on(self._consumer, fetched, self._max_records, self._max_bytes)
             async with self._busy:
                 await self._take(fetched)
+            if not fetched and self.settled:
+                # The end of a transaction is no record: nothing is left behind there.
+                self._next |= await passed_over(self._consumer, self._next)
             await asyncio.sleep(self._pace.left(time.monotonic()))
 
     async def _take(self, fetched: dict[TopicPartition, list[ConsumerRecord]]) -> None:

@@ -81,6 +81,7 @@ class Scheduler(WorkerService):
             linger_seconds=self.settings.tick_seconds,
             before_leaving=self._send_the_rest,
             loads_beside=True,
+            reached=self._handler.reached,
         )
         self._pacer = Pacer(
             self.settings,

@@ -18,12 +18,15 @@ from shared.runtime.membership import Membership
 from shared.runtime.polling import Polling
 from shared.runtime.precedence import Precedence
 from shared.runtime.settings import Settings
-from shared.runtime.slices import Pace, count_of, read_on, read_slice
+from shared.runtime.slices import Pace, count_of, passed_over, read_on, read_slice
 
 log = structlog.get_logger(__name__)
 
 HALT_REPORT_SECONDS = 60.0
 """A worker that has stopped reading says so once in so long."""
+
+PASSED_OVER_SECONDS = 0.5
+"""Between two looks at what was read that is no record."""
 
 Batch = dict[str, dict[int, list[ConsumerRecord]]]
 """Topic (without prefix) → partition → records in order of offset."""
@@ -57,6 +60,8 @@ class BatchHandler(Protocol):
 
 
 BeforeLeaving = Callable[[], Awaitable[None]]
+
+Reached = Callable[[Positions], Awaitable[None]]
 
 
 class _Rebalances(ConsumerRebalanceListener):  # type: ignore[misc]  # aiokafka is untyped
@@ -111,6 +116,7 @@ class BatchConsumer:
         before_leaving: BeforeLeaving | None = None,
         loads_beside: bool = False,
         precedence: Precedence | None = None,
+        reached: Reached | None = None,
     ) -> None:
         """Make a consumer that is not started yet.
 
@@ -123,6 +129,8 @@ class BatchConsumer:
             before_leaving: awaited before partitions may go to another member.
             loads_beside: whether the handler can load partitions while others are read.
             precedence: holds back topics until another one is read; absent: none waits.
+            reached: told, between two batches, the positions that were reached without a record:
+                all before them is handled, as the end of a transaction is nothing to handle.
         """
         self._loads_beside = loads_beside
         self._loading: _Loading | None = None
@@ -138,6 +146,8 @@ class BatchConsumer:
         )
         self._pace = Pace(linger_seconds)
         self._precedence = precedence
+        self._reached = reached
+        self._passed_over_at = 0.0
         self._membership = Membership(settings.kafka_session_timeout_seconds)
         self._rebalances = _Rebalances(
             self._consumer, self._membership, before_leaving or _nothing_to_do
@@ -208,6 +218,7 @@ class BatchConsumer:
                 continue
             if self._loading is not None and self._loading.positions.done():
                 await self._take_loaded()
+            await self._note_passed_over()
             batch = await self._read()
             if not batch:
                 continue
@@ -262,6 +273,17 @@ class BatchConsumer:
             metrics.MESSAGES_HANDLED.labels(topic).inc(sum(map(len, partitions.values())))
             for partition, records in partitions.items():
                 self._next[TopicPartition(by_name[topic], partition)] = records[-1].offset + 1
+
+    async def _note_passed_over(self) -> None:
+        if time.monotonic() < self._passed_over_at:
+            return
+        self._passed_over_at = time.monotonic() + PASSED_OVER_SECONDS
+        moved = await passed_over(self._consumer, self._next)
+        self._next |= moved
+        if moved and self._reached is not None:
+            await self._reached(
+                {(self._names[tp.topic], tp.partition): offset for tp, offset in moved.items()}
+            )
 
     async def _follow_rebalance(self) -> None:
         if self._rebalances.deciding:
