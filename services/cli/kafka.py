@@ -13,6 +13,7 @@ from shared.contracts.topics import Topic
 from shared.runtime.kafka import make_consumer
 from shared.runtime.publisher import Publisher
 from shared.runtime.settings import Settings
+from shared.runtime.slices import read_tail
 
 T = TypeVar("T", bound=msgspec.Struct)
 
@@ -70,15 +71,8 @@ async def last_records(settings: Settings, topic: Topic, count: int) -> list[Con
         await consumer.start()
         partition = TopicPartition(settings.topic(topic.name), 0)
         consumer.assign([partition])
-        begin = (await consumer.beginning_offsets([partition]))[partition]
-        end = (await consumer.end_offsets([partition]))[partition]
-        consumer.seek(partition, max(begin, end - count))
-        records: list[ConsumerRecord] = []
         async with asyncio.timeout(READ_SECONDS):
-            while await consumer.position(partition) < end:
-                fetched = await consumer.getmany(partition, timeout_ms=500)
-                records += fetched.get(partition, [])
-        return records[-count:]
+            return (await read_tail(consumer, partition, count, least=count))[-count:]
     finally:
         await consumer.stop()
 

@@ -57,6 +57,8 @@ _NOTICE_SECONDS = 60.0
 class Coordinator(WorkerService):
     """Reads `bandwidth` and `demand-curves`, writes `multipliers`."""
 
+    database_user = NAME
+
     def __init__(self, settings: Settings) -> None:
         super().__init__(settings)
         database_url = settings.database_url.get_secret_value()

@@ -23,6 +23,8 @@ TOPICS = (PAGE_SIGNALS, CRAWL_OUTCOMES, PAGE_UPDATES, HOST_LIMITS)
 class Estimator(WorkerService):
     """Reads what happens to pages, writes what is known of them."""
 
+    database_user = NAME
+
     def __init__(self, settings: Settings) -> None:
         super().__init__(settings)
         self._publisher = Publisher(settings)

@@ -3,7 +3,7 @@
 import asyncio
 import dataclasses
 import time
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 import structlog
 import tenacity
@@ -74,21 +74,38 @@ class SignalHandler:
         self._publisher = publisher
         self._sifter = make_sifter(settings, clock)
         self._refusals = Refusals(settings.refused_signals_kept_per_second)
+        self.trouble: str | None = None
+        """Why nothing goes on; None: all is well."""
+        self.progressed_at = time.monotonic()
+        """Wall time of the last attempt to publish, for the watchdog."""
 
     async def handle(self, records: Sequence[ConsumerRecord]) -> None:
-        """Apply a batch; when this returns, the broker has all that came of it.
+        """Apply a batch; when this returns, the broker has all that came of it. Waits for it.
 
         Raises:
-            KafkaError: something could not be delivered; the batch must be read again.
+            KafkaError: something will never be delivered; the batch must be read again.
         """
         messages, refused = await asyncio.to_thread(self._work, records)
         # Only this is tried again: a batch that is sifted once more would be all repetitions.
-        async for attempt in until_it_passes(None, may_pass, _note_failure):
+        async for attempt in self._attempts():
             with attempt:
                 await self._publisher.send_batches(messages)
-        for record, reason in refused:
-            await self._put_aside(record, reason)
-        await self._publisher.flush()
+        letters = list(self._copied(refused))
+        async for attempt in self._attempts():
+            with attempt:
+                for record, reason in letters:
+                    await self._publisher.dead_letter(record, STAGE, reason)
+                await self._publisher.flush()
+        self.trouble = None
+
+    def _attempts(self) -> tenacity.AsyncRetrying:
+        return until_it_passes(None, may_pass, self._note_failure)
+
+    def _note_failure(self, state: tenacity.RetryCallState) -> None:
+        error = state.outcome.exception() if state.outcome else None
+        self.progressed_at = time.monotonic()
+        self.trouble = f"the broker cannot be written: {error!r}"
+        log.warning("signals not published yet, trying again", error=repr(error))
 
     def _work(self, records: Sequence[ConsumerRecord]) -> tuple[ByPlace, list[Refused]]:
         """The work of the processor, in a thread."""
@@ -113,13 +130,15 @@ class SignalHandler:
         metrics.SOURCES.set(self._sifter.sources)
         return messages, refused
 
-    async def _put_aside(self, record: ConsumerRecord, reason: str) -> None:
-        size = len(record.value or b"") + len(record.key or b"")
-        text = self._refusals.copied_as(reason, size, time.monotonic())
-        if text is None:
-            metrics.SIGNALS_NOT_KEPT.inc()
-        else:
-            await self._publisher.dead_letter(_without_key(record), STAGE, text)
+    def _copied(self, refused: Iterable[Refused]) -> Iterator[Refused]:
+        """What is kept of refused records."""
+        for record, reason in refused:
+            size = len(record.value or b"") + len(record.key or b"")
+            text = self._refusals.copied_as(reason, size, time.monotonic())
+            if text is None:
+                metrics.SIGNALS_NOT_KEPT.inc()
+            else:
+                yield _without_key(record), text
 
 
 def _without_key(record: ConsumerRecord) -> ConsumerRecord:
@@ -128,11 +147,6 @@ def _without_key(record: ConsumerRecord) -> ConsumerRecord:
         return record
     kept = tuple(header for header in record.headers if header[0] != KEY_HEADER)
     return dataclasses.replace(record, headers=kept)
-
-
-def _note_failure(state: tenacity.RetryCallState) -> None:
-    error = state.outcome.exception() if state.outcome else None
-    log.warning("signals not published yet, trying again", error=repr(error))
 
 
 def by_shard(signals: Sequence[PageSignal], shards: int) -> ByPlace:

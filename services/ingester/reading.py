@@ -18,8 +18,10 @@ from aiokafka.errors import CommitFailedError, IllegalStateError, KafkaError
 from shared.contracts.topics import SIGNALS
 from shared.runtime import metrics
 from shared.runtime.kafka import fetch_bytes, gathering, make_consumer
+from shared.runtime.lag import Lag
+from shared.runtime.polling import Polling
 from shared.runtime.settings import Settings
-from shared.runtime.slices import Pace, read_on, read_slice
+from shared.runtime.slices import Pace, passed_over, read_on, read_slice
 
 log = structlog.get_logger(__name__)
 
@@ -51,6 +53,8 @@ class SignalReader(ConsumerRebalanceListener):  # type: ignore[misc]  # aiokafka
         self._pace = Pace(GATHERED_SECONDS)
         self._busy = asyncio.Lock()
         self._next: dict[TopicPartition, int] = {}
+        self._polling = Polling(self._consumer)
+        self._lag = Lag(self._consumer, {self._topic: SIGNALS.name}, lambda: self._next)
         self._reached: dict[TopicPartition, int] = {}
         """What we have ever committed, of partitions that others may have now too."""
         self.settled = False
@@ -80,6 +84,7 @@ class SignalReader(ConsumerRebalanceListener):  # type: ignore[misc]  # aiokafka
             start = committed.get(tp, self._reached.get(tp))
             if start is not None:
                 self._consumer.seek(tp, start)
+                self._next[tp] = start
         self.settled = True
         log.info("partitions assigned", partitions=sorted(tp.partition for tp in assigned))
 
@@ -104,18 +109,25 @@ class SignalReader(ConsumerRebalanceListener):  # type: ignore[misc]  # aiokafka
 
     async def run(self, stopping: asyncio.Event) -> None:
         """Read, handle and commit until `stopping` is set; the batch at hand is finished."""
+        await self._polling.beside(lambda: self._run(stopping), self._lag.run)
+
+    async def _run(self, stopping: asyncio.Event) -> None:
         while not stopping.is_set():
             self.progressed_at = time.monotonic()
+            self._polling.check()
             if not self.settled:
                 await asyncio.sleep(0.01)
                 continue
             # Outside the lock: while the group decides, this waits for the decision, and the
             # group waits for the lock.
             fetched = await read_slice(self._consumer, self._max_records, timeout_ms=100)
+            self._lag.read_at = time.monotonic()
             await read_on(self._consumer, fetched, self._max_records, self._max_bytes)
             async with self._busy:
                 await self._take(fetched)
-            metrics.CONSUMER_LAG.labels(SIGNALS.name).set(self._lag())
+            if not fetched and self.settled:
+                # The end of a transaction is no record: nothing is left behind there.
+                self._next |= await passed_over(self._consumer, self._next)
             await asyncio.sleep(self._pace.left(time.monotonic()))
 
     async def _take(self, fetched: dict[TopicPartition, list[ConsumerRecord]]) -> None:
@@ -140,7 +152,3 @@ class SignalReader(ConsumerRebalanceListener):  # type: ignore[misc]  # aiokafka
             return
         self._next |= done
         self._reached |= done
-
-    def _lag(self) -> int:
-        ends = {tp: self._consumer.highwater(tp) for tp in self._consumer.assignment()}
-        return sum((ends.get(tp) or offset) - offset for tp, offset in self._next.items())

@@ -18,13 +18,13 @@ class Ingester(WorkerService):
     def __init__(self, settings: Settings) -> None:
         super().__init__(settings)
         self._publisher = Publisher(settings)
+        self._handler = SignalHandler(settings, self.clock, self._publisher)
         self._reader: SignalReader | None = None
 
     async def open(self) -> None:
         """Connect, and join the group."""
-        handler = SignalHandler(self.settings, self.clock, self._publisher)
         await self._publisher.start()
-        self._reader = SignalReader(self.settings, handler.handle)
+        self._reader = SignalReader(self.settings, self._handler.handle)
         await self._reader.start()
 
     async def close(self) -> None:
@@ -38,14 +38,16 @@ class Ingester(WorkerService):
         return [self._opened.run(self.stopping)]
 
     def not_ready(self) -> str | None:
-        """Wait for the group."""
+        """Wait for the broker and the group."""
+        if self._handler.trouble is not None:
+            return self._handler.trouble
         if self._reader is None or not self._reader.settled:
             return "waiting for the consumer group to hand out the partitions of `signals`"
         return None
 
     def progressed_at(self) -> float:
-        """Wall time of the reading loop's last turn."""
-        return self._opened.progressed_at
+        """Wall time of the reading loop's last turn, or of the last attempt within a batch."""
+        return max(self._opened.progressed_at, self._handler.progressed_at)
 
     @property
     def _opened(self) -> SignalReader:

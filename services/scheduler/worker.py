@@ -47,6 +47,8 @@ what was on its way on the old one is then lost rather than late."""
 class Scheduler(WorkerService):
     """Reads what happens to pages, writes `crawl-requests` and `demand-curves`."""
 
+    database_user = NAME
+
     def __init__(self, settings: Settings) -> None:
         super().__init__(settings)
         self.timeline = SlotTimeline()
@@ -80,6 +82,7 @@ class Scheduler(WorkerService):
             linger_seconds=self.settings.tick_seconds,
             before_leaving=self._send_the_rest,
             loads_beside=True,
+            reached=self._handler.reached,
         )
         self._pacer = Pacer(
             self.settings,

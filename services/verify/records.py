@@ -12,7 +12,7 @@ from msgspec import Struct
 from shared.contracts.codec import BadMessage, decode
 from shared.contracts.identity import BadUrl, identify
 from shared.contracts.topics import Topic
-from shared.runtime.kafka import client_options, make_consumer, partitions_of
+from shared.runtime.kafka import make_consumer, partitions_of
 from shared.runtime.settings import Settings
 
 READ_SECONDS: Final = 300.0
@@ -61,7 +61,7 @@ async def _is_behind(consumer: AIOKafkaConsumer, ends: dict[TopicPartition, int]
 
 async def end_offsets(settings: Settings, topics: Iterable[Topic]) -> dict[tuple[str, int], int]:
     """Where topics end now: (topic, partition) → next offset."""
-    consumer = AIOKafkaConsumer(**client_options(settings))
+    consumer = make_consumer(settings)
     await consumer.start()
     try:
         names = {

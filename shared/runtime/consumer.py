@@ -13,17 +13,20 @@ from shared.contracts.topics import Topic
 from shared.runtime import metrics
 from shared.runtime.isolation import TooManyBadMessages
 from shared.runtime.kafka import fetch_bytes, gathering, make_consumer
+from shared.runtime.lag import Lag
 from shared.runtime.membership import Membership
+from shared.runtime.polling import Polling
 from shared.runtime.precedence import Precedence
 from shared.runtime.settings import Settings
-from shared.runtime.slices import Pace, count_of, read_on, read_slice
+from shared.runtime.slices import Pace, count_of, passed_over, read_on, read_slice
 
 log = structlog.get_logger(__name__)
 
-LAG_REPORT_SECONDS = 2.0
-
 HALT_REPORT_SECONDS = 60.0
 """A worker that has stopped reading says so once in so long."""
+
+PASSED_OVER_SECONDS = 0.5
+"""Between two looks at what was read that is no record."""
 
 Batch = dict[str, dict[int, list[ConsumerRecord]]]
 """Topic (without prefix) → partition → records in order of offset."""
@@ -57,6 +60,8 @@ class BatchHandler(Protocol):
 
 
 BeforeLeaving = Callable[[], Awaitable[None]]
+
+Reached = Callable[[Positions], Awaitable[None]]
 
 
 class _Rebalances(ConsumerRebalanceListener):  # type: ignore[misc]  # aiokafka is untyped
@@ -111,6 +116,7 @@ class BatchConsumer:
         before_leaving: BeforeLeaving | None = None,
         loads_beside: bool = False,
         precedence: Precedence | None = None,
+        reached: Reached | None = None,
     ) -> None:
         """Make a consumer that is not started yet.
 
@@ -123,6 +129,8 @@ class BatchConsumer:
             before_leaving: awaited before partitions may go to another member.
             loads_beside: whether the handler can load partitions while others are read.
             precedence: holds back topics until another one is read; absent: none waits.
+            reached: told, between two batches, the positions that were reached without a record:
+                all before them is handled, as the end of a transaction is nothing to handle.
         """
         self._loads_beside = loads_beside
         self._loading: _Loading | None = None
@@ -138,6 +146,8 @@ class BatchConsumer:
         )
         self._pace = Pace(linger_seconds)
         self._precedence = precedence
+        self._reached = reached
+        self._passed_over_at = 0.0
         self._membership = Membership(settings.kafka_session_timeout_seconds)
         self._rebalances = _Rebalances(
             self._consumer, self._membership, before_leaving or _nothing_to_do
@@ -145,7 +155,8 @@ class BatchConsumer:
         self._followed = 0
         self._ours: set[int] = set()
         self._next: dict[TopicPartition, int] = {}
-        self._lag_due_at = 0.0
+        self._polling = Polling(self._consumer)
+        self._lag = Lag(self._consumer, self._names, lambda: self._next)
         self.halted: str | None = None
         """Why reading has stopped for good, until the worker is started again; None: it goes on."""
         self.progressed_at = time.monotonic()
@@ -190,7 +201,7 @@ class BatchConsumer:
     async def run(self, stopping: asyncio.Event) -> None:
         """Read and handle batches until `stopping` is set; the batch at hand is finished."""
         try:
-            await self._run(stopping)
+            await self._polling.beside(lambda: self._run(stopping), self._lag.run)
         finally:
             self._give_up_loading()
 
@@ -201,13 +212,14 @@ class BatchConsumer:
     async def _run(self, stopping: asyncio.Event) -> None:
         while not stopping.is_set():
             self.progressed_at = time.monotonic()
+            self._polling.check()
             if not self.settled:
                 await self._follow_rebalance()
                 continue
             if self._loading is not None and self._loading.positions.done():
                 await self._take_loaded()
+            await self._note_passed_over()
             batch = await self._read()
-            self._report_lag()
             if not batch:
                 continue
             if self.settled:
@@ -237,11 +249,13 @@ class BatchConsumer:
             if now >= report_at:
                 report_at = now + HALT_REPORT_SECONDS
                 log.critical("reading has stopped", reason=self.halted)
+            self._polling.check()
             self._consumer.pause(*self._consumer.assignment())
             await self._consumer.getmany(timeout_ms=100)
 
     async def _read(self) -> Batch:
         fetched = await read_slice(self._consumer, self._max_records, timeout_ms=100)
+        self._lag.read_at = time.monotonic()
         if fetched and count_of(fetched) < self._max_records // 4:
             await asyncio.sleep(self._pace.left(time.monotonic()))
         await read_on(self._consumer, fetched, self._max_records, self._max_bytes)
@@ -256,20 +270,20 @@ class BatchConsumer:
     def _advance(self, batch: Batch) -> None:
         by_name = {name: full for full, name in self._names.items()}
         for topic, partitions in batch.items():
+            metrics.MESSAGES_HANDLED.labels(topic).inc(sum(map(len, partitions.values())))
             for partition, records in partitions.items():
                 self._next[TopicPartition(by_name[topic], partition)] = records[-1].offset + 1
 
-    def _report_lag(self) -> None:
-        if time.monotonic() < self._lag_due_at:
+    async def _note_passed_over(self) -> None:
+        if time.monotonic() < self._passed_over_at:
             return
-        self._lag_due_at = time.monotonic() + LAG_REPORT_SECONDS
-        behind = dict.fromkeys(self._names.values(), 0)
-        assigned = self._consumer.assignment()  # a rebalance may have begun just now
-        for tp, offset in self._next.items():
-            end = self._consumer.highwater(tp) if tp in assigned else None
-            behind[self._names[tp.topic]] += max((end or offset) - offset, 0)
-        for topic, records in behind.items():
-            metrics.CONSUMER_LAG.labels(topic).set(records)
+        self._passed_over_at = time.monotonic() + PASSED_OVER_SECONDS
+        moved = await passed_over(self._consumer, self._next)
+        self._next |= moved
+        if moved and self._reached is not None:
+            await self._reached(
+                {(self._names[tp.topic], tp.partition): offset for tp, offset in moved.items()}
+            )
 
     async def _follow_rebalance(self) -> None:
         if self._rebalances.deciding:

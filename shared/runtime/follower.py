@@ -13,6 +13,7 @@ from aiokafka.errors import KafkaError
 from shared.contracts.topics import Topic
 from shared.runtime.kafka import make_consumer
 from shared.runtime.settings import Settings
+from shared.runtime.slices import read_tail
 
 WAIT_MS = 500
 """A broker that has nothing new keeps a question for so long; what is new, it says at once."""
@@ -53,11 +54,9 @@ class Follower:
         self._consumer = consumer
         await consumer.start()
         consumer.assign([self._tp])
-        end = (await consumer.end_offsets([self._tp]))[self._tp]
-        begin = (await consumer.beginning_offsets([self._tp]))[self._tp]
-        consumer.seek(self._tp, max(begin, end - self._tail))
-        while await consumer.position(self._tp) < end:
-            await self._turn(consumer, timeout_ms=1000)
+        for record in await read_tail(consumer, self._tp, self._tail, least=1):
+            self._receive(record)
+        self._received = await consumer.position(self._tp)
 
     async def catch_up(self) -> None:
         """Wait until `run` has received all that is on the topic now.

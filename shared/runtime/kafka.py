@@ -95,6 +95,14 @@ def make_producer(settings: Settings, **options: Any) -> AIOKafkaProducer:
 def make_consumer(settings: Settings, group: str | None = None, **options: Any) -> AIOKafkaConsumer:
     """A consumer that never commits on its own.
 
+    Crawlers and pingers may write in transactions: of those only what is committed is read, up to
+    where the oldest one begins that is not ended yet, and that is also what `end_offsets` says. A
+    transaction that nobody ends is ended by the broker, after the `transaction.timeout.ms` of its
+    producer (at most the broker's `transaction.max.timeout.ms`, 15 minutes): until then what was
+    written after it began is not read, but nobody waits for it either. The end of a transaction
+    takes an offset of its own and is no record, so who asks whether all is read must compare
+    `position()` with the end, never the last record.
+
     Args:
         settings: where the brokers are.
         group: consumer group (the topic prefix is added), joined as a static member so that a
@@ -104,6 +112,7 @@ def make_consumer(settings: Settings, group: str | None = None, **options: Any) 
     defaults: dict[str, Any] = {
         "enable_auto_commit": False,
         "auto_offset_reset": "earliest",
+        "isolation_level": "read_committed",
         "fetch_max_wait_ms": 100,
         "fetch_max_bytes": min(16 * 1024 * 1024, settings.fetch_buffer_bytes),
         "max_partition_fetch_bytes": MOST_FETCHED_BYTES,

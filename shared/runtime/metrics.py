@@ -5,6 +5,11 @@ from prometheus_client import Counter, Gauge, Histogram
 MESSAGES_CONSUMED = Counter(
     "freshet_messages_consumed_total", "Records read from Kafka.", ["topic"]
 )
+MESSAGES_HANDLED = Counter(
+    "freshet_messages_handled_total",
+    "Records that are done with: applied, or set aside.",
+    ["topic"],
+)
 MESSAGES_PUBLISHED = Counter(
     "freshet_messages_published_total", "Records acknowledged by Kafka.", ["topic"]
 )
@@ -30,6 +35,7 @@ LOOP_LAG_MAX_SECONDS = Gauge(
     "freshet_loop_lag_max_seconds", "The longest that the event loop was blocked of late."
 )
 BROKER_AWAY = Gauge("freshet_broker_away", "1: no broker answers.")
+DATABASE_AWAY = Gauge("freshet_database_away", "1: the database does not answer.")
 ASSIGNED_SHARDS = Gauge("freshet_assigned_shards", "Shards that this worker serves now.")
 CONSUMER_LAG = Gauge(
     "freshet_consumer_lag_records", "Records not yet read, all partitions.", ["topic"]

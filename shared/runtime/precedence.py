@@ -16,6 +16,7 @@ from typing import Final
 from aiokafka import AIOKafkaConsumer, TopicPartition
 from aiokafka.errors import IllegalStateError, KafkaError
 
+from shared.runtime.lag import end_of
 from shared.runtime.slices import Fetched
 
 PATIENCE_SECONDS: Final = 10.0
@@ -122,7 +123,7 @@ def _is_read(
     It says so with every answer to a fetch, so that it has to be asked only after a backlog. What a
     message speaks of is older than the message.
     """
-    end, said_at_ms = consumer.highwater(first), consumer.last_poll_timestamp(first)
+    end, said_at_ms = end_of(consumer, first), consumer.last_poll_timestamp(first)
     return end is not None and position >= end and said_at_ms is not None and said_at_ms >= since_ms
 
 

@@ -1,6 +1,7 @@
 """How records are gathered for a batch: in slices that do not block the loop, at a pace."""
 
 import asyncio
+from collections.abc import Mapping
 
 from aiokafka import AIOKafkaConsumer, ConsumerRecord, TopicPartition
 
@@ -12,6 +13,9 @@ RESTS = 4.0
 
 MOST_LINGERS = 4.0
 """... but no longer than so many times the time that records are gathered anyway."""
+
+WIDER = 8
+"""So many times as much is looked through where there are too few records."""
 
 Fetched = dict[TopicPartition, list[ConsumerRecord]]
 """Records in order of offset."""
@@ -36,6 +40,49 @@ async def read_on(
         size += _bytes(more)
         for tp, records in more.items():
             fetched.setdefault(tp, []).extend(records)
+
+
+async def read_tail(
+    consumer: AIOKafkaConsumer, tp: TopicPartition, span: int, least: int
+) -> list[ConsumerRecord]:
+    """The last records of an assigned partition; the consumer stands at their end.
+
+    Args:
+        consumer: to which the partition is assigned.
+        tp: which.
+        span: how many offsets are looked through; not each has a record.
+        least: where there are fewer records than that, it looks further back.
+
+    Raises:
+        KafkaError: the broker cannot be read.
+    """
+    begin = (await consumer.beginning_offsets([tp]))[tp]
+    end = (await consumer.end_offsets([tp]))[tp]
+    while True:
+        start = max(begin, end - span)
+        consumer.seek(tp, start)
+        records: list[ConsumerRecord] = []
+        while await consumer.position(tp) < end:
+            records += (await consumer.getmany(tp, timeout_ms=1000)).get(tp, [])
+        if len(records) >= least or start <= begin:
+            return records
+        span *= WIDER
+
+
+async def passed_over(
+    consumer: AIOKafkaConsumer, known: Mapping[TopicPartition, int]
+) -> dict[TopicPartition, int]:
+    """The positions of partitions whose reader is further than is known of it.
+
+    What it has passed over is no record: the end of a transaction, one that was given up, or
+    records that are compacted away. To be asked while no record that was read is still to be done.
+    """
+    assigned = consumer.assignment()
+    moved = {}
+    for tp, offset in known.items():
+        if tp in assigned and (position := await consumer.position(tp)) > offset:
+            moved[tp] = position
+    return moved
 
 
 def count_of(fetched: Fetched) -> int:

@@ -42,6 +42,7 @@ from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
 
 from shared.runtime import metrics
 from shared.runtime.broker_watch import BrokerWatch
+from shared.runtime.database_watch import DatabaseWatch
 from shared.runtime.ending import ignore_further_stops
 from shared.runtime.kafka import ensure_topics
 from shared.runtime.logs import configure_logs
@@ -79,6 +80,9 @@ class WorkerService(Service, ABC):  # type: ignore[misc]  # mode is untyped
     A loop that raises ends the process with the reason logged; whoever supervises it starts it
     again, and it resumes from its durable positions.
     """
+
+    database_user: str | None = None
+    """The worker's name, as the database knows it; None: it uses none."""
 
     def __init__(self, settings: Settings) -> None:
         super().__init__()
@@ -119,10 +123,17 @@ class WorkerService(Service, ABC):  # type: ignore[misc]  # mode is untyped
             for coroutine in (
                 *self.loops(),
                 watch_loop_lag(self.stopping, self.settings.loop_lag_warning_seconds),
-                self.broker.run(self.stopping),
+                *self._watches(),
             )
         ]
         log.info("worker started")
+
+    def _watches(self) -> list[Coroutine[Any, Any, None]]:
+        """Whether the servers answer."""
+        watches = [self.broker.run(self.stopping)]
+        if self.database_user is not None:
+            watches.append(DatabaseWatch(self.settings, self.database_user).run(self.stopping))
+        return watches
 
     async def on_stop(self) -> None:
         """Let the loops finish what they have at hand, then close."""
@@ -133,8 +144,11 @@ class WorkerService(Service, ABC):  # type: ignore[misc]  # mode is untyped
         log.info("worker stopped")
 
     def trouble(self) -> str | None:
-        """Why the worker is not ready; None: it is."""
-        return self.not_ready() or self.broker.trouble
+        """Why the worker is not ready; None: it is.
+
+        Without a broker it has no group either, and no partitions.
+        """
+        return self.broker.trouble or self.not_ready()
 
     def silent_seconds(self) -> float:
         """Wall seconds since the last sign of life. Waiting for a broker that is away is one.

@@ -246,11 +246,24 @@ class SchedulerHandler:
         for topic in TOPIC_ORDER:
             for partition, records in batch.get(topic, {}).items():
                 apply_in_pieces(reader, self.shards[partition], topic, records)
-                end = self._behind.get((topic, partition))
-                if end is not None and records[-1].offset + 1 >= end:
-                    del self._behind[topic, partition]
+                self._reach((topic, partition), records[-1].offset + 1)
         self._note_caught_up()
         return reader.refused
+
+    async def reached(self, positions: Positions) -> None:
+        """All before these positions is applied, though what came last is no record."""
+        if self._behind.keys() & positions.keys():
+            await self._thread.run(self._reach_all, positions)
+
+    def _reach_all(self, positions: Positions) -> None:
+        for key, position in positions.items():
+            self._reach(key, position)
+        self._note_caught_up()
+
+    def _reach(self, key: tuple[str, int], position: int) -> None:
+        end = self._behind.get(key)
+        if end is not None and position >= end:
+            del self._behind[key]
 
 
 def apply_in_pieces(

@@ -1,0 +1,81 @@
+"""How much a group's member has not read yet, told all the time: while it waits, too."""
+
+import asyncio
+import time
+from collections.abc import Callable, Iterable, Mapping
+from typing import Final
+
+from aiokafka import AIOKafkaConsumer, TopicPartition
+from aiokafka.errors import IllegalStateError, KafkaError
+
+from shared.runtime import metrics
+
+REPORT_SECONDS: Final = 2.0
+
+ANSWER_SECONDS: Final = 2.0
+"""A broker that takes longer is not waited for: the last ends that are known count."""
+
+
+def end_of(consumer: AIOKafkaConsumer, tp: TopicPartition) -> int | None:
+    """Up to where an assigned partition can be read, as the last answer to a fetch said.
+
+    That is where the oldest transaction begins that is not ended yet. None: there was no answer.
+    """
+    stable: int | None = consumer.last_stable_offset(tp)
+    end: int | None = consumer.highwater(tp)
+    return end if stable is None or stable < 0 else stable
+
+
+class Lag:
+    """The lag of the partitions that a consumer reads."""
+
+    def __init__(
+        self,
+        consumer: AIOKafkaConsumer,
+        names: Mapping[str, str],
+        positions: Callable[[], Mapping[TopicPartition, int]],
+    ) -> None:
+        """Make it.
+
+        Args:
+            consumer: that reads.
+            names: topic on the broker → name in the metrics.
+            positions: of the partitions that are read, up to where that is done.
+        """
+        self._consumer = consumer
+        self._names = names
+        self._positions = positions
+        self._ends: dict[TopicPartition, int] = {}
+        self.read_at = time.monotonic()
+        """When (monotonic) records were asked for last: the answers to it say where topics end."""
+
+    async def run(self) -> None:
+        """Report again and again until cancelled."""
+        while True:
+            await asyncio.sleep(REPORT_SECONDS)
+            await self._update()
+            self.report()
+
+    def report(self) -> None:
+        """Set the metrics by what is known."""
+        behind = dict.fromkeys(self._names.values(), 0)
+        for tp, offset in self._positions().items():
+            behind[self._names[tp.topic]] += max(self._ends.get(tp, offset) - offset, 0)
+        for topic, records in behind.items():
+            metrics.CONSUMER_LAG.labels(topic).set(records)
+
+    async def _update(self) -> None:
+        assigned = self._consumer.assignment()
+        read = [tp for tp in self._positions() if tp in assigned]
+        known = {tp: end for tp in read if (end := end_of(self._consumer, tp)) is not None}
+        if time.monotonic() - self.read_at > REPORT_SECONDS:
+            # Nothing is fetched any more of partitions whose records wait here.
+            known |= await self._asked(read)
+        self._ends = {tp: end for tp, end in (self._ends | known).items() if tp in assigned}
+
+    async def _asked(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
+        try:
+            ends = self._consumer.end_offsets(list(partitions))
+            return dict(await asyncio.wait_for(ends, ANSWER_SECONDS))
+        except (KafkaError, IllegalStateError, TimeoutError):
+            return {}
