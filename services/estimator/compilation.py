@@ -4,7 +4,7 @@ from aiokafka import ConsumerRecord
 from msgspec import Struct
 
 from services.estimator.application import apply_records
-from services.estimator.learning import announcements, host_announcements, learn
+from services.estimator.learning import learn, material_news
 from services.estimator.refitting import refit
 from services.estimator.shard import Shard
 from shared.contracts.codec import encode
@@ -38,8 +38,7 @@ def warm_up() -> int:
     done = apply_records(shard, batch, Acceptance(1, 4 * _DAY, 4 * _DAY, False), 0.0)
     learn(done)
     refit([shard], 0.05)
-    host_announcements(done, 0.05, 4 * _DAY)
-    announcements(done, 0.05, 4 * _DAY)
+    material_news(done, 0.05, 4 * _DAY)
     return int(done.learned.size)
 
 
