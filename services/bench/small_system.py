@@ -12,7 +12,7 @@ from aiokafka import ConsumerRecord
 from numpy.typing import NDArray
 
 from services.estimator.application import ShardEffects, apply_records
-from services.estimator.learning import announcements, host_announcements, learn
+from services.estimator.learning import learn, material_news
 from services.estimator.refitting import Refits, merged, refit
 from services.estimator.shard import Shard as LearningShard
 from services.ingester.handler import make_sifter
@@ -114,12 +114,11 @@ class SmallSystem:
 
     def _announce(self, effect: ShardEffects, acceptance: Acceptance) -> None:
         material = self._settings.material_change
-        hosts = host_announcements(effect, material, acceptance.now)
-        pages = announcements(effect, material, acceptance.now)
+        news = material_news(effect, material, acceptance.now)
         self._tell_scheduler(
             {
-                HOST_PARAMETERS.name: [_raw(value) for _, value in hosts],
-                PAGE_PARAMETERS.name: [_raw(value) for _, value in pages],
+                HOST_PARAMETERS.name: [_raw(value) for _, value in news.hosts],
+                PAGE_PARAMETERS.name: [_raw(value) for _, value in news.pages],
             },
             acceptance,
         )

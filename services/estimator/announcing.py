@@ -1,9 +1,13 @@
 """What the estimator publishes: learned parameters, and dead letters."""
 
-from collections.abc import Mapping, Sequence
+import asyncio
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Protocol
 
+from services.estimator import metrics
 from services.estimator.decoding import Refused
+from services.estimator.learning import News
+from shared.contracts.topics import HOST_PARAMETERS, PAGE_PARAMETERS
 from shared.runtime.publisher import Publisher
 
 STAGE = "estimator"
@@ -49,3 +53,55 @@ class KafkaAnnouncer:
         if refused:
             await self._publisher.flush()
         return ends
+
+
+class Outbox:
+    """What is durable and has yet to be announced.
+
+    The messages of a commit come after it, and before the next one: so they say what the database
+    has, and what a process does not come to say any more is what its last commit was about.
+    """
+
+    def __init__(self, announcer: Announcer) -> None:
+        self._announcer = announcer
+        self._waiting: dict[tuple[str, int], list[tuple[bytes, bytes]]] = {}
+        self._ends: dict[tuple[str, int], int] = {}
+
+    def add(self, shard: int, news: News) -> None:
+        """Announce something next."""
+        self._waiting.setdefault((HOST_PARAMETERS.name, shard), []).extend(news.hosts)
+        self._waiting.setdefault((PAGE_PARAMETERS.name, shard), []).extend(news.pages)
+
+    def forget(self, shards: Iterable[int]) -> None:
+        """Shards are another's, or are loaded anew: who loads them finds what to announce."""
+        gone = set(shards)
+        self._waiting = {
+            place: part for place, part in self._waiting.items() if place[1] not in gone
+        }
+
+    async def publish(self) -> None:
+        """Announce all that waits.
+
+        Raises:
+            KafkaError: something could not be delivered; all of it still waits.
+        """
+        if not any(self._waiting.values()):
+            return
+        self._ends |= await self._announcer.publish(self._waiting, ())
+        metrics.ANNOUNCED.inc(sum(map(len, self._waiting.values())))
+        self._waiting = {}
+
+    async def note_ends(self, note: Callable[[Mapping[tuple[str, int], int]], None]) -> None:
+        """Have it noted, by a function that runs in a thread, how far the announcements reach."""
+        if self._ends:
+            await asyncio.to_thread(note, self._ends)
+            self._ends = {}
+
+    async def put_aside(self, refused: Sequence[Refused]) -> None:
+        """Dead-letter records, before their positions are durable.
+
+        Raises:
+            KafkaError: something could not be delivered.
+        """
+        if refused:
+            await self._announcer.publish({}, refused)

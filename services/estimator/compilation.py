@@ -4,7 +4,7 @@ from aiokafka import ConsumerRecord
 from msgspec import Struct
 
 from services.estimator.application import apply_records
-from services.estimator.learning import announcements, host_announcements, learn
+from services.estimator.learning import learn, material_news
 from services.estimator.refitting import refit
 from services.estimator.shard import Shard
 from shared.contracts.codec import encode
@@ -37,8 +37,7 @@ def warm_up() -> int:
     done = apply_records(shard, batch, Acceptance(1, 4 * DAY, 4 * DAY, False), 0.0)
     learn(done)
     refit([shard], 0.05)
-    host_announcements(done, 0.05, 4 * DAY)
-    announcements(done, 0.05, 4 * DAY)
+    material_news(done, 0.05, 4 * DAY)
     return int(done.learned.size)
 
 

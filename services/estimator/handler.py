@@ -1,8 +1,10 @@
-"""A batch of the estimator: apply, learn, announce, commit; again from the database if it failed.
+"""A batch of the estimator: apply, learn, commit, announce; again from the database if it failed.
 
 The shards in memory are a cache. Whatever goes wrong with the database, the shards of the batch
 are loaded anew, and the batch is applied again from the positions that were loaded with them; so
-it does not matter whether a commit that was cut off had come through.
+it does not matter whether a commit that was cut off had come through. A shard that another process
+has loaded meanwhile is loaded anew as well (`shared.store.owners`); of two that both believe to own
+one, each takes it from the other for a batch at a time until both follow their group's decision.
 
 A server that is away is waited for. Data that it refuses, or that the code stumbles over, will be
 refused again: the batch is then done shard by shard and piece by piece, each piece with its
@@ -11,7 +13,7 @@ positions, until the records are found that fail by themselves. Those are set as
 
 import asyncio
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 
 import psycopg
 import structlog
@@ -20,10 +22,10 @@ from aiokafka import ConsumerRecord
 from aiokafka.errors import KafkaError
 
 from services.estimator import metrics
-from services.estimator.announcing import Announcements, Announcer
+from services.estimator.announcing import Announcer, Outbox
 from services.estimator.application import ShardEffects, apply_records
 from services.estimator.decoding import Refused
-from services.estimator.learning import announcements, host_announcements, learn
+from services.estimator.learning import News, learn, material_news, news_again
 from services.estimator.ordering import (
     Labelled,
     ShardRecords,
@@ -32,10 +34,9 @@ from services.estimator.ordering import (
     counts_of,
     in_order,
 )
-from services.estimator.persistence import Store, Unacceptable
+from services.estimator.persistence import Commit, Store, Unacceptable
 from services.estimator.refitting import Refits, merged, refit
 from services.estimator.shard import Shard
-from shared.contracts.topics import CRAWL_OUTCOMES, HOST_PARAMETERS, PAGE_PARAMETERS
 from shared.runtime.acceptance import Acceptance
 from shared.runtime.clock import Clock
 from shared.runtime.consumer import Batch, Positions
@@ -60,10 +61,10 @@ class EstimatorHandler:
     ) -> None:
         self._settings = settings
         self._clock = clock
-        self._announcer = announcer
+        self._outbox = Outbox(announcer)
         self._stopping = stopping
         self._database_url = settings.database_url.get_secret_value()
-        self._store = Store(self._database_url, settings.partitions)
+        self._store = Store(self._database_url, settings.partitions, settings.instance)
         self._shards: dict[int, Shard] = {}
         self._refits = Refits(settings.prior_refit_days)
         self._bad_share = BadShare.of(settings)
@@ -96,6 +97,7 @@ class EstimatorHandler:
             with attempt:
                 await self._connect()
                 await self._load(partitions - self._shards.keys())
+        await self._announce()
         self.trouble = None
         self._report_size()
         return {key: offset for key, offset in self._positions.items() if key[1] in partitions}
@@ -105,6 +107,7 @@ class EstimatorHandler:
         for shard in partitions:
             self._shards.pop(shard, None)
         self._stale -= partitions
+        self._outbox.forget(partitions)
         self._positions = {k: v for k, v in self._positions.items() if k[1] not in partitions}
         self._report_size()
 
@@ -112,7 +115,8 @@ class EstimatorHandler:
         """Apply a batch and make it durable, with its positions; what always fails is set aside.
 
         Raises:
-            KafkaError: something cannot be published; nothing of the batch is durable.
+            KafkaError: something cannot be published. What is durable nevertheless will be
+                announced by the shard's next owner.
             TooManyBadMessages: the batch has too many; it is not applied, nor set aside.
             Unacceptable: the worker stops while it looks for what cannot be applied.
             psycopg.OperationalError: the worker stops while the database is away.
@@ -137,9 +141,30 @@ class EstimatorHandler:
         async for attempt in self._attempts():
             with attempt:
                 await self._connect()
+                await self._note_lost()
                 reloaded = self._stale & records.keys()
                 await self._load(reloaded)
+                # Before the next commit, which forgets what the one before was about to announce.
+                await self._outbox.publish()
                 await self._process(self._not_applied(records, reloaded), refused)
+        await self._announce()
+
+    async def _announce(self) -> None:
+        """Announce what is durable; waits for the broker and the database."""
+        with metrics.WORK_SECONDS.labels("announce").time():
+            async for attempt in self._attempts():
+                with attempt:
+                    await self._outbox.publish()
+                    await self._connect()
+                    await self._outbox.note_ends(self._store.note_announced)
+
+    async def _note_lost(self) -> None:
+        """See which shards others have taken: what is known here of them is out of date."""
+        owned = {n: shard.epoch for n, shard in self._shards.items() if n not in self._stale}
+        for shard, holder in (await asyncio.to_thread(self._store.lost, owned)).items():
+            metrics.SUPERSEDED.inc()
+            log.warning("another process has taken a shard over", shard=shard, holder=holder)
+            self._stale.add(shard)
 
     async def _isolate(self, records: ShardRecords) -> None:
         """Do a batch that failed piece by piece, and set aside what fails by itself."""
@@ -198,10 +223,15 @@ class EstimatorHandler:
 
     async def _load(self, shards: Iterable[int]) -> None:
         for number in sorted(shards):
+            # Whoever read it before can commit nothing more; what it did commit is read here.
+            epoch = await asyncio.to_thread(self._store.own, number)
             snapshot = await asyncio.to_thread(load_for_learning, self._database_url, number)
             self._positions = {k: v for k, v in self._positions.items() if k[1] != number}
             self._positions |= snapshot.positions
-            self._shards[number] = await asyncio.to_thread(Shard.load, snapshot)
+            shard = self._shards[number] = await asyncio.to_thread(Shard.load, snapshot)
+            shard.epoch = epoch
+            self._outbox.forget([number])
+            self._outbox.add(number, news_again(shard, snapshot.announcing, self._clock.now()))
             self._stale.discard(number)
             self.progressed_at = time.monotonic()
 
@@ -229,42 +259,42 @@ class EstimatorHandler:
         touched = set(self._shards) if refits else set(records)
         self._stale |= touched
         applied = {} if refused else records
-        done, messages, spent = await asyncio.to_thread(
+        done, news, spent = await asyncio.to_thread(
             self._apply, applied, Acceptance.at_present(self._settings, self._clock), refits=refits
         )
         letters = [refused] if refused else [letter for part in done for letter in part.refused]
         counts = counts_of(records, letters)
         self._bad_share.check(counts, time.monotonic())
-        after = self._positions_after(records, done)
-        with metrics.WORK_SECONDS.labels("announce").time():
-            announced = await self._announcer.publish(messages, letters)
+        commit = self._commit_of(records, done, news)
+        await self._outbox.put_aside(letters)
         with metrics.WORK_SECONDS.labels("store").time():
-            await asyncio.to_thread(
-                self._store.commit, done, self._positions, after, announced, self._clock.now()
-            )
+            await asyncio.to_thread(self._store.commit, commit)
         if refits:
             self._refits.noted(self._shards.values(), self._clock.now(), spent)
         self._stale -= touched
-        self._positions |= after
+        self._positions |= commit.after
+        for number, part in news.items():
+            self._outbox.add(number, part)
         self._bad_share.add(counts, time.monotonic())
         self.progressed_at = time.monotonic()
         self._report_size()
 
-    def _positions_after(
-        self, records: ShardRecords, done: Iterable[ShardEffects]
-    ) -> dict[tuple[str, int], int]:
-        after = {
-            (topic, shard): part[-1].offset + 1
-            for shard, topics in records.items()
-            for topic, part in topics.items()
-        }
-        for part in done:
-            # Of a shard that was only refitted, a position that stays shows whose it is.
-            number = part.shard.number
-            if number not in records:
-                fence = (CRAWL_OUTCOMES.name, number)
-                after[fence] = self._positions.get(fence, 0)
-        return after
+    def _commit_of(
+        self, records: ShardRecords, done: Sequence[ShardEffects], news: Mapping[int, News]
+    ) -> Commit:
+        about = records.keys() | news.keys()
+        return Commit(
+            done=done,
+            owned={number: self._shards[number].epoch for number in about},
+            before=self._positions,
+            after={
+                (topic, shard): part[-1].offset + 1
+                for shard, topics in records.items()
+                for topic, part in topics.items()
+            },
+            announcing={n: part.announcing for n, part in news.items() if part.pages or part.hosts},
+            recorded_at=self._clock.now(),
+        )
 
     def _apply(
         self,
@@ -272,7 +302,7 @@ class EstimatorHandler:
         acceptance: Acceptance,
         *,
         refits: bool,
-    ) -> tuple[list[ShardEffects], Announcements, float]:
+    ) -> tuple[list[ShardEffects], dict[int, News], float]:
         """The work of the processor, in a thread; and the seconds that a refit took.
 
         Raises:
@@ -292,7 +322,7 @@ class EstimatorHandler:
         acceptance: Acceptance,
         *,
         refits: bool,
-    ) -> tuple[list[ShardEffects], Announcements, float]:
+    ) -> tuple[list[ShardEffects], dict[int, News], float]:
         with metrics.WORK_SECONDS.labels("apply").time():
             delay = self._settings.signal_delay_seconds
             done = [
@@ -307,14 +337,10 @@ class EstimatorHandler:
             with metrics.WORK_SECONDS.labels("refit").time():
                 done = self._refit(done)
         spent = time.perf_counter() - started
-        material, now, messages = self._settings.material_change, acceptance.now, {}
-        for part in done:
-            number = part.shard.number
-            messages[HOST_PARAMETERS.name, number] = host_announcements(part, material, now)
-            messages[PAGE_PARAMETERS.name, number] = announcements(part, material, now)
+        material, now = self._settings.material_change, acceptance.now
+        news = {part.shard.number: material_news(part, material, now) for part in done}
         metrics.FITTED.inc(sum(part.learned.size for part in done))
-        metrics.ANNOUNCED.inc(sum(map(len, messages.values())))
-        return done, messages, spent
+        return done, news, spent
 
     def _refit(self, done: list[ShardEffects]) -> list[ShardEffects]:
         shards = [self._shards[number] for number in sorted(self._shards)]

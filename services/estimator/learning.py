@@ -1,6 +1,6 @@
 """Learning the parameters of pages from their crawl records, and which changes matter."""
 
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,6 +15,7 @@ from shared.policy.estimation.smoothed import signal_rates
 from shared.policy.estimation.sources import effective_signal_evidence, usual_mix
 from shared.store.history import SOURCES
 from shared.store.models import ACTIVE
+from shared.store.owners import Announcing
 from shared.units import SECONDS_PER_DAY
 
 _ANNOUNCED: Final = {
@@ -25,6 +26,17 @@ _ANNOUNCED: Final = {
 
 Messages = list[tuple[bytes, bytes]]
 """Keys and values."""
+
+
+class News(NamedTuple):
+    """What schedulers are to be told of a shard."""
+
+    announcing: Announcing
+    """What it is about."""
+    pages: Messages
+    """`page-parameters`."""
+    hosts: Messages
+    """`host-parameters`."""
 
 
 def learn(done: ShardEffects) -> None:
@@ -80,16 +92,42 @@ def mean_evidence(
     return effective_signal_evidence(mix, evidence)
 
 
-def announcements(done: ShardEffects, material_change: float, now: float) -> Messages:
-    """`page-parameters` for active pages whose parameters changed materially since they were last
-    announced, which they hereby are.
-
-    A page without a crawl record has no parameters of its own but γ.
+def material_news(done: ShardEffects, material_change: float, now: float) -> News:
+    """What changed materially since it was last announced, which it hereby is.
 
     Args:
         done: a batch's effects, learned from.
         material_change: relative change of a parameter that matters.
         now: clock time, Unix seconds.
+    """
+    pages = _material_pages(done, material_change)
+    return _news(done.shard, pages, _material_hosts(done, material_change), now)
+
+
+def news_again(shard: Shard, announcing: Announcing, now: float) -> News:
+    """What an owner before may not have announced any more, as the database has it.
+
+    Args:
+        shard: as it was loaded.
+        announcing: noted by the last commit.
+        now: clock time, Unix seconds.
+    """
+    pages = shard.rows_of(announcing.page_ids)
+    pages = pages[pages >= 0]
+    known = shard.hosts.records["host_id"][: len(shard.hosts.names)]
+    hosts = np.flatnonzero(np.isin(known, announcing.host_ids))
+    return _news(shard, pages[shard.pages["status"][pages] == ACTIVE], hosts, now)
+
+
+def _news(shard: Shard, pages: NDArray[np.int64], hosts: NDArray[np.int64], now: float) -> News:
+    about = Announcing(shard.pages["page_id"][pages], shard.hosts.records["host_id"][hosts])
+    return News(about, _page_messages(shard, pages, now), _host_messages(shard, hosts, now))
+
+
+def _material_pages(done: ShardEffects, material_change: float) -> NDArray[np.int64]:
+    """Rows of active pages whose parameters changed materially; they count as announced now.
+
+    A page without a crawl record has no parameters of its own but γ.
     """
     shard = done.shard
     rows = np.concatenate([done.touched, done.added])
@@ -101,11 +139,15 @@ def announcements(done: ShardEffects, material_change: float, now: float) -> Mes
         limit = material_change * pages[announced]
         moved = ~(np.abs(pages[name] - pages[announced]) <= limit)
         material |= moved & (has_record | (name == "signal_rate"))
-    chosen = rows[material & (pages["status"] == ACTIVE)]
+    chosen: NDArray[np.int64] = rows[material & (pages["status"] == ACTIVE)]
     for name, announced in _ANNOUNCED.items():
         shard.pages[announced][chosen] = shard.pages[name][chosen]
-    names = shard.hosts.names
-    columns = [shard.pages[name][chosen].tolist() for name in ("page_id", "host", *_ANNOUNCED)]
+    return chosen
+
+
+def _page_messages(shard: Shard, rows: NDArray[np.int64], now: float) -> Messages:
+    names, epoch = shard.hosts.names, shard.epoch
+    columns = [shard.pages[name][rows].tolist() for name in ("page_id", "host", *_ANNOUNCED)]
     return [
         (
             names[host].encode(),
@@ -117,18 +159,19 @@ def announcements(done: ShardEffects, material_change: float, now: float) -> Mes
                     kappa if known else None,
                     gamma,
                     now,
+                    epoch,
                 )
             ),
         )
         for page_id, host, alpha, kappa, gamma, known in zip(
-            *columns, (shard.rings.seen[chosen] > 0).tolist(), strict=True
+            *columns, (shard.rings.seen[rows] > 0).tolist(), strict=True
         )
     ]
 
 
-def host_announcements(done: ShardEffects, material_change: float, now: float) -> Messages:
-    """`host-parameters` for hosts of which something changed materially, or that have a new source
-    (see `announcements`)."""
+def _material_hosts(done: ShardEffects, material_change: float) -> NDArray[np.int64]:
+    """Rows of hosts of which something changed materially, or that have a new source (see
+    `_material_pages`)."""
     shard, rows = done.shard, done.counted_hosts
     hosts = shard.hosts
     figures, known = hosts.figures(rows), hosts.announced[rows]
@@ -138,27 +181,26 @@ def host_announcements(done: ShardEffects, material_change: float, now: float) -
     fresh = np.isin(rows, sorted(done.new_sources))
     chosen = moved.any(axis=1) | fresh
     hosts.announced[rows[chosen]] = figures[chosen]
+    return rows[chosen]
+
+
+def _host_messages(shard: Shard, rows: NDArray[np.int64], now: float) -> Messages:
+    names, figures = shard.hosts.names, shard.hosts.announced[rows].tolist()
     return [
-        (hosts.names[row].encode(), encode(_host_parameters(hosts.names[row], of_host, names, now)))
-        for row, of_host, names in zip(
-            rows[chosen].tolist(),
-            figures[chosen].tolist(),
-            [hosts.sources[row] for row in rows[chosen].tolist()],
-            strict=True,
-        )
+        (names[row].encode(), encode(_host_parameters(shard, row, of_host, now)))
+        for row, of_host in zip(rows.tolist(), figures, strict=True)
     ]
 
 
-def _host_parameters(
-    host: str, figures: list[float], sources: list[str], now: float
-) -> HostParameters:
+def _host_parameters(shard: Shard, row: int, figures: list[float], now: float) -> HostParameters:
     rate, evidence, *others = figures
     return HostParameters(
-        host=host,
+        host=shard.hosts.names[row],
         unsignalled_change_rate=rate,
         signal_evidence=evidence,
-        sources=sources[:OWN_SOURCES],
+        sources=shard.hosts.sources[row][:OWN_SOURCES],
         source_evidence=others[:SOURCES],
         burst_multipliers=others[SOURCES:],
         updated_at=now,
+        epoch=shard.epoch,
     )

@@ -25,6 +25,10 @@ RETRIES = Counter(
     "Times that a batch began again from the database's state: the database was away, or another "
     "estimator held the shard.",
 )
+SUPERSEDED = Counter(
+    "freshet_estimator_superseded_total",
+    "Shards that another estimator had taken over while this one believed to own them.",
+)
 POISON = Counter(
     "freshet_estimator_poison_total",
     "Messages that could be read, but failed by themselves each time, and were set aside.",

@@ -1,7 +1,9 @@
 """A batch's effects and its positions, in one transaction."""
 
+import os
+import secrets
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import fields
+from dataclasses import dataclass, fields
 from functools import lru_cache
 from typing import Final
 
@@ -18,6 +20,13 @@ from shared.store.deployment import check_deployment
 from shared.store.history import Rings, pack
 from shared.store.hosts import HostLearning, pack_hosts, pack_sources
 from shared.store.imports import share_writer_lock
+from shared.store.owners import (
+    Announcing,
+    note_announcing,
+    raise_epoch,
+    read_epochs,
+    require_ownership,
+)
 from shared.store.positions import ESTIMATOR, Superseded, advance_positions, raise_positions
 
 _STORED: Final = (
@@ -68,12 +77,38 @@ def refuses_data(error: Exception) -> bool:
     return isinstance(error, ValueError | TypeError | ArithmeticError)
 
 
+@dataclass(frozen=True, slots=True)
+class Commit:
+    """What a batch makes durable."""
+
+    done: Sequence[ShardEffects]
+    """Effects, in rising order of shards."""
+    owned: Mapping[int, int]
+    """Shards that it is about → the epoch in which this process owns each."""
+    before: Offsets
+    """The positions that this process believes to hold."""
+    after: Offsets
+    """Those after the batch."""
+    announcing: Mapping[int, Announcing]
+    """Shard → what is announced of it once the batch is durable."""
+    recorded_at: float
+    """Clock time, Unix seconds."""
+
+
 class Store:
     """The estimator's connection for writing. Not for several threads at once."""
 
-    def __init__(self, database_url: str, shards: int) -> None:
+    def __init__(self, database_url: str, shards: int, instance: str) -> None:
+        """Make it, not connected yet.
+
+        Args:
+            database_url: libpq URL.
+            shards: their configured number.
+            instance: name of this worker, for people.
+        """
         self._database_url = database_url
         self._shards = shards
+        self._holder = f"{instance}/{os.getpid()}-{secrets.token_hex(4)}"
         self._connection: psycopg.Connection | None = None
         self._observation_partitions: set[int] = set()
 
@@ -108,43 +143,81 @@ class Store:
             self._connection.close()
             self._connection = None
 
-    def commit(
-        self,
-        done: Sequence[ShardEffects],
-        before: Offsets,
-        after: Offsets,
-        announced: Offsets,
-        recorded_at: float,
-    ) -> None:
-        """Make a batch durable: all of it or nothing.
+    def own(self, shard: int) -> int:
+        """Take a shard over from whoever writes it, before it is read.
+
+        Returns:
+            the epoch of our ownership.
+
+        Raises:
+            psycopg.OperationalError: the server went away, or a commit about the shard is under way
+                for too long.
+        """
+        return raise_epoch(self._connected, shard, self._holder)
+
+    def lost(self, owned: Mapping[int, int]) -> dict[int, str]:
+        """Which shards another process has taken over, and its name.
 
         Args:
-            done: effects, in rising order of shards.
-            before: the positions that this process believes to hold.
-            after: those after the batch.
-            announced: offsets after the last message of `page-parameters` and `host-parameters`.
-            recorded_at: clock time, Unix seconds.
+            owned: shard → the epoch in which this process owns it.
+
+        Raises:
+            psycopg.OperationalError: the server went away.
+        """
+        connection = self._connected
+        with connection.transaction():
+            found = read_epochs(connection, owned)
+        theirs = {shard: found.get(shard, (0, "nobody")) for shard in owned}
+        return {
+            shard: holder
+            for shard, (epoch, holder) in theirs.items()
+            if (epoch, holder) != (owned[shard], self._holder)
+        }
+
+    def commit(self, batch: Commit) -> None:
+        """Make a batch durable: all of it or nothing.
 
         Raises:
             Superseded: the database has moved on without this process.
             Unacceptable: the database refuses something of it; nothing is stored.
             psycopg.OperationalError: the server went away; whether it committed is not known.
         """
-        if self._connection is None:
-            raise psycopg.OperationalError("not connected")
-        connection = self._connection
+        connection, done = self._connected, batch.done
         if any(part.learned.size for part in done):
-            self._ensure_observation_partition(connection, recorded_at)
+            self._ensure_observation_partition(connection, batch.recorded_at)
         try:
             with connection.transaction():
-                advance_positions(connection, ESTIMATOR, before, after)
-                if announced:
-                    raise_positions(connection, ESTIMATOR, announced)
-                _write(connection, done, recorded_at)
+                require_ownership(connection, batch.owned, self._holder)
+                advance_positions(connection, ESTIMATOR, batch.before, batch.after)
+                note_announcing(connection, batch.announcing)
+                _write(connection, done, batch.recorded_at)
         except Exception as error:
             if refuses_data(error):
                 raise Unacceptable(f"the database refuses it: {error}") from error
             raise
+
+    def note_announced(self, ends: Offsets) -> None:
+        """Note how far announcements reach: whoever loads a shard need not read them.
+
+        What is announced was durable before, whoever owns the shard by now; and if the server
+        forgets it, some are read twice.
+
+        Args:
+            ends: offsets after the last message of `page-parameters` and `host-parameters`.
+
+        Raises:
+            psycopg.OperationalError: the server went away.
+        """
+        connection = self._connected
+        with connection.transaction():
+            connection.execute("SET LOCAL synchronous_commit = off")
+            raise_positions(connection, ESTIMATOR, ends)
+
+    @property
+    def _connected(self) -> psycopg.Connection:
+        if self._connection is None:
+            raise psycopg.OperationalError("not connected")
+        return self._connection
 
     def _ensure_observation_partition(
         self, connection: psycopg.Connection, recorded_at: float

@@ -9,6 +9,7 @@ from services.estimator.hosts import Hosts, grown
 from shared.contracts.identity import PageIdentity
 from shared.store.history import Rings
 from shared.store.models import ACTIVE, NEVER
+from shared.store.owners import NO_OWNER
 from shared.store.page_lookup import PageLookup
 from shared.store.snapshot import LearningSnapshot
 
@@ -67,6 +68,8 @@ class Shard:
 
     def __init__(self, number: int) -> None:
         self.number = number
+        self.epoch = NO_OWNER
+        """Of our ownership (`shared.store.owners`)."""
         self.hosts = Hosts()
         self._lookup = PageLookup()
         self._pages = np.zeros(0, PAGE)

@@ -9,6 +9,11 @@ UNKNOWN_PAGES = Counter(
 UNREADABLE = Counter(
     "freshet_scheduler_unreadable_total", "Messages that could not be read.", ["topic"]
 )
+SUPERSEDED = Counter(
+    "freshet_scheduler_superseded_total",
+    "Parameters that were left out, as another estimator had replaced the one that sent them.",
+    ["topic"],
+)
 REQUESTS = Counter("freshet_scheduler_requests_total", "Crawl requests by reason.", ["reason"])
 EMPTY_SLOTS = Counter(
     "freshet_scheduler_empty_slots_total", "Slots for which there was nothing to crawl."

@@ -142,6 +142,9 @@ class PageParameters(Struct, frozen=True, gc=False):
     signal_rate: Rate
     """γ, per day."""
     updated_at: UnixSeconds
+    epoch: Count = 0
+    """Of the estimator's ownership of the shard. Messages of an older epoch than the newest seen on
+    this topic are of an estimator that has been replaced: leave them out. 0: not said."""
 
 
 class HostParameters(Struct, frozen=True, gc=False):
@@ -163,6 +166,8 @@ class HostParameters(Struct, frozen=True, gc=False):
     """By the age of a page at its last crawl, since its last change: never changed, just changed,
     under 7, 30, 120 days ago, longer ago."""
     updated_at: UnixSeconds
+    epoch: Count = 0
+    """Of the estimator's ownership of the shard, as in `page-parameters`."""
 
 
 class HostLimit(Struct, frozen=True, gc=False):

@@ -156,6 +156,37 @@ class StreamPosition(Base):
     next_offset: Mapped[int] = mapped_column(BigInteger)
 
 
+class ShardOwner(Base):
+    """Which estimator writes a shard (`shared.store.owners`)."""
+
+    __tablename__ = "shard_owners"
+
+    shard: Mapped[int] = mapped_column(SmallInteger, primary_key=True, autoincrement=False)
+    epoch: Mapped[int] = mapped_column(BigInteger)
+    """Of the ownership; rises with each."""
+    holder: Mapped[str] = mapped_column(Text)
+    """Name of the owner, as no other process has it."""
+    since: Mapped[float] = mapped_column(Double)
+    """By the server's own clock."""
+    announcing_pages: Mapped[bytes] = mapped_column(LargeBinary, server_default="")
+    """Ids of the pages that the last commit's announcements are about, little-endian int64."""
+    announcing_hosts: Mapped[bytes] = mapped_column(LargeBinary, server_default="")
+    """Ids of the hosts."""
+
+
+class PageImport(Base):
+    """Pages that came, or were changed, by an import: schedulers look here (`imports`)."""
+
+    __tablename__ = "page_imports"
+
+    shard: Mapped[int] = mapped_column(SmallInteger, primary_key=True, autoincrement=False)
+    number: Mapped[int] = mapped_column(BigInteger, primary_key=True, autoincrement=False)
+    """Rises with each commit of an import that has pages of this shard."""
+    page_ids: Mapped[bytes] = mapped_column(LargeBinary)
+    """Little-endian int64."""
+    imported_at: Mapped[float] = mapped_column(Double)
+
+
 class CoordinatorLease(Base):
     """Which coordinator leads: one row (`shared.store.lease`)."""
 

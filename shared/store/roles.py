@@ -24,6 +24,8 @@ _EVERYTHING: Final = (
     "page_estimates",
     "observations",
     "stream_positions",
+    "shard_owners",
+    "page_imports",
     "multiplier_history",
     "coordinator_lease",
 )
@@ -36,6 +38,7 @@ ROLES: Final[dict[str, dict[str, str]]] = {
         "hosts": "SELECT, INSERT, UPDATE",
         "observations": "SELECT, INSERT",
         "stream_positions": "SELECT, INSERT, UPDATE",
+        "shard_owners": "SELECT, INSERT, UPDATE",
         "multiplier_history": "SELECT, DELETE",
     },
     "freshet_scheduler": {
@@ -44,6 +47,8 @@ ROLES: Final[dict[str, dict[str, str]]] = {
         "page_urls": "SELECT",
         "hosts": "SELECT",
         "stream_positions": "SELECT",
+        "shard_owners": "SELECT",
+        "page_imports": "SELECT",
     },
     "freshet_coordinator": {
         "deployment": "SELECT",

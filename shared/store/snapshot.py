@@ -19,7 +19,9 @@ from shared.store.columns import HostColumns, Integers, LearningColumns, PageCol
 from shared.store.gathering import TableReader, reading
 from shared.store.history import WAITING, WAITING_OFFSET, Rings, unpack
 from shared.store.hosts import INITIAL, HostLearning, unpack_hosts, unpack_sources
+from shared.store.imports_log import NO_IMPORT, read_last_import
 from shared.store.models import REMOVED
+from shared.store.owners import NO_OWNER, Announcing, read_owner
 from shared.store.positions import ESTIMATOR, Positions, read_positions
 
 _END_OF_URL: Final = b"\n"
@@ -47,6 +49,10 @@ class ShardSnapshot:
     hosts: HostColumns
     positions: Positions
     """(topic, partition) → next offset: what comes from there on is not in this snapshot."""
+    epoch: int = NO_OWNER
+    """Of the shard's owner: what older ones announced is in this snapshot (`owners`)."""
+    imported: int = NO_IMPORT
+    """Number of the last import that is in this snapshot (`imports_log`)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,6 +65,8 @@ class LearningSnapshot:
     histories: Rings
     hosts: HostColumns
     positions: Positions
+    announcing: Announcing
+    """What the last commit was about to announce."""
 
 
 _PAGE_TYPES: Final[dict[str, type[np.generic]]] = {
@@ -105,9 +113,12 @@ def load_shard(
         urls = _urls(reader, shard, pages.page_ids)
         hosts = _hosts(reader.connection, shard)
         positions = read_positions(reader.connection, ESTIMATOR, [shard])
+        epoch, _ = read_owner(reader.connection, shard)
+        imported = read_last_import(reader.connection, shard)
     waiting = packed.arena.view(WAITING)
+    pending, multipliers = waiting["pending"], waiting["multiplier"]
     return ShardSnapshot(
-        shard, pages, waiting["pending"], waiting["multiplier"], urls, hosts, positions
+        shard, pages, pending, multipliers, urls, hosts, positions, epoch, imported
     )
 
 
@@ -117,6 +128,7 @@ def load_for_learning(database_url: str, shard: int) -> LearningSnapshot:
         columns, histories = _pages(reader, shard, _PAGE_TYPES | _LEARNING_TYPES, "true", "history")
         hosts = _hosts(reader.connection, shard)
         positions = read_positions(reader.connection, ESTIMATOR, [shard])
+        _, announcing = read_owner(reader.connection, shard)
     split = len(_PAGE_TYPES)
     return LearningSnapshot(
         shard,
@@ -125,6 +137,7 @@ def load_for_learning(database_url: str, shard: int) -> LearningSnapshot:
         unpack(histories),
         hosts,
         positions,
+        announcing,
     )
 
 

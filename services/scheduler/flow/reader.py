@@ -36,6 +36,7 @@ from shared.contracts.topics import (
 from shared.runtime.acceptance import Acceptance, busy_until
 
 Message = TypeVar("Message", bound=msgspec.Struct)
+Announced = TypeVar("Announced", PageParameters, HostParameters)
 
 _RESULTS: Final = {
     "changed": events.CHANGED,
@@ -124,7 +125,7 @@ class Reader:
 
     def parameters(self, shard: Shard, records: Sequence[ConsumerRecord]) -> int:
         """Apply `page-parameters`."""
-        messages = self._decoded(PAGE_PARAMETERS, PageParameters, records)
+        messages = self._current(shard, PAGE_PARAMETERS, PageParameters, records)
         return shard.parameters(
             np.array([m.page_id for m in messages], np.int64),
             np.array([_or_nan(m.unsignalled_change_rate) for m in messages], np.float64),
@@ -134,9 +135,23 @@ class Reader:
 
     def host_parameters(self, shard: Shard, records: Sequence[ConsumerRecord]) -> int:
         """Apply `host-parameters`; the last one of a host stands."""
-        messages = self._decoded(HOST_PARAMETERS, HostParameters, records)
+        messages = self._current(shard, HOST_PARAMETERS, HostParameters, records)
         shard.host_parameters(list({m.host: m for m in messages}.values()))
         return 0
+
+    def _current(
+        self, shard: Shard, topic: Topic, kind: type[Announced], records: Iterable[ConsumerRecord]
+    ) -> list[Announced]:
+        """What estimators announced, without what one sent that was replaced."""
+        newest, current = shard.epochs.get(topic.name, shard.loaded_epoch), []
+        for message in self._decoded(topic, kind, records):
+            if message.epoch >= newest or not message.epoch:
+                newest = max(newest, message.epoch)
+                current.append(message)
+            else:
+                metrics.SUPERSEDED.labels(topic.name).inc()
+        shard.epochs[topic.name] = newest
+        return current
 
     def outcomes(self, shard: Shard, records: Sequence[ConsumerRecord]) -> int:
         """Apply `crawl-outcomes`, and the pauses that hosts ask for with them."""

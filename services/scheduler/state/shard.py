@@ -75,6 +75,11 @@ class Shard:
         """Slots up to here are settled, or are not ours."""
         self.is_caught_up = False
         """Whether all events that were there when the shard was assigned are applied."""
+        self.loaded_epoch = 0
+        """Of the shard's owner among the estimators, when it was loaded."""
+        self.epochs: dict[str, int] = {}
+        """Topic (without prefix) → the newest epoch that was read there. By topic: what an owner
+        before announced on another one may not be read yet."""
         self._crawls = 0
         self._least_crawled = math.inf
         self.lookup = PageLookup(expected)

@@ -1,6 +1,8 @@
 """What the tests of the estimator send to it, what it announces, and what it stored."""
 
+import numpy as np
 import psycopg
+import pytest
 from aiokafka import ConsumerRecord
 
 from shared.contracts.codec import decode, encode
@@ -14,6 +16,7 @@ from shared.contracts.messages import (
     PageUpdate,
 )
 from shared.contracts.topics import CRAWL_OUTCOMES, HOST_LIMITS, PAGE_SIGNALS, PAGE_UPDATES
+from shared.store.snapshot import load_shard
 
 SHARDS = 4
 DAY = 86_400.0
@@ -43,14 +46,22 @@ class Broker:
             "page-parameters": (self.announced, PageParameters),
             "host-parameters": (self.hosts, HostParameters),
         }
+        if self.fail:
+            raise ConnectionError("the process dies before publishing")
         ends = {}
         for (topic, shard), messages in announcements.items():
             sent, kind = topics[topic]
             sent[shard] += [decode(kind, value) for _, value in messages]
             ends[topic, shard] = len(sent[shard])
-        if self.fail:
-            raise ConnectionError("the process dies after publishing")
         return ends
+
+    def heard(self, shard):
+        """What a scheduler that was there all along knows: page id → its last parameters."""
+        newest, known = 0, {}
+        for message in self.announced[shard]:
+            if message.epoch >= newest:
+                newest, known[message.page_id] = message.epoch, message
+        return known
 
     def batch(self, *messages):
         """A batch with these messages, each on its host's partition."""
@@ -89,6 +100,21 @@ def contents(settings):
             table: connection.execute(f"SELECT {table}::text FROM {table} ORDER BY 1").fetchall()
             for table in ("pages", "page_urls", "hosts", "observations", "stream_positions")
         }
+
+
+def assert_schedulers_know(settings, broker):
+    """What was announced of pages is what the database has of them."""
+    for shard in range(SHARDS):
+        pages = load_shard(settings.database_url.get_secret_value(), shard).pages
+        known = broker.heard(shard)
+        for row, page_id in enumerate(pages.page_ids.tolist()):
+            rate = pages.unsignalled_change_rate[row]
+            if np.isnan(rate):
+                assert page_id not in known or known[page_id].unsignalled_change_rate is None
+                continue
+            told, near = known[page_id], settings.material_change
+            assert told.unsignalled_change_rate == pytest.approx(rate, rel=near)
+            assert told.signal_rate == pytest.approx(pages.signal_rate[row], rel=near)
 
 
 def a_day_of_life(broker):

@@ -10,6 +10,7 @@ from confluent_kafka import Producer
 from prometheus_client import REGISTRY
 from workers import settings_for, worker
 
+from migrations.upgrade import migrate
 from shared.contracts.codec import encode
 from shared.contracts.identity import identify, shard_of
 from shared.contracts.messages import Bandwidth, CrawlOutcome, PageUpdate
@@ -18,7 +19,6 @@ from shared.runtime.consumer import BatchConsumer
 from shared.runtime.follower import Follower
 from shared.runtime.kafka import ensure_topics
 from shared.runtime.precedence import Precedence
-from shared.store.migration import migrate
 
 URLS = [f"https://host-{n % 9}.example/{n}" for n in range(100)]
 HANGS_SECONDS = 600

@@ -11,6 +11,7 @@ from prometheus_client import REGISTRY
 from workers import settings_for, worker
 
 from deploy.local.postgres import EmbeddedPostgres
+from migrations.upgrade import migrate
 from services.estimator.handler import EstimatorHandler
 from services.estimator.worker import TOPICS as ESTIMATED
 from services.ingester import reading
@@ -22,7 +23,6 @@ from shared.runtime import consumer, kafka, lag
 from shared.runtime.consumer import BatchConsumer
 from shared.runtime.kafka import ensure_topics
 from shared.runtime.publisher import Publisher
-from shared.store.migration import migrate
 
 PATIENCE_MS = 1500
 """Of the group, instead of five minutes."""

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from services.coordinator.core import Coordination, Moment
 from services.estimator.application import apply_records
-from services.estimator.learning import announcements, host_announcements, learn
+from services.estimator.learning import learn, material_news
 from services.estimator.shard import Shard as LearningShard
 from services.scheduler.flow.reader import TOPIC_ORDER, Reader
 from services.scheduler.picking.calendar import make_shard
@@ -78,8 +78,7 @@ def test_the_estimator_reads_on_and_learns_numbers(data):
         ]
     done = apply_records(shard, batch, acceptance(), 0.0)
     learn(done)
-    host_announcements(done, 0.05, NOW)
-    announcements(done, 0.05, NOW)
+    material_news(done, 0.05, NOW)
     assert all(refused.reason for refused in done.refused)
     learned = shard.pages["unsignalled_change_rate"]
     assert ((learned >= 0) | np.isnan(learned)).all()

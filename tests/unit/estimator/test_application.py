@@ -7,7 +7,7 @@ import pytest
 from aiokafka import ConsumerRecord
 
 from services.estimator.application import apply_records
-from services.estimator.learning import announcements, host_announcements, learn
+from services.estimator.learning import learn, material_news
 from services.estimator.shard import Shard
 from shared.contracts.codec import decode, encode
 from shared.contracts.identity import identify, shard_of
@@ -253,15 +253,15 @@ def test_pages_without_a_crawl_record_have_no_parameters_of_their_own():
     learn(done)
     assert np.isnan(shard.pages["unsignalled_change_rate"][0])
     assert np.isnan(shard.pages["signal_evidence"][0])
-    assert announcements(done, 0.05, NOW) == []
-    assert host_announcements(done, 0.05, NOW) == [], "the schedulers know the initial prior"
+    assert material_news(done, 0.05, NOW).pages == []
+    assert material_news(done, 0.05, NOW).hosts == [], "the schedulers know the initial prior"
 
 
 def test_a_signal_to_a_page_without_a_record_announces_its_rate_alone():
     shard = with_page()
     done = apply(shard, page_signals=[signal(at=10 * DAY)])
     learn(done)
-    [(_, value)] = announcements(done, 0.05, NOW)
+    [(_, value)] = material_news(done, 0.05, NOW).pages
     sent = decode(PageParameters, value)
     assert (sent.unsignalled_change_rate, sent.signal_evidence) == (None, None)
     assert sent.signal_rate == pytest.approx(1.5 / 10.5)
@@ -270,18 +270,18 @@ def test_a_signal_to_a_page_without_a_record_announces_its_rate_alone():
 def test_material_changes_are_announced_once():
     shard = with_page()
     done = crawl_often(shard, URL, changed_every=4, crawls=16)
-    [(key, value)] = announcements(done, 0.05, NOW)
+    [(key, value)] = material_news(done, 0.05, NOW).pages
     assert key == HOST.encode()
     sent = decode(PageParameters, value)
     assert sent.page_id == identify(URL).page_id
     assert sent.unsignalled_change_rate == shard.pages["unsignalled_change_rate"][0]
     done = apply(shard, crawl_outcomes=[CrawlOutcome(URL, 16 * DAY + 60, result="unchanged")])
     learn(done)
-    assert announcements(done, 0.05, NOW) == []
+    assert material_news(done, 0.05, NOW).pages == []
     done = apply(shard, crawl_outcomes=[CrawlOutcome(URL, 40 * DAY, result="unchanged")])
     learn(done)
-    assert len(announcements(done, 0.05, NOW)) == 1
-    assert announcements(done, 0.05, NOW) == []
+    assert len(material_news(done, 0.05, NOW).pages) == 1
+    assert material_news(done, 0.05, NOW).pages == []
 
 
 def test_the_first_sources_of_a_host_have_slots_of_their_own():
@@ -305,20 +305,20 @@ def test_a_new_source_and_bursts_are_announced_of_the_host():
     shard = with_page()
     done = apply(shard, page_signals=[signal()])
     learn(done)
-    [(key, value)] = host_announcements(done, 0.05, NOW)
+    [(key, value)] = material_news(done, 0.05, NOW).hosts
     sent = decode(HostParameters, value)
     assert (key, sent.host, sent.sources) == (HOST.encode(), HOST, ["feed"])
     assert sent.unsignalled_change_rate == pytest.approx(1 / 60)
     assert sent.signal_evidence == pytest.approx(np.log(2))
     assert sent.source_evidence == pytest.approx([np.log(2)] * 4)
     assert sent.burst_multipliers == [1.0] * 6
-    assert host_announcements(done, 0.05, NOW) == [] or done.new_sources
+    assert material_news(done, 0.05, NOW).hosts == [] or done.new_sources
     shard.hosts.tables.signals[0, 0] = 100.0
     done = crawl_often(shard, URL, changed_every=1, crawls=12)
-    [(_, value)] = host_announcements(done, 0.05, NOW)
+    [(_, value)] = material_news(done, 0.05, NOW).hosts
     assert decode(HostParameters, value).burst_multipliers[1] > 1.5
     done = apply(shard, crawl_outcomes=[CrawlOutcome(URL, 12 * DAY + 1, result="unchanged")])
-    assert host_announcements(done, 0.05, NOW) == []
+    assert material_news(done, 0.05, NOW).hosts == []
 
 
 def test_a_useless_source_learns_to_be_one_and_a_good_one_to_be_good():
@@ -346,4 +346,4 @@ def test_removed_pages_are_not_announced():
     updates = [PageUpdate("upsert", URL, updated_at=0.0), PageUpdate("remove", URL, updated_at=1.0)]
     done = apply(shard, page_updates=updates)
     learn(done)
-    assert announcements(done, 0.05, NOW) == []
+    assert material_news(done, 0.05, NOW).pages == []

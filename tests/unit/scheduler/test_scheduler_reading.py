@@ -73,6 +73,42 @@ def test_bad_records_do_no_harm_and_the_good_ones_count(shard, topic):
     assert len(reader.refused) == (2 * len(BAD[1:]) if topic.endswith("-parameters") else 0)
 
 
+def page_parameters(alpha, **options):
+    return PageParameters(PAGE.page_id, PAGE.host, alpha, 1.0, 2.0, NOW, **options)
+
+
+def host_parameters(alpha, **options):
+    return HostParameters(PAGE.host, alpha, 0.9, [], [0.9] * 4, [1.0] * 6, NOW, **options)
+
+
+def test_what_a_replaced_estimator_announces_is_left_out(shard):
+    read(shard, "page-parameters", page_parameters(0.5, epoch=7), page_parameters(0.1, epoch=6))
+    assert row_of(shard)["alpha"] == 0.5
+    read(shard, "page-parameters", page_parameters(0.2, epoch=6), page_parameters(0.25, epoch=8))
+    assert row_of(shard)["alpha"] == 0.25
+    read(shard, "page-parameters", page_parameters(0.5, epoch=7))
+    assert row_of(shard)["alpha"] == 0.25
+
+
+def test_what_the_loaded_shard_knows_already_is_left_out(shard):
+    shard.loaded_epoch = 7
+    read(shard, "host-parameters", host_parameters(0.5, epoch=6))
+    assert row_of(shard)["alpha"] != 0.5
+    read(shard, "host-parameters", host_parameters(0.5, epoch=7))
+    assert row_of(shard)["alpha"] == 0.5
+
+
+def test_news_of_a_new_owner_on_one_topic_do_not_hide_what_the_old_one_said_on_another(shard):
+    read(shard, "host-parameters", host_parameters(0.75, epoch=7))
+    read(shard, "page-parameters", page_parameters(0.5, epoch=6))
+    assert row_of(shard)["alpha"] == 0.5
+
+
+def test_an_estimator_that_says_no_epoch_counts(shard):
+    read(shard, "page-parameters", page_parameters(0.5, epoch=7), page_parameters(0.25))
+    assert row_of(shard)["alpha"] == 0.25
+
+
 def test_an_empty_parameter_message_is_refused_with_a_reason(shard):
     refused = read(shard, "page-parameters", None).refused
     assert "empty" in refused[0].reason

@@ -1,0 +1,137 @@
+"""Which pages came by import: noted in the transaction that adds them, for whoever runs meanwhile.
+
+An import writes straight into the database, so no topic tells of its pages. A scheduler that runs
+looks here every other second, and takes what is new of its shards. Numbers rise with each commit
+of an import, shard by shard, without a gap; there is one import at a time.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+import psycopg
+from numpy.typing import NDArray
+
+from shared.contracts.messages import PageUpdate
+from shared.store.models import ACTIVE
+from shared.store.owners import ids_of, packed_ids
+
+NO_IMPORT: Final = 0
+"""The number before the first import of a shard."""
+
+KEPT_SECONDS: Final = 7 * 86_400.0
+"""Notes are kept for so long; a scheduler that has not seen the database since then must load its
+shards anew."""
+
+PAGES_AT_ONCE: Final = 1000
+"""Of an import: so many are read from the database, and applied, at a time."""
+
+
+class ImportsForgotten(Exception):
+    """An import happened so long ago that its pages are noted no more: load the shard anew."""
+
+
+@dataclass(frozen=True, slots=True)
+class PageImport:
+    """A commit of an import, as far as one shard is concerned."""
+
+    shard: int
+    number: int
+    page_ids: NDArray[np.int64]
+
+
+def read_last_import(connection: psycopg.Connection, shard: int) -> int:
+    """The number of a shard's last import; `NO_IMPORT`: there was none."""
+    row = connection.execute(
+        "SELECT coalesce(max(number), %s) FROM page_imports WHERE shard = %s", (NO_IMPORT, shard)
+    ).fetchone()
+    return int(row[0]) if row else NO_IMPORT
+
+
+def note_import(
+    connection: psycopg.Connection,
+    shards: NDArray[np.int16],
+    page_ids: NDArray[np.int64],
+    imported_at: float,
+) -> None:
+    """Note pages that the same transaction adds or changes.
+
+    Args:
+        connection: of the one import that is under way.
+        shards: of the pages, rising.
+        page_ids: of the same pages.
+        imported_at: clock time, Unix seconds.
+    """
+    numbers, begins = np.unique(shards, return_index=True)
+    parts = np.split(page_ids, begins[1:])
+    connection.execute(
+        "INSERT INTO page_imports (shard, number, page_ids, imported_at) "
+        "SELECT new.shard, 1 + coalesce("
+        "(SELECT max(number) FROM page_imports AS old WHERE old.shard = new.shard), %s), "
+        "new.page_ids, %s FROM unnest(%s::int2[], %s::bytea[]) AS new (shard, page_ids)",
+        (NO_IMPORT, imported_at, numbers, [packed_ids(part) for part in parts]),
+    )
+
+
+def forget_imports(connection: psycopg.Connection, before: float) -> None:
+    """Forget notes of before a time, but each shard's last one, which tells how far it is."""
+    connection.execute(
+        "DELETE FROM page_imports AS old WHERE imported_at < %s AND number < "
+        "(SELECT max(number) FROM page_imports AS new WHERE new.shard = old.shard)",
+        (before,),
+    )
+
+
+def read_imports(
+    connection: psycopg.Connection, seen: Mapping[int, int], most: int = 1
+) -> list[PageImport]:
+    """The next imports of shards, in order of their numbers.
+
+    Args:
+        connection: any.
+        seen: shard → number of the last import that is known.
+        most: how many of each shard.
+
+    Raises:
+        ImportsForgotten: some in between are not noted any more.
+    """
+    shards = sorted(seen)
+    rows = connection.execute(
+        "SELECT shard, number, page_ids FROM unnest(%s::int2[], %s::int8[]) AS seen (of, last), "
+        "LATERAL (SELECT shard, number, page_ids FROM page_imports "
+        "WHERE shard = seen.of AND number > seen.last ORDER BY number LIMIT %s) AS new",
+        (
+            np.array(shards, np.int16),
+            np.array([seen[shard] for shard in shards], np.int64),
+            most,
+        ),
+    ).fetchall()
+    known = dict(seen)
+    for shard, number, _ in rows:
+        if number != known[shard] + 1:
+            raise ImportsForgotten(
+                f"shard {shard}: imports {known[shard] + 1} to {number - 1} are not noted any more"
+            )
+        known[shard] = number
+    return [PageImport(shard, number, ids_of(packed)) for shard, number, packed in rows]
+
+
+def read_imported_pages(
+    connection: psycopg.Connection, shard: int, page_ids: NDArray[np.int64]
+) -> list[PageUpdate]:
+    """Pages as they stand now, as the updates that would make them so.
+
+    One that was removed or has gone meanwhile is left out: what did that is on the topics.
+    """
+    rows = connection.execute(
+        "SELECT url, importance, nullif(max_age_days, 'infinity'), "
+        "nullif(last_crawled_at, '-infinity'), updated_at "
+        "FROM pages JOIN page_urls USING (shard, page_id) "
+        "WHERE shard = %s AND page_id = ANY(%s) AND status = %s",
+        (shard, page_ids, ACTIVE),
+    ).fetchall()
+    return [
+        PageUpdate("upsert", url, importance, max_age_days, updated_at, crawled_at)
+        for url, importance, max_age_days, crawled_at, updated_at in rows
+    ]
