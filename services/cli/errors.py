@@ -30,13 +30,13 @@ def explained() -> Iterator[None]:
     except click.ClickException:
         raise
     except Exception as error:
-        message = _explanation(error)
+        message = explanation(error)
         if message is None:
             raise
         raise UserError(message) from error
 
 
-def _explanation(error: Exception) -> str | None:
+def explanation(error: Exception) -> str | None:
     """One line about a known fault; None: unknown, show everything.
 
     Kinds are compared by name, so that a command that needs no broker and no database does not

@@ -115,6 +115,7 @@ def _served() -> dict[tuple[int, int], Any]:
         *(getattr(admin, f"CreateTopicsRequest_v{v}") for v in range(4)),
         *(getattr(admin, f"DeleteTopicsRequest_v{v}") for v in range(4)),
         *(getattr(admin, f"DescribeConfigsRequest_v{v}") for v in (0, 1, 2)),
+        *(getattr(admin, f"AlterConfigsRequest_v{v}") for v in (0, 1)),
         *(getattr(admin, f"CreatePartitionsRequest_v{v}") for v in (0, 1)),
         *(getattr(admin, f"DeleteGroupsRequest_v{v}") for v in (0, 1)),
         transaction.InitProducerIdRequest_v0,
