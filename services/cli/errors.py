@@ -32,14 +32,18 @@ def explained() -> Iterator[None]:
     except Exception as error:
         if _kinds(error) & _FAILURES:
             raise SystemFailed(str(error)) from error
-        message = _explanation(error)
+        message = explanation(error)
         if message is None:
             raise
         raise UserError(message) from error
 
 
-def _explanation(error: Exception) -> str | None:
-    """One line about a known fault; None: unknown, show everything."""
+def explanation(error: Exception) -> str | None:
+    """One line about a known fault; None: unknown, show everything.
+
+    Kinds are compared by name, so that a command that needs no broker and no database does not
+    load their clients.
+    """
     # SQLAlchemy wraps the driver's error.
     error = getattr(error, "orig", None) or error
     kinds = _kinds(error)

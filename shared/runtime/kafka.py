@@ -18,10 +18,13 @@ from aiokafka.errors import (
 from aiokafka.helpers import create_ssl_context
 from aiokafka.structs import RecordMetadata
 
+from shared.contracts.topic_safety import IN_SYNC, least_in_sync
 from shared.contracts.topics import TOPICS, Topic
 from shared.runtime.access import AccessRefused, check_access
+from shared.runtime.findings import Finding
 from shared.runtime.retrying import until_it_passes
 from shared.runtime.settings import Settings, SettingsError
+from shared.runtime.topic_safety import check_topics, log_risks
 
 log = structlog.get_logger(__name__)
 
@@ -167,17 +170,31 @@ def partitions_of(topic: Topic, settings: Settings) -> int:
     return 1 if topic.partitioning == "single" else settings.partitions
 
 
-async def ensure_topics(settings: Settings, topics: tuple[Topic, ...] = TOPICS) -> None:
+async def ensure_topics(
+    settings: Settings, topics: tuple[Topic, ...] = TOPICS, *, fix: bool = False
+) -> list[Finding]:
     """Create what the broker lacks, and check what it has. Waits for a broker that is not up yet.
+
+    Args:
+        settings: of this installation.
+        topics: of the contract.
+        fix: alter settings of topics that a promise rests on, where that is safe.
+
+    Returns:
+        what does not hold of the topics, of each by itself. The risks are logged as well; they stop
+        nobody.
 
     Raises:
         TopicMismatch: a topic has another number of partitions than configured.
         AccessRefused: a password or certificate is wrong.
         KafkaError: the broker cannot be reached or refuses.
     """
+    findings: list[Finding] = []
     async for attempt in until_it_passes(None, may_pass, patience_seconds=START_PATIENCE_SECONDS):
         with attempt:
-            await _ensure_topics(settings, topics)
+            findings = await _ensure_topics(settings, topics, fix=fix)
+    log_risks(findings)
+    return findings
 
 
 def may_pass(error: BaseException) -> bool:
@@ -188,7 +205,9 @@ def may_pass(error: BaseException) -> bool:
     return isinstance(error, OSError | asyncio.TimeoutError)
 
 
-async def _ensure_topics(settings: Settings, topics: tuple[Topic, ...]) -> None:
+async def _ensure_topics(
+    settings: Settings, topics: tuple[Topic, ...], *, fix: bool
+) -> list[Finding]:
     options = client_options(settings)
     admin = AIOKafkaAdminClient(**options)
     try:
@@ -200,6 +219,7 @@ async def _ensure_topics(settings: Settings, topics: tuple[Topic, ...]) -> None:
             log.info("topics created", topics=[topic.name for topic in missing])
             await _wait_for_leaders(admin, [settings.topic(topic.name) for topic in missing])
         await _check_partitions(admin, settings, [t for t in topics if t not in missing])
+        return await check_topics(admin, settings, topics, fix=fix)
     except KafkaConnectionError:
         await _check_access(settings, options)
         raise
@@ -228,7 +248,10 @@ async def _create(admin: AIOKafkaAdminClient, settings: Settings, missing: list[
                 name=settings.topic(topic.name),
                 num_partitions=partitions_of(topic, settings),
                 replication_factor=settings.replication_factor,
-                topic_configs=topic.config,
+                topic_configs={
+                    IN_SYNC: str(least_in_sync(settings.replication_factor)),
+                    **topic.config,
+                },
             )
             for topic in missing
         ]

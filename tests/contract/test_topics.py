@@ -8,6 +8,7 @@ from aiokafka.admin import NewPartitions, NewTopic
 from aiokafka.admin.config_resource import ConfigResource, ConfigResourceType
 from aiokafka.errors import InvalidPartitionsError, KafkaError
 
+UNKNOWN_TOPIC = 3
 ALREADY_EXISTS, INVALID_TOPIC, INVALID_PARTITIONS, INVALID_CONFIG = 36, 17, 37, 40
 
 
@@ -27,6 +28,51 @@ async def test_a_topic_has_the_partitions_and_configs_it_was_made_with(clients, 
     values = {entry[0]: entry[1] for entry in answer.resources[0][4]}
     assert values["cleanup.policy"] == "compact"
     assert values["retention.ms"] == "60000"
+
+
+async def test_a_topic_is_altered_while_it_is_in_use(clients, unique):
+    await clients.create_topic(unique, 2, retention_ms="60000", cleanup_policy="delete")
+    admin = await clients.admin()
+    wanted = {"message.timestamp.type": "LogAppendTime", "retention.ms": "70000"}
+    resource = ConfigResource(ConfigResourceType.TOPIC, unique, wanted)
+    (answer,) = await admin.alter_configs([resource])
+    assert [code for code, *_ in answer.resources] == [0]
+    producer = await clients.producer()
+    made_up, done = 1000, None
+    while done is None or done.timestamp_type != 1:  # Apache Kafka tells its logs a bit later
+        done = await producer.send_and_wait(unique, b"x", partition=1, timestamp_ms=made_up)
+    (answer,) = await admin.describe_configs([ConfigResource(ConfigResourceType.TOPIC, unique)])
+    own = {entry[0]: entry[1] for entry in answer.resources[0][4] if entry[3] == 1}
+    assert own == wanted, "what is not said again is gone"
+
+
+@pytest.mark.parametrize(
+    ("name", "setting", "error"),
+    [
+        ("", {"no.such.setting": "1"}, INVALID_CONFIG),
+        ("", {"retention.ms": "soon"}, INVALID_CONFIG),
+        ("no-such-topic", {"retention.ms": "1000"}, UNKNOWN_TOPIC),
+    ],
+)
+async def test_what_cannot_be_altered_is_refused(clients, unique, name, setting, error):
+    await clients.create_topic(unique)
+    admin = await clients.admin()
+    resource = ConfigResource(ConfigResourceType.TOPIC, name or unique, setting)
+    (answer,) = await admin.alter_configs([resource])
+    assert [code for code, *_ in answer.resources] == [error]
+
+
+async def test_an_altered_topic_stays_so_through_a_restart(own_broker, connect, unique):
+    clients = connect(own_broker.bootstrap_servers)
+    await clients.create_topic(unique)
+    resource = ConfigResource(ConfigResourceType.TOPIC, unique, {"retention.ms": "70000"})
+    await (await clients.admin()).alter_configs([resource])
+    own_broker.stop()
+    own_broker.start()
+    admin = await clients.admin()
+    (answer,) = await admin.describe_configs([ConfigResource(ConfigResourceType.TOPIC, unique)])
+    values = {entry[0]: entry[1] for entry in answer.resources[0][4]}
+    assert values["retention.ms"] == "70000"
 
 
 async def test_a_topic_is_made_once(clients, unique):

@@ -144,6 +144,19 @@ def _config_entries(
             yield name, value, False, _SOURCE_TOPIC if own else _SOURCE_DEFAULT, False, []
 
 
+def alter_configs(request: Any, topics: Topics) -> tuple[Any, ...]:
+    """Replace all that was set for topics, or only check whether it could be done."""
+    answers = []
+    for kind, name, entries in request.resources or ():
+        overrides = {key: value for key, value in entries or () if value is not None}
+        with _Outcome() as outcome:
+            if kind != _TOPIC_RESOURCE:
+                raise RequestError(ErrorCode.INVALID_REQUEST, "only topics have settings here")
+            topics.configure(name, overrides, validate_only=request.validate_only)
+        answers.append((outcome.code, outcome.message, kind, name))
+    return 0, answers
+
+
 def init_producer_id(request: Any, store: MetadataStore) -> tuple[Any, ...]:
     """Give an idempotent producer its id; a transactional one is refused."""
     if request.transactional_id is not None:

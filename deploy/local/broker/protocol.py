@@ -58,6 +58,7 @@ class ErrorCode(IntEnum):
     INVALID_REPLICATION_FACTOR = 38
     INVALID_REPLICA_ASSIGNMENT = 39
     INVALID_CONFIG = 40
+    INVALID_REQUEST = 42
     OUT_OF_ORDER_SEQUENCE_NUMBER = 45
     INVALID_PRODUCER_EPOCH = 47
     TRANSACTIONAL_ID_AUTHORIZATION_FAILED = 53
@@ -113,6 +114,7 @@ def _served() -> dict[tuple[int, int], Any]:
         *(getattr(admin, f"CreateTopicsRequest_v{v}") for v in range(4)),
         *(getattr(admin, f"DeleteTopicsRequest_v{v}") for v in range(4)),
         *(getattr(admin, f"DescribeConfigsRequest_v{v}") for v in (0, 1, 2)),
+        *(getattr(admin, f"AlterConfigsRequest_v{v}") for v in (0, 1)),
         *(getattr(admin, f"CreatePartitionsRequest_v{v}") for v in (0, 1)),
         *(getattr(admin, f"DeleteGroupsRequest_v{v}") for v in (0, 1)),
         transaction.InitProducerIdRequest_v0,

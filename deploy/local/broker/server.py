@@ -119,6 +119,7 @@ class Broker:
             20: lambda r, v: admin_requests.delete_topics(r, v, topics),
             22: lambda r, _: admin_requests.init_producer_id(r, store),
             32: lambda r, v: admin_requests.describe_configs(r, v, topics),
+            33: lambda r, _: admin_requests.alter_configs(r, topics),
             37: lambda r, _: admin_requests.create_partitions(r, topics),
             42: lambda r, _: group_requests.delete_groups(r, groups),
         }

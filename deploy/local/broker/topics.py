@@ -111,6 +111,21 @@ class Topics:
         self._store.put_topic(topic.row)
         topic.logs += self._open_logs(topic.row, topic.config, len(topic.logs))
 
+    def configure(self, name: str, config: dict[str, str], *, validate_only: bool = False) -> None:
+        """Replace a topic's own settings; raises RequestError for what is wrong."""
+        topic = self._topics.get(name)
+        if topic is None:
+            raise RequestError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"no topic {name}")
+        parsed = parse_topic_config(config)
+        if validate_only:
+            return
+        topic.row = msgspec.structs.replace(topic.row, config=config)
+        self._store.put_topic(topic.row)
+        topic.config = parsed
+        for partition in topic.logs:
+            partition.config = parsed
+        log.info("topic configured", topic=name, config=config)
+
     def delete(self, name: str) -> None:
         """Delete a topic with its data; raises RequestError if there is none."""
         topic = self._topics.pop(name, None)

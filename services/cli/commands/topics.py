@@ -1,36 +1,62 @@
 """`freshet topics ensure|list`."""
 
 import asyncio
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from shared.terminal.output import show_rows
 
+if TYPE_CHECKING:
+    from shared.runtime.findings import Finding
+
 
 @click.group()
 def command() -> None:
-    """Create and list the topics on the broker.
+    """Create, mend and list the topics on the broker.
 
     \b
     Examples:
       freshet topics ensure
+      freshet topics ensure --fix
       freshet topics list --json
     """
 
 
 @command.command("ensure")
+@click.option("--fix", is_flag=True, help="Alter settings that a promise rests on.")
 @click.option("--json", "as_json", is_flag=True, help="Answer as JSON.")
-def ensure(as_json: bool) -> None:
-    """Create the topics that the broker lacks, and check the others' partitions."""
+def ensure(fix: bool, as_json: bool) -> None:
+    """Create the topics that the broker lacks, and check the others.
+
+    Compares partitions, replicas, retention, compaction and time stamps with what the promises
+    rest on, and says which do not hold. With --fix it alters what can be altered without harm:
+    all but replicas, partitions and limits of size.
+    """
     from services.cli.kafka import require_broker  # noqa: PLC0415
+    from shared.runtime.findings import gathered  # noqa: PLC0415
     from shared.runtime.kafka import ensure_topics  # noqa: PLC0415
     from shared.runtime.settings import load_settings  # noqa: PLC0415
 
     settings = load_settings()
     require_broker(settings)
-    asyncio.run(ensure_topics(settings))
-    show_rows(_topics(), as_json=as_json, empty="")
+    findings = asyncio.run(ensure_topics(settings, fix=fix))
+    rows = _topics()
+    if as_json:
+        for row in rows:
+            row["findings"] = [f.as_dict() for f in findings if f.about == row["topic"]]
+    show_rows(rows, as_json=as_json, empty="")
+    for finding in [] if as_json else gathered(findings):
+        click.echo(_lines(finding))
+
+
+def _lines(finding: "Finding") -> str:
+    """What is not as it should be, and what to do."""
+    return (
+        f"\n{finding.level}: {finding.about}: {finding.found}, should be {finding.wanted}\n"
+        f"  endangered: {finding.promise}\n"
+        f"  do: {finding.remedy}"
+    )
 
 
 @command.command("list")

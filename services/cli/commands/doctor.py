@@ -1,0 +1,133 @@
+"""`freshet doctor`."""
+
+import asyncio
+import sys
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+import click
+
+from services.cli.errors import explanation
+from shared.terminal.output import show_json
+
+if TYPE_CHECKING:
+    from rich.table import Table
+
+    from shared.runtime.findings import Finding
+    from shared.runtime.settings import Settings
+
+Areas = dict[str, list["Finding"]]
+
+_STYLES = {"risk": "bold red", "note": "yellow", "ok": "green"}
+"""The worst first."""
+
+
+@click.command()
+@click.option("--json", "as_json", is_flag=True, help="Answer as JSON.")
+def command(as_json: bool) -> None:
+    """Whether everything that the promises rest on is as it should be. Changes nothing.
+
+    Looks at the broker and its topics, at the database, its settings, schema and roles, at this
+    machine's clock and at the versions. `risk`: a promise does not hold while it is so; `note`:
+    worth knowing. Exits 1 where there is a risk.
+
+    \b
+    Examples:
+      freshet doctor
+      freshet doctor --json
+    """
+    from shared.runtime.settings import load_settings  # noqa: PLC0415 - commands load what they need
+
+    areas = _look(load_settings())
+    risks = sum(finding.level == "risk" for found in areas.values() for finding in found)
+    if as_json:
+        findings = [
+            {"area": area, **finding.as_dict()}
+            for area, found in areas.items()
+            for finding in found
+        ]
+        show_json({"risks": risks, "findings": findings})
+    else:
+        _print(areas, risks)
+    sys.exit(1 if risks else 0)
+
+
+def _look(settings: "Settings") -> Areas:
+    from services.cli.doctor.broker import look_at_broker  # noqa: PLC0415
+    from services.cli.doctor.clock import look_at_database_clock  # noqa: PLC0415
+    from services.cli.doctor.database import look_at_database  # noqa: PLC0415
+    from services.cli.doctor.versions import look_at_versions  # noqa: PLC0415
+    from services.cli.kafka import require_broker  # noqa: PLC0415
+
+    url = settings.database_url.get_secret_value()
+
+    def broker() -> "list[Finding]":
+        require_broker(settings)
+        return asyncio.run(look_at_broker(settings))
+
+    return {
+        "broker": _or_why_not("broker", broker),
+        "database": _or_why_not("database", lambda: look_at_database(url, settings.partitions)),
+        "clock": _or_why_not("database's time", lambda: [look_at_database_clock(url)]),
+        "versions": list(look_at_versions()),
+    }
+
+
+def _or_why_not(about: str, look: "Callable[[], list[Finding]]") -> "list[Finding]":
+    """What is found; where a server does not let us look, that."""
+    from shared.runtime.findings import Finding  # noqa: PLC0415
+
+    try:
+        return look()
+    except Exception as error:
+        why = explanation(error)
+        if why is None:
+            raise
+        return [
+            Finding(
+                "risk",
+                about,
+                why,
+                "a server that answers",
+                "workers do their work, and wait only for a while",
+                "see the settings by `freshet settings`, and the server",
+            )
+        ]
+
+
+def _print(areas: Areas, risks: int) -> None:
+    from rich.console import Console  # noqa: PLC0415
+
+    console = Console(highlight=False)
+    for area, findings in areas.items():
+        console.print(f"[bold]{area}[/bold]")
+        console.print(_table(findings))
+    verdict = {0: "no promise is at risk", 1: "1 promise is at risk"}
+    console.print(verdict.get(risks, f"{risks} promises are at risk"), style=_verdict_style(risks))
+
+
+def _verdict_style(risks: int) -> str:
+    return _STYLES["risk" if risks else "ok"]
+
+
+def _table(findings: "list[Finding]") -> "Table":
+    """A line for what is well; what is not tells what should be, what for, and what to do."""
+    from rich.table import Table  # noqa: PLC0415
+    from rich.text import Text  # noqa: PLC0415
+
+    table = Table.grid(padding=(0, 2))
+    table.add_column(no_wrap=True)
+    table.add_column(max_width=32)
+    table.add_column(overflow="fold")
+    for finding in sorted(findings, key=lambda finding: list(_STYLES).index(finding.level)):
+        mark = Text(finding.level, style=_STYLES[finding.level])
+        table.add_row(mark, Text(finding.about), Text(finding.found))
+        if finding.level == "ok":
+            continue
+        for name, text in (
+            ("should be", finding.wanted),
+            ("endangered" if finding.level == "risk" else "not promised", finding.promise),
+            ("do", finding.remedy),
+        ):
+            table.add_row("", Text(name, style="dim"), Text(text))
+    return table

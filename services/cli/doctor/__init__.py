@@ -1,0 +1,1 @@
+"""What `freshet doctor` looks at, an area a module."""
