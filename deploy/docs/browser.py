@@ -34,7 +34,7 @@ async def screenshot(url: str, seconds: float, width: int, height: int) -> bytes
     Raises:
         BrowserUnavailable: there is no Chromium here, or it does not start.
     """
-    # Its helpers may write for a moment after they were told to end.
+    # Its child processes may write for a moment after they were told to end.
     with tempfile.TemporaryDirectory("-browser", "freshet", ignore_cleanup_errors=True) as folder:
         async with _browser(Path(folder), width, height) as address, ClientSession() as session:
             async with session.put(f"{address}/json/new?{url}") as answer:
