@@ -11,6 +11,7 @@ from collections.abc import Callable, Collection
 from typing import Any, Final
 
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer
+from aiokafka.conn import AIOKafkaConnection
 from aiokafka.errors import KafkaError
 from aiokafka.protocol.group import SyncGroupRequest
 
@@ -93,6 +94,14 @@ def hold_back(producer: AIOKafkaProducer, may_send: Callable[[], bool]) -> None:
         return nothing
 
     accumulator.drain_by_nodes = drain_if_allowed
+
+
+def versions_of(connection: AIOKafkaConnection) -> dict[int, tuple[int, int]]:
+    """Of each request that a broker knows, the first and the last version.
+
+    A connection asks for them when it starts, and tells nobody.
+    """
+    return dict(connection._versions)  # noqa: SLF001
 
 
 class _EveryNode(Collection[int]):

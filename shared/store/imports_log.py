@@ -16,11 +16,12 @@ from numpy.typing import NDArray
 from shared.contracts.messages import PageUpdate
 from shared.store.models import ACTIVE
 from shared.store.owners import ids_of, packed_ids
+from shared.units import SECONDS_PER_DAY
 
 NO_IMPORT: Final = 0
 """The number before the first import of a shard."""
 
-KEPT_SECONDS: Final = 7 * 86_400.0
+KEPT_SECONDS: Final = 7 * SECONDS_PER_DAY
 """Notes are kept for so long; a scheduler that has not seen the database since then must load its
 shards anew."""
 

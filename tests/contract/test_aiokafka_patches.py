@@ -19,6 +19,7 @@ from typing import Any
 import pytest
 from aiokafka import AIOKafkaProducer, TopicPartition
 from aiokafka.client import AIOKafkaClient
+from aiokafka.conn import AIOKafkaConnection
 from aiokafka.consumer.group_coordinator import GroupCoordinator
 from aiokafka.errors import NoError, RebalanceInProgressError
 from aiokafka.producer.message_accumulator import MessageAccumulator
@@ -38,6 +39,7 @@ FORMS: dict[Callable[..., Any], str] = {
     MessageAccumulator.waiter: "052557b73c747c32",
     Sender._sender_routine: "2380dc5e333d9ebd",
     AIOKafkaClient._get_conn: "68ce5d8391719d33",
+    AIOKafkaConnection._do_version_lookup: "f163772b18ad5f0e",
 }
 """A function that is replaced, called, or calls what is replaced → how its source's SHA-256 begins.
 

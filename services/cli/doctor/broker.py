@@ -8,6 +8,7 @@ from aiokafka.admin import AIOKafkaAdminClient
 from aiokafka.conn import create_conn
 
 from shared.contracts.topics import TOPICS
+from shared.runtime.aiokafka_patches import versions_of
 from shared.runtime.findings import Finding, gathered
 from shared.runtime.kafka import client_options, partitions_of
 from shared.runtime.settings import Settings
@@ -84,8 +85,7 @@ async def _api_versions(settings: Settings) -> dict[int, tuple[int, int]]:
         except OSError:
             continue
         try:
-            # aiokafka asks at each start of a connection, and tells nobody.
-            return dict(connection._versions)  # noqa: SLF001
+            return versions_of(connection)
         finally:
             connection.close()
     return {}

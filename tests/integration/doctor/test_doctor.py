@@ -8,8 +8,8 @@ import psycopg
 import pytest
 from aiokafka.admin import AIOKafkaAdminClient, NewTopic
 from click.testing import CliRunner
-from migrations.upgrade import migrate
 
+from migrations.upgrade import migrate
 from services.cli.main import main
 
 PARTITIONS = 2

@@ -58,6 +58,11 @@ MAY_IMPORT: dict[str, set[str]] = {
     "services.cli": WORKER
     | {"shared.terminal", "migrations", "services.run", "services.replay"}
     | {"services.verify", "services.bench"},
+    # The pages of the documentation that are made from the code.
+    "deploy.docs": WORKER
+    | ONE_MACHINE
+    | {"services.cli"}
+    | {f"services.{name}" for name in ("ingester", "estimator", "scheduler", "coordinator")},
 }
 
 CLOCKS = {"time", "asyncio"}
@@ -78,6 +83,8 @@ UNKNOWN_TO: dict[str, set[str]] = {
 EXCEPTIONS = {
     # Kafka's own partitioner, a pure function: shards are what it says.
     ("shared.contracts.identity", "aiokafka.partitioner"),
+    # Asks whether the database answers, as its neighbour asks the broker.
+    ("shared.runtime.database_watch", "psycopg"),
 }
 
 
