@@ -8,6 +8,8 @@ from typing import NamedTuple
 
 import psycopg
 
+from shared.store.connection import transport
+
 ROLE = "coordinator"
 
 _STATEMENT_MS = 2000
@@ -50,6 +52,7 @@ async def connect_lease(database_url: str) -> psycopg.AsyncConnection:
         autocommit=True,
         application_name=f"freshet-{ROLE}-lease",
         connect_timeout=2,
+        **transport(database_url),
         options=f"-c statement_timeout={_STATEMENT_MS} -c synchronous_commit=off",
     )
 

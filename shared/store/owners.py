@@ -58,12 +58,12 @@ class Announcing(NamedTuple):
 
 
 def raise_epoch(connection: psycopg.Connection, shard: int, holder: str) -> int:
-    """Make a shard ours; commits.
+    """Make a shard ours.
 
     Waits for a commit of the owner before that is under way.
 
     Args:
-        connection: outside a transaction.
+        connection: with a transaction that does nothing else.
         shard: which.
         holder: our name, which no other process has.
 
@@ -73,8 +73,7 @@ def raise_epoch(connection: psycopg.Connection, shard: int, holder: str) -> int:
     Raises:
         psycopg.errors.LockNotAvailable: a commit has been under way for too long.
     """
-    with connection.transaction():
-        row = connection.execute(_RAISE, {"shard": shard, "holder": holder}).fetchone()
+    row = connection.execute(_RAISE, {"shard": shard, "holder": holder}).fetchone()
     if row is None:
         raise RuntimeError("unreachable: the row is inserted or updated")
     return int(row[0])
