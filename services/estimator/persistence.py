@@ -23,7 +23,7 @@ from shared.store.migration import check_deployment
 from shared.store.owners import (
     Announcing,
     note_announcing,
-    raise_epoch,
+    raise_epochs,
     read_epochs,
     require_ownership,
 )
@@ -170,7 +170,7 @@ class Store:
         with connection.transaction():
             if hurried:
                 connection.execute(_HURRY)
-            return raise_epoch(connection, shard, self._holder)
+            return raise_epochs(connection, [shard], self._holder)[shard]
 
     def positions(self, shards: Iterable[int]) -> Positions:
         """How far shards are applied; of those that cannot be loaded yet.

@@ -13,6 +13,7 @@ from services.scheduler import compilation
 from services.scheduler.emission import Emitter
 from services.scheduler.explain import page_state, shard_state
 from services.scheduler.handler import TOPICS, SchedulerHandler, ShardThread
+from services.scheduler.imported import ImportWatch
 from services.scheduler.pacing import Pacer, Plans
 from services.scheduler.reporting import Reporting
 from shared.contracts.codec import BadMessage, decode
@@ -58,6 +59,7 @@ class Scheduler(WorkerService):
         self._handler = SchedulerHandler(
             settings, self.clock, self._publisher, self._thread, self.stopping
         )
+        self._imports = ImportWatch(settings, self._thread, lambda: self._handler.shards)
         self._follower = Follower(settings, MULTIPLIERS, self._receive_multipliers)
         self._reporting = Reporting(
             settings, self.clock, self._publisher, self._thread, self._handler, self.timeline
@@ -110,6 +112,7 @@ class Scheduler(WorkerService):
             pacer.run(self.stopping),
             self._reporting.run_reports(self.stopping),
             self._reporting.run_demand(self.stopping),
+            self._imports.run(self.stopping),
         ]
 
     def not_ready(self) -> str | None:
