@@ -169,7 +169,7 @@ class Coordination:
         newest = self.timeline.newest
         if newest is not None and plan.order <= newest.order:
             return False
-        if self.epoch and message.epoch == self.epoch:
+        if self.epoch and (message.epoch, message.leader) == (self.epoch, self._leader):
             return False
         self._note(message, now)
         shares = {a.shard: a.share for a in message.allotments}

@@ -131,8 +131,9 @@ class Leadership:
         return bool(self.epoch)
 
     def superseded(self, epoch: int, leader: str) -> None:
-        """The topic has messages of a newer epoch: another leads."""
-        if self.epoch and epoch > self.epoch:
+        """The topic has messages of a newer epoch, or another's of ours: another leads."""
+        is_ours = (epoch, leader) == (self.epoch, self._name)
+        if self.epoch and epoch >= self.epoch and not is_ours:
             self._step_back(leader, f"another coordinator leads in epoch {epoch}")
 
     async def _turn(self) -> None:
@@ -152,7 +153,7 @@ class Leadership:
             self._connection = await connect_lease(self._database_url)
         connection, epoch = self._connection, self.epoch
         if epoch:
-            if await renew_lease(connection, epoch):
+            if await renew_lease(connection, epoch, self._name):
                 self._renewed_at = time.monotonic()
             else:
                 holder = (await read_lease(connection)).holder
@@ -197,7 +198,7 @@ class Leadership:
             if self.epoch and self._connection is not None:
                 with contextlib.suppress(psycopg.Error, OSError, TimeoutError):
                     async with asyncio.timeout(_RELEASE_SECONDS):
-                        await release_lease(self._connection, self.epoch)
+                        await release_lease(self._connection, self.epoch, self._name)
             self.epoch = 0
             await self._disconnect()
 

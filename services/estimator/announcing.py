@@ -1,8 +1,11 @@
 """What the estimator publishes: learned parameters, and dead letters."""
 
 import asyncio
+import contextlib
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Protocol
+
+from psycopg.errors import LockNotAvailable
 
 from services.estimator import metrics
 from services.estimator.decoding import Refused
@@ -94,8 +97,10 @@ class Outbox:
     async def note_ends(self, note: Callable[[Mapping[tuple[str, int], int]], None]) -> None:
         """Have it noted, by a function that runs in a thread, how far the announcements reach."""
         if self._ends:
-            await asyncio.to_thread(note, self._ends)
-            self._ends = {}
+            # Where somebody holds them locked, there is another time.
+            with contextlib.suppress(LockNotAvailable):
+                await asyncio.to_thread(note, self._ends)
+                self._ends = {}
 
     async def put_aside(self, refused: Sequence[Refused]) -> None:
         """Dead-letter records, before their positions are durable.

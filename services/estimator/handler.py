@@ -12,45 +12,41 @@ positions, until the records are found that fail by themselves. Those are set as
 """
 
 import asyncio
+import contextlib
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
-import psycopg
 import structlog
 import tenacity
 from aiokafka import ConsumerRecord
 from aiokafka.errors import KafkaError
+from psycopg.errors import LockNotAvailable
 
 from services.estimator import metrics
 from services.estimator.announcing import Announcer, Outbox
 from services.estimator.application import ShardEffects, apply_records
 from services.estimator.decoding import Refused
+from services.estimator.isolating import isolate
 from services.estimator.learning import News, learn, material_news, news_again
-from services.estimator.ordering import (
-    Labelled,
-    ShardRecords,
-    by_shard,
-    by_topic,
-    counts_of,
-    in_order,
-)
+from services.estimator.ordering import ShardRecords, by_shard, counts_of
 from services.estimator.persistence import Commit, Store, Unacceptable
 from services.estimator.refitting import Refits, merged, refit
 from services.estimator.shard import Shard
 from shared.runtime.acceptance import Acceptance
 from shared.runtime.clock import Clock
 from shared.runtime.consumer import Batch, Positions
-from shared.runtime.isolation import BadShare, Pieces, reason_of
+from shared.runtime.isolation import BadShare
 from shared.runtime.kafka import may_pass
 from shared.runtime.retrying import until_it_passes
 from shared.runtime.settings import Settings
+from shared.store.connection import PASSING
 from shared.store.imports import StoreBusy
 from shared.store.positions import Superseded
 from shared.store.snapshot import load_for_learning
 
 log = structlog.get_logger(__name__)
 
-_TRANSIENT = (psycopg.OperationalError, psycopg.InterfaceError, Superseded, StoreBusy)
+_TRANSIENT = (*PASSING, Superseded, StoreBusy)
 
 
 class EstimatorHandler:
@@ -70,6 +66,8 @@ class EstimatorHandler:
         self._bad_share = BadShare.of(settings)
         self._may_refit = True
         self._stale: set[int] = set()
+        self._stuck: set[int] = set()
+        """Shards that somebody held locked: each is done by itself, and waited for a moment."""
         self._positions: dict[tuple[str, int], int] = {}
         self.trouble: str | None = "not connected to the database yet"
         """Why nothing goes on; None: all is well."""
@@ -93,12 +91,13 @@ class EstimatorHandler:
 
     async def assigned(self, partitions: set[int]) -> Positions:
         """Load shards; the positions that they reflect."""
-        async for attempt in self._attempts():
-            with attempt:
-                await self._connect()
-                await self._load(partitions - self._shards.keys())
+        for number in sorted(partitions - self._shards.keys()):
+            async for attempt in self._attempts():
+                with attempt:
+                    await self._connect()
+                    await self._load_or_leave(number)
         await self._announce()
-        self.trouble = None
+        self.trouble = self._what_is_stuck()
         self._report_size()
         return {key: offset for key, offset in self._positions.items() if key[1] in partitions}
 
@@ -107,12 +106,16 @@ class EstimatorHandler:
         for shard in partitions:
             self._shards.pop(shard, None)
         self._stale -= partitions
+        self._stuck -= partitions
         self._outbox.forget(partitions)
         self._positions = {k: v for k, v in self._positions.items() if k[1] not in partitions}
         self._report_size()
 
-    async def handle(self, batch: Batch) -> None:
+    async def handle(self, batch: Batch) -> set[int]:
         """Apply a batch and make it durable, with its positions; what always fails is set aside.
+
+        Returns:
+            shards of which nothing more could be done, as somebody holds them locked.
 
         Raises:
             KafkaError: something cannot be published. What is durable nevertheless will be
@@ -122,6 +125,27 @@ class EstimatorHandler:
             psycopg.OperationalError: the worker stops while the database is away.
         """
         records = by_shard(batch)
+        healthy = {shard: part for shard, part in records.items() if shard not in self._stuck}
+        try:
+            await self._do(healthy)
+        except LockNotAvailable as error:
+            log.warning("a batch is done shard by shard", reason=_first_line(error))
+            self._stuck |= healthy.keys()
+        for shard in sorted(self._stuck & records.keys()):
+            with contextlib.suppress(LockNotAvailable):
+                await self._do({shard: records[shard]})
+                self._stuck.discard(shard)
+        self.trouble = self._what_is_stuck()
+        return self._stuck & records.keys()
+
+    async def _do(self, records: ShardRecords) -> None:
+        """Apply records, in pieces if some of them are bad.
+
+        Raises:
+            LockNotAvailable: some of it may not be done.
+        """
+        if not records:
+            return
         try:
             await self._settle(records)
         except Unacceptable as error:
@@ -129,7 +153,6 @@ class EstimatorHandler:
                 raise
             log.warning("a batch fails and is done in pieces", reason=str(error))
             await self._isolate(records)
-        self.trouble = None
 
     async def _settle(self, records: ShardRecords, refused: Refused | None = None) -> None:
         """Apply records, beginning again for as long as the fault is not theirs.
@@ -137,16 +160,20 @@ class EstimatorHandler:
         Args:
             records: to be applied, or known to be bad.
             refused: the only one of them, and why it must not be applied.
+
+        Raises:
+            LockNotAvailable: somebody holds a shard of them locked.
         """
-        async for attempt in self._attempts():
+        async for attempt in self._attempts(_may_pass_at_once):
             with attempt:
                 await self._connect()
                 await self._note_lost()
                 reloaded = self._stale & records.keys()
-                await self._load(reloaded)
+                for number in sorted(reloaded):
+                    await self._load(number)
                 # Before the next commit, which forgets what the one before was about to announce.
                 await self._outbox.publish()
-                await self._process(self._not_applied(records, reloaded), refused)
+                await self._process(self._not_applied(records), refused)
         await self._announce()
 
     async def _announce(self) -> None:
@@ -168,46 +195,20 @@ class EstimatorHandler:
 
     async def _isolate(self, records: ShardRecords) -> None:
         """Do a batch that failed piece by piece, and set aside what fails by itself."""
-        found = 0
         # A refit concerns all shards: if it is what fails, no message is at fault.
         self._may_refit = False
         try:
-            for shard in sorted(records):
-                found += await self._isolate_in_shard(shard, records[shard])
+            found = await isolate(records, self._settle, self._stopping)
         finally:
             self._may_refit = True
         if not found:
             log.error("a batch failed as a whole, but not in pieces; the next refit is put off")
             self._refits.noted(self._shards.values(), self._clock.now(), 0.0)
 
-    async def _isolate_in_shard(self, shard: int, topics: dict[str, list[ConsumerRecord]]) -> int:
-        found = 0
-        pieces = Pieces(in_order(topics))
-        for piece in pieces:
-            try:
-                await self._settle({shard: by_topic(piece)})
-            except Unacceptable as error:
-                if self._stopping.is_set():
-                    raise
-                if not pieces.split(piece):
-                    found += 1
-                    await self._set_aside(shard, piece[0], error)
-        return found
-
-    async def _set_aside(self, shard: int, found: Labelled, error: Unacceptable) -> None:
-        record, reason = found[1], reason_of(error.__cause__ or error)
-        metrics.POISON.inc()
-        log.error(
-            "a message always fails and is set aside",
-            topic=record.topic,
-            partition=record.partition,
-            offset=record.offset,
-            reason=reason,
-        )
-        await self._settle({shard: by_topic([found])}, Refused(record, reason))
-
-    def _attempts(self) -> tenacity.AsyncRetrying:
-        return until_it_passes(self._stopping, _may_pass, self._note_failure)
+    def _attempts(
+        self, may_pass: Callable[[BaseException], bool] | None = None
+    ) -> tenacity.AsyncRetrying:
+        return until_it_passes(self._stopping, may_pass or _may_pass, self._note_failure)
 
     def _note_failure(self, state: tenacity.RetryCallState) -> None:
         error = state.outcome.exception() if state.outcome else None
@@ -221,33 +222,51 @@ class EstimatorHandler:
         if not self._store.is_open:
             await asyncio.to_thread(self._store.open)
 
-    async def _load(self, shards: Iterable[int]) -> None:
-        for number in sorted(shards):
-            # Whoever read it before can commit nothing more; what it did commit is read here.
-            epoch = await asyncio.to_thread(self._store.own, number)
-            snapshot = await asyncio.to_thread(load_for_learning, self._database_url, number)
-            self._positions = {k: v for k, v in self._positions.items() if k[1] != number}
-            self._positions |= snapshot.positions
-            shard = self._shards[number] = await asyncio.to_thread(Shard.load, snapshot)
-            shard.epoch = epoch
-            self._outbox.forget([number])
-            self._outbox.add(number, news_again(shard, snapshot.announcing, self._clock.now()))
-            self._stale.discard(number)
-            self.progressed_at = time.monotonic()
+    async def _load_or_leave(self, number: int) -> None:
+        """Load a shard; one that somebody holds locked is loaded with its first records."""
+        try:
+            await self._load(number)
+        except LockNotAvailable as error:
+            log.warning("a shard cannot be loaded yet", shard=number, reason=_first_line(error))
+            self._stuck.add(number)
+            self._stale.add(number)
+            self._positions |= await asyncio.to_thread(self._store.positions, [number])
 
-    def _not_applied(self, records: ShardRecords, reloaded: set[int]) -> ShardRecords:
-        """The records without those that the reloaded shards reflect already."""
+    async def _load(self, number: int) -> None:
+        # Whoever read it before can commit nothing more; what it did commit is read here.
+        hurried = number in self._stuck
+        epoch = await asyncio.to_thread(self._store.own, number, hurried=hurried)
+        snapshot = await asyncio.to_thread(load_for_learning, self._database_url, number)
+        self._positions = {k: v for k, v in self._positions.items() if k[1] != number}
+        self._positions |= snapshot.positions
+        shard = self._shards[number] = await asyncio.to_thread(Shard.load, snapshot)
+        shard.epoch = epoch
+        self._outbox.forget([number])
+        self._outbox.add(number, news_again(shard, snapshot.announcing, self._clock.now()))
+        self._stale.discard(number)
+        self.progressed_at = time.monotonic()
+
+    def _not_applied(self, records: ShardRecords) -> ShardRecords:
+        """The records without those that the shards reflect already."""
         left: ShardRecords = {}
         for shard in sorted(records):
-            topics = records[shard]
-            if shard in reloaded:
-                topics = {
-                    topic: [r for r in part if r.offset >= self._positions.get((topic, shard), 0)]
-                    for topic, part in topics.items()
-                }
-            if any(topics.values()):
-                left[shard] = {topic: part for topic, part in topics.items() if part}
+            topics = {}
+            for topic, part in records[shard].items():
+                begin = self._positions.get((topic, shard), 0)
+                new = part
+                if part[0].offset < begin:
+                    new = [record for record in part if record.offset >= begin]
+                if new:
+                    topics[topic] = new
+            if topics:
+                left[shard] = topics
         return left
+
+    def _what_is_stuck(self) -> str | None:
+        metrics.STUCK.set(len(self._stuck))
+        if not self._stuck:
+            return None
+        return f"the database holds shards {sorted(self._stuck)} locked for somebody else"
 
     async def _process(self, records: ShardRecords, refused: Refused | None) -> None:
         if not records:
@@ -268,7 +287,8 @@ class EstimatorHandler:
         commit = self._commit_of(records, done, news)
         await self._outbox.put_aside(letters)
         with metrics.WORK_SECONDS.labels("store").time():
-            await asyncio.to_thread(self._store.commit, commit)
+            hurried = records.keys() <= self._stuck
+            await asyncio.to_thread(self._store.commit, commit, hurried=hurried)
         if refits:
             self._refits.noted(self._shards.values(), self._clock.now(), spent)
         self._stale -= touched
@@ -354,3 +374,12 @@ class EstimatorHandler:
 def _may_pass(error: BaseException) -> bool:
     """Whether waiting and beginning again may help: a server is away or busy."""
     return isinstance(error, _TRANSIENT) or (isinstance(error, KafkaError) and may_pass(error))
+
+
+def _may_pass_at_once(error: BaseException) -> bool:
+    """The same, where other shards are not to wait for one that somebody holds locked."""
+    return _may_pass(error) and not isinstance(error, LockNotAvailable)
+
+
+def _first_line(error: Exception) -> str:
+    return str(error).partition("\n")[0]

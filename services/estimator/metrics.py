@@ -29,6 +29,10 @@ SUPERSEDED = Counter(
     "freshet_estimator_superseded_total",
     "Shards that another estimator had taken over while this one believed to own them.",
 )
+STUCK = Gauge(
+    "freshet_estimator_stuck_shards",
+    "Shards that somebody holds locked in the database; the others go on.",
+)
 POISON = Counter(
     "freshet_estimator_poison_total",
     "Messages that could be read, but failed by themselves each time, and were set aside.",

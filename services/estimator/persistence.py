@@ -23,11 +23,18 @@ from shared.store.imports import share_writer_lock
 from shared.store.owners import (
     Announcing,
     note_announcing,
-    raise_epoch,
+    raise_epochs,
     read_epochs,
     require_ownership,
 )
-from shared.store.positions import ESTIMATOR, Superseded, advance_positions, raise_positions
+from shared.store.positions import (
+    ESTIMATOR,
+    Positions,
+    Superseded,
+    advance_positions,
+    raise_positions,
+    read_positions,
+)
 
 _STORED: Final = (
     "page_id",
@@ -52,6 +59,8 @@ _STORED: Final = (
 )
 
 Offsets = Mapping[tuple[str, int], int]
+
+_HURRY: Final = "SET LOCAL lock_timeout = '200ms'"
 
 _TOO_LARGE: Final = "54"
 _RAISED: Final = "P0001"
@@ -143,17 +152,35 @@ class Store:
             self._connection.close()
             self._connection = None
 
-    def own(self, shard: int) -> int:
+    def own(self, shard: int, *, hurried: bool = False) -> int:
         """Take a shard over from whoever writes it, before it is read.
+
+        Args:
+            shard: which.
+            hurried: others wait meanwhile: a lock is waited for only a moment.
 
         Returns:
             the epoch of our ownership.
 
         Raises:
-            psycopg.OperationalError: the server went away, or a commit about the shard is under way
-                for too long.
+            psycopg.errors.LockNotAvailable: somebody holds the shard locked.
+            psycopg.OperationalError: the server went away.
         """
-        return raise_epoch(self._connected, shard, self._holder)
+        connection = self._connected
+        with connection.transaction():
+            if hurried:
+                connection.execute(_HURRY)
+            return raise_epochs(connection, [shard], self._holder)[shard]
+
+    def positions(self, shards: Iterable[int]) -> Positions:
+        """How far shards are applied; of those that cannot be loaded yet.
+
+        Raises:
+            psycopg.OperationalError: the server went away.
+        """
+        connection = self._connected
+        with connection.transaction():
+            return read_positions(connection, ESTIMATOR, shards)
 
     def lost(self, owned: Mapping[int, int]) -> dict[int, str]:
         """Which shards another process has taken over, and its name.
@@ -174,10 +201,15 @@ class Store:
             if (epoch, holder) != (owned[shard], self._holder)
         }
 
-    def commit(self, batch: Commit) -> None:
+    def commit(self, batch: Commit, *, hurried: bool = False) -> None:
         """Make a batch durable: all of it or nothing.
 
+        Args:
+            batch: what there is to write.
+            hurried: others wait meanwhile: a lock is waited for only a moment.
+
         Raises:
+            psycopg.errors.LockNotAvailable: somebody holds something of it locked.
             Superseded: the database has moved on without this process.
             Unacceptable: the database refuses something of it; nothing is stored.
             psycopg.OperationalError: the server went away; whether it committed is not known.
@@ -187,10 +219,15 @@ class Store:
             self._ensure_observation_partition(connection, batch.recorded_at)
         try:
             with connection.transaction():
+                # First, and before any lock: a client that is frozen in the middle of a COPY is
+                # never given up by the server.
+                _append(connection, done, batch.recorded_at)
+                if hurried:
+                    connection.execute(_HURRY)
                 require_ownership(connection, batch.owned, self._holder)
                 advance_positions(connection, ESTIMATOR, batch.before, batch.after)
                 note_announcing(connection, batch.announcing)
-                _write(connection, done, batch.recorded_at)
+                _write(connection, done)
         except Exception as error:
             if refuses_data(error):
                 raise Unacceptable(f"the database refuses it: {error}") from error
@@ -206,10 +243,12 @@ class Store:
             ends: offsets after the last message of `page-parameters` and `host-parameters`.
 
         Raises:
+            psycopg.errors.LockNotAvailable: somebody holds some of the positions locked.
             psycopg.OperationalError: the server went away.
         """
         connection = self._connected
         with connection.transaction():
+            connection.execute(_HURRY)
             connection.execute("SET LOCAL synchronous_commit = off")
             raise_positions(connection, ESTIMATOR, ends)
 
@@ -228,9 +267,20 @@ class Store:
             self._observation_partitions.add(number)
 
 
-def _write(
+def _append(
     connection: psycopg.Connection, done: Sequence[ShardEffects], recorded_at: float
 ) -> None:
+    if any(part.observations.page_ids.size for part in done):
+        joined = writer.Observations(
+            *(
+                np.concatenate([getattr(part.observations, field.name) for part in done])
+                for field in fields(writer.Observations)
+            )
+        )
+        writer.append_observations(connection, joined, recorded_at)
+
+
+def _write(connection: psycopg.Connection, done: Sequence[ShardEffects]) -> None:
     if any(part.hosts for part in done):
         writer.write_hosts(connection, _hosts(done))
     if any(part.added.size for part in done):
@@ -244,14 +294,6 @@ def _write(
         written = writer.update_pages(connection, _pages([(p, p.touched) for p in done]))
         if written != touched:
             raise Superseded(f"{touched - written} of {touched} pages are no longer in the store")
-    if any(part.observations.page_ids.size for part in done):
-        joined = writer.Observations(
-            *(
-                np.concatenate([getattr(part.observations, field.name) for part in done])
-                for field in fields(writer.Observations)
-            )
-        )
-        writer.append_observations(connection, joined, recorded_at)
 
 
 def _pages(

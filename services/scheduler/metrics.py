@@ -14,6 +14,9 @@ SUPERSEDED = Counter(
     "Parameters that were left out, as another estimator had replaced the one that sent them.",
     ["topic"],
 )
+IMPORTED = Counter(
+    "freshet_scheduler_imported_pages_total", "Pages of imports that came while this runs."
+)
 REQUESTS = Counter("freshet_scheduler_requests_total", "Crawl requests by reason.", ["reason"])
 EMPTY_SLOTS = Counter(
     "freshet_scheduler_empty_slots_total", "Slots for which there was nothing to crawl."

@@ -12,6 +12,7 @@ from aiokafka import ConsumerRecord
 from services.scheduler.explain import page_state, shard_state
 from services.scheduler.flow.emitter import Emitter
 from services.scheduler.flow.handler import TOPICS, SchedulerHandler
+from services.scheduler.flow.imported import ImportWatch
 from services.scheduler.flow.pacer import Pacer, Plans
 from services.scheduler.flow.reporting import Reporting
 from services.scheduler.flow.shard_thread import ShardThread
@@ -61,6 +62,7 @@ class Scheduler(WorkerService):
         self._handler = SchedulerHandler(
             settings, self.clock, self._publisher, self._thread, self.stopping
         )
+        self._imports = ImportWatch(settings, self._thread, lambda: self._handler.shards)
         self._follower = Follower(settings, MULTIPLIERS, self._receive_multipliers)
         self._reporting = Reporting(
             settings, self.clock, self._publisher, self._thread, self._handler, self.timeline
@@ -114,6 +116,7 @@ class Scheduler(WorkerService):
             pacer.run(self.stopping),
             self._reporting.run_reports(self.stopping),
             self._reporting.run_demand(self.stopping),
+            self._imports.run(self.stopping),
         ]
 
     def not_ready(self) -> str | None:

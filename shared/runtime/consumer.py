@@ -2,7 +2,7 @@
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Collection, Mapping
 from typing import NamedTuple, Protocol
 
 import structlog
@@ -14,6 +14,7 @@ from shared.runtime import metrics
 from shared.runtime.isolation import TooManyBadMessages
 from shared.runtime.kafka import fetch_bytes, gathering, make_consumer
 from shared.runtime.lag import Lag
+from shared.runtime.leftovers import Leftovers
 from shared.runtime.membership import Membership
 from shared.runtime.polling import Polling
 from shared.runtime.precedence import Precedence
@@ -50,8 +51,12 @@ class BatchHandler(Protocol):
         """These partitions are no longer ours: forget them. Effects must be durable by now."""
         ...
 
-    async def handle(self, batch: Batch) -> None:
+    async def handle(self, batch: Batch) -> Collection[int] | None:
         """Apply a batch and make its effects durable, with its positions where they matter.
+
+        Returns:
+            partitions whose records could not be applied yet; they are handed over again, while the
+            others go on. None: all are done.
 
         An exception ends the worker, which starts again from the last durable positions; but
         `TooManyBadMessages` makes it stand still before the batch, for people to look at.
@@ -157,6 +162,7 @@ class BatchConsumer:
         self._next: dict[TopicPartition, int] = {}
         self._polling = Polling(self._consumer)
         self._lag = Lag(self._consumer, self._names, lambda: self._next)
+        self._leftovers = Leftovers()
         self.halted: str | None = None
         """Why reading has stopped for good, until the worker is started again; None: it goes on."""
         self.progressed_at = time.monotonic()
@@ -219,20 +225,22 @@ class BatchConsumer:
             if self._loading is not None and self._loading.positions.done():
                 await self._take_loaded()
             await self._note_passed_over()
+            self._resume_leftovers()
             batch = await self._read()
             if not batch:
                 continue
             if self.settled:
                 started = time.perf_counter()
                 try:
-                    await self._handler.handle(batch)
+                    left = await self._handler.handle(batch) or ()
                 except TooManyBadMessages as error:
                     await self._halt(error, stopping)
                     return
                 spent = time.perf_counter() - started
                 metrics.BATCH_SECONDS.observe(spent)
                 self._pace.done(time.monotonic(), spent)
-                self._advance(batch)
+                self._advance(batch, left)
+                self._put_back(left)
             # Else a rebalance came between reading and handling: `_next` still points before it.
 
     async def _halt(self, error: TooManyBadMessages, stopping: asyncio.Event) -> None:
@@ -267,12 +275,28 @@ class BatchConsumer:
             metrics.MESSAGES_CONSUMED.labels(self._names[tp.topic]).inc(len(records))
         return batch
 
-    def _advance(self, batch: Batch) -> None:
+    def _advance(self, batch: Batch, left: Collection[int]) -> None:
         by_name = {name: full for full, name in self._names.items()}
         for topic, partitions in batch.items():
-            metrics.MESSAGES_HANDLED.labels(topic).inc(sum(map(len, partitions.values())))
             for partition, records in partitions.items():
-                self._next[TopicPartition(by_name[topic], partition)] = records[-1].offset + 1
+                if partition not in left:
+                    metrics.MESSAGES_HANDLED.labels(topic).inc(len(records))
+                    self._next[TopicPartition(by_name[topic], partition)] = records[-1].offset + 1
+
+    def _put_back(self, left: Collection[int]) -> None:
+        """Have records read again, after a while."""
+        if not left:
+            return
+        self._leftovers.note(left, time.monotonic())
+        there = [tp for tp in self._consumer.assignment() if tp.partition in left]
+        for tp in there:
+            self._consumer.seek(tp, self._next[tp])
+        self._consumer.pause(*there)
+
+    def _resume_leftovers(self) -> None:
+        if due := self._leftovers.due(time.monotonic()):
+            assigned = self._consumer.assignment()
+            self._consumer.resume(*(tp for tp in assigned if tp.partition in due & self._ours))
 
     async def _note_passed_over(self) -> None:
         if time.monotonic() < self._passed_over_at:

@@ -1,10 +1,70 @@
-"""Connections to PostgreSQL."""
+"""Connections to PostgreSQL, and how long anybody may hold what others wait for.
+
+A client may be killed, frozen or cut off at any moment, with a transaction open. Its locks must not
+outlive it: each connection tells the server itself after how long it is to be given up, so that
+nothing depends on the server's settings, whose defaults are hours or for ever.
+
+- Frozen between two statements, or while it sends one: `idle_in_transaction_session_timeout`.
+- Cut off: TCP keepalives and the TCP user time-out, on both sides.
+- Gone while the server works for it: `client_connection_check_interval`.
+
+Who comes after waits for a lock for `LOCK_SECONDS`, and is told by `LockNotAvailable`.
+"""
+
+from dataclasses import dataclass
+from typing import Any, Final
 
 import psycopg
+from psycopg.conninfo import conninfo_to_dict
 from sqlalchemy import Engine, create_engine
 from sqlalchemy.pool import NullPool
 
 from shared.store.binary import register_arrays
+
+CONNECT_SECONDS: Final = 10
+
+SILENT_SECONDS: Final = 10
+"""A client that says nothing for so long in the middle of a transaction is given up."""
+
+LOCK_SECONDS: Final = 5
+"""A lock is waited for so long."""
+
+READER_SILENT_SECONDS: Final = 300
+"""The same for readers, who lock nothing that a worker waits for: what they read takes them long to
+work through, and beginning again takes longer."""
+
+READER_CUT_OFF_SECONDS: Final = 60
+
+MIGRATION_SILENT_SECONDS: Final = 60
+
+KEEPALIVE_SECONDS: Final = {"idle": 4, "interval": 2}
+KEEPALIVES: Final = 3
+"""An address that does not answer is given up after 4 + 3 × 2 seconds."""
+
+
+PASSING: Final = (
+    psycopg.OperationalError,
+    psycopg.InterfaceError,
+    psycopg.errors.IdleInTransactionSessionTimeout,
+)
+"""What passes: the server is away or busy, or has given this session up."""
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """When a session is given up; wall seconds."""
+
+    silent: int = SILENT_SECONDS
+    """It says nothing in the middle of a transaction."""
+    cut_off: int = SILENT_SECONDS
+    """What is sent to it is not taken."""
+    lock: int | None = LOCK_SECONDS
+    """It gives up waiting for a lock; None: never."""
+
+
+WORKING: Final = Limits()
+READING: Final = Limits(READER_SILENT_SECONDS, READER_CUT_OFF_SECONDS)
+MIGRATING: Final = Limits(MIGRATION_SILENT_SECONDS, lock=None)
 
 _WRITER_SETTINGS = (
     # A 20,000-row update from arrays flips to a hash join over the whole table at the default
@@ -18,23 +78,33 @@ _WRITER_SETTINGS = (
 )
 
 
-def connect(database_url: str, role: str, *, autocommit: bool = False) -> psycopg.Connection:
+def connect(
+    database_url: str, role: str, *, autocommit: bool = False, limits: Limits = WORKING
+) -> psycopg.Connection:
     """A connection that sends and receives numpy arrays in PostgreSQL's binary form.
 
     Args:
         database_url: libpq URL.
         role: who connects, as seen in `pg_stat_activity`.
         autocommit: no transaction unless one is begun.
+        limits: when the server is to give it up.
 
     Raises:
         psycopg.OperationalError: the server cannot be reached.
     """
     connection = psycopg.connect(
         database_url,
-        autocommit=autocommit,
+        autocommit=True,
         application_name=f"freshet-{role}",
-        connect_timeout=10,
+        connect_timeout=CONNECT_SECONDS,
+        **transport(database_url, limits),
     )
+    try:
+        connection.execute(session_limits(limits))
+    except BaseException:
+        connection.close()
+        raise
+    connection.autocommit = autocommit
     register_arrays(connection)
     return connection
 
@@ -45,13 +115,53 @@ def connect_writer(database_url: str, role: str) -> psycopg.Connection:
     for statement in _WRITER_SETTINGS:
         connection.execute(statement)
     connection.commit()
+    # The server listens for silence until a message is whole, but not between two of a statement:
+    # a statement whose text it has already is a single one.
+    connection.prepare_threshold = 0
     return connection
+
+
+def transport(database_url: str, limits: Limits = WORKING) -> dict[str, Any]:
+    """libpq's parameters by which a client gives up a server, where the URL does not say them."""
+    wanted = {
+        "keepalives": 1,
+        "keepalives_idle": KEEPALIVE_SECONDS["idle"],
+        "keepalives_interval": KEEPALIVE_SECONDS["interval"],
+        "keepalives_count": KEEPALIVES,
+        "tcp_user_timeout": 1000 * limits.cut_off,
+    }
+    given = conninfo_to_dict(database_url)
+    return {name: value for name, value in wanted.items() if name not in given}
+
+
+def session_limits(limits: Limits = WORKING) -> str:
+    """The statement by which a session tells the server when to give it up.
+
+    A statement, not options of the connection: poolers refuse those. On a Unix socket the server
+    leaves out what is about TCP.
+    """
+    settings = {
+        "idle_in_transaction_session_timeout": f"{limits.silent}s",
+        "lock_timeout": f"{limits.lock or 0}s",
+        "client_connection_check_interval": "2s",
+        "tcp_keepalives_idle": KEEPALIVE_SECONDS["idle"],
+        "tcp_keepalives_interval": KEEPALIVE_SECONDS["interval"],
+        "tcp_keepalives_count": KEEPALIVES,
+        "tcp_user_timeout": f"{limits.cut_off}s",
+    }
+    calls = [f"set_config('{name}', '{value}', false)" for name, value in settings.items()]
+    return f"SELECT {', '.join(calls)}"
 
 
 def alchemy_engine(database_url: str) -> Engine:
     """An SQLAlchemy engine on the same libpq URL, for Alembic; it keeps no connection open."""
-    return create_engine(
-        "postgresql+psycopg://",
-        creator=lambda: psycopg.connect(database_url, application_name="freshet-migrate"),
-        poolclass=NullPool,
-    )
+
+    def connection() -> psycopg.Connection:
+        made = psycopg.connect(
+            database_url, application_name="freshet-migrate", **transport(database_url, MIGRATING)
+        )
+        made.execute(session_limits(MIGRATING))
+        made.commit()
+        return made
+
+    return create_engine("postgresql+psycopg://", creator=connection, poolclass=NullPool)

@@ -14,7 +14,7 @@ from typing import Any, Final, LiteralString
 
 import psycopg
 
-from shared.store.connection import connect
+from shared.store.connection import READING, connect
 
 PART_BYTES: Final = 4 * 1024 * 1024
 """Of table, gathered at once."""
@@ -59,7 +59,7 @@ class TableReader:
         self._connections = [self.connection]
 
     def _connect(self) -> psycopg.Connection:
-        connection = self._stack.enter_context(connect(self._database_url, _ROLE))
+        connection = self._stack.enter_context(connect(self._database_url, _ROLE, limits=READING))
         connection.isolation_level = psycopg.IsolationLevel.REPEATABLE_READ
         connection.read_only = True
         return connection

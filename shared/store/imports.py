@@ -1,5 +1,12 @@
-"""Adding pages by the million, straight into the database, while no estimator runs."""
+"""Adding pages by the million, straight into the database, while no estimator runs.
 
+An import takes all shards from their owners (`shared.store.owners`): an estimator that lost its
+connection, and so did not keep the import out, loads them anew. It notes which pages it adds
+(`shared.store.imports_log`), so that schedulers that run learn of them within seconds.
+"""
+
+import os
+import secrets
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, fields
 from typing import Any, Final, Self
@@ -14,7 +21,9 @@ from shared.store.connection import connect_writer
 from shared.store.deployment import check_deployment
 from shared.store.history import EMPTY
 from shared.store.hosts import NO_SOURCES
+from shared.store.imports_log import KEPT_SECONDS, forget_imports, note_import
 from shared.store.models import ACTIVE, NEVER
+from shared.store.owners import raise_epochs
 
 WRITER_LOCK: Final = 0x66726573_0002
 """Advisory lock: estimators share it, an import has it alone, because they cache the pages."""
@@ -145,6 +154,8 @@ def import_pages(
                 "an estimator works on this database and would not see pages that are added "
                 "behind its back: send them as page-updates, or stop the workers first"
             )
+        raise_epochs(connection, range(shards), f"import/{os.getpid()}-{secrets.token_hex(4)}")
+        forget_imports(connection, now - KEPT_SECONDS)
         connection.commit()
         known_hosts: set[str] = set()
         for batch in batches:
@@ -219,6 +230,7 @@ def _import_batch(
     known = row[0] if row else pages.page_ids[:0]
     new = pages.take(np.flatnonzero(~np.isin(pages.page_ids, known)))
     _copy_pages(connection, new, now)
+    note_import(connection, pages.shards, pages.page_ids, now)
     connection.commit()
     report.updated += known.size
     report.added += new.page_ids.size

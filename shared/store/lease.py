@@ -1,12 +1,19 @@
 """Who leads among the coordinators: one row that the leader keeps touching.
 
-Every leadership has an epoch, higher than all before it. Nobody's clock is compared with another's:
-a leader counts `beat` up, and the others see by their own clocks for how long it has stood still.
+Every leadership has an epoch, higher than all before it, and no other has the same: not even if the
+server forgets a takeover, as a standby does that is promoted without the last commits. It is not
+lower than the server's clock in milliseconds, and a takeover is durable before anybody acts on it.
+To renew takes the epoch and the name.
+
+Nobody's clock is compared with another's: a leader counts `beat` up, and the others see by their
+own clocks for how long it has stood still.
 """
 
 from typing import NamedTuple
 
 import psycopg
+
+from shared.store.connection import transport
 
 ROLE = "coordinator"
 
@@ -39,6 +46,17 @@ _SESSION = (
 )
 
 
+_TAKE = f"""
+UPDATE coordinator_lease
+SET epoch = greatest(
+        greatest(epoch, %(above)s) + 1,
+        floor(1000 * extract(epoch FROM clock_timestamp()))::int8),
+    holder = %(holder)s, beat = 0, {_SESSION}
+WHERE epoch = %(epoch)s AND beat = %(beat)s AND holder = %(seen)s
+RETURNING epoch
+"""
+
+
 async def connect_lease(database_url: str) -> psycopg.AsyncConnection:
     """A connection for the functions below; the leader's stays open as long as it leads.
 
@@ -50,6 +68,7 @@ async def connect_lease(database_url: str) -> psycopg.AsyncConnection:
         autocommit=True,
         application_name=f"freshet-{ROLE}-lease",
         connect_timeout=2,
+        **transport(database_url),
         options=f"-c statement_timeout={_STATEMENT_MS} -c synchronous_commit=off",
     )
 
@@ -82,14 +101,10 @@ async def take_lease(
     Raises:
         psycopg.Error: the server does not answer.
     """
-    row = await (
-        await connection.execute(
-            f"""
-            UPDATE coordinator_lease
-            SET epoch = greatest(epoch, %(above)s) + 1, holder = %(holder)s, beat = 0, {_SESSION}
-            WHERE epoch = %(epoch)s AND beat = %(beat)s AND holder = %(seen)s
-            RETURNING epoch
-            """,
+    async with connection.transaction():
+        await connection.execute("SET LOCAL synchronous_commit = on")
+        cursor = await connection.execute(
+            _TAKE,
             {
                 "above": above,
                 "holder": holder,
@@ -98,12 +113,17 @@ async def take_lease(
                 "seen": seen.holder,
             },
         )
-    ).fetchone()
+        row = await cursor.fetchone()
     return int(row[0]) if row is not None else None
 
 
-async def renew_lease(connection: psycopg.AsyncConnection, epoch: int) -> bool:
+async def renew_lease(connection: psycopg.AsyncConnection, epoch: int, holder: str) -> bool:
     """Show that the leader of an epoch lives.
+
+    Args:
+        connection: ours.
+        epoch: of our leadership.
+        holder: our name.
 
     Returns:
         whether it still leads.
@@ -113,16 +133,19 @@ async def renew_lease(connection: psycopg.AsyncConnection, epoch: int) -> bool:
     """
     cursor = await connection.execute(
         f"UPDATE coordinator_lease SET beat = beat + 1, {_SESSION} "
-        "WHERE epoch = %s AND holder <> ''",
-        (epoch,),
+        "WHERE epoch = %s AND holder = %s",
+        (epoch, holder),
     )
     return cursor.rowcount == 1
 
 
-async def release_lease(connection: psycopg.AsyncConnection, epoch: int) -> None:
+async def release_lease(connection: psycopg.AsyncConnection, epoch: int, holder: str) -> None:
     """Give the lease back, so that another coordinator leads at once.
 
     Raises:
         psycopg.Error: the server does not answer.
     """
-    await connection.execute("UPDATE coordinator_lease SET holder = '' WHERE epoch = %s", (epoch,))
+    await connection.execute(
+        "UPDATE coordinator_lease SET holder = '' WHERE epoch = %s AND holder = %s",
+        (epoch, holder),
+    )

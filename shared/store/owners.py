@@ -35,13 +35,15 @@ _IDS: Final = np.dtype("<i8")
 
 _RAISE: Final = """
 INSERT INTO shard_owners AS owner (shard, epoch, holder, since)
-SELECT %(shard)s, floor(1000 * now.seconds)::int8, %(holder)s, now.seconds
-FROM (SELECT extract(epoch FROM clock_timestamp())::float8 AS seconds) AS now
+SELECT new.shard, floor(1000 * now.seconds)::int8, %(holder)s, now.seconds
+FROM unnest(%(shards)s::int2[]) AS new (shard),
+    (SELECT extract(epoch FROM clock_timestamp())::float8 AS seconds) AS now
+ORDER BY new.shard
 ON CONFLICT (shard) DO UPDATE SET
     epoch = greatest(owner.epoch + 1, excluded.epoch),
     holder = excluded.holder,
     since = excluded.since
-RETURNING epoch
+RETURNING shard, epoch
 """
 
 
@@ -57,27 +59,26 @@ class Announcing(NamedTuple):
         return cls(np.empty(0, np.int64), np.empty(0, np.int64))
 
 
-def raise_epoch(connection: psycopg.Connection, shard: int, holder: str) -> int:
-    """Make a shard ours; commits.
+def raise_epochs(
+    connection: psycopg.Connection, shards: Collection[int], holder: str
+) -> dict[int, int]:
+    """Make shards ours.
 
-    Waits for a commit of the owner before that is under way.
+    Waits for commits of the owners before that are under way.
 
     Args:
-        connection: outside a transaction.
-        shard: which.
+        connection: with a transaction that does nothing else.
+        shards: which.
         holder: our name, which no other process has.
 
     Returns:
-        the epoch of our ownership.
+        shard → the epoch of our ownership.
 
     Raises:
         psycopg.errors.LockNotAvailable: a commit has been under way for too long.
     """
-    with connection.transaction():
-        row = connection.execute(_RAISE, {"shard": shard, "holder": holder}).fetchone()
-    if row is None:
-        raise RuntimeError("unreachable: the row is inserted or updated")
-    return int(row[0])
+    numbers = np.array(sorted(shards), np.int16)
+    return dict(connection.execute(_RAISE, {"shards": numbers, "holder": holder}).fetchall())
 
 
 def require_ownership(

@@ -39,6 +39,7 @@ ROLES: Final[dict[str, dict[str, str]]] = {
         "observations": "SELECT, INSERT",
         "stream_positions": "SELECT, INSERT, UPDATE",
         "shard_owners": "SELECT, INSERT, UPDATE",
+        "page_imports": "SELECT, INSERT, DELETE",
         "multiplier_history": "SELECT, DELETE",
     },
     "freshet_scheduler": {

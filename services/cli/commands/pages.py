@@ -32,7 +32,8 @@ def command() -> None:
     type=click.Choice(["auto", "copy", "kafka"]),
     default="auto",
     show_default=True,
-    help="copy: straight into PostgreSQL, for millions of rows, while no estimator runs. "
+    help="copy: straight into PostgreSQL, for millions of rows, while no estimator runs; "
+    "schedulers that run learn of them within seconds. "
     "kafka: as page-updates, so that running workers learn of them at once. "
     "auto: copy, or kafka where an estimator runs.",
 )

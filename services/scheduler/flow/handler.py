@@ -6,7 +6,6 @@ from collections import Counter
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, ParamSpec, TypeVar
 
-import psycopg
 import structlog
 import tenacity
 from aiokafka import ConsumerRecord, TopicPartition
@@ -35,6 +34,7 @@ from shared.runtime.kafka import make_consumer, may_pass
 from shared.runtime.publisher import Publisher
 from shared.runtime.retrying import until_it_passes
 from shared.runtime.settings import Settings
+from shared.store.connection import PASSING
 from shared.store.snapshot import load_shard
 
 log = structlog.get_logger(__name__)
@@ -297,6 +297,4 @@ async def _together(*awaitables: Awaitable[Any]) -> list[Any]:
 
 def _may_pass(error: BaseException) -> bool:
     """Whether waiting may help: a server is away or busy."""
-    return isinstance(error, psycopg.OperationalError) or (
-        isinstance(error, KafkaError) and may_pass(error)
-    )
+    return isinstance(error, PASSING) or (isinstance(error, KafkaError) and may_pass(error))

@@ -80,6 +80,8 @@ class Shard:
         self.epochs: dict[str, int] = {}
         """Topic (without prefix) → the newest epoch that was read there. By topic: what an owner
         before announced on another one may not be read yet."""
+        self.imported = 0
+        """Number of the last import whose pages are here (`shared.store.imports_log`)."""
         self._crawls = 0
         self._least_crawled = math.inf
         self.lookup = PageLookup(expected)

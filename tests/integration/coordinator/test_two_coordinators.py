@@ -148,7 +148,8 @@ async def test_a_leader_that_is_killed_is_replaced_and_the_budget_goes_on(
     taken = check_sequence(multipliers.records)
     assert [m.epoch for m in taken] == sorted(m.epoch for m in taken)
     takeover = next(m for m in taken if m.cause == "takeover")
-    assert (takeover.epoch, taken[0].epoch) == (2, 1)
+    assert takeover.epoch > taken[0].epoch
+    assert len({m.epoch for m in taken}) == 2
     assert {m.leader for m in taken} == {"one", "two"}
     assert sum(a.share for a in takeover.allotments) == pytest.approx(1.0)
 
@@ -161,22 +162,22 @@ async def test_a_leader_that_stood_still_follows_when_it_goes_on(broker, databas
             reader(settings, MULTIPLIERS) as multipliers,
         ):
             leader.pause()
-            await until(other, lambda s: s["leads"])
+            second = (await until(other, lambda s: s["leads"]))["epoch"]
             await publisher.send_global(BANDWIDTH, Bandwidth(30.0))
             await multipliers.until(lambda got: got and messages(got)[-1].crawls_per_second == 30.0)
             leader.resume()
-            said = await until(leader, lambda s: not s["leads"] and s["epoch"] == 2)
+            said = await until(leader, lambda s: not s["leads"] and s["epoch"] == second)
             assert said["leader"] in {"one", "two"}
             await leader.ready()
             # ... and is there when it is needed.
             other.kill()
-            await until(leader, lambda s: s["leads"] and s["epoch"] == 3)
+            await until(leader, lambda s: s["leads"] and s["epoch"] > second)
             await publisher.send_global(BANDWIDTH, Bandwidth(50.0))
             await multipliers.until(lambda got: got and messages(got)[-1].crawls_per_second == 50.0)
     taken = check_sequence(multipliers.records)
     assert taken[-1].crawls_per_second == 50.0
-    assert {m.epoch for m in taken} == {1, 2, 3}
-    after = [m for m in taken if m.epoch == 2]
+    assert len({m.epoch for m in taken}) == 3
+    after = [m for m in taken if m.epoch == second]
     assert all(m.crawls_per_second in {20.0, 30.0} for m in after)
 
 

@@ -25,8 +25,8 @@ from shared.contracts.identity import identify, shard_of
 from shared.contracts.topics import CRAWL_OUTCOMES, PAGE_UPDATES
 from shared.runtime.clock import ManualClock
 from shared.store.deployment import StoreMismatch
-from shared.store.imports import StoreBusy, import_pages
-from shared.store.models import GONE
+from shared.store.imports import PageBatch, StoreBusy, import_pages
+from shared.store.models import GONE, NEVER
 from shared.store.snapshot import load_for_learning, load_shard
 
 
@@ -256,6 +256,23 @@ async def test_pages_are_not_imported_behind_its_back(settings, start, kafka):
     url = settings.database_url.get_secret_value()
     with pytest.raises(StoreBusy):
         import_pages(url, SHARDS, [], now=NOW)
+
+
+async def test_pages_that_were_imported_while_it_was_cut_off_are_known(settings, start, kafka):
+    handler = await start(kafka)
+    await handler.handle(kafka.batch(*map(upsert, URLS[:30])))
+    url = settings.database_url.get_secret_value()
+    with psycopg.connect(url, autocommit=True) as connection:
+        connection.execute(
+            "SELECT pg_terminate_backend(pid, 10000) FROM pg_stat_activity "
+            "WHERE application_name = 'freshet-estimator' AND datname = current_database()"
+        )
+    count = len(URLS[30:])
+    batch = PageBatch(URLS[30:], np.ones(count), np.full(count, np.inf), np.full(count, NEVER))
+    assert import_pages(url, SHARDS, [batch], now=NOW).added == count
+    await handler.handle(kafka.batch(*(crawl(url, NOW + DAY) for url in URLS)))
+    assert kafka.refused == []
+    assert sum(int(load_for_learning(url, n).learning.crawls.sum()) for n in range(SHARDS)) == 60
 
 
 async def test_random_orders_and_repeats_end_in_the_same_times(settings, start, kafka):

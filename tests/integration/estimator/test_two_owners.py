@@ -16,6 +16,7 @@ from estimator_world import DAY, NOW, SHARDS, URLS, assert_schedulers_know, craw
 from services.estimator import handler as handling
 from services.estimator import persistence
 from shared.contracts.topics import CRAWL_OUTCOMES, PAGE_SIGNALS, PAGE_UPDATES
+from shared.store import writer
 from shared.store.snapshot import load_for_learning
 
 ALL = range(SHARDS)
@@ -188,6 +189,32 @@ async def test_an_owner_that_was_stopped_in_a_batch_undoes_nothing_of_the_next_o
     assert counted(settings) == (2 * count, count, count, count)
     assert kafka.refused == []
     assert_schedulers_know(settings, kafka)
+
+
+async def test_nobody_waits_for_one_that_is_frozen_while_it_sends_observations(
+    settings, start, kafka, log, monkeypatch
+):
+    """The server never gives up a client in the middle of a COPY."""
+    old, new = Member(await start(kafka, []), log), Member(await start(kafka, []), log)
+    await old.join()
+    await old.read(PAGE_UPDATES.name, PAGE_SIGNALS.name)
+    stop = Stop()
+    append, is_old = writer.append_observations, iter([True])
+
+    def append_one(*given):
+        (stop.around(append, after=True) if next(is_old, False) else append)(*given)
+
+    monkeypatch.setattr(writer, "append_observations", append_one)
+    late = asyncio.create_task(old.read(CRAWL_OUTCOMES.name))
+    await stop.reached()
+    await new.join()
+    await new.read()
+    assert new.handler.trouble is None
+    count = len(URLS)
+    assert counted(settings) == (2 * count, count, count, count)
+    stop.go_on()
+    await late
+    assert counted(settings) == (2 * count, count, count, count)
 
 
 @pytest.mark.parametrize(

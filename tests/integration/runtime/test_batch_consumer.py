@@ -12,6 +12,7 @@ from aiokafka.errors import KafkaError, KafkaTimeoutError
 
 from shared.contracts.messages import PageSignal
 from shared.contracts.topics import CRAWL_OUTCOMES, DEAD_LETTERS, MULTIPLIERS, PAGE_SIGNALS, TOPICS
+from shared.runtime import leftovers
 from shared.runtime.consumer import BatchConsumer
 from shared.runtime.follower import Follower
 from shared.runtime.kafka import TopicMismatch, appended_at, ensure_topics
@@ -335,3 +336,39 @@ async def test_a_refusal_of_the_broker_is_not_waited_out(broker):
     async with asyncio.timeout(10):
         with pytest.raises(KafkaError):
             await ensure_topics(settings_for(broker, "no [brackets] "))
+
+
+class Reluctant(Recorder):
+    """A handler that cannot do a partition the first times."""
+
+    def __init__(self, positions, partition, times):
+        super().__init__(positions)
+        self._partition = partition
+        self._times = times
+
+    async def handle(self, batch):
+        left = set()
+        for topic, partitions in batch.items():
+            if self._partition in partitions and self._times > 0:
+                self._times -= 1
+                left = {self._partition}
+            done = {p: records for p, records in partitions.items() if p not in left}
+            await super().handle({topic: done})
+        return left
+
+
+async def test_what_is_left_is_handed_over_again_while_others_go_on(
+    broker, prefix, publisher, monkeypatch
+):
+    monkeypatch.setattr(leftovers, "PAUSE_SECONDS", 0.5)
+    await publish_signals(publisher)
+    handler = Reluctant({}, 1, times=3)
+    async with member(settings_for(broker, prefix), handler):
+        here = {partition for _, partition, _ in handler.seen}
+        await until(lambda: {p for _, p, _ in handler.seen} >= {0, 2, 3})
+        assert here <= {0, 2, 3}
+        await publish_signals(publisher)
+        await until(lambda: len(handler.seen) == 2 * len(HOSTS))
+    offsets = [offset for _, partition, offset in handler.seen if partition == 1]
+    assert offsets == list(range(len(offsets)))
+    assert len(set(handler.seen)) == len(handler.seen)

@@ -192,3 +192,21 @@ async def test_a_slow_host_is_left_alone_for_as_long_as_it_asks(settings, publis
                 await asyncio.sleep(0.05)
     assert page["host"]["blocked_until"] == pytest.approx(first.requested_at + 600.01)
     assert not page["in_flight"]
+
+
+async def test_pages_that_are_imported_into_the_database_are_asked_for(settings, publisher):
+    """No estimator runs, so the import goes straight into the database, behind Kafka's back."""
+    url = settings.database_url.get_secret_value()
+    await give_budget(publisher, 500.0)
+    async with running(settings):
+        await read_until(settings, CRAWL_REQUESTS, CrawlRequest, PAGES)
+        new = [f"https://host{n % 12}.example/imported/{n}" for n in range(2500)]
+        batch = PageBatch(new, np.ones(2500), np.full(2500, np.inf), np.full(2500, -np.inf))
+        await asyncio.to_thread(import_pages, url, SHARDS, [batch], now=time.time())
+        found = await read_until(settings, CRAWL_REQUESTS, CrawlRequest, PAGES + 2500)
+    assert len({request.url for request in found}) == len(found) == PAGES + 2500
+    # A scheduler that starts has them in what it loads.
+    async with running(settings) as again:
+        shards = again._handler.shards.values()
+        assert sum(shard.count for shard in shards) == PAGES + 2500
+        assert {shard.imported for shard in shards} == {2}

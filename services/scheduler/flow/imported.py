@@ -1,0 +1,133 @@
+"""Pages that come by import while the scheduler runs: found in the database, and added.
+
+An import writes straight into the database; no topic tells of it. So every other second the
+database is asked for imports that the shards have not seen (`shared.store.imports_log`). Their
+pages are read some at a time and applied as the page updates that they amount to: what a topic
+said of a page later stands, and one that is applied twice changes nothing.
+"""
+
+import asyncio
+import contextlib
+import time
+from collections.abc import Callable, Mapping
+from typing import Final
+
+import numpy as np
+import psycopg
+import structlog
+from numpy.typing import NDArray
+
+from services.scheduler import metrics
+from services.scheduler.flow.shard_thread import ShardThread
+from services.scheduler.state.shard import Shard
+from shared.contracts.identity import identify
+from shared.contracts.messages import PageUpdate
+from shared.runtime.settings import Settings
+from shared.store.connection import PASSING, connect
+from shared.store.imports_log import (
+    PAGES_AT_ONCE,
+    PageImport,
+    read_imported_pages,
+    read_imports,
+)
+
+log = structlog.get_logger(__name__)
+
+EVERY_SECONDS: Final = 2.0
+
+PAGES_A_TURN: Final = 100
+"""So many are applied before others get their turn in the shards' thread: some milliseconds."""
+
+
+class ImportWatch:
+    """Looks for imports of the shards of this process."""
+
+    def __init__(
+        self, settings: Settings, thread: ShardThread, shards: Callable[[], Mapping[int, Shard]]
+    ) -> None:
+        """Make it, not connected yet.
+
+        Args:
+            settings: of the process.
+            thread: that of the shards.
+            shards: those of this process, number → shard; called in that thread.
+        """
+        self._database_url = settings.database_url.get_secret_value()
+        self._thread = thread
+        self._shards = shards
+        self._connection: psycopg.Connection | None = None
+        self._is_away = False
+
+    async def run(self, stopping: asyncio.Event) -> None:
+        """Look until `stopping` is set; a database that is away is asked again.
+
+        Raises:
+            ImportsForgotten: the database was away for so long that the shards must be loaded anew.
+        """
+        try:
+            while not stopping.is_set():
+                await self._turn(stopping)
+                with contextlib.suppress(TimeoutError):
+                    await asyncio.wait_for(stopping.wait(), EVERY_SECONDS)
+        finally:
+            await asyncio.to_thread(self._disconnect)
+
+    async def _turn(self, stopping: asyncio.Event) -> None:
+        try:
+            while not stopping.is_set() and await self._take_next(stopping):
+                pass
+            self._is_away = False
+        except PASSING as error:
+            if not self._is_away:
+                reason = str(error).partition("\n")[0]
+                log.warning("the database cannot be asked for imported pages", reason=reason)
+            self._is_away = True
+            await asyncio.to_thread(self._disconnect)
+
+    async def _take_next(self, stopping: asyncio.Event) -> bool:
+        """Take the next import of each shard; whether there was one."""
+        shards = await self._thread.run(lambda: dict(self._shards()))
+        seen = {number: shard.imported for number, shard in shards.items()}
+        if not seen:
+            return False
+        found = await asyncio.to_thread(lambda: read_imports(self._connected(), seen))
+        for one in found:
+            await self._take(shards[one.shard], one, stopping)
+        return bool(found)
+
+    async def _take(self, shard: Shard, one: PageImport, stopping: asyncio.Event) -> None:
+        began = time.monotonic()
+        for begin in range(0, one.page_ids.size, PAGES_AT_ONCE):
+            ids = one.page_ids[begin : begin + PAGES_AT_ONCE]
+            pages = await asyncio.to_thread(self._read_pages, one.shard, ids)
+            for first in range(0, len(pages), PAGES_A_TURN):
+                if stopping.is_set():
+                    return
+                part = pages[first : first + PAGES_A_TURN]
+                await self._thread.run(self._apply, shard, part)
+        # Of a shard that has gone to another scheduler meanwhile this is nobody's any more.
+        shard.imported = one.number
+        metrics.IMPORTED.inc(one.page_ids.size)
+        log.info(
+            "imported pages taken",
+            shard=one.shard,
+            pages=one.page_ids.size,
+            seconds=round(time.monotonic() - began, 2),
+        )
+
+    def _read_pages(self, shard: int, page_ids: NDArray[np.int64]) -> list[PageUpdate]:
+        return read_imported_pages(self._connected(), shard, page_ids)
+
+    def _apply(self, shard: Shard, pages: list[PageUpdate]) -> None:
+        for page in pages:
+            shard.upsert(identify(page.url), page, page.updated_at or 0.0)
+
+    def _connected(self) -> psycopg.Connection:
+        if self._connection is None or self._connection.broken:
+            self._connection = connect(self._database_url, "imports", autocommit=True)
+        return self._connection
+
+    def _disconnect(self) -> None:
+        if self._connection is not None:
+            self._connection.close()
+            self._connection = None

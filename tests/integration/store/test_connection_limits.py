@@ -1,0 +1,113 @@
+"""What a session tells the server about when to give it up."""
+
+import os
+import struct
+
+import pytest
+from psycopg.errors import LockNotAvailable
+
+from shared.store.connection import (
+    LOCK_SECONDS,
+    PASSING,
+    READER_SILENT_SECONDS,
+    READING,
+    SILENT_SECONDS,
+    Limits,
+    alchemy_engine,
+    connect,
+    connect_writer,
+    transport,
+)
+
+MOST_SECONDS = 15
+"""No lock outlives its holder by more."""
+
+
+def setting(connection, name):
+    return connection.execute("SELECT current_setting(%s)", (name,)).fetchone()[0]
+
+
+@pytest.mark.parametrize("open_", [connect, connect_writer])
+def test_every_connection_is_given_up_in_time(database_url, open_):
+    assert SILENT_SECONDS < MOST_SECONDS
+    with open_(database_url, "test") as connection:
+        connection.rollback()
+        assert setting(connection, "idle_in_transaction_session_timeout") == f"{SILENT_SECONDS}s"
+        assert setting(connection, "lock_timeout") == f"{LOCK_SECONDS}s"
+        assert setting(connection, "client_connection_check_interval") == "2s"
+
+
+def test_a_reader_has_time(database_url):
+    with connect(database_url, "test", limits=READING) as connection:
+        silent = setting(connection, "idle_in_transaction_session_timeout")
+        assert silent == f"{READER_SILENT_SECONDS // 60}min"
+
+
+def test_a_migration_waits_for_locks(database_url):
+    with alchemy_engine(database_url).begin() as connection:
+        assert connection.exec_driver_sql("SHOW lock_timeout").scalar() == "0"
+        assert connection.exec_driver_sql("SHOW idle_in_transaction_session_timeout").scalar() == (
+            "1min"
+        )
+
+
+def test_what_the_address_says_of_the_network_stands():
+    ours = transport("postgresql://db/freshet?keepalives_idle=60&tcp_user_timeout=1")
+    assert ours == {"keepalives": 1, "keepalives_interval": 2, "keepalives_count": 3}
+
+
+def test_a_dead_network_is_noticed_in_time():
+    known = transport("postgresql://db/freshet")
+    dead = known["keepalives_idle"] + known["keepalives_count"] * known["keepalives_interval"]
+    assert dead < MOST_SECONDS
+    assert known["tcp_user_timeout"] < 1000 * MOST_SECONDS
+
+
+@pytest.fixture
+def row(database_url):
+    """Locks the only row of a table."""
+    with connect(database_url, "test", autocommit=True) as connection:
+        connection.execute("CREATE TABLE one (a int)")
+        connection.execute("INSERT INTO one VALUES (1)")
+    return "UPDATE one SET a = a + 1"
+
+
+def test_a_client_that_falls_silent_between_two_statements_is_given_up(database_url, row):
+    silent = connect(database_url, "silent", limits=Limits(silent=1))
+    silent.execute(row)
+    with connect(database_url, "next", limits=Limits(lock=60)) as connection:
+        connection.execute(row)
+    with pytest.raises(PASSING):
+        silent.execute("SELECT 1")
+
+
+def test_a_client_that_falls_silent_in_the_middle_of_a_statement_is_given_up(database_url, row):
+    silent = connect_writer(database_url, "silent")
+    silent.execute("SET idle_in_transaction_session_timeout = '1s'")
+    silent.commit()
+    silent.execute(row)
+    # The beginning of a message whose rest never comes.
+    os.write(silent.pgconn.socket, b"B" + struct.pack(">i", 1_000_000) + bytes(1000))
+    with connect(database_url, "next", limits=Limits(lock=60)) as connection:
+        connection.execute(row)
+    silent.close()
+
+
+def test_a_writers_statement_is_one_message(database_url):
+    """The server listens for silence only until the first message of a statement is whole."""
+    with connect_writer(database_url, "test") as connection:
+        connection.execute("SELECT %s::int", (1,))
+        found = connection.execute(
+            "SELECT count(*) FROM pg_prepared_statements WHERE statement = 'SELECT $1::int'"
+        ).fetchone()
+    assert found == (1,)
+
+
+def test_who_waits_for_a_lock_is_told(database_url, row):
+    with (
+        connect(database_url, "holder") as holder,
+        connect(database_url, "next", limits=Limits(lock=1)) as connection,
+    ):
+        holder.execute(row)
+        with pytest.raises(LockNotAvailable):
+            connection.execute(row)
