@@ -156,6 +156,17 @@ class StreamPosition(Base):
     next_offset: Mapped[int] = mapped_column(BigInteger)
 
 
+class StreamTopic(Base):
+    """Which topic the positions are about (`shared.store.stream_topics`)."""
+
+    __tablename__ = "stream_topics"
+
+    topic: Mapped[str] = mapped_column(Text, primary_key=True)
+    """Without prefix."""
+    topic_id: Mapped[str] = mapped_column(Text)
+    """The broker's."""
+
+
 class CoordinatorLease(Base):
     """Which coordinator leads: one row (`shared.store.lease`)."""
 

@@ -24,6 +24,7 @@ _EVERYTHING: Final = (
     "page_estimates",
     "observations",
     "stream_positions",
+    "stream_topics",
     "multiplier_history",
     "coordinator_lease",
 )
@@ -36,6 +37,7 @@ ROLES: Final[dict[str, dict[str, str]]] = {
         "hosts": "SELECT, INSERT, UPDATE",
         "observations": "SELECT, INSERT",
         "stream_positions": "SELECT, INSERT, UPDATE",
+        "stream_topics": "SELECT, INSERT",
         "multiplier_history": "SELECT, DELETE",
     },
     "freshet_scheduler": {
@@ -44,6 +46,7 @@ ROLES: Final[dict[str, dict[str, str]]] = {
         "page_urls": "SELECT",
         "hosts": "SELECT",
         "stream_positions": "SELECT",
+        "stream_topics": "SELECT",
     },
     "freshet_coordinator": {
         "deployment": "SELECT",
