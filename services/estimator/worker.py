@@ -14,6 +14,7 @@ from shared.runtime.precedence import Precedence
 from shared.runtime.publisher import Publisher
 from shared.runtime.settings import Settings, load_settings
 from shared.runtime.worker import WorkerService, make_app, run_app
+from shared.store.stream_topics import StoredTopics
 
 NAME = "estimator"
 GROUP = "freshet-estimator"
@@ -44,6 +45,9 @@ class Estimator(WorkerService):
             TOPICS,
             self._handler,
             linger_seconds=self.settings.batch_linger_seconds,
+            known_topics=StoredTopics(
+                self.settings.database_url.get_secret_value(), NAME, writes=True
+            ),
             precedence=Precedence(
                 self.settings.topic(PAGE_UPDATES.name),
                 {self.settings.topic(topic.name) for topic in (CRAWL_OUTCOMES, PAGE_SIGNALS)},

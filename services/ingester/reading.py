@@ -13,15 +13,22 @@ from typing import Final
 
 import structlog
 from aiokafka import ConsumerRebalanceListener, ConsumerRecord, TopicPartition
-from aiokafka.errors import CommitFailedError, IllegalStateError, KafkaError
+from aiokafka.errors import (
+    CommitFailedError,
+    IllegalStateError,
+    KafkaError,
+    OffsetOutOfRangeError,
+)
 
 from shared.contracts.topics import SIGNALS
 from shared.runtime import metrics
+from shared.runtime.consumer import HALT_LOOK_SECONDS
+from shared.runtime.continuity import Continuity, StreamBroken
 from shared.runtime.kafka import fetch_bytes, gathering, make_consumer
 from shared.runtime.lag import Lag
 from shared.runtime.polling import Polling
 from shared.runtime.settings import Settings
-from shared.runtime.slices import Pace, passed_over, read_on, read_slice
+from shared.runtime.slices import Fetched, Pace, passed_over, read_on, read_slice
 
 log = structlog.get_logger(__name__)
 
@@ -48,17 +55,23 @@ class SignalReader(ConsumerRebalanceListener):  # type: ignore[misc]  # aiokafka
         self._max_bytes = settings.fetch_buffer_bytes
         self._handle = handle
         self._consumer = make_consumer(
-            settings, GROUP, **gathering(GATHERED_SECONDS, fetch_bytes(settings, 1))
+            settings,
+            GROUP,
+            auto_offset_reset="none",
+            **gathering(GATHERED_SECONDS, fetch_bytes(settings, 1)),
         )
         self._pace = Pace(GATHERED_SECONDS)
         self._busy = asyncio.Lock()
         self._next: dict[TopicPartition, int] = {}
         self._polling = Polling(self._consumer)
+        self._continuity = Continuity(self._consumer, {self._topic: SIGNALS.name})
         self._lag = Lag(self._consumer, {self._topic: SIGNALS.name}, lambda: self._next)
         self._reached: dict[TopicPartition, int] = {}
         """What we have ever committed, of partitions that others may have now too."""
         self.settled = False
         """Whether the group has decided which partitions are ours."""
+        self.halted: str | None = None
+        """Why reading has stopped for good, until the worker is started again; None: it goes on."""
         self.progressed_at = time.monotonic()
         """Wall time of the last turn of the loop, for the watchdog."""
 
@@ -69,6 +82,7 @@ class SignalReader(ConsumerRebalanceListener):  # type: ignore[misc]  # aiokafka
 
     async def stop(self) -> None:
         """Disconnect."""
+        self._continuity.give_up()
         await self._consumer.stop()
 
     async def on_partitions_revoked(self, revoked: list[TopicPartition]) -> None:
@@ -79,12 +93,18 @@ class SignalReader(ConsumerRebalanceListener):  # type: ignore[misc]  # aiokafka
 
     async def on_partitions_assigned(self, assigned: list[TopicPartition]) -> None:
         """Go on from what the group has committed, or from where we were ourselves."""
-        committed = await self._committed(assigned)
+        # Nothing is fetched before it is known from where; until then any position will do.
+        self._consumer.pause(*assigned)
         for tp in assigned:
-            start = committed.get(tp, self._reached.get(tp))
-            if start is not None:
-                self._consumer.seek(tp, start)
-                self._next[tp] = start
+            self._consumer.seek(tp, 0)
+        committed = await self._committed(assigned)
+        starts = await self._continuity.starts(
+            {tp: committed.get(tp, self._reached.get(tp)) for tp in assigned}
+        )
+        for tp, start in starts.items():
+            self._consumer.seek(tp, start)
+        self._consumer.resume(*assigned)
+        self._next |= starts
         self.settled = True
         log.info("partitions assigned", partitions=sorted(tp.partition for tp in assigned))
 
@@ -109,26 +129,50 @@ class SignalReader(ConsumerRebalanceListener):  # type: ignore[misc]  # aiokafka
 
     async def run(self, stopping: asyncio.Event) -> None:
         """Read, handle and commit until `stopping` is set; the batch at hand is finished."""
-        await self._polling.beside(lambda: self._run(stopping), self._lag.run)
+        await self._polling.beside(lambda: self._run(stopping), self._lag.run, self._continuity.run)
 
     async def _run(self, stopping: asyncio.Event) -> None:
+        try:
+            await self._read_and_handle(stopping)
+        except StreamBroken as error:
+            metrics.STREAM_BROKEN.labels(error.topic).set(1)
+            self.halted = str(error)
+            log.critical("reading has stopped", reason=self.halted)
+            while not stopping.is_set():
+                self.progressed_at = time.monotonic()
+                self._polling.check()
+                await asyncio.sleep(HALT_LOOK_SECONDS)
+
+    async def _read_and_handle(self, stopping: asyncio.Event) -> None:
         while not stopping.is_set():
             self.progressed_at = time.monotonic()
             self._polling.check()
+            self._continuity.raise_if_broken()
             if not self.settled:
                 await asyncio.sleep(0.01)
                 continue
             # Outside the lock: while the group decides, this waits for the decision, and the
             # group waits for the lock.
-            fetched = await read_slice(self._consumer, self._max_records, timeout_ms=100)
+            fetched = await self._read()
             self._lag.read_at = time.monotonic()
-            await read_on(self._consumer, fetched, self._max_records, self._max_bytes)
             async with self._busy:
                 await self._take(fetched)
             if not fetched and self.settled:
                 # The end of a transaction is no record: nothing is left behind there.
                 self._next |= await passed_over(self._consumer, self._next)
             await asyncio.sleep(self._pace.left(time.monotonic()))
+
+    async def _read(self) -> Fetched:
+        try:
+            fetched = await read_slice(self._consumer, self._max_records, timeout_ms=100)
+            await read_on(self._consumer, fetched, self._max_records, self._max_bytes)
+        except OffsetOutOfRangeError as error:
+            self._next |= await self._continuity.behind(error.args[0])
+            # What was read with it is read again. A rebalance may have begun just now.
+            for tp in self._next.keys() & self._consumer.assignment():
+                self._consumer.seek(tp, self._next[tp])
+            return {}
+        return fetched
 
     async def _take(self, fetched: dict[TopicPartition, list[ConsumerRecord]]) -> None:
         records = [record for part in fetched.values() for record in part]

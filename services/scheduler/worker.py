@@ -28,6 +28,7 @@ from shared.runtime.kafka import appended_at
 from shared.runtime.publisher import Publisher
 from shared.runtime.settings import Settings, load_settings
 from shared.runtime.worker import WorkerService, end_now, make_app, run_app
+from shared.store.stream_topics import StoredTopics
 
 log = structlog.get_logger(__name__)
 
@@ -85,6 +86,11 @@ class Scheduler(WorkerService):
             before_leaving=self._send_the_rest,
             loads_beside=True,
             reached=self._handler.reached,
+            known_topics=StoredTopics(
+                self.settings.database_url.get_secret_value(), NAME, writes=False
+            ),
+            # What is gone may be in the database.
+            reloads=True,
         )
         self._pacer = Pacer(
             self.settings,

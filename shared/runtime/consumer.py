@@ -6,11 +6,13 @@ from collections.abc import Awaitable, Callable, Collection, Mapping
 from typing import NamedTuple, Protocol
 
 import structlog
-from aiokafka import AIOKafkaConsumer, ConsumerRebalanceListener, ConsumerRecord, TopicPartition
+from aiokafka import ConsumerRecord, TopicPartition
 from aiokafka.coordinator.assignors.range import RangePartitionAssignor
+from aiokafka.errors import OffsetOutOfRangeError
 
 from shared.contracts.topics import Topic
 from shared.runtime import metrics
+from shared.runtime.continuity import Continuity, KnownTopics, StreamBroken
 from shared.runtime.isolation import TooManyBadMessages
 from shared.runtime.kafka import fetch_bytes, gathering, make_consumer
 from shared.runtime.lag import Lag
@@ -18,10 +20,13 @@ from shared.runtime.leftovers import Leftovers
 from shared.runtime.membership import Membership
 from shared.runtime.polling import Polling
 from shared.runtime.precedence import Precedence
+from shared.runtime.rebalances import BeforeLeaving, Rebalances
 from shared.runtime.settings import Settings
 from shared.runtime.slices import Pace, count_of, passed_over, read_on, read_slice
 
 log = structlog.get_logger(__name__)
+
+HALT_LOOK_SECONDS = 0.1
 
 HALT_REPORT_SECONDS = 60.0
 """A worker that has stopped reading says so once in so long."""
@@ -64,40 +69,7 @@ class BatchHandler(Protocol):
         ...
 
 
-BeforeLeaving = Callable[[], Awaitable[None]]
-
 Reached = Callable[[Positions], Awaitable[None]]
-
-
-class _Rebalances(ConsumerRebalanceListener):  # type: ignore[misc]  # aiokafka is untyped
-    """Notes what the group decided; the reading loop acts on it between two batches."""
-
-    def __init__(
-        self, consumer: AIOKafkaConsumer, membership: Membership, before_leaving: BeforeLeaving
-    ) -> None:
-        self._consumer = consumer
-        self._membership = membership
-        self._before_leaving = before_leaving
-        self.assignment: set[TopicPartition] = set()
-        self.generation = 0
-        self.deciding = True
-        self.was_left_out = False
-        """Whether others may have had our partitions since the last decision that was followed."""
-
-    async def on_partitions_revoked(self, revoked: list[TopicPartition]) -> None:  # noqa: ARG002
-        self.deciding = True
-        self.generation += 1
-        if self.assignment:
-            await self._before_leaving()
-
-    async def on_partitions_assigned(self, assigned: list[TopicPartition]) -> None:
-        # Nothing may be fetched before the handler has said from where.
-        self._consumer.pause(*assigned)
-        self.assignment = set(assigned)
-        if not self._membership.joined():
-            self.was_left_out = True
-        self.deciding = False
-        self.generation += 1
 
 
 class BatchConsumer:
@@ -122,6 +94,8 @@ class BatchConsumer:
         loads_beside: bool = False,
         precedence: Precedence | None = None,
         reached: Reached | None = None,
+        known_topics: KnownTopics | None = None,
+        reloads: bool = False,
     ) -> None:
         """Make a consumer that is not started yet.
 
@@ -136,6 +110,9 @@ class BatchConsumer:
             precedence: holds back topics until another one is read; absent: none waits.
             reached: told, between two batches, the positions that were reached without a record:
                 all before them is handled, as the end of a transaction is nothing to handle.
+            known_topics: which topics the positions are about; absent: those of the start.
+            reloads: whether a partition is loaded anew where records are gone before they were
+                read: for handlers whose state another worker has written meanwhile.
         """
         self._loads_beside = loads_beside
         self._loading: _Loading | None = None
@@ -147,6 +124,8 @@ class BatchConsumer:
             settings,
             group,
             partition_assignment_strategy=(RangePartitionAssignor,),
+            # Where to read is said below, always: nothing may be skipped silently.
+            auto_offset_reset="none",
             **gathering(linger_seconds, fetch_bytes(settings, len(topics))),
         )
         self._pace = Pace(linger_seconds)
@@ -154,13 +133,15 @@ class BatchConsumer:
         self._reached = reached
         self._passed_over_at = 0.0
         self._membership = Membership(settings.kafka_session_timeout_seconds)
-        self._rebalances = _Rebalances(
+        self._rebalances = Rebalances(
             self._consumer, self._membership, before_leaving or _nothing_to_do
         )
         self._followed = 0
         self._ours: set[int] = set()
         self._next: dict[TopicPartition, int] = {}
         self._polling = Polling(self._consumer)
+        self._continuity = Continuity(self._consumer, self._names, known_topics)
+        self._reloads = reloads
         self._lag = Lag(self._consumer, self._names, lambda: self._next)
         self._leftovers = Leftovers()
         self.halted: str | None = None
@@ -202,23 +183,43 @@ class BatchConsumer:
 
     async def stop(self) -> None:
         """Disconnect. A static member keeps its partitions for the session timeout."""
+        self._continuity.give_up()
         await self._consumer.stop()
 
     async def run(self, stopping: asyncio.Event) -> None:
         """Read and handle batches until `stopping` is set; the batch at hand is finished."""
         try:
-            await self._polling.beside(lambda: self._run(stopping), self._lag.run)
+            await self._polling.beside(
+                lambda: self._run(stopping), self._lag.run, self._continuity.run
+            )
         finally:
             self._give_up_loading()
 
-    def _give_up_loading(self) -> None:
-        if self._loading is not None:
-            self._loading.positions.cancel()
+    def _give_up_loading(self) -> set[int]:
+        """Stop loading; returns what was being loaded."""
+        if self._loading is None:
+            return set()
+        self._loading.positions.cancel()
+        return self._loading.partitions
 
     async def _run(self, stopping: asyncio.Event) -> None:
+        try:
+            await self._read_and_handle(stopping)
+        except TooManyBadMessages as error:
+            metrics.HALTED.labels(error.topic).set(1)
+            await self._halt(str(error), stopping)
+        except StreamBroken as error:
+            metrics.STREAM_BROKEN.labels(error.topic).set(1)
+            self.halted = str(error)
+            # What is no longer kept up must not be reported, nor go out.
+            await self._handler.revoked(self._ours | self._give_up_loading())
+            await self._halt(str(error), stopping)
+
+    async def _read_and_handle(self, stopping: asyncio.Event) -> None:
         while not stopping.is_set():
             self.progressed_at = time.monotonic()
             self._polling.check()
+            self._continuity.raise_if_broken()
             if not self.settled:
                 await self._follow_rebalance()
                 continue
@@ -231,11 +232,7 @@ class BatchConsumer:
                 continue
             if self.settled:
                 started = time.perf_counter()
-                try:
-                    left = await self._handler.handle(batch) or ()
-                except TooManyBadMessages as error:
-                    await self._halt(error, stopping)
-                    return
+                left = await self._handler.handle(batch) or ()
                 spent = time.perf_counter() - started
                 metrics.BATCH_SECONDS.observe(spent)
                 self._pace.done(time.monotonic(), spent)
@@ -243,14 +240,13 @@ class BatchConsumer:
                 self._put_back(left)
             # Else a rebalance came between reading and handling: `_next` still points before it.
 
-    async def _halt(self, error: TooManyBadMessages, stopping: asyncio.Event) -> None:
+    async def _halt(self, reason: str, stopping: asyncio.Event) -> None:
         """Stand still, as a member of the group: another one would only stop as well.
 
         The process stays, so that its readiness and its metrics say why.
         """
-        self.halted = str(error)
+        self.halted = reason
         self._give_up_loading()
-        metrics.HALTED.labels(error.topic).set(1)
         report_at = 0.0
         while not stopping.is_set():
             self.progressed_at = now = time.monotonic()
@@ -259,9 +255,16 @@ class BatchConsumer:
                 log.critical("reading has stopped", reason=self.halted)
             self._polling.check()
             self._consumer.pause(*self._consumer.assignment())
-            await self._consumer.getmany(timeout_ms=100)
+            await asyncio.sleep(HALT_LOOK_SECONDS)
 
     async def _read(self) -> Batch:
+        try:
+            return await self._gather()
+        except OffsetOutOfRangeError as error:
+            await self._go_on_behind_gap(error.args[0])
+            return {}
+
+    async def _gather(self) -> Batch:
         fetched = await read_slice(self._consumer, self._max_records, timeout_ms=100)
         self._lag.read_at = time.monotonic()
         if fetched and count_of(fetched) < self._max_records // 4:
@@ -274,6 +277,26 @@ class BatchConsumer:
             batch.setdefault(self._names[tp.topic], {})[tp.partition] = records
             metrics.MESSAGES_CONSUMED.labels(self._names[tp.topic]).inc(len(records))
         return batch
+
+    async def _go_on_behind_gap(self, refused: Mapping[TopicPartition, int]) -> None:
+        """Read on where the broker does not have what is to be read next.
+
+        What was read with it, and is not handled yet, is read again.
+        """
+        gone = await self._continuity.behind(refused)
+        if not self.settled:
+            return
+        self._next |= {tp: offset for tp, offset in gone.items() if tp in self._next}
+        partitions = {tp.partition for tp in gone} & self._ours
+        if self._reloads and partitions:
+            await self._take_loaded()
+            self._consumer.pause(*(t for t in self._next if t.partition in partitions))
+            await self._let_go(partitions)
+            await self._load(partitions)
+        if self._precedence is not None:
+            self._precedence.forget()
+        if self.settled:
+            self._read_on_with(self._ours)
 
     def _advance(self, batch: Batch, left: Collection[int]) -> None:
         by_name = {name: full for full, name in self._names.items()}
@@ -325,13 +348,9 @@ class BatchConsumer:
         else:
             lost, new = self._ours - wanted, wanted - self._ours
         if lost:
-            await self._handler.revoked(lost)
-            self._next = {tp: o for tp, o in self._next.items() if tp.partition not in lost}
-            self._ours -= lost
+            await self._let_go(lost)
         if new:
-            self._loading = _Loading(new, asyncio.ensure_future(self._handler.assigned(new)))
-            if not (self._loads_beside and self._ours):
-                await self._take_loaded()
+            await self._load(new)
         metrics.ASSIGNED_SHARDS.set(len(self._ours))
         if self._rebalances.generation != generation:
             return
@@ -339,17 +358,34 @@ class BatchConsumer:
         self._followed = generation
         log.info("partitions assigned", new=sorted(new), lost=sorted(lost), now=len(self._ours))
 
+    async def _let_go(self, partitions: set[int]) -> None:
+        await self._handler.revoked(partitions)
+        self._next = {tp: o for tp, o in self._next.items() if tp.partition not in partitions}
+        self._ours -= partitions
+
+    async def _load(self, partitions: set[int]) -> None:
+        loading = asyncio.ensure_future(self._handler.assigned(partitions))
+        self._loading = _Loading(partitions, loading)
+        if not (self._loads_beside and self._ours):
+            await self._take_loaded()
+
     async def _take_loaded(self) -> None:
         """Wait for what is being loaded, if anything is, and make it ours."""
         if self._loading is None:
             return
         new, positions = self._loading
-        starts = await positions
+        known = await positions
+        await self._continuity.check()
+        starts = await self._continuity.starts(
+            {
+                TopicPartition(name, number): known.get((topic, number))
+                for name, topic in self._names.items()
+                for number in new
+            }
+        )
         self._loading = None
         self._ours |= new
-        for name, topic in self._names.items():
-            for number in new:
-                self._next[TopicPartition(name, number)] = starts.get((topic, number), 0)
+        self._next |= starts
         metrics.ASSIGNED_SHARDS.set(len(self._ours))
         if self.settled:
             self._read_on_with(new)

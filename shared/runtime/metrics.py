@@ -21,6 +21,16 @@ HALTED = Gauge(
     "1: reading has stopped, as too many messages of the topic are bad.",
     ["topic"],
 )
+STREAM_GAP = Counter(
+    "freshet_stream_gap_records_total",
+    "Offsets that were gone before they were read: records lost to retention or to an operator.",
+    ["topic"],
+)
+STREAM_BROKEN = Gauge(
+    "freshet_stream_broken",
+    "1: reading has stopped, as the topic does not continue what was read of it.",
+    ["topic"],
+)
 BATCH_SECONDS = Histogram(
     "freshet_batch_seconds",
     "Time from the end of reading a batch to the end of its effects.",

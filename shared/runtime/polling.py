@@ -31,7 +31,7 @@ class Polling:
     async def beside(
         self,
         reading: Callable[[], Coroutine[Any, Any, None]],
-        more: Callable[[], Coroutine[Any, Any, None]],
+        *more: Callable[[], Coroutine[Any, Any, None]],
     ) -> None:
         """Run a reading loop to its end, and poll beside it.
 
@@ -39,7 +39,7 @@ class Polling:
             reading: what ends by itself; it calls `check` now and then.
             more: runs beside it, for as long as it does.
         """
-        tasks = [asyncio.ensure_future(self._poll()), asyncio.ensure_future(more())]
+        tasks = [asyncio.ensure_future(work()) for work in (self._poll, *more)]
         try:
             await reading()
         finally:

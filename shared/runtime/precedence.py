@@ -2,39 +2,44 @@
 
 Topics are read independently of each other, so what is said of a page may be read before the page
 is: where its topic is slower, or was read just before. So records wait until the topic that comes
-first is read as far as it went when they were read.
+first is read as far as it went when they were read, however long that takes: nothing waits for
+more than what is there, and so for nothing that may never come.
 """
 
 import asyncio
 import math
 import time
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from collections.abc import Set as AbstractSet
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Final
 
 from aiokafka import AIOKafkaConsumer, TopicPartition
 from aiokafka.errors import IllegalStateError, KafkaError
 
 from shared.runtime.lag import end_of
-from shared.runtime.slices import Fetched
-
-PATIENCE_SECONDS: Final = 10.0
-"""Records do not wait for longer: it may be that there is nothing more to read."""
+from shared.runtime.slices import Fetched, position_of
 
 _ANSWER_SECONDS: Final = 2.0
 """The broker is asked again after so long."""
+
+LOOK_SECONDS: Final = 2.0
+"""Records that wait are looked at again after so long, if not before: an end that was said may be
+no more (a broker that lost records), and the first topic is then never read as far."""
 
 
 @dataclass(slots=True)
 class _Waiting:
     """Records of a partition that wait."""
 
-    since: float
     end: float
     """Where the first topic went to when they were read; infinite: not known."""
     until: Mapping[TopicPartition, int]
     """Topic → offset up to which records were read then."""
+    paused: set[TopicPartition] = field(default_factory=set)
+    """What is not fetched meanwhile: it would be read again and again."""
+    look_at: float = 0.0
+    """When it is read again (monotonic)."""
 
 
 class Precedence:
@@ -52,17 +57,21 @@ class Precedence:
         self._waiting: dict[int, _Waiting] = {}
 
     def forget(self) -> None:
-        """Partitions come and go: what waited is read again."""
+        """Partitions come and go: what waited is read again, once its reader resumes it."""
         self._waiting.clear()
 
     async def hold_back(self, consumer: AIOKafkaConsumer, fetched: Fetched) -> None:
-        """Take out of what was read what has to wait; the consumer will read it again."""
+        """Take out of what was read what has to wait; the consumer will read it again.
+
+        To be called after each reading, also where nothing came.
+        """
         followers: dict[TopicPartition, list[TopicPartition]] = {}
         for tp in fetched:
             if tp.topic in self._followers:
                 followers.setdefault(TopicPartition(self._first, tp.partition), []).append(tp)
         try:
-            positions = {first: await consumer.position(first) for first in followers}
+            await self._go_on(consumer)
+            positions = await _positions(consumer, followers)
             unsure = [
                 first
                 for first, tps in followers.items()
@@ -76,22 +85,16 @@ class Precedence:
             ends = positions | await _ends(consumer, unsure)
             for first, tps in followers.items():
                 offsets = {tp: fetched[tp][-1].offset + 1 for tp in tps}
-                admitted = self.admit(
-                    first.partition, positions[first], ends[first], offsets, time.monotonic()
-                )
+                admitted = self.admit(first.partition, positions[first], ends[first], offsets)
                 for tp in tps:
                     _cut(consumer, fetched, tp, admitted.get(tp, 0))
+                self._pause(consumer, first.partition, [tp for tp in tps if tp not in fetched])
         except IllegalStateError:
             # The partition has just gone to another member: nothing of it is handled.
             return
 
     def admit(
-        self,
-        partition: int,
-        position: int,
-        end: float,
-        offsets: Mapping[TopicPartition, int],
-        now: float,
+        self, partition: int, position: int, end: float, offsets: Mapping[TopicPartition, int]
     ) -> Mapping[TopicPartition, int]:
         """Up to which offsets records may be handled. Pure.
 
@@ -100,19 +103,60 @@ class Precedence:
             position: up to which the first topic is read.
             end: up to which it goes at least; infinite: not known.
             offsets: up to which the followers are read.
-            now: wall (monotonic) seconds.
         """
         waiting = self._waiting.get(partition)
-        if position >= end or (waiting and now - waiting.since > PATIENCE_SECONDS):
+        if position >= end:
             self._waiting.pop(partition, None)
             return offsets
         if waiting is not None and position < waiting.end:
             waiting.end = min(waiting.end, end)
             return {}
-        self._waiting[partition] = _Waiting(now, end, offsets)
+        self._waiting[partition] = _Waiting(end, offsets)
         if waiting is None:
             return {}
         return {tp: min(offset, waiting.until.get(tp, 0)) for tp, offset in offsets.items()}
+
+    def _pause(
+        self, consumer: AIOKafkaConsumer, partition: int, held: Iterable[TopicPartition]
+    ) -> None:
+        """Do not fetch what would only have to wait again."""
+        waiting = self._waiting.get(partition)
+        if waiting is None or waiting.end == math.inf:
+            return
+        for tp in held:
+            consumer.pause(tp)
+            waiting.paused.add(tp)
+            waiting.look_at = time.monotonic() + LOOK_SECONDS
+
+    async def _go_on(self, consumer: AIOKafkaConsumer) -> None:
+        """Fetch again what has waited long enough."""
+        paused = {
+            TopicPartition(self._first, partition): waiting
+            for partition, waiting in self._waiting.items()
+            if waiting.paused
+        }
+        positions = await _positions(consumer, paused)
+        for first, waiting in paused.items():
+            if positions[first] >= waiting.end or time.monotonic() >= waiting.look_at:
+                consumer.resume(*waiting.paused)
+                waiting.paused.clear()
+
+
+async def _positions(
+    consumer: AIOKafkaConsumer, partitions: Iterable[TopicPartition]
+) -> dict[TopicPartition, int]:
+    """How far partitions are read.
+
+    Raises:
+        IllegalStateError: one of them has just gone to another member, or has just come back.
+    """
+    found = {}
+    for tp in partitions:
+        position = await position_of(consumer, tp)
+        if position is None:
+            raise IllegalStateError(f"{tp} is being handed out")
+        found[tp] = position
+    return found
 
 
 def _is_read(

@@ -69,6 +69,22 @@ async def read_tail(
         span *= WIDER
 
 
+async def position_of(consumer: AIOKafkaConsumer, tp: TopicPartition) -> int | None:
+    """How far an assigned partition is read; None: it has just been assigned, and nobody has said
+    yet from where to read.
+
+    Raises:
+        IllegalStateError: it is not assigned.
+    """
+    try:
+        # Only to ask: by itself the client waits until somebody says so, for ever if need be.
+        async with asyncio.timeout(0):
+            position: int = await consumer.position(tp)
+            return position
+    except TimeoutError:
+        return None
+
+
 async def passed_over(
     consumer: AIOKafkaConsumer, known: Mapping[TopicPartition, int]
 ) -> dict[TopicPartition, int]:
@@ -80,7 +96,8 @@ async def passed_over(
     assigned = consumer.assignment()
     moved = {}
     for tp, offset in known.items():
-        if tp in assigned and (position := await consumer.position(tp)) > offset:
+        position = await position_of(consumer, tp) if tp in assigned else None
+        if position is not None and position > offset:
             moved[tp] = position
     return moved
 

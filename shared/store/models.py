@@ -187,6 +187,17 @@ class PageImport(Base):
     imported_at: Mapped[float] = mapped_column(Double)
 
 
+class StreamTopic(Base):
+    """Which topic the positions are about (`shared.store.stream_topics`)."""
+
+    __tablename__ = "stream_topics"
+
+    topic: Mapped[str] = mapped_column(Text, primary_key=True)
+    """Without prefix."""
+    topic_id: Mapped[str] = mapped_column(Text)
+    """The broker's."""
+
+
 class CoordinatorLease(Base):
     """Which coordinator leads: one row (`shared.store.lease`)."""
 

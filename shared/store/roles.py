@@ -26,6 +26,7 @@ _EVERYTHING: Final = (
     "stream_positions",
     "shard_owners",
     "page_imports",
+    "stream_topics",
     "multiplier_history",
     "coordinator_lease",
 )
@@ -40,6 +41,7 @@ ROLES: Final[dict[str, dict[str, str]]] = {
         "stream_positions": "SELECT, INSERT, UPDATE",
         "shard_owners": "SELECT, INSERT, UPDATE",
         "page_imports": "SELECT, INSERT, DELETE",
+        "stream_topics": "SELECT, INSERT",
         "multiplier_history": "SELECT, DELETE",
     },
     "freshet_scheduler": {
@@ -50,6 +52,7 @@ ROLES: Final[dict[str, dict[str, str]]] = {
         "stream_positions": "SELECT",
         "shard_owners": "SELECT",
         "page_imports": "SELECT",
+        "stream_topics": "SELECT",
     },
     "freshet_coordinator": {
         "deployment": "SELECT",

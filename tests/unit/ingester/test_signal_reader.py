@@ -24,8 +24,17 @@ class Consumer:
             raise answer
         return answer
 
+    async def beginning_offsets(self, partitions):
+        return dict.fromkeys(partitions, 3)
+
     async def commit(self, offsets):
         pass
+
+    def pause(self, *partitions):
+        self.paused = set(partitions)
+
+    def resume(self, *partitions):
+        self.paused -= set(partitions)
 
     def seek(self, tp, offset):
         self.sought[tp] = offset
@@ -39,9 +48,10 @@ def reader(monkeypatch):
 
 
 async def assigned(reader, **answers):
-    reader._consumer = consumer = Consumer(**answers)
+    reader._consumer = reader._continuity._consumer = consumer = Consumer(**answers)
     await reader.on_partitions_assigned([HERE, THERE])
     assert reader.settled
+    assert not consumer.paused
     return consumer.sought
 
 
@@ -51,7 +61,7 @@ async def test_it_goes_on_from_what_was_committed(reader):
 
 async def test_a_new_group_begins_where_the_topic_does(reader):
     nothing = [None] * QUESTIONS
-    assert await assigned(reader, here=nothing, there=nothing) == {}
+    assert await assigned(reader, here=nothing, there=nothing) == {HERE: 3, THERE: 3}
 
 
 @pytest.mark.parametrize("answer", [None, NotCoordinatorForGroupError])
@@ -65,6 +75,6 @@ async def test_a_broker_that_forgets_does_not_make_it_read_everything_again(read
     await reader._commit({HERE: 50})
     await reader.on_partitions_revoked([HERE, THERE])
 
-    found = await assigned(reader, here=[None] * QUESTIONS, there=[0])
+    found = await assigned(reader, here=[None] * QUESTIONS, there=[5])
 
-    assert found == {HERE: 50, THERE: 0}
+    assert found == {HERE: 50, THERE: 5}

@@ -1,0 +1,45 @@
+"""What a group decides about its partitions, as the loop that reads them has to know it."""
+
+from collections.abc import Awaitable, Callable
+
+from aiokafka import AIOKafkaConsumer, ConsumerRebalanceListener, TopicPartition
+
+from shared.runtime.membership import Membership
+
+BeforeLeaving = Callable[[], Awaitable[None]]
+
+
+class Rebalances(ConsumerRebalanceListener):  # type: ignore[misc]  # aiokafka is untyped
+    """Notes what the group decided; the reading loop acts on it between two batches."""
+
+    def __init__(
+        self, consumer: AIOKafkaConsumer, membership: Membership, before_leaving: BeforeLeaving
+    ) -> None:
+        self._consumer = consumer
+        self._membership = membership
+        self._before_leaving = before_leaving
+        self.assignment: set[TopicPartition] = set()
+        self.generation = 0
+        self.deciding = True
+        self.was_left_out = False
+        """Whether others may have had our partitions since the last decision that was followed."""
+
+    async def on_partitions_revoked(self, revoked: list[TopicPartition]) -> None:  # noqa: ARG002
+        """The group begins to decide."""
+        self.deciding = True
+        self.generation += 1
+        if self.assignment:
+            await self._before_leaving()
+
+    async def on_partitions_assigned(self, assigned: list[TopicPartition]) -> None:
+        """The group has decided."""
+        # Nothing may be fetched before the handler has said from where; until then any position
+        # will do, as the client would look for one of its own, and complain that there is none.
+        self._consumer.pause(*assigned)
+        for tp in assigned:
+            self._consumer.seek(tp, 0)
+        self.assignment = set(assigned)
+        if not self._membership.joined():
+            self.was_left_out = True
+        self.deciding = False
+        self.generation += 1
