@@ -1,4 +1,4 @@
-"""The map in tests/README.md, of promises and what holds them, names what exists, and every check."""
+"""The map of promises in tests/README.md names tests and checks that exist, and every check."""
 
 import ast
 import re
