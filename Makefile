@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
-.PHONY: help setup run test lint types unit verify figures docs pictures lock clean
+.PHONY: help setup run test quick lint types unit verify figures docs pictures lock clean
 
 help: ## Show what there is.
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | column -t -s "$$(printf '\t')"
@@ -30,8 +30,14 @@ types: setup ## Check types.
 unit: setup ## Run only the pure tests.
 	$(BIN)/pytest -q tests/unit
 
+# Each file goes to one worker, the longest files first (tests/arranging.py).
+PYTEST := $(BIN)/pytest -q --dist loadfile --no-loadscope-reorder
+
+quick: lint types ## Run what takes about a minute: style, types and the pure tests, without servers.
+	$(PYTEST) -n 2 -m "not kafka and not postgres and not slow" tests
+
 test: lint types ## Run all tests: style, types, unit, contract (both brokers), integration, faults.
-	$(BIN)/pytest -q -n 2 --dist loadfile tests
+	$(PYTEST) -n 2 tests
 
 SEEDS ?= 1 2 3 4 5 6 7 8 9 10
 verify: setup ## Harm a running system on Apache Kafka, ten times five minutes, and check all promises.

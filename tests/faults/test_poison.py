@@ -12,9 +12,8 @@ from aiokafka import ConsumerRecord
 from services.estimator.application import ShardEffects, apply_records
 from services.estimator.shard import Shard as LearningShard
 from services.scheduler.flow.reader import Reader
-from services.scheduler.picking import calendar as selection
 from services.scheduler.picking.calendar import make_shard
-from services.scheduler.state.rules import ShardRules
+from services.scheduler.state.rules import PickingRules, ShardRules
 from services.scheduler.state.shard import Shard
 from shared.contracts.codec import BadMessage, decode, encode
 from shared.contracts.identity import identify, shard_of
@@ -59,7 +58,7 @@ def tell_estimator(topic: str, *messages: object) -> tuple[LearningShard, ShardE
 
 def tell_scheduler(topic: str, *messages: object) -> Shard:
     rules = ShardRules(
-        selection=selection.Rules(request_timeout=120.0, speed=1.0, uniform=False),
+        picking=PickingRules(request_timeout=120.0, speed=1.0),
         signal_delay=0.0,
         failed_retry=300.0,
         default_max_age_days=float("inf"),

@@ -31,6 +31,7 @@ def files(tmp_path: Path) -> list[str]:
     return ["--pages", str(tmp_path / "pages.csv"), "--events", str(tmp_path / "events.csv")]
 
 
+@pytest.mark.slow(4)
 def test_replay_reports_policies_as_json_and_draws_them(files: list[str], tmp_path: Path) -> None:
     picture = tmp_path / "freshness.svg"
     options = [*files, "--crawls-per-day", "5", "--policy", "freshet,nutch,LC", "--json"]

@@ -61,6 +61,7 @@ plain_urls = st.builds(
 )
 
 
+@pytest.mark.slow(9)
 @settings(max_examples=3000, deadline=None)
 @given(plain_urls)
 def test_urls_that_look_canonical_are_named_as_the_standard_says(url):

@@ -65,6 +65,7 @@ def run(project: Path) -> tuple[int, int]:
     return int(value), int(hits)
 
 
+@pytest.mark.slow(5)
 def test_a_constant_that_changes_in_another_file_changes_what_runs(project):
     assert run(project) == (11, 0)
     assert run(project) == (11, 1), "nothing has changed: nothing is compiled"

@@ -32,6 +32,7 @@ def test_a_scenario_gives_a_sound_trace_and_repeats_itself(name: str) -> None:
     assert 0.0 < replay_policy(bent, budget, "freshet").books.staleness < 1.0
 
 
+@pytest.mark.slow(25)
 @pytest.mark.parametrize("name", ["spam", "shuffled"])
 def test_false_signals_never_make_it_worse_than_no_signals(name: str) -> None:
     ratios = []
