@@ -7,10 +7,11 @@ from numpy.typing import NDArray
 
 from services.bench.scheduled_pages import ORIGIN, Population
 from services.bench.timing import thread_seconds
-from services.scheduler.state.events import FOUND, Outcomes
+from services.scheduler.state.events import Outcomes
 from services.scheduler.state.rows import Rows
 from services.scheduler.state.shard import Shard
 from shared.policy.compiled import compiled
+from shared.rules.page_events import UNCHANGED
 
 CRAWLS_PER_SECOND: Final = 10_000.0
 SIGNALS_PER_SECOND: Final = 5_000.0
@@ -99,7 +100,7 @@ class Driver:
             Outcomes(
                 self.shard.page_ids_of(picks["row"]),
                 picks["time"] + _LATENCY_SECONDS / 2,
-                np.full(picks.size, FOUND, np.int8),
+                np.full(picks.size, UNCHANGED, np.int8),
                 np.floor(picks["time"] * 1e6 + 0.5).astype(np.int64),
                 np.zeros(picks.size, np.uint32),
             )

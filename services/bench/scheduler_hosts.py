@@ -8,11 +8,12 @@ from numpy.typing import NDArray
 from services.bench.convex_solver import best_objective
 from services.bench.scheduled_pages import ORIGIN, Population, make_filled_shard
 from services.bench.scheduler_driver import CRAWLS_PER_SECOND, SIGNALS_PER_SECOND, Driver
-from services.scheduler.state.events import FOUND, Outcomes
+from services.scheduler.state.events import Outcomes
 from services.scheduler.state.hosts import DEPTH
 from services.scheduler.state.shard import Shard
 from shared.policy.compiled import compiled
 from shared.policy.model import Column, PageParameters
+from shared.rules.page_events import UNCHANGED
 from shared.units import SECONDS_PER_DAY
 
 _HOSTS: Final = 200_000
@@ -157,7 +158,7 @@ def _freshness_of_picks(shard: Shard) -> float:
             Outcomes(
                 shard.page_ids_of(rows),
                 times,
-                np.full(rows.size, FOUND, np.int8),
+                np.full(rows.size, UNCHANGED, np.int8),
                 np.floor(times * 1e6 + 0.5).astype(np.int64),
                 np.zeros(rows.size, np.uint32),
             )

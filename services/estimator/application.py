@@ -12,8 +12,11 @@ from services.estimator import effects, metrics
 from services.estimator.decoding import Events, Reader, Refused, Updates, joined
 from services.estimator.effects import EventColumns, UpdateColumns, Verdicts
 from services.estimator.shard import Shard
-from shared.contracts.identity import PageIdentity
+from shared.contracts.codec import decode
+from shared.contracts.identity import PageIdentity, identify
+from shared.contracts.messages import CrawlOutcome
 from shared.contracts.topics import CRAWL_OUTCOMES, HOST_LIMITS, PAGE_SIGNALS, PAGE_UPDATES
+from shared.rules.page_events import SIGNAL
 from shared.runtime.acceptance import Acceptance
 from shared.store.models import NEVER
 from shared.store.writer import Observations
@@ -27,6 +30,7 @@ _VERDICT_NAMES: Final = {
     effects.OBSERVED: "observed",
     effects.STALE: "stale",
     effects.NOT_COUNTED: "not_counted",
+    effects.RETURNED: "applied",
 }
 
 
@@ -98,7 +102,7 @@ def apply_records(
     hosts |= set(range(known_hosts, len(shard.hosts.names)))
     changed = np.isin(results.verdicts, (effects.APPLIED, effects.OBSERVED, effects.NOT_COUNTED))
     touched = np.unique(np.concatenate([updated, rows[changed]]))
-    is_signal = events.kinds == effects.SIGNAL
+    is_signal = events.kinds == SIGNAL
     counted = np.unique(
         shard.pages["host"][rows[(changed & is_signal) | (results.verdicts == effects.OBSERVED)]]
     )
@@ -169,6 +173,7 @@ def _apply_updates(shard: Shard, updates: Updates) -> NDArray[np.int64]:
     rows = shard.rows_of(np.array([page.page_id for page in updates.pages], np.int64))
     verdicts = effects.apply_updates(
         shard.pages,
+        shard.rings,
         UpdateColumns(
             rows,
             updates.times,
@@ -179,20 +184,30 @@ def _apply_updates(shard: Shard, updates: Updates) -> NDArray[np.int64]:
         ),
     )
     _count_verdicts("update", verdicts)
-    applied: NDArray[np.int64] = rows[verdicts == effects.APPLIED]
+    applied: NDArray[np.int64] = rows[np.isin(verdicts, (effects.APPLIED, effects.RETURNED))]
     return applied
 
 
 def _block_busy_hosts(shard: Shard, rows: NDArray[np.int64], events: Events) -> set[int]:
-    """Leave hosts alone that asked for it; rows of those whose block grew."""
-    asked = np.flatnonzero((events.busy_until > NEVER) & (rows >= 0))
+    """Leave hosts alone that asked for it; rows of those whose block grew.
+
+    A host's wish counts, whether its page is known or not.
+    """
     grown = set()
-    for row, until in zip(shard.pages["host"][rows[asked]], events.busy_until[asked], strict=True):
-        host = shard.hosts.records[row]
-        if until > host["blocked_until"]:
-            host["blocked_until"] = until
-            grown.add(int(row))
+    for event in np.flatnonzero(events.busy_until > NEVER).tolist():
+        known = rows[event] >= 0
+        row = int(shard.pages["host"][rows[event]]) if known else _host_of(shard, events, event)
+        until = events.busy_until[event]
+        if row is not None and until > shard.hosts.records["blocked_until"][row]:
+            shard.hosts.records["blocked_until"][row] = until
+            grown.add(row)
     return grown
+
+
+def _host_of(shard: Shard, events: Events, event: int) -> int | None:
+    """The host of an outcome of an unknown page, if it is known."""
+    outcome = decode(CrawlOutcome, events.records[event].value)
+    return shard.hosts.row(identify(outcome.url).host)
 
 
 def _observations(
@@ -211,7 +226,7 @@ def _observations(
 
 def _unknown_pages(events: Events, results: Verdicts) -> list[Refused]:
     """Outcomes of unknown pages; signals of unknown pages are everyday, and only counted."""
-    unknown = (results.verdicts == effects.UNKNOWN_PAGE) & (events.kinds != effects.SIGNAL)
+    unknown = (results.verdicts == effects.UNKNOWN_PAGE) & (events.kinds != SIGNAL)
     return [
         Refused(events.records[event], "unknown page: add it by page-updates first")
         for event in np.flatnonzero(unknown)
@@ -219,7 +234,7 @@ def _unknown_pages(events: Events, results: Verdicts) -> list[Refused]:
 
 
 def _count(events: Events, results: Verdicts) -> None:
-    is_signal = events.kinds == effects.SIGNAL
+    is_signal = events.kinds == SIGNAL
     _count_verdicts("signal", results.verdicts[is_signal])
     _count_verdicts("outcome", results.verdicts[~is_signal])
 

@@ -3,14 +3,13 @@
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from itertools import compress
-from typing import Final, TypeVar
+from typing import TypeVar
 
 import msgspec
 import numpy as np
 from aiokafka import ConsumerRecord
 from numpy.typing import NDArray
 
-from services.estimator import effects
 from shared.contracts.codec import decode_many
 from shared.contracts.identity import (
     BadUrl,
@@ -20,6 +19,7 @@ from shared.contracts.identity import (
     page_id_of,
 )
 from shared.contracts.messages import CrawlOutcome, HostLimit, PageSignal, PageUpdate
+from shared.rules.page_events import RESULTS, SIGNAL
 from shared.runtime.acceptance import Acceptance, busy_until
 from shared.store.models import NEVER
 
@@ -29,14 +29,6 @@ RowsOf = Callable[[NDArray[np.int64]], NDArray[np.int64]]
 SlotsOf = Callable[[NDArray[np.int64], Sequence[str]], NDArray[np.int8]]
 
 T = TypeVar("T", bound=msgspec.Struct)
-
-_KINDS: Final = {
-    "changed": effects.CHANGED,
-    "unchanged": effects.UNCHANGED,
-    "gone": effects.IS_GONE,
-    "failed": effects.FAILED,
-    None: effects.COMPARE,
-}
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +46,7 @@ class Events:
     page_ids: NDArray[np.int64]
     times: NDArray[np.float64]
     kinds: NDArray[np.int8]
-    """`effects.SIGNAL`, ..."""
+    """Of `page_events`: `SIGNAL`, ..."""
     digests: NDArray[np.int64]
     """0: none."""
     busy_until: NDArray[np.float64]
@@ -123,7 +115,7 @@ class Reader:
         return Events(
             page_ids,
             np.array([signal.observed_at for signal in signals], np.float64),
-            np.full(len(signals), effects.SIGNAL, np.int8),
+            np.full(len(signals), SIGNAL, np.int8),
             np.zeros(len(signals), np.int64),
             np.full(len(signals), NEVER),
             slots_of(page_ids, [signal.source for signal in signals]),
@@ -152,7 +144,7 @@ class Reader:
         return Events(
             page_ids[good],
             np.array([outcome.crawled_at for outcome in outcomes], np.float64),
-            np.array([_KINDS[outcome.result] for outcome in outcomes], np.int8),
+            np.array([RESULTS[outcome.result] for outcome in outcomes], np.int8),
             np.array([digest_id_of(outcome.digest) for outcome in outcomes], np.int64),
             np.array([_or(busy_until(outcome), NEVER) for outcome in outcomes], np.float64),
             np.zeros(len(outcomes), np.int8),

@@ -1,8 +1,7 @@
 """What page updates, signals and outcomes do to the state of pages: compiled, in order of time.
 
-Nothing here knows where the events came from. Each rule makes a repeated or late event harmless:
-a signal counts if it is newer than the page's last one, an outcome if it is newer than the last
-crawl, an update if it is not older than the last update.
+Nothing here knows where the events came from. The rules are those of `shared.rules.page_events`,
+which the scheduler goes by, too.
 """
 
 from typing import Any, Final, NamedTuple
@@ -17,17 +16,23 @@ from shared.policy.estimation.bursts import (
     trusts_bursts,
     update_bursts,
 )
+from shared.rules.page_events import (
+    FAILED,
+    NO_DIGEST,
+    SIGNAL,
+    digest_after_crawl,
+    forgets_failures,
+    is_after_crawl,
+    is_change,
+    is_news,
+    is_observation,
+    status_after_crawl,
+    status_after_signal,
+    status_after_upsert,
+)
 from shared.store.history import DEPTH, MOST_SIGNALS, Rings
-from shared.store.models import ACTIVE, GONE, NEVER, REMOVED
+from shared.store.models import NEVER, REMOVED
 from shared.units import SECONDS_PER_DAY
-
-SIGNAL: Final = 0
-CHANGED: Final = 1
-UNCHANGED: Final = 2
-IS_GONE: Final = 3
-FAILED: Final = 4
-COMPARE: Final = 5
-"""A successful crawl whose digest says whether the page changed."""
 
 UNKNOWN_PAGE: Final = 0
 """Verdict: the page is not known, nothing was done."""
@@ -43,6 +48,9 @@ STALE: Final = 3
 
 NOT_COUNTED: Final = 4
 """Verdict: a signal about what a crawl saw already; only its time and the total were noted."""
+
+RETURNED: Final = 5
+"""Verdict: an update adds a page again that was removed; see `_begin_anew`."""
 
 UPSERT: Final = 0
 REMOVE: Final = 1
@@ -102,10 +110,10 @@ class Verdicts(NamedTuple):
     changed: NDArray[np.bool_]
 
 
-def apply_updates(pages: NDArray[Any], updates: UpdateColumns) -> NDArray[np.uint8]:
-    """Apply page updates to the records `pages`, and return a verdict for each."""
+def apply_updates(pages: NDArray[Any], rings: Rings, updates: UpdateColumns) -> NDArray[np.uint8]:
+    """Apply page updates to the records `pages` and their `rings`; a verdict for each."""
     verdicts = np.zeros(updates.rows.size, np.uint8)
-    _apply_updates(pages, updates, verdicts)
+    _apply_updates(pages, rings, updates, verdicts)
     return verdicts
 
 
@@ -130,29 +138,49 @@ def apply_events(
 
 @compiled
 def _apply_updates(
-    pages: NDArray[Any], updates: UpdateColumns, verdicts: NDArray[np.uint8]
+    pages: NDArray[Any], rings: Rings, updates: UpdateColumns, verdicts: NDArray[np.uint8]
 ) -> None:
     for event in range(updates.rows.size):
         if updates.rows[event] < 0:
             verdicts[event] = UNKNOWN_PAGE
             continue
-        page = pages[updates.rows[event]]
-        if updates.times[event] < page.updated_at:
+        row, time = updates.rows[event], updates.times[event]
+        page = pages[row]
+        if time < page.updated_at:
             verdicts[event] = STALE
             continue
         verdicts[event] = APPLIED
-        page.updated_at = updates.times[event]
+        page.updated_at = time
         if updates.operations[event] == REMOVE:
             page.status = REMOVED
             continue
-        if page.status != GONE or updates.times[event] > page.last_crawled_at:
-            page.status = ACTIVE
+        if page.status == REMOVED:
+            _begin_anew(page, rings, row)
+            verdicts[event] = RETURNED
+        page.status = status_after_upsert(page.status, time, page.last_crawled_at)
         if not np.isnan(updates.importance[event]):
             page.importance = updates.importance[event]
         if not np.isnan(updates.max_age_days[event]):
             page.max_age_days = updates.max_age_days[event]
-        page.last_crawled_at = max(page.last_crawled_at, updates.crawled_at[event])
-        page.last_attempt_at = max(page.last_attempt_at, updates.crawled_at[event])
+        if is_news(updates.crawled_at[event], page.last_crawled_at):
+            page.last_crawled_at = updates.crawled_at[event]
+            _note_success(page, updates.crawled_at[event])
+
+
+@compiled
+def _begin_anew(page: Any, rings: Rings, row: int) -> None:
+    """A page is added that was removed: it is a new one, as it is to the schedulers, which have
+    forgotten it. What was counted and learned of it stays, and is announced again."""
+    page.importance = 1.0
+    page.max_age_days = np.inf
+    page.last_crawled_at = page.last_attempt_at = page.last_changed_at = NEVER
+    page.last_signal_at = NEVER
+    page.digest = NO_DIGEST
+    page.signals = page.failures = 0
+    page.announced_change_rate = page.announced_evidence = np.nan
+    page.announced_signal_rate = 0.0
+    rings.pending[row] = 0
+    rings.multiplier[row] = 1.0
 
 
 @compiled
@@ -263,21 +291,20 @@ def _note_burst(
 
 @compiled
 def _signal(page: Any, time: float, signal_delay_seconds: float) -> int:
-    if time <= page.last_signal_at:
+    if not is_news(time, page.last_signal_at):
         return STALE
     page.last_signal_at = time
     page.signal_count += 1
-    if time <= page.last_crawled_at + signal_delay_seconds:
+    if not is_after_crawl(time, page.last_crawled_at, signal_delay_seconds):
         return NOT_COUNTED
     page.signals += 1
-    if page.status == GONE:
-        page.status = ACTIVE
+    page.status = status_after_signal(page.status)
     return APPLIED
 
 
 @compiled
 def _failure(page: Any, time: float) -> int:
-    if time <= page.last_attempt_at:
+    if not is_news(time, page.last_attempt_at):
         return STALE
     page.last_attempt_at = time
     page.failures += 1
@@ -285,17 +312,22 @@ def _failure(page: Any, time: float) -> int:
 
 
 @compiled
+def _note_success(page: Any, time: float) -> None:
+    if forgets_failures(time, page.last_attempt_at):
+        page.last_attempt_at = time
+        page.failures = 0
+
+
+@compiled
 def _crawl(
     page: Any, time: float, kind: int, digest: int, signal_delay_seconds: float
 ) -> tuple[int, float, int, bool]:
     """A crawl that reached the page: (verdict, interval in days, signals in it, changed)."""
-    if time <= page.last_crawled_at:
+    if not is_news(time, page.last_crawled_at):
         return STALE, 0.0, 0, False
     has_before = page.last_crawled_at != NEVER
-    comparable = kind != COMPARE or page.digest != 0
-    changed = kind == CHANGED or (kind == COMPARE and digest != page.digest)
-    observed = has_before and comparable and kind != IS_GONE
-    changed = changed and observed
+    observed = is_observation(kind, page.last_crawled_at, page.digest)
+    changed = observed and is_change(kind, digest, page.digest)
     interval = (time - page.last_crawled_at) / SECONDS_PER_DAY if has_before else 0.0
     signals = page.signals
     page.signals = 0
@@ -306,17 +338,10 @@ def _crawl(
             page.signals = 1
     page.last_crawled_at = time
     page.crawls += 1
-    if time >= page.last_attempt_at:
-        page.last_attempt_at = time
-        page.failures = 0
-    if digest != 0 and kind != IS_GONE:
-        page.digest = digest
+    _note_success(page, time)
+    page.digest = digest_after_crawl(kind, digest, page.digest)
     if changed:
         page.last_changed_at = time
         page.changes += 1
-    if kind == IS_GONE:
-        if page.status == ACTIVE and time >= page.updated_at:
-            page.status = GONE
-    elif page.status == GONE:
-        page.status = ACTIVE
+    page.status = status_after_crawl(page.status, kind, page.updated_at > time)
     return (OBSERVED if observed else APPLIED), interval, signals, changed

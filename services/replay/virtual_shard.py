@@ -14,10 +14,11 @@ from services.replay.columns import Columns, Hosts
 from services.replay.learning import source_evidence
 from services.replay.trace import Trace
 from services.scheduler.picking.calendar import make_shard
-from services.scheduler.state.events import CHANGED, FOUND, Outcomes
+from services.scheduler.state.events import Outcomes
 from services.scheduler.state.rules import PickingRules, ShardRules
 from shared.contracts.identity import PageIdentity
 from shared.contracts.messages import HostParameters, PageUpdate
+from shared.rules.page_events import CHANGED, UNCHANGED
 from shared.store.history import SOURCES
 from shared.units import SECONDS_PER_DAY
 
@@ -117,7 +118,7 @@ class VirtualShard:
         outcomes = Outcomes(
             rows,
             seconds,
-            np.where(changed, CHANGED, FOUND).astype(np.int8),
+            np.where(changed, CHANGED, UNCHANGED).astype(np.int8),
             np.floor(seconds * 1e6 + 0.5).astype(np.int64),
             np.zeros(rows.size, np.uint32),
         )

@@ -11,6 +11,7 @@ from services.scheduler.state.rules import PickingRules, ShardRules
 from shared.contracts.identity import identify
 from shared.contracts.messages import CrawlRequest, HostParameters, PageUpdate
 from shared.policy.kernels.rate_tables import make_tables
+from shared.rules.page_events import UNCHANGED
 from shared.store.history import SOURCES
 
 
@@ -29,7 +30,7 @@ def warm_up() -> None:
         events.Outcomes(
             ids,
             times,
-            np.zeros(ids.size, np.int8),
+            np.full(ids.size, UNCHANGED, np.int8),
             np.zeros(ids.size, np.int64),
             np.zeros(ids.size, np.uint32),
         )

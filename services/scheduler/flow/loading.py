@@ -14,6 +14,7 @@ from services.scheduler.state.rows import NEVER, clear
 from services.scheduler.state.rules import PickingRules, ShardRules
 from services.scheduler.state.shard import Shard
 from services.scheduler.state.url_arena import UrlArena
+from shared.rules.page_events import retry_time
 from shared.runtime.clock import Clock
 from shared.runtime.settings import Settings
 from shared.store.columns import PageColumns
@@ -94,12 +95,13 @@ def _load_failures(shard: Shard, columns: PageColumns) -> None:
     """Attempts of the pages whose last crawl failed."""
     failed = np.flatnonzero(columns.failures)
     failures, last_attempt_at = columns.failures[failed], columns.last_attempt_at[failed]
-    retry_at = events.retry_times(last_attempt_at, failures, shard.rules.failed_retry)
     shard.attempts.reserve(failed.size)
     for place, row in enumerate(failed.tolist()):
         attempt = shard.attempts.open(shard.pages[row])
         attempt["failures"] = min(int(failures[place]), 1000)
-        attempt["retry_at"] = retry_at[place]
+        attempt["retry_at"] = retry_time(
+            last_attempt_at[place], failures[place], shard.rules.failed_retry
+        )
         attempt["last_attempt_at"] = last_attempt_at[place]
 
 

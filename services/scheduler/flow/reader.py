@@ -33,18 +33,11 @@ from shared.contracts.topics import (
     PAGE_UPDATES,
     Topic,
 )
+from shared.rules.page_events import RESULTS
 from shared.runtime.acceptance import Acceptance, busy_until
 
 Message = TypeVar("Message", bound=msgspec.Struct)
 Announced = TypeVar("Announced", PageParameters, HostParameters)
-
-_RESULTS: Final = {
-    "changed": events.CHANGED,
-    "unchanged": events.FOUND,
-    "gone": events.MISSING,
-    "failed": events.FAILED,
-    None: events.COMPARE,
-}
 
 
 @dataclass(frozen=True, slots=True)
@@ -154,12 +147,13 @@ class Reader:
         return current
 
     def outcomes(self, shard: Shard, records: Sequence[ConsumerRecord]) -> int:
-        """Apply `crawl-outcomes`, and the pauses that hosts ask for with them."""
+        """Apply `crawl-outcomes` in order of time, and the pauses that hosts ask for with them."""
         messages = [
             message
             for message in self._decoded(CRAWL_OUTCOMES, CrawlOutcome, records)
             if not self.acceptance.why_not_yet(message.crawled_at)
         ]
+        messages.sort(key=lambda message: message.crawled_at)
         page_ids = _known_ids(shard, [m.url for m in messages])
         for message, page_id in zip(messages, page_ids.tolist(), strict=True):
             until = busy_until(message)
@@ -169,7 +163,7 @@ class Reader:
             events.Outcomes(
                 page_ids,
                 np.array([m.crawled_at for m in messages], np.float64),
-                np.array([_RESULTS[m.result] for m in messages], np.int8),
+                np.array([RESULTS[m.result] for m in messages], np.int8),
                 np.array([requested_us_of(m.request_id) for m in messages], np.int64),
                 events.short_digests(
                     np.array([digest_id_of(m.digest) for m in messages], np.int64)
@@ -178,12 +172,13 @@ class Reader:
         )
 
     def signals(self, shard: Shard, records: Sequence[ConsumerRecord]) -> int:
-        """Apply `page-signals`."""
+        """Apply `page-signals` in order of time."""
         messages = [
             message
             for message in self._decoded(PAGE_SIGNALS, PageSignal, records)
             if self._accepts(shard, message.host, message.observed_at)
         ]
+        messages.sort(key=lambda message: message.observed_at)
         return shard.signals(
             np.array([m.page_id for m in messages], np.int64),
             np.array([m.observed_at for m in messages], np.float64),
@@ -226,7 +221,12 @@ def _known_ids(shard: Shard, urls: Sequence[str]) -> NDArray[np.int64]:
 
 
 def _pause_host(shard: Shard, outcome: CrawlOutcome, page_id: int, until: float) -> None:
+    """A host's wish counts, whether its page is known or not."""
     row = shard.row_of(page_id)
-    host = int(shard.pages[row]["host"]) if row >= 0 else shard.hosts.find(outcome.host)
+    host: int | None = None
+    if row >= 0:
+        host = int(shard.pages[row]["host"])
+    elif (identity := _identity(outcome.url)) is not None:
+        host = shard.hosts.find(identity.host)
     if host is not None:
         shard.pause_host(host, until)

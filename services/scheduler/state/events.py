@@ -1,7 +1,6 @@
 """What signals, outcomes and parameters do to the rows of pages.
 
-Events may come twice and out of order: each carries its time, an older one never undoes a newer
-one, and one that was applied changes nothing. The estimator goes by the same rules.
+The rules are those of `shared.rules.page_events`, which the estimator goes by, too.
 """
 
 from dataclasses import dataclass
@@ -24,26 +23,25 @@ from services.scheduler.state.learned_hosts import (
     set_rate,
 )
 from services.scheduler.state.packing import set_crawled, update_steps, updated_steps_of
-from services.scheduler.state.rows import ACTIVE, GONE, NEVER, UNSET, Rows
+from services.scheduler.state.rows import NEVER, UNSET, Rows
 from services.scheduler.state.signal_times import LastSignals, last_signal_at
 from shared.policy.compiled import compiled
+from shared.rules.page_events import (
+    FAILED,
+    NO_DIGEST,
+    digest_after_crawl,
+    forgets_failures,
+    is_after_crawl,
+    is_change,
+    is_news,
+    is_observation,
+    retry_time,
+    status_after_crawl,
+    status_after_signal,
+)
 from shared.store.prefetch import AHEAD, prefetch
-from shared.units import SECONDS_PER_DAY
-
-FOUND: Final = 0
-"""Result of a crawl that got the page, unchanged."""
-
-FAILED: Final = 1
-MISSING: Final = 2
-"""Result of a crawl that was told that the page is gone."""
-
-CHANGED: Final = 3
-COMPARE: Final = 4
-"""Result of a crawl that got the page, and whose digest says whether it changed."""
 
 NO_REQUEST: Final = -1
-
-LONGEST_RETRY_SECONDS: Final = SECONDS_PER_DAY
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +51,7 @@ class Outcomes:
     page_ids: NDArray[np.int64]
     crawled_at: NDArray[np.float64]
     results: NDArray[np.int8]
-    """FOUND, CHANGED, COMPARE, FAILED or MISSING."""
+    """Kinds of `page_events`: all but `SIGNAL`."""
     requested_us: NDArray[np.int64]
     """Out of the request's id; NO_REQUEST where there is none."""
     digests: NDArray[np.uint32]
@@ -73,15 +71,6 @@ class Requests(NamedTuple):
     """Until when they wait for an outcome."""
 
 
-def retry_times(
-    last_attempt_at: NDArray[np.float64], failures: NDArray[np.int32], failed_retry: float
-) -> NDArray[np.float64]:
-    """Before when pages are not to be crawled again, after so many failures in a row."""
-    doublings = np.clip(failures - 1.0, 0.0, 60.0)
-    wait = np.minimum(failed_retry * 2.0**doublings, LONGEST_RETRY_SECONDS)
-    return np.where(failures > 0, last_attempt_at + wait, NEVER)
-
-
 def short_digests(digests: NDArray[np.int64]) -> NDArray[np.uint32]:
     """As much of the hashes of digests as the rows have room for; 0 stays 0, nothing else is.
 
@@ -89,7 +78,8 @@ def short_digests(digests: NDArray[np.int64]) -> NDArray[np.uint32]:
     then that of an unchanged page until its next crawl.
     """
     short = (digests & 0xFFFF).astype(np.uint32)
-    return np.where(digests == 0, np.uint32(0), np.maximum(short, np.uint32(1)))
+    none = np.uint32(NO_DIGEST)
+    return np.where(digests == NO_DIGEST, none, np.maximum(short, none + np.uint32(1)))
 
 
 @compiled
@@ -124,37 +114,20 @@ def apply_signals(
             continue
         page, record = pages[rows[index]], records[rows[index]]
         time = observed_at[index]
-        if time <= page.last_crawled_at + delay:
+        if not is_after_crawl(time, page.last_crawled_at, delay):
             continue
         page.signals += weights[index]
         counted += 1
         if not page.gamma > 0.0:
             note_first_signal(page, record, hosts, time)
-        if page.status == GONE:
-            page.status = ACTIVE
+        page.status = status_after_signal(page.status)
     return counted
-
-
-@compiled
-def _is_observation(page: Any, record: Any, result: int) -> bool:
-    """Whether a crawl says if the page has changed since the one before."""
-    comparable = result != COMPARE or record.digest != 0
-    return bool(page.last_crawled_at > NEVER and comparable and result != MISSING)
-
-
-@compiled
-def _is_changed(page: Any, record: Any, result: int, digest: int) -> bool:
-    if not _is_observation(page, record, result):
-        return False
-    if result == COMPARE:
-        return bool(record.digest != digest)
-    return bool(result == CHANGED)
 
 
 @compiled
 def _note_attempt(attempts: Rows, page: Any, time: float) -> None:
     """A crawl at a time went well: earlier failures are forgotten."""
-    if page.attempt != NO_ATTEMPT and time >= last_attempt_of(attempts, page):
+    if page.attempt != NO_ATTEMPT and forgets_failures(time, last_attempt_of(attempts, page)):
         attempt = attempts[page.attempt]
         attempt.last_attempt_at = time
         attempt.failures = 0
@@ -173,21 +146,17 @@ def _apply_crawl(
     digest: int,
     delay: float,
 ) -> None:
-    missing = result == MISSING
-    observed = _is_observation(page, record, result)
-    changed = _is_changed(page, record, result, digest)
+    observed = is_observation(result, page.last_crawled_at, record.digest)
+    changed = observed and is_change(result, digest, record.digest)
     _note_attempt(attempts, page, time)
     days = set_crawled(page, record, time, changed)
     if observed:
         fix_multiplier(page, record, hosts, days)
-    if digest != 0 and not missing:
-        record.digest = digest
+    record.digest = digest_after_crawl(result, digest, record.digest)
     # Signals that came after this crawl, but before the news of it: only the last one is known.
     page.signals = 1 if page.signals > 0 and last_signal > time + delay else 0
-    if not missing:
-        page.status = ACTIVE
-    elif update_steps(time) >= updated_steps_of(record):
-        page.status = GONE
+    was_updated_since = updated_steps_of(record) > update_steps(time)
+    page.status = status_after_crawl(page.status, result, was_updated_since)
 
 
 @compiled
@@ -195,8 +164,7 @@ def _apply_failure(page: Any, attempts: Rows, time: float, retry_seconds: float)
     attempt = open_attempt(attempts, page)
     attempt.last_attempt_at = time
     attempt.failures = min(attempt.failures + 1, 1000)
-    wait = retry_seconds * 2.0 ** min(attempt.failures - 1.0, 60.0)
-    attempt.retry_at = time + min(wait, LONGEST_RETRY_SECONDS)
+    attempt.retry_at = retry_time(time, attempt.failures, retry_seconds)
 
 
 @compiled
@@ -236,7 +204,7 @@ def apply_outcomes(
         signals: when the last ones of pages were.
         rows: the page of each outcome, in order of arrival.
         crawled_at: their times.
-        results: FOUND, CHANGED, COMPARE, FAILED or MISSING.
+        results: kinds of `page_events`.
         requested_us: of the request that each answers, or NO_REQUEST.
         digests: of each, or 0.
         delay: see `apply_signals`.
@@ -260,16 +228,25 @@ def apply_outcomes(
         time = crawled_at[index]
         _answer(page, attempts, time, requested_us[index])
         if results[index] == FAILED:
-            if time > last_attempt_of(attempts, page):
+            if is_news(time, last_attempt_of(attempts, page)):
                 _apply_failure(page, attempts, time, retry_seconds)
                 news += 1
-        elif time > page.last_crawled_at:
+        elif is_news(time, page.last_crawled_at):
             result, digest = results[index], digests[index]
             last = last_signal_at(signals, rows[index]) if page.signals > 0 else NEVER
             _apply_crawl(page, record, attempts, hosts, last, time, result, digest, delay)
             news += 1
         close_if_settled(attempts, page)
     return news
+
+
+@compiled
+def take_copy(page: Any, record: Any, attempts: Rows, time: float) -> None:
+    """Somebody holds a copy of the page, which was crawled at a time: so it need not be yet."""
+    if is_news(time, page.last_crawled_at):
+        _note_attempt(attempts, page, time)
+        set_crawled(page, record, time, False)
+        close_if_settled(attempts, page)
 
 
 @compiled

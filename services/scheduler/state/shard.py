@@ -21,18 +21,18 @@ from services.scheduler.state.events import Outcomes, Requests
 from services.scheduler.state.hosts import Hosts, list_pages, pages_of, unlist_page
 from services.scheduler.state.learned_hosts import refresh_pages
 from services.scheduler.state.packing import (
-    set_crawled,
     take_update,
     update_steps,
     updated_steps_of,
 )
-from services.scheduler.state.rows import ACTIVE, ASLEEP, NEVER, UNSET, Rows, clear, reserved_rows
+from services.scheduler.state.rows import ASLEEP, NEVER, UNSET, Rows, clear, reserved_rows
 from services.scheduler.state.rules import ShardRules
 from services.scheduler.state.selector import Selector
 from services.scheduler.state.signal_times import SignalTimes
 from services.scheduler.state.url_arena import UrlArena
 from shared.contracts.identity import PageIdentity
 from shared.contracts.messages import HostParameters, PageUpdate
+from shared.rules.page_events import status_after_upsert
 from shared.store.page_lookup import UNKNOWN, PageLookup
 from shared.store.reserved import grown
 from shared.units import SECONDS_PER_DAY
@@ -234,15 +234,14 @@ class Shard:
         page, record = self.pages[row], self.records[row]
         if not take_update(record, updated_at):
             return False
-        page["status"] = ACTIVE
+        page["status"] = status_after_upsert(page["status"], updated_at, page["last_crawled_at"])
         if update.importance is not None:
             page["importance"] = update.importance
         if update.max_age_days is not None:
             page["max_age"] = update.max_age_days * SECONDS_PER_DAY
         self.parameter_changes += 1
-        if update.crawled_at is not None and update.crawled_at > page["last_crawled_at"]:
-            # The copy that is held already was crawled then.
-            set_crawled(page, record, update.crawled_at, False)
+        if update.crawled_at is not None:
+            events.take_copy(page, record, self.attempts.rows, update.crawled_at)
         page["due_staleness"] = UNSET
         self.selector.touch(np.array([row], np.int32), reweigh=True)
         return True
@@ -283,11 +282,14 @@ class Shard:
         row = self.row_of(page_id)
         if row != UNKNOWN and updated_steps_of(self.records[row]) > update_steps(updated_at):
             return False
+        if row == UNKNOWN:
+            # Of pages that never were nothing is kept: anybody may name any number of them.
+            if page_id in self._removed:
+                self._removed[page_id] = max(updated_at, self._removed[page_id])
+            return False
         if len(self._removed) >= _MOST_REMEMBERED_REMOVALS:
             self._removed.pop(next(iter(self._removed)))
-        self._removed[page_id] = max(updated_at, self._removed.get(page_id, NEVER))
-        if row == UNKNOWN:
-            return False
+        self._removed[page_id] = updated_at
         self.lookup.remove(page_id)
         self.urls.forget(row)
         self.selector.forget(row)

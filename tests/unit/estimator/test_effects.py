@@ -9,6 +9,7 @@ from services.estimator import effects
 from services.estimator.effects import EventColumns, UpdateColumns, apply_events, apply_updates
 from services.estimator.shard import Shard
 from shared.contracts.identity import identify
+from shared.rules.page_events import CHANGED, COMPARE, FAILED, IS_GONE, SIGNAL, UNCHANGED
 from shared.store.models import ACTIVE, GONE, REMOVED
 
 DAY = 86_400.0
@@ -36,13 +37,14 @@ def update(shard, time, operation, importance=np.nan, max_age_days=np.nan, crawl
     columns = (np.array([value]) for value in (importance, max_age_days, crawled_at))
     return apply_updates(
         shard.pages,
+        shard.rings,
         UpdateColumns(np.array([0]), np.array([time]), np.array([operation], np.int8), *columns),
     )[0]
 
 
 def test_the_first_crawl_leaves_no_record():
     shard = one_page()
-    results = play(shard, (DAY, effects.CHANGED))
+    results = play(shard, (DAY, CHANGED))
     page = shard.pages[0]
     assert results.verdicts.tolist() == [effects.APPLIED]
     assert (page["last_crawled_at"], page["crawls"], page["changes"]) == (DAY, 1, 0)
@@ -53,11 +55,11 @@ def test_later_crawls_record_interval_signals_and_change():
     shard = one_page()
     results = play(
         shard,
-        (1 * DAY, effects.UNCHANGED),
-        (2 * DAY, effects.SIGNAL),
-        (2.5 * DAY, effects.SIGNAL),
-        (4 * DAY, effects.CHANGED),
-        (5 * DAY, effects.UNCHANGED),
+        (1 * DAY, UNCHANGED),
+        (2 * DAY, SIGNAL),
+        (2.5 * DAY, SIGNAL),
+        (4 * DAY, CHANGED),
+        (5 * DAY, UNCHANGED),
     )
     assert results.interval_days[3:].tolist() == [3.0, 1.0]
     assert results.signals[3:].tolist() == [2, 0]
@@ -72,7 +74,7 @@ def test_later_crawls_record_interval_signals_and_change():
 def test_the_ring_keeps_the_last_records():
     shard = one_page()
     shard.hosts.tables.signals[0, 0] = 100.0  # so that bursts are used
-    results = play(shard, *((d * (d + 1) / 2 * DAY, effects.UNCHANGED) for d in range(1, 20)))
+    results = play(shard, *((d * (d + 1) / 2 * DAY, UNCHANGED) for d in range(1, 20)))
     assert shard.rings.seen[0] == 18
     assert results.interval_days.tolist()[-16:] == list(range(4, 20))
     # Effective days: each interval times the multiplier that held, 1 at first and then less.
@@ -84,13 +86,13 @@ def test_signals_are_counted_by_source_until_the_next_crawl():
     shard = one_page()
     play(
         shard,
-        (1 * DAY, effects.UNCHANGED),
-        (2 * DAY, effects.SIGNAL, 0, 0),
-        (2.5 * DAY, effects.SIGNAL, 0, 3),
-        (2.6 * DAY, effects.SIGNAL, 0, 3),
+        (1 * DAY, UNCHANGED),
+        (2 * DAY, SIGNAL, 0, 0),
+        (2.5 * DAY, SIGNAL, 0, 3),
+        (2.6 * DAY, SIGNAL, 0, 3),
     )
     assert shard.rings.pending[0].tolist() == [1, 0, 0, 2]
-    play(shard, (3 * DAY, effects.CHANGED))
+    play(shard, (3 * DAY, CHANGED))
     assert shard.rings.pending[0].tolist() == [0, 0, 0, 0]
     assert shard.rings.totals[0].tolist() == [1, 0, 0, 2]
     assert shard.rings.signals[0, 0].tolist() == [1, 0, 0, 2]
@@ -101,11 +103,11 @@ def test_a_signal_that_outran_the_news_of_a_crawl_keeps_its_source():
     shard = one_page()
     play(
         shard,
-        (DAY, effects.UNCHANGED),
-        (2 * DAY, effects.SIGNAL, 0, 1),
-        (4 * DAY, effects.SIGNAL, 0, 2),
+        (DAY, UNCHANGED),
+        (2 * DAY, SIGNAL, 0, 1),
+        (4 * DAY, SIGNAL, 0, 2),
     )
-    play(shard, (3 * DAY, effects.CHANGED))
+    play(shard, (3 * DAY, CHANGED))
     assert shard.rings.signals[0, 0].tolist() == [0, 1, 0, 0]
     assert shard.rings.pending[0].tolist() == [0, 0, 1, 0]
 
@@ -115,12 +117,12 @@ def test_the_multiplier_is_fixed_at_each_crawl_by_the_age_of_the_page():
     tables = shard.hosts.tables
     tables.expected_changes[0] = [5, 15, 10, 5, 5, 5]
     tables.signals[0, 0] = 100.0
-    play(shard, (DAY, effects.UNCHANGED))
+    play(shard, (DAY, UNCHANGED))
     assert shard.rings.multiplier[0] == 1.0, "no record yet"
-    play(shard, (2 * DAY, effects.SIGNAL), (3 * DAY, effects.CHANGED))
+    play(shard, (2 * DAY, SIGNAL), (3 * DAY, CHANGED))
     assert shard.rings.multiplier[0] == 3.0
     assert shard.rings.interval_days[0, 0] == 2.0
-    play(shard, (4 * DAY, effects.SIGNAL), (7 * DAY, effects.UNCHANGED))
+    play(shard, (4 * DAY, SIGNAL), (7 * DAY, UNCHANGED))
     assert shard.rings.multiplier[0] == 2.0
     assert shard.rings.interval_days[0, 1] == 12.0
 
@@ -131,7 +133,7 @@ def test_bursts_of_a_host_whose_signals_prove_false_are_not_used():
     tables.expected_changes[0] = [5, 15, 10, 5, 5, 5]
     tables.signals[0, 0] = 100.0
     shard.hosts.learning.precision[0] = 0.02
-    play(shard, (DAY, effects.UNCHANGED), (3 * DAY, effects.CHANGED))
+    play(shard, (DAY, UNCHANGED), (3 * DAY, CHANGED))
     assert shard.rings.multiplier[0] == 1.0
     assert shard.hosts.learning.multipliers[0].tolist() == [1.0] * 6
     assert tables.expected_changes[0, 0] > 5.0, "the tables are kept all the same"
@@ -141,25 +143,30 @@ def test_bursts_of_a_host_whose_signals_prove_false_are_not_used():
 
 def test_only_crawls_without_signals_teach_bursts():
     shard = one_page()
-    play(shard, (DAY, effects.UNCHANGED), (2 * DAY, effects.SIGNAL), (3 * DAY, effects.CHANGED))
+    play(
+        shard,
+        (DAY, UNCHANGED),
+        (2 * DAY, SIGNAL),
+        (3 * DAY, CHANGED),
+    )
     expected = shard.hosts.tables.expected_changes
     assert expected[0].tolist() == [5.0] * 6
-    play(shard, (4 * DAY, effects.CHANGED))
+    play(shard, (4 * DAY, CHANGED))
     assert expected[0, 1] > 6.0, "a page that had just changed has changed again"
     assert shard.hosts.tables.predicted_changes[0, 1] == pytest.approx(5 + 1 / 60)
 
 
 def test_repeats_and_late_comers_change_nothing():
     events = [
-        (DAY, effects.UNCHANGED),
-        (2 * DAY, effects.SIGNAL),
-        (3 * DAY, effects.CHANGED),
-        (4 * DAY, effects.FAILED),
+        (DAY, UNCHANGED),
+        (2 * DAY, SIGNAL),
+        (3 * DAY, CHANGED),
+        (4 * DAY, FAILED),
     ]
     shard, once = one_page(), one_page()
     play(once, *events)
     play(shard, *events)
-    again = play(shard, *events, (1.5 * DAY, effects.SIGNAL), (3.5 * DAY, effects.FAILED))
+    again = play(shard, *events, (1.5 * DAY, SIGNAL), (3.5 * DAY, FAILED))
     assert set(again.verdicts.tolist()) == {effects.STALE}
     assert shard.pages.tobytes() == once.pages.tobytes()
     assert shard.rings.seen[0] == once.rings.seen[0] == 1
@@ -169,9 +176,9 @@ def test_digests_are_compared():
     shard = one_page()
     results = play(
         shard,
-        (1 * DAY, effects.COMPARE, 7),
-        (2 * DAY, effects.COMPARE, 7),
-        (3 * DAY, effects.COMPARE, 8),
+        (1 * DAY, COMPARE, 7),
+        (2 * DAY, COMPARE, 7),
+        (3 * DAY, COMPARE, 8),
     )
     assert results.verdicts.tolist() == [effects.APPLIED, effects.OBSERVED, effects.OBSERVED]
     assert results.changed.tolist() == [False, False, True]
@@ -179,24 +186,29 @@ def test_digests_are_compared():
 
 def test_a_digest_with_nothing_to_compare_leaves_no_record():
     shard = one_page()
-    results = play(shard, (DAY, effects.CHANGED), (2 * DAY, effects.COMPARE, 7))
+    results = play(shard, (DAY, CHANGED), (2 * DAY, COMPARE, 7))
     assert results.verdicts.tolist() == [effects.APPLIED, effects.APPLIED]
     assert (shard.pages["digest"][0], shard.pages["crawls"][0]) == (7, 2)
 
 
 def test_a_failure_counts_until_a_success():
     shard = one_page()
-    play(shard, (DAY, effects.UNCHANGED), (2 * DAY, effects.FAILED), (3 * DAY, effects.FAILED))
+    play(
+        shard,
+        (DAY, UNCHANGED),
+        (2 * DAY, FAILED),
+        (3 * DAY, FAILED),
+    )
     page = shard.pages[0]
     assert (page["failures"], page["last_attempt_at"], page["last_crawled_at"]) == (2, 3 * DAY, DAY)
-    results = play(shard, (4 * DAY, effects.UNCHANGED))
+    results = play(shard, (4 * DAY, UNCHANGED))
     assert (page["failures"], results.interval_days[0]) == (0, 3.0)
 
 
 def test_a_success_before_a_known_failure_does_not_clear_it():
     shard = one_page()
-    play(shard, (3 * DAY, effects.FAILED))
-    play(shard, (2 * DAY, effects.UNCHANGED))
+    play(shard, (3 * DAY, FAILED))
+    play(shard, (2 * DAY, UNCHANGED))
     page = shard.pages[0]
     assert (page["failures"], page["last_attempt_at"], page["last_crawled_at"]) == (
         1,
@@ -207,38 +219,43 @@ def test_a_success_before_a_known_failure_does_not_clear_it():
 
 def test_a_signal_that_outran_the_news_of_a_crawl_counts_for_the_next_interval():
     shard = one_page()
-    play(shard, (DAY, effects.UNCHANGED), (2 * DAY, effects.SIGNAL), (4 * DAY, effects.SIGNAL))
-    results = play(shard, (3 * DAY, effects.CHANGED))
+    play(
+        shard,
+        (DAY, UNCHANGED),
+        (2 * DAY, SIGNAL),
+        (4 * DAY, SIGNAL),
+    )
+    results = play(shard, (3 * DAY, CHANGED))
     assert (results.signals[0], shard.pages["signals"][0]) == (1, 1)
 
 
 @pytest.mark.parametrize(("after", "counted"), [(10.0, 0), (61.0, 1)])
 def test_a_signal_soon_after_a_crawl_is_about_what_it_saw(after, counted):
     in_order, late_news = one_page(), one_page()
-    play(in_order, (DAY, effects.UNCHANGED), (DAY + after, effects.SIGNAL), delay=60.0)
-    play(late_news, (DAY + after, effects.SIGNAL), delay=60.0)
-    play(late_news, (DAY, effects.UNCHANGED), delay=60.0)
+    play(in_order, (DAY, UNCHANGED), (DAY + after, SIGNAL), delay=60.0)
+    play(late_news, (DAY + after, SIGNAL), delay=60.0)
+    play(late_news, (DAY, UNCHANGED), delay=60.0)
     for shard in (in_order, late_news):
         assert (shard.pages["signals"][0], shard.pages["signal_count"][0]) == (counted, 1)
 
 
 def test_a_signal_older_than_the_crawl_does_not_count_for_the_next():
     shard = one_page()
-    results = play(shard, (2 * DAY, effects.UNCHANGED))
-    results = play(shard, (DAY, effects.SIGNAL))
+    results = play(shard, (2 * DAY, UNCHANGED))
+    results = play(shard, (DAY, SIGNAL))
     assert results.verdicts[0] == effects.NOT_COUNTED
     assert (shard.pages["signals"][0], shard.pages["signal_count"][0]) == (0, 1)
 
 
 def test_gone_pages_come_back_by_signal_upsert_or_crawl():
     for revive in (
-        lambda shard: play(shard, (3 * DAY, effects.SIGNAL)),
+        lambda shard: play(shard, (3 * DAY, SIGNAL)),
         lambda shard: update(shard, 3 * DAY, effects.UPSERT),
-        lambda shard: play(shard, (3 * DAY, effects.UNCHANGED)),
+        lambda shard: play(shard, (3 * DAY, UNCHANGED)),
     ):
         shard = one_page()
-        play(shard, (DAY, effects.UNCHANGED))
-        results = play(shard, (2 * DAY, effects.IS_GONE))
+        play(shard, (DAY, UNCHANGED))
+        results = play(shard, (2 * DAY, IS_GONE))
         assert shard.pages["status"][0] == GONE
         assert results.verdicts[0] == effects.APPLIED
         revive(shard)
@@ -248,7 +265,12 @@ def test_gone_pages_come_back_by_signal_upsert_or_crawl():
 def test_only_an_operator_brings_a_removed_page_back():
     shard = one_page()
     update(shard, DAY, effects.REMOVE)
-    play(shard, (2 * DAY, effects.SIGNAL), (3 * DAY, effects.UNCHANGED), (4 * DAY, effects.IS_GONE))
+    play(
+        shard,
+        (2 * DAY, SIGNAL),
+        (3 * DAY, UNCHANGED),
+        (4 * DAY, IS_GONE),
+    )
     assert shard.pages["status"][0] == REMOVED
     update(shard, 5 * DAY, effects.UPSERT)
     assert shard.pages["status"][0] == ACTIVE
@@ -257,7 +279,7 @@ def test_only_an_operator_brings_a_removed_page_back():
 def test_older_news_of_a_gone_page_does_not_undo_an_upsert():
     shard = one_page()
     update(shard, 3 * DAY, effects.UPSERT)
-    play(shard, (2 * DAY, effects.IS_GONE))
+    play(shard, (2 * DAY, IS_GONE))
     assert shard.pages["status"][0] == ACTIVE
 
 
@@ -280,7 +302,7 @@ def test_an_older_update_never_undoes_a_newer_one():
 def test_a_repeated_upsert_does_not_bring_back_a_page_that_went_since():
     shard = one_page()
     update(shard, DAY, effects.UPSERT)
-    play(shard, (2 * DAY, effects.IS_GONE))
+    play(shard, (2 * DAY, IS_GONE))
     update(shard, DAY, effects.UPSERT, importance=2.0)
     assert (shard.pages["status"][0], shard.pages["importance"][0]) == (GONE, 2.0)
 
@@ -296,6 +318,6 @@ def test_unknown_pages_are_told_apart():
 def test_signals_in_any_order_leave_the_same_times():
     for order in itertools.permutations((DAY, 2 * DAY, 3 * DAY)):
         shard = one_page()
-        play(shard, *((time, effects.SIGNAL) for time in order))
+        play(shard, *((time, SIGNAL) for time in order))
         assert shard.pages["last_signal_at"][0] == 3 * DAY
         assert 1 <= shard.pages["signals"][0] <= 3

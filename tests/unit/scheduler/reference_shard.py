@@ -6,13 +6,14 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from services.scheduler.picking.calendar import make_shard
-from services.scheduler.state.events import FAILED, FOUND, MISSING, NO_REQUEST, Outcomes
+from services.scheduler.state.events import NO_REQUEST, Outcomes
 from services.scheduler.state.packing import set_own_rate, updated_at
 from services.scheduler.state.rows import PAGE
 from services.scheduler.state.rules import PickingRules, ShardRules
 from shared.contracts.identity import identify
 from shared.contracts.messages import PageUpdate
 from shared.policy.kernels.crawl_value import crawl_value_scalar
+from shared.rules.page_events import FAILED, IS_GONE, UNCHANGED
 
 NEVER = -math.inf
 DAY = 86_400.0
@@ -187,7 +188,7 @@ class ReferenceShard:
                 page.last_attempt_at, page.failures = time, 0
             late = page.last_signal_at > time + self.rules.signal_delay
             page.signals = int(page.signals > 0 and late)
-            page.gone = result == MISSING
+            page.gone = result == IS_GONE
 
 
 class World:
@@ -230,7 +231,7 @@ class World:
         self.shard.signals(np.array([page_id]), np.array([time]), ["feed"])
         self.reference.signal(page_id, time)
 
-    def outcome(self, page_id, time, result=FOUND):
+    def outcome(self, page_id, time, result=UNCHANGED):
         self.shard.outcomes(
             Outcomes(
                 np.array([page_id]),

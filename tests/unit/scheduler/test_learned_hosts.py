@@ -8,9 +8,10 @@ from reference_shard import DAY, rules, url_of
 
 from services.scheduler.picking.calendar import make_shard
 from services.scheduler.picking.priority import crawl_value_of
-from services.scheduler.state.events import CHANGED, COMPARE, FOUND, MISSING, NO_REQUEST, Outcomes
+from services.scheduler.state.events import NO_REQUEST, Outcomes
 from shared.contracts.messages import HostParameters, PageUpdate
 from shared.policy.kernels.crawl_value import value_at_evidence
+from shared.rules.page_events import CHANGED, COMPARE, IS_GONE, UNCHANGED
 
 NOW = 1.7e9
 MULTIPLIERS = [0.5, 4.0, 2.0, 1.0, 0.7, 0.2]
@@ -40,7 +41,7 @@ def learned(shard, alpha, kappa=0.4, gamma=0.0, number=0):
     shard.parameters(page_id, np.array([alpha]), np.array([kappa]), np.array([gamma]))
 
 
-def crawled(shard, at, result=FOUND, digest=0, number=0):
+def crawled(shard, at, result=UNCHANGED, digest=0, number=0):
     shard.outcomes(
         Outcomes(
             np.array([url_of("a", number).page_id]),
@@ -79,13 +80,13 @@ def test_the_rate_goes_with_the_age_of_the_page_at_its_last_crawl(shard):
     learned(shard, 0.1)
     expected = []
     for at, result, factor in (
-        (1.0, FOUND, 0.5),
+        (1.0, UNCHANGED, 0.5),
         (2.0, CHANGED, 4.0),
-        (5.0, FOUND, 2.0),
-        (20.0, MISSING, 2.0),
-        (21.0, FOUND, 1.0),
-        (100.0, FOUND, 0.7),
-        (300.0, FOUND, 0.2),
+        (5.0, UNCHANGED, 2.0),
+        (20.0, IS_GONE, 2.0),
+        (21.0, UNCHANGED, 1.0),
+        (100.0, UNCHANGED, 0.7),
+        (300.0, UNCHANGED, 0.2),
         (301.0, CHANGED, 4.0),
     ):
         crawled(shard, NOW + at * DAY, result)

@@ -8,9 +8,10 @@ from reference_shard import DAY, NEVER, PageView, World, rules, url_of
 
 from services.scheduler.picking.calendar import make_shard
 from services.scheduler.state import rows as pages
-from services.scheduler.state.events import FAILED, FOUND, MISSING, NO_REQUEST, Outcomes
+from services.scheduler.state.events import NO_REQUEST, Outcomes
 from services.scheduler.state.request_ids import microseconds
 from shared.contracts.messages import PageUpdate
+from shared.rules.page_events import FAILED, IS_GONE, UNCHANGED
 from shared.store import models
 
 NOW = 1.7e9
@@ -101,16 +102,16 @@ def test_a_retry_waits_for_a_day_at_most():
 
 def test_a_gone_page_comes_back_by_a_signal_or_an_upsert():
     world, page_id, row = crawled_world()
-    world.outcome(page_id, NOW + 10, MISSING)
+    world.outcome(page_id, NOW + 10, IS_GONE)
     assert row["status"] == pages.GONE
     world.signal(page_id, NOW + 5)
     assert row["status"] == pages.GONE
     world.signal(page_id, NOW + 15)
     assert row["status"] == pages.ACTIVE
-    world.outcome(page_id, NOW + 20, MISSING)
+    world.outcome(page_id, NOW + 20, IS_GONE)
     upsert(world.shard, url_of("a", 1), NOW + 30)
     assert row["status"] == pages.ACTIVE
-    world.outcome(page_id, NOW + 25, MISSING)
+    world.outcome(page_id, NOW + 25, IS_GONE)
     assert row["status"] == pages.ACTIVE
 
 
@@ -122,7 +123,7 @@ def test_an_answer_clears_the_request_by_its_id_or_by_its_time():
             Outcomes(
                 np.array([page_id]),
                 np.array([crawled_at]),
-                np.array([FOUND], np.int8),
+                np.array([UNCHANGED], np.int8),
                 np.array([requested_us]),
                 np.zeros(1, np.uint32),
             )

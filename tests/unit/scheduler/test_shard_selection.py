@@ -7,7 +7,7 @@ import pytest
 from reference_shard import DAY, World, rules
 
 from services.scheduler.picking.wheel import is_put_off
-from services.scheduler.state.events import FAILED, FOUND, MISSING
+from shared.rules.page_events import FAILED, IS_GONE, UNCHANGED
 
 START = 1.7e9
 
@@ -37,7 +37,7 @@ def something_happens(rng, world, now, picked):
     ids = [identity.page_id for identity in world.identities]
     for page_id in [p for p in picked if p is not None]:
         if rng.random() < 0.8:
-            result = rng.choice([FOUND, FAILED, MISSING], p=[0.8, 0.15, 0.05])
+            result = rng.choice([UNCHANGED, FAILED, IS_GONE], p=[0.8, 0.15, 0.05])
             world.outcome(page_id, now - float(rng.random()) * 0.01, result)
     for page_id in rng.choice(ids, 5):
         world.signal(int(page_id), now - float(rng.exponential(1.0)))
