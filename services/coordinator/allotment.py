@@ -119,6 +119,9 @@ class Fleet:
     def report(self, curve: DemandCurve, heard_at: float, clock: float) -> DemandCurve | None:
         """Take a shard's report; an older one never overwrites a newer one.
 
+        Of one run of a scheduler the sequence says which is newer. Of two, the broker's order does:
+        clocks have no say, as they are wrong, or are set.
+
         Args:
             curve: the report.
             heard_at: wall seconds.
@@ -129,21 +132,26 @@ class Fleet:
         """
         known = self.shards.setdefault(curve.shard, Shard(heard_at))
         before = known.curve
-        if before is not None and curve.reported_at < before.reported_at:
-            return None
         away_seconds = heard_at - known.heard_at
         was_silent = away_seconds > self.silent_after_seconds
         was_away = away_seconds > HICCUP_SHARE * self.silent_after_seconds
         if was_silent or (was_away and heard_at - known.back_at_wall > EXCUSED_SECONDS):
             known.back_at, known.back_at_wall = clock, heard_at
-        known.curve = curve
         known.heard_at = max(known.heard_at, heard_at)
-        if before is None or was_silent or before.instance != curve.instance:
+        if before is not None and _is_older(curve, before):
+            return None
+        known.curve = curve
+        if before is None or was_silent or not _is_same_process(curve, before):
             # It could not use what it had while it was away; or it is another process now, which
             # may be faster or slower.
             known.usage = Usage()
             return None
         return before
+
+    def shift(self, seconds: float) -> None:
+        """Our clock was set by so much: what we remember of its times moves with it."""
+        for shard in self.shards.values():
+            shard.back_at += seconds
 
     def observe(
         self, number: int, since: float, seconds: float, slots: float, crawls: float
@@ -303,6 +311,16 @@ class Fleet:
             _moved(shares, self.last.shares) > MATERIAL_SHARE
             or abs(multiplier - before) > MATERIAL_MULTIPLIER * before
         )
+
+
+def _is_same_process(one: DemandCurve, other: DemandCurve) -> bool:
+    return (one.instance, one.run) == (other.instance, other.run)
+
+
+def _is_older(curve: DemandCurve, before: DemandCurve) -> bool:
+    """Whether a report was made before another; those without a sequence come as they are made."""
+    is_counted = bool(curve.run) and _is_same_process(curve, before)
+    return is_counted and curve.sequence <= before.sequence
 
 
 def relaxation(budget: float, floor_seconds: float) -> float:

@@ -4,7 +4,7 @@ import math
 from dataclasses import dataclass, replace
 
 from services.coordinator import reasons
-from services.coordinator.allotment import ADOPTED, RELAXATION_SECONDS, Change, Decision, Fleet
+from services.coordinator.allotment import ADOPTED, Change, Decision, Fleet
 from services.coordinator.solver import check_curve
 from shared.contracts.codec import BadMessage
 from shared.contracts.messages import Bandwidth, DemandCurve, Multipliers
@@ -14,8 +14,9 @@ from shared.pacing.slots import SlotPlan, SlotTimeline, first_moment, next_multi
 REFRESH_SECONDS = 5.0
 """The multipliers are said again at least so often (wall), changed or not."""
 
-CLOCK_TOLERANCE_SECONDS = 300.0
-"""A report may come from so far (clock) in the future; beyond, its sender's clock is wrong."""
+CLOCKS_AGREE_SECONDS = 5.0
+"""Two reports that were made and heard at intervals which differ by more (wall) are of a clock that
+was set in between: what they say of the time between them is left out."""
 
 PLANNING_SECONDS = 1.0
 """In a ramp λ₀ and the shares are for the rate so much later (wall)."""
@@ -46,6 +47,8 @@ class Moment:
     """Monotonic seconds."""
     speed: float = 1.0
     """Clock seconds in one of the wall."""
+    stepped: float = 0.0
+    """By how many clock seconds the clock was set since the process began."""
 
 
 class Coordination:
@@ -74,6 +77,7 @@ class Coordination:
         self._decision: Decision | None = None
         self._is_news = False
         """Whether a bandwidth came that no decision tells of yet."""
+        self._stepped = 0.0
 
     def rate(self, clock: float) -> float:
         """R, crawls per second of the clock, at a time of the clock.
@@ -133,21 +137,32 @@ class Coordination:
         """
         if message.shard >= self._shards:
             raise BadMessage(f"shard {message.shard}: there are only {self._shards}")
-        ahead = message.reported_at - now.clock
-        if ahead > CLOCK_TOLERANCE_SECONDS + now.speed * RELAXATION_SECONDS:
-            raise BadMessage(f"reported {ahead:.0f} s in the future: check the sender's clock")
         try:
             check_curve(message)
         except ValueError as error:
             raise BadMessage(str(error)) from error
+        self._follow_clock(now)
+        known = self.fleet.shards.get(message.shard)
+        heard_before = known.heard_at if known is not None else heard_at
         before = self.fleet.report(message, heard_at, now.clock)
         if before is not None:
-            self._observe(before, message, now)
+            self._observe(before, message, heard_at - heard_before, now)
         return self.fleet.is_unshared(message.shard)
 
-    def _observe(self, before: DemandCurve, report: DemandCurve, now: Moment) -> None:
-        """Compare the crawls between two reports with the slots that the shard had."""
+    def _observe(
+        self, before: DemandCurve, report: DemandCurve, seconds: float, now: Moment
+    ) -> None:
+        """Compare the crawls between two reports with the slots that the shard had.
+
+        Args:
+            before: the report before.
+            report: the newest one.
+            seconds: of the wall, between the moments at which they were heard.
+            now: the time.
+        """
         since, until = before.reported_at, report.reported_at
+        if abs((until - since) / now.speed - seconds) > CLOCKS_AGREE_SECONDS:
+            return
         plan = self.timeline.at(since)
         if until <= since or plan is None or since < now.clock - KEPT_SECONDS * now.speed:
             return
@@ -165,6 +180,7 @@ class Coordination:
         Returns:
             whether it is newer than all that we know: somebody else coordinates, or did.
         """
+        self._follow_clock(now)
         plan = SlotPlan.from_message(message)
         newest = self.timeline.newest
         if newest is not None and plan.order <= newest.order:
@@ -178,6 +194,7 @@ class Coordination:
 
     def seconds_to_change(self, now: Moment) -> float:
         """Wall seconds until a decision is due: a change of the schedule, or a silent shard."""
+        self._follow_clock(now)
         due = self.fleet.next_silence(now.wall) - now.wall
         if self.budget is not None:
             lead = self._lead_seconds * now.speed
@@ -187,6 +204,7 @@ class Coordination:
 
     def next(self, now: Moment) -> Multipliers | None:
         """The message that is due, if one is; `published` confirms it."""
+        self._follow_clock(now)
         self._rebase(now)
         effective_at = self._effective_at(now)
         stretch = self._stretch(effective_at)
@@ -215,6 +233,7 @@ class Coordination:
 
     def published(self, message: Multipliers, now: Moment) -> None:
         """The broker has the message: go on from it."""
+        self._follow_clock(now)
         self._note(message, now)
         if self._decision is not None:
             self.fleet.decided(self._decision)
@@ -273,8 +292,15 @@ class Coordination:
             return Change("")
         return Change("schedule" if by_schedule else "bandwidth", text)
 
+    def _follow_clock(self, now: Moment) -> None:
+        """Where our clock was set, what we remember of it moves with it, as at the schedulers."""
+        moved, self._stepped = now.stepped - self._stepped, now.stepped
+        if moved:
+            self.timeline.shift(moved)
+            self.fleet.shift(moved)
+
     def _rebase(self, now: Moment) -> None:
-        """After a clock that was set back, slots go on from now, not from the far future."""
+        """After one whose clock ran ahead, slots go on from now, not from the far future."""
         newest = self.timeline.newest
         if newest and newest.effective_at > now.clock + now.speed * _FAR_AHEAD_SECONDS:
             here = replace(newest, effective_at=now.clock)

@@ -34,6 +34,7 @@ from shared.runtime.follower import Follower
 from shared.runtime.kafka import appended_at
 from shared.runtime.publisher import Publisher
 from shared.runtime.settings import Settings, load_settings
+from shared.runtime.wall_time import WALL
 from shared.runtime.worker import WorkerService, make_app, run_app
 from shared.store.multipliers import Decided
 from shared.units import SECONDS_PER_DAY
@@ -81,7 +82,6 @@ class Coordinator(WorkerService):
         self._appended: dict[tuple[int, int], float | None] = {}
         """When the broker took the last message on `multipliers`, by its epoch and version."""
         self._is_caught_up = False
-        self._started_at = time.time()
         self._decided_at = time.monotonic()
         self._noticed_at = -math.inf
 
@@ -130,10 +130,11 @@ class Coordinator(WorkerService):
 
     def state(self) -> State:
         """What the page shows."""
-        return self._picture.state(self._moment(), time.time(), self._leadership.leader)
+        return self._picture.state(self._moment(), WALL.now(), self._leadership.leader)
 
     def _moment(self) -> Moment:
-        return Moment(self.clock.now(), time.monotonic(), self.clock.speed)
+        now, stepped = self.clock.read()
+        return Moment(now, time.monotonic(), self.clock.speed, stepped)
 
     def _oldest_kept(self) -> float:
         return self.clock.now() - self.settings.multiplier_history_kept_days * SECONDS_PER_DAY
@@ -180,13 +181,13 @@ class Coordinator(WorkerService):
     def _heard_at(self, record: ConsumerRecord) -> float:
         """When a report was made, on our monotonic clock.
 
-        Reports from before our start are as old as they say. Later ones count as heard now: a
-        scheduler whose clock is slow must not look silent.
+        Those that stand on the topic when we start are as old as the broker says. Later ones count
+        as heard now: a scheduler must not look silent, or alive, by what clocks say.
         """
-        sent_at = float(record.timestamp) / 1000
-        if sent_at >= self._started_at - self.settings.silent_after_seconds:
-            return time.monotonic()
-        return time.monotonic() - (time.time() - sent_at)
+        heard_at = time.monotonic()
+        if self._is_caught_up:
+            return heard_at
+        return heard_at - max(WALL.now() - float(record.timestamp) / 1000, 0.0)
 
     async def _coordinate(self) -> None:
         while not self.stopping.is_set():
@@ -197,7 +198,7 @@ class Coordinator(WorkerService):
                 await self._decide()
             else:
                 self._bad.clear()  # The leader sets them aside.
-            self._picture.sample(self._moment(), time.time())
+            self._picture.sample(self._moment(), WALL.now())
             self._say_what_is_amiss()
             due = min(self._coordination.seconds_to_change(self._moment()), DECIDE_SECONDS)
             await asyncio.sleep(LEAST_SECONDS)
@@ -226,7 +227,7 @@ class Coordinator(WorkerService):
         # A failure here ends the process: whether the broker has the message is then unknown,
         # and the next start reads it from the topic.
         in_time = (message.effective_at - self.clock.now()) / self.clock.speed
-        message = replace(message, append_by=time.time() + in_time - KNOWN_AHEAD_SECONDS)
+        message = replace(message, append_by=WALL.now() + in_time - KNOWN_AHEAD_SECONDS)
         sent = await self._publisher.send_global(MULTIPLIERS, message)
         if is_late(message, await self._appended_at(message, sent)):
             log.warning("multipliers came too late: deciding again", version=message.version)
@@ -258,7 +259,7 @@ class Coordinator(WorkerService):
     async def _appended_at(self, message: Multipliers, sent: RecordMetadata) -> float | None:
         """When the broker took our message; None: its topic has our own times."""
         at = appended_at(sent)
-        if at is None and message.append_by is not None and time.time() > message.append_by:
+        if at is None and message.append_by is not None and WALL.now() > message.append_by:
             # Of a message that reached it twice the broker does not say when. The topic does.
             await self._followers[MULTIPLIERS.name].catch_up()
             return self._appended.get((message.epoch, message.version))

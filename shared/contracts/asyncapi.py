@@ -18,10 +18,15 @@ CONTRACT_VERSION = "1.0.0"
 _KAFKA_BINDING_VERSION = "0.5.0"
 _SCHEMAS = "#/components/schemas/"
 
-_CARRIED = (
-    "Any bytes: the message as it was received, with the headers topic, partition, offset, "
-    "stage, error (why it was not taken) and at (Unix seconds)."
-)
+_RAW = {
+    topics.DEAD_LETTERS.name: (
+        "DeadLetter",
+        "Any bytes: the message as it was received, with the headers topic, partition, offset, "
+        "stage, error (why it was not taken) and at (Unix seconds).",
+    ),
+    topics.CLOCK.name: ("ClockProbe", "The instance of a worker that asks for the broker's time."),
+}
+"""Names and descriptions of messages that are no JSON."""
 
 
 def document() -> dict[str, Any]:
@@ -102,10 +107,11 @@ def _configuration(config: dict[str, str]) -> dict[str, Any]:
 def _message(topic: Topic) -> dict[str, Any]:
     key: dict[str, Any] = {"type": "string", "description": topic.key}
     if topic.message is None:
+        name, description = _RAW[topic.name]
         return {
-            "name": "DeadLetter",
+            "name": name,
             "contentType": "application/octet-stream",
-            "description": _CARRIED,
+            "description": description,
             "payload": {},
         }
     binding = {"key": key, "bindingVersion": _KAFKA_BINDING_VERSION}

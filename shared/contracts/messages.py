@@ -238,6 +238,11 @@ class DemandCurve(Struct, frozen=True, gc=False):
     """Share of the demand at λ₀ that host limits hold back."""
     marginal_value: NonNegative
     """Crawl value of the least valuable page crawled of late."""
+    run: Annotated[str, Meta(max_length=64)] = ""
+    """Of the reporting process: another one after each start."""
+    sequence: Count = 0
+    """Rises from report to report of a run: of two, the higher one is the newer, whatever the
+    sender's clock says."""
 
 
 class Allotment(Struct, frozen=True, gc=False):

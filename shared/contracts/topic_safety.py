@@ -61,6 +61,11 @@ _ARRIVAL: Final = {
     "may make up",
     topics.MULTIPLIERS.name: "multipliers that come too late count for nobody: all schedulers see "
     "the same time of each, the broker's",
+    topics.CRAWL_REQUESTS.name: "a scheduler that starts finds all requests in flight, whatever "
+    "the clocks of those who sent them",
+    topics.DEMAND_CURVES.name: "a coordinator that starts knows how old each report is, whatever "
+    "the clocks of those who report",
+    topics.CLOCK.name: "all workers go by one time, the broker's",
 }
 """Topics whose records must carry the broker's time, and why."""
 
@@ -89,6 +94,7 @@ _KEPT: Final = {
     "of the last {} stand",
     topics.DEAD_LETTERS.name: "messages that could not be taken can be looked at and replayed for "
     "{}",
+    topics.CLOCK.name: "the clocks of the last {} can be looked at",
 }
 """Topics that are kept for a time, and what rests on it."""
 

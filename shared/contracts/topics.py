@@ -11,6 +11,7 @@ Partitioning = Literal["shards", "single", "any"]
 
 _HOUR_MS = 3_600_000
 _DAY_MS = 24 * _HOUR_MS
+_TEN_MINUTES_MS = 600_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,6 +44,9 @@ _COMPACTED = {
     "segment.ms": str(_HOUR_MS),
 }
 
+_STAMPED = {"message.timestamp.type": "LogAppendTime"}
+"""Records carry the broker's time, whatever their producers say."""
+
 SIGNALS = Topic(
     "signals",
     messages.Signal,
@@ -51,7 +55,7 @@ SIGNALS = Topic(
     "web-ping producers",
     "ingester",
     # Limits and repetitions go by the arrival, which no producer may make up.
-    _kept(_DAY_MS) | {"message.timestamp.type": "LogAppendTime"},
+    _kept(_DAY_MS) | _STAMPED,
 )
 PAGE_SIGNALS = Topic(
     "page-signals",
@@ -69,7 +73,8 @@ CRAWL_REQUESTS = Topic(
     "shards",
     "scheduler",
     "crawler fleet (and scheduler, on recovery)",
-    _kept(_DAY_MS),
+    # A scheduler that starts looks for those of late, whatever the clock of the one before it said.
+    _kept(_DAY_MS) | _STAMPED,
 )
 CRAWL_OUTCOMES = Topic(
     "crawl-outcomes",
@@ -126,7 +131,17 @@ DEMAND_CURVES = Topic(
     "single",
     "scheduler",
     "coordinator",
-    {"cleanup.policy": "delete", "retention.ms": "600000", "segment.ms": "600000"},
+    # A coordinator that starts goes by when they came, not by the clocks of those who report.
+    _kept(_TEN_MINUTES_MS) | {"segment.ms": str(_TEN_MINUTES_MS)} | _STAMPED,
+)
+CLOCK = Topic(
+    "clock",
+    None,
+    "-",
+    "single",
+    "ingester, scheduler, estimator, coordinator",
+    "nobody: the broker's answer tells its time",
+    _kept(_TEN_MINUTES_MS) | {"segment.ms": str(_TEN_MINUTES_MS)} | _STAMPED,
 )
 MULTIPLIERS = Topic(
     "multipliers",
@@ -136,7 +151,7 @@ MULTIPLIERS = Topic(
     "coordinator",
     "every scheduler",
     # One that comes too late counts for nobody: all must see the same time.
-    _COMPACTED | {"message.timestamp.type": "LogAppendTime"},
+    _COMPACTED | _STAMPED,
 )
 DEAD_LETTERS = Topic(
     "dead-letters", None, "as received", "single", "all", "operators", _kept(14 * _DAY_MS)
@@ -155,6 +170,7 @@ TOPICS: tuple[Topic, ...] = (
     DEMAND_CURVES,
     MULTIPLIERS,
     DEAD_LETTERS,
+    CLOCK,
 )
 
 GLOBAL_KEY = b"global"

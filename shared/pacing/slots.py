@@ -11,7 +11,7 @@ exact there too.
 """
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final, Self
 
 import numpy as np
@@ -241,6 +241,10 @@ class SlotTimeline:
             if end > start:
                 total += (plan.passed(end) - plan.passed(start)) * plan.share_of(shard)
         return total
+
+    def shift(self, seconds: float) -> None:
+        """Move all plans: the clock was set by so much, and the slots go on where they were."""
+        self._plans = [replace(p, effective_at=p.effective_at + seconds) for p in self._plans]
 
     def forget(self, before: float) -> None:
         """Drop the plans that no longer hold at a time."""

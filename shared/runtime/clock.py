@@ -1,9 +1,20 @@
 """Time as something that is handed in: real, accelerated, or set by a test."""
 
-import time
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Protocol
+from typing import NamedTuple, Protocol
+
+from shared.runtime.wall_time import WALL
+
+
+class Reading(NamedTuple):
+    """A look at a clock."""
+
+    now: float
+    """Unix seconds."""
+    stepped: float
+    """By how many clock seconds it was set forward since the process began, all in all; what
+    remembers times of this clock moves them by the change."""
 
 
 class Clock(Protocol):
@@ -23,6 +34,10 @@ class Clock(Protocol):
         """The time in Unix seconds."""
         ...
 
+    def read(self) -> Reading:
+        """The time, and by how much it was set."""
+        ...
+
     def span(self, wall_seconds: float) -> float:
         """Clock seconds that pass in so many seconds of the wall."""
         ...
@@ -30,13 +45,17 @@ class Clock(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class SystemClock:
-    """The real time."""
+    """The real time: the brokers', as far as it is known (see `WallTime`)."""
 
     speed: float = 1.0
 
     def now(self) -> float:
         """The time in Unix seconds."""
-        return time.time()
+        return WALL.now()
+
+    def read(self) -> Reading:
+        """The time, and by how much it was set."""
+        return Reading(*WALL.read())
 
     def span(self, wall_seconds: float) -> float:
         """The same number: this clock runs with the wall."""
@@ -55,6 +74,8 @@ class AcceleratedClock:
         self._speed = speed
         self._gate = gate
         self._started_at: float | None = None
+        self._stepped_before = 0.0
+        """By how much the wall's time was set before the gate opened: that moved nothing."""
 
     @property
     def speed(self) -> float:
@@ -63,11 +84,20 @@ class AcceleratedClock:
 
     def now(self) -> float:
         """The simulated time in Unix seconds."""
+        return self.read().now
+
+    def read(self) -> Reading:
+        """The simulated time, and by how much it was set."""
+        wall, stepped = WALL.read()
         if self._started_at is None:
             self._started_at = self._read_gate()
+            self._stepped_before = stepped
         if self._started_at is None:
-            return self.origin
-        return self.origin + max(time.time() - self._started_at, 0.0) * self._speed
+            return Reading(self.origin, 0.0)
+        passed = max(wall - self._started_at, 0.0)
+        return Reading(
+            self.origin + passed * self._speed, (stepped - self._stepped_before) * self._speed
+        )
 
     def span(self, wall_seconds: float) -> float:
         """Clock seconds that pass in so many seconds of the wall."""
@@ -83,7 +113,7 @@ class AcceleratedClock:
 def open_gate(gate: Path) -> None:
     """Start the clocks that wait at a gate file."""
     waiting = gate.with_suffix(".new")
-    waiting.write_text(repr(time.time()))
+    waiting.write_text(repr(WALL.now()))
     waiting.rename(gate)
 
 
@@ -93,10 +123,15 @@ class ManualClock:
 
     time: float = 0.0
     speed: float = 1.0
+    stepped: float = 0.0
 
     def now(self) -> float:
         """The time that was set, Unix seconds."""
         return self.time
+
+    def read(self) -> Reading:
+        """The time that was set, and the sum of all steps."""
+        return Reading(self.time, self.stepped)
 
     def span(self, wall_seconds: float) -> float:
         """Clock seconds that pass in so many seconds of the wall."""
@@ -105,3 +140,8 @@ class ManualClock:
     def advance(self, seconds: float) -> None:
         """Move on by so many clock seconds."""
         self.time += seconds
+
+    def step(self, seconds: float) -> None:
+        """Be set forward, or back, by so many clock seconds: as if somebody had corrected it."""
+        self.time += seconds
+        self.stepped += seconds

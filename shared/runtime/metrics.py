@@ -46,6 +46,10 @@ LOOP_LAG_MAX_SECONDS = Gauge(
 )
 BROKER_AWAY = Gauge("freshet_broker_away", "1: no broker answers.")
 DATABASE_AWAY = Gauge("freshet_database_away", "1: the database does not answer.")
+CLOCK_OFFSET_SECONDS = Gauge(
+    "freshet_clock_offset_seconds",
+    "How far this machine's clock is ahead of the broker's; NaN: not known.",
+)
 ASSIGNED_SHARDS = Gauge("freshet_assigned_shards", "Shards that this worker serves now.")
 CONSUMER_LAG = Gauge(
     "freshet_consumer_lag_records", "Records not yet read, all partitions.", ["topic"]

@@ -1,7 +1,6 @@
 """Writing to the contract's topics."""
 
 import asyncio
-import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from aiokafka import AIOKafkaProducer, ConsumerRecord
@@ -17,6 +16,7 @@ from shared.runtime.aiokafka_patches import give_up_requests_after, hold_back
 from shared.runtime.dead_letters import Header, letter_of
 from shared.runtime.kafka import make_producer
 from shared.runtime.settings import Settings
+from shared.runtime.wall_time import WALL
 
 Acknowledgement = asyncio.Future[RecordMetadata]
 
@@ -176,7 +176,7 @@ class Publisher:
 
     async def dead_letter(self, record: ConsumerRecord, stage: str, reason: str) -> None:
         """Put a record that cannot be taken aside, as it came, with why."""
-        key, value, headers = letter_of(record, stage, reason, time.time())
+        key, value, headers = letter_of(record, stage, reason, WALL.now())
         metrics.DEAD_LETTERS.labels(stage, record.topic).inc()
         self._letters += 1
         if self._letters % LETTERS_A_TURN == 0:

@@ -42,6 +42,7 @@ from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
 
 from shared.runtime import metrics
 from shared.runtime.broker_watch import BrokerWatch
+from shared.runtime.clock_offset import ClockOffset
 from shared.runtime.database_watch import DatabaseWatch
 from shared.runtime.ending import ignore_further_stops
 from shared.runtime.kafka import ensure_topics
@@ -90,6 +91,7 @@ class WorkerService(Service, ABC):  # type: ignore[misc]  # mode is untyped
         self.clock = settings.clock()
         self.stopping = asyncio.Event()
         self.broker = BrokerWatch(settings)
+        self._clock_offset = ClockOffset(settings, _begin_anew)
         self._loops: list[asyncio.Future[Any]] = []
 
     @abstractmethod
@@ -116,6 +118,7 @@ class WorkerService(Service, ABC):  # type: ignore[misc]  # mode is untyped
         """Open the parts and start the loops."""
         Watchdog(self).start()
         await ensure_topics(self.settings)
+        await self._clock_offset.start()
         await self.open()
         spare_collector()
         self._loops = [
@@ -124,6 +127,7 @@ class WorkerService(Service, ABC):  # type: ignore[misc]  # mode is untyped
                 *self.loops(),
                 watch_loop_lag(self.stopping, self.settings.loop_lag_warning_seconds),
                 *self._watches(),
+                self._clock_offset.run(self.stopping),
             )
         ]
         log.info("worker started")
@@ -141,6 +145,7 @@ class WorkerService(Service, ABC):  # type: ignore[misc]  # mode is untyped
         if self._loops:
             await asyncio.wait(self._loops, timeout=STOP_SECONDS)
         await self.close()
+        await self._clock_offset.stop()
         log.info("worker stopped")
 
     def trouble(self) -> str | None:
@@ -226,6 +231,10 @@ def end_now(reason: str, **more: float) -> None:
     log.critical(reason, **more)
     sys.stderr.flush()
     os._exit(EXIT_STALLED)
+
+
+def _begin_anew(seconds: float) -> None:
+    end_now("the broker's time went back: the worker ends itself to be restarted", by=seconds)
 
 
 class _WithoutFaustConsumer(BootStrategy):  # type: ignore[misc]

@@ -26,6 +26,9 @@ SYNC_SECONDS = 1.0
 """How much written data a power cut, but no crash of the broker, may cost."""
 UPKEEP_SECONDS = 0.5
 """Time between two looks at retention and compaction."""
+_STEADY = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
+_SINCE = time.time() - time.clock_gettime(_STEADY)
+"""All workers go by the broker's time: it must not jump when somebody sets the machine's clock."""
 _NAME = re.compile(r"[a-zA-Z0-9._-]{1,249}")
 
 log = structlog.get_logger(__name__)
@@ -201,5 +204,5 @@ async def _maintain(partition: PartitionLog) -> None:
 
 
 def now_ms() -> int:
-    """Return the time in Unix milliseconds, Kafka's unit."""
-    return int(time.time() * 1000)
+    """Return the time in Unix milliseconds, Kafka's unit; it never goes back while we run."""
+    return int((time.clock_gettime(_STEADY) + _SINCE) * 1000)

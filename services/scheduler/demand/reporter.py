@@ -1,5 +1,7 @@
 """Reports of a shard to the coordinator: its demand, what is ripe, and what it has crawled."""
 
+import itertools
+import uuid
 from typing import Final
 
 import numpy as np
@@ -14,6 +16,12 @@ _WEIGHED: Final = 20_000
 
 _STALE_SHARE: Final = 0.01
 """Part of the pages that may change before the demand is computed anew at once."""
+
+_RUN: Final = uuid.uuid4().hex[:16]
+"""Of this process."""
+
+_SEQUENCE: Final = itertools.count(1)
+"""Of all reports of this process: a shard that comes back goes on in it."""
 
 
 class DemandReporter:
@@ -81,6 +89,8 @@ class DemandReporter:
             achieved_crawls_per_second=crawls / elapsed if elapsed > 0 else 0.0,
             host_limited_share=min(max(float(share), 0.0), 1.0),
             marginal_value=marginal,
+            run=_RUN,
+            sequence=next(_SEQUENCE),
         )
 
     def _refresh_ripe(self, demand: Demand, now: float) -> None:

@@ -32,10 +32,9 @@ class Plans:
     known_at: Callable[[], float]
     """Monotonic time up to which all plans that the broker had are in the timeline."""
 
-    def known_until(self, clock: Clock) -> float:
-        """Until when slots may be filled: no plan that is still to come can change them."""
-        unknown = time.monotonic() - self.known_at() - KNOWN_AHEAD_SECONDS
-        return clock.now() - clock.span(max(unknown, 0.0))
+    def unknown_seconds(self) -> float:
+        """How much of the past (wall) must wait: plans that are still to come may change it."""
+        return max(time.monotonic() - self.known_at() - KNOWN_AHEAD_SECONDS, 0.0)
 
 
 class Pacer:
@@ -60,7 +59,7 @@ class Pacer:
         self._filler = SlotFiller(settings, handler.shards)
         self._thread = thread
         self._emitter = emitter
-        self._filled_until = clock.now()
+        self._filled_until, self._stepped = clock.read()
         self.progressed_at = time.monotonic()
 
     async def run(self, stopping: asyncio.Event) -> None:
@@ -76,14 +75,17 @@ class Pacer:
             self.progressed_at = time.monotonic()
             if self._consumer.settled and self._consumer.is_sure:
                 await self.tick()
+            else:
+                self._now()  # Plans that come from here on are of the clock as it is now.
 
     async def tick(self) -> None:
         """Fill the slots that have come since the last tick."""
-        until = self._plans.known_until(self._clock)
+        now = self._now()
+        until = now - self._clock.span(self._plans.unknown_seconds())
         plan = self._timeline.at(until)
         if plan is None:
             return
-        self._forfeit(self._clock.now() - self._clock.span(PATIENCE_SECONDS))
+        self._forfeit(now - self._clock.span(PATIENCE_SECONDS))
         if until <= self._filled_until:
             return
         times, owners = self._timeline.between(self._filled_until, until)
@@ -101,6 +103,20 @@ class Pacer:
             metrics.EMISSION_SECONDS.observe(
                 lag_of(emissions, self._clock.now(), self._clock.speed)
             )
+
+    def _now(self) -> float:
+        """The time. Where the clock was set, slots go on: none is lost, and none comes twice.
+
+        As many pass in a second of the wall as ever; only their times are other ones.
+        """
+        now, stepped = self._clock.read()
+        moved = stepped - self._stepped
+        if moved:
+            log.warning("the clock was set: slots go on where they were", by_seconds=moved)
+            self._timeline.shift(moved)
+            self._filled_until += moved
+            self._stepped = stepped
+        return now
 
     def _forfeit(self, earliest: float) -> None:
         """Give up slots that came before a time."""

@@ -1,7 +1,6 @@
 """How a shard that is loaded learns which of its pages are in flight: from the requests' topic."""
 
 import asyncio
-import time
 from collections.abc import Iterable
 from typing import Final
 
@@ -20,6 +19,7 @@ from shared.contracts.topics import CRAWL_REQUESTS
 from shared.policy.compiled import compiled
 from shared.runtime.kafka import make_consumer
 from shared.runtime.settings import Settings
+from shared.runtime.wall_time import WALL
 
 log = structlog.get_logger(__name__)
 
@@ -74,7 +74,7 @@ async def _read_to_the_end(
 async def _seek_to_recent(
     consumer: AIOKafkaConsumer, partitions: list[TopicPartition], timeout_seconds: float
 ) -> None:
-    since_ms = int((time.time() - timeout_seconds - _CLOCK_SKEW_SECONDS) * 1000)
+    since_ms = int((WALL.now() - timeout_seconds - _CLOCK_SKEW_SECONDS) * 1000)
     ends: dict[TopicPartition, int] = await consumer.end_offsets(partitions)
     starts = await consumer.offsets_for_times(dict.fromkeys(partitions, max(since_ms, 0)))
     for tp in partitions:

@@ -30,6 +30,7 @@ class Run:
         self.speed = speed
         self.origin = origin
         self.wall = 0.0
+        self.stepped = 0.0
         self.core = Coordination(silent_after_seconds=5.0, lead_seconds=0.3, shards=64)
         self.core.lead(1, "coordinator-1")
         self.reporting = {}
@@ -41,7 +42,9 @@ class Run:
 
     @property
     def moment(self):
-        return Moment(self.origin + self.speed * self.wall, 1000.0 + self.wall, self.speed)
+        return Moment(
+            self.origin + self.speed * self.wall, 1000.0 + self.wall, self.speed, self.stepped
+        )
 
     def step(self, seconds=1.0):
         since = self.moment.clock

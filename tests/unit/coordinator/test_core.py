@@ -4,6 +4,7 @@ from itertools import pairwise
 
 import pytest
 from coordination_run import GRID, START, Run, report, running
+from msgspec.structs import replace
 
 from services.coordinator.allotment import relaxation
 from services.coordinator.core import REFRESH_SECONDS
@@ -97,7 +98,9 @@ def test_shares_move_smoothly_and_all_the_way():
 def test_an_older_report_never_overwrites_a_newer_one():
     run = running()
     run.reporting = {}
-    run.hear(report(0, 100.0, run.moment.clock - 10))
+    run.hear(report(0, 1.0, run="a", sequence=7))
+    run.hear(report(0, 100.0, run="a", sequence=6))
+    run.hear(report(0, 100.0, run="a", sequence=7))
     assert run.core.fleet.shards[0].curve.demand[0] == pytest.approx(1.0 / GRID[0] ** 0.5)
 
 
@@ -105,7 +108,6 @@ def test_an_older_report_never_overwrites_a_newer_one():
     ("message", "reason"),
     [
         (report(64), "only 64"),
-        (report(0, at=START + 1e6), "in the future"),
         (report(0, demand=[1.0]), "as many of each"),
         (report(0, thresholds=GRID[::-1]), "rise strictly"),
     ],
@@ -236,6 +238,71 @@ def test_after_a_clock_that_ran_ahead_slots_go_on_from_now():
     assert message.version == old.published[-1].version + 1
     assert message.effective_at == pytest.approx(run.moment.clock + 0.3)
     assert message.first_slot >= old.published[-1].first_slot
+
+
+HOUR = 3600.0
+
+
+def run_with_clocks(steps, seconds=12, counted=True):
+    """Two shards that report each second; shard 1's clock is off by `steps[second]`."""
+    run = running()
+    run.reporting = {}
+    off = 0.0
+    for second in range(seconds):
+        off += steps.get(second, 0.0)
+        since = run.moment.clock
+        run.wall += 1.0
+        for shard, scale, wrong in ((0, 1.0, 0.0), (1, 3.0, off)):
+            told = run.report(shard, scale, since)
+            passed = 1.0 + (steps.get(second, 0.0) if shard else 0.0)
+            achieved = run.slots[shard] / passed if passed > 0 else 0.0
+            told = replace(
+                told, reported_at=told.reported_at + wrong, achieved_crawls_per_second=achieved
+            )
+            if counted:
+                told = replace(told, run="first", sequence=second + 1)
+            run.hear(told)
+        if message := run.core.next(run.moment):
+            run.core.published(message, run.moment)
+            run.published.append(message)
+    return run
+
+
+@pytest.mark.parametrize("counted", [True, False])
+@pytest.mark.parametrize("step", [HOUR, -HOUR, 30.0, -30.0])
+def test_a_shard_whose_clock_is_set_keeps_its_share(step, counted):
+    run = run_with_clocks({4: step, 8: -step}, counted=counted)
+    assert run.shares() == {0: 0.25, 1: 0.75}
+    assert {m.cause for m in run.published} <= {"start", "new-shard", "demand", "refresh"}
+    assert run.core.fleet.live(run.moment.wall) == {0, 1}
+
+
+@pytest.mark.parametrize("ahead", [HOUR, -HOUR])
+def test_a_shard_that_moves_to_a_worker_with_another_clock_is_heard_at_once(ahead):
+    run = running()
+    run.hear(replace(report(1, 3.0, run.moment.clock + ahead), run="a", sequence=500))
+    run.hear(replace(report(1, 9.0, run.moment.clock), instance="other", run="b", sequence=1))
+    assert run.core.fleet.shards[1].curve.instance == "other"
+    run.hear(replace(report(1, 12.0, run.moment.clock), instance="other", run="c", sequence=1))
+    assert run.core.fleet.shards[1].curve.run == "c", "it was started again"
+
+
+@pytest.mark.parametrize("step", [HOUR, -HOUR, 30.0, -30.0, 0.5])
+def test_a_coordinator_whose_clock_is_set_goes_on_from_now(step):
+    """Its plans move with its clock, as they do at the schedulers."""
+    run = running()
+    for _ in range(5):
+        run.step()
+    count, before = len(run.published), run.core.timeline.newest
+    passed = before.passed(run.moment.clock)
+    run.origin += step
+    run.stepped += step
+    run.set_bandwidth(4.0)
+    message = run.step()
+    assert len(run.published) == count + 1
+    assert message.effective_at == pytest.approx(run.moment.clock + 0.3)
+    assert message.first_slot == pytest.approx(passed + 2.0 * 1.3)
+    assert message.cause == "bandwidth"
 
 
 def test_every_version_is_newer_and_every_slot_has_one_number():
