@@ -24,7 +24,7 @@ def upgrade() -> None:
         sa.Column("announcing_hosts", sa.LargeBinary, nullable=False, server_default=""),
     )
     # Every batch writes every row: room for the new versions beside the old ones.
-    op.execute("ALTER TABLE shard_owners SET (fillfactor = 10)")
+    op.execute("ALTER TABLE shard_owners SET (fillfactor = 10, toast_tuple_target = 8160)")
     op.create_table(
         "page_imports",
         sa.Column("shard", sa.SmallInteger, primary_key=True, autoincrement=False),

@@ -287,8 +287,7 @@ class EstimatorHandler:
         commit = self._commit_of(records, done, news)
         await self._outbox.put_aside(letters)
         with metrics.WORK_SECONDS.labels("store").time():
-            hurried = records.keys() <= self._stuck
-            await asyncio.to_thread(self._store.commit, commit, hurried=hurried)
+            await asyncio.to_thread(self._store.commit, commit)
         if refits:
             self._refits.noted(self._shards.values(), self._clock.now(), spent)
         self._stale -= touched
@@ -314,6 +313,7 @@ class EstimatorHandler:
             },
             announcing={n: part.announcing for n, part in news.items() if part.pages or part.hosts},
             recorded_at=self._clock.now(),
+            hurried=records.keys() <= self._stuck,
         )
 
     def _apply(

@@ -102,6 +102,8 @@ class Commit:
     """Shard → what is announced of it once the batch is durable."""
     recorded_at: float
     """Clock time, Unix seconds."""
+    hurried: bool
+    """Others wait meanwhile: a lock is waited for only a moment."""
 
 
 class Store:
@@ -201,12 +203,8 @@ class Store:
             if (epoch, holder) != (owned[shard], self._holder)
         }
 
-    def commit(self, batch: Commit, *, hurried: bool = False) -> None:
+    def commit(self, batch: Commit) -> None:
         """Make a batch durable: all of it or nothing.
-
-        Args:
-            batch: what there is to write.
-            hurried: others wait meanwhile: a lock is waited for only a moment.
 
         Raises:
             psycopg.errors.LockNotAvailable: somebody holds something of it locked.
@@ -222,7 +220,7 @@ class Store:
                 # First, and before any lock: a client that is frozen in the middle of a COPY is
                 # never given up by the server.
                 _append(connection, done, batch.recorded_at)
-                if hurried:
+                if batch.hurried:
                     connection.execute(_HURRY)
                 require_ownership(connection, batch.owned, self._holder)
                 advance_positions(connection, ESTIMATOR, batch.before, batch.after)
