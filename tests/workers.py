@@ -25,6 +25,13 @@ PATIENCE_SECONDS = 90.0
 """The first worker after a change of the compiled code compiles it."""
 
 
+_SET_CLOCK = """
+import pathlib, time
+real, path = time.time, pathlib.Path({path!r})
+time.time = lambda: real() + float(path.read_text())
+"""
+
+
 def settings_for(bootstrap_servers: str, prefix: str, **more: Any) -> Settings:
     """Settings of one test: its own topics and groups, few partitions."""
     values: dict[str, Any] = {
@@ -46,7 +53,15 @@ def _as_variable(value: Any) -> str:
 class WorkerProcess:
     """A worker that runs as `freshet worker NAME` does."""
 
-    def __init__(self, name: str, settings: Settings, log: Path) -> None:
+    def __init__(self, name: str, settings: Settings, log: Path, clock: Path | None = None) -> None:
+        """Start it.
+
+        Args:
+            name: of the worker.
+            settings: of it.
+            log: where it writes.
+            clock: a file with the seconds by which somebody has set its machine's clock forward.
+        """
         self.port = free_port()
         self.url = f"http://127.0.0.1:{self.port}"
         self._log = log
@@ -61,6 +76,8 @@ class WorkerProcess:
             for field in settings.model_fields_set - {"kafka_bootstrap_servers", "database_url"}
         }
         code = f"from services.{name}.worker import main; main()"
+        if clock is not None:
+            code = _SET_CLOCK.format(path=str(clock)) + code
         with log.open("ab") as output:
             self._process = subprocess.Popen(
                 [sys.executable, "-c", code], env=environment, stdout=output, stderr=output
@@ -137,9 +154,11 @@ class WorkerProcess:
 
 
 @contextlib.contextmanager
-def worker(name: str, settings: Settings, directory: Path) -> Iterator[WorkerProcess]:
-    """A worker that does not outlive the block."""
-    process = WorkerProcess(name, settings, directory / f"{name}-{settings.instance}.log")
+def worker(
+    name: str, settings: Settings, directory: Path, clock: Path | None = None
+) -> Iterator[WorkerProcess]:
+    """A worker that does not outlive the block; `clock` as for `WorkerProcess`."""
+    process = WorkerProcess(name, settings, directory / f"{name}-{settings.instance}.log", clock)
     try:
         yield process
     finally:

@@ -137,7 +137,6 @@ def refused_by_meaning(good: Templates, shards: int) -> list[Injection]:
         signal.bad("very old", signal.changed(observed_at=1)),
         signal.bad("private host", signal.changed(url="http://10.0.0.1/")),
         unknown.bad("unknown page", unknown.changed()),
-        wrong_times(demand, "reported_at"),
         demand.bad("unknown shard", demand.changed(**unknown_shard)),
         demand.bad("lists that do not match", demand.changed(ripe=[1.0])),
         demand.bad(

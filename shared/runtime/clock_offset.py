@@ -71,6 +71,11 @@ class OffsetEstimate:
         self._at = received_at
 
     @property
+    def is_known(self) -> bool:
+        """Whether there was a measurement."""
+        return math.isfinite(self._at)
+
+    @property
     def offset(self) -> float:
         """The middle: off by `error` at most."""
         return (self.least + self.most) / 2
@@ -102,7 +107,8 @@ class ClockOffset:
         self._went_back = went_back
         self._wall = wall
         self._producer: AIOKafkaProducer | None = None
-        self._said: str | None = None
+        self.trouble: str | None = None
+        """Why the broker's time is not known; None: it is, or nobody has asked yet."""
         self._is_running = False
         self._measured_at = -math.inf
         self.estimate = OffsetEstimate()
@@ -205,6 +211,6 @@ class ClockOffset:
 
     def _say(self, trouble: str | None) -> None:
         """Say once what is amiss."""
-        if trouble is not None and trouble != self._said:
+        if trouble is not None and trouble != self.trouble:
             log.warning(trouble)
-        self._said = trouble
+        self.trouble = trouble

@@ -54,7 +54,10 @@ def command(as_json: bool) -> None:
 
 def _look(settings: "Settings") -> Areas:
     from services.cli.doctor.broker import look_at_broker  # noqa: PLC0415
-    from services.cli.doctor.clock import look_at_database_clock  # noqa: PLC0415
+    from services.cli.doctor.clock import (  # noqa: PLC0415
+        look_at_broker_clock,
+        look_at_database_clock,
+    )
     from services.cli.doctor.database import look_at_database  # noqa: PLC0415
     from services.cli.doctor.versions import look_at_versions  # noqa: PLC0415
     from services.cli.kafka import require_broker  # noqa: PLC0415
@@ -65,10 +68,17 @@ def _look(settings: "Settings") -> Areas:
         require_broker(settings)
         return asyncio.run(look_at_broker(settings))
 
+    def broker_clock() -> "list[Finding]":
+        require_broker(settings)
+        return [look_at_broker_clock(settings)]
+
     return {
         "broker": _or_why_not("broker", broker),
         "database": _or_why_not("database", lambda: look_at_database(url, settings.partitions)),
-        "clock": _or_why_not("database's time", lambda: [look_at_database_clock(url)]),
+        "clock": [
+            *_or_why_not("broker's time", broker_clock),
+            *_or_why_not("database's time", lambda: [look_at_database_clock(url)]),
+        ],
         "versions": list(look_at_versions()),
     }
 

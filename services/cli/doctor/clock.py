@@ -1,18 +1,47 @@
 """This machine's clock, compared with the servers'."""
 
+import asyncio
 import time
 
 import psycopg
 
+from shared.runtime.clock_offset import ClockOffset
 from shared.runtime.findings import Finding, Level
+from shared.runtime.settings import Settings
+from shared.runtime.wall_time import WallTime
 from shared.store.connection import connect
 
 SAFE_SECONDS = 0.2
 """Clocks that are apart by more change which slots are whose at different times."""
 
+_ONE_TIME = "every slot of the budget is filled once, and times in messages are right"
+
 _ASKED = 5
 
 _REMEDY = "chronyc tracking, or timedatectl timesync-status, here and there"
+
+
+def look_at_broker_clock(settings: Settings) -> Finding:
+    """The offset to the broker, by whose time all workers go."""
+    return asyncio.run(_look_at_broker_clock(settings))
+
+
+async def _look_at_broker_clock(settings: Settings) -> Finding:
+    # A time of its own: that of this command stays the machine's.
+    clock = ClockOffset(settings, lambda _seconds: None, WallTime())
+    await clock.start()
+    await clock.stop()
+    if not clock.estimate.is_known:
+        return Finding(
+            "risk",
+            "broker's time",
+            f"not known: {clock.trouble or 'the broker did not answer in time'}",
+            "a broker that stamps what is written to topic clock",
+            _ONE_TIME,
+            "freshet topics ensure --fix; and let this Kafka user write to that topic",
+        )
+    offset, error = clock.machine_offset(), clock.estimate.error
+    return judge_offset("broker", offset, error, _ONE_TIME, level="risk")
 
 
 def look_at_database_clock(database_url: str) -> Finding:

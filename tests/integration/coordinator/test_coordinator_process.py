@@ -156,7 +156,6 @@ async def test_bad_messages_are_set_aside_and_change_nothing(publisher, tmp_path
         b'{"shard": "x"}',
         encode(curve(0)).replace(b'"pages":1000', b'"pages":-1'),
         encode(curve(0)).replace(b'"thresholds":[', b'"thresholds":[1e9,'),
-        encode(curve(0)).replace(b'"reported_at":1', b'"reported_at":9'),
     ]
     await set_bandwidth(publisher, 20.0)
     reporting = Shards(publisher, {0: 1.0})
