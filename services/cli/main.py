@@ -13,6 +13,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "world": ("commands.world", "Run a simulated web against a running system."),
     "migrate": ("commands.migrate", "Bring the database to the newest schema."),
     "topics": ("commands.topics", "Create, mend and list the topics on the broker."),
+    "positions": ("commands.positions", "Where the workers stand in what they read."),
     "pages": ("commands.pages", "Import and remove pages."),
     "bandwidth": ("commands.bandwidth", "Read and set the budget of crawls."),
     "hosts": ("commands.hosts", "Limit how often a host is crawled, or block it."),

@@ -44,8 +44,10 @@ Positions = Mapping[tuple[str, int], int]
 class BatchHandler(Protocol):
     """What a worker does with its partitions and their records.
 
-    All calls come from one task, one after the other, so a handler needs no lock against
-    itself; but with `loads_beside`, `assigned` may run beside `handle`, never beside `revoked`.
+    All calls come from one task, one after the other, so a handler needs no lock against itself;
+    but with `loads_beside`, `assigned` may run beside `handle`, and beside `revoked` for other
+    partitions. It is cancelled where the group decides otherwise, and `revoked` follows for its
+    partitions, whatever of them was loaded.
     """
 
     async def assigned(self, partitions: set[int]) -> Positions:
@@ -339,14 +341,20 @@ class BatchConsumer:
         generation = self._rebalances.generation
         if self._precedence is not None:
             self._precedence.forget()
-        await self._take_loaded()
+        if self._loading is not None and self._loading.positions.done():
+            await self._take_loaded()
         wanted = {tp.partition for tp in self._rebalances.assignment}
-        if self._rebalances.was_left_out:
-            # What we have in memory stands still since then: it is loaded again.
-            self._rebalances.was_left_out = False
-            lost, new = set(self._ours), wanted
-        else:
-            lost, new = self._ours - wanted, wanted - self._ours
+        # Where others may have had our partitions, what we have in memory stands still since then:
+        # it is loaded again.
+        lost = set(self._ours) if self._rebalances.was_left_out else self._ours - wanted
+        new = wanted - (self._ours - lost)
+        if self._loading is not None:
+            if self._rebalances.was_left_out or self._loading.partitions != new:
+                # Not waited for: that could take as long as the servers are away.
+                await self._handler.revoked(await self._stop_loading())
+            else:
+                new = set()
+        self._rebalances.was_left_out = False
         if lost:
             await self._let_go(lost)
         if new:
@@ -357,6 +365,13 @@ class BatchConsumer:
         self._read_on_with(self._ours)
         self._followed = generation
         log.info("partitions assigned", new=sorted(new), lost=sorted(lost), now=len(self._ours))
+
+    async def _stop_loading(self) -> set[int]:
+        partitions = self._give_up_loading()
+        if self._loading is not None:
+            await asyncio.wait([self._loading.positions])
+            self._loading = None
+        return partitions
 
     async def _let_go(self, partitions: set[int]) -> None:
         await self._handler.revoked(partitions)

@@ -95,8 +95,9 @@ class Durable:
     async def revoked(self, partitions):
         self.owned -= partitions
 
-    async def handle(self, batch):
-        await self._wait()
+    async def handle(self, batch, waits=True):
+        if waits:
+            await self._wait()
         for topic, partitions in batch.items():
             for partition, records in partitions.items():
                 self.seen.update((topic, partition, record.offset) for record in records)
@@ -185,6 +186,47 @@ async def test_a_load_may_take_longer_than_the_group_has_patience(settings, publ
         database.there.set()
         await until(lambda: database.once(len(HOSTS)))
         assert one._rebalances.generation == 2  # the first decision is the only one
+
+
+async def test_kept_partitions_are_read_on_while_a_load_waits_and_the_group_decides_anew(
+    settings, publisher
+):
+    """A database that is away stops what has to be loaded, and nothing else."""
+    positions, members = {}, {}
+
+    def handler(name):
+        made = members[name] = Durable()
+        made.positions = positions
+        # Only loads wait: what has to be done for a batch needs no database.
+        made.handle = lambda batch, made=made: Durable.handle(made, batch, waits=False)
+        return made
+
+    def named(name):
+        return settings.model_copy(update={"instance": name})
+
+    async with member(named("one"), handler("one"), loads_beside=True) as one:
+        await until(lambda: one.settled and len(one.partitions) == 4)
+        async with member(named("two"), handler("two"), loads_beside=True) as two:
+            await until(lambda: one.settled and len(one.partitions) == 2 == len(two.partitions))
+            kept = one.partitions
+            members["one"].there.clear()
+        # The second one is gone; what it had is to be loaded, and that waits.
+        await until(lambda: one.settled and one.is_loading)
+        async with member(named("three"), handler("three"), loads_beside=True) as three:
+            await until(lambda: one.settled and three.settled and len(three.partitions) == 2)
+            assert one.partitions & kept
+            await publish(publisher)
+            theirs = members["three"].seen
+            await until(lambda: served(members["one"], theirs) >= one.partitions | three.partitions)
+            members["one"].there.set()
+            await until(lambda: len(one.partitions) == 2 and not one.is_loading)
+            await until(lambda: len(members["one"].seen | theirs) == len(HOSTS))
+            assert set((members["one"].seen + theirs).values()) == {1}
+            assert members["one"].owned == one.partitions
+
+
+def served(handler, others):
+    return {partition for _, partition, _ in handler.seen | others}
 
 
 async def test_a_group_that_decides_for_long_finds_its_member_there(settings, publisher):

@@ -106,3 +106,20 @@ async def test_a_broker_that_refuses_is_not_tried_again(handler, broker):
     broker.failures = [TopicAuthorizationFailedError()]
     with pytest.raises(TopicAuthorizationFailedError):
         await handler.handle([record(0, signal(0))])
+
+
+async def test_dead_letters_wait_for_a_broker_that_is_away(handler, broker, monkeypatch):
+    said = []
+
+    async def flush():
+        if len(said) < 2:
+            said.append(handler.trouble)
+            raise KafkaTimeoutError()
+
+    monkeypatch.setattr(broker, "flush", flush)
+    await handler.handle([record(0, b"rubbish")])
+
+    assert said[0] is None
+    assert "the broker cannot be written" in said[1]
+    assert handler.trouble is None
+    assert {letter[0] for letter in broker.letters} == {0}

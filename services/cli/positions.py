@@ -1,0 +1,241 @@
+"""Where the workers stand in what they read, and how to go on where a stream was broken."""
+
+from collections.abc import Iterable, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from typing import Any, Final, Literal
+
+import psycopg
+from aiokafka import AIOKafkaConsumer, OffsetAndMetadata, TopicPartition
+from aiokafka.admin import AIOKafkaAdminClient
+
+from services.cli.kafka import require_broker
+from services.estimator.worker import GROUP as ESTIMATORS
+from services.estimator.worker import TOPICS as ESTIMATED
+from services.ingester.reading import GROUP as INGESTERS
+from shared.contracts.topics import HOST_PARAMETERS, PAGE_PARAMETERS, SIGNALS, Topic
+from shared.runtime.kafka import client_options, make_consumer, partitions_of
+from shared.runtime.settings import Settings
+from shared.runtime.topic_ids import topic_ids
+from shared.store.connection import connect
+from shared.store.positions import ESTIMATOR
+from shared.store.stream_topics import read_topics, set_topic
+
+INGESTER: Final = "ingester"
+
+STORED: Final[tuple[Topic, ...]] = (*ESTIMATED, PAGE_PARAMETERS, HOST_PARAMETERS)
+"""Topics whose positions are in the database. Schedulers begin from them too."""
+
+GROUPS: Final = {INGESTER: INGESTERS, ESTIMATOR: ESTIMATORS}
+
+_NOBODY: Final = {"Empty", "Dead", ""}
+"""States of a group without members."""
+
+State = Literal["ok", "gap", "beyond end", "other topic"]
+
+At = Literal["start", "end"]
+
+
+class StillRunning(Exception):
+    """Workers run whose positions are to be changed; the text says what to do."""
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """A consumer in a partition of a topic; offsets."""
+
+    consumer: str
+    topic: str
+    """Without prefix."""
+    partition: int
+    position: int | None
+    """What is read next; None: nothing was ever read."""
+    log_start: int
+    log_end: int
+    """Where the oldest transaction begins that is not ended yet, if there is one."""
+    topic_id: str | None
+    """Of the topic on the broker; None: it gives none."""
+    known_id: str | None
+    """Of the topic that the position is about; None: not known."""
+
+    @property
+    def lag(self) -> int:
+        """Offsets that are there to be read."""
+        start = self.log_start if self.position is None else self.position
+        return max(self.log_end - max(start, self.log_start), 0)
+
+    @property
+    def state(self) -> State:
+        """Whether it can be read on from there."""
+        if self.topic_id and self.known_id and self.topic_id != self.known_id:
+            return "other topic"
+        if self.position is None:
+            return "ok"
+        if self.position < self.log_start:
+            return "gap"
+        return "beyond end" if self.position > self.log_end else "ok"
+
+    def settled_at(self, at: At) -> int:
+        """Where reading is to go on. A gap is gone, wherever that is."""
+        return self.log_end if at == "end" and self.state != "gap" else self.log_start
+
+    def given_up(self, at: At) -> str:
+        """What settling costs."""
+        if self.state == "gap":
+            return f"{self.position} to {self.log_start - 1} are gone"
+        if self.log_start == self.log_end:
+            return "nothing is there"
+        whole = f"{self.log_start} to {self.log_end - 1}"
+        return f"{whole} are never read" if at == "end" else f"nothing: {whole} are read again"
+
+
+async def places(settings: Settings) -> list[Place]:
+    """Where every consumer stands, by consumer, topic and partition.
+
+    Raises:
+        KafkaError: the broker cannot be asked.
+        psycopg.Error: the database cannot be asked.
+    """
+    require_broker(settings)
+    wanted = [(INGESTER, SIGNALS), *((ESTIMATOR, topic) for topic in STORED)]
+    stored, known = _stored(settings)
+    positions = stored | await _committed(settings)
+    async with _reader(settings) as consumer:
+        partitions = [tp for _, topic in wanted for tp in _partitions(settings, topic)]
+        begins = await consumer.beginning_offsets(partitions)
+        ends = await consumer.end_offsets(partitions)
+        names = [settings.topic(topic.name) for _, topic in wanted]
+        ids = await topic_ids(consumer._client, names)  # noqa: SLF001 - no public way
+    return [
+        Place(
+            reader,
+            topic.name,
+            tp.partition,
+            positions.get((reader, topic.name, tp.partition)),
+            begins[tp],
+            ends[tp],
+            ids.get(tp.topic),
+            known.get(topic.name) if reader == ESTIMATOR else None,
+        )
+        for reader, topic in wanted
+        for tp in _partitions(settings, topic)
+    ]
+
+
+async def settle(settings: Settings, chosen: Sequence[Place], at: At) -> None:
+    """Let consumers go on at their logs' start or end, and take the topics there are for theirs.
+
+    A worker that is started meanwhile does no harm: its next commit finds that its positions were
+    moved, and fails.
+
+    Raises:
+        StillRunning: workers of theirs run.
+        KafkaError: the broker cannot be asked.
+        psycopg.Error: the database cannot be written.
+    """
+    for reader in {place.consumer for place in chosen}:
+        await _require_stopped(settings, reader)
+    _store([place for place in chosen if place.consumer == ESTIMATOR], settings, at)
+    offsets = {
+        TopicPartition(settings.topic(place.topic), place.partition): OffsetAndMetadata(
+            place.settled_at(at), ""
+        )
+        for place in chosen
+        if place.consumer == INGESTER
+    }
+    if offsets:
+        await _commit(settings, offsets)
+
+
+def _stored(settings: Settings) -> tuple[dict[tuple[str, str, int], int], dict[str, str]]:
+    with connect(settings.database_url.get_secret_value(), "cli") as connection:
+        rows = connection.execute(
+            "SELECT consumer, topic, partition, next_offset FROM stream_positions"
+        ).fetchall()
+        return {(reader, topic, part): at for reader, topic, part, at in rows}, read_topics(
+            connection
+        )
+
+
+def _store(chosen: Iterable[Place], settings: Settings, at: At) -> None:
+    with connect(settings.database_url.get_secret_value(), "cli") as connection:
+        for place in chosen:
+            _set_position(connection, place, place.settled_at(at))
+            if place.topic_id is not None:
+                set_topic(connection, place.topic, place.topic_id)
+
+
+def _set_position(connection: psycopg.Connection, place: Place, offset: int) -> None:
+    connection.execute(
+        "INSERT INTO stream_positions (consumer, topic, partition, next_offset) "
+        "VALUES (%s, %s, %s, %s) ON CONFLICT (consumer, topic, partition) "
+        "DO UPDATE SET next_offset = excluded.next_offset",
+        (place.consumer, place.topic, place.partition, offset),
+    )
+
+
+def _partitions(settings: Settings, topic: Topic) -> list[TopicPartition]:
+    name = settings.topic(topic.name)
+    return [TopicPartition(name, number) for number in range(partitions_of(topic, settings))]
+
+
+@asynccontextmanager
+async def _reader(settings: Settings) -> Any:
+    consumer: AIOKafkaConsumer = make_consumer(settings)
+    try:
+        await consumer.start()
+        yield consumer
+    finally:
+        await consumer.stop()
+
+
+@asynccontextmanager
+async def _admin(settings: Settings) -> Any:
+    admin = AIOKafkaAdminClient(**client_options(settings))
+    try:
+        await admin.start()
+        yield admin
+    finally:
+        await admin.close()
+
+
+async def _committed(settings: Settings) -> dict[tuple[str, str, int], int]:
+    async with _admin(settings) as admin:
+        found = await admin.list_consumer_group_offsets(
+            settings.topic_prefix + INGESTERS, partitions=_partitions(settings, SIGNALS)
+        )
+    return {
+        (INGESTER, SIGNALS.name, tp.partition): meta.offset
+        for tp, meta in found.items()
+        if meta.offset >= 0
+    }
+
+
+async def _require_stopped(settings: Settings, reader: str) -> None:
+    group = settings.topic_prefix + GROUPS[reader]
+    async with _admin(settings) as admin:
+        answers = await admin.describe_consumer_groups([group])
+    for answer in answers:
+        for described in answer.groups:
+            state, members = described[2], described[5]
+            if state not in _NOBODY or members:
+                raise StillRunning(
+                    f"{len(members)} {reader}s are members of group {group}: stop them all, and "
+                    f"wait until the broker has noticed, "
+                    f"{settings.kafka_session_timeout_seconds:g} s"
+                )
+
+
+async def _commit(settings: Settings, offsets: dict[TopicPartition, OffsetAndMetadata]) -> None:
+    # Not `make_consumer`: a static member would have to join the group first.
+    consumer = AIOKafkaConsumer(
+        group_id=settings.topic_prefix + INGESTERS,
+        enable_auto_commit=False,
+        **client_options(settings),
+    )
+    try:
+        await consumer.start()
+        consumer.assign(list(offsets))
+        await consumer.commit(offsets)
+    finally:
+        await consumer.stop()
