@@ -15,7 +15,7 @@ SERVERS = {
         *("apache_kafka", "broker", "guarded_kafka", "local_broker"),
         *("own_broker", "own_local_broker"),
     },
-    "postgres": {"database_url", "postgres_server", "postgres_uri"},
+    "postgres": {"database_url", "own_postgres", "postgres_server", "postgres_uri"},
 }
 """The fixtures that start a server, by the mark of the tests that use them."""
 

@@ -2,7 +2,10 @@
 
 import asyncio
 
+import pytest
 from aiokafka import TopicPartition
+
+pytestmark = pytest.mark.slow(6)
 
 
 async def test_a_kill_loses_nothing_acknowledged_and_repeats_nothing(

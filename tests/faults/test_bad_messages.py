@@ -139,6 +139,7 @@ async def check_result(run: LiveRun, ledger: Ledger, latest: float) -> None:
         assert "Traceback" not in run.log(name)
 
 
+@pytest.mark.slow(40)
 @pytest.mark.postgres
 @pytest.mark.parametrize("broker", ["local", "apache"])
 async def test_bad_messages_change_nothing(tmp_path: Path, broker: str) -> None:

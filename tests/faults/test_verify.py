@@ -15,6 +15,7 @@ SEED = "3"
 PROMISES = (*("lost", "duplicated", "over_budget_seconds", "over_limit_hosts", "forgotten_pages"),)
 
 
+@pytest.mark.slow(85)
 @pytest.mark.postgres
 @pytest.mark.timeout(420)
 @pytest.mark.parametrize("broker", ["local", "apache"])

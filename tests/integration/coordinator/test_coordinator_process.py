@@ -17,6 +17,8 @@ from shared.runtime.kafka import ensure_topics
 from shared.runtime.publisher import Publisher
 from shared.store.multipliers import last_multipliers
 
+pytestmark = pytest.mark.slow(8)
+
 GRID = [10 ** (k / 8) for k in range(-24, 9)]
 
 

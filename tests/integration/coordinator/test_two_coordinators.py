@@ -20,6 +20,8 @@ from shared.runtime.kafka import appended_at, ensure_topics
 from shared.runtime.publisher import Publisher
 from shared.runtime.settings import Settings
 
+pytestmark = pytest.mark.slow(10)
+
 GRID = [10 ** (k / 8) for k in range(-24, 9)]
 
 

@@ -15,6 +15,8 @@ from shared.contracts.topics import DEAD_LETTERS, PAGE_SIGNALS, SIGNALS
 from shared.runtime.kafka import ensure_topics
 from shared.runtime.publisher import Publisher
 
+pytestmark = pytest.mark.slow(7)
+
 PARTITIONS = 4
 
 

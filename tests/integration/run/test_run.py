@@ -45,6 +45,7 @@ def leftovers(folder: Path) -> list[str]:
     return [" ".join(line) for line in lines if any(str(folder) in part for part in line)]
 
 
+@pytest.mark.slow(30)
 @pytest.mark.timeout(300)
 def test_a_trace_is_replayed_within_the_budget(tmp_path: Path) -> None:
     (tmp_path / "pages.csv").write_text(PAGES)

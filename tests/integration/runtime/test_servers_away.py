@@ -19,6 +19,8 @@ from shared.contracts.topics import DEAD_LETTERS, PAGE_SIGNALS, PAGE_UPDATES, SI
 from shared.runtime.kafka import ensure_topics, make_consumer, partitions_of
 from shared.runtime.publisher import Publisher
 
+pytestmark = pytest.mark.slow(10)
+
 PATIENCE_SECONDS = 60.0
 MEGABYTE = 1024 * 1024
 

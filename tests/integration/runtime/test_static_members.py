@@ -5,6 +5,7 @@ import json
 import time
 import uuid
 
+import pytest
 from workers import settings_for, worker
 
 from migrations.upgrade import migrate
@@ -15,6 +16,8 @@ from shared.contracts.topics import PAGE_UPDATES
 from shared.runtime.kafka import ensure_topics
 from shared.runtime.publisher import Publisher
 from shared.store.status import store_status
+
+pytestmark = pytest.mark.slow(20)
 
 PATIENCE_SECONDS = 90.0
 SHARDS = 8

@@ -6,6 +6,7 @@ import uuid
 from contextlib import asynccontextmanager
 
 import psycopg
+import pytest
 from aiokafka import TopicPartition
 from workers import reader, settings_for, worker
 
@@ -22,6 +23,8 @@ from shared.contracts.topics import (
 )
 from shared.runtime.kafka import ensure_topics, make_consumer
 from shared.runtime.publisher import Publisher
+
+pytestmark = pytest.mark.slow(10)
 
 LEAST = 50
 URLS = [f"https://host-{n % 9}.example/{n}" for n in range(100)]

@@ -61,6 +61,7 @@ async def publisher(local_broker):
     await made.stop()
 
 
+@pytest.mark.slow(25)
 async def test_all_workers_work_under_their_roles(publisher, logins, database_url, tmp_path):
     settings = publisher.settings
     for url in URLS:

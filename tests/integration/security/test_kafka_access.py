@@ -42,6 +42,7 @@ def settings(access):
     return settings_for(str(access["kafka_bootstrap_servers"]), prefix, **access)
 
 
+@pytest.mark.slow(15)
 async def test_a_worker_reads_and_writes(settings, tmp_path):
     await ensure_topics(settings)
     publisher = Publisher(settings)
