@@ -101,7 +101,9 @@ def _check(facts: Facts, ledger: Ledger) -> list[Finding]:
         pages.known_to_shards(ledger, facts.in_memory),
         pages.as_updated(ledger, facts.expected),
         pages.removed_are_left(ledger, facts.expected, picking),
-        pages.visited(ledger, copies, (facts.began, end), age, crawling, facts.expected.added),
+        pages.visited(
+            *(ledger, copies, (facts.began, end), age, crawling, facts.expected.added, changes)
+        ),
         recovery(ledger, facts.injected, changes, end),
     ]
 

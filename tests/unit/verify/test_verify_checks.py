@@ -200,19 +200,6 @@ def test_a_page_that_no_shard_knows_is_found():
     assert pages.known_to_shards(ledger(), dict.fromkeys(range(SHARDS), 0)).count == 1
 
 
-def test_a_page_that_is_visited_too_late_is_found():
-    held = {URL: 0.0}
-
-    def check(visits, downtimes=()):
-        run = ledger(requests=[asked(at) for at in visits])
-        return pages.visited(run, held, (0.0, 100.0), 60.0, downtimes, {}).count
-
-    assert check([50.0]) == 0
-    assert check([80.0]) == 1
-    assert check([80.0], [(60.0, 75.0)]) == 0
-    assert check([]) == 1
-
-
 def test_updates_that_did_not_take_effect_are_found():
     added = Expected(added={URL: 1.0}, importance={URL: 2.0})
     removed = Expected(removed={URL: 1.0})
