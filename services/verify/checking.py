@@ -77,6 +77,7 @@ def _check(facts: Facts, ledger: Ledger) -> list[Finding]:
     changes, age = facts.budget_changes, facts.plan.max_age_seconds
     end = changes[-1][0]
     picking = downtimes_of(facts.injected, "scheduler")
+    sending = downtimes_of(facts.injected, "scheduler", "coordinator")
     crawling = downtimes_of(facts.injected, "scheduler", "coordinator")
     held = {identify(url).page_id: time for url, time in facts.held_at.items()}
     copies = {url: time for url, time in facts.held_at.items() if time > -np.inf}
@@ -96,7 +97,10 @@ def _check(facts: Facts, ledger: Ledger) -> list[Finding]:
         requests.slots_filled_once(ledger),
         requests.right_partitions(ledger),
         limits.budget(ledger, changes, end),
+        limits.budget_by_arrival(ledger, changes, sending),
+        limits.filled_in_time(ledger, sending),
         limits.hosts(ledger, facts.limits),
+        limits.hosts_by_arrival(ledger, facts.limits, sending),
         limits.blocked_hosts(ledger, picking),
         pages.known_to_shards(ledger, facts.in_memory),
         pages.as_updated(ledger, facts.expected),

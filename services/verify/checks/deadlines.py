@@ -20,7 +20,7 @@ SETTLE_SECONDS: Final = 2.0
 """A change of the budget may take so long to hold: until then the lower rate counts."""
 
 _NEXT_TO_NOTHING: Final = 1e-4
-"""Seconds that a crawl takes where there is no limit: as good as none, but not while all is down."""
+"""What a crawl takes where there is no limit, in seconds; while all is down it takes longer."""
 
 
 def deadlines(
