@@ -12,6 +12,7 @@ import numpy as np
 from services.bench.processor_time import Usage
 from services.bench.real_system import RealSystem, Requests, until_steady
 from services.run.options import RunOptions
+from services.world.budget import overdrawn
 from services.world.plan import BudgetStep
 from services.world.population import generate_population
 from shared.units import SECONDS_PER_DAY
@@ -113,8 +114,8 @@ def _answer(step: _Step, requests: Requests) -> dict[str, Any]:
     part, seconds = requests.within(step.start, step.end), step.end - step.start
     achieved = part.slots.size / seconds
     late = part.written - part.slots
-    # A window of any length holds its budget to within one crawl a shard.
-    full = np.bincount((part.slots - step.start).astype(int), minlength=int(seconds))
+    room = step.rate * part.slots
+    over = overdrawn(part.slots, room, room, 1.0)
     shares = {name: round(used.seconds / seconds, 3) for name, used in step.used.items()}
     unread = max(step.lags.values(), default=0)
     keeps_up = unread <= LAG_SECONDS * step.rate and step.status["in_flight"] <= (
@@ -127,7 +128,7 @@ def _answer(step: _Step, requests: Requests) -> dict[str, Any]:
         "achieved_per_second": round(achieved, 1),
         "signals_per_second": round(step.signals / seconds, 1),
         "held": bool(held),
-        "seconds_over_budget": int((full > step.rate * 1.001 + 64).sum()),
+        "seconds_over_budget": len({int(time - step.start) for time, _ in over}),
         "slot_to_request_seconds": _quantiles(late),
         "slot_to_request_seconds_at_the_end": _quantiles(late[-int(step.rate) :]),
         "in_flight": step.status["in_flight"],

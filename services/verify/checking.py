@@ -8,7 +8,9 @@ from typing import Final
 import numpy as np
 
 from services.estimator.worker import TOPICS as LEARNED_TOPICS
+from services.verify.bad_messages import STAGES
 from services.verify.checks import delivery, limits, pages, requests
+from services.verify.checks.downtime import downtimes_of
 from services.verify.checks.finding import Finding
 from services.verify.checks.recovery import recovery
 from services.verify.faults import Injected
@@ -28,10 +30,11 @@ from shared.contracts.topics import (
 )
 from shared.runtime.settings import Settings
 
-_READ_FROM_THE_LAST = frozenset(
-    topic.name
+_READ_FROM_THE_LAST: Final = {
+    topic.name: STAGES[topic.name]
     for topic in (PAGE_PARAMETERS, HOST_PARAMETERS, BANDWIDTH, DEMAND_CURVES, MULTIPLIERS)
-)
+}
+"""Topics whose readers do not look back, and the kind of worker that reads them."""
 
 UNREAD_SECONDS: Final = 2.0
 """A message may have been there so long before its reader went down, and not have been read."""
@@ -73,7 +76,9 @@ async def check(facts: Facts) -> list[Finding]:
 def _check(facts: Facts, ledger: Ledger) -> list[Finding]:
     changes, age = facts.budget_changes, facts.plan.max_age_seconds
     end = changes[-1][0]
-    downtimes = [(f.began, f.ended if f.settled is None else f.settled) for f in facts.injected]
+    picking = downtimes_of(facts.injected, "scheduler")
+    sending = downtimes_of(facts.injected, "scheduler", "coordinator")
+    crawling = downtimes_of(facts.injected, "scheduler", "coordinator")
     held = {identify(url).page_id: time for url, time in facts.held_at.items()}
     copies = {url: time for url, time in facts.held_at.items() if time > -np.inf}
     at_rest = [] if facts.drained else ["messages are still waiting to be applied"]
@@ -83,34 +88,51 @@ def _check(facts: Facts, ledger: Ledger) -> list[Finding]:
         *delivery.crawls_applied(ledger, held),
         *_learned(facts, ledger),
         delivery.signals_passed(ledger),
-        delivery.dead_letters(ledger, facts.poison, _may_be_skipped(facts, downtimes)),
+        delivery.dead_letters(
+            ledger, facts.poison, may_be_skipped(facts.poison_written_at, facts.injected)
+        ),
         requests.in_flight_twice(ledger),
         requests.unanswered(ledger),
         requests.forgotten_crawls(ledger, age),
         requests.slots_filled_once(ledger),
         requests.right_partitions(ledger),
         limits.budget(ledger, changes, end),
+        limits.budget_by_arrival(ledger, changes, sending),
+        limits.filled_in_time(ledger, sending),
         limits.hosts(ledger, facts.limits),
-        limits.blocked_hosts(ledger, downtimes),
+        limits.hosts_by_arrival(ledger, facts.limits, sending),
+        limits.blocked_hosts(ledger, picking),
         pages.known_to_shards(ledger, facts.in_memory),
         pages.as_updated(ledger, facts.expected),
-        pages.removed_are_left(ledger, facts.expected, downtimes),
-        pages.visited(ledger, copies, (facts.began, end), age, downtimes, facts.expected.added),
+        pages.removed_are_left(ledger, facts.expected, picking),
+        pages.visited(
+            *(ledger, copies, (facts.began, end), age, crawling, facts.expected.added, changes)
+        ),
         recovery(ledger, facts.injected, changes, end),
     ]
 
 
-def _may_be_skipped(facts: Facts, downtimes: Sequence[tuple[float, float]]) -> set[Place]:
-    """Bad messages that came while nobody read their topic, to those who never look back.
+def may_be_skipped(
+    poison_written_at: Mapping[Place, float], injected: Sequence[Injected]
+) -> set[Place]:
+    """Bad messages that came while their reader was down, to those who never look back.
 
     A scheduler reads what was learned from where its snapshot ends, which may be after them, and a
     coordinator reads the last messages only. Nothing that matters is lost: no good message is.
+
+    Args:
+        poison_written_at: where each bad message stands, and when it was written, Unix seconds.
+        injected: the faults.
     """
+    down = {reader: downtimes_of(injected, reader) for reader in set(_READ_FROM_THE_LAST.values())}
     return {
         place
-        for place, at in facts.poison_written_at.items()
+        for place, at in poison_written_at.items()
         if place[0] in _READ_FROM_THE_LAST
-        and any(begin - UNREAD_SECONDS <= at <= end for begin, end in downtimes)
+        and any(
+            begin - UNREAD_SECONDS <= at <= end
+            for begin, end in down[_READ_FROM_THE_LAST[place[0]]]
+        )
     }
 
 

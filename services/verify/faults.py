@@ -44,6 +44,19 @@ class Injected:
     """Unix seconds at which nothing held the system down any more."""
     settled: float | None = None
     """Unix seconds at which it was seen at its budget again; None: never."""
+    hit: frozenset[str] = frozenset()
+    """What was down for it: kinds of workers, `broker`, `postgres`. Faults of what comes from
+    outside take nothing down."""
+
+
+Harm = tuple[str, frozenset[str]]
+"""Whom a fault hit and how, in words; and what was down for it."""
+
+_NOTHING: Final[frozenset[str]] = frozenset()
+
+
+def _kinds(*workers: str) -> frozenset[str]:
+    return frozenset(name.partition("-")[0] for name in workers)
 
 
 class Injector:
@@ -57,7 +70,7 @@ class Injector:
         self._sender = sender
         self._poison = poison
         self._rng = np.random.default_rng([seed, 21])
-        self._ways: dict[Fault, Callable[[], Awaitable[str]]] = {
+        self._ways: dict[Fault, Callable[[], Awaitable[Harm]]] = {
             "kill": self._kill,
             "term": self._term,
             "pause": self._pause,
@@ -75,10 +88,10 @@ class Injector:
         began = time.time()
         self.now[kind] = began
         try:
-            what = await self._ways[kind]()
+            what, hit = await self._ways[kind]()
         finally:
             del self.now[kind]
-        done = Injected(kind, what, began, time.time())
+        done = Injected(kind, what, began, time.time(), hit=hit)
         self.injected.append(done)
         return done
 
@@ -97,33 +110,33 @@ class Injector:
             await asyncio.sleep(0.05)
         return name
 
-    async def _kill(self) -> str:
+    async def _kill(self) -> Harm:
         if self._rng.random() < ALL_SHARE:
             killed = [n for n in self._system.ports if self._system.send(n, signal.SIGKILL)]
-            return f"{', '.join(killed)} killed at once"
+            return f"{', '.join(killed)} killed at once", _kinds(*killed)
         name = await self._running_victim()
         self._system.send(name, signal.SIGKILL)
-        return f"{name} killed"
+        return f"{name} killed", _kinds(name)
 
-    async def _term(self) -> str:
+    async def _term(self) -> Harm:
         name = await self._running_victim()
         self._system.send(name, signal.SIGTERM)
-        return f"{name} told to stop"
+        return f"{name} told to stop", _kinds(name)
 
-    async def _pause(self) -> str:
+    async def _pause(self) -> Harm:
         name, seconds = await self._running_victim(), self._within(PAUSE_SECONDS)
         pid = self._system.pid_of(name)
         if pid is None:
-            return f"{name} was gone"
+            return f"{name} was gone", _kinds(name)
         os.kill(pid, signal.SIGSTOP)
         try:
             await asyncio.sleep(seconds)
         finally:
             with contextlib.suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGCONT)
-        return f"{name} paused for {seconds:.1f} s"
+        return f"{name} paused for {seconds:.1f} s", _kinds(name)
 
-    async def _rebalance(self) -> str:
+    async def _rebalance(self) -> Harm:
         have = self._system.instances("scheduler")
         size = 3 if len(have) == 1 else len(have) - 1
         for number in range(1, MOST_SCHEDULERS + 1):
@@ -132,17 +145,18 @@ class Injector:
                 await self._system.start_worker(name)
         for name in have[size:]:
             await self._system.end_worker(name)
-        return f"{len(have)} → {size} schedulers"
+        return f"{len(have)} → {size} schedulers", frozenset({"scheduler"})
 
-    async def _broker(self) -> str:
+    async def _broker(self) -> Harm:
         kill, seconds = bool(self._rng.integers(2)), self._within(DOWN_SECONDS)
         broker = self._system.broker
         await self._system.in_server_thread(broker.kill if kill else broker.stop)
         await asyncio.sleep(seconds)
         await self._system.in_server_thread(broker.start)
-        return f"broker {'killed' if kill else 'stopped'}, away for {seconds:.1f} s"
+        what = f"broker {'killed' if kill else 'stopped'}, away for {seconds:.1f} s"
+        return what, frozenset({"broker"})
 
-    async def _postgres(self) -> str:
+    async def _postgres(self) -> Harm:
         kill, seconds = bool(self._rng.integers(2)), self._within(DOWN_SECONDS)
         postgres = self._system.postgres
         if kill and postgres.process_id is not None:
@@ -150,9 +164,10 @@ class Injector:
         await self._system.in_server_thread(postgres.stop)
         await asyncio.sleep(seconds)
         await self._system.in_server_thread(postgres.start)
-        return f"PostgreSQL {'killed' if kill else 'stopped'}, away for {seconds:.1f} s"
+        what = f"PostgreSQL {'killed' if kill else 'stopped'}, away for {seconds:.1f} s"
+        return what, frozenset({"postgres"})
 
-    async def _network(self) -> str:
+    async def _network(self) -> Harm:
         name, seconds = self._victim(), self._within(PAUSE_SECONDS)
         servers = [["kafka"], ["postgres"], ["kafka", "postgres"]][int(self._rng.integers(3))]
         cut = bool(self._rng.integers(2))
@@ -165,31 +180,31 @@ class Injector:
             for link in links:
                 link.restore()
         way = "cut" if cut else "stalled"
-        return f"{name} {way} from {' and '.join(servers)} for {seconds:.1f} s"
+        return f"{name} {way} from {' and '.join(servers)} for {seconds:.1f} s", _kinds(name)
 
-    async def _duplicate(self) -> str:
+    async def _duplicate(self) -> Harm:
         seconds = self._within(SOFT_SECONDS)
         self._sender.twice = True
         try:
             await asyncio.sleep(seconds)
         finally:
             self._sender.twice = False
-        return f"everything sent twice for {seconds:.1f} s"
+        return f"everything sent twice for {seconds:.1f} s", _NOTHING
 
-    async def _reorder(self) -> str:
+    async def _reorder(self) -> Harm:
         seconds = self._within(SOFT_SECONDS)
         self._sender.late = True
         try:
             await asyncio.sleep(seconds)
         finally:
             self._sender.late = False
-        return f"everything late and out of order for {seconds:.1f} s"
+        return f"everything late and out of order for {seconds:.1f} s", _NOTHING
 
-    async def _write_poison(self) -> str:
+    async def _write_poison(self) -> Harm:
         while True:
             try:
                 count = await self._poison.write()
             except KafkaError:
                 await asyncio.sleep(0.5)  # the broker is away
             else:
-                return f"{count} bad messages"
+                return f"{count} bad messages", _NOTHING

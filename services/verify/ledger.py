@@ -13,7 +13,7 @@ from aiokafka import ConsumerRecord
 
 from services.verify.audit import Transaction
 from services.verify.audit import read as read_audit
-from services.verify.records import decoded, read_topic
+from services.verify.records import Unreadable, decoded, read_topic
 from shared.contracts.messages import CrawlOutcome, CrawlRequest, PageSignal, Signal
 from shared.contracts.topics import (
     CRAWL_OUTCOMES,
@@ -25,6 +25,7 @@ from shared.contracts.topics import (
     SIGNALS,
     Topic,
 )
+from shared.runtime.kafka import appended_at
 from shared.runtime.settings import Settings
 
 _READ: Final[tuple[Topic, ...]] = (
@@ -69,6 +70,7 @@ class Answered:
     partition: int
     offset: int
     written_at: float
+    """Unix seconds, the broker's."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,12 +98,12 @@ class Ledger:
         raw = {topic.name: await read_topic(settings, topic) for topic in _READ}
         pages, observations = await asyncio.to_thread(_read_pages, database_url)
         requests = [
-            Asked(message, record.partition, record.offset, record.timestamp / 1000.0)
+            Asked(message, record.partition, record.offset, _stamp(record))
             for record, message in decoded(CrawlRequest, raw[CRAWL_REQUESTS.name])
         ]
         requests.sort(key=lambda asked: asked.request.requested_at)
         outcomes = [
-            Answered(message, record.partition, record.offset, record.timestamp / 1000.0)
+            Answered(message, record.partition, record.offset, _stamp(record))
             for record, message in decoded(CrawlOutcome, raw[CRAWL_OUTCOMES.name])
         ]
         return cls(
@@ -110,8 +112,7 @@ class Ledger:
             requests=requests,
             outcomes=outcomes,
             signals=[
-                (record.timestamp / 1000.0, message)
-                for record, message in decoded(Signal, raw[SIGNALS.name])
+                (_stamp(record), message) for record, message in decoded(Signal, raw[SIGNALS.name])
             ],
             page_signals=[message for _, message in decoded(PageSignal, raw[PAGE_SIGNALS.name])],
             pages=pages,
@@ -132,6 +133,18 @@ class Ledger:
             for record in self.raw[name]:
                 found[name, record.partition].append(record)
         return dict(found)
+
+
+def _stamp(record: ConsumerRecord) -> float:
+    """When the broker had a record, Unix seconds.
+
+    Raises:
+        Unreadable: its topic has its producers' times, by which nobody can be judged.
+    """
+    at = appended_at(record)
+    if at is None:
+        raise Unreadable(f"{record.topic} does not have the broker's own times")
+    return at
 
 
 def _read_pages(

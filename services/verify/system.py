@@ -8,6 +8,7 @@ import tempfile
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from pathlib import Path
 from typing import Final, TypeVar
 
@@ -27,6 +28,8 @@ from services.verify.plan import (
     SESSION_TIMEOUT_SECONDS,
     VerifyPlan,
 )
+from shared.contracts.topic_safety import STAMPS
+from shared.contracts.topics import CRAWL_OUTCOMES, CRAWL_REQUESTS, TOPICS, Topic
 from shared.runtime.kafka import ensure_topics
 from shared.runtime.settings import Settings, load_settings
 from shared.units import SECONDS_PER_DAY
@@ -43,7 +46,17 @@ DEBOUNCE_SECONDS: Final = 1.0
 FAILED_RETRY_SECONDS: Final = 3.0
 _SOCKET: Final = ".s.PGSQL.5432"
 
+_STAMPED: Final = (CRAWL_REQUESTS.name, CRAWL_OUTCOMES.name)
+"""Topics that have the broker's own times here, so that the checks go by when it had a record. No
+worker minds: each goes by the times in the messages."""
+
 T = TypeVar("T")
+
+
+def _with_own_times(topic: Topic) -> Topic:
+    if topic.name not in _STAMPED:
+        return topic
+    return replace(topic, config=topic.config | {STAMPS: "LogAppendTime"})
 
 
 class System:
@@ -111,7 +124,7 @@ class System:
         broker_port = int(self.broker.bootstrap_servers.rpartition(":")[2])
         await self.network.open_kafka(self._proxy_port, broker_port)
         await asyncio.to_thread(migrate, self.database_url, PARTITIONS)
-        await ensure_topics(self.settings)
+        await ensure_topics(self.settings, tuple(map(_with_own_times, TOPICS)))
 
     def socket_of_postgres(self) -> Path:
         """PostgreSQL's own socket."""

@@ -13,6 +13,9 @@ from shared.units import SECONDS_PER_DAY
 SETTLE_SECONDS = 2.0
 """Seconds of the wall in which a new budget must have taken effect; until then either holds."""
 
+ROUNDING_CRAWLS = 1e-3
+"""Times on the topics are rounded."""
+
 TOLERANCE_CRAWLS = 1.0
 """A second may hold one crawl more than its budget: slots do not fall on its bounds."""
 
@@ -63,6 +66,17 @@ class Budget:
         lengths = np.maximum(np.minimum(ends, end) - self.times, 0.0)
         return float(lengths @ self.rates)
 
+    def most_until(self, times: NDArray[np.float64]) -> NDArray[np.float64]:
+        """The most crawls until each time, to be subtracted from one another (see `allowed`)."""
+        cuts = np.unique(np.concatenate([self.times, self.times[1:] + SETTLE_SECONDS]))
+        middles = np.append((cuts[:-1] + cuts[1:]) / 2, cuts[-1] + 1.0)
+        rates = np.array(
+            [max(self.rate_at(m), self.rate_at(max(m - SETTLE_SECONDS, 0.0))) for m in middles]
+        )
+        until = np.concatenate([[0.0], np.cumsum(rates[:-1] * np.diff(cuts))])
+        places = np.maximum(np.searchsorted(cuts, times, "right") - 1, 0)
+        return np.asarray(until[places] + rates[places] * (times - cuts[places]))
+
     def seconds_over(self, counts: dict[int, int], end: float) -> int:
         """How many whole seconds before `end` hold more crawls than allowed, by over one.
 
@@ -75,6 +89,37 @@ class Budget:
             for second, count in counts.items()
             if second >= 0 and second + 1 <= end
         )
+
+
+def overdrawn(
+    times: NDArray[np.float64],
+    until: NDArray[np.float64],
+    since: NDArray[np.float64],
+    at_once: float,
+) -> list[tuple[float, float]]:
+    """Crawls that are too many for some window, of whatever length, that ends with them.
+
+    Args:
+        times: of the crawls, rising.
+        until: how many crawls there was room for until each of them.
+        since: the same for the beginning of a window that begins with it.
+        at_once: crawls that a window may hold beside that.
+
+    Returns:
+        when there was one too many, and by how much. It is forgiven: the windows after it are as
+        if it had not been.
+    """
+    over = []
+    least = np.inf
+    for number, (time, room, before) in enumerate(
+        zip(times.tolist(), until.tolist(), since.tolist(), strict=True)
+    ):
+        least = min(least, number - before)
+        excess = number + 1 - at_once - room - least
+        if excess > ROUNDING_CRAWLS:
+            over.append((time, excess))
+            least += 1.0
+    return over
 
 
 def seconds_until_reached(

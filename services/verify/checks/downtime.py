@@ -1,7 +1,16 @@
-"""Time in which something was down, or news were on their way: nobody is blamed for it."""
+"""Time in which something was down, or news were on their way: nobody is blamed for it.
+
+Only what took a worker or a server down counts: kills, stops, pauses, cuts, and schedulers that
+come and go, as their shards move. Messages that come twice, late or spoilt are no excuse.
+"""
 
 from collections.abc import Sequence
 from typing import Final
+
+from services.verify.faults import Injected
+
+SERVERS: Final = ("broker", "postgres")
+"""Without them no worker of any kind can be asked for anything."""
 
 NEWS_SECONDS: Final = 3.0
 """A scheduler that is at work knows of what stands on its topics within this, even on a machine
@@ -9,6 +18,21 @@ that has much else to do; with four such systems on two cores, 0.7 s were seen."
 
 Downtimes = Sequence[tuple[float, float]]
 """From when each fault began to when the system had recovered from it, Unix seconds."""
+
+
+def downtimes_of(injected: Sequence[Injected], *kinds: str) -> Downtimes:
+    """When workers of some kinds, or a server, were down.
+
+    Args:
+        injected: the faults.
+        kinds: of workers: scheduler, coordinator, ...
+    """
+    parts = {*kinds, *SERVERS}
+    return [
+        (fault.began, fault.ended if fault.settled is None else fault.settled)
+        for fault in injected
+        if fault.hit & parts
+    ]
 
 
 def down_within(downtimes: Downtimes, begin: float, end: float) -> float:

@@ -1,27 +1,48 @@
-"""The budget in every second, each host's limit in every window, and hosts left alone."""
+"""The budget, each host's limit, and hosts left alone: by slots, and by when the broker had it.
+
+A request fills a slot of the budget and says which. A pacer gives up slots that it could not fill
+for `FILL_SECONDS`, so a request is with the broker within that and `MARGIN_SECONDS` of its slot,
+and what a fleet sees in any window are the slots of that window and of so long before it. What was
+filled and could not be sent, as broker or scheduler stood still, may come later, but not once the
+scheduler can have lost its shards: after the session's time-out.
+"""
 
 import itertools
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import Final
 
 import numpy as np
+from numpy.typing import NDArray
 
 from services.verify.checks.downtime import NEWS_SECONDS, Downtimes, down_within
 from services.verify.checks.finding import Finding
-from services.verify.ledger import Ledger
-from services.world.budget import Budget, seconds_until_reached
+from services.verify.ledger import Asked, Ledger
+from services.world.budget import Budget, overdrawn, seconds_until_reached
 
 DEPTH: Final = 2.0
 """Crawls of a host that may come at once: in any window of w seconds there are at most
 2 + w·rate."""
 
-ROUNDING: Final = 1e-3
-"""Of a token: times on the topics are rounded."""
+AT_ONCE: Final = 1.0
+"""Crawls of everything that may come at once: slots do not fall on a window's bounds."""
+
+FILL_SECONDS: Final = 1.0
+"""A pacer gives up a slot that it could not fill for so long."""
+
+MARGIN_SECONDS: Final = 1.5
+"""For the way to the broker, on a machine that has much else to do."""
+
+LATE_SECONDS: Final = FILL_SECONDS + MARGIN_SECONDS
+"""After its slot the broker has a request within this, if nothing is down."""
+
+EARLY_SECONDS: Final = 0.01
+"""The broker's times are in milliseconds."""
 
 
 def budget(ledger: Ledger, changes: Sequence[tuple[float, float]], until: float) -> Finding:
-    """No second holds more crawls than the budget allows.
+    """No window, of whatever length, holds more slots than the budget.
 
     Args:
         ledger: of the run.
@@ -29,62 +50,155 @@ def budget(ledger: Ledger, changes: Sequence[tuple[float, float]], until: float)
         until: Unix seconds at which the budget was taken away.
     """
     begin = changes[0][0]
-    allowed = Budget(
-        np.array([time - begin for time, _ in changes]), np.array([rate for _, rate in changes])
-    )
-    counts = Counter(int(np.floor(a.request.requested_at - begin)) for a in ledger.requests)
-    over = [
-        f"second {second}: {count} crawls, {allowed.allowed(second, second + 1):.1f} allowed"
-        for second, count in sorted(counts.items())
-        if second >= 0 and allowed.seconds_over({second: count}, second + 1.0)
-    ]
-    seconds = until - begin
-    times = np.array([asked.request.requested_at for asked in ledger.requests])
+    allowed = _budget_of(changes)
+    slots = np.sort([asked.request.requested_at for asked in ledger.requests]) - begin
+    room = allowed.most_until(slots)
     lowered = [
-        seconds_until_reached(times, at, rate, before)
+        seconds_until_reached(slots + begin, at, rate, before)
         for (_, before), (at, rate) in itertools.pairwise(changes)
         if rate < before
     ]
     return Finding.of(
         "budget",
-        "crawls keep to the budget in every second",
-        over,
-        crawls=len(ledger.requests),
-        share_of_budget=round(len(ledger.requests) / max(allowed.integral(seconds), 1.0), 4),
+        "crawls keep to the budget in every second, by their slots",
+        _seconds(overdrawn(slots, room, room, AT_ONCE)),
+        looked_at=len(slots),
+        crawls=len(slots),
+        share_of_budget=round(len(slots) / max(allowed.integral(until - begin), 1.0), 4),
         slowest_decrease_seconds=round(max((late or 0.0 for late in lowered), default=0.0), 2),
     )
 
 
+def budget_by_arrival(
+    ledger: Ledger, changes: Sequence[tuple[float, float]], downtimes: Downtimes
+) -> Finding:
+    """No window holds more requests, by when the broker had them, than the budget and its delay.
+
+    Args:
+        ledger: of the run.
+        changes: of the budget, as in `budget`.
+        downtimes: in which requests may have been held up.
+    """
+    begin = changes[0][0]
+    allowed = _budget_of(changes)
+    on_time = [asked for asked in ledger.requests if not _was_held_up(asked, downtimes)]
+    came = np.sort([asked.written_at for asked in on_time]) - begin
+    until, since = allowed.most_until(came), allowed.most_until(came - LATE_SECONDS)
+    return Finding.of(
+        "budget by arrival",
+        "crawls keep to the budget in every second, by when the broker had them",
+        _seconds(overdrawn(came, until, since, AT_ONCE)),
+        looked_at=len(came),
+        held_up=len(ledger.requests) - len(on_time),
+    )
+
+
+def filled_in_time(ledger: Ledger, downtimes: Downtimes) -> Finding:
+    """The broker has each request soon after its slot, and never before it.
+
+    Args:
+        ledger: of the run.
+        downtimes: in which requests may have been held up.
+    """
+    most = FILL_SECONDS + ledger.settings.kafka_session_timeout_seconds + MARGIN_SECONDS
+    lateness = np.array([a.written_at - a.request.requested_at for a in ledger.requests])
+
+    def offenders() -> Iterator[str]:
+        for asked, late in zip(ledger.requests, lateness.tolist(), strict=True):
+            slot = asked.request.requested_at
+            excused = down_within(downtimes, slot, asked.written_at) if late > 0 else 0.0
+            if late < -EARLY_SECONDS or late - excused > LATE_SECONDS or late > most:
+                yield f"{asked.request.url}: slot {slot:.3f}, with the broker {late:.3f} s after it"
+
+    return Finding.of(
+        "filled in time",
+        f"requests are with the broker within {LATE_SECONDS} s of their slots, and within "
+        f"{most} s whatever is down",
+        offenders(),
+        looked_at=len(ledger.requests),
+        p50_seconds=_quantile(lateness, 0.5),
+        p99_seconds=_quantile(lateness, 0.99),
+        max_seconds=_quantile(lateness, 1.0),
+    )
+
+
 def hosts(ledger: Ledger, limits: Mapping[str, float]) -> Finding:
-    """No host is crawled more than 2 + w·rate times in any window of w seconds.
+    """No host has more slots than 2 + w·rate in any window of w seconds.
 
     Args:
         ledger: of the run.
         limits: crawls per second by host, the same all the time.
     """
-    times: dict[str, list[float]] = defaultdict(list)
-    for asked in ledger.requests:
-        times[asked.request.host].append(asked.request.requested_at)
-
-    def offenders() -> Iterator[str]:
-        for host, of_host in times.items():
-            worst = _most_over(of_host, limits[host])
-            if worst > ROUNDING:
-                yield f"{host}: {worst:.3f} crawls more than {limits[host]}/s allows"
-
+    times = _by_host((asked.request.host, asked.request.requested_at) for asked in ledger.requests)
     return Finding.of(
-        "host limits", "no host is over its limit in any window", offenders(), hosts=len(times)
+        "host limits",
+        "no host is over its limit in any window, by the slots",
+        _hosts_over(times, limits, 0.0),
+        looked_at=sum(map(len, times.values())),
+        hosts=len(times),
     )
 
 
-def _most_over(times: Sequence[float], rate: float) -> float:
-    """By how many crawls a token bucket is overdrawn, at most; times rise."""
-    tokens, last, worst = DEPTH, times[0], 0.0
-    for time in times:
-        tokens = min(DEPTH, tokens + (time - last) * rate) - 1.0
-        worst, last = max(worst, -tokens), time
-        tokens = max(tokens, 0.0)
-    return worst
+def hosts_by_arrival(ledger: Ledger, limits: Mapping[str, float], downtimes: Downtimes) -> Finding:
+    """As `hosts`, by when the broker had the requests.
+
+    Args:
+        ledger: of the run.
+        limits: crawls per second by host.
+        downtimes: in which requests may have been held up.
+    """
+    times = _by_host(
+        (asked.request.host, asked.written_at)
+        for asked in ledger.requests
+        if not _was_held_up(asked, downtimes)
+    )
+    return Finding.of(
+        "host limits by arrival",
+        "no host is over its limit in any window, by when the broker had the requests",
+        _hosts_over(times, limits, LATE_SECONDS),
+        looked_at=sum(map(len, times.values())),
+        hosts=len(times),
+    )
+
+
+def _budget_of(changes: Sequence[tuple[float, float]]) -> Budget:
+    begin = changes[0][0]
+    return Budget(
+        np.array([time - begin for time, _ in changes]), np.array([rate for _, rate in changes])
+    )
+
+
+def _was_held_up(asked: Asked, downtimes: Downtimes) -> bool:
+    slot, came = asked.request.requested_at, asked.written_at
+    return came - slot > LATE_SECONDS and down_within(downtimes, slot, came) > 0.0
+
+
+def _seconds(over: Sequence[tuple[float, float]]) -> list[str]:
+    """Crawls that are too many, second by second."""
+    counts = Counter(int(np.floor(time)) for time, _ in over)
+    return [f"second {second}: {count} too many" for second, count in sorted(counts.items())]
+
+
+def _by_host(crawls: Iterator[tuple[str, float]]) -> dict[str, NDArray[np.float64]]:
+    times: dict[str, list[float]] = defaultdict(list)
+    for host, at in crawls:
+        times[host].append(at)
+    return {host: np.sort(of_host) for host, of_host in times.items()}
+
+
+def _hosts_over(
+    times: Mapping[str, NDArray[np.float64]], limits: Mapping[str, float], late: float
+) -> Iterator[str]:
+    for host, of_host in times.items():
+        room = limits[host] * (of_host - of_host[0])
+        over = overdrawn(of_host, room, room - limits[host] * late, DEPTH)
+        if over:
+            worst = max(excess for _, excess in over)
+            yield f"{host}: {worst:.3f} crawls more than {limits[host]}/s allows"
+
+
+def _quantile(values: NDArray[np.float64], part: float) -> float | None:
+    return round(float(np.quantile(values, part)), 3) if values.size else None
 
 
 def blocked_hosts(ledger: Ledger, downtimes: Downtimes) -> Finding:
@@ -114,11 +228,11 @@ def blocked_hosts(ledger: Ledger, downtimes: Downtimes) -> Finding:
                     f"asked for a pause until {until:.3f}",
                 )
 
-    return Finding.of_delays(
+    found = Finding.of_delays(
         "pauses",
         "hosts that asked for a pause are left alone",
         delays(),
         NEWS_SECONDS,
         "slowest_news_seconds",
-        pauses=sum(map(len, pauses.values())),
     )
+    return replace(found, looked_at=sum(map(len, pauses.values())))

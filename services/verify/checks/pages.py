@@ -1,10 +1,14 @@
 """Every page is known to a shard, crawled in time, and in Postgres as its updates say."""
 
 import itertools
+import math
 from collections import Counter, defaultdict
-from collections.abc import Iterator, Mapping
-from typing import Final
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Final, NamedTuple
 
+import numpy as np
+
+from services.verify.checks.deadlines import deadlines
 from services.verify.checks.downtime import NEWS_SECONDS, Downtimes, down_within
 from services.verify.checks.finding import Finding
 from services.verify.ledger import Ledger
@@ -12,8 +16,7 @@ from services.verify.traffic import Expected
 from shared.store.models import ACTIVE, REMOVED
 
 SLACK_SECONDS: Final = 12.0
-"""A page may be so late: an over-age page waits for a slot, for its host, and for a lost request's
-deadline."""
+"""A page may be so late: an over-age page waits for its host, and for a lost request's deadline."""
 
 
 def known_to_shards(ledger: Ledger, in_memory: Mapping[int, int]) -> Finding:
@@ -83,38 +86,44 @@ def visited(
     max_age_seconds: float,
     downtimes: Downtimes,
     added: Mapping[str, float],
+    changes: Sequence[tuple[float, float]] = (),
 ) -> Finding:
-    """No page waits longer for a crawl than its bound, but for the time in which all was down.
+    """No page waits longer for a crawl than its bound, and for its turn when many are due at once.
 
     Args:
         ledger: of the run.
         held_at: URL → when the copy that was held at the beginning was crawled.
         period: Unix seconds in which there was a budget.
         max_age_seconds: the bound.
-        downtimes: of the faults.
+        downtimes: in which nothing could be crawled.
         added: URL → when it was added, Unix seconds; of pages that were not removed.
+        changes: when the budget was set (Unix seconds), and to how many crawls per second; empty:
+            there is no limit.
     """
     begin, end = period
     visits: dict[str, list[float]] = defaultdict(list)
     for asked in ledger.requests:
         visits[asked.request.url].append(asked.request.requested_at)
+    waits: list[_Wait] = []
+    active = [page.url for page in ledger.pages if page.status == ACTIVE]
+    for url in active:
+        # A page that was never crawled is due at once.
+        first = held_at.get(url, added.get(url, begin) - max_age_seconds)
+        times = [first, *visits[url], math.inf]
+        for last, following in itertools.pairwise(times):
+            due = max(last + max_age_seconds, begin)
+            if due <= min(following, end):
+                waits.append(_Wait(due, following, last, url))
+    waits.sort()
+    by = deadlines(np.array([wait.due for wait in waits]), changes, downtimes, end)
 
     def delays() -> Iterator[tuple[float, str]]:
-        for page in ledger.pages:
-            if page.status != ACTIVE:
-                continue
-            # A page that was never crawled is due at once.
-            first = held_at.get(page.url, added.get(page.url, begin) - max_age_seconds)
-            times = [first, *visits[page.url], end]
-            for last, following in itertools.pairwise(times):
-                bound = last + max_age_seconds
-                if following <= bound:
-                    continue
-                # What was not crawled while all was down makes what is due later wait as well.
-                since = max(last, begin)
-                late = following - max(bound, begin) - down_within(downtimes, since, following)
-                waited = f"{following - last:.1f} s without a crawl"
-                yield late, f"{page.url}: {waited} ({late:.1f} late)"
+        for wait, deadline in zip(waits, by.tolist(), strict=True):
+            late = min(wait.crawled_at, end) - deadline
+            waited = f"not crawled again for {end - wait.before:.1f} s"
+            if wait.crawled_at < math.inf:
+                waited = f"{wait.crawled_at - wait.before:.1f} s without a crawl"
+            yield late, f"{wait.url}: {waited} ({late:.1f} late)"
 
     return Finding.of_delays(
         "visits",
@@ -122,4 +131,18 @@ def visited(
         delays(),
         SLACK_SECONDS,
         "latest_seconds",
+        pages=len(active),
+        due=len(waits),
+        cannot_be_judged=int(np.isinf(by).sum()),
     )
+
+
+class _Wait(NamedTuple):
+    """A page is due."""
+
+    due: float
+    crawled_at: float
+    """Infinite: never again."""
+    before: float
+    """The crawl before."""
+    url: str

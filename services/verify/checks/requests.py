@@ -2,13 +2,17 @@
 
 import itertools
 import math
-from collections import Counter, defaultdict
+from collections import defaultdict
 from collections.abc import Iterator
+from typing import Final
 
 from services.verify.checks.downtime import NEWS_SECONDS
 from services.verify.checks.finding import Finding
 from services.verify.ledger import Asked, Ledger, first_answers
 from shared.contracts.identity import shard_of
+
+ROUNDING_SECONDS: Final = 1e-5
+"""Times on the topics are rounded to microseconds."""
 
 
 def _by_page(ledger: Ledger) -> dict[int, list[Asked]]:
@@ -19,13 +23,18 @@ def _by_page(ledger: Ledger) -> dict[int, list[Asked]]:
 
 
 def in_flight_twice(ledger: Ledger) -> Finding:
-    """No page is asked for again before its request is answered or late."""
+    """No page is asked for again before its request is answered or late.
+
+    Late is what has waited for the time-out of the settings, whatever deadline the request names.
+    """
     answered = first_answers(ledger)
+    timeout = ledger.settings.request_timeout_seconds
 
     def offenders() -> Iterator[str]:
         for of_page in _by_page(ledger).values():
             for first, second in itertools.pairwise(of_page):
-                late = second.request.requested_at >= first.request.deadline_at
+                waited = second.request.requested_at - first.request.requested_at
+                late = waited >= timeout - ROUNDING_SECONDS
                 known = answered.get(first.request.request_id, math.inf)
                 if not late and known > second.written_at:
                     yield (
@@ -38,7 +47,7 @@ def in_flight_twice(ledger: Ledger) -> Finding:
         "in flight",
         "no page has two requests in flight",
         offenders(),
-        requests=len(ledger.requests),
+        looked_at=len(ledger.requests),
     )
 
 
@@ -57,6 +66,7 @@ def unanswered(ledger: Ledger) -> Finding:
         "answered",
         "each request is answered, or its page asked for again",
         offenders,
+        looked_at=len(ledger.requests),
         unanswered_requests=asked_again,
     )
 
@@ -64,10 +74,11 @@ def unanswered(ledger: Ledger) -> Finding:
 def forgotten_crawls(ledger: Ledger, max_age_seconds: float) -> Finding:
     """No page is crawled as new, or as too old, that was crawled just before."""
     answered = first_answers(ledger)
+    by_page = _by_page(ledger)
     failed = {a.outcome.request_id for a in ledger.outcomes if a.outcome.result == "failed"}
 
     def offenders() -> Iterator[str]:
-        for of_page in _by_page(ledger).values():
+        for of_page in by_page.values():
             for first, second in itertools.pairwise(of_page):
                 request = second.request
                 known = answered.get(first.request.request_id, math.inf)
@@ -79,18 +90,30 @@ def forgotten_crawls(ledger: Ledger, max_age_seconds: float) -> Finding:
                 ):
                     yield f"{request.url}: {request.reason}, but crawled {age:.2f} s before"
 
-    return Finding.of("crawls in a row", "no crawl is forgotten and made again", offenders())
+    return Finding.of(
+        "crawls in a row",
+        "no crawl is forgotten and made again",
+        offenders(),
+        looked_at=sum(len(of_page) - 1 for of_page in by_page.values()),
+    )
 
 
 def slots_filled_once(ledger: Ledger) -> Finding:
-    """No slot of the budget is filled by two requests: by a scheduler that lost its shards."""
-    slots = Counter((asked.partition, asked.request.requested_at) for asked in ledger.requests)
+    """No slot of the budget is filled by two requests: by a scheduler that lost its shards, or by
+    two shards. A slot is known by its time, which no other slot of the whole system has.
+    """
+    slots = defaultdict(list)
+    for asked in ledger.requests:
+        slots[round(asked.request.requested_at * 1e6)].append(asked)
     offenders = [
-        f"shard {shard} at {time:.6f}: {count} requests"
-        for (shard, time), count in slots.items()
-        if count > 1
+        f"slot {microseconds / 1e6:.6f}: {len(filled)} requests, of shards "
+        f"{sorted({asked.partition for asked in filled})}"
+        for microseconds, filled in slots.items()
+        if len(filled) > 1
     ]
-    return Finding.of("slots", "each slot is filled once", offenders, slots=len(slots))
+    return Finding.of(
+        "slots", "each slot is filled once, over all shards", offenders, looked_at=len(slots)
+    )
 
 
 def right_partitions(ledger: Ledger) -> Finding:
@@ -101,4 +124,9 @@ def right_partitions(ledger: Ledger) -> Finding:
         for asked in ledger.requests
         if shard_of(asked.request.host, shards) != asked.partition
     ]
-    return Finding.of("partitions", "requests stand on their host's shard", offenders)
+    return Finding.of(
+        "partitions",
+        "requests stand on their host's shard",
+        offenders,
+        looked_at=len(ledger.requests),
+    )

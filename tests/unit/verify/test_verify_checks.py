@@ -6,6 +6,7 @@ from types import SimpleNamespace
 
 import pytest
 
+from services.scheduler.flow import pacer
 from services.verify.checks import delivery, limits, pages, requests
 from services.verify.checks.recovery import recovery
 from services.verify.faults import Injected
@@ -20,13 +21,17 @@ URL = "https://a.example/0"
 PAGE = identify(URL)
 HERE = shard_of(PAGE.host, SHARDS)
 TIMEOUT = 8.0
+SETTINGS = SimpleNamespace(
+    partitions=SHARDS, request_timeout_seconds=TIMEOUT, kafka_session_timeout_seconds=6.0
+)
 
 
-def asked(at, url=URL, written_at=None, reason="value", partition=None):
+def asked(at, url=URL, written_at=None, reason="value", partition=None, deadline_at=None):
     page = identify(url)
+    deadline_at = at + TIMEOUT if deadline_at is None else deadline_at
     request = CrawlRequest(
         *(f"r-{page.page_id:x}-{at}", page.page_id, url, page.host),
-        *(at, at + TIMEOUT, 1.0, 1.0, reason),
+        *(at, deadline_at, 1.0, 1.0, reason),
     )
     shard = shard_of(page.host, SHARDS) if partition is None else partition
     return Asked(request, shard, 0, at if written_at is None else written_at)
@@ -57,7 +62,7 @@ def ledger(**parts):
         "observations": [],
         "transactions": [],
     }
-    return Ledger(settings=SimpleNamespace(partitions=SHARDS), **(empty | parts))
+    return Ledger(settings=SETTINGS, **(empty | parts))
 
 
 def test_a_second_request_before_the_answer_is_found():
@@ -69,6 +74,12 @@ def test_a_second_request_before_the_answer_is_found():
     assert requests.in_flight_twice(early).count == 1
     assert requests.in_flight_twice(in_time).passed
     assert requests.in_flight_twice(late).passed
+
+
+def test_a_request_is_late_by_the_settings_whatever_deadline_it_names():
+    hasty, second = asked(10.0, deadline_at=10.2), asked(10.5)
+
+    assert requests.in_flight_twice(ledger(requests=[hasty, second])).count == 1
 
 
 def test_a_request_that_nobody_asks_again_is_found():
@@ -106,6 +117,18 @@ def test_a_slot_that_was_filled_twice_is_found():
     assert requests.slots_filled_once(ledger(requests=[asked(10.0), asked(10.1, other)])).passed
 
 
+def test_two_shards_in_one_slot_are_found():
+    elsewhere = next(
+        url
+        for url in (f"https://{letter}.example/0" for letter in "bcdefgh")
+        if shard_of(identify(url).host, SHARDS) != HERE
+    )
+
+    found = requests.slots_filled_once(ledger(requests=[asked(10.0), asked(10.0, elsewhere)]))
+
+    assert found.count == 1
+
+
 def test_a_request_on_another_shard_is_found():
     assert requests.right_partitions(ledger(requests=[asked(1.0, partition=HERE ^ 1)])).count == 1
     assert requests.right_partitions(ledger(requests=[asked(1.0)])).passed
@@ -115,11 +138,57 @@ def test_a_second_over_the_budget_is_found():
     changes = [(0.0, 4.0), (100.0, 2.0)]
     four = [asked(50.0 + n / 4) for n in range(5)]
     too_many = [asked(110.0 + n / 5) for n in range(5)]
-    settling = [asked(101.0 + n / 5) for n in range(5)]
+    settling = [asked(101.0 + n / 4) for n in range(4)]
 
     assert limits.budget(ledger(requests=four), changes, 200.0).passed
     assert limits.budget(ledger(requests=too_many), changes, 200.0).count == 1
     assert limits.budget(ledger(requests=settling), changes, 200.0).passed
+
+
+def test_a_single_crawl_too_many_is_found():
+    on_time = [asked(50.0 + n / 4) for n in range(8)]
+    one_more = asked(50.9)
+
+    crawls = sorted([*on_time, one_more], key=lambda one: one.request.requested_at)
+    found = limits.budget(ledger(requests=crawls), [(0.0, 4.0)], 200.0)
+
+    assert found.examples == ["second 50: 1 too many"]
+
+
+def at_the_broker(slots, late):
+    return ledger(requests=[asked(slot, written_at=slot + late) for slot in slots])
+
+
+def test_slots_that_are_filled_at_once_are_found_by_when_they_came():
+    slots = [50.0 + n / 4 for n in range(40)]
+    changes = [(0.0, 4.0)]
+    burst = ledger(requests=[asked(slot, written_at=60.0) for slot in slots])
+
+    assert limits.budget(burst, changes, 200.0).passed  # each has its slot
+    assert limits.budget_by_arrival(at_the_broker(slots, 0.2), changes, ()).passed
+    assert limits.budget_by_arrival(burst, changes, ()).count == 1
+    held_up = limits.budget_by_arrival(burst, changes, [(49.0, 60.0)])
+    assert held_up.passed
+    assert held_up.figures["held_up"] == 30
+
+
+def test_a_slot_that_is_filled_late_is_found():
+    usual, late, early = (at_the_broker([50.0], seconds) for seconds in (0.3, 4.0, -0.2))
+
+    assert limits.filled_in_time(usual, ()).passed
+    assert limits.filled_in_time(early, ()).count == 1
+    assert limits.filled_in_time(late, ()).count == 1
+    assert limits.filled_in_time(late, [(51.0, 53.0)]).passed
+    assert limits.filled_in_time(late, [(40.0, 49.9)]).count == 1
+
+
+def test_after_the_session_a_request_comes_too_late_whatever_was_down():
+    assert limits.filled_in_time(at_the_broker([50.0], 8.0), [(50.0, 58.0)]).passed
+    assert limits.filled_in_time(at_the_broker([50.0], 9.0), [(50.0, 59.0)]).count == 1
+
+
+def test_the_pacers_patience_is_what_the_checks_say_it_is():
+    assert limits.FILL_SECONDS == pacer.PATIENCE_SECONDS
 
 
 def test_a_host_over_its_limit_is_found():
@@ -128,6 +197,16 @@ def test_a_host_over_its_limit_is_found():
 
     assert limits.hosts(ledger(requests=at_once), {PAGE.host: 2.0}).count == 1
     assert limits.hosts(ledger(requests=in_turn), {PAGE.host: 2.0}).passed
+
+
+def test_a_host_over_its_limit_is_found_by_when_the_requests_came():
+    slots = [10.0 + n / 2 for n in range(20)]
+    at_once = ledger(requests=[asked(slot, written_at=20.0) for slot in slots])
+    limit = {PAGE.host: 2.0}
+
+    assert limits.hosts(at_once, limit).passed
+    assert limits.hosts_by_arrival(at_once, limit, ()).count == 1
+    assert limits.hosts_by_arrival(at_the_broker(slots, 0.3), limit, ()).passed
 
 
 def test_a_crawl_during_a_pause_is_found():
@@ -193,24 +272,19 @@ def test_dead_letters_that_are_missing_or_surprising_are_found():
     assert delivery.dead_letters(run, {place: "bad", other: "bad"}, {other}).passed
 
 
+def test_a_check_that_looked_at_nothing_fails_where_something_is_demanded():
+    nothing, something = limits.hosts(ledger(), {}), at_the_broker([50.0], 0.3)
+
+    assert nothing.passed
+    assert not nothing.demanded().passed
+    assert limits.filled_in_time(something, ()).demanded().passed
+
+
 def test_a_page_that_no_shard_knows_is_found():
     assert pages.known_to_shards(
         ledger(), {HERE: 1} | dict.fromkeys({0, 1, 2, 3} - {HERE}, 0)
     ).passed
     assert pages.known_to_shards(ledger(), dict.fromkeys(range(SHARDS), 0)).count == 1
-
-
-def test_a_page_that_is_visited_too_late_is_found():
-    held = {URL: 0.0}
-
-    def check(visits, downtimes=()):
-        run = ledger(requests=[asked(at) for at in visits])
-        return pages.visited(run, held, (0.0, 100.0), 60.0, downtimes, {}).count
-
-    assert check([50.0]) == 0
-    assert check([80.0]) == 1
-    assert check([80.0], [(60.0, 75.0)]) == 0
-    assert check([]) == 1
 
 
 def test_updates_that_did_not_take_effect_are_found():

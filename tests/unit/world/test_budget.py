@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from services.world.budget import Budget, seconds_until_reached
+from services.world.budget import Budget, overdrawn, seconds_until_reached
 from services.world.plan import BudgetStep
 
 DAY = 86_400.0
@@ -34,6 +34,34 @@ def test_while_a_change_settles_the_higher_budget_holds() -> None:
     assert lowered.allowed(7, 8) == pytest.approx(10)
     assert budget((0, 10), (5, 100)).allowed(4, 5) == pytest.approx(10)
     assert budget((0, 10), (5.5, 100)).allowed(5, 6) == pytest.approx(55)
+
+
+@pytest.mark.parametrize("window", [(0.0, 4.0), (4.5, 6.2), (6.5, 9.0), (0.0, 30.0)])
+def test_what_a_window_may_hold_is_the_same_both_ways(window: tuple[float, float]) -> None:
+    stepped = budget((0, 10), (5, 20), (6, 4))
+    start, end = stepped.most_until(np.array(window))
+
+    assert end - start == pytest.approx(stepped.allowed(*window))
+
+
+def test_one_crawl_too_many_is_found_in_the_window_that_it_ends_in() -> None:
+    slots = np.append(np.arange(0, 50) / 10, [4.95, 5.0, 5.1])
+    room = budget((0, 10)).most_until(slots)
+
+    [(time, excess)] = overdrawn(slots, room, room, 1.0)
+
+    assert time == pytest.approx(4.95)
+    assert excess == pytest.approx(0.5)
+    assert overdrawn(slots[:50], room[:50], room[:50], 1.0) == []
+
+
+def test_windows_may_begin_earlier_by_a_delay() -> None:
+    plain = budget((0, 10))
+    came = np.full(12, 5.0)
+    until = plain.most_until(came)
+
+    assert overdrawn(came, until, plain.most_until(came - 1.2), 1.0) == []
+    assert len(overdrawn(came, until, plain.most_until(came - 1.0), 1.0)) == 1
 
 
 def test_the_integral_follows_the_steps() -> None:
