@@ -14,6 +14,7 @@ from services.estimator.worker import GROUP as ESTIMATORS
 from services.estimator.worker import TOPICS as ESTIMATED
 from services.ingester.reading import GROUP as INGESTERS
 from shared.contracts.topics import HOST_PARAMETERS, PAGE_PARAMETERS, SIGNALS, Topic
+from shared.runtime.aiokafka_patches import client_of
 from shared.runtime.kafka import client_options, make_consumer, partitions_of
 from shared.runtime.settings import Settings
 from shared.runtime.topic_ids import topic_ids
@@ -105,7 +106,7 @@ async def places(settings: Settings) -> list[Place]:
         begins = await consumer.beginning_offsets(partitions)
         ends = await consumer.end_offsets(partitions)
         names = [settings.topic(topic.name) for _, topic in wanted]
-        ids = await topic_ids(consumer._client, names)  # noqa: SLF001 - no public way
+        ids = await topic_ids(client_of(consumer), names)
     return [
         Place(
             reader,

@@ -11,6 +11,7 @@ from collections.abc import Callable, Collection
 from typing import Any, Final
 
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer
+from aiokafka.client import AIOKafkaClient
 from aiokafka.conn import AIOKafkaConnection
 from aiokafka.errors import KafkaError
 from aiokafka.protocol.group import SyncGroupRequest
@@ -94,6 +95,12 @@ def hold_back(producer: AIOKafkaProducer, may_send: Callable[[], bool]) -> None:
         return nothing
 
     accumulator.drain_by_nodes = drain_if_allowed
+
+
+def client_of(consumer: AIOKafkaConsumer) -> AIOKafkaClient:
+    """The connections of a started consumer, for requests that it has no method for."""
+    client: AIOKafkaClient = consumer._client  # noqa: SLF001
+    return client
 
 
 def versions_of(connection: AIOKafkaConnection) -> dict[int, tuple[int, int]]:

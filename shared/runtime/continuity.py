@@ -16,6 +16,7 @@ from aiokafka import AIOKafkaConsumer, TopicPartition
 from aiokafka.errors import KafkaError
 
 from shared.runtime import metrics
+from shared.runtime.aiokafka_patches import client_of
 from shared.runtime.kafka import may_pass
 from shared.runtime.topic_ids import topic_ids
 
@@ -192,7 +193,7 @@ class Continuity:
         return begin
 
     async def _ask_for_ids(self) -> dict[str, str]:
-        return await topic_ids(self._consumer._client, self._names)  # noqa: SLF001 - no public way
+        return await topic_ids(client_of(self._consumer), self._names)
 
     async def _asked(self, question: Callable[[], Awaitable[T]]) -> T:
         """The broker's answer, however long that takes."""

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import click
 
-from services.cli.output import show_rows
+from shared.terminal.output import show_rows
 
 if TYPE_CHECKING:
     from services.cli.positions import Place

@@ -48,7 +48,7 @@ class Shard:
         self,
         number: int,
         rules: ShardRules,
-        make_selector: "Callable[[Shard], Selector]",
+        make_selector: Callable[["Shard"], Selector],
         expected: int = 0,
     ) -> None:
         """Make a shard without pages.

@@ -11,6 +11,7 @@ import pytest
 from aiokafka.admin import AIOKafkaAdminClient, NewTopic
 from workers import reader, settings_for, worker
 
+from migrations.upgrade import migrate
 from shared.contracts.codec import decode
 from shared.contracts.messages import Bandwidth, CrawlRequest
 from shared.contracts.topics import BANDWIDTH, CLOCK, CRAWL_REQUESTS
@@ -19,7 +20,6 @@ from shared.runtime.kafka import ensure_topics
 from shared.runtime.publisher import Publisher
 from shared.runtime.wall_time import WallTime
 from shared.store.imports import PageBatch, import_pages
-from shared.store.migration import migrate
 
 HOUR = 3600.0
 RATE = 20

@@ -12,6 +12,7 @@ from aiokafka.admin import AIOKafkaAdminClient, NewTopic
 from click.testing import CliRunner
 from workers import settings_for, worker
 
+from migrations.upgrade import migrate
 from services.cli.main import main
 from services.ingester.reading import GROUP as INGESTERS
 from shared.contracts.identity import identify
@@ -19,7 +20,6 @@ from shared.contracts.messages import PageUpdate
 from shared.contracts.topics import PAGE_UPDATES, SIGNALS
 from shared.runtime.kafka import ensure_topics
 from shared.runtime.publisher import Publisher
-from shared.store.migration import migrate
 
 SESSION_SECONDS = 6.0
 

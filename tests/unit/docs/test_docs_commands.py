@@ -6,9 +6,9 @@ import shlex
 
 import click
 import pytest
+from documents import documents
 
 from deploy.docs import metrics, settings
-from deploy.docs.files import documents
 from deploy.docs.places import TOP
 from services.cli.main import main
 from shared.runtime.settings import FILE_VARIABLE

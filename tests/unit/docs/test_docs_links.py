@@ -1,8 +1,8 @@
 """Every link of the documentation leads somewhere, and the checker of links is not blind."""
 
 import pytest
+from documents import documents
 
-from deploy.docs.files import documents
 from deploy.docs.links import anchors, faults, links
 from deploy.docs.places import FOLDED, PICTURES, TOP
 

@@ -27,7 +27,7 @@ def test_the_picture_of_the_system_knows_its_topics_and_no_others():
     known = {topic.name for topic in TOPICS}
     shown = {name for arrow in system.ARROWS for name in arrow.text.split(", ") if name}
     assert shown <= known
-    assert known - shown == {"dead-letters", "host-parameters"}
+    assert known - shown == {"clock", "dead-letters", "host-parameters"}
 
 
 def texts(svg):

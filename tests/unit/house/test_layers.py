@@ -16,7 +16,7 @@ OURS = ("shared", "migrations", "deploy", "services")
 
 GROUND = {"shared.units", "shared.contracts"}
 MATHEMATICS = {"shared.policy"}
-WORKER = GROUND | MATHEMATICS | {"shared.pacing", "shared.store", "shared.runtime"}
+WORKER = GROUND | MATHEMATICS | {"shared.pacing", "shared.store", "shared.rules", "shared.runtime"}
 ONE_MACHINE = GROUND | {"shared.runtime", "deploy.local", "migrations"}
 
 MAY_IMPORT: dict[str, set[str]] = {
@@ -28,6 +28,8 @@ MAY_IMPORT: dict[str, set[str]] = {
     "shared.pacing": GROUND,
     # The two servers, which know nothing of each other, and the terminal.
     "shared.store": GROUND | MATHEMATICS,
+    # What events do to pages, for all who keep them.
+    "shared.rules": GROUND | MATHEMATICS | {"shared.store"},
     "shared.runtime": GROUND,
     "shared.terminal": set(),
     "migrations": {"shared.store", "shared.runtime"},
@@ -57,7 +59,9 @@ MAY_IMPORT: dict[str, set[str]] = {
     "services.cli.commands.world": {"services.cli", "services.world"},
     "services.cli": WORKER
     | {"shared.terminal", "migrations", "services.run", "services.replay"}
-    | {"services.verify", "services.bench"},
+    | {"services.verify", "services.bench"}
+    # Whose positions it shows and settles.
+    | {"services.ingester", "services.estimator"},
     # The pages of the documentation that are made from the code.
     "deploy.docs": WORKER
     | ONE_MACHINE

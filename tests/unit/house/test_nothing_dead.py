@@ -23,6 +23,7 @@ CALLED_BY_OTHERS = {
     "click": {"convert", "format_commands", "get_command"},
     "alembic": {"downgrade"},
     "aiokafka": {"on_partitions_assigned", "on_partitions_revoked"},
+    "mkdocs": {"on_files", "on_page_markdown"},
     "mode": {"on_start", "on_stop"},
     "psycopg": {"dump", "get_key"},
     "pydantic": {"settings_customise_sources"},
@@ -31,9 +32,9 @@ CALLED_BY_OTHERS = {
 
 READ_BY_OTHERS = {
     "numba": {"CACHE_DIR"},
-    "aiokafka": {"_request_timeout_ms"},
+    "aiokafka": {"FLEXIBLE_VERSION", "SCHEMA", "_request_timeout_ms"},
     "faust": {"spinner"},
-    "psycopg": {"isolation_level"},
+    "psycopg": {"isolation_level", "prepare_threshold"},
     "click": {"help"},
     "sqlalchemy, by what it knows of all tables": {
         "CoordinatorLease",
@@ -41,9 +42,17 @@ READ_BY_OTHERS = {
         "MultiplierRecord",
         "OBSERVATIONS",
         "PageUrl",
+        "ShardOwner",
         "StreamPosition",
+        "StreamTopic",
     },
-    "PostgreSQL and compiled loops, as columns": {"held_back", "signal_count"},
+    "PostgreSQL and compiled loops, as columns": {
+        "announced_change_rate",
+        "announced_evidence",
+        "announced_signal_rate",
+        "held_back",
+        "signal_count",
+    },
 }
 """Who → what we set for it."""
 

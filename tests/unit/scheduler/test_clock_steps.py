@@ -5,9 +5,9 @@ import time
 
 import pytest
 from reference_shard import DAY, rules, url_of
-from services.scheduler.pacing import Pacer, Plans
-from services.scheduler.shard import Shard
 
+from services.scheduler.flow.pacer import Pacer, Plans
+from services.scheduler.picking.calendar import make_shard
 from shared.contracts.codec import decode
 from shared.contracts.messages import Allotment, CrawlRequest, Multipliers, PageUpdate
 from shared.pacing.slots import SlotPlan, SlotTimeline
@@ -52,7 +52,7 @@ class Seconds:
 
 
 def full_shard(number):
-    shard = Shard(number, rules(host_rate=1000.0))
+    shard = make_shard(number, rules(host_rate=1000.0))
     shard.is_caught_up = True
     for page in range(600):
         identity = url_of(f"h{number}-{page % 200}", page)
