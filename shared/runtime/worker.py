@@ -43,7 +43,6 @@ from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
 from shared.runtime import metrics
 from shared.runtime.broker_watch import BrokerWatch
 from shared.runtime.clock_offset import ClockOffset
-from shared.runtime.database_watch import DatabaseWatch
 from shared.runtime.ending import ignore_further_stops
 from shared.runtime.kafka import ensure_topics
 from shared.runtime.logs import configure_logs
@@ -136,6 +135,9 @@ class WorkerService(Service, ABC):  # type: ignore[misc]  # mode is untyped
         """Whether the servers answer."""
         watches = [self.broker.run(self.stopping)]
         if self.database_user is not None:
+            # Here, as the ingester starts without a database's driver.
+            from shared.runtime.database_watch import DatabaseWatch  # noqa: PLC0415
+
             watches.append(DatabaseWatch(self.settings, self.database_user).run(self.stopping))
         return watches
 
