@@ -30,14 +30,15 @@ types: setup ## Check types.
 unit: setup ## Run only the pure tests.
 	$(BIN)/pytest -q tests/unit
 
-# Each file goes to one worker, the longest files first (tests/arranging.py).
+# Each file goes to one worker, the longest files first (tests/arranging.py). Tests with servers wait
+# for most of their time: a third worker uses it, each has servers of its own.
 PYTEST := $(BIN)/pytest -q --dist loadfile --no-loadscope-reorder
 
 quick: lint types ## Run what takes about a minute: style, types and the pure tests, without servers.
 	$(PYTEST) -n 2 -m "not kafka and not postgres and not slow" tests
 
 test: lint types ## Run all tests: style, types, unit, contract (both brokers), integration, faults.
-	$(PYTEST) -n 2 tests
+	$(PYTEST) -n 3 tests
 
 SEEDS ?= 1 2 3 4 5 6 7 8 9 10
 verify: setup ## Harm a running system on Apache Kafka, ten times five minutes, and check all promises.

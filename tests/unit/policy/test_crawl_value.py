@@ -29,6 +29,7 @@ STATE = {
 }
 
 
+@pytest.mark.slow(6)
 def test_value_and_interval_match_the_textbook_sums_in_sixty_digits():
     states = random_states(250, seed=11)
     values = crawl_value(1.0, *states.T)

@@ -1,5 +1,7 @@
 """The benchmarks of value, inverse and demand run, and find the library exact."""
 
+import pytest
+
 from services.bench import demand, inverse, value
 
 
@@ -16,6 +18,7 @@ def test_inverse():
     assert report["compared"] > 250
 
 
+@pytest.mark.slow(3)
 def test_demand():
     report = demand.run(pages=5000, sets=0, seed=1, shard_pages=60_000)
     assert report["residual"] <= 1e-9

@@ -33,6 +33,7 @@ def exact_rates(page, grid=GRID):
     return 1.0 / np.array(psi)
 
 
+@pytest.mark.slow(3)
 @settings(max_examples=60, deadline=None)
 @given(st.floats(-9, 9), st.floats(-9, 9))
 def test_without_signals_each_page_is_right(tables, log_importance, log_alpha):

@@ -71,6 +71,7 @@ def test_short_histories_forget_soonest_under_drift() -> None:
     assert figure["last 32 crawls"][5] < figure["last 8 crawls"][5]
 
 
+@pytest.mark.slow(3)
 def test_figure_4_stands_beside_the_independent_replication() -> None:
     figure = accuracy.figure_4(Scale(repetitions=2), nobody, sizes=(100,))
     rows = accuracy.compared(figure, 2)

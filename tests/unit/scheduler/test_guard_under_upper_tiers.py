@@ -1,6 +1,7 @@
 """Pages that go first, new or unanswered, do not make all the others wait on the list."""
 
 import numpy as np
+import pytest
 
 from services.bench.scheduled_pages import ORIGIN, Population, make_filled_shard
 from services.bench.scheduler_driver import Driver
@@ -32,6 +33,7 @@ class Unanswering(Driver):
         return picks
 
 
+@pytest.mark.slow(3)
 def test_while_new_pages_take_every_slot_few_others_are_listed():
     driver, _ = shard_of_equals(never_crawled=0.2)
     selector = driver.shard.selector
