@@ -1,8 +1,9 @@
 """Which records the estimator made durable together: noted by the database itself.
 
-Triggers write down, within the estimator's own transactions, every move of its positions and every
-refit of host priors. So the notes are exactly those of the transactions that came through, however
-often a batch was begun; and with them the same events can be applied once more without any fault.
+Triggers write down, within the estimator's own transactions, every move of its positions, every
+refit of host priors, and every new owner of a shard. So the notes are exactly those of the
+transactions that came through, however often a batch was begun; and with them the same events can
+be applied once more without any fault.
 """
 
 from dataclasses import dataclass
@@ -11,7 +12,7 @@ from typing import Final
 import psycopg
 from psycopg import sql
 
-from services.estimator.hosts import Hosts
+from shared.policy.estimation.host_priors import INITIAL_CHANGE_RATE, INITIAL_SHAPE
 from shared.store.history import SOURCES
 from shared.store.hosts import INITIAL
 
@@ -24,6 +25,7 @@ _STATEMENTS: Final = (
         id bigserial PRIMARY KEY, transaction int8 NOT NULL, at float8 NOT NULL,
         topic text NOT NULL, partition int4 NOT NULL, before int8 NOT NULL, after int8 NOT NULL)""",
     "CREATE TABLE verify.refits (transaction int8 PRIMARY KEY)",
+    "CREATE TABLE verify.owners (shard int2 NOT NULL, epoch int8 NOT NULL)",
     """CREATE FUNCTION verify.note_move() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
         INSERT INTO verify.moves (transaction, at, topic, partition, before, after) VALUES
             (pg_current_xact_id()::text::int8, extract(epoch FROM clock_timestamp()),
@@ -32,6 +34,11 @@ _STATEMENTS: Final = (
     """CREATE FUNCTION verify.note_refit() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
         INSERT INTO verify.refits VALUES (pg_current_xact_id()::text::int8) ON CONFLICT DO NOTHING;
         RETURN NULL; END $$""",
+    """CREATE FUNCTION verify.note_owner() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
+        INSERT INTO verify.owners VALUES (NEW.shard, NEW.epoch);
+        RETURN NULL; END $$""",
+    """CREATE TRIGGER note_owner AFTER INSERT OR UPDATE OF epoch ON shard_owners FOR EACH ROW
+        EXECUTE FUNCTION verify.note_owner()""",
     """CREATE TRIGGER note_move AFTER UPDATE ON stream_positions FOR EACH ROW
         WHEN (NEW.consumer = 'estimator') EXECUTE FUNCTION verify.note_move()""",
 )
@@ -68,14 +75,13 @@ class Transaction:
 
 def install(database_url: str) -> None:
     """Begin to take notes, before the first estimator starts."""
-    initial = Hosts().newcomer
     with psycopg.connect(database_url, autocommit=True) as connection:
         for statement in _STATEMENTS:
             connection.execute(statement)
         connection.execute(
             sql.SQL(_NOTE_REFIT).format(
-                shape=sql.Literal(float(initial.shape[0])),
-                rate=sql.Literal(float(initial.rate[0])),
+                shape=sql.Literal(INITIAL_SHAPE),
+                rate=sql.Literal(INITIAL_SHAPE / INITIAL_CHANGE_RATE),
                 learning=sql.Literal(INITIAL),
                 length=sql.Literal(_PRECISION_BYTES),
             )
@@ -96,3 +102,12 @@ def read(database_url: str) -> list[Transaction]:
             known = found[number] = Transaction(at, [], number in refits)
         known.moves.append(Move(*move))
     return list(found.values())
+
+
+def read_owners(database_url: str) -> dict[int, list[int]]:
+    """Shard → the epochs of its owners, rising."""
+    found: dict[int, list[int]] = {}
+    with psycopg.connect(database_url) as connection:
+        for shard, epoch in connection.execute("SELECT shard, epoch FROM verify.owners"):
+            found.setdefault(shard, []).append(epoch)
+    return {shard: sorted(epochs) for shard, epochs in found.items()}

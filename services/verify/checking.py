@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
+from aiokafka import ConsumerRecord
 
-from services.estimator.worker import TOPICS as LEARNED_TOPICS
 from services.verify.bad_messages import STAGES
 from services.verify.checks import delivery, limits, pages, requests
 from services.verify.checks.downtime import downtimes_of
@@ -17,16 +17,26 @@ from services.verify.faults import Injected
 from services.verify.ledger import Ledger
 from services.verify.plan import VerifyPlan
 from services.verify.poison import Place
-from services.verify.relearning import differences, relearn
+from services.verify.relearning import (
+    MOST_OUT_OF_ORDER,
+    differences,
+    in_order_of_time,
+    out_of_order,
+    relearn,
+)
 from services.verify.sending import Account
 from services.verify.traffic import Expected
 from shared.contracts.identity import identify
 from shared.contracts.topics import (
     BANDWIDTH,
+    CRAWL_OUTCOMES,
     DEMAND_CURVES,
+    HOST_LIMITS,
     HOST_PARAMETERS,
     MULTIPLIERS,
     PAGE_PARAMETERS,
+    PAGE_SIGNALS,
+    PAGE_UPDATES,
 )
 from shared.runtime.settings import Settings
 
@@ -35,6 +45,9 @@ _READ_FROM_THE_LAST: Final = {
     for topic in (PAGE_PARAMETERS, HOST_PARAMETERS, BANDWIDTH, DEMAND_CURVES, MULTIPLIERS)
 }
 """Topics whose readers do not look back, and the kind of worker that reads them."""
+
+LEARNED_TOPICS: Final = (CRAWL_OUTCOMES, PAGE_SIGNALS, PAGE_UPDATES, HOST_LIMITS)
+"""What there is to be learned from."""
 
 UNREAD_SECONDS: Final = 2.0
 """A message may have been there so long before its reader went down, and not have been read."""
@@ -83,7 +96,7 @@ def _check(facts: Facts, ledger: Ledger) -> list[Finding]:
     copies = {url: time for url, time in facts.held_at.items() if time > -np.inf}
     at_rest = [] if facts.drained else ["messages are still waiting to be applied"]
     return [
-        Finding.of("rest", "without a budget the system comes to rest", at_rest),
+        Finding.of("rest", "without a budget the system comes to rest", at_rest, looked_at=1),
         delivery.published(ledger, *facts.accounts),
         *delivery.crawls_applied(ledger, held),
         *_learned(facts, ledger),
@@ -139,17 +152,46 @@ def may_be_skipped(
 def _learned(facts: Facts, ledger: Ledger) -> list[Finding]:
     records = ledger.by_partition(LEARNED_TOPICS)
     relearned = relearn(facts.settings, facts.beginning_url, ledger.transactions, records)
-    found = differences(facts.database_url, relearned)
+    of_pages, of_hosts = differences(facts.database_url, relearned)
+    what = "what is learned of {} equals a run without faults on the same events"
     return [
         *delivery.histories(ledger, relearned),
+        _in_order(facts, ledger, records),
         Finding.of(
-            "positions", "positions in Postgres go on from where they stood", relearned.gaps
+            "positions",
+            "positions in Postgres go on from where they stood",
+            relearned.gaps,
+            looked_at=relearned.moves,
         ),
         Finding.of(
             "parameters",
-            "what is learned equals a run without faults on the same events",
-            found,
+            what.format("pages"),
+            of_pages,
+            looked_at=len(relearned.state.pages),
             transactions=len(ledger.transactions),
+        ),
+        Finding.of(
+            "hosts",
+            what.format("hosts"),
+            of_hosts,
+            looked_at=len(relearned.state.hosts),
             refits=sum(one.refitted for one in ledger.transactions),
         ),
     ]
+
+
+def _in_order(
+    facts: Facts, ledger: Ledger, records: Mapping[tuple[str, int], Sequence[ConsumerRecord]]
+) -> Finding:
+    at = ledger.transactions[-1].at if ledger.transactions else facts.began
+    expected = in_order_of_time(facts.settings, facts.beginning_url, at, records)
+    share = out_of_order(ledger.observations, expected)
+    late = [f"{share:.1%} of the crawl records are other"] if share > MOST_OUT_OF_ORDER else []
+    return Finding.of(
+        "in order",
+        f"all but {MOST_OUT_OF_ORDER:.0%} of the crawl records are those of the events in order "
+        "of time",
+        late,
+        looked_at=len(expected),
+        out_of_order=round(share, 4),
+    )

@@ -4,6 +4,7 @@ import itertools
 import math
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import Final, NamedTuple
 
 import numpy as np
@@ -32,7 +33,9 @@ def known_to_shards(ledger: Ledger, in_memory: Mapping[int, int]) -> Finding:
         for shard in range(ledger.settings.partitions)
         if in_memory.get(shard) != stored[shard]
     ]
-    return Finding.of("shards", "every page is known to its shard", offenders, pages=stored.total())
+    return Finding.of(
+        "shards", "every page is known to its shard", offenders, looked_at=stored.total()
+    )
 
 
 def as_updated(ledger: Ledger, expected: Expected) -> Finding:
@@ -54,6 +57,7 @@ def as_updated(ledger: Ledger, expected: Expected) -> Finding:
         "updates",
         "pages are as their updates say",
         offenders(),
+        looked_at=len(expected.added) + len(expected.removed) + len(expected.importance),
         added=len(expected.added),
         removed=len(expected.removed),
     )
@@ -70,13 +74,14 @@ def removed_are_left(ledger: Ledger, expected: Expected, downtimes: Downtimes) -
                 unheard = at - removed - down_within(downtimes, removed, at)
                 yield unheard, f"{asked.request.url}: crawled {at - removed:.2f} s after removal"
 
-    return Finding.of_delays(
+    found = Finding.of_delays(
         "removed pages",
         "removed pages are not crawled",
         delays(),
         NEWS_SECONDS,
         "slowest_news_seconds",
     )
+    return replace(found, looked_at=len(expected.removed))
 
 
 def visited(

@@ -50,6 +50,7 @@ def recovery(
         "recovery",
         f"the system is back at its budget within {PATIENCE_SECONDS:.0f} s after each fault",
         never + late,
+        looked_at=len(hard),
         **_summary(everything),
         by_fault={kind: _summary(of_kind) for kind, of_kind in sorted(seconds.items())},
     )

@@ -45,11 +45,12 @@ MAY_IMPORT: dict[str, set[str]] = {
     # Around them: the simulated web, one machine with everything, the lab, the faults.
     "services.world": GROUND | {"shared.store", "shared.runtime"},
     "services.run": ONE_MACHINE | {"services.world"},
-    # The lab runs the scheduler's own code; the checks apply outcomes with the estimator's.
+    # The lab runs the scheduler's own code; the checks share none with the workers but the
+    # mathematics.
     "services.replay": GROUND
     | MATHEMATICS
     | {"shared.store", "services.scheduler", "services.world"},
-    "services.verify": ONE_MACHINE | {"shared.store", "services.estimator", "services.world"},
+    "services.verify": ONE_MACHINE | MATHEMATICS | {"shared.store", "services.world"},
     # Benchmarks look into everything but the checks and the command line.
     "services.bench": WORKER
     | ONE_MACHINE

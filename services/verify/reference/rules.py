@@ -1,0 +1,315 @@
+"""What messages do to pages and hosts: the rules of the contract, one message after the other.
+
+Limits come first, then page updates in order of their times, then signals and crawls in order of
+theirs. What is older than what is known does nothing.
+"""
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Final
+
+import numpy as np
+from aiokafka import ConsumerRecord
+
+from services.verify.records import decoded
+from services.verify.reference.state import (
+    DEPTH,
+    SOURCES,
+    CrawlRecord,
+    HostState,
+    PageState,
+    State,
+)
+from shared.contracts.identity import BadUrl, PageIdentity, digest_id_of, identify, shard_of
+from shared.contracts.messages import CrawlOutcome, HostLimit, PageSignal, PageUpdate
+from shared.contracts.topics import CRAWL_OUTCOMES, HOST_LIMITS, PAGE_SIGNALS, PAGE_UPDATES
+from shared.policy.estimation.bursts import (
+    age_bin,
+    burst_multiplier,
+    trusts_bursts,
+    update_bursts,
+)
+from shared.store.models import ACTIVE, GONE, NEVER, REMOVED
+from shared.units import SECONDS_PER_DAY
+
+OWN_SOURCES: Final = SOURCES - 1
+MOST_SIGNALS: Final = 65_535
+BUSY_STATUSES: Final = (429, 503)
+BUSY_SECONDS: Final = 60.0
+"""A host that answers so, and does not say until when, is left alone for so long."""
+
+Records = Mapping[str, Sequence[ConsumerRecord]]
+"""Topic → records of one partition, in order of offset."""
+
+Observation = tuple[int, float, float, int, bool]
+"""Page, time of the crawl, days since the one before, signals in between, changed."""
+
+
+@dataclass(frozen=True, slots=True)
+class Terms:
+    """By what messages are judged."""
+
+    shards: int
+    now: float
+    """Unix seconds."""
+    latest: float
+    """Times after this cannot be."""
+    signal_delay_seconds: float
+
+
+@dataclass(slots=True)
+class Effects:
+    """What there is to be learned from."""
+
+    touched: set[int] = field(default_factory=set)
+    """Pages of which something changed."""
+    observed: set[int] = field(default_factory=set)
+    """Pages with new crawl records."""
+    observations: list[Observation] = field(default_factory=list)
+
+
+def apply(state: State, shard: int, records: Records, terms: Terms) -> Effects:
+    """Apply what came about a shard together, and change the state."""
+    company = _Company(state, shard, terms)
+    company.limits(records.get(HOST_LIMITS.name, ()))
+    company.updates(records.get(PAGE_UPDATES.name, ()))
+    signals = list(company.signals(records.get(PAGE_SIGNALS.name, ())))
+    outcomes = list(company.outcomes(records.get(CRAWL_OUTCOMES.name, ())))
+    # At the same moment signals come first; the sort is stable.
+    for event in sorted([*signals, *outcomes], key=lambda event: event.time):
+        if event.outcome is None:
+            company.signal(event)
+        elif event.outcome.result == "failed":
+            company.failure(event)
+        else:
+            company.crawl(event, event.outcome)
+    return company.effects
+
+
+@dataclass(frozen=True, slots=True)
+class _Event:
+    time: float
+    page: PageState
+    source: int = 0
+    outcome: CrawlOutcome | None = None
+
+
+class _Company:
+    """Messages about a shard that take effect together."""
+
+    def __init__(self, state: State, shard: int, terms: Terms) -> None:
+        self.effects = Effects()
+        self._pages = state.pages
+        self._hosts = state.hosts
+        self._shard = shard
+        self._terms = terms
+
+    def _is_here(self, host: str) -> bool:
+        return shard_of(host, self._terms.shards) == self._shard
+
+    def _identity(self, url: str) -> PageIdentity | None:
+        try:
+            page = identify(url)
+        except BadUrl:
+            return None
+        return page if self._is_here(page.host) else None
+
+    def _host(self, name: str) -> HostState:
+        return self._hosts.setdefault(name, HostState(name, self._shard))
+
+    def _arrival(self, record: ConsumerRecord) -> float:
+        return min(float(record.timestamp) / 1000.0, self._terms.now)
+
+    def limits(self, records: Sequence[ConsumerRecord]) -> None:
+        """Limits of hosts; a tombstone means the default."""
+        for record in records:
+            if record.value is None and record.key is not None:
+                given = [HostLimit(record.key.decode(errors="replace"))]
+            else:
+                given = [limit for _, limit in decoded(HostLimit, [record])]
+            for limit in given:
+                if self._is_here(limit.host):
+                    host, rate = self._host(limit.host), limit.max_crawls_per_second
+                    until = limit.blocked_until
+                    host.max_crawls_per_second = math.nan if rate is None else rate
+                    host.blocked_until = NEVER if until is None else until
+
+    def updates(self, records: Sequence[ConsumerRecord]) -> None:
+        """Pages that are added, changed and removed."""
+        taken: list[tuple[float, PageUpdate, PageIdentity]] = []
+        for record, update in decoded(PageUpdate, records):
+            time = self._arrival(record) if update.updated_at is None else update.updated_at
+            named = self._identity(update.url)
+            if named is not None and max(time, update.crawled_at or 0.0) <= self._terms.latest:
+                taken.append((time, update, named))
+        taken.sort(key=lambda one: one[0])
+        for time, update, identity in taken:
+            if update.op == "upsert" and identity.page_id not in self._pages:
+                self._host(identity.host)
+                self._pages[identity.page_id] = PageState(
+                    identity.page_id, self._shard, identity.host, first_seen_at=time
+                )
+                self.effects.touched.add(identity.page_id)
+        for time, update, identity in taken:
+            page = self._pages.get(identity.page_id)
+            if page is not None and time >= page.updated_at:
+                self.effects.touched.add(page.page_id)
+                _update(page, time, update)
+
+    def signals(self, records: Sequence[ConsumerRecord]) -> Iterator[_Event]:
+        """Signals about pages that are known; sources get their slots in order of arrival."""
+        for _, signal in decoded(PageSignal, records):
+            page = self._pages.get(signal.page_id)
+            if signal.observed_at > self._terms.latest or not self._is_here(signal.host):
+                continue
+            if page is None or page.shard != self._shard:
+                continue
+            names = self._hosts[page.host].sources
+            if signal.source not in names and len(names) < OWN_SOURCES:
+                names.append(signal.source)
+            known = signal.source in names
+            yield _Event(
+                signal.observed_at, page, names.index(signal.source) if known else OWN_SOURCES
+            )
+
+    def outcomes(self, records: Sequence[ConsumerRecord]) -> Iterator[_Event]:
+        """Crawls of pages that are known; and hosts that ask to be left alone."""
+        for _, outcome in decoded(CrawlOutcome, records):
+            identity = self._identity(outcome.url)
+            if outcome.crawled_at > self._terms.latest or identity is None:
+                continue
+            page = self._pages.get(identity.page_id)
+            if page is None:
+                continue
+            until = _busy_until(outcome)
+            host = self._hosts[page.host]
+            host.blocked_until = max(host.blocked_until, until)
+            yield _Event(outcome.crawled_at, page, outcome=outcome)
+
+    def signal(self, event: _Event) -> None:
+        """Somebody says that a page may have changed."""
+        page, time = event.page, event.time
+        if time <= page.last_signal_at:
+            return
+        page.last_signal_at = time
+        page.signal_count += 1
+        page.totals[event.source] += 1
+        page.last_source = event.source
+        self._hosts[page.host].signals[event.source] += 1.0
+        self.effects.touched.add(page.page_id)
+        if time <= page.last_crawled_at + self._terms.signal_delay_seconds:
+            return  # it is about what the crawl saw
+        page.signals += 1
+        page.pending[event.source] = min(page.pending[event.source] + 1, MOST_SIGNALS)
+        if page.status == GONE:
+            page.status = ACTIVE
+
+    def failure(self, event: _Event) -> None:
+        """A crawl did not get the page."""
+        page = event.page
+        if event.time > page.last_attempt_at:
+            page.last_attempt_at = event.time
+            page.failures += 1
+            self.effects.touched.add(page.page_id)
+
+    def crawl(self, event: _Event, outcome: CrawlOutcome) -> None:
+        """A crawl got the page, or was told that it is gone."""
+        page, time = event.page, event.time
+        if time <= page.last_crawled_at:
+            return
+        self.effects.touched.add(page.page_id)
+        before, age_before = page.last_crawled_at, _age(page)
+        digest, gone = digest_id_of(outcome.digest), outcome.result == "gone"
+        observed = before > NEVER and not gone and (outcome.result is not None or page.digest != 0)
+        changed = observed and _is_changed(page, outcome, digest)
+        signals = self._signals_before(page, time)
+        _note_crawl(page, time, digest, changed=changed, gone=gone)
+        if observed:
+            days = (time - before) / SECONDS_PER_DAY
+            self.effects.observed.add(page.page_id)
+            self.effects.observations.append((page.page_id, time, days, signals, changed))
+            record = CrawlRecord(_single(days * page.multiplier), tuple(page.pending), changed)
+            page.records = [*page.records, record][-DEPTH:]
+            host = self._hosts[page.host]
+            if signals == 0:
+                rate = page.unsignalled_change_rate
+                rate = host.prior_shape / host.prior_rate if math.isnan(rate) else rate
+                tables = host.expected_changes, host.predicted_changes
+                update_bursts(*tables, 0, age_before, rate, days, changed)
+            page.multiplier = _multiplier(host, _age(page))
+        page.pending = [0] * SOURCES
+        if page.signals > 0:
+            page.pending[page.last_source] = 1
+
+    def _signals_before(self, page: PageState, time: float) -> int:
+        """How many of the signals that wait came before a crawl. Of several only the last one's
+        time is known: at most that one came after it, and waits on."""
+        signals, page.signals = page.signals, 0
+        if signals and page.last_signal_at > time:
+            signals -= 1
+            if page.pending[page.last_source] > 0:
+                page.pending[page.last_source] -= 1
+            page.signals = int(page.last_signal_at > time + self._terms.signal_delay_seconds)
+        return signals
+
+
+def _update(page: PageState, time: float, update: PageUpdate) -> None:
+    page.updated_at = time
+    if update.op == "remove":
+        page.status = REMOVED
+        return
+    if page.status != GONE or time > page.last_crawled_at:
+        page.status = ACTIVE
+    if update.importance is not None:
+        page.importance = update.importance
+    if update.max_age_days is not None:
+        page.max_age_days = update.max_age_days
+    if update.crawled_at is not None:
+        page.last_crawled_at = max(page.last_crawled_at, update.crawled_at)
+        page.last_attempt_at = max(page.last_attempt_at, update.crawled_at)
+
+
+def _note_crawl(page: PageState, time: float, digest: int, *, changed: bool, gone: bool) -> None:
+    page.last_crawled_at = time
+    page.crawls += 1
+    if time >= page.last_attempt_at:
+        page.last_attempt_at, page.failures = time, 0
+    if digest and not gone:
+        page.digest = digest
+    if changed:
+        page.last_changed_at = time
+        page.changes += 1
+    if not gone:
+        page.status = ACTIVE if page.status == GONE else page.status
+    elif page.status == ACTIVE and time >= page.updated_at:
+        page.status = GONE
+
+
+def _is_changed(page: PageState, outcome: CrawlOutcome, digest: int) -> bool:
+    if outcome.result is None:
+        return digest != page.digest
+    return outcome.result == "changed"
+
+
+def _busy_until(outcome: CrawlOutcome) -> float:
+    if outcome.retry_after_seconds is not None:
+        return outcome.crawled_at + outcome.retry_after_seconds
+    return outcome.crawled_at + BUSY_SECONDS if outcome.http_status in BUSY_STATUSES else NEVER
+
+
+def _age(page: PageState) -> int:
+    """The bin of the time from a page's last change to its last crawl."""
+    return int(age_bin((page.last_crawled_at - page.last_changed_at) / SECONDS_PER_DAY))
+
+
+def _multiplier(host: HostState, age: int) -> float:
+    """The burst multiplier that holds until the next crawl."""
+    if not trusts_bursts(host.signals, host.precision):
+        return 1.0
+    cell = host.expected_changes[0, age], host.predicted_changes[0, age]
+    return _single(burst_multiplier(*cell))
+
+
+def _single(number: float) -> float:
+    return float(np.float32(number))

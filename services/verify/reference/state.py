@@ -1,0 +1,207 @@
+"""Pages and hosts one by one, as the tables have them and as the rules make them.
+
+The layout of what is packed in the tables is written down here once more: a reader that shares it
+with the writer would not see what both forget.
+"""
+
+import json
+import math
+from dataclasses import dataclass, field
+from typing import Final
+
+import numpy as np
+import psycopg
+from numpy.typing import NDArray
+
+from shared.policy.estimation.bursts import AGE_BINS, PRIOR_CHANGES
+from shared.policy.estimation.host_priors import (
+    INITIAL_CHANGE_RATE,
+    INITIAL_PRECISION,
+    INITIAL_SHAPE,
+)
+from shared.store.models import ACTIVE, NEVER
+
+SOURCES: Final = 4
+"""Kinds of signals that a host tells apart: its first three sources, and all others."""
+
+DEPTH: Final = 16
+"""Crawl records that are kept of a page."""
+
+_HISTORY: Final = np.dtype(
+    [
+        ("version", "u1"),
+        ("records", "u1"),
+        ("pending", "<u2", (SOURCES,)),
+        ("multiplier", "<f4"),
+        ("last_source", "u1"),
+        ("totals", "<u4", (SOURCES,)),
+        ("evidence", "<f4", (SOURCES,)),
+        ("posterior_shape", "<f4"),
+        (
+            "record",
+            [("interval_days", "<f4"), ("signals", "<u2", (SOURCES,)), ("changed", "u1")],
+            (DEPTH,),
+        ),
+    ]
+)
+_VERSION: Final = 2
+_HOST_DOUBLES: Final = 2 * SOURCES + 2 * AGE_BINS
+
+_PAGES: Final = """
+    SELECT p.page_id, p.shard, h.host, p.importance, p.max_age_days, p.first_seen_at,
+           p.unsignalled_change_rate, p.signal_evidence, p.signal_rate, p.last_crawled_at,
+           p.last_attempt_at, p.last_changed_at, p.last_signal_at, p.updated_at, p.digest,
+           p.signal_count, p.signals, p.crawls, p.changes, p.failures, p.status, p.history
+    FROM pages p JOIN hosts h USING (shard, host_id)"""
+_HOSTS: Final = """
+    SELECT host, shard, max_crawls_per_second, blocked_until, prior_shape, prior_rate,
+           prior_precision, sources, learning
+    FROM hosts"""
+
+
+class Damaged(RuntimeError):
+    """What is packed in a table is not as it should be."""
+
+
+@dataclass(frozen=True, slots=True)
+class CrawlRecord:
+    """What a crawl says of the interval before it."""
+
+    interval_days: float
+    """Times the burst multiplier that held; in single precision."""
+    signals: tuple[int, ...]
+    """By source."""
+    changed: bool
+
+
+@dataclass(slots=True)
+class PageState:
+    """A page; the columns are those of the table `pages`."""
+
+    page_id: int
+    shard: int
+    host: str
+    importance: float = 1.0
+    max_age_days: float = math.inf
+    first_seen_at: float = NEVER
+    unsignalled_change_rate: float = math.nan
+    signal_evidence: float = math.nan
+    signal_rate: float = 0.0
+    last_crawled_at: float = NEVER
+    last_attempt_at: float = NEVER
+    last_changed_at: float = NEVER
+    last_signal_at: float = NEVER
+    updated_at: float = NEVER
+    digest: int = 0
+    signal_count: int = 0
+    signals: int = 0
+    crawls: int = 0
+    changes: int = 0
+    failures: int = 0
+    status: int = ACTIVE
+    pending: list[int] = field(default_factory=lambda: [0] * SOURCES)
+    totals: list[int] = field(default_factory=lambda: [0] * SOURCES)
+    last_source: int = 0
+    multiplier: float = 1.0
+    source_evidence: list[float] = field(default_factory=lambda: [0.0] * SOURCES)
+    posterior_shape: float = 0.0
+    records: list[CrawlRecord] = field(default_factory=list)
+    """The last ones, the oldest first."""
+
+
+@dataclass(slots=True)
+class HostState:
+    """A host: its limit, and what is learned of its pages in common."""
+
+    name: str
+    shard: int
+    max_crawls_per_second: float = math.nan
+    """NaN: the default."""
+    blocked_until: float = NEVER
+    prior_shape: float = INITIAL_SHAPE
+    prior_rate: float = INITIAL_SHAPE / INITIAL_CHANGE_RATE
+    prior_precision: float | None = None
+    """As the table has it: of all sources together. None: not written yet."""
+    sources: list[str] = field(default_factory=list)
+    """Those that have a slot of their own."""
+    precision: NDArray[np.float64] = field(
+        default_factory=lambda: np.full(SOURCES, INITIAL_PRECISION)
+    )
+    signals: NDArray[np.float64] = field(default_factory=lambda: np.zeros(SOURCES))
+    expected_changes: NDArray[np.float64] = field(
+        default_factory=lambda: np.full((1, AGE_BINS), PRIOR_CHANGES)
+    )
+    predicted_changes: NDArray[np.float64] = field(
+        default_factory=lambda: np.full((1, AGE_BINS), PRIOR_CHANGES)
+    )
+
+
+@dataclass(slots=True)
+class State:
+    """All pages and hosts."""
+
+    pages: dict[int, PageState]
+    hosts: dict[str, HostState]
+
+
+def read_state(database_url: str) -> State:
+    """What the tables have.
+
+    Raises:
+        Damaged: a history or a host's learning has another layout.
+    """
+    with psycopg.connect(database_url) as connection:
+        pages = [_page(*row) for row in connection.execute(_PAGES)]
+        hosts = [_host(*row) for row in connection.execute(_HOSTS)]
+    return State({page.page_id: page for page in pages}, {host.name: host for host in hosts})
+
+
+def _page(*columns: object) -> PageState:
+    *plain, packed = columns
+    page = PageState(*plain)  # type: ignore[arg-type]
+    if not isinstance(packed, bytes) or len(packed) != _HISTORY.itemsize or packed[0] != _VERSION:
+        raise Damaged(f"page {page.page_id}: its history cannot be read")
+    history = np.frombuffer(packed, _HISTORY)[0]
+    page.pending, page.totals = history["pending"].tolist(), history["totals"].tolist()
+    page.last_source = int(history["last_source"])
+    page.multiplier = float(history["multiplier"])
+    page.source_evidence = history["evidence"].tolist()
+    page.posterior_shape = float(history["posterior_shape"])
+    page.records = [
+        CrawlRecord(
+            float(record["interval_days"]),
+            tuple(record["signals"].tolist()),
+            bool(record["changed"]),
+        )
+        for record in history["record"][: int(history["records"])]
+    ]
+    return page
+
+
+def _host(
+    name: str,
+    shard: int,
+    limit: float | None,
+    blocked_until: float,
+    shape: float | None,
+    rate: float | None,
+    precision: float | None,
+    sources: str,
+    packed: bytes | None,
+) -> HostState:
+    host = HostState(name, shard, math.nan if limit is None else limit, blocked_until)
+    host.prior_precision = precision
+    host.sources = json.loads(sources)
+    if shape is not None and rate is not None:
+        host.prior_shape, host.prior_rate = shape, rate
+    if packed is not None:
+        if len(packed) != 8 * _HOST_DOUBLES:
+            raise Damaged(f"host {name}: what was learned of it cannot be read")
+        numbers = np.frombuffer(packed, "<f8").astype(np.float64)
+        ends = np.cumsum([SOURCES, SOURCES, AGE_BINS])
+        host.precision, host.signals, expected, predicted = np.split(numbers, ends)
+        host.expected_changes, host.predicted_changes = (
+            expected[None].copy(),
+            predicted[None].copy(),
+        )
+    return host
