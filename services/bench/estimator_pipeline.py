@@ -16,8 +16,8 @@ from shared.contracts.codec import encode
 from shared.contracts.identity import identify, shard_of
 from shared.contracts.messages import CrawlOutcome
 from shared.contracts.topics import CRAWL_OUTCOMES
+from shared.runtime.batches import Batch
 from shared.runtime.clock import ManualClock
-from shared.runtime.consumer import Batch
 from shared.runtime.settings import Settings, load_settings
 from shared.store.connection import connect
 from shared.store.history import DEPTH, Rings, pack

@@ -33,8 +33,8 @@ from services.estimator.persistence import Commit, Store, Unacceptable
 from services.estimator.refitting import Refits, merged, refit
 from services.estimator.shard import Shard
 from shared.runtime.acceptance import Acceptance
+from shared.runtime.batches import Batch, Positions
 from shared.runtime.clock import Clock
-from shared.runtime.consumer import Batch, Positions
 from shared.runtime.isolation import BadShare
 from shared.runtime.kafka import may_pass
 from shared.runtime.retrying import until_it_passes

@@ -8,7 +8,7 @@ from aiokafka import ConsumerRecord
 
 from services.estimator.decoding import Refused
 from shared.contracts.topics import CRAWL_OUTCOMES, HOST_LIMITS, PAGE_SIGNALS, PAGE_UPDATES
-from shared.runtime.consumer import Batch
+from shared.runtime.batches import Batch
 from shared.runtime.isolation import Count
 
 ShardRecords = dict[int, dict[str, list[ConsumerRecord]]]

@@ -2,16 +2,17 @@
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable, Collection, Mapping
-from typing import NamedTuple, Protocol
+from collections.abc import Collection, Mapping
+from typing import NamedTuple
 
 import structlog
-from aiokafka import ConsumerRecord, TopicPartition
+from aiokafka import TopicPartition
 from aiokafka.coordinator.assignors.range import RangePartitionAssignor
 from aiokafka.errors import OffsetOutOfRangeError
 
 from shared.contracts.topics import Topic
 from shared.runtime import metrics
+from shared.runtime.batches import Batch, BatchHandler, Positions, Reached
 from shared.runtime.continuity import Continuity, KnownTopics, StreamBroken
 from shared.runtime.isolation import TooManyBadMessages
 from shared.runtime.kafka import fetch_bytes, gathering, make_consumer
@@ -33,45 +34,6 @@ HALT_REPORT_SECONDS = 60.0
 
 PASSED_OVER_SECONDS = 0.5
 """Between two looks at what was read that is no record."""
-
-Batch = dict[str, dict[int, list[ConsumerRecord]]]
-"""Topic (without prefix) → partition → records in order of offset."""
-
-Positions = Mapping[tuple[str, int], int]
-"""(topic, partition) → next offset to read. Missing: the topic's beginning."""
-
-
-class BatchHandler(Protocol):
-    """What a worker does with its partitions and their records.
-
-    All calls come from one task, one after the other, so a handler needs no lock against itself;
-    but with `loads_beside`, `assigned` may run beside `handle`, and beside `revoked` for other
-    partitions. It is cancelled where the group decides otherwise, and `revoked` follows for its
-    partitions, whatever of them was loaded.
-    """
-
-    async def assigned(self, partitions: set[int]) -> Positions:
-        """These partitions are ours now: load what is needed, and say where to start reading."""
-        ...
-
-    async def revoked(self, partitions: set[int]) -> None:
-        """These partitions are no longer ours: forget them. Effects must be durable by now."""
-        ...
-
-    async def handle(self, batch: Batch) -> Collection[int] | None:
-        """Apply a batch and make its effects durable, with its positions where they matter.
-
-        Returns:
-            partitions whose records could not be applied yet; they are handed over again, while the
-            others go on. None: all are done.
-
-        An exception ends the worker, which starts again from the last durable positions; but
-        `TooManyBadMessages` makes it stand still before the batch, for people to look at.
-        """
-        ...
-
-
-Reached = Callable[[Positions], Awaitable[None]]
 
 
 class BatchConsumer:

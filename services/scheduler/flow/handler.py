@@ -27,8 +27,8 @@ from shared.contracts.topics import (
     PAGE_UPDATES,
 )
 from shared.runtime.acceptance import Acceptance
+from shared.runtime.batches import Batch, Positions
 from shared.runtime.clock import Clock
-from shared.runtime.consumer import Batch, Positions
 from shared.runtime.isolation import BadShare, Count, Pieces, TooManyBadMessages, reason_of
 from shared.runtime.kafka import make_consumer, may_pass
 from shared.runtime.publisher import Publisher

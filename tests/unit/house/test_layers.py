@@ -49,7 +49,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     # mathematics.
     "services.replay": GROUND
     | MATHEMATICS
-    | {"shared.store", "services.scheduler", "services.world"},
+    | {"shared.store", "shared.rules", "services.scheduler", "services.world"},
     "services.verify": ONE_MACHINE | MATHEMATICS | {"shared.store", "services.world"},
     # Benchmarks look into everything but the checks and the command line.
     "services.bench": WORKER
