@@ -12,6 +12,8 @@ FOLDED = {
     "services/replay/results/README.md": "decide/results.md",
     "services/bench/README.md": "decide/measured.md",
     "deploy/kubernetes/README.md": "operate/kubernetes.md",
+    "services/scheduler/README.md": "house/scheduler.md",
+    "tests/README.md": "house/tests.md",
     "deploy/security.md": "operate/security.md",
     "CONTRIBUTING.md": "house/contributing.md",
     "SECURITY.md": "house/reporting.md",
