@@ -27,7 +27,7 @@ from shared.runtime.settings import Settings, load_settings
 from shared.store.binary import Blobs
 from shared.store.history import SOURCES
 from shared.store.hosts import HostLearning
-from shared.store.snapshot import HostColumns, PageColumns, ShardSnapshot
+from shared.store.snapshot import HostColumns, PageColumns, ShardSnapshot, SignalsBySource
 from shared.units import SECONDS_PER_DAY
 
 _PAGES_PER_HOST: Final = 50
@@ -108,7 +108,17 @@ def _snapshot(
         HostLearning.initial(len(names)),
     )
     multipliers = np.ones(size, np.float32)
-    return ShardSnapshot(number, columns, pending, multipliers, Blobs(arena, offsets), known, {})
+    return ShardSnapshot(
+        number,
+        columns,
+        pending,
+        multipliers,
+        Blobs(arena, offsets),
+        known,
+        {},
+        np.zeros(size, np.int8),
+        SignalsBySource.none(),
+    )
 
 
 def run(

@@ -13,12 +13,14 @@ from psycopg.types.array import ListBinaryDumper
 from services.estimator.application import ShardEffects
 from services.estimator.shard import PAGE
 from shared.store import writer
+from shared.store.binary import joined_blobs
 from shared.store.connection import connect_writer
 from shared.store.history import Rings, pack
 from shared.store.hosts import HostLearning, pack_hosts, pack_sources
 from shared.store.imports import share_writer_lock
 from shared.store.migration import check_deployment
 from shared.store.positions import ESTIMATOR, Superseded, advance_positions, raise_positions
+from shared.store.source_times import pack_source_times
 
 _STORED: Final = (
     "page_id",
@@ -204,6 +206,12 @@ def _pages(
         [shard.hosts.records["host_id"][shard.pages["host"][rows]] for shard, rows in parts]
     )
     columns["history"] = pack(rings, np.arange(records.size))
+    columns["signal_times"] = joined_blobs(
+        [
+            pack_source_times(shard.by_source.ages, shard.pages["several"][rows])
+            for shard, rows in parts
+        ]
+    )
     return columns
 
 

@@ -6,7 +6,7 @@ its host's name.
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any, Final, Self
 
 import numpy as np
 import psycopg
@@ -20,6 +20,7 @@ from shared.store.history import WAITING, WAITING_OFFSET, Rings, unpack
 from shared.store.hosts import INITIAL, HostLearning, unpack_hosts, unpack_sources
 from shared.store.models import REMOVED
 from shared.store.positions import ESTIMATOR, Positions, read_positions
+from shared.store.source_times import Ages, unpack_source_times
 
 Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]
@@ -62,6 +63,20 @@ class PageColumns:
     digest: Integers
     """Hash of the content digest; 0: none."""
     status: NDArray[np.int16]
+
+
+@dataclass(frozen=True, slots=True)
+class SignalsBySource:
+    """Pages of which several sources have sent signals, and when each did (`source_times`)."""
+
+    rows: Integers
+    """Places of the pages among all, rising."""
+    ages: Ages
+
+    @classmethod
+    def none(cls) -> Self:
+        """No page has several."""
+        return cls(np.empty(0, np.int64), unpack_source_times(b""))
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,6 +125,9 @@ class ShardSnapshot:
     hosts: HostColumns
     positions: Positions
     """(topic, partition) → next offset: what comes from there on is not in this snapshot."""
+    last_sources: NDArray[np.int8]
+    """Slots of the latest signals; (pages,)."""
+    by_source: SignalsBySource
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,6 +140,7 @@ class LearningSnapshot:
     histories: Rings
     hosts: HostColumns
     positions: Positions
+    by_source: SignalsBySource
 
 
 _PAGE_TYPES: Final[dict[str, type[np.generic]]] = {
@@ -163,21 +182,33 @@ def load_shard(
         DamagedStore: a page has no URL.
     """
     with reading(database_url, progress) as reader:
-        columns, packed = _pages(reader, shard, _PAGE_TYPES, f"status <> {REMOVED}", _WAITING)
+        columns, packed, by_source = _pages(
+            reader, shard, _PAGE_TYPES, f"status <> {REMOVED}", _WAITING
+        )
         pages = PageColumns(*columns)
         urls = _urls(reader, shard, pages.page_ids)
         hosts = _hosts(reader.connection, shard)
         positions = read_positions(reader.connection, ESTIMATOR, [shard])
     waiting = packed.arena.view(WAITING)
     return ShardSnapshot(
-        shard, pages, waiting["pending"], waiting["multiplier"], urls, hosts, positions
+        shard,
+        pages,
+        waiting["pending"],
+        waiting["multiplier"],
+        urls,
+        hosts,
+        positions,
+        waiting["last_source"].astype(np.int8),
+        by_source,
     )
 
 
 def load_for_learning(database_url: str, shard: int) -> LearningSnapshot:
     """All pages of a shard with their crawl histories, but without URLs (see `load_shard`)."""
     with reading(database_url) as reader:
-        columns, histories = _pages(reader, shard, _PAGE_TYPES | _LEARNING_TYPES, "true", "history")
+        columns, histories, by_source = _pages(
+            reader, shard, _PAGE_TYPES | _LEARNING_TYPES, "true", "history"
+        )
         hosts = _hosts(reader.connection, shard)
         positions = read_positions(reader.connection, ESTIMATOR, [shard])
     split = len(_PAGE_TYPES)
@@ -188,6 +219,7 @@ def load_for_learning(database_url: str, shard: int) -> LearningSnapshot:
         unpack(histories),
         hosts,
         positions,
+        by_source,
     )
 
 
@@ -197,10 +229,14 @@ def _pages(
     types: dict[str, type[np.generic]],
     condition: str,
     packed: str,
-) -> tuple[list[Any], Blobs]:
-    """The columns named in `types`, and an expression of bytes as wide for every page; sorted by
-    page id."""
+) -> tuple[list[Any], Blobs, SignalsBySource]:
+    """The columns named in `types`, an expression of bytes as wide for every page, and the signals
+    by source; sorted by page id."""
     gathered = [f"array_agg({name})" for name in types]
+    gathered += [
+        f"{aggregate} FILTER (WHERE signal_times <> '')"
+        for aggregate in ("array_agg(page_id)", "string_agg(signal_times, ''::bytea)")
+    ]
     gathered += ["min(octet_length(history))", "max(octet_length(history))"]
     gathered.append(f"string_agg({packed}, ''::bytea)")
     parts = reader.gather(f"pages_{shard}", gathered, condition)
@@ -217,16 +253,29 @@ def _pages(
     for kind, column in zip(types.values(), by_column, strict=False):
         columns.append(_joined(column, kind))
         column.clear()  # a shard may fill half of the memory: nothing is kept twice for long
+    several, ages = by_column[len(types) : len(types) + 2]
     data = np.frombuffer(b"".join(by_column[-1]), np.uint8)
     count = columns[0].size
     width = data.size // max(count, 1)
     offsets = np.arange(count + 1, dtype=np.int64) * width
     if _rises(columns[0]):
-        return columns, Blobs(data, offsets)
+        by_source = _by_source(several, ages, columns[0])
+        return columns, Blobs(data, offsets), by_source
     order = np.argsort(columns[0])
     for index, column in enumerate(columns):
         columns[index] = column[order]
-    return columns, Blobs(data.view(f"V{width}")[order].view(np.uint8), offsets)
+    by_source = _by_source(several, ages, columns[0])
+    return columns, Blobs(data.view(f"V{width}")[order].view(np.uint8), offsets), by_source
+
+
+def _by_source(
+    several: list[Any], packed: list[bytes | None], page_ids: Integers
+) -> SignalsBySource:
+    """Signals by source of some pages, among all, whose ids rise."""
+    rows = np.searchsorted(page_ids, _joined([ids for ids in several if ids is not None], np.int64))
+    ages = unpack_source_times(b"".join(part for part in packed if part is not None))
+    order = np.argsort(rows)
+    return SignalsBySource(rows[order], ages[order])
 
 
 def _joined(parts: list[NDArray[Any]], kind: type[np.generic]) -> NDArray[Any]:
