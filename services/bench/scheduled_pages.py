@@ -154,7 +154,8 @@ def _add_slice(
     signalled = numbers[gamma > 0.0]
     crawled_at = shard.pages["last_crawled_at"][signalled]
     passed = random.random(signalled.size) * (ORIGIN - crawled_at)
-    shard.signal_times.note(signalled, crawled_at + passed)
+    first_slot = np.zeros(signalled.size, np.int8)
+    shard.signal_times.note(signalled, first_slot, crawled_at + passed)
     list_pages(shard.pages, shard.records, shard.hosts.rows, numbers)
     step = _IDS // population.pages
     shard.lookup.ids[begin:end] = numbers * np.int64(step) + random.integers(0, step, count)

@@ -25,7 +25,7 @@ from shared.runtime.kafka import ensure_topics
 from shared.runtime.publisher import Publisher
 from shared.runtime.settings import Settings, load_settings
 from shared.store.binary import Blobs
-from shared.store.columns import HostColumns, PageColumns
+from shared.store.columns import HostColumns, PageColumns, SignalsBySource
 from shared.store.history import SOURCES
 from shared.store.hosts import HostLearning
 from shared.store.snapshot import ShardSnapshot
@@ -109,7 +109,17 @@ def _snapshot(
         HostLearning.initial(len(names)),
     )
     multipliers = np.ones(size, np.float32)
-    return ShardSnapshot(number, columns, pending, multipliers, Blobs(arena, offsets), known, {})
+    return ShardSnapshot(
+        number,
+        columns,
+        pending,
+        multipliers,
+        Blobs(arena, offsets),
+        known,
+        {},
+        np.zeros(size, np.int8),
+        SignalsBySource.none(),
+    )
 
 
 def run(

@@ -92,6 +92,7 @@ def apply_records(
     results = effects.apply_events(
         shard.pages,
         shard.rings,
+        shard.by_source,
         shard.hosts.tables,
         EventColumns(rows, events.times, events.kinds, events.digests, events.slots),
         signal_delay_seconds,
@@ -174,6 +175,7 @@ def _apply_updates(shard: Shard, updates: Updates) -> NDArray[np.int64]:
     verdicts = effects.apply_updates(
         shard.pages,
         shard.rings,
+        shard.by_source,
         UpdateColumns(
             rows,
             updates.times,

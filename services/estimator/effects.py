@@ -30,8 +30,17 @@ from shared.rules.page_events import (
     status_after_signal,
     status_after_upsert,
 )
-from shared.store.history import DEPTH, MOST_SIGNALS, Rings
+from shared.store.history import DEPTH, MOST_SIGNALS, SOURCES, Rings
 from shared.store.models import NEVER, REMOVED
+from shared.store.source_times import (
+    NO_ENTRY,
+    Ages,
+    SourceTimes,
+    clear_entry,
+    end_of_second,
+    set_time_of_source,
+    time_of_source,
+)
 from shared.units import SECONDS_PER_DAY
 
 UNKNOWN_PAGE: Final = 0
@@ -110,21 +119,25 @@ class Verdicts(NamedTuple):
     changed: NDArray[np.bool_]
 
 
-def apply_updates(pages: NDArray[Any], rings: Rings, updates: UpdateColumns) -> NDArray[np.uint8]:
-    """Apply page updates to the records `pages` and their `rings`; a verdict for each."""
+def apply_updates(
+    pages: NDArray[Any], rings: Rings, by_source: SourceTimes, updates: UpdateColumns
+) -> NDArray[np.uint8]:
+    """Apply page updates (see `apply_events`); a verdict for each."""
     verdicts = np.zeros(updates.rows.size, np.uint8)
-    _apply_updates(pages, rings, updates, verdicts)
+    _apply_updates(pages, rings, by_source.ages, updates, verdicts)
     return verdicts
 
 
 def apply_events(
     pages: NDArray[Any],
     rings: Rings,
+    by_source: SourceTimes,
     hosts: HostTables,
     events: EventColumns,
     signal_delay_seconds: float,
 ) -> Verdicts:
-    """Apply signals and outcomes to the records `pages`, their `rings`, and their hosts."""
+    """Apply signals and outcomes to the records `pages`, their `rings`, the times of their signals
+    `by_source`, and their hosts."""
     count = events.rows.size
     results = Verdicts(
         np.zeros(count, np.uint8),
@@ -132,13 +145,20 @@ def apply_events(
         np.zeros(count, np.int32),
         np.zeros(count, np.bool_),
     )
-    _apply_events(pages, rings, hosts, events, signal_delay_seconds, results)
+    ages, used = by_source.reserve(count), by_source.used
+    by_source.used += _apply_events(
+        pages, rings, ages, used, hosts, events, signal_delay_seconds, results
+    )
     return results
 
 
 @compiled
 def _apply_updates(
-    pages: NDArray[Any], rings: Rings, updates: UpdateColumns, verdicts: NDArray[np.uint8]
+    pages: NDArray[Any],
+    rings: Rings,
+    ages: Ages,
+    updates: UpdateColumns,
+    verdicts: NDArray[np.uint8],
 ) -> None:
     for event in range(updates.rows.size):
         if updates.rows[event] < 0:
@@ -155,7 +175,7 @@ def _apply_updates(
             page.status = REMOVED
             continue
         if page.status == REMOVED:
-            _begin_anew(page, rings, row)
+            _begin_anew(page, rings, ages, row)
             verdicts[event] = RETURNED
         page.status = status_after_upsert(page.status, time, page.last_crawled_at)
         if not np.isnan(updates.importance[event]):
@@ -168,7 +188,7 @@ def _apply_updates(
 
 
 @compiled
-def _begin_anew(page: Any, rings: Rings, row: int) -> None:
+def _begin_anew(page: Any, rings: Rings, ages: Ages, row: int) -> None:
     """A page is added that was removed: it is a new one, as it is to the schedulers, which have
     forgotten it. What was counted and learned of it stays, and is announced again."""
     page.importance = 1.0
@@ -179,6 +199,8 @@ def _begin_anew(page: Any, rings: Rings, row: int) -> None:
     page.signals = page.failures = 0
     page.announced_change_rate = page.announced_evidence = np.nan
     page.announced_signal_rate = 0.0
+    if page.several != NO_ENTRY:
+        clear_entry(ages, page.several)
     rings.pending[row] = 0
     rings.multiplier[row] = 1.0
 
@@ -187,35 +209,42 @@ def _begin_anew(page: Any, rings: Rings, row: int) -> None:
 def _apply_events(
     pages: NDArray[Any],
     rings: Rings,
+    ages: Ages,
+    free_entry: int,
     hosts: HostTables,
     events: EventColumns,
     signal_delay_seconds: float,
     results: Verdicts,
-) -> None:
+) -> int:
+    """Apply events; how many entries of `ages` were taken, from `free_entry` on."""
+    taken = 0
     for event in range(events.rows.size):
         row, time, kind = events.rows[event], events.times[event], events.kinds[event]
         if row < 0:
             results.verdicts[event] = UNKNOWN_PAGE
         elif kind == SIGNAL:
             slot = events.slots[event]
-            verdict = _signal(pages[row], time, signal_delay_seconds)
+            last = _last_of_source(pages[row], rings, ages, row, slot)
+            verdict = _signal(pages[row], time, last, signal_delay_seconds)
             results.verdicts[event] = verdict
             if verdict != STALE:
+                taken += _note_signal(pages[row], rings, ages, row, slot, time, free_entry + taken)
                 rings.totals[row, slot] += 1
-                rings.last_source[row] = slot
                 hosts.signals[pages[row].host, slot] += 1.0
             if verdict == APPLIED and rings.pending[row, slot] < MOST_SIGNALS:
                 rings.pending[row, slot] += 1
         elif kind == FAILED:
             results.verdicts[event] = _failure(pages[row], time)
         else:
-            _apply_crawl(pages, rings, hosts, events, event, signal_delay_seconds, results)
+            _apply_crawl(pages, rings, ages, hosts, events, event, signal_delay_seconds, results)
+    return taken
 
 
 @compiled
 def _apply_crawl(
     pages: NDArray[Any],
     rings: Rings,
+    ages: Ages,
     hosts: HostTables,
     events: EventColumns,
     event: int,
@@ -224,30 +253,80 @@ def _apply_crawl(
 ) -> None:
     row, time = events.rows[event], events.times[event]
     page = pages[row]
-    waiting = page.signals
     age_before = _age(page)
-    verdict, days, signals, changed = _crawl(
-        page, time, events.kinds[event], events.digests[event], signal_delay_seconds
-    )
+    verdict, days, changed = _crawl(page, time, events.kinds[event], events.digests[event])
     results.verdicts[event] = verdict
-    results.interval_days[event] = days
-    results.signals[event] = signals
-    results.changed[event] = changed
     if verdict == STALE:
         return
-    pending, late = rings.pending[row], rings.last_source[row]
-    if signals < waiting and pending[late] > 0:
-        pending[late] -= 1
+    waiting = page.signals
+    kept = _take_late(page, rings, ages, row, time, signal_delay_seconds)
+    results.interval_days[event] = days
+    results.signals[event] = page.signals
+    results.changed[event] = changed
+    pending = rings.pending[row]
     if verdict == OBSERVED:
         slot = rings.seen[row] % DEPTH
         rings.interval_days[row, slot] = days * rings.multiplier[row]
         rings.signals[row, slot] = pending
         rings.changed[row, slot] = changed
         rings.seen[row] += 1
-        _note_burst(page, rings, hosts, row, age_before, days, signals, changed)
-    pending[:] = 0
-    if page.signals > 0:
-        pending[late] = 1
+        _note_burst(page, rings, hosts, row, age_before, days, page.signals, changed)
+    page.signals = 0
+    for slot in range(SOURCES):
+        pending[slot] = 1 if waiting > 0 and kept & (1 << slot) else 0
+        page.signals += pending[slot]
+
+
+@compiled
+def _take_late(
+    page: Any, rings: Rings, ages: Ages, row: int, time: float, signal_delay_seconds: float
+) -> int:
+    """Take from a page's signals those that came after a crawl, but before the news of it.
+
+    Of each source only the last one is known.
+
+    Returns:
+        the slots of those that count for the next interval, as bits.
+    """
+    kept = 0
+    pending = rings.pending[row]
+    for slot in range(SOURCES):
+        last = _last_of_source(page, rings, ages, row, slot)
+        if pending[slot] > 0 and is_after_crawl(last, time, 0.0):
+            pending[slot] -= 1
+            page.signals -= 1
+        if is_after_crawl(last, time, signal_delay_seconds):
+            kept |= 1 << slot
+    return kept
+
+
+@compiled
+def _last_of_source(page: Any, rings: Rings, ages: Ages, row: int, slot: int) -> float:
+    """When a source sent its last signal of a page."""
+    if page.several != NO_ENTRY:
+        return time_of_source(ages, page.several, end_of_second(page.last_signal_at), slot)
+    last: float = page.last_signal_at
+    return last if rings.last_source[row] == slot else NEVER
+
+
+@compiled
+def _note_signal(
+    page: Any, rings: Rings, ages: Ages, row: int, slot: int, time: float, free_entry: int
+) -> bool:
+    """Note when a source sent its last signal; whether that took the free entry."""
+    latest, end = page.last_signal_at, end_of_second(page.last_signal_at)
+    is_of_another: bool = rings.last_source[row] != slot
+    is_second = page.several == NO_ENTRY and latest > NEVER and is_of_another
+    if is_second:
+        page.several = free_entry
+        clear_entry(ages, free_entry)
+        set_time_of_source(ages, free_entry, end, rings.last_source[row], latest)
+    if page.several != NO_ENTRY:
+        set_time_of_source(ages, page.several, end, slot, time)
+    if time > latest:
+        page.last_signal_at = time
+        rings.last_source[row] = slot
+    return is_second
 
 
 @compiled
@@ -290,10 +369,10 @@ def _note_burst(
 
 
 @compiled
-def _signal(page: Any, time: float, signal_delay_seconds: float) -> int:
-    if not is_news(time, page.last_signal_at):
+def _signal(page: Any, time: float, last: float, signal_delay_seconds: float) -> int:
+    """Count a signal, whose source sent its last one at a time."""
+    if not is_news(time, last):
         return STALE
-    page.last_signal_at = time
     page.signal_count += 1
     if not is_after_crawl(time, page.last_crawled_at, signal_delay_seconds):
         return NOT_COUNTED
@@ -319,23 +398,14 @@ def _note_success(page: Any, time: float) -> None:
 
 
 @compiled
-def _crawl(
-    page: Any, time: float, kind: int, digest: int, signal_delay_seconds: float
-) -> tuple[int, float, int, bool]:
-    """A crawl that reached the page: (verdict, interval in days, signals in it, changed)."""
+def _crawl(page: Any, time: float, kind: int, digest: int) -> tuple[int, float, bool]:
+    """A crawl that reached the page: (verdict, interval in days, changed)."""
     if not is_news(time, page.last_crawled_at):
-        return STALE, 0.0, 0, False
+        return STALE, 0.0, False
     has_before = page.last_crawled_at != NEVER
     observed = is_observation(kind, page.last_crawled_at, page.digest)
     changed = observed and is_change(kind, digest, page.digest)
     interval = (time - page.last_crawled_at) / SECONDS_PER_DAY if has_before else 0.0
-    signals = page.signals
-    page.signals = 0
-    if page.last_signal_at > time and signals > 0:
-        # It came after this crawl, but before the news of it. Of several only the last is known.
-        signals -= 1
-        if page.last_signal_at > time + signal_delay_seconds:
-            page.signals = 1
     page.last_crawled_at = time
     page.crawls += 1
     _note_success(page, time)
@@ -344,4 +414,4 @@ def _crawl(
         page.last_changed_at = time
         page.changes += 1
     page.status = status_after_crawl(page.status, kind, page.updated_at > time)
-    return (OBSERVED if observed else APPLIED), interval, signals, changed
+    return (OBSERVED if observed else APPLIED), interval, changed

@@ -11,7 +11,7 @@ from shared.contracts.identity import host_id_of
 from shared.policy.estimation.bursts import AGE_BINS
 from shared.policy.estimation.host_priors import HostPriors, initial_host_priors
 from shared.store.columns import HostColumns
-from shared.store.history import SOURCES
+from shared.store.history import OWN_SOURCES, SOURCES
 from shared.store.hosts import HostLearning
 from shared.store.models import NEVER
 
@@ -27,9 +27,6 @@ HOST: Final = np.dtype(
     align=True,
 )
 """A host's record, with its Gamma(A, B) prior of α."""
-
-OWN_SOURCES: Final = SOURCES - 1
-"""Sources of a host that have a slot of their own."""
 
 ANNOUNCED: Final = 2 + SOURCES + AGE_BINS
 """Figures that are announced of a host: prior mean of α, κ̄, κ by source, burst multipliers."""

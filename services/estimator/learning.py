@@ -6,14 +6,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from services.estimator.application import ShardEffects
-from services.estimator.hosts import OWN_SOURCES
 from services.estimator.shard import Shard
 from shared.contracts.codec import encode
 from shared.contracts.messages import HostParameters, PageParameters
 from shared.policy.estimation.map_fit import MapColumns, fit_rings_map
 from shared.policy.estimation.smoothed import signal_rates
 from shared.policy.estimation.sources import effective_signal_evidence, usual_mix
-from shared.store.history import SOURCES
+from shared.store.history import OWN_SOURCES, SOURCES
 from shared.store.models import ACTIVE
 from shared.store.owners import Announcing
 from shared.units import SECONDS_PER_DAY

@@ -15,6 +15,7 @@ from psycopg.types.array import ListBinaryDumper
 from services.estimator.application import ShardEffects
 from services.estimator.shard import PAGE
 from shared.store import writer
+from shared.store.binary import joined_blobs
 from shared.store.connection import connect_writer
 from shared.store.deployment import check_deployment
 from shared.store.history import Rings, pack
@@ -35,6 +36,7 @@ from shared.store.positions import (
     raise_positions,
     read_positions,
 )
+from shared.store.source_times import pack_source_times
 
 _STORED: Final = (
     "page_id",
@@ -317,6 +319,12 @@ def _pages(
         [shard.hosts.records["host_id"][shard.pages["host"][rows]] for shard, rows in parts]
     )
     columns["history"] = pack(rings, np.arange(records.size))
+    columns["signal_times"] = joined_blobs(
+        [
+            pack_source_times(shard.by_source.ages, shard.pages["several"][rows])
+            for shard, rows in parts
+        ]
+    )
     return columns
 
 

@@ -12,6 +12,7 @@ from shared.store.models import ACTIVE, NEVER
 from shared.store.owners import NO_OWNER
 from shared.store.page_lookup import PageLookup
 from shared.store.snapshot import LearningSnapshot
+from shared.store.source_times import SourceTimes
 
 PAGE: Final = np.dtype(
     [
@@ -37,18 +38,20 @@ PAGE: Final = np.dtype(
         ("announced_change_rate", np.float64),
         ("announced_evidence", np.float64),
         ("announced_signal_rate", np.float64),
+        ("several", np.int32),
         ("status", np.int16),
     ],
     align=True,
 )
 """A page's record: the fields of the table `pages`, `host` a row of the shard's hosts, and the
 parameters (α, κ̄, γ) that the schedulers know. α and κ̄ are NaN as long as the page has no crawl
-record: what its host says of its pages holds then."""
+record: what its host says of its pages holds then. `several` is the page's entry in
+`Shard.by_source`; 0: none."""
 
 _FROM_PAGES: Final = tuple(
     name
     for name in PAGE.names or ()
-    if not name.startswith("announced") and name not in ("page_id", "host")
+    if not name.startswith("announced") and name not in ("page_id", "host", "several")
 )
 _FROM_LEARNING: Final = frozenset({"first_seen_at", "signals", "signal_count", "crawls", "changes"})
 
@@ -74,6 +77,8 @@ class Shard:
         self._lookup = PageLookup()
         self._pages = np.zeros(0, PAGE)
         self._rings = Rings.empty(0)
+        self.by_source = SourceTimes()
+        """When each source sent its last signal, of pages with several."""
         self._size = 0
         self.records = 0
         """Crawl records taken in, those before loading as far as they were kept."""
@@ -100,6 +105,7 @@ class Shard:
             source = snapshot.learning if name in _FROM_LEARNING else snapshot.pages
             pages[name] = getattr(source, name)
         pages["host"] = np.searchsorted(snapshot.hosts.host_ids, snapshot.pages.host_ids)
+        pages["several"][snapshot.by_source.rows] = shard.by_source.add(snapshot.by_source.ages)
         pages["announced_change_rate"] = pages["unsignalled_change_rate"]
         pages["announced_evidence"] = pages["signal_evidence"]
         pages["announced_signal_rate"] = pages["signal_rate"]

@@ -71,6 +71,15 @@ class Blobs:
         return int(self.offsets.size - 1)
 
 
+def joined_blobs(parts: Sequence[Blobs]) -> Blobs:
+    """Byte strings of several parts, one part after the other."""
+    lengths = np.concatenate([np.empty(0, np.int64), *(np.diff(part.offsets) for part in parts)])
+    offsets = np.zeros(lengths.size + 1, np.int64)
+    np.cumsum(lengths, out=offsets[1:])
+    used = [part.arena[part.offsets[0] : part.offsets[-1]] for part in parts]
+    return Blobs(np.concatenate([np.empty(0, np.uint8), *used]), offsets)
+
+
 def array_bytes(array: NDArray[Any]) -> bytes:
     """A flat array as a PostgreSQL binary array without NULLs."""
     kind = _type_of(array)

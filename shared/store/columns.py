@@ -1,11 +1,13 @@
 """A shard's pages and hosts, column by column, as others take them from the store."""
 
 from dataclasses import dataclass
+from typing import Self
 
 import numpy as np
 from numpy.typing import NDArray
 
 from shared.store.hosts import HostLearning
+from shared.store.source_times import Ages, unpack_source_times
 
 Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]
@@ -70,3 +72,17 @@ class HostColumns:
     sources: list[list[str]]
     """Names of the sources that have a slot of their own."""
     learning: HostLearning
+
+
+@dataclass(frozen=True, slots=True)
+class SignalsBySource:
+    """Pages of which several sources have sent signals, and when each did (`source_times`)."""
+
+    rows: Integers
+    """Places of the pages among all, rising."""
+    ages: Ages
+
+    @classmethod
+    def none(cls) -> Self:
+        """No page has several."""
+        return cls(np.empty(0, np.int64), unpack_source_times(b""))

@@ -23,6 +23,9 @@ DEPTH: Final = 16
 SOURCES: Final = 4
 """Source slots of a host."""
 
+OWN_SOURCES: Final = SOURCES - 1
+"""Sources of a host that have a slot of their own."""
+
 VERSION: Final = 2
 
 MOST_SIGNALS: Final = 65_535
@@ -48,10 +51,13 @@ _PACKED: Final = np.dtype(
 PACKED_BYTES: Final = _PACKED.itemsize
 """Width of a packed history."""
 
-WAITING: Final = np.dtype([("pending", "<u2", (SOURCES,)), ("multiplier", "<f4")])
+WAITING: Final = np.dtype(
+    [("pending", "<u2", (SOURCES,)), ("multiplier", "<f4"), ("last_source", "u1")]
+)
 WAITING_OFFSET: Final = 2
 """The part of a packed history that a scheduler needs, and where it stands: the signals since the
-last crawl, by source slot, and the burst multiplier that holds since then."""
+last crawl, by source slot, the burst multiplier that holds since then, and whose the latest signal
+is."""
 
 
 class BadHistory(ValueError):
@@ -73,7 +79,7 @@ class Rings(NamedTuple):
     pending: NDArray[np.uint16]
     """Signals since the last crawl; (pages, SOURCES)."""
     last_source: NDArray[np.uint8]
-    """Slot of the last signal; (pages,)."""
+    """Slot of the latest signal; (pages,)."""
     totals: NDArray[np.uint32]
     """All signals ever; (pages, SOURCES)."""
     evidence: NDArray[np.float32]

@@ -92,6 +92,9 @@ class Page(Base):
     status: Mapped[int] = mapped_column(SmallInteger)
     history: Mapped[bytes] = mapped_column(LargeBinary)
     """The last crawl records, packed to a fixed width (`shared.store.history`)."""
+    signal_times: Mapped[bytes] = mapped_column(LargeBinary, server_default="")
+    """When each source sent its last signal, where several have sent any
+    (`shared.store.source_times`); else empty."""
 
 
 class PageUrl(Base):

@@ -15,7 +15,13 @@ from numpy.typing import NDArray
 from shared.policy.compiled import compiled
 from shared.policy.estimation.host_priors import INITIAL_CHANGE_RATE, INITIAL_SHAPE
 from shared.store.binary import Blobs
-from shared.store.columns import HostColumns, Integers, LearningColumns, PageColumns
+from shared.store.columns import (
+    HostColumns,
+    Integers,
+    LearningColumns,
+    PageColumns,
+    SignalsBySource,
+)
 from shared.store.gathering import TableReader, reading
 from shared.store.history import WAITING, WAITING_OFFSET, Rings, unpack
 from shared.store.hosts import INITIAL, HostLearning, unpack_hosts, unpack_sources
@@ -23,6 +29,7 @@ from shared.store.imports_log import NO_IMPORT, read_last_import
 from shared.store.models import REMOVED
 from shared.store.owners import NO_OWNER, Announcing, read_owner
 from shared.store.positions import ESTIMATOR, Positions, read_positions
+from shared.store.source_times import unpack_source_times
 
 _END_OF_URL: Final = b"\n"
 """No canonical URL has one, but percent-encoded."""
@@ -49,6 +56,9 @@ class ShardSnapshot:
     hosts: HostColumns
     positions: Positions
     """(topic, partition) → next offset: what comes from there on is not in this snapshot."""
+    last_sources: NDArray[np.int8]
+    """Slots of the latest signals; (pages,)."""
+    by_source: SignalsBySource
     epoch: int = NO_OWNER
     """Of the shard's owner: what older ones announced is in this snapshot (`owners`)."""
     imported: int = NO_IMPORT
@@ -65,6 +75,7 @@ class LearningSnapshot:
     histories: Rings
     hosts: HostColumns
     positions: Positions
+    by_source: SignalsBySource
     announcing: Announcing
     """What the last commit was about to announce."""
 
@@ -108,7 +119,9 @@ def load_shard(
         DamagedStore: a page has no URL.
     """
     with reading(database_url, progress) as reader:
-        columns, packed = _pages(reader, shard, _PAGE_TYPES, f"status <> {REMOVED}", _WAITING)
+        columns, packed, by_source = _pages(
+            reader, shard, _PAGE_TYPES, f"status <> {REMOVED}", _WAITING
+        )
         pages = PageColumns(*columns)
         urls = _urls(reader, shard, pages.page_ids)
         hosts = _hosts(reader.connection, shard)
@@ -116,16 +129,27 @@ def load_shard(
         epoch, _ = read_owner(reader.connection, shard)
         imported = read_last_import(reader.connection, shard)
     waiting = packed.arena.view(WAITING)
-    pending, multipliers = waiting["pending"], waiting["multiplier"]
     return ShardSnapshot(
-        shard, pages, pending, multipliers, urls, hosts, positions, epoch, imported
+        shard,
+        pages,
+        waiting["pending"],
+        waiting["multiplier"],
+        urls,
+        hosts,
+        positions,
+        waiting["last_source"].astype(np.int8),
+        by_source,
+        epoch,
+        imported,
     )
 
 
 def load_for_learning(database_url: str, shard: int) -> LearningSnapshot:
     """All pages of a shard with their crawl histories, but without URLs (see `load_shard`)."""
     with reading(database_url) as reader:
-        columns, histories = _pages(reader, shard, _PAGE_TYPES | _LEARNING_TYPES, "true", "history")
+        columns, histories, by_source = _pages(
+            reader, shard, _PAGE_TYPES | _LEARNING_TYPES, "true", "history"
+        )
         hosts = _hosts(reader.connection, shard)
         positions = read_positions(reader.connection, ESTIMATOR, [shard])
         _, announcing = read_owner(reader.connection, shard)
@@ -137,6 +161,7 @@ def load_for_learning(database_url: str, shard: int) -> LearningSnapshot:
         unpack(histories),
         hosts,
         positions,
+        by_source,
         announcing,
     )
 
@@ -147,10 +172,14 @@ def _pages(
     types: dict[str, type[np.generic]],
     condition: str,
     packed: str,
-) -> tuple[list[Any], Blobs]:
-    """The columns named in `types`, and an expression of bytes as wide for every page; sorted by
-    page id."""
+) -> tuple[list[Any], Blobs, SignalsBySource]:
+    """The columns named in `types`, an expression of bytes as wide for every page, and the signals
+    by source; sorted by page id."""
     gathered = [f"array_agg({name})" for name in types]
+    gathered += [
+        f"{aggregate} FILTER (WHERE signal_times <> '')"
+        for aggregate in ("array_agg(page_id)", "string_agg(signal_times, ''::bytea)")
+    ]
     gathered += ["min(octet_length(history))", "max(octet_length(history))"]
     gathered.append(f"string_agg({packed}, ''::bytea)")
     parts = reader.gather(f"pages_{shard}", gathered, condition)
@@ -167,16 +196,29 @@ def _pages(
     for kind, column in zip(types.values(), by_column, strict=False):
         columns.append(_joined(column, kind))
         column.clear()  # a shard may fill half of the memory: nothing is kept twice for long
+    several, ages = by_column[len(types) : len(types) + 2]
     data = np.frombuffer(b"".join(by_column[-1]), np.uint8)
     count = columns[0].size
     width = data.size // max(count, 1)
     offsets = np.arange(count + 1, dtype=np.int64) * width
     if _rises(columns[0]):
-        return columns, Blobs(data, offsets)
+        by_source = _by_source(several, ages, columns[0])
+        return columns, Blobs(data, offsets), by_source
     order = np.argsort(columns[0])
     for index, column in enumerate(columns):
         columns[index] = column[order]
-    return columns, Blobs(data.view(f"V{width}")[order].view(np.uint8), offsets)
+    by_source = _by_source(several, ages, columns[0])
+    return columns, Blobs(data.view(f"V{width}")[order].view(np.uint8), offsets), by_source
+
+
+def _by_source(
+    several: list[Any], packed: list[bytes | None], page_ids: Integers
+) -> SignalsBySource:
+    """Signals by source of some pages, among all, whose ids rise."""
+    rows = np.searchsorted(page_ids, _joined([ids for ids in several if ids is not None], np.int64))
+    ages = unpack_source_times(b"".join(part for part in packed if part is not None))
+    order = np.argsort(rows)
+    return SignalsBySource(rows[order], ages[order])
 
 
 def _joined(parts: list[NDArray[Any]], kind: type[np.generic]) -> NDArray[Any]:

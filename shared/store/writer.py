@@ -42,6 +42,7 @@ _PAGE_COLUMNS: Final = {
     "failures": "int4",
     "status": "int2",
     "history": "bytea",
+    "signal_times": "bytea",
 }
 """What `update_pages` writes, keys first."""
 

@@ -79,11 +79,25 @@ def _load_pages(
     load_changes(records, columns.last_changed_at[part], columns.last_crawled_at[part])
     load_updates(records, columns.updated_at[part])
     records["digest"] = events.short_digests(columns.digest[part])
-    signalled = columns.last_signal_at[part] > NEVER
-    shard.signal_times.note(numbers[signalled], columns.last_signal_at[part][signalled])
+    _load_signal_times(shard, snapshot, part)
     list_pages(shard.pages, shard.records, hosts.rows, numbers)
     refresh_pages(shard.pages, shard.records, hosts.learned.tables, numbers)
     shard.lookup.ids[part] = columns.page_ids[part]
+
+
+def _load_signal_times(shard: Shard, snapshot: ShardSnapshot, part: slice) -> None:
+    latest, by_source = snapshot.pages.last_signal_at, snapshot.by_source
+    signalled = part.start + np.flatnonzero(latest[part] > NEVER)
+    rows = signalled.astype(np.int32)
+    shard.signal_times.note(rows, snapshot.last_sources[signalled], latest[signalled])
+    begin, end = np.searchsorted(by_source.rows, (part.start, part.stop))
+    # Of a page that begins anew nothing is kept but the entry.
+    several = by_source.rows[begin:end]
+    has_signals = latest[several] > NEVER
+    several = several[has_signals]
+    shard.signal_times.load_by_source(
+        several.astype(np.int32), by_source.ages[begin:end][has_signals], latest[several]
+    )
 
 
 def _max_age_seconds(own_days: NDArray[np.float64], rules: ShardRules) -> NDArray[np.float64]:

@@ -24,7 +24,7 @@ from services.scheduler.state.learned_hosts import (
 )
 from services.scheduler.state.packing import set_crawled, update_steps, updated_steps_of
 from services.scheduler.state.rows import NEVER, UNSET, Rows
-from services.scheduler.state.signal_times import LastSignals, last_signal_at
+from services.scheduler.state.signal_times import LastSignals, weight_after
 from shared.policy.compiled import compiled
 from shared.rules.page_events import (
     FAILED,
@@ -88,9 +88,9 @@ def apply_signals(
     records: Rows,
     hosts: HostTables,
     rows: NDArray[np.int32],
+    slots: NDArray[np.int8],
     observed_at: NDArray[np.float64],
     is_later: NDArray[np.bool_],
-    weights: NDArray[np.float32],
     delay: float,
 ) -> int:
     """Count signals; rows of -1 are left out.
@@ -100,9 +100,9 @@ def apply_signals(
         records: of the same pages.
         hosts: what was learned of the hosts.
         rows: the page of each signal, in order of arrival.
+        slots: of the source of each, at the host.
         observed_at: their times.
-        is_later: which are later than all before of their page.
-        weights: how many usual signals each is worth.
+        is_later: which are later than all before of their page and source.
         delay: seconds after a crawl in which signals are about what it saw.
 
     Returns:
@@ -116,7 +116,7 @@ def apply_signals(
         time = observed_at[index]
         if not is_after_crawl(time, page.last_crawled_at, delay):
             continue
-        page.signals += weights[index]
+        page.signals += hosts.weights[page.host, slots[index]]
         counted += 1
         if not page.gamma > 0.0:
             note_first_signal(page, record, hosts, time)
@@ -140,11 +140,10 @@ def _apply_crawl(
     record: Any,
     attempts: Rows,
     hosts: HostTables,
-    last_signal: float,
+    waiting: float,
     time: float,
     result: int,
     digest: int,
-    delay: float,
 ) -> None:
     observed = is_observation(result, page.last_crawled_at, record.digest)
     changed = observed and is_change(result, digest, record.digest)
@@ -153,8 +152,7 @@ def _apply_crawl(
     if observed:
         fix_multiplier(page, record, hosts, days)
     record.digest = digest_after_crawl(result, digest, record.digest)
-    # Signals that came after this crawl, but before the news of it: only the last one is known.
-    page.signals = 1 if page.signals > 0 and last_signal > time + delay else 0
+    page.signals = waiting
     was_updated_since = updated_steps_of(record) > update_steps(time)
     page.status = status_after_crawl(page.status, result, was_updated_since)
 
@@ -233,8 +231,11 @@ def apply_outcomes(
                 news += 1
         elif is_news(time, page.last_crawled_at):
             result, digest = results[index], digests[index]
-            last = last_signal_at(signals, rows[index]) if page.signals > 0 else NEVER
-            _apply_crawl(page, record, attempts, hosts, last, time, result, digest, delay)
+            waiting = 0.0
+            if page.signals > 0:
+                weights = hosts.weights[page.host]
+                waiting = weight_after(signals, rows[index], time, delay, weights)
+            _apply_crawl(page, record, attempts, hosts, waiting, time, result, digest)
             news += 1
         close_if_settled(attempts, page)
     return news

@@ -26,7 +26,7 @@ from shared.policy.estimation.bursts import AGE_BINS, age_bin
 from shared.policy.estimation.host_priors import INITIAL_CHANGE_RATE, INITIAL_PRECISION
 from shared.policy.estimation.smoothed import PSEUDO_DAYS, PSEUDO_SIGNALS
 from shared.store.columns import HostColumns
-from shared.store.history import SOURCES
+from shared.store.history import OWN_SOURCES, SOURCES
 from shared.store.reserved import grown
 from shared.units import SECONDS_PER_DAY
 
@@ -54,6 +54,9 @@ class HostTables(NamedTuple):
     """κ̄; (hosts,)."""
     multipliers: NDArray[np.float64]
     """Burst multipliers by age; (hosts, AGE_BINS)."""
+    weights: NDArray[np.float32]
+    """How many usual signals one of a source is worth; (hosts, SOURCES). 1 where no source has the
+    slot yet, as far as the estimator has said."""
 
 
 class LearnedHosts:
@@ -64,25 +67,23 @@ class LearnedHosts:
             np.zeros(_SMALLEST, np.float32),
             np.zeros(_SMALLEST, np.float32),
             np.zeros((_SMALLEST, AGE_BINS)),
+            np.zeros((_SMALLEST, SOURCES), np.float32),
         )
-        self._weights: NDArray[np.float32] = np.zeros((_SMALLEST, SOURCES), np.float32)
         self._slots: dict[tuple[int, str], int] = {}
-        self._names: set[str] = set()
-        """Of sources that have a slot anywhere."""
-        self._full: NDArray[np.bool_] = np.zeros(_SMALLEST, np.bool_)
+        self._named: NDArray[np.uint8] = np.zeros(_SMALLEST, np.uint8)
+        """How many slots of a host sources have of their own."""
 
     def add(self, number: int) -> None:
         """Make room for a host; nothing is known of it."""
-        size = self._full.size
+        size = self._named.size
         if number >= size:
             more = max(number + 1, 2 * size)
             self.tables = HostTables(*(grown(column, more) for column in self.tables))
-            self._weights = grown(self._weights, more)
-            self._full = grown(self._full, more)
+            self._named = grown(self._named, more)
         self.tables.alpha[number] = INITIAL_CHANGE_RATE
         self.tables.kappa[number] = _INITIAL_EVIDENCE
         self.tables.multipliers[number] = 1.0
-        self._weights[number] = 1.0
+        self.tables.weights[number] = 1.0
 
     def load(self, numbers: NDArray[np.int32], columns: HostColumns) -> None:
         """Take what a snapshot says of hosts.
@@ -96,9 +97,9 @@ class LearnedHosts:
             self.tables.alpha[numbers] = columns.prior_shape / columns.prior_rate
             self.tables.kappa[numbers] = kappa
             self.tables.multipliers[numbers] = columns.learning.multipliers
-            self._weights[numbers] = columns.learning.source_evidence / kappa[:, np.newaxis]
-        for number, names in zip(numbers.tolist(), columns.sources, strict=True):
-            self._name_sources(number, names)
+            weights = columns.learning.source_evidence / kappa[:, np.newaxis]
+        for number, names, of_host in zip(numbers.tolist(), columns.sources, weights, strict=True):
+            self._name_sources(number, names, of_host)
 
     def take(self, number: int, message: HostParameters) -> None:
         """Take what was learned of a host."""
@@ -106,33 +107,62 @@ class LearnedHosts:
             self.tables.alpha[number] = message.unsignalled_change_rate
             self.tables.kappa[number] = message.signal_evidence
             self.tables.multipliers[number] = message.burst_multipliers
-            self._weights[number] = np.array(message.source_evidence) / message.signal_evidence
-        self._name_sources(number, message.sources)
+            weights = np.array(message.source_evidence, np.float32) / message.signal_evidence
+        self._name_sources(number, message.sources, weights)
 
-    def _name_sources(self, number: int, names: Sequence[str]) -> None:
-        self._slots |= {(number, name): slot for slot, name in enumerate(names)}
-        self._names |= set(names)
-        self._full[number] = len(names) >= SOURCES - 1
+    def _name_sources(
+        self, number: int, names: Sequence[str], weights: NDArray[np.floating[Any]]
+    ) -> None:
+        """The estimator says which sources have a slot of their own: that is how it is.
 
-    def weights_of(self, numbers: NDArray[np.int32], sources: Sequence[str]) -> NDArray[np.float32]:
-        """How many usual signals one of a source is worth, at each host.
-
-        A source that the estimator has not met yet counts as usual.
+        Sources that it has not met yet keep the slots that they were given here, which are those
+        that it will give them: both go by the order of the same signals.
         """
-        weights = np.where(self._full[numbers], self._weights[numbers, SOURCES - 1], 1.0)
-        if self._names.isdisjoint(sources):
-            return weights
-        for event, (number, source) in enumerate(zip(numbers.tolist(), sources, strict=True)):
-            slot = self._slots.get((number, source))
-            if slot is not None:
-                weights[event] = self._weights[number, slot]
-        return weights
+        given = {(number, name): slot for slot, name in enumerate(names)}
+        free = int(self._named[number])
+        if any(slot != self._slots.get(pair, max(slot, free)) for pair, slot in given.items()):
+            self._slots = {key: slot for key, slot in self._slots.items() if key[0] != number}
+            self._named[number] = 0
+        self._slots |= given
+        self._named[number] = max(int(self._named[number]), len(names))
+        met = len(names) if len(names) < OWN_SOURCES else SOURCES
+        self.tables.weights[number] = 1.0
+        self.tables.weights[number, :met] = weights[:met]
+
+    def slots_of(self, numbers: NDArray[np.int32], sources: Sequence[str]) -> NDArray[np.int8]:
+        """The slots of sources at hosts; a new one gets the next that is free.
+
+        The first few sources of a host have a slot of their own; all others share the last.
+
+        Args:
+            numbers: of the hosts; -1: the page is not known, and its source gets no slot.
+            sources: their names.
+        """
+        find = self._slots.get
+        pairs = list(zip(numbers.tolist(), sources, strict=True))
+        slots = [find(pair, -1) for pair in pairs]
+        if -1 in slots:
+            slots = [
+                self._new_slot(pair) if slot < 0 else slot
+                for pair, slot in zip(pairs, slots, strict=True)
+            ]
+        return np.array(slots, np.int8)
+
+    def _new_slot(self, pair: tuple[int, str]) -> int:
+        number, _ = pair
+        if number < 0:
+            return 0
+        slot = self._slots.get(pair, int(self._named[number]))
+        if slot < OWN_SOURCES and pair not in self._slots:
+            self._slots[pair] = slot
+            self._named[number] += 1
+        return slot
 
     def weighted(
         self, numbers: NDArray[np.int32], pending: NDArray[np.uint16]
     ) -> NDArray[np.float64]:
         """The counts of signals since the last crawl, from those by source."""
-        return np.asarray((self._weights[numbers] * pending).sum(axis=1))
+        return np.asarray((self.tables.weights[numbers] * pending).sum(axis=1))
 
 
 @compiled

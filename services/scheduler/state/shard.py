@@ -145,15 +145,15 @@ class Shard:
         """
         rows = self.rows_of(page_ids)
         learned = self.hosts.learned
-        weights = learned.weights_of(self.pages["host"][rows], sources)
+        slots = learned.slots_of(np.where(rows >= 0, self.pages["host"][rows], -1), sources)
         events.apply_signals(
             self.pages,
             self.records,
             learned.tables,
             rows,
+            slots,
             observed_at,
-            self.signal_times.note(rows, observed_at),
-            weights,
+            self.signal_times.note(rows, slots, observed_at),
             self.rules.signal_delay,
         )
         return self._touched(rows)

@@ -83,9 +83,9 @@ def upsert(url, at=NOW, **options):
     return PageUpdate("upsert", url, updated_at=at, **options)
 
 
-def signal(url, at):
+def signal(url, at, source="feed"):
     page = identify(url)
-    return PageSignal(page.page_id, page.url, page.host, "feed", at)
+    return PageSignal(page.page_id, page.url, page.host, source, at)
 
 
 def crawl(url, at, result="unchanged", **options):

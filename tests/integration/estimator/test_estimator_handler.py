@@ -21,6 +21,7 @@ from estimator_world import (
 )
 
 from services.estimator.handler import EstimatorHandler
+from services.scheduler.flow.loading import build_shard, shard_rules
 from shared.contracts.identity import identify, shard_of
 from shared.contracts.topics import CRAWL_OUTCOMES, PAGE_UPDATES
 from shared.runtime.clock import ManualClock
@@ -297,6 +298,32 @@ async def test_random_orders_and_repeats_end_in_the_same_times(settings, start, 
         assert pages.last_crawled_at[row] == NOW + 5 * DAY
         assert pages.last_signal_at[row] == NOW + 5.5 * DAY
         assert snapshot.pending[row].sum() == 1
+
+
+async def test_signals_by_source_outlive_a_restart(settings, start, kafka):
+    """What each source said last is known to whoever loads the shard, for late signals and late
+    news of crawls."""
+    page = identify(URLS[0])
+    shard = shard_of(page.host, SHARDS)
+    first = await start(kafka)
+    await first.handle(kafka.batch(upsert(page.url), crawl(page.url, NOW)))
+    spoke = [("ping", 5), ("map", 3), ("hub", 4), ("ping", 6)]
+    for source, day in spoke:
+        await first.handle(kafka.batch(signal(page.url, NOW + day * DAY, source)))
+    snapshot = load_shard(settings.database_url.get_secret_value(), shard)
+    scheduler = build_shard(snapshot, shard_rules(settings, ManualClock(NOW)))
+    row = scheduler.row_of(page.page_id)
+    wanted = [NOW + 6 * DAY, NOW + 3 * DAY, NOW + 4 * DAY, NEVER]
+    assert scheduler.signal_times.by_source(row) == wanted
+    again = await start(kafka)
+    late = [("map", 3), ("hub", 4.5), ("map", 2)]
+    await again.handle(
+        kafka.batch(*(signal(page.url, NOW + day * DAY, source) for source, day in late))
+    )
+    await again.handle(kafka.batch(crawl(page.url, NOW + 4.2 * DAY)))
+    snapshot = load_shard(settings.database_url.get_secret_value(), shard)
+    row = snapshot.pages.page_ids.tolist().index(page.page_id)
+    assert snapshot.pending[row].tolist() == [1, 0, 1, 0]
 
 
 async def test_outcomes_and_signals_before_the_first_page_do_no_harm(start, kafka):

@@ -6,6 +6,7 @@ from shared.contracts.identity import shard_of
 from shared.store.history import Rings, pack
 from shared.store.imports import PageBatch, import_pages
 from shared.store.models import NEVER
+from shared.store.source_times import SourceTimes, pack_source_times
 
 SHARDS = 3
 NOW = 1_700_000_000.0
@@ -53,6 +54,7 @@ def changed_columns(snapshot, rows, status=0, records=0):
     columns["page_id"] = snapshot.pages.page_ids[rows]
     columns["status"] = np.full(count, status, np.int16)
     columns["history"] = pack(rings, np.arange(count))
+    columns["signal_times"] = pack_source_times(SourceTimes().ages, np.zeros(count, np.int32))
     for number, name in enumerate(FLOATS):
         columns[name] = np.arange(count) + number * 1000.0
     for name in ("digest", "signal_count"):

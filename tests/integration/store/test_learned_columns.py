@@ -11,6 +11,7 @@ from shared.store.explain import explain_page
 from shared.store.history import Rings, pack
 from shared.store.hosts import HostLearning, pack_hosts, pack_sources
 from shared.store.snapshot import load_for_learning, load_shard
+from shared.store.source_times import NO_SIGNAL, SourceTimes, pack_source_times
 
 
 def test_what_was_learned_of_hosts_is_in_both_snapshots(store):
@@ -59,6 +60,22 @@ def test_what_waits_since_the_last_crawl_is_in_a_schedulers_snapshot(store):
     assert for_scheduler.pending[4].tolist() == [1, 0, 2, 7]
     assert for_scheduler.pending[5].tolist() == [0, 0, 0, 0]
     assert for_scheduler.multipliers[3:6].tolist() == [1.0, 0.5, 1.0]
+
+
+def test_times_of_signals_by_source_are_in_both_snapshots(store):
+    fill(store, urls_of_shard(1, 10))
+    rows = np.array([2, 4, 5, 9])
+    columns = changed_columns(load_for_learning(store, 1), rows)
+    ages = np.array([[0, 128, NO_SIGNAL, 12_800], [256, 0, 5, NO_SIGNAL]], np.uint32)
+    times = SourceTimes()
+    entries = np.zeros(4, np.int32)
+    entries[[0, 3]] = times.add(ages)
+    packed = {"signal_times": pack_source_times(times.ages, entries)}
+    with connect_writer(store, "test") as connection:
+        assert writer.update_pages(connection, columns | packed) == 4
+    for snapshot in (load_shard(store, 1), load_for_learning(store, 1)):
+        assert snapshot.by_source.rows.tolist() == [2, 9]
+        assert snapshot.by_source.ages.tolist() == ages.tolist()
 
 
 def test_explain_tells_all_about_a_page(store):

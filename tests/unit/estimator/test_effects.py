@@ -21,6 +21,11 @@ def one_page():
     return shard
 
 
+def apply(shard, columns, delay=0.0):
+    tables = shard.hosts.tables
+    return apply_events(shard.pages, shard.rings, shard.by_source, tables, columns, delay)
+
+
 def play(shard, *events, delay=0.0):
     """Apply (time, kind[, digest[, slot]]) to page 0; the verdicts."""
     columns = EventColumns(
@@ -30,7 +35,9 @@ def play(shard, *events, delay=0.0):
         np.array([event[2] if len(event) > 2 else 0 for event in events], np.int64),
         np.array([event[3] if len(event) > 3 else 0 for event in events], np.int8),
     )
-    return apply_events(shard.pages, shard.rings, shard.hosts.tables, columns, delay)
+    return apply_events(
+        shard.pages, shard.rings, shard.by_source, shard.hosts.tables, columns, delay
+    )
 
 
 def update(shard, time, operation, importance=np.nan, max_age_days=np.nan, crawled_at=-np.inf):
@@ -38,6 +45,7 @@ def update(shard, time, operation, importance=np.nan, max_age_days=np.nan, crawl
     return apply_updates(
         shard.pages,
         shard.rings,
+        shard.by_source,
         UpdateColumns(np.array([0]), np.array([time]), np.array([operation], np.int8), *columns),
     )[0]
 
@@ -311,7 +319,9 @@ def test_unknown_pages_are_told_apart():
     shard = one_page()
     flags = np.array([0], np.int8)
     events = EventColumns(np.array([-1]), np.array([1.0]), flags, np.array([0]), flags)
-    results = apply_events(shard.pages, shard.rings, shard.hosts.tables, events, 0.0)
+    results = apply_events(
+        shard.pages, shard.rings, shard.by_source, shard.hosts.tables, events, 0.0
+    )
     assert results.verdicts[0] == effects.UNKNOWN_PAGE
 
 
@@ -321,3 +331,63 @@ def test_signals_in_any_order_leave_the_same_times():
         play(shard, *((time, SIGNAL) for time in order))
         assert shard.pages["last_signal_at"][0] == 3 * DAY
         assert 1 <= shard.pages["signals"][0] <= 3
+
+
+HOUR = 3600.0
+
+
+def test_a_signal_that_is_learned_late_counts_whoever_pinged_meanwhile():
+    shard = one_page()
+    play(shard, (DAY, UNCHANGED))
+    after = [DAY + hours * HOUR for hours in (2.0, 1.0, 1.0, 0.5)]
+    verdicts = [play(shard, (after[0], SIGNAL, 0, 0)).verdicts[0]]
+    verdicts += [play(shard, (at, SIGNAL, 0, 1)).verdicts[0] for at in after[1:]]
+    assert verdicts == [effects.APPLIED, effects.APPLIED, effects.STALE, effects.STALE]
+    assert shard.rings.pending[0].tolist() == [1, 1, 0, 0]
+    assert (shard.pages["last_signal_at"][0], shard.rings.last_source[0]) == (after[0], 0)
+    play(shard, (DAY + 3 * HOUR, UNCHANGED))
+    assert shard.rings.signals[0, 0].tolist() == [1, 1, 0, 0]
+    late = play(shard, (DAY + 2.5 * HOUR, SIGNAL, 0, 1))
+    assert late.verdicts[0] == effects.NOT_COUNTED
+
+
+def test_a_ping_an_hour_does_not_mute_a_precise_source():
+    shard = one_page()
+    play(shard, (DAY, UNCHANGED))
+    for hour in range(1, 11):
+        play(shard, (DAY + hour * HOUR, SIGNAL, 0, 0))
+        play(shard, (DAY + (hour - 0.5) * HOUR, SIGNAL, 0, 2))
+    assert shard.rings.pending[0].tolist() == [10, 0, 10, 0]
+    assert shard.by_source.used == 2
+
+
+def test_late_news_of_a_crawl_leaves_the_last_signal_of_each_source():
+    shard = one_page()
+    play(shard, (DAY, UNCHANGED))
+    for hour, slot in ((1, 0), (2, 0), (5, 0), (6, 0), (4, 1), (2, 2)):
+        play(shard, (DAY + hour * HOUR, SIGNAL, 0, slot))
+    results = play(shard, (DAY + 3 * HOUR, CHANGED))
+    # Of the first source's two that came after the crawl, one is known to have.
+    assert results.signals[0] == 4
+    assert shard.rings.signals[0, 0].tolist() == [3, 0, 1, 0]
+    assert shard.rings.pending[0].tolist() == [1, 1, 0, 0]
+    assert shard.pages["signals"][0] == 2
+
+
+def test_pages_take_sixteen_bytes_more_if_several_sources_speak_of_them():
+    shard = Shard(0)
+    shard.add_pages([(identify(f"https://a.example/{n}"), 0.0) for n in range(1000)])
+    before = shard.pages.itemsize
+
+    def signals(slot, rows):
+        count = rows.size
+        kinds, slots = np.full(count, SIGNAL, np.int8), np.full(count, slot, np.int8)
+        digests = np.zeros(count, np.int64)
+        apply(shard, EventColumns(rows, np.full(count, DAY + slot), kinds, digests, slots))
+
+    signals(0, np.arange(1000))
+    assert shard.by_source.nbytes == 16
+    for slot in (1, 2, 3):
+        signals(slot, np.arange(100))
+    assert shard.by_source.nbytes == 16 * 101
+    assert before == 168, "with the entry's number where there was room to spare"

@@ -131,6 +131,14 @@ def test_made_up_sources_raise_no_page_faster_than_a_few():
     assert [s.source for s in sifted.accepted] == [UNNAMED] * LANES + ["cms"]
 
 
+def test_nobody_mutes_a_source_that_is_named():
+    sifter = make(named_sources=frozenset({"sitemap"}))
+    pings = [Signal("https://a.example/", f"anybody-{i}", NOW) for i in range(50)]
+    late = Signal("https://a.example/", "sitemap", NOW - 3600)
+    sifted = sifter.sift([Record(encode(s)) for s in [*pings, late, late, *pings]], NOW)
+    assert [s.observed_at for s in sifted.accepted if s.source == "sitemap"] == [NOW - 3600]
+
+
 def test_observations_that_are_said_to_lie_apart_but_come_at_once_are_one():
     signals = [Signal("https://a.example/", "x", NOW - 100 * i) for i in range(1000, 0, -1)]
     records = [Record(encode(s)) for s in signals]

@@ -20,11 +20,19 @@ from services.scheduler.state.packing import days_since_change, update_steps, up
 from services.scheduler.state.rules import PickingRules, ShardRules
 from shared.contracts.codec import encode
 from shared.contracts.identity import identify
-from shared.contracts.messages import CrawlOutcome, HostLimit, PageSignal, PageUpdate
+from shared.contracts.messages import (
+    CrawlOutcome,
+    HostLimit,
+    HostParameters,
+    PageSignal,
+    PageUpdate,
+)
 from shared.contracts.topics import CRAWL_OUTCOMES, HOST_LIMITS, PAGE_SIGNALS, PAGE_UPDATES
 from shared.rules.page_events import retry_time
 from shared.runtime.acceptance import Acceptance
+from shared.store.history import SOURCES
 from shared.store.models import NEVER, REMOVED
+from shared.store.source_times import time_of_source
 
 START = 1.7e9
 DAY = 86_400.0
@@ -33,14 +41,15 @@ RATE = 1.0
 HOSTS = ("a.example", "b.example")
 URLS = tuple(f"https://{host}/{path}" for host in HOSTS for path in ("x", "y"))
 STRANGERS = (f"https://{HOSTS[0]}/never-added", "https://nobody.example/x")
+SOURCES_OF = {HOSTS[0]: ["feed", "map", "hub"], HOSTS[1]: ["y", "feed", "x"]}
 ACCEPTED = Acceptance(1, START + 40 * DAY, START + 40 * DAY, True)
 
 # Few different ones, so that equal times and late events are everyday.
-times = st.one_of(
-    st.integers(0, 12).map(lambda step: START + 600.0 * step),
-    st.integers(0, 24).map(lambda step: START + 0.25 * step),
-    st.sampled_from([START + days * DAY for days in (1, 30, 31, 39)]),
-)
+steps = st.integers(0, 12).map(lambda step: START + 600.0 * step)
+quarters = st.integers(0, 24).map(lambda step: START + 0.25 * step)
+# Few of these: what comes after is late.
+days = st.sampled_from([START + days * DAY for days in (1, 30, 31, 39)])
+times = st.integers(0, 14).flatmap(lambda kind: days if kind == 14 else (steps, quarters)[kind % 2])
 urls = st.sampled_from(URLS[:1] * 8 + URLS * 2 + STRANGERS)
 maybe = st.none()
 
@@ -65,7 +74,7 @@ outcomes = st.builds(
 )
 updates = st.builds(
     PageUpdate,
-    op=st.sampled_from(["upsert", "remove"]),
+    op=st.sampled_from(["upsert"] * 4 + ["remove"]),
     url=urls.filter(lambda url: url != STRANGERS[1]),
     importance=maybe | st.sampled_from([0.0, 0.5, 7.0]),
     max_age_days=maybe | st.sampled_from([0.5, 3.0]),
@@ -78,14 +87,19 @@ limits = st.builds(
     maybe | st.sampled_from([0.0, 0.25, 9.0]),
     maybe | times,
 )
+KINDS = {
+    PAGE_SIGNALS.name: signals,
+    CRAWL_OUTCOMES.name: outcomes,
+    PAGE_UPDATES.name: updates,
+    HOST_LIMITS.name: limits,
+}
+OFTEN = [PAGE_SIGNALS.name] * 3 + [CRAWL_OUTCOMES.name] * 4 + [PAGE_UPDATES.name] * 3
 streams = st.lists(
-    st.one_of(
-        st.tuples(st.just(PAGE_SIGNALS.name), signals),
-        st.tuples(st.just(CRAWL_OUTCOMES.name), outcomes),
-        st.tuples(st.just(PAGE_UPDATES.name), updates),
-        st.tuples(st.just(HOST_LIMITS.name), limits),
+    st.sampled_from([None, *OFTEN, HOST_LIMITS.name]).flatmap(
+        lambda topic: st.tuples(st.just(topic), KINDS[topic]) if topic else st.none()
     ),
-    max_size=25,
+    min_size=20,
+    max_size=40,
 )
 
 
@@ -98,6 +112,7 @@ def later(item, seconds):
     return topic, replace(message, **moved)
 
 
+WEIGHTS = np.array([2.0, 0.5, 1.0, 0.25])
 KNOWN = [(PAGE_UPDATES.name, PageUpdate("upsert", url, updated_at=START)) for url in URLS[:-1]]
 
 
@@ -109,6 +124,16 @@ class BothSides:
         self.delay = delay
         self.mine = make_shard(0, rules)
         self.theirs = EstimatorShard(0)
+        # Of each host the sources come in another order; the last slot is for all others.
+        self.mine.host_parameters(
+            [
+                HostParameters(host, 0.1, 0.5, names, (0.5 * WEIGHTS).tolist(), [1.0] * 6, START)
+                for host, names in SOURCES_OF.items()
+            ]
+        )
+        for host, names in SOURCES_OF.items():
+            number = self.theirs.hosts.row_or_new(host)
+            self.theirs.hosts.slots(np.full(3, number), names)
 
     def apply(self, stream):
         """A batch of (topic, message)."""
@@ -144,9 +169,22 @@ class BothSides:
             "retry_at": NEVER if attempt is None else float(attempt["retry_at"]),
             "signals": float(page["signals"]),
             "last_signal_at": shard.signal_times.of(row),
+            "by_source": shard.signal_times.by_source(row),
             "digest": int(record["digest"]),
             "days_since_change": pytest.approx(min(days, 120.0), abs=0.01),
         }
+
+    def by_source_of_estimator(self, row):
+        """When each source sent its last signal of a page."""
+        shard = self.theirs
+        page, latest = shard.pages[row], float(shard.pages["last_signal_at"][row])
+        if page["several"]:
+            end = math.ceil(latest) if latest > NEVER else NEVER
+            entry, ages = page["several"], shard.by_source.ages
+            return [time_of_source(ages, entry, end, slot) for slot in range(SOURCES)]
+        return [
+            latest if slot == shard.rings.last_source[row] else NEVER for slot in range(SOURCES)
+        ]
 
     def of_estimator(self, page_id):
         """What the estimator has of a page, as the scheduler would keep it; None: nothing."""
@@ -167,8 +205,9 @@ class BothSides:
             "last_attempt_at": float(page["last_attempt_at"]),
             "failures": int(page["failures"]),
             "retry_at": float(retry_at),
-            "signals": float(self.theirs.rings.pending[row].sum()),
+            "signals": pytest.approx(float(self.theirs.rings.pending[row] @ WEIGHTS)),
             "last_signal_at": float(page["last_signal_at"]),
+            "by_source": self.by_source_of_estimator(row),
             "digest": int(events.short_digests(page["digest"][None])[0]),
             "days_since_change": min(days, 120.0),
         }
@@ -200,13 +239,13 @@ class BothSides:
 
 @given(
     streams,
-    st.sets(st.integers(0, 25)),
+    st.sets(st.integers(0, 40)),
     st.sampled_from([0.0, 0.5, 700.0]),
     st.sampled_from([0.0, 600.0, 3000.0]),
 )
 @settings(max_examples=800, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 def test_one_stream_leaves_the_same_on_both_sides(stream, cuts, delay, step):
-    stream = [later(item, step * place) for place, item in enumerate(stream)]
+    stream = [later(item, step * place) for place, item in enumerate(stream) if item]
     both = BothSides(delay)
     both.apply(KNOWN)
     ends = sorted({*cuts, len(stream)})

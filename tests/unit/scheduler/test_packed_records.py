@@ -9,7 +9,6 @@ from hypothesis import strategies as st
 
 from services.scheduler.state import packing as packed
 from services.scheduler.state.rows import NEVER, clear, empty_rows
-from services.scheduler.state.signal_times import SignalTimes
 from shared.policy.estimation.bursts import age_bin
 
 NOW = 1.7e9
@@ -135,21 +134,3 @@ def test_what_is_loaded_is_as_if_it_had_happened():
             packed.set_crawled(page, record, crawled_at[row], False)
         assert record == records[row]
         assert page["alpha"] == pages[row]["alpha"]
-
-
-@settings(deadline=None)
-@given(st.lists(st.tuples(st.integers(-1, 30), st.floats(0, 1e9)), max_size=300))
-def test_times_of_signals_are_a_dictionary(signals):
-    known, kept = {}, SignalTimes()
-    for part in range(0, len(signals), 7):
-        batch = signals[part : part + 7]
-        rows = np.array([row for row, _ in batch], np.int32)
-        is_later = kept.note(rows, np.array([time for _, time in batch]))
-        for (row, time), later in zip(batch, is_later, strict=True):
-            assert later == (row >= 0 and time > known.get(row, NEVER))
-            if later:
-                known[row] = time
-    assert [kept.of(row) for row in range(31)] == [known.get(row, NEVER) for row in range(31)]
-    kept.forget(3)
-    assert kept.of(3) == NEVER
-    assert kept.note(np.array([3], np.int32), np.array([0.0])).all()

@@ -88,6 +88,7 @@ def test_what_stands_besides_the_records_survives():
     end = WAITING_OFFSET + WAITING.itemsize
     [waiting] = pack(rings, np.arange(2)).arena[WAITING_OFFSET:end].view(WAITING)
     assert (waiting["pending"].tolist(), waiting["multiplier"]) == ([1, 2, 3, 65_535], 0.25)
+    assert waiting["last_source"] == 3
 
 
 @pytest.mark.parametrize("pages", [0, 1, 2])
