@@ -45,10 +45,10 @@ _STATEMENTS: Final = (
 
 _NOTE_REFIT: Final = """
 CREATE TRIGGER note_refit AFTER UPDATE ON hosts FOR EACH ROW WHEN (
-    coalesce(OLD.prior_shape, {shape}) IS DISTINCT FROM NEW.prior_shape
-    OR coalesce(OLD.prior_rate, {rate}) IS DISTINCT FROM NEW.prior_rate
+    coalesce(OLD.prior_shape, {shape}) IS DISTINCT FROM coalesce(NEW.prior_shape, {shape})
+    OR coalesce(OLD.prior_rate, {rate}) IS DISTINCT FROM coalesce(NEW.prior_rate, {rate})
     OR substring(coalesce(OLD.learning, {learning}) FROM 1 FOR {length})
-        IS DISTINCT FROM substring(NEW.learning FROM 1 FOR {length})
+        IS DISTINCT FROM substring(coalesce(NEW.learning, {learning}) FROM 1 FOR {length})
 ) EXECUTE FUNCTION verify.note_refit()"""
 
 

@@ -1,22 +1,26 @@
 """All checks on one run."""
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
 from aiokafka import ConsumerRecord
 
+from services.verify import audit
 from services.verify.bad_messages import STAGES
-from services.verify.checks import delivery, limits, pages, requests
+from services.verify.checks import announced, delivery, limits, pages, requests
 from services.verify.checks.downtime import downtimes_of
 from services.verify.checks.finding import Finding
+from services.verify.checks.memory import remembered
 from services.verify.checks.recovery import recovery
-from services.verify.faults import Injected
+from services.verify.draining import Memory
+from services.verify.faults import SOFT, Injected
 from services.verify.ledger import Ledger
 from services.verify.plan import VerifyPlan
 from services.verify.poison import Place
+from services.verify.reference.state import State, read_state
 from services.verify.relearning import (
     MOST_OUT_OF_ORDER,
     differences,
@@ -26,7 +30,9 @@ from services.verify.relearning import (
 )
 from services.verify.sending import Account
 from services.verify.traffic import Expected
+from shared.contracts.codec import decode
 from shared.contracts.identity import identify
+from shared.contracts.messages import PageUpdate
 from shared.contracts.topics import (
     BANDWIDTH,
     CRAWL_OUTCOMES,
@@ -48,6 +54,15 @@ _READ_FROM_THE_LAST: Final = {
 
 LEARNED_TOPICS: Final = (CRAWL_OUTCOMES, PAGE_SIGNALS, PAGE_UPDATES, HOST_LIMITS)
 """What there is to be learned from."""
+
+_SERVERS: Final = ("broker", "postgres")
+"""Without them no worker of any kind can do all that it should."""
+
+_RARE: Final = ("removed pages", "pauses")
+"""What these checks look for comes now and then only."""
+
+_RARE_SECONDS: Final = 30.0
+"""In so long it comes for sure."""
 
 UNREAD_SECONDS: Final = 2.0
 """A message may have been there so long before its reader went down, and not have been read."""
@@ -74,7 +89,10 @@ class Facts:
     """What each bad message is, by where it stands."""
     poison_written_at: Mapping[Place, float]
     """Unix seconds."""
-    in_memory: Mapping[int, int]
+    poison_tried: Collection[int]
+    """Hashes of all bad messages that were sent, acknowledged or not."""
+    memory: Memory
+    """Of the schedulers, at the end."""
     drained: bool
     began: float
     """Unix seconds at which the system was at its budget, and the faults began."""
@@ -87,22 +105,46 @@ async def check(facts: Facts) -> list[Finding]:
 
 
 def _check(facts: Facts, ledger: Ledger) -> list[Finding]:
+    return [
+        found.demanded() if demands(facts.plan, found.check) else found
+        for found in _findings(facts, ledger)
+    ]
+
+
+def demands(plan: VerifyPlan, check: str) -> bool:
+    """Whether a plan demands that a check looks at something: if it does not, it has failed."""
+    if check == "dead letters":
+        return "poison" in plan.faults
+    if check == "recovery":
+        return not SOFT.issuperset(plan.faults)
+    return check not in _RARE or plan.seconds >= _RARE_SECONDS
+
+
+def _findings(facts: Facts, ledger: Ledger) -> list[Finding]:
     changes, age = facts.budget_changes, facts.plan.max_age_seconds
     end = changes[-1][0]
-    picking = downtimes_of(facts.injected, "scheduler")
-    sending = downtimes_of(facts.injected, "scheduler", "coordinator")
-    crawling = downtimes_of(facts.injected, "scheduler", "coordinator")
+    picking = downtimes_of(facts.injected, "scheduler", *_SERVERS)
+    crawling = downtimes_of(facts.injected, "scheduler", "coordinator", *_SERVERS)
     held = {identify(url).page_id: time for url, time in facts.held_at.items()}
     copies = {url: time for url, time in facts.held_at.items() if time > -np.inf}
+    stored, owners = read_state(facts.database_url), audit.read_owners(facts.database_url)
+    expected = pages.without(facts.expected, unsure_of(facts.accounts))
     at_rest = [] if facts.drained else ["messages are still waiting to be applied"]
     return [
         Finding.of("rest", "without a budget the system comes to rest", at_rest, looked_at=1),
         delivery.published(ledger, *facts.accounts),
+        delivery.refused(ledger, downtimes_of(facts.injected, "broker"), *facts.accounts),
         *delivery.crawls_applied(ledger, held),
-        *_learned(facts, ledger),
+        *_learned(facts, ledger, stored),
+        announced.page_parameters(ledger, stored, owners, facts.settings.material_change),
+        announced.host_parameters(ledger, stored, owners, facts.settings.material_change),
+        remembered(ledger, stored, owners, facts.memory.sample),
         delivery.signals_passed(ledger),
         delivery.dead_letters(
-            ledger, facts.poison, may_be_skipped(facts.poison_written_at, facts.injected)
+            ledger,
+            facts.poison,
+            may_be_skipped(facts.poison_written_at, facts.injected),
+            facts.poison_tried,
         ),
         requests.in_flight_twice(ledger),
         requests.unanswered(ledger),
@@ -110,19 +152,25 @@ def _check(facts: Facts, ledger: Ledger) -> list[Finding]:
         requests.slots_filled_once(ledger),
         requests.right_partitions(ledger),
         limits.budget(ledger, changes, end),
-        limits.budget_by_arrival(ledger, changes, sending),
-        limits.filled_in_time(ledger, sending),
+        limits.budget_by_arrival(ledger, changes, picking),
+        limits.filled_in_time(ledger, picking),
         limits.hosts(ledger, facts.limits),
-        limits.hosts_by_arrival(ledger, facts.limits, sending),
+        limits.hosts_by_arrival(ledger, facts.limits, picking),
         limits.blocked_hosts(ledger, picking),
-        pages.known_to_shards(ledger, facts.in_memory),
-        pages.as_updated(ledger, facts.expected),
-        pages.removed_are_left(ledger, facts.expected, picking),
+        pages.known_to_shards(ledger, facts.memory.pages),
+        pages.as_updated(ledger, expected),
+        pages.removed_are_left(ledger, expected, picking),
         pages.visited(
-            *(ledger, copies, (facts.began, end), age, crawling, facts.expected.added, changes)
+            *(ledger, copies, (facts.began, end), age, crawling, expected.added, changes)
         ),
         recovery(ledger, facts.injected, changes, end),
     ]
+
+
+def unsure_of(accounts: Sequence[Account]) -> set[str]:
+    """Pages about which an update was not acknowledged: whether it came nobody knows."""
+    refused = [one for account in accounts for one in account.refused]
+    return {decode(PageUpdate, one.value).url for one in refused if one.topic == PAGE_UPDATES.name}
 
 
 def may_be_skipped(
@@ -137,7 +185,8 @@ def may_be_skipped(
         poison_written_at: where each bad message stands, and when it was written, Unix seconds.
         injected: the faults.
     """
-    down = {reader: downtimes_of(injected, reader) for reader in set(_READ_FROM_THE_LAST.values())}
+    readers = set(_READ_FROM_THE_LAST.values())
+    down = {reader: downtimes_of(injected, reader, *_SERVERS) for reader in readers}
     return {
         place
         for place, at in poison_written_at.items()
@@ -149,10 +198,10 @@ def may_be_skipped(
     }
 
 
-def _learned(facts: Facts, ledger: Ledger) -> list[Finding]:
+def _learned(facts: Facts, ledger: Ledger, stored: State) -> list[Finding]:
     records = ledger.by_partition(LEARNED_TOPICS)
     relearned = relearn(facts.settings, facts.beginning_url, ledger.transactions, records)
-    of_pages, of_hosts = differences(facts.database_url, relearned)
+    of_pages, of_hosts = differences(stored, relearned)
     what = "what is learned of {} equals a run without faults on the same events"
     return [
         *delivery.histories(ledger, relearned),

@@ -2,17 +2,20 @@
 
 import asyncio
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, Final
 
 import psycopg
 
+from services.verify.checks.memory import Remembered
 from services.verify.crawlers import Crawlers
-from services.verify.plan import BUSY_SECONDS, REQUEST_TIMEOUT_SECONDS
+from services.verify.plan import BUSY_SECONDS, PARTITIONS, REQUEST_TIMEOUT_SECONDS
 from services.verify.records import end_offsets
 from services.verify.sending import Sender
 from services.verify.system import LOOPBACK, System
 from services.verify.traffic import Traffic
+from shared.contracts.identity import identify, shard_of
 from shared.contracts.topics import (
     CRAWL_OUTCOMES,
     CRAWL_REQUESTS,
@@ -32,6 +35,8 @@ QUIET_SECONDS: Final = 3.0
 """Without anything new for so long, all has come."""
 
 PATIENCE_SECONDS: Final = 60.0
+
+_ASKED_AT_ONCE: Final = 4
 
 _APPLIED: Final = (CRAWL_OUTCOMES, PAGE_SIGNALS, PAGE_UPDATES, HOST_LIMITS)
 _WATCHED: Final = (*_APPLIED, CRAWL_REQUESTS, DEAD_LETTERS)
@@ -72,11 +77,37 @@ def _positions(database_url: str) -> dict[tuple[str, int], int]:
     return {(topic, partition): offset for topic, partition, offset in rows}
 
 
-async def pages_in_memory(system: System) -> Mapping[int, int]:
-    """Shard → how many pages a scheduler has of it in memory."""
-    found: dict[int, int] = {}
+@dataclass(frozen=True, slots=True)
+class Memory:
+    """What schedulers have in memory."""
+
+    pages: Mapping[int, int]
+    """Shard → how many pages there are of it."""
+    sample: Sequence[Remembered]
+    """Some of the pages, and some that should not be there."""
+
+
+async def memory_of(system: System, urls: Sequence[str]) -> Memory:
+    """Ask schedulers what they know.
+
+    Args:
+        system: at rest.
+        urls: of the pages to be asked about.
+    """
+    counts: dict[int, int] = {}
+    addresses: dict[int, str] = {}
     for name in system.instances("scheduler"):
         address = f"http://{LOOPBACK}:{system.ports[name]}"
         answer: dict[str, Any] | None = await asyncio.to_thread(ask, address, "/shards")
-        found |= {shard["shard"]: shard["pages"] for shard in (answer or {}).get("shards", [])}
-    return found
+        for shard in (answer or {}).get("shards", []):
+            counts[shard["shard"]] = shard["pages"]
+            addresses[shard["shard"]] = address
+    gate = asyncio.Semaphore(_ASKED_AT_ONCE)
+
+    async def remembered(url: str) -> Remembered:
+        address = addresses.get(shard_of(identify(url).host, PARTITIONS), "")
+        async with gate:
+            page = await asyncio.to_thread(ask, address, "/pages", url=url)
+        return Remembered(url, time.time(), page)
+
+    return Memory(counts, await asyncio.gather(*map(remembered, urls)))

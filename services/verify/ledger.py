@@ -20,6 +20,8 @@ from shared.contracts.topics import (
     CRAWL_REQUESTS,
     DEAD_LETTERS,
     HOST_LIMITS,
+    HOST_PARAMETERS,
+    PAGE_PARAMETERS,
     PAGE_SIGNALS,
     PAGE_UPDATES,
     SIGNALS,
@@ -30,7 +32,7 @@ from shared.runtime.settings import Settings
 
 _READ: Final[tuple[Topic, ...]] = (
     *(CRAWL_REQUESTS, CRAWL_OUTCOMES, SIGNALS, PAGE_SIGNALS, PAGE_UPDATES),
-    *(HOST_LIMITS, DEAD_LETTERS),
+    *(HOST_LIMITS, PAGE_PARAMETERS, HOST_PARAMETERS, DEAD_LETTERS),
 )
 
 _PAGES: Final = """

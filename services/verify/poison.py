@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from typing import Any, Final
 
 import numpy as np
+import xxhash
 from aiokafka import AIOKafkaProducer
 
 from services.verify.bad_messages import Injection
@@ -56,6 +57,11 @@ class Poison:
         """All that were written, where they stand."""
         self.written_at: dict[Place, float] = {}
         """Unix seconds."""
+        self.tried: set[int] = set()
+        """Hashes of all values that were sent: the broker may have one that it did not
+        acknowledge."""
+        self.refused = 0
+        """How many it did not acknowledge."""
         self._settings = settings
         self._rng = np.random.default_rng([seed, 22])
 
@@ -74,12 +80,14 @@ class Poison:
             for of_topic in by_topic.values()
             for index in self._rng.choice(len(of_topic), OF_EACH_TOPIC, replace=False)
         ]
+        self.tried |= {xxhash.xxh3_64_intdigest(one.value or b"") for one in chosen}
         producer = make_producer(settings, max_request_size=2_000_000)
         await producer.start()
         try:
-            sent, _ = await write(producer, settings, chosen)
+            sent, refused = await write(producer, settings, chosen)
         finally:
             await producer.stop()
+        self.refused += len(refused)
         self.sent |= sent
         self.written_at |= dict.fromkeys(sent, time.time())
         return len(sent)

@@ -30,18 +30,22 @@ def compose(
         "lost": total(_LOST),
         "duplicated": total(_DUPLICATED),
         "over_budget_seconds": by_check["budget"].count,
+        "over_budget_seconds_by_arrival": by_check["budget by arrival"].count,
         "over_limit_hosts": by_check["host limits"].count,
+        "over_limit_hosts_by_arrival": by_check["host limits by arrival"].count,
         "forgotten_pages": total(("visits", "shards")),
         "faults": {
             kind: {"count": count, "recovery": recovery["by_fault"].get(kind)}
             for kind, count in sorted(Counter(f.kind for f in facts.injected).items())
         },
         "recovery_seconds": {"p50": recovery["p50_seconds"], "max": recovery["max_seconds"]},
+        "looked_at": {finding.check: finding.looked_at for finding in findings},
         "checks": [
             {
                 "check": finding.check,
                 "what": finding.what,
                 "passed": finding.passed,
+                "looked_at": finding.looked_at,
                 "offenders": finding.count,
                 "examples": finding.examples,
                 **finding.figures,
@@ -70,7 +74,7 @@ def summary(report: Mapping[str, Any]) -> list[str]:
     lines = []
     for check in report["checks"]:
         mark = "ok    " if check["passed"] else "FAILED"
-        lines.append(f"{mark}  {check['what']}" + _offenders(check))
+        lines.append(f"{mark}  {check['what']} (of {check['looked_at']:,})" + _offenders(check))
     faults = sum(kind["count"] for kind in report["faults"].values())
     seconds = report["recovery_seconds"]
     if seconds["p50"] is not None:

@@ -13,6 +13,7 @@ from typing import Any, Final
 
 import numpy as np
 import xxhash
+from aiokafka.errors import KafkaError
 
 from shared.contracts.codec import encode
 from shared.contracts.identity import shard_of
@@ -29,6 +30,19 @@ LATEST_SECONDS: Final = 2.5
 """A message that is held back is held for at most so long."""
 
 
+@dataclass(frozen=True, slots=True)
+class Refusal:
+    """A message that the broker did not acknowledge: it may be on its topic all the same."""
+
+    topic: str
+    partition: int
+    value: bytes
+    sent_at: float
+    """Unix seconds."""
+    refused_at: float
+    why: str
+
+
 @dataclass(slots=True)
 class Account:
     """What the broker has acknowledged: offsets and hashes of the values, by topic and partition.
@@ -38,8 +52,8 @@ class Account:
 
     offsets: dict[tuple[str, int], "array[int]"] = field(default_factory=dict)
     hashes: dict[tuple[str, int], "array[int]"] = field(default_factory=dict)
-    refused: list[str] = field(default_factory=list)
-    """What the broker would not take, and why."""
+    refused: list[Refusal] = field(default_factory=list)
+    """What it did not acknowledge."""
 
     def add(self, topic: str, partition: int, offset: int, value: bytes) -> None:
         """Note a record."""
@@ -112,16 +126,27 @@ class Sender:
             await asyncio.sleep(TURN_SECONDS)
 
     async def _send(self, topic: Topic, partition: int, key: bytes, value: bytes) -> None:
-        future = await self._publisher.send(topic, key, value, partition=partition)
-        self._unacknowledged.add(future)
+        sent_at = time.time()
+
+        def refused(why: object) -> None:
+            refusal = Refusal(topic.name, partition, value, sent_at, time.time(), str(why))
+            self.account.refused.append(refusal)
 
         def done(acknowledged: asyncio.Future[Any]) -> None:
             self._unacknowledged.discard(acknowledged)
-            if acknowledged.cancelled() or acknowledged.exception() is not None:
-                self.account.refused.append(f"{topic.name}: {acknowledged}")
-                return
-            self.account.add(topic.name, partition, acknowledged.result().offset, value)
+            if acknowledged.cancelled():
+                refused("cancelled")
+            elif (error := acknowledged.exception()) is not None:
+                refused(error)
+            else:
+                self.account.add(topic.name, partition, acknowledged.result().offset, value)
 
+        try:
+            future = await self._publisher.send(topic, key, value, partition=partition)
+        except KafkaError as error:
+            refused(error)
+            return
+        self._unacknowledged.add(future)
         future.add_done_callback(done)
 
     async def set_budget(self, crawls_per_second: float) -> None:

@@ -5,7 +5,7 @@ import contextlib
 import shutil
 import tempfile
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable
 from pathlib import Path
 from typing import Any, Final
 
@@ -16,7 +16,7 @@ from services.verify import audit, checking, report
 from services.verify.campaign import Campaign
 from services.verify.crawlers import Crawlers
 from services.verify.crowd import make_crowd
-from services.verify.draining import drain, pages_in_memory
+from services.verify.draining import Memory, drain, memory_of
 from services.verify.faults import Injector
 from services.verify.plan import HIGHEST_RATE, VerifyPlan
 from services.verify.poison import Poison
@@ -33,6 +33,9 @@ FIRST_WORKERS: Final = (
 )
 STEADY_SECONDS: Final = 60.0
 """The system gets so long to reach its budget at the start."""
+
+SAMPLE: Final = 300
+"""Pages of which the schedulers' memory is looked at; those that came or went on top."""
 
 Say = Callable[[str], None]
 
@@ -80,9 +83,9 @@ class Verification:
                     self.plan.seed,
                 )
                 await campaign.run(self.plan.seconds)
-                in_memory = await self._drain()
+                memory = await self._drain()
             self.state = "checking"
-            return await self._check(in_memory)
+            return await self._check(memory)
         finally:
             await self.system.stop()
 
@@ -152,13 +155,22 @@ class Verification:
                 )
             await asyncio.sleep(0.2)
 
-    async def _drain(self) -> Mapping[int, int]:
+    async def _drain(self) -> Memory:
         self.state = "draining"
         await self.system.wait_until_ready(STEADY_SECONDS)
         self._drained = await drain(self.system, self.sender, self.crawlers, self.traffic)
-        return await pages_in_memory(self.system)
+        return await memory_of(self.system, self._sample())
 
-    async def _check(self, in_memory: Mapping[int, int]) -> dict[str, Any]:
+    def _sample(self) -> list[str]:
+        """URLs of pages of which the schedulers' memory is looked at: any, and those that came or
+        went."""
+        rng = np.random.default_rng([self.plan.seed, 15])
+        urls, expected = self.crowd.pages.urls, self.traffic.expected
+        chosen = rng.choice(len(urls), min(SAMPLE, len(urls)), replace=False)
+        came_or_went = [*expected.added, *expected.removed]
+        return [*(urls[row] for row in chosen.tolist()), *came_or_went[-SAMPLE:]]
+
+    async def _check(self, memory: Memory) -> dict[str, Any]:
         facts = checking.Facts(
             plan=self.plan,
             settings=self.system.settings,
@@ -171,10 +183,11 @@ class Verification:
             injected=self.injector.injected,
             expected=self.traffic.expected,
             poison_written_at=self.poison.written_at,
+            poison_tried=self.poison.tried,
             poison={
                 place: f"{one.topic.name}: {one.what}" for place, one in self.poison.sent.items()
             },
-            in_memory=in_memory,
+            memory=memory,
             began=self.began,
             drained=self._drained,
         )

@@ -2,15 +2,16 @@
 
 import math
 from collections import Counter, defaultdict
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
 
 import xxhash
 
+from services.verify.checks.downtime import Downtimes, down_within
 from services.verify.checks.finding import Finding
 from services.verify.ledger import Ledger
 from services.verify.poison import Place
 from services.verify.relearning import Relearned
-from services.verify.sending import Account
+from services.verify.sending import Account, Refusal
 from services.verify.system import DEBOUNCE_SECONDS
 from shared.contracts.identity import BadUrl, identify, shard_of
 from shared.contracts.topics import DEAD_LETTERS
@@ -36,6 +37,40 @@ def published(ledger: Ledger, *accounts: Account) -> Finding:
     return Finding.of(
         "published", what, missing(), looked_at=sum(account.count for account in accounts)
     )
+
+
+def refused(ledger: Ledger, downtimes: Downtimes, *accounts: Account) -> Finding:
+    """What the broker did not acknowledge was on its way while it was down.
+
+    It counts for nobody: as it may be on its topic or not, it is neither published nor lost.
+
+    Args:
+        ledger: of the run.
+        downtimes: of the broker.
+        accounts: of what was sent.
+    """
+    refusals = [refusal for account in accounts for refusal in account.refused]
+    stands = standing(ledger, refusals)
+    offenders = [
+        f"{one.topic}/{one.partition}, sent {one.sent_at:.3f}: {one.why}"
+        for one in refusals
+        if down_within(downtimes, one.sent_at, one.refused_at) == 0.0
+    ]
+    return Finding.of(
+        "refused",
+        "the broker refuses what it is sent only while it is down",
+        offenders,
+        looked_at=len(refusals) + sum(account.count for account in accounts),
+        refused=len(refusals),
+        there_all_the_same=sum(one.value in stands for one in refusals),
+    )
+
+
+def standing(ledger: Ledger, refusals: Sequence[Refusal]) -> set[bytes]:
+    """The values of refused messages that are on their topics all the same."""
+    topics = {refusal.topic for refusal in refusals}
+    there = {record.value for topic in topics for record in ledger.raw.get(topic, ())}
+    return {refusal.value for refusal in refusals} & there
 
 
 def crawls_applied(ledger: Ledger, held_at: dict[int, float]) -> tuple[Finding, Finding]:
@@ -137,7 +172,10 @@ def signals_passed(ledger: Ledger) -> Finding:
 
 
 def dead_letters(
-    ledger: Ledger, poison: Mapping[Place, str], may_be_skipped: Collection[Place]
+    ledger: Ledger,
+    poison: Mapping[Place, str],
+    may_be_skipped: Collection[Place],
+    tried: Collection[int] = (),
 ) -> Finding:
     """The dead letters are the poison, all of it and nothing else.
 
@@ -145,12 +183,15 @@ def dead_letters(
         ledger: of the run.
         poison: where each bad message stands, and what it is.
         may_be_skipped: those that need not have been read.
+        tried: hashes of all bad messages that were sent, acknowledged or not.
     """
     found: Counter[Place] = Counter()
     reasons: dict[Place, str] = {}
     for letter in ledger.raw[DEAD_LETTERS.name]:
         headers = {name: (value or b"").decode(errors="replace") for name, value in letter.headers}
         place = (headers["topic"], int(headers["partition"]), int(headers["offset"]))
+        if place not in poison and xxhash.xxh3_64_intdigest(letter.value or b"") in tried:
+            continue  # the broker had it, and its acknowledgement was lost
         found[place] += 1
         reasons[place] = f"{headers['stage']}: {headers['error']}"
     skipped = [place for place in poison if place not in found]

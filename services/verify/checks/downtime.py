@@ -9,9 +9,6 @@ from typing import Final
 
 from services.verify.faults import Injected
 
-SERVERS: Final = ("broker", "postgres")
-"""Without them no worker of any kind can be asked for anything."""
-
 NEWS_SECONDS: Final = 3.0
 """A scheduler that is at work knows of what stands on its topics within this, even on a machine
 that has much else to do; with four such systems on two cores, 0.7 s were seen."""
@@ -20,18 +17,17 @@ Downtimes = Sequence[tuple[float, float]]
 """From when each fault began to when the system had recovered from it, Unix seconds."""
 
 
-def downtimes_of(injected: Sequence[Injected], *kinds: str) -> Downtimes:
-    """When workers of some kinds, or a server, were down.
+def downtimes_of(injected: Sequence[Injected], *parts: str) -> Downtimes:
+    """When some parts of the system were down.
 
     Args:
         injected: the faults.
-        kinds: of workers: scheduler, coordinator, ...
+        parts: kinds of workers, `broker`, `postgres`.
     """
-    parts = {*kinds, *SERVERS}
     return [
         (fault.began, fault.ended if fault.settled is None else fault.settled)
         for fault in injected
-        if fault.hit & parts
+        if not fault.hit.isdisjoint(parts)
     ]
 
 

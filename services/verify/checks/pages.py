@@ -3,7 +3,7 @@
 import itertools
 import math
 from collections import Counter, defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Final, NamedTuple
 
@@ -60,6 +60,16 @@ def as_updated(ledger: Ledger, expected: Expected) -> Finding:
         looked_at=len(expected.added) + len(expected.removed) + len(expected.importance),
         added=len(expected.added),
         removed=len(expected.removed),
+    )
+
+
+def without(expected: Expected, urls: Collection[str]) -> Expected:
+    """What updates make of pages, but for those about which one may have come or not."""
+    return Expected(
+        *(
+            {url: value for url, value in column.items() if url not in urls}
+            for column in (expected.added, expected.removed, expected.importance)
+        )
     )
 
 

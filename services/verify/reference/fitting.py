@@ -43,6 +43,8 @@ def refit(state: State, material_change: float) -> None:
     """Fit what hosts say of their pages anew, and let the pages of those that moved follow."""
     hosts = list(state.hosts.values())
     pages = [page for page in state.pages.values() if page.records]
+    if not pages:
+        return
     before = _priors(hosts)
     after = fit_host_priors(
         host_sums(

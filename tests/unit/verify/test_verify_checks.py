@@ -5,16 +5,20 @@ from array import array
 from types import SimpleNamespace
 
 import pytest
+import xxhash
 
 from services.scheduler.flow import pacer
+from services.verify.checking import demands, unsure_of
 from services.verify.checks import delivery, limits, pages, requests
 from services.verify.checks.recovery import recovery
 from services.verify.faults import Injected
 from services.verify.ledger import Answered, Asked, Ledger, Page
-from services.verify.sending import Account
+from services.verify.plan import VerifyPlan
+from services.verify.sending import Account, Refusal
 from services.verify.traffic import Expected
+from shared.contracts.codec import encode
 from shared.contracts.identity import identify, shard_of
-from shared.contracts.messages import CrawlOutcome, CrawlRequest, PageSignal, Signal
+from shared.contracts.messages import CrawlOutcome, CrawlRequest, PageSignal, PageUpdate, Signal
 
 SHARDS = 4
 URL = "https://a.example/0"
@@ -260,10 +264,68 @@ def test_a_record_that_the_broker_lost_is_found():
     assert delivery.published(ledger(raw={"signals": []}), account).count == 1
 
 
+def refused_account(value, at=50.0):
+    account = Account()
+    account.refused.append(Refusal("page-updates", 0, value, at, at + 2.0, "no answer"))
+    return account
+
+
+def test_a_send_that_is_refused_while_the_broker_is_up_is_found():
+    account = refused_account(b"said")
+
+    assert delivery.refused(ledger(), [(51.0, 60.0)], account).passed
+    assert delivery.refused(ledger(), [(30.0, 45.0)], account).count == 1
+
+
+def test_what_was_refused_counts_neither_as_published_nor_as_lost():
+    account = refused_account(b"said")
+    there = ledger(raw={"page-updates": [SimpleNamespace(value=b"said", partition=0, offset=7)]})
+
+    assert delivery.published(ledger(raw={"page-updates": []}), account).passed
+    found = delivery.refused(there, [(51.0, 60.0)], account)
+    assert found.figures == {"refused": 1, "there_all_the_same": 1}
+
+
+def test_a_page_about_which_an_update_was_refused_is_not_judged():
+    update = encode(PageUpdate("upsert", URL, importance=2.0, updated_at=9.0))
+    expected = Expected(added={URL: 1.0}, importance={URL: 2.0})
+    unsure = unsure_of([refused_account(update)])
+
+    assert unsure == {URL}
+    assert pages.as_updated(ledger(pages=[]), expected).count == 1
+    assert pages.as_updated(ledger(pages=[]), pages.without(expected, unsure)).passed
+
+
+def test_a_letter_about_bad_messages_whose_acknowledgement_was_lost_is_no_surprise():
+    headers = [("topic", b"signals"), ("partition", b"0"), ("offset", b"7")]
+    headers += [("stage", b"ingester"), ("error", b"bad")]
+    run = ledger(raw={"dead-letters": [SimpleNamespace(headers=headers, value=b"rubbish")]})
+
+    assert delivery.dead_letters(run, {}, ()).count == 1
+    tried = {xxhash.xxh3_64_intdigest(b"rubbish")}
+    assert delivery.dead_letters(run, {}, (), tried).passed
+
+
+@pytest.mark.parametrize(
+    ("check", "faults", "seconds", "demanded"),
+    [
+        ("slots", ("kill",), 6.0, True),
+        ("dead letters", ("kill",), 60.0, False),
+        ("dead letters", ("poison",), 60.0, True),
+        ("recovery", ("poison", "duplicate"), 60.0, False),
+        ("recovery", ("kill", "poison"), 60.0, True),
+        ("pauses", ("kill",), 6.0, False),
+        ("pauses", ("kill",), 60.0, True),
+    ],
+)
+def test_what_a_plan_demands(check, faults, seconds, demanded):
+    assert demands(VerifyPlan(seconds, faults), check) is demanded
+
+
 def test_dead_letters_that_are_missing_or_surprising_are_found():
     headers = [("topic", b"signals"), ("partition", b"0"), ("offset", b"7")]
     headers += [("stage", b"ingester"), ("error", b"bad")]
-    run = ledger(raw={"dead-letters": [SimpleNamespace(headers=headers)] * 2})
+    run = ledger(raw={"dead-letters": [SimpleNamespace(headers=headers, value=b"")] * 2})
     place, other = ("signals", 0, 7), ("signals", 0, 8)
 
     assert delivery.dead_letters(run, {place: "bad"}, ()).passed

@@ -1,0 +1,153 @@
+"""What schedulers were told of pages and hosts is, but for little, what Postgres has.
+
+An estimator announces what has moved by more than `material_change` since it was announced last.
+Whoever loads a shard takes what the database has for announced: so after each change of owners the
+last announcement may be as much further off.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Final, TypeVar
+
+import numpy as np
+from aiokafka import ConsumerRecord
+from numpy.typing import NDArray
+
+from services.verify.checks.finding import Finding
+from services.verify.ledger import Ledger
+from services.verify.records import decoded
+from services.verify.reference.fitting import evidence_of
+from services.verify.reference.state import SOURCES, HostState, PageState, State
+from shared.contracts.messages import HostParameters, PageParameters
+from shared.contracts.topics import HOST_PARAMETERS, PAGE_PARAMETERS
+from shared.policy.estimation.bursts import burst_multiplier, trusts_bursts
+from shared.store.models import ACTIVE
+
+ROUNDING: Final = 1e-9
+
+Owners = Mapping[int, Sequence[int]]
+"""Shard → the epochs of its owners."""
+
+M = TypeVar("M", PageParameters, HostParameters)
+
+
+def page_parameters(
+    ledger: Ledger, stored: State, owners: Owners, material_change: float
+) -> Finding:
+    """The last announcement of each active page that crawls or signals say something of.
+
+    Args:
+        ledger: of the run.
+        stored: what Postgres has.
+        owners: of all shards.
+        material_change: relative change that is announced.
+    """
+    last = {
+        message.page_id: message
+        for message in _standing(PageParameters, ledger.raw[PAGE_PARAMETERS.name])
+    }
+    told = [
+        page
+        for page in stored.pages.values()
+        if page.status == ACTIVE and (page.records or page.signal_rate > 0)
+    ]
+
+    def offenders() -> Iterator[str]:
+        for page in told:
+            message = last.get(page.page_id)
+            who = f"page {page.page_id} (shard {page.shard})"
+            if message is None:
+                yield f"{who} was never announced"
+                continue
+            allowed = allowed_drift(owners, page.shard, message.epoch, material_change)
+            for name, said, known in _of_page(page, message):
+                if said is None or abs(known - said) > allowed * said + ROUNDING:
+                    yield f"{who}: {name} {said} was announced, {known} is known"
+
+    return Finding.of(
+        "page parameters",
+        "what is announced of pages is within the material change of what Postgres has",
+        offenders(),
+        looked_at=len(told),
+    )
+
+
+def host_parameters(
+    ledger: Ledger, stored: State, owners: Owners, material_change: float
+) -> Finding:
+    """The last announcement of each host; see `page_parameters`.
+
+    Of a host that was never announced a scheduler believes what holds of an unknown one.
+    """
+    last = {
+        message.host: message
+        for message in _standing(HostParameters, ledger.raw[HOST_PARAMETERS.name])
+    }
+
+    def offenders() -> Iterator[str]:
+        for name, host in stored.hosts.items():
+            message = last.get(name)
+            said = _figures(HostState(name, host.shard)) if message is None else _said(message)
+            sources = [] if message is None else message.sources
+            if sources != host.sources:
+                yield f"host {name}: sources {sources} were announced, {host.sources} are known"
+            epoch = 0 if message is None else message.epoch
+            allowed = allowed_drift(owners, host.shard, epoch, material_change)
+            known = _figures(host)
+            off = np.abs(known - said) > allowed * said + ROUNDING
+            # A source that never sent a signal has no weight yet.
+            off[2 : 2 + SOURCES] &= host.signals > 0
+            for place in np.flatnonzero(off).tolist():
+                yield f"host {name}: figure {place} is {known[place]}, announced {said[place]}"
+
+    return Finding.of(
+        "host parameters",
+        "what is announced of hosts is within the material change of what Postgres has",
+        offenders(),
+        looked_at=len(stored.hosts),
+        announced=len(last),
+    )
+
+
+def allowed_drift(owners: Owners, shard: int, epoch: int, material_change: float) -> float:
+    """By how much, relatively, an announcement of an epoch may be off."""
+    later = sum(other > epoch for other in owners.get(shard, ()))
+    return float((1.0 + material_change) ** (1 + later) - 1.0)
+
+
+def _standing(kind: type[M], records: Sequence[ConsumerRecord]) -> Iterator[M]:
+    """Announcements in order, but for those of estimators that had been replaced."""
+    newest: dict[int, int] = {}
+    for record, message in decoded(kind, records):
+        if message.epoch >= newest.get(record.partition, 0):
+            newest[record.partition] = message.epoch
+            yield message
+
+
+def _of_page(page: PageState, message: PageParameters) -> Iterator[tuple[str, float | None, float]]:
+    """Name, announced, known."""
+    if page.records:
+        yield "α", message.unsignalled_change_rate, page.unsignalled_change_rate
+        yield "κ", message.signal_evidence, page.signal_evidence
+    yield "γ", message.signal_rate, page.signal_rate
+
+
+def _said(message: HostParameters) -> NDArray[np.float64]:
+    return np.array(
+        [
+            *(message.unsignalled_change_rate, message.signal_evidence),
+            *(*message.source_evidence, *message.burst_multipliers),
+        ]
+    )
+
+
+def _figures(host: HostState) -> NDArray[np.float64]:
+    """What there is to be announced of a host, in the order of the message."""
+    tables = zip(host.expected_changes[0], host.predicted_changes[0], strict=True)
+    trusted = trusts_bursts(host.signals, host.precision)
+    return np.array(
+        [
+            *(host.prior_shape / host.prior_rate, evidence_of(host)),
+            *(-np.log1p(-host.precision)),
+            *(burst_multiplier(*cell) if trusted else 1.0 for cell in tables),
+        ]
+    )
