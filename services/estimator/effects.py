@@ -259,7 +259,9 @@ def _apply_crawl(
     if verdict == STALE:
         return
     waiting = page.signals
-    kept = _take_late(page, rings, ages, row, time, signal_delay_seconds)
+    kept = 0
+    if waiting > 0:
+        kept = _take_late(page, rings, ages, row, time, signal_delay_seconds)
     results.interval_days[event] = days
     results.signals[event] = page.signals
     results.changed[event] = changed
@@ -271,10 +273,11 @@ def _apply_crawl(
         rings.changed[row, slot] = changed
         rings.seen[row] += 1
         _note_burst(page, rings, hosts, row, age_before, days, page.signals, changed)
-    page.signals = 0
-    for slot in range(SOURCES):
-        pending[slot] = 1 if waiting > 0 and kept & (1 << slot) else 0
-        page.signals += pending[slot]
+    if waiting > 0:
+        page.signals = 0
+        for slot in range(SOURCES):
+            pending[slot] = (kept >> slot) & 1
+            page.signals += pending[slot]
 
 
 @compiled
@@ -314,15 +317,16 @@ def _note_signal(
     page: Any, rings: Rings, ages: Ages, row: int, slot: int, time: float, free_entry: int
 ) -> bool:
     """Note when a source sent its last signal; whether that took the free entry."""
-    latest, end = page.last_signal_at, end_of_second(page.last_signal_at)
+    latest = page.last_signal_at
     is_of_another: bool = rings.last_source[row] != slot
     is_second = page.several == NO_ENTRY and latest > NEVER and is_of_another
     if is_second:
         page.several = free_entry
         clear_entry(ages, free_entry)
-        set_time_of_source(ages, free_entry, end, rings.last_source[row], latest)
+        before = rings.last_source[row]
+        set_time_of_source(ages, free_entry, end_of_second(latest), before, latest)
     if page.several != NO_ENTRY:
-        set_time_of_source(ages, page.several, end, slot, time)
+        set_time_of_source(ages, page.several, end_of_second(latest), slot, time)
     if time > latest:
         page.last_signal_at = time
         rings.last_source[row] = slot

@@ -3,6 +3,7 @@
 import math
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
+from operator import attrgetter
 from typing import Final, TypeVar
 
 import msgspec
@@ -153,7 +154,7 @@ class Reader:
             for message in self._decoded(CRAWL_OUTCOMES, CrawlOutcome, records)
             if not self.acceptance.why_not_yet(message.crawled_at)
         ]
-        messages.sort(key=lambda message: message.crawled_at)
+        messages.sort(key=attrgetter("crawled_at"))
         page_ids = _known_ids(shard, [m.url for m in messages])
         for message, page_id in zip(messages, page_ids.tolist(), strict=True):
             until = busy_until(message)
@@ -178,7 +179,7 @@ class Reader:
             for message in self._decoded(PAGE_SIGNALS, PageSignal, records)
             if self._accepts(shard, message.host, message.observed_at)
         ]
-        messages.sort(key=lambda message: message.observed_at)
+        messages.sort(key=attrgetter("observed_at"))
         return shard.signals(
             np.array([m.page_id for m in messages], np.int64),
             np.array([m.observed_at for m in messages], np.float64),

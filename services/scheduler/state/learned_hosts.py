@@ -8,6 +8,7 @@ evidence of all sources.
 
 import math
 from collections.abc import Sequence
+from itertools import repeat
 from typing import Any, Final, NamedTuple
 
 import numpy as np
@@ -69,17 +70,18 @@ class LearnedHosts:
             np.zeros((_SMALLEST, AGE_BINS)),
             np.zeros((_SMALLEST, SOURCES), np.float32),
         )
-        self._slots: dict[tuple[int, str], int] = {}
-        self._named: NDArray[np.uint8] = np.zeros(_SMALLEST, np.uint8)
-        """How many slots of a host sources have of their own."""
+        self._own: NDArray[np.int32] = np.zeros((_SMALLEST, OWN_SOURCES), np.int32)
+        """By host: the sources that have a slot of their own; 0: nobody has it yet."""
+        self._ids: dict[str, int] = {}
+        """Of the sources that have a slot anywhere, from 1 on."""
 
     def add(self, number: int) -> None:
         """Make room for a host; nothing is known of it."""
-        size = self._named.size
+        size = len(self._own)
         if number >= size:
             more = max(number + 1, 2 * size)
             self.tables = HostTables(*(grown(column, more) for column in self.tables))
-            self._named = grown(self._named, more)
+            self._own = grown(self._own, more)
         self.tables.alpha[number] = INITIAL_CHANGE_RATE
         self.tables.kappa[number] = _INITIAL_EVIDENCE
         self.tables.multipliers[number] = 1.0
@@ -98,8 +100,11 @@ class LearnedHosts:
             self.tables.kappa[numbers] = kappa
             self.tables.multipliers[numbers] = columns.learning.multipliers
             weights = columns.learning.source_evidence / kappa[:, np.newaxis]
-        for number, names, of_host in zip(numbers.tolist(), columns.sources, weights, strict=True):
-            self._name_sources(number, names, of_host)
+        for number, names in zip(numbers.tolist(), columns.sources, strict=True):
+            if names:
+                self._own[number, : len(names)] = [self._id_of(name) for name in names]
+        named = np.array([len(names) for names in columns.sources], np.int64)
+        self._weigh(numbers, named, weights)
 
     def take(self, number: int, message: HostParameters) -> None:
         """Take what was learned of a host."""
@@ -108,26 +113,32 @@ class LearnedHosts:
             self.tables.kappa[number] = message.signal_evidence
             self.tables.multipliers[number] = message.burst_multipliers
             weights = np.array(message.source_evidence, np.float32) / message.signal_evidence
-        self._name_sources(number, message.sources, weights)
+        given = [self._id_of(name) for name in message.sources]
+        self._name_sources(number, given)
+        self._weigh(np.array([number]), np.array([len(given)]), weights[np.newaxis])
 
-    def _name_sources(
-        self, number: int, names: Sequence[str], weights: NDArray[np.floating[Any]]
+    def _weigh(
+        self,
+        numbers: NDArray[Any],
+        named: NDArray[np.int64],
+        weights: NDArray[np.floating[Any]],
     ) -> None:
+        """Set what signals are worth, of hosts of which the estimator has named so many sources."""
+        is_full = named >= OWN_SOURCES
+        is_known = (np.arange(SOURCES) < named[:, np.newaxis]) | is_full[:, np.newaxis]
+        self.tables.weights[numbers] = np.where(is_known, weights, 1.0)
+
+    def _name_sources(self, number: int, given: list[int]) -> None:
         """The estimator says which sources have a slot of their own: that is how it is.
 
         Sources that it has not met yet keep the slots that they were given here, which are those
         that it will give them: both go by the order of the same signals.
         """
-        given = {(number, name): slot for slot, name in enumerate(names)}
-        free = int(self._named[number])
-        if any(slot != self._slots.get(pair, max(slot, free)) for pair, slot in given.items()):
-            self._slots = {key: slot for key, slot in self._slots.items() if key[0] != number}
-            self._named[number] = 0
-        self._slots |= given
-        self._named[number] = max(int(self._named[number]), len(names))
-        met = len(names) if len(names) < OWN_SOURCES else SOURCES
-        self.tables.weights[number] = 1.0
-        self.tables.weights[number, :met] = weights[:met]
+        own = self._own[number]
+        here, others = own[: len(given)], own[len(given) :]
+        if ((here != given) & (here != 0)).any() or np.isin(others, given).any():
+            own[:] = 0
+        own[: len(given)] = given
 
     def slots_of(self, numbers: NDArray[np.int32], sources: Sequence[str]) -> NDArray[np.int8]:
         """The slots of sources at hosts; a new one gets the next that is free.
@@ -138,25 +149,30 @@ class LearnedHosts:
             numbers: of the hosts; -1: the page is not known, and its source gets no slot.
             sources: their names.
         """
-        find = self._slots.get
-        pairs = list(zip(numbers.tolist(), sources, strict=True))
-        slots = [find(pair, -1) for pair in pairs]
-        if -1 in slots:
-            slots = [
-                self._new_slot(pair) if slot < 0 else slot
-                for pair, slot in zip(pairs, slots, strict=True)
-            ]
-        return np.array(slots, np.int8)
+        ids = np.fromiter(map(self._ids.get, sources, repeat(0)), np.int32, numbers.size)
+        own = self._own[numbers]
+        slots = np.full(numbers.size, OWN_SOURCES, np.int8)
+        for slot in range(OWN_SOURCES):
+            slots[(own[:, slot] == ids) & (ids != 0)] = slot
+        slots[numbers < 0] = 0
+        is_new = (slots == OWN_SOURCES) & (own[:, -1] == 0)
+        for event in np.flatnonzero(is_new).tolist():
+            slots[event] = self._slot_or_new(numbers[event], sources[event])
+        return slots
 
-    def _new_slot(self, pair: tuple[int, str]) -> int:
-        number, _ = pair
-        if number < 0:
-            return 0
-        slot = self._slots.get(pair, int(self._named[number]))
-        if slot < OWN_SOURCES and pair not in self._slots:
-            self._slots[pair] = slot
-            self._named[number] += 1
+    def _slot_or_new(self, number: int, source: str) -> int:
+        own: list[int] = self._own[number].tolist()
+        known = self._ids.get(source)
+        if known in own:
+            return own.index(known)  # it was new twice
+        if 0 not in own:
+            return OWN_SOURCES
+        slot = own.index(0)
+        self._own[number, slot] = self._id_of(source)
         return slot
+
+    def _id_of(self, source: str) -> int:
+        return self._ids.setdefault(source, len(self._ids) + 1)
 
     def weighted(
         self, numbers: NDArray[np.int32], pending: NDArray[np.uint16]
