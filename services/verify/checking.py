@@ -153,7 +153,7 @@ def _findings(facts: Facts, ledger: Ledger) -> list[Finding]:
         requests.right_partitions(ledger),
         limits.budget(ledger, changes, end),
         limits.budget_by_arrival(ledger, changes, picking),
-        limits.filled_in_time(ledger, picking),
+        limits.filled_in_time(ledger, picking, facts.began),
         limits.hosts(ledger, facts.limits),
         limits.hosts_by_arrival(ledger, facts.limits, picking),
         limits.blocked_hosts(ledger, picking),

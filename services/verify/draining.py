@@ -4,8 +4,10 @@ import asyncio
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from http import HTTPStatus
 from typing import Any, Final
 
+import aiohttp
 import psycopg
 
 from services.verify.checks.memory import Remembered
@@ -24,7 +26,6 @@ from shared.contracts.topics import (
     PAGE_SIGNALS,
     PAGE_UPDATES,
 )
-from shared.runtime.asking import ask
 from shared.store.positions import ESTIMATOR
 
 REASK_SECONDS: Final = 4.0 + max(REQUEST_TIMEOUT_SECONDS, *BUSY_SECONDS)
@@ -37,6 +38,8 @@ QUIET_SECONDS: Final = 3.0
 PATIENCE_SECONDS: Final = 60.0
 
 _ASKED_AT_ONCE: Final = 4
+_ANSWER_SECONDS: Final = 60.0
+"""The first question about a page may have something compiled."""
 
 _APPLIED: Final = (CRAWL_OUTCOMES, PAGE_SIGNALS, PAGE_UPDATES, HOST_LIMITS)
 _WATCHED: Final = (*_APPLIED, CRAWL_REQUESTS, DEAD_LETTERS)
@@ -93,21 +96,35 @@ async def memory_of(system: System, urls: Sequence[str]) -> Memory:
     Args:
         system: at rest.
         urls: of the pages to be asked about.
+
+    Raises:
+        aiohttp.ClientError: a scheduler does not answer.
     """
     counts: dict[int, int] = {}
     addresses: dict[int, str] = {}
-    for name in system.instances("scheduler"):
-        address = f"http://{LOOPBACK}:{system.ports[name]}"
-        answer: dict[str, Any] | None = await asyncio.to_thread(ask, address, "/shards")
-        for shard in (answer or {}).get("shards", []):
-            counts[shard["shard"]] = shard["pages"]
-            addresses[shard["shard"]] = address
     gate = asyncio.Semaphore(_ASKED_AT_ONCE)
+    async with aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(_ANSWER_SECONDS)) as client:
+        for name in system.instances("scheduler"):
+            address = f"http://{LOOPBACK}:{system.ports[name]}"
+            answer = await _asked(client, f"{address}/shards") or {}
+            for shard in answer.get("shards", []):
+                counts[shard["shard"]] = shard["pages"]
+                addresses[shard["shard"]] = address
 
-    async def remembered(url: str) -> Remembered:
-        address = addresses.get(shard_of(identify(url).host, PARTITIONS), "")
-        async with gate:
-            page = await asyncio.to_thread(ask, address, "/pages", url=url)
-        return Remembered(url, time.time(), page)
+        async def remembered(url: str) -> Remembered:
+            address = addresses.get(shard_of(identify(url).host, PARTITIONS))
+            async with gate:
+                at = time.time()
+                page = await _asked(client, f"{address}/pages", url=url) if address else None
+            return Remembered(url, at, page)
 
-    return Memory(counts, await asyncio.gather(*map(remembered, urls)))
+        return Memory(counts, await asyncio.gather(*map(remembered, urls)))
+
+
+async def _asked(client: aiohttp.ClientSession, address: str, **query: str) -> Any:
+    """What a worker answers; None: it does not know."""
+    async with client.get(address, params=query) as answer:
+        if answer.status == HTTPStatus.NOT_FOUND:
+            return None
+        answer.raise_for_status()
+        return await answer.json()

@@ -8,6 +8,7 @@ scheduler can have lost its shards: after the session's time-out.
 """
 
 import itertools
+import math
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -93,18 +94,21 @@ def budget_by_arrival(
     )
 
 
-def filled_in_time(ledger: Ledger, downtimes: Downtimes) -> Finding:
+def filled_in_time(ledger: Ledger, downtimes: Downtimes, since: float = -math.inf) -> Finding:
     """The broker has each request soon after its slot, and never before it.
 
     Args:
         ledger: of the run.
         downtimes: in which requests may have been held up.
+        since: Unix seconds; slots of before are left out, as a system that has just started may
+            have something to compile yet.
     """
     most = FILL_SECONDS + ledger.settings.kafka_session_timeout_seconds + MARGIN_SECONDS
-    lateness = np.array([a.written_at - a.request.requested_at for a in ledger.requests])
+    judged = [asked for asked in ledger.requests if asked.request.requested_at >= since]
+    lateness = np.array([asked.written_at - asked.request.requested_at for asked in judged])
 
     def offenders() -> Iterator[str]:
-        for asked, late in zip(ledger.requests, lateness.tolist(), strict=True):
+        for asked, late in zip(judged, lateness.tolist(), strict=True):
             slot = asked.request.requested_at
             excused = down_within(downtimes, slot, asked.written_at) if late > 0 else 0.0
             if late < -EARLY_SECONDS or late - excused > LATE_SECONDS or late > most:
@@ -115,7 +119,7 @@ def filled_in_time(ledger: Ledger, downtimes: Downtimes) -> Finding:
         f"requests are with the broker within {LATE_SECONDS} s of their slots, and within "
         f"{most} s whatever is down",
         offenders(),
-        looked_at=len(ledger.requests),
+        looked_at=len(judged),
         p50_seconds=_quantile(lateness, 0.5),
         p99_seconds=_quantile(lateness, 0.99),
         max_seconds=_quantile(lateness, 1.0),
