@@ -9,8 +9,8 @@ from aiokafka import ConsumerRecord
 from numpy.typing import NDArray
 
 from services.estimator import effects, metrics
+from services.estimator.columns import EventColumns, UpdateColumns, Verdicts
 from services.estimator.decoding import Events, Reader, Refused, Updates, joined
-from services.estimator.effects import EventColumns, UpdateColumns, Verdicts
 from services.estimator.shard import Shard
 from shared.contracts.codec import decode
 from shared.contracts.identity import PageIdentity, identify

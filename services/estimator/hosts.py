@@ -6,7 +6,7 @@ from typing import Any, Final, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from services.estimator.effects import HostTables
+from services.estimator.columns import HostTables
 from shared.contracts.identity import host_id_of
 from shared.policy.estimation.bursts import AGE_BINS
 from shared.policy.estimation.host_priors import HostPriors, initial_host_priors

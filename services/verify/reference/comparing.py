@@ -19,7 +19,7 @@ _PAGE: Final = (
     *("importance", "max_age_days", "unsignalled_change_rate", "signal_evidence", "signal_rate"),
     *("first_seen_at", "last_crawled_at", "last_attempt_at", "last_changed_at", "last_signal_at"),
     *("updated_at", "digest", "signal_count", "signals", "crawls", "changes", "failures", "status"),
-    *("pending", "totals"),
+    *("pending", "totals", "by_source"),
 )
 _PAGE_SINGLE: Final = ("source_evidence", "posterior_shape", "multiplier")
 _HOST: Final = (

@@ -179,23 +179,22 @@ class _Company:
             identity = self._identity(outcome.url)
             if outcome.crawled_at > self._terms.latest or identity is None:
                 continue
-            page = self._pages.get(identity.page_id)
+            page, host = self._pages.get(identity.page_id), self._hosts.get(identity.host)
+            if host is not None:
+                # A host's wish counts, whether its page is known or not.
+                host.blocked_until = max(host.blocked_until, _busy_until(outcome))
             if page is None:
                 continue
-            until = _busy_until(outcome)
-            host = self._hosts[page.host]
-            host.blocked_until = max(host.blocked_until, until)
             yield _Event(outcome.crawled_at, page, outcome=outcome)
 
     def signal(self, event: _Event) -> None:
         """Somebody says that a page may have changed."""
         page, time = event.page, event.time
-        if time <= page.last_signal_at:
+        if time <= page.last_of(event.source):
             return
-        page.last_signal_at = time
+        page.note_signal(event.source, time)
         page.signal_count += 1
         page.totals[event.source] += 1
-        page.last_source = event.source
         self._hosts[page.host].signals[event.source] += 1.0
         self.effects.touched.add(page.page_id)
         if time <= page.last_crawled_at + self._terms.signal_delay_seconds:
@@ -223,7 +222,7 @@ class _Company:
         digest, gone = digest_id_of(outcome.digest), outcome.result == "gone"
         observed = before > NEVER and not gone and (outcome.result is not None or page.digest != 0)
         changed = observed and _is_changed(page, outcome, digest)
-        signals = self._signals_before(page, time)
+        signals, waiting = self._signals_before(page, time)
         _note_crawl(page, time, digest, changed=changed, gone=gone)
         if observed:
             days = (time - before) / SECONDS_PER_DAY
@@ -238,20 +237,21 @@ class _Company:
                 tables = host.expected_changes, host.predicted_changes
                 update_bursts(*tables, 0, age_before, rate, days, changed)
             page.multiplier = _multiplier(host, _age(page))
-        page.pending = [0] * SOURCES
-        if page.signals > 0:
-            page.pending[page.last_source] = 1
+        page.pending, page.signals = waiting, sum(waiting)
 
-    def _signals_before(self, page: PageState, time: float) -> int:
-        """How many of the signals that wait came before a crawl. Of several only the last one's
-        time is known: at most that one came after it, and waits on."""
-        signals, page.signals = page.signals, 0
-        if signals and page.last_signal_at > time:
-            signals -= 1
-            if page.pending[page.last_source] > 0:
-                page.pending[page.last_source] -= 1
-            page.signals = int(page.last_signal_at > time + self._terms.signal_delay_seconds)
-        return signals
+    def _signals_before(self, page: PageState, time: float) -> tuple[int, list[int]]:
+        """How many of the signals that wait came before a crawl, and those by source that wait on.
+        Of each source only the last one's time is known: at most that one came after the crawl."""
+        signals, waiting = page.signals, [0] * SOURCES
+        if not signals:
+            return 0, waiting
+        for source in range(SOURCES):
+            last = page.last_of(source)
+            if page.pending[source] > 0 and last > time:
+                page.pending[source] -= 1
+                signals -= 1
+            waiting[source] = int(last > time + self._terms.signal_delay_seconds)
+        return signals, waiting
 
 
 def _update(page: PageState, time: float, update: PageUpdate) -> None:
@@ -259,22 +259,23 @@ def _update(page: PageState, time: float, update: PageUpdate) -> None:
     if update.op == "remove":
         page.status = REMOVED
         return
+    if page.status == REMOVED:
+        page.begin_anew()
     if page.status != GONE or time > page.last_crawled_at:
         page.status = ACTIVE
     if update.importance is not None:
         page.importance = update.importance
     if update.max_age_days is not None:
         page.max_age_days = update.max_age_days
-    if update.crawled_at is not None:
-        page.last_crawled_at = max(page.last_crawled_at, update.crawled_at)
-        page.last_attempt_at = max(page.last_attempt_at, update.crawled_at)
+    if update.crawled_at is not None and update.crawled_at > page.last_crawled_at:
+        page.last_crawled_at = update.crawled_at
+        _note_success(page, update.crawled_at)
 
 
 def _note_crawl(page: PageState, time: float, digest: int, *, changed: bool, gone: bool) -> None:
     page.last_crawled_at = time
     page.crawls += 1
-    if time >= page.last_attempt_at:
-        page.last_attempt_at, page.failures = time, 0
+    _note_success(page, time)
     if digest and not gone:
         page.digest = digest
     if changed:
@@ -284,6 +285,11 @@ def _note_crawl(page: PageState, time: float, digest: int, *, changed: bool, gon
         page.status = ACTIVE if page.status == GONE else page.status
     elif page.status == ACTIVE and time >= page.updated_at:
         page.status = GONE
+
+
+def _note_success(page: PageState, time: float) -> None:
+    if time >= page.last_attempt_at:
+        page.last_attempt_at, page.failures = time, 0
 
 
 def _is_changed(page: PageState, outcome: CrawlOutcome, digest: int) -> bool:

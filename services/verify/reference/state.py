@@ -24,6 +24,13 @@ from shared.store.models import ACTIVE, NEVER
 SOURCES: Final = 4
 """Kinds of signals that a host tells apart: its first three sources, and all others."""
 
+STEPS: Final = 128
+"""In a second: so fine the times of signals are kept where a page has several sources. They are
+rounded up, and a year before the page's latest signal at most."""
+
+_OLDEST_STEPS: Final = 2**32 - 2
+_NO_SIGNAL: Final = 2**32 - 1
+
 DEPTH: Final = 16
 """Crawl records that are kept of a page."""
 
@@ -51,7 +58,7 @@ _PAGES: Final = """
     SELECT p.page_id, p.shard, h.host, p.importance, p.max_age_days, p.first_seen_at,
            p.unsignalled_change_rate, p.signal_evidence, p.signal_rate, p.last_crawled_at,
            p.last_attempt_at, p.last_changed_at, p.last_signal_at, p.updated_at, p.digest,
-           p.signal_count, p.signals, p.crawls, p.changes, p.failures, p.status, p.history
+           p.signal_count, p.signals, p.crawls, p.changes, p.failures, p.status, p.signal_times, p.history
     FROM pages p JOIN hosts h USING (shard, host_id)"""
 _HOSTS: Final = """
     SELECT host, shard, max_crawls_per_second, blocked_until, prior_shape, prior_rate,
@@ -107,6 +114,35 @@ class PageState:
     posterior_shape: float = 0.0
     records: list[CrawlRecord] = field(default_factory=list)
     """The last ones, the oldest first."""
+    by_source: list[float] | None = None
+    """When each source sent its last signal; None: there was never more than one source."""
+
+    def last_of(self, source: int) -> float:
+        """When a source sent its last signal."""
+        if self.by_source is not None:
+            return self.by_source[source]
+        return self.last_signal_at if source == self.last_source else NEVER
+
+    def note_signal(self, source: int, time: float) -> None:
+        """A source has sent a signal, its newest."""
+        latest = self.last_signal_at
+        if self.by_source is None and latest > NEVER and source != self.last_source:
+            self.by_source = [NEVER] * SOURCES
+            self.by_source[self.last_source] = _rounded(latest, latest)
+        if self.by_source is not None:
+            self.by_source[source] = _rounded(time, max(latest, time))
+        if time > latest:
+            self.last_signal_at, self.last_source = time, source
+
+    def begin_anew(self) -> None:
+        """The page is added after it was removed: what was counted and learned of it stays."""
+        self.importance, self.max_age_days = 1.0, math.inf
+        self.last_crawled_at = self.last_attempt_at = self.last_changed_at = NEVER
+        self.last_signal_at = NEVER
+        self.digest = self.signals = self.failures = 0
+        self.pending, self.multiplier = [0] * SOURCES, 1.0
+        if self.by_source is not None:
+            self.by_source = [NEVER] * SOURCES
 
 
 @dataclass(slots=True)
@@ -144,6 +180,18 @@ class State:
     hosts: dict[str, HostState]
 
 
+def times_of(ages: list[int], latest: float) -> list[float]:
+    """When each source sent its last signal, by how many steps before the page's latest."""
+    end = math.ceil(latest) if latest > NEVER else NEVER
+    return [NEVER if age == _NO_SIGNAL else end - age / STEPS for age in ages]
+
+
+def _rounded(time: float, latest: float) -> float:
+    """A time as it is kept beside those of other sources."""
+    end = math.ceil(latest)
+    return end - min(math.floor((end - time) * STEPS), _OLDEST_STEPS) / STEPS
+
+
 def read_state(database_url: str) -> State:
     """What the tables have.
 
@@ -157,13 +205,15 @@ def read_state(database_url: str) -> State:
 
 
 def _page(*columns: object) -> PageState:
-    *plain, packed = columns
+    *plain, times, packed = columns
     page = PageState(*plain)  # type: ignore[arg-type]
     if not isinstance(packed, bytes) or len(packed) != _HISTORY.itemsize or packed[0] != _VERSION:
         raise Damaged(f"page {page.page_id}: its history cannot be read")
     history = np.frombuffer(packed, _HISTORY)[0]
     page.pending, page.totals = history["pending"].tolist(), history["totals"].tolist()
     page.last_source = int(history["last_source"])
+    if isinstance(times, bytes) and times:
+        page.by_source = times_of(np.frombuffer(times, "<u4").tolist(), page.last_signal_at)
     page.multiplier = float(history["multiplier"])
     page.source_evidence = history["evidence"].tolist()
     page.posterior_shape = float(history["posterior_shape"])

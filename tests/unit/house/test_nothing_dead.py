@@ -20,7 +20,7 @@ REGISTERED_BY = [
 """Decorators that take a function to call it later."""
 
 CALLED_BY_OTHERS = {
-    "click": {"convert", "format_commands", "get_command"},
+    "click": {"convert", "format_commands"},
     "alembic": {"downgrade"},
     "aiokafka": {"on_partitions_assigned", "on_partitions_revoked"},
     "mkdocs": {"on_files", "on_page_markdown"},
@@ -51,7 +51,6 @@ READ_BY_OTHERS = {
         "announced_evidence",
         "announced_signal_rate",
         "held_back",
-        "signal_count",
     },
 }
 """Who → what we set for it."""

@@ -13,7 +13,7 @@ from services.estimator.shard import Shard
 from services.verify.reference import comparing
 from services.verify.reference.fitting import evidence_of, learn, refit
 from services.verify.reference.rules import Terms, apply
-from services.verify.reference.state import CrawlRecord, HostState, PageState, State
+from services.verify.reference.state import CrawlRecord, HostState, PageState, State, times_of
 from services.verify.relearning import out_of_order
 from shared.contracts.codec import encode
 from shared.contracts.identity import identify, shard_of
@@ -96,6 +96,9 @@ def page_of(shard, row, number):
     for name in COLUMNS:
         setattr(page, name, columns[name].item())
     page.pending, page.totals = rings.pending[row].tolist(), rings.totals[row].tolist()
+    page.last_source = int(rings.last_source[row])
+    if entry := int(columns["several"]):
+        page.by_source = times_of(shard.by_source.ages[entry].tolist(), page.last_signal_at)
     page.multiplier = float(rings.multiplier[row])
     page.source_evidence = rings.evidence[row].tolist()
     page.posterior_shape = float(rings.posterior_shape[row])

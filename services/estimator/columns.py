@@ -1,0 +1,60 @@
+"""What goes into `effects`, and what comes out, column by column."""
+
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+
+class UpdateColumns(NamedTuple):
+    """Page updates in rising order of time, one element an update."""
+
+    rows: NDArray[np.int64]
+    """−1: the page is not known."""
+    times: NDArray[np.float64]
+    operations: NDArray[np.int8]
+    importance: NDArray[np.float64]
+    """NaN: leave it as it is."""
+    max_age_days: NDArray[np.float64]
+    """NaN: leave it as it is."""
+    crawled_at: NDArray[np.float64]
+    """Of the copy that is held; −inf: not said."""
+
+
+class EventColumns(NamedTuple):
+    """Signals and outcomes in rising order of time, one element an event."""
+
+    rows: NDArray[np.int64]
+    """−1: the page is not known."""
+    times: NDArray[np.float64]
+    kinds: NDArray[np.int8]
+    digests: NDArray[np.int64]
+    """Hash of the content digest; 0: none."""
+    slots: NDArray[np.int8]
+    """Of a signal: its source's slot at the host."""
+
+
+class HostTables(NamedTuple):
+    """What is counted by host, arrays with a row a host; written to in place but for the first."""
+
+    change_rate: NDArray[np.float64]
+    """Prior mean of α, per day; (hosts,)."""
+    precision: NDArray[np.float64]
+    """How often signals of each source are true, (hosts, SOURCES)."""
+    signals: NDArray[np.float64]
+    """All signals ever, (hosts, SOURCES)."""
+    expected_changes: NDArray[np.float64]
+    """E of the burst tables, (hosts, AGE_BINS)."""
+    predicted_changes: NDArray[np.float64]
+    """X of the burst tables, (hosts, AGE_BINS)."""
+
+
+class Verdicts(NamedTuple):
+    """What became of each event, and where it was `OBSERVED` the new crawl record."""
+
+    verdicts: NDArray[np.uint8]
+    interval_days: NDArray[np.float64]
+    """Since the crawl before."""
+    signals: NDArray[np.int32]
+    """In the interval."""
+    changed: NDArray[np.bool_]
