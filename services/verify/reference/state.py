@@ -58,7 +58,8 @@ _PAGES: Final = """
     SELECT p.page_id, p.shard, h.host, p.importance, p.max_age_days, p.first_seen_at,
            p.unsignalled_change_rate, p.signal_evidence, p.signal_rate, p.last_crawled_at,
            p.last_attempt_at, p.last_changed_at, p.last_signal_at, p.updated_at, p.digest,
-           p.signal_count, p.signals, p.crawls, p.changes, p.failures, p.status, p.signal_times, p.history
+           p.signal_count, p.signals, p.crawls, p.changes, p.failures, p.status, p.signal_times,
+           p.history
     FROM pages p JOIN hosts h USING (shard, host_id)"""
 _HOSTS: Final = """
     SELECT host, shard, max_crawls_per_second, blocked_until, prior_shape, prior_rate,

@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 
 from services.estimator import effects
-from services.estimator.effects import EventColumns, UpdateColumns, apply_events, apply_updates
+from services.estimator.columns import EventColumns, UpdateColumns
+from services.estimator.effects import apply_events, apply_updates
 from services.estimator.shard import Shard
 from shared.contracts.identity import identify
 from shared.rules.page_events import CHANGED, COMPARE, FAILED, IS_GONE, SIGNAL, UNCHANGED
