@@ -170,6 +170,17 @@ def _first_written(crawls: list[tuple[float, float]]) -> tuple[list[float], list
     return [crawled for crawled, _ in crawls], written[::-1]
 
 
+def pauses(ledger: Ledger) -> dict[str, list[tuple[float, float]]]:
+    """Host → when it asked for a pause (the broker had it), and until when, Unix seconds."""
+    found: dict[str, list[tuple[float, float]]] = defaultdict(list)
+    for answered in ledger.outcomes:
+        outcome = answered.outcome
+        if outcome.retry_after_seconds is not None:
+            until = outcome.crawled_at + outcome.retry_after_seconds
+            found[outcome.host].append((answered.written_at, until))
+    return found
+
+
 def first_answers(ledger: Ledger) -> dict[str, float]:
     """Request → when its first answer was written.
 

@@ -12,7 +12,10 @@ from apache import need_apache_kafka
 from services.verify.plan import FAULTS
 
 SEED = "3"
-PROMISES = (*("lost", "duplicated", "over_budget_seconds", "over_limit_hosts", "forgotten_pages"),)
+PROMISES = (
+    *("lost", "duplicated", "over_budget_seconds", "over_budget_seconds_by_arrival"),
+    *("over_limit_hosts", "over_limit_hosts_by_arrival", "forgotten_pages"),
+)
 
 
 @pytest.mark.slow(85)
@@ -47,4 +50,5 @@ def test_no_fault_breaks_a_promise(tmp_path: Path, broker: str) -> None:
     assert report["passed"]
     assert done.returncode == 0, done.stderr
     assert [report[promise] for promise in PROMISES] == [0] * len(PROMISES)
+    assert min(report["looked_at"].values()) > 0, report["looked_at"]
     assert set(report["faults"]) == set(FAULTS)

@@ -43,7 +43,7 @@ def page_parameters(
     """
     last = {
         message.page_id: message
-        for message in _standing(PageParameters, ledger.raw[PAGE_PARAMETERS.name])
+        for message in standing(PageParameters, ledger.raw[PAGE_PARAMETERS.name])
     }
     told = [
         page
@@ -80,7 +80,7 @@ def host_parameters(
     """
     last = {
         message.host: message
-        for message in _standing(HostParameters, ledger.raw[HOST_PARAMETERS.name])
+        for message in standing(HostParameters, ledger.raw[HOST_PARAMETERS.name])
     }
 
     def offenders() -> Iterator[str]:
@@ -114,7 +114,7 @@ def allowed_drift(owners: Owners, shard: int, epoch: int, material_change: float
     return float((1.0 + material_change) ** (1 + later) - 1.0)
 
 
-def _standing(kind: type[M], records: Sequence[ConsumerRecord]) -> Iterator[M]:
+def standing(kind: type[M], records: Sequence[ConsumerRecord]) -> Iterator[M]:
     """Announcements in order, but for those of estimators that had been replaced."""
     newest: dict[int, int] = {}
     for record, message in decoded(kind, records):

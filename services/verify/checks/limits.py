@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from services.verify.checks.downtime import NEWS_SECONDS, Downtimes, down_within
 from services.verify.checks.finding import Finding
-from services.verify.ledger import Asked, Ledger
+from services.verify.ledger import Asked, Ledger, pauses
 from services.world.budget import Budget, overdrawn, seconds_until_reached
 
 DEPTH: Final = 2.0
@@ -212,17 +212,12 @@ def blocked_hosts(ledger: Ledger, downtimes: Downtimes) -> Finding:
         ledger: of the run.
         downtimes: of the faults; while something is down, news of a pause may be on its way.
     """
-    pauses: dict[str, list[tuple[float, float]]] = defaultdict(list)
-    for answered in ledger.outcomes:
-        outcome = answered.outcome
-        if outcome.retry_after_seconds is not None:
-            until = outcome.crawled_at + outcome.retry_after_seconds
-            pauses[outcome.host].append((answered.written_at, until))
+    asked_for = pauses(ledger)
 
     def delays() -> Iterator[tuple[float, str]]:
         for asked in ledger.requests:
             at = asked.request.requested_at
-            for told, until in pauses.get(asked.request.host, ()):
+            for told, until in asked_for.get(asked.request.host, ()):
                 if at >= until or at <= told:
                     continue
                 unheard = at - told - down_within(downtimes, told, at)
@@ -239,4 +234,4 @@ def blocked_hosts(ledger: Ledger, downtimes: Downtimes) -> Finding:
         NEWS_SECONDS,
         "slowest_news_seconds",
     )
-    return replace(found, looked_at=sum(map(len, pauses.values())))
+    return replace(found, looked_at=sum(map(len, asked_for.values())))

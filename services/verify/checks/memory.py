@@ -3,21 +3,28 @@
 A scheduler applies the same messages as the estimator, in batches of its own, and knows what is
 learned from announcements. So times, counts of failures, weights, bounds, limits and pauses are the
 same to the digit; what is learned is off by as much as announcements are (`announced`), and what is
-kept in single precision by its rounding. How many signals of several count that came about when a
-page was crawled depends on the batches: whether there are any does not.
+kept in single precision by its rounding. The burst multiplier that holds since a page's last crawl
+is of the host's tables as the scheduler knew them then, before or after the estimator announced
+others: so it is one that was announced at some time for pages of that age. How many signals of
+several count that came about when a page was crawled depends on the batches: whether there are any
+does not.
 """
 
 import math
+from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from services.verify.checks.announced import Owners, allowed_drift
+from services.verify.checks.announced import Owners, allowed_drift, standing
 from services.verify.checks.finding import Finding
 from services.verify.ledger import Ledger, first_answers
 from services.verify.reference.fitting import evidence_of
+from services.verify.reference.rules import age_of
 from services.verify.reference.state import HostState, PageState, State
 from shared.contracts.identity import identify
+from shared.contracts.messages import HostParameters
+from shared.contracts.topics import HOST_PARAMETERS
 from shared.runtime.settings import Settings
 from shared.store.models import REMOVED, STATUS_NAMES
 
@@ -52,6 +59,9 @@ def remembered(
     """
     settings = ledger.settings
     answered = first_answers(ledger)
+    multipliers: dict[str, list[list[float]]] = defaultdict(list)
+    for message in standing(HostParameters, ledger.raw[HOST_PARAMETERS.name]):
+        multipliers[message.host].append(message.burst_multipliers)
     waiting = {
         asked.request.page_id: asked.request.requested_at + settings.request_timeout_seconds
         for asked in ledger.requests
@@ -73,7 +83,11 @@ def remembered(
             host = stored.hosts[page.host]
             first = min(owners.get(page.shard, ()), default=0)
             drift = allowed_drift(owners, page.shard, first, settings.material_change)
-            for name, has, should, tolerance in _compared(one.page, page, host, settings, drift):
+            learned = _learned(one.page, page, host, multipliers[page.host], drift)
+            for name, has, should, tolerance in (
+                *_compared(one.page, page, host, settings),
+                *learned,
+            ):
                 if not _close(has, should, tolerance):
                     yield f"{one.url}: {name} is {has}, Postgres says {should}"
 
@@ -90,7 +104,7 @@ Compared = tuple[str, Any, Any, float]
 
 
 def _compared(
-    has: dict[str, Any], page: PageState, host: HostState, settings: Settings, drift: float
+    has: dict[str, Any], page: PageState, host: HostState, settings: Settings
 ) -> Iterator[Compared]:
     default_days = settings.default_max_age_days or math.inf
     days = page.max_age_days if page.max_age_days < math.inf else default_days
@@ -101,7 +115,6 @@ def _compared(
     yield "any signals", has["signals"] > 0, page.signals > 0, 0.0
     yield "importance", has["importance"], page.importance, ROUNDING
     yield "bound", has["max_age_days"], days, ROUNDING
-    yield from _learned(has, page, host, drift)
     limit = host.max_crawls_per_second
     rate = settings.default_host_crawls_per_second if math.isnan(limit) else limit
     yield "host's limit", has["host"]["max_crawls_per_second"], rate, 0.0
@@ -109,15 +122,21 @@ def _compared(
 
 
 def _learned(
-    has: dict[str, Any], page: PageState, host: HostState, drift: float
+    has: dict[str, Any],
+    page: PageState,
+    host: HostState,
+    multipliers: Sequence[Sequence[float]],
+    drift: float,
 ) -> Iterator[Compared]:
-    alpha, tolerance = host.prior_shape / host.prior_rate, drift
-    kappa = evidence_of(host)
+    alpha, kappa = host.prior_shape / host.prior_rate, evidence_of(host)
     if page.records:
-        alpha, kappa = page.unsignalled_change_rate * page.multiplier, page.signal_evidence
-        # The multiplier is the host's, which is announced as well.
-        tolerance = (1.0 + drift) ** 2 * (1.0 + MULTIPLIER_ROUNDING) - 1.0
-    yield "α", has["unsignalled_change_rate"], alpha, tolerance + ROUNDING
+        own, kappa = page.unsignalled_change_rate, page.signal_evidence
+        known = [page.multiplier, 1.0, *(ages[age_of(page)] for ages in multipliers)]
+        alpha = min(
+            (own * multiplier for multiplier in known),
+            key=lambda one: abs(one - has["unsignalled_change_rate"]),
+        )
+    yield "α", has["unsignalled_change_rate"], alpha, drift + MULTIPLIER_ROUNDING
     yield "γ", has["signal_rate"], page.signal_rate, drift + ROUNDING
     if page.signal_rate > 0:  # without signals κ means nothing
         yield "κ", has["signal_evidence"], kappa, drift + ROUNDING

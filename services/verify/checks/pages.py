@@ -12,8 +12,9 @@ import numpy as np
 from services.verify.checks.deadlines import deadlines
 from services.verify.checks.downtime import NEWS_SECONDS, Downtimes, down_within
 from services.verify.checks.finding import Finding
-from services.verify.ledger import Ledger
+from services.verify.ledger import Ledger, pauses
 from services.verify.traffic import Expected
+from shared.contracts.identity import identify
 from shared.store.models import ACTIVE, REMOVED
 
 SLACK_SECONDS: Final = 12.0
@@ -105,6 +106,8 @@ def visited(
 ) -> Finding:
     """No page waits longer for a crawl than its bound, and for its turn when many are due at once.
 
+    Neither counts what was down after its turn, nor pauses that its host asked for.
+
     Args:
         ledger: of the run.
         held_at: URL → when the copy that was held at the beginning was crawled.
@@ -119,6 +122,11 @@ def visited(
     visits: dict[str, list[float]] = defaultdict(list)
     for asked in ledger.requests:
         visits[asked.request.url].append(asked.request.requested_at)
+    of_hosts = pauses(ledger)
+
+    def paused(url: str) -> Downtimes:
+        return sorted(of_hosts.get(identify(url).host, ()))
+
     waits: list[_Wait] = []
     active = [page.url for page in ledger.pages if page.status == ACTIVE]
     for url in active:
@@ -126,7 +134,7 @@ def visited(
         first = held_at.get(url, added.get(url, begin) - max_age_seconds)
         times = [first, *visits[url], math.inf]
         for last, following in itertools.pairwise(times):
-            due = max(last + max_age_seconds, begin)
+            due = _after_pauses(max(last + max_age_seconds, begin), paused(url))
             if due <= min(following, end):
                 waits.append(_Wait(due, following, last, url))
     waits.sort()
@@ -134,7 +142,10 @@ def visited(
 
     def delays() -> Iterator[tuple[float, str]]:
         for wait, deadline in zip(waits, by.tolist(), strict=True):
-            late = min(wait.crawled_at, end) - deadline
+            until = min(wait.crawled_at, end)
+            late = until - deadline
+            if late > 0.0:
+                late -= down_within([*downtimes, *paused(wait.url)], deadline, until)
             waited = f"not crawled again for {end - wait.before:.1f} s"
             if wait.crawled_at < math.inf:
                 waited = f"{wait.crawled_at - wait.before:.1f} s without a crawl"
@@ -150,6 +161,12 @@ def visited(
         due=len(waits),
         cannot_be_judged=int(np.isinf(by).sum()),
     )
+
+
+def _after_pauses(due: float, periods: Downtimes) -> float:
+    for told, until in periods:
+        due = until if told <= due < until else due
+    return due
 
 
 class _Wait(NamedTuple):

@@ -218,7 +218,7 @@ class _Company:
         if time <= page.last_crawled_at:
             return
         self.effects.touched.add(page.page_id)
-        before, age_before = page.last_crawled_at, _age(page)
+        before, age_before = page.last_crawled_at, age_of(page)
         digest, gone = digest_id_of(outcome.digest), outcome.result == "gone"
         observed = before > NEVER and not gone and (outcome.result is not None or page.digest != 0)
         changed = observed and _is_changed(page, outcome, digest)
@@ -236,7 +236,7 @@ class _Company:
                 rate = host.prior_shape / host.prior_rate if math.isnan(rate) else rate
                 tables = host.expected_changes, host.predicted_changes
                 update_bursts(*tables, 0, age_before, rate, days, changed)
-            page.multiplier = _multiplier(host, _age(page))
+            page.multiplier = _multiplier(host, age_of(page))
         page.pending, page.signals = waiting, sum(waiting)
 
     def _signals_before(self, page: PageState, time: float) -> tuple[int, list[int]]:
@@ -304,7 +304,7 @@ def _busy_until(outcome: CrawlOutcome) -> float:
     return outcome.crawled_at + BUSY_SECONDS if outcome.http_status in BUSY_STATUSES else NEVER
 
 
-def _age(page: PageState) -> int:
+def age_of(page: PageState) -> int:
     """The bin of the time from a page's last change to its last crawl."""
     return int(age_bin((page.last_crawled_at - page.last_changed_at) / SECONDS_PER_DAY))
 

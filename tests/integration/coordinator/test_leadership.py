@@ -175,6 +175,7 @@ async def test_a_takeover_that_the_database_forgets_leaves_one_leader(migrated):
         assert await renew_lease(two, epoch, "two")
 
 
+@pytest.mark.postgres
 async def test_a_takeover_survives_a_crash_of_the_server(scratch_dir):
     server = EmbeddedPostgres(scratch_dir / "crashing")
     server.start()

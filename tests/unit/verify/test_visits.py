@@ -8,9 +8,9 @@ import pytest
 
 from services.verify.checks import pages
 from services.verify.checks.deadlines import deadlines
-from services.verify.ledger import Asked, Ledger, Page
+from services.verify.ledger import Answered, Asked, Ledger, Page
 from shared.contracts.identity import identify, shard_of
-from shared.contracts.messages import CrawlRequest
+from shared.contracts.messages import CrawlOutcome, CrawlRequest
 
 SHARDS = 4
 URL = "https://a.example/0"
@@ -20,7 +20,7 @@ def url(number):
     return f"https://a.example/{number}"
 
 
-def late_pages(visits, *, end=100.0, downtimes=(), added=(), changes=(), held=0.0):
+def late_pages(visits, *, end=100.0, downtimes=(), added=(), changes=(), held=0.0, pauses=()):
     """Which of some pages (URL → times of requests) are found, under a bound of 60 s."""
     known = list(visits)
     ledger = Ledger(
@@ -31,7 +31,15 @@ def late_pages(visits, *, end=100.0, downtimes=(), added=(), changes=(), held=0.
             for url, times in visits.items()
             for at in times
         ],
-        outcomes=[],
+        outcomes=[
+            Answered(
+                CrawlOutcome(URL, at, host, retry_after_seconds=until - at, result="failed"),
+                0,
+                0,
+                at,
+            )
+            for host, at, until in pauses
+        ],
         signals=[],
         page_signals=[],
         pages=[
@@ -64,6 +72,22 @@ def test_a_page_that_is_never_crawled_again_is_found():
     assert "not crawled again for 100.0 s" in found.examples[0]
     assert late_pages({URL: []}).count == 1
     assert late_pages({URL: [45.0]}).passed  # it is not due yet
+
+
+def test_a_page_waits_while_its_host_asks_to_be_left_alone():
+    paused, another = ("a.example", 55.0, 70.0), ("b.example", 55.0, 70.0)
+
+    assert late_pages({URL: [80.0]}, pauses=[paused]).passed
+    assert late_pages({URL: [80.0]}, pauses=[another]).count == 1
+    assert late_pages({URL: [85.0]}, pauses=[paused]).count == 1
+
+
+def test_what_is_down_after_a_pages_turn_is_not_counted():
+    down, paused = (68.0, 80.0), ("a.example", 55.0, 69.0)
+
+    assert late_pages({URL: [85.0]}, pauses=[paused], downtimes=[down]).passed
+    assert late_pages({URL: [85.0]}, downtimes=[down]).count == 1  # it had eight seconds before
+    assert late_pages({URL: [94.0]}, pauses=[paused], downtimes=[down]).count == 1
 
 
 def test_a_new_page_is_due_at_once():

@@ -163,8 +163,8 @@ def described(**changes):
     } | changes
 
 
-def memory_found(page, requests=(), **changes):
-    run, sample = ledger(requests=requests), [Remembered(URL, NOW, page)]
+def memory_found(page, requests=(), hosts=(), **changes):
+    run, sample = ledger(requests=requests, hosts=hosts), [Remembered(URL, NOW, page)]
     return remembered(run, stored(**changes), OWNERS, sample).count
 
 
@@ -192,6 +192,19 @@ def test_a_scheduler_that_knows_what_postgres_does_passes():
 )
 def test_a_scheduler_that_knows_something_else_is_found(changes):
     assert memory_found(described(**changes)) == 1
+
+
+def test_a_burst_multiplier_is_one_that_was_announced_for_pages_of_that_age():
+    once, now = [1.0, 1.0, 3.0, 1.0, 1.0, 1.0], [1.0, 1.0, 2.0, 1.0, 1.0, 1.0]
+    hosts = [host_message(burst_multipliers=m) for m in (once, now)]
+    bursting = {"multiplier": 2.0, "last_changed_at": NOW - 90.0}
+
+    for multiplier, found in ((2.0, 0), (3.0, 0), (1.0, 0), (2.4, 1), (5.0, 1)):
+        page = described(unsignalled_change_rate=0.5 * multiplier)
+        assert memory_found(page, hosts=hosts, **bursting) == found
+    never_changed = {"last_changed_at": -math.inf}
+    page = described(unsignalled_change_rate=0.5 * 3.0)
+    assert memory_found(page, hosts=hosts, **never_changed) == 1
 
 
 def test_pages_that_are_missing_or_too_many_are_found():
