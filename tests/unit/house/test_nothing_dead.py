@@ -43,7 +43,7 @@ READ_BY_OTHERS = {
         "PageUrl",
         "StreamPosition",
     },
-    "PostgreSQL and compiled loops, as columns": {"held_back", "signal_count"},
+    "PostgreSQL and compiled loops, as columns": {"held_back"},
 }
 """Who → what we set for it."""
 
