@@ -91,6 +91,8 @@ class Facts:
     """Unix seconds."""
     poison_tried: Collection[int]
     """Hashes of all bad messages that were sent, acknowledged or not."""
+    poison_refused: int
+    """How many were not."""
     memory: Memory
     """Of the schedulers, at the end."""
     drained: bool
@@ -145,6 +147,7 @@ def _findings(facts: Facts, ledger: Ledger) -> list[Finding]:
             facts.poison,
             may_be_skipped(facts.poison_written_at, facts.injected),
             facts.poison_tried,
+            facts.poison_refused,
         ),
         requests.in_flight_twice(ledger),
         requests.unanswered(ledger),

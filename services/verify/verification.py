@@ -184,6 +184,7 @@ class Verification:
             expected=self.traffic.expected,
             poison_written_at=self.poison.written_at,
             poison_tried=self.poison.tried,
+            poison_refused=self.poison.refused,
             poison={
                 place: f"{one.topic.name}: {one.what}" for place, one in self.poison.sent.items()
             },

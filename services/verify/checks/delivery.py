@@ -176,6 +176,7 @@ def dead_letters(
     poison: Mapping[Place, str],
     may_be_skipped: Collection[Place],
     tried: Collection[int] = (),
+    not_acknowledged: int = 0,
 ) -> Finding:
     """The dead letters are the poison, all of it and nothing else.
 
@@ -184,6 +185,7 @@ def dead_letters(
         poison: where each bad message stands, and what it is.
         may_be_skipped: those that need not have been read.
         tried: hashes of all bad messages that were sent, acknowledged or not.
+        not_acknowledged: how many were not: some are too large for the broker itself.
     """
     found: Counter[Place] = Counter()
     reasons: dict[Place, str] = {}
@@ -207,6 +209,7 @@ def dead_letters(
         offenders,
         looked_at=len(poison),
         skipped=len(skipped),
+        not_acknowledged=not_acknowledged,
         # A worker that ends between two steps sets a message aside again: known by its place.
         repeated=found.total() - len(found),
     )
