@@ -4,6 +4,7 @@ import numpy as np
 
 from services.scheduler.demand.reporter import DemandReporter
 from services.scheduler.demand.tally import demand_of
+from services.scheduler.explain import page_state, shard_state
 from services.scheduler.flow.recovery import restore
 from services.scheduler.picking.calendar import make_shard
 from services.scheduler.state import events
@@ -47,5 +48,7 @@ def warm_up() -> None:
     make_tables(odds=2, kappas=2)
     reporter.set_demand(demand_of(shard, 1.0))
     reporter.report(21.0, 1.0)
+    shard_state(shard, 1.0)
+    page_state(shard, first, 21.0, 1.0)
     for page in pages:
         shard.remove(page.page_id, 30.0)

@@ -14,7 +14,7 @@ MAY_IMPORT = {
     "picking": {"state"},
     "demand": {"state"},
     "flow": {"metrics", "state", "picking", "demand"},
-    "warm_up": {"state", "picking", "demand", "flow"},
+    "warm_up": {"state", "picking", "demand", "flow", "explain"},
     "explain": {"state", "picking"},
     "worker": {"state", "flow", "explain", "warm_up"},
 }
