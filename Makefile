@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
-.PHONY: help setup run test quick lint types unit verify figures docs pictures lock clean
+.PHONY: help setup run test quick lint types kernels unit verify figures docs pictures lock clean
 
 help: ## Show what there is.
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | column -t -s "$$(printf '\t')"
@@ -37,7 +37,10 @@ PYTEST := $(BIN)/pytest -q --dist loadfile --no-loadscope-reorder
 quick: lint types ## Run what takes about a minute: style, types and the pure tests, without servers.
 	$(PYTEST) -n 2 -m "not kafka and not postgres and not slow" tests
 
-test: lint types ## Run all tests: style, types, unit, contract (both brokers), integration, faults.
+kernels: setup ## Compile what the workers run, as a first start would; in a fresh clone, a minute.
+	$(BIN)/python tests/kernels.py
+
+test: lint types kernels ## Run all tests: style, types, unit, contract (both brokers), integration, faults.
 	$(PYTEST) -n 3 tests
 
 SEEDS ?= 1 2 3 4 5 6 7 8 9 10
