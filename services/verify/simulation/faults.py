@@ -1,0 +1,135 @@
+"""Doing what the plan says goes wrong, and mending it."""
+
+from collections.abc import Callable
+from typing import Final
+
+from services.verify.simulation.kafka.broker import Broker
+from services.verify.simulation.kafka.network import Network
+from services.verify.simulation.loop import VirtualLoop
+from services.verify.simulation.plan import Fault, SimulationPlan
+from services.verify.simulation.process import OUTSIDE
+from services.verify.simulation.store.database import Database
+from services.verify.simulation.workers import Workers
+from services.verify.simulation.world import World
+
+MOST_AHEAD_SECONDS: Final = 1.5
+"""Clocks go wrong by so much, ahead or behind."""
+
+_PLACES: Final = ("before", "amid", "after")
+
+
+class Injector:
+    """Does the faults of a plan when their time comes."""
+
+    def __init__(
+        self,
+        loop: VirtualLoop,
+        broker: Broker,
+        network: Network,
+        database: Database,
+        workers: Workers,
+        world: World,
+        say: Callable[[str, str], None],
+    ) -> None:
+        self._loop, self._broker, self._network = loop, broker, network
+        self._database, self._workers, self._world = database, workers, world
+        self._say = say
+        self._database_downs = 0
+        self._broker_downs = 0
+        self._actions: dict[str, Callable[[Fault], None]] = {
+            "kill": lambda f: self._workers.kill(f.target, f.seconds),
+            "kill-in-commit": self._kill_in_commit,
+            "term": lambda f: self._workers.terminate(f.target),
+            "pause": self._pause,
+            "rebalance": self._rebalance,
+            "broker-down": self._broker_down,
+            "database-down": self._database_down,
+            "long-database-outage": self._database_down,
+            "cut-broker": self._cut_broker,
+            "deaf": self._cut_broker,
+            "cut-database": self._cut_database,
+            "clock": self._step_clock,
+            "duplicate": lambda f: self._world.repeat(f.detail),
+            "bad-message": lambda f: self._world.poison(f.detail),
+            "marker": lambda _: self._world.mark(),
+            "bandwidth": self._set_budget,
+        }
+
+    def start(self, plan: SimulationPlan) -> None:
+        """Wait for the faults of a plan."""
+        for fault in plan.faults:
+            self._later(fault.at, lambda fault=fault: self._do(fault))  # type: ignore[misc]
+
+    def _do(self, fault: Fault) -> None:
+        self._say("fault", fault.describe())
+        self._actions[fault.kind](fault)
+
+    def _later(self, seconds: float, call: Callable[[], None]) -> None:
+        self._loop.call_later(seconds, call, context=OUTSIDE.context())
+
+    def _mend(self, fault: Fault, call: Callable[[], None]) -> None:
+        def mend() -> None:
+            self._say("mended", fault.describe())
+            call()
+
+        self._later(fault.seconds, mend)
+
+    def _kill_in_commit(self, fault: Fault) -> None:
+        self._database.kill_at[fault.target] = _PLACES[int(fault.detail * len(_PLACES))]
+
+    def _pause(self, fault: Fault) -> None:
+        process = self._workers.lives[fault.target].process
+        self._loop.pause(process)
+        self._mend(fault, lambda: self._loop.resume(process))
+
+    def _rebalance(self, fault: Fault) -> None:
+        groups = self._broker.groups
+        for group in groups.all():
+            if group.name != fault.target or not group.members:
+                continue
+            names = sorted(group.members)
+            if fault.detail < 0.5:
+                groups.rebalance(group, "the broker says so")
+            else:
+                name = names[int(fault.detail * 1e6) % len(names)]
+                groups.leave(group, name, "is taken out")
+
+    def _broker_down(self, fault: Fault) -> None:
+        self._network.is_broker_down = True
+        self._broker_downs += 1
+
+        def mend() -> None:
+            self._broker_downs -= 1
+            if not self._broker_downs:
+                self._network.is_broker_down = False
+                self._broker.groups.restart()
+                self._network.go_on()
+
+        self._mend(fault, mend)
+
+    def _database_down(self, fault: Fault) -> None:
+        self._database.stop()
+        self._database_downs += 1
+
+        def mend() -> None:
+            self._database_downs -= 1
+            if not self._database_downs:
+                self._database.start()
+
+        self._mend(fault, mend)
+
+    def _cut_broker(self, fault: Fault) -> None:
+        self._network.cut(fault.target, mute=fault.kind == "cut-broker", deaf=True)
+        self._mend(fault, lambda: self._network.heal(fault.target))
+
+    def _cut_database(self, fault: Fault) -> None:
+        self._database.cut(fault.target)
+        self._mend(fault, lambda: self._database.heal(fault.target))
+
+    def _step_clock(self, fault: Fault) -> None:
+        offset = round((2 * fault.detail - 1) * MOST_AHEAD_SECONDS, 3)
+        self._workers.offsets[fault.target] = offset
+        self._workers.lives[fault.target].process.clock_offset = offset
+
+    def _set_budget(self, fault: Fault) -> None:
+        self._world.set_budget(round(1.5 + 4 * fault.detail, 2))

@@ -1,0 +1,124 @@
+"""What a simulation is: how large, for how long, and which faults come when. All of it drawn from
+the seed before it begins, so that a fault can be left out and the rest stays as it was."""
+
+from dataclasses import dataclass, replace
+from random import Random
+from typing import Final, Literal, get_args
+
+# fmt: off
+Kind = Literal[
+    "kill", "kill-in-commit", "term", "pause", "rebalance", "broker-down", "database-down",
+    "cut-broker", "deaf", "cut-database", "clock", "duplicate", "bandwidth", "bad-message",
+    "marker", "long-database-outage",
+]
+# fmt: on
+
+KINDS: Final[tuple[Kind, ...]] = get_args(Kind)
+
+WORKERS: Final = ("ingester", "estimator", "scheduler", "coordinator")
+
+LONG_OUTAGE_SECONDS: Final = 14.0
+"""Longer than the (shortened) time after which a group gives up who does not poll."""
+
+
+@dataclass(frozen=True, slots=True)
+class Fault:
+    """Something that goes wrong."""
+
+    at: float
+    """Virtual seconds."""
+    kind: Kind
+    target: str
+    """Name of a process; empty: a server, or the world."""
+    seconds: float = 0.0
+    """How long it lasts."""
+    detail: float = 0.0
+    """In [0, 1): what else there is to be decided."""
+
+    def describe(self) -> str:
+        """For people."""
+        lasts = f" for {self.seconds:.1f} s" if self.seconds else ""
+        return f"{self.target or 'the system'}: {self.kind}{lasts}"
+
+
+@dataclass(frozen=True, slots=True)
+class Scale:
+    """How large everything is."""
+
+    seconds: float = 40.0
+    """Until the last check; no fault comes in the last part of it."""
+    quiet_seconds: float = 16.0
+    """At the end, without faults."""
+    begin_seconds: float = 4.0
+    """At the beginning, without faults."""
+    faults: int = 6
+    """At most."""
+    partitions: int = 3
+    hosts: int = 5
+    pages: int = 18
+    crawls_per_second: float = 4.0
+    ingesters: int = 1
+    estimators: int = 2
+    schedulers: int = 2
+    coordinators: int = 2
+    kinds: tuple[Kind, ...] = KINDS
+    session_seconds: float = 3.0
+    poll_seconds: float = 8.0
+    """After which a group gives up a member that does not poll; five minutes in production."""
+
+    def processes(self) -> list[str]:
+        """Names of the workers."""
+        counts = (self.ingesters, self.estimators, self.schedulers, self.coordinators)
+        return [
+            f"{kind}-{number}"
+            for kind, count in zip(WORKERS, counts, strict=True)
+            for number in range(1, count + 1)
+        ]
+
+
+@dataclass(frozen=True, slots=True)
+class SimulationPlan:
+    """A simulation."""
+
+    seed: int
+    scale: Scale
+    faults: tuple[Fault, ...]
+
+    def without(self, left_out: set[int]) -> "SimulationPlan":
+        """The same without some of its faults, by their places."""
+        return replace(
+            self, faults=tuple(f for i, f in enumerate(self.faults) if i not in left_out)
+        )
+
+
+def draw_plan(seed: int, scale: Scale) -> SimulationPlan:
+    """The plan of a seed."""
+    rng = Random(f"faults {seed}")
+    count = rng.randint(1, scale.faults) if scale.kinds else 0
+    faults = [_draw(rng, scale) for _ in range(count)]
+    return SimulationPlan(seed, scale, tuple(sorted(faults, key=lambda fault: fault.at)))
+
+
+def _draw(rng: Random, scale: Scale) -> Fault:
+    kind = rng.choice(scale.kinds)
+    at = round(rng.uniform(scale.begin_seconds, scale.seconds - scale.quiet_seconds), 3)
+    processes = scale.processes()
+    detail = rng.random()
+    left = scale.seconds - scale.quiet_seconds - at
+    if kind in ("kill", "term", "kill-in-commit"):
+        names = [n for n in processes if kind != "kill-in-commit" or n.startswith("estimator")]
+        return Fault(at, kind, rng.choice(names), round(rng.uniform(0.5, 5.0), 2), detail)
+    if kind in ("pause", "cut-broker", "deaf", "cut-database"):
+        seconds = round(rng.choice((0.3, 1.5, 4.0, 7.0)) * rng.uniform(0.6, 1.4), 2)
+        return Fault(at, kind, rng.choice(processes), seconds, detail)
+    if kind == "clock":
+        return Fault(at, kind, rng.choice(processes), 0.0, detail)
+    if kind in ("broker-down", "database-down"):
+        return Fault(at, kind, "", round(rng.choice((0.5, 3.0, 6.0)) * rng.uniform(0.6, 1.4), 2))
+    if kind == "long-database-outage":
+        begin = min(at, max(scale.begin_seconds, at + left - LONG_OUTAGE_SECONDS))
+        return Fault(round(begin, 3), kind, "", LONG_OUTAGE_SECONDS)
+    if kind == "rebalance":
+        groups = ("freshet-estimator", "freshet-scheduler", "freshet-ingester")
+        return Fault(at, kind, rng.choice(groups), 0.0, detail)
+    return Fault(at, kind, "", 0.0, detail)
