@@ -45,10 +45,14 @@ class Fault:
 class Scale:
     """How large everything is."""
 
-    seconds: float = 40.0
-    """Until the last check; no fault comes in the last part of it."""
-    quiet_seconds: float = 16.0
-    """At the end, without faults."""
+    seconds: float = 42.0
+    """As long as there is a budget; no fault comes in the last part of it."""
+    quiet_seconds: float = 20.0
+    """At the end of it, without faults."""
+    rest_seconds: float = 6.0
+    """After it, without a budget: the system comes to rest."""
+    bound_seconds: float = 15.0
+    """In the last so many seconds every page is asked for once at least."""
     begin_seconds: float = 4.0
     """At the beginning, without faults."""
     faults: int = 6

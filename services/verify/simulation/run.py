@@ -134,6 +134,8 @@ class _Simulation:
         )
         injector.start(self.plan)
         await asyncio.sleep(self.plan.scale.seconds)
+        self.world.rest()
+        await asyncio.sleep(self.plan.scale.rest_seconds)
         facts = await Facts.gather(
             self.plan, self.loop, self.broker, self.database, self.workers, self.world.truth
         )

@@ -55,7 +55,7 @@ def settings_of(name: str, scale: Scale) -> Settings:
         silent_after_seconds=4.0,
         signal_debounce_seconds=0.5,
         allow_private_hosts=True,
-        default_max_age_days=12.0 / 86_400,
+        default_max_age_days=8.0 / 86_400,
         default_host_crawls_per_second=1.0,
         bad_messages_least=1_000_000,
         signals_per_source_per_second=1000.0,

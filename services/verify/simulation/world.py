@@ -50,6 +50,9 @@ CHANGE_SECONDS: Final = 9.0
 
 SIGNALLED_SHARE: Final = 0.7
 
+KNOWN_SECONDS: Final = 3.0
+"""Nobody signals a page before it was added for so long: signals of unknown pages do not count."""
+
 _RETRY_SECONDS: Final = 0.1
 
 _BAD_TOPICS: Final = (
@@ -102,6 +105,7 @@ class World:
         self._by_url: dict[str, Page] = {}
         self._read: dict[int, int] = {}
         self._context = OUTSIDE.context()
+        self._is_at_rest = False
 
     def start(self, is_away: Callable[[], bool]) -> None:
         """Set everything up, and let it run.
@@ -125,7 +129,8 @@ class World:
             if rng.random() < 0.08:
                 page.removed_at = round(at + rng.uniform(3.0, 15.0), 3)
                 self._at(page.removed_at, lambda page=page: self._remove(page))  # type: ignore[misc]
-            self._at(rng.expovariate(1 / CHANGE_SECONDS), lambda page=page: self._change(page))  # type: ignore[misc]
+            first = at + KNOWN_SECONDS + rng.expovariate(1 / CHANGE_SECONDS)
+            self._at(first, lambda page=page: self._change(page))  # type: ignore[misc]
         for host in hosts:
             self.truth.host_limits[host] = 1.0
         slow = hosts[0]
@@ -151,6 +156,11 @@ class World:
         value = encode(Bandwidth(rate, self._wall))
         self._append(BANDWIDTH, 0, GLOBAL_KEY, value)
 
+    def rest(self) -> None:
+        """Take the budget away, and let nothing change any more."""
+        self._is_at_rest = True
+        self.set_budget(0.0)
+
     def _add(self, page: Page) -> None:
         importance = round(0.5 + 2 * self._rng.random(), 2)
         self._send(
@@ -165,6 +175,8 @@ class World:
     # Web and pingers.
 
     def _change(self, page: Page) -> None:
+        if self._is_at_rest:
+            return
         page.changed_at = self._loop.now
         rng = self._rng
         if rng.random() < SIGNALLED_SHARE:
@@ -190,7 +202,7 @@ class World:
         for record in log.between(begin, log.end, 1_000):
             self._read[log.number] = record.offset + 1
             request = decode(CrawlRequest, record.value)
-            draw = self._rng.random()
+            draw = self._draw()
             if draw < UNANSWERED_SHARE:
                 continue
             slow = draw < UNANSWERED_SHARE + LATE_SHARE
@@ -200,8 +212,13 @@ class World:
                 lambda request=request: self._crawl(request),  # type: ignore[misc]
             )
 
+    def _draw(self) -> float:
+        """What becomes of a crawl; towards the end all is well, so that the last bounds hold."""
+        is_quiet = self._loop.now > self._scale.seconds - self._scale.quiet_seconds
+        return 1.0 if is_quiet else self._rng.random()
+
     def _crawl(self, request: CrawlRequest) -> None:
-        page, draw = self._by_url[request.url], self._rng.random()
+        page, draw = self._by_url[request.url], self._draw()
         if draw < FAILED_SHARE:
             outcome = self._outcome(request, page, "failed")
         elif draw < FAILED_SHARE + BUSY_SHARE:
