@@ -1,9 +1,12 @@
 """What the workers see of the time: `time.time` and its like, from the virtual time."""
 
+import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Final
+from functools import cache
+from types import BuiltinFunctionType, FunctionType
+from typing import Any, Final
 
 from services.verify.simulation.loop import VirtualLoop
 from services.verify.simulation.process import CURRENT
@@ -39,11 +42,44 @@ def virtual_clocks(loop: VirtualLoop) -> Iterator[None]:
         "thread_time": spent,
         "process_time": spent,
     }
-    before = {name: getattr(time, name) for name in replaced}
-    for name, function in replaced.items():
-        setattr(time, name, function)
+    captured = _captured()
+    for name, substitute in replaced.items():
+        setattr(time, name, substitute)
+    for function, defaults in captured:
+        function.__defaults__ = tuple(
+            replaced[_ORIGINALS[one]] if _is_clock(one) else one for one in defaults
+        )
     try:
         yield
     finally:
-        for name, function in before.items():
-            setattr(time, name, function)
+        for function, defaults in captured:
+            function.__defaults__ = defaults
+        for original, name in _ORIGINALS.items():
+            setattr(time, name, original)
+
+
+_ORIGINALS: Final[dict[Any, str]] = {
+    getattr(time, name): name
+    for name in ("time", "monotonic", "perf_counter", "thread_time", "process_time")
+}
+
+
+def _is_clock(value: Any) -> bool:
+    return isinstance(value, BuiltinFunctionType) and value in _ORIGINALS
+
+
+@cache
+def _captured() -> list[tuple[Any, tuple[Any, ...]]]:
+    """Functions of ours that have a clock as the default of an argument, with their defaults."""
+    found: list[tuple[Any, tuple[Any, ...]]] = []
+    for name, module in sorted(sys.modules.items()):
+        if not name.startswith(("services.", "shared.")):
+            continue
+        for value in list(vars(module).values()):
+            if getattr(value, "__module__", None) != name:
+                continue
+            for one in (value, *vars(value).values()) if isinstance(value, type) else (value,):
+                defaults = one.__defaults__ if isinstance(one, FunctionType) else None
+                if defaults and any(_is_clock(default) for default in defaults):
+                    found.append((one, defaults))
+    return found
