@@ -17,7 +17,7 @@ KINDS: Final[tuple[Kind, ...]] = get_args(Kind)
 
 WORKERS: Final = ("ingester", "estimator", "scheduler", "coordinator")
 
-LONG_OUTAGE_SECONDS: Final = 14.0
+LONG_OUTAGE_SECONDS: Final = 17.0
 """Longer than the (shortened) time after which a group gives up who does not poll."""
 
 
@@ -67,7 +67,7 @@ class Scale:
     coordinators: int = 2
     kinds: tuple[Kind, ...] = KINDS
     session_seconds: float = 3.0
-    poll_seconds: float = 8.0
+    poll_seconds: float = 13.0
     """After which a group gives up a member that does not poll; five minutes in production."""
 
     def processes(self) -> list[str]:
@@ -81,12 +81,29 @@ class Scale:
 
 
 @dataclass(frozen=True, slots=True)
+class Weather:
+    """How rough it is all the time: each seed has its own, so that rare things meet often in some."""
+
+    slow_commits: float
+    """Share of the commits that take up to a second and a half."""
+    slow_messages: float
+    """Share of the messages between a process and the broker that take up to 0.4 s."""
+    slow_threads: float
+    """Share of the work in threads that waits for up to 0.3 s."""
+    partly: float
+    """Share of the polls that hand out a part of what is there."""
+    uneven: float
+    """Share of the partitions that an answer to a fetch leaves out."""
+
+
+@dataclass(frozen=True, slots=True)
 class SimulationPlan:
     """A simulation."""
 
     seed: int
     scale: Scale
     faults: tuple[Fault, ...]
+    weather: Weather
 
     def without(self, left_out: set[int]) -> "SimulationPlan":
         """The same without some of its faults, by their places."""
@@ -100,7 +117,14 @@ def draw_plan(seed: int, scale: Scale) -> SimulationPlan:
     rng = Random(f"faults {seed}")
     count = rng.randint(1, scale.faults) if scale.kinds else 0
     faults = [_draw(rng, scale) for _ in range(count)]
-    return SimulationPlan(seed, scale, tuple(sorted(faults, key=lambda fault: fault.at)))
+    weather = Weather(
+        slow_commits=rng.choice((0.02, 0.1, 0.4)),
+        slow_messages=rng.choice((0.01, 0.03, 0.1)),
+        slow_threads=rng.choice((0.005, 0.02, 0.1)),
+        partly=rng.choice((0.05, 0.2, 0.5)),
+        uneven=rng.choice((0.0, 0.1, 0.4)),
+    )
+    return SimulationPlan(seed, scale, tuple(sorted(faults, key=lambda f: f.at)), weather)
 
 
 def _draw(rng: Random, scale: Scale) -> Fault:
@@ -113,12 +137,12 @@ def _draw(rng: Random, scale: Scale) -> Fault:
         names = [n for n in processes if kind != "kill-in-commit" or n.startswith("estimator")]
         return Fault(at, kind, rng.choice(names), round(rng.uniform(0.5, 5.0), 2), detail)
     if kind in ("pause", "cut-broker", "deaf", "cut-database"):
-        seconds = round(rng.choice((0.3, 1.5, 4.0, 7.0)) * rng.uniform(0.6, 1.4), 2)
+        seconds = round(rng.choice((0.3, 1.5, 3.5, 5.0)) * rng.uniform(0.6, 1.4), 2)
         return Fault(at, kind, rng.choice(processes), seconds, detail)
     if kind == "clock":
         return Fault(at, kind, rng.choice(processes), 0.0, detail)
     if kind in ("broker-down", "database-down"):
-        return Fault(at, kind, "", round(rng.choice((0.5, 3.0, 6.0)) * rng.uniform(0.6, 1.4), 2))
+        return Fault(at, kind, "", round(rng.choice((0.5, 2.0, 4.0)) * rng.uniform(0.6, 1.4), 2))
     if kind == "long-database-outage":
         begin = min(at, max(scale.begin_seconds, at + left - LONG_OUTAGE_SECONDS))
         return Fault(round(begin, 3), kind, "", LONG_OUTAGE_SECONDS)

@@ -74,8 +74,8 @@ class _Simulation:
 
         self.loop = VirtualLoop(stream("turns"))
         self.broker = Broker(self.loop, scale.partitions, _SINGLE)
-        self.network = Network(self.loop, stream("network"))
-        self.database = Database(self.loop, stream("database"))
+        self.network = Network(self.loop, stream("network"), plan.weather.slow_messages)
+        self.database = Database(self.loop, stream("database"), plan.weather.slow_commits)
         self.workers = Workers(
             self.loop, scale, self.network, self.database, stream("workers")
         )
@@ -95,7 +95,7 @@ class _Simulation:
 
     def _thread_seconds(self) -> float:
         draw = self._threads()
-        return 0.3 * self._threads() if draw < 0.01 else 0.0002 + 0.002 * draw
+        return 0.3 * self._threads() if draw < self.plan.weather.slow_threads else 0.0002 + 0.002 * draw
 
     def _note(self, who: str, what: str) -> None:
         self.story.append((self.loop.now, who, what))
@@ -103,9 +103,7 @@ class _Simulation:
 
     def consumer(self, **options: Any) -> Consumer:
         """In the place of `AIOKafkaConsumer`."""
-        return Consumer(
-            self.loop, self.broker, self.network, self._rng, options, self.plan.scale.poll_seconds
-        )
+        return Consumer(self.loop, self.broker, self.network, self._rng, options, self.plan)
 
     def producer(self, **_options: Any) -> Producer:
         """In the place of `AIOKafkaProducer`."""

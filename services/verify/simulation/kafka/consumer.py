@@ -15,13 +15,11 @@ from services.verify.simulation.kafka.broker import Broker, Partition
 from services.verify.simulation.kafka.coordinator import Coordinator
 from services.verify.simulation.kafka.network import Network
 from services.verify.simulation.loop import VirtualLoop
+from services.verify.simulation.plan import SimulationPlan
 
 IDLE_SECONDS: Final = 0.5
 """A poll that finds nothing takes so long, though shorter waits are asked for: who reads looks up
 when there is something, and turns in which nothing happens cost the most of a simulation."""
-
-PARTLY_SHARE: Final = 0.15
-"""Of the polls that hand out only a part of what is there."""
 
 Records = dict[TopicPartition, list[ConsumerRecord]]
 
@@ -49,13 +47,14 @@ class Consumer:
         network: Network,
         rng: Random,
         options: Mapping[str, Any],
-        poll_seconds: float,
+        plan: SimulationPlan,
     ) -> None:
         self.loop, self.broker, self.network = loop, broker, network
         self.listener: Any = None
         self._random = rng.random
         self._options = options
-        self._poll_seconds = poll_seconds
+        self._poll_seconds = plan.scale.poll_seconds
+        self._weather = plan.weather
         self._places: dict[TopicPartition, _Place] = {}
         self._coordinator: Coordinator | None = None
         self._is_reassigning = False
@@ -206,8 +205,13 @@ class Consumer:
             self.network.when_reached(self._tell)
             return
         now_ms, is_new = int(time.time() * 1000), False
+        uneven = self._weather.uneven
         for place in self._places.values():
             log = place.log
+            if uneven and log.end != place.seen_until and self._random() < uneven:
+                # Another broker has it, which answers later.
+                self._tell()
+                continue
             is_new = is_new or log.end != place.seen_until
             place.seen_until = place.highwater = log.end
             place.told_at_ms = now_ms
@@ -260,7 +264,7 @@ class Consumer:
     def _take(self, tps: tuple[TopicPartition, ...], max_records: int | None) -> Records:
         left = max_records or 500
         found: Records = {}
-        partly = self._random() < PARTLY_SHARE
+        partly = self._random() < self._weather.partly
         for tp in sorted(tps or self._places):
             place = self._places.get(tp)
             if place is None or place.is_paused or left <= 0:

@@ -18,19 +18,17 @@ REQUEST_SECONDS: Final = 5.0
 REFUSED_SECONDS: Final = 0.2
 """A server that is down says so soon."""
 
-SLOW_SHARE: Final = 0.02
-"""Of the messages that take much longer than others."""
-
 SLOWEST_SECONDS: Final = 0.4
 
 
 class Network:
     """Ways between processes and the broker, each direction by itself."""
 
-    def __init__(self, loop: VirtualLoop, rng: Random) -> None:
+    def __init__(self, loop: VirtualLoop, rng: Random, slow_share: float) -> None:
         self.loop = loop
         self.is_broker_down = False
         self._random = rng.random
+        self._slow_share = slow_share
         self._deaf: set[str] = set()
         """Processes that hear nothing from the broker."""
         self._mute: set[str] = set()
@@ -65,7 +63,7 @@ class Network:
     def latency(self) -> float:
         """How long a message takes."""
         draw = self._random()
-        if draw < SLOW_SHARE:
+        if draw < self._slow_share:
             return SLOWEST_SECONDS * self._random()
         return 0.0005 + 0.003 * draw
 

@@ -23,9 +23,6 @@ LOCK_LOOK_SECONDS: Final = 0.02
 NOTICED_SECONDS: Final = 0.05
 """A server notices so soon that a client was killed."""
 
-SLOW_SHARE: Final = 0.08
-"""Of the commits that take much longer than others."""
-
 SLOWEST_SECONDS: Final = 1.5
 
 CUT_SECONDS: Final = 4.0
@@ -46,7 +43,7 @@ class Transaction:
 class Database:
     """All tables."""
 
-    def __init__(self, loop: VirtualLoop, rng: Random) -> None:
+    def __init__(self, loop: VirtualLoop, rng: Random, slow_share: float) -> None:
         self.loop = loop
         self.is_down = False
         self.pages: dict[int, dict[int, Row]] = {}
@@ -65,6 +62,7 @@ class Database:
         """Process → where in its next transaction it is killed: before, amid or after."""
         self.kill: Callable[[Process], None] = lambda _: None
         self._random = rng.random
+        self._slow_share = slow_share
         self._cut: dict[str, float] = {}
         self._open: list[Transaction] = []
         self._pending: Transaction | None = None
@@ -170,7 +168,7 @@ class Database:
         if transaction is None:
             finish(None)
             return
-        slow = self._random() < SLOW_SHARE
+        slow = self._random() < self._slow_share
         seconds = SLOWEST_SECONDS * self._random() if slow else 0.002 * self._random()
         before = seconds * self._random()
         self.loop.call_later(before, self._commit, transaction, seconds - before, finish)
