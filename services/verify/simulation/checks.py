@@ -221,9 +221,7 @@ def _most_ahead(facts: Facts) -> float:
 def _letters(ledger: Ledger, facts: Facts) -> Finding:
     """Dead letters are the bad messages, and all of them."""
     letters = [
-        letter
-        for letter in map(Letter.read, ledger.raw[DEAD_LETTERS.name])
-        if letter is not None
+        letter for letter in map(Letter.read, ledger.raw[DEAD_LETTERS.name]) if letter is not None
     ]
     found = {(one.topic, one.partition, one.original_offset) for one in letters}
     wrong = [
@@ -311,7 +309,8 @@ def _asked_again(ledger: Ledger, facts: Facts) -> tuple[Finding, Finding]:
     timeline = _plan(ledger)
     slots = [timeline.allotted(n, since, until) for n in range(scale.partitions)]
     pages = Counter(page.partition for page in truth.pages)
-    forgotten, starved = [], []
+    forgotten: list[str] = []
+    starved: list[str] = []
     for page in truth.pages:
         is_due = page.removed_at > facts.ended_at and BEGINNING + page.added_at < since
         at = last.get(page.url, -math.inf)
@@ -374,21 +373,18 @@ _COMPARED: Final = {
     "importance": 1e-6,
     "status": 0.0,
     "max_age": 1e-6,
-    # A scheduler that hears of a crawl goes by the burst multipliers that it knows then; the
-    # estimator by those that this very crawl has changed.
-    "alpha": 3 * _LEARNED_TOLERANCE,
     "kappa": _LEARNED_TOLERANCE,
     "gamma": _LEARNED_TOLERANCE,
     "signals": 2 * _LEARNED_TOLERANCE,
 }
-"""Columns, and by how much they may differ, relatively."""
+"""Columns, and by how much they may differ, relatively. α is not among them: a scheduler that hears
+of a crawl goes by the burst multipliers that it knows then, the estimator by those that this very
+crawl has changed."""
 
 
 def _by_url(shard: Any) -> dict[str, Any]:
     pages = shard.pages[: shard.used]
-    return {
-        shard.url_of(row): pages[row] for row in range(shard.used) if pages[row]["status"] != 1
-    }
+    return {shard.url_of(row): pages[row] for row in range(shard.used) if pages[row]["status"] != 1}
 
 
 def _host_of(shard: Any, page: Any) -> Any:

@@ -61,7 +61,7 @@ class Injector:
             self._later(fault.at, lambda fault=fault: self._do(fault))  # type: ignore[misc]
 
     def _do(self, fault: Fault) -> None:
-        self._say("fault", fault.describe())
+        self._say("fault", f"{fault.kind} {fault.target}".strip())
         self._actions[fault.kind](fault)
 
     def _later(self, seconds: float, call: Callable[[], None]) -> None:
@@ -69,7 +69,7 @@ class Injector:
 
     def _mend(self, fault: Fault, call: Callable[[], None]) -> None:
         def mend() -> None:
-            self._say("mended", fault.describe())
+            self._say("mended", f"{fault.kind} {fault.target}".strip())
             call()
 
         self._later(fault.seconds, mend)

@@ -217,7 +217,7 @@ class VirtualLoop(asyncio.BaseEventLoop):
                 return
             except StopIteration:
                 raise
-            except Exception as error:  # noqa: BLE001 - the caller's
+            except Exception as error:
                 self._answer(future, None, error)
             else:
                 self._answer(future, result, None)
@@ -248,9 +248,7 @@ class VirtualLoop(asyncio.BaseEventLoop):
             start()
         return done
 
-    def _answer(
-        self, future: "asyncio.Future[Any]", result: Any, error: Exception | None
-    ) -> None:
+    def _answer(self, future: "asyncio.Future[Any]", result: Any, error: Exception | None) -> None:
         self.settle(lambda other: _finish(future, result, other or error))
 
     # What asyncio's base class wants.

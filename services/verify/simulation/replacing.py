@@ -4,9 +4,9 @@ import importlib
 import sys
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, Final
 
-_OURS = ("services.", "shared.")
+_OURS: Final = ("services.", "shared.")
 
 Place = tuple[Any, str]
 """Module and name."""
@@ -39,8 +39,8 @@ def _places(names: tuple[str, ...]) -> dict[str, list[Place]]:
     if names not in _FOUND:
         originals = {}
         for name in names:
-            module, attribute = name.rsplit(".", 1)
-            originals[id(getattr(importlib.import_module(module), attribute))] = name
+            home, attribute = name.rsplit(".", 1)
+            originals[id(getattr(importlib.import_module(home), attribute))] = name
         found: dict[str, list[Place]] = {name: [] for name in names}
         for module_name, module in sorted(sys.modules.items()):
             if not module_name.startswith(_OURS) or ".simulation" in module_name:

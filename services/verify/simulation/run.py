@@ -13,6 +13,8 @@ from typing import Any, Final
 
 import structlog
 
+import services.scheduler.flow.reporting
+import shared.runtime.follower
 import shared.runtime.kafka
 from services.verify.checks.finding import Finding
 from services.verify.simulation.checks import check
@@ -34,6 +36,12 @@ from services.verify.simulation.world import World
 from shared.contracts.topics import TOPICS
 
 _SINGLE: Final = frozenset(topic.name for topic in TOPICS if topic.partitioning == "single")
+
+_INTERVALS: Final[dict[tuple[Any, str], float]] = {
+    (shared.runtime.follower, "ASK_SECONDS"): 0.25,
+    (services.scheduler.flow.reporting, "_POLL_SECONDS"): 0.5,
+}
+"""Loops that mostly find nothing to do turn more slowly: their turns are what a simulation costs."""
 
 Mutate = Callable[[], contextlib.AbstractContextManager[Any]]
 """Plants a fault into the workers while a simulation runs."""
@@ -76,9 +84,7 @@ class _Simulation:
         self.broker = Broker(self.loop, scale.partitions, _SINGLE)
         self.network = Network(self.loop, stream("network"), plan.weather.slow_messages)
         self.database = Database(self.loop, stream("database"), plan.weather.slow_commits)
-        self.workers = Workers(
-            self.loop, scale, self.network, self.database, stream("workers")
-        )
+        self.workers = Workers(self.loop, scale, self.network, self.database, stream("workers"))
         self.world = World(self.loop, self.broker, scale, stream("world"))
         self.story: list[tuple[float, str, str]] = []
         self._rng = stream("clients")
@@ -95,7 +101,11 @@ class _Simulation:
 
     def _thread_seconds(self) -> float:
         draw = self._threads()
-        return 0.3 * self._threads() if draw < self.plan.weather.slow_threads else 0.0002 + 0.002 * draw
+        return (
+            0.3 * self._threads()
+            if draw < self.plan.weather.slow_threads
+            else 0.0002 + 0.002 * draw
+        )
 
     def _note(self, who: str, what: str) -> None:
         self.story.append((self.loop.now, who, what))
@@ -168,12 +178,17 @@ def _surroundings(simulation: _Simulation) -> Iterator[None]:
         cache_logger_on_first_use=False,
     )
     gc.disable()
+    intervals = {place: getattr(*place) for place in _INTERVALS}
+    for place, seconds in _INTERVALS.items():
+        setattr(*place, seconds)
     sys.unraisablehook = lambda _: None
     kafka.AIOKafkaConsumer, kafka.AIOKafkaProducer = simulation.consumer, simulation.producer
     try:
         with replaced(functions), virtual_clocks(simulation.loop):
             yield
     finally:
+        for place, seconds in intervals.items():
+            setattr(*place, seconds)
         kafka.AIOKafkaConsumer, kafka.AIOKafkaProducer = clients
         sys.unraisablehook = hook
         if was_collecting:

@@ -49,6 +49,7 @@ def settings_of(name: str, scale: Scale) -> Settings:
         kafka_session_timeout_seconds=scale.session_seconds,
         stall_seconds=STALL_SECONDS,
         tick_seconds=0.25,
+        batch_linger_seconds=0.2,
         request_timeout_seconds=5.0,
         failed_retry_seconds=2.0,
         report_seconds=1.0,
@@ -126,7 +127,7 @@ class Workers:
                 return
             failures = [repr(t.exception()) for t in done if t.exception() is not None]
             self._end(life, f"ends: {'; '.join(failures) or 'a loop returned'}"[:300])
-        except Exception as error:  # noqa: BLE001 - as any error ends a process
+        except Exception as error:
             self._end(life, f"ends: {error!r}"[:300])
 
     async def _watch(self, life: Life) -> None:

@@ -45,13 +45,16 @@ FAILED_SHARE: Final = 0.04
 BUSY_SHARE: Final = 0.02
 BUSY_SECONDS: Final = 2.5
 
-CHANGE_SECONDS: Final = 9.0
+CHANGE_SECONDS: Final = 6.0
 """A page changes about so often."""
 
 SIGNALLED_SHARE: Final = 0.7
 
 KNOWN_SECONDS: Final = 3.0
 """Nobody signals a page before it was added for so long: signals of unknown pages do not count."""
+
+LATEST_SECONDS: Final = 14.0
+"""Pages are added until then."""
 
 _RETRY_SECONDS: Final = 0.1
 
@@ -121,7 +124,7 @@ class World:
             host = hosts[number % len(hosts)]
             url = f"http://{host}/page{number}"
             late = rng.random() < 0.2
-            at = round(rng.uniform(2.0, 0.5 * scale.seconds), 3) if late else 0.05
+            at = round(rng.uniform(2.0, LATEST_SECONDS), 3) if late else 0.05
             page = Page(url, host, shard_of(host, scale.partitions), identify(url).page_id, at)
             self.truth.pages.append(page)
             self._by_url[page.url] = page
@@ -140,9 +143,7 @@ class World:
             log.followers.append(lambda log=log: self._look(log))  # type: ignore[misc]
 
     def _at(self, seconds: float, call: Callable[[], None]) -> None:
-        self._loop.call_later(
-            max(seconds - self._loop.now, 0.0), call, context=OUTSIDE.context()
-        )
+        self._loop.call_later(max(seconds - self._loop.now, 0.0), call, context=OUTSIDE.context())
 
     @property
     def _wall(self) -> float:
@@ -186,9 +187,7 @@ class World:
                 self._loop.now + delay,
                 lambda: self._send(SIGNALS, page.host, Signal(page.url, source)),
             )
-        self._at(
-            self._loop.now + rng.expovariate(1 / CHANGE_SECONDS), lambda: self._change(page)
-        )
+        self._at(self._loop.now + rng.expovariate(1 / CHANGE_SECONDS), lambda: self._change(page))
 
     # Crawlers.
 

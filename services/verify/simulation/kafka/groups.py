@@ -177,9 +177,7 @@ class Groups:
             waiting, member.waiting = member.waiting, None
             if waiting is not None and not waiting.done():
                 member.heard_at = self._loop.now
-                waiting.set_result(
-                    Joined(group.generation, member.member_id, member.partitions)
-                )
+                waiting.set_result(Joined(group.generation, member.member_id, member.partitions))
 
     def restart(self) -> None:
         """The broker is back: sessions begin anew."""

@@ -12,7 +12,7 @@ from services.verify.simulation.process import OUTSIDE, Process, current
 
 T = TypeVar("T")
 
-REQUEST_SECONDS: Final = 5.0
+REQUEST_SECONDS: Final = 3.0
 """A client gives up a request that is not answered for so long, unless it has its own patience."""
 
 REFUSED_SECONDS: Final = 0.2

@@ -8,12 +8,12 @@ from collections.abc import Collection, Iterable
 from typing import Any, Final
 
 from aiokafka.errors import KafkaError, KafkaTimeoutError
+from aiokafka.partitioner import murmur2
 from aiokafka.structs import RecordMetadata, TopicPartition
 
 from services.verify.simulation.kafka.broker import Broker, Given, Header, Stored
 from services.verify.simulation.kafka.network import REQUEST_SECONDS, Network
 from services.verify.simulation.loop import VirtualLoop
-from aiokafka.partitioner import murmur2
 
 LINGER_SECONDS: Final = 0.002
 

@@ -1,6 +1,7 @@
-"""The functions of `shared.store` that speak SQL, on the model: same names, arguments and errors."""
+"""The functions of `shared.store` that speak SQL, on the model: same names, arguments, errors."""
 
 import asyncio
+import itertools
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any, Final
@@ -108,11 +109,11 @@ class Connection:
 
 def _rows(values: Mapping[str, Column]) -> list[Row]:
     """Columns as rows."""
-    lists = []
+    lists: list[list[Any]] = []
     for column in values.values():
         if isinstance(column, Blobs):
             data, ends = column.arena.tobytes(), column.offsets.tolist()
-            lists.append([data[a:b] for a, b in zip(ends, ends[1:], strict=False)])
+            lists.append([data[a:b] for a, b in itertools.pairwise(ends)])
         elif isinstance(column, list):
             lists.append(column)
         else:
@@ -413,10 +414,8 @@ class LeaseStatements:
         row = self._database.lease
         if (row["epoch"], row["holder"], row["beat"]) != seen[:3]:
             return None
-        epoch = max(row["epoch"], above) + 1
-        self._database.lease = {
-            "epoch": epoch, "holder": holder, "beat": 0, "session": connection
-        }
+        epoch = max(int(row["epoch"]), above) + 1
+        self._database.lease = {"epoch": epoch, "holder": holder, "beat": 0, "session": connection}
         return epoch
 
     async def renew_lease(self, connection: LeaseConnection, epoch: int) -> bool:
