@@ -6,10 +6,10 @@ import gc
 import random
 import sys
 import zlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, MutableMapping
 from dataclasses import dataclass, field
 from random import Random
-from typing import Any, Final
+from typing import Any, Final, NoReturn
 
 import structlog
 
@@ -41,7 +41,7 @@ _INTERVALS: Final[dict[tuple[Any, str], float]] = {
     (shared.runtime.follower, "ASK_SECONDS"): 0.25,
     (services.scheduler.flow.reporting, "_POLL_SECONDS"): 0.5,
 }
-"""Loops that mostly find nothing to do turn more slowly: their turns are what a simulation costs."""
+"""Loops that mostly find nothing to do turn more slowly: turns are what a simulation costs."""
 
 Mutate = Callable[[], contextlib.AbstractContextManager[Any]]
 """Plants a fault into the workers while a simulation runs."""
@@ -78,7 +78,7 @@ class _Simulation:
         scale = plan.scale
 
         def stream(name: str) -> Random:
-            return Random(f"{name} {plan.seed}")
+            return Random(f"{name} {plan.seed}")  # noqa: S311 - a simulation
 
         self.loop = VirtualLoop(stream("turns"))
         self.broker = Broker(self.loop, scale.partitions, _SINGLE)
@@ -101,11 +101,8 @@ class _Simulation:
 
     def _thread_seconds(self) -> float:
         draw = self._threads()
-        return (
-            0.3 * self._threads()
-            if draw < self.plan.weather.slow_threads
-            else 0.0002 + 0.002 * draw
-        )
+        is_slow = draw < self.plan.weather.slow_threads
+        return 0.3 * self._threads() if is_slow else 0.0002 + 0.002 * draw
 
     def _note(self, who: str, what: str) -> None:
         self.story.append((self.loop.now, who, what))
@@ -150,7 +147,7 @@ class _Simulation:
         self.workers.close()
         return facts
 
-    def capture(self, _logger: Any, level: str, event: dict[str, Any]) -> Any:
+    def capture(self, _logger: Any, level: str, event: MutableMapping[str, Any]) -> NoReturn:
         """Keep what a worker logs."""
         more = {k: v for k, v in event.items() if k not in ("event", "exc_info")}
         text = f"{event['event']} {more or ''}".strip()[:300]
@@ -169,7 +166,7 @@ def _surroundings(simulation: _Simulation) -> Iterator[None]:
         "services.scheduler.warm_up.warm_up": nothing,
         "services.estimator.compilation.warm_up": nothing,
     }
-    kafka = shared.runtime.kafka
+    kafka: Any = shared.runtime.kafka
     clients = kafka.AIOKafkaConsumer, kafka.AIOKafkaProducer
     hook, was_collecting = sys.unraisablehook, gc.isenabled()
     structlog.configure(
@@ -202,7 +199,7 @@ def _close(loop: VirtualLoop) -> None:
     for task in asyncio.all_tasks(loop):
         task._log_destroy_pending = False  # type: ignore[attr-defined]  # noqa: SLF001
         with contextlib.suppress(BaseException):
-            task.get_coro().close()  # type: ignore[union-attr]
+            task.get_coro().close()
     loop.close()
 
 

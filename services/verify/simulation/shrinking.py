@@ -31,17 +31,17 @@ class Shrinker:
         """
         self.best = found
         self.runs = 0
-        self._wanted = frozenset(found.broken)
+        self._wanted = found.broken[0]
         self._mutate = mutate
         self._run = run
 
     def _try(self, plan: SimulationPlan) -> bool:
-        """Whether a plan breaks one of the same promises; if so, it is the best so far."""
+        """Whether a plan breaks the same promise; if so, it is the best so far."""
         if self.runs >= MOST_RUNS:
             return False
         self.runs += 1
         result = self._run(plan, self._mutate)
-        if not self._wanted & set(result.broken):
+        if self._wanted not in result.broken:
             return False
         self.best = result
         return True

@@ -1,4 +1,4 @@
-"""The world around the system: pages that change, crawlers, pingers and operators; and the truth."""
+"""The world around the system: pages that change, crawlers, pingers, operators; and the truth."""
 
 import math
 from collections import deque

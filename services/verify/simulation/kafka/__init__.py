@@ -1,1 +1,1 @@
-"""A model of Kafka: what aiokafka's clients of our code see of a broker, its groups and a network."""
+"""A model of Kafka: what our code sees through aiokafka of a broker, its groups and a network."""

@@ -12,7 +12,7 @@ from typing import Any, Final
 import psycopg
 
 from services.verify.simulation.loop import Finish, Hanging, VirtualLoop
-from services.verify.simulation.process import OUTSIDE, Process, current
+from services.verify.simulation.process import OUTSIDE, Killed, Process, current
 
 Row = dict[str, Any]
 Key = tuple[Any, ...]
@@ -115,8 +115,10 @@ class Database:
             self._pending = None
             if self.kill_at.get(current().name) == "amid":
                 self._die(current())
+                raise Killed
         if self.kill_at.get(current().name) == "before":
             self._die(current())
+            raise Killed
         transaction = Transaction(current())
         self._open.append(transaction)
         return transaction
