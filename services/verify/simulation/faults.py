@@ -11,9 +11,13 @@ from services.verify.simulation.process import OUTSIDE
 from services.verify.simulation.store.database import Database
 from services.verify.simulation.workers import Workers
 from services.verify.simulation.world import World
+from shared.contracts.topics import CRAWL_OUTCOMES, PAGE_SIGNALS, PAGE_UPDATES
 
 MOST_AHEAD_SECONDS: Final = 1.5
 """Clocks go wrong by so much, ahead or behind."""
+
+LED: Final = (CRAWL_OUTCOMES, PAGE_SIGNALS, PAGE_UPDATES)
+"""Topics of which a partition may lose its leader."""
 
 _PLACES: Final = ("before", "amid", "after")
 
@@ -53,6 +57,7 @@ class Injector:
             "bad-message": lambda f: self._world.poison(f.detail),
             "marker": lambda _: self._world.mark(),
             "bandwidth": self._set_budget,
+            "leader-lost": self._lose_leader,
         }
 
     def start(self, plan: SimulationPlan) -> None:
@@ -130,6 +135,12 @@ class Injector:
         offset = round((2 * fault.detail - 1) * MOST_AHEAD_SECONDS, 3)
         self._workers.offsets[fault.target] = offset
         self._workers.lives[fault.target].process.clock_offset = offset
+
+    def _lose_leader(self, fault: Fault) -> None:
+        topic = LED[int(fault.detail * len(LED))]
+        logs = self._broker.topics[topic.name]
+        log = logs[int(fault.detail * 1e6) % len(logs)]
+        log.unreadable_until = max(log.unreadable_until, self._loop.now + fault.seconds)
 
     def _set_budget(self, fault: Fault) -> None:
         self._world.set_budget(round(1.5 + 4 * fault.detail, 2))

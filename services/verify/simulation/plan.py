@@ -10,7 +10,7 @@ from typing import Final, Literal, get_args
 Kind = Literal[
     "kill", "kill-in-commit", "term", "pause", "rebalance", "broker-down", "database-down",
     "cut-broker", "deaf", "cut-database", "clock", "duplicate", "bandwidth", "bad-message",
-    "marker", "long-database-outage",
+    "marker", "long-database-outage", "leader-lost",
 ]
 # fmt: on
 
@@ -164,5 +164,7 @@ def _draw(rng: Random, scale: Scale, kinds: Sequence[Kind]) -> Fault:
     if kind == "long-database-outage":
         begin = min(at, max(scale.begin_seconds, at + left - LONG_OUTAGE_SECONDS))
         return Fault(round(begin, 3), kind, "", LONG_OUTAGE_SECONDS)
+    if kind == "leader-lost":
+        return Fault(at, kind, "", round(rng.uniform(0.5, 4.0), 2), detail)
     target = {"rebalance": rng.choice(GROUPS), "clock": rng.choice(processes)}.get(kind, "")
     return Fault(at, kind, target, 0.0, detail)

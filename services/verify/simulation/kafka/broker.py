@@ -54,6 +54,8 @@ class Partition:
     """Offset → virtual seconds."""
     followers: list[Callable[[], None]] = field(default_factory=list)
     """Called when there is something new."""
+    unreadable_until: float = 0.0
+    """It has no leader that is read from before; virtual seconds."""
     lost: list[ConsumerRecord] = field(default_factory=list)
     """Acknowledged, and gone."""
     _seen: dict[int, Stored] = field(default_factory=dict)

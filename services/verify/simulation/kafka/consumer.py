@@ -208,6 +208,10 @@ class Consumer:
         uneven = self._weather.uneven
         for place in self._places.values():
             log = place.log
+            if log.unreadable_until > self.loop.now:
+                wait = log.unreadable_until - self.loop.now
+                self.loop.call_later(wait, self._tell, context=self._context)
+                continue
             if uneven and log.end != place.seen_until and self._random() < uneven:
                 # Another broker has it, which answers later.
                 self._tell()
