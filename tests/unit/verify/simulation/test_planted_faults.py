@@ -5,8 +5,8 @@ from unittest import mock
 import psycopg
 import pytest
 
-from services.estimator import persistence
 import services.scheduler.flow.handler as scheduler_handler
+from services.estimator import persistence
 from services.verify.simulation.campaign import judge, story_of, warm_up
 from services.verify.simulation.plan import Scale
 from shared.runtime.membership import Membership
