@@ -149,7 +149,7 @@ def host_sums(
         count,
         priors.rate,
         unsignalled_change_rate,
-        signal_evidence.reshape(count.size, -1),
+        signal_evidence.reshape(count.size, layers.shape[2]),
         credited,
         signalled,
         *seen,

@@ -49,6 +49,15 @@ def test_a_host_without_pages_and_a_new_one_get_what_is_usual_everywhere():
     assert rates[0] == rates[row] == pytest.approx(shard.hosts.tables.change_rate[0], rel=0.3)
 
 
+def test_a_shard_without_any_host_does_not_stand_in_the_way_of_the_others():
+    shard, alone = (shard_of_pages(2, 400, [0.6, 0.02]) for _ in range(2))
+    done, nothing = refit([shard, Shard(1)], 0.05)
+    refit([alone], 0.05)
+    assert done.hosts.tolist() == [0, 1]
+    assert nothing.hosts.size == nothing.pages.size == 0
+    assert shard.hosts.tables.change_rate.tolist() == alone.hosts.tables.change_rate.tolist()
+
+
 def test_shards_are_pooled_as_if_they_were_one():
     shards = [shard_of_pages(2, 200, [0.5, 0.1], seed=s, number=s) for s in (1, 2)]
     sums = [
