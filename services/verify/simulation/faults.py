@@ -11,13 +11,16 @@ from services.verify.simulation.process import OUTSIDE
 from services.verify.simulation.store.database import Database
 from services.verify.simulation.workers import Workers
 from services.verify.simulation.world import World
-from shared.contracts.topics import CRAWL_OUTCOMES, PAGE_SIGNALS, PAGE_UPDATES
+from shared.contracts.topics import CRAWL_OUTCOMES, PAGE_SIGNALS, PAGE_UPDATES, Topic
 
 MOST_AHEAD_SECONDS: Final = 1.5
 """Clocks go wrong by so much, ahead or behind."""
 
 LED: Final = (CRAWL_OUTCOMES, PAGE_SIGNALS, PAGE_UPDATES)
 """Topics of which a partition may lose its leader."""
+
+HELD_SECONDS: Final = 1.5
+"""Signals are held up for so long, before a member is overtaken: its batch has outcomes alone."""
 
 _PLACES: Final = ("before", "amid", "after")
 
@@ -58,6 +61,7 @@ class Injector:
             "marker": lambda _: self._world.mark(),
             "bandwidth": self._set_budget,
             "leader-lost": self._lose_leader,
+            "overtaken": self._overtake,
         }
 
     def start(self, plan: SimulationPlan) -> None:
@@ -139,8 +143,33 @@ class Injector:
     def _lose_leader(self, fault: Fault) -> None:
         topic = LED[int(fault.detail * len(LED))]
         logs = self._broker.topics[topic.name]
-        log = logs[int(fault.detail * 1e6) % len(logs)]
-        log.unreadable_until = max(log.unreadable_until, self._loop.now + fault.seconds)
+        self._hold(topic, int(fault.detail * 1e6) % len(logs), fault.seconds)
+
+    def _overtake(self, fault: Fault) -> None:
+        """Let a member have a batch of outcomes at hand that cannot be committed, and its successor
+        read the other topics first."""
+        for group in self._broker.groups.all():
+            member = group.members.get(f"{group.name}-{fault.target}")
+            if member is None or not member.partitions:
+                continue
+            place = member.partitions[int(fault.detail * len(member.partitions))]
+            self._hold(PAGE_SIGNALS, place, HELD_SECONDS + 0.7)
+            self._later(HELD_SECONDS, lambda: self._database.cut(fault.target))
+            self._later(
+                HELD_SECONDS + 0.25,
+                lambda place=place: self._hold(CRAWL_OUTCOMES, place, 4.0),  # type: ignore[misc]
+            )
+            self._later(
+                HELD_SECONDS + 0.3,
+                lambda group=group, member=member: self._broker.groups.leave(  # type: ignore[misc]
+                    group, member.instance, "is taken out"
+                ),
+            )
+            self._later(HELD_SECONDS + 3.0, lambda: self._database.heal(fault.target))
+
+    def _hold(self, topic: Topic, number: int, seconds: float) -> None:
+        log = self._broker.partition(topic.name, number)
+        log.unreadable_until = max(log.unreadable_until, self._loop.now + seconds)
 
     def _set_budget(self, fault: Fault) -> None:
         self._world.set_budget(round(1.5 + 4 * fault.detail, 2))

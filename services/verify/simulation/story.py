@@ -26,6 +26,7 @@ _TEXTS: Final[dict[Kind, str]] = {
     "duplicate": "somebody sends old messages again",
     "bandwidth": "the budget changes",
     "bad-message": "somebody sends a bad message",
+    "overtaken": "loses its shards while its commit waits for the database",
     "leader-lost": "a partition has no leader for {seconds:.1f} s",
     "marker": "transactions leave their markers on the topics",
 }
