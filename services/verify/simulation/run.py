@@ -141,6 +141,7 @@ class _Simulation:
         await asyncio.sleep(self.plan.scale.seconds)
         self.world.rest()
         await asyncio.sleep(self.plan.scale.rest_seconds)
+        self.database.start()  # a fault may outlast a short run: the checks read what is there
         facts = await Facts.gather(
             self.plan, self.loop, self.broker, self.database, self.workers, self.world.truth
         )

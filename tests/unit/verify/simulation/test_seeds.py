@@ -12,7 +12,7 @@ from services.verify.simulation.plan import SAFE
 FIRST = "FRESHET_SIMULATION_SEED"
 COUNT = "FRESHET_SIMULATION_SEEDS"
 
-USUAL_COUNT = 40
+USUAL_COUNT = 25
 
 NOT_PROMISED = {"starved"}
 """A shard that has just been loaded may be left with few slots for a while."""
