@@ -1,6 +1,5 @@
 """The functions of `shared.store` that speak SQL, on the model: same names, arguments, errors."""
 
-import asyncio
 import itertools
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -9,14 +8,12 @@ from typing import Any, Final
 import numpy as np
 import psycopg
 
-from services.verify.simulation.loop import Hanging
-from services.verify.simulation.process import Process, current
 from services.verify.simulation.store.database import Database, Row, Transaction
+from services.verify.simulation.store.lease import LeaseStatements
 from shared.policy.estimation.host_priors import INITIAL_CHANGE_RATE, INITIAL_SHAPE
 from shared.store.binary import Blobs
 from shared.store.history import WAITING, WAITING_OFFSET, unpack
 from shared.store.hosts import INITIAL, PACKED_BYTES, unpack_hosts, unpack_sources
-from shared.store.lease import Lease
 from shared.store.models import REMOVED
 from shared.store.positions import ESTIMATOR, Positions, Superseded
 from shared.store.snapshot import (
@@ -27,8 +24,6 @@ from shared.store.snapshot import (
     ShardSnapshot,
 )
 from shared.store.writer import Column, HostEstimates, HostLimits, Observations
-
-_ASK_SECONDS: Final = 0.002
 
 _TYPES: Final[dict[str, type[np.generic]]] = {
     "page_id": np.int64,
@@ -363,76 +358,6 @@ def _columns(kind: Any, rows: Sequence[Row]) -> Any:
     return kind(
         *(np.array([row[name] for row in rows], _TYPES.get(name, np.float64)) for name in names)
     )
-
-
-class LeaseConnection:
-    """A coordinator's connection."""
-
-    def __init__(self, process: Process) -> None:
-        self.process = process
-        self.is_open = True
-
-    async def close(self) -> None:
-        """Disconnect."""
-        self.is_open = False
-
-
-class LeaseStatements:
-    """Those of `shared.store.lease`, on the model."""
-
-    def __init__(self, database: Database) -> None:
-        self._database = database
-
-    async def _reach(self) -> None:
-        while True:
-            await asyncio.sleep(_ASK_SECONDS)
-            try:
-                self._database.check()
-            except Hanging as hanging:
-                await asyncio.sleep(hanging.seconds)
-            else:
-                return
-
-    async def connect_lease(self, database_url: str) -> LeaseConnection:  # noqa: ARG002
-        """As `shared.store.lease.connect_lease`."""
-        await self._reach()
-        return LeaseConnection(current())
-
-    async def read_lease(self, connection: LeaseConnection) -> Lease:  # noqa: ARG002
-        """As `shared.store.lease.read_lease`."""
-        await self._reach()
-        row = self._database.lease
-        session = row["session"]
-        alive = session is not None and session.is_open and not session.process.is_dead
-        return Lease(row["epoch"], row["holder"], row["beat"], alive)
-
-    async def take_lease(
-        self, connection: LeaseConnection, holder: str, seen: Lease, above: int
-    ) -> int | None:
-        """As `shared.store.lease.take_lease`."""
-        await self._reach()
-        row = self._database.lease
-        if (row["epoch"], row["holder"], row["beat"]) != seen[:3]:
-            return None
-        epoch = max(int(row["epoch"]), above) + 1
-        self._database.lease = {"epoch": epoch, "holder": holder, "beat": 0, "session": connection}
-        return epoch
-
-    async def renew_lease(self, connection: LeaseConnection, epoch: int) -> bool:
-        """As `shared.store.lease.renew_lease`."""
-        await self._reach()
-        row = self._database.lease
-        if row["epoch"] != epoch or not row["holder"]:
-            return False
-        row["beat"] += 1
-        row["session"] = connection
-        return True
-
-    async def release_lease(self, connection: LeaseConnection, epoch: int) -> None:  # noqa: ARG002
-        """As `shared.store.lease.release_lease`."""
-        await self._reach()
-        if self._database.lease["epoch"] == epoch:
-            self._database.lease["holder"] = ""
 
 
 def nothing(*_: Any, **__: Any) -> int:
