@@ -4,6 +4,8 @@ import os
 import subprocess
 import sys
 
+import pytest
+
 from services.verify.simulation.campaign import judge, trace_of, warm_up
 from services.verify.simulation.plan import Scale
 
@@ -30,6 +32,7 @@ def told_elsewhere(hash_seed):
     return done.stdout.splitlines()
 
 
+@pytest.mark.slow(12)
 def test_two_processes_that_hash_differently_tell_the_same_to_the_last_turn():
     one, other = told_elsewhere("1"), told_elsewhere("2")
     assert one == other

@@ -26,6 +26,7 @@ def seeds():
 
 
 @pytest.mark.timeout(1800)
+@pytest.mark.slow(20)
 def test_every_promise_holds(monkeypatch, capsys):
     chosen = seeds()
     for name in (FIRST, COUNT):
