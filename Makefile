@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
-.PHONY: help setup run test quick lint types kernels unit verify figures docs pictures lock clean
+.PHONY: help setup run test quick lint types kernels unit verify simulate figures docs pictures lock clean
 
 help: ## Show what there is.
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | column -t -s "$$(printf '\t')"
@@ -48,6 +48,10 @@ verify: setup ## Harm a running system on Apache Kafka, ten times five minutes, 
 	for seed in $(SEEDS); do \
 		$(BIN)/freshet verify --minutes 5 --broker apache --seed $$seed || exit 1; \
 	done
+
+SIMULATED ?= 200
+simulate: setup ## Run 200 new seeds of the simulator; says which.
+	FRESHET_SIMULATION_SEEDS=$(SIMULATED) $(BIN)/pytest -q tests/unit/verify/simulation/test_seeds.py
 
 figures: setup ## Repeat the experiments of the papers into figures/ (about an hour of one core).
 	$(BIN)/freshet figures --out figures

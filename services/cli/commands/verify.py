@@ -9,6 +9,9 @@ from services.cli.errors import UserError
 
 LOOK_SECONDS = 0.3
 
+SIMULATED_SEEDS = 100
+"""Unless told else."""
+
 
 @click.command()
 @click.option(
@@ -32,12 +35,28 @@ LOOK_SECONDS = 0.3
     show_default=True,
     help="apache: Apache Kafka from Maven Central; needs Java and Maven.",
 )
-@click.option("--seed", type=click.IntRange(min=0), default=0, show_default=True)
+@click.option(
+    "--seed",
+    type=click.IntRange(min=0),
+    help="Of the faults; with --simulate the only seed that is run, or with --seeds the first "
+    "one.  [default: 0]",
+)
 @click.option("--pages", type=click.IntRange(min=200, max=200_000), default=3000, show_default=True)
 @click.option(
     "--keep",
     type=click.Path(file_okay=False, path_type=Path),
     help="Folder for logs and data; without it they are removed where all is well.",
+)
+@click.option(
+    "--simulate",
+    is_flag=True,
+    help="In one process on virtual time, on models of Kafka and PostgreSQL; --minutes, --pages, "
+    "--broker and --keep do not count.",
+)
+@click.option(
+    "--seeds",
+    type=click.IntRange(min=1, max=10_000_000),
+    help="With --simulate: how many.  [default: 1 with --seed, else 100]",
 )
 @click.option("--json", "as_json", is_flag=True, help="Print the report as JSON.")
 def command(**given: Any) -> None:
@@ -54,8 +73,16 @@ def command(**given: Any) -> None:
       freshet verify --minutes 1
       freshet verify --minutes 5 --broker apache --seed 7 --json
       freshet verify --minutes 2 --faults kill,postgres
+      freshet verify --simulate --seeds 1000
+      freshet verify --simulate --seed 17
     """
     import asyncio  # noqa: PLC0415 - commands load what they need
+
+    if given["simulate"]:
+        _simulate(given)
+        return
+    if given["seeds"] is not None:
+        raise UserError("--seeds counts simulations: give --simulate too")
 
     from services.verify.plan import VerifyPlan  # noqa: PLC0415
     from services.verify.report import summary  # noqa: PLC0415
@@ -69,7 +96,7 @@ def command(**given: Any) -> None:
         seconds=60.0 * given["minutes"],
         faults=_faults(given["faults"]),
         broker=given["broker"],
-        seed=given["seed"],
+        seed=given["seed"] or 0,
         pages=given["pages"],
         keep=keep,
     )
@@ -77,6 +104,38 @@ def command(**given: Any) -> None:
     report = asyncio.run(_verify(plan))
     for line in summary(report):
         click.echo(line, err=True)
+    if given["as_json"]:
+        show_json(report)
+    if not report["passed"]:
+        raise click.exceptions.Exit(1)
+
+
+def _simulate(given: dict[str, Any]) -> None:
+    """Run simulations; one seed alone tells all that happens in it."""
+    from services.verify.simulation.campaign import campaign, trace_of, warm_up  # noqa: PLC0415
+    from services.verify.simulation.plan import KINDS, Scale, kinds_of  # noqa: PLC0415
+    from shared.terminal.output import show_json  # noqa: PLC0415
+
+    kinds, unknown = kinds_of(given["faults"])
+    if unknown:
+        raise UserError(f"no such faults: {', '.join(unknown)}; there are {', '.join(KINDS)}")
+    scale = Scale(kinds=kinds)
+    first = given["seed"] if given["seed"] is not None else 0
+    alone = given["seed"] is not None and given["seeds"] is None
+    seeds = range(first, first + (1 if alone else given["seeds"] or SIMULATED_SEEDS))
+    if alone:
+        warm_up()
+        for line in trace_of(first, scale):
+            click.echo(line, err=given["as_json"])
+
+    def say(line: str) -> None:
+        click.echo(line, err=True)
+
+    report = campaign(seeds, scale, say)
+    say(
+        f"{report['seeds']} seeds from {first} on: {len(report['failed'])} failed; "
+        f"{report['seconds']} s, {report['seeds_per_second']} seeds a second"
+    )
     if given["as_json"]:
         show_json(report)
     if not report["passed"]:

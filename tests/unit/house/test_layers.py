@@ -51,6 +51,10 @@ MAY_IMPORT: dict[str, set[str]] = {
     | MATHEMATICS
     | {"shared.store", "shared.rules", "services.scheduler", "services.world"},
     "services.verify": ONE_MACHINE | MATHEMATICS | {"shared.store", "services.world"},
+    # But the simulator runs the workers' own code, all of it.
+    "services.verify.simulation": WORKER
+    | {"services.verify"}
+    | {f"services.{name}" for name in ("ingester", "estimator", "scheduler", "coordinator")},
     # Benchmarks look into everything but the checks and the command line.
     "services.bench": WORKER
     | ONE_MACHINE
@@ -60,7 +64,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "services.cli.commands.world": {"services.cli", "services.world"},
     "services.cli": WORKER
     | {"shared.terminal", "migrations", "services.run", "services.replay"}
-    | {"services.verify", "services.bench"}
+    | {"services.verify", "services.verify.simulation", "services.bench"}
     # Whose positions it shows and settles.
     | {"services.ingester", "services.estimator"},
     # The pages of the documentation that are made from the code.

@@ -22,7 +22,10 @@ REGISTERED_BY = [
 CALLED_BY_OTHERS = {
     "click": {"convert", "format_commands"},
     "alembic": {"downgrade"},
-    "aiokafka": {"on_partitions_assigned", "on_partitions_revoked"},
+    "asyncio": {
+        *("_process_events", "_run_once", "_timer_handle_cancelled", "_write_to_self"),
+        "call_exception_handler",
+    },
     "mkdocs": {"on_files", "on_page_markdown"},
     "mode": {"on_start", "on_stop"},
     "psycopg": {"dump", "get_key"},
@@ -32,7 +35,8 @@ CALLED_BY_OTHERS = {
 
 READ_BY_OTHERS = {
     "numba": {"CACHE_DIR"},
-    "aiokafka": {"FLEXIBLE_VERSION", "SCHEMA", "_request_timeout_ms"},
+    "aiokafka": {"FLEXIBLE_VERSION", "SCHEMA"},
+    "asyncio": {"_log_destroy_pending"},
     "faust": {"spinner"},
     "psycopg": {"isolation_level", "prepare_threshold"},
     "click": {"help"},

@@ -1,0 +1,161 @@
+"""What a simulation is: how large, for how long, and which faults come when. All of it drawn from
+the seed before it begins, so that a fault can be left out and the rest stays as it was."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from random import Random
+from typing import Final, Literal, get_args
+
+# fmt: off
+Kind = Literal[
+    "kill", "kill-in-commit", "term", "pause", "rebalance", "broker-down", "database-down",
+    "cut-broker", "deaf", "cut-database", "clock", "duplicate", "bandwidth", "bad-message",
+    "marker", "long-database-outage", "leader-lost", "overtaken",
+]
+# fmt: on
+
+KINDS: Final[tuple[Kind, ...]] = get_args(Kind)
+
+GROUPS: Final = ("freshet-estimator", "freshet-scheduler", "freshet-ingester")
+
+WORKERS: Final = ("ingester", "estimator", "scheduler", "coordinator")
+
+LONG_OUTAGE_SECONDS: Final = 14.0
+"""Longer than the (shortened) time after which a group gives up who does not poll."""
+
+
+@dataclass(frozen=True, slots=True)
+class Fault:
+    """Something that goes wrong."""
+
+    at: float
+    """Virtual seconds."""
+    kind: Kind
+    target: str
+    """Name of a process; empty: a server, or the world."""
+    seconds: float = 0.0
+    """How long it lasts."""
+    detail: float = 0.0
+    """In [0, 1): what else there is to be decided."""
+
+
+@dataclass(frozen=True, slots=True)
+class Scale:
+    """How large everything is."""
+
+    seconds: float = 32.0
+    """As long as there is a budget; no fault comes in the last part of it."""
+    quiet_seconds: float = 15.0
+    """At the end of it, without faults."""
+    rest_seconds: float = 5.0
+    """After it, without a budget: the system comes to rest."""
+    bound_seconds: float = 12.0
+    """In the last so many seconds every page is asked for once at least."""
+    begin_seconds: float = 3.0
+    """At the beginning, without faults."""
+    faults: int = 8
+    """At most."""
+    partitions: int = 3
+    hosts: int = 5
+    pages: int = 18
+    crawls_per_second: float = 4.0
+    ingesters: int = 1
+    estimators: int = 2
+    schedulers: int = 2
+    coordinators: int = 2
+    kinds: tuple[Kind, ...] = KINDS
+    session_seconds: float = 3.0
+    poll_seconds: float = 11.0
+    """After which a group gives up a member that does not poll; five minutes in production."""
+
+    def processes(self) -> list[str]:
+        """Names of the workers."""
+        counts = (self.ingesters, self.estimators, self.schedulers, self.coordinators)
+        return [
+            f"{kind}-{number}"
+            for kind, count in zip(WORKERS, counts, strict=True)
+            for number in range(1, count + 1)
+        ]
+
+
+@dataclass(frozen=True, slots=True)
+class Weather:
+    """How rough it is all the time. Each seed has its own: in some, rare things meet often."""
+
+    slow_commits: float
+    """Share of the commits that take up to a second and a half."""
+    slow_messages: float
+    """Share of the messages between a process and the broker that take up to 0.4 s."""
+    slow_threads: float
+    """Share of the work in threads that waits for up to 0.3 s."""
+    partly: float
+    """Share of the polls that hand out a part of what is there."""
+    uneven: float
+    """Share of the partitions that an answer to a fetch leaves out."""
+
+
+@dataclass(frozen=True, slots=True)
+class SimulationPlan:
+    """A simulation."""
+
+    seed: int
+    scale: Scale
+    faults: tuple[Fault, ...]
+    weather: Weather
+
+    def without(self, left_out: set[int]) -> "SimulationPlan":
+        """The same without some of its faults, by their places."""
+        return replace(
+            self, faults=tuple(f for i, f in enumerate(self.faults) if i not in left_out)
+        )
+
+
+def kinds_of(text: str) -> tuple[tuple[Kind, ...], list[str]]:
+    """The kinds of a list with commas between, all or none; and what is none."""
+    if text in {"all", "none"}:
+        return (KINDS if text == "all" else ()), []
+    names = [name.strip() for name in text.split(",") if name.strip()]
+    return tuple(k for k in KINDS if k in names), [name for name in names if name not in KINDS]
+
+
+def draw_plan(seed: int, scale: Scale) -> SimulationPlan:
+    """The plan of a seed."""
+    rng = Random(f"faults {seed}")  # noqa: S311 - a simulation
+    count = rng.randint(1, scale.faults) if scale.kinds else 0
+    # Few kinds, and each of them often: what one hole needs is seldom five different ones.
+    kinds = rng.sample(scale.kinds, min(rng.randint(1, 4), len(scale.kinds)))
+    faults = [_draw(rng, scale, kinds) for _ in range(count)]
+    weather = Weather(
+        slow_commits=rng.choice((0.02, 0.1, 0.4)),
+        slow_messages=rng.choice((0.01, 0.03, 0.1)),
+        slow_threads=rng.choice((0.005, 0.02, 0.1)),
+        partly=rng.choice((0.05, 0.2, 0.5)),
+        uneven=rng.choice((0.0, 0.1, 0.4)),
+    )
+    return SimulationPlan(seed, scale, tuple(sorted(faults, key=lambda f: f.at)), weather)
+
+
+def _draw(rng: Random, scale: Scale, kinds: Sequence[Kind]) -> Fault:
+    kind = rng.choice(kinds)
+    at = round(rng.uniform(scale.begin_seconds, scale.seconds - scale.quiet_seconds), 3)
+    processes = scale.processes()
+    detail = rng.random()
+    left = scale.seconds - scale.quiet_seconds - at
+    if kind in ("kill", "term", "kill-in-commit"):
+        names = [n for n in processes if kind in ("kill", "term") or n.startswith("estimator")]
+        return Fault(at, kind, rng.choice(names), round(rng.uniform(0.5, 5.0), 2), detail)
+    if kind in ("pause", "cut-broker", "deaf", "cut-database"):
+        seconds = round(rng.choice((0.3, 1.5, 3.5, 5.0)) * rng.uniform(0.6, 1.4), 2)
+        return Fault(at, kind, rng.choice(processes), seconds, detail)
+    if kind in ("broker-down", "database-down"):
+        return Fault(at, kind, "", round(rng.choice((0.5, 2.0, 4.0)) * rng.uniform(0.6, 1.4), 2))
+    if kind == "long-database-outage":
+        begin = min(at, max(scale.begin_seconds, at + left - LONG_OUTAGE_SECONDS))
+        return Fault(round(begin, 3), kind, "", LONG_OUTAGE_SECONDS)
+    targets = {
+        "rebalance": GROUPS,
+        "clock": processes,
+        "overtaken": [name for name in processes if name.startswith("estimator")],
+    }
+    seconds = round(rng.uniform(0.5, 4.0), 2) if kind == "leader-lost" else 0.0
+    return Fault(at, kind, rng.choice(targets.get(kind, ("",))), seconds, detail)

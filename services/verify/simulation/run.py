@@ -1,0 +1,236 @@
+"""One simulation from its plan to its result."""
+
+import asyncio
+import contextlib
+import gc
+import random
+import sys
+import zlib
+from collections.abc import Callable, Iterator, MutableMapping
+from dataclasses import dataclass, field
+from random import Random
+from typing import Any, Final, NoReturn
+
+import structlog
+
+import services.scheduler.flow.reporting
+import shared.runtime.follower
+import shared.runtime.kafka
+from services.verify.checks.finding import Finding
+from services.verify.simulation.checks import check
+from services.verify.simulation.clocks import virtual_clocks
+from services.verify.simulation.facts import Facts
+from services.verify.simulation.faults import Injector
+from services.verify.simulation.kafka.broker import Broker
+from services.verify.simulation.kafka.consumer import Consumer, topic_ids
+from services.verify.simulation.kafka.network import Network
+from services.verify.simulation.kafka.producer import Producer
+from services.verify.simulation.loop import VirtualLoop
+from services.verify.simulation.plan import SimulationPlan
+from services.verify.simulation.process import OUTSIDE, Killed, Process, current
+from services.verify.simulation.replacing import replaced
+from services.verify.simulation.store.database import Database
+from services.verify.simulation.store.statements import nothing, replacements
+from services.verify.simulation.workers import Workers
+from services.verify.simulation.world import World
+from shared.contracts.topics import TOPICS
+
+_SINGLE: Final = frozenset(topic.name for topic in TOPICS if topic.partitioning == "single")
+
+_INTERVALS: Final[dict[tuple[Any, str], float]] = {
+    (shared.runtime.follower, "ASK_SECONDS"): 0.25,
+    (services.scheduler.flow.reporting, "_POLL_SECONDS"): 0.5,
+}
+"""Loops that mostly find nothing to do turn more slowly: turns are what a simulation costs."""
+
+Mutate = Callable[[], contextlib.AbstractContextManager[Any]]
+"""Plants a fault into the workers while a simulation runs."""
+
+
+@dataclass(slots=True)
+class Result:
+    """What came of a simulation."""
+
+    plan: SimulationPlan
+    findings: list[Finding]
+    fingerprint: str
+    """Of everything that happened in it, in order."""
+    story: list[tuple[float, str, str]] = field(default_factory=list)
+    """What happened: when (virtual seconds), to whom, what."""
+    figures: dict[str, int] = field(default_factory=dict)
+
+    @property
+    def passed(self) -> bool:
+        """Whether every promise was kept."""
+        return all(finding.passed for finding in self.findings)
+
+    @property
+    def broken(self) -> tuple[str, ...]:
+        """Names of the checks that failed."""
+        return tuple(finding.check for finding in self.findings if not finding.passed)
+
+
+class _Simulation:
+    """All parts of one run."""
+
+    def __init__(self, plan: SimulationPlan) -> None:
+        self.plan = plan
+        scale = plan.scale
+
+        def stream(name: str) -> Random:
+            return Random(f"{name} {plan.seed}")  # noqa: S311 - a simulation
+
+        self.loop = VirtualLoop(stream("turns"))
+        self.broker = Broker(self.loop, scale.partitions, _SINGLE)
+        self.network = Network(self.loop, stream("network"), plan.weather.slow_messages)
+        self.database = Database(self.loop, stream("database"), plan.weather.slow_commits)
+        self.workers = Workers(self.loop, scale, self.network, self.database, stream("workers"))
+        self.world = World(self.loop, self.broker, scale, stream("world"))
+        self.story: list[tuple[float, str, str]] = []
+        self._rng = stream("clients")
+        self._threads = stream("threads").random
+        self.loop.thread_seconds = self._thread_seconds
+        self.loop.died = self.workers.died
+        self.database.kill = self._kill
+        self.database.committed = lambda process: self._note(process.name, "commits")
+        self.broker.groups.changed = self._note
+        self.workers.said = self._note
+
+    def _kill(self, process: Process) -> None:
+        self.workers.died(process)
+
+    def _thread_seconds(self) -> float:
+        draw = self._threads()
+        is_slow = draw < self.plan.weather.slow_threads
+        return 0.3 * self._threads() if is_slow else 0.0002 + 0.002 * draw
+
+    def _note(self, who: str, what: str) -> None:
+        self.story.append((self.loop.now, who, what))
+        self.loop.note(zlib.crc32(f"{who} {what}".encode()))
+
+    def consumer(self, **options: Any) -> Consumer:
+        """In the place of `AIOKafkaConsumer`."""
+        return Consumer(self.loop, self.broker, self.network, self._rng, options, self.plan)
+
+    def producer(self, **options: Any) -> Producer:
+        """In the place of `AIOKafkaProducer`."""
+        is_idempotent = bool(options["enable_idempotence"])
+        return Producer(self.loop, self.broker, self.network, enable_idempotence=is_idempotent)
+
+    def end_now(self, reason: str, **_more: float) -> None:
+        """In the place of the end of a process."""
+        process = current()
+        self._note(process.name, f"ends itself: {reason}")
+        self.workers.died(process)
+        raise Killed
+
+    async def run(self) -> Facts:
+        """Let everything happen."""
+        self.world.start(lambda: self.network.is_broker_down)
+        for name in self.plan.scale.processes():
+            self.workers.start(name)
+        injector = Injector(
+            self.loop,
+            self.broker,
+            self.network,
+            self.database,
+            self.workers,
+            self.world,
+            self._note,
+        )
+        injector.start(self.plan)
+        await asyncio.sleep(self.plan.scale.seconds)
+        self.world.rest()
+        await asyncio.sleep(self.plan.scale.rest_seconds)
+        self.database.start()  # a fault may outlast a short run: the checks read what is there
+        facts = await Facts.gather(
+            self.plan, self.loop, self.broker, self.database, self.workers, self.world.truth
+        )
+        self.workers.close()
+        return facts
+
+    def capture(self, _logger: Any, level: str, event: MutableMapping[str, Any]) -> NoReturn:
+        """Keep what a worker logs."""
+        more = {k: v for k, v in event.items() if k not in ("event", "exc_info")}
+        text = f"{event['event']} {more or ''}".strip()[:300]
+        self._note(current().name, f"{level}: {text}")
+        raise structlog.DropEvent
+
+
+@contextlib.contextmanager
+def _surroundings(simulation: _Simulation) -> Iterator[None]:
+    """Everything that the workers meet, in the place of the real thing."""
+    random_state = random.getstate()
+    log_config = structlog.get_config()
+    random.seed(simulation.plan.seed)
+    functions = replacements(simulation.database) | {
+        "shared.runtime.worker.end_now": simulation.end_now,
+        "shared.runtime.topic_ids.topic_ids": topic_ids,
+        "services.scheduler.warm_up.warm_up": nothing,
+        "services.estimator.compilation.warm_up": nothing,
+    }
+    kafka: Any = shared.runtime.kafka
+    clients = kafka.AIOKafkaConsumer, kafka.AIOKafkaProducer
+    hook, was_collecting = sys.unraisablehook, gc.isenabled()
+    structlog.configure(
+        processors=[simulation.capture],
+        wrapper_class=structlog.make_filtering_bound_logger(20),
+        cache_logger_on_first_use=False,
+    )
+    gc.disable()
+    intervals = {place: getattr(*place) for place in _INTERVALS}
+    for place, seconds in _INTERVALS.items():
+        setattr(*place, seconds)
+    sys.unraisablehook = lambda _: None
+    kafka.AIOKafkaConsumer, kafka.AIOKafkaProducer = simulation.consumer, simulation.producer
+    try:
+        with replaced(functions), virtual_clocks(simulation.loop):
+            yield
+    finally:
+        for place, seconds in intervals.items():
+            setattr(*place, seconds)
+        kafka.AIOKafkaConsumer, kafka.AIOKafkaProducer = clients
+        sys.unraisablehook = hook
+        if was_collecting:
+            gc.enable()
+        structlog.configure(**log_config)
+        random.setstate(random_state)
+
+
+def _close(loop: VirtualLoop) -> None:
+    """End what is left of all tasks, so that nothing of it goes on after the simulation."""
+    for task in asyncio.all_tasks(loop):
+        task._log_destroy_pending = False  # type: ignore[attr-defined]  # noqa: SLF001
+        with contextlib.suppress(BaseException):
+            task.get_coro().close()
+    loop.close()
+
+
+def simulate(plan: SimulationPlan, mutate: Mutate = contextlib.nullcontext) -> Result:
+    """Run a plan, and check what came of it.
+
+    Args:
+        plan: of the simulation.
+        mutate: plants a fault into the workers, to see it caught.
+    """
+    simulation = _Simulation(plan)
+    loop = simulation.loop
+    with _surroundings(simulation), mutate():
+        try:
+            facts = loop.run_until_complete(
+                loop.create_task(simulation.run(), context=OUTSIDE.context())
+            )
+        finally:
+            _close(loop)
+    return Result(
+        plan,
+        check(facts),
+        f"{loop.fingerprint:016x}",
+        simulation.story,
+        {
+            "turns": loop.turns,
+            "commits": simulation.database.commits,
+            "requests": len(simulation.broker.records("crawl-requests")),
+            "outcomes": len(simulation.broker.records("crawl-outcomes")),
+        },
+    )

@@ -1,0 +1,1 @@
+"""A model of PostgreSQL: the statements of `shared.store`, in transactions that are real enough."""
