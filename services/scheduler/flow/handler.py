@@ -212,7 +212,8 @@ class SchedulerHandler:
         metrics.PAGES.set(sum(shard.count for shard in self.shards.values()))
 
     async def revoked(self, partitions: set[int]) -> None:
-        """Forget shards."""
+        """Forget shards, also such as could not be loaded so far."""
+        self.trouble = None
         await self._thread.run(self._forget, partitions)
 
     def _forget(self, partitions: set[int]) -> None:

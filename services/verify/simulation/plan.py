@@ -47,7 +47,7 @@ class Scale:
     """As long as there is a budget; no fault comes in the last part of it."""
     quiet_seconds: float = 15.0
     """At the end of it, without faults."""
-    rest_seconds: float = 5.0
+    rest_seconds: float = 8.0
     """After it, without a budget: the system comes to rest."""
     bound_seconds: float = 12.0
     """In the last so many seconds every page is asked for once at least."""

@@ -1,5 +1,6 @@
 """A worker with a fault in it is found out, and the same seeds pass without it."""
 
+from contextlib import contextmanager
 from unittest import mock
 
 import pytest
@@ -8,6 +9,7 @@ import services.scheduler.flow.handler as scheduler_handler
 from services.estimator import persistence
 from services.verify.simulation.campaign import judge, story_of, warm_up
 from services.verify.simulation.plan import Scale
+from shared.runtime.clock_offset import ClockOffset
 from shared.runtime.membership import Membership
 
 MOST_SEEDS = 50
@@ -49,8 +51,23 @@ def never_in_doubt_about_its_shards():
     return mock.patch.object(Membership, "is_sure", property(lambda _self: True))
 
 
-def seeds_until_caught(scale, mutate, checks):
-    for seed in range(MOST_SEEDS):
+@contextmanager
+def whoever_owned_a_shard_writes_it():
+    """An estimator neither notices nor is told that its shard is another's."""
+    with (
+        mock.patch.object(persistence, "require_ownership", return_value=None),
+        mock.patch.object(persistence.Store, "lost", return_value={}),
+    ):
+        yield
+
+
+def by_its_own_clock():
+    """A worker goes by its machine's clock, and not by the broker's."""
+    return mock.patch.object(ClockOffset, "measure", mock.AsyncMock(return_value=False))
+
+
+def seeds_until_caught(scale, mutate, checks, first=0):
+    for seed in range(first, first + MOST_SEEDS):
         broken = set(judge(seed, scale, mutate).broken)
         if broken & checks:
             return seed, broken
@@ -69,6 +86,21 @@ def seeds_until_caught(scale, mutate, checks):
 def test_it_is_caught_within_fifty_seeds(mutate, kinds, checks):
     scale = Scale(kinds=kinds, **ONE_ESTIMATOR)
     seed, _ = seeds_until_caught(scale, mutate, checks)
+    assert seed is not None, f"nothing found within {MOST_SEEDS} seeds"
+    assert not checks & set(judge(seed, scale).broken), "without the fault the seed passes"
+
+
+@pytest.mark.slow(6)
+@pytest.mark.parametrize(
+    ("mutate", "kinds", "checks"),
+    [
+        (whoever_owned_a_shard_writes_it, ("overtaken",), {"pages"}),
+        (by_its_own_clock, ("clock", "kill"), {"slots"}),
+    ],
+)
+def test_what_takes_rare_luck_is_caught_too(mutate, kinds, checks):
+    scale = Scale(kinds=kinds)
+    seed, _ = seeds_until_caught(scale, mutate, checks, first=10)
     assert seed is not None, f"nothing found within {MOST_SEEDS} seeds"
     assert not checks & set(judge(seed, scale).broken), "without the fault the seed passes"
 
