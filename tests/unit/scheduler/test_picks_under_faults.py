@@ -10,11 +10,11 @@ from test_shard_selection import START, something_happens
 
 from services.scheduler.flow.loading import build_shard
 from services.scheduler.flow.recovery import restore
-from services.scheduler.state.events import FOUND
 from services.scheduler.state.request_ids import microseconds, request_id_of
 from shared.contracts.identity import host_id_of
 from shared.contracts.messages import CrawlRequest
 from shared.policy.estimation.host_priors import INITIAL_CHANGE_RATE, INITIAL_SHAPE
+from shared.rules.page_events import UNCHANGED
 from shared.store.binary import Blobs
 from shared.store.columns import HostColumns, PageColumns
 from shared.store.history import SOURCES
@@ -189,7 +189,7 @@ def something_breaks(rng, world, now, picked):
         return now + float(rng.uniform(1.0, 90.0)) * speed  # it stood still
     elif luck < 0.8:
         for page_id in rng.choice(list(world.reference.pages), 10):
-            world.outcome(int(page_id), now - float(rng.exponential(5.0)) * speed, FOUND)
+            world.outcome(int(page_id), now - float(rng.exponential(5.0)) * speed, UNCHANGED)
     return now
 
 
