@@ -32,7 +32,7 @@ AT_ONCE: Final = 1.0
 FILL_SECONDS: Final = 1.0
 """A pacer gives up a slot that it could not fill for so long."""
 
-MARGIN_SECONDS: Final = 1.5
+MARGIN_SECONDS: Final = 3.0
 """For the way to the broker, on a machine that has much else to do."""
 
 LATE_SECONDS: Final = FILL_SECONDS + MARGIN_SECONDS

@@ -31,6 +31,10 @@ from shared.store.models import REMOVED, STATUS_NAMES
 ROUNDING: Final = 1e-6
 """Of what is kept in single precision."""
 
+SIGNAL_ROUNDING: Final = 5e-12
+"""Of a Unix time, some milliseconds: where a page has several sources, memory keeps the times of
+its signals in steps of 1/128 s."""
+
 MULTIPLIER_ROUNDING: Final = 1e-3
 """Burst multipliers are kept in steps."""
 
@@ -110,7 +114,7 @@ def _compared(
     days = page.max_age_days if page.max_age_days < math.inf else default_days
     yield "status", has["status"], STATUS_NAMES[page.status], 0.0
     yield "last crawl", has["last_crawled_at"], page.last_crawled_at, 0.0
-    yield "last signal", has["last_signal_at"], page.last_signal_at, 0.0
+    yield "last signal", has["last_signal_at"], page.last_signal_at, SIGNAL_ROUNDING
     yield "failures", has["failures"], page.failures, 0.0
     yield "any signals", has["signals"] > 0, page.signals > 0, 0.0
     yield "importance", has["importance"], page.importance, ROUNDING

@@ -16,7 +16,7 @@ from shared.contracts.messages import CrawlRequest
 from shared.policy.estimation.host_priors import INITIAL_CHANGE_RATE, INITIAL_SHAPE
 from shared.rules.page_events import UNCHANGED
 from shared.store.binary import Blobs
-from shared.store.columns import HostColumns, PageColumns
+from shared.store.columns import HostColumns, PageColumns, SignalsBySource
 from shared.store.history import SOURCES
 from shared.store.hosts import HostLearning
 from shared.store.models import ACTIVE, GONE
@@ -156,6 +156,8 @@ class HarmedWorld(World):
                 HostLearning.initial(count),
             ),
             positions={},
+            last_sources=np.zeros(len(pages), np.int8),
+            by_source=SignalsBySource.none(),
         )
 
 
