@@ -14,8 +14,8 @@ from services.verify.plan import FAULTS
 SEED = "3"
 PROMISES = ("lost", "duplicated", "over_budget_seconds", "over_limit_hosts", "forgotten_pages")
 TIMED = {"filled in time", "budget by arrival", "host limits by arrival"}
-"""Checks by how soon the broker had a request, which is the machine's matter as well. No test asserts
-a time, and beside other tests there is none to spare: `make verify` judges by them."""
+"""Checks by how soon the broker had a request, which is the machine's matter as well. No test
+asserts a time, and beside other tests there is none to spare: `make verify` judges by them."""
 
 
 @pytest.mark.slow(85)
