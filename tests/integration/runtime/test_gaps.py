@@ -8,6 +8,7 @@ import pytest
 from aiokafka import TopicPartition
 from aiokafka.admin import AIOKafkaAdminClient, NewTopic
 from aiokafka.admin.records_to_delete import RecordsToDelete
+from group_member import member, until
 from prometheus_client import REGISTRY
 from workers import settings_for
 
@@ -16,7 +17,6 @@ from shared.contracts.identity import shard_of
 from shared.contracts.messages import PageSignal
 from shared.contracts.topics import CRAWL_OUTCOMES, PAGE_SIGNALS, SIGNALS
 from shared.runtime import continuity
-from shared.runtime.consumer import BatchConsumer
 from shared.runtime.kafka import ensure_topics
 from shared.runtime.publisher import Publisher
 
@@ -117,28 +117,6 @@ class Known:
     async def note(self, ids):
         self.ids = dict(ids) | self.ids
         return self.ids
-
-
-@asynccontextmanager
-async def member(settings, handler, **options):
-    topics = (PAGE_SIGNALS, CRAWL_OUTCOMES)
-    made = BatchConsumer(settings, "readers", topics, handler, **options)
-    await made.start()
-    stopping = asyncio.Event()
-    running = asyncio.create_task(made.run(stopping))
-    try:
-        yield made
-    finally:
-        stopping.set()
-        await asyncio.wait([running], timeout=10)
-        running.cancel()
-        await made.stop()
-
-
-async def until(condition, seconds=40.0):
-    async with asyncio.timeout(seconds):
-        while not condition():
-            await asyncio.sleep(0.02)
 
 
 def gaps():

@@ -3,10 +3,10 @@
 import asyncio
 import uuid
 from collections import Counter
-from contextlib import asynccontextmanager
 
 import psycopg
 import pytest
+from group_member import member, until
 from prometheus_client import REGISTRY
 from workers import settings_for, worker
 
@@ -18,7 +18,7 @@ from services.ingester import reading
 from services.ingester.reading import SignalReader
 from shared.contracts.identity import identify
 from shared.contracts.messages import PageSignal, PageUpdate
-from shared.contracts.topics import CRAWL_OUTCOMES, PAGE_SIGNALS, PAGE_UPDATES, SIGNALS
+from shared.contracts.topics import PAGE_SIGNALS, PAGE_UPDATES, SIGNALS
 from shared.runtime import consumer, kafka, lag
 from shared.runtime.consumer import BatchConsumer
 from shared.runtime.kafka import ensure_topics
@@ -105,28 +105,6 @@ class Durable:
 
     def once(self, count):
         return len(self.seen) == count and set(self.seen.values()) <= {1}
-
-
-@asynccontextmanager
-async def member(settings, handler, **options):
-    topics = (PAGE_SIGNALS, CRAWL_OUTCOMES)
-    made = BatchConsumer(settings, "readers", topics, handler, **options)
-    await made.start()
-    stopping = asyncio.Event()
-    running = asyncio.create_task(made.run(stopping))
-    try:
-        yield made
-    finally:
-        stopping.set()
-        await asyncio.wait([running], timeout=10)
-        running.cancel()
-        await made.stop()
-
-
-async def until(condition, seconds=30.0):
-    async with asyncio.timeout(seconds):
-        while not condition():
-            await asyncio.sleep(0.02)
 
 
 def lag_of(topic):
