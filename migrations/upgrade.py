@@ -16,7 +16,7 @@ log = structlog.get_logger(__name__)
 MIGRATION_LOCK = 0x66726573_0001
 """Advisory lock: two migrations at once wait for each other."""
 
-FILLFACTOR = 85
+FILLFACTOR = 82
 """Room on every heap page for new versions of its rows, so that updates stay HOT."""
 
 

@@ -18,6 +18,11 @@ CONTRACT_VERSION = "1.0.0"
 _KAFKA_BINDING_VERSION = "0.5.0"
 _SCHEMAS = "#/components/schemas/"
 
+_WORKERS = (
+    *("ingester", "scheduler", "estimator", "coordinator"),
+    *("receiver", "poller", "frontier"),
+)
+
 _RAW = {
     topics.DEAD_LETTERS.name: (
         "DeadLetter",
@@ -136,4 +141,4 @@ def _operations(topic: Topic) -> list[tuple[str, dict[str, Any]]]:
 
 
 def _by_us(who: str) -> bool:
-    return any(name in who for name in ("ingester", "scheduler", "estimator", "coordinator"))
+    return any(name in who for name in _WORKERS)

@@ -202,6 +202,14 @@ def is_private_host(host: str) -> bool:
     return _is_private_address(address)
 
 
+def not_public(host: str) -> str:
+    """What is said of a page on a host that is not on the public internet."""
+    return (
+        f"host {host[:300]!r} is not on the public internet: "
+        "set FRESHET_ALLOW_PRIVATE_HOSTS to crawl such pages"
+    )
+
+
 def _is_private_address(address: ipaddress.IPv4Address | ipaddress.IPv6Address) -> bool:
     if isinstance(address, ipaddress.IPv6Address) and address.is_site_local:
         return True

@@ -7,7 +7,7 @@ mathematics. JSON has no NaN and no infinity, so none can arrive.
 
 from typing import Annotated, Literal
 
-from msgspec import Meta, Struct
+from msgspec import Meta, Struct, field
 
 MAX_URL_LENGTH = 2048
 """Longer URLs are refused: no page that people read needs one, and hostile ones do."""
@@ -45,13 +45,14 @@ SlotNumber = Annotated[float, Meta(ge=0, le=2**53)]
 """Counted exactly, with whatever fraction there is room for."""
 
 Multiplier = Annotated[float, Meta(gt=0, le=1000)]
+DirectoryCode = Annotated[int, Meta(ge=0, le=65_535)]
 Count = Annotated[int, Meta(ge=0, le=2**62)]
 PageId = Annotated[int, Meta(ge=0, le=2**63 - 1)]
 Shard = Annotated[int, Meta(ge=0, le=32767)]
 Importance = Annotated[float, Meta(ge=0, le=1e12)]
 Days = Annotated[float, Meta(gt=0, le=1e6)]
 
-Reason = Literal["value", "new", "max-age", "retry"]
+Reason = Literal["value", "new", "max-age", "retry", "urgent"]
 Result = Literal["changed", "unchanged", "gone", "failed"]
 
 
@@ -84,7 +85,7 @@ class CrawlRequest(Struct, frozen=True, gc=False):
     requested_at: UnixSeconds
     """The moment of the budget's slot that this request fills."""
     deadline_at: UnixSeconds
-    """Without an outcome by then, the page is asked for again."""
+    """Without an outcome by then, the crawl counts as failed, and is tried again later."""
     crawl_value: NonNegative
     threshold: NonNegative
     reason: Reason
@@ -127,6 +128,20 @@ class PageUpdate(Struct, frozen=True, gc=False):
     """Without it the record's arrival time counts. An older update never undoes a newer one."""
     crawled_at: UnixSeconds | None = None
     """When the copy that is already held was crawled; absent: the page has never been crawled."""
+    urgent: bool = False
+    """Crawl it at once, within its host's limits and the budget. A crawl that gets the page, at
+    `updated_at` or later, is the answer: the same message read again asks for no other."""
+    no_max_age: bool = False
+    """The page has no bound of its own any more."""
+
+    def __post_init__(self) -> None:
+        """Refuse a bound that is both set and taken away.
+
+        Raises:
+            ValueError: it is.
+        """
+        if self.no_max_age and self.max_age_days is not None:
+            raise ValueError("`no_max_age` and `max_age_days` contradict each other: leave one out")
 
 
 class PageParameters(Struct, frozen=True, gc=False):
@@ -145,6 +160,9 @@ class PageParameters(Struct, frozen=True, gc=False):
     epoch: Count = 0
     """Of the estimator's ownership of the shard. Messages of an older epoch than the newest seen on
     this topic are of an estimator that has been replaced: leave them out. 0: not said."""
+    activity: Annotated[int, Meta(ge=0, le=6)] = 0
+    """By the signals that the page ever had: 0, 1, 2–3, 4–7, 8–15, 16–63, more. The factor of its
+    host for it (`activity_factors`) is part of the rate of a page without a crawl record."""
 
 
 class HostParameters(Struct, frozen=True, gc=False):
@@ -153,7 +171,8 @@ class HostParameters(Struct, frozen=True, gc=False):
 
     host: Host
     unsignalled_change_rate: Rate
-    """A/B, per day: α of a page without a crawl record."""
+    """A/B, per day: α of a page without a crawl record, times the factors of its directory and of
+    its activity."""
     signal_evidence: Evidence
     """κ̄ = −ln(1 − p) of a signal of whatever source, at a page without a crawl record."""
     sources: Annotated[list[Source], Meta(max_length=3)]
@@ -168,16 +187,31 @@ class HostParameters(Struct, frozen=True, gc=False):
     updated_at: UnixSeconds
     epoch: Count = 0
     """Of the estimator's ownership of the shard, as in `page-parameters`."""
+    activity_factors: Annotated[list[Multiplier], Meta(min_length=7, max_length=7)] = field(
+        default_factory=lambda: [1.0] * 7
+    )
+    """By the activity of a page, in the order of `page-parameters`."""
+    directories: Annotated[list[DirectoryCode], Meta(max_length=1024)] = []
+    """Those whose pages change more or less often than others of the host, rising: the last 16 bits
+    of the CRC-32 (as in zlib) of the URL's path up to and with its last `/`."""
+    directory_factors: Annotated[list[Multiplier], Meta(max_length=1024)] = []
+    """Of each. Of a directory that is not named: 1."""
 
 
 class HostLimit(Struct, frozen=True, gc=False):
-    """`host-limits`: how often a host may be crawled. Compacted: the last one stands."""
+    """`host-limits`: how often a host may be crawled. Of all its rules the strictest holds."""
 
     host: Host
     max_crawls_per_second: CrawlRate | None = None
-    """Absent: the configured default."""
+    """The operators' limit. Absent: the configured default."""
     blocked_until: UnixSeconds | None = None
-    """Absent: not blocked."""
+    """The operators' block. Absent: not blocked."""
+    crawl_delay_seconds: Annotated[float, Meta(ge=0, le=1e7)] | None = None
+    """What the host's robots.txt asks for, from crawlers: no two crawls are nearer to each other.
+    Absent, or 0: nothing."""
+    only: Literal["limit", "block", "crawl-delay"] | None = None
+    """What this message is about; all else stays as it is. Absent: limit and block together, as
+    senders of before say it."""
 
 
 class ScheduledRate(Struct, frozen=True, gc=False):
@@ -239,10 +273,18 @@ class DemandCurve(Struct, frozen=True, gc=False):
     marginal_value: NonNegative
     """Crawl value of the least valuable page crawled of late."""
     run: Annotated[str, Meta(max_length=64)] = ""
-    """Of the reporting process: another one after each start."""
+    """Of the reporting process with this shard: another one each time that it loads it."""
     sequence: Count = 0
     """Rises from report to report of a run: of two, the higher one is the newer, whatever the
     sender's clock says."""
+    answered_crawls_per_second: NonNegative = 0.0
+    """Requests that the crawlers answered."""
+    held_crawls_per_second: NonNegative = 0.0
+    """Slots that were left empty because the crawlers are behind: they have not answered what they
+    were asked for before."""
+    unused_crawls_per_second: NonNegative = 0.0
+    """Slots that were left empty because no page was to be crawled: each was crawled a moment ago,
+    waits for its host or after a failure, or is worth less than the floor."""
 
 
 class Allotment(Struct, frozen=True, gc=False):

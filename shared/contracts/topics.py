@@ -52,7 +52,7 @@ SIGNALS = Topic(
     messages.Signal,
     "any",
     "any",
-    "web-ping producers",
+    "web-ping producers, receiver, poller",
     "ingester",
     # Limits and repetitions go by the arrival, which no producer may make up.
     _kept(_DAY_MS) | _STAMPED,
@@ -72,7 +72,7 @@ CRAWL_REQUESTS = Topic(
     "host",
     "shards",
     "scheduler",
-    "crawler fleet (and scheduler, on recovery)",
+    "crawler fleet, frontier (and scheduler, on recovery)",
     # A scheduler that starts looks for those of late, whatever the clock of the one before it said.
     _kept(_DAY_MS) | _STAMPED,
 )
@@ -81,7 +81,7 @@ CRAWL_OUTCOMES = Topic(
     messages.CrawlOutcome,
     "host",
     "shards",
-    "crawler fleet",
+    "crawler fleet, frontier",
     "scheduler, estimator",
     _kept(7 * _DAY_MS),
 )
@@ -90,7 +90,7 @@ PAGE_UPDATES = Topic(
     messages.PageUpdate,
     "host",
     "shards",
-    "operators, discovery",
+    "operators, poller, discovery, frontier",
     "estimator, scheduler",
     _kept(7 * _DAY_MS),
 )
@@ -117,7 +117,7 @@ HOST_LIMITS = Topic(
     messages.HostLimit,
     "host",
     "shards",
-    "crawler fleet, operators",
+    "crawler fleet, frontier, operators",
     "scheduler",
     _COMPACTED,
 )
@@ -139,7 +139,7 @@ CLOCK = Topic(
     None,
     "-",
     "single",
-    "ingester, scheduler, estimator, coordinator",
+    "ingester, scheduler, estimator, coordinator, receiver, poller, frontier",
     "nobody: the broker's answer tells its time",
     _kept(_TEN_MINUTES_MS) | {"segment.ms": str(_TEN_MINUTES_MS)} | _STAMPED,
 )
@@ -174,4 +174,7 @@ TOPICS: tuple[Topic, ...] = (
 )
 
 GLOBAL_KEY = b"global"
+
+CLAIM_KEY = b"claim"
+"""Of the `multipliers` with which a leader begins: they do not replace those that stand."""
 """The key of messages that are about everything: bandwidth and multipliers."""

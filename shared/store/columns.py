@@ -1,12 +1,14 @@
 """A shard's pages and hosts, column by column, as others take them from the store."""
 
 from dataclasses import dataclass
-from typing import Self
+from typing import Any, Final, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
+from shared.store.host_factors import HostFactors
 from shared.store.hosts import HostLearning
+from shared.store.models import NEVER
 from shared.store.source_times import Ages, unpack_source_times
 
 Floats = NDArray[np.float64]
@@ -36,11 +38,31 @@ class PageColumns:
     last_signal_at: Floats
     updated_at: Floats
     """Of the last `page-updates` message."""
+    urgent_at: Floats
+    """Of the last one that asked for the page at once; −inf: none did."""
     failures: Counts
     """Consecutive."""
+    misses: NDArray[np.int16]
+    """404s among them."""
     digest: Integers
     """Hash of the content digest; 0: none."""
     status: NDArray[np.int16]
+    signal_count: Integers
+    """All signals ever."""
+
+
+@dataclass(frozen=True, slots=True)
+class RemovedPages:
+    """Pages that were removed, in rising order of their ids."""
+
+    page_ids: Integers
+    removed_at: Floats
+    """Time of the update that said so, Unix seconds."""
+
+    @classmethod
+    def none(cls) -> Self:
+        """Of a shard without any."""
+        return cls(np.empty(0, np.int64), np.empty(0))
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,9 +72,29 @@ class LearningColumns:
     first_seen_at: Floats
     signals: Counts
     """Since the last crawl."""
-    signal_count: Integers
     crawls: Counts
     changes: Counts
+
+
+HOST_RULES: Final = np.dtype(
+    [
+        ("max_crawls_per_second", np.float64),
+        ("blocked_until", np.float64),
+        ("crawl_delay", np.float64),
+        ("asked_until", np.float64),
+        ("failures", np.int32),
+        ("failed_at", np.float64),
+    ]
+)
+"""The rules of a host, as the columns of `hosts` have them; NaN: none."""
+
+
+def host_rules(hosts: int) -> NDArray[Any]:
+    """The rules of so many hosts, of which nothing is said."""
+    rules = np.zeros(hosts, HOST_RULES)
+    rules["max_crawls_per_second"] = rules["crawl_delay"] = np.nan
+    rules["blocked_until"] = rules["asked_until"] = rules["failed_at"] = NEVER
+    return rules
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,9 +103,8 @@ class HostColumns:
 
     host_ids: Integers
     names: list[str]
-    max_crawls_per_second: Floats
-    """NaN: the configured default."""
-    blocked_until: Floats
+    rules: NDArray[Any]
+    """`HOST_RULES`, one a host."""
     limit_updated_at: Floats
     prior_shape: Floats
     """A of the Gamma(A, B) prior of α; what holds before anything is known where nothing is."""
@@ -72,6 +113,7 @@ class HostColumns:
     sources: list[list[str]]
     """Names of the sources that have a slot of their own."""
     learning: HostLearning
+    factors: list[HostFactors]
 
 
 @dataclass(frozen=True, slots=True)

@@ -158,7 +158,10 @@ def alchemy_engine(database_url: str) -> Engine:
 
     def connection() -> psycopg.Connection:
         made = psycopg.connect(
-            database_url, application_name="freshet-migrate", **transport(database_url, MIGRATING)
+            database_url,
+            application_name="freshet-migrate",
+            connect_timeout=CONNECT_SECONDS,
+            **transport(database_url, MIGRATING),
         )
         made.execute(session_limits(MIGRATING))
         made.commit()

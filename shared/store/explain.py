@@ -3,12 +3,16 @@
 import math
 from typing import Any
 
+import numpy as np
 import psycopg
 from psycopg.rows import dict_row
 
 from shared.contracts.identity import PageIdentity, host_id_of, identify, shard_of
+from shared.policy.estimation.page_factors import activity_bin
 from shared.store.connection import connect
+from shared.store.directories import directory_of
 from shared.store.history import records_of
+from shared.store.host_factors import NONE, HostFactors, unpack_factors
 from shared.store.models import STATUS_NAMES
 from shared.units import SECONDS_PER_DAY
 
@@ -22,7 +26,8 @@ WHERE shard = %s AND page_id = %s
 """
 
 _HOST = """
-SELECT host, max_crawls_per_second, blocked_until, limit_updated_at
+SELECT host, max_crawls_per_second, blocked_until, crawl_delay, asked_until, failures, failed_at,
+       limit_updated_at, factors
 FROM hosts WHERE shard = %s AND host_id = %s
 """
 
@@ -51,6 +56,7 @@ _STATE = (
     "crawls",
     "changes",
     "failures",
+    "misses",
 )
 
 
@@ -76,7 +82,10 @@ def explain_page(database_url: str, shards: int, url: str) -> dict[str, Any] | N
     with connect(database_url, "explain") as connection:
         row = _row(connection, _PAGE, shard, page.page_id)
         host = _row(connection, _HOST, shard, host_id_of(page.host))
-    return None if row is None else _explanation(page, row, host)
+    if row is None:
+        return None
+    factors = unpack_factors(host.pop("factors") if host else NONE)
+    return _explanation(page, _with_factors(page, row, factors), host)
 
 
 def _row(
@@ -98,6 +107,22 @@ def _explanation(
         "parameters": {name: _finite(row[name]) for name in _PARAMETERS},
         "host": {name: _finite(value) for name, value in (host or {"host": page.host}).items()},
         "crawls": _crawls(row["history"], row["last_crawled_at"]),
+    }
+
+
+def _with_factors(page: PageIdentity, row: dict[str, Any], factors: HostFactors) -> dict[str, Any]:
+    """A page without a crawl record has its host's rate, as the view says, times these."""
+    if records_of(row["history"]):
+        return row
+    directory = np.array([directory_of(page.url)], np.uint16)
+    factor = factors.activity[activity_bin(row["signal_count"])] * factors.of(directory)[0]
+    alpha = row["unsignalled_change_rate"] * float(factor)
+    told = row["change_rate"] - row["unsignalled_change_rate"]
+    return row | {
+        "unsignalled_change_rate": alpha,
+        "change_rate": alpha + told,
+        "signal_time_equivalent": row["signal_evidence"] / alpha,
+        "recall": told / (alpha + told),
     }
 
 

@@ -15,14 +15,22 @@ import numpy as np
 import psycopg
 from numpy.typing import NDArray
 
-from shared.contracts.identity import BadUrl, PageIdentity, host_id_of, identify, shard_of
+from shared.contracts.identity import (
+    BadUrl,
+    PageIdentity,
+    host_id_of,
+    identify,
+    is_private_host,
+    not_public,
+    shard_of,
+)
 from shared.store.binary import copy_bytes
 from shared.store.connection import connect_writer
 from shared.store.deployment import check_deployment
 from shared.store.history import EMPTY
 from shared.store.hosts import NO_SOURCES
 from shared.store.imports_log import KEPT_SECONDS, forget_imports, note_import
-from shared.store.models import ACTIVE, NEVER
+from shared.store.models import ACTIVE, NEVER, REMOVED
 from shared.store.owners import raise_epochs
 
 WRITER_LOCK: Final = 0x66726573_0002
@@ -90,12 +98,14 @@ _NEW_PAGE: Final[dict[str, Any]] = {
     "signal_rate": np.float64(0),
     "last_changed_at": np.float64(NEVER),
     "last_signal_at": np.float64(NEVER),
+    "urgent_at": np.float64(NEVER),
     "digest": np.int64(0),
     "signal_count": np.int64(0),
     "signals": np.int32(0),
     "crawls": np.int32(0),
     "changes": np.int32(0),
     "failures": np.int32(0),
+    "misses": np.int16(0),
     "status": np.int16(ACTIVE),
 }
 """What a page has before its first crawl."""
@@ -114,7 +124,11 @@ WITH updated AS (
     SET importance = new.importance, max_age_days = new.max_age_days,
         last_crawled_at = greatest(page.last_crawled_at, new.crawled_at),
         last_attempt_at = greatest(page.last_attempt_at, new.crawled_at),
-        updated_at = greatest(page.updated_at, %s), status = {ACTIVE}
+        updated_at = greatest(page.updated_at, %s), status = {ACTIVE},
+        failures = CASE WHEN page.status = {REMOVED} OR new.crawled_at >= page.last_attempt_at
+                   THEN 0 ELSE page.failures END,
+        misses = CASE WHEN page.status = {REMOVED} OR new.crawled_at >= page.last_attempt_at
+                 THEN 0 ELSE page.misses END
     FROM unnest(%s::int2[], %s::int8[], %s::float8[], %s::float8[], %s::float8[])
         AS new (shard, page_id, importance, max_age_days, crawled_at)
     WHERE page.shard = new.shard AND page.page_id = new.page_id
@@ -130,6 +144,7 @@ def import_pages(
     *,
     now: float,
     progress: Callable[[ImportReport], None] = lambda _report: None,
+    private_hosts: bool = True,
 ) -> ImportReport:
     """Add pages, or set importance and bounds of known ones; a commit after each batch.
 
@@ -140,6 +155,7 @@ def import_pages(
             last counts.
         now: clock time, Unix seconds: when new pages are first seen.
         progress: called after each batch with the counts so far.
+        private_hosts: take pages on hosts that are not on the public internet.
 
     Raises:
         StoreBusy: an estimator is connected; send `page-updates` messages instead, or stop it.
@@ -159,7 +175,7 @@ def import_pages(
         connection.commit()
         known_hosts: set[str] = set()
         for batch in batches:
-            pages = _taken(batch, shards, report)
+            pages = _taken(batch, shards, report, private_hosts=private_hosts)
             _import_batch(connection, pages, now, known_hosts, report)
             progress(report)
         _tidy(connection, report)
@@ -275,9 +291,9 @@ def _copy_pages(connection: psycopg.Connection, new: _Pages, now: float) -> None
         copy.write(lines.replace("\\", "\\\\"))
 
 
-def _taken(batch: PageBatch, shards: int, report: ImportReport) -> _Pages:
+def _taken(batch: PageBatch, shards: int, report: ImportReport, *, private_hosts: bool) -> _Pages:
     """The rows that can be taken, the last of each page."""
-    named = _identified(batch, report)
+    named = _identified(batch, report, private_hosts=private_hosts)
     rows = np.array([row for row, _ in named], np.int64)
     pages = _Pages(
         np.array([shard_of(page.host, shards) for _, page in named], np.int16),
@@ -291,7 +307,9 @@ def _taken(batch: PageBatch, shards: int, report: ImportReport) -> _Pages:
     return pages.take(np.lexsort((pages.page_ids, pages.shards)))
 
 
-def _identified(batch: PageBatch, report: ImportReport) -> list[tuple[int, PageIdentity]]:
+def _identified(
+    batch: PageBatch, report: ImportReport, *, private_hosts: bool
+) -> list[tuple[int, PageIdentity]]:
     """The rows that can be taken, the last of each page."""
     good = (
         (np.isfinite(batch.importance) & (batch.importance >= 0))
@@ -313,6 +331,9 @@ def _identified(batch: PageBatch, report: ImportReport) -> list[tuple[int, PageI
             page = identify(url) if batch.identities is None else batch.identities[row]
         except BadUrl as error:
             report.refuse(number, str(error))
+            continue
+        if not private_hosts and is_private_host(page.host):
+            report.refuse(number, not_public(page.host))
             continue
         pages[page.page_id] = (row, page)
     report.read += len(batch.urls)

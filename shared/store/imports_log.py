@@ -64,6 +64,8 @@ def note_import(
         page_ids: of the same pages.
         imported_at: clock time, Unix seconds.
     """
+    if not shards.size:
+        return  # all rows of a batch may have been refused
     numbers, begins = np.unique(shards, return_index=True)
     parts = np.split(page_ids, begins[1:])
     connection.execute(

@@ -5,7 +5,7 @@ are never NULL, and none that changes has an index, so every update stays on its
 """
 
 from datetime import datetime
-from typing import Final
+from typing import Any, Final
 
 from sqlalchemy import (
     BigInteger,
@@ -14,6 +14,7 @@ from sqlalchemy import (
     Column,
     DateTime,
     Double,
+    ForeignKey,
     Identity,
     Integer,
     LargeBinary,
@@ -21,7 +22,7 @@ from sqlalchemy import (
     Table,
     Text,
 )
-from sqlalchemy.dialects.postgresql import ARRAY, REAL
+from sqlalchemy.dialects.postgresql import ARRAY, JSONB, REAL
 from sqlalchemy.orm import DeclarativeBase, Mapped, mapped_column
 
 ACTIVE: Final = 0
@@ -31,7 +32,8 @@ REMOVED: Final = 1
 """Status of a page that an operator took out; only an operator brings it back."""
 
 GONE: Final = 2
-"""Status of a page whose crawl said so (404, 410); a signal or an operator brings it back."""
+"""Status of a page that its host does not have any more (404 three times, or 410): it is looked at
+ever more rarely; a signal, an operator or a crawl that gets it bring it back."""
 
 STATUS_NAMES: Final = {ACTIVE: "active", REMOVED: "removed", GONE: "gone"}
 
@@ -79,6 +81,8 @@ class Page(Base):
     last_signal_at: Mapped[float] = mapped_column(Double)
     updated_at: Mapped[float] = mapped_column(Double)
     """Time of the last `page-updates` message that was applied."""
+    urgent_at: Mapped[float] = mapped_column(Double, server_default="-infinity")
+    """Time of the last one that asked for the page at once."""
     digest: Mapped[int] = mapped_column(BigInteger)
     """Hash of the content digest; 0: none."""
     signal_count: Mapped[int] = mapped_column(BigInteger)
@@ -88,7 +92,9 @@ class Page(Base):
     crawls: Mapped[int] = mapped_column(Integer)
     changes: Mapped[int] = mapped_column(Integer)
     failures: Mapped[int] = mapped_column(Integer)
-    """Consecutive failed crawls."""
+    """Consecutive failed crawls; of a page that is gone: `misses`, and what failed since."""
+    misses: Mapped[int] = mapped_column(SmallInteger, server_default="0")
+    """404s among them; a 410 counts as three."""
     status: Mapped[int] = mapped_column(SmallInteger)
     history: Mapped[bytes] = mapped_column(LargeBinary)
     """The last crawl records, packed to a fixed width (`shared.store.history`)."""
@@ -109,7 +115,7 @@ class PageUrl(Base):
 
 
 class Host(Base):
-    """A host, its limits, and what is known of its pages in common."""
+    """A host, its rules, and what is known of its pages in common."""
 
     __tablename__ = "hosts"
 
@@ -117,8 +123,17 @@ class Host(Base):
     host_id: Mapped[int] = mapped_column(BigInteger, primary_key=True, autoincrement=False)
     host: Mapped[str] = mapped_column(Text)
     max_crawls_per_second: Mapped[float | None] = mapped_column(Double)
-    """NULL: the configured default."""
+    """The operators' limit; NULL: the configured default."""
     blocked_until: Mapped[float] = mapped_column(Double)
+    """The operators' block."""
+    crawl_delay: Mapped[float | None] = mapped_column(Double)
+    """Of robots.txt, seconds."""
+    asked_until: Mapped[float] = mapped_column(Double, server_default="-infinity")
+    """The host asked to be left alone until then."""
+    failures: Mapped[int] = mapped_column(Integer, server_default="0")
+    """Crawls in a row that did not reach it (`shared.rules.host_rules`)."""
+    failed_at: Mapped[float] = mapped_column(Double, server_default="-infinity")
+    """The last of them that counted."""
     limit_updated_at: Mapped[float] = mapped_column(Double)
     prior_shape: Mapped[float | None] = mapped_column(Double)
     """A of the host's Gamma(A, B) prior of α; NULL: not learned yet."""
@@ -130,6 +145,9 @@ class Host(Base):
     """Names of the sources that have a slot of their own, as JSON."""
     learning: Mapped[bytes | None] = mapped_column(LargeBinary)
     """Precision by source and burst tables, packed to a fixed width (`shared.store.hosts`)."""
+    factors: Mapped[bytes] = mapped_column(LargeBinary, server_default="")
+    """What the directories and signals of pages say of their rates (`shared.store.host_factors`);
+    empty: nothing yet."""
 
 
 OBSERVATIONS: Final = Table(
@@ -142,6 +160,10 @@ OBSERVATIONS: Final = Table(
     Column("interval_days", Double, nullable=False, comment="since the crawl before"),
     Column("signals", Integer, nullable=False, comment="in the interval"),
     Column("changed", Boolean, nullable=False),
+    # What was predicted (`writer.Observations`); NULL in rows that are older than these columns.
+    Column("staleness", REAL),
+    Column("fresh_days", REAL),
+    Column("sources", SmallInteger),
     postgresql_partition_by="RANGE (recorded_at)",
 )
 """What each crawl found; appended by COPY, without a key, partitioned by the time of writing so
@@ -249,3 +271,107 @@ class MultiplierRecord(Base):
     shares: Mapped[list[float] | None] = mapped_column(
         ARRAY(REAL), comment="of the shards, in their order"
     )
+
+
+class OperatorChange(Base):
+    """Who changed the budget, or a host's limit (`shared.store.changes`)."""
+
+    __tablename__ = "operator_changes"
+
+    id: Mapped[int] = mapped_column(BigInteger, Identity(always=True), primary_key=True)
+    changed_at: Mapped[float] = mapped_column(Double)
+    who: Mapped[str] = mapped_column(Text)
+    about: Mapped[str] = mapped_column(Text)
+    host: Mapped[str | None] = mapped_column(Text)
+    change: Mapped[dict[str, Any]] = mapped_column(JSONB)
+
+
+class WebSubSubscription(Base):
+    """What the receiver has subscribed to (`shared.store.subscriptions`)."""
+
+    __tablename__ = "websub_subscriptions"
+
+    id: Mapped[str] = mapped_column(Text, primary_key=True)
+    topic: Mapped[str] = mapped_column(Text, unique=True)
+    wanted_hub: Mapped[str | None] = mapped_column(Text)
+    """By an operator."""
+    hub: Mapped[str] = mapped_column(Text, server_default="")
+    hub_topic: Mapped[str] = mapped_column(Text, server_default="")
+    """What the hub calls the topic."""
+    secret: Mapped[str] = mapped_column(Text)
+    state: Mapped[str] = mapped_column(Text)
+    """wanted, active, unwanted or refused."""
+    reason: Mapped[str] = mapped_column(Text, server_default="")
+    attempts: Mapped[int] = mapped_column(Integer, server_default="0")
+    lease_ends: Mapped[float] = mapped_column(Double, server_default="-infinity")
+    next_try_at: Mapped[float] = mapped_column(Double, server_default="-infinity")
+
+
+class StreamCursor(Base):
+    """Where a stream of events stands that the poller reads (`shared.store.stream_cursors`)."""
+
+    __tablename__ = "stream_cursors"
+
+    source: Mapped[str] = mapped_column(Text, primary_key=True)
+    cursor: Mapped[str] = mapped_column(Text)
+    """As the stream's server has it."""
+
+
+class WatchedSite(Base):
+    """A site that the poller watches (`shared.store.watched`)."""
+
+    __tablename__ = "watched_sites"
+
+    site: Mapped[str] = mapped_column(Text, primary_key=True)
+    """Where it begins, a URL."""
+    hosts: Mapped[list[str]] = mapped_column(ARRAY(Text))
+    """Whose pages count."""
+    include: Mapped[list[str]] = mapped_column(ARRAY(Text))
+    exclude: Mapped[list[str]] = mapped_column(ARRAY(Text))
+
+
+class WatchedSource(Base):
+    """A sitemap, a feed or the robots.txt of a watched site, and where it stands."""
+
+    __tablename__ = "watched_sources"
+
+    url: Mapped[str] = mapped_column(Text, primary_key=True)
+    site: Mapped[str] = mapped_column(Text, ForeignKey("watched_sites.site"), index=True)
+    host: Mapped[str] = mapped_column(Text)
+    """That is asked for it."""
+    source: Mapped[str] = mapped_column(Text)
+    """Of its signals."""
+    kind: Mapped[str] = mapped_column(Text, server_default="")
+    """robots, index, sitemap or feed; empty: it was never read."""
+    found_by: Mapped[str] = mapped_column(Text)
+    etag: Mapped[str] = mapped_column(Text, server_default="")
+    last_modified: Mapped[str] = mapped_column(Text, server_default="")
+    digest: Mapped[bytes] = mapped_column(LargeBinary, server_default="")
+    seen: Mapped[bytes] = mapped_column(LargeBinary, server_default="")
+    """Hashes of its addresses and their dates, 12 bytes each."""
+    interval_seconds: Mapped[float] = mapped_column(Double, server_default="0")
+    next_poll_at: Mapped[float] = mapped_column(Double, server_default="-infinity")
+    polled_at: Mapped[float] = mapped_column(Double, server_default="-infinity")
+    failures: Mapped[int] = mapped_column(Integer, server_default="0")
+    """In a row."""
+    reason: Mapped[str] = mapped_column(Text, server_default="")
+    """Why it failed last."""
+    entries: Mapped[int] = mapped_column(Integer, server_default="0")
+    """Of its document."""
+    pages: Mapped[int] = mapped_column(BigInteger, server_default="0")
+    """That it brought."""
+    signals: Mapped[int] = mapped_column(BigInteger, server_default="0")
+    exact_signals: Mapped[int] = mapped_column(BigInteger, server_default="0")
+    """Those whose times are more than days."""
+    delay_seconds: Mapped[float] = mapped_column(Double, server_default="0")
+    """Of them all, from their times to the poll."""
+    polls: Mapped[int] = mapped_column(BigInteger, server_default="0")
+    """Requests that it has cost, those that failed too."""
+    by_value: Mapped[bool] = mapped_column(Boolean, server_default="false")
+    """Whether `interval_seconds` is by what a poll is worth (`shared.policy.polls`)."""
+    worth: Mapped[float] = mapped_column(Double, server_default="0")
+    """Of the pages that it has shown of late; older ones count less and less."""
+    worth_signals: Mapped[float] = mapped_column(Double, server_default="0")
+    """How many they were."""
+    worth_days: Mapped[float] = mapped_column(Double, server_default="0")
+    """In which they came."""

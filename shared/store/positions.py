@@ -6,6 +6,8 @@ from typing import Final
 import numpy as np
 import psycopg
 
+from shared.store.connection import connect
+
 ESTIMATOR: Final = "estimator"
 """The consumer name under which the writer of page state keeps its positions."""
 
@@ -15,6 +17,47 @@ Positions = dict[tuple[str, int], int]
 
 class Superseded(Exception):
     """Another writer has moved these partitions on; its effects must be loaded first."""
+
+
+class Forgotten(Exception):
+    """The database has lost commits: what they held is on the topics, and must be read again."""
+
+
+def require_remembered(
+    committed: Mapping[tuple[str, int], int], found: Mapping[tuple[str, int], int]
+) -> None:
+    """Make sure that the database has all that was committed.
+
+    A standby that is promoted without the last commits, or a backup that is restored, goes on from
+    an earlier state: pages and positions went back together. Who still has the later state in
+    memory must write nothing from it, and read the topics again from where the database stands.
+
+    Args:
+        committed: next offsets of which this process knows that they were durable.
+        found: what the database has, asked for afterwards.
+
+    Raises:
+        Forgotten: some have gone back; the text says how far.
+    """
+    lost = {key: at - found.get(key, 0) for key, at in committed.items() if found.get(key, 0) < at}
+    if lost:
+        where = ", ".join(
+            f"{topic} {partition} by {count}" for (topic, partition), count in sorted(lost.items())
+        )
+        raise Forgotten(
+            f"the database has lost commits: {sum(lost.values())} records that had been applied "
+            f"are applied again from the topics (positions went back: {where})"
+        )
+
+
+def read_applied(database_url: str, consumer: str, partitions: Iterable[int]) -> Positions:
+    """`read_positions` on a connection of its own.
+
+    Raises:
+        psycopg.OperationalError: the server cannot be reached.
+    """
+    with connect(database_url, consumer, autocommit=True) as connection:
+        return read_positions(connection, consumer, partitions)
 
 
 def read_positions(

@@ -29,6 +29,10 @@ _EVERYTHING: Final = (
     "stream_topics",
     "multiplier_history",
     "coordinator_lease",
+    "operator_changes",
+    "stream_cursors",
+    "watched_sites",
+    "watched_sources",
 )
 
 ROLES: Final[dict[str, dict[str, str]]] = {
@@ -58,7 +62,22 @@ ROLES: Final[dict[str, dict[str, str]]] = {
         "deployment": "SELECT",
         "coordinator_lease": "SELECT, UPDATE",
         "multiplier_history": "SELECT, INSERT, DELETE",
+        # Budgets and limits are set beside a coordinator, by who may log in as one.
+        "operator_changes": "SELECT, INSERT",
     },
+    "freshet_receiver": {"websub_subscriptions": "SELECT, UPDATE, DELETE"},
+    "freshet_poller": {
+        "stream_cursors": "SELECT, INSERT, UPDATE",
+        "watched_sites": "SELECT",
+        "watched_sources": "SELECT, INSERT, UPDATE",
+        # Which pages are there already.
+        "pages": "SELECT (shard, page_id)",
+        # What a poll is worth.
+        "page_estimates": "SELECT",
+        "multiplier_history": "SELECT",
+    },
+    "freshet_frontier": {"pages": "SELECT", "page_urls": "SELECT", "hosts": "SELECT"},
+    # The secrets of subscriptions are nobody's to read.
     "freshet_readonly": dict.fromkeys(_EVERYTHING, "SELECT"),
 }
 """Role → table → privileges."""
@@ -112,7 +131,7 @@ def _grants(role: str, shards: int) -> Iterator[str]:
     for table, privileges in ROLES[role].items():
         yield f"REVOKE ALL ON {table} FROM {role}"
         yield f"GRANT {privileges} ON {table} TO {role}"
-        if table in _BY_SHARD:
+        if table in _BY_SHARD and "(" not in privileges:
             parts = ", ".join(f"{table}_{shard}" for shard in range(shards))
             yield f"GRANT SELECT ON {parts} TO {role}"
     for function in _FUNCTIONS.get(role, ()):

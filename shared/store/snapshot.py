@@ -5,7 +5,7 @@ its host's name.
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Final
 
 import numpy as np
@@ -16,14 +16,18 @@ from shared.policy.compiled import compiled
 from shared.policy.estimation.host_priors import INITIAL_CHANGE_RATE, INITIAL_SHAPE
 from shared.store.binary import Blobs
 from shared.store.columns import (
+    HOST_RULES,
     HostColumns,
     Integers,
     LearningColumns,
     PageColumns,
+    RemovedPages,
     SignalsBySource,
+    host_rules,
 )
 from shared.store.gathering import TableReader, reading
 from shared.store.history import WAITING, WAITING_OFFSET, Rings, unpack
+from shared.store.host_factors import unpack_factors
 from shared.store.hosts import INITIAL, HostLearning, unpack_hosts, unpack_sources
 from shared.store.imports_log import NO_IMPORT, read_last_import
 from shared.store.models import REMOVED
@@ -43,7 +47,7 @@ class DamagedStore(Exception):
 
 @dataclass(frozen=True, slots=True)
 class ShardSnapshot:
-    """What a scheduler needs of a shard: the active pages."""
+    """What a scheduler needs of a shard: the pages but removed ones."""
 
     shard: int
     pages: PageColumns
@@ -63,6 +67,8 @@ class ShardSnapshot:
     """Of the shard's owner: what older ones announced is in this snapshot (`owners`)."""
     imported: int = NO_IMPORT
     """Number of the last import that is in this snapshot (`imports_log`)."""
+    removed: RemovedPages = field(default_factory=RemovedPages.none)
+    """What is not among the pages: who reads updates again goes by it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,9 +84,11 @@ class LearningSnapshot:
     by_source: SignalsBySource
     announcing: Announcing
     """What the last commit was about to announce."""
+    urls: Blobs
+    """As in `ShardSnapshot`."""
 
 
-_PAGE_TYPES: Final[dict[str, type[np.generic]]] = {
+PAGE_TYPES: Final[dict[str, type[np.generic]]] = {
     "page_id": np.int64,
     "host_id": np.int64,
     "importance": np.float64,
@@ -93,14 +101,18 @@ _PAGE_TYPES: Final[dict[str, type[np.generic]]] = {
     "last_changed_at": np.float64,
     "last_signal_at": np.float64,
     "updated_at": np.float64,
+    "urgent_at": np.float64,
     "failures": np.int32,
+    "misses": np.int16,
     "digest": np.int64,
     "status": np.int16,
+    "signal_count": np.int64,
 }
+"""The fields of `PageColumns`, by the columns of `pages`."""
+
 _LEARNING_TYPES: Final[dict[str, type[np.generic]]] = {
     "first_seen_at": np.float64,
     "signals": np.int32,
-    "signal_count": np.int64,
     "crawls": np.int32,
     "changes": np.int32,
 }
@@ -120,9 +132,10 @@ def load_shard(
     """
     with reading(database_url, progress) as reader:
         columns, packed, by_source = _pages(
-            reader, shard, _PAGE_TYPES, f"status <> {REMOVED}", _WAITING
+            reader, shard, PAGE_TYPES, f"status <> {REMOVED}", _WAITING
         )
         pages = PageColumns(*columns)
+        removed = _removed(reader, shard)
         urls = _urls(reader, shard, pages.page_ids)
         hosts = _hosts(reader.connection, shard)
         positions = read_positions(reader.connection, ESTIMATOR, [shard])
@@ -141,19 +154,21 @@ def load_shard(
         by_source,
         epoch,
         imported,
+        removed,
     )
 
 
 def load_for_learning(database_url: str, shard: int) -> LearningSnapshot:
-    """All pages of a shard with their crawl histories, but without URLs (see `load_shard`)."""
+    """All pages of a shard with their crawl histories (see `load_shard`)."""
     with reading(database_url) as reader:
         columns, histories, by_source = _pages(
-            reader, shard, _PAGE_TYPES | _LEARNING_TYPES, "true", "history"
+            reader, shard, PAGE_TYPES | _LEARNING_TYPES, "true", "history"
         )
+        urls = _urls(reader, shard, columns[0])
         hosts = _hosts(reader.connection, shard)
         positions = read_positions(reader.connection, ESTIMATOR, [shard])
         _, announcing = read_owner(reader.connection, shard)
-    split = len(_PAGE_TYPES)
+    split = len(PAGE_TYPES)
     return LearningSnapshot(
         shard,
         PageColumns(*columns[:split]),
@@ -163,6 +178,7 @@ def load_for_learning(database_url: str, shard: int) -> LearningSnapshot:
         positions,
         by_source,
         announcing,
+        urls,
     )
 
 
@@ -211,6 +227,14 @@ def _pages(
     return columns, Blobs(data.view(f"V{width}")[order].view(np.uint8), offsets), by_source
 
 
+def _removed(reader: TableReader, shard: int) -> RemovedPages:
+    gathered = ["array_agg(page_id)", "array_agg(updated_at)"]
+    parts = reader.gather(f"pages_{shard}", gathered, f"status = {REMOVED}")
+    page_ids = _joined([part[0] for part in parts], np.int64)
+    order = np.argsort(page_ids)
+    return RemovedPages(page_ids[order], _joined([part[1] for part in parts], np.float64)[order])
+
+
 def _by_source(
     several: list[Any], packed: list[bytes | None], page_ids: Integers
 ) -> SignalsBySource:
@@ -236,6 +260,23 @@ def _urls(reader: TableReader, shard: int, page_ids: Integers) -> Blobs:
     stored_ids = _joined([part[0] for part in parts], np.int64)
     stored = np.frombuffer(b"".join([part[1] + _END_OF_URL for part in parts]), np.uint8)
     del parts
+    return chosen_urls(shard, stored_ids, stored, page_ids)
+
+
+def chosen_urls(
+    shard: int, stored_ids: Integers, stored: NDArray[np.uint8], page_ids: Integers
+) -> Blobs:
+    """The URLs of some pages, among those stored.
+
+    Args:
+        shard: for the error.
+        stored_ids: of pages, in any order; shape (stored,).
+        stored: their URLs, each with an end of line.
+        page_ids: those wanted, rising.
+
+    Raises:
+        DamagedStore: a page has none, or a URL has an end of line in it.
+    """
     ends = np.empty(stored_ids.size, np.int64)
     if _find_all(stored, _END_OF_URL[0], ends) != ends.size:
         raise DamagedStore(f"shard {shard}: a URL in page_urls has an end of line in it")
@@ -288,9 +329,11 @@ def _hosts(connection: psycopg.Connection, shard: int) -> HostColumns:
     row = connection.execute(
         "SELECT array_agg(host_id), array_agg(host), "
         "array_agg(coalesce(max_crawls_per_second, 'NaN')), array_agg(blocked_until), "
+        "array_agg(coalesce(crawl_delay, 'NaN')), array_agg(asked_until), array_agg(failures), "
+        "array_agg(failed_at), "
         "array_agg(limit_updated_at), array_agg(coalesce(prior_shape, %s)), "
         "array_agg(coalesce(prior_rate, %s)), array_agg(sources), "
-        "string_agg(coalesce(learning, %s), ''::bytea) "
+        "string_agg(coalesce(learning, %s), ''::bytea), array_agg(factors) "
         "FROM (SELECT * FROM hosts WHERE shard = %s ORDER BY host_id) AS host",
         (INITIAL_SHAPE, INITIAL_SHAPE / INITIAL_CHANGE_RATE, INITIAL, shard),
         binary=True,
@@ -299,9 +342,22 @@ def _hosts(connection: psycopg.Connection, shard: int) -> HostColumns:
         nothing = np.empty(0)
         initial = HostLearning.initial(0)
         return HostColumns(
-            np.empty(0, np.int64), [], nothing, nothing, nothing, nothing, nothing, [], initial
+            np.empty(0, np.int64), [], host_rules(0), nothing, nothing, nothing, [], initial, []
         )
-    columns: list[Any] = list(row)
-    columns[-2] = [unpack_sources(names) for names in row[-2]]
-    columns[-1] = unpack_hosts(row[-1], len(row[-2]))
-    return HostColumns(*columns)
+    host_ids, names = row[:2]
+    rules = host_rules(len(names))
+    last_rule = 2 + len(HOST_RULES.names or ())
+    for name, column in zip(HOST_RULES.names or (), row[2:last_rule], strict=True):
+        rules[name] = column
+    limit_updated_at, shape, rate, sources, packed, factors = row[last_rule:]
+    return HostColumns(
+        host_ids,
+        names,
+        rules,
+        limit_updated_at,
+        shape,
+        rate,
+        [unpack_sources(of_host) for of_host in sources],
+        unpack_hosts(packed, len(names)),
+        [unpack_factors(of_host) for of_host in factors],
+    )

@@ -19,9 +19,14 @@ SELECT count(*) FILTER (WHERE status = {ACTIVE}) AS active,
 FROM pages
 """
 
+_MAX_AGES = f"""
+SELECT max_age_days, count(*) AS pages FROM pages
+WHERE status = {ACTIVE} GROUP BY max_age_days
+"""
+
 _HOSTS = """
 SELECT count(*) AS known,
-       count(*) FILTER (WHERE blocked_until > %s) AS blocked,
+       count(*) FILTER (WHERE greatest(blocked_until, asked_until) > %s) AS blocked,
        count(*) FILTER (WHERE max_crawls_per_second IS NOT NULL) AS with_own_limit
 FROM hosts
 """
@@ -35,8 +40,9 @@ def store_status(database_url: str, now: float) -> dict[str, Any]:
         now: clock time, Unix seconds, to tell which hosts are blocked.
 
     Returns:
-        `shards`, `pages` (by status, and sums of crawls, changes and signals), `hosts`,
-        `positions` (consumer → topic → sum of next offsets), `bytes`.
+        `shards`, `pages` (by status, and sums of crawls, changes and signals), `hosts`, `max_ages`
+        (days → active pages; infinite: no bound of their own), `positions` (consumer → topic → sum
+        of next offsets), `bytes`.
     """
     with (
         connect(database_url, "status") as connection,
@@ -44,6 +50,9 @@ def store_status(database_url: str, now: float) -> dict[str, Any]:
     ):
         deployment = cursor.execute("SELECT shards FROM deployment").fetchone() or {}
         pages = cursor.execute(_PAGES).fetchone()
+        max_ages = {
+            row["max_age_days"]: row["pages"] for row in cursor.execute(_MAX_AGES).fetchall()
+        }
         hosts = cursor.execute(_HOSTS, (now,)).fetchone()
         size = cursor.execute("SELECT pg_database_size(current_database()) AS bytes").fetchone()
         positions: dict[str, dict[str, int]] = {}
@@ -55,6 +64,7 @@ def store_status(database_url: str, now: float) -> dict[str, Any]:
     return {
         "shards": deployment.get("shards"),
         "pages": pages,
+        "max_ages": max_ages,
         "hosts": hosts,
         "positions": positions,
         "bytes": (size or {}).get("bytes"),

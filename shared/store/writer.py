@@ -13,6 +13,7 @@ import psycopg
 from numpy.typing import NDArray
 
 from shared.store.binary import Blobs, copy_bytes
+from shared.store.columns import HOST_RULES
 from shared.store.hosts import NO_SOURCES
 from shared.units import SECONDS_PER_DAY
 
@@ -34,12 +35,14 @@ _PAGE_COLUMNS: Final = {
     "last_changed_at": "float8",
     "last_signal_at": "float8",
     "updated_at": "float8",
+    "urgent_at": "float8",
     "digest": "int8",
     "signal_count": "int8",
     "signals": "int4",
     "crawls": "int4",
     "changes": "int4",
     "failures": "int4",
+    "misses": "int2",
     "status": "int2",
     "history": "bytea",
     "signal_times": "bytea",
@@ -103,34 +106,46 @@ def insert_pages(
 
 @dataclass(frozen=True, slots=True)
 class HostLimits:
-    """Hosts and their limits, sorted by (shard, host id)."""
+    """Hosts and their rules, sorted by (shard, host id)."""
 
     shards: NDArray[np.int16]
     host_ids: NDArray[np.int64]
     hosts: list[str]
-    max_crawls_per_second: NDArray[np.float64]
-    """NaN: the configured default."""
-    blocked_until: NDArray[np.float64]
+    rules: NDArray[Any]
+    """`columns.HOST_RULES`."""
     limit_updated_at: NDArray[np.float64]
 
 
+_HOST_COLUMNS: Final = {
+    "shard": "int2",
+    "host_id": "int8",
+    "host": "text",
+    "max_crawls_per_second": "float8",
+    "blocked_until": "float8",
+    "crawl_delay": "float8",
+    "asked_until": "float8",
+    "failures": "int4",
+    "failed_at": "float8",
+    "limit_updated_at": "float8",
+}
+_OR_NULL: Final = ("max_crawls_per_second", "crawl_delay")
+_HOST_KEY: Final = ("shard", "host_id", "host")
+
+
 def write_hosts(connection: psycopg.Connection, limits: HostLimits) -> None:
-    """Add hosts, or write the limits of known ones."""
+    """Add hosts, or write the rules of known ones."""
+    given = [f"nullif({name}, 'NaN')" if name in _OR_NULL else name for name in _HOST_COLUMNS]
+    assignments = [f"{name} = excluded.{name}" for name in _HOST_COLUMNS if name not in _HOST_KEY]
     connection.execute(
-        "INSERT INTO hosts (shard, host_id, host, max_crawls_per_second, blocked_until, "
-        "limit_updated_at, sources) "
-        f"SELECT shard, host_id, host, nullif(rate, 'NaN'), blocked, at, '{NO_SOURCES}' "
-        "FROM unnest(%s::int2[], %s::int8[], %s::text[], %s::float8[], %s::float8[], %s::float8[])"
-        " AS new (shard, host_id, host, rate, blocked, at) ORDER BY shard, host_id "
-        "ON CONFLICT (shard, host_id) DO UPDATE SET "
-        "max_crawls_per_second = excluded.max_crawls_per_second, "
-        "blocked_until = excluded.blocked_until, limit_updated_at = excluded.limit_updated_at",
+        f"INSERT INTO hosts ({', '.join(_HOST_COLUMNS)}, sources) "
+        f"SELECT {', '.join(given)}, '{NO_SOURCES}' FROM {_unnest(_HOST_COLUMNS, 'new')} "
+        "ORDER BY shard, host_id ON CONFLICT (shard, host_id) DO UPDATE SET "
+        f"{', '.join(assignments)}",
         (
             limits.shards,
             limits.host_ids,
             limits.hosts,
-            limits.max_crawls_per_second,
-            limits.blocked_until,
+            *(np.ascontiguousarray(limits.rules[name]) for name in HOST_RULES.names or ()),
             limits.limit_updated_at,
         ),
     )
@@ -175,6 +190,26 @@ def update_hosts(connection: psycopg.Connection, estimates: HostEstimates) -> in
 
 
 @dataclass(frozen=True, slots=True)
+class RefittedFactors:
+    """Factors of hosts, sorted by (shard, host id)."""
+
+    shards: NDArray[np.int16]
+    host_ids: NDArray[np.int64]
+    packed: list[bytes]
+    """By `host_factors.pack_factors`."""
+
+
+def update_factors(connection: psycopg.Connection, refitted: RefittedFactors) -> None:
+    """Write the factors of known hosts, which only refits change."""
+    connection.execute(
+        "UPDATE hosts AS host SET factors = new.factors "
+        "FROM unnest(%s::int2[], %s::int8[], %s::bytea[]) AS new (shard, host_id, factors) "
+        "WHERE host.shard = new.shard AND host.host_id = new.host_id",
+        (refitted.shards, refitted.host_ids, refitted.packed),
+    )
+
+
+@dataclass(frozen=True, slots=True)
 class Observations:
     """What crawls found, one element an observation."""
 
@@ -184,6 +219,12 @@ class Observations:
     interval_days: NDArray[np.float64]
     signals: NDArray[np.int32]
     changed: NDArray[np.bool_]
+    staleness: NDArray[np.float32]
+    """−ln P(fresh) just before the crawl, by what was known before it."""
+    fresh_days: NDArray[np.float32]
+    """Of the interval: for which the copy was expected to be fresh."""
+    sources: NDArray[np.int16]
+    """Source slots with signals in the interval, as bits."""
 
     @classmethod
     def none(cls) -> Self:
@@ -195,6 +236,9 @@ class Observations:
             np.empty(0),
             np.empty(0, np.int32),
             np.empty(0, np.bool_),
+            np.empty(0, np.float32),
+            np.empty(0, np.float32),
+            np.empty(0, np.int16),
         )
 
 
@@ -204,7 +248,7 @@ def append_observations(
     """Append observations; the partition of `recorded_at` must be there."""
     statement = (
         "COPY observations (shard, page_id, recorded_at, crawled_at, interval_days, signals, "
-        "changed) FROM STDIN (FORMAT BINARY)"
+        "changed, staleness, fresh_days, sources) FROM STDIN (FORMAT BINARY)"
     )
     columns = (
         found.shards,
@@ -214,6 +258,9 @@ def append_observations(
         found.interval_days,
         found.signals,
         found.changed,
+        found.staleness,
+        found.fresh_days,
+        found.sources,
     )
     with connection.cursor() as cursor, cursor.copy(statement) as copy:
         copy.write(copy_bytes(columns))

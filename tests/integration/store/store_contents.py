@@ -21,6 +21,7 @@ FLOATS = (
     "last_changed_at",
     "last_signal_at",
     "updated_at",
+    "urgent_at",
 )
 
 
@@ -61,4 +62,5 @@ def changed_columns(snapshot, rows, status=0, records=0):
         columns[name] = np.arange(count, dtype=np.int64) << 32
     for name in ("signals", "crawls", "changes", "failures"):
         columns[name] = np.arange(count, dtype=np.int32)
+    columns["misses"] = np.arange(count, dtype=np.int16)
     return columns

@@ -15,6 +15,7 @@ from shared.contracts.identity import host_id_of, identify
 from shared.contracts.messages import Allotment, Multipliers
 from shared.store import writer
 from shared.store.binary import Blobs
+from shared.store.columns import HOST_RULES
 from shared.store.connection import alchemy_engine, connect, connect_writer
 from shared.store.deployment import StoreMismatch, check_deployment
 from shared.store.history import DEPTH
@@ -115,7 +116,7 @@ def test_an_import_adds_pages_that_a_snapshot_has(store):
     hosts = snapshot.hosts
     assert hosts.host_ids.tolist() == sorted(map(host_id_of, hosts.names))
     assert len(hosts.names) == 5
-    assert np.isnan(hosts.max_crawls_per_second).all()
+    assert np.isnan(hosts.rules["max_crawls_per_second"]).all()
     assert load_shard(store, 0).pages.page_ids.size == 0
     assert load_shard(store, 0).urls.offsets.tolist() == [0]
 
@@ -186,7 +187,9 @@ def test_updates_write_every_column_and_stay_hot(store):
     )
 
 
-def test_removed_pages_are_not_in_a_schedulers_snapshot_but_gone_ones_which_a_signal_revives(store):
+def test_of_removed_pages_a_scheduler_hears_when_and_of_gone_ones_all_as_a_signal_revives_them(
+    store,
+):
     fill(store, urls_of_shard(1, 10))
     snapshot = load_for_learning(store, 1)
     with connect_writer(store, "test") as connection:
@@ -194,7 +197,10 @@ def test_removed_pages_are_not_in_a_schedulers_snapshot_but_gone_ones_which_a_si
         writer.update_pages(connection, columns)
         gone = changed_columns(snapshot, np.arange(4, 6), status=GONE, records=DEPTH)
         writer.update_pages(connection, gone)
-    pages = load_shard(store, 1).pages
+    loaded = load_shard(store, 1)
+    pages, removed = loaded.pages, loaded.removed
+    assert removed.page_ids.tolist() == snapshot.pages.page_ids[:4].tolist()
+    assert removed.removed_at.tolist() == columns["updated_at"].tolist()
     assert pages.page_ids.tolist() == snapshot.pages.page_ids[4:].tolist()
     assert pages.status.tolist() == [GONE] * 2 + [0] * 4
     assert load_for_learning(store, 1).pages.status.tolist() == [REMOVED] * 4 + [GONE] * 2 + [0] * 4
@@ -253,6 +259,9 @@ def observation(count):
         np.full(count, 0.5),
         np.full(count, 2, np.int32),
         np.ones(count, np.bool_),
+        np.full(count, 0.1, np.float32),
+        np.full(count, 0.45, np.float32),
+        np.ones(count, np.int16),
     )
 
 
@@ -275,8 +284,7 @@ def test_hosts_are_added_and_changed(store):
             np.array([1], np.int16),
             np.array([5]),
             ["h"],
-            np.array([rate]),
-            np.array([blocked]),
+            np.array([(rate, blocked, 2.5, NOW + 3, 7, NOW - 1)], HOST_RULES),
             np.array([NOW]),
         )
 
@@ -284,12 +292,12 @@ def test_hosts_are_added_and_changed(store):
         writer.write_hosts(connection, limits(np.nan, NEVER))
         writer.write_hosts(connection, limits(2.5, NOW))
     hosts = load_shard(store, 1).hosts
-    assert (hosts.max_crawls_per_second.tolist(), hosts.blocked_until.tolist()) == ([2.5], [NOW])
+    assert hosts.rules.tolist() == [(2.5, NOW, 2.5, NOW + 3, 7, NOW - 1)]
     with connect(store, "test") as connection:
         writer.write_hosts(connection, limits(np.nan, NEVER))
     hosts = load_shard(store, 1).hosts
-    assert np.isnan(hosts.max_crawls_per_second[0])
-    assert hosts.blocked_until.tolist() == [NEVER]
+    assert np.isnan(hosts.rules["max_crawls_per_second"][0])
+    assert hosts.rules["blocked_until"].tolist() == [NEVER]
 
 
 def test_status_counts(store):
@@ -300,6 +308,7 @@ def test_status_counts(store):
     status = store_status(store, NOW)
     assert status["shards"] == SHARDS
     assert (status["pages"]["active"], status["pages"]["never_crawled"]) == (9, 9)
+    assert sum(status["max_ages"].values()) == 9
     assert (status["hosts"]["known"], status["hosts"]["blocked"]) == (9, 5)
     assert status["positions"] == {ESTIMATOR: {"a": 17}}
 

@@ -34,6 +34,14 @@ def test_each_commit_of_an_import_is_noted_for_each_of_its_shards(store, connect
         assert load_shard(store, shard).imported == read_last_import(connection, shard)
 
 
+def test_a_batch_whose_rows_are_all_refused_is_no_import(store, connection):
+    report = import_pages(
+        store, SHARDS, [page_batch(["no address", "ftp://files.example/"])], now=NOW
+    )
+    assert (report.added, report.refused) == (0, 2)
+    assert read_imports(connection, dict.fromkeys(range(SHARDS), 0), most=10) == []
+
+
 def test_only_what_was_not_seen_is_read(store, connection):
     fill(store, urls_of_shard(1, 30))
     assert read_imports(connection, {1: 1}) == []

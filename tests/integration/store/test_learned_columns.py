@@ -7,8 +7,10 @@ from store_contents import NOW, SHARDS, changed_columns, fill, urls_of_shard
 from shared.contracts.identity import identify
 from shared.store import writer
 from shared.store.connection import connect, connect_writer
+from shared.store.directories import directory_of
 from shared.store.explain import explain_page
 from shared.store.history import Rings, pack
+from shared.store.host_factors import HostFactors, pack_factors
 from shared.store.hosts import HostLearning, pack_hosts, pack_sources
 from shared.store.snapshot import load_for_learning, load_shard
 from shared.store.source_times import NO_SIGNAL, SourceTimes, pack_source_times
@@ -46,6 +48,30 @@ def test_what_was_learned_of_hosts_is_in_both_snapshots(store):
             "max(precision) FROM page_estimates WHERE shard = 1"
         ).fetchone()
     assert rates == (10, pytest.approx(1 / 60), 0.5, pytest.approx(0.9))
+
+
+def test_factors_of_hosts_are_in_both_snapshots_and_in_what_is_explained(store):
+    [url] = urls_of_shard(1, 1)
+    fill(store, [url])
+    [host_id] = load_shard(store, 1).hosts.host_ids
+    factors = HostFactors(
+        np.array([0.5, 1.0, 2.0, 2.0, 2.0, 3.0, 3.0]),
+        np.array([directory_of(url)], np.uint16),
+        np.array([10.0]),
+    )
+    with connect_writer(store, "test") as connection:
+        shards, hosts = np.ones(1, np.int16), np.array([host_id])
+        refitted = writer.RefittedFactors(shards, hosts, [pack_factors(factors)])
+        writer.update_factors(connection, refitted)
+    for_learning = load_for_learning(store, 1)
+    for hosts in (load_shard(store, 1).hosts, for_learning.hosts):
+        [stored] = hosts.factors
+        for mine, theirs in zip(factors, stored, strict=True):
+            assert mine.tolist() == theirs.tolist()
+    assert for_learning.urls.arena.tobytes() == url.encode()
+    parameters = explain_page(store, SHARDS, url)["parameters"]
+    assert parameters["unsignalled_change_rate"] == pytest.approx(5.0 / 60)
+    assert parameters["change_rate"] == pytest.approx(5.0 / 60)
 
 
 def test_what_waits_since_the_last_crawl_is_in_a_schedulers_snapshot(store):

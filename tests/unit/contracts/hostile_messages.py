@@ -43,7 +43,7 @@ PLAUSIBLE = {
     "shard": st.integers(0, 80),
     "op": st.sampled_from(["upsert", "remove"]),
     "result": st.sampled_from(["changed", "unchanged", "gone", "failed"]),
-    "reason": st.sampled_from(["value", "new", "max-age", "retry"]),
+    "reason": st.sampled_from(["value", "new", "max-age", "retry", "urgent"]),
     "http_status": st.integers(0, 999),
     "request_id": WORD | st.sampled_from(["2a-1f-5f5e100", "-", "g-g", "0-0-0", "f" * 64]),
     "allotments": ALLOTMENTS,

@@ -48,14 +48,18 @@ def test_operations_are_those_of_the_workers():
     assert {n for n, o in operations.items() if o["action"] == "receive"} == {
         f"receive-{topic.name}" for topic in TOPICS if topic.name not in {"dead-letters", "clock"}
     }
-    assert "send-signals" not in operations
-    assert {"send-crawl-requests", "send-clock"} <= set(operations)
+    assert "send-bandwidth" not in operations
+    # Those of the receiver, the poller and the frontier, beside everybody else's.
+    edges = {"send-signals", "send-page-updates", "send-crawl-outcomes", "send-host-limits"}
+    assert {"send-crawl-requests", "send-clock"} | edges <= set(operations)
 
 
 def test_fields_are_described_as_in_the_source():
     schemas = document()["components"]["schemas"]
     deadline = schemas["CrawlRequest"]["properties"]["deadline_at"]
-    assert deadline["description"] == "Without an outcome by then, the page is asked for again."
+    assert deadline["description"] == (
+        "Without an outcome by then, the crawl counts as failed, and is tried again later."
+    )
     assert "description" not in schemas["CrawlRequest"]["properties"]["host"]
     assert not any("\n" in schema["description"] for schema in schemas.values())
 

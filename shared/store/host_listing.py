@@ -1,0 +1,41 @@
+"""The rules of hosts, as people ask for them."""
+
+from typing import Any, Final
+
+from psycopg.rows import dict_row
+
+from shared.contracts.identity import host_id_of, shard_of
+from shared.store.connection import connect
+
+_COLUMNS: Final = """
+SELECT host, shard, coalesce(max_crawls_per_second, 'NaN') AS max_crawls_per_second, blocked_until,
+       coalesce(crawl_delay, 'NaN') AS crawl_delay, asked_until, failures, failed_at
+FROM hosts
+"""
+_ONE: Final = f"{_COLUMNS} WHERE shard = %s AND host_id = %s"
+_WITH_RULES: Final = f"""{_COLUMNS}
+WHERE max_crawls_per_second IS NOT NULL OR crawl_delay > 0 OR blocked_until > %(now)s
+      OR asked_until > %(now)s OR failures >= %(patience)s
+ORDER BY host LIMIT %(most)s
+"""
+
+
+def read_host(database_url: str, shards: int, host: str) -> dict[str, Any] | None:
+    """A host's columns; None: no estimator has heard of it."""
+    with connect(database_url, "hosts") as connection:
+        cursor = connection.cursor(row_factory=dict_row)
+        return cursor.execute(_ONE, (shard_of(host, shards), host_id_of(host))).fetchone()
+
+
+def list_hosts(database_url: str, now: float, patience: int, most: int) -> list[dict[str, Any]]:
+    """The columns of hosts that a rule binds now, by name.
+
+    Args:
+        database_url: libpq URL.
+        now: Unix seconds.
+        patience: failures in a row from which on a host is backed off from.
+        most: so many at most.
+    """
+    terms = {"now": now, "patience": patience, "most": most}
+    with connect(database_url, "hosts") as connection:
+        return connection.cursor(row_factory=dict_row).execute(_WITH_RULES, terms).fetchall()

@@ -1,0 +1,177 @@
+"""Pages and hosts, counted and listed, as fleets ask for them. Removed pages are not there."""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any, Final
+
+import psycopg
+from psycopg.rows import dict_row
+
+from shared.contracts.identity import host_id_of, shard_of
+from shared.store.connection import connect
+from shared.store.models import ACTIVE, GONE, REMOVED
+
+PATIENCE_SECONDS: Final = 30
+"""A question that takes longer is given up: it looks through all pages."""
+
+URLS_AT_ONCE: Final = 10_000
+"""Of pages that are listed one and all."""
+
+_COUNTS: Final = f"""
+SELECT count(*) FILTER (WHERE status = {ACTIVE}) AS active,
+       count(*) FILTER (WHERE status = {GONE}) AS gone,
+       count(*) FILTER (WHERE status = {ACTIVE} AND last_crawled_at = '-infinity') AS never_crawled,
+       count(*) FILTER (WHERE status = {ACTIVE} AND failures > 0) AS failing
+FROM pages
+"""
+_HOSTS: Final = "FROM hosts WHERE %(all)s OR greatest(blocked_until, asked_until) <= %(now)s"
+_PAGES: Final = f"FROM pages JOIN page_urls USING (shard, page_id) WHERE status <> {REMOVED}"
+_UNDER: Final = (
+    f"{_PAGES} AND shard = %(shard)s AND host_id = %(host_id)s AND starts_with(url, %(prefix)s)"
+)
+_COLUMNS: Final = (
+    "url, status, importance, first_seen_at, last_crawled_at, crawls, changes, failures"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """Which pages are asked for."""
+
+    host: str | None = None
+    """None: those of all hosts."""
+    text: str = ""
+    """A part of their URLs; empty: any."""
+    ignore_case: bool = False
+
+
+def count_by_state(database_url: str, shards: int, host: str | None) -> dict[str, int]:
+    """How many pages a host has, or all have: `active`, `gone`, `never_crawled`, `failing`; and
+    `hosts`, how many are known.
+
+    Args:
+        database_url: libpq URL.
+        shards: how many there are.
+        host: None: all pages, which are scanned, at some millions a second.
+    """
+    place, values = _place(host, shards)
+    with _asking(database_url) as connection:
+        counts = _one(connection, f"{_COUNTS} WHERE {place}", values)
+        hosts = "SELECT count(*) AS hosts FROM hosts WHERE true"
+        if host is not None:
+            hosts += " AND shard = %(shard)s AND host_id = %(host_id)s"
+        return counts | _one(connection, hosts, values)
+
+
+def list_host_names(
+    database_url: str, now: float, *, blocked_too: bool, start: int, most: int
+) -> tuple[list[str], int]:
+    """Hosts, and how many there are in all: those that nobody blocks now, or all that are known.
+
+    Args:
+        database_url: libpq URL.
+        now: Unix seconds.
+        blocked_too: whether those that are blocked, or asked to be left alone, count too.
+        start: so many are passed over.
+        most: so many at most.
+    """
+    values = {"all": blocked_too, "now": now, "start": start, "most": most}
+    order = "ORDER BY shard, host_id OFFSET %(start)s LIMIT %(most)s"
+    with _asking(database_url) as connection:
+        rows = connection.execute(f"SELECT host {_HOSTS} {order}", values).fetchall()
+        total = _one(connection, f"SELECT count(*) AS total {_HOSTS}", values)["total"]
+    return [host for (host,) in rows], total
+
+
+def list_pages(
+    database_url: str, shards: int, wanted: Wanted, start: int, most: int
+) -> list[dict[str, Any]]:
+    """Pages, in the order of the primary key: URL, status and what was found so far."""
+    where, values = _where(wanted, shards)
+    order = "ORDER BY shard, page_id OFFSET %(start)s LIMIT %(most)s"
+    values |= {"start": start, "most": most}
+    with _asking(database_url) as connection:
+        cursor = connection.cursor(row_factory=dict_row)
+        return cursor.execute(f"SELECT {_COLUMNS} {_PAGES} AND {where} {order}", values).fetchall()
+
+
+def count_pages(database_url: str, shards: int, wanted: Wanted) -> int:
+    """How many pages there are."""
+    where, values = _where(wanted, shards)
+    with _asking(database_url) as connection:
+        return _one(connection, f"SELECT count(*) AS pages {_PAGES} AND {where}", values)["pages"]
+
+
+def count_under(database_url: str, shards: int, host: str, prefix: str) -> int:
+    """How many pages a host has whose URLs begin so; removed ones are none."""
+    with _asking(database_url) as connection:
+        values = _under(shards, host, prefix)
+        return _one(connection, f"SELECT count(*) AS pages {_UNDER}", values)["pages"]
+
+
+def urls_under(database_url: str, shards: int, host: str, prefix: str) -> Iterator[list[str]]:
+    """The URLs of those pages, in parts."""
+    with connect(database_url, "pages") as connection, connection.cursor("urls") as cursor:
+        cursor.execute(f"SELECT url {_UNDER}", _under(shards, host, prefix))
+        while part := cursor.fetchmany(URLS_AT_ONCE):
+            yield [url for (url,) in part]
+
+
+def _under(shards: int, host: str, prefix: str) -> dict[str, Any]:
+    return {"shard": shard_of(host, shards), "host_id": host_id_of(host), "prefix": prefix}
+
+
+def read_page(database_url: str, shard: int, page_id: int) -> dict[str, Any] | None:
+    """One page, as in `list_pages`; None: it is not known, or was removed."""
+    query = f"SELECT {_COLUMNS} {_PAGES} AND shard = %s AND page_id = %s"
+    with _asking(database_url) as connection:
+        cursor = connection.cursor(row_factory=dict_row)
+        return cursor.execute(query, (shard, page_id)).fetchone()
+
+
+def find_known(database_url: str, pages: Iterable[tuple[int, int]]) -> set[int]:
+    """Ids of those pages that are known, be they removed or gone.
+
+    Args:
+        database_url: libpq URL.
+        pages: shard and id of each.
+    """
+    by_shard: dict[int, list[int]] = {}
+    for shard, page_id in pages:
+        by_shard.setdefault(shard, []).append(page_id)
+    query = "SELECT page_id FROM pages WHERE shard = %s AND page_id = ANY(%s)"
+    found: set[int] = set()
+    with _asking(database_url) as connection:
+        for shard, page_ids in by_shard.items():
+            found.update(row[0] for row in connection.execute(query, (shard, page_ids)))
+    return found
+
+
+@contextmanager
+def _asking(database_url: str) -> Iterator[psycopg.Connection]:
+    with connect(database_url, "frontier", autocommit=True) as connection:
+        connection.execute(f"SET statement_timeout = '{PATIENCE_SECONDS}s'")
+        yield connection
+
+
+def _one(
+    connection: psycopg.Connection, query: str, values: Mapping[str, Any] | Sequence[Any]
+) -> dict[str, int]:
+    found = connection.cursor(row_factory=dict_row).execute(query, values).fetchone()
+    return dict(found or {})
+
+
+def _place(host: str | None, shards: int) -> tuple[str, dict[str, Any]]:
+    if host is None:
+        return "true", {}
+    values = {"shard": shard_of(host, shards), "host_id": host_id_of(host)}
+    return "shard = %(shard)s AND host_id = %(host_id)s", values
+
+
+def _where(wanted: Wanted, shards: int) -> tuple[str, dict[str, Any]]:
+    place, values = _place(wanted.host, shards)
+    if not wanted.text:
+        return place, values
+    text, url = ("lower(%(text)s)", "lower(url)") if wanted.ignore_case else ("%(text)s", "url")
+    return f"{place} AND position({text} in {url}) > 0", values | {"text": wanted.text}

@@ -1,0 +1,40 @@
+"""What the poller has to know of pages and of the budget, to tell what a poll is worth."""
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+import psycopg
+from numpy.typing import NDArray
+
+Column = NDArray[np.float64]
+
+
+class Beliefs(NamedTuple):
+    """What is learned of some pages; one row a page."""
+
+    importance: Column
+    alpha: Column
+    """Changes a day that no signal announces."""
+    kappa: Column
+    """Evidence of a signal."""
+    gamma: Column
+    """Signals a day."""
+
+
+def read_multiplier(connection: psycopg.Connection) -> float:
+    """λ₀ as the coordinator noted it last; 0: it never did."""
+    row = connection.execute(
+        "SELECT multiplier FROM multiplier_history ORDER BY id DESC LIMIT 1"
+    ).fetchone()
+    return float(row[0]) if row else 0.0
+
+
+def read_beliefs(connection: psycopg.Connection, shard: int, page_ids: Sequence[int]) -> Beliefs:
+    """Of those pages of a shard that are there, in whatever order."""
+    rows = connection.execute(
+        "SELECT importance, unsignalled_change_rate, signal_evidence, signal_rate "
+        "FROM page_estimates WHERE shard = %s AND page_id = ANY(%s)",
+        (shard, list(page_ids)),
+    ).fetchall()
+    return Beliefs(*np.array(rows, np.float64).reshape(-1, len(Beliefs._fields)).T)

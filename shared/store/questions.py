@@ -1,0 +1,53 @@
+"""A worker's way to rows that are few: a connection for each question, in threads of its own."""
+
+import asyncio
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from typing import Concatenate, Final, ParamSpec, TypeVar
+
+import psycopg
+
+from shared.store.connection import connect
+
+THREADS: Final = 4
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+
+class Questions:
+    """Asks the database."""
+
+    def __init__(self, database_url: str, role: str) -> None:
+        """Make it.
+
+        Args:
+            database_url: libpq URL.
+            role: who asks, as seen in `pg_stat_activity`.
+        """
+        self._database_url = database_url
+        self._role = role
+        # Of its own: a database that hangs must not keep others waiting for a thread.
+        self._threads = ThreadPoolExecutor(THREADS, thread_name_prefix="questions")
+
+    async def ask(
+        self,
+        question: Callable[Concatenate[psycopg.Connection, P], T],
+        *arguments: P.args,
+        **more: P.kwargs,
+    ) -> T:
+        """The answer of a function that takes a connection, which commits by itself.
+
+        Raises:
+            psycopg.Error: the database is away, or refuses.
+        """
+
+        def work() -> T:
+            with connect(self._database_url, self._role, autocommit=True) as connection:
+                return question(connection, *arguments, **more)
+
+        return await asyncio.get_running_loop().run_in_executor(self._threads, work)
+
+    def stop(self) -> None:
+        """Ask nothing more."""
+        self._threads.shutdown(wait=False, cancel_futures=True)

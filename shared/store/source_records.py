@@ -1,0 +1,77 @@
+"""What is learned of signal sources, over some hosts: for people."""
+
+from collections.abc import Sequence
+from typing import Final, NamedTuple
+
+import psycopg
+
+from shared.contracts.identity import host_id_of, shard_of
+from shared.store.history import OWN_SOURCES
+from shared.store.hosts import unpack_hosts, unpack_sources
+from shared.units import SECONDS_PER_DAY
+
+_HOST: Final = "SELECT sources, learning FROM hosts WHERE shard = %s AND host_id = %s"
+_PAGES: Final = """
+SELECT coalesce(sum(estimate.unsignalled_change_rate), 0), coalesce(avg(page.first_seen_at), 0)
+FROM pages AS page JOIN page_estimates AS estimate USING (shard, page_id)
+WHERE page.shard = %s AND page.host_id = %s
+"""
+
+
+class SourceRecord(NamedTuple):
+    """A source, over the hosts that were asked about."""
+
+    signals: float
+    precision: float
+    """The share of its signals that were followed by a change."""
+    recall: float
+    """The share of all changes that its signals announced."""
+
+
+class _Share(NamedTuple):
+    signals: float
+    true: float
+    announced_a_day: float
+    changes_a_day: float
+
+
+def read_records(
+    connection: psycopg.Connection, shards: int, hosts: Sequence[str], now: float
+) -> dict[str, SourceRecord]:
+    """Source → its record. Those that share a slot with others at a host are left out there.
+
+    Args:
+        connection: to the database.
+        shards: of the deployment.
+        hosts: whose pages the signals are about.
+        now: Unix seconds.
+    """
+    shares: dict[str, list[_Share]] = {}
+    for host in hosts:
+        for source, share in _of_host(connection, shard_of(host, shards), host, now).items():
+            shares.setdefault(source, []).append(share)
+    return {source: _together(some) for source, some in shares.items()}
+
+
+def _of_host(
+    connection: psycopg.Connection, shard: int, host: str, now: float
+) -> dict[str, _Share]:
+    row = connection.execute(_HOST, (shard, host_id_of(host))).fetchone()
+    if row is None or row[1] is None:
+        return {}
+    names, learned = unpack_sources(row[0])[:OWN_SOURCES], unpack_hosts(row[1], 1)
+    quiet, seen_at = connection.execute(_PAGES, (shard, host_id_of(host))).fetchone() or (0.0, now)
+    days = max((now - seen_at) / SECONDS_PER_DAY, 1.0)
+    true = (learned.signals * learned.precision)[0]
+    changes = float(quiet) + float(true.sum()) / days
+    return {
+        name: _Share(
+            float(learned.signals[0, slot]), float(true[slot]), float(true[slot]) / days, changes
+        )
+        for slot, name in enumerate(names)
+    }
+
+
+def _together(shares: Sequence[_Share]) -> SourceRecord:
+    signals, true, announced, changes = map(sum, zip(*shares, strict=True))
+    return SourceRecord(signals, true / max(signals, 1.0), announced / changes if changes else 0.0)

@@ -1,0 +1,50 @@
+"""What a crawler's package says is the contract, though it installs none of the workers."""
+
+import ast
+
+from scrapy_freshet import messages as client
+
+from deploy.docs.places import TOP
+from shared.contracts import messages, topics
+from shared.contracts.codec import decode, encode
+
+PACKAGE = TOP / "clients" / "scrapy-freshet" / "scrapy_freshet"
+
+
+def test_topics_have_their_names():
+    assert topics.CRAWL_REQUESTS.name == client.CRAWL_REQUESTS
+    assert topics.CRAWL_OUTCOMES.name == client.CRAWL_OUTCOMES
+    assert topics.HOST_LIMITS.name == client.HOST_LIMITS
+
+
+def test_its_messages_are_read_as_they_were_meant():
+    outcome = client.CrawlOutcome(
+        "http://a.example/", "a.example", "1", 5.0, "failed", "d", 503, 9.0
+    )
+    read = decode(messages.CrawlOutcome, encode(outcome))
+    assert all(getattr(read, name) == getattr(outcome, name) for name in outcome.__struct_fields__)
+    limit = decode(messages.HostLimit, encode(client.HostLimit("a.example", 0.25, 4.0)))
+    assert (limit.host, limit.max_crawls_per_second) == ("a.example", 0.25)
+
+
+def test_it_reads_requests_as_they_are_written():
+    request = messages.CrawlRequest("1", 7, "http://a.example/", "a.example", 1, 2, 3, 4, "value")
+    read = decode(client.CrawlRequest, encode(request))
+    assert read == client.CrawlRequest("1", "http://a.example/", "a.example", 2.0)
+
+
+def test_it_imports_nothing_of_ours():
+    imported = {
+        name.partition(".")[0]
+        for file in PACKAGE.rglob("*.py")
+        for node in ast.walk(ast.parse(file.read_bytes()))
+        for name in (
+            [node.module or ""]
+            if isinstance(node, ast.ImportFrom)
+            else [alias.name for alias in node.names]
+            if isinstance(node, ast.Import)
+            else []
+        )
+    }
+    assert imported & {"services", "shared", "deploy", "migrations"} == set()
+    assert {"scrapy", "aiokafka"} <= imported
