@@ -8,11 +8,12 @@ import hashlib
 import os
 import platform
 import tempfile
+from collections import Counter
 from collections.abc import Callable
 from functools import cache
 from importlib.metadata import version
 from pathlib import Path
-from typing import Final, TypeVar, cast
+from typing import Any, Final, TypeVar, cast
 
 import numba
 from llvmlite import binding
@@ -23,6 +24,9 @@ _COMPILERS: Final = ("numba", "llvmlite", "numpy", "scipy")
 """What machine code is made by, and where constants of ours come from."""
 
 Function = TypeVar("Function", bound=Callable[..., object])
+
+_kernels: Final[list[Any]] = []
+"""Of numba's dispatchers, all that this process has."""
 
 
 def compiled(function: Function) -> Function:
@@ -39,7 +43,33 @@ def _compiled(function: Function, more: dict[str, bool]) -> Function:
     options = {"cache": True, "nogil": True, "error_model": "numpy"} | more
     # Numba notes its cache's folder when a function is decorated.
     numba.config.CACHE_DIR = str(cache_folder(Path(function.__code__.co_filename)))
-    return cast("Function", numba.njit(**options)(function))
+    kernel = numba.njit(**options)(function)
+    _kernels.append(kernel)
+    return cast("Function", kernel)
+
+
+class LateKernels:
+    """Kernels that a process compiles, or reads from the cache, although it was ready.
+
+    Its work stands still meanwhile: on a busy machine whose cache is cold, for half a minute. So
+    the warm-up should have had them.
+    """
+
+    def __init__(self) -> None:
+        self._before = _variants()
+
+    def names(self) -> list[str]:
+        """Those that came since this was made."""
+        return sorted(name for name, count in _variants().items() if count > self._before[name])
+
+
+def _variants() -> Counter[str]:
+    """Kernel → for how many kinds of arguments there is machine code."""
+    variants: Counter[str] = Counter()
+    for kernel in _kernels:
+        name = f"{kernel.py_func.__module__}.{kernel.py_func.__qualname__}"
+        variants[name] += len(kernel.overloads)
+    return variants
 
 
 @cache

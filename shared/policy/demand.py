@@ -97,40 +97,62 @@ def merge(curves: Sequence[Column]) -> Column:
 
 
 def interpolate_demand(grid: Column, demand: Column, thresholds: Column) -> Column:
-    """D at ``thresholds`` by monotone cubic interpolation of ln D in ln Λ (PCHIP).
+    """D at ``thresholds``; see :class:`DemandLine`, which is laid once for many questions."""
+    return DemandLine(grid, demand).at(thresholds)
+
+
+class DemandLine:
+    """D between and beyond the points of a curve: monotone cubic interpolation of ln D in ln Λ
+    (PCHIP).
 
     Past the last positive point D falls linearly to the next one's 0; above the grid it is 0 or
     stays, below the grid it continues with its end slope, at most Λ^−½.
     """
-    falling = np.minimum.accumulate(np.maximum(demand, 0.0))
-    positive = int(np.count_nonzero(falling > 0))
-    result = np.zeros(len(thresholds))
-    if positive == 0:
+
+    def __init__(self, grid: Column, demand: Column) -> None:
+        self._grid = grid
+        self._falling = np.minimum.accumulate(np.maximum(demand, 0.0))
+        self._positive = int(np.count_nonzero(self._falling > 0))
+        self._slope = 0.0
+        if self._positive > 1:
+            drop = np.log(self._falling[1] / self._falling[0])
+            self._slope = max(drop / np.log(grid[1] / grid[0]), _STEEPEST_END)
+        self._cubic: PchipInterpolator | None = None
+
+    def at(self, thresholds: Column) -> Column:
+        """D at each of the thresholds."""
+        grid, falling, positive = self._grid, self._falling, self._positive
+        result = np.zeros(len(thresholds))
+        if positive == 0:
+            return result
+        last = grid[positive - 1]
+        inside = thresholds <= last
+        below = (thresholds < grid[0]) if positive > 1 else np.zeros(len(thresholds), np.bool_)
+        between = inside & ~below
+        if between.any():
+            clipped = np.log(np.clip(thresholds[between], grid[0], last))
+            result[between] = np.exp(self._log_demand()(clipped))
+        if below.any():
+            with np.errstate(divide="ignore"):
+                result[below] = falling[0] * (thresholds[below] / grid[0]) ** self._slope
+        if positive < len(grid):
+            share = (grid[positive] - thresholds) / (grid[positive] - last)
+            result[~inside] = falling[positive - 1] * np.maximum(share[~inside], 0.0)
+        else:
+            result[~inside] = falling[-1]
         return result
-    last = grid[positive - 1]
-    inside = thresholds <= last
-    clipped = np.log(np.clip(thresholds[inside], grid[0], last))
-    result[inside] = np.exp(_log_demand(grid, falling, positive)(clipped))
-    if positive > 1:
-        below = thresholds[inside] < grid[0]
-        slope = np.log(falling[1] / falling[0]) / np.log(grid[1] / grid[0])
-        with np.errstate(divide="ignore"):
-            ratio = thresholds[inside] / grid[0]
-            extended = falling[0] * ratio ** max(slope, _STEEPEST_END)
-        result[inside] = np.where(below, extended, result[inside])
-    if positive < len(grid):
-        share = (grid[positive] - thresholds) / (grid[positive] - last)
-        result[~inside] = falling[positive - 1] * np.maximum(share[~inside], 0.0)
-    else:
-        result[~inside] = falling[-1]
-    return result
 
-
-def _log_demand(grid: Column, falling: Column, positive: int) -> PchipInterpolator:
-    if positive == 1:
-        flat = np.log(falling[[0, 0]])
-        return PchipInterpolator(np.log([grid[0], 2.0 * grid[0]]), flat)
-    return PchipInterpolator(np.log(grid[:positive]), np.log(falling[:positive]))
+    def _log_demand(self) -> PchipInterpolator:
+        """Laid when it is first asked for: not everybody asks for what is within the grid."""
+        if self._cubic is None:
+            grid, positive = self._grid, self._positive
+            if positive == 1:
+                flat = np.log(self._falling[[0, 0]])
+                self._cubic = PchipInterpolator(np.log([grid[0], 2.0 * grid[0]]), flat)
+            else:
+                falling = np.log(self._falling[:positive])
+                self._cubic = PchipInterpolator(np.log(grid[:positive]), falling)
+        return self._cubic
 
 
 def _demand_without_signals(params: PageParameters, grid: Column) -> Column:

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.optimize import brentq
 
-from shared.policy.demand import group_by_host, interpolate_demand
+from shared.policy.demand import DemandLine, group_by_host
 from shared.policy.kernels.demand import (
     SMALLEST_THRESHOLD,
     fill_rates,
@@ -55,10 +55,10 @@ def solve_multiplier(grid: Column, demand: Column, budget: float) -> float:
     falling = np.minimum.accumulate(np.maximum(demand, 0.0))
     if falling[0] <= 0.0:
         return 0.0
+    line = DemandLine(grid, falling)
 
     def excess(log_threshold: float) -> float:
-        at = np.array([np.exp(log_threshold)])
-        return float(interpolate_demand(grid, falling, at)[0]) / budget - 1.0
+        return float(line.at(np.array([np.exp(log_threshold)]))[0]) / budget - 1.0
 
     if falling[0] < budget:
         farthest = np.log(grid[0]) + np.log(_FARTHEST)

@@ -83,6 +83,7 @@ def credit_rings(
     changed: Row,
     count: Row,
     host_rate: Row,
+    factor: Row,
     unsignalled_change_rate: Row,
     signal_evidence: Row,
     credited: Floats,
@@ -95,7 +96,8 @@ def credit_rings(
     A signal of source k in a changed record is credited with p_k/(1 − e^{−s}), at most 1: the
     probability that it was true, given the change (`credited`, (hosts, K), of `signalled`). Of
     the time T that the records cover, T/(B + T) pages' worth is seen beside the prior
-    (`seen_pages`), and x/(1 − e^{−s})/(B + T) per changed record of it is the rate seen then.
+    (`seen_pages`), and x/(1 − e^{−s})/(B + T) per changed record of it is the rate seen then. Of a
+    page with a `factor` f (`page_factors`) B is its host's over f, and so is the rate seen.
     """
     sources = signals.shape[2]
     for index in range(pages.size):
@@ -120,5 +122,6 @@ def credit_rings(
                     credited[host, source] += number * min(truth, 1.0)
             if changed[page, record]:
                 found += own / -math.expm1(-exponent)
-        seen_rate[host] += found / (host_rate[host] + covered)
-        seen_pages[host] += covered / (host_rate[host] + covered)
+        rate = host_rate[host] / factor[page]
+        seen_rate[host] += found / ((rate + covered) * factor[page])
+        seen_pages[host] += covered / (rate + covered)

@@ -121,20 +121,23 @@ def host_sums(
     changed: Flags,
     count: NDArray[Any],
     priors: HostPriors,
+    factor: Floats | None = None,
 ) -> HostSums:
     """Sum the statistics of the crawled pages among `pages` by host.
 
     `host_index`, `unsignalled_change_rate` (1/day), `posterior_shape` and `count` are (pages,)
     columns, `signal_evidence` (pages, K); the rings are those that the columns were fitted from
     (`map_fit.fit_rings_map`), under `priors`. Pages without a record (count 0)
-    are left out.
+    are left out. With a `factor` of each page (`page_factors`) the rates are those over it: what is
+    left for the host to say.
 
     Raises ValueError when shapes do not fit.
     """
     layers = check_rings(pages, intervals, signals, changed, count)
     crawled = pages[np.asarray(count)[pages] > 0]
     owners = host_index[crawled]
-    rates = np.asarray(unsignalled_change_rate, dtype=np.float64)[crawled]
+    factors = np.ones(count.size) if factor is None else factor
+    rates = np.asarray(unsignalled_change_rate, dtype=np.float64)[crawled] / factors[crawled]
     shapes = np.asarray(posterior_shape, dtype=np.float64)[crawled]
     log_rates = digamma(shapes) - np.log(shapes / rates)
     credited = np.zeros((hosts, layers.shape[2]))
@@ -148,6 +151,7 @@ def host_sums(
         changed,
         count,
         priors.rate,
+        factors,
         unsignalled_change_rate,
         signal_evidence.reshape(count.size, layers.shape[2]),
         credited,

@@ -41,21 +41,6 @@ def mean_evidence(rates: Any, evidence: Any) -> float:
 
 
 @compiled
-def page_evidence(own: Any, of_host: Any, evidence: Any) -> float:
-    """κ̄ of a page whose sources have the given κ: by its own mix of signals, or its host's.
-
-    `own` and `of_host` count signals by source; of a host that never had one the first counts.
-    """
-    for source in range(len(own)):
-        if own[source] > 0:
-            return mean_evidence(own, evidence)
-    for source in range(len(own)):
-        if of_host[source] > 0:
-            return mean_evidence(of_host, evidence)
-    return float(evidence[0])
-
-
-@compiled
 def _fill(rates: Floats, evidence: Floats, out: Floats) -> None:
     for row in range(out.size):
         out[row] = mean_evidence(rates[row], evidence[row])

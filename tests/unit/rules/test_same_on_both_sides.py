@@ -1,48 +1,18 @@
 """One stream of records through the scheduler and the estimator: of what both keep, both have the
 same, whatever comes late, twice, out of order, or about nobody."""
 
-import math
+from dataclasses import replace as replaced
 
 import numpy as np
 import pytest
-from aiokafka import ConsumerRecord
-from hypothesis import HealthCheck, given, settings
+from both_sides import ACCEPTED, DAY, HOSTS, KNOWN, START, STRANGERS, URLS, BothSides
+from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from services.estimator.application import apply_records
-from services.estimator.shard import Shard as EstimatorShard
-from services.scheduler.flow.reader import TOPIC_ORDER, Reader
-from services.scheduler.picking.calendar import make_shard
-from services.scheduler.state import events
-from services.scheduler.state.attempts import last_attempt_of
-from services.scheduler.state.packing import days_since_change, update_steps, updated_steps_of
-from services.scheduler.state.rules import PickingRules, ShardRules
-from shared.contracts.codec import encode
 from shared.contracts.identity import identify
-from shared.contracts.messages import (
-    CrawlOutcome,
-    HostLimit,
-    HostParameters,
-    PageSignal,
-    PageUpdate,
-)
+from shared.contracts.messages import CrawlOutcome, HostLimit, PageSignal, PageUpdate
 from shared.contracts.topics import CRAWL_OUTCOMES, HOST_LIMITS, PAGE_SIGNALS, PAGE_UPDATES
-from shared.rules.page_events import retry_time
-from shared.runtime.acceptance import Acceptance
-from shared.store.history import SOURCES
-from shared.store.models import NEVER, REMOVED
-from shared.store.source_times import time_of_source
-
-START = 1.7e9
-DAY = 86_400.0
-RETRY = 300.0
-RATE = 1.0
-HOSTS = ("a.example", "b.example")
-URLS = tuple(f"https://{host}/{path}" for host in HOSTS for path in ("x", "y"))
-STRANGERS = (f"https://{HOSTS[0]}/never-added", "https://nobody.example/x")
-SOURCES_OF = {HOSTS[0]: ["feed", "map", "hub"], HOSTS[1]: ["y", "feed", "x"]}
-ACCEPTED = Acceptance(1, START + 40 * DAY, START + 40 * DAY, True)
 
 # Few different ones, so that equal times and late events are everyday.
 steps = st.integers(0, 12).map(lambda step: START + 600.0 * step)
@@ -67,8 +37,8 @@ outcomes = st.builds(
     host=st.sampled_from(["", *HOSTS]),
     result=st.sampled_from(["changed", "unchanged", "gone", "failed"]),
     digest=maybe | st.sampled_from(["one", "two"]),
-    http_status=maybe | st.just(429),
-    retry_after_seconds=maybe | st.sampled_from([50.0, 5000.0]),
+    http_status=maybe | st.sampled_from([404, 410, 429, 500]),
+    retry_after_seconds=maybe | st.sampled_from([50.0, 5000.0, 1e9]),
 ) | st.builds(
     CrawlOutcome, url=urls, crawled_at=times, digest=st.sampled_from(["one", "two", "three"])
 )
@@ -80,12 +50,23 @@ updates = st.builds(
     max_age_days=maybe | st.sampled_from([0.5, 3.0]),
     updated_at=times,
     crawled_at=maybe | times,
+    urgent=st.booleans(),
 )
+unbounding = st.builds(
+    PageUpdate,
+    op=st.just("upsert"),
+    url=urls.filter(lambda url: url != STRANGERS[1]),
+    updated_at=times,
+    no_max_age=st.just(True),
+)
+updates = updates | updates | unbounding
 limits = st.builds(
     HostLimit,
     st.sampled_from([*HOSTS, "only-limited.example"]),
     maybe | st.sampled_from([0.0, 0.25, 9.0]),
     maybe | times,
+    maybe | st.sampled_from([0.0, 30.0]),
+    maybe | st.sampled_from(["limit", "block", "crawl-delay"]),
 )
 KINDS = {
     PAGE_SIGNALS.name: signals,
@@ -112,129 +93,28 @@ def later(item, seconds):
     return topic, replace(message, **moved)
 
 
-WEIGHTS = np.array([2.0, 0.5, 1.0, 0.25])
-KNOWN = [(PAGE_UPDATES.name, PageUpdate("upsert", url, updated_at=START)) for url in URLS[:-1]]
+def signalled(time, url=URLS[0]):
+    return PAGE_SIGNALS.name, signal_of(url, time, "feed")
 
 
-class BothSides:
-    """A scheduler's and an estimator's shard, to which the same happens."""
+def crawled(time, result, http_status=None):
+    outcome = CrawlOutcome(URLS[0], time, result=result, http_status=http_status)
+    return CRAWL_OUTCOMES.name, outcome
 
-    def __init__(self, delay):
-        rules = ShardRules(PickingRules(120.0, 1.0), delay, RETRY, math.inf, RATE)
-        self.delay = delay
-        self.mine = make_shard(0, rules)
-        self.theirs = EstimatorShard(0)
-        # Of each host the sources come in another order; the last slot is for all others.
-        self.mine.host_parameters(
-            [
-                HostParameters(host, 0.1, 0.5, names, (0.5 * WEIGHTS).tolist(), [1.0] * 6, START)
-                for host, names in SOURCES_OF.items()
-            ]
-        )
-        for host, names in SOURCES_OF.items():
-            number = self.theirs.hosts.row_or_new(host)
-            self.theirs.hosts.slots(np.full(3, number), names)
 
-    def apply(self, stream):
-        """A batch of (topic, message)."""
-        topics = {}
-        for offset, (topic, message) in enumerate(stream):
-            record = ConsumerRecord(
-                topic, 0, offset, int(START * 1000), 0, None, encode(message), None, -1, -1, ()
-            )
-            topics.setdefault(topic, []).append(record)
-        apply_records(self.theirs, topics, ACCEPTED, self.delay)
-        reader = Reader(ACCEPTED)
-        for topic in TOPIC_ORDER:
-            if topic in topics:
-                reader.apply(self.mine, topic, topics[topic])
-
-    def of_scheduler(self, page_id):
-        """What the scheduler has of a page; None: nothing."""
-        shard, row = self.mine, self.mine.row_of(page_id)
-        if row < 0:
-            return None
-        page, record = shard.pages[row], shard.records[row]
-        attempt = shard.attempts.rows[page["attempt"]] if page["attempt"] else None
-        days = days_since_change(record, float(page["last_crawled_at"]))
-        return {
-            "status": int(page["status"]),
-            "host": shard.hosts.names[page["host"]],
-            "importance": float(page["importance"]),
-            "max_age": float(page["max_age"]),
-            "updated": int(updated_steps_of(record)),
-            "last_crawled_at": float(page["last_crawled_at"]),
-            "last_attempt_at": float(last_attempt_of(shard.attempts.rows, page)),
-            "failures": 0 if attempt is None else int(attempt["failures"]),
-            "retry_at": NEVER if attempt is None else float(attempt["retry_at"]),
-            "signals": float(page["signals"]),
-            "last_signal_at": shard.signal_times.of(row),
-            "by_source": shard.signal_times.by_source(row),
-            "digest": int(record["digest"]),
-            "days_since_change": pytest.approx(min(days, 120.0), abs=0.01),
-        }
-
-    def by_source_of_estimator(self, row):
-        """When each source sent its last signal of a page."""
-        shard = self.theirs
-        page, latest = shard.pages[row], float(shard.pages["last_signal_at"][row])
-        if page["several"]:
-            end = math.ceil(latest) if latest > NEVER else NEVER
-            entry, ages = page["several"], shard.by_source.ages
-            return [time_of_source(ages, entry, end, slot) for slot in range(SOURCES)]
-        return [
-            latest if slot == shard.rings.last_source[row] else NEVER for slot in range(SOURCES)
-        ]
-
-    def of_estimator(self, page_id):
-        """What the estimator has of a page, as the scheduler would keep it; None: nothing."""
-        row = int(self.theirs.rows_of(np.array([page_id]))[0])
-        if row < 0 or self.theirs.pages["status"][row] == REMOVED:
-            return None
-        page = self.theirs.pages[row]
-        retry_at = retry_time(page["last_attempt_at"], page["failures"], RETRY)
-        changed = page["last_changed_at"] > NEVER
-        days = (page["last_crawled_at"] - page["last_changed_at"]) / DAY if changed else math.inf
-        return {
-            "status": int(page["status"]),
-            "host": self.theirs.hosts.names[page["host"]],
-            "importance": float(page["importance"]),
-            "max_age": float(page["max_age_days"]) * DAY,
-            "updated": int(update_steps(float(page["updated_at"]))),
-            "last_crawled_at": float(page["last_crawled_at"]),
-            "last_attempt_at": float(page["last_attempt_at"]),
-            "failures": int(page["failures"]),
-            "retry_at": float(retry_at),
-            "signals": pytest.approx(float(self.theirs.rings.pending[row] @ WEIGHTS)),
-            "last_signal_at": float(page["last_signal_at"]),
-            "by_source": self.by_source_of_estimator(row),
-            "digest": int(events.short_digests(page["digest"][None])[0]),
-            "days_since_change": min(days, 120.0),
-        }
-
-    def limits_of_scheduler(self):
-        """Rates and blocks by host; those without either are left out."""
-        hosts = self.mine.hosts
-        rows = hosts.rows[: len(hosts)]
-        found = {}
-        for name, row in zip(list(hosts.names), rows, strict=True):
-            rate = float(row["rate"]) if row["own_limit"] else None
-            found[name] = (rate, float(row["blocked_until"]))
-        return {name: both for name, both in found.items() if both != (None, NEVER)}
-
-    def limits_of_estimator(self):
-        """The same as the estimator has it."""
-        found = {}
-        for name, row in zip(self.theirs.hosts.names, self.theirs.hosts.records, strict=False):
-            rate = float(row["max_crawls_per_second"])
-            found[name] = (None if math.isnan(rate) else rate, float(row["blocked_until"]))
-        return {name: both for name, both in found.items() if both != (None, NEVER)}
-
-    def compare(self):
-        for url in URLS + STRANGERS:
-            page_id = identify(url).page_id
-            assert self.of_scheduler(page_id) == self.of_estimator(page_id), url
-        assert self.limits_of_scheduler() == self.limits_of_estimator()
+# A signal amid crawls that find nothing, all in one batch.
+AMID_404S = [
+    crawled(START + 1200.0, "gone"),
+    crawled(START + 600.0, "gone", 410),
+    signalled(START + 1200.0),
+]
+# Of two pages that are signalled together one is crawled, and has changed.
+TOGETHER = [
+    crawled(START - DAY, "unchanged"),
+    signalled(START),
+    signalled(START + 5.0, URLS[1]),
+    crawled(START + 60.0, "changed"),
+]
 
 
 @given(
@@ -243,6 +123,9 @@ class BothSides:
     st.sampled_from([0.0, 0.5, 700.0]),
     st.sampled_from([0.0, 600.0, 3000.0]),
 )
+@example(AMID_404S, set(), 0.0, 0.0)
+@example(TOGETHER, {3}, 0.0, 0.0)
+@pytest.mark.slow(8)
 @settings(max_examples=800, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 def test_one_stream_leaves_the_same_on_both_sides(stream, cuts, delay, step):
     stream = [later(item, step * place) for place, item in enumerate(stream) if item]
@@ -252,3 +135,108 @@ def test_one_stream_leaves_the_same_on_both_sides(stream, cuts, delay, step):
     for begin, end in zip([0, *ends], ends, strict=False):
         both.apply(stream[begin:end])
         both.compare()
+
+
+def in_one_batch(items, delay):
+    both = BothSides(delay)
+    both.apply(KNOWN)
+    both.apply(items)
+    return both
+
+
+def one_by_one(items, order, delay):
+    """Each in a batch of its own; each topic in its order, one topic before another as it comes."""
+    both = BothSides(delay)
+    both.apply(KNOWN)
+    topics = {}
+    for item in items:
+        topics.setdefault(item[0], []).append(item)
+    places = [topic for topic, _ in items]
+    for place in order.permutation(len(places)):
+        both.apply([topics[places[place]].pop(0)])
+    return both
+
+
+TRUTH = ("status", "failures", "misses", "last_attempt_at", "last_crawled_at", "retry_at")
+
+
+def truth_of(side, url):
+    page = side(identify(url).page_id)
+    return {name: page[name] for name in TRUTH}
+
+
+crawls = st.builds(
+    CrawlOutcome,
+    url=st.sampled_from(URLS[:2]),
+    crawled_at=steps,
+    result=st.sampled_from(["gone", "gone", "failed", "unchanged"]),
+    http_status=st.sampled_from([None, 410, None]),
+)
+named = st.builds(
+    signal_of, st.sampled_from(URLS[:2]), steps | quarters, st.sampled_from(["feed", "x"])
+)
+added = st.builds(PageUpdate, st.just("upsert"), st.sampled_from(URLS[:2]), updated_at=steps)
+
+
+@given(
+    st.lists(crawls, max_size=10).map(lambda all_: sorted(all_, key=lambda one: one.crawled_at)),
+    st.lists(named, max_size=6),
+    st.lists(added, max_size=3),
+    st.sampled_from([0.0, 700.0]),
+    st.integers(0, 1 << 32).map(np.random.default_rng),
+)
+@settings(max_examples=200, deadline=None)
+def test_whether_a_page_is_gone_does_not_depend_on_which_topic_is_read_first(
+    crawls, signals, updates, delay, order
+):
+    items = [
+        *((CRAWL_OUTCOMES.name, one) for one in crawls),
+        *((PAGE_SIGNALS.name, one) for one in signals),
+        *((PAGE_UPDATES.name, one) for one in updates),
+    ]
+    together = in_one_batch(items, delay)
+    apart = one_by_one(items, order, delay)
+    for url in URLS[:2]:
+        truth = truth_of(together.of_scheduler, url)
+        for side in (together.of_estimator, apart.of_scheduler, apart.of_estimator):
+            assert truth_of(side, url) == truth, url
+
+
+def updated(time, op="upsert", **said):
+    return PAGE_UPDATES.name, PageUpdate(op, URLS[-1], updated_at=time, **said)
+
+
+def test_a_maximum_age_is_cleared_by_who_says_so_and_by_no_older_message():
+    page_id = identify(URLS[-1]).page_id
+    both = BothSides(0.0)
+    ages = []
+    for time, said in (
+        (2, {"max_age_days": 3.0}),
+        (3, {"importance": 2.0}),
+        (1, {"no_max_age": True}),
+        (5, {"no_max_age": True}),
+        (4, {"max_age_days": 7.0}),
+        (6, {"max_age_days": 1.0}),
+    ):
+        both.apply([updated(START + time, **said)])
+        both.compare()
+        ages.append(both.of_scheduler(page_id)["max_age"] / DAY)
+    assert ages == [3.0, 3.0, 3.0, np.inf, np.inf, 1.0]
+    with pytest.raises(ValueError, match="contradict"):
+        PageUpdate("upsert", URLS[0], max_age_days=1.0, no_max_age=True)
+
+
+def test_pages_on_private_addresses_are_not_added_unless_the_operator_says_so(monkeypatch):
+    url = "http://169.254.169.254/latest"
+    added = PAGE_UPDATES.name, PageUpdate("upsert", url, updated_at=START)
+    removed = PAGE_UPDATES.name, PageUpdate("remove", url, updated_at=START + 1)
+    page_id = identify(url).page_id
+    both = BothSides(0.0)
+    both.apply([added])
+    assert both.of_scheduler(page_id) is not None
+    monkeypatch.setattr("both_sides.ACCEPTED", replaced(ACCEPTED, private_hosts=False))
+    both.apply([removed])
+    assert both.of_scheduler(page_id) is both.of_estimator(page_id) is None
+    strict = BothSides(0.0)
+    strict.apply([added])
+    assert strict.of_scheduler(page_id) is strict.of_estimator(page_id) is None

@@ -6,7 +6,6 @@ import pytest
 from shared.policy.estimation.sources import (
     effective_signal_evidence,
     mean_evidence,
-    page_evidence,
     usual_mix,
 )
 
@@ -33,10 +32,6 @@ def test_columns_and_one_page_agree():
     np.testing.assert_array_equal(whole, single)
 
 
-def test_a_page_without_signals_has_its_hosts_mix_and_a_silent_host_its_first_source():
-    evidence = np.array([0.5, 2.0])
-    own, of_host, none = np.array([0.0, 3.0]), np.array([4.0, 0.0]), np.zeros(2)
-    assert page_evidence(own, of_host, evidence) == pytest.approx(2.0)
-    assert page_evidence(none, of_host, evidence) == pytest.approx(0.5)
-    assert page_evidence(none, none, evidence) == 0.5
+def test_a_silent_host_has_its_first_source():
+    own, none = np.array([0.0, 3.0]), np.zeros(2)
     assert usual_mix(np.array([none, own])).tolist() == [[1.0, 0.0], [0.0, 3.0]]

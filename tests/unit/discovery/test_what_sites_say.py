@@ -1,0 +1,82 @@
+"""robots.txt and links, of sites that mean well and of others."""
+
+from urllib.parse import quote
+
+import pytest
+
+from shared.discovery.links import MOST_FEEDS, Links
+from shared.discovery.looking import source_of
+from shared.discovery.robots import MOST_SITEMAPS, read_robots, robots_url
+
+AGENT = "Freshet (+https://example.org)"
+
+
+def test_robots_txt_says_what_is_allowed_to_us_and_how_often():
+    robots = read_robots(
+        b"User-agent: freshet\nDisallow: /private*/a$\nCrawl-delay: 4\n\n"
+        b"User-agent: *\nDisallow: /\n"
+        b"Sitemap: https://a.example/1.xml\nsitemap: /2.xml\nSitemap: https://a.example/1.xml\n",
+        AGENT,
+    )
+    assert robots.allows("https://a.example/b")
+    assert not robots.allows("https://a.example/private/x/a")
+    assert robots.crawl_delay == 4.0
+    assert robots.sitemaps == ("https://a.example/1.xml", "/2.xml")
+    assert robots_url("https://a.example:8443/x?y=1") == "https://a.example:8443/robots.txt"
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        b"",
+        b"\xff\xfe\x00" * 1000,
+        b"<html>not found</html>",
+        b"Crawl-delay: nan\nUser-agent: *\nCrawl-delay: -1\n",
+        b"User-agent: *\nDisallow: /" + b"*a" * 20_000 + b"\n",
+        b"User-agent: *\n" + b"Disallow: /x\n" * 30_000,
+    ],
+)
+def test_rubbish_in_robots_txt_forbids_nothing_and_ends(text):
+    robots = read_robots(text, AGENT)
+    assert robots.allows("https://a.example/" + quote("a" * 1000 + "b"))
+    assert robots.crawl_delay == 0.0
+
+
+def test_what_robots_txt_asks_for_has_limits():
+    many = b"".join(b"Sitemap: /%d.xml\n" % n for n in range(10_000))
+    robots = read_robots(b"User-agent: *\nCrawl-delay: 100000\n" + many, AGENT)
+    assert robots.crawl_delay == 60.0
+    assert len(robots.sitemaps) == MOST_SITEMAPS
+
+
+def links_of(text: str, *headers: str) -> Links:
+    links = Links()
+    links.note_headers(headers)
+    links.feed(text)
+    return links
+
+
+def test_a_page_names_its_feeds_and_its_hub():
+    links = links_of(
+        '<link rel="alternate home" type="application/rss+xml; charset=utf-8" href="/rss">'
+        '<LINK REL=alternate TYPE=application/feed+json HREF=/json><link rel=alternate href="/de">'
+        '<link rel="alternate" type="application/rss+xml" href="/rss"><link rel=hub href=/hub>'
+        '<body><link rel="alternate" type="application/rss+xml" href="/visitor">',
+        '</atom>; rel="alternate"; type="application/atom+xml", </self>; rel=self',
+    )
+    assert links.feeds == ["/atom", "/rss", "/json"]
+    assert (links.hub, links.own) == ("/hub", "/self")
+
+
+def test_a_page_with_very_many_feeds_has_some_of_them():
+    one = '<link rel=alternate type=application/rss+xml href="/{}">'
+    assert len(links_of("".join(one.format(n) for n in range(1000))).feeds) == MOST_FEEDS
+
+
+def test_a_source_is_named_by_its_place_and_keeps_secrets():
+    assert source_of("https://a.example/sitemap.xml") == "site:a.example/sitemap.xml"
+    secret = source_of("https://a.example/feed?token=hush")
+    assert secret.startswith("site:a.example/feed#")
+    assert "hush" not in secret
+    assert secret != source_of("https://a.example/feed?token=other")
+    assert len(source_of("https://a.example/" + "x" * 1000)) <= 128

@@ -1,0 +1,125 @@
+"""Each rule of a host has one writer, and the strictest holds."""
+
+import math
+
+import pytest
+
+from services.cli.host_rules import described, line_of
+from shared.contracts.messages import CrawlOutcome, HostLimit
+from shared.rules.host_rules import FIRST_BACK_OFF_SECONDS, PATIENCE, HostRules, reach_of
+from shared.store.models import NEVER
+
+NOW = 1.7e9
+DEFAULT = 2.0
+URL = "https://a.example/x"
+WAITS = [FIRST_BACK_OFF_SECONDS * 2.0**n for n in range(30)]
+
+
+def rules_after(*messages):
+    rules = HostRules()
+    for message in messages:
+        rules.take(HostLimit("a.example", **message))
+    return rules
+
+
+def failing(times):
+    """A host that failed so often in a row, each time as soon as it was asked again."""
+    rules, at = HostRules(), NOW
+    for _ in range(times):
+        assert rules.note(-1, at)
+        at = rules.failed_at + rules.back_off_seconds + 1.0
+    return rules
+
+
+def test_a_block_leaves_the_limit_alone_and_a_limit_the_block():
+    rules = rules_after(
+        {"only": "limit", "max_crawls_per_second": 0.05},
+        {"only": "block", "blocked_until": NOW + 60},
+    )
+    holds = rules.effective(DEFAULT)
+    assert (holds.rate, holds.rate_rule) == (0.05, "operator")
+    assert (holds.blocked_until, holds.block_rule) == (NOW + 60, "operator")
+    rules.take(HostLimit("a.example", only="limit"))
+    assert rules.effective(DEFAULT).blocked_until == NOW + 60
+    assert rules.effective(DEFAULT).rate_rule == "default"
+
+
+def test_a_crawl_delay_lifts_no_block_and_no_limit_and_is_kept_exactly():
+    rules = rules_after(
+        {"max_crawls_per_second": 0.5, "blocked_until": NOW + 60},
+        {"only": "crawl-delay", "crawl_delay_seconds": 100.0},
+    )
+    holds = rules.effective(DEFAULT)
+    assert (holds.rate, holds.rate_rule, holds.is_paced) == (0.01, "robots", True)
+    assert holds.blocked_until == NOW + 60
+    rules.take(HostLimit("a.example", only="crawl-delay", crawl_delay_seconds=1.0))
+    assert rules.effective(DEFAULT).rate == 0.5
+
+
+def test_what_senders_of_before_say_replaces_limit_and_block():
+    rules = rules_after({"max_crawls_per_second": 0.05, "blocked_until": NOW}, {})
+    assert rules.effective(DEFAULT) == (DEFAULT, "default", NEVER, "operator", False)
+
+
+def test_an_operator_who_ends_a_block_does_not_end_a_pause_that_the_host_asked_for():
+    rules = rules_after({"only": "block", "blocked_until": NOW + 10})
+    assert rules.ask(NOW + 600)
+    assert not rules.ask(NOW + 500)
+    rules.take(HostLimit("a.example", only="block"))
+    assert rules.effective(DEFAULT)[2:4] == (NOW + 600, "host")
+
+
+def test_a_host_that_fails_in_a_row_is_left_alone_ever_longer_up_to_a_day():
+    assert failing(PATIENCE - 1).effective(DEFAULT).rate_rule == "default"
+    waits = [failing(PATIENCE + n).back_off_seconds for n in range(20)]
+    assert waits == [min(wait, 86_400.0) for wait in WAITS[:20]]
+    rules = failing(PATIENCE + 2)
+    holds = rules.effective(DEFAULT)
+    assert (holds.rate, holds.rate_rule, holds.is_paced) == (1 / 240.0, "learned", True)
+    assert (holds.blocked_until, holds.block_rule) == (rules.failed_at + 240.0, "learned")
+
+
+def test_what_was_on_its_way_when_a_host_was_backed_off_from_says_nothing():
+    rules = failing(PATIENCE)
+    assert not any(rules.note(-1, rules.failed_at + second) for second in range(1, 60))
+    assert rules.failures == PATIENCE
+
+
+def test_one_answer_ends_a_back_off_but_not_one_of_before():
+    rules = failing(PATIENCE + 3)
+    assert not rules.note(1, rules.failed_at - 1.0)
+    assert rules.note(1, rules.failed_at + 1.0)
+    assert rules.effective(DEFAULT).rate_rule == "default"
+    assert not rules.note(1, NOW + 1e6)
+
+
+@pytest.mark.parametrize(
+    ("result", "status", "reached"),
+    [
+        ("unchanged", None, 1),
+        ("changed", 200, 1),
+        ("gone", 404, 1),
+        ("failed", 403, 1),
+        ("failed", 429, -1),
+        ("failed", 503, -1),
+        ("failed", None, -1),
+    ],
+)
+def test_which_answers_say_that_a_host_is_well(result, status, reached):
+    assert reach_of(CrawlOutcome(URL, NOW, result=result, http_status=status)) == reached
+
+
+def test_people_see_which_rule_binds():
+    rules = rules_after({"only": "limit", "max_crawls_per_second": 0.5})
+    rules.ask(NOW + 7200)
+    row = {"host": "a.example", "shard": 3}
+    rules.write(row)
+    shown = described(row, DEFAULT, NOW)
+    assert (shown["max_crawls_per_second"], shown["by"]) == (0.5, "operators")
+    assert (shown["blocked_until"], shown["blocked_by"]) == (NOW + 7200, "the host asked for it")
+    assert shown["crawl_delay_seconds"] is None
+    assert "left alone for 2 hours (the host asked for it)" in line_of(shown, NOW)
+    later = described(row, DEFAULT, NOW + 7201)
+    assert later["blocked_until"] is later["blocked_by"] is None
+    assert math.isclose(later["asked_until"], NOW + 7200)
+    assert "left alone" not in line_of(later, NOW + 7201)
