@@ -1,24 +1,22 @@
-"""Apache Kafka from Maven Central, one node in KRaft mode, for tests against the real thing.
+"""Apache Kafka from Maven Central, a node in KRaft mode, for tests against the real thing.
 
-It takes Java 17 and Maven; the jars are fetched once, into FRESHET_CACHE or ~/.cache/freshet.
+It takes Java 17 and Maven: `deploy/local/java.py` brings the jars.
 """
 
 import base64
-import fcntl
-import hashlib
-import os
-import shutil
 import signal
 import subprocess
+import tempfile
 import uuid
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
-from typing import Literal
+from typing import Literal, Protocol
 
-import structlog
-
+from deploy.local.java import OPTIONS, class_archive, resolve_jars
 from deploy.local.process import (
+    StartError,
     accepts_connections,
     free_port,
     spawn,
@@ -26,22 +24,12 @@ from deploy.local.process import (
     wait_ready,
 )
 
-POM = Path(__file__).parents[1] / "apache-kafka" / "pom.xml"
-"""Which jars."""
 START_SECONDS = 90.0
 """A Java server on a busy machine takes its time."""
 STOP_SECONDS = 20.0
 """An orderly shutdown flushes its logs and gives up leadership."""
-RESOLVE_SECONDS = 900.0
-"""The jars are 100 MB."""
-_JAVA_OPTIONS = (
-    "-Xms64m",
-    "-Xmx384m",
-    "-XX:+UseSerialGC",
-    "-XX:TieredStopAtLevel=1",
-    "-Xshare:auto",
-    "-Dorg.apache.logging.log4j.level=WARN",
-)
+TERMINATED = 128 + signal.SIGTERM
+"""What Java says when it ended as it was asked to."""
 _SETTINGS = """\
 process.roles=broker,controller
 node.id=1
@@ -71,57 +59,11 @@ broker.heartbeat.interval.ms=500
 broker.session.timeout.ms=2000
 """
 
-log = structlog.get_logger(__name__)
 
-
-class ApacheKafkaUnavailableError(RuntimeError):
-    """Java or Maven is missing, or the jars could not be fetched."""
-
-
-def why_unavailable() -> str | None:
-    """Return what is missing for Apache Kafka on this machine, None if nothing is."""
-    missing = [program for program in ("java", "mvn") if shutil.which(program) is None]
-    return f"not installed: {', '.join(missing)}" if missing else None
-
-
-def resolve_jars() -> Path:
-    """Return the folder with Apache Kafka's jars, fetched from Maven Central if need be.
-
-    Safe to call from several processes at once. Raises ApacheKafkaUnavailableError.
-    """
-    reason = why_unavailable()
-    if reason is not None:
-        raise ApacheKafkaUnavailableError(f"Apache Kafka needs Java and Maven; {reason}")
-    cache = Path(os.environ.get("FRESHET_CACHE") or Path.home() / ".cache" / "freshet")
-    cache.mkdir(parents=True, exist_ok=True)
-    digest = hashlib.sha256(POM.read_bytes()).hexdigest()[:12]
-    jars = cache / f"apache-kafka-{digest}"
-    with (cache / "apache-kafka.lock").open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        if not jars.is_dir():
-            _fetch(jars)
-    return jars
-
-
-def _fetch(jars: Path) -> None:
-    log.info("fetching Apache Kafka from Maven Central", folder=str(jars))
-    unfinished = jars.with_suffix(".new")
-    shutil.rmtree(unfinished, ignore_errors=True)
-    command = ["mvn", "--batch-mode", "--quiet", "--file", str(POM), "dependency:copy-dependencies"]
-    try:
-        subprocess.run(  # noqa: S603
-            [*command, f"-DoutputDirectory={unfinished}", "-DincludeScope=runtime"],
-            check=True,
-            capture_output=True,
-            stdin=subprocess.DEVNULL,
-            timeout=RESOLVE_SECONDS,
-        )
-    except (subprocess.CalledProcessError, subprocess.TimeoutExpired) as error:
-        output = (error.stdout or b"").decode(errors="replace")
-        raise ApacheKafkaUnavailableError(
-            f"Maven could not fetch Apache Kafka; is Maven Central reachable?\n{output}"
-        ) from error
-    unfinished.rename(jars)
+def new_cluster_id() -> str:
+    """An id that no other cluster has."""
+    # Not with a dash at its beginning, which would be an option.
+    return base64.urlsafe_b64encode(b"f" + uuid.uuid4().bytes[1:]).decode()[:22]
 
 
 @dataclass(frozen=True, slots=True)
@@ -182,11 +124,26 @@ class Guard:
         ]
 
 
+class Membership(Protocol):
+    """A node's place among others: see `apache_cluster`."""
+
+    @property
+    def cluster_id(self) -> str:
+        """The same for all nodes."""
+
+    def settings(self, port: int, internal_port: int, controller_port: int) -> str:
+        """Lines of server.properties; of two values of a setting the last one counts."""
+
+
 class ApacheKafka:
     """Apache Kafka under `data_dir` on free loopback ports."""
 
     def __init__(
-        self, data_dir: Path, advertised_port: int | None = None, guard: Guard | None = None
+        self,
+        data_dir: Path,
+        advertised_port: int | None = None,
+        guard: Guard | None = None,
+        membership: Membership | None = None,
     ) -> None:
         """Choose ports.
 
@@ -194,14 +151,26 @@ class ApacheKafka:
             data_dir: where everything is.
             advertised_port: that of a proxy through which clients come.
             guard: how clients must come in; None: as they like.
+            membership: of a cluster; None: it is alone.
         """
         self._guard = guard
+        self._membership = membership
         self._internal_port = free_port()
         self._directory = data_dir.resolve()
         self._port = free_port()
         self._advertised_port = advertised_port or self._port
         self._controller_port = free_port()
         self._process: subprocess.Popen[bytes] | None = None
+
+    @property
+    def ports(self) -> tuple[int, int, int]:
+        """For clients, for other nodes, and for the quorum of controllers."""
+        return self._port, self._internal_port, self._controller_port
+
+    @property
+    def process_id(self) -> int | None:
+        """The broker's process, None if it is not running as our child."""
+        return self._process.pid if self._process is not None else None
 
     @property
     def bootstrap_servers(self) -> str:
@@ -218,11 +187,32 @@ class ApacheKafka:
 
         Raises ApacheKafkaUnavailableError, StartError.
         """
-        java = self._java()
+        self.launch()
+        self.wait()
+
+    def launch(self) -> None:
+        """Start the broker without waiting: one of several answers once most of them are there.
+
+        Raises ApacheKafkaUnavailableError.
+        """
+        jars = resolve_jars()
+        archive = class_archive(jars, partial(_archive_classes, jars))
+        options = [] if archive is None else [f"-XX:SharedArchiveFile={archive}"]
+        self.launch_with(jars, options)
+
+    def launch_with(self, jars: Path, options: Sequence[str]) -> subprocess.Popen[bytes]:
+        """Start the process, and format its storage before, with options of Java."""
+        java = ["java", *OPTIONS, *options, "-cp", f"{jars}/*"]
         settings = self._directory / "server.properties"
         if not settings.exists():
             self._format(java, settings)
         self._process = spawn([*java, "kafka.Kafka", str(settings)], self.log_path)
+        return self._process
+
+    def wait(self) -> None:
+        """Wait until the broker that was launched answers; raises StartError."""
+        if self._process is None:
+            raise StartError("Apache Kafka was not launched")
         wait_ready(
             "Apache Kafka",
             self._process,
@@ -243,9 +233,6 @@ class ApacheKafka:
             stop_process(self._process, signal.SIGKILL)
             self._process = None
 
-    def _java(self) -> list[str]:
-        return ["java", *_JAVA_OPTIONS, "-cp", f"{resolve_jars()}/*"]
-
     def _format(self, java: list[str], settings: Path) -> None:
         """Write the settings and format the storage, as KRaft demands before the first start."""
         self._directory.mkdir(parents=True, exist_ok=True)
@@ -260,8 +247,11 @@ class ApacheKafka:
         if self._guard is not None:
             text += self._guard.settings(self._port, self._internal_port, self._controller_port)
             options = self._guard.format_options()
+        cluster_id = new_cluster_id()
+        if self._membership is not None:
+            text += self._membership.settings(*self.ports)
+            cluster_id = self._membership.cluster_id
         unfinished.write_text(text)
-        cluster_id = base64.urlsafe_b64encode(b"f" + uuid.uuid4().bytes[1:]).decode()[:22]
         tool = [*java, "kafka.tools.StorageTool", "format", "--cluster-id", cluster_id]
         subprocess.run(  # noqa: S603
             [*tool, "--config", str(unfinished), *options],
@@ -270,3 +260,19 @@ class ApacheKafka:
             stdin=subprocess.DEVNULL,
         )
         unfinished.rename(settings)
+
+
+def _archive_classes(jars: Path, option: str) -> None:
+    """Run a broker for a moment with the option that writes the archive as it ends."""
+    with tempfile.TemporaryDirectory(prefix="freshet-classes-") as directory:
+        broker = ApacheKafka(Path(directory))
+        process = broker.launch_with(jars, [option])
+        broker.wait()
+        process.terminate()
+        try:
+            code = process.wait(START_SECONDS)
+        except subprocess.TimeoutExpired:
+            stop_process(process, signal.SIGKILL)
+            raise StartError("Apache Kafka did not end") from None
+    if code != TERMINATED:
+        raise StartError(f"Apache Kafka ended with {code}")

@@ -15,6 +15,7 @@ import stat
 import subprocess
 import tempfile
 import time
+from collections.abc import Mapping
 from pathlib import Path
 
 import psycopg
@@ -68,8 +69,15 @@ class EmbeddedPostgres:
     to a supervisor instead.
     """
 
-    def __init__(self, data_dir: Path) -> None:
+    def __init__(self, data_dir: Path, settings: Mapping[str, str] | None = None) -> None:
+        """Make it, not started yet.
+
+        Args:
+            data_dir: of its data; made when it starts.
+            settings: of the server, beside and before the usual ones.
+        """
         self._directory = data_dir.resolve()
+        self._settings = SETTINGS | dict(settings or {})
         self._cluster = self._directory / "cluster"
         self._binaries = _binaries()
         self._socket_directory = _socket_directory(self._directory)
@@ -80,6 +88,16 @@ class EmbeddedPostgres:
     def uri(self) -> str:
         """Address of the server's default database, for psycopg."""
         return self.database_uri("postgres")
+
+    @property
+    def user(self) -> str | None:
+        """The account that the server runs as, None: ours."""
+        return self._user
+
+    @property
+    def socket_directory(self) -> Path:
+        """The folder of the server's socket."""
+        return self._socket_directory
 
     @property
     def log_path(self) -> Path:
@@ -117,12 +135,38 @@ class EmbeddedPostgres:
         if (self._cluster / "PG_VERSION").exists():
             return
         shutil.rmtree(self._cluster, ignore_errors=True)
-        unfinished = self._directory / "cluster.new"  # a killed initdb leaves half a directory
+        self._make("initdb", "--auth=trust", "--encoding=UTF8", "--locale=C", "--no-sync")
+
+    def copy_from(self, host: Path) -> None:
+        """Become a standby of another server, in place of whatever this one was.
+
+        Args:
+            host: folder of the other server's socket; it is followed there from the start on.
+
+        Raises subprocess.CalledProcessError if it cannot be copied.
+        """
+        self.stop()
+        self._directory.mkdir(parents=True, exist_ok=True)
+        self._socket_directory.mkdir(parents=True, exist_ok=True)
+        if self._user is not None:
+            self._hand_over(self._user)
+        shutil.rmtree(self._cluster, ignore_errors=True)
+        source = ("-h", str(host), "--checkpoint=fast", "--wal-method=stream", "--no-sync")
+        self._make("pg_basebackup", *source)
+        with (self._cluster / "postgresql.auto.conf").open("a") as settings:
+            settings.write(
+                f"primary_conninfo = 'host={host} user={SUPERUSER} "
+                f"application_name={self._directory.name}'\nsynchronous_standby_names = ''\n"
+            )
+        (self._cluster / "standby.signal").touch()
+
+    def _make(self, program: str, *options: str) -> None:
+        """Make the data directory by one of PostgreSQL's programs."""
+        unfinished = self._directory / "cluster.new"  # a killed one leaves half a directory
         shutil.rmtree(unfinished, ignore_errors=True)
-        options = ["--auth=trust", "--encoding=UTF8", "--locale=C", "--no-sync", "-U", SUPERUSER]
         account = pwd.getpwnam(self._user) if self._user else None
         subprocess.run(  # noqa: S603
-            [str(self._binaries / "initdb"), *options, "-D", str(unfinished)],
+            [str(self._binaries / program), *options, "-U", SUPERUSER, "-D", str(unfinished)],
             check=True,
             capture_output=True,
             stdin=subprocess.DEVNULL,
@@ -135,7 +179,7 @@ class EmbeddedPostgres:
 
     def argv(self) -> list[str]:
         """Return the command that runs the server."""
-        settings = {**SETTINGS, "unix_socket_directories": str(self._socket_directory)}
+        settings = {**self._settings, "unix_socket_directories": str(self._socket_directory)}
         options = [part for item in settings.items() for part in ("-c", "{}={}".format(*item))]
         return [str(self._binaries / "postgres"), "-D", str(self._cluster), *options]
 
@@ -177,6 +221,15 @@ class EmbeddedPostgres:
             return False
         return True
 
+    def processes(self) -> list[int]:
+        """Return the processes that work in the cluster's folder: the server's, and no other's."""
+        found = []
+        for process in Path("/proc").glob("[0-9]*"):
+            with contextlib.suppress(OSError):
+                if (process / "cwd").readlink() == self._cluster:
+                    found.append(int(process.name))
+        return found
+
     def _hand_over(self, user: str) -> None:
         """Let the account reach the binaries and own the data: PostgreSQL refuses to be root."""
         account = pwd.getpwnam(user)
@@ -193,7 +246,7 @@ class EmbeddedPostgres:
         pid_file = self._cluster / "postmaster.pid"
         if not pid_file.exists():
             return
-        survivors = self._server_processes()
+        survivors = self.processes()
         if survivors:
             log.warning("ending a PostgreSQL that a killed run left behind", pids=survivors)
         number: int = signal.SIGINT
@@ -205,19 +258,10 @@ class EmbeddedPostgres:
             if time.monotonic() > deadline:
                 number = signal.SIGKILL
             time.sleep(0.05)
-            survivors = self._server_processes()
+            survivors = self.processes()
         pid_file.unlink(missing_ok=True)
         for lock in self._socket_directory.glob(".s.PGSQL.*"):
             lock.unlink(missing_ok=True)
-
-    def _server_processes(self) -> list[int]:
-        """Return the processes that work in the cluster's folder: the server's, and no other's."""
-        found = []
-        for process in Path("/proc").glob("[0-9]*"):
-            with contextlib.suppress(OSError):
-                if (process / "cwd").readlink() == self._cluster:
-                    found.append(int(process.name))
-        return found
 
 
 def _binaries() -> Path:

@@ -35,6 +35,10 @@ KNOWN_AHEAD_SECONDS: Final = 0.25
 """So long (wall) before a plan takes effect the broker must have it: who knows all that the broker
 had at some moment may fill the slots until so long after it."""
 
+SHOWN_WITHIN_SECONDS: Final = 0.1
+"""A broker shows a record to all who ask so long (wall) after it stamped it, at most: it may stand
+still in between."""
+
 NOBODY = np.int32(-1)
 """Owner of a slot that no share covers."""
 
@@ -111,11 +115,12 @@ class SlotPlan:
 
     def share_of(self, shard: int) -> float:
         """A shard's part of the slots."""
-        index = np.flatnonzero(self.shards == shard)
-        if not index.size:
+        is_it = self.shards == shard
+        index = int(is_it.argmax()) if is_it.size else 0
+        if not is_it.size or not is_it[index]:
             return 0.0
-        upper = self.bounds[index[0]]
-        return float(upper - self.bounds[index[0] - 1]) if index[0] else float(upper)
+        upper = self.bounds[index]
+        return float(upper - self.bounds[index - 1]) if index else float(upper)
 
     def passed(self, time: float) -> float:
         """How many slots have passed at a time, with a fraction."""
@@ -195,6 +200,8 @@ class SlotTimeline:
     def __init__(self, plans: Iterable[SlotPlan] = ()) -> None:
         self.last_version = 0
         """The highest of all plans that came, those that were left out too."""
+        self.epoch = 0
+        """The highest, likewise: what leaders of before say from then on, they say too late."""
         self._plans: list[SlotPlan] = []
         for plan in plans:
             self.add(plan)
@@ -205,15 +212,36 @@ class SlotTimeline:
         Older ones are left out: of an earlier version, or of a leader that has been replaced, which
         may not know it yet.
         """
+        is_replaced = self.is_replaced(plan)
         self.leave_out(plan)
-        if self._plans and plan.order <= self._plans[-1].order:
+        if is_replaced or (self._plans and plan.order <= self._plans[-1].order):
             return
         self._plans = [p for p in self._plans if p.effective_at < plan.effective_at]
         self._plans.append(plan)
 
+    def take(self, message: Multipliers, appended_at: float | None) -> bool:
+        """Take a message as it stands on the topic, in its turn there; whether it counts.
+
+        Args:
+            message: of any leader.
+            appended_at: see `is_late`.
+        """
+        plan, before = SlotPlan.from_message(message), self.newest
+        if is_late(message, appended_at):
+            self.leave_out(plan)
+        else:
+            self.add(plan)
+        return self.newest is not before
+
+    def is_replaced(self, plan: SlotPlan) -> bool:
+        """Whether a plan is of a leader after whom another has spoken."""
+        return plan.epoch < self.epoch
+
     def leave_out(self, plan: SlotPlan) -> None:
-        """Note only that there is such a plan: the next one's version is higher."""
+        """Note only that there is such a plan: the next one's version is higher, and no leader of
+        before counts any more."""
         self.last_version = max(self.last_version, plan.version)
+        self.epoch = max(self.epoch, plan.epoch)
 
     @property
     def newest(self) -> SlotPlan | None:
@@ -260,11 +288,14 @@ class SlotTimeline:
             last = index + 1 == len(self._plans)
             end = until if last else min(until, self._plans[index + 1].effective_at)
             found, whose = plan.between(after, end)
-            times.append(found)
-            owners.append(whose)
+            if found.size:
+                times.append(found)
+                owners.append(whose)
         self.forget(after)
         if not times:
             return np.empty(0), np.empty(0, np.int32)
+        if len(times) == 1:
+            return times[0], owners[0]
         return np.concatenate(times), np.concatenate(owners)
 
 

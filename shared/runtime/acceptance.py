@@ -5,10 +5,11 @@ from typing import Self
 
 from aiokafka import ConsumerRecord
 
-from shared.contracts.identity import shard_of
-from shared.contracts.messages import CrawlOutcome
+from shared.contracts.identity import is_private_host, not_public, shard_of
+from shared.contracts.messages import CrawlOutcome, PageUpdate
 from shared.runtime.clock import Clock, SystemClock
 from shared.runtime.settings import Settings
+from shared.units import SECONDS_PER_DAY
 
 BUSY_STATUSES = frozenset({429, 503})
 """HTTP statuses by which a host asks to be left alone."""
@@ -31,6 +32,10 @@ class Acceptance:
     """Times after this are refused."""
     record_times_count: bool
     """Whether a record's own time is the clock's; on a simulated clock it is not."""
+    longest_pause: float = SECONDS_PER_DAY
+    """Clock seconds: a host that asks for more gets so much."""
+    private_hosts: bool = True
+    """Whether pages may be added on hosts that are not on the public internet."""
 
     @classmethod
     def at_present(cls, settings: Settings, clock: Clock) -> Self:
@@ -43,6 +48,8 @@ class Acceptance:
             now=now,
             latest=now + settings.signal_future_tolerance_seconds + slack,
             record_times_count=real,
+            longest_pause=settings.longest_host_pause_seconds,
+            private_hosts=settings.allow_private_hosts,
         )
 
     def arrival(self, record: ConsumerRecord) -> float:
@@ -61,17 +68,23 @@ class Acceptance:
             "key the record by its host"
         )
 
+    def why_not_added(self, update: PageUpdate, host: str) -> str | None:
+        """Why an update of a page on a host is not taken; None: it is. Whatever was added before
+        can be removed."""
+        if self.private_hosts or update.op == "remove" or not is_private_host(host):
+            return None
+        return not_public(host)
+
     def why_not_yet(self, time: float) -> str | None:
         """Why a time cannot be; None: it can."""
         if time <= self.latest:
             return None
         return f"its time {time} lies in the future (now is {self.now})"
 
-
-def busy_until(outcome: CrawlOutcome) -> float | None:
-    """Until when the host of an outcome asks to be left alone; None: it does not."""
-    if outcome.retry_after_seconds is not None:
-        return outcome.crawled_at + outcome.retry_after_seconds
-    if outcome.http_status in BUSY_STATUSES:
-        return outcome.crawled_at + BUSY_HOST_SECONDS
-    return None
+    def busy_until(self, outcome: CrawlOutcome) -> float | None:
+        """Until when the host of an outcome asks to be left alone; None: it does not."""
+        if outcome.retry_after_seconds is not None:
+            return outcome.crawled_at + min(outcome.retry_after_seconds, self.longest_pause)
+        if outcome.http_status in BUSY_STATUSES:
+            return outcome.crawled_at + min(BUSY_HOST_SECONDS, self.longest_pause)
+        return None

@@ -19,7 +19,7 @@ from aiokafka.errors import KafkaError
 
 from shared.contracts.topics import CLOCK
 from shared.runtime import metrics
-from shared.runtime.kafka import appended_at, make_producer
+from shared.runtime.kafka import appended_at, started_producer
 from shared.runtime.settings import Settings
 from shared.runtime.wall_time import WALL, WallTime, steady
 
@@ -177,6 +177,15 @@ class ClockOffset:
         """Seconds by which this machine's clock is ahead of the broker's."""
         return time.time() - steady() - self.estimate.offset
 
+    def ahead(self) -> float:
+        """Seconds by which the time of this process may be ahead of the broker's, at most.
+
+        Where the broker does not tell its time, the machines' clocks are taken to agree.
+        """
+        if not self.estimate.is_known:
+            return 0.0
+        return max(self._wall.now() - steady() - self.estimate.least, 0.0)
+
     def _go_by_it(self) -> None:
         self._measured_at = steady()
         ahead = self.machine_offset()
@@ -194,19 +203,13 @@ class ClockOffset:
     async def _connect(self) -> AIOKafkaProducer:
         if self._producer is None:
             # One acknowledgement, nothing gathered, nothing stored twice that would matter.
-            producer = make_producer(
+            self._producer = await started_producer(
                 self._settings,
                 acks=1,
                 enable_idempotence=False,
                 linger_ms=0,
                 request_timeout_ms=int(ANSWER_SECONDS * 1000),
             )
-            try:
-                await producer.start()
-            except BaseException:
-                await producer.stop()
-                raise
-            self._producer = producer
         return self._producer
 
     def _say(self, trouble: str | None) -> None:

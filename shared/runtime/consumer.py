@@ -16,7 +16,7 @@ from shared.runtime.batches import Batch, BatchHandler, Positions, Reached
 from shared.runtime.continuity import Continuity, KnownTopics, StreamBroken
 from shared.runtime.isolation import TooManyBadMessages
 from shared.runtime.kafka import fetch_bytes, gathering, make_consumer
-from shared.runtime.lag import Lag
+from shared.runtime.lag import Lag, late_ones
 from shared.runtime.leftovers import Leftovers
 from shared.runtime.membership import Membership
 from shared.runtime.polling import Polling
@@ -247,7 +247,7 @@ class BatchConsumer:
 
         What was read with it, and is not handled yet, is read again.
         """
-        gone = await self._continuity.behind(refused)
+        gone = await self._continuity.behind(refused, self._next)
         if not self.settled:
             return
         self._next |= {tp: offset for tp, offset in gone.items() if tp in self._next}
@@ -268,6 +268,7 @@ class BatchConsumer:
             for partition, records in partitions.items():
                 if partition not in left:
                     metrics.MESSAGES_HANDLED.labels(topic).inc(len(records))
+                    metrics.LATE_RECORDS.labels(topic).inc(late_ones(records, time.time()))
                     self._next[TopicPartition(by_name[topic], partition)] = records[-1].offset + 1
 
     def _put_back(self, left: Collection[int]) -> None:
@@ -360,6 +361,11 @@ class BatchConsumer:
                 for number in new
             }
         )
+        if self._reloads and self._reached is not None:
+            # What went while it was loaded is not waited for: nothing may come behind it.
+            await self._reached(
+                {(self._names[tp.topic], tp.partition): offset for tp, offset in starts.items()}
+            )
         self._loading = None
         self._ours |= new
         self._next |= starts

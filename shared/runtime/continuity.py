@@ -76,8 +76,8 @@ class Continuity:
         self._known = known
         self._ids: dict[str, str] = {}
         """Topic (without prefix) → id that its positions are about."""
-        self._told: dict[TopicPartition, int] = {}
-        """Up to where a gap was said already."""
+        self._told: dict[TopicPartition, tuple[int, int]] = {}
+        """From where, and up to where, a gap was said already."""
         self._broken: Exception | None = None
         self._given_up = False
 
@@ -92,11 +92,14 @@ class Continuity:
         begins = await self._asked(lambda: self._consumer.beginning_offsets(list(wanted)))
         return {tp: self._start(tp, offset, begins[tp]) for tp, offset in wanted.items()}
 
-    async def behind(self, refused: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
+    async def behind(
+        self, refused: Mapping[TopicPartition, int], done: Mapping[TopicPartition, int]
+    ) -> dict[TopicPartition, int]:
         """Where to go on in partitions whose positions the broker does not have.
 
         Args:
             refused: the positions.
+            done: up to where what was read is done with; what was read behind that is read again.
 
         Returns:
             where a gap ends; nothing of those that the broker has now.
@@ -116,8 +119,8 @@ class Continuity:
                     f"{offset}, but ends at {ends[tp]}; brokers have lost records that they had "
                     "acknowledged, or the topic was made anew",
                 )
-        gone = {tp: offset for tp, offset in refused.items() if offset < begins[tp]}
-        return {tp: self._start(tp, offset, begins[tp]) for tp, offset in gone.items()}
+        gone = [tp for tp, offset in refused.items() if offset < begins[tp]]
+        return {tp: self._start(tp, done.get(tp, refused[tp]), begins[tp]) for tp in gone}
 
     async def check(self) -> None:
         """Look whether the topics are those that the positions are about. Waits for the broker.
@@ -178,19 +181,26 @@ class Continuity:
     def _start(self, tp: TopicPartition, wanted: int | None, begin: int) -> int:
         if wanted is None or wanted >= begin:
             return begin if wanted is None else wanted
-        lost = begin - max(wanted, self._told.get(tp, 0))
-        if lost > 0:
-            self._told[tp] = begin
-            topic = self._names[tp.topic]
-            metrics.STREAM_GAP.labels(topic).inc(lost)
-            log.error(
-                "records are gone that were never read",
-                topic=topic,
-                partition=tp.partition,
-                first_offset=begin - lost,
-                last_offset=begin - 1,
-            )
+        first, last = self._told.get(tp, (begin, begin))
+        self._tell(tp, wanted, min(first, begin))
+        self._tell(tp, max(wanted, last), begin)
+        self._told[tp] = (min(wanted, first), begin)
         return begin
+
+    def _tell(self, tp: TopicPartition, since: int, before: int) -> None:
+        """Say that records from an offset up to, and without, another are gone; maybe none."""
+        lost = before - since
+        if lost <= 0:
+            return
+        topic = self._names[tp.topic]
+        metrics.STREAM_GAP.labels(topic).inc(lost)
+        log.error(
+            "records are gone that were never read",
+            topic=topic,
+            partition=tp.partition,
+            first_offset=since,
+            last_offset=before - 1,
+        )
 
     async def _ask_for_ids(self) -> dict[str, str]:
         return await topic_ids(client_of(self._consumer), self._names)

@@ -20,6 +20,9 @@ ASK_SECONDS: Final = 5.0
 ANSWER_SECONDS: Final = 5.0
 """A database that takes longer is away."""
 
+CONNECT_SECONDS: Final = 2
+"""Of several servers each gets so long: of two one may be silent, and the other one answers."""
+
 
 class DatabaseWatch:
     """One small connection of its own."""
@@ -46,7 +49,10 @@ class DatabaseWatch:
             async with asyncio.timeout(ANSWER_SECONDS):
                 if self._connection is None:
                     self._connection = await psycopg.AsyncConnection.connect(
-                        self._database_url, autocommit=True, application_name=self._name
+                        self._database_url,
+                        autocommit=True,
+                        application_name=self._name,
+                        connect_timeout=CONNECT_SECONDS,
                     )
                 await self._connection.execute("SELECT 1")
         except TimeoutError:

@@ -12,6 +12,7 @@ from aiokafka.errors import KafkaError
 
 from shared.contracts.topics import Topic
 from shared.runtime.kafka import make_consumer
+from shared.runtime.log_ends import end_of_log
 from shared.runtime.settings import Settings
 from shared.runtime.slices import read_tail
 
@@ -75,7 +76,7 @@ class Follower:
             await asyncio.sleep(0.01)
 
     async def keep_up(self, stopping: asyncio.Event) -> None:
-        """Ask again and again where the topic ends, so that `known_at` follows the time.
+        """Ask again and again where the log ends, so that `known_at` follows the time.
 
         A fetch without records would not do: of one that was on its way while the process, or the
         network, stood still nobody knows how old it is. What is asked now is answered later.
@@ -98,7 +99,7 @@ class Follower:
             await asking.stop()
 
     async def _received_all(self, asking: AIOKafkaConsumer) -> None:
-        end = (await asking.end_offsets([self._tp]))[self._tp]
+        end = await end_of_log(asking, self._tp)
         while self._received < end:  # noqa: ASYNC110
             await asyncio.sleep(0.005)  # the client has no event for it
 

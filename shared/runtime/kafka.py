@@ -95,6 +95,25 @@ def make_producer(settings: Settings, **options: Any) -> AIOKafkaProducer:
     return AIOKafkaProducer(**client_options(settings), **(defaults | options))
 
 
+async def started_producer(settings: Settings, **options: Any) -> AIOKafkaProducer:
+    """A producer that is connected; of one that cannot be, nothing is left behind.
+
+    Args:
+        settings: where the brokers are.
+        options: more of aiokafka's.
+
+    Raises:
+        KafkaError: the brokers do not answer.
+    """
+    producer = make_producer(settings, **options)
+    try:
+        await producer.start()
+    except BaseException:
+        await producer.stop()
+        raise
+    return producer
+
+
 def make_consumer(settings: Settings, group: str | None = None, **options: Any) -> AIOKafkaConsumer:
     """A consumer that never commits on its own.
 

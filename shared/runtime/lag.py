@@ -2,10 +2,10 @@
 
 import asyncio
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Final
 
-from aiokafka import AIOKafkaConsumer, TopicPartition
+from aiokafka import AIOKafkaConsumer, ConsumerRecord, TopicPartition
 from aiokafka.errors import IllegalStateError, KafkaError
 
 from shared.runtime import metrics
@@ -14,6 +14,23 @@ REPORT_SECONDS: Final = 2.0
 
 ANSWER_SECONDS: Final = 2.0
 """A broker that takes longer is not waited for: the last ends that are known count."""
+
+LATE_SECONDS: Final = 60.0
+"""A record that is done with later than this is late."""
+
+
+def late_ones(records: Sequence[ConsumerRecord], now: float) -> int:
+    """How many of a partition's records, which are done with now, are late.
+
+    Args:
+        records: in order of offset. But for clocks that differ that is the order of their times:
+            where the first one is in time, all are taken to be.
+        now: Unix seconds, of the machine's clock.
+    """
+    least = 1000 * (now - LATE_SECONDS)
+    if not records or records[0].timestamp >= least:
+        return 0
+    return sum(record.timestamp < least for record in records)
 
 
 def end_of(consumer: AIOKafkaConsumer, tp: TopicPartition) -> int | None:

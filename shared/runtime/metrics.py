@@ -10,6 +10,11 @@ MESSAGES_HANDLED = Counter(
     "Records that are done with: applied, or set aside.",
     ["topic"],
 )
+LATE_RECORDS = Counter(
+    "freshet_late_records_total",
+    "Records that were done with more than a minute after they had been written.",
+    ["topic"],
+)
 MESSAGES_PUBLISHED = Counter(
     "freshet_messages_published_total", "Records acknowledged by Kafka.", ["topic"]
 )

@@ -15,6 +15,8 @@ from typing import Any, Final
 
 from aiokafka import AIOKafkaConsumer, TopicPartition
 
+from shared.runtime.stopping import end
+
 POLL_SECONDS: Final = 1.0
 """Between two questions."""
 
@@ -45,9 +47,7 @@ class Polling:
         finally:
             # What is cut off here is at its end anyway: aiokafka counts on for a question that
             # was cancelled, and would never again find the reader idle.
-            for task in tasks:
-                task.cancel()
-            await asyncio.gather(*tasks, return_exceptions=True)
+            await end(*tasks)
 
     def check(self) -> None:
         """Say what a reader would have been told when it asked for records.

@@ -2,7 +2,8 @@
 
 Every setting can be given as an environment variable `FRESHET_<NAME>` or in a TOML file
 (`./freshet.toml`, or the path in `FRESHET_SETTINGS_FILE`); the environment wins. The two that
-everybody needs, `KAFKA_BOOTSTRAP_SERVERS` and `DATABASE_URL`, carry no prefix.
+everybody needs, `KAFKA_BOOTSTRAP_SERVERS` and `DATABASE_URL`, carry no prefix. Secrets may stand in
+files of their own (`shared.runtime.secret_files`).
 """
 
 import os
@@ -19,6 +20,8 @@ from pydantic_settings import (
 )
 
 from shared.runtime.clock import AcceleratedClock, Clock, SystemClock
+from shared.runtime.secret_files import SecretFileError, read_secrets, variables
+from shared.units import SECONDS_PER_DAY
 
 ENV_PREFIX = "FRESHET_"
 FILE_VARIABLE = "FRESHET_SETTINGS_FILE"
@@ -77,6 +80,9 @@ class Settings(BaseSettings):
     # Process
     instance: str = Field(default_factory=socket.gethostname, min_length=1)
     """Name of this replica, stable over restarts: keeps its shards through a short one."""
+    operator: Annotated[str, Field(min_length=1, max_length=200)] | None = None
+    """The name that changes of the budget and of limits are noted under (`freshet changes`);
+    absent: the user's and the machine's."""
     http_host: str = "127.0.0.1"
     http_port: Annotated[int, Field(ge=0, le=65535)] = 0
     """Health, metrics and, at the coordinator, the picture; 0: the worker's own default."""
@@ -127,7 +133,8 @@ class Settings(BaseSettings):
     """Refused signals that are copied to the dead letters, after the first thousand; those of a
     flood are only counted."""
     allow_private_hosts: bool = False
-    """Take signals about hosts that are not on the public internet."""
+    """Take pages and signals of hosts that are not on the public internet, and fetch what they name
+    there."""
 
     # Estimator
     batch_max_messages: Annotated[int, Field(ge=1)] = 20_000
@@ -150,13 +157,23 @@ class Settings(BaseSettings):
     """uniform: the oldest page first, for comparison."""
     tick_seconds: Positive = 0.05
     request_timeout_seconds: Positive = 120.0
-    """Without an outcome for so long, a page is asked for again."""
+    """A request without an outcome for so long counts as a crawl that failed. Crawlers must answer
+    in half of it."""
     default_host_crawls_per_second: Positive = 1.0
     """Limit of a host (clock seconds) that `host-limits` says nothing about."""
     default_max_age_days: Positive | None = None
     """A page is crawled at least this often; absent: only where the page says so."""
+    least_interval_seconds: NonNegative = 300.0
+    """Clock seconds from a page's last crawl to the next at least, whatever it is worth and however
+    large the budget is; a failed one waits for as long, too. A maximum age cannot be shorter."""
+    least_value: NonNegative = 0.0
+    """Crawl value below which no slot is spent on a page that was crawled before, beyond its
+    maximum age or not; 0: none. What is left of the budget stays unused, and is reported."""
+    longest_host_pause_seconds: Positive = SECONDS_PER_DAY
+    """The longest pause (clock seconds) that a host may ask for, by Retry-After."""
     failed_retry_seconds: Positive = 300.0
-    """Clock seconds until a page whose crawl failed is tried again; doubles at each failure."""
+    """Clock seconds until a page whose crawl failed is tried again; twice as long after the second
+    failure, and after more in a row when the time since its last good crawl has doubled."""
     work_conserving: bool = True
     """Spend budget on pages below the threshold when none is above it."""
     report_seconds: Positive = 1.0
@@ -170,6 +187,73 @@ class Settings(BaseSettings):
     effective_lead_seconds: Annotated[float, Field(ge=0.3)] = 0.5
     """How far ahead new multipliers take effect at least, so that every scheduler has them by then.
     Where messages come too late to count, the coordinator looks further ahead by itself."""
+
+    # Receiver
+    receiver_port: Annotated[int, Field(ge=1, le=65535)] = 6080
+    """Where pings are taken over HTTP, on `http_host`; health and metrics stay on `http_port`."""
+    receiver_tokens: dict[str, SecretStr] = {}
+    """Who may post to /signals and /events, as JSON: {"cms": "token"}. Each token makes signals of
+    its source."""
+    receiver_trusted_proxies: tuple[str, ...] = ()
+    """Addresses of your own proxies, as JSON. What they say in X-Forwarded-For is believed."""
+    receiver_connections: Annotated[int, Field(ge=10)] = 2_000
+    """Open connections at most; of one address a tenth of them."""
+    receiver_max_body_bytes: Annotated[int, Field(ge=64 * 1024)] = 8 * 1024 * 1024
+    """A longer body is refused, packed or unpacked."""
+    receiver_urls_per_sender_per_second: Positive = 1_000.0
+    """Limit of a host (IndexNow), of an address (weblogs' pings) and of a token's source, wall
+    seconds; ten seconds' worth may come at once."""
+    receiver_url: str = ""
+    """Its address on the web, such as https://pings.example.com, where WebSub's hubs call back;
+    absent: there are no subscriptions, and no database is needed."""
+    websub_lease_days: Positive = 10.0
+    """For so long hubs are asked to grant a subscription; each is renewed before it ends."""
+    indexnow_recheck_hours: Positive = 24.0
+    """The file of a valid key is looked at again after so long."""
+    indexnow_key_wait_seconds: NonNegative = 1.0
+    """How long a submission waits for a key file that is being fetched; then it is answered with
+    202, and its signals are of the source indexnow-unchecked."""
+    indexnow_engines: str = ""
+    """The list of search engines whose `noreping` posts are taken, such as
+    https://www.indexnow.org/searchengines.json; absent: none's are."""
+
+    # Poller
+    poller_streams: tuple[dict[str, str], ...] = ()
+    """Streams of events that are read, as JSON: [{"url": "https://stream.wikimedia.org/v2/stream/"
+    "mediawiki.page_change.v1", "source": "wikimedia", "format": "wikimedia"}]."""
+    poller_user_agent: str = "Freshet"
+    """What servers are told, and whom robots.txt is asked about; some servers, as Wikimedia's, want
+    an address to write to in it."""
+    poller_reconnect_seconds: Positive = 1.0
+    """A stream that ends is connected to again after so long; later, where that does not help."""
+    poller_shortest_seconds: Positive = 60.0
+    """A sitemap or feed of a watched site is read at most this often, and tried again so soon after
+    a first failure."""
+    poller_longest_seconds: Positive = SECONDS_PER_DAY
+    """It is read at least this often, whatever it brings."""
+    poller_poll_crawls: Positive = 1.0
+    """What a poll costs, in crawls: a sitemap or feed whose signals are worth so many is read."""
+    poller_host_gap_seconds: NonNegative = 1.0
+    """Between two requests to one host; longer where its robots.txt wants that."""
+    poller_fetch_seconds: Positive = 60.0
+    """One sitemap or feed may take so long to come."""
+
+    # Frontier
+    frontier_port: Annotated[int, Field(ge=1, le=65535)] = 7071
+    """Where fleets that speak URLFrontier's API connect to, on `http_host`; health and metrics stay
+    on `http_port`."""
+    frontier_group: Annotated[str, Field(min_length=1)] = "crawlers"
+    """The consumer group of crawl requests that it is a member of, with others of the fleet."""
+    frontier_crawl_id: Annotated[str, Field(min_length=1, max_length=255)] = "DEFAULT"
+    """The name of the one crawl, as its clients call it."""
+    frontier_discoveries: bool = False
+    """Make pages of the URLs that crawlers discover and that nobody knows yet: all of them."""
+    frontier_max_requests: Annotated[int, Field(ge=100)] = 100_000
+    """Crawl requests that are read and not answered yet; others wait in Kafka."""
+    frontier_calls: Annotated[int, Field(ge=10)] = 1_000
+    """Calls under way at most; others are told to come again."""
+    frontier_max_message_bytes: Annotated[int, Field(ge=64 * 1024)] = 4 * 1024 * 1024
+    """A longer message is refused."""
 
     @classmethod
     def settings_customise_sources(
@@ -206,19 +290,21 @@ class Settings(BaseSettings):
         return self.topic_prefix + name
 
 
+def known_variables() -> set[str]:
+    """Every environment variable that begins with the prefix and says something."""
+    names = {f"{ENV_PREFIX}{name.upper()}" for name in Settings.model_fields}
+    return names | {FILE_VARIABLE} | set(variables(ENV_PREFIX, Settings.model_fields))
+
+
 def load_settings(**overrides: Any) -> Settings:
     """Read and check the settings.
 
     Raises:
         SettingsError: names each wrong setting, its value's fault, and where it is set.
     """
-    known = set(Settings.model_fields)
+    known = known_variables()
     unknown = sorted(
-        name
-        for name in os.environ
-        if name.startswith(ENV_PREFIX)
-        and name != FILE_VARIABLE
-        and name[len(ENV_PREFIX) :].lower() not in known
+        name for name in os.environ if name.startswith(ENV_PREFIX) and name.upper() not in known
     )
     if unknown:
         raise SettingsError(
@@ -226,7 +312,9 @@ def load_settings(**overrides: Any) -> Settings:
             "`freshet settings` lists the known ones"
         )
     try:
-        return Settings(**overrides)
+        return Settings(**read_secrets(ENV_PREFIX, Settings.model_fields) | overrides)
+    except SecretFileError as error:
+        raise SettingsError(str(error)) from error
     except ValidationError as error:
         lines = [
             f"  {'.'.join(str(part) for part in item['loc']) or 'settings'}: {item['msg']}"

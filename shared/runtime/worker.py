@@ -71,7 +71,15 @@ LAG_PROBE_SECONDS = 0.1
 LAG_WINDOW_SECONDS = 30.0
 """The longest lag is that of the last one to two windows."""
 
-DEFAULT_PORTS = {"ingester": 6066, "scheduler": 6067, "estimator": 6068, "coordinator": 6069}
+DEFAULT_PORTS = {
+    "ingester": 6066,
+    "scheduler": 6067,
+    "estimator": 6068,
+    "coordinator": 6069,
+    "receiver": 6071,
+    "poller": 6072,
+    "frontier": 6073,
+}
 
 
 class WorkerService(Service, ABC):  # type: ignore[misc]  # mode is untyped
@@ -90,7 +98,7 @@ class WorkerService(Service, ABC):  # type: ignore[misc]  # mode is untyped
         self.clock = settings.clock()
         self.stopping = asyncio.Event()
         self.broker = BrokerWatch(settings)
-        self._clock_offset = ClockOffset(settings, _begin_anew)
+        self.clock_offset = ClockOffset(settings, _begin_anew)
         self._loops: list[asyncio.Future[Any]] = []
 
     @abstractmethod
@@ -116,9 +124,14 @@ class WorkerService(Service, ABC):  # type: ignore[misc]  # mode is untyped
     async def on_start(self) -> None:
         """Open the parts and start the loops."""
         Watchdog(self).start()
-        await ensure_topics(self.settings)
-        await self._clock_offset.start()
-        await self.open()
+        try:
+            await ensure_topics(self.settings)
+            await self.clock_offset.start()
+            await self.open()
+        except Exception:
+            if not self.stopping.is_set():
+                raise
+            return  # it was told to stop while it waited for a server, which is no failure
         spare_collector()
         self._loops = [
             self.add_future(coroutine)
@@ -126,7 +139,7 @@ class WorkerService(Service, ABC):  # type: ignore[misc]  # mode is untyped
                 *self.loops(),
                 watch_loop_lag(self.stopping, self.settings.loop_lag_warning_seconds),
                 *self._watches(),
-                self._clock_offset.run(self.stopping),
+                self.clock_offset.run(self.stopping),
             )
         ]
         log.info("worker started")
@@ -147,7 +160,7 @@ class WorkerService(Service, ABC):  # type: ignore[misc]  # mode is untyped
         if self._loops:
             await asyncio.wait(self._loops, timeout=STOP_SECONDS)
         await self.close()
-        await self._clock_offset.stop()
+        await self.clock_offset.stop()
         log.info("worker stopped")
 
     def trouble(self) -> str | None:

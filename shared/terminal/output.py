@@ -23,15 +23,22 @@ def show_rows(rows: Sequence[Mapping[str, Any]], *, as_json: bool, empty: str) -
     if as_json:
         show_json(rows)
         return
+    for line in table(rows, empty=empty):
+        click.echo(line)
+
+
+def table(rows: Sequence[Mapping[str, Any]], *, empty: str) -> list[str]:
+    """Several things of one kind as lines: their names, and one for each; or `empty`."""
     if not rows:
-        click.echo(empty)
-        return
+        return [empty]
     names = list(rows[0])
     cells = [[name.replace("_", " ") for name in names]]
     cells += [[text(row[name]) for name in names] for row in rows]
     widths = [max(len(line[i]) for line in cells) for i in range(len(names))]
-    for line in cells:
-        click.echo("  ".join(f"{cell:<{w}}" for cell, w in zip(line, widths, strict=True)).rstrip())
+    return [
+        "  ".join(f"{cell:<{w}}" for cell, w in zip(line, widths, strict=True)).rstrip()
+        for line in cells
+    ]
 
 
 def show_json(answer: Any) -> None:

@@ -18,9 +18,11 @@ async def member(settings, handler, **options):
         yield made
     finally:
         stopping.set()
-        await asyncio.wait([running], timeout=10)
-        running.cancel()
-        await made.stop()
+        try:
+            async with asyncio.timeout(10.0):
+                await running
+        finally:
+            await made.stop()
 
 
 async def until(condition, seconds=40.0):

@@ -5,10 +5,10 @@ import contextlib
 import math
 import time
 import uuid
-from contextlib import asynccontextmanager
 
 import pytest
 from aiokafka.errors import KafkaError, KafkaTimeoutError
+from group_member import member, until
 
 from shared.contracts.messages import PageSignal
 from shared.contracts.topics import CRAWL_OUTCOMES, DEAD_LETTERS, MULTIPLIERS, PAGE_SIGNALS, TOPICS
@@ -55,27 +55,6 @@ class Recorder:
             for partition, records in partitions.items():
                 self.seen += [(topic, partition, record.offset) for record in records]
                 self.positions[topic, partition] = records[-1].offset + 1
-
-
-@asynccontextmanager
-async def member(settings, recorder, **options):
-    topics = (PAGE_SIGNALS, CRAWL_OUTCOMES)
-    consumer = BatchConsumer(settings, "readers", topics, recorder, **options)
-    await consumer.start()
-    stopping = asyncio.Event()
-    running = asyncio.create_task(consumer.run(stopping))
-    try:
-        yield consumer
-    finally:
-        stopping.set()
-        await running
-        await consumer.stop()
-
-
-async def until(condition, seconds=30.0):
-    async with asyncio.timeout(seconds):
-        while not condition():
-            await asyncio.sleep(0.02)
 
 
 @pytest.fixture

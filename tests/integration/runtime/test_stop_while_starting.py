@@ -7,6 +7,8 @@ import sys
 import time
 from typing import Any
 
+import pytest
+
 from deploy.local.process import free_port
 from shared.runtime import worker
 from shared.runtime.settings import load_settings
@@ -52,6 +54,7 @@ def run() -> None:
     run_app("ingester", make_app("ingester", Slow(settings)), settings)
 
 
+@pytest.mark.slow(5)
 def test_a_stop_cuts_the_start_off():
     code = "import test_stop_while_starting as test; test.run()"
     process = subprocess.Popen(

@@ -2,10 +2,13 @@
 
 import math
 import random
+import time
 
 import pytest
 
-from shared.runtime.clock_offset import OffsetEstimate
+from shared.runtime.clock_offset import ClockOffset, OffsetEstimate
+from shared.runtime.settings import load_settings
+from shared.runtime.wall_time import WallTime, steady
 
 
 def measured(estimate, random, at, offset, *, latency=0.1):
@@ -52,3 +55,13 @@ def test_a_slow_answer_spoils_nothing():
     estimate.note(12.0, 112.9, 14.0)
     assert estimate.offset == pytest.approx(near, abs=0.002)
     assert estimate.error < 0.006
+
+
+def test_how_far_we_may_be_ahead_is_what_no_measurement_has_excluded():
+    clock = ClockOffset(load_settings(), lambda _: None, WallTime())
+    assert clock.ahead() == 0.0, "nobody tells: the machines' clocks are taken to agree"
+
+    sent_at, broker_is_behind = steady(), time.time() - steady() - 0.1
+    clock.estimate.note(sent_at, sent_at + broker_is_behind, sent_at + 0.02)
+
+    assert 0.1 <= clock.ahead() < 0.13

@@ -55,8 +55,8 @@ async def test_what_waiting_cannot_help_is_raised_at_once(waits):
 async def test_a_stop_ends_it_with_the_last_error(waits):
     stopping = asyncio.Event()
 
-    def stop_soon(state):
-        if state.attempt_number == 3:
+    def stop_soon(error):
+        if str(error) == "try 3":
             stopping.set()
 
     with pytest.raises(Away, match="try 4"):

@@ -102,3 +102,65 @@ def test_a_gate_makes_a_simulated_clock(tmp_path):
     clock = Settings(clock_gate=tmp_path / "gate", clock_origin=5.0, clock_speed=10.0).clock()
     assert isinstance(clock, AcceleratedClock)
     assert (clock.now(), clock.span(2.0), clock.speed) == (5.0, 20.0, 10.0)
+
+
+@pytest.mark.parametrize("variable", ["DATABASE_URL_FILE", "FRESHET_DATABASE_URL_FILE"])
+def test_a_secret_may_stand_in_a_file_of_its_own(monkeypatch, tmp_path, variable):
+    (tmp_path / "url").write_text("postgresql://u:hidden@db/x\n")
+    monkeypatch.setenv(variable, str(tmp_path / "url"))
+    settings = load_settings()
+    assert settings.database_url.get_secret_value() == "postgresql://u:hidden@db/x"
+    assert "hidden" not in repr(settings)
+
+
+def test_the_keys_of_sources_may_stand_in_a_file_too(monkeypatch, tmp_path):
+    (tmp_path / "keys").write_text('{"cms": "secret"}')
+    monkeypatch.setenv("FRESHET_SIGNAL_SOURCE_KEYS_FILE", str(tmp_path / "keys"))
+    assert load_settings().signal_source_keys["cms"].get_secret_value() == "secret"
+
+
+@pytest.mark.parametrize(
+    ("content", "reason"),
+    [(None, "cannot be read"), (b"", "empty"), (b"\xff", "not text"), (b"x" * 70_000, "longer")],
+)
+def test_a_file_without_a_secret_is_named_and_its_content_is_not(
+    monkeypatch, tmp_path, content, reason
+):
+    path = tmp_path / "password"
+    if content is not None:
+        path.write_bytes(content)
+    monkeypatch.setenv("FRESHET_KAFKA_SASL_PASSWORD_FILE", str(path))
+    with pytest.raises(SettingsError, match=reason) as caught:
+        load_settings()
+    assert "FRESHET_KAFKA_SASL_PASSWORD_FILE" in str(caught.value)
+    assert "xxx" not in str(caught.value)
+
+
+def test_keys_that_are_no_json_are_not_shown(monkeypatch, tmp_path):
+    (tmp_path / "keys").write_text("cms=hidden")
+    monkeypatch.setenv("FRESHET_SIGNAL_SOURCE_KEYS_FILE", str(tmp_path / "keys"))
+    with pytest.raises(SettingsError, match="not JSON") as caught:
+        load_settings()
+    assert "hidden" not in str(caught.value)
+
+
+def test_what_stands_in_the_environment_goes_before_a_file(monkeypatch, tmp_path):
+    (tmp_path / "url").write_text("postgresql://a@db/x")
+    monkeypatch.setenv("DATABASE_URL_FILE", str(tmp_path / "url"))
+    monkeypatch.setenv("DATABASE_URL", "postgresql://b@db/x")
+    assert load_settings().database_url.get_secret_value() == "postgresql://b@db/x"
+
+
+def test_two_files_for_one_secret_are_an_error(monkeypatch, tmp_path):
+    (tmp_path / "url").write_text("postgresql://a@db/x")
+    monkeypatch.setenv("DATABASE_URL_FILE", str(tmp_path / "url"))
+    monkeypatch.setenv("FRESHET_DATABASE_URL_FILE", str(tmp_path / "url"))
+    with pytest.raises(SettingsError, match="unset one"):
+        load_settings()
+
+
+def test_only_secrets_are_read_from_files(monkeypatch, tmp_path):
+    (tmp_path / "partitions").write_text("8")
+    monkeypatch.setenv("FRESHET_PARTITIONS_FILE", str(tmp_path / "partitions"))
+    with pytest.raises(SettingsError, match="FRESHET_PARTITIONS_FILE"):
+        load_settings()

@@ -1,0 +1,212 @@
+"""Fetching what strangers name: with limits to size, time and redirects, and from public places.
+
+Whoever names a URL to be fetched may mean a machine behind our walls (SSRF), and a name that led to
+a public address when it was looked up may lead to a private one a moment later (DNS rebinding). So
+it is the address of each connection that is checked, when it is made: there is no second look-up.
+"""
+
+import asyncio
+import errno
+import socket
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+import aiohttp
+from aiohttp.abc import AbstractResolver
+from multidict import CIMultiDictProxy
+from yarl import URL
+
+from shared.contracts.identity import BadUrl, identify, is_private_host
+
+FETCH_SECONDS: Final = 10.0
+"""For all of it, redirects included."""
+
+MOST_REDIRECTS: Final = 3
+_MOST_CONNECTIONS: Final = 64
+_CONNECTIONS_TO_HOST: Final = 4
+_REDIRECTS: Final = frozenset({301, 302, 303, 307, 308})
+_CHUNK_BYTES: Final = 16 * 1024
+_HEADERS: Final = {
+    # What is packed small may be huge.
+    "Accept-Encoding": "identity",
+}
+
+MayFollow = Callable[[str, str], bool]
+"""(From, to) → whether a redirect is followed."""
+
+Take = Callable[[bytes], Awaitable[None]]
+"""Takes the parts of an answer as they come; what it raises ends the fetch."""
+
+
+class FetchFailed(Exception):
+    """Nothing usable came; the text says why."""
+
+
+class PrivateAddress(OSError):
+    """The address is not on the public internet."""
+
+
+@dataclass(frozen=True, slots=True)
+class Fetched:
+    """An answer."""
+
+    url: str
+    """Where it came from in the end."""
+    status: int
+    headers: CIMultiDictProxy[str]
+    body: bytes
+
+
+class Fetcher:
+    """An HTTP client for URLs that others have named."""
+
+    def __init__(
+        self,
+        *,
+        allow_private: bool,
+        seconds: float = FETCH_SECONDS,
+        resolver: AbstractResolver | None = None,
+        user_agent: str = "Freshet",
+    ) -> None:
+        """Make a client that is not started yet.
+
+        Args:
+            allow_private: connect to private addresses as well.
+            seconds: how long one fetch may take.
+            resolver: looks names up; None: the system does.
+            user_agent: who we say that we are.
+        """
+        self._allow_private = allow_private
+        self._seconds = seconds
+        self._resolver = resolver
+        self._headers = {"User-Agent": user_agent} | _HEADERS
+        self._session: aiohttp.ClientSession | None = None
+
+    async def start(self) -> None:
+        """Make ready."""
+        connector = aiohttp.TCPConnector(
+            limit=_MOST_CONNECTIONS,
+            limit_per_host=_CONNECTIONS_TO_HOST,
+            resolver=self._resolver,
+            use_dns_cache=False,
+            force_close=True,
+            socket_factory=self._socket,
+        )
+        self._session = aiohttp.ClientSession(
+            connector=connector,
+            cookie_jar=aiohttp.DummyCookieJar(),
+            headers=self._headers,
+            auto_decompress=False,
+        )
+
+    async def stop(self) -> None:
+        """Give connections up."""
+        if self._session is not None:
+            await self._session.close()
+            self._session = None
+
+    async def get(
+        self,
+        url: str,
+        *,
+        max_bytes: int,
+        may_follow: MayFollow,
+        cut: bool = False,
+        headers: Mapping[str, str] | None = None,
+        take: Take | None = None,
+    ) -> Fetched:
+        """Fetch a URL.
+
+        Args:
+            url: http or https.
+            max_bytes: a longer answer is given up.
+            may_follow: which redirects are followed, three at most.
+            cut: take the beginning of a longer answer.
+            headers: to be sent besides the usual ones.
+            take: gets the body of an answer with status 200, which then has none itself.
+
+        Raises:
+            FetchFailed: says why.
+        """
+        try:
+            async with asyncio.timeout(self._seconds):
+                for _ in range(MOST_REDIRECTS + 1):
+                    answer = await self._ask(
+                        "GET", url, max_bytes, cut=cut, take=take, headers=headers
+                    )
+                    target = answer.headers.get("Location")
+                    if answer.status not in _REDIRECTS or target is None:
+                        return answer
+                    following = self._joined(url, target)
+                    if not may_follow(url, following):
+                        raise FetchFailed(f"it redirects to {following}, which is not followed")
+                    url = following
+        except TimeoutError as error:
+            raise FetchFailed(f"it takes longer than {self._seconds:g} s") from error
+        raise FetchFailed(f"more than {MOST_REDIRECTS} redirects")
+
+    async def post(self, url: str, fields: Mapping[str, str], *, max_bytes: int) -> Fetched:
+        """Send a form; no redirect is followed.
+
+        Raises:
+            FetchFailed: says why.
+        """
+        try:
+            async with asyncio.timeout(self._seconds):
+                return await self._ask("POST", url, max_bytes, data=dict(fields), cut=False)
+        except TimeoutError as error:
+            raise FetchFailed(f"it takes longer than {self._seconds:g} s") from error
+
+    async def _ask(
+        self,
+        method: str,
+        url: str,
+        max_bytes: int,
+        *,
+        cut: bool,
+        take: Take | None = None,
+        **options: Any,
+    ) -> Fetched:
+        if self._session is None:
+            raise RuntimeError("the fetcher is not started")
+        body = bytearray()
+        size = 0
+        try:
+            target = URL(identify(url).url, encoded=True)
+            async with self._session.request(
+                method, target, allow_redirects=False, **options
+            ) as answer:
+                async for part in answer.content.iter_chunked(_CHUNK_BYTES):
+                    size += len(part)
+                    if size > max_bytes and not cut:
+                        raise FetchFailed(f"it has more than {max_bytes} bytes")
+                    if take is not None and answer.status == 200:
+                        await take(part)
+                    else:
+                        body += part
+                    if size > max_bytes:
+                        break
+                return Fetched(url, answer.status, answer.headers, bytes(body[:max_bytes]))
+        except BadUrl as error:
+            raise FetchFailed(str(error)) from error
+        except (aiohttp.ClientError, OSError, ValueError) as error:
+            raise FetchFailed(f"it cannot be reached: {error}") from error
+
+    def _joined(self, url: str, target: str) -> str:
+        try:
+            return str(URL(url, encoded=True).join(URL(target)))
+        except ValueError as error:
+            raise FetchFailed("it redirects to what is no URL") from error
+
+    def _socket(self, address_info: Any) -> socket.socket:
+        """A socket for one address that is about to be connected to.
+
+        Raises:
+            PrivateAddress: it must not be.
+        """
+        family, kind, protocol, _, address = address_info
+        shown = f"[{address[0]}]" if family == socket.AF_INET6 else address[0]
+        if not self._allow_private and is_private_host(shown):
+            raise PrivateAddress(errno.EACCES, f"{address[0]} is not on the public internet")
+        return socket.socket(family, kind, protocol)

@@ -1,0 +1,103 @@
+"""Secrets from files, as Docker, Kubernetes and Vault mount them.
+
+Every setting that holds a secret may be given by a file: `FRESHET_KAFKA_SASL_PASSWORD_FILE` and
+`DATABASE_URL_FILE` name the files whose content is the value. So no secret stands in a process's
+environment, which others on its machine, and whatever reports its crashes, may see.
+"""
+
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from types import UnionType
+from typing import Any, Final, Union, get_args, get_origin
+
+import msgspec
+from pydantic import AliasChoices, SecretStr
+from pydantic.fields import FieldInfo
+
+SUFFIX: Final = "_FILE"
+
+MOST_BYTES: Final = 65_536
+"""A larger file holds no secret: it is another file, named by mistake."""
+
+
+class SecretFileError(Exception):
+    """A secret cannot be taken from its file; the text says which, and never what is in it."""
+
+
+def variables(prefix: str, fields: Mapping[str, FieldInfo]) -> dict[str, str]:
+    """The environment variables that may name a file → the setting whose value it holds.
+
+    Args:
+        prefix: of settings without an alias of their own.
+        fields: all settings; those of secrets are found by their types.
+    """
+    return {
+        f"{name}{SUFFIX}": setting
+        for setting, field in fields.items()
+        if _holds_secret(field.annotation)
+        for name in plain_variables(prefix, setting, field)
+    }
+
+
+def plain_variables(prefix: str, setting: str, field: FieldInfo) -> list[str]:
+    """The environment variables that give a setting itself."""
+    alias = field.validation_alias
+    if isinstance(alias, AliasChoices):
+        return [str(choice) for choice in alias.choices if str(choice).isupper()]
+    return [f"{prefix}{setting.upper()}"]
+
+
+def read_secrets(prefix: str, fields: Mapping[str, FieldInfo]) -> dict[str, Any]:
+    """Setting → value, of the secrets that the environment gives by files and not by themselves.
+
+    Raises:
+        SecretFileError: a file cannot be read, or two of them give one secret.
+    """
+    found: dict[str, Any] = {}
+    for variable, setting in variables(prefix, fields).items():
+        path = os.environ.get(variable)
+        if not path:
+            continue
+        if any(name in os.environ for name in plain_variables(prefix, setting, fields[setting])):
+            continue
+        if setting in found:
+            raise SecretFileError(f"{variable} and another variable give {setting}: unset one")
+        text = _read(variable, Path(path))
+        plain = _is_plain(fields[setting].annotation)
+        found[setting] = text if plain else _decoded(variable, text)
+    return found
+
+
+def _holds_secret(kind: Any) -> bool:
+    return kind is SecretStr or any(_holds_secret(part) for part in get_args(kind))
+
+
+def _is_plain(kind: Any) -> bool:
+    """One secret, and not a dictionary of them."""
+    return kind is SecretStr or get_origin(kind) in (Union, UnionType)
+
+
+def _read(variable: str, path: Path) -> str:
+    try:
+        with path.open("rb") as file:
+            content = file.read(MOST_BYTES + 1)
+        text = content.decode("utf-8")
+    except OSError as error:
+        raise SecretFileError(f"{variable}: {path} cannot be read: {error.strerror}") from None
+    except UnicodeDecodeError:
+        raise SecretFileError(f"{variable}: {path} is not text") from None
+    if len(content) > MOST_BYTES:
+        raise SecretFileError(f"{variable}: {path} is longer than {MOST_BYTES} bytes")
+    # Editors and `echo` end a file with a line break, which is no part of a secret.
+    text = text.rstrip("\r\n")
+    if not text:
+        raise SecretFileError(f"{variable}: {path} is empty")
+    return text
+
+
+def _decoded(variable: str, text: str) -> Any:
+    try:
+        return msgspec.json.decode(text)
+    except msgspec.DecodeError:
+        raise SecretFileError(f"{variable}: its file is not JSON") from None

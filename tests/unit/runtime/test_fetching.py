@@ -1,0 +1,158 @@
+"""Fetching what strangers name: never from a private address, however it is reached."""
+
+import asyncio
+import socket
+
+import pytest
+from aiohttp import web
+from aiohttp.abc import AbstractResolver
+from aiohttp.test_utils import TestServer
+
+from shared.runtime.fetching import Fetcher, FetchFailed
+
+
+def anywhere(before, after):
+    return True
+
+
+class Names(AbstractResolver):
+    """Answers each question about any name with the next of some addresses."""
+
+    def __init__(self, *addresses):
+        self.addresses = list(addresses)
+
+    async def resolve(self, host, port=0, family=socket.AF_INET):
+        address = self.addresses.pop(0)
+        return [
+            {
+                "hostname": host,
+                "host": address,
+                "port": port,
+                "family": socket.AF_INET6 if ":" in address else socket.AF_INET,
+                "proto": 0,
+                "flags": socket.AI_NUMERICHOST,
+            }
+        ]
+
+    async def close(self):
+        pass
+
+
+@pytest.fixture
+async def server():
+    """A server on loopback that counts who comes."""
+
+    async def answer(request):
+        server.visits += 1
+        match request.path:
+            case "/round":
+                raise web.HTTPFound("/round")
+            case "/out":
+                raise web.HTTPFound("http://elsewhere.example/")
+            case "/odd":
+                return web.Response(status=302, headers={"Location": "http://[x"})
+            case "/never":
+                await asyncio.Event().wait()
+        return web.Response(text="x" * 5000)
+
+    server = TestServer(web.Application())
+    server.app.router.add_get("/{any:.*}", answer)
+    await server.start_server()
+    server.visits = 0
+    yield server
+    await server.close()
+
+
+@pytest.fixture
+async def fetcher():
+    """A function that makes a fetcher."""
+    made = []
+
+    async def make(allow_private=False, names=None, seconds=10.0):
+        made.append(Fetcher(allow_private=allow_private, seconds=seconds, resolver=names))
+        await made[-1].start()
+        return made[-1]
+
+    yield make
+    for one in made:
+        await one.stop()
+
+
+async def refused(fetcher, url, **more):
+    options = {"max_bytes": 10_000, "may_follow": anywhere} | more
+    with pytest.raises(FetchFailed) as failure:
+        await fetcher.get(url, **options)
+    return str(failure.value)
+
+
+async def test_a_private_address_is_not_connected_to_by_number_or_by_name(server, fetcher):
+    port = server.port
+    for url in (
+        f"http://127.0.0.1:{port}/",
+        f"http://127.1:{port}/",
+        f"http://2130706433:{port}/",
+        f"http://[::ffff:127.0.0.1]:{port}/",
+        f"http://[::1]:{port}/",
+        f"http://0.0.0.0:{port}/",
+    ):
+        assert "not on the public internet" in await refused(await fetcher(), url)
+    for address in ("127.0.0.1", "::1", "::ffff:127.0.0.1", "10.1.2.3", "169.254.169.254"):
+        one = await fetcher(names=Names(address))
+        said = await refused(one, f"http://public.example:{port}/")
+        assert "not on the public internet" in said
+    assert server.visits == 0
+
+
+async def test_a_name_that_changes_its_mind_is_judged_by_where_it_leads_now(server, fetcher):
+    # The first answer is public and dead; a second look, if there were one, would lead to us.
+    names = Names("192.0.2.1", "127.0.0.1")
+    one = await fetcher(names=names, seconds=0.3)
+    await refused(one, f"http://rebinding.example:{server.port}/")
+    assert "not on the public internet" in await refused(
+        one, f"http://rebinding.example:{server.port}/"
+    )
+    assert server.visits == 0
+
+
+async def test_redirects_are_followed_a_few_times_and_not_into_private_places(server, fetcher):
+    one = await fetcher(allow_private=True)
+    assert "more than 3 redirects" in await refused(one, str(server.make_url("/round")))
+    assert server.visits == 4
+    assert "is not followed" in await refused(
+        one, str(server.make_url("/out")), may_follow=lambda before, after: False
+    )
+    assert "no URL" in await refused(one, str(server.make_url("/odd")))
+
+
+async def test_what_is_long_or_slow_is_given_up(server, fetcher):
+    one = await fetcher(allow_private=True, seconds=0.3)
+    url = str(server.make_url("/"))
+    assert "more than 4999 bytes" in await refused(one, url, max_bytes=4999)
+    whole = await one.get(url, max_bytes=5000, may_follow=anywhere)
+    assert (whole.status, len(whole.body)) == (200, 5000)
+    beginning = await one.get(url, max_bytes=100, may_follow=anywhere, cut=True)
+    assert len(beginning.body) == 100
+    assert "longer than" in await refused(one, str(server.make_url("/never")))
+
+
+async def test_a_body_may_be_taken_as_it_comes(server, fetcher):
+    one, url = await fetcher(allow_private=True), str(server.make_url("/"))
+    parts = []
+
+    async def take(part):
+        parts.append(part)
+
+    answer = await one.get(url, max_bytes=5000, may_follow=anywhere, take=take)
+    assert (b"".join(parts), answer.body) == (b"x" * 5000, b"")
+    assert "more than 4999 bytes" in await refused(one, url, max_bytes=4999, take=take)
+    # Of a redirect and its like there is nothing to take.
+    parts.clear()
+    assert "is not followed" in await refused(
+        one, str(server.make_url("/out")), take=take, may_follow=lambda before, after: False
+    )
+    assert parts == []
+
+
+@pytest.mark.parametrize("url", ["ftp://a.example/", "http://u:p@a.example/", "//a", "http://"])
+async def test_what_is_no_url_of_the_web_is_not_fetched(fetcher, url):
+    await refused(await fetcher(), url)

@@ -1,0 +1,163 @@
+"""Records that go while a batch is gathered: none of them goes without a word.
+
+The readers are real; the broker and its client are the simulator's.
+"""
+
+import asyncio
+from random import Random
+from unittest import mock
+
+import pytest
+from aiokafka import TopicPartition
+
+import services.ingester.reading
+import shared.runtime.consumer
+from services.ingester.reading import SignalReader
+from services.verify.simulation.clocks import virtual_clocks
+from services.verify.simulation.kafka.broker import Broker, Given
+from services.verify.simulation.kafka.consumer import Consumer, topic_ids
+from services.verify.simulation.kafka.network import Network
+from services.verify.simulation.loop import VirtualLoop
+from services.verify.simulation.plan import Scale, SimulationPlan, Weather
+from services.verify.simulation.process import Process
+from shared.contracts.topics import PAGE_SIGNALS, SIGNALS
+from shared.runtime.consumer import BatchConsumer
+from shared.runtime.continuity import Continuity
+from shared.runtime.settings import Settings
+from shared.runtime.slices import read_on
+
+RECORDS, KEPT_FROM = 20, 17
+
+A_FEW_AT_A_TIME = Weather(0.0, 0.0, 0.0, partly=1.0, uneven=0.0)
+
+
+class Said:
+    """Where structlog writes depends on who has set it before."""
+
+    def __init__(self):
+        self.gone = set()
+
+    def error(self, _event, *, first_offset, last_offset, **_):
+        self.gone |= set(range(first_offset, last_offset + 1))
+
+
+class Handler:
+    def __init__(self):
+        self.offsets = set()
+
+    async def assigned(self, _partitions):
+        return {}
+
+    async def revoked(self, _partitions):
+        pass
+
+    async def handle(self, batch):
+        for partitions in batch.values():
+            for records in partitions.values():
+                self.offsets |= {record.offset for record in records}
+
+
+@pytest.fixture
+def said(monkeypatch):
+    made = Said()
+    monkeypatch.setattr("shared.runtime.continuity.log", made)
+    monkeypatch.setattr("shared.runtime.continuity.topic_ids", topic_ids)
+    return made
+
+
+def read_by(make, topic, module, monkeypatch):
+    """Let a reader read a partition of which most goes between two slices of its first batch."""
+    loop = VirtualLoop(Random(1))
+    broker = Broker(loop, 1, frozenset())
+    network = Network(loop, Random(2), 0.0)
+    plan = SimulationPlan(1, Scale(), (), A_FEW_AT_A_TIME)
+    log = broker.partition(topic.name, 0)
+    log.append([Given(b"host", b"{}", 0)] * RECORDS, 0.0)
+
+    def consumer(_settings, group=None, **options):
+        known = {
+            "group_id": group,
+            "group_instance_id": "one",
+            "session_timeout_ms": 3000,
+            "heartbeat_interval_ms": 300,
+        }
+        return Consumer(loop, broker, network, Random(3), known | options, plan)
+
+    async def read_on_while_they_go(reader, fetched, *limits):
+        if fetched and not log.begin:
+            log.keep_from(KEPT_FROM)
+        await read_on(reader, fetched, *limits)
+
+    monkeypatch.setattr(module, "make_consumer", consumer)
+    monkeypatch.setattr(module, "read_on", read_on_while_they_go)
+
+    async def read():
+        reader, stopping = make(), asyncio.Event()
+        await reader.start()
+        reading = asyncio.ensure_future(reader.run(stopping))
+        await asyncio.sleep(30)
+        stopping.set()
+        await reading
+        await reader.stop()
+
+    with virtual_clocks(loop):
+        loop.run_until_complete(loop.create_task(read(), context=Process("reader").context()))
+    loop.end()
+    assert log.begin == KEPT_FROM, "the records went in the middle of a batch"
+
+
+def test_a_batch_says_what_it_has_read_in_vain(monkeypatch, said):
+    handler = Handler()
+    read_by(
+        lambda: BatchConsumer(Settings(partitions=1), "group", (PAGE_SIGNALS,), handler),
+        PAGE_SIGNALS,
+        shared.runtime.consumer,
+        monkeypatch,
+    )
+    assert handler.offsets == set(range(KEPT_FROM, RECORDS))
+    assert said.gone == set(range(KEPT_FROM))
+
+
+def test_what_went_before_a_partition_is_read_counts_as_reached(monkeypatch, said):
+    reached = []
+
+    async def note(positions):
+        reached.append(positions)
+
+    read_by(
+        lambda: BatchConsumer(
+            *(Settings(partitions=1), "group", (PAGE_SIGNALS,), Handler()),
+            reached=note,
+            reloads=True,
+        ),
+        PAGE_SIGNALS,
+        shared.runtime.consumer,
+        monkeypatch,
+    )
+    assert {(PAGE_SIGNALS.name, 0): KEPT_FROM} in reached
+
+
+def test_an_ingester_says_what_it_has_read_in_vain(monkeypatch, said):
+    offsets = set()
+
+    async def handle(records):
+        offsets.update(record.offset for record in records)
+
+    read_by(
+        lambda: SignalReader(Settings(partitions=1), handle),
+        SIGNALS,
+        services.ingester.reading,
+        monkeypatch,
+    )
+    assert offsets == set(range(KEPT_FROM, RECORDS))
+    assert said.gone == set(range(KEPT_FROM))
+
+
+async def test_what_lies_before_a_gap_that_was_said_is_said_too(said):
+    partition = TopicPartition("t", 0)
+    client = mock.Mock(beginning_offsets=mock.AsyncMock(return_value={partition: 30}))
+    continuity = Continuity(client, {"t": "t"})
+
+    for wanted, gone in ((29, {29}), (21, set(range(21, 30))), (25, set(range(21, 30)))):
+        assert await continuity.starts({partition: wanted}) == {partition: 30}
+        assert said.gone == gone
