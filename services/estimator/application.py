@@ -16,6 +16,8 @@ from shared.contracts.codec import decode
 from shared.contracts.identity import PageIdentity, identify
 from shared.contracts.messages import CrawlOutcome
 from shared.contracts.topics import CRAWL_OUTCOMES, HOST_LIMITS, PAGE_SIGNALS, PAGE_UPDATES
+from shared.policy.estimation.page_factors import activity_bins
+from shared.rules.host_rules import HostRules
 from shared.rules.page_events import SIGNAL
 from shared.runtime.acceptance import Acceptance
 from shared.store.models import NEVER
@@ -23,6 +25,11 @@ from shared.store.writer import Observations
 
 Records = Mapping[str, Sequence[ConsumerRecord]]
 """Topic (without prefix) → records of one partition, in order of offset."""
+
+_HEARD: Final = (effects.APPLIED, effects.NOT_COUNTED)
+"""Verdicts on signals that are counted among all of their page."""
+
+_CHANGED: Final = (*_HEARD, effects.OBSERVED)
 
 _VERDICT_NAMES: Final = {
     effects.UNKNOWN_PAGE: "unknown_page",
@@ -45,12 +52,14 @@ class ShardEffects:
     """Rows of new pages, in rising order of page id."""
     added_urls: list[str]
     learned: NDArray[np.int64]
-    """Rows, known or new, with new crawl records."""
+    """Rows, known or new, with new crawl records, or with old ones and another prior."""
     observations: Observations
     hosts: list[int]
     """Rows of hosts that are new or whose limits changed, in rising order of host id."""
     counted_hosts: NDArray[np.int64]
     """Rows of hosts of whose pages something was learned, in rising order of host id."""
+    factored: NDArray[np.int64]
+    """Rows of those with other factors of their pages, in rising order of host id."""
     new_sources: set[int]
     """Rows of hosts that have heard of a new source."""
     refused: list[Refused]
@@ -59,7 +68,71 @@ class ShardEffects:
     def nothing(cls, shard: Shard) -> Self:
         """No effect."""
         none = np.empty(0, np.int64)
-        return cls(shard, none, none, [], none, Observations.none(), [], none, set(), [])
+        return cls(shard, none, none, [], none, Observations.none(), [], none, none, set(), [])
+
+
+@dataclass(frozen=True, slots=True)
+class Taken:
+    """What signals and outcomes did to a shard; the shard itself has it already."""
+
+    results: Verdicts
+    touched: NDArray[np.int64]
+    """Rows of pages whose state changed."""
+    learned: NDArray[np.int64]
+    """Rows of pages with new crawl records, and of those with old ones whose prior is another."""
+    hosts: NDArray[np.int64]
+    """Rows of hosts of whose pages something was learned."""
+
+
+def _is_one_of(verdicts: NDArray[np.uint8], wanted: Sequence[int]) -> NDArray[np.bool_]:
+    """As `numpy.isin`, whose preparations cost more than a small batch."""
+    table = np.zeros(256, np.bool_)
+    table[list(wanted)] = True
+    found: NDArray[np.bool_] = table[verdicts]
+    return found
+
+
+def take_events(shard: Shard, events: EventColumns, signal_delay_seconds: float) -> Taken:
+    """Apply signals and outcomes, in rising order of time; at the same moment, signals first."""
+    results = effects.apply_events(
+        shard.pages,
+        shard.rings,
+        shard.by_source,
+        shard.hosts.tables,
+        events,
+        signal_delay_seconds,
+    )
+    rows, verdicts = events.rows, results.verdicts
+    active = _more_active(shard, rows[_is_one_of(verdicts, _HEARD) & (events.kinds == SIGNAL)])
+    observed = verdicts == effects.OBSERVED
+    shard.records += int(observed.sum())
+    changed = _is_one_of(verdicts, _CHANGED)
+    counted = observed | (changed & (events.kinds == SIGNAL))
+    return Taken(
+        results,
+        np.unique(rows[changed]),
+        np.union1d(rows[observed], active),
+        np.unique(shard.pages["host"][rows[counted]]),
+    )
+
+
+def _more_active(shard: Shard, signalled: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Pages that signals have made more active; their factors are exact again.
+
+    Args:
+        shard: theirs.
+        signalled: the row of the page of each signal that is new.
+
+    Returns:
+        rows of those with crawl records, which are to be fitted anew.
+    """
+    if not signalled.size:
+        return signalled
+    rows, new = np.unique(signalled, return_counts=True)
+    counts = shard.pages["signal_count"][rows]
+    moved = rows[activity_bins(counts) != activity_bins(counts - new)]
+    shard.pages["factor"][moved] = shard.hosts.factors_of(shard.pages[moved])
+    return np.asarray(moved[shard.rings.seen[moved] > 0])
 
 
 def apply_records(
@@ -89,24 +162,13 @@ def apply_records(
         reader.outcomes(records.get(CRAWL_OUTCOMES.name, ()), shard.rows_of),
     )
     rows = shard.rows_of(events.page_ids)
-    results = effects.apply_events(
-        shard.pages,
-        shard.rings,
-        shard.by_source,
-        shard.hosts.tables,
-        EventColumns(rows, events.times, events.kinds, events.digests, events.slots),
-        signal_delay_seconds,
-    )
+    columns = EventColumns(rows, events.times, events.kinds, events.digests, events.slots)
+    taken = take_events(shard, columns, signal_delay_seconds)
+    results = taken.results
     _count(events, results)
-    shard.records += int((results.verdicts == effects.OBSERVED).sum())
-    hosts |= _block_busy_hosts(shard, rows, events)
+    hosts |= _note_hosts(shard, rows, events)
     hosts |= set(range(known_hosts, len(shard.hosts.names)))
-    changed = np.isin(results.verdicts, (effects.APPLIED, effects.OBSERVED, effects.NOT_COUNTED))
-    touched = np.unique(np.concatenate([updated, rows[changed]]))
-    is_signal = events.kinds == SIGNAL
-    counted = np.unique(
-        shard.pages["host"][rows[(changed & is_signal) | (results.verdicts == effects.OBSERVED)]]
-    )
+    touched = np.union1d(updated, taken.touched)
     urls = {page.page_id: page.url for page in new_pages}
     added = by_page_id(shard, np.arange(first_new, len(shard.pages)))
     return ShardEffects(
@@ -114,10 +176,11 @@ def apply_records(
         touched=by_page_id(shard, touched[touched < first_new]),
         added=added,
         added_urls=[urls[int(page_id)] for page_id in shard.pages["page_id"][added]],
-        learned=np.unique(rows[results.verdicts == effects.OBSERVED]),
+        learned=taken.learned,
         observations=_observations(shard, rows, events, results),
         hosts=by_host_id(shard, np.array(sorted(hosts), np.int64)).tolist(),
-        counted_hosts=by_host_id(shard, np.union1d(counted, sorted(hosts | new_sources))),
+        counted_hosts=by_host_id(shard, np.union1d(taken.hosts, sorted(hosts | new_sources))),
+        factored=np.empty(0, np.int64),
         new_sources=new_sources,
         refused=reader.refused + _unknown_pages(events, results),
     )
@@ -147,9 +210,9 @@ def _apply_limits(shard: Shard, reader: Reader, records: Sequence[ConsumerRecord
     for time, limit in reader.limits(records):
         row = shard.hosts.row_or_new(limit.host)
         host = shard.hosts.records[row]
-        rate, blocked = limit.max_crawls_per_second, limit.blocked_until
-        host["max_crawls_per_second"] = np.nan if rate is None else rate
-        host["blocked_until"] = NEVER if blocked is None else blocked
+        rules = HostRules.read(host)
+        rules.take(limit)
+        rules.write(host)
         host["limit_updated_at"] = time
         rows.add(row)
     return rows
@@ -171,6 +234,8 @@ def _add_new_pages(shard: Shard, updates: Updates) -> list[PageIdentity]:
 
 def _apply_updates(shard: Shard, updates: Updates) -> NDArray[np.int64]:
     """Apply updates; the rows that changed."""
+    if not updates.pages:
+        return np.empty(0, np.int64)
     rows = shard.rows_of(np.array([page.page_id for page in updates.pages], np.int64))
     verdicts = effects.apply_updates(
         shard.pages,
@@ -183,39 +248,58 @@ def _apply_updates(shard: Shard, updates: Updates) -> NDArray[np.int64]:
             updates.importance,
             updates.max_age_days,
             updates.crawled_at,
+            updates.urgent,
         ),
     )
     _count_verdicts("update", verdicts)
-    applied: NDArray[np.int64] = rows[np.isin(verdicts, (effects.APPLIED, effects.RETURNED))]
+    applied: NDArray[np.int64] = rows[_is_one_of(verdicts, (effects.APPLIED, effects.RETURNED))]
     return applied
 
 
-def _block_busy_hosts(shard: Shard, rows: NDArray[np.int64], events: Events) -> set[int]:
-    """Leave hosts alone that asked for it; rows of those whose block grew.
+def _note_hosts(shard: Shard, rows: NDArray[np.int64], events: Events) -> set[int]:
+    """What outcomes say of their hosts, whether their pages are known or not: rows of the hosts
+    whose rules are others now."""
+    is_outcome = events.reached != 0
+    if not is_outcome.any():
+        return set()
+    hosts = (
+        np.where(rows >= 0, shard.pages["host"][np.maximum(rows, 0)], -1)
+        if len(shard.pages)
+        else np.full(rows.size, -1, np.int64)
+    )
+    for event in np.flatnonzero(is_outcome & (rows < 0)).tolist():
+        hosts[event] = _host_of(shard, events, event)
+    is_known = is_outcome & (hosts >= 0)
+    failing = np.zeros(len(shard.hosts.names) + 1, np.bool_)
+    failing[:-1] = shard.hosts.records["failures"][: failing.size - 1] > 0
+    failing[hosts[is_known & (events.reached < 0)]] = True
+    telling = is_known & ((events.busy_until > NEVER) | failing[hosts])
+    changed = set()
+    for event in np.flatnonzero(telling).tolist():
+        row = int(hosts[event])
+        record = shard.hosts.records[row]
+        rules = HostRules.read(record)
+        asked = events.busy_until[event] > NEVER and rules.ask(float(events.busy_until[event]))
+        noted = rules.note(int(events.reached[event]), float(events.times[event]))
+        if asked or noted:
+            rules.write(record)
+            changed.add(row)
+    return changed
 
-    A host's wish counts, whether its page is known or not.
-    """
-    grown = set()
-    for event in np.flatnonzero(events.busy_until > NEVER).tolist():
-        known = rows[event] >= 0
-        row = int(shard.pages["host"][rows[event]]) if known else _host_of(shard, events, event)
-        until = events.busy_until[event]
-        if row is not None and until > shard.hosts.records["blocked_until"][row]:
-            shard.hosts.records["blocked_until"][row] = until
-            grown.add(row)
-    return grown
 
-
-def _host_of(shard: Shard, events: Events, event: int) -> int | None:
-    """The host of an outcome of an unknown page, if it is known."""
+def _host_of(shard: Shard, events: Events, event: int) -> int:
+    """The host of an outcome of an unknown page; -1: nobody knows it."""
     outcome = decode(CrawlOutcome, events.records[event].value)
-    return shard.hosts.row(identify(outcome.url).host)
+    row = shard.hosts.row(identify(outcome.url).host)
+    return -1 if row is None else row
 
 
 def _observations(
     shard: Shard, rows: NDArray[np.int64], events: Events, results: Verdicts
 ) -> Observations:
     observed = results.verdicts == effects.OBSERVED
+    if not observed.any():
+        return Observations.none()
     return Observations(
         shards=np.full(int(observed.sum()), shard.number, np.int16),
         page_ids=shard.pages["page_id"][rows[observed]],
@@ -223,6 +307,9 @@ def _observations(
         interval_days=results.interval_days[observed],
         signals=results.signals[observed],
         changed=results.changed[observed],
+        staleness=results.staleness[observed],
+        fresh_days=results.fresh_days[observed],
+        sources=results.sources[observed],
     )
 
 

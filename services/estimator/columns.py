@@ -19,6 +19,8 @@ class UpdateColumns(NamedTuple):
     """NaN: leave it as it is."""
     crawled_at: NDArray[np.float64]
     """Of the copy that is held; −inf: not said."""
+    urgent: NDArray[np.bool_]
+    """Whether the page is to be crawled at once."""
 
 
 class EventColumns(NamedTuple):
@@ -38,7 +40,7 @@ class HostTables(NamedTuple):
     """What is counted by host, arrays with a row a host; written to in place but for the first."""
 
     change_rate: NDArray[np.float64]
-    """Prior mean of α, per day; (hosts,)."""
+    """Prior mean of α, per day, but for the factors of pages; (hosts,)."""
     precision: NDArray[np.float64]
     """How often signals of each source are true, (hosts, SOURCES)."""
     signals: NDArray[np.float64]
@@ -47,6 +49,8 @@ class HostTables(NamedTuple):
     """E of the burst tables, (hosts, AGE_BINS)."""
     predicted_changes: NDArray[np.float64]
     """X of the burst tables, (hosts, AGE_BINS)."""
+    activity: NDArray[np.float64]
+    """Factors of pages by their signals ever, (hosts, ACTIVITY_BINS)."""
 
 
 class Verdicts(NamedTuple):
@@ -58,3 +62,9 @@ class Verdicts(NamedTuple):
     signals: NDArray[np.int32]
     """In the interval."""
     changed: NDArray[np.bool_]
+    staleness: NDArray[np.float32]
+    """−ln P(fresh) just before the crawl, by what was known before it."""
+    fresh_days: NDArray[np.float32]
+    """Of the interval: for which the copy was expected to be fresh."""
+    sources: NDArray[np.int16]
+    """Source slots with signals in the interval, as bits."""

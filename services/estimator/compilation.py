@@ -1,18 +1,26 @@
 """Compiles everything before the worker says that it is there, instead of in the first batch."""
 
+from typing import Final
+
+import numpy as np
 from aiokafka import ConsumerRecord
 from msgspec import Struct
 
-from services.estimator.application import apply_records
+from services.estimator.application import ShardEffects, apply_records
 from services.estimator.learning import learn, material_news
 from services.estimator.refitting import refit
 from services.estimator.shard import Shard
 from shared.contracts.codec import encode
-from shared.contracts.identity import identify
+from shared.contracts.identity import PageIdentity, identify
 from shared.contracts.messages import CrawlOutcome, PageSignal, PageUpdate
 from shared.contracts.topics import CRAWL_OUTCOMES, PAGE_SIGNALS, PAGE_UPDATES, Topic
 from shared.runtime.acceptance import Acceptance
+from shared.store.directories import directories_of
+from shared.store.snapshot import chosen_urls
 from shared.units import SECONDS_PER_DAY as DAY
+
+_MANY: Final = 200
+"""Pages: more than the first table of them has room for."""
 
 
 def warm_up() -> int:
@@ -22,6 +30,10 @@ def warm_up() -> int:
         how many pages were fitted on the way.
     """
     shard = Shard(0)
+    # Pages that come later are looked up in another way than those that were there first.
+    for number in range(_MANY):
+        update = PageUpdate("upsert", f"http://warm.example/{number}", updated_at=DAY)
+        _apply(shard, {PAGE_UPDATES.name: [_record(PAGE_UPDATES, update)]})
     page = identify("http://warm.example/")
     signal = PageSignal(page.page_id, page.url, page.host, "warm", 1.5 * DAY)
     batch = {
@@ -34,11 +46,24 @@ def warm_up() -> int:
             _record(CRAWL_OUTCOMES, CrawlOutcome(page.url, 3 * DAY, result="changed")),
         ],
     }
-    done = apply_records(shard, batch, Acceptance(1, 4 * DAY, 4 * DAY, False), 0.0)
+    done = _apply(shard, batch)
     learn(done)
     refit([shard], 0.05)
     material_news(done, 0.05, 4 * DAY)
+    _load([page])
     return int(done.learned.size)
+
+
+def _load(pages: list[PageIdentity]) -> None:
+    """URLs as they come from the store."""
+    ids = np.array([page.page_id for page in pages], np.int64)
+    stored = "".join(f"{page.url}\n" for page in pages).encode()
+    urls = chosen_urls(0, ids, np.frombuffer(stored, np.uint8), ids)
+    directories_of(urls.arena, urls.offsets)
+
+
+def _apply(shard: Shard, batch: dict[str, list[ConsumerRecord]]) -> ShardEffects:
+    return apply_records(shard, batch, Acceptance(1, 4 * DAY, 4 * DAY, False), 0.0)
 
 
 def _record(topic: Topic, message: Struct) -> ConsumerRecord:

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from itertools import compress
-from typing import TypeVar
+from typing import Final, TypeVar
 
 import msgspec
 import numpy as np
@@ -19,8 +19,9 @@ from shared.contracts.identity import (
     page_id_of,
 )
 from shared.contracts.messages import CrawlOutcome, HostLimit, PageSignal, PageUpdate
-from shared.rules.page_events import RESULTS, SIGNAL
-from shared.runtime.acceptance import Acceptance, busy_until
+from shared.rules.host_rules import reach_of
+from shared.rules.page_events import SIGNAL, kind_of
+from shared.runtime.acceptance import Acceptance
 from shared.store.models import NEVER
 
 RowsOf = Callable[[NDArray[np.int64]], NDArray[np.int64]]
@@ -51,9 +52,19 @@ class Events:
     """0: none."""
     busy_until: NDArray[np.float64]
     """Until when the host asked to be left alone; −inf: it did not."""
+    reached: NDArray[np.int8]
+    """Of an outcome: whether the crawl reached its host (1), or did not (−1); of a signal 0."""
     slots: NDArray[np.int8]
     """Of a signal: its source's slot at the host."""
     records: list[ConsumerRecord]
+
+
+_NONE: Final = np.empty(0, np.int8)
+
+_NO_EVENTS: Final = Events(
+    np.empty(0, np.int64), np.empty(0), _NONE, np.empty(0, np.int64), np.empty(0), _NONE, _NONE, []
+)
+"""Most batches have events of one kind only."""
 
 
 @dataclass(slots=True)
@@ -66,9 +77,10 @@ class Updates:
     importance: NDArray[np.float64]
     """NaN: not given."""
     max_age_days: NDArray[np.float64]
-    """NaN: not given."""
+    """NaN: not given; infinite: none any more."""
     crawled_at: NDArray[np.float64]
     """−inf: not given."""
+    urgent: NDArray[np.bool_]
 
 
 @dataclass(slots=True)
@@ -88,7 +100,9 @@ class Reader:
             )
             page = self._identity(record, update.url)
             latest = max(time, update.crawled_at or 0.0)
-            if page is not None and self._is_past(record, latest):
+            if page is None or not self._is_past(record, latest):
+                continue
+            if self._accepts(record, self.acceptance.why_not_added(update, page.host)):
                 taken.append((time, update, page))
         taken.sort(key=lambda item: item[0])
         messages = [update for _, update, _ in taken]
@@ -97,8 +111,12 @@ class Reader:
             np.array([time for time, _, _ in taken], np.float64),
             np.array([m.op == "remove" for m in messages], np.int8),
             np.array([_or(m.importance, np.nan) for m in messages], np.float64),
-            np.array([_or(m.max_age_days, np.nan) for m in messages], np.float64),
+            np.array(
+                [np.inf if m.no_max_age else _or(m.max_age_days, np.nan) for m in messages],
+                np.float64,
+            ),
             np.array([_or(m.crawled_at, NEVER) for m in messages], np.float64),
+            np.array([m.urgent for m in messages], np.bool_),
         )
 
     def signals(self, records: Sequence[ConsumerRecord], slots_of: SlotsOf) -> Events:
@@ -108,6 +126,8 @@ class Reader:
             records: of the topic.
             slots_of: page ids and the names of sources to their slots.
         """
+        if not records:
+            return _NO_EVENTS
         kept, signals = self._acceptable(
             *self._decoded(PageSignal, records), lambda m: m.observed_at, lambda m: m.host
         )
@@ -118,6 +138,7 @@ class Reader:
             np.full(len(signals), SIGNAL, np.int8),
             np.zeros(len(signals), np.int64),
             np.full(len(signals), NEVER),
+            np.zeros(len(signals), np.int8),
             slots_of(page_ids, [signal.source for signal in signals]),
             kept,
         )
@@ -128,6 +149,8 @@ class Reader:
         A URL whose hash is a known page's id *is* that page's canonical URL: only the others are
         canonicalised, which costs ten times as much.
         """
+        if not records:
+            return _NO_EVENTS
         kept, outcomes = self._acceptable(
             *self._decoded(CrawlOutcome, records), lambda m: m.crawled_at
         )
@@ -144,9 +167,13 @@ class Reader:
         return Events(
             page_ids[good],
             np.array([outcome.crawled_at for outcome in outcomes], np.float64),
-            np.array([RESULTS[outcome.result] for outcome in outcomes], np.int8),
+            np.array([kind_of(outcome) for outcome in outcomes], np.int8),
             np.array([digest_id_of(outcome.digest) for outcome in outcomes], np.int64),
-            np.array([_or(busy_until(outcome), NEVER) for outcome in outcomes], np.float64),
+            np.array(
+                [_or(self.acceptance.busy_until(outcome), NEVER) for outcome in outcomes],
+                np.float64,
+            ),
+            np.array([reach_of(outcome) for outcome in outcomes], np.int8),
             np.zeros(len(outcomes), np.int8),
             kept,
         )
@@ -220,16 +247,34 @@ def _or(value: float | None, otherwise: float) -> float:
     return otherwise if value is None else value
 
 
+def _sorted(events: Events) -> Events:
+    """Events in rising order of time."""
+    order = np.argsort(events.times, kind="stable")
+    return Events(
+        events.page_ids[order],
+        events.times[order],
+        events.kinds[order],
+        events.digests[order],
+        events.busy_until[order],
+        events.reached[order],
+        events.slots[order],
+        [events.records[position] for position in order.tolist()],
+    )
+
+
 def joined(first: Events, second: Events) -> Events:
     """Two sets of events in rising order of time; at the same moment, those of `first` first."""
-    order = np.argsort(np.concatenate([first.times, second.times]), kind="stable")
-    records = first.records + second.records
-    return Events(
-        np.concatenate([first.page_ids, second.page_ids])[order],
-        np.concatenate([first.times, second.times])[order],
-        np.concatenate([first.kinds, second.kinds])[order],
-        np.concatenate([first.digests, second.digests])[order],
-        np.concatenate([first.busy_until, second.busy_until])[order],
-        np.concatenate([first.slots, second.slots])[order],
-        [records[position] for position in order.tolist()],
+    if not first.records or not second.records:
+        return _sorted(first if first.records else second)
+    return _sorted(
+        Events(
+            np.concatenate([first.page_ids, second.page_ids]),
+            np.concatenate([first.times, second.times]),
+            np.concatenate([first.kinds, second.kinds]),
+            np.concatenate([first.digests, second.digests]),
+            np.concatenate([first.busy_until, second.busy_until]),
+            np.concatenate([first.reached, second.reached]),
+            np.concatenate([first.slots, second.slots]),
+            first.records + second.records,
+        )
     )

@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from services.estimator.columns import EventColumns, HostTables, UpdateColumns, Verdicts
+from services.estimator.predicting import note_prediction
 from shared.policy.compiled import compiled
 from shared.policy.estimation.bursts import (
     age_bin,
@@ -17,22 +18,25 @@ from shared.policy.estimation.bursts import (
     trusts_bursts,
     update_bursts,
 )
+from shared.policy.estimation.page_factors import activity_bin
 from shared.rules.page_events import (
-    FAILED,
     NO_DIGEST,
     SIGNAL,
+    brings_back,
     digest_after_crawl,
+    failures_after,
     forgets_failures,
     is_after_crawl,
     is_change,
+    is_failure,
     is_news,
     is_observation,
+    misses_after,
     status_after_crawl,
-    status_after_signal,
-    status_after_upsert,
+    status_after_failure,
 )
 from shared.store.history import DEPTH, MOST_SIGNALS, SOURCES, Rings
-from shared.store.models import NEVER, REMOVED
+from shared.store.models import ACTIVE, NEVER, REMOVED
 from shared.store.source_times import (
     NO_ENTRY,
     Ages,
@@ -57,7 +61,8 @@ STALE: Final = 3
 """Verdict: a duplicate, or older than what is known; nothing was done."""
 
 NOT_COUNTED: Final = 4
-"""Verdict: a signal about what a crawl saw already; only its time and the total were noted."""
+"""Verdict: a signal about what a crawl saw already: it does not wait, its time and the total were
+noted."""
 
 RETURNED: Final = 5
 """Verdict: an update adds a page again that was removed; see `_begin_anew`."""
@@ -91,6 +96,9 @@ def apply_events(
         np.zeros(count),
         np.zeros(count, np.int32),
         np.zeros(count, np.bool_),
+        np.zeros(count, np.float32),
+        np.zeros(count, np.float32),
+        np.zeros(count, np.int16),
     )
     ages, used = by_source.reserve(count), by_source.used
     by_source.used += _apply_events(
@@ -124,7 +132,8 @@ def _apply_updates(
         if page.status == REMOVED:
             _begin_anew(page, rings, ages, row)
             verdicts[event] = RETURNED
-        page.status = status_after_upsert(page.status, time, page.last_crawled_at)
+        if brings_back(page.status, time, page.last_attempt_at):
+            page.status = ACTIVE
         if not np.isnan(updates.importance[event]):
             page.importance = updates.importance[event]
         if not np.isnan(updates.max_age_days[event]):
@@ -132,18 +141,21 @@ def _apply_updates(
         if is_news(updates.crawled_at[event], page.last_crawled_at):
             page.last_crawled_at = updates.crawled_at[event]
             _note_success(page, updates.crawled_at[event])
+        if updates.urgent[event]:
+            page.urgent_at = time
 
 
 @compiled
 def _begin_anew(page: Any, rings: Rings, ages: Ages, row: int) -> None:
     """A page is added that was removed: it is a new one, as it is to the schedulers, which have
     forgotten it. What was counted and learned of it stays, and is announced again."""
+    page.status = ACTIVE
     page.importance = 1.0
     page.max_age_days = np.inf
     page.last_crawled_at = page.last_attempt_at = page.last_changed_at = NEVER
-    page.last_signal_at = NEVER
+    page.last_signal_at = page.urgent_at = NEVER
     page.digest = NO_DIGEST
-    page.signals = page.failures = 0
+    page.signals = page.failures = page.misses = 0
     page.announced_change_rate = page.announced_evidence = np.nan
     page.announced_signal_rate = 0.0
     if page.several != NO_ENTRY:
@@ -178,10 +190,11 @@ def _apply_events(
                 taken += _note_signal(pages[row], rings, ages, row, slot, time, free_entry + taken)
                 rings.totals[row, slot] += 1
                 hosts.signals[pages[row].host, slot] += 1.0
+                _note_activity(pages[row], hosts)
             if verdict == APPLIED and rings.pending[row, slot] < MOST_SIGNALS:
                 rings.pending[row, slot] += 1
-        elif kind == FAILED:
-            results.verdicts[event] = _failure(pages[row], time)
+        elif is_failure(kind):
+            results.verdicts[event] = _failure(pages[row], time, kind)
         else:
             _apply_crawl(pages, rings, ages, hosts, events, event, signal_delay_seconds, results)
     return taken
@@ -214,6 +227,7 @@ def _apply_crawl(
     results.changed[event] = changed
     pending = rings.pending[row]
     if verdict == OBSERVED:
+        note_prediction(page, rings, hosts, row, time, days, event, results)
         slot = rings.seen[row] % DEPTH
         rings.interval_days[row, slot] = days * rings.multiplier[row]
         rings.signals[row, slot] = pending
@@ -281,6 +295,15 @@ def _note_signal(
 
 
 @compiled
+def _note_activity(page: Any, hosts: HostTables) -> None:
+    """A page has had one more signal: the factor of its rate may be another."""
+    before, now = activity_bin(page.signal_count - 1), activity_bin(page.signal_count)
+    if now != before:
+        of_host = hosts.activity[page.host]
+        page.factor *= of_host[now] / of_host[before]
+
+
+@compiled
 def _age(page: Any) -> int:
     """The bin of a page's age: from its last change to its last crawl."""
     return age_bin((page.last_crawled_at - page.last_changed_at) / SECONDS_PER_DAY)
@@ -301,7 +324,7 @@ def _note_burst(
     if signals == 0:
         rate = page.unsignalled_change_rate
         if np.isnan(rate):
-            rate = hosts.change_rate[page.host]
+            rate = hosts.change_rate[page.host] * page.factor
         update_bursts(
             hosts.expected_changes,
             hosts.predicted_changes,
@@ -325,32 +348,39 @@ def _signal(page: Any, time: float, last: float, signal_delay_seconds: float) ->
     if not is_news(time, last):
         return STALE
     page.signal_count += 1
+    if brings_back(page.status, time, page.last_attempt_at):
+        page.status = ACTIVE
     if not is_after_crawl(time, page.last_crawled_at, signal_delay_seconds):
         return NOT_COUNTED
     page.signals += 1
-    page.status = status_after_signal(page.status)
     return APPLIED
 
 
 @compiled
-def _failure(page: Any, time: float) -> int:
+def _failure(page: Any, time: float, kind: int) -> int:
     if not is_news(time, page.last_attempt_at):
         return STALE
     page.last_attempt_at = time
-    page.failures += 1
+    page.misses = misses_after(kind, page.misses)
+    page.failures = failures_after(kind, page.failures, page.misses)
+    was_named_since = max(page.updated_at, page.last_signal_at) > time
+    page.status = status_after_failure(page.status, page.misses, was_named_since)
     return APPLIED
 
 
 @compiled
 def _note_success(page: Any, time: float) -> None:
-    if forgets_failures(time, page.last_attempt_at):
+    """A crawl went well: failures are over if it is the latest attempt."""
+    is_latest = forgets_failures(time, page.last_attempt_at)
+    if is_latest:
         page.last_attempt_at = time
-        page.failures = 0
+        page.failures = page.misses = 0
+    page.status = status_after_crawl(page.status, is_latest)
 
 
 @compiled
 def _crawl(page: Any, time: float, kind: int, digest: int) -> tuple[int, float, bool]:
-    """A crawl that reached the page: (verdict, interval in days, changed)."""
+    """A crawl that got the page: (verdict, interval in days, changed)."""
     if not is_news(time, page.last_crawled_at):
         return STALE, 0.0, False
     has_before = page.last_crawled_at != NEVER
@@ -360,9 +390,8 @@ def _crawl(page: Any, time: float, kind: int, digest: int) -> tuple[int, float, 
     page.last_crawled_at = time
     page.crawls += 1
     _note_success(page, time)
-    page.digest = digest_after_crawl(kind, digest, page.digest)
+    page.digest = digest_after_crawl(digest, page.digest)
     if changed:
         page.last_changed_at = time
         page.changes += 1
-    page.status = status_after_crawl(page.status, kind, page.updated_at > time)
     return (OBSERVED if observed else APPLIED), interval, changed

@@ -17,7 +17,6 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 
 import structlog
-import tenacity
 from aiokafka import ConsumerRecord
 from aiokafka.errors import KafkaError
 from psycopg.errors import LockNotAvailable
@@ -28,25 +27,22 @@ from services.estimator.application import ShardEffects, apply_records
 from services.estimator.decoding import Refused
 from services.estimator.isolating import isolate
 from services.estimator.learning import News, learn, material_news, news_again
-from services.estimator.ordering import ShardRecords, by_shard, counts_of
+from services.estimator.ordering import ShardRecords, by_shard, counts_of, not_applied
+from services.estimator.passing import TRANSIENT, passes, passes_at_once
 from services.estimator.persistence import Commit, Store, Unacceptable
 from services.estimator.refitting import Refits, merged, refit
+from services.estimator.remembering import durable
 from services.estimator.shard import Shard
 from shared.runtime.acceptance import Acceptance
 from shared.runtime.batches import Batch, Positions
 from shared.runtime.clock import Clock
 from shared.runtime.isolation import BadShare
-from shared.runtime.kafka import may_pass
-from shared.runtime.retrying import until_it_passes
+from shared.runtime.retrying import Attempts, until_it_passes
 from shared.runtime.settings import Settings
-from shared.store.connection import PASSING
-from shared.store.imports import StoreBusy
-from shared.store.positions import Superseded
+from shared.store.positions import require_remembered
 from shared.store.snapshot import load_for_learning
 
 log = structlog.get_logger(__name__)
-
-_TRANSIENT = (*PASSING, Superseded, StoreBusy)
 
 
 class EstimatorHandler:
@@ -123,6 +119,7 @@ class EstimatorHandler:
             TooManyBadMessages: the batch has too many; it is not applied, nor set aside.
             Unacceptable: the worker stops while it looks for what cannot be applied.
             psycopg.OperationalError: the worker stops while the database is away.
+            Forgotten: the database has lost commits; whoever starts again reads them again.
         """
         records = by_shard(batch)
         healthy = {shard: part for shard, part in records.items() if shard not in self._stuck}
@@ -137,6 +134,36 @@ class EstimatorHandler:
                 self._stuck.discard(shard)
         self.trouble = self._what_is_stuck()
         return self._stuck & records.keys()
+
+    async def reached(self, positions: Positions) -> None:
+        """All before these positions is applied, though what came last is no record: note it.
+
+        Otherwise a quiet partition whose last transaction's end has been deleted would look as if
+        records had been lost. If it cannot be noted, the next batch's positions are beyond it.
+        """
+        shards = self._shards.keys() - self._stale - self._stuck
+        further = {k: n for k, n in positions.items() if n > self._positions.get(k, 0)}
+        after = {key: offset for key, offset in further.items() if key[1] in shards}
+        if not after:
+            return
+        self._stale |= (touched := {shard for _, shard in after})
+        commit = Commit(
+            done=(),
+            owned={number: self._shards[number].epoch for number in touched},
+            before=self._positions,
+            after=after,
+            announcing={},
+            recorded_at=self._clock.now(),
+            hurried=True,
+        )
+        try:
+            await self._connect()
+            await asyncio.to_thread(self._store.commit, commit)
+        except TRANSIENT as error:
+            log.warning("positions are noted with the next batch", reason=_first_line(error))
+        else:
+            self._stale -= touched
+            self._positions |= after
 
     async def _do(self, records: ShardRecords) -> None:
         """Apply records, in pieces if some of them are bad.
@@ -164,7 +191,7 @@ class EstimatorHandler:
         Raises:
             LockNotAvailable: somebody holds a shard of them locked.
         """
-        async for attempt in self._attempts(_may_pass_at_once):
+        async for attempt in self._attempts(passes_at_once):
             with attempt:
                 await self._connect()
                 await self._note_lost()
@@ -173,7 +200,7 @@ class EstimatorHandler:
                     await self._load(number)
                 # Before the next commit, which forgets what the one before was about to announce.
                 await self._outbox.publish()
-                await self._process(self._not_applied(records), refused)
+                await self._process(not_applied(records, self._positions), refused)
         await self._announce()
 
     async def _announce(self) -> None:
@@ -205,22 +232,30 @@ class EstimatorHandler:
             log.error("a batch failed as a whole, but not in pieces; the next refit is put off")
             self._refits.noted(self._shards.values(), self._clock.now(), 0.0)
 
-    def _attempts(
-        self, may_pass: Callable[[BaseException], bool] | None = None
-    ) -> tenacity.AsyncRetrying:
-        return until_it_passes(self._stopping, may_pass or _may_pass, self._note_failure)
+    def _attempts(self, may_pass: Callable[[BaseException], bool] | None = None) -> Attempts:
+        return until_it_passes(self._stopping, may_pass or passes, self._note_failure)
 
-    def _note_failure(self, state: tenacity.RetryCallState) -> None:
-        error = state.outcome.exception() if state.outcome else None
+    def _note_failure(self, error: BaseException) -> None:
         self.progressed_at = time.monotonic()
         server = "broker" if isinstance(error, KafkaError) else "database"
         self.trouble = f"the {server} cannot be written: {error}"
         metrics.RETRIES.inc()
         log.warning("beginning again from the database", error=str(error).strip())
 
+    def committed(self) -> Positions:
+        """How far the shards here are known to be applied and durable."""
+        return durable(self._positions)
+
     async def _connect(self) -> None:
+        """Connect unless we are: to a server that has all that we know to be committed.
+
+        Raises:
+            Forgotten: it has not; nothing may be written from what is in memory.
+        """
         if not self._store.is_open:
             await asyncio.to_thread(self._store.open)
+            found = await asyncio.to_thread(self._store.positions, self._shards)
+            require_remembered(self.committed(), found)
 
     async def _load_or_leave(self, number: int) -> None:
         """Load a shard; one that somebody holds locked is loaded with its first records."""
@@ -237,6 +272,8 @@ class EstimatorHandler:
         hurried = number in self._stuck
         epoch = await asyncio.to_thread(self._store.own, number, hurried=hurried)
         snapshot = await asyncio.to_thread(load_for_learning, self._database_url, number)
+        ours = {k: v for k, v in self.committed().items() if k[1] == number}
+        require_remembered(ours, snapshot.positions)
         self._positions = {k: v for k, v in self._positions.items() if k[1] != number}
         self._positions |= snapshot.positions
         shard = self._shards[number] = await asyncio.to_thread(Shard.load, snapshot)
@@ -245,22 +282,6 @@ class EstimatorHandler:
         self._outbox.add(number, news_again(shard, snapshot.announcing, self._clock.now()))
         self._stale.discard(number)
         self.progressed_at = time.monotonic()
-
-    def _not_applied(self, records: ShardRecords) -> ShardRecords:
-        """The records without those that the shards reflect already."""
-        left: ShardRecords = {}
-        for shard in sorted(records):
-            topics = {}
-            for topic, part in records[shard].items():
-                begin = self._positions.get((topic, shard), 0)
-                new = part
-                if part[0].offset < begin:
-                    new = [record for record in part if record.offset >= begin]
-                if new:
-                    topics[topic] = new
-            if topics:
-                left[shard] = topics
-        return left
 
     def _what_is_stuck(self) -> str | None:
         metrics.STUCK.set(len(self._stuck))
@@ -369,16 +390,6 @@ class EstimatorHandler:
 
     def _report_size(self) -> None:
         metrics.PAGES.set(sum(len(shard.pages) for shard in self._shards.values()))
-
-
-def _may_pass(error: BaseException) -> bool:
-    """Whether waiting and beginning again may help: a server is away or busy."""
-    return isinstance(error, _TRANSIENT) or (isinstance(error, KafkaError) and may_pass(error))
-
-
-def _may_pass_at_once(error: BaseException) -> bool:
-    """The same, where other shards are not to wait for one that somebody holds locked."""
-    return _may_pass(error) and not isinstance(error, LockNotAvailable)
 
 
 def _first_line(error: Exception) -> str:

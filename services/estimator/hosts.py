@@ -1,6 +1,6 @@
 """The hosts of a shard: limits, and what is learned of their pages in common."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Final, Self
 
 import numpy as np
@@ -10,26 +10,30 @@ from services.estimator.columns import HostTables
 from shared.contracts.identity import host_id_of
 from shared.policy.estimation.bursts import AGE_BINS
 from shared.policy.estimation.host_priors import HostPriors, initial_host_priors
-from shared.store.columns import HostColumns
+from shared.policy.estimation.page_factors import ACTIVITY_BINS, activity_bins
+from shared.rules.host_rules import HostRules
+from shared.store.columns import HOST_RULES, HostColumns
+from shared.store.directories import DIRECTORIES
 from shared.store.history import OWN_SOURCES, SOURCES
+from shared.store.host_factors import HostFactors
 from shared.store.hosts import HostLearning
 from shared.store.models import NEVER
 
 HOST: Final = np.dtype(
     [
         ("host_id", np.int64),
-        ("max_crawls_per_second", np.float64),
-        ("blocked_until", np.float64),
+        *HOST_RULES.descr,
         ("limit_updated_at", np.float64),
         ("prior_shape", np.float64),
         ("prior_rate", np.float64),
     ],
     align=True,
 )
-"""A host's record, with its Gamma(A, B) prior of α."""
+"""A host's record: its rules, and its Gamma(A, B) prior of α."""
 
 ANNOUNCED: Final = 2 + SOURCES + AGE_BINS
-"""Figures that are announced of a host: prior mean of α, κ̄, κ by source, burst multipliers."""
+"""Figures that are announced of a host: prior mean of α, κ̄, κ by source, burst multipliers. Factors
+of its pages are announced beside."""
 
 
 def grown(array: NDArray[Any], size: int) -> NDArray[Any]:
@@ -55,6 +59,14 @@ class Hosts:
         """Prior of a host of which nothing is known."""
         self.announced: NDArray[np.float64] = np.zeros((0, ANNOUNCED))
         """What the schedulers know of each host (`figures`)."""
+        self.announced_factors: dict[int, HostFactors] = {}
+        """As the schedulers know them."""
+        self.factors: dict[int, HostFactors] = {}
+        """By row: what directories and signals of pages say, of hosts of which that is known."""
+        self._activity: NDArray[np.float64] = np.ones((0, ACTIVITY_BINS))
+        self._directories: NDArray[np.int64] = np.empty(0, np.int64)
+        """Hosts and their directories in one number each, rising; and the factors of those."""
+        self._of_directories: NDArray[np.float64] = np.empty(0)
         self._rows: dict[str, int] = {}
         self._slots: dict[tuple[int, str], int] = {}
         self._unknown = _figures(initial_host_priors(1, SOURCES), HostLearning.initial(1))[0]
@@ -66,13 +78,9 @@ class Hosts:
         for name in columns.names:
             hosts.row_or_new(name)
         count = len(hosts.names)
-        for name in (
-            "max_crawls_per_second",
-            "blocked_until",
-            "limit_updated_at",
-            "prior_shape",
-            "prior_rate",
-        ):
+        for name in HOST_RULES.names or ():
+            hosts.records[name][:count] = columns.rules[name]
+        for name in ("limit_updated_at", "prior_shape", "prior_rate"):
             hosts.records[name][:count] = getattr(columns, name)
         for mine, stored in zip(hosts.learning, columns.learning, strict=True):
             mine[:count] = stored
@@ -80,6 +88,9 @@ class Hosts:
             hosts.sources[row] = list(names)
             hosts._slots |= {(row, source): slot for slot, source in enumerate(names)}
         hosts.announced[:count] = hosts.figures(np.arange(count))
+        known = {row: of for row, of in enumerate(columns.factors) if of.is_known}
+        hosts.set_factors(known)
+        hosts.announced_factors = dict(known)
         return hosts
 
     def row(self, name: str) -> int | None:
@@ -98,19 +109,57 @@ class Hosts:
         self.learning = HostLearning(*(grown(column, row + 1) for column in self.learning))
         self.announced = grown(self.announced, row + 1)
         prior = self.newcomer
-        self.records[row] = (
-            host_id_of(name),
-            np.nan,
-            NEVER,
-            NEVER,
-            prior.shape[0],
-            prior.rate[0],
-        )
+        record = self.records[row]
+        record["host_id"] = host_id_of(name)
+        HostRules().write(record)
+        record["limit_updated_at"] = NEVER
+        record["prior_shape"], record["prior_rate"] = prior.shape[0], prior.rate[0]
         for mine, initial in zip(self.learning, HostLearning.initial(1), strict=True):
             mine[row] = initial[0]
         self.learning.precision[row] = prior.precision[0]
         self.announced[row] = self._unknown
+        self._activity = grown(self._activity, row + 1)
+        self._activity[row] = 1.0
         return row
+
+    def set_factors(self, factors: Mapping[int, HostFactors]) -> None:
+        """Change the factors of some hosts, by row."""
+        if not factors:
+            return
+        self.factors |= factors
+        for row, of_host in factors.items():
+            self._activity[row] = of_host.activity
+        rows = sorted(self.factors)
+        parts = [self.factors[row] for row in rows]
+        self._directories = np.concatenate(
+            [
+                row * DIRECTORIES + of.directories.astype(np.int64)
+                for row, of in zip(rows, parts, strict=True)
+            ]
+        )
+        self._of_directories = np.concatenate([of.factors for of in parts])
+
+    def factors_of(self, pages: NDArray[Any]) -> NDArray[np.float64]:
+        """What directories and signals of pages, records of type `PAGE`, say of their rates."""
+        bins = activity_bins(np.ascontiguousarray(pages["signal_count"]))
+        factors: NDArray[np.float64] = self._activity[pages["host"], bins]
+        if self._directories.size:
+            keys = pages["host"] * DIRECTORIES + pages["directory"]
+            places = np.searchsorted(self._directories, keys)
+            places = np.minimum(places, self._directories.size - 1)
+            known = self._directories[places] == keys
+            factors[known] *= self._of_directories[places[known]]
+        return factors
+
+    def priors_of(self, pages: NDArray[Any]) -> HostPriors:
+        """Priors of pages, records of type `PAGE`: a row a page."""
+        hosts = pages["host"]
+        records = self.records[hosts]
+        return HostPriors(
+            records["prior_shape"].copy(),
+            records["prior_rate"] / pages["factor"],
+            self.learning.precision[hosts],
+        )
 
     def slots(
         self, rows: NDArray[np.int64], sources: Sequence[str]
@@ -154,7 +203,7 @@ class Hosts:
     def tables(self) -> HostTables:
         """What crawls and signals are counted in; the tables write through."""
         shape, rate, _ = self.priors
-        return HostTables(shape / rate, *self.learning)
+        return HostTables(shape / rate, *self.learning, self._activity)
 
     def figures(self, rows: NDArray[np.int64]) -> NDArray[np.float64]:
         """What is announced of hosts; shape (rows, `ANNOUNCED`)."""

@@ -10,9 +10,11 @@ from services.estimator.shard import Shard
 from shared.contracts.codec import encode
 from shared.contracts.messages import HostParameters, PageParameters
 from shared.policy.estimation.map_fit import MapColumns, fit_rings_map
+from shared.policy.estimation.page_factors import activity_bins
 from shared.policy.estimation.smoothed import signal_rates
 from shared.policy.estimation.sources import effective_signal_evidence, usual_mix
 from shared.store.history import OWN_SOURCES, SOURCES
+from shared.store.host_factors import HostFactors
 from shared.store.models import ACTIVE
 from shared.store.owners import Announcing
 from shared.units import SECONDS_PER_DAY
@@ -41,15 +43,19 @@ class News(NamedTuple):
 def learn(done: ShardEffects) -> None:
     """Fit α and κ of the pages with new crawl records; κ̄ and γ of all that were touched."""
     shard = done.shard
-    fitted = fit(shard, done.learned)
-    assign(shard, done.learned, fitted)
+    if done.learned.size:
+        assign(shard, done.learned, fit(shard, done.learned))
     rows = np.concatenate([done.touched, done.added])
+    if not rows.size:
+        return
     pages = shard.pages[rows]
     latest = np.maximum(pages["last_signal_at"], pages["last_attempt_at"])
     watched = np.maximum(latest - pages["first_seen_at"], 0.0) / SECONDS_PER_DAY
     shard.pages["signal_rate"][rows] = signal_rates(pages["signal_count"], watched)
     known = rows[shard.rings.seen[rows] > 0]
-    shard.pages["signal_evidence"][known] = mean_evidence(shard, known, shard.rings.evidence[known])
+    if known.size:
+        evidence = mean_evidence(shard, known, shard.rings.evidence[known])
+        shard.pages["signal_evidence"][known] = evidence
 
 
 def fit(shard: Shard, rows: NDArray[np.int64]) -> MapColumns:
@@ -60,15 +66,15 @@ def fit(shard: Shard, rows: NDArray[np.int64]) -> MapColumns:
         np.zeros(rows.size, np.float32),
     )
     if rows.size:
-        rings = shard.rings
+        rings, own = shard.rings, np.arange(rows.size)
         fit_rings_map(
-            np.arange(rows.size),
-            shard.pages["host"][rows],
+            own,
+            own,
             rings.interval_days[rows],
             rings.signals[rows],
             rings.changed[rows],
             rings.seen[rows],
-            shard.hosts.priors,
+            shard.hosts.priors_of(shard.pages[rows]),
             fitted,
         )
     return fitted
@@ -99,8 +105,8 @@ def material_news(done: ShardEffects, material_change: float, now: float) -> New
         material_change: relative change of a parameter that matters.
         now: clock time, Unix seconds.
     """
-    pages = _material_pages(done, material_change)
-    return _news(done.shard, pages, _material_hosts(done, material_change), now)
+    pages = material_pages(done, material_change)
+    return _news(done.shard, pages, material_hosts(done, material_change), now)
 
 
 def news_again(shard: Shard, announcing: Announcing, now: float) -> News:
@@ -123,13 +129,15 @@ def _news(shard: Shard, pages: NDArray[np.int64], hosts: NDArray[np.int64], now:
     return News(about, _page_messages(shard, pages, now), _host_messages(shard, hosts, now))
 
 
-def _material_pages(done: ShardEffects, material_change: float) -> NDArray[np.int64]:
+def material_pages(done: ShardEffects, material_change: float) -> NDArray[np.int64]:
     """Rows of active pages whose parameters changed materially; they count as announced now.
 
     A page without a crawl record has no parameters of its own but γ.
     """
     shard = done.shard
     rows = np.concatenate([done.touched, done.added])
+    if not rows.size:
+        return rows
     pages = shard.pages[rows]
     has_record = shard.rings.seen[rows] > 0
     material = np.zeros(rows.size, np.bool_)
@@ -138,15 +146,20 @@ def _material_pages(done: ShardEffects, material_change: float) -> NDArray[np.in
         limit = material_change * pages[announced]
         moved = ~(np.abs(pages[name] - pages[announced]) <= limit)
         material |= moved & (has_record | (name == "signal_rate"))
+    activity = activity_bins(pages["signal_count"].copy())
+    material |= ~has_record & (activity != pages["announced_activity"])
     chosen: NDArray[np.int64] = rows[material & (pages["status"] == ACTIVE)]
     for name, announced in _ANNOUNCED.items():
         shard.pages[announced][chosen] = shard.pages[name][chosen]
+    counts = shard.pages["signal_count"][chosen]
+    shard.pages["announced_activity"][chosen] = activity_bins(counts)
     return chosen
 
 
 def _page_messages(shard: Shard, rows: NDArray[np.int64], now: float) -> Messages:
     names, epoch = shard.hosts.names, shard.epoch
     columns = [shard.pages[name][rows].tolist() for name in ("page_id", "host", *_ANNOUNCED)]
+    columns.append(activity_bins(shard.pages["signal_count"][rows]).tolist())
     return [
         (
             names[host].encode(),
@@ -159,40 +172,53 @@ def _page_messages(shard: Shard, rows: NDArray[np.int64], now: float) -> Message
                     gamma,
                     now,
                     epoch,
+                    activity,
                 )
             ),
         )
-        for page_id, host, alpha, kappa, gamma, known in zip(
+        for page_id, host, alpha, kappa, gamma, activity, known in zip(
             *columns, (shard.rings.seen[rows] > 0).tolist(), strict=True
         )
     ]
 
 
-def _material_hosts(done: ShardEffects, material_change: float) -> NDArray[np.int64]:
+def material_hosts(done: ShardEffects, material_change: float) -> NDArray[np.int64]:
     """Rows of hosts of which something changed materially, or that have a new source (see
-    `_material_pages`)."""
+    `material_pages`)."""
     shard, rows = done.shard, done.counted_hosts
     hosts = shard.hosts
     figures, known = hosts.figures(rows), hosts.announced[rows]
     moved = np.abs(figures - known) > material_change * known
     # A source that never sent a signal has no weight yet.
     moved[:, 2 : 2 + SOURCES] &= hosts.learning.signals[rows] > 0
-    fresh = np.isin(rows, sorted(done.new_sources))
-    chosen = moved.any(axis=1) | fresh
+    chosen: NDArray[np.bool_] = np.any(moved, axis=1)
+    if done.new_sources:
+        chosen |= np.isin(rows, sorted(done.new_sources))
+    none = HostFactors.none()
+    factored = np.flatnonzero(np.isin(rows, done.factored)) if done.factored.size else done.factored
+    for place in factored.tolist():
+        row = int(rows[place])
+        known_factors = hosts.announced_factors.get(row, none)
+        chosen[place] |= hosts.factors[row].is_beyond(known_factors, material_change)
     hosts.announced[rows[chosen]] = figures[chosen]
+    for row in rows[chosen].tolist():
+        if row in hosts.factors:
+            hosts.announced_factors[row] = hosts.factors[row]
     return rows[chosen]
 
 
 def _host_messages(shard: Shard, rows: NDArray[np.int64], now: float) -> Messages:
     names, figures = shard.hosts.names, shard.hosts.announced[rows].tolist()
     return [
-        (names[row].encode(), encode(_host_parameters(shard, row, of_host, now)))
+        (names[row].encode(), encode(host_parameters(shard, row, of_host, now)))
         for row, of_host in zip(rows.tolist(), figures, strict=True)
     ]
 
 
-def _host_parameters(shard: Shard, row: int, figures: list[float], now: float) -> HostParameters:
+def host_parameters(shard: Shard, row: int, figures: list[float], now: float) -> HostParameters:
+    """What is announced of a host: its figures of `Hosts.announced`."""
     rate, evidence, *others = figures
+    factors = shard.hosts.announced_factors.get(row) or HostFactors.none()
     return HostParameters(
         host=shard.hosts.names[row],
         unsignalled_change_rate=rate,
@@ -202,4 +228,7 @@ def _host_parameters(shard: Shard, row: int, figures: list[float], now: float) -
         burst_multipliers=others[SOURCES:],
         updated_at=now,
         epoch=shard.epoch,
+        activity_factors=factors.activity.tolist(),
+        directories=factors.directories.tolist(),
+        directory_factors=factors.factors.tolist(),
     )

@@ -14,6 +14,17 @@ FITTED = Counter("freshet_estimator_fits_total", "Times that a page's parameters
 ANNOUNCED = Counter(
     "freshet_estimator_announcements_total", "Material changes of parameters that were published."
 )
+PREDICTED_CHANGES = Counter(
+    "freshet_estimator_predicted_changes_total",
+    "Changes that crawls were expected to find, by what was known before each: the sum of their "
+    "chances. By decile: 0 for chances below 0.1, up to 9.",
+    ["decile"],
+)
+FOUND_CHANGES = Counter(
+    "freshet_estimator_found_changes_total",
+    "Changes that the same crawls found. By the decile of their chance.",
+    ["decile"],
+)
 WORK_SECONDS = Histogram(
     "freshet_estimator_work_seconds",
     "Parts of a batch: apply (decode and apply), learn, refit (of hosts' priors), announce, store.",

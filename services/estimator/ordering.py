@@ -8,7 +8,7 @@ from aiokafka import ConsumerRecord
 
 from services.estimator.decoding import Refused
 from shared.contracts.topics import CRAWL_OUTCOMES, HOST_LIMITS, PAGE_SIGNALS, PAGE_UPDATES
-from shared.runtime.batches import Batch
+from shared.runtime.batches import Batch, Positions
 from shared.runtime.isolation import Count
 
 ShardRecords = dict[int, dict[str, list[ConsumerRecord]]]
@@ -28,6 +28,23 @@ def by_shard(batch: Batch) -> ShardRecords:
         for shard, part in partitions.items():
             records.setdefault(shard, {})[topic] = part
     return records
+
+
+def not_applied(records: ShardRecords, positions: Positions) -> ShardRecords:
+    """The records from these positions on; those before are reflected already."""
+    left: ShardRecords = {}
+    for shard in sorted(records):
+        topics = {}
+        for topic, part in records[shard].items():
+            begin = positions.get((topic, shard), 0)
+            new = part
+            if part[0].offset < begin:
+                new = [record for record in part if record.offset >= begin]
+            if new:
+                topics[topic] = new
+        if topics:
+            left[shard] = topics
+    return left
 
 
 def in_order(topics: Mapping[str, Sequence[ConsumerRecord]]) -> list[Labelled]:

@@ -13,12 +13,14 @@ from numpy.typing import NDArray
 from psycopg.types.array import ListBinaryDumper
 
 from services.estimator.application import ShardEffects
+from services.estimator.comparing import count_predictions
 from services.estimator.shard import PAGE
 from shared.store import writer
 from shared.store.binary import joined_blobs
 from shared.store.connection import connect_writer
 from shared.store.deployment import check_deployment
 from shared.store.history import Rings, pack
+from shared.store.host_factors import pack_factors
 from shared.store.hosts import HostLearning, pack_hosts, pack_sources
 from shared.store.imports import share_writer_lock
 from shared.store.owners import (
@@ -51,12 +53,14 @@ _STORED: Final = (
     "last_changed_at",
     "last_signal_at",
     "updated_at",
+    "urgent_at",
     "digest",
     "signal_count",
     "signals",
     "crawls",
     "changes",
     "failures",
+    "misses",
     "status",
 )
 
@@ -221,7 +225,7 @@ class Store:
             with connection.transaction():
                 # First, and before any lock: a client that is frozen in the middle of a COPY is
                 # never given up by the server.
-                _append(connection, done, batch.recorded_at)
+                found = _append(connection, done, batch.recorded_at)
                 if batch.hurried:
                     connection.execute(_HURRY)
                 require_ownership(connection, batch.owned, self._holder)
@@ -232,6 +236,8 @@ class Store:
             if refuses_data(error):
                 raise Unacceptable(f"the database refuses it: {error}") from error
             raise
+        if found is not None:
+            count_predictions(found)
 
     def note_announced(self, ends: Offsets) -> None:
         """Note how far announcements reach: whoever loads a shard need not read them.
@@ -269,15 +275,17 @@ class Store:
 
 def _append(
     connection: psycopg.Connection, done: Sequence[ShardEffects], recorded_at: float
-) -> None:
-    if any(part.observations.page_ids.size for part in done):
-        joined = writer.Observations(
-            *(
-                np.concatenate([getattr(part.observations, field.name) for part in done])
-                for field in fields(writer.Observations)
-            )
+) -> writer.Observations | None:
+    if not any(part.observations.page_ids.size for part in done):
+        return None
+    joined = writer.Observations(
+        *(
+            np.concatenate([getattr(part.observations, field.name) for part in done])
+            for field in fields(writer.Observations)
         )
-        writer.append_observations(connection, joined, recorded_at)
+    )
+    writer.append_observations(connection, joined, recorded_at)
+    return joined
 
 
 def _write(connection: psycopg.Connection, done: Sequence[ShardEffects]) -> None:
@@ -289,6 +297,8 @@ def _write(connection: psycopg.Connection, done: Sequence[ShardEffects]) -> None
     counted = sum(part.counted_hosts.size for part in done)
     if counted and writer.update_hosts(connection, _estimates(done)) != counted:
         raise Superseded("hosts of this process are no longer in the store")
+    if any(part.factored.size for part in done):
+        writer.update_factors(connection, _factors(done))
     touched = sum(part.touched.size for part in done)
     if touched:
         written = writer.update_pages(connection, _pages([(p, p.touched) for p in done]))
@@ -337,8 +347,7 @@ def _hosts(done: Sequence[ShardEffects]) -> writer.HostLimits:
         ),
         host_ids=np.ascontiguousarray(records["host_id"]),
         hosts=[part.shard.hosts.names[row] for part in parts for row in part.hosts],
-        max_crawls_per_second=np.ascontiguousarray(records["max_crawls_per_second"]),
-        blocked_until=np.ascontiguousarray(records["blocked_until"]),
+        rules=records,
         limit_updated_at=np.ascontiguousarray(records["limit_updated_at"]),
     )
 
@@ -362,6 +371,15 @@ def _estimates(done: Sequence[ShardEffects]) -> writer.HostEstimates:
             for row in rows.tolist()
         ],
         learning=pack_hosts(learning),
+    )
+
+
+def _factors(done: Sequence[ShardEffects]) -> writer.RefittedFactors:
+    parts = [(part.shard, part.factored) for part in done if part.factored.size]
+    return writer.RefittedFactors(
+        np.concatenate([np.full(rows.size, shard.number, np.int16) for shard, rows in parts]),
+        np.concatenate([shard.hosts.records["host_id"][rows] for shard, rows in parts]),
+        [pack_factors(shard.hosts.factors[row]) for shard, rows in parts for row in rows.tolist()],
     )
 
 

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from services.estimator.application import ShardEffects, by_host_id, by_page_id
 from services.estimator.learning import assign, fit, mean_evidence
 from services.estimator.shard import Shard
+from shared.policy.estimation.bursts import bursts_trusted
 from shared.policy.estimation.host_priors import (
     HostPriors,
     HostSums,
@@ -18,7 +19,16 @@ from shared.policy.estimation.host_priors import (
     host_sums,
 )
 from shared.policy.estimation.map_fit import MapColumns
+from shared.policy.estimation.page_factors import (
+    PageFactors,
+    activity_bins,
+    fit_page_factors,
+    seen_rings,
+)
+from shared.rules.sites import sites_of
+from shared.store.directories import DIRECTORIES
 from shared.store.history import SOURCES
+from shared.store.host_factors import MOST_DIRECTORIES, HostFactors
 from shared.units import SECONDS_PER_DAY
 
 FIRST_RECORDS: Final = 100
@@ -33,6 +43,10 @@ others follow when they are crawled; their own records say more than the prior a
 
 PRIOR_TOLERANCE: Final = 0.01
 """A prior that moves by less, relatively, stays as it was: its host need not be written."""
+
+
+_NOBODY: Final = ""
+"""Name of a host of which nothing is known."""
 
 
 class Refits:
@@ -69,12 +83,16 @@ class Refitted:
 
     hosts: NDArray[np.int64]
     """Rows of hosts with another prior."""
+    factored: NDArray[np.int64]
+    """Rows of hosts with other factors of their pages."""
     pages: NDArray[np.int64]
     """Rows of pages that followed."""
 
 
 def refit(shards: Sequence[Shard], material_change: float) -> list[Refitted]:
-    """Refit the priors of all hosts from their pages and everything, and let pages follow.
+    """Refit factors of pages and priors of hosts from their pages, those of the hosts of their
+    site, and everything, and let pages follow. Those without a crawl record follow of themselves,
+    here and in the schedulers.
 
     Args:
         shards: all that there are in this process: together they are everything.
@@ -84,19 +102,92 @@ def refit(shards: Sequence[Shard], material_change: float) -> list[Refitted]:
     nobody = HostSums(
         *np.zeros((3, 1)), *np.zeros((2, 1, SOURCES)), *np.zeros((2, 1)), *np.zeros((3, 1, SOURCES))
     )
+    before = [(shard.hosts.priors, shard.pages["factor"].copy()) for shard in shards]
+    factored = [_set_factors(shard) for shard in shards]
     parts = [_sums(shard) for shard in shards] + [nobody]
-    priors = fit_host_priors(HostSums(*map(np.concatenate, zip(*parts, strict=True))))
+    sites = sites_of([name for shard in shards for name in shard.hosts.names] + [_NOBODY])
+    priors = fit_host_priors(HostSums(*map(np.concatenate, zip(*parts, strict=True))), sites)
     newcomer = HostPriors(*(column[-1:] for column in priors))
     ends = np.cumsum([part.pages.size for part in parts])
     done = []
-    for shard, end, part in zip(shards, ends, parts, strict=False):
+    for shard, end, part, old, rows in zip(shards, ends, parts, before, factored, strict=False):
         mine = HostPriors(*(column[end - part.pages.size : end] for column in priors))
-        before = shard.hosts.priors
         moved = _set_priors(shard, mine)
         shard.hosts.newcomer = newcomer
-        pages = _follow(shard, moved & _is_beyond(mine, before, material_change), material_change)
-        done.append(Refitted(np.flatnonzero(moved), pages))
+        pages = _follow(shard, _moved_pages(shard, *old, material_change), material_change)
+        done.append(Refitted(np.flatnonzero(moved), rows, pages))
     return done
+
+
+def _set_factors(shard: Shard) -> NDArray[np.int64]:
+    """Fit what directories and signals say of pages; rows of hosts of which that moved."""
+    pages, rings, hosts = shard.pages, shard.rings, shard.hosts
+    crawled = np.flatnonzero(rings.seen[: len(pages)] > 0)
+    found, covered = np.empty((2, crawled.size))
+    seen_rings(
+        crawled,
+        rings.interval_days,
+        rings.signals,
+        rings.changed,
+        rings.seen,
+        np.ascontiguousarray(pages["unsignalled_change_rate"]),
+        rings.evidence,
+        found,
+        covered,
+    )
+    of_crawled = pages[crawled]
+    keys, group = np.unique(
+        of_crawled["host"] * DIRECTORIES + of_crawled["directory"], return_inverse=True
+    )
+    priors = hosts.priors
+    fitted = fit_page_factors(
+        found,
+        covered,
+        np.ascontiguousarray(of_crawled["host"]),
+        group,
+        activity_bins(np.ascontiguousarray(of_crawled["signal_count"])),
+        priors.shape,
+        priors.rate,
+        keys.size,
+    )
+    # Signals that prove nothing of changes prove nothing of how often a page changes, either.
+    learning = hosts.learning
+    fitted.activity[~bursts_trusted(learning.signals, learning.precision)[: len(hosts.names)]] = 1.0
+    none = HostFactors.none()
+    new = {}
+    for row in np.unique(of_crawled["host"]).tolist():
+        begin, end = np.searchsorted(keys, (row * DIRECTORIES, (row + 1) * DIRECTORIES))
+        factors = _kept(fitted, keys, row, slice(begin, end))
+        if factors.is_beyond(hosts.factors.get(row, none), PRIOR_TOLERANCE):
+            new[row] = factors
+    hosts.set_factors(new)
+    if new:
+        pages["factor"] = hosts.factors_of(pages)
+    return np.array(sorted(new), np.int64)
+
+
+def _kept(fitted: PageFactors, keys: NDArray[np.int64], row: int, of_host: slice) -> HostFactors:
+    """What is kept of a host's factors: directories that differ, those of which most was seen."""
+    factors = fitted.directories[of_host]
+    chosen = np.flatnonzero(np.abs(factors - 1.0) > PRIOR_TOLERANCE)
+    if chosen.size > MOST_DIRECTORIES:
+        weights = fitted.weights[of_host][chosen]
+        most = np.argsort(-weights, kind="stable")[:MOST_DIRECTORIES]
+        chosen = np.sort(chosen[most])
+    directories = keys[of_host][chosen] % DIRECTORIES
+    return HostFactors(fitted.activity[row], directories.astype(np.uint16), factors[chosen])
+
+
+def _moved_pages(
+    shard: Shard, before: HostPriors, factor: NDArray[np.float64], material_change: float
+) -> NDArray[np.int64]:
+    """Rows of pages with records whose prior is another than before, by more than so much."""
+    pages, after = shard.pages, shard.hosts.priors
+    host = pages["host"]
+    beyond = _is_beyond(after._replace(rate=before.rate), before, material_change)[host]
+    rate = before.rate[host] / factor
+    beyond |= np.abs(after.rate[host] / pages["factor"] - rate) > material_change * rate
+    return np.flatnonzero(beyond & (shard.rings.seen[: len(pages)] > 0))
 
 
 def _sums(shard: Shard) -> HostSums:
@@ -113,6 +204,7 @@ def _sums(shard: Shard) -> HostSums:
         rings.changed[: len(pages)],
         rings.seen[: len(pages)],
         shard.hosts.priors,
+        np.ascontiguousarray(pages["factor"]),
     )
 
 
@@ -137,11 +229,10 @@ def _set_priors(shard: Shard, priors: HostPriors) -> NDArray[np.bool_]:
     return moved
 
 
-def _follow(shard: Shard, moved: NDArray[np.bool_], material_change: float) -> NDArray[np.int64]:
-    """Fit pages of moved hosts anew; rows of those whose parameters changed materially."""
+def _follow(shard: Shard, rows: NDArray[np.int64], material_change: float) -> NDArray[np.int64]:
+    """Fit pages of another prior anew; rows of those whose parameters changed materially."""
     pages = shard.pages
     seen = shard.rings.seen[: len(pages)]
-    rows = np.flatnonzero((seen > 0) & moved[pages["host"]])
     if rows.size > MOST_PAGES:
         rows = np.sort(rows[np.argpartition(seen[rows], MOST_PAGES)[:MOST_PAGES]])
     fitted = fit(shard, rows)
@@ -171,13 +262,17 @@ def merged(
     """
     both = dict(done)
     for shard, part in zip(shards, refitted, strict=True):
-        if not (part.hosts.size or part.pages.size):
+        if not (part.hosts.size or part.factored.size or part.pages.size):
             continue
         effects = both.get(shard.number) or ShardEffects.nothing(shard)
         touched = np.setdiff1d(np.union1d(effects.touched, part.pages), effects.added)
         both[shard.number] = dataclasses.replace(
             effects,
             touched=by_page_id(shard, touched),
-            counted_hosts=by_host_id(shard, np.union1d(effects.counted_hosts, part.hosts)),
+            counted_hosts=by_host_id(
+                shard,
+                np.unique(np.concatenate([effects.counted_hosts, part.hosts, part.factored])),
+            ),
+            factored=by_host_id(shard, part.factored),
         )
     return [both[number] for number in sorted(both)]

@@ -7,6 +7,8 @@ from numpy.typing import NDArray
 
 from services.estimator.hosts import Hosts, grown
 from shared.contracts.identity import PageIdentity
+from shared.policy.estimation.page_factors import activity_bins
+from shared.store.directories import directories_of, directory_of
 from shared.store.history import Rings
 from shared.store.models import ACTIVE, NEVER
 from shared.store.owners import NO_OWNER
@@ -29,6 +31,7 @@ PAGE: Final = np.dtype(
         ("last_changed_at", np.float64),
         ("last_signal_at", np.float64),
         ("updated_at", np.float64),
+        ("urgent_at", np.float64),
         ("digest", np.int64),
         ("signal_count", np.int64),
         ("signals", np.int32),
@@ -38,22 +41,28 @@ PAGE: Final = np.dtype(
         ("announced_change_rate", np.float64),
         ("announced_evidence", np.float64),
         ("announced_signal_rate", np.float64),
+        ("factor", np.float64),
         ("several", np.int32),
+        ("misses", np.int16),
         ("status", np.int16),
+        ("directory", np.uint16),
+        ("announced_activity", np.uint8),
     ],
     align=True,
 )
 """A page's record: the fields of the table `pages`, `host` a row of the shard's hosts, and the
 parameters (α, κ̄, γ) that the schedulers know. α and κ̄ are NaN as long as the page has no crawl
-record: what its host says of its pages holds then. `several` is the page's entry in
+record: what its host says of its pages holds then, times `factor`, which its `directory`
+(`shared.store.directories`) and its signals say. `several` is the page's entry in
 `Shard.by_source`; 0: none."""
 
 _FROM_PAGES: Final = tuple(
     name
     for name in PAGE.names or ()
-    if not name.startswith("announced") and name not in ("page_id", "host", "several")
+    if not name.startswith("announced")
+    and name not in ("page_id", "host", "several", "factor", "directory")
 )
-_FROM_LEARNING: Final = frozenset({"first_seen_at", "signals", "signal_count", "crawls", "changes"})
+_FROM_LEARNING: Final = frozenset({"first_seen_at", "signals", "crawls", "changes"})
 
 
 _TIMES_NEVER: Final = (
@@ -62,6 +71,7 @@ _TIMES_NEVER: Final = (
     "last_changed_at",
     "last_signal_at",
     "updated_at",
+    "urgent_at",
 )
 """Times that have not come for a new page."""
 
@@ -109,6 +119,9 @@ class Shard:
         pages["announced_change_rate"] = pages["unsignalled_change_rate"]
         pages["announced_evidence"] = pages["signal_evidence"]
         pages["announced_signal_rate"] = pages["signal_rate"]
+        pages["directory"] = directories_of(snapshot.urls.arena, snapshot.urls.offsets)
+        pages["announced_activity"] = activity_bins(np.ascontiguousarray(pages["signal_count"]))
+        pages["factor"] = shard.hosts.factors_of(pages)
         shard._pages, shard._rings, shard._size = pages, snapshot.histories, page_ids.size
         shard._look_up(page_ids, np.arange(page_ids.size))
         shard.records = int(snapshot.histories.seen.sum())
@@ -139,6 +152,8 @@ class Shard:
             pages[name] = NEVER
         pages["announced_change_rate"] = pages["announced_evidence"] = np.nan
         pages["status"] = ACTIVE
+        pages["directory"] = [directory_of(page.url) for page, _ in new]
+        pages["factor"] = self.hosts.factors_of(pages)
         rows = np.arange(begin, end, dtype=np.int64)
         self._size = end
         self._look_up(pages["page_id"].copy(), rows)

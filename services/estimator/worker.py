@@ -7,13 +7,17 @@ from typing import Any
 from services.estimator.announcing import KafkaAnnouncer
 from services.estimator.compilation import warm_up
 from services.estimator.handler import EstimatorHandler
+from services.estimator.remembering import Remembering
 from services.estimator.retention import Retention
 from shared.contracts.topics import CRAWL_OUTCOMES, HOST_LIMITS, PAGE_SIGNALS, PAGE_UPDATES
+from shared.policy.compiled import LateKernels
 from shared.runtime.consumer import BatchConsumer
+from shared.runtime.late_kernels import watch_kernels
 from shared.runtime.precedence import Precedence
 from shared.runtime.publisher import Publisher
 from shared.runtime.settings import Settings, load_settings
-from shared.runtime.worker import WorkerService, make_app, run_app
+from shared.runtime.worker import WorkerService, end_now, make_app, run_app
+from shared.store.positions import Forgotten
 from shared.store.stream_topics import StoredTopics
 
 NAME = "estimator"
@@ -45,6 +49,7 @@ class Estimator(WorkerService):
             TOPICS,
             self._handler,
             linger_seconds=self.settings.batch_linger_seconds,
+            reached=self._handler.reached,
             known_topics=StoredTopics(
                 self.settings.database_url.get_secret_value(), NAME, writes=True
             ),
@@ -63,10 +68,13 @@ class Estimator(WorkerService):
         await self._handler.close()
 
     def loops(self) -> list[Coroutine[Any, Any, None]]:
-        """Reading, and dropping what is too old."""
+        """Reading, dropping what is too old, and looking whether the database forgets."""
+        remembering = Remembering(self.settings, self._handler.committed)
         return [
-            self._opened.run(self.stopping),
+            _unless_forgotten(self._opened.run(self.stopping)),
             Retention(self.settings, self.clock).run(self.stopping),
+            _unless_forgotten(remembering.run(self.stopping)),
+            watch_kernels(LateKernels().names, self.stopping),
         ]
 
     def not_ready(self) -> str | None:
@@ -88,6 +96,18 @@ class Estimator(WorkerService):
         if self._consumer is None:
             raise RuntimeError("the estimator is not open")
         return self._consumer
+
+
+async def _unless_forgotten(loop: Coroutine[Any, Any, None]) -> None:
+    """A loop, and the end of the process where the database has lost commits.
+
+    What this process has in memory is worth nothing then; the next one loads what the database has,
+    and reads the topics from there.
+    """
+    try:
+        await loop
+    except Forgotten as forgotten:
+        end_now(str(forgotten))
 
 
 def main() -> None:

@@ -130,7 +130,7 @@ def a_day_of_life(broker):
             *(crawl(url, NOW + 2 * DAY, "changed") for url in URLS[::2]),
             *(crawl(url, NOW + 3 * DAY) for url in URLS[::2]),
             crawl(URLS[1], NOW + 2 * DAY, "failed", http_status=429, retry_after_seconds=60.0),
-            crawl(URLS[3], NOW + 2 * DAY, "gone"),
+            crawl(URLS[3], NOW + 2 * DAY, "gone", http_status=410),
             PageUpdate("remove", URLS[5], updated_at=NOW + 2 * DAY),
         ),
     ]

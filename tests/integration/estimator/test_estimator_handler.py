@@ -55,9 +55,39 @@ async def test_a_batch_is_durable_with_its_positions(settings, start, kafka):
     shard = shard_of("host-1.example", SHARDS)
     hosts = load_shard(url, shard).hosts
     row = hosts.names.index("host-1.example")
-    assert hosts.max_crawls_per_second[row] == 3.0
-    assert hosts.blocked_until[row] == NOW + 2 * DAY + 60.0
+    assert hosts.rules["max_crawls_per_second"][row] == 3.0
+    assert hosts.rules["asked_until"][row] == NOW + 2 * DAY + 60.0
     assert kafka.refused == []
+
+
+def positions_of(settings, shard):
+    return load_shard(settings.database_url.get_secret_value(), shard).positions
+
+
+async def test_the_end_of_a_transaction_is_passed_for_good(settings, start, kafka):
+    handler = await start(kafka)
+    for batch in a_day_of_life(kafka):
+        await handler.handle(batch)
+    key = (CRAWL_OUTCOMES.name, 0)
+    offset = positions_of(settings, 0)[key]
+    await handler.reached({key: offset + 1})
+    assert positions_of(settings, 0)[key] == offset + 1
+    await handler.reached({key: offset - 1})
+    assert positions_of(settings, 0)[key] == offset + 1
+    await handler.handle(kafka.batch(crawl(URLS[0], NOW + 3 * DAY)))
+    assert handler.trouble is None
+
+
+async def test_who_lost_a_shard_notes_no_positions(settings, start, kafka):
+    """The other owner's stay, and the next batch begins from them."""
+    handler = await start(kafka)
+    for batch in a_day_of_life(kafka):
+        await handler.handle(batch)
+    key = (CRAWL_OUTCOMES.name, 0)
+    before = positions_of(settings, 0)[key]
+    await start(kafka)
+    await handler.reached({key: before + 1})
+    assert positions_of(settings, 0)[key] == before
 
 
 async def test_what_is_announced_is_what_is_stored(settings, start, kafka):

@@ -153,12 +153,11 @@ async def done_or_waiting(task, settings):
 def counted(settings):
     """(Crawls, changes, signals) of all pages together, and the crawl records in the table."""
     url = settings.database_url.get_secret_value()
-    shards = [load_for_learning(url, shard).learning for shard in ALL]
+    shards = [load_for_learning(url, shard) for shard in ALL]
     with psycopg.connect(url) as connection:
         rows = connection.execute("SELECT count(*) FROM observations").fetchone()
-    totals = [
-        sum(int(getattr(s, n).sum()) for s in shards) for n in ("crawls", "changes", "signal_count")
-    ]
+    columns = [(s.learning.crawls, s.learning.changes, s.pages.signal_count) for s in shards]
+    totals = [sum(int(column.sum()) for column in of_all) for of_all in zip(*columns, strict=True)]
     return (*totals, rows[0])
 
 

@@ -7,6 +7,7 @@ import pytest
 from estimator_world import DAY, NOW, SHARDS, URLS, a_day_of_life, crawl, signal
 from psycopg import sql
 
+from services.estimator.refitting import Refits
 from services.verify import audit
 from services.verify.checks import announced, delivery
 from services.verify.reference.state import read_state
@@ -118,10 +119,61 @@ async def test_what_an_estimator_learned_is_what_the_reference_does(run):
     transactions = audit.read(run.url)
 
     assert run.found() == NOTHING
-    assert sum(one.refitted for one in transactions) >= 1
+    assert {one.refitted for one in transactions} == {frozenset(), frozenset(range(SHARDS))}
     at = transactions[-1].at
     in_order = in_order_of_time(run.settings, run.beginning_url, at, run.records)
     assert out_of_order(run._ledger().observations, in_order) == 0.0
+
+
+async def test_of_two_estimators_each_learns_from_its_own_shards(
+    settings, beginning_url, kafka, start
+):
+    run = Run(settings, beginning_url, kafka)
+    halves = [set(range(0, SHARDS, 2)), set(range(1, SHARDS, 2))]
+    handlers = [await start(kafka, half) for half in halves]
+    days = [
+        kafka.batch(*(crawl(url, NOW + day * DAY, "changed") for url in URLS))
+        for day in range(4, 12)
+    ]
+    for batch in [*a_day_of_life(kafka)[:1], *days]:
+        for handler, half in zip(handlers, halves, strict=True):
+            mine = {
+                topic: {shard: part for shard, part in parts.items() if shard in half}
+                for topic, parts in batch.items()
+            }
+            await run.handle(handler, {topic: parts for topic, parts in mine.items() if parts})
+
+    refitted = {one.refitted for one in audit.read(run.url)} - {frozenset()}
+    assert refitted == set(map(frozenset, halves))
+    assert run.found() == NOTHING
+
+
+async def test_a_shard_that_was_given_up_and_that_nobody_took_yet_is_not_refitted(
+    settings, beginning_url, kafka, start
+):
+    run = Run(settings, beginning_url, kafka)
+
+    def a_day(day, shards):
+        batch = kafka.batch(*(crawl(url, NOW + day * DAY, "changed") for url in URLS))
+        return {
+            topic: {shard: part for shard, part in parts.items() if shard in shards}
+            for topic, parts in batch.items()
+        }
+
+    everything, rest = set(range(SHARDS)), set(range(1, SHARDS))
+    handler = await start(kafka)
+    for batch in [*a_day_of_life(kafka)[:1], *(a_day(day, everything) for day in range(4, 8))]:
+        await run.handle(handler, batch)
+    await handler.revoked({0})
+    handler._refits = Refits(settings.prior_refit_days)  # the next one is due at once
+    for day in range(8, 12):
+        await run.handle(handler, a_day(day, rest))
+    other = await start(kafka, {0})
+    await run.handle(other, a_day(12, {0}))
+
+    refitted = {one.refitted for one in audit.read(run.url)} - {frozenset()}
+    assert {frozenset(everything), frozenset(rest)} <= refitted
+    assert run.found() == NOTHING
 
 
 @pytest.mark.parametrize(
@@ -134,7 +186,7 @@ async def test_what_an_estimator_learned_is_what_the_reference_does(run):
         ("UPDATE pages SET signals = signals + 1", "parameters"),
         ("UPDATE pages SET last_crawled_at = last_crawled_at - 1", "parameters"),
         ("UPDATE hosts SET prior_rate = 1.001 * prior_rate", "hosts"),
-        ("UPDATE hosts SET blocked_until = '-infinity' WHERE blocked_until > 0", "hosts"),
+        ("UPDATE hosts SET asked_until = '-infinity' WHERE asked_until > 0", "hosts"),
         ("UPDATE hosts SET learning = set_byte(learning, 71, 60)", "hosts"),
         ("DELETE FROM observations WHERE changed", "histories"),
         ("INSERT INTO observations SELECT * FROM observations", "histories once"),
@@ -175,7 +227,7 @@ async def test_limits_of_hosts_are_no_refit(settings, beginning_url, kafka, star
     await run.handle(handler, kafka.batch(HostLimit("host-1.example", 3.0)))
     await run.handle(handler, kafka.batch(HostLimit("host-1.example", 4.0)))
 
-    assert [one.refitted for one in audit.read(run.url)] == [False, False]
+    assert [one.refitted for one in audit.read(run.url)] == [frozenset(), frozenset()]
     assert run.found() == NOTHING
 
 

@@ -199,12 +199,12 @@ def test_busy_hosts_are_left_alone():
         CrawlOutcome(URL, DAY + 1, result="failed", http_status=503),
     ]
     done = apply(shard, crawl_outcomes=outcomes)
-    assert shard.hosts.records["blocked_until"][0] == DAY + 600.0
+    assert shard.hosts.records["asked_until"][0] == DAY + 600.0
     assert done.hosts == [0]
     assert shard.pages["failures"][0] == 2
     outcome = CrawlOutcome(URL, 2 * DAY, result="failed", http_status=503)
     apply(shard, crawl_outcomes=[outcome])
-    assert shard.hosts.records["blocked_until"][0] == 2 * DAY + BUSY_HOST_SECONDS
+    assert shard.hosts.records["asked_until"][0] == 2 * DAY + BUSY_HOST_SECONDS
 
 
 def test_the_last_host_limit_stands():

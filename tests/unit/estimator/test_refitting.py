@@ -9,6 +9,7 @@ from services.estimator.refitting import FIRST_RECORDS, MOST_PAGES, Refits, merg
 from services.estimator.shard import Shard
 from shared.contracts.identity import identify
 from shared.policy.estimation.host_priors import fit_host_priors, host_sums
+from shared.rules.sites import sites_of
 
 DAY = 86_400.0
 
@@ -60,6 +61,9 @@ def test_a_shard_without_any_host_does_not_stand_in_the_way_of_the_others():
 
 def test_shards_are_pooled_as_if_they_were_one():
     shards = [shard_of_pages(2, 200, [0.5, 0.1], seed=s, number=s) for s in (1, 2)]
+    twins = [shard_of_pages(2, 200, [0.5, 0.1], seed=s, number=s) for s in (1, 2)]
+    refit(twins, 0.05)
+    factors = [twin.pages["factor"] for twin in twins]
     sums = [
         host_sums(
             np.flatnonzero(s.rings.seen[: len(s.pages)] > 0),
@@ -73,11 +77,13 @@ def test_shards_are_pooled_as_if_they_were_one():
             s.rings.changed[: len(s.pages)],
             s.rings.seen[: len(s.pages)],
             s.hosts.priors,
+            factor,
         )
-        for s in shards
+        for s, factor in zip(shards, factors, strict=True)
     ]
     joined = type(sums[0])(*(np.concatenate(pair) for pair in zip(*sums, strict=True)))
-    expected = fit_host_priors(joined)
+    names = [name for shard in shards for name in shard.hosts.names]
+    expected = fit_host_priors(joined, sites_of(names))
     refit(shards, 0.05)
     rates = np.concatenate([shard.hosts.priors.rate for shard in shards])
     np.testing.assert_allclose(rates, expected.rate)
