@@ -5,7 +5,17 @@ from typing import Any
 
 import numpy as np
 
-from services.scheduler.picking.priority import BY_VALUE, NOT_NOW, REASONS, crawl_value_of, tier_of
+from services.scheduler.picking.priority import (
+    BY_VALUE,
+    NOT_NOW,
+    REASONS,
+    URGENT,
+    Terms,
+    crawl_value_of,
+    is_looked_at,
+    terms_of,
+    tier_of,
+)
 from services.scheduler.picking.thresholds import host_multipliers
 from services.scheduler.state.hosts import usable_from
 from services.scheduler.state.rows import ACTIVE, ATTEMPT, GONE, NEVER
@@ -14,7 +24,7 @@ from shared.contracts.identity import PageIdentity
 from shared.policy.kernels.threshold import due_after_days_scalar, threshold_staleness_scalar
 from shared.units import SECONDS_PER_DAY
 
-NO_ATTEMPT_YET = np.array([(NEVER, NEVER, NEVER, 0, 0, 0)], ATTEMPT)[0]
+NO_ATTEMPT_YET = np.array([(NEVER, NEVER, NEVER, 0, NEVER, 0, 0, 0, 0)], ATTEMPT)[0]
 
 _STATUS = {ACTIVE: "active", GONE: "gone"}
 
@@ -55,8 +65,8 @@ def page_state(
     attempts = shard.attempts.rows
     attempt = attempts[page["attempt"]] if page["attempt"] else NO_ATTEMPT_YET
     host = shard.host_rows[page["host"]]
-    uniform = shard.rules.picking.uniform
-    tier = int(tier_of(page, attempts, now))
+    terms = terms_of(shard.rules.picking)
+    tier = int(tier_of(page, attempts, now, terms))
     of_host = float(host_multipliers(host, multiplier))
     threshold = multiplier + of_host
     return {
@@ -64,13 +74,14 @@ def page_state(
         "page_id": identity.page_id,
         "shard": shard.number,
         "status": _STATUS.get(int(page["status"]), "removed"),
-        "crawl_value": float(crawl_value_of(page, now, uniform)),
+        "crawl_value": float(crawl_value_of(page, now, terms.uniform)),
         "threshold": threshold,
         "multiplier": multiplier,
         "host_multiplier": of_host,
         "class": "not now" if tier == NOT_NOW else REASONS[tier],
-        "due_at": _time(_due_at(page, attempt, now, threshold, tier, uniform=uniform)),
+        "due_at": _time(_due_at(page, attempt, now, threshold, tier, terms)),
         "last_crawled_at": _time(page["last_crawled_at"]),
+        "rests_until": _time(page["last_crawled_at"] + terms.least_interval),
         "signals": float(page["signals"]),
         "last_signal_at": _time(shard.signal_times.of(row)),
         "unsignalled_change_rate": float(page["alpha"]),
@@ -79,7 +90,10 @@ def page_state(
         "importance": float(page["importance"]),
         "max_age_days": _finite(page["max_age"] / SECONDS_PER_DAY),
         "failures": int(attempt["failures"]),
+        "unanswered": int(attempt["unanswered"]),
+        "misses": int(attempt["misses"]),
         "retry_at": _time(attempt["retry_at"]),
+        "urgent_at": _time(attempt["urgent_at"]),
         "in_flight": bool(attempt["deadline"] > now),
         "deadline_at": _time(attempt["deadline"]),
         "host": {
@@ -95,16 +109,19 @@ def page_state(
 
 
 def _due_at(
-    page: Any, attempt: Any, now: float, threshold: float, tier: int, *, uniform: bool
+    page: Any, attempt: Any, now: float, threshold: float, tier: int, terms: Terms
 ) -> float:
     """When the page will reach the threshold if no signal comes; infinite: never."""
-    if page["status"] != ACTIVE:
+    if page["status"] != ACTIVE and not is_looked_at(page):
         return math.inf
     not_before = max(now, float(attempt["retry_at"]), float(attempt["deadline"]))
     crawled_at = float(page["last_crawled_at"])
+    if tier == URGENT:
+        return now
+    not_before = max(not_before, crawled_at + terms.least_interval)
     if tier > BY_VALUE or crawled_at == NEVER:
         return not_before
-    if uniform:
+    if terms.uniform:
         days = threshold
     else:
         evidence = float(page["kappa"]) * float(page["signals"])

@@ -19,7 +19,11 @@ IMPORTED = Counter(
 )
 REQUESTS = Counter("freshet_scheduler_requests_total", "Crawl requests by reason.", ["reason"])
 EMPTY_SLOTS = Counter(
-    "freshet_scheduler_empty_slots_total", "Slots for which there was nothing to crawl."
+    "freshet_scheduler_empty_slots_total", "Slots left empty as no page was to be crawled."
+)
+HELD_SLOTS = Counter(
+    "freshet_scheduler_held_slots_total",
+    "Slots left empty because the crawlers have not answered what they were asked before.",
 )
 FORFEITED_SLOTS = Counter(
     "freshet_scheduler_forfeited_slots_total", "Slots that had passed before they could be filled."

@@ -1,19 +1,35 @@
 """Compiles everything before the worker says that it is there, instead of at the first tick."""
 
+from typing import Final
+
 import numpy as np
+from numpy.typing import NDArray
 
 from services.scheduler.demand.reporter import DemandReporter
 from services.scheduler.demand.tally import demand_of
 from services.scheduler.explain import page_state, shard_state
+from services.scheduler.flow.loading import build_shard
 from services.scheduler.flow.recovery import restore
+from services.scheduler.picking.board import PENNED
 from services.scheduler.picking.calendar import make_shard
-from services.scheduler.state import events
+from services.scheduler.state.attempts import load_attempts
+from services.scheduler.state.crawls import Outcomes
 from services.scheduler.state.rules import PickingRules, ShardRules
-from shared.contracts.identity import identify
+from services.scheduler.state.shard import Shard
+from shared.contracts.identity import PageIdentity, host_id_of, identify
 from shared.contracts.messages import CrawlRequest, HostParameters, PageUpdate
 from shared.policy.kernels.rate_tables import make_tables
-from shared.rules.page_events import UNCHANGED
+from shared.rules.page_events import GONE_FOR_GOOD, UNCHANGED
+from shared.store.columns import HostColumns, PageColumns, SignalsBySource, host_rules
+from shared.store.directories import directories_of
 from shared.store.history import SOURCES
+from shared.store.host_factors import HostFactors
+from shared.store.hosts import HostLearning
+from shared.store.models import NEVER
+from shared.store.snapshot import PAGE_TYPES, ShardSnapshot, chosen_urls
+
+_MANY: Final = 4_096
+"""Pages of a shard that has more than it needs."""
 
 
 def warm_up() -> None:
@@ -27,28 +43,107 @@ def warm_up() -> None:
     times = np.full(ids.size, 10.0)
     shard.parameters(ids, rates, rates, rates)
     shard.selector.select(np.array([1.0, 2.0]), 1.0, 0.0)
-    shard.outcomes(
-        events.Outcomes(
-            ids,
-            times,
-            np.full(ids.size, UNCHANGED, np.int8),
-            np.zeros(ids.size, np.int64),
-            np.zeros(ids.size, np.uint32),
-        )
-    )
+    shard.outcomes(_unchanged(ids, times))
     first = pages[0]
     shard.host_parameters([HostParameters(first.host, 0.1, 0.5, [], [0.3] * 4, [1.0] * 6, 0.0)])
-    shard.signals(ids, times + 1.0, ["warm"] * ids.size)
+    for signalled in (times + 1.0, times + 3.0):
+        shard.signals(ids, signalled, ["warm"] * ids.size)
+        # One of a batch is crawled, the others are valued anew.
+        shard.outcomes(_unchanged(ids[:1], signalled[:1] + 1.0))
+    directories_of(np.frombuffer(first.url.encode(), np.uint8), np.array([0, len(first.url)]))
     request = CrawlRequest("0-0-0", first.page_id, first.url, first.host, 1, 2, 0, 0, "new")
     restore(shard, [request])
+    # A page whose request is heard of before the page.
+    later = identify("http://warm.example/later")
+    asked = CrawlRequest("0-0-1", later.page_id, later.url, later.host, 1, 2, 0, 0, "new")
+    restore(shard, [asked])
+    shard.upsert(later, PageUpdate("upsert", later.url, urgent=True), 0.0)
     shard.hosts.learned.weighted(shard.pages["host"][:1], np.zeros((1, SOURCES), np.uint16))
     shard.limit_host(first.host, 2.0, None, 1.0)
     shard.selector.select(np.array([20.0]), 1.0, 1e9)
+    rows = shard.rows_of(ids[:1]).astype(np.int64)
+    shard.take_back(rows)
+    failures, misses = np.ones(1, np.int32), np.zeros(1, np.int16)
+    attempts = shard.attempts.reserve(1)
+    load_attempts(shard.pages, attempts, rows, times[:1], failures, misses, 300.0)
     reporter = DemandReporter(shard, "warm-up", 10.0)
     make_tables(odds=2, kappas=2)
     reporter.set_demand(demand_of(shard, 1.0))
     reporter.report(21.0, 1.0)
     shard_state(shard, 1.0)
     page_state(shard, first, 21.0, 1.0)
+    shard.outcomes(_outcomes(ids[:1], times[:1] + 20.0, GONE_FOR_GOOD))
+    page_state(shard, first, 31.0, 1.0)
     for page in pages:
         shard.remove(page.page_id, 30.0)
+    _crowd(build_shard(_snapshot(), shard.rules))
+
+
+def _snapshot() -> ShardSnapshot:
+    """Pages of one host, as they come from the store: each with signals of one source, or two."""
+    host = "loaded.example"
+    pages = sorted((identify(f"http://{host}/{n}") for n in range(_MANY)), key=_by_id)
+    columns = PageColumns(*(np.zeros(_MANY, kind) for kind in PAGE_TYPES.values()))
+    columns.page_ids[:] = [page.page_id for page in pages]
+    columns.host_ids[:] = host_id_of(host)
+    columns.importance[:] = 1.0
+    columns.unsignalled_change_rate[:] = 0.1
+    columns.max_age_days[:] = np.inf
+    columns.last_crawled_at[:] = columns.last_signal_at[:] = np.linspace(1.0, 2.0, _MANY)
+    stored = "".join(f"{page.url}\n" for page in pages).encode()
+    urls = chosen_urls(0, columns.page_ids, np.frombuffer(stored, np.uint8), columns.page_ids)
+    return ShardSnapshot(
+        shard=0,
+        pages=columns,
+        pending=np.zeros((_MANY, SOURCES), np.uint16),
+        multipliers=np.ones(_MANY, np.float32),
+        urls=urls,
+        hosts=HostColumns(
+            host_ids=columns.host_ids[:1],
+            names=[host],
+            rules=host_rules(1),
+            limit_updated_at=np.full(1, NEVER),
+            prior_shape=np.ones(1),
+            prior_rate=np.ones(1),
+            sources=[["warm"]],
+            learning=HostLearning.initial(1),
+            factors=[HostFactors.none()],
+        ),
+        positions={},
+        last_sources=np.zeros(_MANY, np.int8),
+        by_source=SignalsBySource(np.arange(1), np.zeros((1, SOURCES), np.uint32)),
+    )
+
+
+def _by_id(page: PageIdentity) -> int:
+    return page.page_id
+
+
+def _crowd(shard: Shard) -> None:
+    """A host at its limit, one of whose pages goes; then more pages than the next slots need."""
+    host = shard.hosts.names[0]
+    for now in (100.0, 200.0):
+        shard.selector.select(np.full(8, now), 1.0, 0.0)
+    penned = np.flatnonzero(shard.pages["bucket"] == PENNED)
+    shard.remove(int(shard.lookup.ids[penned[0]]), 200.0)
+    shard.limit_host(host, 100.0, None, 200.0)
+    new = identify(f"http://{host}/new")
+    shard.upsert(new, PageUpdate("upsert", new.url), 200.0)
+    for now in (300.0, 400.0, 500.0):
+        shard.selector.select(np.full(1, now), 1.0, 0.0)
+
+
+def _unchanged(page_ids: NDArray[np.int64], times: NDArray[np.float64]) -> Outcomes:
+    """Crawls that found no change."""
+    return _outcomes(page_ids, times, UNCHANGED)
+
+
+def _outcomes(page_ids: NDArray[np.int64], times: NDArray[np.float64], kind: int) -> Outcomes:
+    size = page_ids.size
+    return Outcomes(
+        page_ids,
+        times,
+        np.full(size, kind, np.int8),
+        np.zeros(size, np.int64),
+        np.zeros(size, np.uint32),
+    )

@@ -21,10 +21,12 @@ from shared.contracts.codec import BadMessage, decode
 from shared.contracts.identity import BadUrl, identify, shard_of
 from shared.contracts.messages import Multipliers
 from shared.contracts.topics import MULTIPLIERS
-from shared.pacing.slots import SlotPlan, SlotTimeline, is_late
+from shared.pacing.slots import SlotTimeline
+from shared.policy.compiled import LateKernels
 from shared.runtime.consumer import BatchConsumer
 from shared.runtime.follower import Follower
 from shared.runtime.kafka import appended_at
+from shared.runtime.late_kernels import watch_kernels
 from shared.runtime.publisher import Publisher
 from shared.runtime.settings import Settings, load_settings
 from shared.runtime.worker import WorkerService, end_now, make_app, run_app
@@ -95,7 +97,7 @@ class Scheduler(WorkerService):
         self._pacer = Pacer(
             self.settings,
             self.clock,
-            Plans(self.timeline, lambda: self._follower.known_at),
+            Plans(self.timeline, lambda: self._follower.known_at, self.clock_offset.ahead),
             self._consumer,
             self._handler,
             self._thread,
@@ -123,6 +125,7 @@ class Scheduler(WorkerService):
             self._reporting.run_reports(self.stopping),
             self._reporting.run_demand(self.stopping),
             self._imports.run(self.stopping),
+            watch_kernels(LateKernels().names, self.stopping),
         ]
 
     def not_ready(self) -> str | None:
@@ -176,8 +179,7 @@ class Scheduler(WorkerService):
         except BadMessage as error:
             log.warning("multipliers that cannot be read are left out", error=str(error))
             return
-        if not is_late(message, appended_at(record)):
-            self.timeline.add(SlotPlan.from_message(message))
+        self.timeline.take(message, appended_at(record))
 
     def _multiplier(self) -> float:
         plan = self.timeline.at(self.clock.now())

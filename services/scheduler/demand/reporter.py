@@ -17,26 +17,26 @@ _WEIGHED: Final = 20_000
 _STALE_SHARE: Final = 0.01
 """Part of the pages that may change before the demand is computed anew at once."""
 
-_RUN: Final = uuid.uuid4().hex[:16]
-"""Of this process."""
-
-_SEQUENCE: Final = itertools.count(1)
-"""Of all reports of this process: a shard that comes back goes on in it."""
-
 
 class DemandReporter:
-    """Makes the reports of one shard."""
+    """Makes the reports of one shard, from when it is loaded until it goes.
+
+    They are a run of their own: what the shard made of its slots before it was loaded, here or
+    elsewhere, says nothing about what it can make of them now.
+    """
 
     def __init__(self, shard: Shard, instance: str, horizon: float) -> None:
         """Report a shard.
 
         Args:
             shard: the shard.
-            instance: name of this process.
+            instance: the process, as it is called.
             horizon: clock seconds in which the ripe pages are to be crawled.
         """
         self._shard = shard
         self._instance = instance
+        self._run: Final = uuid.uuid4().hex[:16]
+        self._sequence: Final = itertools.count(1)
         self._horizon = horizon
         self._ripe: list[float] = []
         self._reported_at = shard.filled_until
@@ -73,6 +73,7 @@ class DemandReporter:
         self._misses = demand.misses(rates)
         limited, unlimited = demand.limited(rates), demand.unlimited()
         crawls, marginal = shard.take_crawl_notes()
+        answered, held, unused = shard.take_fleet_notes()
         elapsed = now - self._reported_at
         self._reported_at = now
         point = int(np.searchsorted(demand.thresholds, multiplier, side="right")) - 1
@@ -89,8 +90,11 @@ class DemandReporter:
             achieved_crawls_per_second=crawls / elapsed if elapsed > 0 else 0.0,
             host_limited_share=min(max(float(share), 0.0), 1.0),
             marginal_value=marginal,
-            run=_RUN,
-            sequence=next(_SEQUENCE),
+            run=self._run,
+            sequence=next(self._sequence),
+            answered_crawls_per_second=answered / elapsed if elapsed > 0 else 0.0,
+            held_crawls_per_second=held / elapsed if elapsed > 0 else 0.0,
+            unused_crawls_per_second=unused / elapsed if elapsed > 0 else 0.0,
         )
 
     def _refresh_ripe(self, demand: Demand, now: float) -> None:

@@ -146,8 +146,10 @@ def _raise_to_bound(max_age: float, rates: NDArray[np.float64], reached: int) ->
 
 
 @compiled
-def add_pages(pages: Rows, sums: Sums, tables: RateTables, exact: bool, uniform: bool) -> None:
-    """Add what pages ask for under each threshold."""
+def add_pages(
+    pages: Rows, sums: Sums, tables: RateTables, exact: bool, uniform: bool, most: float
+) -> None:
+    """Add what pages ask for under each threshold, each no more than `most` crawls per day."""
     thresholds, slots, largest, by_host, others = sums
     lowest = math.log(thresholds[0])
     rates = np.empty((_BLOCK, thresholds.size))
@@ -170,14 +172,22 @@ def add_pages(pages: Rows, sums: Sums, tables: RateTables, exact: bool, uniform:
             host = block[row].host
             slot = -1
             if reached[row] > 0 and host < slots.size:
-                largest[host] += rates[row, 0]
+                largest[host] += min(rates[row, 0], most)
                 slot = slots[host]
             if slot < 0:
                 for point in range(reached[row]):
-                    others[point] += rates[row, point]
+                    others[point] += min(rates[row, point], most)
             else:
                 for point in range(reached[row]):
-                    by_host[slot, point] += rates[row, point]
+                    by_host[slot, point] += min(rates[row, point], most)
+
+
+def _stop_at(floor: float, sums: Sums) -> None:
+    """Thresholds below the floor of a page's value ask for no more than the floor does."""
+    last = int(np.searchsorted(sums.thresholds, floor)) - 1
+    if last > 0:
+        sums.by_host[:, :last] = sums.by_host[:, last : last + 1]
+        sums.others[:last] = sums.others[last]
 
 
 def grid(highest: float, multiplier: float) -> NDArray[np.float64]:
@@ -237,7 +247,10 @@ class Tally:
         self._multiplier = multiplier
         self._before = before
         self._version = shard.parameter_changes
-        self._uniform = shard.rules.picking.uniform
+        rules = shard.rules.picking
+        self._uniform, self._floor = rules.uniform, rules.least_value
+        has_interval = rules.least_interval > 0.0
+        self._most = SECONDS_PER_DAY / rules.least_interval if has_interval else math.inf
         self._exact = is_sample or shard.used <= few_pages
         self._hosts = shard.host_count
         self._rates = shard.host_rows["rate"][: self._hosts].copy()
@@ -266,13 +279,14 @@ class Tally:
         if self._sums is None:
             self._sums = self._make_sums(rows)
         tables = no_tables() if self._exact else rate_tables()
-        add_pages(rows, self._sums, tables, self._exact, self._uniform)
+        add_pages(rows, self._sums, tables, self._exact, self._uniform, self._most)
         self._highest = max(self._highest, float(highest_value(rows)))
 
     def finish(self) -> Demand:
         """What the pages ask for."""
         if self._sums is None:
             self._sums = self._make_sums(self._buffer[:0])
+        _stop_at(self._floor, self._sums)
         return Demand(self._sums, self._tracked, self._highest, self._version)
 
     def is_sound(self, demand: Demand) -> bool:

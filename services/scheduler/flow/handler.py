@@ -3,11 +3,10 @@
 import asyncio
 import time
 from collections import Counter
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any, ParamSpec, TypeVar
 
 import structlog
-import tenacity
 from aiokafka import ConsumerRecord, TopicPartition
 from aiokafka.errors import KafkaError
 
@@ -32,9 +31,10 @@ from shared.runtime.clock import Clock
 from shared.runtime.isolation import BadShare, Count, Pieces, TooManyBadMessages, reason_of
 from shared.runtime.kafka import make_consumer, may_pass
 from shared.runtime.publisher import Publisher
-from shared.runtime.retrying import until_it_passes
+from shared.runtime.retrying import Attempts, until_it_passes
 from shared.runtime.settings import Settings
 from shared.store.connection import PASSING
+from shared.store.positions import ESTIMATOR, read_applied
 from shared.store.snapshot import load_shard
 
 log = structlog.get_logger(__name__)
@@ -52,6 +52,11 @@ STAGE = "scheduler"
 
 LOADED_AT_ONCE = 2
 """Shards: while the rows of one are put together, the next is read."""
+
+OVERTAKEN_SECONDS = 3.0
+"""What a topic no longer has is in the database within this, if an estimator has read it."""
+
+APPLIED_LOOK_SECONDS = 0.5
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -91,20 +96,24 @@ class SchedulerHandler:
     async def assigned(self, partitions: set[int]) -> Positions:
         """Load shards from Postgres, and what is in flight from Kafka; waits for both.
 
+        Where topics no longer have what the database has not applied yet, it is given some time to.
+
         Raises:
             psycopg.OperationalError, KafkaError: the worker stops while one of them is away.
         """
         began = time.monotonic()
-        is_loaded = asyncio.Event()
-        loaded, requests = await _together(
-            self._load_all(partitions, is_loaded),
-            self._retried(read_recent_requests, self._settings, partitions, is_loaded),
-        )
-        read = time.monotonic()
-        positions: dict[tuple[str, int], int] = {}
-        for _, known in loaded.values():
-            positions |= known
-        behind = await self._retried(self._ends_ahead, partitions, positions)
+        while True:
+            loaded, requests, positions = await self._read_all(partitions)
+            read = time.monotonic()
+            begins, ends = await self._retried(self._bounds, partitions)
+            gone = {
+                key: begin for key, begin in begins.items() if positions.get(key, begin) < begin
+            }
+            if not gone or not await self._applied(gone, began + OVERTAKEN_SECONDS):
+                break
+        behind = {
+            key: end for key, end in ends.items() if end > max(begins[key], positions.get(key, 0))
+        }
         self.trouble = None
         shards = {number: shard for number, (shard, _) in loaded.items()}
         waiting = await self._thread.run(self._take_over, shards, requests, behind)
@@ -117,6 +126,46 @@ class SchedulerHandler:
             seconds=round(time.monotonic() - began, 2),
         )
         return positions
+
+    async def _read_all(
+        self, partitions: set[int]
+    ) -> tuple[dict[int, tuple[Shard, Positions]], dict[int, list[CrawlRequest]], Positions]:
+        """Shards as the database has them, the last requests, and the positions of all shards."""
+        is_loaded = asyncio.Event()
+        loaded, requests = await _together(
+            self._load_all(partitions, is_loaded),
+            self._retried(read_recent_requests, self._settings, partitions, is_loaded),
+        )
+        positions: dict[tuple[str, int], int] = {}
+        for _, known in loaded.values():
+            positions |= known
+        return loaded, requests, positions
+
+    async def _applied(self, gone: Mapping[tuple[str, int], int], until: float) -> bool:
+        """Whether the database has applied what topics no longer have; waits for it.
+
+        Estimators may have read it, and not committed it yet. If they have not, it is lost to all,
+        and nobody has to wait for it.
+
+        Args:
+            gone: where topics begin, beyond what the database had applied.
+            until: wall time after which it is not waited for.
+        """
+        database_url = self._settings.database_url.get_secret_value()
+        numbers = {number for _, number in gone}
+        log.warning(
+            "topics no longer have what the database has not applied: waiting for it",
+            places=sorted(f"{topic}/{number} before {at}" for (topic, number), at in gone.items()),
+        )
+        while time.monotonic() < until and not self._stopping.is_set():
+            self._note_progress()
+            await asyncio.sleep(APPLIED_LOOK_SECONDS)
+            found = await self._retried(
+                asyncio.to_thread, read_applied, database_url, ESTIMATOR, numbers
+            )
+            if all(found.get(key, 0) >= at for key, at in gone.items()):
+                return True
+        return False
 
     async def _load_all(
         self, partitions: set[int], is_loaded: asyncio.Event
@@ -151,19 +200,18 @@ class SchedulerHandler:
                 return await work(*args, **kwargs)
         raise RuntimeError("unreachable: the last attempt returns or raises")
 
-    def _attempts(self) -> tenacity.AsyncRetrying:
+    def _attempts(self) -> Attempts:
         return until_it_passes(self._stopping, _may_pass, self._note_failure)
 
-    def _note_failure(self, state: tenacity.RetryCallState) -> None:
-        error = state.outcome.exception() if state.outcome else None
+    def _note_failure(self, error: BaseException) -> None:
         self.progressed_at = time.monotonic()
         self.trouble = f"shards cannot be loaded: {error}".strip()
         log.warning("shards cannot be loaded yet", error=str(error).strip())
 
-    async def _ends_ahead(
-        self, partitions: set[int], positions: Positions
-    ) -> dict[tuple[str, int], int]:
-        """Where each topic partition ends now, if there is something to read before that."""
+    async def _bounds(
+        self, partitions: set[int]
+    ) -> tuple[dict[tuple[str, int], int], dict[tuple[str, int], int]]:
+        """Where each topic partition begins and ends now."""
         consumer = make_consumer(self._settings)
         await consumer.start()
         try:
@@ -173,16 +221,15 @@ class SchedulerHandler:
                 for number in partitions
             }
             consumer.assign(list(names))
-            ends, begins = await _together(
-                consumer.end_offsets(list(names)), consumer.beginning_offsets(list(names))
+            begins, ends = await _together(
+                consumer.beginning_offsets(list(names)), consumer.end_offsets(list(names))
             )
         finally:
             await consumer.stop()
-        return {
-            key: ends[tp]
-            for tp, key in names.items()
-            if ends[tp] > max(begins[tp], positions.get(key, 0))
-        }
+        return (
+            {key: begins[tp] for tp, key in names.items()},
+            {key: ends[tp] for tp, key in names.items()},
+        )
 
     def _take_over(
         self,

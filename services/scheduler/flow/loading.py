@@ -6,18 +6,22 @@ import numpy as np
 from numpy.typing import NDArray
 
 from services.scheduler.picking.calendar import make_shard
-from services.scheduler.state import events
+from services.scheduler.state.attempts import ask_at_once, load_attempts
+from services.scheduler.state.crawls import short_digests
 from services.scheduler.state.hosts import list_pages
 from services.scheduler.state.learned_hosts import refresh_pages
 from services.scheduler.state.packing import load_changes, load_rates, load_updates
-from services.scheduler.state.rows import NEVER, clear
+from services.scheduler.state.rows import GONE, NEVER, clear
 from services.scheduler.state.rules import PickingRules, ShardRules
 from services.scheduler.state.shard import Shard
 from services.scheduler.state.url_arena import UrlArena
-from shared.rules.page_events import retry_time
+from shared.policy.estimation.page_factors import activity_bins
+from shared.rules.host_rules import HostRules
+from shared.rules.page_events import CONFIRMATIONS
 from shared.runtime.clock import Clock
 from shared.runtime.settings import Settings
 from shared.store.columns import PageColumns
+from shared.store.directories import directories_of
 from shared.store.snapshot import ShardSnapshot
 from shared.units import SECONDS_PER_DAY
 
@@ -33,9 +37,11 @@ def shard_rules(settings: Settings, clock: Clock) -> ShardRules:
             request_timeout=clock.span(settings.request_timeout_seconds),
             speed=clock.speed,
             uniform=settings.policy == "uniform",
+            least_interval=settings.least_interval_seconds,
+            least_value=settings.least_value,
         ),
         signal_delay=settings.signal_delay_seconds,
-        failed_retry=settings.failed_retry_seconds,
+        failed_retry=max(settings.failed_retry_seconds, settings.least_interval_seconds),
         default_max_age_days=float("inf") if days is None else days,
         default_host_rate=settings.default_host_crawls_per_second,
     )
@@ -54,6 +60,8 @@ def build_shard(snapshot: ShardSnapshot, rules: ShardRules) -> Shard:
     shard.urls = UrlArena.load(snapshot.urls.arena, snapshot.urls.offsets)
     shard.used = count
     _load_failures(shard, snapshot.pages)
+    _load_urgent(shard, snapshot.pages)
+    shard.removals.load(snapshot.removed)
     shard.lookup.index(count)
     return shard
 
@@ -74,11 +82,15 @@ def _load_pages(
     rows["last_crawled_at"] = columns.last_crawled_at[part]
     rows["max_age"] = _max_age_seconds(columns.max_age_days[part], shard.rules)
     rows["status"] = columns.status[part]
+    urls = snapshot.urls
+    offsets = urls.offsets[part.start : part.stop + 1]
+    records["directory"] = directories_of(urls.arena, offsets)
+    records["activity"] = activity_bins(columns.signal_count[part])
     own_rate, multipliers = columns.unsignalled_change_rate[part], snapshot.multipliers[part]
     load_rates(rows, records, own_rate, multipliers, hosts.learned.tables.alpha[rows["host"]])
     load_changes(records, columns.last_changed_at[part], columns.last_crawled_at[part])
     load_updates(records, columns.updated_at[part])
-    records["digest"] = events.short_digests(columns.digest[part])
+    records["digest"] = short_digests(columns.digest[part])
     _load_signal_times(shard, snapshot, part)
     list_pages(shard.pages, shard.records, hosts.rows, numbers)
     refresh_pages(shard.pages, shard.records, hosts.learned.tables, numbers)
@@ -106,26 +118,39 @@ def _max_age_seconds(own_days: NDArray[np.float64], rules: ShardRules) -> NDArra
 
 
 def _load_failures(shard: Shard, columns: PageColumns) -> None:
-    """Attempts of the pages whose last crawl failed."""
-    failed = np.flatnonzero(columns.failures)
-    failures, last_attempt_at = columns.failures[failed], columns.last_attempt_at[failed]
-    shard.attempts.reserve(failed.size)
-    for place, row in enumerate(failed.tolist()):
-        attempt = shard.attempts.open(shard.pages[row])
-        attempt["failures"] = min(int(failures[place]), 1000)
-        attempt["retry_at"] = retry_time(
-            last_attempt_at[place], failures[place], shard.rules.failed_retry
-        )
-        attempt["last_attempt_at"] = last_attempt_at[place]
+    """Attempts of the pages whose last crawl failed, or that are gone."""
+    is_gone = columns.status == GONE
+    failed = np.flatnonzero((columns.failures > 0) | is_gone)
+    # Pages that were gone before 404s were counted have none.
+    misses = np.where(is_gone, np.maximum(columns.misses, CONFIRMATIONS), columns.misses)
+    load_attempts(
+        shard.pages,
+        shard.attempts.reserve(failed.size),
+        failed,
+        columns.last_attempt_at[failed],
+        np.maximum(columns.failures[failed], 1),
+        misses[failed].astype(np.int16),
+        shard.rules.failed_retry,
+    )
+
+
+def _load_urgent(shard: Shard, columns: PageColumns) -> None:
+    """Pages that somebody asks for at once, and that were not crawled since."""
+    urgent = np.flatnonzero(columns.urgent_at > columns.last_crawled_at)
+    attempts = shard.attempts.reserve(urgent.size)
+    for row in urgent:
+        ask_at_once(attempts, shard.pages[row], float(columns.urgent_at[row]))
 
 
 def _load_hosts(shard: Shard, snapshot: ShardSnapshot) -> NDArray[np.int32]:
     """Take a snapshot's hosts; their numbers."""
     columns, hosts = snapshot.hosts, shard.hosts
     numbers = np.array([hosts.intern(name) for name in columns.names], np.int32)
-    limited = ~np.isnan(columns.max_crawls_per_second)
-    hosts.rows["rate"][numbers[limited]] = columns.max_crawls_per_second[limited]
-    hosts.rows["own_limit"][numbers[limited]] = 1
-    hosts.rows["blocked_until"][numbers] = columns.blocked_until
+    rules = columns.rules
+    has_rules = ~np.isnan(rules["max_crawls_per_second"]) | ~np.isnan(rules["crawl_delay"])
+    has_rules |= (rules["blocked_until"] > NEVER) | (rules["asked_until"] > NEVER)
+    has_rules |= rules["failures"] > 0
+    for place in np.flatnonzero(has_rules).tolist():
+        hosts.load_rules(int(numbers[place]), HostRules.read(rules[place]))
     hosts.learned.load(numbers, columns)
     return numbers

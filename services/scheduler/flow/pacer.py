@@ -12,8 +12,8 @@ from services.scheduler import metrics
 from services.scheduler.flow.emitter import Emitter
 from services.scheduler.flow.handler import SchedulerHandler
 from services.scheduler.flow.shard_thread import ShardThread
-from services.scheduler.flow.slot_filler import Emission, SlotFiller, lag_of, take_back
-from shared.pacing.slots import KNOWN_AHEAD_SECONDS, SlotTimeline
+from services.scheduler.flow.slot_filler import Emission, SlotFiller, lag_of, parted, take_back
+from shared.pacing.slots import KNOWN_AHEAD_SECONDS, SHOWN_WITHIN_SECONDS, SlotTimeline
 from shared.runtime.clock import Clock
 from shared.runtime.consumer import BatchConsumer
 from shared.runtime.settings import Settings
@@ -23,6 +23,10 @@ log = structlog.get_logger(__name__)
 PATIENCE_SECONDS: Final = 1.0
 """Slots that could not be filled for so long (wall) are lost: never a burst to catch up."""
 
+FILLING_SECONDS: Final = 0.5
+"""Filling them may take so long more (wall). What then is not with the producer is taken back: the
+thread of the shards, or the producer, had something else to do."""
+
 
 @dataclass(frozen=True, slots=True)
 class Plans:
@@ -31,10 +35,13 @@ class Plans:
     timeline: SlotTimeline
     known_at: Callable[[], float]
     """Monotonic time up to which all plans that the broker had are in the timeline."""
+    ahead: Callable[[], float] = lambda: 0.0
+    """Wall seconds by which our time may be ahead of the broker's, at most."""
 
     def unknown_seconds(self) -> float:
         """How much of the past (wall) must wait: plans that are still to come may change it."""
-        return max(time.monotonic() - self.known_at() - KNOWN_AHEAD_SECONDS, 0.0)
+        may_be_filled = KNOWN_AHEAD_SECONDS - SHOWN_WITHIN_SECONDS - self.ahead()
+        return max(time.monotonic() - self.known_at() - may_be_filled, 0.0)
 
 
 class Pacer:
@@ -56,7 +63,7 @@ class Pacer:
         self._timeline = plans.timeline
         self._consumer = consumer
         self._handler = handler
-        self._filler = SlotFiller(settings, handler.shards)
+        self._filler = SlotFiller(settings, clock, handler.shards)
         self._thread = thread
         self._emitter = emitter
         self._filled_until, self._stepped = clock.read()
@@ -81,6 +88,7 @@ class Pacer:
     async def tick(self) -> None:
         """Fill the slots that have come since the last tick."""
         now = self._now()
+        shown = now - self._stepped
         until = now - self._clock.span(self._plans.unknown_seconds())
         plan = self._timeline.at(until)
         if plan is None:
@@ -94,15 +102,39 @@ class Pacer:
             return
         with metrics.TICK_SECONDS.time():
             emissions = await self._thread.run(self._filler.fill, times, owners, plan)
-        if not (self._consumer.settled and self._consumer.is_sure):
-            # The group moves shards: whoever gets these must not find requests that came late.
-            await self._thread.run(_take_all_back, emissions)
-            return
-        await self._emitter.send(emissions)
+        earliest = now - self._clock.span(PATIENCE_SECONDS + FILLING_SECONDS)
+        await self._send(emissions, lambda: earliest + self._unstepped() - shown)
         if emissions:
             metrics.EMISSION_SECONDS.observe(
                 lag_of(emissions, self._clock.now(), self._clock.speed)
             )
+
+    async def _send(self, emissions: list[Emission], earliest: Callable[[], float]) -> None:
+        """Hand requests to the producer, and take back those that it must not have any more.
+
+        Args:
+            emissions: of the tick.
+            earliest: asked for the time (of the clock that the slots are of) whose slots may still
+                be sent; each shard's may have to wait for the producer.
+
+        Raises:
+            KafkaError: requests could not be delivered.
+        """
+        for place, emission in enumerate(emissions):
+            if not (self._consumer.settled and self._consumer.is_sure):
+                # The group moves shards: whoever gets these must not find requests that came late.
+                await self._thread.run(_take_all_back, emissions[place:])
+                return
+            late, in_time = parted(emission, earliest())
+            if late is not None:
+                metrics.FORFEITED_SLOTS.inc(late.picks.size)
+                await self._thread.run(take_back, late)
+            await self._emitter.send([in_time])
+
+    def _unstepped(self) -> float:
+        """The time, as if the clock had never been set."""
+        now, stepped = self._clock.read()
+        return now - stepped
 
     def _now(self) -> float:
         """The time. Where the clock was set, slots go on: none is lost, and none comes twice.

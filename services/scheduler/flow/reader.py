@@ -1,7 +1,7 @@
 """From records to what they do to a shard."""
 
 import math
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from operator import attrgetter
 from typing import Final, TypeVar
@@ -12,10 +12,10 @@ from aiokafka import ConsumerRecord
 from numpy.typing import NDArray
 
 from services.scheduler import metrics
-from services.scheduler.state import events
+from services.scheduler.state.crawls import Outcomes, short_digests
 from services.scheduler.state.request_ids import requested_us_of
 from services.scheduler.state.shard import Shard
-from shared.contracts.codec import BadMessage, decode
+from shared.contracts.codec import decode_many
 from shared.contracts.identity import BadUrl, PageIdentity, digest_id_of, identify, page_id_of
 from shared.contracts.messages import (
     CrawlOutcome,
@@ -34,8 +34,10 @@ from shared.contracts.topics import (
     PAGE_UPDATES,
     Topic,
 )
-from shared.rules.page_events import RESULTS
-from shared.runtime.acceptance import Acceptance, busy_until
+from shared.rules.host_rules import reach_of
+from shared.rules.page_events import kind_of
+from shared.runtime.acceptance import Acceptance
+from shared.store.page_lookup import UNKNOWN
 
 Message = TypeVar("Message", bound=msgspec.Struct)
 Announced = TypeVar("Announced", PageParameters, HostParameters)
@@ -65,14 +67,11 @@ class Reader:
             metrics.UNKNOWN_PAGES.labels(topic).inc(unknown)
 
     def _decoded(
-        self, topic: Topic, kind: type[Message], records: Iterable[ConsumerRecord]
+        self, topic: Topic, kind: type[Message], records: Sequence[ConsumerRecord]
     ) -> list[Message]:
-        messages = []
-        for record in records:
-            try:
-                messages.append(decode(kind, record.value))
-            except BadMessage as error:
-                self._refuse(topic, record, str(error))
+        messages, bad = decode_many(kind, [record.value for record in records])
+        for index, error in bad.items():
+            self._refuse(topic, records[index], str(error))
         return messages
 
     def _refuse(self, topic: Topic, record: ConsumerRecord, reason: str) -> None:
@@ -91,7 +90,11 @@ class Reader:
         for time, update in updates:
             identity = _identity(update.url)
             latest = max(time, update.crawled_at or 0.0)
-            if identity is None or not self._accepts(shard, identity.host, latest):
+            if (
+                identity is None
+                or not self._accepts(shard, identity.host, latest)
+                or self.acceptance.why_not_added(update, identity.host)
+            ):
                 metrics.UNREADABLE.labels(PAGE_UPDATES.name).inc()
             elif update.op == "remove":
                 shard.remove(identity.page_id, time)
@@ -113,8 +116,7 @@ class Reader:
                 limits = self._decoded(HOST_LIMITS, HostLimit, [record])
             for limit in limits:
                 if self._accepts(shard, limit.host, now):
-                    rate, blocked_until = limit.max_crawls_per_second, limit.blocked_until
-                    shard.limit_host(limit.host, rate, blocked_until, now)
+                    shard.take_host_limit(limit, now)
         return 0
 
     def parameters(self, shard: Shard, records: Sequence[ConsumerRecord]) -> int:
@@ -125,6 +127,7 @@ class Reader:
             np.array([_or_nan(m.unsignalled_change_rate) for m in messages], np.float64),
             np.array([_or_nan(m.signal_evidence) for m in messages], np.float64),
             np.array([m.signal_rate for m in messages], np.float64),
+            np.array([m.activity for m in messages], np.uint8),
         )
 
     def host_parameters(self, shard: Shard, records: Sequence[ConsumerRecord]) -> int:
@@ -134,7 +137,7 @@ class Reader:
         return 0
 
     def _current(
-        self, shard: Shard, topic: Topic, kind: type[Announced], records: Iterable[ConsumerRecord]
+        self, shard: Shard, topic: Topic, kind: type[Announced], records: Sequence[ConsumerRecord]
     ) -> list[Announced]:
         """What estimators announced, without what one sent that was replaced."""
         newest, current = shard.epochs.get(topic.name, shard.loaded_epoch), []
@@ -149,28 +152,43 @@ class Reader:
 
     def outcomes(self, shard: Shard, records: Sequence[ConsumerRecord]) -> int:
         """Apply `crawl-outcomes` in order of time, and the pauses that hosts ask for with them."""
-        messages = [
-            message
-            for message in self._decoded(CRAWL_OUTCOMES, CrawlOutcome, records)
-            if not self.acceptance.why_not_yet(message.crawled_at)
-        ]
+        messages = self._decoded(CRAWL_OUTCOMES, CrawlOutcome, records)
         messages.sort(key=attrgetter("crawled_at"))
-        page_ids = _known_ids(shard, [m.url for m in messages])
-        for message, page_id in zip(messages, page_ids.tolist(), strict=True):
-            until = busy_until(message)
-            if until is not None:
-                _pause_host(shard, message, page_id, until)
-        return shard.outcomes(
-            events.Outcomes(
-                page_ids,
-                np.array([m.crawled_at for m in messages], np.float64),
-                np.array([RESULTS[m.result] for m in messages], np.int8),
-                np.array([requested_us_of(m.request_id) for m in messages], np.int64),
-                events.short_digests(
-                    np.array([digest_id_of(m.digest) for m in messages], np.int64)
-                ),
-            )
+        while messages and self.acceptance.why_not_yet(messages[-1].crawled_at):
+            messages.pop()
+        if not messages:
+            return 0
+        page_ids, rows = _pages_of(shard, [m.url for m in messages])
+        self._note_hosts(shard, messages, rows)
+        digests = np.array([digest_id_of(m.digest) for m in messages], np.int64)
+        outcomes = Outcomes(
+            page_ids,
+            np.array([m.crawled_at for m in messages], np.float64),
+            np.array([kind_of(m) for m in messages], np.int8),
+            np.array([requested_us_of(m.request_id) for m in messages], np.int64),
+            short_digests(digests),
         )
+        return shard.outcomes(outcomes, rows)
+
+    def _note_hosts(
+        self, shard: Shard, outcomes: Sequence[CrawlOutcome], rows: NDArray[np.int32]
+    ) -> None:
+        """What outcomes say of their hosts, whether their pages are known or not."""
+        failing = shard.hosts.failing
+        reached = [reach_of(outcome) for outcome in outcomes]
+        until = [self.acceptance.busy_until(outcome) for outcome in outcomes]
+        if not failing and -1 not in reached and until.count(None) == len(until):
+            return  # as most batches are: all is well, and was
+        hosts = _hosts_of(shard, outcomes, rows)
+        troubled = failing.intersection(hosts)
+        troubled |= {host for host, sign in zip(hosts, reached, strict=True) if sign < 0}
+        now = self.acceptance.now
+        for host, sign, asked, outcome in zip(hosts, reached, until, outcomes, strict=True):
+            if host == UNKNOWN or (asked is None and host not in troubled):
+                continue
+            if asked is not None:
+                shard.pause_host(host, asked, now)
+            shard.note_reached(host, sign, outcome.crawled_at, now)
 
     def signals(self, shard: Shard, records: Sequence[ConsumerRecord]) -> int:
         """Apply `page-signals` in order of time."""
@@ -211,23 +229,26 @@ def _identity(url: str) -> PageIdentity | None:
         return None
 
 
-def _known_ids(shard: Shard, urls: Sequence[str]) -> NDArray[np.int64]:
-    """Page ids of URLs: as they come, which is canonical in answers, else canonicalised."""
+def _pages_of(shard: Shard, urls: Sequence[str]) -> tuple[NDArray[np.int64], NDArray[np.int32]]:
+    """Page ids of URLs, and their rows: as they come, which is canonical in answers, else
+    canonicalised."""
     page_ids = np.array([page_id_of(url) for url in urls], np.int64)
-    for index in np.flatnonzero(shard.rows_of(page_ids) < 0).tolist():
-        identity = _identity(urls[index])
-        if identity is not None:
-            page_ids[index] = identity.page_id
-    return page_ids
+    rows = shard.rows_of(page_ids)
+    if UNKNOWN in rows.tolist():
+        for index in np.flatnonzero(rows == UNKNOWN).tolist():
+            identity = _identity(urls[index])
+            if identity is not None:
+                page_ids[index] = identity.page_id
+                rows[index] = shard.row_of(identity.page_id)
+    return page_ids, rows
 
 
-def _pause_host(shard: Shard, outcome: CrawlOutcome, page_id: int, until: float) -> None:
-    """A host's wish counts, whether its page is known or not."""
-    row = shard.row_of(page_id)
-    host: int | None = None
-    if row >= 0:
-        host = int(shard.pages[row]["host"])
-    elif (identity := _identity(outcome.url)) is not None:
-        host = shard.hosts.find(identity.host)
-    if host is not None:
-        shard.pause_host(host, until)
+def _hosts_of(shard: Shard, outcomes: Sequence[CrawlOutcome], rows: NDArray[np.int32]) -> list[int]:
+    """Numbers of the hosts of outcomes, by the rows of their pages; `UNKNOWN` where nobody knows
+    the host."""
+    hosts: list[int] = shard.pages["host"][rows].tolist()
+    for index in np.flatnonzero(rows == UNKNOWN).tolist():
+        identity = _identity(outcomes[index].url)
+        known = shard.hosts.find(identity.host) if identity is not None else None
+        hosts[index] = UNKNOWN if known is None else known
+    return hosts

@@ -9,11 +9,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from services.scheduler import metrics
+from services.scheduler.flow.in_flight import FleetWindow
 from services.scheduler.flow.requests import write_requests
-from services.scheduler.picking.priority import BY_VALUE, REASONS
+from services.scheduler.picking.priority import REASONS, RETRY
 from services.scheduler.state.rows import Rows
 from services.scheduler.state.shard import Shard
-from shared.pacing.slots import SlotPlan
+from shared.pacing.slots import NOBODY, SlotPlan
+from shared.runtime.clock import Clock
 from shared.runtime.settings import Settings
 
 _REQUESTS_BY_TIER: Final = [metrics.REQUESTS.labels(reason) for reason in REASONS]
@@ -32,9 +34,13 @@ class Emission:
 class SlotFiller:
     """Fills slots with pages, and writes the requests. Runs in the shards' thread."""
 
-    def __init__(self, settings: Settings, shards: Mapping[int, Shard]) -> None:
+    def __init__(self, settings: Settings, clock: Clock, shards: Mapping[int, Shard]) -> None:
         self._shards = shards
         self._work_conserving = settings.work_conserving
+        timeout = clock.span(settings.request_timeout_seconds)
+        self._window = FleetWindow(timeout, self._count_in_flight)
+        self._ready: dict[Shard, int] = {}
+        """The shards whose slots were filled last, and how many answers they had had."""
 
     def fill(
         self,
@@ -49,32 +55,68 @@ class SlotFiller:
             owners: shard of each.
             plan: that holds at the end; says λ₀, the rate and the shares.
         """
+        self._follow_shards()
+        times, owners = self._within_reach(times, owners, plan)
+        if not times.size:
+            return []
         order = np.argsort(owners, kind="stable")
         times, owners = times[order], owners[order]
         present, starts = np.unique(owners, return_index=True)
         emissions = []
         for number, given in zip(present, np.split(times, starts[1:]), strict=True):
-            shard = self._shards.get(int(number))
-            if shard is None or not shard.is_caught_up:
-                continue
+            shard = self._shards[int(number)]
             slots = given[given > shard.filled_until]
             if slots.size:
                 emissions.append(self._fill_shard(shard, slots, plan))
+        self._window.asked(sum(len(emission.messages) for emission in emissions))
         return emissions
+
+    def _follow_shards(self) -> None:
+        ready = [shard for shard in self._shards.values() if shard.is_caught_up]
+        if self._ready.keys() != set(ready):
+            self._window.recount()
+            known = self._ready
+            self._ready = {shard: known.get(shard, shard.answered) for shard in ready}
+
+    def _within_reach(
+        self, times: NDArray[np.float64], owners: NDArray[np.int32], plan: SlotPlan
+    ) -> tuple[NDArray[np.float64], NDArray[np.int32]]:
+        """The slots of shards that are ready, without those for which the crawlers have no time."""
+        # A table by shard, from `NOBODY` on: `numpy.isin` costs more than the few slots of a turn.
+        is_ready = np.zeros(int(owners.max(initial=NOBODY)) - NOBODY + 1, np.bool_)
+        places = [shard.number - NOBODY for shard in self._ready]
+        is_ready[[place for place in places if place < is_ready.size]] = True
+        ours = is_ready[owners - NOBODY]
+        times, owners = times[ours], owners[ours]
+        if not times.size:
+            return times, owners
+        answered = sum(shard.answered - before for shard, before in self._ready.items())
+        self._ready = {shard: shard.answered for shard in self._ready}
+        rate = plan.slots_per_second * sum(plan.share_of(s.number) for s in self._ready)
+        room = self._window.room(float(times[-1]), answered, rate)
+        for number in owners[room:].tolist():
+            self._shards[number].held_slots += 1
+        metrics.HELD_SLOTS.inc(owners[room:].size)
+        return times[:room], owners[:room]
+
+    def _count_in_flight(self, now: float) -> int:
+        return sum(shard.in_flight(now) for shard in self._ready)
 
     def _fill_shard(self, shard: Shard, slots: NDArray[np.float64], plan: SlotPlan) -> Emission:
         least = 0.0 if self._work_conserving else plan.multiplier
+        least = max(least, shard.rules.picking.least_value)
         rate = plan.slots_per_second * plan.share_of(shard.number)
         picks = shard.selector.select(slots, rate, least)
         shard.filled_until = float(slots[-1])
         crawls = picks[picks["row"] >= 0]
+        shard.unused_slots += picks.size - crawls.size
         metrics.EMPTY_SLOTS.inc(picks.size - crawls.size)
         for counter, count in zip(
             _REQUESTS_BY_TIER, np.bincount(crawls["tier"], minlength=len(REASONS)), strict=True
         ):
             if count:
                 counter.inc(int(count))
-        values = crawls["value"][crawls["tier"] == BY_VALUE]
+        values = crawls["value"][crawls["tier"] <= RETRY]
         shard.note_crawls(crawls.size, float(values.min(initial=math.inf)))
         return Emission(shard, crawls, write_requests(shard, crawls, plan.multiplier))
 
@@ -82,6 +124,19 @@ class SlotFiller:
 def take_back(emission: Emission) -> None:
     """The requests are not sent after all: their pages are not in flight."""
     emission.shard.take_back(emission.picks["row"])
+
+
+def parted(emission: Emission, earliest: float) -> tuple[Emission | None, Emission]:
+    """What is for slots before a time, None if nothing is; and the rest."""
+    late = emission.picks["time"] < earliest
+    if not late.any():
+        return None, emission
+    gone, kept = np.flatnonzero(late), np.flatnonzero(~late)
+    shard, picks, messages = emission.shard, emission.picks, emission.messages
+    return (
+        Emission(shard, picks[gone], [messages[n] for n in gone.tolist()]),
+        Emission(shard, picks[kept], [messages[n] for n in kept.tolist()]),
+    )
 
 
 def lag_of(emissions: list[Emission], now: float, speed: float) -> float:

@@ -16,12 +16,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from services.scheduler.picking.heap import push
-from services.scheduler.picking.priority import due_at
+from services.scheduler.picking.priority import Terms, due_at
 from services.scheduler.picking.wheel import (
     COARSE,
     FINE,
     TICKS_IN_COARSE,
     Wheel,
+    has_room,
     is_put_off,
     make_wheel,
     put_off,
@@ -60,6 +61,7 @@ STATE: Final = np.dtype(
         ("guard", np.float64),  # of pages that are placed now
         ("certain_from", np.float64),  # guard of all pages that are placed
         ("timeout", np.float64),  # of requests; clock seconds
+        ("first_retry", np.float64),  # clock seconds after the first failure of a page
         ("reach", np.float64),  # clock seconds of crawling that pens keep pages for
         ("is_crowded", np.bool_),  # too many pages are listed: the guard is being raised
     ]
@@ -96,10 +98,12 @@ class Board(NamedTuple):
     """By item: another one of the same pen; 0: the last one."""
     state: NDArray[Any]
     """One `STATE`."""
-    uniform: bool
+    terms: Terms
 
 
-def make_board(expected: int, timeout: float, reach: float, *, uniform: bool) -> Board:
+def make_board(
+    expected: int, timeout: float, first_retry: float, reach: float, terms: Terms
+) -> Board:
     """A board without pages; `attach` gives it rows."""
     none = np.empty(0, np.int32)
     return Board(
@@ -116,8 +120,8 @@ def make_board(expected: int, timeout: float, reach: float, *, uniform: bool) ->
         none,
         np.empty(0),
         none,
-        np.array([(0, 0, 0, 0, 1, 0.0, 0.0, timeout, reach, False)], STATE),
-        uniform,
+        np.array([(0, 0, 0, 0, 1, 0.0, 0.0, timeout, first_retry, reach, False)], STATE),
+        terms,
     )
 
 
@@ -221,7 +225,7 @@ def list_page(board: Board, row: int) -> None:
 def time_due(board: Board, row: int) -> float:
     """When a page has to be looked at."""
     page = board.pages[row]
-    due: float = due_at(page, board.attempts, guard_of(board, page.host), board.uniform)
+    due: float = due_at(page, board.attempts, guard_of(board, page.host), board.terms)
     return due
 
 
@@ -237,27 +241,78 @@ def settle_rows(board: Board, rows: NDArray[np.int32]) -> None:
     """Put pages that are in no list where they belong. A page may come twice."""
     # The arrays by name: passing the whole board for each page costs more than the work.
     pages, attempts, hosts, wheel = board.pages, board.attempts, board.hosts, board.wheel
-    listed, state, uniform = board.listed, board.state[0], board.uniform
+    _settle(pages, attempts, hosts, wheel, board.listed, board.state, board.terms, rows)
+
+
+@compiled
+def _settle(
+    pages: Rows,
+    attempts: Rows,
+    hosts: Rows,
+    wheel: Wheel,
+    listed: Rows,
+    state: Rows,
+    terms: Terms,
+    rows: NDArray[np.int32],
+) -> None:
     for place in range(rows.size):
+        if place + 2 * AHEAD < rows.size:
+            prefetch(pages, rows[place + 2 * AHEAD])
         if place + AHEAD < rows.size:
             prefetch(hosts, pages[rows[place + AHEAD]].host)
         row = rows[place]
         page = pages[row]
         if page.bucket == LISTED:
             continue
-        guard = max(state.guard, hosts[page.host].guard)
-        if not put_off(wheel, pages, row, due_at(page, attempts, guard, uniform)):
-            _add_entry(listed, board.state, pages, row)
+        guard = max(state[0].guard, hosts[page.host].guard)
+        if not put_off(wheel, pages, row, due_at(page, attempts, guard, terms)):
+            _add_entry(listed, state, pages, row)
 
 
-@compiled
-def settle_touched(board: Board, rows: NDArray[np.int32], reweigh: bool) -> None:
+def settle_touched(board: Board, rows: NDArray[np.int32], reweigh: bool) -> bool:
     """Something happened to pages: put them where they belong now.
 
     Penned ones stay: they are looked at anyway. So do urgent ones, unless they are to be weighed
     again. What was known of listed ones is forgotten.
+
+    Returns:
+        whether there was room for so many moves; if not, nothing was done.
     """
-    pages = board.pages
+    # The arrays by name: there are few rows at a time, and to pass the whole board costs more.
+    return bool(
+        _settle_touched(
+            board.pages,
+            board.attempts,
+            board.hosts,
+            board.wheel.chains,
+            board.wheel.chunks,
+            board.wheel.dial,
+            board.listed,
+            board.state,
+            board.terms,
+            rows,
+            reweigh,
+        )
+    )
+
+
+@compiled
+def _settle_touched(
+    pages: Rows,
+    attempts: Rows,
+    hosts: Rows,
+    chains: Rows,
+    chunks: NDArray[np.int32],
+    dial: Rows,
+    listed: Rows,
+    state: Rows,
+    terms: Terms,
+    rows: NDArray[np.int32],
+    reweigh: bool,
+) -> bool:
+    wheel = Wheel(chains, chunks, dial)
+    if state[0].listed + rows.size > listed.size or not has_room(wheel, rows.size):
+        return False
     moved = np.empty(rows.size, np.int32)
     count = 0
     for row in rows:
@@ -266,8 +321,9 @@ def settle_touched(board: Board, rows: NDArray[np.int32], reweigh: bool) -> None
             moved[count] = row
             count += 1
         elif bucket == LISTED or (reweigh and bucket == URGENT):
-            list_page(board, row)
-    settle_rows(board, moved[:count])
+            _add_entry(listed, state, pages, row)
+    _settle(pages, attempts, hosts, wheel, listed, state, terms, moved[:count])
+    return True
 
 
 @compiled

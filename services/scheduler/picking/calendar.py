@@ -10,7 +10,7 @@ the next ticks need. It is raised by letting pages go. Lowering it means to plac
 at once where pages are few, a slice at each tick where they are many.
 """
 
-from typing import Any, Final, Protocol, TypeAlias
+from typing import Any, Final, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,7 +18,6 @@ from numpy.typing import NDArray
 from services.scheduler.picking.board import (
     LEFT,
     PENNED,
-    attach,
     clear_board,
     let_come,
     make_board,
@@ -28,15 +27,15 @@ from services.scheduler.picking.board import (
 )
 from services.scheduler.picking.filling import PICK, fill_slots
 from services.scheduler.picking.pens import leave_pen
-from services.scheduler.picking.priority import HIGHEST_VALUE
+from services.scheduler.picking.priority import HIGHEST_VALUE, terms_of
 from services.scheduler.picking.scanning import best_pages, evaluate, value_of_rank
 from services.scheduler.picking.shedding import BELOW_PICKED, raise_guard, shed_listed
+from services.scheduler.picking.space import Space, attached, is_attached
 from services.scheduler.picking.stock import SPARE, Stock, is_crowded, patience, shed_at_once
 from services.scheduler.picking.wheel import entries_in, memory_of
-from services.scheduler.state.attempts import Attempts
 from services.scheduler.state.hosts import usable_from
 from services.scheduler.state.rows import Rows
-from services.scheduler.state.rules import PickingRules, ShardRules
+from services.scheduler.state.rules import ShardRules
 from services.scheduler.state.shard import Shard
 
 _FEW_PAGES: Final = 32_768
@@ -75,36 +74,19 @@ _SAMPLED_LISTED: Final = 2_048
 Floats: TypeAlias = NDArray[np.float64]
 
 
-class Space(Protocol):
-    """Where the pages and hosts of a shard are; the arrays may be replaced when they grow."""
-
-    pages: Rows
-    records: Rows
-    attempts: Attempts
-
-    @property
-    def used(self) -> int:
-        """Rows from here on have never been used."""
-        ...
-
-    @property
-    def host_rows(self) -> Rows:
-        """Rows of the hosts."""
-        ...
-
-    @property
-    def host_count(self) -> int:
-        """How many hosts there are."""
-        ...
-
-
 class Calendar:
     """Picks pages for slots. Times never go back."""
 
-    def __init__(self, space: Space, rules: PickingRules) -> None:
+    def __init__(self, space: Space, shard_rules: ShardRules) -> None:
         self._space = space
-        self._rules = rules
-        self._board = make_board(0, rules.request_timeout, rules.speed, uniform=rules.uniform)
+        self._rules = rules = shard_rules.picking
+        self._board = make_board(
+            0,
+            rules.request_timeout,
+            shard_rules.failed_retry,
+            rules.speed,
+            terms_of(rules),
+        )
         self._is_ready = False
         self._stock = Stock.of(0, 0.0)
         self._skip_below = 0.0
@@ -147,9 +129,12 @@ class Calendar:
 
     def touch(self, rows: NDArray[np.int32], *, reweigh: bool = False) -> None:
         """Something happened to these pages; `reweigh`: to their importance or status, too."""
-        if self._is_ready and rows.size:
-            self._attach(rows.size)
-            settle_touched(self._board, rows, reweigh)
+        if not self._is_ready or not rows.size:
+            return
+        if is_attached(self._board, self._space) and settle_touched(self._board, rows, reweigh):
+            return
+        self._attach(rows.size)
+        settle_touched(self._board, rows, reweigh)
 
     def forget(self, row: int) -> None:
         """The page in a row is removed: the row may become another page's, of another host."""
@@ -211,11 +196,7 @@ class Calendar:
         return int(fill_slots(self._board, now, slots, least, certain, skip_below, picks))
 
     def _attach(self, touched: int) -> None:
-        space = self._space
-        rows, attempts = space.host_rows[: space.host_count], space.attempts.rows
-        self._board = attach(
-            self._board, space.pages, space.records, attempts, rows, space.used, touched
-        )
+        self._board = attached(self._board, self._space, touched)
 
     def _look_further(self, now: float, slots: int) -> None:
         """What is listed does not suffice to be certain: lower the guard."""
@@ -254,7 +235,7 @@ class Calendar:
     def _best(self, most: int, now: float) -> tuple[NDArray[np.int32], Floats]:
         space = self._space
         return best_pages(
-            space.pages, space.attempts.rows, space.used, most, now, self._rules.uniform
+            space.pages, space.attempts.rows, space.used, most, now, self._board.terms
         )
 
     def _begin_sweep(self, now: float, wanted: int) -> None:
@@ -384,10 +365,10 @@ class Calendar:
     def _weigh(self, rows: NDArray[np.int64], now: float) -> NDArray[np.float64]:
         space = self._space
         priorities = np.empty(rows.size)
-        evaluate(space.pages, space.attempts.rows, rows, now, self._rules.uniform, priorities)
+        evaluate(space.pages, space.attempts.rows, rows, now, self._board.terms, priorities)
         return priorities
 
 
 def make_shard(number: int, rules: ShardRules, expected: int = 0) -> Shard:
     """A shard without pages, which a calendar is to pick."""
-    return Shard(number, rules, lambda shard: Calendar(shard, rules.picking), expected)
+    return Shard(number, rules, lambda shard: Calendar(shard, rules), expected)

@@ -34,13 +34,16 @@ from services.scheduler.picking.pens import (
 from services.scheduler.picking.priority import (
     BY_VALUE,
     HIGHEST_VALUE,
+    RETRY,
+    Terms,
     crawl_value_of,
     priority_of,
     tier_of,
+    urgent_from,
 )
 from services.scheduler.picking.weighing import queue_listed, weigh_listed
 from services.scheduler.picking.wheel import put_off
-from services.scheduler.state.attempts import open_attempt
+from services.scheduler.state.attempts import begin_request, failures_of
 from services.scheduler.state.hosts import note_value, take_token, usable_from
 from services.scheduler.state.rows import Rows
 from shared.policy.compiled import compiled
@@ -69,7 +72,8 @@ def commit(
     hosts: Rows,
     pick: Any,
     timeout: float,
-    uniform: bool,
+    first_retry: float,
+    terms: Terms,
 ) -> float:
     """Send a picked page on its way: in flight, its host's token taken, the pick completed.
 
@@ -79,10 +83,11 @@ def commit(
         hosts: rows of the hosts.
         pick: has its row, its slot's time and its priority.
         timeout: clock seconds until the request counts as unanswered.
-        uniform: by age instead of crawl value.
+        first_retry: clock seconds that a page is left alone after its first failure.
+        terms: what priorities go by.
 
     Returns:
-        the request's deadline.
+        when the page is looked at again, if nobody answers.
     """
     page, now = pages[pick.row], pick.time
     host = hosts[page.host]
@@ -90,15 +95,17 @@ def commit(
     pick.value = pick.priority
     take_token(host, now)
     if pick.priority > HIGHEST_VALUE:
-        pick.tier = tier_of(page, attempts, now)
-        pick.value = crawl_value_of(page, now, uniform)
+        pick.tier = tier_of(page, attempts, now, terms)
+        pick.value = crawl_value_of(page, now, terms.uniform)
     else:
         note_value(host, pick.priority)
-    attempt = open_attempt(attempts, page)
-    attempt.deadline = now + timeout
-    attempt.requested_us = int(np.floor(now * 1e6 + 0.5))
-    deadline: float = attempt.deadline
-    return deadline
+    requested_us = int(np.floor(now * 1e6 + 0.5))
+    begin_request(attempts, page, now + timeout, requested_us, first_retry)
+    attempt = attempts[page.attempt]
+    if pick.tier == BY_VALUE and failures_of(page, attempt) > 1:
+        pick.tier = RETRY
+    again_at: float = min(attempt.retry_at, urgent_from(page, attempt))
+    return again_at
 
 
 @compiled
@@ -164,23 +171,32 @@ def _offer(
 
 
 @compiled
-def _next_urgent(board: Board, now: float) -> float:
-    """Priority of the most urgent page of the heap, which is then on top; 0 without any."""
+def _next_urgent(
+    board: Board, keys: NDArray[np.float64], items: NDArray[np.int32], size: int, now: float
+) -> tuple[float, int]:
+    """Priority of the most urgent page of the heap, which is then on top; 0 without any.
+
+    A page that something happened to meanwhile may be urgent no more: it takes part as the listed
+    ones do, in whose heap there must be room. The new size of that one.
+    """
     priority = 0.0
     while board.state[0].urgent > 0:
         row = board.urgent[0]
         page = board.pages[row]
         if page.bucket == URGENT:
-            priority = priority_of(page, board.attempts, now, board.uniform)
+            priority = priority_of(page, board.attempts, now, board.terms)
             if priority == board.urgent_keys[0]:
-                return priority
+                return priority, size
         board.state[0].urgent = pop(board.urgent_keys, board.urgent, board.state[0].urgent)
         if page.bucket == URGENT:
             if priority > HIGHEST_VALUE:
                 add_urgent(board, row, priority)
             else:
+                place = board.state[0].listed
                 list_page(board, row)
-    return 0.0
+                if priority > 0.0:
+                    size = push(keys, items, size, priority, place)
+    return 0.0, size
 
 
 @compiled
@@ -211,7 +227,7 @@ def _take_next(
     now = pick.time
     pick.row = -1
     while True:
-        urgent = _next_urgent(board, weighed)
+        urgent, size = _next_urgent(board, keys, items, size, weighed)
         top = keys[0] if size > 0 else 0.0
         pick.priority = max(urgent, top)
         if not pick.priority > 0.0 or pick.priority < floor:
@@ -306,8 +322,10 @@ def fill_slots(
         settled += 1
         if pick.row < 0:
             continue
-        deadline = commit(pages, attempts, hosts, pick, state.timeout, board.uniform)
-        if not put_off(wheel, pages, pick.row, deadline):
+        again_at = commit(
+            pages, attempts, hosts, pick, state.timeout, state.first_retry, board.terms
+        )
+        if not put_off(wheel, pages, pick.row, again_at):
             list_page(board, pick.row)
         number = int(pages[pick.row].host)
         takes_part = hosts[number].is_limited and not hosts[number].is_parked

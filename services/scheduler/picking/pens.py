@@ -102,7 +102,7 @@ def weigh_pen(board: Board, number: int, now: float) -> None:
         following = board.pen_next[item]
         row = board.pen_rows[item]
         page = board.pages[row]
-        priority = priority_of(page, board.attempts, now, board.uniform)
+        priority = priority_of(page, board.attempts, now, board.terms)
         if page.host == number and priority > 0.0:
             board.pen_priorities[item] = priority
             last = item
@@ -167,10 +167,15 @@ def take_best(board: Board, number: int) -> int:
 
 @compiled
 def shrink_pen(board: Board, number: int, now: float) -> None:
-    """Keep only the best pages of a pen that has become too large; the others wait for longer."""
+    """Keep only the best pages of a pen that has become too large; the others wait for longer.
+
+    Those that are as good within a tick cannot be put off, and there may be thousands of them: so
+    it is tried again when there are twice as many, and not for each page that comes.
+    """
     quota = quota_of(board, number, now)
     host = board.hosts[number]
-    if host.penned <= 2 * quota:
+    times = host.penned // quota
+    if times < 2 or host.penned != times * quota or times & (times - 1) != 0:
         return
     weigh_pen(board, number, now)
     size = host.penned
@@ -242,7 +247,7 @@ def fill_pen(board: Board, number: int, now: float) -> None:
     for place in range(rows.size):
         page = board.pages[rows[place]]
         if page.host == number:
-            priority = priority_of(page, board.attempts, now, board.uniform)
+            priority = priority_of(page, board.attempts, now, board.terms)
             priorities[place] = priority
             if priority > 0.0 and priority >= board.state[0].guard:
                 ripe += 1

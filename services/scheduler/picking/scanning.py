@@ -5,7 +5,7 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from services.scheduler.picking.priority import HIGHEST_VALUE, priority_of
+from services.scheduler.picking.priority import HIGHEST_VALUE, Terms, priority_of
 from services.scheduler.state.hosts import capacity
 from services.scheduler.state.rows import Rows
 from shared.policy.compiled import compiled
@@ -19,17 +19,17 @@ def evaluate(
     attempts: Rows,
     rows: NDArray[np.int64],
     now: float,
-    uniform: bool,
+    terms: Terms,
     priorities: NDArray[np.float64],
 ) -> None:
     """Priority of pages at one time."""
     for place in range(rows.size):
-        priorities[place] = priority_of(pages[rows[place]], attempts, now, uniform)
+        priorities[place] = priority_of(pages[rows[place]], attempts, now, terms)
 
 
 @compiled
 def best_pages(
-    pages: Rows, attempts: Rows, used: int, most: int, now: float, uniform: bool
+    pages: Rows, attempts: Rows, used: int, most: int, now: float, terms: Terms
 ) -> tuple[NDArray[np.int32], NDArray[np.float64]]:
     """The pages of the greatest priorities, in no order, by a look at all of them.
 
@@ -39,7 +39,7 @@ def best_pages(
         used: rows that are looked at.
         most: pages that are wanted; memory is taken for twice as many.
         now: clock seconds.
-        uniform: by age instead of crawl value.
+        terms: what priorities go by.
 
     Returns:
         rows and priorities; fewer than `most` if no others have a priority above 0.
@@ -48,7 +48,7 @@ def best_pages(
     rows, priorities = np.empty(size, np.int32), np.empty(size)
     count, bound = 0, 0.0
     for row in range(used):
-        priority = priority_of(pages[row], attempts, now, uniform)
+        priority = priority_of(pages[row], attempts, now, terms)
         if not priority > bound:
             continue
         rows[count], priorities[count] = row, priority

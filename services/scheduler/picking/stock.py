@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import Final
 
-from services.scheduler.picking.priority import BY_VALUE, HIGHEST_VALUE, LEAST_NEW
+from services.scheduler.picking.priority import HIGHEST_VALUE, LEAST_NEW, RETRY
 from services.scheduler.state.rows import Rows
 
 SPARE: Final = 256
@@ -61,7 +61,7 @@ class Stock:
         crawls = picks[picks["row"] >= 0]
         if crawls.size < picks.size:
             return self.wanted, 0.0
-        by_value = crawls["priority"][crawls["tier"] == BY_VALUE]
+        by_value = crawls["priority"][crawls["tier"] <= RETRY]
         if not by_value.size:
             return self.wanted + self.many, HIGHEST_VALUE
         return self.wanted + picks.size - by_value.size, float(by_value.min())

@@ -3,7 +3,7 @@
 import numpy as np
 from numpy.typing import NDArray
 
-from services.scheduler.picking.priority import BY_VALUE
+from services.scheduler.picking.priority import RETRY
 from services.scheduler.state.rows import Rows
 from services.scheduler.state.shard import Shard
 
@@ -19,4 +19,4 @@ def thresholds_of(shard: Shard, crawls: Rows, multiplier: float) -> NDArray[np.f
     hosts = shard.hosts.rows[shard.pages["host"][crawls["row"]]]
     thresholds = multiplier + host_multipliers(hosts, multiplier)
     reached = np.maximum(np.minimum(thresholds, crawls["value"]), multiplier)
-    return np.where(crawls["tier"] == BY_VALUE, reached, thresholds)
+    return np.where(crawls["tier"] <= RETRY, reached, thresholds)

@@ -21,7 +21,7 @@ def weigh_listed(board: Board, now: float, skip_below: float) -> None:
     Pages whose bound is less than `skip_below` are not looked at; at 0 no bounds are found. From
     `LEAST_NEW` on, only those are that were never looked at before: no other can be new.
     """
-    pages, attempts, hosts, uniform = board.pages, board.attempts, board.hosts, board.uniform
+    pages, attempts, hosts, terms = board.pages, board.attempts, board.hosts, board.terms
     listed, state = board.listed, board.state[0]
     lasting = state.reach
     expire = skip_below < LEAST_NEW
@@ -45,7 +45,7 @@ def weigh_listed(board: Board, now: float, skip_below: float) -> None:
         page = pages[row]
         if page.bucket != LISTED or page.listing != listed[place].listing:
             continue
-        priority = priority_of(page, attempts, now, uniform)
+        priority = priority_of(page, attempts, now, terms)
         is_usual = 0.0 < priority <= HIGHEST_VALUE and not hosts[page.host].is_limited
         if not is_usual and _send_elsewhere(board, row, priority, now):
             continue
@@ -54,7 +54,7 @@ def weigh_listed(board: Board, now: float, skip_below: float) -> None:
         listed[kept].priority = priority
         if skip_below > 0.0 and listed[kept].until < now + lasting / 2:
             listed[kept].until = now + lasting
-            listed[kept].bound = priority_of(page, attempts, now + lasting, uniform)
+            listed[kept].bound = priority_of(page, attempts, now + lasting, terms)
         kept += 1
     state.listed = kept
 
@@ -85,10 +85,11 @@ def queue_listed(
 ) -> tuple[NDArray[np.float64], NDArray[np.int32], int]:
     """A heap of the places of the listed pages, the most urgent first; keys, places, size.
 
-    There is room for an offer of each host, and for one more a slot that came to count no more.
+    There is room for an offer of each host, for one more a slot that came to count no more, and for
+    the urgent pages, should they be urgent no more.
     """
     count = board.state[0].listed if least < LEAST_NEW else 0
-    keys = np.empty(count + board.hosts.size + slots + 1)
+    keys = np.empty(count + board.state[0].urgent + board.hosts.size + slots + 1)
     items = np.empty(keys.size, np.int32)
     size = 0
     listed = board.listed

@@ -63,9 +63,17 @@ def make_wheel(expected: int) -> Wheel:
     )
 
 
+@compiled
 def chunks_for(entries: int) -> int:
     """Chunks that suffice for so many entries, however they are spread."""
     return BUCKETS + entries // ENTRIES_IN_CHUNK + 2
+
+
+@compiled
+def has_room(wheel: Wheel, more: int) -> bool:
+    """Whether there is room for so many more entries."""
+    is_enough: bool = chunks_for(wheel.dial[0].entries + more) <= wheel.chunks.shape[0]
+    return is_enough
 
 
 def with_room(wheel: Wheel, more: int, at_once: int) -> Wheel:

@@ -1,7 +1,8 @@
 """How often a host may be crawled: token buckets, and hosts that asked for a pause.
 
 A bucket holds two tokens, so in any window of w seconds a host is crawled at most 2 + w·rate
-times. Times are clock seconds.
+times; where robots.txt asks for a delay, or the host fails, it holds one, and no two crawls are
+nearer to each other than 1/rate. Times are clock seconds.
 """
 
 import math
@@ -14,6 +15,7 @@ from services.scheduler.state.host_names import UNKNOWN, HostKeys, HostNames
 from services.scheduler.state.learned_hosts import LearnedHosts
 from services.scheduler.state.rows import HOST, NEVER, REMOVED, Rows
 from shared.policy.compiled import compiled
+from shared.rules.host_rules import HostRules
 from shared.store.reserved import grown
 
 DEPTH: Final = 2.0
@@ -28,13 +30,21 @@ _MEMORY: Final = 0.2
 
 @compiled
 def usable_from(host: Any) -> float:
-    """From when on the host may be crawled."""
+    """From when on the host may be crawled.
+
+    Not before its bucket was filled last: slots of before, which are filled late, would have tokens
+    that came after them.
+    """
     if not host.rate > 0.0:
         return math.inf
-    ready: float = host.blocked_until
-    if host.tokens < 1.0:
-        ready = max(ready, host.filled_at + (1.0 - host.tokens) / host.rate)
-    return ready
+    filled = host.filled_at + max(1.0 - host.tokens, 0.0) / host.rate
+    return float(max(filled, host.blocked_until))
+
+
+@compiled
+def depth_of(host: Any) -> float:
+    """Tokens that the host's bucket holds."""
+    return 1.0 if host.is_paced else DEPTH
 
 
 @compiled
@@ -42,8 +52,17 @@ def refill(host: Any, now: float) -> None:
     """Bring a bucket up to date."""
     if now > host.filled_at:
         if host.rate > 0.0:
-            host.tokens = min(DEPTH, host.tokens + (now - host.filled_at) * host.rate)
+            host.tokens = min(depth_of(host), host.tokens + (now - host.filled_at) * host.rate)
         host.filled_at = now
+
+
+@compiled
+def _full_from(host: Any) -> float:
+    """From when on the bucket is full."""
+    if not host.rate > 0.0:
+        return math.inf
+    full: float = host.filled_at + max(depth_of(host) - host.tokens, 0.0) / host.rate
+    return full
 
 
 @compiled
@@ -65,7 +84,7 @@ def capacity(host: Any, start: float, end: float) -> float:
     begin = max(start, host.blocked_until)
     if begin > end or not host.rate > 0.0:
         return 0.0
-    tokens = min(DEPTH, host.tokens + max(begin - host.filled_at, 0.0) * host.rate)
+    tokens = min(depth_of(host), host.tokens + max(begin - host.filled_at, 0.0) * host.rate)
     crawls: float = math.floor(tokens + (end - begin) * host.rate + 1e-6)
     return crawls
 
@@ -134,13 +153,26 @@ class Hosts:
         self._default_rate = default_rate
         self.rows: Rows = np.zeros(64, HOST)
         """Those from `len` on are no hosts."""
+        self._known: Rows = self.rows[:0]
         self.names = HostNames()
         self.keys = HostKeys(self.names)
         """The names as record keys."""
         self.learned = LearnedHosts()
+        self._rules: dict[int, HostRules] = {}
+        """Of hosts that have any."""
+        self.failing: set[int] = set()
+        """Hosts whose last crawl failed."""
 
     def __len__(self) -> int:
         return len(self.names)
+
+    @property
+    def known(self) -> Rows:
+        """Rows of the hosts; the same array as long as there are no more."""
+        count = len(self.names)
+        if self._known.size != count:
+            self._known = self.rows[:count]
+        return self._known
 
     def find(self, name: str) -> int | None:
         """Number of a host, if it is known."""
@@ -163,13 +195,25 @@ class Hosts:
         row["filled_at"] = row["blocked_until"] = NEVER
         return index
 
-    def set_limit(self, index: int, rate: float | None, now: float) -> None:
-        """Change how often a host may be crawled (per second); None: the default."""
-        row = self.rows[index]
-        refill(row, now)
-        row["rate"] = self._default_rate if rate is None else rate
-        row["own_limit"] = rate is not None
+    def change_rules(self, index: int) -> HostRules:
+        """The rules of a host, to be changed; `apply_rules` must follow."""
+        return self._rules.setdefault(index, HostRules())
 
-    def set_block(self, index: int, until: float | None) -> None:
-        """Leave a host alone until a time; None: no longer."""
-        self.rows[index]["blocked_until"] = NEVER if until is None else until
+    def apply_rules(self, index: int, now: float) -> None:
+        """The rules of a host were changed: the strictest hold from now on."""
+        rules, row = self._rules[index], self.rows[index]
+        refill(row, min(now, _full_from(row)))
+        effective = rules.effective(self._default_rate)
+        row["rate"], row["blocked_until"] = effective.rate, effective.blocked_until
+        row["own_limit"] = effective.rate_rule != "default"
+        row["is_paced"] = effective.is_paced
+        row["tokens"] = min(row["tokens"], depth_of(row))
+        if rules.is_failing:
+            self.failing.add(index)
+        else:
+            self.failing.discard(index)
+
+    def load_rules(self, index: int, rules: HostRules) -> None:
+        """The rules of a host, as the database has them."""
+        self._rules[index] = rules
+        self.apply_rules(index, NEVER)

@@ -1,6 +1,7 @@
 """What the estimator has learned of hosts, and what that makes of their pages.
 
-A page without a crawl record takes α and κ̄ from its host. The rate α of one that has its own is
+A page without a crawl record takes α and κ̄ from its host, α times what its directory and its
+signals say (`host_factors`). The rate α of one that has its own is
 multiplied by the host's burst multiplier for the page's age, fixed at each crawl until the next. A
 signal counts by the weight of its source at the host, κ_k/κ̄, so that κ̄ times the count is the
 evidence of all sources.
@@ -14,6 +15,7 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from services.scheduler.state.host_factors import Factors, FactorTables, factor_of
 from services.scheduler.state.packing import (
     has_own_rate,
     set_multiplier,
@@ -32,10 +34,12 @@ from shared.store.reserved import grown
 from shared.units import SECONDS_PER_DAY
 
 __all__ = [
+    "CrawlTables",
     "HostTables",
     "LearnedHosts",
     "fix_multiplier",
     "note_first_signal",
+    "rate_by_host",
     "refresh_pages",
     "set_rate",
 ]
@@ -43,7 +47,18 @@ __all__ = [
 _SMALLEST: Final = 64
 """Hosts that there is room for from the beginning."""
 
+_NO_SLOT_YET: Final = -1
+
 _INITIAL_EVIDENCE: Final = -math.log1p(-INITIAL_PRECISION)
+
+_HEAVIEST: Final = float(np.finfo(np.float32).max)
+
+
+def _weights(
+    of_sources: NDArray[np.float64], of_any: NDArray[np.float64] | float
+) -> NDArray[np.float64]:
+    """What signals of each source are worth, beside one of whatever source; never infinite."""
+    return np.minimum(of_sources / of_any, _HEAVIEST)
 
 
 class HostTables(NamedTuple):
@@ -58,13 +73,51 @@ class HostTables(NamedTuple):
     weights: NDArray[np.float32]
     """How many usual signals one of a source is worth; (hosts, SOURCES). 1 where no source has the
     slot yet, as far as the estimator has said."""
+    factors: FactorTables
+
+
+class CrawlTables(NamedTuple):
+    """What of `HostTables` a crawl is about."""
+
+    multipliers: NDArray[np.float64]
+    weights: NDArray[np.float32]
+
+
+@compiled
+def _find_slots(
+    own: NDArray[np.int32], numbers: NDArray[np.int32], ids: NDArray[np.int32]
+) -> NDArray[np.int8]:
+    """The slots of sources at hosts; 0 where a page is not known.
+
+    Args:
+        own: by host, the sources that have a slot of their own; 0: nobody has it yet.
+        numbers: of the hosts; -1: the page is not known.
+        ids: of the sources; 0: it has no slot anywhere.
+
+    Returns:
+        (events,); `_NO_SLOT_YET` where the host still has a slot for a source that it has not met.
+    """
+    slots = np.zeros(numbers.size, np.int8)
+    for event in range(numbers.size):
+        if numbers[event] < 0:
+            continue
+        named = own[numbers[event]]
+        slot = OWN_SOURCES if named[OWN_SOURCES - 1] != 0 else _NO_SLOT_YET
+        if ids[event] != 0:
+            for place in range(OWN_SOURCES):
+                if named[place] == ids[event]:
+                    slot = place
+                    break
+        slots[event] = slot
+    return slots
 
 
 class LearnedHosts:
     """The learned part of a shard's hosts."""
 
     def __init__(self) -> None:
-        self.tables = HostTables(
+        self._factors = Factors(_SMALLEST)
+        self._columns = (
             np.zeros(_SMALLEST, np.float32),
             np.zeros(_SMALLEST, np.float32),
             np.zeros((_SMALLEST, AGE_BINS)),
@@ -75,13 +128,21 @@ class LearnedHosts:
         self._ids: dict[str, int] = {}
         """Of the sources that have a slot anywhere, from 1 on."""
 
+    @property
+    def tables(self) -> HostTables:
+        """What the rows of pages are computed from; it writes through."""
+        return HostTables(*self._columns, self._factors.tables)
+
     def add(self, number: int) -> None:
         """Make room for a host; nothing is known of it."""
         size = len(self._own)
         if number >= size:
             more = max(number + 1, 2 * size)
-            self.tables = HostTables(*(grown(column, more) for column in self.tables))
+            alpha, kappa, multipliers, weights = (grown(column, more) for column in self._columns)
+            self._columns = alpha, kappa, multipliers, weights
             self._own = grown(self._own, more)
+            self._factors.grow(more)
+        self._factors.clear(number)
         self.tables.alpha[number] = INITIAL_CHANGE_RATE
         self.tables.kappa[number] = _INITIAL_EVIDENCE
         self.tables.multipliers[number] = 1.0
@@ -99,7 +160,10 @@ class LearnedHosts:
             self.tables.alpha[numbers] = columns.prior_shape / columns.prior_rate
             self.tables.kappa[numbers] = kappa
             self.tables.multipliers[numbers] = columns.learning.multipliers
-            weights = columns.learning.source_evidence / kappa[:, np.newaxis]
+        weights = _weights(columns.learning.source_evidence, kappa[:, np.newaxis])
+        for number, factors in zip(numbers.tolist(), columns.factors, strict=True):
+            if factors.is_known:
+                self._factors.set(number, *factors)
         for number, names in zip(numbers.tolist(), columns.sources, strict=True):
             if names:
                 self._own[number, : len(names)] = [self._id_of(name) for name in names]
@@ -112,7 +176,10 @@ class LearnedHosts:
             self.tables.alpha[number] = message.unsignalled_change_rate
             self.tables.kappa[number] = message.signal_evidence
             self.tables.multipliers[number] = message.burst_multipliers
-            weights = np.array(message.source_evidence, np.float32) / message.signal_evidence
+        weights = _weights(np.array(message.source_evidence), message.signal_evidence)
+        self._factors.set(
+            number, message.activity_factors, message.directories, message.directory_factors
+        )
         given = [self._id_of(name) for name in message.sources]
         self._name_sources(number, given)
         self._weigh(np.array([number]), np.array([len(given)]), weights[np.newaxis])
@@ -149,16 +216,16 @@ class LearnedHosts:
             numbers: of the hosts; -1: the page is not known, and its source gets no slot.
             sources: their names.
         """
-        ids = np.fromiter(map(self._ids.get, sources, repeat(0)), np.int32, numbers.size)
-        own = self._own[numbers]
-        slots = np.full(numbers.size, OWN_SOURCES, np.int8)
-        for slot in range(OWN_SOURCES):
-            slots[(own[:, slot] == ids) & (ids != 0)] = slot
-        slots[numbers < 0] = 0
-        is_new = (slots == OWN_SOURCES) & (own[:, -1] == 0)
-        for event in np.flatnonzero(is_new).tolist():
+        slots = _find_slots(self._own, numbers, self._ids_of(sources))
+        for event in np.flatnonzero(slots == _NO_SLOT_YET).tolist():
             slots[event] = self._slot_or_new(numbers[event], sources[event])
         return slots
+
+    def _ids_of(self, sources: Sequence[str]) -> NDArray[np.int32]:
+        """Ids of sources; 0 where one has no slot anywhere."""
+        if sources and sources.count(sources[0]) == len(sources):  # as most batches are
+            return np.full(len(sources), self._ids.get(sources[0], 0), np.int32)
+        return np.fromiter(map(self._ids.get, sources, repeat(0)), np.int32, len(sources))
 
     def _slot_or_new(self, number: int, source: str) -> int:
         own: list[int] = self._own[number].tolist()
@@ -182,18 +249,25 @@ class LearnedHosts:
 
 
 @compiled
+def rate_by_host(page: Any, record: Any, hosts: HostTables) -> float:
+    """α of a page that has none of its own."""
+    rate: float = hosts.alpha[page.host] * factor_of(record, page.host, hosts.factors)
+    return rate
+
+
+@compiled
 def set_rate(page: Any, record: Any, hosts: HostTables, alpha: float) -> None:
     """Set what was learned of a page's rate; NaN: its host's holds."""
     before = page.alpha
     set_own_rate(page, record, alpha)
     if not has_own_rate(record):
-        page.alpha = hosts.alpha[page.host]
+        page.alpha = rate_by_host(page, record, hosts)
     if page.alpha != before:
         page.due_staleness = UNSET
 
 
 @compiled
-def fix_multiplier(page: Any, record: Any, hosts: HostTables, days_since_change: float) -> None:
+def fix_multiplier(page: Any, record: Any, hosts: CrawlTables, days_since_change: float) -> None:
     """Choose the multiplier that holds from the page's last crawl to its next."""
     if set_multiplier(page, record, hosts.multipliers[page.host, age_bin(days_since_change)]):
         page.due_staleness = UNSET
@@ -211,7 +285,7 @@ def refresh_pages(
         alpha, kappa = page.alpha, page.kappa
         is_own = has_own_rate(record)
         if not is_own:
-            page.alpha = hosts.alpha[page.host]
+            page.alpha = rate_by_host(page, record, hosts)
         if not is_own or not page.gamma > 0.0:
             page.kappa = hosts.kappa[page.host]
         has_signals = page.gamma > 0.0 or page.signals > 0

@@ -1,6 +1,6 @@
 """What the id of a crawl request says: its page and its slot."""
 
-from services.scheduler.state.events import NO_REQUEST
+from services.scheduler.state.crawls import NO_REQUEST
 
 
 def request_id_of(shard: int, page_id: int, requested_us: int) -> str:

@@ -2,7 +2,7 @@
 
 Fixed-width rows and not separate columns, because a pick looks at a page as a whole: one cache
 line instead of a dozen. `rows["importance"]` is still a column. What every look at a page needs is
-in `PAGE`, 48 bytes; what only events need is in `RECORD`, 16 bytes; what holds for few pages at a
+in `PAGE`, 48 bytes; what only events need is in `RECORD`, 20 bytes; what holds for few pages at a
 time, in `ATTEMPT`, and what holds for pages with signals, in `signal_times`.
 """
 
@@ -61,6 +61,8 @@ RECORD: Final = np.dtype(
         ("change", np.uint16),  # when it changed last: see `records.days_since_change`
         ("burst", np.int16),  # multiplier of its own rate: see `records.multiplier_of`
         ("digest", np.uint16),  # part of the hash of its content's digest; 0: none
+        ("directory", np.uint16),  # of its URL: see `shared.store.directories`
+        ("activity", np.uint8),  # by its signals ever, as far as was said: `page_factors`
     ],
     align=True,
 )
@@ -69,19 +71,23 @@ RECORD: Final = np.dtype(
 ATTEMPT: Final = np.dtype(
     [
         ("deadline", np.float64),  # of the request in flight; NEVER: none
-        ("retry_at", np.float64),  # not before: the last crawl failed
+        ("retry_at", np.float64),  # not before: the last crawl failed, or will have failed then
         ("last_attempt_at", np.float64),
         ("requested_us", np.int64),  # of the last request: Unix microseconds
-        ("failures", np.int32),
+        ("urgent_at", np.float64),  # from then on it is to be crawled at once; NEVER: nobody asks
         ("next_free", np.int32),
+        ("failures", np.int16),  # outcomes in a row that were failures
+        ("unanswered", np.uint8),  # requests in a row before the last one that nobody answered
+        ("misses", np.uint8),  # 404s among the failures: see `page_events.failures_after`
     ],
     align=True,
 )
-"""Of a page that is in flight, or whose last crawl failed."""
+"""Of a page that is in flight, or whose last crawl failed; so of one that is gone, or was. And of
+one that somebody asks for at once."""
 
 HOST: Final = np.dtype(
     [
-        ("rate", np.float64),  # crawls per second
+        ("rate", np.float64),  # crawls per second; it and the block are what holds (`host_rules`)
         ("tokens", np.float64),
         ("filled_at", np.float64),
         ("blocked_until", np.float64),
@@ -99,6 +105,7 @@ HOST: Final = np.dtype(
         ("is_limited", np.uint8),  # its ripe pages go to its pen
         ("is_parked", np.uint8),  # it waits for its next token
         ("own_limit", np.uint8),
+        ("is_paced", np.uint8),  # no two crawls nearer to each other than its rate says
     ],
     align=True,
 )
@@ -131,3 +138,4 @@ def clear(pages: Rows, records: Rows) -> None:
     pages["due_staleness"] = UNSET
     for name in ("updated_low", "updated_high", "change", "burst", "digest"):
         records[name] = 0
+    records["directory"] = records["activity"] = 0

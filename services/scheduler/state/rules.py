@@ -2,6 +2,8 @@
 
 from dataclasses import dataclass
 
+from shared.contracts.messages import PageUpdate
+
 
 @dataclass(frozen=True, slots=True)
 class PickingRules:
@@ -12,6 +14,10 @@ class PickingRules:
     """Clock seconds in a wall second."""
     uniform: bool = False
     """By age instead of crawl value."""
+    least_interval: float = 0.0
+    """From a page's last crawl to the next at least."""
+    least_value: float = 0.0
+    """Crawl value below which no slot is spent on a page that was crawled before; 0: none."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,7 +27,12 @@ class ShardRules:
     picking: PickingRules
     signal_delay: float
     failed_retry: float
+    """After a first failure; no less than `PickingRules.least_interval`."""
     default_max_age_days: float
     """Infinite: no bound."""
     default_host_rate: float
     """Crawls per second."""
+
+    def max_age_days_of(self, update: PageUpdate) -> float | None:
+        """The bound that an update gives a page; None: it says nothing of that."""
+        return self.default_max_age_days if update.no_max_age else update.max_age_days

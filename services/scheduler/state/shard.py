@@ -12,33 +12,34 @@ from numpy.typing import NDArray
 
 from services.scheduler.state import events
 from services.scheduler.state.attempts import (
-    NO_ATTEMPT,
     Attempts,
+    ask_at_once,
+    begin_request,
     close_attempt,
-    close_if_settled,
+    last_attempt_of,
+    take_back_requests,
 )
-from services.scheduler.state.events import Outcomes, Requests
+from services.scheduler.state.batches import BatchTruth, leave_batch, renew_pages
+from services.scheduler.state.crawls import Outcomes, apply_outcomes
+from services.scheduler.state.events import Requests
 from services.scheduler.state.hosts import Hosts, list_pages, pages_of, unlist_page
-from services.scheduler.state.learned_hosts import refresh_pages
-from services.scheduler.state.packing import (
-    take_update,
-    update_steps,
-    updated_steps_of,
-)
-from services.scheduler.state.rows import ASLEEP, NEVER, UNSET, Rows, clear, reserved_rows
+from services.scheduler.state.learned_hosts import rate_by_host, refresh_pages
+from services.scheduler.state.packing import take_update, update_steps, updated_steps_of
+from services.scheduler.state.removals import Removals
+from services.scheduler.state.rows import ACTIVE, ASLEEP, NEVER, UNSET, Rows, clear, reserved_rows
 from services.scheduler.state.rules import ShardRules
 from services.scheduler.state.selector import Selector
 from services.scheduler.state.signal_times import SignalTimes
 from services.scheduler.state.url_arena import UrlArena
 from shared.contracts.identity import PageIdentity
-from shared.contracts.messages import HostParameters, PageUpdate
-from shared.rules.page_events import status_after_upsert
+from shared.contracts.messages import HostLimit, HostParameters, PageUpdate
+from shared.rules.page_events import brings_back
+from shared.store.directories import directory_of
 from shared.store.page_lookup import UNKNOWN, PageLookup
 from shared.store.reserved import grown
 from shared.units import SECONDS_PER_DAY
 
 _SMALLEST: Final = 256
-_MOST_REMEMBERED_REMOVALS: Final = 100_000
 
 
 class Shard:
@@ -66,6 +67,7 @@ class Shard:
         self.pages, self.records = reserved_rows(max(_SMALLEST, expected))
         self.attempts = Attempts()
         self.signal_times = SignalTimes()
+        self.batches = BatchTruth()
         self.used = 0
         """Rows from here on have never been used."""
         self.selector = make_selector(self)
@@ -80,6 +82,12 @@ class Shard:
         self.epochs: dict[str, int] = {}
         """Topic (without prefix) → the newest epoch that was read there. By topic: what an owner
         before announced on another one may not be read yet."""
+        self.answered = 0
+        self.held_slots = 0
+        self.unused_slots = 0
+        """Since the shard was loaded: answers, and slots left empty as the crawlers are behind, or
+        as no page is to be crawled."""
+        self.removals = Removals()
         self.imported = 0
         """Number of the last import whose pages are here (`shared.store.imports_log`)."""
         self._crawls = 0
@@ -87,16 +95,16 @@ class Shard:
         self.lookup = PageLookup(expected)
         self._free: list[int] = []
         self._removals = 0
-        self._removed: dict[int, float] = {}
         self._asked_for: dict[int, tuple[int, float]] = {}
         """Requests of before the shard was loaded, of pages that it does not know yet: page id →
         when it was asked for (Unix microseconds), until when the request waits."""
         self._marginal_value = 0.0
+        self._reported = (0, 0, 0)
 
     @property
     def host_rows(self) -> Rows:
         """Rows of the hosts."""
-        return self.hosts.rows[: len(self.hosts)]
+        return self.hosts.known
 
     @property
     def host_count(self) -> int:
@@ -146,39 +154,50 @@ class Shard:
         rows = self.rows_of(page_ids)
         learned = self.hosts.learned
         slots = learned.slots_of(np.where(rows >= 0, self.pages["host"][rows], -1), sources)
+        is_later = self.signal_times.note(rows, slots, observed_at)
         events.apply_signals(
             self.pages,
             self.records,
+            self.attempts.rows,
             learned.tables,
             rows,
             slots,
             observed_at,
-            self.signal_times.note(rows, slots, observed_at),
+            is_later,
+            self.signal_times.arrays,
+            self.batches.arrays(self.signal_times.size, rows.size),
             self.rules.signal_delay,
+            self.rules.failed_retry,
         )
         return self._touched(rows)
 
-    def outcomes(self, outcomes: Outcomes) -> int:
+    def outcomes(self, outcomes: Outcomes, rows: NDArray[np.int32] | None = None) -> int:
         """Take crawl outcomes.
+
+        Args:
+            outcomes: in order of arrival.
+            rows: of their pages, if they were looked up already.
 
         Returns:
             how many were about unknown pages.
         """
-        rows = self.rows_of(outcomes.page_ids)
-        events.apply_outcomes(
+        rows = self.rows_of(outcomes.page_ids) if rows is None else rows
+        tables, signals = self.hosts.learned.tables, self.signal_times.arrays
+        batches = self.batches.arrays(self.signal_times.size)
+        self.answered += apply_outcomes(
             self.pages,
             self.records,
             self.attempts.reserve(rows.size),
-            self.hosts.learned.tables,
-            self.signal_times.arrays,
+            tables,
+            signals,
+            batches,
             rows,
-            outcomes.crawled_at,
-            outcomes.results,
-            outcomes.requested_us,
-            outcomes.digests,
+            outcomes,
             self.rules.signal_delay,
             self.rules.failed_retry,
         )
+        if batches.counts[1]:
+            self.selector.touch(renew_pages(self.pages, signals.rows, batches, tables.weights))
         return self._touched(rows)
 
     def parameters(
@@ -187,6 +206,7 @@ class Shard:
         alpha: NDArray[np.float64],
         kappa: NDArray[np.float64],
         gamma: NDArray[np.float64],
+        activity: NDArray[np.uint8] | None = None,
     ) -> int:
         """Take what was learned of pages; α and κ are NaN where their hosts' hold.
 
@@ -195,7 +215,9 @@ class Shard:
         """
         rows = self.rows_of(page_ids)
         tables = self.hosts.learned.tables
-        events.apply_parameters(self.pages, self.records, tables, rows, alpha, kappa, gamma)
+        active = np.zeros(rows.size, np.uint8) if activity is None else activity
+        learned = (alpha, kappa, gamma, active)
+        events.apply_parameters(self.pages, self.records, tables, rows, *learned)
         self.parameter_changes += rows.size
         return self._touched(rows)
 
@@ -215,9 +237,9 @@ class Shard:
         self.parameter_changes += moved.size
 
     def _touched(self, rows: NDArray[np.int32]) -> int:
-        known = rows[rows >= 0]
-        self.selector.touch(known)
-        return int(rows.size - known.size)
+        unknown = int(np.count_nonzero(rows == UNKNOWN))
+        self.selector.touch(rows[rows != UNKNOWN] if unknown else rows)
+        return unknown
 
     def upsert(self, identity: PageIdentity, update: PageUpdate, updated_at: float) -> bool:
         """Add a page or change it.
@@ -227,21 +249,25 @@ class Shard:
         """
         row = self.row_of(identity.page_id)
         if row == UNKNOWN:
-            if self._removed.get(identity.page_id, NEVER) > updated_at:
+            if self.removals.of(identity.page_id) > updated_at:
                 return False
             row = self._add(identity)
-            self._removed.pop(identity.page_id, None)
+            self.removals.forget(identity.page_id)
         page, record = self.pages[row], self.records[row]
         if not take_update(record, updated_at):
             return False
-        page["status"] = status_after_upsert(page["status"], updated_at, page["last_crawled_at"])
+        attempts, first = self.attempts.reserve(1), self.rules.failed_retry
+        if brings_back(page["status"], updated_at, last_attempt_of(attempts, page)):
+            events.bring_back(attempts, page, first)
         if update.importance is not None:
             page["importance"] = update.importance
-        if update.max_age_days is not None:
-            page["max_age"] = update.max_age_days * SECONDS_PER_DAY
+        if (days := self.rules.max_age_days_of(update)) is not None:
+            page["max_age"] = days * SECONDS_PER_DAY
         self.parameter_changes += 1
         if update.crawled_at is not None:
-            events.take_copy(page, record, self.attempts.rows, update.crawled_at)
+            events.take_copy(page, record, attempts, update.crawled_at, first)
+        if update.urgent:
+            ask_at_once(attempts, page, updated_at)
         page["due_staleness"] = UNSET
         self.selector.touch(np.array([row], np.int32), reweigh=True)
         return True
@@ -250,18 +276,21 @@ class Shard:
         row = self._free.pop() if self._free else self._next_row()
         page = self.pages[row]
         clear(self.pages[row : row + 1], self.records[row : row + 1])
+        page["status"] = ACTIVE
         page["host"] = host = self.hosts.intern(identity.host)
         page["importance"] = 1.0
-        page["alpha"] = self.hosts.learned.tables.alpha[host]
-        page["kappa"] = self.hosts.learned.tables.kappa[host]
+        tables = self.hosts.learned.tables
+        self.records[row]["directory"] = directory_of(identity.url)
+        page["alpha"] = rate_by_host(page, self.records[row], tables)
+        page["kappa"] = tables.kappa[host]
         page["max_age"] = self.rules.default_max_age_days * SECONDS_PER_DAY
         list_pages(self.pages, self.records, self.hosts.rows, np.array([row], np.int32))
         self.signal_times.forget(row)
         self.urls.set(row, identity.url.encode())
         self.lookup.add(identity.page_id, row)
         if asked := self._asked_for.pop(identity.page_id, None):
-            attempt = self.attempts.open(page)
-            attempt["requested_us"], attempt["deadline"] = asked
+            attempts, (requested_us, deadline) = self.attempts.reserve(1), asked
+            begin_request(attempts, page, deadline, requested_us, self.rules.failed_retry)
         return row
 
     def _next_row(self) -> int:
@@ -283,16 +312,14 @@ class Shard:
         if row != UNKNOWN and updated_steps_of(self.records[row]) > update_steps(updated_at):
             return False
         if row == UNKNOWN:
-            # Of pages that never were nothing is kept: anybody may name any number of them.
-            if page_id in self._removed:
-                self._removed[page_id] = max(updated_at, self._removed[page_id])
+            self.removals.note_again(page_id, updated_at)
             return False
-        if len(self._removed) >= _MOST_REMEMBERED_REMOVALS:
-            self._removed.pop(next(iter(self._removed)))
-        self._removed[page_id] = updated_at
+        self.removals.note(page_id, updated_at)
         self.lookup.remove(page_id)
         self.urls.forget(row)
         self.selector.forget(row)
+        if (place := self.signal_times.place_of(row)) != UNKNOWN:
+            leave_batch(self.batches.arrays(self.signal_times.size), place)
         close_attempt(self.attempts.rows, self.pages[row])
         clear(self.pages[row : row + 1], self.records[row : row + 1])
         freed = unlist_page(self.pages, self.records, self.hosts.rows, row)
@@ -304,18 +331,29 @@ class Shard:
     def limit_host(
         self, name: str, rate: float | None, blocked_until: float | None, now: float
     ) -> None:
-        """Change how often a host may be crawled, and until when not at all."""
-        host = self.hosts.intern(name)
-        self.hosts.set_limit(host, rate, now)
-        self.hosts.set_block(host, blocked_until)
+        """Operators limit a host, and block it; None: the default, and no block."""
+        self.take_host_limit(HostLimit(name, rate, blocked_until), now)
+
+    def take_host_limit(self, message: HostLimit, now: float) -> None:
+        """Take what operators, or crawlers for robots.txt, say of a host."""
+        host = self.hosts.intern(message.host)
+        self.hosts.change_rules(host).take(message)
+        self._apply_rules(host, now)
+
+    def pause_host(self, host: int, until: float, now: float) -> None:
+        """A host asks to be left alone until a time."""
+        if self.hosts.change_rules(host).ask(until):
+            self._apply_rules(host, now)
+
+    def note_reached(self, host: int, reached: int, time: float, now: float) -> None:
+        """A crawl at a time reached a host (1), or did not (−1): see `HostRules.note`."""
+        if self.hosts.change_rules(host).note(reached, time):
+            self._apply_rules(host, now)
+
+    def _apply_rules(self, host: int, now: float) -> None:
+        self.hosts.apply_rules(host, now)
         self.selector.touch_host(host)
         self.parameter_changes += 1
-
-    def pause_host(self, host: int, until: float) -> None:
-        """Leave a host alone at least until a time."""
-        row = self.hosts.rows[host]
-        row["blocked_until"] = max(row["blocked_until"], until)
-        self.selector.touch_host(host)
 
     def restore_requests(self, asked: Requests) -> int:
         """Requests that were made before the shard was loaded may be in flight.
@@ -327,7 +365,9 @@ class Shard:
         """
         rows = self.rows_of(asked.page_ids)
         attempts = self.attempts.reserve(rows.size)
-        waiting = events.restore_requests(self.pages, attempts, self.hosts.rows, rows, *asked[1:])
+        waiting = events.restore_requests(
+            self.pages, attempts, self.hosts.rows, rows, *asked[1:], self.rules.failed_retry
+        )
         self.selector.touch(rows[waiting])
         for place in np.flatnonzero(rows == UNKNOWN).tolist():
             times = int(asked.requested_us[place]), float(asked.deadlines[place])
@@ -336,21 +376,20 @@ class Shard:
 
     def take_back(self, rows: NDArray[np.int64]) -> None:
         """Requests are not sent after all: their pages are not in flight."""
-        places = self.pages["attempt"][rows]
-        self.attempts.rows["deadline"][places[places != NO_ATTEMPT]] = NEVER
-        for row in rows:
-            close_if_settled(self.attempts.rows, self.pages[row])
+        first = self.rules.failed_retry
+        take_back_requests(self.pages, self.attempts.rows, rows.astype(np.int64), first)
         self.selector.touch(rows.astype(np.int32))
 
     def note_crawls(self, crawls: int, least_value: float) -> None:
-        """Remember picks for the next report.
-
-        Args:
-            crawls: how many.
-            least_value: crawl value of the least valuable of those by value; infinite: none was.
-        """
+        """Remember so many picks for the next report, and the least value of those by value."""
         self._crawls += crawls
         self._least_crawled = min(self._least_crawled, least_value)
+
+    def take_fleet_notes(self) -> tuple[int, int, int]:
+        """Since the last call: requests answered, slots held back, slots without a page."""
+        answered, held, unused = self._reported
+        self._reported = self.answered, self.held_slots, self.unused_slots
+        return self.answered - answered, self.held_slots - held, self.unused_slots - unused
 
     def take_crawl_notes(self) -> tuple[int, float]:
         """Picks since the last call, and the crawl value of the least valuable of late."""

@@ -208,6 +208,15 @@ class SignalTimes:
         )
 
     @property
+    def size(self) -> int:
+        """Places of pages that are taken."""
+        return self._table.size
+
+    def place_of(self, row: int) -> int:
+        """The place of a page; -1: it never had a signal."""
+        return self._place_of(row)
+
+    @property
     def nbytes(self) -> int:
         """Memory in use."""
         page = self._rows.itemsize + self._words.itemsize

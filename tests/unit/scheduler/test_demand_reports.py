@@ -92,6 +92,26 @@ def test_a_maximum_age_is_a_floor(compute):
 
 
 @pytest.mark.parametrize("few_pages", [0, 50_000])
+def test_no_page_asks_for_more_than_the_least_interval_lets_it(few_pages):
+    world = world_of(np.random.default_rng(3), least_interval=2.0 * DAY, host_rate=1e6)
+    demand = demand_of(world.shard, 0.0, few_pages=few_pages)
+    free = demand_of(
+        world_of(np.random.default_rng(3), host_rate=1e6).shard, 0.0, few_pages=few_pages
+    )
+    assert demand.unlimited()[0] * DAY == pytest.approx(200.0, rel=0.05)
+    assert (demand.unlimited() <= free.unlimited()).all()
+    assert free.unlimited()[0] * DAY > 1000.0
+
+
+def test_below_the_floor_nothing_more_is_asked_for():
+    free = demand_of(world_of(np.random.default_rng(3)).shard, 0.0)
+    floor = float(free.thresholds[20]) * 1.01
+    demand = demand_of(world_of(np.random.default_rng(3), least_value=floor).shard, 0.0)
+    assert demand.unlimited()[20:] == pytest.approx(free.unlimited()[20:])
+    assert demand.unlimited()[:20] == pytest.approx(demand.unlimited()[20])
+
+
+@pytest.mark.parametrize("few_pages", [0, 50_000])
 def test_uniform_demand_is_one_crawl_a_page_and_age(few_pages):
     world = world_of(np.random.default_rng(3), uniform=True, host_rate=1e6)
     demand = demand_of(world.shard, 5.0, few_pages=few_pages)
@@ -180,6 +200,18 @@ def test_grids_of_all_shards_fall_on_the_same_points():
             assert points[-1] >= highest
 
 
+def test_a_shard_that_is_loaded_again_begins_a_new_run_of_reports():
+    world = world_of(np.random.default_rng(4), pages=10)
+    told = []
+    for _ in range(2):
+        reporter = DemandReporter(world.shard, "me", AGES)
+        reporter.set_demand(by_tables(world.shard, 0.1))
+        told += [reporter.report(NOW, 0.1), reporter.report(NOW + 1.0, 0.1)]
+    assert [report.sequence for report in told] == [1, 2, 1, 2]
+    assert told[0].run == told[1].run != told[2].run == told[3].run
+    assert {report.instance for report in told} == {"me"}
+
+
 def test_a_report_counts_what_is_ripe_and_what_was_crawled():
     world = world_of(np.random.default_rng(4), pages=100)
     shard = world.shard
@@ -228,7 +260,7 @@ def test_of_a_host_no_more_pages_are_ripe_than_it_can_take():
         world.add_page("blocked", number, NOW)
     shard = world.shard
     blocked = shard.pages[1]["host"]
-    shard.pause_host(int(blocked), NOW + 3600.0)
+    shard.pause_host(int(blocked), NOW + 3600.0, NOW)
     shard.filled_until = NOW
     reporter = DemandReporter(shard, "me", 20.0)
     reporter.set_demand(demand_of(shard, 0.1))

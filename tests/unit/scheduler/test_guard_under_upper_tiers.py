@@ -1,4 +1,4 @@
-"""Pages that go first, new or unanswered, do not make all the others wait on the list."""
+"""Pages that are new, or were not answered, do not make all the others wait on the list."""
 
 import numpy as np
 import pytest
@@ -66,7 +66,7 @@ def test_after_the_new_pages_the_best_of_the_others_are_picked():
 
 def test_some_unanswered_requests_in_every_tick_do_not_let_the_list_grow():
     population = Population(PAGES, RATE, 0.0, PAGES // 50, seed=3)
-    shard, _ = make_filled_shard(population, request_timeout=3.0)
+    shard, _ = make_filled_shard(population, request_timeout=3.0, failed_retry=1.0)
     driver = Unanswering(shard, population, 3)
     sizes = []
     for _ in range(2000):

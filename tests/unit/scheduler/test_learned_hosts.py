@@ -8,7 +8,7 @@ from reference_shard import DAY, rules, url_of
 
 from services.scheduler.picking.calendar import make_shard
 from services.scheduler.picking.priority import crawl_value_of
-from services.scheduler.state.events import NO_REQUEST, Outcomes
+from services.scheduler.state.crawls import NO_REQUEST, Outcomes
 from shared.contracts.messages import HostParameters, PageUpdate
 from shared.policy.kernels.crawl_value import value_at_evidence
 from shared.rules.page_events import CHANGED, COMPARE, IS_GONE, UNCHANGED
@@ -30,6 +30,14 @@ def shard():
         page = url_of("a", number)
         shard.upsert(page, PageUpdate("upsert", page.url, crawled_at=NOW - DAY), NOW - 10 * DAY)
     return shard
+
+
+def test_signals_of_next_to_no_evidence_leave_numbers(shard):
+    shard.host_parameters([told(kappa=1e-150, evidence=(1e150, 1e-150, 0.5, 0.5))])
+    shard.signals(np.array([url_of("a", 0).page_id]), np.array([NOW + 1.0]), ["feed"])
+
+    assert np.isfinite(shard.hosts.learned.tables.weights).all()
+    assert not math.isnan(crawl_value_of(row_of(shard), NOW + DAY, False))
 
 
 def row_of(shard, number=0):

@@ -36,11 +36,19 @@ def test_it_tells_why_a_page_waits():
     waiting = explain(world, page, threshold=1e-6)
     assert waiting["in_flight"]
     assert waiting["class"] == "not now"
-    assert waiting["deadline_at"] == waiting["due_at"] == NOW + 50.0
+    assert (waiting["deadline_at"], waiting["due_at"]) == (NOW + 50.0, NOW + 350.0)
     row = world.shard.pages[world.shard.row_of(page.page_id)]
     row["status"] = GONE
     assert explain(world, page)["status"] == "gone"
-    assert explain(world, page)["due_at"] is None
+    assert explain(world, page)["due_at"] >= NOW + 350.0  # it is looked at once more
+
+
+def test_a_page_that_was_crawled_a_moment_ago_rests():
+    world = World(rules(least_interval=300.0))
+    page = world.add_page("a", 1, NOW - DAY, last_crawled_at=NOW - 100.0)
+    resting = explain(world, page, threshold=1e-9)
+    assert resting["class"] == "not now"
+    assert resting["due_at"] == resting["rests_until"] == NOW + 200.0
 
 
 def test_a_new_page_is_due_now():

@@ -16,8 +16,9 @@ from shared.contracts.messages import CrawlRequest
 from shared.policy.estimation.host_priors import INITIAL_CHANGE_RATE, INITIAL_SHAPE
 from shared.rules.page_events import UNCHANGED
 from shared.store.binary import Blobs
-from shared.store.columns import HostColumns, PageColumns, SignalsBySource
+from shared.store.columns import HostColumns, PageColumns, SignalsBySource, host_rules
 from shared.store.history import SOURCES
+from shared.store.host_factors import HostFactors
 from shared.store.hosts import HostLearning
 from shared.store.models import ACTIVE, GONE
 from shared.store.snapshot import ShardSnapshot
@@ -83,8 +84,10 @@ class HarmedWorld(World):
 
     def _restart_reference(self, recent, timeout):
         pages = self.reference.pages
+        self.reference.batches = {}  # what was known of them is gone
         for page in pages.values():
-            page.deadline = NEVER
+            page.deadline, page.unanswered = NEVER, 0
+            page.signals, page.batch = page.heard, None
         for name, host in self.reference.hosts.items():
             last = max(
                 (
@@ -103,6 +106,7 @@ class HarmedWorld(World):
             host.tokens = max(host.tokens - 1.0, 0.0)
             page = pages[page_id]
             if max(page.last_crawled_at, page.last_attempt_at) < at:
+                page.unanswered += page.deadline > NEVER
                 page.requested_at, page.deadline = at, at + timeout
 
     def _snapshot(self):
@@ -117,6 +121,11 @@ class HarmedWorld(World):
         limits = [self.reference.hosts[name].rate for name in hosts]
         lengths = column(lambda page_id, _: len(urls[page_id]), np.int64)
         count = len(hosts)
+        rules_of_hosts = host_rules(count)
+        rules_of_hosts["max_crawls_per_second"] = [
+            np.nan if rate == default else rate for rate in limits
+        ]
+        rules_of_hosts["blocked_until"] = [self.reference.hosts[n].blocked_until for n in hosts]
         return ShardSnapshot(
             shard=0,
             pages=PageColumns(
@@ -134,11 +143,14 @@ class HarmedWorld(World):
                 last_changed_at=np.full(len(pages), NEVER),
                 last_signal_at=column(lambda _, page: page.last_signal_at),
                 updated_at=column(lambda _, page: page.added_at),
+                urgent_at=np.full(len(pages), NEVER),
                 failures=column(lambda _, page: page.failures, np.int32),
+                misses=column(lambda _, page: page.misses, np.int16),
                 digest=np.zeros(len(pages), np.int64),
                 status=column(lambda _, page: GONE if page.gone else ACTIVE, np.int16),
+                signal_count=np.zeros(len(pages), np.int64),
             ),
-            pending=column(lambda _, page: [page.signals, *[0] * (SOURCES - 1)], np.uint16),
+            pending=column(lambda _, page: [page.heard, *[0] * (SOURCES - 1)], np.uint16),
             multipliers=np.ones(len(pages), np.float32),
             urls=Blobs(
                 np.frombuffer(b"".join(urls[page_id] for page_id, _ in pages), np.uint8),
@@ -147,13 +159,13 @@ class HarmedWorld(World):
             hosts=HostColumns(
                 np.array([host_id_of(name) for name in hosts], np.int64),
                 hosts,
-                np.array([np.nan if rate == default else rate for rate in limits]),
-                np.array([self.reference.hosts[name].blocked_until for name in hosts]),
+                rules_of_hosts,
                 np.full(count, NEVER),
                 np.full(count, INITIAL_SHAPE),
                 np.full(count, INITIAL_SHAPE / INITIAL_CHANGE_RATE),
                 [[] for _ in hosts],
                 HostLearning.initial(count),
+                [HostFactors.none() for _ in hosts],
             ),
             positions={},
             last_sources=np.zeros(len(pages), np.int8),

@@ -6,8 +6,8 @@ from reference_shard import DAY, NEVER, PageView, World, rules
 
 from services.scheduler.flow.recovery import restore
 from services.scheduler.flow.requests import write_requests
-from services.scheduler.picking.priority import UNANSWERED
-from services.scheduler.state.events import NO_REQUEST
+from services.scheduler.picking.priority import NEW, RETRY
+from services.scheduler.state.crawls import NO_REQUEST
 from services.scheduler.state.request_ids import microseconds, request_id_of, requested_us_of
 from shared.contracts.codec import decode
 from shared.contracts.messages import CrawlRequest
@@ -59,8 +59,8 @@ def test_a_restart_asks_for_nothing_that_is_in_flight():
     restarted = world_of_pages()
     assert restore(restarted.shard, requests) == 6
     assert sent(restarted, [NOW + 50.0, NOW + 60.0]) == []
-    again = restarted.shard.selector.select(np.array([NOW + 101.3]), 1.0, 0.0)
-    assert again["tier"][0] == UNANSWERED
+    again = restarted.shard.selector.select(np.array([NOW + 401.6]), 1.0, 0.0)
+    assert again["tier"][0] == RETRY
 
 
 def test_a_restart_gives_no_host_a_second_burst():
@@ -132,8 +132,8 @@ def test_a_page_that_came_after_the_snapshot_is_asked_for_again_if_nobody_answer
     restarted = World(rules(timeout=100.0, host_rate=1.0))
     restore(restarted.shard, requests)
     restarted.add_page("new", 1, NOW)
-    again = restarted.shard.selector.select(np.array([NOW + 101.5]), 1.0, 0.0)
-    assert again["tier"][0] == UNANSWERED
+    again = restarted.shard.selector.select(np.array([NOW + 401.5]), 1.0, 0.0)
+    assert again["tier"][0] == NEW
 
 
 def test_a_host_that_came_after_the_snapshot_gets_no_second_burst():

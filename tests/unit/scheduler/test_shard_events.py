@@ -8,10 +8,10 @@ from reference_shard import DAY, NEVER, PageView, World, rules, url_of
 
 from services.scheduler.picking.calendar import make_shard
 from services.scheduler.state import rows as pages
-from services.scheduler.state.events import NO_REQUEST, Outcomes
+from services.scheduler.state.crawls import NO_REQUEST, Outcomes
 from services.scheduler.state.request_ids import microseconds
 from shared.contracts.messages import PageUpdate
-from shared.rules.page_events import FAILED, IS_GONE, UNCHANGED
+from shared.rules.page_events import FAILED, GONE_FOR_GOOD, IS_GONE, UNCHANGED
 from shared.store import models
 
 NOW = 1.7e9
@@ -93,26 +93,101 @@ def test_an_outcome_counts_once_and_never_an_older_one():
     assert row["retry_at"] == NEVER
 
 
-def test_a_retry_waits_for_a_day_at_most():
+def test_a_retry_waits_for_ninety_days_at_most():
     world, page_id, row = crawled_world(retry=300.0)
     for number in range(1, 40):
         world.outcome(page_id, NOW + number, FAILED)
-    assert row["retry_at"] == NOW + 39 + DAY
+    assert row["retry_at"] == NOW + 39 + 90 * DAY
+
+
+def test_a_page_that_goes_on_failing_is_tried_as_often_as_its_own_rhythm_is_worth():
+    world, page_id, row = crawled_world(retry=300.0)
+    crawled, failed = row["last_crawled_at"], NOW + 10 * DAY
+    waits = []
+    for _ in range(5):
+        world.outcome(page_id, failed, FAILED)
+        waits.append(row["retry_at"] - failed)
+        failed = row["retry_at"]
+    assert waits[:2] == [300.0, 600.0]  # most troubles pass
+    assert waits[2] == failed - sum(waits[2:]) - crawled
+    assert waits[3:] == [2 * waits[2], 4 * waits[2]]
 
 
 def test_a_gone_page_comes_back_by_a_signal_or_an_upsert():
     world, page_id, row = crawled_world()
-    world.outcome(page_id, NOW + 10, IS_GONE)
+    world.outcome(page_id, NOW + 10, GONE_FOR_GOOD)
     assert row["status"] == pages.GONE
     world.signal(page_id, NOW + 5)
     assert row["status"] == pages.GONE
     world.signal(page_id, NOW + 15)
     assert row["status"] == pages.ACTIVE
+    # As after a first failure, so that times of tomorrow do not have it crawled all day.
+    assert row["retry_at"] == NOW + 10 + world.shard.rules.failed_retry
     world.outcome(page_id, NOW + 20, IS_GONE)
+    assert (row["status"], row["misses"]) == (pages.GONE, 4)
     upsert(world.shard, url_of("a", 1), NOW + 30)
     assert row["status"] == pages.ACTIVE
-    world.outcome(page_id, NOW + 25, IS_GONE)
+    world.outcome(page_id, NOW + 25, GONE_FOR_GOOD)
     assert row["status"] == pages.ACTIVE
+
+
+def looks_at(world, page_id, row, results, first=DAY):
+    """Answer each look at a page, at the moment when it may be made; when they were."""
+    at, looks = NOW + first, []
+    for result in results:
+        world.outcome(page_id, at, result)
+        looks.append(at)
+        at = row["retry_at"]
+    return np.array(looks)
+
+
+def test_a_404_is_confirmed_in_the_rhythm_of_the_page_and_then_looked_at_ever_more_rarely():
+    world, page_id, row = crawled_world(retry=300.0)
+    crawled = row["last_crawled_at"]
+    looks = looks_at(world, page_id, row, [IS_GONE] * 2)
+    assert row["status"] == pages.ACTIVE
+    assert looks[1] - looks[0] == 0.5 * (looks[0] - crawled)
+    world.outcome(page_id, row["retry_at"], IS_GONE)
+    assert row["status"] == pages.GONE
+    waits = []
+    for _ in range(9):
+        last = row["last_attempt_at"]
+        waits.append((row["retry_at"] - last) / DAY)
+        world.outcome(page_id, row["retry_at"], IS_GONE)
+    assert waits == [1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 64.0, 90.0, 90.0]
+    world.outcome(page_id, row["retry_at"], UNCHANGED)
+    assert row["status"] == pages.ACTIVE
+    assert (row["failures"], row["misses"]) == (0, 0)
+
+
+def test_a_look_at_a_gone_page_that_fails_is_made_again_soon_twice():
+    world, page_id, row = crawled_world(retry=300.0)
+    looks = looks_at(world, page_id, row, [GONE_FOR_GOOD, FAILED, FAILED, FAILED, FAILED, IS_GONE])
+    assert np.diff(looks).tolist() == [DAY, 300.0, 600.0, DAY, DAY]
+    assert (row["status"], row["failures"], row["misses"]) == (pages.GONE, 4, 4)
+    assert row["retry_at"] - looks[-1] == 2 * DAY
+
+
+def test_a_deployment_that_fails_for_ten_minutes_loses_no_page():
+    world, page_id, row = crawled_world(retry=300.0)
+    looks = looks_at(world, page_id, row, [IS_GONE] * 2, first=60.0)
+    assert looks[0] + 600.0 < row["retry_at"]
+    world.outcome(page_id, row["retry_at"], UNCHANGED)
+    assert row["status"] == pages.ACTIVE
+
+
+def test_other_failures_confirm_no_404():
+    world, page_id, row = crawled_world(retry=300.0)
+    looks_at(world, page_id, row, [FAILED, FAILED, IS_GONE, FAILED, IS_GONE, FAILED])
+    assert (row["status"], row["failures"], row["misses"]) == (pages.ACTIVE, 6, 2)
+
+
+def test_a_page_that_is_gone_is_looked_at_again():
+    world = World(rules(retry=300.0))
+    page = world.add_page("a", 1, NOW, last_crawled_at=NOW - DAY)
+    world.outcome(page.page_id, NOW + 1.0, GONE_FOR_GOOD)
+    assert world.pick([NOW + DAY], 1.0) == [None]
+    assert world.pick([NOW + DAY + 2.0], 1.0) == [page.page_id]
 
 
 def test_an_answer_clears_the_request_by_its_id_or_by_its_time():

@@ -1,12 +1,15 @@
 """The picks of a shard against looking at every page for every slot, whatever happens between."""
 
 import math
+from collections import Counter
 
 import numpy as np
 import pytest
 from reference_shard import DAY, World, rules
 
 from services.scheduler.picking.wheel import is_put_off
+from services.verify.simulation.looking import Looks, every_pick_looked_at
+from shared.contracts.messages import HostLimit
 from shared.rules.page_events import FAILED, IS_GONE, UNCHANGED
 
 START = 1.7e9
@@ -72,6 +75,46 @@ def test_picks_are_the_most_urgent(seed, speed):
         something_happens(rng, world, now, picked)
 
 
+@pytest.mark.parametrize("seed", range(8))
+def test_picks_are_the_most_urgent_where_pages_rest_between_crawls(seed):
+    rng = np.random.default_rng(seed)
+    floor = 0.02 if seed % 2 else 0.0
+    settings = {"timeout": 5.0, "retry": 2.0, "host_rate": 50.0, "max_age_days": 1e-4}
+    world = random_world(rng, pages=60, least_interval=6.0, least_value=floor, **settings)
+    now, empty, last = START, 0, {}
+    for _ in range(60):
+        slots = now + np.sort(rng.random(rng.integers(1, 8)))
+        now = float(slots[-1]) + 1e-6
+        picked = world.pick(slots, 5.0, floor)
+        for page_id, slot in zip(picked, slots, strict=True):
+            empty += page_id is None
+            if page_id is not None:
+                assert slot - last.get(page_id, -math.inf) >= 5.9
+                last[page_id] = slot
+        something_happens(rng, world, now, picked)
+    assert empty
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_the_look_of_the_simulator_knows_the_rules_of_picking(seed):
+    rng = np.random.default_rng(seed)
+    settings = {"timeout": 5.0, "retry": 4.0, "max_age_days": 25.0, "host_rate": 2.0}
+    settings["least_interval"], settings["least_value"] = 3.0 * seed, 0.5 * seed
+    world = random_world(rng, pages=40, **settings)
+    looks, picks, now = Looks(), [], START
+    with every_pick_looked_at(looks):
+        for _ in range(60):
+            now += 1.0
+            picks += world.pick(now + np.array([0.1, 0.2]), 2.0)
+            for page_id in [p for p in picks[-2:] if p is not None and rng.random() < 0.5]:
+                result = rng.choice([UNCHANGED, FAILED, IS_GONE], p=[0.3, 0.5, 0.2])
+                world.outcome(page_id, now + 0.3, result)
+    asked = Counter(page_id for page_id in picks if page_id is not None)
+    assert max(asked.values()) > 3  # some have failed again and again, and are asked for by value
+    assert looks.picks == len(picks)
+    assert looks.finding().examples == []
+
+
 def test_all_pages_are_looked_at_once_where_nothing_surprises():
     rng = np.random.default_rng(1)
     world = random_world(rng, pages=3000, hosts=300, host_rate=10.0)
@@ -104,6 +147,24 @@ def test_a_limited_host_does_not_hold_up_others():
     assert shard.host_rows[shard.hosts.find("rich.example")]["held_back"] > 0
 
 
+def test_of_pages_beyond_their_maximum_age_the_latest_goes_first():
+    world = World(rules(host_rate=1000.0))
+    late = {
+        world.add_page(
+            "h",
+            days,
+            START - DAY,
+            importance=float(days),
+            max_age=30.0 * DAY / days,
+            last_crawled_at=START - 30.0 * DAY / days - float(hours) * 3600.0,
+        ).page_id: hours
+        for days, hours in ((1, 3), (30, 1), (2, 9), (15, 0.01), (3, 0.5))
+    }
+    picked = world.pick(START + np.arange(1, 7) / 1e3, 100.0)
+    assert [late[page_id] for page_id in picked[:5]] == [9, 3, 1, 0.5, 0.01]
+    assert picked[5] is None
+
+
 def test_no_window_is_over_a_hosts_limit():
     rng = np.random.default_rng(5)
     world = random_world(rng, pages=200, hosts=3, host_rate=3.0, timeout=1.0)
@@ -118,6 +179,27 @@ def test_no_window_is_over_a_hosts_limit():
         for first in range(len(crawled)):
             spans = np.array(crawled[first:]) - crawled[first]
             assert np.all(np.arange(1, spans.size + 1) <= 2 + 3.0 * spans + 1e-3)
+
+
+def test_news_of_a_host_gives_no_token_to_slots_of_before_that_are_filled_late():
+    world = World(rules(host_rate=1.0))
+    for number in range(6):
+        world.add_page("h", number, START - DAY, last_crawled_at=START - 10 * DAY)
+    assert None not in world.pick(START + np.array([0.1, 0.2]), 4.0)
+    world.limit_host("h.example", 1.0, None, START + 1.5)
+    assert world.pick([START + 0.6], 4.0) == [None]
+    assert world.pick([START + 1.6], 4.0) != [None]
+    world.limit_host("h.example", 1.0, None, START + 2.0)
+    assert world.pick([START + 1.8, START + 2.2], 4.0).count(None) == 1
+
+
+def test_a_host_that_is_at_rest_is_crawled_in_slots_that_are_filled_late():
+    world = World(rules(host_rate=1.0))
+    for number in range(6):
+        world.add_page("h", number, START - DAY, last_crawled_at=START - 10 * DAY)
+    assert None not in world.pick(START + np.array([0.1, 0.2]), 4.0)
+    world.limit_host("h.example", 1.0, None, START + 10.0)
+    assert world.pick(START + np.array([9.4, 9.6, 9.8]), 4.0).count(None) == 1
 
 
 def test_new_pages_come_first_by_importance():
@@ -137,17 +219,40 @@ def test_over_age_comes_before_value():
 
 
 def test_an_unanswered_request_is_made_again_after_its_deadline():
-    world = World(rules(timeout=10.0))
+    world = World(rules(timeout=10.0, retry=20.0))
     page = world.add_page("a", 1, START, last_crawled_at=START - DAY)
     assert world.pick([START + 1.0, START + 5.0, START + 10.9], 1.0) == [page.page_id, None, None]
-    picks = world.shard.selector.select(np.array([START + 11.0]), 1.0, 0.0)
-    assert picks["row"][0] == 0
-    assert picks["tier"][0] == 1
+    assert world.pick([START + 30.9], 1.0) == [None]
+    assert world.pick([START + 31.0], 1.0) == [page.page_id]
+    # The second one is not answered either: it waits twice as long.
+    assert world.pick([START + 80.9], 1.0) == [None]
+    assert world.pick([START + 81.0], 1.0) == [page.page_id]
+
+
+def test_pages_that_never_answer_have_no_claim_to_an_upper_tier():
+    world = World(rules(timeout=10.0, retry=20.0))
+    silent = world.add_page("a", 1, START, importance=1e-3)
+    now = START + 1.0
+    for wait in (30.0, 50.0, 90.0):
+        assert world.pick([now], 1.0) == [silent.page_id]
+        now += wait
+    valuable = world.add_page("b", 1, START, last_crawled_at=START - 20 * DAY)
+    assert world.pick([now], 1.0) == [valuable.page_id]
+    assert world.pick([now + 1.0], 1.0) == [silent.page_id]
+
+
+def test_an_answer_ends_the_waiting_of_a_page_that_was_silent():
+    world = World(rules(timeout=10.0, retry=20.0))
+    page = world.add_page("a", 1, START, last_crawled_at=START - DAY)
+    assert world.pick([START + 1.0], 1.0) == [page.page_id]
+    assert world.pick([START + 31.0], 1.0) == [page.page_id]
+    world.outcome(page.page_id, START + 32.0)
+    assert world.pick([START + 33.0], 1.0) == [page.page_id]
 
 
 def test_a_failed_page_waits_twice_as_long_each_time():
     world = World(rules(retry=100.0))
-    page = world.add_page("a", 1, START, last_crawled_at=START - DAY)
+    page = world.add_page("a", 1, START, last_crawled_at=START - 1.0)
     now = START
     for wait in (100.0, 200.0, 400.0):
         now += 1.0
@@ -201,6 +306,18 @@ def test_a_page_that_two_signals_lift_at_once_is_picked_once():
     assert rows.size == np.unique(rows).size
 
 
+def test_a_page_that_is_urgent_no_more_is_picked_by_its_value_at_once():
+    world = World(rules(timeout=120.0, retry=0.5, host_rate=50.0))
+    asked = [world.add_page(f"h{n}", n, START - DAY, importance=3.0 - n) for n in range(2)]
+    world.add_page("h2", 2, START - DAY, last_crawled_at=START - 1.0, gamma=1.0, kappa=0.1)
+    assert world.pick([START, START + 0.1], 1.0) == [page.page_id for page in asked]
+    # Neither is answered in time, and one slot comes: the other page goes on to wait for the next.
+    assert world.pick([START + 121.0], 1.0) == [asked[0].page_id]
+    world.outcome(asked[1].page_id, START + 121.5)
+    world.signal(asked[1].page_id, START + 122.0)
+    assert world.pick([START + 123.0], 1.0) == [asked[1].page_id]
+
+
 def test_a_block_that_is_lifted_early_takes_effect_at_once():
     world = World(rules())
     page = world.add_page("a", 1, START - DAY, last_crawled_at=START - DAY)
@@ -219,3 +336,39 @@ def test_a_limit_of_zero_stops_a_host():
 
 def test_an_empty_shard_leaves_its_slots_empty():
     assert World(rules()).pick([START, START + 1.0], 1.0) == [None, None]
+
+
+@pytest.mark.parametrize("delay", [0.5, 7.0, 100.0])
+def test_no_two_crawls_of_a_host_are_nearer_than_its_crawl_delay(delay):
+    world = World(rules(host_rate=5.0))
+    for number in range(60):
+        world.add_page("slow", number, START, last_crawled_at=START - DAY)
+    world.shard.take_host_limit(
+        HostLimit("slow.example", crawl_delay_seconds=delay, only="crawl-delay"), START
+    )
+    slots = START + np.arange(1, 1000) * delay / 20.0
+    picks = world.shard.selector.select(slots, 1.0, 0.0)
+    times = picks["time"][picks["row"] >= 0]
+    assert times.size >= 45
+    assert np.diff(times).min() >= delay - 1e-6
+
+
+def test_a_host_that_is_dead_gets_one_crawl_at_a_time_to_see_whether_it_is_back():
+    world = World(rules(host_rate=2.0, timeout=50.0))
+    for number in range(400):
+        world.add_page("dead", number, START, last_crawled_at=START - DAY)
+    shard, now, crawls = world.shard, START, []
+    host = shard.hosts.find("dead.example")
+    for _ in range(20_000):
+        now += 1.0
+        picks = shard.selector.select(np.array([now]), 1.0, 0.0)
+        if picks["row"][0] >= 0:
+            crawls.append(now)
+            shard.note_reached(host, -1, now + 0.5, now + 0.5)
+    gaps = np.diff(crawls)
+    assert len(crawls) < 20
+    assert gaps[-4:].min() > 600.0
+    # It answers: the next crawl is made at its usual rate.
+    shard.note_reached(host, 1, now, now)
+    again = shard.selector.select(now + np.arange(1.0, 20.0), 1.0, 0.0)
+    assert (again["row"] >= 0).sum() >= 18

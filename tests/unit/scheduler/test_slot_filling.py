@@ -7,24 +7,25 @@ import numpy as np
 import pytest
 from reference_shard import DAY, rules, url_of
 
+from services.scheduler import metrics
 from services.scheduler.flow.emitter import Emitter
-from services.scheduler.flow.pacer import Pacer, Plans
+from services.scheduler.flow.pacer import FILLING_SECONDS, PATIENCE_SECONDS, Pacer, Plans
 from services.scheduler.flow.slot_filler import SlotFiller, take_back
 from services.scheduler.picking.calendar import make_shard
 from services.scheduler.picking.thresholds import host_multipliers
 from shared.contracts.codec import decode
 from shared.contracts.messages import Allotment, CrawlRequest, Multipliers, PageUpdate
-from shared.pacing.slots import KNOWN_AHEAD_SECONDS, SlotPlan, SlotTimeline
+from shared.pacing.slots import KNOWN_AHEAD_SECONDS, SHOWN_WITHIN_SECONDS, SlotPlan, SlotTimeline
 from shared.runtime.clock import ManualClock
 from shared.runtime.settings import load_settings
 
 NOW = 1.7e9
 
 
-def make_shards(count=4, pages=50):
+def make_shards(count=4, pages=50, **more):
     shards = {}
     for number in range(count):
-        shards[number] = shard = make_shard(number, rules(host_rate=1000.0))
+        shards[number] = shard = make_shard(number, rules(host_rate=1000.0, **more))
         shard.is_caught_up = True
         for page in range(pages):
             identity = url_of(f"h{number}-{page % 5}", page)
@@ -41,7 +42,8 @@ def timeline(rate, shards=4, multiplier=1e-9, version=1):
 
 def fill(shards, slots, **settings):
     times, owners = slots.between(NOW, NOW + 1.0)
-    return SlotFiller(load_settings(**settings), shards).fill(times, owners, slots.newest)
+    filler = SlotFiller(load_settings(**settings), ManualClock(NOW), shards)
+    return filler.fill(times, owners, slots.newest)
 
 
 def requests_of(emissions):
@@ -170,7 +172,8 @@ async def test_slots_that_a_plan_to_come_may_change_wait_for_it(speed):
     clock.advance(0.2 * speed)
     await pacer.tick()
     sent = [len(collector.sent)]
-    known.age = KNOWN_AHEAD_SECONDS + 0.6  # the broker is away
+    # The broker is away.
+    known.age = KNOWN_AHEAD_SECONDS - SHOWN_WITHIN_SECONDS + 0.6
     for _ in range(3):
         clock.advance(0.2 * speed)
         await pacer.tick()
@@ -182,6 +185,20 @@ async def test_slots_that_a_plan_to_come_may_change_wait_for_it(speed):
 
     assert sent == pytest.approx([20, 20, 20, 20], abs=1)
     assert len(collector.sent) == pytest.approx(40, abs=1)
+
+
+async def test_who_may_be_ahead_of_the_broker_waits_for_it():
+    clock, collector = ManualClock(NOW, 1.0), Collector()
+    plans = Plans(timeline(100.0), time.monotonic, ahead=lambda: 0.35)
+    handler = Handler(make_shards(pages=400))
+    pacer = Pacer(load_settings(), clock, plans, Group(), handler, SameThread(), collector)
+
+    clock.advance(1.0)
+    await pacer.tick()
+
+    # What the broker had 0.15 s ago may be a plan for now: by a clock that is 0.35 s ahead, for
+    # 0.2 s ago.
+    assert len(collector.sent) == pytest.approx(80, abs=1)
 
 
 async def test_knowledge_of_long_ago_brings_no_slot_twice(parts):
@@ -198,6 +215,93 @@ async def test_knowledge_of_long_ago_brings_no_slot_twice(parts):
     times = [request.requested_at for request in collector.sent]
     assert len(set(times)) == len(times)
     assert 100 < len(times) <= 300
+
+
+class SlowThread:
+    """Where filling takes its time: the thread has something else to do first."""
+
+    def __init__(self, clock, seconds):
+        self.clock, self.seconds = clock, seconds
+
+    async def run(self, function, *args):
+        filled = function(*args)
+        self.clock.advance(self.seconds)
+        self.seconds = 0.0
+        return filled
+
+
+@pytest.mark.parametrize("speed", [1.0, 86_400.0])
+async def test_slots_that_took_too_long_to_fill_are_not_sent_and_their_pages_are_free(speed):
+    clock, collector = ManualClock(NOW, speed), Collector()
+    slots, handler = timeline(100.0 / speed), Handler(make_shards(pages=200))
+    thread = SlowThread(clock, 0.8 * speed)
+    plans = Plans(slots, time.monotonic)
+    pacer = Pacer(load_settings(), clock, plans, Group(), handler, thread, collector)
+    before = metrics.FORFEITED_SLOTS._value.get()
+    clock.advance(0.9 * speed)
+    await pacer.tick()
+
+    latest = PATIENCE_SECONDS + FILLING_SECONDS
+    assert len(collector.sent) == pytest.approx(90 - 20, abs=1)
+    assert min(r.requested_at for r in collector.sent) >= NOW + (1.7 - latest) * speed
+    assert metrics.FORFEITED_SLOTS._value.get() - before == 90 - len(collector.sent)
+    in_flight = sum(
+        np.count_nonzero(s.attempts.rows["deadline"] > NOW) for s in handler.shards.values()
+    )
+    assert in_flight == len(collector.sent)
+
+
+class WaitingEmitter(Collector):
+    """Sending the first shard's requests takes long; then something has happened."""
+
+    def __init__(self, happens):
+        super().__init__()
+        self.happens = happens
+
+    async def send(self, emissions):
+        await super().send(emissions)
+        self.happens()
+
+
+async def test_slots_of_shards_that_waited_for_others_too_long_are_not_sent():
+    clock, handler = ManualClock(NOW), Handler(make_shards(pages=200))
+    emitter = WaitingEmitter(lambda: clock.advance(2.0))
+    plans = Plans(timeline(100.0), time.monotonic)
+    pacer = Pacer(load_settings(), clock, plans, Group(), handler, SameThread(), emitter)
+    clock.advance(0.5)
+    await pacer.tick()
+
+    assert {r.host.partition("-")[0] for r in emitter.sent} == {"h0"}
+    assert 0 < len(emitter.sent) < 20
+
+
+async def test_nothing_more_is_sent_once_the_group_decides():
+    clock, group, handler = ManualClock(NOW), Group(), Handler(make_shards(pages=200))
+    emitter = WaitingEmitter(lambda: setattr(group, "settled", False))
+    plans = Plans(timeline(100.0), time.monotonic)
+    pacer = Pacer(load_settings(), clock, plans, group, handler, SameThread(), emitter)
+    clock.advance(0.5)
+    await pacer.tick()
+
+    assert 0 < len(emitter.sent) < 20
+
+
+async def test_a_clock_that_is_set_while_slots_are_filled_makes_none_late():
+    clock, collector = ManualClock(NOW), Collector()
+    thread = SlowThread(clock, 0.0)
+
+    async def stepping(function, *args):
+        clock.step(60.0)
+        return function(*args)
+
+    thread.run = stepping
+    plans = Plans(timeline(100.0), time.monotonic)
+    handler = Handler(make_shards(pages=200))
+    pacer = Pacer(load_settings(), clock, plans, Group(), handler, thread, collector)
+    clock.advance(0.5)
+    await pacer.tick()
+
+    assert len(collector.sent) == pytest.approx(50, abs=1)
 
 
 async def test_nothing_is_sent_when_the_group_decides_meanwhile(parts):
