@@ -15,7 +15,7 @@ from services.coordinator.solver import (
     solve_shares,
     solve_threshold,
 )
-from services.coordinator.usage import Usage
+from services.coordinator.usage import Made, Usage
 from shared.contracts.messages import DemandCurve
 from shared.pacing.budget import Stretch
 
@@ -48,6 +48,9 @@ or standing still."""
 EXCUSED_SECONDS = 30.0
 """So long after it was away (wall), a shard that is away again, but not silent, is a slow one."""
 
+LEAST_HELD = 0.01
+"""A smaller part of the slots that wait for the crawlers is none: their answers come in bursts."""
+
 _ROUTINE = frozenset({"demand", "ramp"})
 """Causes of decisions that follow the last one smoothly."""
 
@@ -76,6 +79,17 @@ class Change:
     why: str = ""
 
 
+@dataclass(frozen=True, slots=True)
+class Crawlers:
+    """How the crawler fleet keeps up."""
+
+    answers: float
+    """Per second of the wall, of late."""
+    held_share: float
+    """Of the slots that pages are worth, those that wait because the crawlers are behind; 0: they
+    keep up, and may be able to do more."""
+
+
 @dataclass(slots=True)
 class Shard:
     """What is known of a shard."""
@@ -101,8 +115,8 @@ class Fleet:
     _short: set[int] = field(default_factory=set)
     """Shards that turned out to use less than they had, since the last decision."""
     _gathered: Curves | None = None
-    _gathered_of: dict[int, int] = field(default_factory=dict)
-    """Identities of the reports that `_gathered` is made of."""
+    _gathered_of: dict[int, DemandCurve] = field(default_factory=dict)
+    """The reports that `_gathered` is made of. They are kept: where one was, another may come."""
 
     def adopt(self, multiplier: float, rate: float, shares: Mapping[int, float], at: float) -> None:
         """Go on from what another coordinator decided.
@@ -141,9 +155,9 @@ class Fleet:
         if before is not None and _is_older(curve, before):
             return None
         known.curve = curve
-        if before is None or was_silent or not _is_same_process(curve, before):
-            # It could not use what it had while it was away; or it is another process now, which
-            # may be faster or slower.
+        if before is None or was_silent or not _is_same_run(curve, before):
+            # It could not use what it had while it was away, or was loaded; and another process may
+            # be faster or slower.
             known.usage = Usage()
             return None
         return before
@@ -153,24 +167,21 @@ class Fleet:
         for shard in self.shards.values():
             shard.back_at += seconds
 
-    def observe(
-        self, number: int, since: float, seconds: float, slots: float, crawls: float
-    ) -> None:
+    def observe(self, number: int, since: float, seconds: float, made: Made) -> None:
         """Take what a shard made of its slots between two reports.
 
         Args:
             number: of the shard.
             since: of the first report, of the clock.
             seconds: between the reports, of the wall.
-            slots: that it had.
-            crawls: that it made.
+            made: what it made of them.
         """
         shard = self.shards[number]
         through = shard.curve.demand[0] if shard.curve is not None else 0.0
         if since < shard.back_at:
             # What it wrote while it was cut off comes when it is back, all at once.
-            shard.usage.remember(seconds, slots, crawls)
-        elif shard.usage.observe(seconds, slots, crawls, through):
+            shard.usage.remember(seconds, made)
+        elif shard.usage.observe(seconds, made, through):
             self._short.add(number)
 
     def live(self, wall: float) -> frozenset[int]:
@@ -181,6 +192,16 @@ class Fleet:
             if wall - shard.heard_at <= self.silent_after_seconds
         )
 
+    def crawlers(self, wall: float) -> "Crawlers":
+        """What the crawlers of the live shards are seen to do."""
+        usages = [self.shards[number].usage for number in self.live(wall)]
+        held = sum(usage.held_rate for usage in usages)
+        asked = held + sum(usage.crawls_rate for usage in usages)
+        share = held / asked if asked > 0 else 0.0
+        return Crawlers(
+            sum(usage.answered_rate for usage in usages), share if share > LEAST_HELD else 0.0
+        )
+
     def curves(self, wall: float) -> Curves | None:
         """The live shards' curves on one grid; None: there are none yet."""
         live = self.live(wall)
@@ -189,10 +210,11 @@ class Fleet:
             for number, shard in self.shards.items()
             if number in live and shard.curve is not None
         }
-        key = {number: id(curve) for number, curve in reports.items()}
-        if key != self._gathered_of:
-            self._gathered = gather(reports) if reports else None
-            self._gathered_of = key
+        known = self._gathered_of
+        same = {number for number, curve in reports.items() if known.get(number) is curve}
+        if not len(same) == len(reports) == len(known):
+            self._gathered = gather(reports, self._gathered, same) if reports else None
+            self._gathered_of = reports
         return self._gathered
 
     def next_silence(self, wall: float) -> float:
@@ -219,6 +241,8 @@ class Fleet:
         """
         live = self.live(wall)
         curves = self.curves(wall)
+        # Slots that wait for the crawlers buy nothing: the threshold is that of the others.
+        planning *= 1.0 - self.crawlers(wall).held_share
         reporting = frozenset(curves.shards if curves is not None else ())
         multiplier = self.last.multiplier if self.last else 0.0
         shares: dict[int, float] = {}
@@ -313,13 +337,13 @@ class Fleet:
         )
 
 
-def _is_same_process(one: DemandCurve, other: DemandCurve) -> bool:
+def _is_same_run(one: DemandCurve, other: DemandCurve) -> bool:
     return (one.instance, one.run) == (other.instance, other.run)
 
 
 def _is_older(curve: DemandCurve, before: DemandCurve) -> bool:
     """Whether a report was made before another; those without a sequence come as they are made."""
-    is_counted = bool(curve.run) and _is_same_process(curve, before)
+    is_counted = bool(curve.run) and _is_same_run(curve, before)
     return is_counted and curve.sequence <= before.sequence
 
 

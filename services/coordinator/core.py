@@ -3,9 +3,12 @@
 import math
 from dataclasses import dataclass, replace
 
+from msgspec import structs
+
 from services.coordinator import reasons
 from services.coordinator.allotment import ADOPTED, Change, Decision, Fleet
 from services.coordinator.solver import check_curve
+from services.coordinator.usage import Made
 from shared.contracts.codec import BadMessage
 from shared.contracts.messages import Bandwidth, DemandCurve, Multipliers
 from shared.pacing.budget import Budget, Stretch
@@ -92,6 +95,25 @@ class Coordination:
         """Whether we lead, and have said so."""
         return bool(self.epoch) and self.last is not None and self.last.epoch == self.epoch
 
+    def claim(self, epoch: int, name: str) -> Multipliers | None:
+        """What a leader says before it reads what was said before it; None: nothing was.
+
+        It changes nothing, and comes too late whenever it comes. But whatever leaders of before say
+        after it counts for nobody (`SlotTimeline`): what is read then is all there is, and the
+        first plan of the new epoch goes on from it, slot by slot.
+        """
+        if self.last is None:
+            return None
+        return structs.replace(
+            self.last,
+            version=self.timeline.last_version + 1,
+            epoch=epoch,
+            leader=name,
+            cause="claim",
+            why="another leader begins",
+            append_by=0.0,
+        )
+
     def lead(self, epoch: int, name: str) -> None:
         """Decide from now on, in an epoch that nobody has led in before."""
         self.epoch, self._leader = epoch, name
@@ -170,8 +192,13 @@ class Coordination:
             report.shard,
             since,
             (until - since) / now.speed,
-            self.timeline.allotted(report.shard, since, until),
-            report.achieved_crawls_per_second * (until - since),
+            Made(
+                self.timeline.allotted(report.shard, since, until),
+                report.achieved_crawls_per_second * (until - since),
+                report.held_crawls_per_second * (until - since),
+                report.answered_crawls_per_second * (until - since),
+                report.unused_crawls_per_second * (until - since),
+            ),
         )
 
     def receive_multipliers(self, message: Multipliers, now: Moment) -> bool:
@@ -183,7 +210,7 @@ class Coordination:
         self._follow_clock(now)
         plan = SlotPlan.from_message(message)
         newest = self.timeline.newest
-        if newest is not None and plan.order <= newest.order:
+        if self.timeline.is_replaced(plan) or (newest and plan.order <= newest.order):
             return False
         if self.epoch and (message.epoch, message.leader) == (self.epoch, self._leader):
             return False

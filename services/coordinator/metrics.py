@@ -23,6 +23,18 @@ SILENT_SHARDS = Gauge(
 HOST_LIMITED = Gauge(
     "freshet_host_limited_ratio", "Share of the demand at λ₀ that host limits hold back."
 )
+UNUSED = Gauge(
+    "freshet_unused_crawls_per_second",
+    "What is left of the budget, as no page is to be crawled: least interval, floor, host limits.",
+)
+FLEET_HELD = Gauge(
+    "freshet_fleet_held_ratio",
+    "Part of the slots that wait because the crawlers are behind with what they were asked.",
+)
+FLEET_ANSWERS = Gauge(
+    "freshet_fleet_answers_per_second",
+    "Requests that the crawlers answer; while they are behind, that is all that they can.",
+)
 DECISIONS = Counter("freshet_multipliers_published_total", "Messages sent, by cause.", ["cause"])
 LATE = Counter(
     "freshet_late_multipliers_total",

@@ -58,6 +58,12 @@ class Sample(msgspec.Struct, frozen=True):
     """Crawls to slots, in the last seconds."""
     multiplier: float
     host_limited: float
+    fleet_held: float
+    """Part of the slots that wait because the crawlers are behind."""
+    fleet_capacity: float | None
+    """What the crawlers are seen to answer while they are behind; None: they keep up."""
+    unused: float = 0.0
+    """What is left of the budget, as no page is to be crawled."""
 
 
 class ShardState(msgspec.Struct, frozen=True):
@@ -123,6 +129,10 @@ class Picture:
         metrics.ACHIEVED_RATIO.set(sample.achieved_ratio)
         metrics.LIMITED_SHARDS.set(sum(s.usage.usable < math.inf for s in fleet.shards.values()))
         metrics.HOST_LIMITED.set(sample.host_limited)
+        metrics.FLEET_HELD.set(sample.fleet_held)
+        metrics.UNUSED.set(sample.unused)
+        crawlers = fleet.crawlers(now.wall)
+        metrics.FLEET_ANSWERS.set(crawlers.answers / now.speed)
         metrics.LIVE_SHARDS.set(live)
         metrics.SILENT_SHARDS.set(len(fleet.shards) - live)
 
@@ -166,6 +176,13 @@ class Picture:
             return f"no bandwidth is set, {going_on}: set it with `freshet bandwidth set`"
         if not self._coordination.fleet.live(now.wall):
             return "no shard reports: are the schedulers running?"
+        crawlers = self._coordination.fleet.crawlers(now.wall)
+        if crawlers.held_share > 0:
+            answers = crawlers.answers / now.speed
+            return (
+                f"the crawlers are behind: they answer {answers:.6g} crawls/s, and "
+                f"{crawlers.held_share:.0%} of the slots wait for them: add crawlers"
+            )
         return None
 
     def achieved(self, now: Moment) -> Achieved:
@@ -208,6 +225,7 @@ class Picture:
         fleet = self._coordination.fleet
         multiplier = fleet.last.multiplier if fleet.last else 0.0
         achieved = self.achieved(now)
+        crawlers = fleet.crawlers(now.wall)
         return Sample(
             at=at,
             clock=now.clock,
@@ -216,6 +234,9 @@ class Picture:
             achieved_ratio=achieved.ratio,
             multiplier=multiplier,
             host_limited=_host_limited(fleet, now.wall, multiplier),
+            fleet_held=crawlers.held_share,
+            fleet_capacity=crawlers.answers / now.speed if crawlers.held_share > 0 else None,
+            unused=sum(fleet.shards[n].usage.unused_rate for n in fleet.live(now.wall)) / now.speed,
         )
 
 

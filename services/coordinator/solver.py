@@ -20,8 +20,9 @@ Rates here are crawls per second of the clock, whatever the unit of the curves' 
 """
 
 import math
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
+from itertools import pairwise
 
 import numpy as np
 from numpy.typing import NDArray
@@ -65,23 +66,35 @@ def check_curve(curve: DemandCurve) -> None:
             f"{points} thresholds, {len(curve.demand)} demands and {len(curve.ripe)} ripe counts: "
             "give as many of each, 2 or more"
         )
-    if curve.thresholds[0] <= 0 or np.any(np.diff(curve.thresholds) <= 0):
+    if curve.thresholds[0] <= 0 or any(high <= low for low, high in pairwise(curve.thresholds)):
         raise ValueError("the thresholds must be positive and rise strictly")
 
 
-def gather(reports: Mapping[int, DemandCurve]) -> Curves:
-    """The reports, by shard, as arrays on one grid (at least one report)."""
+def gather(
+    reports: Mapping[int, DemandCurve], before: Curves | None = None, same: Collection[int] = ()
+) -> Curves:
+    """The reports, by shard, as arrays on one grid.
+
+    Args:
+        reports: by shard; at least one.
+        before: what was gathered last.
+        same: shards whose reports were a part of that already: on the same grid their rows stand.
+    """
     shards = tuple(sorted(reports))
     curves = [reports[shard] for shard in shards]
     # Shards lay their grids over the same points, each over the part that it needs.
     grid = np.unique(np.concatenate([curve.thresholds for curve in curves]))
-    return Curves(
-        shards,
-        grid,
-        np.stack([_on_grid(grid, c.thresholds, c.demand) for c in curves]),
-        np.stack([_on_grid(grid, c.thresholds, c.ripe) for c in curves]),
-        np.array([c.pages for c in curves], np.float64),
-    )
+    demand, ripe = np.empty((2, len(shards), grid.size))
+    kept: dict[int, int] = {}
+    if before is not None and np.array_equal(grid, before.grid):
+        kept = {shard: row for row, shard in enumerate(before.shards) if shard in same}
+    for row, (shard, curve) in enumerate(zip(shards, curves, strict=True)):
+        if before is not None and shard in kept:
+            demand[row], ripe[row] = before.demand[kept[shard]], before.ripe[kept[shard]]
+        else:
+            demand[row] = _on_grid(grid, curve.thresholds, curve.demand)
+            ripe[row] = _on_grid(grid, curve.thresholds, curve.ripe)
+    return Curves(shards, grid, demand, ripe, np.array([c.pages for c in curves], np.float64))
 
 
 def _on_grid(grid: Floats, thresholds: list[float], curve: list[float]) -> Floats:

@@ -26,9 +26,9 @@ from services.coordinator.core import Coordination, Moment
 from services.coordinator.history import DecisionHistory
 from services.coordinator.leadership import Leadership
 from services.coordinator.picture import Picture, State, add_picture
-from shared.contracts.codec import BadMessage, decode
+from shared.contracts.codec import BadMessage, decode, encode
 from shared.contracts.messages import Bandwidth, DemandCurve, Multipliers
-from shared.contracts.topics import BANDWIDTH, DEMAND_CURVES, MULTIPLIERS, Topic
+from shared.contracts.topics import BANDWIDTH, CLAIM_KEY, DEMAND_CURVES, MULTIPLIERS, Topic
 from shared.pacing.slots import KNOWN_AHEAD_SECONDS, is_late
 from shared.runtime.follower import Follower
 from shared.runtime.kafka import appended_at
@@ -140,8 +140,7 @@ class Coordinator(WorkerService):
         return self.clock.now() - self.settings.multiplier_history_kept_days * SECONDS_PER_DAY
 
     def _newest_epoch(self) -> int:
-        newest = self._coordination.timeline.newest
-        return newest.epoch if newest is not None else 0
+        return self._coordination.timeline.epoch
 
     async def _follow(self, topic: Topic, receive: Callable[[ConsumerRecord], None]) -> None:
         follower = Follower(self.settings, topic, receive)
@@ -167,6 +166,7 @@ class Coordinator(WorkerService):
         self._appended = {(message.epoch, message.version): at}
         if is_late(message, at):
             self._coordination.leave_out(message)
+            self._leadership.superseded(message.epoch, message.leader)
         elif self._coordination.receive_multipliers(message, self._moment()):
             self._leadership.superseded(message.epoch, message.leader)
 
@@ -211,6 +211,7 @@ class Coordinator(WorkerService):
         epoch = self._leadership.epoch
         if epoch != self._coordination.epoch:
             if epoch:
+                await self._claim(epoch)
                 await self._followers[MULTIPLIERS.name].catch_up()
             if epoch and epoch == self._leadership.epoch:
                 self._coordination.lead(epoch, self.settings.instance)
@@ -219,6 +220,13 @@ class Coordinator(WorkerService):
         metrics.LEADING.set(bool(self._coordination.epoch))
         metrics.EPOCH.set(max(self._coordination.epoch, self._newest_epoch()))
         return bool(self._coordination.epoch)
+
+    async def _claim(self, epoch: int) -> None:
+        message = self._coordination.claim(epoch, self.settings.instance)
+        if message is not None:
+            # Under a key of its own: the plan that stands is not to be compacted away.
+            claim = await self._publisher.send(MULTIPLIERS, CLAIM_KEY, encode(message), partition=0)
+            await claim
 
     async def _decide(self) -> None:
         message = self._coordination.next(self._moment())

@@ -6,7 +6,6 @@ import time
 from collections.abc import Iterable, Iterator, Sequence
 
 import structlog
-import tenacity
 from aiokafka import ConsumerRecord
 
 from services.ingester import metrics
@@ -22,7 +21,7 @@ from shared.runtime.clock import Clock, SystemClock
 from shared.runtime.isolation import Pieces, reason_of
 from shared.runtime.kafka import may_pass
 from shared.runtime.publisher import ByPlace, Publisher
-from shared.runtime.retrying import until_it_passes
+from shared.runtime.retrying import Attempts, until_it_passes
 from shared.runtime.settings import Settings
 from shared.units import SECONDS_PER_DAY
 
@@ -98,11 +97,10 @@ class SignalHandler:
                 await self._publisher.flush()
         self.trouble = None
 
-    def _attempts(self) -> tenacity.AsyncRetrying:
+    def _attempts(self) -> Attempts:
         return until_it_passes(None, may_pass, self._note_failure)
 
-    def _note_failure(self, state: tenacity.RetryCallState) -> None:
-        error = state.outcome.exception() if state.outcome else None
+    def _note_failure(self, error: BaseException) -> None:
         self.progressed_at = time.monotonic()
         self.trouble = f"the broker cannot be written: {error!r}"
         log.warning("signals not published yet, trying again", error=repr(error))

@@ -167,7 +167,7 @@ class SignalReader(ConsumerRebalanceListener):  # type: ignore[misc]  # aiokafka
             fetched = await read_slice(self._consumer, self._max_records, timeout_ms=100)
             await read_on(self._consumer, fetched, self._max_records, self._max_bytes)
         except OffsetOutOfRangeError as error:
-            self._next |= await self._continuity.behind(error.args[0])
+            self._next |= await self._continuity.behind(error.args[0], self._next)
             # What was read with it is read again. A rebalance may have begun just now.
             for tp in self._next.keys() & self._consumer.assignment():
                 self._consumer.seek(tp, self._next[tp])

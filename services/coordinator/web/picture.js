@@ -30,6 +30,11 @@ function showTiles(state, unit) {
   const silent = state.silent_shards ? `, ${state.silent_shards} silent` : "";
   $("live").textContent = `${state.live_shards} shards report${silent}`;
   $("limited").textContent = percent(now.host_limited);
+  const behind = now.fleet_capacity !== null;
+  $("capacity").textContent = behind ? short(now.fleet_capacity * unit.factor) : "enough";
+  $("held").textContent = behind
+    ? `${unit.name}; ${percent(now.fleet_held)} of the slots wait for crawlers`
+    : "crawlers answer all that they are asked";
   $("notice").hidden = !state.notice;
   $("notice").textContent = state.notice ?? "";
   const simulated = state.speed === 1 ? "" : `, simulated: ${short(state.speed / DAY)} days a second`;

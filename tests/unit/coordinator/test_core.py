@@ -1,5 +1,6 @@
 """The coordination over time: who is there, what is published when, numbers that never go back."""
 
+import math
 from itertools import pairwise
 
 import pytest
@@ -7,10 +8,10 @@ from coordination_run import GRID, START, Run, report, running
 from msgspec.structs import replace
 
 from services.coordinator.allotment import relaxation
-from services.coordinator.core import REFRESH_SECONDS
+from services.coordinator.core import REFRESH_SECONDS, Coordination
 from shared.contracts.codec import BadMessage
 from shared.contracts.messages import Bandwidth, ScheduledRate
-from shared.pacing.slots import SlotPlan, SlotTimeline
+from shared.pacing.slots import SlotPlan, SlotTimeline, is_late
 
 
 def test_the_first_decision_comes_at_once_and_solves_the_multiplier():
@@ -206,6 +207,21 @@ def test_what_a_replaced_leader_still_says_is_left_out():
     assert leader.step(6.0).version == said.version + 1
 
 
+def test_a_new_leader_claims_the_topic_before_it_reads_what_stands_there():
+    old = running()
+    last = old.published[-1]
+    new = Coordination(silent_after_seconds=5.0, lead_seconds=0.3, shards=64)
+    assert new.claim(2, "coordinator-2") is None, "there is nothing to go on from"
+    new.receive_multipliers(last, old.moment)
+
+    claim = new.claim(2, "coordinator-2")
+    new.leave_out(claim)
+
+    assert (claim.epoch, claim.version, claim.leader) == (2, last.version + 1, "coordinator-2")
+    assert is_late(claim, appended_at=1.0), "it is no plan"
+    assert not new.receive_multipliers(replace(last, version=9), old.moment), "said after it"
+
+
 def test_a_follower_knows_what_the_leader_knows_and_goes_on_smoothly():
     leader = running()
     follower = Run()
@@ -285,6 +301,17 @@ def test_a_shard_that_moves_to_a_worker_with_another_clock_is_heard_at_once(ahea
     assert run.core.fleet.shards[1].curve.instance == "other"
     run.hear(replace(report(1, 12.0, run.moment.clock), instance="other", run="c", sequence=1))
     assert run.core.fleet.shards[1].curve.run == "c", "it was started again"
+
+
+def test_what_a_shard_made_before_it_was_loaded_again_is_forgotten():
+    run = running()
+    told = report(1, 3.0, run.moment.clock)
+    run.hear(replace(told, run="a", sequence=1))
+    run.core.fleet.shards[1].usage.usable = 0.0
+    run.hear(replace(told, run="a", sequence=2))
+    assert run.core.fleet.shards[1].usage.usable == 0.0
+    run.hear(replace(told, run="b", sequence=1))
+    assert run.core.fleet.shards[1].usage.usable == math.inf
 
 
 @pytest.mark.parametrize("step", [HOUR, -HOUR, 30.0, -30.0, 0.5])

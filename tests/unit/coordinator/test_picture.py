@@ -95,6 +95,17 @@ def test_the_ratio_of_crawls_to_slots_counts_what_silent_shards_had(coordination
     assert row.usable == pytest.approx(slots / 2)
 
 
+def test_what_is_left_of_the_budget_is_said(coordination):
+    coordination.published(coordination.next(NOW), NOW)
+    for seconds in (0.5, 2.3, 4.0):
+        since = coordination.fleet.shards[0].curve.reported_at
+        later = Moment(NOW.clock + seconds, NOW.wall + seconds)
+        slots = coordination.timeline.allotted(0, since, later.clock) / (later.clock - since)
+        said = replace(report(0, 3.0, 0.0, 0.6 * slots), unused_crawls_per_second=0.4 * slots)
+        coordination.receive_demand(replace(said, reported_at=later.clock), later.wall, later)
+    assert Picture(coordination).state(later, 5.0, "").now.unused == pytest.approx(0.4 * slots)
+
+
 def test_a_follower_shows_who_leads_and_what_was_said():
     schedule = [ScheduledRate(0, 1.0), ScheduledRate(3600, 2.0)]
     follower = Coordination(silent_after_seconds=5.0, lead_seconds=0.3, shards=8)

@@ -5,21 +5,21 @@ import math
 import numpy as np
 import pytest
 
-from services.coordinator.usage import Usage
+from services.coordinator.usage import Made, Usage
 
 LEAST = 1.25
 
 
-def run(wanted, able, seconds, usage=None, lateness=0.05, seed=1, through=10.0):
+def run(wanted, able, seconds, usage=None, lateness=0.05, seed=1, through=10.0, least=LEAST):
     """Reports of a shard that wants so many slots a second; slots a second that it had."""
     rng = np.random.default_rng(seed)
     usage = Usage() if usage is None else usage
     late, had = 0.0, []
     for _ in range(seconds):
-        slots = min(wanted, max(usage.limit, LEAST))
+        slots = min(wanted, max(usage.limit, least))
         before, late = late, rng.uniform(0, lateness)
         crawls = max(min(slots, able) * (1 + before - late), 0.0)
-        usage.observe(1.0, slots, crawls, through)
+        usage.observe(1.0, Made(slots, crawls), through)
         had.append(slots)
     return usage, np.array(had)
 
@@ -46,11 +46,20 @@ def test_a_small_shortfall_is_found_in_time_and_little_is_lost_to_it():
     assert np.mean(had - np.minimum(had, 145.0)) < 0.03 * 150
 
 
-@pytest.mark.parametrize("able", [0.0, 20.0, 100.0])
-def test_a_shard_that_can_use_more_again_has_it_all_within_a_minute(able):
-    usage, _ = run(150.0, able, 60)
-    _, had = run(150.0, math.inf, 60, usage)
-    assert had[-1] == 150.0
+@pytest.mark.parametrize("part", [0.0, 0.1, 0.5])
+@pytest.mark.parametrize("wanted", [0.5, 1.3, 5.0, 15.0, 150.0, 1500.0])
+def test_a_shard_that_can_use_more_again_has_it_all_within_a_minute(wanted, part):
+    least = 0.01 * wanted
+    usage, _ = run(wanted, part * wanted, 15, least=least)
+    _, had = run(wanted, math.inf, 60, usage, least=least)
+    assert had[-1] == wanted
+
+
+@pytest.mark.parametrize("able", [0.0, 0.5, 5.0])
+def test_less_and_less_is_tried_with_a_shard_that_cannot_use_more(able):
+    usage, _ = run(3 * able + 1.0, able, 300, least=0.0)
+    _, had = run(3 * able + 1.0, able, 100, usage, least=0.0)
+    assert np.mean(had - able) < 0.05 + 0.03 * able
 
 
 def test_hosts_that_let_more_through_are_news_at_once():
@@ -68,7 +77,7 @@ def test_a_limit_that_does_not_matter_is_forgotten():
 def test_the_ratio_says_what_part_of_the_slots_is_filled():
     usage = Usage()
     for _ in range(20):
-        usage.observe(0.5, 2.0, 1.5, 1.0)
+        usage.observe(0.5, Made(2.0, 1.5), 1.0)
     assert usage.ratio == pytest.approx(0.75, abs=0.01)
     assert Usage().ratio == 1.0
-    assert not Usage().observe(0.0, 5.0, 0.0, 0.0)
+    assert not Usage().observe(0.0, Made(5.0, 0.0), 0.0)

@@ -51,6 +51,24 @@ def test_any_window_holds_its_budget_to_within_one_over_all_shards(rate, length,
     assert np.all(np.diff(slots) >= 0)
 
 
+def said(version, epoch, at, rate=10.0, append_by=None):
+    return Multipliers(
+        version, at, at, 0.1, rate, 0.0, [Allotment(0, 1.0)], epoch=epoch, append_by=append_by
+    )
+
+
+def test_once_a_new_leader_has_spoken_nobody_goes_by_one_of_before():
+    timeline = SlotTimeline()
+    assert timeline.take(said(1, 1, at=0.0), 0.0)
+    # The claim of a new leader comes too late whenever it comes: it is no plan.
+    assert not timeline.take(said(2, 2, at=0.0, rate=99.0, append_by=0.0), 5.0)
+
+    assert not timeline.take(said(3, 1, at=6.0), 5.1), "it was on its way when its leader died"
+    assert timeline.newest.version == 1
+    assert timeline.last_version == 3
+    assert timeline.take(said(4, 2, at=7.0), 5.2)
+
+
 @pytest.mark.parametrize(
     ("append_by", "appended_at", "late"),
     [(10.0, 10.5, True), (10.0, 10.0, False), (10.0, None, False), (None, 1e9, False)],
