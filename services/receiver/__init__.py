@@ -1,0 +1,1 @@
+"""The receiver: pings as the web sends them, over HTTP, become signals."""

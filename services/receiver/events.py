@@ -1,0 +1,92 @@
+"""CloudEvents over HTTP, <https://cloudevents.io>: structured, batched, and binary. Pure.
+
+The page is the event's `subject` where that is a URL; else `url` of its data, if that is an object.
+`time` says when it changed.
+"""
+
+import json
+from collections.abc import Mapping
+from typing import Any, Final
+
+from cloudevents.core.base import BaseCloudEvent
+from cloudevents.core.bindings.http import HTTPMessage, from_http
+from cloudevents.core.exceptions import BaseCloudEventException
+from cloudevents.core.formats.json import JSONFormat
+
+from services.receiver.lines import Read
+from services.receiver.refusing import Refused
+from shared.contracts.identity import BadUrl, identify
+from shared.contracts.messages import MAX_UNIX_SECONDS
+from shared.runtime.pings import Ping
+
+MOST_EVENTS: Final = 1_000
+BATCH: Final = "application/cloudevents-batch+json"
+STRUCTURED: Final = "application/cloudevents+json"
+_FORMAT: Final = JSONFormat()
+_FAULTS: Final = (
+    *(BaseCloudEventException, BadUrl, ValueError, TypeError, KeyError, AttributeError),
+    *(RecursionError, OverflowError),
+)
+"""What the SDK raises of hostile events."""
+
+
+def read_events(content_type: str, headers: Mapping[str, str], body: bytes) -> Read:
+    """Pings from events; a bad one does not keep the others out.
+
+    Raises:
+        Refused: the body is not what its content type says, or has too many events.
+    """
+    kind = content_type.partition(";")[0].strip().lower()
+    read = Read()
+    for number, message in enumerate(_messages(kind, headers, body), 1):
+        try:
+            read.pings.append(ping_of(from_http(message, _FORMAT)))
+        except _FAULTS as error:
+            read.refuse(f"event {number}", str(error))
+    return read
+
+
+def _messages(kind: str, headers: Mapping[str, str], body: bytes) -> list[HTTPMessage]:
+    if kind == BATCH:
+        return [
+            HTTPMessage({"content-type": STRUCTURED}, json.dumps(event).encode())
+            for event in _batch(body)
+        ]
+    if kind == STRUCTURED:
+        return [HTTPMessage({"content-type": STRUCTURED}, body)]
+    kept = {name.lower(): value for name, value in headers.items()}
+    kept = {n: v for n, v in kept.items() if n.startswith("ce-") or n == "content-type"}
+    if "ce-specversion" not in kept:
+        raise Refused(415, f"send {STRUCTURED}, {BATCH}, or an event's attributes as ce- headers")
+    return [HTTPMessage(kept, body)]
+
+
+def _batch(body: bytes) -> list[Any]:
+    try:
+        events = json.loads(body)
+    except (ValueError, RecursionError) as error:
+        raise Refused(400, f"not JSON: {error}") from error
+    if not isinstance(events, list):
+        raise Refused(400, "a batch is a JSON array of events")
+    if len(events) > MOST_EVENTS:
+        raise Refused(413, f"{len(events)} events; at most {MOST_EVENTS} are taken")
+    return events
+
+
+def ping_of(event: BaseCloudEvent) -> Ping:
+    """What an event says of a page.
+
+    Raises:
+        BadUrl: it names none.
+    """
+    subject, data, at = event.get_subject(), event.get_data(), event.get_time()
+    url = subject if subject and "://" in subject else None
+    if url is None and isinstance(data, dict) and isinstance(data.get("url"), str):
+        url = data["url"]
+    if url is None:
+        raise BadUrl("it names no page: a URL as its subject, or as `url` in its data")
+    observed_at = None if at is None else at.timestamp()
+    if observed_at is not None and not 0 <= observed_at <= MAX_UNIX_SECONDS:
+        raise BadUrl("its time is not of this age")
+    page = identify(url)
+    return Ping(page.url, page.host, observed_at)

@@ -1,0 +1,1 @@
+"""IndexNow, as search engines take it: <https://www.indexnow.org/documentation>."""

@@ -1,0 +1,130 @@
+"""Search engines that pass on what they were told: `POST /indexnow?noreping`.
+
+Each engine publishes who it is, <https://www.indexnow.org/searchengines>: a list names all of them,
+and a file of each has its host, the keys that it uses, and the addresses that it calls from. A
+sharing post carries the engine's host and one of its keys, and URLs of any hosts, whose keys that
+engine has checked. Keys that are published prove nothing alone; so the address must be one of the
+engine's too.
+"""
+
+import asyncio
+import contextlib
+import ipaddress
+from dataclasses import dataclass
+from typing import Any, Final
+
+import msgspec
+import structlog
+
+from shared.runtime.fetching import Fetcher, FetchFailed
+
+log = structlog.get_logger(__name__)
+
+READ_AGAIN_SECONDS: Final = 3600.0
+TRY_AGAIN_SECONDS: Final = 60.0
+MOST_ENGINES: Final = 100
+_MOST_BYTES: Final = 256 * 1024
+
+Network = ipaddress.IPv4Network | ipaddress.IPv6Network
+
+
+@dataclass(frozen=True, slots=True)
+class Engine:
+    """What an engine publishes."""
+
+    host: str
+    keys: frozenset[str]
+    networks: tuple[Network, ...]
+
+    def sent_from(self, address: str, key: str) -> bool:
+        """Whether a post from an address, with a key, is the engine's."""
+        with contextlib.suppress(ValueError):
+            place = ipaddress.ip_address(address)
+            return key in self.keys and any(place in network for network in self.networks)
+        return False
+
+
+class Engines:
+    """The engines of the list, read again now and then."""
+
+    def __init__(self, fetcher: Fetcher, list_url: str) -> None:
+        """Make it.
+
+        Args:
+            fetcher: started before `run`.
+            list_url: of the list; empty: no engine is known.
+        """
+        self._fetcher = fetcher
+        self._list_url = list_url
+        self._engines: dict[str, Engine] = {}
+
+    def known(self, host: str, key: str, address: str) -> bool:
+        """Whether a sharing post is from an engine."""
+        engine = self._engines.get(host)
+        return engine is not None and engine.sent_from(address, key)
+
+    async def run(self) -> None:
+        """Read the list, again and again; ends at once where there is none."""
+        while self._list_url:
+            wait = READ_AGAIN_SECONDS
+            try:
+                self._engines = await self._read()
+                log.info("search engines known", hosts=sorted(self._engines))
+            except FetchFailed as failure:
+                log.warning("the list of search engines cannot be read", reason=str(failure))
+                wait = TRY_AGAIN_SECONDS
+            await asyncio.sleep(wait)
+
+    async def _read(self) -> dict[str, Engine]:
+        listed = await self._json(self._list_url)
+        engines: dict[str, Engine] = {}
+        for name, url in list(listed.items())[:MOST_ENGINES]:
+            try:
+                engine = engine_of(await self._json(str(url)))
+            except (FetchFailed, ValueError) as fault:
+                log.warning("a search engine is left out", engine=name, reason=str(fault))
+                continue
+            engines[engine.host] = engine
+        return engines
+
+    async def _json(self, url: str) -> dict[str, Any]:
+        answer = await self._fetcher.get(
+            url, max_bytes=_MOST_BYTES, may_follow=lambda _, target: target.startswith("https://")
+        )
+        if answer.status != 200:
+            raise FetchFailed(f"{url} answers {answer.status}")
+        try:
+            read = msgspec.json.decode(answer.body)
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+            raise FetchFailed(f"{url} is no JSON: {error}") from error
+        if not isinstance(read, dict):
+            raise FetchFailed(f"{url} is no JSON object")
+        return read
+
+
+def engine_of(published: dict[str, Any]) -> Engine:
+    """An engine, from its file.
+
+    Args:
+        published: `host`, `publicKeys` (texts, or objects with `key`) and `notifierIPs` (objects
+            with `ipv4Prefix` or `ipv6Prefix`).
+
+    Raises:
+        ValueError: something is missing, or is not what it should be.
+    """
+    host, keys, prefixes = (published.get(n) for n in ("host", "publicKeys", "notifierIPs"))
+    if not isinstance(host, str) or not isinstance(keys, list) or not isinstance(prefixes, list):
+        raise ValueError("it has not all of `host`, `publicKeys` and `notifierIPs`")  # noqa: TRY004 - a fault of the text
+    named = [entry.get("key") if isinstance(entry, dict) else entry for entry in keys]
+    written = [
+        prefix
+        for entry in prefixes
+        if isinstance(entry, dict)
+        for prefix in (entry.get("ipv4Prefix"), entry.get("ipv6Prefix"))
+        if isinstance(prefix, str)
+    ]
+    return Engine(
+        host.lower(),
+        frozenset(key for key in named if isinstance(key, str) and key),
+        tuple(ipaddress.ip_network(prefix, strict=False) for prefix in written),
+    )

@@ -1,0 +1,171 @@
+"""Which keys are whose: key files, fetched once, remembered, and looked at again.
+
+What is known here is a copy of what stands on the hosts: a receiver that starts anew asks them
+again, and nothing is lost.
+"""
+
+import asyncio
+import time
+from collections import OrderedDict
+from collections.abc import Callable
+from dataclasses import dataclass
+from enum import Enum
+from typing import Final
+
+import structlog
+from yarl import URL
+
+from services.receiver import metrics
+from services.receiver.indexnow.submission import KeyFile
+from services.receiver.rates import Rates
+from services.receiver.refusing import Refused, too_fast
+from shared.runtime.fetching import Fetcher, FetchFailed
+
+log = structlog.get_logger(__name__)
+
+KEY_FILE_BYTES: Final = 1024
+"""A key has 128 characters at most."""
+
+INVALID_SECONDS: Final = 60.0
+"""A key that is not confirmed is looked for again after so long: its file may be on its way."""
+
+MOST_KEYS: Final = 100_000
+MOST_CHECKS: Final = 256
+"""Key files that are fetched at a time."""
+
+CHECKS_OF_HOST_PER_SECOND: Final = 0.5
+"""Made-up keys must not make a flood of requests at somebody's host: five at once, then this."""
+
+_BYTE_ORDER_MARK: Final = "\ufeff"
+
+
+class Verdict(Enum):
+    """What is known of a key."""
+
+    VALID = "valid"
+    INVALID = "invalid"
+    UNREACHABLE = "unreachable"
+    """Its file cannot be fetched."""
+    PENDING = "pending"
+    """It is being fetched."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Known:
+    verdict: Verdict
+    again_at: float
+    """When the file is looked at again."""
+
+
+class KeyBook:
+    """Verdicts on keys. Times are wall seconds."""
+
+    def __init__(
+        self,
+        fetcher: Fetcher,
+        recheck_seconds: float,
+        wait_seconds: float,
+        now: Callable[[], float] = time.monotonic,
+    ) -> None:
+        """Make it.
+
+        Args:
+            fetcher: started before the first question.
+            recheck_seconds: a valid key's file is looked at again after so long.
+            wait_seconds: how long a question waits for a file that is being fetched.
+            now: wall seconds.
+        """
+        self._fetcher = fetcher
+        self._recheck_seconds = recheck_seconds
+        self._wait_seconds = wait_seconds
+        self._now = now
+        self._known: OrderedDict[KeyFile, _Known] = OrderedDict()
+        self._checks: dict[KeyFile, asyncio.Task[Verdict]] = {}
+        self._rates = Rates(CHECKS_OF_HOST_PER_SECOND)
+
+    async def verdict(self, file: KeyFile) -> Verdict:
+        """What is known of a key, after a short wait if need be.
+
+        Raises:
+            Refused: too many keys are being looked for.
+        """
+        known = self._known.get(file)
+        if known is not None:
+            self._known.move_to_end(file)
+            due = self._now() >= known.again_at
+            if due and known.verdict is Verdict.VALID:
+                self._look_again(file)
+            if not due or known.verdict is Verdict.VALID:
+                return known.verdict
+        check = self._check(file)
+        done, _ = await asyncio.wait([check], timeout=self._wait_seconds)
+        return check.result() if done else Verdict.PENDING
+
+    async def stop(self) -> None:
+        """Give up what is being fetched."""
+        checks = list(self._checks.values())
+        for check in checks:
+            check.cancel()
+        await asyncio.gather(*checks, return_exceptions=True)
+
+    def _look_again(self, file: KeyFile) -> None:
+        """Begin to; while the file is being fetched, what was known holds."""
+        try:
+            self._check(file)
+        except Refused as refused:
+            log.debug("a key is looked at later", host=file.host, reason=str(refused))
+
+    def _check(self, file: KeyFile) -> asyncio.Task[Verdict]:
+        if (check := self._checks.get(file)) is not None:
+            return check
+        if len(self._checks) >= MOST_CHECKS:
+            raise too_fast("keys are being looked for at many hosts already", 1.0)
+        wait = self._rates.wait_for(file.host, 1, self._now())
+        if wait:
+            raise too_fast(f"keys that nobody knows yet, for {file.host}", wait)
+        check = self._checks[file] = asyncio.ensure_future(self._fetched(file))
+        check.add_done_callback(lambda _: self._checks.pop(file))
+        return check
+
+    async def _fetched(self, file: KeyFile) -> Verdict:
+        verdict, before = await self._ask(file), self._known.get(file)
+        metrics.KEY_CHECKS.labels(verdict.value).inc()
+        seconds = self._recheck_seconds if verdict is Verdict.VALID else INVALID_SECONDS
+        if verdict is Verdict.UNREACHABLE and before is not None:
+            # A host that is away for a while has not taken its key back.
+            verdict = before.verdict
+        self._known[file] = _Known(verdict, self._now() + seconds)
+        self._known.move_to_end(file)
+        if len(self._known) > MOST_KEYS:
+            self._known.popitem(last=False)
+        return verdict
+
+    async def _ask(self, file: KeyFile) -> Verdict:
+        for url in file.urls:
+            try:
+                answer = await self._fetcher.get(
+                    url, max_bytes=KEY_FILE_BYTES, may_follow=is_same_file
+                )
+            except FetchFailed as failure:
+                log.info("a key file cannot be fetched", host=file.host, reason=str(failure))
+                continue
+            holds = answer.status == 200 and _text(answer.body) == file.key
+            return Verdict.VALID if holds else Verdict.INVALID
+        return Verdict.UNREACHABLE
+
+
+def is_same_file(url: str, target: str) -> bool:
+    """Whether a redirect leads to the same path of the same host, on http or https.
+
+    Any other may be one that leads wherever a visitor likes, as many sites have: it proves nothing.
+    """
+    before, after = URL(url), URL(target)
+    return (
+        after.scheme in ("http", "https")
+        and (before.host, before.raw_path_qs) == (after.host, after.raw_path_qs)
+        and (before.port == after.port or (before.is_default_port() and after.is_default_port()))
+    )
+
+
+def _text(body: bytes) -> str:
+    return body.decode("utf-8", "replace").removeprefix(_BYTE_ORDER_MARK).strip()

@@ -1,0 +1,217 @@
+"""What is answered: IndexNow, weblogs' pings, CloudEvents and JSON lines."""
+
+import asyncio
+import time
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from typing import Final, TypeVar
+
+import structlog
+from aiohttp import web
+
+from services.receiver import metrics
+from services.receiver.bodies import Bodies
+from services.receiver.events import read_events
+from services.receiver.indexnow.engines import Engines
+from services.receiver.indexnow.keys import KeyBook, Verdict
+from services.receiver.indexnow.submission import (
+    Submission,
+    key_file,
+    of_body,
+    of_query,
+    pings_within,
+)
+from services.receiver.lines import Read, read_lines
+from services.receiver.rates import Rates
+from services.receiver.refusing import Refused, too_fast
+from services.receiver.sending import Sender
+from services.receiver.tokens import Tokens
+from services.receiver.visitors import address_of
+from services.receiver.weblogs import answer, read_call
+from shared.runtime.pings import Ping
+from shared.runtime.settings import Settings
+
+log = structlog.get_logger(__name__)
+
+INDEXNOW: Final = "indexnow"
+INDEXNOW_UNCHECKED: Final = "indexnow-unchecked"
+"""Of keys that are still being looked for: what such signals are worth is learned by itself."""
+
+INDEXNOW_SHARED: Final = "indexnow-shared"
+"""Passed on by search engines."""
+
+WEBLOG_PING: Final = "weblog-ping"
+
+OWN_SOURCES: Final = frozenset({INDEXNOW, INDEXNOW_UNCHECKED, INDEXNOW_SHARED, WEBLOG_PING})
+
+LONG: Final = 200
+"""More URLs than this are looked at in a thread: others are answered meanwhile."""
+
+_HEADERS: Final = {"X-Content-Type-Options": "nosniff", "Cache-Control": "no-store"}
+
+T = TypeVar("T")
+
+Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
+
+
+@dataclass(frozen=True, slots=True)
+class Parts:
+    """What the pages work with."""
+
+    settings: Settings
+    sender: Sender
+    bodies: Bodies
+    keys: KeyBook
+    engines: Engines
+    rates: Rates
+    tokens: Tokens
+
+
+class Pages:
+    """The pages of those who push."""
+
+    def __init__(self, parts: Parts) -> None:
+        self._parts = parts
+        self._private = parts.settings.allow_private_hosts
+        self._proxies = frozenset(parts.settings.receiver_trusted_proxies)
+
+    def routes(self) -> list[web.RouteDef]:
+        """All of them."""
+        return [
+            # The documentation writes it both ways.
+            *(
+                web.route(method, path, self.indexnow)
+                for path in ("/indexnow", "/IndexNow")
+                for method in ("GET", "POST")
+            ),
+            web.post("/RPC2", self.weblog),
+            web.post("/events", self.events),
+            web.post("/signals", self.signals),
+        ]
+
+    async def indexnow(self, request: web.Request) -> web.StreamResponse:
+        """IndexNow: one URL by GET, many by POST."""
+        address = address_of(request, self._proxies)
+        if request.method == "POST":
+            body = await self._parts.bodies.read(request, address)
+            submission = await self._worked(len(body), of_body, body)
+        else:
+            submission = of_query(request.query)
+        if "noreping" in request.query and self._parts.engines.known(
+            submission.host, submission.key, address
+        ):
+            return await self._shared(submission)
+        return await self._submitted(submission, address)
+
+    async def _submitted(self, submission: Submission, address: str) -> web.StreamResponse:
+        file = key_file(submission)
+        pings = await self._pings(submission, submission.host, file.folder)
+        verdict = await self._parts.keys.verdict(file)
+        if verdict is Verdict.VALID:
+            self._take(f"host {submission.host}", len(pings))
+            await self._parts.sender.send(INDEXNOW, pings)
+            return web.Response(text="taken\n")
+        if verdict is Verdict.PENDING:
+            self._take(f"address {address}", len(pings))
+            await self._parts.sender.send(INDEXNOW_UNCHECKED, pings)
+            return web.Response(status=202, text="taken; the key is being looked for\n")
+        found = "does not hold the key" if verdict is Verdict.INVALID else "cannot be fetched"
+        raise Refused(403, f"the key's file {file.urls[0]} {found}")
+
+    async def _shared(self, submission: Submission) -> web.StreamResponse:
+        pings = await self._pings(submission, None, "/")
+        self._take(f"engine {submission.host}", len(pings))
+        await self._parts.sender.send(INDEXNOW_SHARED, pings)
+        return web.Response(text="taken\n")
+
+    async def _pings(self, submission: Submission, host: str | None, folder: str) -> list[Ping]:
+        def work(urls: tuple[str, ...]) -> list[Ping]:
+            return pings_within(urls, host, folder, allow_private=self._private)
+
+        if len(submission.urls) <= LONG:
+            return work(submission.urls)
+        return await asyncio.to_thread(work, submission.urls)
+
+    async def weblog(self, request: web.Request) -> web.StreamResponse:
+        """A weblog's ping; what is wrong with it is said in the method's own answer."""
+        address = address_of(request, self._proxies)
+        body = await self._parts.bodies.read(request, address)
+        try:
+            pings = read_call(body)
+        except Refused as refused:
+            return web.Response(
+                body=answer(str(refused), failed=True), content_type="text/xml", charset="utf-8"
+            )
+        self._take(f"address {address}", len(pings))
+        await self._parts.sender.send(WEBLOG_PING, pings)
+        return web.Response(
+            body=answer("Thanks for the ping.", failed=False),
+            content_type="text/xml",
+            charset="utf-8",
+        )
+
+    async def events(self, request: web.Request) -> web.StreamResponse:
+        """CloudEvents, of a source that has a token."""
+        source, body = await self._of_source(request)
+        read = await self._worked(
+            len(body), read_events, request.headers.get("Content-Type", ""), request.headers, body
+        )
+        return await self._read(source, read)
+
+    async def signals(self, request: web.Request) -> web.StreamResponse:
+        """JSON lines, of a source that has a token."""
+        source, body = await self._of_source(request)
+        return await self._read(source, await self._worked(len(body), read_lines, body))
+
+    async def _of_source(self, request: web.Request) -> tuple[str, bytes]:
+        source = self._parts.tokens.source_of(request.headers.get("Authorization", ""))
+        address = address_of(request, self._proxies)
+        return source, await self._parts.bodies.read(request, address)
+
+    async def _read(self, source: str, read: Read) -> web.StreamResponse:
+        self._take(f"source {source}", len(read.pings))
+        await self._parts.sender.send(source, read.pings)
+        status = 200 if read.pings or not read.refused else 400
+        return web.json_response(read.answer(), status=status)
+
+    @staticmethod
+    async def _worked(size: int, work: Callable[..., T], *arguments: object) -> T:
+        """The result of work whose time goes with the size of a body."""
+        if size < LONG * 100:
+            return work(*arguments)
+        return await asyncio.to_thread(work, *arguments)
+
+    def _take(self, sender: str, count: int) -> None:
+        wait = self._parts.rates.wait_for(sender, count, time.monotonic())
+        if wait:
+            raise too_fast(
+                f"{sender} may send {self._parts.rates.per_second:g} URLs a second "
+                "(FRESHET_RECEIVER_URLS_PER_SENDER_PER_SECOND)",
+                wait,
+            )
+
+
+@web.middleware
+async def answered(request: web.Request, handler: Handler) -> web.StreamResponse:
+    """Count and time; say why something is refused; a fault of ours is logged, and not told."""
+    began = time.perf_counter()
+    try:
+        response = await handler(request)
+    except Refused as refused:
+        response = web.Response(status=refused.status, text=f"{refused}\n", headers=refused.headers)
+    except web.HTTPException as error:
+        response = web.Response(status=error.status, text=f"{error.reason}\n")
+        if isinstance(error, web.HTTPMethodNotAllowed):
+            response.headers["Allow"] = ", ".join(sorted(error.allowed_methods))
+    except Exception:
+        log.exception("a page of the receiver failed", path=request.path)
+        response = web.Response(status=500, text="it failed; it may be tried again\n")
+    response.headers.update(_HEADERS)
+    if not request.content.is_eof():
+        # What nobody reads must not be taken for the next request, nor waited for.
+        response.force_close()
+    resource = request.match_info.route.resource
+    page = resource.canonical if resource is not None else "other"
+    metrics.REQUESTS.labels(page, str(response.status)).inc()
+    metrics.ANSWER_SECONDS.observe(time.perf_counter() - began)
+    return response

@@ -1,0 +1,1 @@
+"""A subscriber of WebSub, <https://www.w3.org/TR/websub/>."""

@@ -1,0 +1,160 @@
+"""Where hubs call: to ask whether we mean it, and with content."""
+
+import asyncio
+import re
+import time
+from collections.abc import Collection, Mapping
+from typing import Final
+
+import psycopg
+import structlog
+from aiohttp import web
+
+from services.receiver import metrics
+from services.receiver.bodies import Bodies
+from services.receiver.rates import Rates
+from services.receiver.refusing import Refused, too_fast
+from services.receiver.sending import Sender
+from services.receiver.visitors import address_of
+from services.receiver.websub.content import is_signed, pings_of
+from services.receiver.websub.subscriptions import RETRY_SECONDS, Subscriptions
+from shared.runtime.wall_time import WALL
+from shared.store.subscriptions import (
+    UNWANTED,
+    Subscription,
+    confirm_subscription,
+    drop_subscription,
+    refuse_subscription,
+)
+from shared.units import SECONDS_PER_DAY
+
+log = structlog.get_logger(__name__)
+
+WEBSUB: Final = "websub"
+"""The source of what hubs send."""
+
+RENEW_AFTER: Final = 0.7
+"""The part of a lease after which it is renewed: there is time to try again."""
+
+REFUSED_SECONDS: Final = SECONDS_PER_DAY
+"""A hub that has refused is asked again after so long."""
+
+STRANGERS_PER_SECOND: Final = 1.0
+"""Calls from an address that lead to no subscription."""
+
+_ID: Final = re.compile(r"[0-9a-f]{32}")
+
+
+class HubPages:
+    """The callback, an address for each subscription."""
+
+    def __init__(
+        self,
+        subscriptions: Subscriptions,
+        sender: Sender,
+        bodies: Bodies,
+        lease_seconds: float,
+        rates: Rates,
+        proxies: Collection[str],
+    ) -> None:
+        """Make it.
+
+        Args:
+            subscriptions: the rows.
+            sender: of signals.
+            bodies: reads what is posted.
+            lease_seconds: what holds where a hub does not say.
+            rates: of a subscription.
+            proxies: of ours.
+        """
+        self._subscriptions = subscriptions
+        self._sender = sender
+        self._bodies = bodies
+        self._lease_seconds = lease_seconds
+        self._rates = rates
+        self._proxies = frozenset(proxies)
+        self._strangers = Rates(STRANGERS_PER_SECOND)
+
+    def routes(self) -> list[web.RouteDef]:
+        """Both methods of the callback."""
+        return [
+            web.get("/websub/{id}", self.verify, allow_head=False),
+            web.post("/websub/{id}", self.content),
+        ]
+
+    async def verify(self, request: web.Request) -> web.StreamResponse:
+        """Whether we mean it, `hub.challenge`; or that the hub does not want to, `denied`."""
+        subscription = await self._of(request)
+        query = request.query
+        mode, topic = query.get("hub.mode"), query.get("hub.topic")
+        if subscription is None or not topic or topic != subscription.hub_topic:
+            raise Refused(404, "nothing was asked for here")
+        challenge = query.get("hub.challenge", "")
+        try:
+            meant = await self._answer(subscription, mode, query)
+        except psycopg.Error as error:
+            raise Refused(503, "it cannot be written down now", RETRY_SECONDS) from error
+        finally:
+            self._subscriptions.forget(subscription.id)
+        if not meant:
+            raise Refused(404, "that was not asked for")
+        return web.Response(text=challenge)
+
+    async def _answer(
+        self, subscription: Subscription, mode: str | None, query: Mapping[str, str]
+    ) -> bool:
+        """Whether we mean what the hub asks; then it is written down."""
+        ask = self._subscriptions.ask
+        if mode == "subscribe":
+            lease = _lease(query.get("hub.lease_seconds"), self._lease_seconds)
+            now = WALL.now()
+            log.info("a hub has granted a subscription", lease_seconds=round(lease))
+            return await ask(
+                confirm_subscription, subscription.id, now + lease, now + RENEW_AFTER * lease
+            )
+        if mode == "unsubscribe" and subscription.state == UNWANTED:
+            return await ask(drop_subscription, subscription.id)
+        if mode == "denied":
+            said = "".join(c for c in query.get("hub.reason", "")[:200] if c.isprintable())
+            reason = f"the hub refuses: {said}"
+            await ask(refuse_subscription, subscription.id, reason, WALL.now() + REFUSED_SECONDS)
+            return True
+        return False
+
+    async def content(self, request: web.Request) -> web.StreamResponse:
+        """Something is new; 410 where nobody wants to know any more."""
+        subscription = await self._of(request)
+        if subscription is None or subscription.state == UNWANTED:
+            raise Refused(410, "nobody wants this any more")
+        body = await self._bodies.read(request, address_of(request, self._proxies))
+        if not is_signed(request.headers.get("X-Hub-Signature", ""), subscription.secret, body):
+            # The protocol wants a success, so that nobody learns secrets by trying.
+            metrics.CONTENT_IGNORED.inc()
+            log.warning("content of a hub is not signed with our secret, and is left out")
+            return web.Response(status=202)
+        topic = subscription.hub_topic or subscription.topic
+        pings = await asyncio.to_thread(pings_of, topic, body, WALL.now())
+        wait = self._rates.wait_for(f"subscription {subscription.id}", len(pings), time.monotonic())
+        if wait:
+            raise too_fast("pages of this topic", wait)
+        await self._sender.send(WEBSUB, pings)
+        return web.Response(status=202)
+
+    async def _of(self, request: web.Request) -> Subscription | None:
+        subscription_id = request.match_info["id"]
+        known = None
+        if _ID.fullmatch(subscription_id):
+            known = await self._subscriptions.find(subscription_id)
+        if known is None:
+            address = address_of(request, self._proxies)
+            wait = self._strangers.wait_for(address, 1, time.monotonic())
+            if wait:
+                raise too_fast("calls that lead to no subscription", wait)
+        return known
+
+
+def _lease(said: str | None, asked: float) -> float:
+    """Seconds that a hub grants; what was asked for where it does not say."""
+    if said is None or not re.fullmatch(r"[0-9]{1,9}", said):
+        return asked
+    return max(float(said), 1.0)

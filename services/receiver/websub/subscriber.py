@@ -1,0 +1,145 @@
+"""Asking hubs: to subscribe, to renew before a lease ends, to end what nobody wants."""
+
+import asyncio
+from typing import Final
+
+import psycopg
+import structlog
+
+from services.receiver import metrics
+from services.receiver.websub.discovery import discover
+from services.receiver.websub.subscriptions import Subscriptions
+from shared.discovery.links import HEAD_BYTES
+from shared.runtime.fetching import Fetcher, FetchFailed
+from shared.runtime.wall_time import WALL
+from shared.store.subscriptions import (
+    UNWANTED,
+    Subscription,
+    count_subscriptions,
+    drop_subscription,
+    note_asked,
+    note_failed,
+    take_due_subscriptions,
+)
+
+log = structlog.get_logger(__name__)
+
+TURN_SECONDS: Final = 1.0
+AT_ONCE: Final = 10
+"""Hubs that are asked at a time."""
+
+FIRST_WAIT_SECONDS: Final = 60.0
+LONGEST_WAIT_SECONDS: Final = 6 * 3600.0
+"""Between two attempts, each twice as far from the last."""
+
+LAST_WORDS: Final = 4
+"""So many times a hub is told that a topic is not wanted; then it is forgotten, and what the hub
+still sends is answered with 410."""
+
+_ANSWER_BYTES: Final = 16 * 1024
+
+
+class Subscriber:
+    """Looks after the subscriptions whose time has come."""
+
+    def __init__(
+        self, subscriptions: Subscriptions, fetcher: Fetcher, own_url: str, lease_seconds: float
+    ) -> None:
+        """Make it.
+
+        Args:
+            subscriptions: the rows.
+            fetcher: started before `run`.
+            own_url: where hubs call back, without the path; empty: nothing is subscribed to.
+            lease_seconds: what hubs are asked for.
+        """
+        self._subscriptions = subscriptions
+        self._fetcher = fetcher
+        self._own_url = own_url.rstrip("/")
+        self._lease_seconds = lease_seconds
+
+    async def run(self) -> None:
+        """Look again and again; ends at once where nothing is subscribed to."""
+        is_away = False
+        while self._own_url:
+            try:
+                await self._turn()
+                is_away = False
+            except psycopg.Error as error:
+                # Pings of other kinds go on, whatever is wrong here.
+                if not is_away:
+                    log.warning("subscriptions wait for the database", error=str(error).strip())
+                is_away = True
+            await asyncio.sleep(TURN_SECONDS)
+
+    async def _turn(self) -> None:
+        due = await self._subscriptions.ask(
+            take_due_subscriptions, WALL.now(), AT_ONCE, FIRST_WAIT_SECONDS, LONGEST_WAIT_SECONDS
+        )
+        await asyncio.gather(*(self._look_after(subscription) for subscription in due))
+        for state, count in (await self._subscriptions.ask(count_subscriptions)).items():
+            metrics.SUBSCRIPTIONS.labels(state).set(count)
+
+    async def _look_after(self, subscription: Subscription) -> None:
+        try:
+            if subscription.state == UNWANTED:
+                await self._end(subscription)
+            else:
+                await self._begin(subscription)
+        except FetchFailed as failure:
+            reason = str(failure)[:500]
+            log.info("a subscription has to wait", topic_host=_host(subscription), reason=reason)
+            await self._subscriptions.ask(note_failed, subscription.id, reason)
+
+    async def _begin(self, subscription: Subscription) -> None:
+        """Ask for it, or for longer."""
+        hub, topic = await self._hub_of(subscription)
+        # Noted first: the hub may call back before it answers.
+        await self._subscriptions.ask(note_asked, subscription.id, hub, topic)
+        self._subscriptions.forget(subscription.id)
+        await self._tell(hub, "subscribe", topic, subscription)
+
+    async def _hub_of(self, subscription: Subscription) -> tuple[str, str]:
+        if subscription.wanted_hub is not None:
+            return subscription.wanted_hub, subscription.topic
+        answer = await self._fetcher.get(
+            subscription.topic, max_bytes=HEAD_BYTES, may_follow=_to_the_web, cut=True
+        )
+        if answer.status != 200:
+            raise FetchFailed(f"the topic answers {answer.status}")
+        found = await asyncio.to_thread(
+            discover, answer.url, answer.headers.getall("Link", []), answer.body
+        )
+        if found is None:
+            raise FetchFailed("the topic names no hub")
+        return found.hub, found.topic
+
+    async def _end(self, subscription: Subscription) -> None:
+        if not subscription.hub or subscription.attempts > LAST_WORDS:
+            await self._subscriptions.ask(drop_subscription, subscription.id)
+            self._subscriptions.forget(subscription.id)
+            return
+        await self._tell(subscription.hub, "unsubscribe", subscription.hub_topic, subscription)
+
+    async def _tell(self, hub: str, mode: str, topic: str, subscription: Subscription) -> None:
+        fields = {
+            "hub.callback": f"{self._own_url}/websub/{subscription.id}",
+            "hub.mode": mode,
+            "hub.topic": topic,
+        }
+        if mode == "subscribe":
+            fields["hub.lease_seconds"] = str(round(self._lease_seconds))
+            fields["hub.secret"] = subscription.secret
+        answer = await self._fetcher.post(hub, fields, max_bytes=_ANSWER_BYTES)
+        if not 200 <= answer.status < 300:
+            said = answer.body[:200].decode("utf-8", "replace").strip()
+            raise FetchFailed(f"the hub answers {answer.status}: {said}")
+
+
+def _to_the_web(_: str, target: str) -> bool:
+    return target.startswith(("http://", "https://"))
+
+
+def _host(subscription: Subscription) -> str:
+    """For the log, which has no queries: they may be secrets."""
+    return subscription.topic.partition("://")[2].partition("/")[0]

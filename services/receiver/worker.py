@@ -1,0 +1,146 @@
+"""The receiver's process."""
+
+import asyncio
+import time
+from collections.abc import Coroutine
+from typing import Any, Final
+
+from aiohttp import web
+
+from services.receiver.bodies import Bodies
+from services.receiver.door import Door
+from services.receiver.indexnow.engines import Engines
+from services.receiver.indexnow.keys import KeyBook
+from services.receiver.pages import OWN_SOURCES, Pages, Parts, answered
+from services.receiver.rates import Rates
+from services.receiver.sending import Sender
+from services.receiver.tokens import Tokens
+from services.receiver.websub.pages import WEBSUB, HubPages
+from services.receiver.websub.subscriber import Subscriber
+from services.receiver.websub.subscriptions import Subscriptions
+from shared.runtime.fetching import Fetcher
+from shared.runtime.publisher import Publisher
+from shared.runtime.settings import Settings, SettingsError, load_settings
+from shared.runtime.stopping import until_stopped
+from shared.runtime.worker import WorkerService, make_app, run_app
+from shared.units import SECONDS_PER_DAY
+
+NAME = "receiver"
+
+BEAT_SECONDS: Final = 1.0
+_HOUR_SECONDS: Final = 3600.0
+
+
+class Receiver(WorkerService):
+    """Takes pings over HTTP, writes `signals`."""
+
+    def __init__(self, settings: Settings) -> None:
+        super().__init__(settings)
+        check_tokens(settings)
+        self._publisher = Publisher(settings)
+        self._fetcher = Fetcher(allow_private=settings.allow_private_hosts)
+        self._sender = Sender(settings, self._publisher, lambda: self.broker.trouble)
+        self._keys = KeyBook(
+            self._fetcher,
+            settings.indexnow_recheck_hours * _HOUR_SECONDS,
+            settings.indexnow_key_wait_seconds,
+        )
+        self._engines = Engines(self._fetcher, settings.indexnow_engines)
+        self._lease_seconds = settings.websub_lease_days * SECONDS_PER_DAY
+        self._subscriptions = Subscriptions(settings.database_url.get_secret_value())
+        self._subscriber = Subscriber(
+            self._subscriptions, self._fetcher, settings.receiver_url, self._lease_seconds
+        )
+        if settings.receiver_url:
+            self.database_user = NAME
+        self._door = self._make_door()
+        self._is_open = False
+        self._beat_at = time.monotonic()
+
+    def _make_door(self) -> Door:
+        settings = self.settings
+        bodies = Bodies(settings.receiver_max_body_bytes)
+        rates = Rates(settings.receiver_urls_per_sender_per_second)
+        tokens = Tokens(settings.receiver_tokens)
+        parts = Parts(settings, self._sender, bodies, self._keys, self._engines, rates, tokens)
+        application = web.Application(middlewares=[answered])
+        application.add_routes(Pages(parts).routes())
+        if settings.receiver_url:
+            hubs = HubPages(
+                self._subscriptions,
+                self._sender,
+                bodies,
+                self._lease_seconds,
+                rates,
+                settings.receiver_trusted_proxies,
+            )
+            application.add_routes(hubs.routes())
+        return Door(
+            application,
+            settings.http_host,
+            settings.receiver_port,
+            settings.receiver_connections,
+            settings.receiver_trusted_proxies,
+        )
+
+    async def open(self) -> None:
+        """Connect, then let the first ping in."""
+        await self._publisher.start()
+        await self._fetcher.start()
+        await self._door.open()
+        self._is_open = True
+
+    async def close(self) -> None:
+        """Answer what is under way, and disconnect."""
+        self._is_open = False
+        await self._door.close()
+        await self._sender.stop()
+        await self._keys.stop()
+        self._subscriptions.stop()
+        await self._fetcher.stop()
+        await self._publisher.stop()
+
+    def loops(self) -> list[Coroutine[Any, Any, None]]:
+        """Pings come by themselves; beside them, others are asked."""
+        return [
+            self._beat(),
+            *(
+                # They wait for strangers, and have nothing that must be finished.
+                until_stopped(self.stopping, work)
+                for work in (self._engines.run(), self._subscriber.run())
+            ),
+        ]
+
+    async def _beat(self) -> None:
+        """Show that the loop turns."""
+        while not self.stopping.is_set():
+            self._beat_at = time.monotonic()
+            await asyncio.sleep(BEAT_SECONDS)
+
+    def not_ready(self) -> str | None:
+        """Wait for the broker."""
+        return None if self._is_open else "it does not listen yet"
+
+    def progressed_at(self) -> float:
+        """Wall time of the loop's last turn."""
+        return self._beat_at
+
+
+def check_tokens(settings: Settings) -> None:
+    """Refuse tokens that would let their holders speak for others.
+
+    Raises:
+        SettingsError: says which.
+    """
+    taken = sorted((OWN_SOURCES | {WEBSUB}) & settings.receiver_tokens.keys())
+    if taken:
+        raise SettingsError(f"FRESHET_RECEIVER_TOKENS: the receiver's own sources: {taken}")
+    tokens = [token.get_secret_value() for token in settings.receiver_tokens.values()]
+    if len(set(tokens)) != len(tokens) or not all(tokens):
+        raise SettingsError("FRESHET_RECEIVER_TOKENS: each source needs a token of its own")
+
+
+def main() -> None:
+    """Run the receiver until it is told to stop."""
+    settings = load_settings()
+    run_app(NAME, make_app(NAME, Receiver(settings)), settings)

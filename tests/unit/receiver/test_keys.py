@@ -1,0 +1,138 @@
+"""Key files: fetched once, looked at again, and no flood of questions at anybody's host."""
+
+import asyncio
+
+import pytest
+from multidict import CIMultiDict, CIMultiDictProxy
+
+from services.receiver.indexnow.keys import (
+    INVALID_SECONDS,
+    MOST_CHECKS,
+    KeyBook,
+    Verdict,
+    is_same_file,
+)
+from services.receiver.indexnow.submission import KeyFile
+from services.receiver.refusing import Refused
+from shared.runtime.fetching import Fetched, FetchFailed
+
+KEY = "0123456789abcdef"
+DAY = 86_400.0
+
+
+class Web:
+    """Hosts that show what a test sets; and a clock that it moves."""
+
+    def __init__(self) -> None:
+        self.shown: str | int | None = KEY
+        self.asked: list[str] = []
+        self.now = 0.0
+        self.held: asyncio.Event | None = None
+
+    async def get(self, url, *, max_bytes, may_follow):
+        self.asked.append(url)
+        if self.held is not None:
+            await self.held.wait()
+        if self.shown is None:
+            raise FetchFailed("nobody there")
+        status, text = (self.shown, "") if isinstance(self.shown, int) else (200, self.shown)
+        return Fetched(url, status, CIMultiDictProxy(CIMultiDict()), text.encode())
+
+    def book(self, wait_seconds=60.0) -> KeyBook:
+        return KeyBook(self, DAY, wait_seconds, lambda: self.now)
+
+
+@pytest.fixture
+def web():
+    return Web()
+
+
+def file(key=KEY, host="a.example", schemes=("https",)):
+    return KeyFile(host, key, tuple(f"{s}://{host}/{key}.txt" for s in schemes), "/")
+
+
+@pytest.mark.parametrize(
+    ("shown", "verdict"),
+    [
+        (KEY, Verdict.VALID),
+        (f"\ufeff{KEY}\r\n", Verdict.VALID),
+        (KEY.upper(), Verdict.INVALID),
+        (f"<html>{KEY}</html>", Verdict.INVALID),
+        (f"{KEY}\n{KEY}", Verdict.INVALID),
+        (404, Verdict.INVALID),
+        (None, Verdict.UNREACHABLE),
+    ],
+)
+async def test_a_key_is_what_its_file_holds_and_nothing_else(web, shown, verdict):
+    web.shown = shown
+    assert await web.book().verdict(file()) is verdict
+
+
+async def test_a_file_is_fetched_once_until_its_day_is_over(web):
+    book = web.book()
+    for _ in range(3):
+        assert await book.verdict(file()) is Verdict.VALID
+    assert len(web.asked) == 1
+    # A host that is away has not taken its key back; one that shows another has.
+    for shown, verdict in ((None, Verdict.VALID), (404, Verdict.INVALID)):
+        web.now += DAY + 1
+        web.shown = shown
+        assert await book.verdict(file()) is Verdict.VALID
+        await asyncio.sleep(0)
+        await book.stop()
+        assert await book.verdict(file()) is verdict
+    assert len(web.asked) == 3
+    web.shown = KEY
+    web.now += INVALID_SECONDS
+    assert await book.verdict(file()) is Verdict.VALID
+
+
+async def test_many_who_ask_for_one_key_wait_for_one_fetch(web):
+    web.held = asyncio.Event()
+    book = web.book()
+    asking = [asyncio.ensure_future(book.verdict(file())) for _ in range(20)]
+    await asyncio.sleep(0)
+    web.held.set()
+    assert set(await asyncio.gather(*asking)) == {Verdict.VALID}
+    assert len(web.asked) == 1
+
+
+async def test_made_up_keys_draw_few_questions_at_a_host_and_few_at_all(web):
+    book = web.book()
+    web.shown = 404
+    for n in range(5):
+        assert await book.verdict(file(f"made-up-{n}")) is Verdict.INVALID
+    with pytest.raises(Refused) as refused:
+        await book.verdict(file("made-up-5"))
+    assert (refused.value.status, refused.value.retry_seconds) == (429, 3)
+    web.now += 2.0
+    assert await book.verdict(file("made-up-6")) is Verdict.INVALID
+    web.held = asyncio.Event()
+    book = web.book(wait_seconds=0.0)
+    for n in range(MOST_CHECKS):
+        assert await book.verdict(file(host=f"{n}.example")) is Verdict.PENDING
+    with pytest.raises(Refused):
+        await book.verdict(file(host="one-more.example"))
+    await book.stop()
+
+
+async def test_http_is_asked_where_https_is_not_there_and_was_not_wanted_alone(web):
+    web.shown = None
+    await web.book().verdict(file(schemes=("https", "http")))
+    assert [url.partition(":")[0] for url in web.asked] == ["https", "http"]
+
+
+@pytest.mark.parametrize(
+    ("target", "same"),
+    [
+        ("https://a.example/k.txt", True),
+        ("http://a.example/k.txt", True),
+        ("https://www.a.example/k.txt", False),
+        ("https://a.example/user/k.txt", False),
+        ("https://a.example/k.txt?x", False),
+        ("https://a.example:8443/k.txt", False),
+        ("ftp://a.example/k.txt", False),
+    ],
+)
+def test_only_the_same_file_is_followed_to(target, same):
+    assert is_same_file("http://a.example/k.txt", target) is same

@@ -1,0 +1,63 @@
+"""Subscriptions while the database is away: what is known goes on, and pings wait for nothing."""
+
+import contextlib
+
+import psycopg
+import pytest
+
+from services.receiver.refusing import Refused
+from services.receiver.websub import subscriptions as module
+from services.receiver.websub.subscriptions import Subscriptions
+from shared.store import questions
+from shared.store.subscriptions import ACTIVE, Subscription
+
+ROW = Subscription(
+    "0" * 32, "https://a.example/", None, "", "https://a.example/", "s", ACTIVE, "", 0, 9e9
+)
+
+
+@pytest.fixture
+def database(monkeypatch):
+    """A database with one row, that can be away."""
+
+    class Database:
+        is_away = False
+        questions = 0
+
+        @contextlib.contextmanager
+        def connect(self, *_, **more):
+            self.questions += 1
+            if self.is_away:
+                raise psycopg.OperationalError("nobody there")
+            yield self
+
+    made = Database()
+    monkeypatch.setattr(questions, "connect", made.connect)
+    monkeypatch.setattr(
+        module, "find_subscription", lambda _, own_id: ROW if own_id == ROW.id else None
+    )
+    return made
+
+
+async def test_what_was_read_before_counts_while_the_database_is_away(database, monkeypatch):
+    monkeypatch.setattr(module, "FRESH_SECONDS", 0.0)
+    known = Subscriptions("")
+    assert await known.find(ROW.id) == ROW
+    assert await known.find("1" * 32) is None
+    database.is_away = True
+    assert await known.find(ROW.id) == ROW
+    with pytest.raises(Refused) as refused:
+        await known.find("1" * 32)
+    assert refused.value.status == 503
+    known.stop()
+
+
+async def test_a_row_is_read_once_in_a_while_and_anew_when_it_has_changed(database):
+    known = Subscriptions("")
+    for _ in range(5):
+        assert await known.find(ROW.id) == ROW
+    assert database.questions == 1
+    known.forget(ROW.id)
+    await known.find(ROW.id)
+    assert database.questions == 2
+    known.stop()

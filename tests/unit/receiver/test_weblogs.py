@@ -1,0 +1,93 @@
+"""Weblogs' pings: what they name, and XML that is made to do harm."""
+
+import contextlib
+import xmlrpc.client
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from services.receiver.refusing import Refused
+from services.receiver.weblogs import MOST_BYTES, answer, read_call
+
+BLOG = "https://blog.example/"
+
+
+def call(method, *parameters):
+    return xmlrpc.client.dumps(parameters, method).encode()
+
+
+def urls(body):
+    return [ping.url for ping in read_call(body)]
+
+
+def test_each_url_of_a_ping_is_a_page():
+    assert urls(call("weblogUpdates.ping", "A blog", BLOG)) == [BLOG]
+    more = (f"{BLOG}news", "category")
+    assert urls(call("weblogUpdates.ping", "A blog", BLOG, *more)) == [BLOG, f"{BLOG}news"]
+    extended = (BLOG, f"{BLOG}news", f"{BLOG}feed", "tag|tag")
+    named = [BLOG, f"{BLOG}news", f"{BLOG}feed"]
+    assert urls(call("weblogUpdates.extendedPing", "A blog", *extended)) == named
+
+
+def test_a_url_that_is_said_twice_or_left_empty_is_one_page():
+    assert urls(call("weblogUpdates.extendedPing", "x", BLOG, BLOG, "")) == [BLOG]
+
+
+def test_strings_without_an_element_are_read():
+    body = call("weblogUpdates.ping", "x", BLOG)
+    bare = body.replace(b"<string>", b"").replace(b"</string>", b"")
+    assert urls(bare) == [BLOG]
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        b"",
+        b"<methodCall>",
+        b"<methodResponse/>",
+        call("weblogUpdates.ping"),
+        call("weblogUpdates.ping", "name only"),
+        call("weblogUpdates.ping", "x", "ftp://blog.example/"),
+        call("system.listMethods"),
+        call("weblogUpdates.ping", "x", BLOG).replace(b"<?xml version='1.0'?>", b"<?xml ?>"),
+        b'<?xml version="1.0" encoding="utf-99"?><methodCall/>',
+        b"\xff\xfe\x00",
+        b"x" * (MOST_BYTES + 1),
+    ],
+)
+def test_what_is_no_such_call_is_refused(body):
+    with pytest.raises(Refused):
+        read_call(body)
+
+
+LAUGHS = b"""<?xml version="1.0"?><!DOCTYPE lolz [<!ENTITY a "lol"><!ENTITY b "&a;&a;&a;&a;">
+<!ENTITY c "&b;&b;&b;&b;">]><methodCall><methodName>&c;</methodName></methodCall>"""
+FILE = b"""<?xml version="1.0"?><!DOCTYPE x [<!ENTITY a SYSTEM "file:///etc/passwd">]>
+<methodCall><methodName>&a;</methodName></methodCall>"""
+OUTSIDE = b"""<?xml version="1.0"?><!DOCTYPE methodCall SYSTEM "http://127.0.0.1/x.dtd">
+<methodCall><methodName>weblogUpdates.ping</methodName></methodCall>"""
+
+
+@pytest.mark.parametrize("body", [LAUGHS, FILE, OUTSIDE])
+def test_entities_and_document_types_are_refused_before_they_are_followed(body):
+    with pytest.raises(Refused, match="not XML that is taken"):
+        read_call(body)
+
+
+def test_elements_within_elements_without_end_are_refused():
+    body = b"<methodCall>" + b"<a>" * 5000
+    with pytest.raises(Refused):
+        read_call(body)
+
+
+@given(st.binary(max_size=300) | st.text(max_size=200).map(lambda t: f"<methodCall>{t}".encode()))
+def test_anything_at_all_is_read_or_refused(body):
+    with contextlib.suppress(Refused):
+        read_call(body)
+
+
+def test_the_answer_is_what_clients_read():
+    for failed in (False, True):
+        [read], _ = xmlrpc.client.loads(answer("a < b & c", failed=failed).decode())
+        assert read == {"flerror": failed, "message": "a < b & c"}
