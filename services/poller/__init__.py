@@ -1,0 +1,1 @@
+"""The poller: streams of events that others publish become signals."""

@@ -1,0 +1,193 @@
+"""Reading one stream: whatever is cut, it goes on after the last event that the broker has."""
+
+import asyncio
+import contextlib
+import time
+from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
+from typing import Final
+
+import aiohttp
+import structlog
+from yarl import URL
+
+from services.poller import metrics
+from services.poller.cursors import Cursors
+from services.poller.formats import Said, read_event
+from services.poller.sse import EventParser
+from services.poller.streams import Stream
+from shared.runtime.pings import Ping
+from shared.runtime.wall_time import WALL
+
+log = structlog.get_logger(__name__)
+
+SILENT_SECONDS: Final = 90.0
+"""A stream that says nothing for so long is connected to anew."""
+
+LONGEST_WAIT_SECONDS: Final = 60.0
+STORED_SECONDS: Final = 1.0
+"""How often the place where a stream stands is written down; what came since is read again."""
+
+AT_ONCE: Final = 500
+"""Messages of a WebSocket that are published together."""
+
+GATHER_SECONDS: Final = 0.2
+_GONE: Final = frozenset({400, 404, 410, 416})
+"""Answers to a place that the server does not have any more."""
+
+Publish = Callable[[str, Sequence[Ping]], Awaitable[None]]
+"""(Source, pings): returns when the broker has them."""
+
+Part = list[tuple[bytes, str | None]]
+"""Events, each with its id where the transport has ids."""
+
+
+class HistoryLost(Exception):
+    """The server no longer has what came after the last event."""
+
+
+class StreamReader:
+    """Reads one stream for as long as it is let."""
+
+    def __init__(
+        self,
+        stream: Stream,
+        cursors: Cursors,
+        publish: Publish,
+        wait_seconds: float,
+        user_agent: str,
+    ) -> None:
+        """Make it.
+
+        Args:
+            stream: which.
+            cursors: where each stream stands.
+            publish: waits for the broker.
+            wait_seconds: until the first attempt to connect again.
+            user_agent: who we say that we are.
+        """
+        self._stream = stream
+        self._cursors = cursors
+        self._publish = publish
+        self._wait_seconds = wait_seconds
+        self._user_agent = user_agent
+        self._read = stream.reader()
+        self._cursor = ""
+        self._stored = ""
+        self._stored_at = time.monotonic()
+
+    async def run(self) -> None:
+        """Read, again and again."""
+        self._cursor = self._stored = await self._cursors.load(self._stream.source)
+        wait = self._wait_seconds
+        while True:
+            before = self._cursor
+            try:
+                await self._follow()
+                reason = "it ended"
+            except HistoryLost:
+                metrics.GAPS.labels(self._stream.source).inc()
+                log.warning("a stream's server has forgotten our place", source=self._stream.source)
+                self._cursor, reason = "", "its history is lost"
+            except (aiohttp.ClientError, OSError, TimeoutError, ValueError) as error:
+                reason = repr(error)
+            finally:
+                metrics.CONNECTED.labels(self._stream.source).set(0)
+            await self._store()
+            wait = self._wait_seconds if self._cursor != before else wait
+            log.info("a stream is connected to anew", source=self._stream.source, reason=reason)
+            await asyncio.sleep(wait)
+            wait = min(2 * wait, LONGEST_WAIT_SECONDS)
+
+    async def _follow(self) -> None:
+        timeout = aiohttp.ClientTimeout(total=None, sock_connect=30, sock_read=SILENT_SECONDS)
+        headers = {"User-Agent": self._user_agent}
+        async with aiohttp.ClientSession(timeout=timeout, headers=headers) as client:
+            parts = self._messages(client) if self._stream.is_websocket else self._events(client)
+            async with contextlib.aclosing(parts):
+                async for part in parts:
+                    await self._take(part)
+
+    async def _events(self, client: aiohttp.ClientSession) -> AsyncGenerator[Part, None]:
+        headers = {"Accept": "text/event-stream"}
+        if self._cursor:
+            headers["Last-Event-ID"] = self._cursor
+        async with client.get(self._stream.url, headers=headers) as answer:
+            self._check(answer.status)
+            parser = EventParser()
+            async for chunk in answer.content.iter_any():
+                yield [(event.data, event.last_id) for event in parser.feed(chunk)]
+
+    async def _messages(self, client: aiohttp.ClientSession) -> AsyncGenerator[Part, None]:
+        url = URL(self._stream.url)
+        if self._cursor:
+            url = url.update_query({self._stream.cursor_query: self._cursor})
+        try:
+            async with client.ws_connect(url, heartbeat=SILENT_SECONDS / 3) as socket:
+                metrics.CONNECTED.labels(self._stream.source).set(1)
+                while not socket.closed:
+                    yield await _gathered(socket)
+        except aiohttp.WSServerHandshakeError as error:
+            self._check(error.status)
+            raise
+
+    def _check(self, status: int) -> None:
+        if status in _GONE and self._cursor:
+            raise HistoryLost
+        if status != 200:
+            raise ValueError(f"it answers {status}")
+        metrics.CONNECTED.labels(self._stream.source).set(1)
+
+    async def _take(self, part: Part) -> None:
+        """Publish what events say, then move on."""
+        source, cursor = self._stream.source, self._cursor
+        pings: dict[str, list[Ping]] = {}
+        for data, own_id in part:
+            said = self._said(data)
+            cursor = own_id or said.cursor or cursor
+            if said.ping is not None:
+                pings.setdefault(f"{source}-bots" if said.by_bot else source, []).append(said.ping)
+        for name, some in pings.items():
+            await self._publish(name, some)
+            times = [ping.observed_at for ping in some if ping.observed_at is not None]
+            if times:
+                metrics.DELAY_SECONDS.labels(source).set(WALL.now() - max(times))
+        self._cursor = cursor
+        if time.monotonic() - self._stored_at >= STORED_SECONDS:
+            await self._store()
+
+    def _said(self, data: bytes) -> Said:
+        try:
+            said = read_event(self._read, data)
+        except ValueError as error:
+            metrics.EVENTS.labels(self._stream.source, "bad").inc()
+            log.debug("an event of a stream is left out", reason=str(error))
+            return Said(None)
+        result = "ignored" if said.ping is None else "signal"
+        metrics.EVENTS.labels(self._stream.source, result).inc()
+        return said
+
+    async def _store(self) -> None:
+        self._stored_at = time.monotonic()
+        if self._cursor != self._stored and await self._cursors.store(
+            self._stream.source, self._cursor
+        ):
+            self._stored = self._cursor
+
+
+async def _gathered(socket: aiohttp.ClientWebSocketResponse) -> Part:
+    """The next message, and those that come right after it."""
+    part: Part = []
+    with contextlib.suppress(TimeoutError):
+        async with asyncio.timeout(SILENT_SECONDS) as patience:
+            while len(part) < AT_ONCE:
+                message = await socket.receive()
+                if message.type not in (aiohttp.WSMsgType.TEXT, aiohttp.WSMsgType.BINARY):
+                    break
+                data = message.data
+                part.append((data.encode() if isinstance(data, str) else data, None))
+                if len(part) == 1:
+                    patience.reschedule(asyncio.get_running_loop().time() + GATHER_SECONDS)
+            return part
+    if not part:
+        raise TimeoutError("it says nothing")
+    return part

@@ -1,0 +1,68 @@
+"""How soon a source is read again. Pure; this file alone knows."""
+
+from typing import Final
+
+from shared.policy.polls import PollRecord, poll_interval
+from shared.units import SECONDS_PER_DAY
+
+FIRST_SECONDS: Final = 3600.0
+"""Of a source that nothing is known of."""
+
+_FASTER, _SLOWER = 0.5, 2.0
+MOST_DOUBLINGS: Final = 30
+
+
+def next_interval(
+    before: float, hint: float | None, *, found: bool, shortest: float, longest: float
+) -> float:
+    """Seconds until the next poll: half as many where something new was found, else twice as many.
+
+    Args:
+        before: what was waited for last, seconds; 0: this was the first poll.
+        hint: what the source says of itself (`ttl`, `changefreq`), seconds; it is where the search
+            begins, and what is found goes before it.
+        found: whether there was something new.
+        shortest: the result is not less, seconds.
+        longest: nor more.
+    """
+    if before <= 0:
+        seconds = FIRST_SECONDS if hint is None else hint
+    else:
+        seconds = before * (_FASTER if found else _SLOWER)
+    return min(max(seconds, shortest), longest)
+
+
+LEAST_DAYS: Final = 1.0
+"""Watched for less, a source has no record to go by."""
+
+
+def interval_by_value(
+    record: PollRecord, price: float, *, shortest: float, longest: float
+) -> float | None:
+    """Seconds until a poll is worth its price. None: too little is known.
+
+    Args:
+        record: what the source's polls have brought.
+        price: λ₀ times what a poll costs, in crawls; 0: it is not known.
+        shortest: the result is not less, seconds.
+        longest: nor more.
+    """
+    if not price > 0.0 or record.days < LEAST_DAYS:
+        return None
+    seconds = poll_interval(record.worth_a_day(), price) * SECONDS_PER_DAY
+    return min(max(seconds, shortest), longest)
+
+
+def wait_after_failure(
+    failures: int, asked: float | None, *, shortest: float, longest: float
+) -> float:
+    """Seconds until a source that failed is tried again: twice as many each time.
+
+    Args:
+        failures: in a row, this one included.
+        asked: what the source asks for (Retry-After), seconds; None: nothing.
+        shortest: after the first failure.
+        longest: the result is not more.
+    """
+    seconds = shortest * _SLOWER ** min(failures - 1, MOST_DOUBLINGS)
+    return min(max(seconds, asked or 0.0), longest)

@@ -1,0 +1,1 @@
+"""Watched sites: their sitemaps and feeds are read again and again."""

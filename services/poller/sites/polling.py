@@ -1,0 +1,373 @@
+"""Reading the sources of watched sites whose time has come.
+
+What a source brings is published first; where it stands is stored when the broker has it all. Who
+is killed in between reads it again: a page that is there is left alone, and a repeated signal
+counts once.
+"""
+
+import asyncio
+import contextlib
+from collections.abc import Mapping, Sequence
+from typing import Final, Protocol
+from urllib.parse import urljoin
+
+import psycopg
+import structlog
+from yarl import URL
+
+from services.poller import metrics
+from services.poller.rhythm import interval_by_value, next_interval, wait_after_failure
+from services.poller.sites.entries import BadDocument
+from services.poller.sites.feed_process import FeedProcess
+from services.poller.sites.fetching import Busy, Got, fetch
+from services.poller.sites.news import Comparison, News, pack_known, unpack_known
+from services.poller.sites.politeness import Politeness
+from services.poller.sites.prices import Prices
+from services.poller.sites.robots_book import RobotsBook
+from services.poller.sites.rules import DISALLOWED, SiteRules
+from shared.contracts.identity import BadUrl, PageIdentity, identify, shard_of
+from shared.discovery.looking import source_of
+from shared.discovery.robots import Robots
+from shared.policy.polls import PollRecord
+from shared.runtime.fetching import Fetcher, FetchFailed
+from shared.runtime.pings import Ping
+from shared.runtime.settings import Settings
+from shared.runtime.wall_time import WALL
+from shared.store.questions import Questions
+from shared.store.watched import (
+    INDEX,
+    ROBOTS,
+    DueSource,
+    NewSource,
+    Pace,
+    Reading,
+    add_sources,
+    call_forward,
+    count_sources,
+    known_pages,
+    note_poll_failed,
+    note_quiet,
+    note_reading,
+    take_due_sources,
+)
+from shared.units import SECONDS_PER_DAY
+
+log = structlog.get_logger(__name__)
+
+TURN_SECONDS: Final = 1.0
+AT_ONCE: Final = 8
+"""Sources that are read at a time, each of another host."""
+
+HELD_TIMEOUTS: Final = 3.0
+"""A source is held for so many times what a fetch may take."""
+
+SHOWN_AS: Final = "sites"
+"""The source of all their signals in metrics: there may be thousands."""
+
+_REASON: Final = 300
+
+
+class Output(Protocol):
+    """Where it goes; each returns when the broker has it all."""
+
+    async def publish(self, source: str, pings: Sequence[Ping], shown_as: str) -> None:
+        """Signals; metrics show them as one source."""
+
+    async def publish_pages(self, pages: Sequence[PageIdentity]) -> None:
+        """New pages."""
+
+
+class SitePoller:
+    """Reads sources for as long as it is let."""
+
+    def __init__(self, settings: Settings, fetcher: Fetcher, output: Output) -> None:
+        """Make it.
+
+        Args:
+            settings: of the process.
+            fetcher: started before `run`.
+            output: where what is found goes.
+        """
+        self._settings = settings
+        self._fetcher = fetcher
+        self._output = output
+        self._questions = Questions(settings.database_url.get_secret_value(), "poller")
+        self._prices = Prices(settings, self._questions)
+        self._feeds = FeedProcess()
+        self._politeness = Politeness(settings.poller_host_gap_seconds)
+        self._robots = RobotsBook(
+            fetcher,
+            self._politeness,
+            settings.poller_user_agent,
+            settings.poller_longest_seconds,
+        )
+        self._under_way: dict[str, asyncio.Task[None]] = {}
+        self._hosts: dict[str, str] = {}
+
+    async def run(self) -> None:
+        """Look again and again."""
+        is_away = False
+        async with asyncio.TaskGroup() as group:
+            while True:
+                try:
+                    await self._turn(group)
+                    is_away = False
+                except psycopg.Error as error:
+                    # Streams go on, whatever is wrong here.
+                    if not is_away:
+                        log.warning("watched sites wait for the database", error=str(error).strip())
+                    is_away = True
+                await asyncio.sleep(TURN_SECONDS)
+
+    def stop(self) -> None:
+        """Give up what is being read."""
+        self._feeds.stop()
+        self._questions.stop()
+
+    async def _turn(self, group: asyncio.TaskGroup) -> None:
+        room = AT_ONCE - len(self._under_way)
+        if room <= 0:
+            return
+        due = await self._questions.ask(
+            take_due_sources,
+            WALL.now(),
+            room,
+            sorted({*self._politeness.busy(), *self._hosts.values()}),
+            HELD_TIMEOUTS * self._settings.poller_fetch_seconds,
+        )
+        for source in due:
+            if source.url not in self._under_way:
+                self._hosts[source.url] = source.host
+                self._under_way[source.url] = group.create_task(self._poll(source))
+        for state, count in (await self._questions.ask(count_sources)).items():
+            metrics.SOURCES.labels(state).set(count)
+
+    async def _poll(self, due: DueSource) -> None:
+        metrics.POLLS_BY_REASON.labels(_why(due)).inc()
+        try:
+            result = await self._read(due)
+        except (FetchFailed, BadDocument) as failure:
+            await self._failed(due, failure)
+            result = "failed"
+        except psycopg.Error as error:
+            log.warning("a source is read again later", source=due.source, error=str(error).strip())
+            result = "failed"
+        except Exception as error:
+            # Of one source: the others are not to suffer for it.
+            log.exception("a source cannot be read", source=due.source)
+            await self._failed(due, error)
+            result = "failed"
+        finally:
+            del self._under_way[due.url], self._hosts[due.url]
+        metrics.POLLS.labels(result).inc()
+
+    async def _failed(self, due: DueSource, failure: Exception) -> None:
+        settings = self._settings
+        wait = wait_after_failure(
+            due.failures + 1,
+            failure.seconds if isinstance(failure, Busy) else None,
+            shortest=settings.poller_shortest_seconds,
+            longest=max(settings.poller_longest_seconds, settings.poller_shortest_seconds),
+        )
+        if isinstance(failure, Busy):
+            self._politeness.pause(due.host, wait)
+        reason = "".join(c for c in (str(failure) or repr(failure))[:_REASON] if c.isprintable())
+        log.info("a source fails", source=due.source, reason=reason, again_in_seconds=round(wait))
+        try:
+            await self._questions.ask(note_poll_failed, due.url, reason, WALL.now() + wait)
+        except psycopg.Error as error:
+            log.warning("that a source fails is not stored", error=str(error).strip())
+
+    async def _read(self, due: DueSource) -> str:
+        """Poll a source; `changed` or `unchanged`."""
+        own = await self._robots.rules_of(due.url, anew=due.kind == ROBOTS)
+        now = WALL.now()
+        if due.kind == ROBOTS:
+            await self._questions.ask(add_sources, due.site, _of_robots(own, due))
+            longest = self._settings.poller_longest_seconds
+            await self._questions.ask(note_quiet, due.url, now, Pace(longest, False, *PollRecord()))
+            return "unchanged"
+        if not own.allows(due.url):
+            raise FetchFailed("robots.txt does not let it be read")
+        known = unpack_known(due.seen, is_first=not due.digest)
+        max_age = self._settings.signal_max_age_days * SECONDS_PER_DAY
+        comparison = Comparison(known, now, max_age)
+        async with self._politeness.turn(due.host, own.crawl_delay):
+            got = await fetch(self._fetcher, self._feeds, due, comparison.give, now)
+        if got is None:
+            pace = await self._pace(due, due.kind, now, None, [], found=False)
+            await self._questions.ask(note_quiet, due.url, now, pace)
+            return "unchanged"
+        reading, pace = await self._take(due, got, comparison, now)
+        await self._questions.ask(note_reading, due.url, reading, pace)
+        return "changed"
+
+    async def _take(
+        self,
+        due: DueSource,
+        got: Got,
+        comparison: Comparison,
+        now: float,
+    ) -> tuple[Reading, Pace]:
+        """Publish what a document says; what to remember of it."""
+        new: list[PageIdentity] = []
+        said: list[tuple[PageIdentity, News]] = []
+        pings: list[Ping] = []
+        exact: list[float] = []
+        if got.summary.kind == INDEX:
+            found = await self._take_index(due, comparison.news) > 0
+        else:
+            if got.summary.kind == "feed":
+                comparison.undated_are_of_now()
+            rules = SiteRules(due.hosts, due.include, due.exclude)
+            robots = await self._robots_of(due, comparison.news)
+            pages, said = await asyncio.to_thread(_sorted_out, comparison, rules, robots)
+            new = await self._not_known(pages)
+            pings = [Ping(page.url, page.host, news.observed_at) for page, news in said]
+            exact = [
+                now - news.observed_at
+                for _, news in said
+                if news.is_exact and news.observed_at is not None
+            ]
+            await self._output.publish_pages(new)
+            await self._output.publish(due.source, pings, SHOWN_AS)
+            found = bool(new or pings)
+        shown = list({page.url: page for page, _ in said}.values())
+        hint = got.summary.hint_seconds
+        pace = await self._pace(due, got.summary.kind, now, hint, shown, found=found)
+        reading = Reading(
+            got.summary.kind,
+            got.etag,
+            got.last_modified,
+            got.digest,
+            pack_known(comparison.dates),
+            now,
+            len(comparison.dates),
+            len(new),
+            len(pings),
+            len(exact),
+            sum(exact),
+        )
+        return reading, pace
+
+    async def _robots_of(self, due: DueSource, news: Sequence[News]) -> dict[str, Robots]:
+        """Of those hosts of the site that addresses are of."""
+        scheme = URL(due.url).scheme
+        hosts = await asyncio.to_thread(_hosts_of, news)
+        places = {host: f"{scheme}://{host}/" for host in hosts & set(due.hosts)}
+        return {host: await self._robots.rules_of(place) for host, place in places.items()}
+
+    async def _take_index(self, due: DueSource, news: Sequence[News]) -> int:
+        """Add the sitemaps of an index, and call those forward whose date has moved on."""
+        if due.found_by == INDEX:
+            raise BadDocument("an index within an index is not read")
+        children, moved = [], []
+        for item in news:
+            child = _child_of(due, item.url)
+            if child is not None:
+                children.append(child)
+                moved += [] if item.is_new else [child.url]
+        added = await self._questions.ask(add_sources, due.site, children)
+        await self._questions.ask(call_forward, due.site, moved)
+        return added
+
+    async def _not_known(self, pages: Sequence[PageIdentity]) -> list[PageIdentity]:
+        """Those that Freshet does not have; one that an operator removed stays so."""
+        by_shard: dict[int, list[PageIdentity]] = {}
+        for page in pages:
+            shard = shard_of(page.host, self._settings.partitions)
+            by_shard.setdefault(shard, []).append(page)
+        new = []
+        for shard, some in by_shard.items():
+            ids = [page.page_id for page in some]
+            known = await self._questions.ask(known_pages, shard, ids)
+            new += [page for page in some if page.page_id not in known]
+        return new
+
+    async def _pace(
+        self,
+        due: DueSource,
+        kind: str,
+        now: float,
+        hint: float | None,
+        shown: Sequence[PageIdentity],
+        *,
+        found: bool,
+    ) -> Pace:
+        """How soon a source is read again that has said something of these pages now."""
+        settings = self._settings
+        shortest = settings.poller_shortest_seconds
+        longest = max(settings.poller_longest_seconds, shortest)
+        record = PollRecord(due.worth, due.worth_signals, due.worth_days)
+        price = 0.0
+        if kind != INDEX and due.digest:
+            multiplier = await self._prices.multiplier()
+            worth = await self._prices.worth_of(shown, multiplier) if multiplier > 0.0 else None
+            if worth is not None:
+                days = max(now - due.polled_at, 0.0) / SECONDS_PER_DAY
+                record = record.after(days, len(shown), worth)
+                price = multiplier * settings.poller_poll_crawls
+        seconds = interval_by_value(record, price, shortest=shortest, longest=longest)
+        if seconds is not None:
+            return Pace(seconds, True, *record)
+        before = due.interval_seconds
+        seconds = next_interval(before, hint, found=found, shortest=shortest, longest=longest)
+        return Pace(seconds, False, *record)
+
+
+def _why(due: DueSource) -> str:
+    """What made a source due."""
+    if due.failures:
+        return "retry"
+    if not due.digest and due.kind != ROBOTS:
+        return "first"
+    return "value" if due.by_value else "rhythm"
+
+
+def _sorted_out(
+    comparison: Comparison, rules: SiteRules, robots: Mapping[str, Robots]
+) -> tuple[list[PageIdentity], list[tuple[PageIdentity, News]]]:
+    """Addresses that were not there before, and what is said of pages."""
+    pages: dict[str, PageIdentity] = {}
+    said: list[tuple[PageIdentity, News]] = []
+    for news in comparison.news:
+        page = rules.page_of(news, robots)
+        if isinstance(page, str):
+            if page == DISALLOWED:
+                comparison.forget(news.url)
+            continue
+        if news.is_new:
+            pages[page.url] = page
+        if news.signals:
+            said.append((page, news))
+    return list(pages.values()), said
+
+
+def _hosts_of(news: Sequence[News]) -> set[str]:
+    hosts = set()
+    for item in news:
+        with contextlib.suppress(BadUrl):
+            hosts.add(identify(item.url).host)
+    return hosts
+
+
+def _child_of(due: DueSource, url: str) -> NewSource | None:
+    try:
+        place = identify(urljoin(due.url, url))
+    except (BadUrl, ValueError):
+        return None
+    if place.host != due.host and place.host not in due.hosts:
+        return None
+    # Its pages are as reliable as those of the others, which the same program writes.
+    return NewSource(place.url, place.host, due.source, "", INDEX)
+
+
+def _of_robots(robots: Robots, due: DueSource) -> list[NewSource]:
+    found = []
+    for url in robots.sitemaps:
+        try:
+            place = identify(urljoin(due.url, url))
+        except (BadUrl, ValueError):
+            continue
+        found.append(NewSource(place.url, place.host, source_of(place.url), "", ROBOTS))
+    return found

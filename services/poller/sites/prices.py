@@ -1,0 +1,91 @@
+"""What the poller knows of the price of a poll, and of the worth of what one shows.
+
+Both are in PostgreSQL, and neither is needed: where it cannot be had, sources are read in the
+rhythm of what they bring.
+"""
+
+from collections.abc import Sequence
+from typing import Final
+
+import psycopg
+import structlog
+
+from shared.contracts.identity import PageIdentity, shard_of
+from shared.policy.polls import signal_worth
+from shared.runtime.settings import Settings
+from shared.runtime.wall_time import WALL
+from shared.store.poll_prices import read_beliefs, read_multiplier
+from shared.store.questions import Questions
+
+log = structlog.get_logger(__name__)
+
+FRESH_SECONDS: Final = 30.0
+"""λ₀ is asked for again after so long."""
+
+
+class Prices:
+    """Asks for λ₀ and for what is learned of pages."""
+
+    def __init__(self, settings: Settings, questions: Questions) -> None:
+        """Make it.
+
+        Args:
+            settings: of the process.
+            questions: asks the database.
+        """
+        self._settings = settings
+        self._questions = questions
+        self._multiplier = 0.0
+        self._asked_at = float("-inf")
+        self._is_away = False
+
+    async def multiplier(self) -> float:
+        """λ₀, days; 0: it is not known, or nothing is crawled by value."""
+        if self._settings.policy != "crawl-value":
+            return 0.0
+        now = WALL.now()
+        if abs(now - self._asked_at) >= FRESH_SECONDS:
+            self._asked_at = now
+            try:
+                self._multiplier = await self._questions.ask(read_multiplier)
+                self._is_away = False
+            except psycopg.Error as error:
+                self._multiplier = 0.0
+                self._note(error)
+        return self._multiplier
+
+    async def worth_of(self, pages: Sequence[PageIdentity], multiplier: float) -> float | None:
+        """What it saves to know of a signal of each page, summed. None: it cannot be known.
+
+        Pages that Freshet does not have yet count as the others do on average.
+
+        Args:
+            pages: that a source has shown, each once.
+            multiplier: λ₀, above 0.
+        """
+        by_shard: dict[int, list[int]] = {}
+        for page in pages:
+            shard = shard_of(page.host, self._settings.partitions)
+            by_shard.setdefault(shard, []).append(page.page_id)
+        worth, known = 0.0, 0
+        try:
+            for shard, ids in by_shard.items():
+                some = await self._questions.ask(_worth_of, shard, ids, multiplier)
+                worth, known = worth + some[0], known + some[1]
+        except psycopg.Error as error:
+            self._note(error)
+            return None
+        return worth * len(pages) / known if known else 0.0
+
+    def _note(self, error: psycopg.Error) -> None:
+        if not self._is_away:
+            log.warning("sources are read by what they bring alone", error=str(error).strip())
+        self._is_away = True
+
+
+def _worth_of(
+    connection: psycopg.Connection, shard: int, page_ids: Sequence[int], multiplier: float
+) -> tuple[float, int]:
+    """(worth, how many pages are there) of some pages of a shard."""
+    beliefs = read_beliefs(connection, shard, page_ids)
+    return float(signal_worth(*beliefs, multiplier).sum()), beliefs.alpha.size

@@ -1,0 +1,52 @@
+"""Which addresses of a document count: those of the site's hosts that the patterns let pass."""
+
+import re
+from collections.abc import Mapping, Sequence
+from fnmatch import translate
+from typing import Final
+
+from services.poller.sites.news import News
+from shared.contracts.identity import BadUrl, PageIdentity, identify
+from shared.discovery.robots import Robots
+
+REFUSED: Final = "refused"
+"""Another host, a pattern, no URL: it is not looked at again."""
+
+DISALLOWED: Final = "disallowed"
+"""By robots.txt, which may change."""
+
+
+class SiteRules:
+    """Of one site."""
+
+    def __init__(
+        self, hosts: Sequence[str], include: Sequence[str], exclude: Sequence[str]
+    ) -> None:
+        """Make them.
+
+        Args:
+            hosts: whose pages count.
+            include: patterns with `*`, of whole URLs; empty: all URLs fit.
+            exclude: what fits one of these does not count.
+        """
+        self._hosts = frozenset(hosts)
+        self._include = [re.compile(translate(pattern)) for pattern in include]
+        self._exclude = [re.compile(translate(pattern)) for pattern in exclude]
+
+    def page_of(self, news: News, robots: Mapping[str, Robots]) -> PageIdentity | str:
+        """The page, or why it does not count: `REFUSED`, `DISALLOWED`.
+
+        Args:
+            news: of an address.
+            robots: of each of the hosts.
+        """
+        try:
+            page = identify(news.url)
+        except BadUrl:
+            return REFUSED
+        fits = not self._include or any(p.match(page.url) for p in self._include)
+        if page.host not in self._hosts or not fits:
+            return REFUSED
+        if any(pattern.match(page.url) for pattern in self._exclude):
+            return REFUSED
+        return page if robots[page.host].allows(page.url) else DISALLOWED

@@ -1,0 +1,134 @@
+"""Sitemaps as sites write them, and as attackers do."""
+
+import gzip
+
+import pytest
+
+from services.poller.sites.documents import Document
+from services.poller.sites.entries import BadDocument, Entry
+from services.poller.sites.sitemaps import TOKEN_BYTES
+from services.poller.sites.unpacking import PART_BYTES, Unpacker
+
+URLSET = b'<urlset xmlns="http://www.sitemaps.org/schemas/sitemap/0.9">'
+
+
+def read(body: bytes, part: int = 1 << 20):
+    """Kind, hint and entries, the body coming in parts."""
+    entries: list[Entry] = []
+    document = Document("https://a.example/sitemap.xml", entries.append, None)
+    for begin in range(0, len(body), part):
+        document.feed(body[begin : begin + part])
+    document.end()
+    summary = document._reader.close()
+    return summary.kind, summary.hint_seconds, [tuple(entry) for entry in entries]
+
+
+PLAIN = (
+    b'<?xml version="1.0" encoding="UTF-8"?>\n'
+    + URLSET
+    + b"<url><loc> https://a.example/1?x=1&amp;y=2"
+    b"\n</loc><lastmod>2026-01-02</lastmod><changefreq>Daily</changefreq></url>"
+    b"<url><lastmod>2026-01-03</lastmod></url><url><loc>https://a.example/2</loc></url></urlset>"
+)
+ENTRIES = [("https://a.example/1?x=1&y=2", "2026-01-02"), ("https://a.example/2", "")]
+
+
+@pytest.mark.parametrize("part", [1, 7, 1 << 20])
+@pytest.mark.parametrize("pack", [bytes, gzip.compress, lambda b: gzip.compress(gzip.compress(b))])
+def test_a_sitemap_is_read_however_it_is_packed_and_cut(pack, part):
+    assert read(pack(PLAIN), part) == ("sitemap", 86_400.0, ENTRIES)
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        b"\xef\xbb\xbf" + PLAIN,
+        PLAIN.decode().replace("UTF-8", "UTF-16").encode("utf-16"),
+        PLAIN.replace(b"<url", b"<s:url").replace(b"</url", b"</s:url")
+        .replace(b"loc>", b"s:loc>").replace(b"</s:loc", b"</s:loc")
+        .replace(b"<lastmod", b"<s:lastmod").replace(b"</lastmod", b"</s:lastmod")
+        .replace(b"changefreq>", b"s:changefreq>").replace(b"</s:ch", b"</s:ch"),
+        gzip.compress(PLAIN[:100]) + gzip.compress(PLAIN[100:]) + b"\0\0",
+    ],
+)  # fmt: skip
+def test_marks_encodings_prefixes_and_joined_files_change_nothing(body):
+    assert read(body)[2] == ENTRIES
+
+
+def test_images_videos_and_the_dates_of_news_are_told_apart():
+    body = (
+        URLSET.replace(b">", b' xmlns:image="i" xmlns:news="n">')
+        + b"<url><loc>https://a.example/1</loc><image:image><image:loc>https://a.example/1.png"
+        b"</image:loc></image:image><news:news><news:publication_date>2026-01-02T03:04Z"
+        b"</news:publication_date><news:title>t</news:title></news:news></url></urlset>"
+    )
+    assert read(body)[2] == [("https://a.example/1", "2026-01-02T03:04Z")]
+    # Prefixes that nobody has declared are common.
+    assert read(body.replace(b' xmlns:image="i"', b""))[2] == read(body)[2]
+
+
+def test_an_index_has_sitemaps_and_a_text_has_lines():
+    index = b"<sitemap><loc>/a.xml</loc><lastmod>2026-01-01</lastmod></sitemap>"
+    index = b"<sitemapindex>" + index + b"</sitemapindex>"
+    assert read(index) == ("index", None, [("/a.xml", "2026-01-01")])
+    text = b"\xef\xbb\xbfhttps://a.example/1\r\n\r\nhttps://a.example/2"
+    urls = [("https://a.example/1", ""), ("https://a.example/2", "")]
+    for part in (1, 100):
+        assert read(text, part) == ("sitemap", None, urls)
+
+
+LAUGHS = (
+    b'<!DOCTYPE urlset [<!ENTITY a "https://a.example/"><!ENTITY b "&a;&a;&a;&a;&a;&a;">]>'
+    b"<urlset><url><loc>&b;</loc></url></urlset>"
+)
+
+
+@pytest.mark.parametrize(
+    ("body", "reason"),
+    [
+        (LAUGHS, "declares entities"),
+        (
+            b'<!DOCTYPE u [<!ENTITY x SYSTEM "file:///etc/passwd">]>' + PLAIN[39:],
+            "declares entities",
+        ),
+        (PLAIN[:-20], "not well-formed"),
+        (PLAIN + b"<more/>", "not well-formed"),
+        (URLSET + b"<a>" * 5000, "within one another"),
+        (b'<?xml version="1.0" encoding="no-such"?><urlset/>', "not well-formed"),
+        (b"<!doctype html><html><body>not found</body></html>", "neither a sitemap nor a feed"),
+        (b"<opml><body/></opml>", "neither a sitemap nor a feed"),
+        (b"plain words", "nor a list of URLs"),
+        (b"https://a.example/\n<urlset>", "nor a list of URLs"),
+        (b"\0" * 100_000, "nor a list of URLs"),
+        (b"", "it is empty"),
+        (b" \n", "it is empty"),
+        (gzip.compress(PLAIN)[:-9], "broken off"),
+        (b"\x1f\x8b" + b"x" * 100, "damaged"),
+    ],
+)
+def test_what_is_no_sitemap_is_refused_with_the_reason(body, reason):
+    with pytest.raises(BadDocument, match=reason):
+        read(body)
+
+
+def test_a_bomb_is_unpacked_no_further_than_the_limit():
+    bomb = gzip.compress(b" " * 60_000_000, 9)
+    assert len(bomb) < 100_000
+    parts: list[bytes] = []
+    with pytest.raises(BadDocument, match="unpacked it has more"):
+        parts.extend(Unpacker(1_000_000).feed(bomb))
+    assert 0 < max(map(len, parts)) <= PART_BYTES
+    with pytest.raises(BadDocument, match="unpacked it has more"):
+        list(Unpacker(1_000_000).feed(gzip.compress(bomb, 9)))
+
+
+def test_a_tag_that_never_ends_is_given_up():
+    with pytest.raises(BadDocument, match="a tag or a comment"):
+        read(b'<urlset a="' + b"x" * (3 * TOKEN_BYTES), TOKEN_BYTES // 2)
+
+
+def test_more_entries_than_the_protocol_has_and_longer_addresses_are_left_out():
+    one = b"<url><loc>https://a.example/</loc></url>"
+    assert len(read(URLSET + one * 50_100 + b"</urlset>")[2]) == 50_000
+    long = one.replace(b"example/", b"example/" + b"x" * 10_000)
+    assert read(URLSET + long + one + b"</urlset>")[2] == [("https://a.example/", "")]
