@@ -1,0 +1,1 @@
+"""The frontier: an optional worker that fleets which speak URLFrontier's API talk to, over gRPC."""

@@ -1,0 +1,126 @@
+"""From a known URL, as crawlers report it, to an outcome. Pure.
+
+URLFrontier's message has no result: it has the time from which the URL may be fetched again, and
+metadata. Crawlers of whatever kind say it by `freshet.result` or `freshet.digest`; StormCrawler's
+own names are understood too, where its `metadata.persist` lets them pass. When a page is crawled
+again is not for its crawler to say; but a time of 0 says, by the API, that it is not to be: without
+any other word that is `gone`, which is looked at ever more rarely.
+"""
+
+from collections.abc import Mapping
+from email.utils import parsedate_to_datetime
+from typing import Any, Final, NamedTuple, get_args
+
+from shared.contracts.messages import MAX_DIGEST_LENGTH, Result
+
+REQUEST_ID: Final = "freshet.request-id"
+RESULT: Final = "freshet.result"
+CRAWLED_AT: Final = "freshet.crawled-at"
+
+_DIGESTS: Final = ("freshet.digest", "signature")
+_STATUSES: Final = ("freshet.status", "fetch.statusCode")
+_RETRY_AFTER: Final = ("freshet.retry-after", "protocol.retry-after", "retry-after")
+_ERRORS: Final = ("fetch.exception", "error.cause")
+_REDIRECT: Final = "_redirTo"
+
+_RESULTS: Final[Mapping[str, Result]] = {name: name for name in get_args(Result)}
+_NOT_MODIFIED: Final = 304
+_GONE: Final = frozenset({404, 410})
+_MOST_RETRY_AFTER: Final = 1e9
+
+
+class Found(NamedTuple):
+    """What a crawl found."""
+
+    result: Result | None
+    digest: str | None
+    http_status: int | None
+    retry_after_seconds: float | None
+    is_clear: bool = True
+    """Whether anything was said of it; else it is a guess."""
+
+
+def found_of(metadata: Mapping[str, str], refetchable_from: int, now: float) -> Found:
+    """What the metadata of a known URL say.
+
+    Args:
+        metadata: the first value of each key.
+        refetchable_from: Unix seconds; 0: the crawler wants it never again.
+        now: Unix seconds.
+    """
+    status = _status(_first(metadata, _STATUSES))
+    wait = _retry_after(_first(metadata, _RETRY_AFTER), now)
+    result, digest, is_clear = _result(metadata, status, wants_again=refetchable_from > 0)
+    return Found(result, digest, status, wait, is_clear)
+
+
+def _result(
+    metadata: Mapping[str, str], status: int | None, *, wants_again: bool
+) -> tuple[Result | None, str | None, bool]:
+    said = _RESULTS.get(metadata.get(RESULT, ""))
+    digest = _first(metadata, _DIGESTS)[:MAX_DIGEST_LENGTH] or None
+    if said is not None:
+        return said, digest, True
+    if status is not None and not 200 <= status < 300:
+        return (*_by_status(status, metadata.get(_REDIRECT, "")), True)
+    if _first(metadata, _ERRORS):
+        return "failed" if wants_again else "gone", None, True
+    if digest is not None:
+        return None, digest, True
+    # With neither, nobody knows. A page that is crawled in vain costs a crawl; one that is not, its
+    # freshness.
+    return ("changed", None, False) if wants_again else ("gone", None, True)
+
+
+def _by_status(status: int, target: str) -> tuple[Result | None, str | None]:
+    if status == _NOT_MODIFIED:
+        return "unchanged", None
+    if 300 <= status < 400 and target:
+        # What such a page holds is where it leads to.
+        return None, f"to {target}"[:MAX_DIGEST_LENGTH]
+    return "gone" if status in _GONE else "failed", None
+
+
+def crawled_at_of(metadata: Mapping[str, str], given_at: float | None, now: float) -> float:
+    """When the content was read: as the crawler says, else when it was handed out.
+
+    What changes between the two is crawled once more; had the time of the answer been taken, it
+    would pass for seen.
+    """
+    earliest = 0.0 if given_at is None else given_at
+    said = _number(metadata.get(CRAWLED_AT, ""))
+    if said is not None and earliest <= said <= now:
+        return said
+    return now if given_at is None else given_at
+
+
+def plain(metadata: Mapping[str, Any]) -> dict[str, str]:
+    """The first value of each key of a message's metadata."""
+    return {key: found.values[0] for key, found in metadata.items() if found.values}
+
+
+def _first(metadata: Mapping[str, str], keys: tuple[str, ...]) -> str:
+    return next((metadata[key] for key in keys if metadata.get(key)), "")
+
+
+def _status(text: str) -> int | None:
+    number = int(text) if text.isascii() and text.isdecimal() and len(text) == 3 else 0
+    return number if number >= 100 else None
+
+
+def _number(text: str) -> float | None:
+    try:
+        return float(text)
+    except ValueError:
+        return None
+
+
+def _retry_after(text: str, now: float) -> float | None:
+    """Seconds, or a date, as RFC 9110 has them; anything else says nothing."""
+    if text.isascii() and text.isdecimal():
+        return min(float(text[:20]), _MOST_RETRY_AFTER)
+    try:
+        at = parsedate_to_datetime(text).timestamp()
+    except (ValueError, OverflowError, TypeError):
+        return None
+    return min(max(at - now, 0.0), _MOST_RETRY_AFTER)
