@@ -1,0 +1,111 @@
+// A whole crawler for Freshet in Java 17, with Kafka's own client and Jackson, which it comes with:
+//   java -cp 'kafka/libs/*' Crawler.java
+// KAFKA_BOOTSTRAP_SERVERS says where Kafka is, FRESHET_TOPIC_PREFIX what topics begin with. Before
+// you let it out, let it refuse addresses that are not public, and obey robots.txt.
+import com.fasterxml.jackson.databind.JsonNode;
+import com.fasterxml.jackson.databind.ObjectMapper;
+import com.fasterxml.jackson.databind.node.ObjectNode;
+import java.net.URI;
+import java.net.http.HttpClient;
+import java.net.http.HttpRequest;
+import java.net.http.HttpResponse;
+import java.security.MessageDigest;
+import java.time.Duration;
+import java.util.HexFormat;
+import java.util.List;
+import java.util.Map;
+import java.util.concurrent.CompletableFuture;
+import java.util.stream.StreamSupport;
+import org.apache.kafka.clients.consumer.KafkaConsumer;
+import org.apache.kafka.clients.producer.KafkaProducer;
+import org.apache.kafka.clients.producer.ProducerRecord;
+import org.apache.kafka.common.serialization.StringDeserializer;
+import org.apache.kafka.common.serialization.StringSerializer;
+
+public class Crawler {
+    static final ObjectMapper JSON = new ObjectMapper();
+    static final HttpClient WEB = HttpClient.newBuilder()
+            .followRedirects(HttpClient.Redirect.NORMAL).connectTimeout(Duration.ofSeconds(20)).build();
+
+    static String environment(String name, String otherwise) {
+        return System.getenv().getOrDefault(name, otherwise);
+    }
+
+    /** Fetch a page; the outcome is there when it is. */
+    static CompletableFuture<ObjectNode> crawl(JsonNode request) {
+        ObjectNode outcome = JSON.createObjectNode().put("result", "failed");
+        for (String field : List.of("request_id", "url", "host")) {
+            outcome.set(field, request.get(field));
+        }
+        outcome.put("crawled_at", System.currentTimeMillis() / 1000.0);
+        HttpRequest page = HttpRequest.newBuilder(URI.create(request.get("url").asText()))
+                .timeout(Duration.ofSeconds(60)).build();
+        return WEB.sendAsync(page, HttpResponse.BodyHandlers.ofByteArray())
+                .thenApply(answer -> found(outcome, answer))
+                .exceptionally(error -> outcome);
+    }
+
+    static ObjectNode found(ObjectNode outcome, HttpResponse<byte[]> answer) {
+        int status = answer.statusCode();
+        outcome.put("http_status", status);
+        if (status == 404 || status == 410) {
+            outcome.put("result", "gone");
+        } else if (status / 100 == 2) {
+            outcome.remove("result");
+            outcome.put("digest", digest(answer.body()));
+        } else {
+            answer.headers().firstValue("Retry-After").filter(text -> text.matches("\\d{1,9}"))
+                    .ifPresent(text -> outcome.put("retry_after_seconds", Integer.parseInt(text)));
+        }
+        return outcome;
+    }
+
+    static String digest(byte[] body) {
+        try {
+            return HexFormat.of().formatHex(MessageDigest.getInstance("SHA-256").digest(body));
+        } catch (java.security.NoSuchAlgorithmException error) {
+            throw new IllegalStateException(error);
+        }
+    }
+
+    public static void main(String[] arguments) throws Exception {
+        String prefix = environment("FRESHET_TOPIC_PREFIX", "");
+        String servers = environment("KAFKA_BOOTSTRAP_SERVERS", "127.0.0.1:9092");
+        Map<String, Object> reading = Map.of("bootstrap.servers", servers,
+                "group.id", prefix + "crawlers", "enable.auto.commit", "false",
+                "auto.offset.reset", "earliest", "max.poll.records", "50");
+        Map<String, Object> writing = Map.of("bootstrap.servers", servers, "acks", "all");
+        StringDeserializer text = new StringDeserializer();
+        StringSerializer bytes = new StringSerializer();
+        try (var consumer = new KafkaConsumer<String, String>(reading, text, text);
+                var producer = new KafkaProducer<String, String>(writing, bytes, bytes)) {
+            consumer.subscribe(List.of(prefix + "crawl-requests"));
+            while (true) {
+                var records = consumer.poll(Duration.ofMillis(500));
+                var crawls = StreamSupport.stream(records.spliterator(), false)
+                        .map(record -> parse(record.value()))
+                        // What is late was asked for again.
+                        .filter(request -> request.get("deadline_at").asDouble() * 1000
+                                > System.currentTimeMillis())
+                        .map(Crawler::crawl).toList();
+                for (var crawl : crawls) {
+                    ObjectNode outcome = crawl.join();
+                    producer.send(new ProducerRecord<>(prefix + "crawl-outcomes",
+                            outcome.get("host").asText(), outcome.toString())).get();
+                }
+                // Once the outcomes are there: what is not answered is read again.
+                if (!records.isEmpty()) {
+                    consumer.commitSync();
+                }
+            }
+        }
+    }
+
+    static JsonNode parse(String value) {
+        try {
+            return JSON.readTree(value);
+        } catch (java.io.IOException error) {
+            throw new IllegalArgumentException(error);
+        }
+    }
+}

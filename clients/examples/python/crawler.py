@@ -1,0 +1,72 @@
+"""A whole crawler for Freshet in Python: pip install aiokafka aiohttp.
+
+KAFKA_BOOTSTRAP_SERVERS says where Kafka is, FRESHET_TOPIC_PREFIX what topics begin with. Before
+you let it out, let it refuse addresses that are not public, and obey robots.txt.
+"""
+
+import asyncio
+import hashlib
+import json
+import logging
+import os
+import time
+from typing import Any
+
+import aiohttp
+from aiokafka import AIOKafkaConsumer, AIOKafkaProducer
+
+PREFIX = os.environ.get("FRESHET_TOPIC_PREFIX", "")
+KAFKA = {"bootstrap_servers": os.environ.get("KAFKA_BOOTSTRAP_SERVERS", "127.0.0.1:9092")}
+
+
+async def crawl(client: aiohttp.ClientSession, request: dict[str, Any]) -> dict[str, Any]:
+    """Fetch a page; returns the outcome."""
+    outcome = {key: request[key] for key in ("request_id", "url", "host")}
+    outcome |= {"crawled_at": time.time(), "result": "failed"}
+    try:
+        async with client.get(request["url"]) as answer:
+            outcome["http_status"] = answer.status
+            if answer.status in {404, 410}:
+                outcome["result"] = "gone"
+            elif answer.ok:
+                digest = hashlib.sha256()
+                async for chunk in answer.content.iter_chunked(1 << 16):
+                    digest.update(chunk)
+                outcome["digest"] = digest.hexdigest()
+                del outcome["result"]
+            elif answer.headers.get("Retry-After", "").isdecimal():
+                outcome["retry_after_seconds"] = int(answer.headers["Retry-After"])
+    except (aiohttp.ClientError, TimeoutError) as error:
+        logging.warning("%s: %r", request["url"], error)
+    return outcome
+
+
+async def main() -> None:
+    """Answer requests until stopped."""
+    # Positions are committed by hand, once the outcomes are there: what is not answered is read
+    # again, by this crawler or another one of the group.
+    consumer = AIOKafkaConsumer(
+        PREFIX + "crawl-requests",
+        group_id=PREFIX + "crawlers",
+        enable_auto_commit=False,
+        auto_offset_reset="earliest",
+        **KAFKA,
+    )
+    # aiokafka's default partitioner is Kafka's, so the host as key leads to the right partition.
+    producer = AIOKafkaProducer(acks="all", **KAFKA)
+    timeout = aiohttp.ClientTimeout(total=60)
+    async with consumer, producer, aiohttp.ClientSession(timeout=timeout) as client:
+        while True:
+            read = await consumer.getmany(timeout_ms=500, max_records=50)
+            requests = [json.loads(record.value) for part in read.values() for record in part]
+            # What is late was asked for again.
+            fresh = [request for request in requests if request["deadline_at"] > time.time()]
+            for outcome in await asyncio.gather(*(crawl(client, request) for request in fresh)):
+                value, key = json.dumps(outcome).encode(), outcome["host"].encode()
+                await producer.send_and_wait(PREFIX + "crawl-outcomes", value, key=key)
+            if requests:
+                await consumer.commit()
+
+
+if __name__ == "__main__":
+    asyncio.run(main())

@@ -1,0 +1,32 @@
+#!/usr/bin/env bash
+# A whole crawler for Freshet in the shell: kcat, curl, jq, sha256sum. One page at a time.
+#
+# KAFKA_BOOTSTRAP_SERVERS says where Kafka is, FRESHET_TOPIC_PREFIX what topics begin with. Before
+# you let it out, let it refuse addresses that are not public, and obey robots.txt.
+set -euo pipefail
+servers=${KAFKA_BOOTSTRAP_SERVERS:-127.0.0.1:9092}
+prefix=${FRESHET_TOPIC_PREFIX:-}
+page=$(mktemp)
+trap 'rm -f "$page"; kill 0' EXIT
+
+answer() { # the request as JSON → the outcome as JSON
+    local status=0 digest
+    status=$(curl --silent --location --max-time 60 --max-filesize 10000000 --proto =http,https \
+        --output "$page" --write-out '%{http_code}' -- "$(jq -r .url <<<"$1")") || true
+    digest=$(sha256sum <"$page" | cut -c1-64)
+    jq -c --argjson status "$((10#$status))" --arg digest "$digest" '
+        {request_id, url, host, crawled_at: now, http_status: $status} +
+        if $status >= 200 and $status < 300 then {$digest}
+        elif $status == 404 or $status == 410 then {result: "gone"}
+        else {result: "failed"} end' <<<"$1"
+}
+
+# kcat commits what it has written out, before it is answered: of a crawler that dies, the page at
+# hand is asked for again after its deadline. librdkafka's own partitioner is not Kafka's.
+kcat -q -u -b "$servers" -X auto.offset.reset=earliest -G "${prefix}crawlers" "${prefix}crawl-requests" |
+    while read -r request; do
+        jq -e '.deadline_at > now' <<<"$request" >/dev/null || continue # it was asked for again
+        printf '%s\t%s\n' "$(jq -r .host <<<"$request")" "$(answer "$request")" |
+            kcat -P -K '\t' -b "$servers" -t "${prefix}crawl-outcomes" \
+                -X topic.partitioner=murmur2_random -X acks=all
+    done

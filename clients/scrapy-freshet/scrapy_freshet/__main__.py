@@ -1,0 +1,5 @@
+"""`python -m scrapy_freshet`."""
+
+from scrapy_freshet.command import main
+
+main()

@@ -1,0 +1,34 @@
+"""What `ADDONS` names: it puts the package's parts in their places."""
+
+from scrapy.settings import BaseSettings
+
+from scrapy_freshet.addresses import PublicResolver
+from scrapy_freshet.downloader_middleware import OutcomeMiddleware
+from scrapy_freshet.options import may_be_private
+from scrapy_freshet.robots import DailyRobotsTxtMiddleware
+from scrapy_freshet.spider_middleware import FleetMiddleware
+
+_ROBOTS = "scrapy.downloadermiddlewares.robotstxt.RobotsTxtMiddleware"
+_ROBOTS_PLACE = 100
+_CLOSEST_TO_THE_ENGINE = 1
+
+
+class Addon:
+    """Makes the spiders of a project members of the fleet."""
+
+    @classmethod
+    def update_pre_crawler_settings(cls, settings: BaseSettings) -> None:
+        """Let names lead to public addresses alone, unless the settings allow others."""
+        if not may_be_private(settings):
+            name = "TWISTED_DNS_RESOLVER"  # since Scrapy 2.18
+            settings.set(name if name in settings else "DNS_RESOLVER", PublicResolver, "addon")
+
+    def update_settings(self, settings: BaseSettings) -> None:
+        """Put the middlewares in."""
+        spider = settings["SPIDER_MIDDLEWARES"]
+        spider.set(FleetMiddleware, _CLOSEST_TO_THE_ENGINE, "addon")
+        downloader = settings["DOWNLOADER_MIDDLEWARES"]
+        downloader.set(OutcomeMiddleware, _CLOSEST_TO_THE_ENGINE, "addon")
+        if _ROBOTS not in downloader:
+            downloader.set(_ROBOTS, None, "addon")
+            downloader.set(DailyRobotsTxtMiddleware, _ROBOTS_PLACE, "addon")

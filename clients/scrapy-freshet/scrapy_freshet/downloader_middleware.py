@@ -1,0 +1,87 @@
+"""Between the engine and the downloader: what the last response of each request says of the page.
+
+It stands closest to the engine: what comes to it, neither redirects nor retries will change.
+"""
+
+import time
+from typing import Self
+from urllib.parse import urlsplit
+
+from scrapy import Request, Spider
+from scrapy.crawler import Crawler
+from scrapy.exceptions import IgnoreRequest
+from scrapy.http import Response
+from scrapy.http.request import NO_CALLBACK
+from scrapy.utils.httpobj import urlparse_cached
+
+from scrapy_freshet.addresses import is_private_literal, is_public
+from scrapy_freshet.fleet import Fleet, fleet_of
+from scrapy_freshet.outcomes import has_content, outcome_of
+from scrapy_freshet.robots import crawl_delay
+from scrapy_freshet.spider_middleware import ID_KEY
+
+_DEFAULT_PORTS = {"http": 80, "https": 443}
+
+
+class OutcomeMiddleware:
+    """Notes what was downloaded, and answers at once where there is no content to be scraped."""
+
+    def __init__(self, crawler: Crawler, fleet: Fleet) -> None:
+        self._crawler = crawler
+        self._fleet = fleet
+
+    @classmethod
+    def from_crawler(cls, crawler: Crawler) -> Self:
+        """Scrapy's way to make one."""
+        return cls(crawler, fleet_of(crawler))
+
+    def process_request(
+        self,
+        request: Request,
+        spider: Spider | None = None,  # noqa: ARG002 - Scrapy 2.13 gives it
+    ) -> None:
+        """Refuse addresses that are not public.
+
+        Raises:
+            IgnoreRequest: says which.
+        """
+        host = urlparse_cached(request).hostname
+        if not self._fleet.options.private_addresses and is_private_literal(host):
+            raise IgnoreRequest(f"{host} is not public")
+
+    def process_response(
+        self,
+        request: Request,
+        response: Response,
+        spider: Spider | None = None,  # noqa: ARG002 - Scrapy 2.13 gives it
+    ) -> Response:
+        """Note what a response says of the page, and a robots.txt of its host.
+
+        Raises:
+            IgnoreRequest: it came from an address that is not public.
+        """
+        address = response.ip_address
+        private = address is not None and not is_public(str(address))
+        if private and not self._fleet.options.private_addresses and "proxy" not in request.meta:
+            raise IgnoreRequest(f"{address} is not public")
+        if request.callback is NO_CALLBACK and self._fleet.options.crawl_delays:
+            self._note_robots(request, response)
+        ticket = self._fleet.ticket(request.meta.get(ID_KEY))
+        if ticket is not None:
+            ticket.outcome = outcome_of(ticket.request, response, time.time())
+            if not has_content(response.status):
+                self._fleet.answer(ticket.request.request_id, ticket.outcome)
+        return response
+
+    def _note_robots(self, request: Request, response: Response) -> None:
+        first = urlsplit(request.meta.get("redirect_urls", [request.url])[0])
+        if first.path != "/robots.txt" or response.status != 200:
+            return
+        settings = self._crawler.settings
+        agent = settings.get("ROBOTSTXT_USER_AGENT") or settings.get("USER_AGENT") or "*"
+        delay = crawl_delay(response.body, str(agent))
+        if delay is not None and first.hostname is not None:
+            port = first.port
+            default = port is None or port == _DEFAULT_PORTS.get(first.scheme)
+            name = f"[{first.hostname}]" if ":" in first.hostname else first.hostname
+            self._fleet.delay(name if default else f"{name}:{port}", delay)

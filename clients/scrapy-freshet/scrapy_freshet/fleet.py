@@ -1,0 +1,379 @@
+"""A crawler's membership of the fleet: what it was asked, and what it has answered.
+
+Requests are read from Kafka as there is room for them, each is answered by one outcome, and a
+request's offset is committed once the broker has its outcome. So a crawler that dies leaves its
+requests to the next one, and none is forgotten.
+"""
+
+import asyncio
+import logging
+import time
+from collections import OrderedDict
+from collections.abc import AsyncIterator, Callable, Iterable
+from dataclasses import dataclass
+from typing import Any, Final
+from weakref import WeakKeyDictionary
+
+import msgspec
+from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, ConsumerRebalanceListener, TopicPartition
+from aiokafka.errors import ConsumerStoppedError, KafkaError
+from scrapy.crawler import Crawler
+
+from scrapy_freshet.ending import for_at_most
+from scrapy_freshet.messages import (
+    CRAWL_OUTCOMES,
+    CRAWL_REQUESTS,
+    HOST_LIMITS,
+    CrawlOutcome,
+    CrawlRequest,
+    HostLimit,
+    Result,
+)
+from scrapy_freshet.options import Options, options_of
+from scrapy_freshet.positions import Positions
+
+LOOK_SECONDS: Final = 0.02
+"""So often a reader that has no room looks whether it has some now."""
+
+POLL_MS: Final = 200
+TURN_SECONDS: Final = 1.0
+"""Between two commits, and two looks for requests that nobody will answer any more."""
+
+GRACE_SECONDS: Final = 60.0
+"""So long after its deadline a request is still waited for."""
+
+LEAVE_SECONDS: Final = 3.0
+"""What takes longer to leave the group is given up."""
+
+REVOKE_SECONDS: Final = 5.0
+"""So long crawls under way may hold up the group, when it shares its partitions out anew."""
+
+WAIT_SECONDS: Final = (0.1, 5.0)
+"""Between two tries to reach a broker that is away: the first, doubling up to the second."""
+
+MOST_POLL_INTERVAL_MS: Final = 3_600_000
+"""A crawler whose sites are slow reads nothing for long, and is well all the same: whether it
+lives, its heartbeats tell, which come from the same loop."""
+
+MOST_REMEMBERED: Final = 10_000
+"""Answered requests, by their ids, some of which are read once more after a rebalance; and hosts
+whose delays were told."""
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(slots=True)
+class Ticket:
+    """A request that is taken, and not answered yet."""
+
+    request: CrawlRequest
+    partition: int
+    offset: int
+    outcome: CrawlOutcome | None = None
+    """What was downloaded; it counts when the spider is done with it."""
+    items: int = 0
+    """Those that the spider made of it, and pipelines still work at."""
+    scraped: bool = False
+    """The spider's callback has ended."""
+
+
+class Fleet:
+    """One crawler's part in the fleet."""
+
+    def __init__(
+        self,
+        options: Options,
+        count: Callable[[str], None],
+        clock: Callable[[], float] = time.time,
+    ) -> None:
+        """Set up, without connecting.
+
+        Args:
+            options: where Kafka is, and how much may be in flight.
+            count: adds one to a statistic.
+            clock: Unix seconds.
+        """
+        self.options = options
+        self._count = count
+        self._clock = clock
+        self._positions = Positions()
+        self._tickets: dict[str, Ticket] = {}
+        self._answered: OrderedDict[str, None] = OrderedDict()
+        self._sending: set[asyncio.Task[None]] = set()
+        self._delays: dict[str, float] = {}
+        self._consumer: AIOKafkaConsumer | None = None
+        self._producer: AIOKafkaProducer | None = None
+        self._turning: asyncio.Task[None] | None = None
+        self._stopping = asyncio.Event()
+        self._read_expired = False
+
+    @property
+    def in_flight(self) -> int:
+        """Requests that are taken, and whose outcomes the broker does not have yet."""
+        return len(self._tickets) + len(self._sending)
+
+    @property
+    def has_room(self) -> bool:
+        """Whether one more request may be taken."""
+        return self.in_flight < self.options.max_in_flight
+
+    async def start(self) -> None:
+        """Connect, however long the broker is away."""
+        kafka = self.options.kafka
+        producer = AIOKafkaProducer(acks="all", linger_ms=20, **kafka)
+        await _started(producer)
+        self._producer = producer
+        consumer = AIOKafkaConsumer(
+            group_id=self.options.group,
+            enable_auto_commit=False,
+            auto_offset_reset="earliest",
+            max_poll_interval_ms=MOST_POLL_INTERVAL_MS,
+            # What somebody's transaction has given up was never asked for.
+            isolation_level="read_committed",
+            **kafka,
+        )
+        consumer.subscribe([self._topic(CRAWL_REQUESTS)], listener=_Listener(self))
+        await _started(consumer)
+        self._consumer = consumer
+        self._turning = asyncio.create_task(self._turn())
+
+    async def requests(self, has_room: Callable[[], bool]) -> AsyncIterator[CrawlRequest]:
+        """Requests to crawl, each when there is room for it, until stopped.
+
+        Args:
+            has_room: whether the crawler can begin one more.
+        """
+        while not self._stopping.is_set() and self._consumer is not None:
+            try:
+                fetched = await self._consumer.getmany(
+                    timeout_ms=POLL_MS, max_records=self.options.max_in_flight
+                )
+            except ConsumerStoppedError:
+                return
+            except KafkaError as error:
+                log.warning("cannot read %s: %s", CRAWL_REQUESTS, error)
+                await asyncio.sleep(TURN_SECONDS)
+                continue
+            records = [record for part in fetched.values() for record in part]
+            for record in records:
+                self._positions.begin(record.partition, record.offset)
+            for record in records:
+                request = self._read(record)
+                while request is not None and not (self.has_room and has_room()):
+                    if self._stopping.is_set():
+                        return
+                    await asyncio.sleep(LOOK_SECONDS)
+                if request is not None and self._take(request, record):
+                    yield request
+
+    def _read(self, record: Any) -> CrawlRequest | None:
+        try:
+            return msgspec.json.decode(record.value or b"", type=CrawlRequest)
+        except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
+            log.warning("%s at %s is no request: %s", record.offset, record.partition, error)
+            self._count("freshet/requests/bad")
+            self._positions.finish(record.partition, record.offset)
+            return None
+
+    def _take(self, request: CrawlRequest, record: Any) -> bool:
+        """Note a request as under way; False: it is not for us to crawl."""
+        partition, offset = record.partition, record.offset
+        if not self._positions.is_open(partition, offset):
+            return False  # the partition is somebody else's now
+        if request.request_id in self._tickets:
+            ticket = self._tickets[request.request_id]
+            ticket.partition, ticket.offset = partition, offset
+            return False
+        if request.request_id in self._answered:
+            self._positions.finish(partition, offset)
+            return False
+        if request.deadline_at <= self._clock():
+            self._expired(partition, offset)
+            return False
+        self._tickets[request.request_id] = Ticket(request, partition, offset)
+        self._count("freshet/requests")
+        return True
+
+    def _expired(self, partition: int, offset: int) -> None:
+        """Leave a request alone whose page has been asked for again since."""
+        if not self._read_expired:
+            self._read_expired = True
+            log.warning(
+                "requests are read after their deadline, and left alone: the fleet is slower than "
+                "the budget, was away, or this machine's clock is wrong"
+            )
+        self._count("freshet/requests/expired")
+        self._positions.finish(partition, offset)
+
+    def ticket(self, request_id: str | None) -> Ticket | None:
+        """The request with this id, while it is not answered."""
+        return None if request_id is None else self._tickets.get(request_id)
+
+    def answer(self, request_id: str, outcome: CrawlOutcome) -> None:
+        """Say what came of a request; what is said after that does not count."""
+        ticket = self._tickets.pop(request_id, None)
+        if ticket is None:
+            return
+        self._answered[request_id] = None
+        if len(self._answered) > MOST_REMEMBERED:
+            self._answered.popitem(last=False)
+        self._keep(self._send_outcome(ticket, outcome))
+
+    def fail(self, request_id: str, result: Result = "failed") -> None:
+        """Say that a crawl gave no content."""
+        ticket = self._tickets.get(request_id)
+        if ticket is not None:
+            request = ticket.request
+            status = None if ticket.outcome is None else ticket.outcome.http_status
+            outcome = CrawlOutcome(
+                request.url, request.host, request_id, self._clock(), result, http_status=status
+            )
+            self.answer(request_id, outcome)
+
+    def settle(self, request_id: str) -> None:
+        """Answer a request with what was downloaded, once nobody works at it any more."""
+        ticket = self._tickets.get(request_id)
+        if ticket is not None and ticket.outcome and ticket.scraped and ticket.items <= 0:
+            self.answer(request_id, ticket.outcome)
+
+    def delay(self, host: str, seconds: float) -> None:
+        """Say how far apart a host's crawls are to be, where that is news."""
+        if self._delays.get(host) != seconds and self._producer is not None:
+            if len(self._delays) >= MOST_REMEMBERED:
+                self._delays.clear()
+            self._delays[host] = seconds
+            self._count("freshet/host_limits")
+            message = msgspec.json.encode(HostLimit(host, 1.0 / seconds, seconds))
+            self._keep(self._send(HOST_LIMITS, host, message))
+
+    async def stop(self) -> None:
+        """Send and commit what was answered, and leave. What was not goes to other crawlers."""
+        self._stopping.set()
+        if self._turning is not None:
+            self._turning.cancel()
+        await for_at_most(self.options.stop_seconds, self._finish())
+        for sending in self._sending:
+            sending.cancel()
+        clients = [one.stop() for one in (self._consumer, self._producer) if one is not None]
+        self._consumer = self._producer = None
+        await for_at_most(LEAVE_SECONDS, *clients)
+
+    async def _finish(self) -> None:
+        if self._sending:
+            await asyncio.wait(self._sending)
+        await self._commit()
+
+    def _topic(self, name: str) -> str:
+        return self.options.topic_prefix + name
+
+    def _keep(self, work: Any) -> None:
+        task = asyncio.ensure_future(work)
+        self._sending.add(task)
+        task.add_done_callback(self._sending.discard)
+
+    async def _send_outcome(self, ticket: Ticket, outcome: CrawlOutcome) -> None:
+        await self._send(CRAWL_OUTCOMES, outcome.host, msgspec.json.encode(outcome))
+        self._positions.finish(ticket.partition, ticket.offset)
+        self._count(f"freshet/outcomes/{outcome.result or 'digest'}")
+
+    async def _send(self, topic: str, host: str, message: bytes) -> None:
+        """Send until the broker has it; aiokafka's default partitioner is the wanted one."""
+        wait, most = WAIT_SECONDS
+        while self._producer is not None:
+            try:
+                await self._producer.send_and_wait(self._topic(topic), message, key=host.encode())
+            except KafkaError as error:
+                self._count("freshet/send_errors")
+                log.warning("the broker did not take a message for %s: %r", topic, error)
+                await asyncio.sleep(wait)
+                wait = min(2 * wait, most)
+            else:
+                return
+
+    async def _turn(self) -> None:
+        while True:
+            await asyncio.sleep(TURN_SECONDS)
+            self._give_up(self._clock() - GRACE_SECONDS)
+            await self._commit()
+
+    def _give_up(self, deadline: float) -> None:
+        """Let go of requests that were lost on their way through Scrapy: others wait for them."""
+        lost = [
+            (request_id, ticket)
+            for request_id, ticket in self._tickets.items()
+            if ticket.request.deadline_at < deadline
+        ]
+        for request_id, ticket in lost:
+            del self._tickets[request_id]
+            self._positions.finish(ticket.partition, ticket.offset)
+            self._count("freshet/requests/given_up")
+            log.warning("%s was not answered, a minute after its deadline", ticket.request.url)
+
+    async def _commit(self) -> None:
+        positions = self._positions.to_commit()
+        if not positions or self._consumer is None:
+            return
+        topic = self._topic(CRAWL_REQUESTS)
+        offsets = {TopicPartition(topic, number): at for number, at in positions.items()}
+        try:
+            await self._consumer.commit(offsets)
+        except KafkaError as error:
+            # Tried again at the next turn; a partition that is another's now is read by it.
+            log.info("positions were not committed: %r", error)
+        else:
+            self._positions.committed(positions)
+
+    async def revoked(self, partitions: Iterable[int]) -> None:
+        """Finish what is under way of these partitions, for a while, before others read them."""
+        leaving = set(partitions)
+        for _ in range(round(REVOKE_SECONDS / LOOK_SECONDS)):
+            if not self._sending and not any(
+                ticket.partition in leaving for ticket in self._tickets.values()
+            ):
+                break
+            await asyncio.sleep(LOOK_SECONDS)
+        await self._commit()
+        for partition in leaving:
+            self._positions.forget(partition)
+
+
+class _Listener(ConsumerRebalanceListener):  # type: ignore[misc]
+    def __init__(self, fleet: Fleet) -> None:
+        self._fleet = fleet
+
+    async def on_partitions_revoked(self, revoked: Iterable[TopicPartition]) -> None:
+        await self._fleet.revoked(tp.partition for tp in revoked)
+
+    async def on_partitions_assigned(self, assigned: Iterable[TopicPartition]) -> None:
+        log.info("this crawler has %s of the partitions", len(list(assigned)))
+
+
+async def _started(client: AIOKafkaConsumer | AIOKafkaProducer) -> None:
+    """Start a client once the broker is there; one that is given up is stopped."""
+    wait, most = WAIT_SECONDS
+    try:
+        while True:
+            try:
+                await client.start()
+            except KafkaError as error:
+                log.warning("waiting for Kafka: %s", error)
+                await asyncio.sleep(wait)
+                wait = min(2 * wait, most)
+            else:
+                return
+    except BaseException:
+        await client.stop()
+        raise
+
+
+_FLEETS: WeakKeyDictionary[Crawler, Fleet] = WeakKeyDictionary()
+
+
+def fleet_of(crawler: Crawler) -> Fleet:
+    """The fleet's part that a crawler is: its two middlewares share it."""
+    if crawler not in _FLEETS:
+        stats = crawler.stats
+        if stats is None:
+            raise RuntimeError("the crawler has no statistics yet: it is not being built by Scrapy")
+        _FLEETS[crawler] = Fleet(options_of(crawler.settings), stats.inc_value)
+    return _FLEETS[crawler]

@@ -1,0 +1,56 @@
+"""The messages that a crawler reads and writes, as far as it needs them.
+
+They are Freshet's contract (`freshet contract` prints it), written down again, so that a crawler
+installs none of the workers. Fields that are not named here pass.
+"""
+
+from typing import Literal
+
+from msgspec import Struct
+
+CRAWL_REQUESTS = "crawl-requests"
+CRAWL_OUTCOMES = "crawl-outcomes"
+HOST_LIMITS = "host-limits"
+
+MOST_RETRY_AFTER_SECONDS = 1e9
+MOST_DIGEST_CHARACTERS = 256
+
+Result = Literal["changed", "unchanged", "gone", "failed"]
+
+
+class CrawlRequest(Struct, frozen=True):
+    """`crawl-requests`: please crawl this page now."""
+
+    request_id: str
+    url: str
+    host: str
+    deadline_at: float
+    """Unix seconds: without an outcome by then, the page is asked for again."""
+
+
+class CrawlOutcome(Struct, frozen=True, omit_defaults=True):
+    """`crawl-outcomes`: what a crawl found."""
+
+    url: str
+    host: str
+    request_id: str
+    crawled_at: float
+    """Unix seconds."""
+    result: Result | None = None
+    digest: str | None = None
+    """Of the content that matters: another one than the last means changed."""
+    http_status: int | None = None
+    retry_after_seconds: float | None = None
+
+
+class HostLimit(Struct, frozen=True):
+    """`host-limits`: what a host's robots.txt asks for.
+
+    Schedulers that keep crawl-delays apart from operators' limits go by `only`; others take
+    `max_crawls_per_second`, and the last message of a host stands.
+    """
+
+    host: str
+    max_crawls_per_second: float
+    crawl_delay_seconds: float
+    only: Literal["crawl-delay"] = "crawl-delay"

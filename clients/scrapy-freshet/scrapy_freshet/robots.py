@@ -1,0 +1,86 @@
+"""robots.txt: its crawl-delay is told to Freshet, and it is read again every day."""
+
+import inspect
+import time
+from collections import OrderedDict
+from typing import Any, Final
+
+from protego import Protego
+from scrapy import Request
+from scrapy.crawler import Crawler
+from scrapy.downloadermiddlewares.robotstxt import RobotsTxtMiddleware
+from scrapy.utils.httpobj import urlparse_cached
+from twisted.internet.defer import Deferred
+
+from scrapy_freshet.options import DEFAULTS
+
+MOST_BYTES: Final = 512 * 1024
+"""RFC 9309: crawlers read at least 500 KiB of it."""
+
+MOST_HOSTS: Final = 10_000
+UNREAD_SECONDS: Final = 600.0
+"""A robots.txt that could not be had is tried again after so long."""
+
+LEAST_DELAY_SECONDS: Final = 1.0
+"""What asks for less than this asks for more crawls than Freshet's default: nobody need be told."""
+
+FORBIDDEN: Final = "Forbidden by robots.txt"
+"""What Scrapy says of a request that robots.txt forbids."""
+
+
+def crawl_delay(body: bytes, user_agent: str) -> float | None:
+    """Seconds between two crawls that a robots.txt asks for; None: it says nothing that matters.
+
+    Args:
+        body: of the file; only its beginning is read.
+        user_agent: who asks.
+    """
+    rules = Protego.parse(body[:MOST_BYTES].decode("utf-8-sig", errors="ignore"))
+    delays = [rules.crawl_delay(user_agent) or 0.0]
+    rate = rules.request_rate(user_agent)
+    if rate is not None and rate.requests > 0:
+        delays.append(rate.seconds / rate.requests)
+    longest = max(delays)
+    return longest if longest > LEAST_DELAY_SECONDS else None
+
+
+class DailyRobotsTxtMiddleware(RobotsTxtMiddleware):
+    """Scrapy's own, which reads a robots.txt once; a member of a fleet runs for months."""
+
+    def __init__(self, crawler: Crawler) -> None:
+        super().__init__(crawler)
+        self._seconds = crawler.settings.getfloat(
+            "FRESHET_ROBOTS_SECONDS", DEFAULTS["FRESHET_ROBOTS_SECONDS"]
+        )
+        self._asked_at: OrderedDict[str, float] = OrderedDict()
+
+    async def robot_parser(self, request: Request, *more: Any) -> Any:
+        """The rules of the request's host, read again where they are old.
+
+        Of requests that wait for the same file, Scrapy 2.19 gives the rules to the first, and lets
+        the others pass without: they are looked up again.
+
+        Args:
+            request: to be looked at.
+            more: the spider, as Scrapy 2.13 has it.
+        """
+        netloc = urlparse_cached(request).netloc
+        self._forget_old(netloc, time.monotonic())
+        rules = super().robot_parser(request, *more)
+        if inspect.isawaitable(rules):
+            await rules
+        return self._parsers.get(netloc)
+
+    def _forget_old(self, netloc: str, now: float) -> None:
+        if netloc in self._parsers:
+            rules = self._parsers[netloc]
+            keep = UNREAD_SECONDS if rules is None else self._seconds
+            if isinstance(rules, Deferred) or now - self._asked_at.get(netloc, now) < keep:
+                return
+            del self._parsers[netloc]
+        self._asked_at[netloc] = now
+        self._asked_at.move_to_end(netloc)
+        if len(self._asked_at) > MOST_HOSTS:
+            oldest, _ = self._asked_at.popitem(last=False)
+            if not isinstance(self._parsers.get(oldest), Deferred):
+                self._parsers.pop(oldest, None)

@@ -1,0 +1,190 @@
+"""Each request is answered once, when the spider and its pipelines are done with it."""
+
+import asyncio
+from types import SimpleNamespace
+
+import msgspec
+import pytest
+from scrapy import Request, Spider
+from scrapy.exceptions import IgnoreRequest
+from scrapy.http import HtmlResponse
+from scrapy.settings import Settings
+from scrapy.utils.test import get_crawler
+from scrapy_freshet.downloader_middleware import OutcomeMiddleware
+from scrapy_freshet.fleet import GRACE_SECONDS, Fleet
+from scrapy_freshet.messages import CrawlRequest
+from scrapy_freshet.options import options_of
+from scrapy_freshet.spider_middleware import DIGEST_KEY, ID_KEY, FleetMiddleware
+from twisted.python.failure import Failure
+
+NOW, URL = 1_000.0, "http://a.example/1"
+
+
+class Broker:
+    """Takes what a fleet sends."""
+
+    def __init__(self):
+        self.outcomes = []
+
+    async def send_and_wait(self, topic, value, key):
+        self.outcomes.append(msgspec.json.decode(value))
+        await asyncio.sleep(0)
+
+
+@pytest.fixture
+def member():
+    """A crawler's parts, with one request taken."""
+    crawler = get_crawler(Spider)
+    fleet = Fleet(options_of(Settings()), crawler.stats.inc_value, lambda: NOW)
+    fleet._producer = broker = Broker()
+    made = SimpleNamespace(
+        fleet=fleet,
+        broker=broker,
+        spiders=FleetMiddleware(crawler, fleet),
+        downloads=OutcomeMiddleware(crawler, fleet),
+        stats=crawler.stats,
+    )
+    made.request = take(made, "r1")
+    return made
+
+
+def take(member, request_id, offset=7, deadline=NOW + 100):
+    value = msgspec.json.encode(CrawlRequest(request_id, URL, "a.example", deadline))
+    record = SimpleNamespace(partition=0, offset=offset, value=value)
+    member.fleet._positions.begin(0, offset)
+    request = member.fleet._read(record)
+    if request is not None and member.fleet._take(request, record):
+        return member.spiders._request(request)
+    return None
+
+
+def downloaded(member, status=200, **more):
+    response = HtmlResponse(URL, status, body=b"<p>words</p>", request=member.request, **more)
+    return member.downloads.process_response(member.request, response)
+
+
+async def scrape(member, response, *made, error=None):
+    async def callback():
+        for thing in made:
+            yield thing
+        if error is not None:
+            raise error
+
+    return [thing async for thing in member.spiders.process_spider_output(response, callback())]
+
+
+async def answers(member):
+    await asyncio.gather(*member.fleet._sending)
+    return member.broker.outcomes
+
+
+async def test_content_is_answered_when_the_callback_has_ended(member):
+    response = downloaded(member)
+    assert await answers(member) == []
+    await scrape(member, response)
+    [outcome] = await answers(member)
+    assert outcome["digest"]
+    assert (outcome["request_id"], outcome["http_status"]) == ("r1", 200)
+    assert member.fleet._positions.to_commit() == {0: 8}
+
+
+async def test_pipelines_are_waited_for(member):
+    response = downloaded(member)
+    await scrape(member, response, {"a": 1}, {"a": 2})
+    member.spiders.item_done(response)
+    assert await answers(member) == []
+    member.spiders.item_done(response)
+    assert len(await answers(member)) == 1
+
+
+async def test_an_item_that_no_pipeline_could_store_is_a_failed_crawl(member):
+    response = downloaded(member)
+    await scrape(member, response, {"a": 1}, {"a": 2})
+    member.spiders.item_failed(response)
+    member.spiders.item_done(response)
+    [outcome] = await answers(member)
+    assert outcome["result"] == "failed"
+
+
+async def test_a_callback_that_raises_is_a_failed_crawl(member):
+    response = downloaded(member)
+    with pytest.raises(KeyError):
+        await scrape(member, response, error=KeyError("title"))
+    member.spiders.process_spider_exception(response, KeyError("title"))
+    [outcome] = await answers(member)
+    assert outcome["result"] == "failed"
+
+
+async def test_the_spiders_own_digest_counts(member):
+    response = downloaded(member)
+    response.meta[DIGEST_KEY] = "mine"
+    await scrape(member, response)
+    assert (await answers(member))[0]["digest"] == "mine"
+
+
+async def test_a_page_without_content_is_answered_at_once_and_once(member):
+    response = downloaded(member, 503, headers={"Retry-After": "9"})
+    member.spiders.process_spider_exception(response, ValueError())
+    [outcome] = await answers(member)
+    assert (outcome["result"], outcome["retry_after_seconds"]) == ("failed", 9)
+
+
+@pytest.mark.parametrize(
+    ("error", "result"),
+    [
+        (IgnoreRequest("Forbidden by robots.txt"), "gone"),
+        (IgnoreRequest("max redirections reached"), "failed"),
+        (TimeoutError(), "failed"),
+    ],
+)
+async def test_what_was_never_downloaded_is_answered_too(member, error, result):
+    failure = Failure(error)
+    failure.request = member.request
+    assert member.request.errback(failure) is failure
+    assert [outcome["result"] for outcome in await answers(member)] == [result]
+
+
+async def test_links_are_not_followed_and_a_try_of_the_same_page_is(member):
+    response = downloaded(member)
+    again = member.request.copy()
+    again.meta["retry_times"] = 1
+    copied = Request("http://a.example/2", meta=dict(response.meta))
+    assert await scrape(member, response, copied, again) == [again]
+    assert await answers(member) == []
+    assert member.stats.get_value("freshet/not_followed") == 1
+    assert ID_KEY not in copied.meta
+
+
+async def test_a_request_that_is_read_again_is_crawled_once(member):
+    member.fleet._positions.forget(0)
+    assert take(member, "r1", offset=7) is None
+    await scrape(member, downloaded(member))
+    assert len(await answers(member)) == 1
+    assert member.fleet._positions.to_commit() == {0: 8}
+    assert take(member, "r1", offset=8) is None
+    assert member.fleet._positions.to_commit() == {0: 9}
+
+
+def test_what_is_late_or_no_request_is_left_alone(member):
+    assert take(member, "r2", offset=8, deadline=NOW - 1) is None
+    record = SimpleNamespace(partition=0, offset=9, value=b"{")
+    member.fleet._positions.begin(0, 9)
+    assert member.fleet._read(record) is None
+    assert member.stats.get_value("freshet/requests/expired") == 1
+    assert member.stats.get_value("freshet/requests/bad") == 1
+    assert not member.fleet._positions.is_open(0, 8)
+    assert not member.fleet._positions.is_open(0, 9)
+
+
+async def test_a_request_that_is_lost_holds_nothing_up_for_ever(member):
+    member.fleet._give_up(NOW + 100)
+    assert member.fleet.in_flight == 1
+    member.fleet._give_up(NOW + 100 + GRACE_SECONDS)
+    assert member.fleet.in_flight == 0
+    assert member.fleet._positions.to_commit() == {0: 8}
+
+
+def test_an_address_of_ones_own_network_is_refused(member):
+    with pytest.raises(IgnoreRequest):
+        member.downloads.process_request(Request("http://169.254.169.254/latest"))
+    member.downloads.process_request(Request("http://a.example/"))

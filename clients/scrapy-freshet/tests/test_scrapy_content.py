@@ -1,0 +1,76 @@
+"""What matters in a page, and what is told of a response."""
+
+import pytest
+from scrapy.http import HtmlResponse, Response
+from scrapy_freshet.content import digest_of
+from scrapy_freshet.messages import CrawlRequest
+from scrapy_freshet.outcomes import outcome_of, retry_after
+
+PAGE = "<html><head><title>T</title></head><body>{around}<main>{words}</main></body></html>"
+
+
+def page(words, around=""):
+    body = PAGE.format(words=words, around=around)
+    return HtmlResponse("http://a.example/", body=body, encoding="utf-8")
+
+
+@pytest.mark.parametrize(
+    ("words", "around"),
+    [
+        ("one  two\n", ""),
+        ("<p>one</p> <b>two</b>", ""),
+        ("one two", "<nav>menu</nav>"),
+        ("one two<script>track(17)</script>", "<footer>2026</footer>"),
+    ],
+)
+def test_what_is_around_the_words_does_not_count(words, around):
+    assert digest_of(page(words, around)) == digest_of(page("one two"))
+
+
+@pytest.mark.parametrize("words", ["one", "one two three", "two one", ""])
+def test_other_words_count(words):
+    assert digest_of(page(words)) != digest_of(page("one two"))
+
+
+def test_a_page_without_main_is_its_body():
+    first, second = (
+        HtmlResponse("http://a.example/", body=f"<p>{words}</p>", encoding="utf-8")
+        for words in ("one", "two")
+    )
+    assert digest_of(first) != digest_of(second)
+
+
+@pytest.mark.parametrize("body", [b"", b"\x00\xff<", b"<" * 5_000, b"<main>" * 3_000])
+def test_any_bytes_have_a_digest(body):
+    assert digest_of(HtmlResponse("http://a.example/", body=body))
+    assert digest_of(Response("http://a.example/", body=body))
+
+
+@pytest.mark.parametrize(
+    ("status", "result"),
+    [
+        *((200, None), (304, "unchanged"), (404, "gone"), (410, "gone")),
+        *((301, "failed"), (403, "failed"), (429, "failed"), (503, "failed")),
+    ],
+)
+def test_a_status_says_what_the_crawl_found(status, result):
+    request = CrawlRequest("1", "http://a.example/", "a.example", 0.0)
+    outcome = outcome_of(request, Response(request.url, status), now=5.0)
+    assert (outcome.result, outcome.http_status, outcome.crawled_at) == (result, status, 5.0)
+
+
+@pytest.mark.parametrize(
+    ("header", "seconds"),
+    [
+        (b"120", 120.0),
+        (b"99999999999999999999999", 1e9),
+        (b"Sun, 22 Nov 2026 05:00:10 GMT", 10.0),
+        (b"Sun, 22 Nov 2020 05:00:10 GMT", 0.0),
+        (b"soon", None),
+        (b"-5", None),
+        (b"\xff\xb2", None),
+        (None, None),
+    ],
+)
+def test_how_long_a_server_asks_to_be_left_alone(header, seconds):
+    assert retry_after(header, 1795323600.0) == seconds

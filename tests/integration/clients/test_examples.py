@@ -1,0 +1,48 @@
+"""The examples are whole crawlers: each answers what it is asked, and goes where it should."""
+
+import shutil
+import sys
+
+import pytest
+from apache import need_apache_kafka
+from fleet import EXAMPLES, crawler, desk
+from website import website
+
+from deploy.local.java import resolve_jars
+
+
+def command_of(example):
+    if example == "python":
+        return [sys.executable, EXAMPLES / "python" / "crawler.py"]
+    if example == "java":
+        need_apache_kafka()
+        java = ["java", "-XX:TieredStopAtLevel=1", "-cp", f"{resolve_jars()}/*"]
+        return [*java, EXAMPLES / "java" / "Crawler.java"]
+    missing = [name for name in ("kcat", "curl", "jq") if shutil.which(name) is None]
+    if missing:
+        pytest.skip(f"not installed: {', '.join(missing)}")
+    return [EXAMPLES / "shell" / "crawler.sh"]
+
+
+@pytest.mark.slow(6)
+@pytest.mark.parametrize("example", ["python", "java", "shell"])
+async def test_an_example_answers_what_it_is_asked(example, local_broker, tmp_path):
+    command = command_of(example)
+    async with website(60) as site, desk(local_broker.bootstrap_servers) as fleet:
+        [host] = site.hosts
+        found = [await fleet.ask(site.url(number), host) for number in (0, 1, 38)]
+        again = await fleet.ask(site.url(0), host)
+        gone = await fleet.ask(site.url(49), host)
+        nobody = await fleet.ask("http://127.0.0.1:1/page/1", "127.0.0.1:1")
+        late = await fleet.ask(site.url(2), host, seconds=-5)
+        with crawler(command, fleet.settings, tmp_path / "log"):
+            outcomes = await fleet.outcomes(6)
+
+    digests = [outcomes[request_id].digest for request_id in (*found, again)]
+    assert None not in digests
+    assert digests[0] == digests[3]
+    assert len(set(digests)) == 3
+    assert outcomes[gone].result == "gone"
+    assert outcomes[nobody].result == "failed"
+    assert late not in outcomes
+    assert site.seen["/page/2"] == 0
