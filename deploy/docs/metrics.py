@@ -3,6 +3,7 @@
 import importlib
 
 import prometheus_client
+from prometheus_client import Metric
 
 from deploy.docs.tables import table
 from services.cli.commands.worker import WORKERS
@@ -24,12 +25,20 @@ def page() -> str:
 
 
 def _metrics_of(module: str) -> str:
-    known = (prometheus_client.Counter, prometheus_client.Gauge, prometheus_client.Histogram)
     rows = []
-    for metric in vars(importlib.import_module(module)).values():
-        if isinstance(metric, known):
-            [family] = metric.collect()
-            name = f"{family.name}_total" if family.type == "counter" else family.name
-            labels = ", ".join(f"`{label}`" for label in metric._labelnames)  # noqa: SLF001 - it has no other way to them
-            rows.append((f"`{name}`", family.type, labels, family.documentation))
+    for family, labels in families_of(module):
+        name = f"{family.name}_total" if family.type == "counter" else family.name
+        named = ", ".join(f"`{label}`" for label in labels)
+        rows.append((f"`{name}`", family.type, named, family.documentation))
     return table(("metric", "kind", "labels", "meaning"), rows)
+
+
+def families_of(module: str) -> list[tuple[Metric, list[str]]]:
+    """A module's metrics, each with the names of its labels."""
+    known = (prometheus_client.Counter, prometheus_client.Gauge, prometheus_client.Histogram)
+    return [
+        (family, list(metric._labelnames))  # noqa: SLF001 - it has no other way to them
+        for metric in vars(importlib.import_module(module)).values()
+        if isinstance(metric, known)
+        for family in metric.collect()
+    ]

@@ -11,7 +11,8 @@ FOLDED = {
     "shared/policy/README.md": "mathematics/tour.md",
     "services/replay/results/README.md": "decide/results.md",
     "services/bench/README.md": "decide/measured.md",
-    "deploy/kubernetes/README.md": "operate/kubernetes.md",
+    "clients/scrapy-freshet/README.md": "connect/scrapy.md",
+    "deploy/chart/README.md": "operate/kubernetes.md",
     "services/scheduler/README.md": "house/scheduler.md",
     "tests/README.md": "house/tests.md",
     "deploy/security.md": "operate/security.md",
@@ -32,6 +33,7 @@ GENERATED = {
     "operate/settings.md": "settings",
     "operate/commands.md": "commands",
     "operate/metrics.md": "metrics",
+    "mutants.md": "mutants",
 }
 """Page of the site → the module of this package whose `page` writes it."""
 

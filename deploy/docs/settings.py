@@ -18,6 +18,10 @@ in `FRESHET_SETTINGS_FILE`), there in lower case and without its prefix; the env
 variable that begins with `FRESHET_` and is no setting is refused at the start, so that a misspelt
 one shows. `freshet settings` prints what holds, and where each value comes from.
 
+A secret may stand in a file of its own: the variable's name with `_FILE` at its end
+(`DATABASE_URL_FILE`, `FRESHET_KAFKA_SASL_PASSWORD_FILE`) gives the path, and the file holds nothing
+but the value. It is read at the start; the variable itself goes before its file.
+
 """
 
 

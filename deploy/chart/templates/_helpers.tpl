@@ -1,0 +1,125 @@
+{{/* What each worker is: its port, whether it is a member of a consumer group (and so has a stable
+name), whether it uses the database, and the port, if it has one, that strangers send pings to, or that crawlers call. */}}
+{{- define "freshet.kinds" -}}
+ingester: {port: 6066, member: true, database: false}
+scheduler: {port: 6067, member: true, database: true}
+estimator: {port: 6068, member: true, database: true}
+coordinator: {port: 6069, member: false, database: true}
+receiver: {port: 6071, member: false, database: true, pings: 6080}
+poller: {port: 6072, member: false, database: true}
+frontier: {port: 6073, member: false, database: true, fleet: 7071}
+{{- end }}
+
+{{- define "freshet.name" -}}
+{{ contains "freshet" .Release.Name | ternary .Release.Name (printf "%s-freshet" .Release.Name) | trunc 40 | trimSuffix "-" }}
+{{- end }}
+
+{{/* Labels that stay what they are: pods are selected by them. */}}
+{{- define "freshet.selector" -}}
+app.kubernetes.io/name: freshet
+app.kubernetes.io/instance: {{ .root.Release.Name }}
+app.kubernetes.io/component: {{ .component }}
+{{- end }}
+
+{{- define "freshet.labels" -}}
+{{ include "freshet.selector" . }}
+app.kubernetes.io/version: {{ .root.Chart.AppVersion | quote }}
+app.kubernetes.io/managed-by: {{ .root.Release.Service }}
+helm.sh/chart: {{ printf "%s-%s" .root.Chart.Name .root.Chart.Version }}
+{{- end }}
+
+{{/* A setting's value as the environment has it: whole numbers without an exponent, lists as JSON. */}}
+{{- define "freshet.text" -}}
+{{- if kindIs "float64" . -}}
+{{ eq (floor .) . | ternary (printf "%.0f" .) (toString .) }}
+{{- else if or (kindIs "slice" .) (kindIs "map" .) -}}
+{{ toJson . }}
+{{- else -}}
+{{ toString . }}
+{{- end -}}
+{{- end }}
+
+{{/* Secrets that a pod gets, by setting. Only who uses the database gets its address. */}}
+{{- define "freshet.secrets" -}}
+{{- $secrets := deepCopy .root.Values.secrets -}}
+{{- if not .database }}{{ $secrets = omit $secrets "DATABASE_URL" }}{{ end -}}
+{{ toYaml $secrets }}
+{{- end }}
+
+{{- define "freshet.environment" -}}
+{{- $values := .root.Values -}}
+{{- $all := dict "KAFKA_BOOTSTRAP_SERVERS" $values.kafka.bootstrapServers "FRESHET_PARTITIONS" $values.shards "FRESHET_REPLICATION_FACTOR" $values.kafka.replicationFactor "FRESHET_HTTP_HOST" "0.0.0.0" "FRESHET_LOG_FORMAT" "json" -}}
+{{- with $values.kafka.tls }}{{ if .secret }}
+{{- $_ := set $all "FRESHET_KAFKA_SSL_CAFILE" "/run/freshet/kafka-tls/ca.crt" }}
+{{- if .clientCertificate }}
+{{- $_ := set $all "FRESHET_KAFKA_SSL_CERTFILE" "/run/freshet/kafka-tls/tls.crt" }}
+{{- $_ := set $all "FRESHET_KAFKA_SSL_KEYFILE" "/run/freshet/kafka-tls/tls.key" }}
+{{- end }}{{ end }}{{ end }}
+{{- $all = mergeOverwrite $all (deepCopy $values.settings) (deepCopy .settings) -}}
+{{- range $name, $from := include "freshet.secrets" . | fromYaml }}
+{{- $_ := set $all (printf "%s_FILE" $name) (printf "/run/freshet/%s/%s" (lower $name | replace "_" "-") $from.key) }}
+{{- end }}
+{{- range $name, $value := $all }}
+- name: {{ $name }}
+  value: {{ include "freshet.text" $value | quote }}
+{{- end }}
+{{- /* The name of the pod. A StatefulSet's stays the same, however it is restarted or scaled: it is
+the static membership (group.instance.id), by which a worker keeps its shards. */}}
+- name: FRESHET_INSTANCE
+  valueFrom: {fieldRef: {fieldPath: metadata.name}}
+{{- end }}
+
+{{- define "freshet.mounts" -}}
+{{/* Compiled kernels. */ -}}
+- {name: kernels, mountPath: /var/cache/freshet}
+- {name: tmp, mountPath: /tmp}
+{{- if .root.Values.kafka.tls.secret }}
+- {name: kafka-tls, mountPath: /run/freshet/kafka-tls, readOnly: true}
+{{- end }}
+{{- range $name, $_ := include "freshet.secrets" . | fromYaml }}
+{{- $short := lower $name | replace "_" "-" }}
+- {name: {{ $short }}, mountPath: /run/freshet/{{ $short }}, readOnly: true}
+{{- end }}
+{{- end }}
+
+{{- define "freshet.volumes" -}}
+- {name: kernels, emptyDir: {sizeLimit: 1Gi}}
+- {name: tmp, emptyDir: {sizeLimit: 1Gi}}
+{{- with .root.Values.kafka.tls.secret }}
+- {name: kafka-tls, secret: {secretName: {{ . }}, defaultMode: 0440}}
+{{- end }}
+{{- range $name, $from := include "freshet.secrets" . | fromYaml }}
+- {name: {{ lower $name | replace "_" "-" }}, secret: {secretName: {{ $from.secret }}, defaultMode: 0440, items: [{key: {{ $from.key }}, path: {{ $from.key }}}]}}
+{{- end }}
+{{- end }}
+
+{{/* Of every pod: a plain user, and nothing that it need not have. */}}
+{{- define "freshet.pod" -}}
+# Service variables (FRESHET_..._PORT) would be taken for settings.
+enableServiceLinks: false
+automountServiceAccountToken: false
+securityContext:
+  runAsNonRoot: true
+  runAsUser: 10001
+  runAsGroup: 10001
+  fsGroup: 10001
+  seccompProfile: {type: RuntimeDefault}
+{{- with .Values.imagePullSecrets }}
+imagePullSecrets: {{ toYaml . | nindent 2 }}
+{{- end }}
+{{- with .Values.nodeSelector }}
+nodeSelector: {{ toYaml . | nindent 2 }}
+{{- end }}
+{{- with .Values.tolerations }}
+tolerations: {{ toYaml . | nindent 2 }}
+{{- end }}
+{{- end }}
+
+{{- define "freshet.container" -}}
+image: {{ printf "%s:%s" .Values.image.repository (.Values.image.tag | default .Chart.AppVersion) }}
+imagePullPolicy: {{ .Values.image.pullPolicy }}
+securityContext:
+  allowPrivilegeEscalation: false
+  readOnlyRootFilesystem: true
+  capabilities: {drop: [ALL]}
+{{- end }}

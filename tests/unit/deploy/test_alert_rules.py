@@ -1,0 +1,121 @@
+"""Every alert fires when it should, and not when all is well: promtool evaluates the rules."""
+
+import re
+import subprocess
+from pathlib import Path
+
+import pytest
+import yaml
+from tools import need_tool
+
+TOP = Path(__file__).parents[3]
+RULES = TOP / "deploy/prometheus/alerts.yml"
+CASES = yaml.safe_load((Path(__file__).parent / "alert_cases.yml").read_text())
+
+
+def rules():
+    return [
+        rule for group in yaml.safe_load(RULES.read_text())["groups"] for rule in group["rules"]
+    ]
+
+
+def alerts():
+    return {rule["alert"]: rule for rule in rules() if "alert" in rule}
+
+
+def trial(case, series, firing):
+    """A test of promtool's: whether the alert of a case fires over these series."""
+    labels = {
+        "alertname": case["alert"],
+        "alertstate": "firing",
+        "severity": alerts()[case["alert"]]["labels"]["severity"],
+    } | case["labels"]
+    shown = ", ".join(f'{name}="{value}"' for name, value in labels.items())
+    expected = [{"labels": f"ALERTS{{{shown}}}", "value": 1}] if firing else []
+    return {
+        "name": f"{case['alert']} {'fires' if firing else 'is silent'}",
+        "interval": case.get("step", "30s"),
+        "input_series": [{"series": s, "values": values} for s, values in series.items()],
+        "promql_expr_test": [
+            {
+                "expr": f'ALERTS{{alertname="{case["alert"]}", alertstate="firing"}}',
+                "eval_time": case["at"],
+                "exp_samples": expected,
+            }
+        ],
+    }
+
+
+def evaluate(folder, tests, rules_file=RULES):
+    """What promtool says of tests: each evaluates its alert's group, at its own interval."""
+    groups = yaml.safe_load(rules_file.read_text())["groups"]
+    files = []
+    for group in groups:
+        rule_file = folder / f"{group['name']}.yml"
+        rule_file.write_text(yaml.safe_dump({"groups": [group]}))
+        named = {rule.get("alert") for rule in group["rules"]}
+        ours = [test for test in tests if test["name"].partition(" ")[0] in named]
+        for step in sorted({test["interval"] for test in ours}):
+            document = {
+                "rule_files": [str(rule_file)],
+                "evaluation_interval": step,
+                "tests": [test for test in ours if test["interval"] == step],
+            }
+            files.append(str(folder / f"tests-{group['name']}-{step}.yml"))
+            Path(files[-1]).write_text(yaml.safe_dump(document, sort_keys=False))
+    return subprocess.run(
+        [need_tool("promtool"), "test", "rules", *files],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+
+def trials():
+    for case in CASES:
+        yield trial(case, case["well"], firing=False)
+        yield trial(case, case["well"] | case["ill"], firing=True)
+
+
+@pytest.mark.slow(6)
+def test_alerts_fire_when_something_is_wrong_and_only_then(tmp_path):
+    done = evaluate(tmp_path, list(trials()))
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_an_alert_that_does_not_fire_is_found(tmp_path):
+    broken = RULES.read_text().replace('up{job=~"freshet-.*"} == 0', 'up{job=~"freshet-.*"} == 2')
+    (tmp_path / "rules.yml").write_text(broken)
+    [case] = [case for case in CASES if case["alert"] == "FreshetWorkerDown"]
+    ill = trial(case, case["well"] | case["ill"], firing=True)
+    assert evaluate(tmp_path, [ill], tmp_path / "rules.yml").returncode != 0
+    assert evaluate(tmp_path, [ill]).returncode == 0
+
+
+def test_prometheus_reads_the_rules():
+    done = subprocess.run(
+        [need_tool("promtool"), "check", "rules", str(RULES)],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_every_alert_has_a_case():
+    assert {case["alert"] for case in CASES} == set(alerts())
+
+
+def test_every_objective_is_measured_over_every_window_that_an_alert_looks_at():
+    found = {(rule["labels"]["objective"], rule["record"]) for rule in rules() if "record" in rule}
+    objectives = {name for name, record in found if record == "freshet:objective"}
+    windows = {record for _, record in found if record != "freshet:objective"}
+    assert objectives == {"decisions", "budget", "applied"}
+    assert {(o, w) for o in objectives for w in windows} <= found
+    used = set()
+    for name in ("FreshetObjectiveFailing", "FreshetObjectiveEroding"):
+        used |= set(re.findall(r"freshet:errors:ratio\w+", alerts()[name]["expr"]))
+    assert used == windows
+    for rule in rules():
+        if (window := rule.get("record", "").partition("ratio")[2]) != "":
+            assert set(re.findall(r"\[(\w+)\]", rule["expr"])) == {window}

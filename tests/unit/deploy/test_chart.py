@@ -1,0 +1,318 @@
+"""The chart makes what Kubernetes takes, names only what exists, and keeps its promises."""
+
+import functools
+import json
+import re
+import subprocess
+from pathlib import Path
+
+import jsonschema
+import kubernetes_validate
+import pytest
+import yaml
+from tools import need_tool
+
+from services.cli.commands.worker import WORKERS
+from shared.runtime import metrics
+from shared.runtime.settings import Settings, known_variables, load_settings
+from shared.runtime.worker import DEFAULT_PORTS
+
+TOP = Path(__file__).parents[3]
+CHART = TOP / "deploy/chart"
+CRDS = Path(__file__).parent / "crds"
+EXAMPLES = sorted(path.name for path in (CHART / "examples").glob("*.yaml"))
+GIVEN = [(), *((example,) for example in EXAMPLES)]
+VALUES = yaml.safe_load((CHART / "values.yaml").read_text())
+ALL = [f"workers.{name}.enabled=true" for name, w in VALUES["workers"].items() if not w["enabled"]]
+"""Switches on what is off by itself."""
+KUBERNETES = ("1.29", "1.37")
+"""The oldest and the newest whose schemas the manifests are held against."""
+
+
+def helm(*arguments):
+    return subprocess.run(
+        [need_tool("helm"), *arguments, "--kube-version", KUBERNETES[0]],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+
+@functools.cache
+def rendered(examples, *settings):
+    """All documents, of the chart with some examples' values and `--set` settings."""
+    files = [part for name in examples for part in ("-f", str(CHART / "examples" / name))]
+    changes = [part for setting in settings for part in ("--set-json", setting)]
+    done = helm("template", "freshet", str(CHART), "-n", "crawling", *files, *changes)
+    assert done.returncode == 0, done.stderr
+    return [document for document in yaml.safe_load_all(done.stdout) if document]
+
+
+def refusal(*settings):
+    changes = [part for setting in settings for part in ("--set-json", setting)]
+    done = helm("template", "freshet", str(CHART), *changes)
+    assert done.returncode != 0
+    return done.stderr
+
+
+def of_kind(documents, *kinds):
+    return {d["metadata"]["name"]: d for d in documents if d["kind"] in kinds}
+
+
+def workers_of(documents):
+    found = of_kind(documents, "StatefulSet", "Deployment")
+    return {name.removeprefix("freshet-"): document for name, document in found.items()}
+
+
+def container_of(document):
+    [container] = document["spec"]["template"]["spec"]["containers"]
+    return container
+
+
+def plain_environment(container):
+    return {v["name"]: v["value"] for v in container["env"] if "value" in v}
+
+
+@pytest.mark.parametrize("examples", GIVEN)
+def test_helm_finds_nothing_to_complain_about(examples):
+    files = [part for name in examples for part in ("-f", str(CHART / "examples" / name))]
+    done = helm("lint", "--strict", str(CHART), *files)
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+@pytest.mark.parametrize("examples", GIVEN)
+def test_kubernetes_and_the_operators_take_every_manifest(examples):
+    for document in rendered(examples, *ALL):
+        schema = CRDS / f"{document['kind'].lower()}.json"
+        if schema.exists():
+            jsonschema.validate(document, json.loads(schema.read_text()))
+            continue
+        for version in KUBERNETES:
+            kubernetes_validate.validate(document, version, strict=True)
+
+
+def test_a_field_that_kubernetes_does_not_know_is_found():
+    worker = json.loads(json.dumps(workers_of(rendered((), *ALL))["scheduler"]))
+    worker["spec"]["replica"] = 2
+    with pytest.raises(kubernetes_validate.ValidationError):
+        kubernetes_validate.validate(worker, KUBERNETES[1], strict=True)
+
+
+def test_every_worker_runs_on_its_port_as_a_plain_user_who_can_write_nothing():
+    workers = workers_of(rendered((), *ALL))
+    assert set(workers) == set(WORKERS)
+    [migration] = of_kind(rendered((), *ALL), "Job").values()
+    for name, document in [*workers.items(), ("migration", migration)]:
+        pod = document["spec"]["template"]["spec"]
+        assert pod["securityContext"]["runAsNonRoot"] is True
+        assert pod["automountServiceAccountToken"] is False
+        assert pod["enableServiceLinks"] is False, "service variables would be taken for settings"
+        for container in [*pod["containers"], *pod.get("initContainers", ())]:
+            security = container["securityContext"]
+            assert security["readOnlyRootFilesystem"] is True
+            assert security["allowPrivilegeEscalation"] is False
+            assert security["capabilities"] == {"drop": ["ALL"]}
+            assert container["resources"]["limits"]["memory"]
+        if name in WORKERS:
+            container = container_of(document)
+            assert container["args"] == ["worker", name]
+            assert container["ports"][0] == {"name": "http", "containerPort": DEFAULT_PORTS[name]}
+            assert container["readinessProbe"]["httpGet"]["path"] == "/readyz"
+            assert container["livenessProbe"]["httpGet"]["path"] == "/healthz"
+
+
+@pytest.mark.parametrize("examples", GIVEN)
+def test_the_settings_are_those_that_there_are_and_are_accepted(examples, monkeypatch, tmp_path):
+    for document in [*workers_of(rendered(examples, *ALL)).values()]:
+        environment = plain_environment(container_of(document))
+        unprefixed = {"KAFKA_BOOTSTRAP_SERVERS", "DATABASE_URL_FILE"}
+        assert set(environment) <= known_variables() | unprefixed
+        with monkeypatch.context() as patch:
+            for name, value in environment.items():
+                if name.endswith("_FILE"):
+                    (tmp_path / name).write_text('{"cms": "s"}' if "KEYS" in name else "x")
+                    value = str(tmp_path / name)  # noqa: PLW2901 - where the pod's volume is
+                patch.setenv(name, value)
+            settings = load_settings()
+        assert settings.http_host == "0.0.0.0"
+        assert settings.partitions == (256 if "large.yaml" in examples else settings.partitions)
+
+
+def test_numbers_lists_and_objects_come_as_settings_read_them():
+    scheduler = workers_of(
+        rendered(
+            (),
+            'settings={"FRESHET_SIGNALS_PER_SOURCE_PER_SECOND":2000000,'
+            '"FRESHET_SIGNAL_SOURCES":["a","b"],"FRESHET_WORK_CONSERVING":false}',
+            'workers.scheduler.settings={"FRESHET_TICK_SECONDS":0.1}',
+        )
+    )["scheduler"]
+    environment = plain_environment(container_of(scheduler))
+    assert environment["FRESHET_SIGNALS_PER_SOURCE_PER_SECOND"] == "2000000"
+    assert environment["FRESHET_SIGNAL_SOURCES"] == '["a","b"]'
+    assert environment["FRESHET_WORK_CONSERVING"] == "false"
+    assert environment["FRESHET_TICK_SECONDS"] == "0.1"
+
+
+def test_secrets_come_as_files_to_who_needs_them():
+    documents = rendered(("large.yaml",), *ALL)
+    workers = workers_of(documents)
+    [migration] = of_kind(documents, "Job").values()
+    for name, document in [*workers.items(), ("migration", migration)]:
+        pod = document["spec"]["template"]["spec"]
+        for container in [*pod["containers"], *pod.get("initContainers", ())]:
+            given = plain_environment(container)
+            assert ("DATABASE_URL_FILE" in given) == (name != "ingester")
+            mounts = {m["mountPath"]: m["name"] for m in container["volumeMounts"]}
+            volumes = {v["name"]: v for v in pod["volumes"]}
+            for variable in [v for v in given if v.endswith("_FILE")]:
+                folder, _, key = given[variable].rpartition("/")
+                secret = volumes[mounts[folder]]["secret"]
+                assert secret["items"] == [{"key": key, "path": key}]
+        kinds = {source for v in container["env"] for source in v.get("valueFrom", {})}
+        assert kinds == {"fieldRef"}, "no secret stands in an environment"
+
+
+def test_a_worker_keeps_its_name_however_it_is_restarted_or_scaled():
+    for name, document in workers_of(rendered(("large.yaml",), *ALL)).items():
+        [instance] = [v for v in container_of(document)["env"] if v["name"] == "FRESHET_INSTANCE"]
+        assert instance["valueFrom"]["fieldRef"]["fieldPath"] == "metadata.name"
+        # Members of a group are those that lag can scale.
+        member = "autoscaling" in VALUES["workers"][name]
+        assert document["kind"] == ("StatefulSet" if member else "Deployment")
+
+
+def test_replicas_follow_the_lag_that_workers_measure():
+    documents = rendered(("large.yaml",), *ALL)
+    workers = workers_of(documents)
+    scaled = of_kind(documents, "ScaledObject")
+    assert set(scaled) == {"freshet-ingester", "freshet-estimator"}
+    for name, document in scaled.items():
+        target = document["spec"]["scaleTargetRef"]
+        worker = workers[target["name"].removeprefix("freshet-")]
+        assert (worker["kind"], worker["apiVersion"]) == (target["kind"], target["apiVersion"])
+        assert "replicas" not in worker["spec"], "an upgrade would undo what KEDA has set"
+        [trigger] = document["spec"]["triggers"]
+        query = trigger["metadata"]["query"]
+        [family] = metrics.CONSUMER_LAG.collect()
+        assert query == f'sum({family.name}{{job="{name}", namespace="crawling"}})'
+    assert workers["scheduler"]["spec"]["replicas"] == 16
+
+
+def test_disruption_budgets_services_and_spreads_select_the_pods_they_mean():
+    documents = rendered(("large.yaml",), *ALL)
+    pods = {
+        n: d["spec"]["template"]["metadata"]["labels"] for n, d in workers_of(documents).items()
+    }
+
+    def selected(labels):
+        return {name for name, given in pods.items() if labels.items() <= given.items()}
+
+    budgets = of_kind(documents, "PodDisruptionBudget")
+    services = of_kind(documents, "Service")
+    for name, document in workers_of(documents).items():
+        full = f"freshet-{name}"
+        assert selected(document["spec"]["selector"]["matchLabels"]) == {name}
+        assert selected(budgets[full]["spec"]["selector"]["matchLabels"]) == {name}
+        assert selected(services[full]["spec"]["selector"]) == {name}
+        for spread in document["spec"]["template"]["spec"]["topologySpreadConstraints"]:
+            assert selected(spread["labelSelector"]["matchLabels"]) == {name}
+    for kind in ("NetworkPolicy", "PodMonitor"):
+        spec = of_kind(documents, kind)["freshet"]["spec"]
+        selector = spec.get("podSelector") or spec["selector"]
+        assert selected(selector["matchLabels"]) == set(pods)
+
+
+def test_strangers_may_send_pings_and_nothing_else():
+    documents = rendered((), *ALL)
+    opened = {
+        name: d for name, d in of_kind(documents, "NetworkPolicy").items() if name != "freshet"
+    }
+    assert set(opened) == {"freshet-frontier", "freshet-receiver"}
+    assert opened["freshet-frontier"]["spec"]["ingress"] == [
+        {"from": [{"podSelector": {}}], "ports": [{"port": "fleet"}]}
+    ]
+    [rule] = opened["freshet-receiver"]["spec"]["ingress"]
+    assert rule == {"ports": [{"port": "pings"}]}
+    ports = container_of(workers_of(documents)["receiver"])["ports"]
+    default = Settings.model_fields["receiver_port"].default
+    assert {"name": "pings", "containerPort": default} in ports
+
+
+def test_the_schema_and_the_topics_are_there_before_a_worker_is_changed():
+    [job] = of_kind(rendered((), *ALL), "Job").values()
+    assert job["metadata"]["annotations"]["helm.sh/hook"] == "pre-install,pre-upgrade"
+    pod = job["spec"]["template"]["spec"]
+    assert [c["args"] for c in pod["initContainers"]] == [["migrate"]]
+    assert [c["args"] for c in pod["containers"]] == [["topics", "ensure", "--fix"]]
+    # A hook is made before the release's own objects: it may lean on none of them.
+    assert not of_kind(rendered((), *ALL), "ConfigMap", "Secret")
+
+
+def test_prometheus_gets_the_projects_rules_and_their_names_of_workers():
+    documents = rendered(("large.yaml",), *ALL)
+    [rules] = of_kind(documents, "PrometheusRule").values()
+    alerts = yaml.safe_load((TOP / "deploy/prometheus/alerts.yml").read_text())
+    assert rules["spec"] == alerts
+    [monitor] = of_kind(documents, "PodMonitor").values()
+    [endpoint] = monitor["spec"]["podMetricsEndpoints"]
+    [relabeling] = endpoint["relabelings"]
+    assert relabeling["targetLabel"] == "job"
+    [label] = relabeling["sourceLabels"]
+    jobs = set()
+    for document in workers_of(documents).values():
+        labels = document["spec"]["template"]["metadata"]["labels"]
+        as_meta = {
+            f"__meta_kubernetes_pod_label_{re.sub(r'[./-]', '_', k)}": v for k, v in labels.items()
+        }
+        jobs.add(relabeling["replacement"].replace("$1", as_meta[label]))
+    scraped = yaml.safe_load((TOP / "deploy/prometheus/prometheus.yml").read_text())
+    assert jobs == {job["job_name"] for job in scraped["scrape_configs"]}
+    [board] = of_kind(documents, "ConfigMap").values()
+    for given, file in (("freshet", "freshet"), ("freshet-workers", "workers")):
+        board_file = TOP / f"deploy/grafana/{file}.json"
+        assert json.loads(board["data"][f"{given}.json"]) == json.loads(board_file.read_text())
+
+
+def test_what_is_switched_off_leaves_nothing():
+    documents = rendered(("large.yaml",), "workers.ingester.enabled=false")
+    assert not [d for d in documents if "ingester" in d["metadata"]["name"]]
+    off = rendered((), "migration.enabled=false", "networkPolicy.enabled=false")
+    assert not of_kind(off, "Job", "NetworkPolicy", "PodMonitor", "PrometheusRule", "ScaledObject")
+
+
+@pytest.mark.parametrize(
+    ("setting", "reason"),
+    [
+        ("shard=8", "shard"),
+        ("shards=0", "minimum"),
+        ("workers.scheduler.replica=3", "replica"),
+        ('settings={"FRESHET_KAFKA_SASL_PASSWORD":"x"}', "FRESHET_KAFKA_SASL_PASSWORD"),
+        ('settings={"PATH":"x"}', "PATH"),
+        ('kafka.bootstrapServers="kafka"', "pattern"),
+        ("workers.coordinator.autoscaling.enabled=true", "autoscaling"),
+        ('workers.estimator.autoscaling={"enabled":true,"max":65}', "more workers than shards"),
+        ('workers.estimator.autoscaling={"enabled":true,"max":1}', "max is below min"),
+    ],
+)
+def test_values_that_mean_nothing_are_refused(setting, reason):
+    assert reason in refusal(setting)
+
+
+def test_the_values_fit_their_schema():
+    """The same as helm looks at, where there is no helm."""
+    schema = json.loads((CHART / "values.schema.json").read_text())
+    jsonschema.Draft7Validator.check_schema(schema)
+    jsonschema.validate(VALUES, schema)
+    assert set(VALUES["workers"]) == set(WORKERS)
+    with pytest.raises(jsonschema.ValidationError):
+        jsonschema.validate(VALUES | {"replicas": 2}, schema)
+
+
+def test_the_chart_is_of_the_projects_version_and_shards():
+    chart = yaml.safe_load((CHART / "Chart.yaml").read_text())
+    [version] = re.findall(
+        r'^version = "(.+)"$', (TOP / "pyproject.toml").read_text(), re.MULTILINE
+    )
+    assert chart["version"] == chart["appVersion"] == version
+    assert VALUES["shards"] == Settings.model_fields["partitions"].default
