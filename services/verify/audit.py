@@ -6,6 +6,7 @@ transactions that came through, however often a batch was begun; and with them t
 be applied once more without any fault.
 """
 
+from collections import defaultdict
 from dataclasses import dataclass
 from typing import Final
 
@@ -24,18 +25,27 @@ _STATEMENTS: Final = (
     """CREATE TABLE verify.moves (
         id bigserial PRIMARY KEY, transaction int8 NOT NULL, at float8 NOT NULL,
         topic text NOT NULL, partition int4 NOT NULL, before int8 NOT NULL, after int8 NOT NULL)""",
-    "CREATE TABLE verify.refits (transaction int8 PRIMARY KEY)",
-    "CREATE TABLE verify.owners (shard int2 NOT NULL, epoch int8 NOT NULL)",
+    """CREATE TABLE verify.refits (
+        transaction int8 NOT NULL, shard int2 NOT NULL, is_changed bool NOT NULL,
+        PRIMARY KEY (transaction, shard))""",
+    """CREATE TABLE verify.owners (
+        shard int2 NOT NULL, epoch int8 NOT NULL, last_move int8 NOT NULL)""",
     """CREATE FUNCTION verify.note_move() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
         INSERT INTO verify.moves (transaction, at, topic, partition, before, after) VALUES
             (pg_current_xact_id()::text::int8, extract(epoch FROM clock_timestamp()),
              NEW.topic, NEW.partition, OLD.next_offset, NEW.next_offset);
         RETURN NULL; END $$""",
     """CREATE FUNCTION verify.note_refit() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
-        INSERT INTO verify.refits VALUES (pg_current_xact_id()::text::int8) ON CONFLICT DO NOTHING;
+        INSERT INTO verify.refits AS known
+            SELECT pg_current_xact_id()::text::int8, theirs.shard, theirs.shard = NEW.shard
+            FROM shard_owners AS theirs JOIN shard_owners AS one USING (holder)
+            WHERE one.shard = NEW.shard
+            ON CONFLICT (transaction, shard)
+            DO UPDATE SET is_changed = known.is_changed OR excluded.is_changed;
         RETURN NULL; END $$""",
     """CREATE FUNCTION verify.note_owner() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
-        INSERT INTO verify.owners VALUES (NEW.shard, NEW.epoch);
+        INSERT INTO verify.owners
+            SELECT NEW.shard, NEW.epoch, coalesce(max(id), 0) FROM verify.moves;
         RETURN NULL; END $$""",
     """CREATE TRIGGER note_owner AFTER INSERT OR UPDATE OF epoch ON shard_owners FOR EACH ROW
         EXECUTE FUNCTION verify.note_owner()""",
@@ -49,7 +59,26 @@ CREATE TRIGGER note_refit AFTER UPDATE ON hosts FOR EACH ROW WHEN (
     OR coalesce(OLD.prior_rate, {rate}) IS DISTINCT FROM coalesce(NEW.prior_rate, {rate})
     OR substring(coalesce(OLD.learning, {learning}) FROM 1 FOR {length})
         IS DISTINCT FROM substring(coalesce(NEW.learning, {learning}) FROM 1 FOR {length})
+    OR OLD.factors IS DISTINCT FROM NEW.factors
 ) EXECUTE FUNCTION verify.note_refit()"""
+
+_REFITTED: Final = """
+SELECT refit.transaction, refit.shard
+FROM verify.refits AS refit
+JOIN (SELECT transaction, max(id) AS last FROM verify.moves GROUP BY transaction) AS own
+    USING (transaction)
+LEFT JOIN LATERAL (
+    SELECT min(last_move) AS last_move FROM verify.owners
+    WHERE shard = refit.shard AND last_move >= own.last
+) AS next ON true
+WHERE refit.is_changed OR next.last_move IS NULL OR EXISTS (
+    SELECT FROM verify.moves AS later
+    WHERE later.partition = refit.shard AND later.id > own.last AND later.id <= next.last_move
+)
+"""
+"""Shards that were refitted together: those of which a host was changed, and those that the same
+owner still had, as it moved a position of theirs later. One that it had given up, and that nobody
+had taken yet, was not."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,8 +98,9 @@ class Transaction:
     at: float
     """Unix seconds."""
     moves: list[Move]
-    refitted: bool
-    """Whether the priors of the hosts were refitted after the records."""
+    refitted: frozenset[int]
+    """Shards of whose hosts the priors were refitted together after the records: all that their
+    owner had. Empty: none were."""
 
 
 def install(database_url: str) -> None:
@@ -94,12 +124,14 @@ def read(database_url: str) -> list[Transaction]:
         rows = connection.execute(
             "SELECT transaction, at, topic, partition, before, after FROM verify.moves ORDER BY id"
         ).fetchall()
-        refits = {row[0] for row in connection.execute("SELECT transaction FROM verify.refits")}
+        refits: dict[int, set[int]] = defaultdict(set)
+        for number, shard in connection.execute(_REFITTED):
+            refits[number].add(shard)
     found: dict[int, Transaction] = {}
     for number, at, *move in rows:
         known = found.get(number)
         if known is None:
-            known = found[number] = Transaction(at, [], number in refits)
+            known = found[number] = Transaction(at, [], frozenset(refits.get(number, ())))
         known.moves.append(Move(*move))
     return list(found.values())
 

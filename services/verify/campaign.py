@@ -9,7 +9,7 @@ import numpy as np
 
 from services.verify.crawlers import Crawlers
 from services.verify.faults import SOFT, Injected, Injector
-from services.verify.plan import HIGHEST_RATE, LOWEST_RATE, Fault
+from services.verify.plan import RATES, Fault, VerifyPlan
 from services.verify.sending import Sender
 from services.verify.system import System
 
@@ -28,6 +28,20 @@ DOUBLE_SHARE: Final = 0.2
 BUDGET_EVERY: Final = 3
 """The budget changes after each so many faults."""
 
+WAYS: Final = 4
+RAMP: Final = 2
+SCHEDULE: Final = 3
+NOTHING: Final = 0
+"""Of every four changes of the budget the second is a ramp, the third a schedule by the time of the
+day; the fourth goes to nothing first."""
+
+RAMP_SECONDS: Final = 6.0
+SCHEDULED: Final = 3
+SCHEDULED_SECONDS: Final = 2
+"""A schedule has so many rates, each for so long."""
+
+NOTHING_SECONDS: Final = 3.0
+
 _LOOK_SECONDS: Final = 0.2
 
 
@@ -40,34 +54,42 @@ class Campaign:
         injector: Injector,
         crawlers: Crawlers,
         sender: Sender,
-        faults: Sequence[Fault],
-        seed: int,
+        plan: VerifyPlan,
     ) -> None:
         self._system = system
         self._injector = injector
         self._crawlers = crawlers
         self._sender = sender
-        self._hard = [fault for fault in faults if fault not in SOFT]
-        self._soft = [fault for fault in faults if fault in SOFT]
-        self._rng = np.random.default_rng([seed, 23])
+        self._plan = plan
+        self._rates = RATES[plan.topology]
+        self._hard = [fault for fault in plan.faults if fault not in SOFT]
+        self._soft = [fault for fault in plan.faults if fault in SOFT]
+        self._rng = np.random.default_rng([plan.seed, 23])
+        self._under_way: asyncio.Future[None] | None = None
+        """A change of the budget that takes a while."""
 
     async def run(self, seconds: float) -> None:
         """Inject faults for so long, or until each kind has come once."""
         until = time.monotonic() + seconds
         ways = []
-        if self._hard:
+        if self._hard or self._plan.before:
             ways.append(self._run_hard(until))
         if self._soft:
             ways.append(self._run_soft(until))
         if not ways:
             ways.append(asyncio.sleep(seconds))
         await asyncio.gather(*ways)
+        await self._budget_is_there()
 
     async def _run_hard(self, until: float) -> None:
-        waiting = self._shuffled(self._hard)
+        upgrades: list[Fault] = ["upgrade"] * len(self._system.ports)
+        waiting = self._shuffled([*self._hard, *(upgrades if self._plan.before else ())])
         count = 0
         while waiting or time.monotonic() < until:
             first_round = bool(waiting)
+            if not waiting and not self._hard:
+                await asyncio.sleep(until - time.monotonic())
+                return
             kind = waiting.pop() if waiting else self._any(self._hard)
             await asyncio.sleep(self._rng.uniform(*GAP_SECONDS))
             done = [await self._injector.inject(kind)]
@@ -76,9 +98,34 @@ class Campaign:
             await self._recovered(done)
             count += 1
             if count % BUDGET_EVERY == 0:
-                rate = float(self._rng.uniform(LOWEST_RATE, HIGHEST_RATE))
-                await self._sender.set_budget(round(rate, 1))
-                await asyncio.sleep(STEADY_SECONDS)
+                await self._change_budget(count // BUDGET_EVERY)
+
+    async def _change_budget(self, number: int) -> None:
+        """At once, in a ramp, by a schedule, or to nothing and back, in turn; no fault waits for
+        the end of a ramp or a schedule."""
+        await self._budget_is_there()
+        rate, *later = (
+            round(float(rate), 1) for rate in self._rng.uniform(*self._rates, SCHEDULED)
+        )
+        way = number % WAYS
+        if way in (RAMP, SCHEDULE):
+            change = (
+                self._sender.ramp_budget(rate, RAMP_SECONDS)
+                if way == RAMP
+                else self._sender.schedule_budget([rate, *later], SCHEDULED_SECONDS)
+            )
+            self._under_way = asyncio.ensure_future(change)
+            await asyncio.sleep(RAMP_SECONDS / 2)
+            return
+        if way == NOTHING:
+            await self._sender.set_budget(0.0)
+            await asyncio.sleep(NOTHING_SECONDS)
+        await self._sender.set_budget(rate)
+        await asyncio.sleep(STEADY_SECONDS)
+
+    async def _budget_is_there(self) -> None:
+        if self._under_way is not None:
+            await self._under_way
 
     async def _run_soft(self, until: float) -> None:
         waiting = self._shuffled(self._soft)

@@ -13,10 +13,12 @@ from services.verify.bad_messages import STAGES
 from services.verify.checks import announced, delivery, limits, pages, requests
 from services.verify.checks.downtime import downtimes_of
 from services.verify.checks.finding import Finding
+from services.verify.checks.late_kernels import late_kernels
 from services.verify.checks.memory import remembered
 from services.verify.checks.recovery import recovery
 from services.verify.draining import Memory
 from services.verify.faults import SOFT, Injected
+from services.verify.late_plans import changes_held
 from services.verify.ledger import Ledger
 from services.verify.plan import VerifyPlan
 from services.verify.poison import Place
@@ -69,6 +71,23 @@ UNREAD_SECONDS: Final = 2.0
 
 
 @dataclass(frozen=True, slots=True)
+class Differences:
+    """In what a version differs from this one, beside what it learns from the same events."""
+
+    counted: Collection[str] = ()
+    """Results of crawls that it counted, and this one does not."""
+    not_announced: Collection[str] = ()
+    """What it did not say of pages."""
+    not_kept: Collection[str] = ()
+    """What it did not store of pages."""
+
+
+THIS: Final = Differences()
+BEFORE: Final = Differences(("gone",), ("activity",), ("failures", "404s"))
+"""Of 0.1 and 0.2."""
+
+
+@dataclass(frozen=True, slots=True)
 class Facts:
     """What is known of a run besides what stands on the topics and in Postgres."""
 
@@ -84,6 +103,10 @@ class Facts:
     accounts: Sequence[Account]
     budget_changes: Sequence[tuple[float, float]]
     injected: Sequence[Injected]
+    slow: Sequence[tuple[float, float]]
+    """Periods in which the verification's own messages took long, Unix seconds."""
+    transactions: Mapping[str, int]
+    """How the crawlers' transactions ended, and how many did."""
     expected: Expected
     poison: Mapping[Place, str]
     """What each bad message is, by where it stands."""
@@ -95,6 +118,8 @@ class Facts:
     """How many were not."""
     memory: Memory
     """Of the schedulers, at the end."""
+    logs: Mapping[str, str]
+    """Instance → what it wrote."""
     drained: bool
     began: float
     """Unix seconds at which the system was at its budget, and the faults began."""
@@ -124,23 +149,25 @@ def demands(plan: VerifyPlan, check: str) -> bool:
 
 def _findings(facts: Facts, ledger: Ledger) -> list[Finding]:
     changes, age = facts.budget_changes, facts.plan.max_age_seconds
-    end = changes[-1][0]
+    end, held_changes = changes[-1][0], changes_held(changes, ledger, facts.slow)
     picking = downtimes_of(facts.injected, "scheduler", *_SERVERS)
+    sending, away = [*picking, *facts.slow], downtimes_of(facts.injected, "broker")
     crawling = downtimes_of(facts.injected, "scheduler", "coordinator", *_SERVERS)
     held = {identify(url).page_id: time for url, time in facts.held_at.items()}
     copies = {url: time for url, time in facts.held_at.items() if time > -np.inf}
     stored, owners = read_state(facts.database_url), audit.read_owners(facts.database_url)
     expected = pages.without(facts.expected, unsure_of(facts.accounts))
+    material, other = facts.settings.material_change, BEFORE if facts.plan.before else THIS
     at_rest = [] if facts.drained else ["messages are still waiting to be applied"]
     return [
         Finding.of("rest", "without a budget the system comes to rest", at_rest, looked_at=1),
         delivery.published(ledger, *facts.accounts),
-        delivery.refused(ledger, downtimes_of(facts.injected, "broker"), *facts.accounts),
-        *delivery.crawls_applied(ledger, held),
-        *_learned(facts, ledger, stored),
-        announced.page_parameters(ledger, stored, owners, facts.settings.material_change),
-        announced.host_parameters(ledger, stored, owners, facts.settings.material_change),
-        remembered(ledger, stored, owners, facts.memory.sample),
+        delivery.refused(ledger, away, *facts.accounts),
+        *delivery.crawls_applied(ledger, held, may_count=other.counted),
+        *([] if facts.plan.before else _learned(facts, ledger, stored)),
+        announced.page_parameters(ledger, stored, owners, material, other.not_announced),
+        announced.host_parameters(ledger, stored, owners, material),
+        remembered(ledger, stored, owners, facts.memory.sample, other.not_kept),
         delivery.signals_passed(ledger),
         delivery.dead_letters(
             ledger,
@@ -154,11 +181,11 @@ def _findings(facts: Facts, ledger: Ledger) -> list[Finding]:
         requests.forgotten_crawls(ledger, age),
         requests.slots_filled_once(ledger),
         requests.right_partitions(ledger),
-        limits.budget(ledger, changes, end),
-        limits.budget_by_arrival(ledger, changes, picking),
-        limits.filled_in_time(ledger, picking, facts.began),
+        limits.budget(ledger, held_changes, end),
+        limits.budget_by_arrival(ledger, held_changes, sending),
+        limits.filled_in_time(ledger, sending, away, facts.began),
         limits.hosts(ledger, facts.limits),
-        limits.hosts_by_arrival(ledger, facts.limits, picking),
+        limits.hosts_by_arrival(ledger, facts.limits, sending),
         limits.blocked_hosts(ledger, picking),
         pages.known_to_shards(ledger, facts.memory.pages),
         pages.as_updated(ledger, expected),
@@ -166,6 +193,7 @@ def _findings(facts: Facts, ledger: Ledger) -> list[Finding]:
         pages.visited(
             *(ledger, copies, (facts.began, end), age, crawling, expected.added, changes)
         ),
+        *([] if facts.plan.before else [late_kernels(facts.logs)]),
         recovery(ledger, facts.injected, changes, end),
     ]
 
@@ -227,7 +255,7 @@ def _learned(facts: Facts, ledger: Ledger, stored: State) -> list[Finding]:
             what.format("hosts"),
             of_hosts,
             looked_at=len(relearned.state.hosts),
-            refits=sum(one.refitted for one in ledger.transactions),
+            refits=sum(bool(one.refitted) for one in ledger.transactions),
         ),
     ]
 

@@ -2,7 +2,7 @@
 
 import asyncio
 import time
-from collections import deque
+from collections import Counter, deque
 from typing import Final
 
 import numpy as np
@@ -13,7 +13,9 @@ from services.verify.plan import (
     BUSY_SECONDS,
     BUSY_SHARE,
     CRAWL_SECONDS,
+    DIGEST_EVERY,
     FAILED_SHARE,
+    GONE_SHARE,
     UNANSWERED_SHARE,
 )
 from services.verify.sending import Account, Sender
@@ -38,6 +40,9 @@ class Crawlers:
         self.requests = 0
         self.dropped = 0
         """Requests that are left unanswered on purpose."""
+        self.left: set[int] = set()
+        """Pages of which a request was left unanswered, and that were not asked for again since;
+        without those that were found gone, which are asked for by their own rhythm."""
         self.answers_everything = False
         """No request is left unanswered any more, and no host asks for a pause: what was lost can
         be asked for again."""
@@ -50,6 +55,9 @@ class Crawlers:
         self._origin = time.time()
         self._web = Web(crowd.pages.importance, crowd.pages.held, crowd.stream)
         self._rows = {page: row for row, page in enumerate(crowd.pages.page_ids.tolist())}
+        self._gone: set[int] = set()
+        self._versions: Counter[int] = Counter()
+        """Page → how often it was found changed."""
         self._under_way: deque[tuple[float, CrawlRequest]] = deque()
         self._rng = np.random.default_rng([seed, 12])
         self._consumer: AIOKafkaConsumer | None = None
@@ -111,19 +119,28 @@ class Crawlers:
             self.arrivals.popleft()
         if self._rng.random() < UNANSWERED_SHARE and not self.answers_everything:
             self.dropped += 1
+            self.left |= {request.page_id} - self._gone
             return
+        self.left.discard(request.page_id)
         self._under_way.append((time.monotonic() + CRAWL_SECONDS, request))
 
     def _answer(self, request: CrawlRequest) -> None:
         now, luck = time.time(), self._rng.random()
-        result: Result
-        status, busy_for = 200, None
+        result: Result | None
+        status, busy_for, digest = 200, None, None
         if luck < BUSY_SHARE and not self.answers_everything:
             result, status, busy_for = "failed", 429, float(self._rng.uniform(*BUSY_SECONDS))
         elif luck < BUSY_SHARE + FAILED_SHARE:
             result, status = "failed", 500
+        elif luck > 1.0 - GONE_SHARE and request.page_id in self._rows:
+            result, status = "gone", 404
+            self._gone.add(request.page_id)
         else:
-            result = "changed" if self._changed(request.page_id, now) else "unchanged"
+            changed = self._changed(request.page_id, now)
+            result = "changed" if changed else "unchanged"
+            self._versions[request.page_id] += changed
+            if request.page_id % DIGEST_EVERY == 0:
+                result, digest = None, f"version {self._versions[request.page_id]}"
         outcome = CrawlOutcome(
             url=request.url,
             host=request.host,
@@ -131,6 +148,7 @@ class Crawlers:
             crawled_at=now,
             http_status=status,
             result=result,
+            digest=digest,
             retry_after_seconds=busy_for,
         )
         self._sender.queue(CRAWL_OUTCOMES, request.host, outcome)

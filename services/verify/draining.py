@@ -1,6 +1,7 @@
 """The end of a verification: no budget any more, and all that is under way comes to its end."""
 
 import asyncio
+import math
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -15,7 +16,8 @@ from services.verify.crawlers import Crawlers
 from services.verify.plan import BUSY_SECONDS, PARTITIONS, REQUEST_TIMEOUT_SECONDS
 from services.verify.records import end_offsets
 from services.verify.sending import Sender
-from services.verify.system import LOOPBACK, System
+from services.verify.servers import LOOPBACK
+from services.verify.system import FAILED_RETRY_SECONDS, System
 from services.verify.traffic import Traffic
 from shared.contracts.identity import identify, shard_of
 from shared.contracts.topics import (
@@ -28,7 +30,7 @@ from shared.contracts.topics import (
 )
 from shared.store.positions import ESTIMATOR
 
-REASK_SECONDS: Final = 4.0 + max(REQUEST_TIMEOUT_SECONDS, *BUSY_SECONDS)
+REASK_SECONDS: Final = 4.0 + max(REQUEST_TIMEOUT_SECONDS + FAILED_RETRY_SECONDS, *BUSY_SECONDS)
 """At the end the budget stays for so long after the last fault: lost requests are asked again, when
 they are late and their hosts' pauses are over."""
 
@@ -36,6 +38,9 @@ QUIET_SECONDS: Final = 3.0
 """Without anything new for so long, all has come."""
 
 PATIENCE_SECONDS: Final = 60.0
+
+LOOK_SECONDS: Final = 0.3
+"""Between two looks whether it is over."""
 
 _ASKED_AT_ONCE: Final = 4
 _ANSWER_SECONDS: Final = 60.0
@@ -45,14 +50,23 @@ _APPLIED: Final = (CRAWL_OUTCOMES, PAGE_SIGNALS, PAGE_UPDATES, HOST_LIMITS)
 _WATCHED: Final = (*_APPLIED, CRAWL_REQUESTS, DEAD_LETTERS)
 
 
-async def drain(system: System, sender: Sender, crawlers: Crawlers, traffic: Traffic) -> bool:
+async def drain(
+    system: System, sender: Sender, crawlers: Crawlers, traffic: Traffic, max_age_seconds: float
+) -> bool:
     """Take the budget away, and wait until everything is applied.
+
+    Pages of requests that nobody answered are asked for again before that, by their value or at
+    the latest by their age.
 
     Returns:
         whether the system came to rest.
     """
     crawlers.answers_everything = traffic.is_quiet = True
     await asyncio.sleep(REASK_SECONDS)
+    for _ in range(math.ceil(max_age_seconds / LOOK_SECONDS)):
+        if not crawlers.left:
+            break
+        await asyncio.sleep(LOOK_SECONDS)
     await sender.set_budget(0.0)
     last: dict[tuple[str, int], int] = {}
     since = time.monotonic()
@@ -69,7 +83,7 @@ async def drain(system: System, sender: Sender, crawlers: Crawlers, traffic: Tra
             last, since = ends, time.monotonic()
         if time.monotonic() > deadline:
             return False
-        await asyncio.sleep(0.3)
+        await asyncio.sleep(LOOK_SECONDS)
     return True
 
 

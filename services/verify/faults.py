@@ -12,19 +12,21 @@ from typing import Final
 import numpy as np
 from aiokafka.errors import KafkaError
 
-from services.verify.plan import SESSION_TIMEOUT_SECONDS, Fault
+from services.verify.cluster_faults import ClusterFaults
+from services.verify.harm import DOWN_SECONDS, PAUSE_SECONDS, WAYS, Harm, harmed
+from services.verify.plan import Fault
 from services.verify.poison import Poison
 from services.verify.sending import Sender
+from services.verify.servers import Cluster, OneOfEach
 from services.verify.system import System
 
 SOFT: Final[frozenset[Fault]] = frozenset({"duplicate", "reorder", "poison"})
 """Faults of what comes from outside; they go on beside those of the system itself."""
 
-DOWN_SECONDS: Final = (0.3, 4.0)
-"""How long a server is away before it is started again."""
-
-PAUSE_SECONDS: Final = (1.0, 1.7 * SESSION_TIMEOUT_SECONDS)
 SOFT_SECONDS: Final = (2.0, 6.0)
+STEP_SECONDS: Final = (0.3, 7200.0)
+"""How far a machine's clock is off, ahead or behind, once it is set."""
+
 MOST_SCHEDULERS: Final = 3
 
 ALL_SHARE: Final = 0.15
@@ -47,10 +49,9 @@ class Injected:
     hit: frozenset[str] = frozenset()
     """What was down for it: kinds of workers, `broker`, `postgres`. Faults of what comes from
     outside take nothing down."""
+    forgotten: int = 0
+    """Records whose effects PostgreSQL had committed, and lost."""
 
-
-Harm = tuple[str, frozenset[str]]
-"""Whom a fault hit and how, in words; and what was down for it."""
 
 _NOTHING: Final[frozenset[str]] = frozenset()
 
@@ -78,20 +79,32 @@ class Injector:
             "broker": self._broker,
             "postgres": self._postgres,
             "network": self._network,
+            "clock": self._clock,
             "duplicate": self._duplicate,
             "reorder": self._reorder,
             "poison": self._write_poison,
+            "upgrade": self._upgrade,
         }
+        servers = system.servers
+        if isinstance(servers, Cluster):
+            self._ways |= ClusterFaults(system, servers, seed).ways()
+
+    @property
+    def _one(self) -> OneOfEach:
+        if not isinstance(self._system.servers, OneOfEach):
+            raise TypeError("there are several brokers")
+        return self._system.servers
 
     async def inject(self, kind: Fault) -> Injected:
         """Do it, and undo what can be undone."""
         began = time.time()
         self.now[kind] = began
         try:
-            what, hit = await self._ways[kind]()
+            harm = await self._ways[kind]()
         finally:
             del self.now[kind]
-        done = Injected(kind, what, began, time.time(), hit=hit)
+        ended = harm.ended or time.time()
+        done = Injected(kind, harm.what, began, ended, None, harm.hit, harm.forgotten)
         self.injected.append(done)
         return done
 
@@ -113,28 +126,28 @@ class Injector:
     async def _kill(self) -> Harm:
         if self._rng.random() < ALL_SHARE:
             killed = [n for n in self._system.ports if self._system.send(n, signal.SIGKILL)]
-            return f"{', '.join(killed)} killed at once", _kinds(*killed)
+            return Harm(f"{', '.join(killed)} killed at once", _kinds(*killed))
         name = await self._running_victim()
         self._system.send(name, signal.SIGKILL)
-        return f"{name} killed", _kinds(name)
+        return Harm(f"{name} killed", _kinds(name))
 
     async def _term(self) -> Harm:
         name = await self._running_victim()
         self._system.send(name, signal.SIGTERM)
-        return f"{name} told to stop", _kinds(name)
+        return Harm(f"{name} told to stop", _kinds(name))
 
     async def _pause(self) -> Harm:
         name, seconds = await self._running_victim(), self._within(PAUSE_SECONDS)
         pid = self._system.pid_of(name)
         if pid is None:
-            return f"{name} was gone", _kinds(name)
+            return Harm(f"{name} was gone", _kinds(name))
         os.kill(pid, signal.SIGSTOP)
         try:
             await asyncio.sleep(seconds)
         finally:
             with contextlib.suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGCONT)
-        return f"{name} paused for {seconds:.1f} s", _kinds(name)
+        return Harm(f"{name} paused for {seconds:.1f} s", _kinds(name))
 
     async def _rebalance(self) -> Harm:
         have = self._system.instances("scheduler")
@@ -145,42 +158,49 @@ class Injector:
                 await self._system.start_worker(name)
         for name in have[size:]:
             await self._system.end_worker(name)
-        return f"{len(have)} → {size} schedulers", frozenset({"scheduler"})
+        return Harm(f"{len(have)} → {size} schedulers", frozenset({"scheduler"}))
 
     async def _broker(self) -> Harm:
         kill, seconds = bool(self._rng.integers(2)), self._within(DOWN_SECONDS)
-        broker = self._system.broker
+        broker = self._one.broker
         await self._system.in_server_thread(broker.kill if kill else broker.stop)
         await asyncio.sleep(seconds)
         await self._system.in_server_thread(broker.start)
         what = f"broker {'killed' if kill else 'stopped'}, away for {seconds:.1f} s"
-        return what, frozenset({"broker"})
+        return Harm(what, frozenset({"broker"}))
 
     async def _postgres(self) -> Harm:
         kill, seconds = bool(self._rng.integers(2)), self._within(DOWN_SECONDS)
-        postgres = self._system.postgres
+        postgres = self._system.servers.leading
         if kill and postgres.process_id is not None:
             os.kill(postgres.process_id, signal.SIGKILL)
         await self._system.in_server_thread(postgres.stop)
         await asyncio.sleep(seconds)
         await self._system.in_server_thread(postgres.start)
         what = f"PostgreSQL {'killed' if kill else 'stopped'}, away for {seconds:.1f} s"
-        return what, frozenset({"postgres"})
+        return Harm(what, frozenset({"postgres"}))
 
     async def _network(self) -> Harm:
         name, seconds = self._victim(), self._within(PAUSE_SECONDS)
-        servers = [["kafka"], ["postgres"], ["kafka", "postgres"]][int(self._rng.integers(3))]
-        cut = bool(self._rng.integers(2))
-        links = [self._system.network.link(f"{name}@{server}") for server in servers]
-        for link in links:
-            link.cut() if cut else link.stall()
-        try:
+        servers = self._system.servers
+        chosen = int(self._rng.integers(3))
+        places = [servers.brokers, servers.databases, servers.brokers + servers.databases][chosen]
+        way = str(self._rng.choice(WAYS))
+        links = self._system.network.links_of(name, places)
+        with harmed(links, way):
             await asyncio.sleep(seconds)
-        finally:
-            for link in links:
-                link.restore()
-        way = "cut" if cut else "stalled"
-        return f"{name} {way} from {' and '.join(servers)} for {seconds:.1f} s", _kinds(name)
+        from_where = ["kafka", "postgres", "kafka and postgres"][chosen]
+        return Harm(f"{name} {way} from {from_where} for {seconds:.1f} s", _kinds(name))
+
+    async def _clock(self) -> Harm:
+        name = self._victim()
+        seconds = float(self._rng.choice([-1.0, 1.0])) * self._within(STEP_SECONDS)
+        self._system.set_clock(name, seconds)
+        return Harm(f"clock of {name} set to {seconds:+.0f} s", _NOTHING)
+
+    async def _upgrade(self) -> Harm:
+        name = await self._system.upgrade(lambda waiting: str(self._rng.choice(waiting)))
+        return Harm(f"{name} upgraded", frozenset() if name is None else _kinds(name))
 
     async def _duplicate(self) -> Harm:
         seconds = self._within(SOFT_SECONDS)
@@ -189,7 +209,7 @@ class Injector:
             await asyncio.sleep(seconds)
         finally:
             self._sender.twice = False
-        return f"everything sent twice for {seconds:.1f} s", _NOTHING
+        return Harm(f"everything sent twice for {seconds:.1f} s", _NOTHING)
 
     async def _reorder(self) -> Harm:
         seconds = self._within(SOFT_SECONDS)
@@ -198,7 +218,7 @@ class Injector:
             await asyncio.sleep(seconds)
         finally:
             self._sender.late = False
-        return f"everything late and out of order for {seconds:.1f} s", _NOTHING
+        return Harm(f"everything late and out of order for {seconds:.1f} s", _NOTHING)
 
     async def _write_poison(self) -> Harm:
         while True:
@@ -207,4 +227,4 @@ class Injector:
             except KafkaError:
                 await asyncio.sleep(0.5)  # the broker is away
             else:
-                return f"{count} bad messages", _NOTHING
+                return Harm(f"{count} bad messages", _NOTHING)

@@ -21,6 +21,7 @@ from shared.contracts.topics import (
     DEAD_LETTERS,
     HOST_LIMITS,
     HOST_PARAMETERS,
+    MULTIPLIERS,
     PAGE_PARAMETERS,
     PAGE_SIGNALS,
     PAGE_UPDATES,
@@ -32,8 +33,11 @@ from shared.runtime.settings import Settings
 
 _READ: Final[tuple[Topic, ...]] = (
     *(CRAWL_REQUESTS, CRAWL_OUTCOMES, SIGNALS, PAGE_SIGNALS, PAGE_UPDATES),
-    *(HOST_LIMITS, PAGE_PARAMETERS, HOST_PARAMETERS, DEAD_LETTERS),
+    *(HOST_LIMITS, PAGE_PARAMETERS, HOST_PARAMETERS, MULTIPLIERS, DEAD_LETTERS),
 )
+
+NO_CRAWLS: Final = ("failed", "gone")
+"""Results of those that did not get the page: it is as old as before."""
 
 _PAGES: Final = """
     SELECT p.page_id, p.shard, u.url, p.status, p.crawls, p.last_crawled_at, p.importance

@@ -1,15 +1,17 @@
-"""The network between workers and servers, as proxies that can stall and cut it for one worker.
+"""The network between workers and servers, as proxies that can stall, slow and cut it.
 
-Kafka clients are told apart by the client id in their first request, PostgreSQL's by the folder of
-the socket that each worker is given.
+Kafka clients are told apart by the client id in their first request, and so are the nodes of a
+cluster, which are each other's clients; PostgreSQL's by the folder of the socket that each has.
 """
 
 import asyncio
 import contextlib
+import random
+import re
 import struct
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterable
 from pathlib import Path
-from typing import Final
+from typing import Final, Literal
 
 _CHUNK: Final = 256 * 1024
 _HEAD: Final = struct.Struct(">ihhih")
@@ -18,7 +20,32 @@ _HEAD: Final = struct.Struct(">ihhih")
 CLIENT_PREFIX: Final = "freshet-"
 """Before the instance's name in every client id."""
 
+_NODE: Final = re.compile(r"(?:broker-|raft-client-)?(\d+)(?:-.*)?")
+"""The client id of a node of a cluster where it is another one's client."""
+
+RESEND_SECONDS: Final = 0.3
+"""What is lost on its way is sent again after about so long."""
+
 Connect = Callable[[], Awaitable[tuple[asyncio.StreamReader, asyncio.StreamWriter]]]
+
+Direction = Literal["both", "there", "back"]
+"""From the client to the server, from the server to the client, or both."""
+
+
+class _Way:
+    """What goes in one direction: it flows, is slow, or stands."""
+
+    def __init__(self) -> None:
+        self.flows = asyncio.Event()
+        self.flows.set()
+        self.seconds = 0.0
+        self.lost = 0.0
+        self._luck = random.Random(0)  # noqa: S311 - when what is lost is no secret
+
+    def pause(self) -> float:
+        """How long the next bytes are under way, in seconds."""
+        again = self._luck.random() < self.lost
+        return self.seconds * self._luck.uniform(0.5, 1.5) + RESEND_SECONDS * again
 
 
 class Link:
@@ -26,13 +53,23 @@ class Link:
 
     def __init__(self) -> None:
         self.is_cut = False
-        self._flows = asyncio.Event()
-        self._flows.set()
+        self._there, self._back = _Way(), _Way()
         self._open: set[asyncio.StreamWriter] = set()
 
-    def stall(self) -> None:
+    def stall(self, direction: Direction = "both") -> None:
         """Let nothing through; connections stay."""
-        self._flows.clear()
+        for way in self._ways(direction):
+            way.flows.clear()
+
+    def slow(self, seconds: float, lost: float = 0.0) -> None:
+        """Let everything through, but later.
+
+        Args:
+            seconds: that bytes are under way, more or less.
+            lost: share of what is lost on its way, and sent again by whoever sent it.
+        """
+        for way in self._ways("both"):
+            way.seconds, way.lost = seconds, lost
 
     def cut(self) -> None:
         """End all connections, and end new ones at once."""
@@ -43,7 +80,13 @@ class Link:
     def restore(self) -> None:
         """Let everything through again."""
         self.is_cut = False
-        self._flows.set()
+        self.slow(0.0)
+        for way in self._ways("both"):
+            way.flows.set()
+
+    def _ways(self, direction: Direction) -> list[_Way]:
+        chosen = {"both": [self._there, self._back], "there": [self._there], "back": [self._back]}
+        return chosen[direction]
 
     async def join(
         self,
@@ -56,8 +99,8 @@ class Link:
         if self.is_cut:
             self.cut()
         ways = [
-            asyncio.ensure_future(self._carry(client[0], server[1])),
-            asyncio.ensure_future(self._carry(server[0], client[1])),
+            asyncio.ensure_future(_carry(client[0], server[1], self._there)),
+            asyncio.ensure_future(_carry(server[0], client[1], self._back)),
         ]
         try:
             await asyncio.wait(ways, return_when=asyncio.FIRST_COMPLETED)
@@ -67,19 +110,23 @@ class Link:
                 way.cancel()
             await asyncio.gather(*ways, return_exceptions=True)
 
-    async def _carry(self, source: asyncio.StreamReader, target: asyncio.StreamWriter) -> None:
-        with contextlib.suppress(OSError):
-            while chunk := await source.read(_CHUNK):
-                if not self._flows.is_set():
-                    await self._flows.wait()
-                    if source.at_eof():
-                        return  # given up meanwhile: what was on its way is lost
-                target.write(chunk)
-                await target.drain()
+
+async def _carry(source: asyncio.StreamReader, target: asyncio.StreamWriter, way: _Way) -> None:
+    with contextlib.suppress(OSError):
+        while chunk := await source.read(_CHUNK):
+            if pause := way.pause():
+                await asyncio.sleep(pause)
+            if not way.flows.is_set():
+                await way.flows.wait()
+                if source.at_eof():
+                    return  # given up meanwhile: what was on its way is lost
+            target.write(chunk)
+            await target.drain()
 
 
 class Network:
-    """All links, by the name of the worker (its instance) and the server: `scheduler-1@kafka`."""
+    """All links, by the name of the client (a worker's instance, or a server's) and of the server:
+    `scheduler-1@kafka-2`, `kafka-1@kafka-2`."""
 
     def __init__(self) -> None:
         self._links: dict[str, Link] = {}
@@ -90,13 +137,33 @@ class Network:
         """The link of a worker to a server."""
         return self._links.setdefault(name, Link())
 
+    def links_of(self, client: str, servers: Iterable[str]) -> list[Link]:
+        """The links of a client to some servers."""
+        return [self.link(f"{client}@{server}") for server in servers]
+
+    def links_around(self, server: str, others: Iterable[str]) -> list[Link]:
+        """All links of a server: to and from the others, and of whoever has come to it so far."""
+        for other in others:
+            self.link(f"{server}@{other}")
+            self.link(f"{other}@{server}")
+        return [link for name, link in self._links.items() if server in name.split("@")]
+
     def restore(self) -> None:
         """Let everything through again."""
         for link in self._links.values():
             link.restore()
 
-    async def open_kafka(self, port: int, broker_port: int, host: str = "127.0.0.1") -> None:
-        """Listen for Kafka clients."""
+    async def open_kafka(
+        self, port: int, broker_port: int, server: str = "kafka", host: str = "127.0.0.1"
+    ) -> None:
+        """Listen for Kafka clients, and for other nodes of a broker's cluster.
+
+        Args:
+            port: on which they come.
+            broker_port: the broker's own.
+            server: its name.
+            host: where both listen.
+        """
 
         async def connect() -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
             return await asyncio.open_connection(host, broker_port)
@@ -104,22 +171,31 @@ class Network:
         async def accept(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
             with contextlib.suppress(asyncio.IncompleteReadError):
                 head, name = await _kafka_client(reader)
-                await self._serve(self.link(f"{name}@kafka"), (reader, writer), connect, head)
+                await self._serve(self.link(f"{name}@{server}"), (reader, writer), connect, head)
 
-        server = await asyncio.start_server(self._tracked(accept), host, port)
-        self._servers.append(server)
+        listening = await asyncio.start_server(self._tracked(accept), host, port)
+        self._servers.append(listening)
 
-    async def open_postgres(self, name: str, folder: Path, socket: Path) -> None:
-        """Listen for one worker's connections to PostgreSQL, on a socket in a folder of its own."""
+    async def open_postgres(
+        self, name: str, folder: Path, socket: Path, server: str = "postgres"
+    ) -> None:
+        """Listen for one client's connections to PostgreSQL, on a socket in a folder of its own.
+
+        Args:
+            name: the client's.
+            folder: of the socket on which it comes.
+            socket: PostgreSQL's own.
+            server: its name.
+        """
 
         async def connect() -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
             return await asyncio.open_unix_connection(str(socket))
 
         async def accept(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-            await self._serve(self.link(f"{name}@postgres"), (reader, writer), connect, b"")
+            await self._serve(self.link(f"{name}@{server}"), (reader, writer), connect, b"")
 
-        server = await asyncio.start_unix_server(self._tracked(accept), str(folder / socket.name))
-        self._servers.append(server)
+        path = str(folder / socket.name)
+        self._servers.append(await asyncio.start_unix_server(self._tracked(accept), path))
 
     async def close(self) -> None:
         """Close everything."""
@@ -168,4 +244,6 @@ async def _kafka_client(reader: asyncio.StreamReader) -> tuple[bytes, str]:
     head = await reader.readexactly(_HEAD.size)
     length = _HEAD.unpack(head)[-1]
     name = await reader.readexactly(max(length, 0))
-    return head + name, name.decode(errors="replace").removeprefix(CLIENT_PREFIX)
+    text = name.decode(errors="replace").removeprefix(CLIENT_PREFIX)
+    node = _NODE.fullmatch(text)
+    return head + name, f"kafka-{node[1]}" if node else text

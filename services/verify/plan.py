@@ -1,25 +1,42 @@
 """What a verification is: how long, which faults, on which broker, and under what load."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, Literal, get_args
 
 # fmt: off
 Fault = Literal[
-    "kill", "term", "pause", "rebalance", "broker", "postgres", "network",
+    "kill", "term", "pause", "rebalance", "broker", "postgres", "network", "clock",
     "duplicate", "reorder", "poison",
+    # Where there are several servers:
+    "node-kill", "node-stop", "node-pause", "node-cut",
+    "standby", "failover", "forget",
+    # Where the workers are at first those of another version:
+    "upgrade",
 ]
 # fmt: on
 
-FAULTS: Final[tuple[Fault, ...]] = get_args(Fault)
+Topology = Literal["one", "cluster"]
+"""One broker and one PostgreSQL; or three nodes of Apache Kafka, PostgreSQL with a standby, and two
+of every worker."""
+
+FAULTS: Final[Mapping[Topology, tuple[Fault, ...]]] = {
+    "one": get_args(Fault)[:11],
+    "cluster": tuple(f for f in get_args(Fault) if f not in ("broker", "upgrade")),
+}
+"""The faults of each topology. A cluster's brokers have faults of their own."""
 
 PARTITIONS: Final = 8
 SESSION_TIMEOUT_SECONDS: Final = 6.0
 REQUEST_TIMEOUT_SECONDS: Final = 8.0
 
-HIGHEST_RATE: Final = 180.0
-LOWEST_RATE: Final = 100.0
-"""The budget changes between these now and then, crawls per second."""
+RATES: Final[Mapping[Topology, tuple[float, float]]] = {
+    "one": (100.0, 180.0),
+    "cluster": (60.0, 120.0),
+}
+"""The budget changes between these now and then, crawls per second. A cluster does more for each of
+them, and the machine is the same."""
 
 CRAWL_SECONDS: Final = 0.03
 """What a crawl takes."""
@@ -33,6 +50,12 @@ BUSY_SHARE: Final = 0.002
 FAILED_SHARE: Final = 0.003
 """Crawls that end with a server error."""
 
+GONE_SHARE: Final = 0.001
+"""Crawls of pages that were there from the beginning that find them gone."""
+
+DIGEST_EVERY: Final = 3
+"""Of one page in so many the crawlers give a digest, and do not say whether it changed."""
+
 BUSY_SECONDS: Final = (4.0, 9.0)
 """What Retry-After asks for."""
 
@@ -43,11 +66,23 @@ class VerifyPlan:
 
     seconds: float
     """How long faults are injected; starting and draining come on top."""
-    faults: tuple[Fault, ...] = FAULTS
+    faults: tuple[Fault, ...] = FAULTS["one"]
+    topology: Topology = "one"
     broker: Literal["local", "apache"] = "local"
+    """A cluster is always Apache Kafka's."""
+    in_transactions: bool = False
+    """The outcomes of half of the shards are published in transactions; not on the local broker."""
     seed: int = 0
     pages: int = 3000
     max_age_seconds: float = 60.0
     """Every page is crawled at least so often."""
+    before: Path | None = None
+    """Folder of another version, whose workers run at first, and are replaced one by one; None:
+    all are of this version from the beginning."""
     keep: Path | None = None
     """Folder for logs and records; None: a temporary one, which is removed where all is well."""
+
+    @property
+    def highest_rate(self) -> float:
+        """Of the budget, crawls per second; at the start as well."""
+        return RATES[self.topology][1]

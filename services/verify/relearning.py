@@ -85,7 +85,7 @@ def relearn(
             learn(state, effects)
             observations += effects.observations
         if transaction.refitted:
-            refit(state, settings.material_change)
+            refit(state, settings.material_change, transaction.refitted)
     return Relearned(state, observations, gaps, moves)
 
 

@@ -21,7 +21,7 @@ def compose(
     by_check = {finding.check: finding for finding in findings}
 
     def total(checks: Sequence[str]) -> int:
-        return sum(by_check[check].count for check in checks)
+        return sum(by_check[check].count for check in checks if check in by_check)
 
     recovery = by_check["recovery"].figures
     begin, end = facts.began, facts.budget_changes[-1][0]
@@ -38,7 +38,9 @@ def compose(
             kind: {"count": count, "recovery": recovery["by_fault"].get(kind)}
             for kind, count in sorted(Counter(f.kind for f in facts.injected).items())
         },
-        "recovery_seconds": {"p50": recovery["p50_seconds"], "max": recovery["max_seconds"]},
+        "recovery_seconds": {part: recovery[f"{part}_seconds"] for part in ("p50", "p99", "max")},
+        "records_forgotten": sum(fault.forgotten for fault in facts.injected),
+        "transactions": dict(facts.transactions),
         "looked_at": {finding.check: finding.looked_at for finding in findings},
         "checks": [
             {
@@ -62,6 +64,7 @@ def compose(
             for fault in facts.injected
         ],
         "seconds": round(end - begin, 1),
+        "topology": plan.topology,
         "broker": plan.broker,
         "seed": plan.seed,
         "pages": plan.pages,

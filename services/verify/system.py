@@ -6,7 +6,7 @@ import os
 import shutil
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
@@ -15,9 +15,6 @@ from typing import Final, TypeVar
 import aiohttp
 import psycopg
 
-from deploy.local.apache import ApacheKafka
-from deploy.local.kafka import KafkaProcess, LocalBroker
-from deploy.local.postgres import EmbeddedPostgres
 from deploy.local.process import StartError, free_port, last_lines
 from deploy.local.supervisor import ChildSpec, Supervisor, python_argv
 from migrations.upgrade import migrate
@@ -28,13 +25,15 @@ from services.verify.plan import (
     SESSION_TIMEOUT_SECONDS,
     VerifyPlan,
 )
+from services.verify.servers import LOOPBACK, Cluster, OneOfEach, Servers
+from services.verify.skewed import set_clock
+from services.verify.versions import Version, version_in
 from shared.contracts.topic_safety import STAMPS
 from shared.contracts.topics import CRAWL_OUTCOMES, CRAWL_REQUESTS, TOPICS, Topic
 from shared.runtime.kafka import ensure_topics
 from shared.runtime.settings import Settings, load_settings
 from shared.units import SECONDS_PER_DAY
 
-LOOPBACK: Final = "127.0.0.1"
 DATABASE: Final = "freshet"
 START_SECONDS: Final = 240.0
 """The first start on a machine compiles the mathematics."""
@@ -44,7 +43,8 @@ STOP_SECONDS: Final = 10.0
 
 DEBOUNCE_SECONDS: Final = 1.0
 FAILED_RETRY_SECONDS: Final = 3.0
-_SOCKET: Final = ".s.PGSQL.5432"
+LEAST_INTERVAL_SECONDS: Final = 1.0
+"""Pages are crawled every few seconds here."""
 
 _STAMPED: Final = (CRAWL_REQUESTS.name, CRAWL_OUTCOMES.name)
 """Topics that have the broker's own times here, so that the checks go by when it had a record. No
@@ -69,20 +69,24 @@ class System:
         self.ports: dict[str, int] = {}
         """HTTP port of each worker that should run, by instance."""
         self._plan = plan
-        self._proxy_port = free_port()
-        make = ApacheKafka if plan.broker == "apache" else LocalBroker
-        self.broker: KafkaProcess = make(directory / "kafka", advertised_port=self._proxy_port)
-        self.postgres = EmbeddedPostgres(directory / "postgres")
         # Children die with the thread that started them: this one lasts as long as the system.
         self._server_thread = ThreadPoolExecutor(1, "servers")
         self._sockets = Path(tempfile.mkdtemp(prefix="freshet-verify-"))
+        self._before: Version | None = None
+        self._of_before: set[str] = set()
+        """Workers that are of the version before."""
+        self._databases: dict[str, str] = {}
+        """Where each worker finds PostgreSQL."""
+        self.servers: Servers = OneOfEach(plan, directory)
+        if plan.topology == "cluster":
+            self.servers = Cluster(directory, self._sockets)
 
     @property
     def settings(self) -> Settings:
         """For clients that are not part of the system: past the failing network to PostgreSQL."""
         return load_settings(
-            kafka_bootstrap_servers=self.broker.bootstrap_servers,
-            database_url=self.postgres.database_uri(DATABASE),
+            kafka_bootstrap_servers=self.servers.bootstrap_servers,
+            database_url=self.database_url,
             instance="verify",
             **self._shared(),
         )
@@ -90,7 +94,7 @@ class System:
     @property
     def database_url(self) -> str:
         """The database, past the failing network."""
-        return self.postgres.database_uri(DATABASE)
+        return self.servers.database_uri(DATABASE)
 
     @property
     def logs(self) -> Path:
@@ -100,10 +104,12 @@ class System:
     def _shared(self) -> dict[str, float | int]:
         return {
             "partitions": PARTITIONS,
+            "replication_factor": self.servers.replicas,
             "kafka_session_timeout_seconds": SESSION_TIMEOUT_SECONDS,
             "request_timeout_seconds": REQUEST_TIMEOUT_SECONDS,
             "signal_debounce_seconds": DEBOUNCE_SECONDS,
             "failed_retry_seconds": FAILED_RETRY_SECONDS,
+            "least_interval_seconds": LEAST_INTERVAL_SECONDS,
             "default_max_age_days": self._plan.max_age_seconds / SECONDS_PER_DAY,
         }
 
@@ -118,26 +124,46 @@ class System:
             StartError: one does not come up.
         """
         self.directory.mkdir(parents=True, exist_ok=True)
-        await self.in_server_thread(self.postgres.start)
-        await self.in_server_thread(self.broker.start)
-        await self.in_server_thread(lambda: self.postgres.create_database(DATABASE))
-        broker_port = int(self.broker.bootstrap_servers.rpartition(":")[2])
-        await self.network.open_kafka(self._proxy_port, broker_port)
+        if self._plan.before is not None:
+            self._before = await asyncio.to_thread(version_in, self._plan.before.absolute())
+        await self.servers.open(self.network)
+        await self.in_server_thread(self.servers.start)
+        await self.in_server_thread(lambda: self.servers.leading.create_database(DATABASE))
         await asyncio.to_thread(migrate, self.database_url, PARTITIONS)
         await ensure_topics(self.settings, tuple(map(_with_own_times, TOPICS)))
 
-    def socket_of_postgres(self) -> Path:
-        """PostgreSQL's own socket."""
-        folder = self.database_url.rpartition("host=")[2]
-        return Path(folder) / _SOCKET
-
     def copy_database(self, name: str) -> str:
         """Copy the database while nobody is connected to it; the address of the copy."""
-        with psycopg.connect(self.postgres.uri, autocommit=True) as connection:
+        with psycopg.connect(self.servers.leading.uri, autocommit=True) as connection:
             statement = "CREATE DATABASE {} TEMPLATE {}"
             names = map(psycopg.sql.Identifier, (name, DATABASE))
             connection.execute(psycopg.sql.SQL(statement).format(*names))
-        return self.postgres.database_uri(name)
+        return self.servers.database_uri(name)
+
+    async def start_first_workers(self, instances: Sequence[str]) -> None:
+        """Start workers, of the version before if the plan has one."""
+        if self._before is not None:
+            self._of_before.update(instances)
+        for instance in instances:
+            await self.start_worker(instance)
+
+    async def upgrade(self, choose: Callable[[Sequence[str]], str]) -> str | None:
+        """End a worker of the version before, and start it as one of this version.
+
+        Args:
+            choose: one of them.
+
+        Returns:
+            which it was; None: all were of this version.
+        """
+        waiting = sorted(self._of_before & self.ports.keys())
+        if not waiting:
+            return None
+        instance = choose(waiting)
+        self._of_before.remove(instance)
+        await self.supervisor.end(instance, STOP_SECONDS)
+        await self.start_worker(instance)
+        return instance
 
     async def start_worker(self, instance: str) -> None:
         """Start a worker, whose kind is the first part of its name."""
@@ -146,19 +172,29 @@ class System:
             folder = self._sockets / instance
             if not folder.exists():
                 folder.mkdir()
-                await self.network.open_postgres(instance, folder, self.socket_of_postgres())
+                found = await self.servers.open_for(self.network, instance, folder)
+                self._databases[instance] = found.format(DATABASE)
+        clock, kind = self._sockets / instance / "clock", instance.partition("-")[0]
+        if not clock.exists():
+            set_clock(clock, 0.0)
+        argv = python_argv("-m", "services.verify.skewed", str(clock), "worker", kind)
         shared = {f"FRESHET_{k.upper()}": repr(v) for k, v in self._shared().items()}
+        if self._before is not None and instance in self._of_before:
+            argv = self._before.argv(clock, kind)
+            shared = self._before.environment(self._shared())
         environment = {
-            "KAFKA_BOOTSTRAP_SERVERS": f"{LOOPBACK}:{self._proxy_port}",
-            "DATABASE_URL": f"postgresql://postgres@/{DATABASE}?host={self._sockets / instance}",
+            "KAFKA_BOOTSTRAP_SERVERS": self.servers.proxied_brokers,
+            "DATABASE_URL": self._databases[instance],
             "FRESHET_INSTANCE": instance,
             "FRESHET_HTTP_HOST": LOOPBACK,
             "FRESHET_HTTP_PORT": str(self.ports[instance]),
             **shared,
         }
-        kind = instance.partition("-")[0]
-        argv = python_argv("-m", "services.cli.main", "worker", kind)
         await self.supervisor.start([ChildSpec(name=instance, argv=argv, env=environment)])
+
+    def set_clock(self, instance: str, seconds: float) -> None:
+        """Set the clock of a worker's machine so far ahead of the real time."""
+        set_clock(self._sockets / instance / "clock", seconds)
 
     async def end_worker(self, instance: str) -> None:
         """Tell a worker to stop, for good."""
@@ -219,7 +255,6 @@ class System:
         self.network.restore()
         await self.supervisor.stop()
         await self.network.close()
-        await self.in_server_thread(self.broker.kill)
-        await self.in_server_thread(self.postgres.stop)
+        await self.in_server_thread(self.servers.stop)
         self._server_thread.shutdown()
         shutil.rmtree(self._sockets, ignore_errors=True)

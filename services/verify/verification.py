@@ -5,7 +5,7 @@ import contextlib
 import shutil
 import tempfile
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from pathlib import Path
 from typing import Any, Final
 
@@ -18,7 +18,7 @@ from services.verify.crawlers import Crawlers
 from services.verify.crowd import make_crowd
 from services.verify.draining import Memory, drain, memory_of
 from services.verify.faults import Injector
-from services.verify.plan import HIGHEST_RATE, VerifyPlan
+from services.verify.plan import Topology, VerifyPlan
 from services.verify.poison import Poison
 from services.verify.sending import Sender
 from services.verify.system import System
@@ -28,10 +28,15 @@ from shared.store.imports import PageBatch, import_pages
 BEGINNING: Final = "beginning"
 """Database with the state before the first worker started."""
 
-FIRST_WORKERS: Final = (
-    *("coordinator-1", "coordinator-2", "estimator-1", "ingester-1", "scheduler-1"),
-)
-STEADY_SECONDS: Final = 60.0
+FIRST_WORKERS: Final[Mapping[Topology, tuple[str, ...]]] = {
+    "one": ("coordinator-1", "coordinator-2", "estimator-1", "ingester-1", "scheduler-1"),
+    "cluster": tuple(
+        f"{kind}-{number}"
+        for kind in ("coordinator", "estimator", "ingester", "scheduler")
+        for number in (1, 2)
+    ),
+}
+STEADY_SECONDS: Final = 180.0
 """The system gets so long to reach its budget at the start."""
 
 SAMPLE: Final = 300
@@ -53,7 +58,7 @@ class Verification:
         self.crowd = make_crowd(plan.pages, plan.seed, plan.max_age_seconds)
         self.system = System(plan, self.directory)
         settings = self.system.settings
-        self.sender = Sender(settings, plan.seed)
+        self.sender = Sender(settings, plan.seed, in_transactions=plan.in_transactions)
         self.crawlers = Crawlers(settings, self.crowd, self.sender, plan.seed)
         self.traffic = Traffic(self.crowd, self.sender, plan.seed)
         self.poison = Poison(settings, plan.seed)
@@ -79,8 +84,7 @@ class Verification:
                 self.state = "harming"
                 campaign = Campaign(
                     *(self.system, self.injector, self.crawlers, self.sender),
-                    self.plan.faults,
-                    self.plan.seed,
+                    self.plan,
                 )
                 await campaign.run(self.plan.seconds)
                 memory = await self._drain()
@@ -90,17 +94,16 @@ class Verification:
             await self.system.stop()
 
     async def _start(self) -> None:
-        self._say("starting PostgreSQL and the broker")
+        self._say("starting PostgreSQL and Kafka")
         await self.system.start_servers()
         await asyncio.to_thread(self._import)
         await asyncio.to_thread(audit.install, self.system.database_url)
         await asyncio.to_thread(self.system.copy_database, BEGINNING)
         await self.sender.start()
-        await self.sender.set_budget(HIGHEST_RATE)
+        await self.sender.set_budget(self.plan.highest_rate)
         self.traffic.limit_hosts()
         self._say("starting the workers")
-        for name in FIRST_WORKERS:
-            await self.system.start_worker(name)
+        await self.system.start_first_workers(FIRST_WORKERS[self.plan.topology])
         await self.system.wait_until_ready()
 
     def _import(self) -> None:
@@ -147,18 +150,21 @@ class Verification:
     async def _steady(self) -> None:
         self.state = "getting to the budget"
         deadline = time.monotonic() + STEADY_SECONDS
-        while self.crawlers.rate(2.0) < 0.95 * HIGHEST_RATE or self.crawlers.catches_up:
+        while self.crawlers.rate(2.0) < 0.95 * self.plan.highest_rate or self.crawlers.catches_up:
             if time.monotonic() > deadline:
                 raise StartError(
                     f"the unharmed system crawls {self.crawlers.rate(2.0):.0f} pages a second, not "
-                    f"{HIGHEST_RATE:.0f}: is the machine too busy? Logs: {self.system.logs}"
+                    f"{self.plan.highest_rate:.0f}: is the machine too busy? "
+                    f"Logs: {self.system.logs}"
                 )
             await asyncio.sleep(0.2)
 
     async def _drain(self) -> Memory:
         self.state = "draining"
         await self.system.wait_until_ready(STEADY_SECONDS)
-        self._drained = await drain(self.system, self.sender, self.crawlers, self.traffic)
+        self._drained = await drain(
+            self.system, self.sender, self.crawlers, self.traffic, self.plan.max_age_seconds
+        )
         return await memory_of(self.system, self._sample())
 
     def _sample(self) -> list[str]:
@@ -175,12 +181,14 @@ class Verification:
             plan=self.plan,
             settings=self.system.settings,
             database_url=self.system.database_url,
-            beginning_url=self.system.postgres.database_uri(BEGINNING),
+            beginning_url=self.system.servers.database_uri(BEGINNING),
             limits=self.crowd.limits,
             held_at=dict(zip(self.crowd.pages.urls, self._held_at.tolist(), strict=True)),
             accounts=(self.sender.account, self.crawlers.seen),
             budget_changes=self.sender.budget_changes,
             injected=self.injector.injected,
+            slow=self.sender.slow,
+            transactions=self.sender.transactions.counts if self.sender.transactions else {},
             expected=self.traffic.expected,
             poison_written_at=self.poison.written_at,
             poison_tried=self.poison.tried,
@@ -189,6 +197,7 @@ class Verification:
                 place: f"{one.topic.name}: {one.what}" for place, one in self.poison.sent.items()
             },
             memory=memory,
+            logs={log.stem: log.read_text() for log in self.system.logs.glob("*.log")},
             began=self.began,
             drained=self._drained,
         )

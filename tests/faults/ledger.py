@@ -113,7 +113,8 @@ class Ledger:
             page = _identity(outcome.url, record.partition, self.settings.partitions)
             # All copies were held when the clock began: what claims to be older is late, by rule.
             in_time = self.settings.clock_origin < outcome.crawled_at <= latest
-            if page is not None and in_time and outcome.result != "failed":
+            # Who did not get the page has not crawled it.
+            if page is not None and in_time and outcome.result not in {"failed", "gone"}:
                 crawled[page].add(outcome.crawled_at)
         wrong = []
         for page_id, page in self.pages.items():

@@ -5,7 +5,7 @@ Whoever loads a shard takes what the database has for announced: so after each c
 last announcement may be as much further off.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Final, TypeVar
 
 import numpy as np
@@ -16,7 +16,7 @@ from services.verify.checks.finding import Finding
 from services.verify.ledger import Ledger
 from services.verify.records import decoded
 from services.verify.reference.fitting import evidence_of
-from services.verify.reference.state import SOURCES, HostState, PageState, State
+from services.verify.reference.state import SOURCES, HostState, PageState, State, activity_of
 from shared.contracts.messages import HostParameters, PageParameters
 from shared.contracts.topics import HOST_PARAMETERS, PAGE_PARAMETERS
 from shared.policy.estimation.bursts import burst_multiplier, trusts_bursts
@@ -31,7 +31,11 @@ M = TypeVar("M", PageParameters, HostParameters)
 
 
 def page_parameters(
-    ledger: Ledger, stored: State, owners: Owners, material_change: float
+    ledger: Ledger,
+    stored: State,
+    owners: Owners,
+    material_change: float,
+    leave: Collection[str] = (),
 ) -> Finding:
     """The last announcement of each active page that crawls or signals say something of.
 
@@ -40,6 +44,7 @@ def page_parameters(
         stored: what Postgres has.
         owners: of all shards.
         material_change: relative change that is announced.
+        leave: names of what is not compared: estimators of another version did not announce it.
     """
     last = {
         message.page_id: message
@@ -60,7 +65,8 @@ def page_parameters(
                 continue
             allowed = allowed_drift(owners, page.shard, message.epoch, material_change)
             for name, said, known in _of_page(page, message):
-                if said is None or abs(known - said) > allowed * said + ROUNDING:
+                is_off = said is None or abs(known - said) > allowed * said + ROUNDING
+                if name not in leave and is_off:
                     yield f"{who}: {name} {said} was announced, {known} is known"
 
     return Finding.of(
@@ -94,6 +100,7 @@ def host_parameters(
             allowed = allowed_drift(owners, host.shard, epoch, material_change)
             known = _figures(host)
             off = np.abs(known - said) > allowed * said + ROUNDING
+            yield from _factors_off(name, host, message, allowed)
             # A source that never sent a signal has no weight yet.
             off[2 : 2 + SOURCES] &= host.signals > 0
             for place in np.flatnonzero(off).tolist():
@@ -109,9 +116,23 @@ def host_parameters(
 
 
 def allowed_drift(owners: Owners, shard: int, epoch: int, material_change: float) -> float:
-    """By how much, relatively, an announcement of an epoch may be off."""
-    later = sum(other > epoch for other in owners.get(shard, ()))
-    return float((1.0 + material_change) ** (1 + later) - 1.0)
+    """By how much what Postgres has may be off, as a share of what an epoch announced."""
+    steps = 1 + _later(owners, shard, epoch)
+    return float((1.0 + material_change) ** steps - 1.0)
+
+
+def drift_since(owners: Owners, shard: int, epoch: int, material_change: float) -> float:
+    """By how much what an epoch announced may be off, as a share of what Postgres has.
+
+    An estimator keeps quiet while what it knows is at least `1 - material_change` of what it
+    announced.
+    """
+    steps = 1 + _later(owners, shard, epoch)
+    return float((1.0 - material_change) ** -steps - 1.0)
+
+
+def _later(owners: Owners, shard: int, epoch: int) -> int:
+    return sum(other > epoch for other in owners.get(shard, ()))
 
 
 def standing(kind: type[M], records: Sequence[ConsumerRecord]) -> Iterator[M]:
@@ -125,7 +146,9 @@ def standing(kind: type[M], records: Sequence[ConsumerRecord]) -> Iterator[M]:
 
 def _of_page(page: PageState, message: PageParameters) -> Iterator[tuple[str, float | None, float]]:
     """Name, announced, known."""
-    if page.records:
+    if not page.records:
+        yield "activity", message.activity, activity_of(page)
+    else:
         yield "α", message.unsignalled_change_rate, page.unsignalled_change_rate
         yield "κ", message.signal_evidence, page.signal_evidence
     yield "γ", message.signal_rate, page.signal_rate
@@ -138,6 +161,24 @@ def _said(message: HostParameters) -> NDArray[np.float64]:
             *(*message.source_evidence, *message.burst_multipliers),
         ]
     )
+
+
+def _factors_off(
+    name: str, host: HostState, message: HostParameters | None, allowed: float
+) -> Iterator[str]:
+    """Factors of a host that are other than announced."""
+    believed = HostState(name, host.shard)
+    if message is not None:
+        believed.activity = message.activity_factors
+        pairs = zip(message.directories, message.directory_factors, strict=True)
+        believed.directories = dict(pairs)
+    for place, (known, said) in enumerate(zip(host.activity, believed.activity, strict=True)):
+        if abs(known - said) > allowed * said + ROUNDING:
+            yield f"host {name}: factor {place} of activity is {known}, announced {said}"
+    for code in sorted(host.directories.keys() | believed.directories.keys()):
+        known, said = (one.directories.get(code, 1.0) for one in (host, believed))
+        if abs(known - said) > allowed * said + ROUNDING:
+            yield f"host {name}: factor of directory {code} is {known}, announced {said}"
 
 
 def _figures(host: HostState) -> NDArray[np.float64]:

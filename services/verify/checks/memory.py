@@ -12,11 +12,11 @@ does not.
 
 import math
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from services.verify.checks.announced import Owners, allowed_drift, standing
+from services.verify.checks.announced import Owners, drift_since, standing
 from services.verify.checks.finding import Finding
 from services.verify.ledger import Ledger, first_answers
 from services.verify.reference.fitting import evidence_of
@@ -26,7 +26,7 @@ from shared.contracts.identity import identify
 from shared.contracts.messages import HostParameters
 from shared.contracts.topics import HOST_PARAMETERS
 from shared.runtime.settings import Settings
-from shared.store.models import REMOVED, STATUS_NAMES
+from shared.store.models import ACTIVE, REMOVED, STATUS_NAMES
 
 ROUNDING: Final = 1e-6
 """Of what is kept in single precision."""
@@ -51,7 +51,11 @@ class Remembered:
 
 
 def remembered(
-    ledger: Ledger, stored: State, owners: Owners, sample: Sequence[Remembered]
+    ledger: Ledger,
+    stored: State,
+    owners: Owners,
+    sample: Sequence[Remembered],
+    leave: Collection[str] = (),
 ) -> Finding:
     """Pages in the memory of schedulers.
 
@@ -60,6 +64,7 @@ def remembered(
         stored: what Postgres has.
         owners: of all shards, among the estimators.
         sample: of the pages, taken when nothing was under way any more.
+        leave: names of what is not compared: estimators of another version did not keep it.
     """
     settings = ledger.settings
     answered = first_answers(ledger)
@@ -86,13 +91,15 @@ def remembered(
                 yield f"{one.url}: in flight is {one.page['in_flight']}, the topics say {in_flight}"
             host = stored.hosts[page.host]
             first = min(owners.get(page.shard, ()), default=0)
-            drift = allowed_drift(owners, page.shard, first, settings.material_change)
+            drift = drift_since(owners, page.shard, first, settings.material_change)
             learned = _learned(one.page, page, host, multipliers[page.host], drift)
+            if page.status != ACTIVE:
+                learned = iter(())  # nobody crawls it, so nothing of it is announced
             for name, has, should, tolerance in (
                 *_compared(one.page, page, host, settings),
                 *learned,
             ):
-                if not _close(has, should, tolerance):
+                if name not in leave and not _close(has, should, tolerance):
                     yield f"{one.url}: {name} is {has}, Postgres says {should}"
 
     return Finding.of(
@@ -116,13 +123,13 @@ def _compared(
     yield "last crawl", has["last_crawled_at"], page.last_crawled_at, 0.0
     yield "last signal", has["last_signal_at"], page.last_signal_at, SIGNAL_ROUNDING
     yield "failures", has["failures"], page.failures, 0.0
+    yield "404s", has["misses"], page.misses, 0.0
     yield "any signals", has["signals"] > 0, page.signals > 0, 0.0
     yield "importance", has["importance"], page.importance, ROUNDING
     yield "bound", has["max_age_days"], days, ROUNDING
-    limit = host.max_crawls_per_second
-    rate = settings.default_host_crawls_per_second if math.isnan(limit) else limit
+    rate = host.rate(settings.default_host_crawls_per_second)
     yield "host's limit", has["host"]["max_crawls_per_second"], rate, 0.0
-    yield "host's pause", has["host"]["blocked_until"], host.blocked_until, 0.0
+    yield "host's pause", has["host"]["blocked_until"], host.left_alone_until, 0.0
 
 
 def _learned(
@@ -132,15 +139,19 @@ def _learned(
     multipliers: Sequence[Sequence[float]],
     drift: float,
 ) -> Iterator[Compared]:
-    alpha, kappa = host.prior_shape / host.prior_rate, evidence_of(host)
+    alpha = host.prior_shape / host.prior_rate * host.factor_of(page)
+    kappa = evidence_of(host)
+    # Its host's rate and the factor of its directory, and of its activity, are off by so much each.
+    off = (1.0 + drift) ** 3 - 1.0
     if page.records:
+        off = drift
         own, kappa = page.unsignalled_change_rate, page.signal_evidence
         known = [page.multiplier, 1.0, *(ages[age_of(page)] for ages in multipliers)]
         alpha = min(
             (own * multiplier for multiplier in known),
             key=lambda one: abs(one - has["unsignalled_change_rate"]),
         )
-    yield "α", has["unsignalled_change_rate"], alpha, drift + MULTIPLIER_ROUNDING
+    yield "α", has["unsignalled_change_rate"], alpha, off + MULTIPLIER_ROUNDING
     yield "γ", has["signal_rate"], page.signal_rate, drift + ROUNDING
     if page.signal_rate > 0:  # without signals κ means nothing
         yield "κ", has["signal_evidence"], kappa, drift + ROUNDING

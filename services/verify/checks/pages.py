@@ -12,7 +12,7 @@ import numpy as np
 from services.verify.checks.deadlines import deadlines
 from services.verify.checks.downtime import NEWS_SECONDS, Downtimes, down_within
 from services.verify.checks.finding import Finding
-from services.verify.ledger import Ledger, pauses
+from services.verify.ledger import NO_CRAWLS, Ledger, pauses
 from services.verify.traffic import Expected
 from shared.contracts.identity import identify
 from shared.store.models import ACTIVE, REMOVED
@@ -106,7 +106,8 @@ def visited(
 ) -> Finding:
     """No page waits longer for a crawl than its bound, and for its turn when many are due at once.
 
-    Neither counts what was down after its turn, nor pauses that its host asked for.
+    A copy is as old as its crawl: what was asked for while the broker went away is crawled when it
+    is back. What was down after a page's turn does not count, nor do pauses of its host.
 
     Args:
         ledger: of the run.
@@ -119,9 +120,7 @@ def visited(
             there is no limit.
     """
     begin, end = period
-    visits: dict[str, list[float]] = defaultdict(list)
-    for asked in ledger.requests:
-        visits[asked.request.url].append(asked.request.requested_at)
+    visits = _visits(ledger)
     of_hosts = pauses(ledger)
 
     def paused(url: str) -> Downtimes:
@@ -132,8 +131,8 @@ def visited(
     for url in active:
         # A page that was never crawled is due at once.
         first = held_at.get(url, added.get(url, begin) - max_age_seconds)
-        times = [first, *visits[url], math.inf]
-        for last, following in itertools.pairwise(times):
+        times = [(first, first), *visits[url], (math.inf, math.inf)]
+        for (_, last), (following, _) in itertools.pairwise(times):
             due = _after_pauses(max(last + max_age_seconds, begin), paused(url))
             if due <= min(following, end):
                 waits.append(_Wait(due, following, last, url))
@@ -161,6 +160,21 @@ def visited(
         due=len(waits),
         cannot_be_judged=int(np.isinf(by).sum()),
     )
+
+
+def _visits(ledger: Ledger) -> dict[str, list[tuple[float, float]]]:
+    """URL → when it was asked for, and when it was crawled for that: where there is no such crawl,
+    when it was asked for."""
+    crawled = {
+        answered.outcome.request_id: answered.outcome.crawled_at
+        for answered in ledger.outcomes
+        if answered.outcome.result not in NO_CRAWLS
+    }
+    found: dict[str, list[tuple[float, float]]] = defaultdict(list)
+    for asked in ledger.requests:
+        at = asked.request.requested_at
+        found[asked.request.url].append((at, max(at, crawled.get(asked.request.request_id, at))))
+    return found
 
 
 def _after_pauses(due: float, periods: Downtimes) -> float:

@@ -72,20 +72,21 @@ def _last_below(
 
 def _least_rate(changes: Sequence[tuple[float, float]], begin: float, end: float) -> float:
     """The least budget in a period and shortly before it."""
-    least = 0.0
+    least: float | None = None
     for time, rate in changes:
         if time > end:
             break
-        holds_alone = time <= begin - SETTLE_SECONDS or not least
-        least = rate if holds_alone else min(least, rate)
-    return least
+        holds_alone = time <= begin - SETTLE_SECONDS or least is None
+        least = rate if holds_alone or least is None else min(least, rate)
+    return least or 0.0
 
 
 def _summary(seconds: Sequence[float]) -> dict[str, Any]:
     if not seconds:
-        return {"faults": 0, "p50_seconds": None, "max_seconds": None}
+        return {"faults": 0, "p50_seconds": None, "p99_seconds": None, "max_seconds": None}
     return {
         "faults": len(seconds),
         "p50_seconds": round(statistics.median(seconds), 2),
+        "p99_seconds": round(float(np.quantile(seconds, 0.99)), 2),
         "max_seconds": round(max(seconds), 2),
     }

@@ -4,12 +4,14 @@ import itertools
 import math
 from collections import defaultdict
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Final
 
 from services.verify.checks.downtime import NEWS_SECONDS
 from services.verify.checks.finding import Finding
-from services.verify.ledger import Asked, Ledger, first_answers
+from services.verify.ledger import NO_CRAWLS, Asked, Ledger, first_answers
 from shared.contracts.identity import shard_of
+from shared.contracts.messages import CrawlOutcome
 
 ROUNDING_SECONDS: Final = 1e-5
 """Times on the topics are rounded to microseconds."""
@@ -52,15 +54,24 @@ def in_flight_twice(ledger: Ledger) -> Finding:
 
 
 def unanswered(ledger: Ledger) -> Finding:
-    """Requests without an outcome are asked again."""
+    """Requests without an outcome are asked again; those of pages that were found gone by their own
+    rhythm, which may take longer."""
     answered = first_answers(ledger)
+    latest: dict[str, CrawlOutcome] = {}
+    for one in ledger.outcomes:
+        before = latest.get(one.outcome.url)
+        if before is None or one.outcome.crawled_at >= before.crawled_at:
+            latest[one.outcome.url] = one.outcome
+    gone = {url for url, outcome in latest.items() if outcome.result == "gone"}
     last = {page: asked[-1] for page, asked in _by_page(ledger).items()}
     asked_again = sum(a.request.request_id not in answered for a in ledger.requests)
     active = {page.page_id for page in ledger.pages if page.status == 0}
     offenders = [
         f"{asked.request.url}: {asked.request.request_id} at {asked.request.requested_at:.3f}"
         for asked in last.values()
-        if asked.request.request_id not in answered and asked.request.page_id in active
+        if asked.request.request_id not in answered
+        and asked.request.page_id in active
+        and asked.request.url not in gone
     ]
     return Finding.of(
         "answered",
@@ -72,17 +83,23 @@ def unanswered(ledger: Ledger) -> Finding:
 
 
 def forgotten_crawls(ledger: Ledger, max_age_seconds: float) -> Finding:
-    """No page is crawled as new, or as too old, that was crawled just before."""
-    answered = first_answers(ledger)
+    """No page is crawled as new, or as too old, that was crawled just before.
+
+    A failure is no crawl, whichever request it answers: one that was late may answer a later one.
+    """
+    crawls = [one for one in ledger.outcomes if one.outcome.result not in NO_CRAWLS]
+    answered = first_answers(replace(ledger, outcomes=crawls))
     by_page = _by_page(ledger)
-    failed = {a.outcome.request_id for a in ledger.outcomes if a.outcome.result == "failed"}
+    missed = {a.outcome.request_id for a in ledger.outcomes if a.outcome.result in NO_CRAWLS}
 
     def offenders() -> Iterator[str]:
         for of_page in by_page.values():
             for first, second in itertools.pairwise(of_page):
                 request = second.request
                 known = answered.get(first.request.request_id, math.inf)
-                if first.request.request_id in failed or known + NEWS_SECONDS > second.written_at:
+                # By the slot: the page was chosen before the request waited for the broker.
+                unknown = known + NEWS_SECONDS > request.requested_at
+                if first.request.request_id in missed or unknown:
                     continue
                 age = request.requested_at - first.request.requested_at
                 if request.reason == "new" or (

@@ -17,15 +17,22 @@ SINGLE_TOLERANCE: Final = 1e-6
 
 _PAGE_EXACT: Final = (
     *("importance", "max_age_days", "first_seen_at", "last_crawled_at", "last_attempt_at"),
-    *("last_changed_at", "last_signal_at", "updated_at", "digest", "signal_count", "signals"),
-    *("crawls", "changes", "failures", "status", "pending", "totals", "by_source"),
+    *("last_changed_at", "last_signal_at", "updated_at", "urgent_at", "digest", "signal_count"),
+    *("signals", "crawls", "changes", "failures", "misses", "status", "pending", "totals"),
+    "by_source",
 )
 """Given or counted, not computed. A billionth of a time would be two seconds."""
 
 _PAGE: Final = ("unsignalled_change_rate", "signal_evidence", "signal_rate")
 _PAGE_SINGLE: Final = ("source_evidence", "posterior_shape", "multiplier")
-_HOST_EXACT: Final = ("max_crawls_per_second", "blocked_until", "signals", "sources")
-_HOST: Final = ("prior_shape", "prior_rate", "precision", "expected_changes", "predicted_changes")
+_HOST_EXACT: Final = (
+    *("max_crawls_per_second", "blocked_until", "crawl_delay", "asked_until", "failures"),
+    *("failed_at", "signals", "sources", "numbers"),
+)
+_HOST: Final = (
+    *("prior_shape", "prior_rate", "precision", "expected_changes", "predicted_changes"),
+    *("activity", "factors"),
+)
 
 
 def differences(theirs: State, mine: State) -> tuple[list[str], list[str]]:
@@ -95,12 +102,7 @@ def _close(one: object, other: object, tolerance: float) -> bool:
 
 
 def _near(one: object, other: object, tolerance: float) -> bool:
-    return bool(
-        np.allclose(
-            np.asarray(one, np.float64),
-            np.asarray(other, np.float64),
-            rtol=tolerance,
-            atol=0.0,
-            equal_nan=True,
-        )
+    mine, theirs = np.asarray(one, np.float64), np.asarray(other, np.float64)
+    return mine.shape == theirs.shape and bool(
+        np.allclose(mine, theirs, rtol=tolerance, atol=0.0, equal_nan=True)
     )

@@ -1,11 +1,12 @@
 """What is learned of pages and hosts: the fits of shared/policy on plain records."""
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
 
+from services.verify.reference.factors import refit_factors
 from services.verify.reference.rules import Effects
 from services.verify.reference.state import DEPTH, SOURCES, HostState, PageState, State
 from shared.policy.estimation.host_priors import HostPriors, fit_host_priors, host_sums
@@ -39,13 +40,21 @@ def learn(state: State, effects: Effects) -> None:
         page.signal_evidence = evidence
 
 
-def refit(state: State, material_change: float) -> None:
-    """Fit what hosts say of their pages anew, and let the pages of those that moved follow."""
-    hosts = list(state.hosts.values())
-    pages = [page for page in state.pages.values() if page.records]
+def refit(state: State, material_change: float, shards: Collection[int]) -> None:
+    """Fit what hosts say of their pages anew, and let the pages of those that moved follow.
+
+    Args:
+        state: of everything.
+        material_change: relative, that pages follow.
+        shards: that are fitted together.
+    """
+    hosts = [host for host in state.hosts.values() if host.shard in shards]
+    pages = [page for page in state.pages.values() if page.records and page.shard in shards]
     if not pages:
         return
     before = _priors(hosts)
+    believed = [_prior_of(state.hosts[page.host], page) for page in pages]
+    refit_factors(hosts, pages)
     after = fit_host_priors(
         host_sums(
             np.arange(len(pages)),
@@ -56,16 +65,40 @@ def refit(state: State, material_change: float) -> None:
             np.array([page.posterior_shape for page in pages], np.float32),
             *_rings(pages),
             before,
-        )
+            np.array([state.hosts[page.host].factor_of(page) for page in pages]),
+        ),
+        _sites(hosts),
     )
     moved = _is_beyond(after, before, PRIOR_TOLERANCE)
-    far = moved & _is_beyond(after, before, material_change)
     for row in np.flatnonzero(moved).tolist():
         host = hosts[row]
         host.prior_shape, host.prior_rate = float(after.shape[row]), float(after.rate[row])
         host.precision = after.precision[row].copy()
-    beyond = {hosts[row].name for row in np.flatnonzero(far).tolist()}
-    _follow(state, [page for page in pages if page.host in beyond], material_change)
+    followers = [
+        page
+        for page, old in zip(pages, believed, strict=True)
+        if _is_other(_prior_of(state.hosts[page.host], page), old, material_change)
+    ]
+    _follow(state, followers, material_change)
+
+
+def _sites(hosts: Sequence[HostState]) -> NDArray[np.int64]:
+    """Hosts of one site have one number: those whose last two labels are the same."""
+    sites = []
+    for host in hosts:
+        *_, last = labels = host.name.split(":")[0].split(".")
+        is_address = "[" in host.name or last.isdigit()
+        sites.append(host.name if is_address else ".".join(labels[-2:]))
+    return np.unique(np.array(sites), return_inverse=True)[1]
+
+
+def _prior_of(host: HostState, page: PageState) -> tuple[float, ...]:
+    """What is believed of a page by its host: shape, rate in days, precision by source."""
+    return (host.prior_shape, host.prior_rate / host.factor_of(page), *host.precision.tolist())
+
+
+def _is_other(new: tuple[float, ...], old: tuple[float, ...], tolerance: float) -> bool:
+    return any(abs(a - b) > tolerance * b for a, b in zip(new, old, strict=True))
 
 
 def _follow(state: State, pages: list[PageState], material_change: float) -> None:
@@ -91,10 +124,10 @@ def _fit(state: State, pages: list[PageState]) -> tuple[list[PageState], MapColu
         np.zeros(len(pages), np.float32),
     )
     if pages:
-        hosts = [state.hosts[name] for name in sorted({page.host for page in pages})]
-        fit_rings_map(
-            np.arange(len(pages)), _owners(pages, hosts), *_rings(pages), _priors(hosts), fitted
-        )
+        believed = [_prior_of(state.hosts[page.host], page) for page in pages]
+        shape, rate, *precision = map(np.array, zip(*believed, strict=True))
+        own, priors = np.arange(len(pages)), HostPriors(shape, rate, np.stack(precision, axis=1))
+        fit_rings_map(own, own, *_rings(pages), priors, fitted)
     return pages, fitted
 
 

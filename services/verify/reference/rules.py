@@ -20,6 +20,8 @@ from services.verify.reference.state import (
     HostState,
     PageState,
     State,
+    activity_of,
+    directory_of,
 )
 from shared.contracts.identity import BadUrl, PageIdentity, digest_id_of, identify, shard_of
 from shared.contracts.messages import CrawlOutcome, HostLimit, PageSignal, PageUpdate
@@ -35,9 +37,14 @@ from shared.units import SECONDS_PER_DAY
 
 OWN_SOURCES: Final = SOURCES - 1
 MOST_SIGNALS: Final = 65_535
+MOST_FAILURES: Final = 1000
+MOST_MISSES: Final = 100
 BUSY_STATUSES: Final = (429, 503)
 BUSY_SECONDS: Final = 60.0
 """A host that answers so, and does not say until when, is left alone for so long."""
+
+LONGEST_PAUSE_SECONDS: Final = SECONDS_PER_DAY
+"""A host that asks for more gets so much."""
 
 Records = Mapping[str, Sequence[ConsumerRecord]]
 """Topic → records of one partition, in order of offset."""
@@ -65,7 +72,7 @@ class Effects:
     touched: set[int] = field(default_factory=set)
     """Pages of which something changed."""
     observed: set[int] = field(default_factory=set)
-    """Pages with new crawl records."""
+    """Pages with new crawl records, and those with old ones whose prior is another."""
     observations: list[Observation] = field(default_factory=list)
 
 
@@ -80,8 +87,8 @@ def apply(state: State, shard: int, records: Records, terms: Terms) -> Effects:
     for event in sorted([*signals, *outcomes], key=lambda event: event.time):
         if event.outcome is None:
             company.signal(event)
-        elif event.outcome.result == "failed":
-            company.failure(event)
+        elif event.outcome.result in ("failed", "gone"):
+            company.failure(event, event.outcome)
         else:
             company.crawl(event, event.outcome)
     return company.effects
@@ -130,10 +137,7 @@ class _Company:
                 given = [limit for _, limit in decoded(HostLimit, [record])]
             for limit in given:
                 if self._is_here(limit.host):
-                    host, rate = self._host(limit.host), limit.max_crawls_per_second
-                    until = limit.blocked_until
-                    host.max_crawls_per_second = math.nan if rate is None else rate
-                    host.blocked_until = NEVER if until is None else until
+                    _limit(self._host(limit.host), limit)
 
     def updates(self, records: Sequence[ConsumerRecord]) -> None:
         """Pages that are added, changed and removed."""
@@ -148,7 +152,11 @@ class _Company:
             if update.op == "upsert" and identity.page_id not in self._pages:
                 self._host(identity.host)
                 self._pages[identity.page_id] = PageState(
-                    identity.page_id, self._shard, identity.host, first_seen_at=time
+                    identity.page_id,
+                    self._shard,
+                    identity.host,
+                    first_seen_at=time,
+                    directory=directory_of(identity.url),
                 )
                 self.effects.touched.add(identity.page_id)
         for time, update, identity in taken:
@@ -175,14 +183,15 @@ class _Company:
 
     def outcomes(self, records: Sequence[ConsumerRecord]) -> Iterator[_Event]:
         """Crawls of pages that are known; and hosts that ask to be left alone."""
-        for _, outcome in decoded(CrawlOutcome, records):
+        found = [outcome for _, outcome in decoded(CrawlOutcome, records)]
+        for outcome in sorted(found, key=lambda outcome: outcome.crawled_at):
             identity = self._identity(outcome.url)
             if outcome.crawled_at > self._terms.latest or identity is None:
                 continue
             page, host = self._pages.get(identity.page_id), self._hosts.get(identity.host)
             if host is not None:
-                # A host's wish counts, whether its page is known or not.
-                host.blocked_until = max(host.blocked_until, _busy_until(outcome))
+                # What a crawl says of its host counts, whether its page is known or not.
+                _note_host(host, outcome)
             if page is None:
                 continue
             yield _Event(outcome.crawled_at, page, outcome=outcome)
@@ -193,37 +202,48 @@ class _Company:
         if time <= page.last_of(event.source):
             return
         page.note_signal(event.source, time)
+        before = activity_of(page)
         page.signal_count += 1
+        if page.records and activity_of(page) != before:
+            self.effects.observed.add(page.page_id)  # its prior is another
         page.totals[event.source] += 1
         self._hosts[page.host].signals[event.source] += 1.0
         self.effects.touched.add(page.page_id)
+        _bring_back(page, time)
         if time <= page.last_crawled_at + self._terms.signal_delay_seconds:
             return  # it is about what the crawl saw
         page.signals += 1
         page.pending[event.source] = min(page.pending[event.source] + 1, MOST_SIGNALS)
-        if page.status == GONE:
-            page.status = ACTIVE
 
-    def failure(self, event: _Event) -> None:
-        """A crawl did not get the page."""
+    def failure(self, event: _Event, outcome: CrawlOutcome) -> None:
+        """A crawl did not get the page; three 404s in a row, or a 410, say that it is gone."""
         page = event.page
-        if event.time > page.last_attempt_at:
-            page.last_attempt_at = event.time
-            page.failures += 1
-            self.effects.touched.add(page.page_id)
+        if event.time <= page.last_attempt_at:
+            return
+        page.last_attempt_at = event.time
+        page.failures = min(page.failures + 1, MOST_FAILURES)
+        self.effects.touched.add(page.page_id)
+        if outcome.result == "gone":
+            page.misses = min(page.misses + 1, MOST_MISSES)
+            page.misses = max(page.misses, 3 if outcome.http_status == 410 else 0)
+            if page.misses >= 3:
+                page.failures = page.misses
+        is_named_since = event.time < max(page.updated_at, page.last_signal_at)
+        if page.status != REMOVED:
+            page.status = GONE if page.misses >= 3 and not is_named_since else ACTIVE
 
     def crawl(self, event: _Event, outcome: CrawlOutcome) -> None:
-        """A crawl got the page, or was told that it is gone."""
+        """A crawl got the page."""
         page, time = event.page, event.time
         if time <= page.last_crawled_at:
             return
         self.effects.touched.add(page.page_id)
         before, age_before = page.last_crawled_at, age_of(page)
-        digest, gone = digest_id_of(outcome.digest), outcome.result == "gone"
-        observed = before > NEVER and not gone and (outcome.result is not None or page.digest != 0)
+        digest = digest_id_of(outcome.digest)
+        observed = before > NEVER and (outcome.result is not None or page.digest != 0)
         changed = observed and _is_changed(page, outcome, digest)
         signals, waiting = self._signals_before(page, time)
-        _note_crawl(page, time, digest, changed=changed, gone=gone)
+        _note_crawl(page, time, digest, changed=changed)
         if observed:
             days = (time - before) / SECONDS_PER_DAY
             self.effects.observed.add(page.page_id)
@@ -233,7 +253,8 @@ class _Company:
             host = self._hosts[page.host]
             if signals == 0:
                 rate = page.unsignalled_change_rate
-                rate = host.prior_shape / host.prior_rate if math.isnan(rate) else rate
+                if math.isnan(rate):
+                    rate = host.prior_shape / host.prior_rate * host.factor_of(page)
                 tables = host.expected_changes, host.predicted_changes
                 update_bursts(*tables, 0, age_before, rate, days, changed)
             page.multiplier = _multiplier(host, age_of(page))
@@ -254,6 +275,31 @@ class _Company:
         return signals, waiting
 
 
+def _limit(host: HostState, limit: HostLimit) -> None:
+    rate, until, delay = (
+        limit.max_crawls_per_second,
+        limit.blocked_until,
+        limit.crawl_delay_seconds,
+    )
+    if limit.only is None or limit.only == "limit":
+        host.max_crawls_per_second = math.nan if rate is None else rate
+    if limit.only is None or limit.only == "block":
+        host.blocked_until = NEVER if until is None else until
+    if limit.only == "crawl-delay":
+        host.crawl_delay = math.nan if delay is None else delay
+
+
+def _note_host(host: HostState, outcome: CrawlOutcome) -> None:
+    """A crawl reached its host or did not; and the host may ask for a pause."""
+    host.asked_until = max(host.asked_until, _busy_until(outcome))
+    status, time = outcome.http_status, outcome.crawled_at
+    is_bad = outcome.result == "failed" if status is None else status == 429 or status >= 500
+    if is_bad and time > host.failed_at + host.back_off:
+        host.failures, host.failed_at = min(host.failures + 1, 1000), time
+    elif not is_bad and host.failures and time >= host.failed_at:
+        host.failures, host.failed_at = 0, NEVER
+
+
 def _update(page: PageState, time: float, update: PageUpdate) -> None:
     page.updated_at = time
     if update.op == "remove":
@@ -261,35 +307,40 @@ def _update(page: PageState, time: float, update: PageUpdate) -> None:
         return
     if page.status == REMOVED:
         page.begin_anew()
-    if page.status != GONE or time > page.last_crawled_at:
         page.status = ACTIVE
+    _bring_back(page, time)
     if update.importance is not None:
         page.importance = update.importance
-    if update.max_age_days is not None:
-        page.max_age_days = update.max_age_days
+    if update.max_age_days is not None or update.no_max_age:
+        page.max_age_days = update.max_age_days or math.inf
     if update.crawled_at is not None and update.crawled_at > page.last_crawled_at:
         page.last_crawled_at = update.crawled_at
         _note_success(page, update.crawled_at)
+    if update.urgent:
+        page.urgent_at = time
 
 
-def _note_crawl(page: PageState, time: float, digest: int, *, changed: bool, gone: bool) -> None:
+def _bring_back(page: PageState, time: float) -> None:
+    """Somebody says of a page at a time that it is there; newer crawls know better."""
+    if page.status == GONE and time > page.last_attempt_at:
+        page.status = ACTIVE
+
+
+def _note_crawl(page: PageState, time: float, digest: int, *, changed: bool) -> None:
     page.last_crawled_at = time
     page.crawls += 1
     _note_success(page, time)
-    if digest and not gone:
+    if digest:
         page.digest = digest
     if changed:
         page.last_changed_at = time
         page.changes += 1
-    if not gone:
-        page.status = ACTIVE if page.status == GONE else page.status
-    elif page.status == ACTIVE and time >= page.updated_at:
-        page.status = GONE
 
 
 def _note_success(page: PageState, time: float) -> None:
     if time >= page.last_attempt_at:
-        page.last_attempt_at, page.failures = time, 0
+        page.last_attempt_at, page.failures, page.misses = time, 0, 0
+        page.status = ACTIVE if page.status == GONE else page.status
 
 
 def _is_changed(page: PageState, outcome: CrawlOutcome, digest: int) -> bool:
@@ -300,7 +351,7 @@ def _is_changed(page: PageState, outcome: CrawlOutcome, digest: int) -> bool:
 
 def _busy_until(outcome: CrawlOutcome) -> float:
     if outcome.retry_after_seconds is not None:
-        return outcome.crawled_at + outcome.retry_after_seconds
+        return outcome.crawled_at + min(outcome.retry_after_seconds, LONGEST_PAUSE_SECONDS)
     return outcome.crawled_at + BUSY_SECONDS if outcome.http_status in BUSY_STATUSES else NEVER
 
 

@@ -4,8 +4,10 @@ The layout of what is packed in the tables is written down here once more: a rea
 with the writer would not see what both forget.
 """
 
+import binascii
 import json
 import math
+import struct
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -20,6 +22,10 @@ from shared.policy.estimation.host_priors import (
     INITIAL_SHAPE,
 )
 from shared.store.models import ACTIVE, NEVER
+from shared.units import SECONDS_PER_DAY
+
+ACTIVITY_BINS: Final = 7
+"""Classes of pages by the signals that they ever had: none, 1, from 2, 4, 8, 16 and 64 on."""
 
 SOURCES: Final = 4
 """Kinds of signals that a host tells apart: its first three sources, and all others."""
@@ -57,13 +63,13 @@ _HOST_DOUBLES: Final = 2 * SOURCES + 2 * AGE_BINS
 _PAGES: Final = """
     SELECT p.page_id, p.shard, h.host, p.importance, p.max_age_days, p.first_seen_at,
            p.unsignalled_change_rate, p.signal_evidence, p.signal_rate, p.last_crawled_at,
-           p.last_attempt_at, p.last_changed_at, p.last_signal_at, p.updated_at, p.digest,
-           p.signal_count, p.signals, p.crawls, p.changes, p.failures, p.status, p.signal_times,
-           p.history
-    FROM pages p JOIN hosts h USING (shard, host_id)"""
+           p.last_attempt_at, p.last_changed_at, p.last_signal_at, p.updated_at, p.urgent_at,
+           p.digest, p.signal_count, p.signals, p.crawls, p.changes, p.failures, p.misses, p.status,
+           u.url, p.signal_times, p.history
+    FROM pages p JOIN hosts h USING (shard, host_id) JOIN page_urls u USING (shard, page_id)"""
 _HOSTS: Final = """
-    SELECT host, shard, max_crawls_per_second, blocked_until, prior_shape, prior_rate,
-           prior_precision, sources, learning
+    SELECT host, shard, max_crawls_per_second, blocked_until, crawl_delay, asked_until, failures,
+           failed_at, prior_shape, prior_rate, prior_precision, sources, learning, factors
     FROM hosts"""
 
 
@@ -100,13 +106,18 @@ class PageState:
     last_changed_at: float = NEVER
     last_signal_at: float = NEVER
     updated_at: float = NEVER
+    urgent_at: float = NEVER
     digest: int = 0
     signal_count: int = 0
     signals: int = 0
     crawls: int = 0
     changes: int = 0
     failures: int = 0
+    misses: int = 0
+    """404s among the failures."""
     status: int = ACTIVE
+    directory: int = 0
+    """Of its URL (`directory_of`)."""
     pending: list[int] = field(default_factory=lambda: [0] * SOURCES)
     totals: list[int] = field(default_factory=lambda: [0] * SOURCES)
     last_source: int = 0
@@ -139,8 +150,8 @@ class PageState:
         """The page is added after it was removed: what was counted and learned of it stays."""
         self.importance, self.max_age_days = 1.0, math.inf
         self.last_crawled_at = self.last_attempt_at = self.last_changed_at = NEVER
-        self.last_signal_at = NEVER
-        self.digest = self.signals = self.failures = 0
+        self.last_signal_at = self.urgent_at = NEVER
+        self.digest = self.signals = self.failures = self.misses = 0
         self.pending, self.multiplier = [0] * SOURCES, 1.0
         if self.by_source is not None:
             self.by_source = [NEVER] * SOURCES
@@ -148,13 +159,17 @@ class PageState:
 
 @dataclass(slots=True)
 class HostState:
-    """A host: its limit, and what is learned of its pages in common."""
+    """A host: its rules, and what is learned of its pages in common."""
 
     name: str
     shard: int
     max_crawls_per_second: float = math.nan
     """NaN: the default."""
     blocked_until: float = NEVER
+    crawl_delay: float = math.nan
+    asked_until: float = NEVER
+    failures: int = 0
+    failed_at: float = NEVER
     prior_shape: float = INITIAL_SHAPE
     prior_rate: float = INITIAL_SHAPE / INITIAL_CHANGE_RATE
     prior_precision: float | None = None
@@ -171,6 +186,42 @@ class HostState:
     predicted_changes: NDArray[np.float64] = field(
         default_factory=lambda: np.full((1, AGE_BINS), PRIOR_CHANGES)
     )
+    activity: list[float] = field(default_factory=lambda: [1.0] * ACTIVITY_BINS)
+    """Factors of the rates of its pages, by their signals ever."""
+    directories: dict[int, float] = field(default_factory=dict)
+    """Those of directories that differ, in rising order."""
+
+    @property
+    def numbers(self) -> list[int]:
+        """Of the directories that differ."""
+        return [*self.directories]
+
+    @property
+    def factors(self) -> list[float]:
+        """Of the directories that differ."""
+        return [*self.directories.values()]
+
+    def factor_of(self, page: PageState) -> float:
+        """What a page's directory and its signals say of its rate."""
+        return self.activity[activity_of(page)] * self.directories.get(page.directory, 1.0)
+
+    @property
+    def back_off(self) -> float:
+        """Seconds after the last failure in which the host is left alone."""
+        doublings = self.failures - 5
+        return min(60.0 * 2.0**doublings, SECONDS_PER_DAY) if doublings >= 0 else 0.0
+
+    def rate(self, default: float) -> float:
+        """Crawls per second that all rules allow."""
+        limit = default if math.isnan(self.max_crawls_per_second) else self.max_crawls_per_second
+        waits = [wait for wait in (self.crawl_delay, self.back_off) if wait > 0.0]
+        return min(limit, *(1.0 / wait for wait in waits)) if waits else limit
+
+    @property
+    def left_alone_until(self) -> float:
+        """Before when no rule allows a crawl."""
+        back = self.failed_at + self.back_off if self.back_off else NEVER
+        return max(self.blocked_until, self.asked_until, back)
 
 
 @dataclass(slots=True)
@@ -179,6 +230,17 @@ class State:
 
     pages: dict[int, PageState]
     hosts: dict[str, HostState]
+
+
+def directory_of(url: str) -> int:
+    """The number of the directory of a URL: of its path as far as the last slash."""
+    path = "/" + url.split("?", maxsplit=1)[0].split("/", 3)[3]
+    return binascii.crc32(path[: path.rindex("/") + 1].encode()) % 65536
+
+
+def activity_of(page: PageState) -> int:
+    """The class of a page by its signals ever."""
+    return sum(page.signal_count >= least for least in (1, 2, 4, 8, 16, 64))
 
 
 def times_of(ages: list[int], latest: float) -> list[float]:
@@ -206,8 +268,9 @@ def read_state(database_url: str) -> State:
 
 
 def _page(*columns: object) -> PageState:
-    *plain, times, packed = columns
+    *plain, url, times, packed = columns
     page = PageState(*plain)  # type: ignore[arg-type]
+    page.directory = directory_of(str(url))
     if not isinstance(packed, bytes) or len(packed) != _HISTORY.itemsize or packed[0] != _VERSION:
         raise Damaged(f"page {page.page_id}: its history cannot be read")
     history = np.frombuffer(packed, _HISTORY)[0]
@@ -234,15 +297,25 @@ def _host(
     shard: int,
     limit: float | None,
     blocked_until: float,
+    crawl_delay: float | None,
+    asked_until: float,
+    failures: int,
+    failed_at: float,
     shape: float | None,
     rate: float | None,
     precision: float | None,
     sources: str,
     packed: bytes | None,
+    factors: bytes,
 ) -> HostState:
     host = HostState(name, shard, math.nan if limit is None else limit, blocked_until)
+    host.crawl_delay = math.nan if crawl_delay is None else crawl_delay
+    host.asked_until, host.failures, host.failed_at = asked_until, failures, failed_at
     host.prior_precision = precision
     host.sources = json.loads(sources)
+    if factors:
+        host.activity = list(struct.unpack_from(f"<{ACTIVITY_BINS}d", factors))
+        host.directories = dict(struct.iter_unpack("<Hd", factors[8 * ACTIVITY_BINS :]))
     if shape is not None and rate is not None:
         host.prior_shape, host.prior_rate = shape, rate
     if packed is not None:

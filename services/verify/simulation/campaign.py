@@ -1,11 +1,13 @@
 """Many seeds, on all cores that one has to spare, and what became of them."""
 
 import multiprocessing
+import os
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Final
 
 from services.verify.simulation.plan import Scale, draw_plan
@@ -13,7 +15,11 @@ from services.verify.simulation.run import Mutate, simulate
 from services.verify.simulation.shrinking import Shrinker
 from services.verify.simulation.story import describe, tell
 
-PROCESSES: Final = 2
+PROCESSES: Final = os.cpu_count() or 1
+"""One a core."""
+
+FEWEST_SEEDS: Final = 5
+"""A process that has fewer to run is not worth its start."""
 
 MOST_STORIES: Final = 3
 """So many failing seeds are shrunk and told; the others are only named."""
@@ -29,6 +35,8 @@ class Verdict:
     """Names of the checks that failed."""
     examples: tuple[str, ...]
     figures: dict[str, int]
+    cpu_seconds: float = 0.0
+    """What it took of a processor, checks and all."""
 
     def as_json(self) -> dict[str, Any]:
         """For a report."""
@@ -49,9 +57,12 @@ def warm_up() -> None:
     warm_scheduler()
 
 
-def judge(seed: int, scale: Scale, mutate: Mutate = nullcontext) -> Verdict:
-    """Run a seed."""
-    result = simulate(draw_plan(seed, scale), mutate)
+def judge(
+    seed: int, scale: Scale, mutate: Mutate = nullcontext, database_url: str | None = None
+) -> Verdict:
+    """Run a seed; the arguments are those of `simulate`."""
+    began = time.process_time()
+    result = simulate(draw_plan(seed, scale), mutate, database_url)
     return Verdict(
         seed,
         result.fingerprint,
@@ -62,6 +73,7 @@ def judge(seed: int, scale: Scale, mutate: Mutate = nullcontext) -> Verdict:
             if not finding.passed
         ),
         result.figures,
+        time.process_time() - began,
     )
 
 
@@ -69,16 +81,33 @@ def _judge(given: tuple[int, Scale]) -> Verdict:
     return judge(*given)
 
 
-def judge_all(seeds: Sequence[int], scale: Scale, processes: int = PROCESSES) -> Iterator[Verdict]:
-    """Run seeds, in their order; in several processes where there are enough of them."""
-    if processes <= 1 or len(seeds) <= 2 * processes:
+def judge_all(
+    seeds: Sequence[int],
+    scale: Scale,
+    processes: int | None = None,
+    database_url: str | None = None,
+) -> Iterator[Verdict]:
+    """Run seeds, and tell of them in their order.
+
+    Args:
+        seeds: which.
+        scale: how large simulations are.
+        processes: that share them; None: one a core, where there are enough seeds: each takes some
+            seconds to start.
+        database_url: of a PostgreSQL that runs beside the model, for one process; None: none does.
+    """
+    if database_url is not None:
+        processes = 1
+    if processes is None:
+        processes = min(PROCESSES, len(seeds) // FEWEST_SEEDS)
+    if processes <= 1:
         warm_up()
         for seed in seeds:
-            yield judge(seed, scale)
+            yield judge(seed, scale, database_url=database_url)
         return
     context = multiprocessing.get_context("spawn")
     with context.Pool(processes, warm_up) as pool:
-        yield from pool.imap(_judge, [(seed, scale) for seed in seeds], chunksize=2)
+        yield from pool.imap(_judge, [(seed, scale) for seed in seeds], chunksize=4)
 
 
 def campaign(
@@ -86,6 +115,7 @@ def campaign(
     scale: Scale,
     say: Callable[[str], None],
     noted: Callable[[int], None] = lambda _: None,
+    database_url: str | None = None,
 ) -> dict[str, Any]:
     """Run seeds, shrink and tell what fails, and report.
 
@@ -94,12 +124,15 @@ def campaign(
         scale: how large simulations are.
         say: prints a line.
         noted: told how many seeds are done.
+        database_url: see `judge_all`.
     """
     began = time.monotonic()
     failed: list[Verdict] = []
     figures: Counter[str] = Counter()
-    for done, verdict in enumerate(judge_all(seeds, scale), 1):
+    cpu_seconds = 0.0
+    for done, verdict in enumerate(judge_all(seeds, scale, database_url=database_url), 1):
         figures.update(verdict.figures)
+        cpu_seconds += verdict.cpu_seconds
         if verdict.broken:
             failed.append(verdict)
             say(f"seed {verdict.seed}: broken: {', '.join(verdict.broken)}")
@@ -107,7 +140,8 @@ def campaign(
     seconds = time.monotonic() - began
     if failed:
         warm_up()
-    stories = [story_of(verdict.seed, scale) for verdict in failed[:MOST_STORIES]]
+    told = failed[:MOST_STORIES]
+    stories = [story_of(verdict.seed, scale, database_url=database_url) for verdict in told]
     for story in stories:
         say("")
         for line in story:
@@ -120,18 +154,22 @@ def campaign(
         "stories": stories,
         "seconds": round(seconds, 1),
         "seeds_per_second": round(len(seeds) / max(seconds, 1e-9), 3),
+        "cpu_seconds_per_seed": round(cpu_seconds / max(len(seeds), 1), 3),
         "requests": figures["requests"],
         "outcomes": figures["outcomes"],
         "commits": figures["commits"],
     }
 
 
-def story_of(seed: int, scale: Scale, mutate: Mutate = nullcontext) -> list[str]:
-    """The short story of a seed that fails."""
-    found = simulate(draw_plan(seed, scale), mutate)
+def story_of(
+    seed: int, scale: Scale, mutate: Mutate = nullcontext, database_url: str | None = None
+) -> list[str]:
+    """The short story of a seed that fails; the arguments are those of `simulate`."""
+    found = simulate(draw_plan(seed, scale), mutate, database_url)
     if found.passed:
         return [f"seed {seed} passes"]
-    return tell(Shrinker(found, mutate).shrink())
+    run = partial(simulate, database_url=database_url)
+    return tell(Shrinker(found, mutate, run).shrink())
 
 
 def trace_of(seed: int, scale: Scale) -> list[str]:

@@ -1,35 +1,32 @@
 """The promises, checked on what a simulation left behind: those of `services.verify.checks` where
 they can be asked of it, and those that need the truth or the workers' memory."""
 
-import math
 from collections import Counter
 from collections.abc import Iterator
-from typing import Any, Final
+from typing import Final
 
-import numpy as np
-
-from services.scheduler.flow.loading import build_shard
 from services.verify.checks import delivery, limits, requests
+from services.verify.checks.downtime import down_within
 from services.verify.checks.finding import Finding
-from services.verify.ledger import Answered, Asked, Ledger, Page
+from services.verify.ledger import Ledger
 from services.verify.records import decoded
+from services.verify.simulation.asking import asked_again, crawls_in_a_row
+from services.verify.simulation.budgets import budgets
 from services.verify.simulation.clocks import BEGINNING
+from services.verify.simulation.counting import (
+    ledger_of,
+    reference_of,
+    signals_that_count,
+    sure_of,
+)
 from services.verify.simulation.facts import Facts
 from services.verify.simulation.faults import MOST_AHEAD_SECONDS
-from services.verify.simulation.reference import PageRecord, page_records
-from services.verify.simulation.store.statements import Statements
-from services.verify.simulation.workers import settings_of
-from shared.contracts.messages import (
-    CrawlOutcome,
-    CrawlRequest,
-    Multipliers,
-    PageSignal,
-    PageUpdate,
-    Signal,
-)
+from services.verify.simulation.learned import learned
+from services.verify.simulation.memory import remembered
+from services.verify.simulation.reference import PageRecord
+from shared.contracts.messages import Multipliers
 from shared.contracts.topics import (
     CRAWL_OUTCOMES,
-    CRAWL_REQUESTS,
     DEAD_LETTERS,
     HOST_LIMITS,
     MULTIPLIERS,
@@ -37,7 +34,7 @@ from shared.contracts.topics import (
     PAGE_UPDATES,
     SIGNALS,
 )
-from shared.pacing.slots import SlotPlan, SlotTimeline, is_late
+from shared.pacing.slots import SlotTimeline
 from shared.runtime.dead_letters import Letter
 from shared.runtime.kafka import appended_at
 from shared.store.positions import ESTIMATOR
@@ -47,17 +44,11 @@ LEARNED: Final = (PAGE_SIGNALS, CRAWL_OUTCOMES, PAGE_UPDATES, HOST_LIMITS)
 _SURELY_READ: Final = frozenset(topic.name for topic in (*LEARNED, SIGNALS))
 """Topics of which no message may be left out, a bad one neither."""
 
-_TOLERANCE: Final = 1e-6
-"""Seconds: times on topics are exact."""
-
-_LEARNED_TOLERANCE: Final = 0.12
-"""Parameters are said again only when they have changed by a part of this."""
-
 
 def check(facts: Facts) -> list[Finding]:
     """All checks."""
     ledger = ledger_of(facts)
-    reference = _reference(ledger)
+    reference = reference_of(ledger, facts)
     return [
         Finding.of(
             "ready",
@@ -65,7 +56,9 @@ def check(facts: Facts) -> list[Finding]:
             [f"{name}: {why}" for name, why in sorted(facts.not_ready.items())],
         ),
         _at_rest(facts),
-        *delivery.crawls_applied(ledger, {}),
+        _stopped(facts),
+        _gone(facts),
+        *delivery.crawls_applied(sure_of(ledger, facts), {}),
         _learned(facts, reference),
         _observed(facts, reference),
         _signals_arrived(ledger, facts),
@@ -74,62 +67,22 @@ def check(facts: Facts) -> list[Finding]:
         requests.right_partitions(ledger),
         _slots(ledger, facts),
         _in_time(ledger, facts),
+        *budgets(ledger, facts, _plan(ledger)),
+        facts.looks.finding(),
+        learned(facts),
         limits.hosts(ledger, facts.truth.host_limits),
-        *_asked_again(ledger, facts),
+        *asked_again(ledger, facts, _plan(ledger)),
+        crawls_in_a_row(ledger, facts),
         _owned_once(facts),
-        _memory(facts),
+        remembered(ledger, facts),
+        *_modelled_well(facts),
     ]
 
 
-def ledger_of(facts: Facts) -> Ledger:
-    """Everything on the topics and in the tables, as `freshet verify` reads it."""
-    broker, database = facts.broker, facts.database
-    settings = settings_of(facts.plan.scale.processes()[0], facts.plan.scale)
-    raw = {name: broker.records(name) for name in broker.topics}
-
-    def at(record: Any) -> float:
-        log = broker.partition(record.topic, record.partition)
-        return BEGINNING + log.appended_at[record.offset]
-
-    asked = [
-        Asked(message, record.partition, record.offset, at(record))
-        for record, message in decoded(CrawlRequest, raw[CRAWL_REQUESTS.name])
-    ]
-    asked.sort(key=lambda one: one.request.requested_at)
-    return Ledger(
-        settings=settings,
-        raw=raw,
-        requests=asked,
-        outcomes=[
-            Answered(message, record.partition, record.offset, at(record))
-            for record, message in decoded(CrawlOutcome, raw[CRAWL_OUTCOMES.name])
-        ],
-        signals=[(at(r), message) for r, message in decoded(Signal, raw[SIGNALS.name])],
-        page_signals=[message for _, message in decoded(PageSignal, raw[PAGE_SIGNALS.name])],
-        pages=[
-            Page(
-                page_id,
-                shard,
-                database.urls[shard, page_id],
-                row["status"],
-                row["crawls"],
-                row["last_crawled_at"],
-                row["importance"],
-            )
-            for shard, rows in sorted(database.pages.items())
-            for page_id, row in sorted(rows.items())
-        ],
-        observations=[row[1:] for row in database.observations],
-        transactions=[],
-    )
-
-
-def _reference(ledger: Ledger) -> dict[str, PageRecord]:
-    return page_records(
-        [message for _, message in decoded(PageUpdate, ledger.raw[PAGE_UPDATES.name])],
-        ledger.page_signals,
-        [answered.outcome for answered in ledger.outcomes],
-    )
+def _modelled_well(facts: Facts) -> Iterator[Finding]:
+    """PostgreSQL, where it ran beside its model, has come to the same."""
+    if facts.differences is not None:
+        yield Finding.of("postgres", "PostgreSQL does what its model does", facts.differences)
 
 
 def _at_rest(facts: Facts) -> Finding:
@@ -146,6 +99,27 @@ def _at_rest(facts: Facts) -> Finding:
     return Finding.of("rest", "everything is applied in the end, and nothing beyond", behind())
 
 
+def _stopped(facts: Facts) -> Finding:
+    """Nobody goes on where the log does not continue what was read of it."""
+    offenders = [
+        f"{broken.topic} at {broken.at:.3f}: nobody has stopped"
+        for broken in facts.truth.breaks
+        if not broken.noticed_by
+    ]
+    what = "workers stop before a topic that lost what they had read"
+    return Finding.of("stopped", what, offenders, breaks=len(facts.truth.breaks))
+
+
+def _gone(facts: Facts) -> Finding:
+    """Nobody says of records that are there that they are gone."""
+    offenders = [
+        f"{gap.topic}/{gap.partition} at {gap.offset}, says a {gap.reader}"
+        for gap in sorted(facts.gaps)
+        if gap.offset >= facts.broker.partition(gap.topic, gap.partition).begin
+    ]
+    return Finding.of("gaps", "what is said to be gone is gone", offenders, gaps=len(facts.gaps))
+
+
 def _learned(facts: Facts, reference: dict[str, PageRecord]) -> Finding:
     """Pages in the database are what the events come to."""
 
@@ -155,9 +129,10 @@ def _learned(facts: Facts, reference: dict[str, PageRecord]) -> Finding:
             for shard, rows in facts.database.pages.items()
             for page_id, row in rows.items()
         }
-        for url in sorted(stored.keys() ^ reference.keys()):
+        unsure = facts.unsure()
+        for url in sorted((stored.keys() ^ reference.keys()) - unsure):
             yield f"{url}: {'not wanted' if url in stored else 'not there'}"
-        for url in sorted(stored.keys() & reference.keys()):
+        for url in sorted((stored.keys() & reference.keys()) - unsure):
             row, page = stored[url], reference[url]
             expected = {
                 "crawls": page.crawls,
@@ -182,15 +157,17 @@ def _learned(facts: Facts, reference: dict[str, PageRecord]) -> Finding:
 
 def _observed(facts: Facts, reference: dict[str, PageRecord]) -> Finding:
     """Crawl records in the database are those that the events come to."""
-    urls = facts.database.urls
+    urls, unsure = facts.database.urls, facts.unsure()
     actual = Counter(
         (urls[shard, page_id], at, changed)
         for shard, page_id, at, _, _, changed in facts.database.observations
+        if urls[shard, page_id] not in unsure
     )
     expected = Counter(
         (page.url, at, changed)
         for page in reference.values()
         for at, _, changed in page.observations
+        if page.url not in unsure
     )
     lost = [f"not there: {one}" for one in sorted((expected - actual).elements())]
     doubled = [f"too often: {one}" for one in sorted((actual - expected).elements())]
@@ -206,7 +183,7 @@ def _signals_arrived(ledger: Ledger, facts: Facts) -> Finding:
     least = ledger.settings.signal_debounce_seconds + 0.01 + _most_ahead(facts)
     lost = [
         f"{signal.url} of {signal.source} at {at - BEGINNING:.3f}"
-        for at, signal in ledger.signals
+        for at, signal in signals_that_count(ledger, facts)
         if not any(abs(one - at) <= least for one in passed.get((signal.url, signal.source), []))
     ]
     return Finding.of("signals", "signals are passed on", lost, signals=len(ledger.signals))
@@ -224,14 +201,16 @@ def _letters(ledger: Ledger, facts: Facts) -> Finding:
         letter for letter in map(Letter.read, ledger.raw[DEAD_LETTERS.name]) if letter is not None
     ]
     found = {(one.topic, one.partition, one.original_offset) for one in letters}
+    # What is said of a page that was lost is about none that is known.
+    excused = facts.truth.once_bad | facts.places_about(facts.truth.unsure)
     wrong = [
         f"{one.topic}/{one.partition} at {one.original_offset}: {one.error}"
         for one in letters
-        if (one.topic, one.partition, one.original_offset) not in facts.truth.bad
+        if (one.topic, one.partition, one.original_offset) not in facts.truth.bad | excused
     ]
     missing = [
         f"{place}: no letter"
-        for place in sorted(facts.truth.bad - found)
+        for place in sorted(facts.truth.bad - found - {gap[1:] for gap in facts.gaps})
         if place[0] in _SURELY_READ
     ]
     what = "dead letters are the bad messages, no others, and all of them"
@@ -242,8 +221,7 @@ def _plan(ledger: Ledger) -> SlotTimeline:
     """The plans that hold, as everybody must have read them."""
     timeline = SlotTimeline()
     for record, message in decoded(Multipliers, ledger.raw[MULTIPLIERS.name]):
-        if not is_late(message, appended_at(record)):
-            timeline.add(SlotPlan.from_message(message))
+        timeline.take(message, appended_at(record))
     return timeline
 
 
@@ -284,45 +262,28 @@ def _micro(seconds: float) -> int:
 
 
 def _in_time(ledger: Ledger, facts: Facts) -> Finding:
-    """The broker has a request soon after its slot, never long before or after."""
+    """The broker has a request soon after its slot, never long before or after.
+
+    What was on its way when the broker went down comes soon after its return.
+    """
     scale = facts.plan.scale
-    clock = _most_ahead(facts)
-    latest = scale.session_seconds + 2.0 + clock
+    away = [
+        (BEGINNING + fault.at, BEGINNING + fault.at + fault.seconds)
+        for fault in facts.plan.faults
+        if fault.kind == "broker-down"
+    ]
+
+    def is_in_time(slot: float, written_at: float) -> bool:
+        longest = max(scale.session_seconds, down_within(away, slot, written_at))
+        return -0.5 <= written_at - slot <= longest + 2.0
+
     late = [
         f"{asked.request.url}: slot {asked.request.requested_at - BEGINNING:.3f}, at the broker "
         f"{asked.written_at - BEGINNING:.3f}"
         for asked in ledger.requests
-        if not -0.5 - clock <= asked.written_at - asked.request.requested_at <= latest
+        if not is_in_time(asked.request.requested_at, asked.written_at)
     ]
     return Finding.of("in time", "requests come soon after their slots", late)
-
-
-def _asked_again(ledger: Ledger, facts: Facts) -> tuple[Finding, Finding]:
-    """After the last fault every page is asked for again within its bound: where its shard had the
-    slots for it, and everywhere."""
-    scale, truth = facts.plan.scale, facts.truth
-    until = BEGINNING + scale.seconds
-    since = until - scale.bound_seconds
-    last: dict[str, float] = {}
-    for asked in ledger.requests:
-        last[asked.request.url] = max(asked.written_at, last.get(asked.request.url, -math.inf))
-    timeline = _plan(ledger)
-    slots = [timeline.allotted(n, since, until) for n in range(scale.partitions)]
-    pages = Counter(page.partition for page in truth.pages)
-    forgotten: list[str] = []
-    starved: list[str] = []
-    for page in truth.pages:
-        is_due = page.removed_at > facts.ended_at and BEGINNING + page.added_at < since
-        at = last.get(page.url, -math.inf)
-        if not is_due or at >= since:
-            continue
-        had = slots[page.partition]
-        text = f"{page.url}: last asked for at {at - BEGINNING:.2f}; its shard had {had:.1f} slots"
-        (forgotten if had >= 2 * pages[page.partition] else starved).append(text)
-    return (
-        Finding.of("forgotten", "every page is asked for again where there are slots", forgotten),
-        Finding.of("starved", "every shard that has pages to crawl gets slots", starved),
-    )
 
 
 def _owned_once(facts: Facts) -> Finding:
@@ -338,54 +299,3 @@ def _owned_once(facts: Facts) -> Finding:
             if not shard.is_caught_up
         ]
     return Finding.of("owners", "every shard has one scheduler, which is caught up", offenders)
-
-
-def _memory(facts: Facts) -> Finding:
-    """What a scheduler has in memory is what the database has, now that all is applied."""
-    statements = Statements(facts.database)
-
-    def offenders() -> Iterator[str]:
-        for number, shards in sorted(facts.shards.items()):
-            for shard in shards:
-                fresh = build_shard(statements.load_shard("", number), shard.rules)
-                yield from _differences(shard, fresh)
-
-    return Finding.of("memory", "schedulers know what the database knows", offenders())
-
-
-def _differences(shard: Any, fresh: Any) -> Iterator[str]:
-    mine, stored = _by_url(shard), _by_url(fresh)
-    for url in sorted(mine.keys() ^ stored.keys()):
-        yield f"{url}: {'only in memory' if url in mine else 'not in memory'}"
-    for url in sorted(mine.keys() & stored.keys()):
-        one, other = mine[url], stored[url]
-        for name, tolerance in _COMPARED.items():
-            if not np.isclose(one[name], other[name], rtol=tolerance, atol=1e-9, equal_nan=True):
-                yield f"{url}: {name} is {one[name]} in memory, {other[name]} in the database"
-        host, known = _host_of(shard, one), _host_of(fresh, other)
-        for name in ("rate", "blocked_until"):
-            if host[name] != known[name]:
-                yield f"{url}: its host's {name} is {host[name]}, {known[name]} in the database"
-
-
-_COMPARED: Final = {
-    "last_crawled_at": 0.0,
-    "importance": 1e-6,
-    "status": 0.0,
-    "max_age": 1e-6,
-    "kappa": _LEARNED_TOLERANCE,
-    "gamma": _LEARNED_TOLERANCE,
-    "signals": 2 * _LEARNED_TOLERANCE,
-}
-"""Columns, and by how much they may differ, relatively. α is not among them: a scheduler that hears
-of a crawl goes by the burst multipliers that it knows then, the estimator by those that this very
-crawl has changed."""
-
-
-def _by_url(shard: Any) -> dict[str, Any]:
-    pages = shard.pages[: shard.used]
-    return {shard.url_of(row): pages[row] for row in range(shard.used) if pages[row]["status"] != 1}
-
-
-def _host_of(shard: Any, page: Any) -> Any:
-    return shard.hosts.rows[int(page["host"])]

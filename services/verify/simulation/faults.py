@@ -3,21 +3,34 @@
 from collections.abc import Callable
 from typing import Final
 
-from services.verify.simulation.kafka.broker import Broker
+from services.verify.simulation.kafka.broker import Broker, Partition
+from services.verify.simulation.kafka.groups import Group, Member
 from services.verify.simulation.kafka.network import Network
 from services.verify.simulation.loop import VirtualLoop
+from services.verify.simulation.operators import Operators
 from services.verify.simulation.plan import Fault, SimulationPlan
 from services.verify.simulation.process import OUTSIDE
 from services.verify.simulation.store.database import Database
+from services.verify.simulation.truth import Break
 from services.verify.simulation.workers import Workers
 from services.verify.simulation.world import World
-from shared.contracts.topics import CRAWL_OUTCOMES, PAGE_SIGNALS, PAGE_UPDATES, Topic
+from shared.contracts.topics import CRAWL_OUTCOMES, PAGE_SIGNALS, PAGE_UPDATES, SIGNALS, Topic
+from shared.store.positions import ESTIMATOR
 
 MOST_AHEAD_SECONDS: Final = 1.5
 """Clocks go wrong by so much, ahead or behind."""
 
 LED: Final = (CRAWL_OUTCOMES, PAGE_SIGNALS, PAGE_UPDATES)
 """Topics of which a partition may lose its leader."""
+
+WRITTEN_BY_PEOPLE: Final = (CRAWL_OUTCOMES, PAGE_UPDATES)
+"""Topics that none of the workers writes."""
+
+KEPT_FOR_A_WHILE: Final = (CRAWL_OUTCOMES, PAGE_SIGNALS, SIGNALS)
+"""Topics of which old records are deleted unread."""
+
+IMPORT_SECONDS: Final = 0.7
+"""Between the steps of an import."""
 
 HELD_SECONDS: Final = 1.5
 """Signals are held up for so long, before a member is overtaken: its batch has outcomes alone."""
@@ -36,10 +49,12 @@ class Injector:
         database: Database,
         workers: Workers,
         world: World,
+        operators: Operators,
         say: Callable[[str, str], None],
     ) -> None:
         self._loop, self._broker, self._network = loop, broker, network
         self._database, self._workers, self._world = database, workers, world
+        self._operators = operators
         self._say = say
         self._database_downs = 0
         self._broker_downs = 0
@@ -62,6 +77,11 @@ class Injector:
             "bandwidth": self._set_budget,
             "leader-lost": self._lose_leader,
             "overtaken": self._overtake,
+            "transaction": self._open_transaction,
+            "retention": self._delete_old,
+            "records-lost": self._lose_records,
+            "topic-anew": self._make_topic_anew,
+            "import": self._import_pages,
         }
 
     def start(self, plan: SimulationPlan) -> None:
@@ -161,15 +181,94 @@ class Injector:
             )
             self._later(
                 HELD_SECONDS + 0.3,
-                lambda group=group, member=member: self._broker.groups.leave(  # type: ignore[misc]
-                    group, member.instance, "is taken out"
-                ),
+                lambda group=group, member=member: self._take_out(group, member),  # type: ignore[misc]
             )
             self._later(HELD_SECONDS + 3.0, lambda: self._database.heal(fault.target))
+            self._later(HELD_SECONDS + 4.0, lambda: self._network.heal(fault.target))
+
+    def _take_out(self, group: Group, member: Member) -> None:
+        """The broker does not hear a member any more, which so cannot join again at once."""
+        process = member.instance.removeprefix(f"{group.name}-")
+        self._network.cut(process, mute=True, deaf=True)
+        self._broker.groups.leave(group, member.instance, "is taken out")
 
     def _hold(self, topic: Topic, number: int, seconds: float) -> None:
         log = self._broker.partition(topic.name, number)
-        log.unreadable_until = max(log.unreadable_until, self._loop.now + seconds)
+        log.hold(self._loop.now, self._loop.now + seconds)
+
+    def _open_transaction(self, fault: Fault) -> None:
+        topic = WRITTEN_BY_PEOPLE[int(fault.detail * 2)]
+        number = int(fault.detail * 1e6) % len(self._broker.topics[topic.name])
+        is_committed = int(fault.detail * 1e3) % 2 == 0
+        if self._world.begin_transaction(topic, number, is_committed=is_committed):
+            log = self._broker.partition(topic.name, number)
+            log.held.append((self._loop.now, self._loop.now + fault.seconds))
+            self._mend(
+                fault,
+                lambda: self._world.end_transaction(topic, number, is_committed=is_committed),
+            )
+
+    def _delete_old(self, fault: Fault) -> None:
+        """Retention deletes while those are away who read for good."""
+        topic = KEPT_FOR_A_WHILE[int(fault.detail * len(KEPT_FOR_A_WHILE))]
+        logs = self._broker.topics[topic.name]
+        log = logs[int(fault.detail * 1e6) % len(logs)]
+        self._send_away("ingester" if topic is SIGNALS else "estimator", fault.seconds)
+        kept = int(fault.detail * 1e4) % 3
+
+        def delete() -> None:
+            # Where nobody has ever noted a position, reading begins with whatever is there.
+            if self._is_noted(log):
+                log.keep_from(max(log.begin, log.stable - kept))
+
+        self._later(fault.seconds - 0.1, delete)
+
+    def _is_noted(self, log: Partition) -> bool:
+        """Whether its reader has ever noted how far it was."""
+        groups = self._broker.groups.all()
+        in_kafka = any((log.topic, log.number) in group.committed for group in groups)
+        return in_kafka or (ESTIMATOR, log.topic, log.number) in self._database.positions
+
+    def _send_away(self, kind: str, seconds: float) -> None:
+        for name in sorted(self._workers.lives):
+            if name.startswith(kind):
+                self._workers.kill(name, seconds)
+
+    def _applied(self, log: Partition) -> int:
+        """The offset before which all of a partition is applied for good."""
+        return self._database.positions.get((ESTIMATOR, log.topic, log.number), 0)
+
+    def _lose_records(self, fault: Fault) -> None:
+        """The leader is another one, that does not have some of what was read already."""
+        topic = WRITTEN_BY_PEOPLE[int(fault.detail * 2)]
+        logs = [log for log in self._broker.topics[topic.name] if self._applied(log) > log.begin]
+        if not logs:
+            self._say("fault", "there is nothing to lose")
+            return
+        log = logs[int(fault.detail * 1e6) % len(logs)]
+        applied = self._applied(log)
+        first = log.begin + int(fault.detail * 1e3) % (applied - log.begin)
+        self._world.note_lost(log, first, applied)
+        log.lose_from(first)
+        # Else it might soon be as long as it was, and nobody could see that it is another.
+        log.takes_nothing = True
+        self._operators.settle(Break(topic.name, self._loop.now))
+
+    def _make_topic_anew(self, fault: Fault) -> None:
+        topic = LED[int(fault.detail * len(LED))]
+        if not any(self._applied(log) for log in self._broker.topics[topic.name]):
+            self._say("fault", "nothing was ever read of it")
+            return
+        for log in self._broker.topics[topic.name]:
+            self._world.note_lost(log, log.begin, self._applied(log))
+        self._broker.make_anew(topic.name)
+        self._operators.settle(Break(topic.name, self._loop.now))
+
+    def _import_pages(self, fault: Fault) -> None:
+        """Somebody imports pages while the estimators are stopped, as has to be."""
+        self._send_away("estimator", fault.seconds)
+        self._later(IMPORT_SECONDS, self._operators.begin_import)
+        self._later(2 * IMPORT_SECONDS, self._operators.import_pages)
 
     def _set_budget(self, fault: Fault) -> None:
         self._world.set_budget(round(1.5 + 4 * fault.detail, 2))

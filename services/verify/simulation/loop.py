@@ -6,10 +6,12 @@ is given to a thread runs in one go at a moment that the seed picks.
 """
 
 import asyncio
+import contextlib
 import heapq
+from asyncio import futures
 from collections import deque
 from collections.abc import Callable
-from contextvars import Context
+from contextvars import Context, copy_context
 from random import Random
 from typing import Any, Final
 
@@ -18,8 +20,11 @@ from services.verify.simulation.process import CURRENT, OUTSIDE, Killed, Process
 TURN_SECONDS: Final = 2e-6
 """What a callback takes: no two things are at the very same moment."""
 
-TURNS_AT_ONCE: Final = 32
-"""Callbacks between two looks whether the loop is to stop."""
+MOST_CLEANING_UPS: Final = 20
+"""Blocks of a task, one in the other, that would wait for something while they clean up."""
+
+_WAKES: Final = futures._set_result_unless_cancelled  # type: ignore[attr-defined]  # noqa: SLF001
+"""What the end of `asyncio.sleep` calls: its task then waits for its turn."""
 
 _MIX: Final = 1_000_003
 _MASK: Final = (1 << 61) - 1
@@ -43,12 +48,96 @@ class Stuck(RuntimeError):
 Finish = Callable[[Exception | None], None]
 
 
+class _Turn:
+    """What is to be called: as `asyncio.Handle`, but without what debugging needs."""
+
+    __slots__ = ("args", "callback", "context", "is_cancelled", "process")
+
+    def __init__(
+        self, callback: Callable[..., Any], args: tuple[Any, ...], context: Context | None
+    ) -> None:
+        self.callback, self.args = callback, args
+        self.context = context = copy_context() if context is None else context
+        self.is_cancelled = False
+        self.process = context.get(CURRENT, OUTSIDE)
+        """Whose turn it is."""
+
+    def cancel(self) -> None:
+        """Do not call it."""
+        self.is_cancelled = True
+        self.callback, self.args = _nothing, ()
+
+    def cancelled(self) -> bool:
+        """As `asyncio.Handle`."""
+        return self.is_cancelled
+
+
+def _nothing() -> None:
+    return
+
+
 class _Thread:
     """Work for threads, one after the other where there is only one thread."""
 
     def __init__(self) -> None:
-        self.waiting: deque[Callable[[], None]] = deque()
+        self.waiting: deque[_Work] = deque()
         self.is_busy = False
+
+    def go_on(self) -> None:
+        """Begin what waits for it."""
+        if self.waiting:
+            self.waiting.popleft().start()
+        else:
+            self.is_busy = False
+
+
+class _Work:
+    """A function that a thread runs, and what its result is told to.
+
+    It does not refer to itself, so nothing has to look for what is left of it.
+    """
+
+    __slots__ = ("args", "func", "future", "loop", "process", "thread")
+
+    def __init__(
+        self,
+        loop: "VirtualLoop",
+        func: Callable[..., Any],
+        args: tuple[Any, ...],
+        thread: _Thread | None,
+    ) -> None:
+        self.loop, self.func, self.args, self.thread = loop, func, args, thread
+        self.future: asyncio.Future[Any] = loop.create_future()
+        self.process = CURRENT.get()
+
+    def start(self) -> None:
+        """Have it run at a moment that the seed picks."""
+        self.loop.call_later(self.loop.thread_seconds(), self.run)
+
+    def run(self) -> None:
+        """Run it in one go."""
+        future = self.future
+        if not future.cancelled():
+            try:
+                result = self.func(*self.args)
+            except Hanging as hanging:
+                self.loop.call_later(hanging.seconds, self.run)
+                return
+            except Killed:
+                self.loop.died(self.process)
+                return
+            except StopIteration:
+                raise
+            except Exception as error:
+                self._answer(None, error)
+            else:
+                self._answer(result, None)
+        if self.thread is not None:
+            self.thread.go_on()
+
+    def _answer(self, result: Any, error: Exception | None) -> None:
+        future = self.future
+        self.loop.settle(lambda other: _finish(future, result, other or error))
 
 
 class VirtualLoop(asyncio.BaseEventLoop):
@@ -70,7 +159,7 @@ class VirtualLoop(asyncio.BaseEventLoop):
         """Called for a process that ended within work in a thread."""
         self._random = rng.random
         self._able: list[Process] = []
-        self._timers: list[tuple[float, int, asyncio.TimerHandle]] = []
+        self._timers: list[tuple[float, int, _Turn]] = []
         self._numbers = 0
         self._threads: dict[int, _Thread] = {}
         self._executors: list[Any] = []
@@ -83,11 +172,16 @@ class VirtualLoop(asyncio.BaseEventLoop):
 
     def call_soon(  # type: ignore[override]
         self, callback: Callable[..., Any], *args: Any, context: Context | None = None
-    ) -> asyncio.Handle:
+    ) -> _Turn:
         """As asyncio's, into the queue of the process that it belongs to."""
-        handle = asyncio.Handle(callback, args, self, context)
-        self._dispatch(handle)
-        return handle
+        turn = _Turn(callback, args, context)
+        process = turn.process
+        if not process.is_dead:
+            queue = process.queue
+            if not queue and not process.is_paused:
+                self._able.append(process)
+            queue.append(turn)
+        return turn
 
     call_soon_threadsafe = call_soon  # type: ignore[assignment]
 
@@ -97,12 +191,12 @@ class VirtualLoop(asyncio.BaseEventLoop):
         callback: Callable[..., Any],
         *args: Any,
         context: Context | None = None,
-    ) -> asyncio.TimerHandle:
+    ) -> _Turn:
         """As asyncio's."""
-        handle = asyncio.TimerHandle(when, callback, args, self, context)
+        turn = _Turn(callback, args, context)
         self._numbers += 1
-        heapq.heappush(self._timers, (when, self._numbers, handle))
-        return handle
+        heapq.heappush(self._timers, (when, self._numbers, turn))
+        return turn
 
     def call_later(  # type: ignore[override]
         self,
@@ -110,20 +204,17 @@ class VirtualLoop(asyncio.BaseEventLoop):
         callback: Callable[..., Any],
         *args: Any,
         context: Context | None = None,
-    ) -> asyncio.TimerHandle:
+    ) -> _Turn:
         """As asyncio's."""
-        return self.call_at(self.now + delay, callback, *args, context=context)
+        turn = _Turn(callback, args, context)
+        self._numbers += 1
+        heapq.heappush(self._timers, (self.now + delay, self._numbers, turn))
+        return turn
 
-    def _timer_handle_cancelled(self, handle: asyncio.TimerHandle) -> None:
-        """It is left out when its time comes."""
-
-    def _dispatch(self, handle: asyncio.Handle) -> None:
-        process = handle._context.get(CURRENT, OUTSIDE)  # type: ignore[attr-defined]  # noqa: SLF001
-        if process.is_dead:
-            return
+    def _queue(self, turn: _Turn, process: Process) -> None:
         if not process.queue and not process.is_paused:
             self._able.append(process)
-        process.queue.append(handle)
+        process.queue.append(turn)
 
     def pause(self, process: Process) -> None:
         """Let a process stand still, as SIGSTOP does."""
@@ -147,32 +238,36 @@ class VirtualLoop(asyncio.BaseEventLoop):
     # Whose turn it is.
 
     def _run_once(self) -> None:
-        able = self._able
-        if not able:
-            self._advance()
-        for _ in range(TURNS_AT_ONCE):
-            if self._timers and self._timers[0][0] <= self.now:
+        """Run until the loop is to stop. A simulation is made of turns: they go straight here."""
+        able, timers, draw = self._able, self._timers, self._random
+        while not self._stopping:  # type: ignore[attr-defined]
+            if not able:
+                self._advance()
+            if timers and timers[0][0] <= self.now:
                 self._take_due()
             if not able:
-                return
-            index = int(self._random() * len(able)) if len(able) > 1 else 0
-            process = able[index]
-            handle = process.queue.popleft()
-            if not process.queue:
-                del able[index]
-            if handle.cancelled():
                 continue
+            index = int(draw() * len(able)) if len(able) > 1 else 0
+            process = able[index]
+            queue = process.queue
+            turn = queue.popleft()
+            if not queue:
+                del able[index]
+            if turn.is_cancelled:
+                continue
+            # As `_run_now`, whose call would be a good part of what a turn costs.
             self.now += TURN_SECONDS
             self.turns += 1
             self.fingerprint = (self.fingerprint * _MIX + process.number + 1) & _MASK
-            handle._run()  # noqa: SLF001 - what asyncio's own loop does
-            if self._stopping:  # type: ignore[attr-defined]
-                return
+            try:
+                turn.context.run(turn.callback, *turn.args)
+            except (Exception, asyncio.CancelledError, Killed, Hanging):  # noqa: S112 - as there
+                continue
 
     def _advance(self) -> None:
         """Jump to the next timer."""
         while not self._able:
-            while self._timers and self._timers[0][2].cancelled():
+            while self._timers and self._timers[0][2].is_cancelled:
                 heapq.heappop(self._timers)
             if not self._timers:
                 if self._stopping:  # type: ignore[attr-defined]
@@ -182,11 +277,35 @@ class VirtualLoop(asyncio.BaseEventLoop):
             self._take_due()
 
     def _take_due(self) -> None:
+        """Whatever only wakes somebody, and whatever happens outside of all processes, happens when
+        its time has come; all else is a process's turn."""
         timers = self._timers
         while timers and timers[0][0] <= self.now:
-            handle = heapq.heappop(timers)[2]
-            if not handle.cancelled():
-                self._dispatch(handle)
+            turn = heapq.heappop(timers)[2]
+            if turn.is_cancelled:
+                continue
+            process = turn.process
+            if turn.callback is _WAKES:
+                # Most timers: it says in whose context it goes on, so it needs none of its own.
+                self._count(process.number)
+                _WAKES(*turn.args)
+            elif process is OUTSIDE:
+                self._run_now(turn, process.number)
+            elif not process.is_dead:
+                self._queue(turn, process)
+
+    def _run_now(self, turn: _Turn, number: int) -> None:
+        """Errors that nobody waited for are the workers' own business, and end nothing."""
+        self._count(number)
+        try:
+            turn.context.run(turn.callback, *turn.args)
+        except (Exception, asyncio.CancelledError, Killed, Hanging):
+            return
+
+    def _count(self, number: int) -> None:
+        self.now += TURN_SECONDS
+        self.turns += 1
+        self.fingerprint = (self.fingerprint * _MIX + number + 1) & _MASK
 
     def note(self, number: int) -> None:
         """Take something that happened into the fingerprint."""
@@ -199,58 +318,50 @@ class VirtualLoop(asyncio.BaseEventLoop):
     ) -> "asyncio.Future[Any]":
         """Run a function in one go at a moment that the seed picks; alone, where there is only one
         thread, and then in the order in which functions were given."""
-        future: asyncio.Future[Any] = self.create_future()
-        process = CURRENT.get()
-
-        def work() -> None:
-            if future.cancelled():
-                done()
-                return
-            try:
-                result = func(*args)
-            except Hanging as hanging:
-                self.call_later(hanging.seconds, work)
-                return
-            except Killed:
-                self.died(process)
-                return
-            except StopIteration:
-                raise
-            except Exception as error:
-                self._answer(future, None, error)
-            else:
-                self._answer(future, result, None)
-            done()
-
-        done = self._begin(executor, lambda: self.call_later(self.thread_seconds(), work))
-        return future
-
-    def _begin(self, executor: Any, start: Callable[[], Any]) -> Callable[[], None]:
-        """Start work, now or when its thread is free; what to call when it is done."""
-        if getattr(executor, "_max_workers", 2) > 1:
-            start()
-            return lambda: None
-        if id(executor) not in self._threads:
-            self._executors.append(executor)
-        thread = self._threads.setdefault(id(executor), _Thread())
-
-        def done() -> None:
-            if thread.waiting:
-                thread.waiting.popleft()()
-            else:
-                thread.is_busy = False
-
-        if thread.is_busy:
-            thread.waiting.append(start)
+        work = _Work(self, func, args, self._thread_of(executor))
+        if work.thread is None:
+            work.start()
+        elif work.thread.is_busy:
+            work.thread.waiting.append(work)
         else:
-            thread.is_busy = True
-            start()
-        return done
+            work.thread.is_busy = True
+            work.start()
+        return work.future
 
-    def _answer(self, future: "asyncio.Future[Any]", result: Any, error: Exception | None) -> None:
-        self.settle(lambda other: _finish(future, result, other or error))
+    def _thread_of(self, executor: Any) -> "_Thread | None":
+        """The thread of an executor that has only one; None: there are as many as one likes."""
+        if getattr(executor, "_max_workers", 2) > 1:
+            return None
+        thread = self._threads.get(id(executor))
+        if thread is None:
+            self._executors.append(executor)
+            thread = self._threads[id(executor)] = _Thread()
+        return thread
+
+    # Its end.
+
+    def end(self) -> None:
+        """End what is left of all tasks where they stand, so that nothing goes on, and close.
+
+        What a task begins while it is ended is ended too; it must find the loop that it belongs to.
+        """
+        asyncio._set_running_loop(self)  # noqa: SLF001 - for those who implement loops
+        try:
+            ended: set[asyncio.Task[Any]] = set()
+            while left := asyncio.all_tasks(self) - ended:
+                for task in left:
+                    _end(task)
+                ended |= left
+        finally:
+            asyncio._set_running_loop(None)  # noqa: SLF001
+        for process in self._able:
+            process.queue.clear()
+        self.close()
 
     # What asyncio's base class wants.
+
+    get_debug = staticmethod(bool)
+    """Never; each future asks, and this answers without a frame of Python."""
 
     def _process_events(self, event_list: Any) -> None:
         """There are no files."""
@@ -259,7 +370,17 @@ class VirtualLoop(asyncio.BaseEventLoop):
         """Nobody sleeps."""
 
     def call_exception_handler(self, context: dict[str, Any]) -> None:
-        """Errors that nobody waited for are the workers' own business, and end nothing."""
+        """Errors that nobody waited for end nothing."""
+
+
+def _end(task: "asyncio.Task[Any]") -> None:
+    """End a task where it stands. Of the blocks that clean up, nothing is waited for."""
+    task._log_destroy_pending = False  # type: ignore[attr-defined]  # noqa: SLF001
+    coroutine: Any = task.get_coro()
+    for _ in range(MOST_CLEANING_UPS):
+        with contextlib.suppress(BaseException):
+            coroutine.close()
+            return
 
 
 def _finish(future: "asyncio.Future[Any]", result: Any, error: Exception | None) -> None:

@@ -10,7 +10,8 @@ from typing import Final, Literal, get_args
 Kind = Literal[
     "kill", "kill-in-commit", "term", "pause", "rebalance", "broker-down", "database-down",
     "cut-broker", "deaf", "cut-database", "clock", "duplicate", "bandwidth", "bad-message",
-    "marker", "long-database-outage", "leader-lost", "overtaken",
+    "marker", "long-database-outage", "leader-lost", "overtaken", "transaction", "retention",
+    "records-lost", "topic-anew", "import",
 ]
 # fmt: on
 
@@ -19,6 +20,17 @@ KINDS: Final[tuple[Kind, ...]] = get_args(Kind)
 GROUPS: Final = ("freshet-estimator", "freshet-scheduler", "freshet-ingester")
 
 WORKERS: Final = ("ingester", "estimator", "scheduler", "coordinator")
+
+BREAKING: Final[frozenset[Kind]] = frozenset({"records-lost", "topic-anew"})
+"""After these, workers stand still until people have looked. There is one of them at most, and
+early, so that there is time for it."""
+
+BREAKS_UNTIL_SECONDS: Final = 8.0
+"""Virtual seconds."""
+
+_BEFORE_BREAK_SECONDS: Final = 3.0
+_SETTLING_SECONDS: Final = 6.0
+"""Around such a fault nothing else happens."""
 
 LONG_OUTAGE_SECONDS: Final = 14.0
 """Longer than the (shortened) time after which a group gives up who does not poll."""
@@ -47,8 +59,9 @@ class Scale:
     """As long as there is a budget; no fault comes in the last part of it."""
     quiet_seconds: float = 15.0
     """At the end of it, without faults."""
-    rest_seconds: float = 8.0
-    """After it, without a budget: the system comes to rest."""
+    rest_seconds: float = 11.0
+    """After it, without a budget: the system comes to rest, though a member waits for the answer to
+    its join that was lost in the last fault (`coordinator.JOIN_SECONDS`)."""
     bound_seconds: float = 12.0
     """In the last so many seconds every page is asked for once at least."""
     begin_seconds: float = 3.0
@@ -123,8 +136,8 @@ def draw_plan(seed: int, scale: Scale) -> SimulationPlan:
     rng = Random(f"faults {seed}")  # noqa: S311 - a simulation
     count = rng.randint(1, scale.faults) if scale.kinds else 0
     # Few kinds, and each of them often: what one hole needs is seldom five different ones.
-    kinds = rng.sample(scale.kinds, min(rng.randint(1, 4), len(scale.kinds)))
-    faults = [_draw(rng, scale, kinds) for _ in range(count)]
+    kinds = _compatible(rng.sample(scale.kinds, min(rng.randint(1, 4), len(scale.kinds))))
+    faults = _one_break([_draw(rng, scale, kinds) for _ in range(count)])
     weather = Weather(
         slow_commits=rng.choice((0.02, 0.1, 0.4)),
         slow_messages=rng.choice((0.01, 0.03, 0.1)),
@@ -133,6 +146,27 @@ def draw_plan(seed: int, scale: Scale) -> SimulationPlan:
         uneven=rng.choice((0.0, 0.1, 0.4)),
     )
     return SimulationPlan(seed, scale, tuple(sorted(faults, key=lambda f: f.at)), weather)
+
+
+def _compatible(kinds: Sequence[Kind]) -> Sequence[Kind]:
+    """Where people must settle something: without what keeps them from it, and what else takes
+    records away."""
+    breaks = any(kind in BREAKING for kind in kinds)
+    out = ("long-database-outage", "retention")
+    return [kind for kind in kinds if not (breaks and kind in out)]
+
+
+def _one_break(faults: Sequence[Fault]) -> list[Fault]:
+    """With one fault that people must settle, and nothing else while they do: a worker that begins
+    in the middle of it stops once more, and would have to be looked at once more."""
+    breaks = [fault for fault in faults if fault.kind in BREAKING]
+    if not breaks:
+        return list(faults)
+    begin, end = breaks[0].at - _BEFORE_BREAK_SECONDS, breaks[0].at + _SETTLING_SECONDS
+    calm = (
+        f for f in faults if f.kind not in BREAKING and (f.at > end or f.at + f.seconds < begin)
+    )
+    return [breaks[0], *calm]
 
 
 def _draw(rng: Random, scale: Scale, kinds: Sequence[Kind]) -> Fault:
@@ -152,10 +186,21 @@ def _draw(rng: Random, scale: Scale, kinds: Sequence[Kind]) -> Fault:
     if kind == "long-database-outage":
         begin = min(at, max(scale.begin_seconds, at + left - LONG_OUTAGE_SECONDS))
         return Fault(round(begin, 3), kind, "", LONG_OUTAGE_SECONDS)
+    if kind in BREAKING:
+        at = round(rng.uniform(BREAKS_UNTIL_SECONDS - 3.0, BREAKS_UNTIL_SECONDS), 3)
     targets = {
         "rebalance": GROUPS,
         "clock": processes,
         "overtaken": [name for name in processes if name.startswith("estimator")],
     }
-    seconds = round(rng.uniform(0.5, 4.0), 2) if kind == "leader-lost" else 0.0
+    seconds = round(rng.uniform(*_SECONDS[kind]), 2) if kind in _SECONDS else 0.0
     return Fault(at, kind, rng.choice(targets.get(kind, ("",))), seconds, detail)
+
+
+_SECONDS: Final[dict[Kind, tuple[float, float]]] = {
+    "leader-lost": (0.5, 4.0),
+    "transaction": (0.5, 4.0),
+    "retention": (2.5, 4.5),
+    "import": (2.5, 4.5),
+}
+"""How long some faults last, at least and at most."""

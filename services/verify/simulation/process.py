@@ -1,9 +1,8 @@
 """Simulated processes: whose turn it is, what clock it sees, whether it stands still or is dead."""
 
-import asyncio
 from collections import deque
 from contextvars import Context, ContextVar
-from typing import Final
+from typing import Any, Final
 
 
 class Killed(BaseException):
@@ -19,7 +18,7 @@ class Process:
         """Of the process in the order in which they began."""
         self.clock_offset = clock_offset
         """Seconds by which its wall clock is ahead of the true time."""
-        self.queue: deque[asyncio.Handle] = deque()
+        self.queue: deque[Any] = deque()
         """What is ready to run, the first first."""
         self.is_paused = False
         self.is_dead = False

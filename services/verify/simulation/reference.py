@@ -5,7 +5,7 @@ stand on the topic in rising order of their times, but for repetitions; no page 
 """
 
 import math
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass, field
 
 from shared.contracts.messages import CrawlOutcome, PageSignal, PageUpdate
@@ -41,9 +41,20 @@ class PageRecord:
 
 
 def page_records(
-    updates: Iterable[PageUpdate], signals: Iterable[PageSignal], outcomes: Iterable[CrawlOutcome]
+    updates: Iterable[PageUpdate],
+    signals: Iterable[PageSignal],
+    outcomes: Iterable[CrawlOutcome],
+    early: Collection[PageSignal] = (),
 ) -> dict[str, PageRecord]:
-    """URL → what should be known, from each topic's messages in order of offset."""
+    """URL → what should be known, from each topic's messages in order of offset.
+
+    Args:
+        updates: of pages.
+        signals: about pages.
+        outcomes: of crawls.
+        early: those of the signals that could be read before their pages' updates could: such a
+            page was not known yet, or it was.
+    """
     pages: dict[str, PageRecord] = {}
     for update in updates:
         at = update.updated_at or 0.0
@@ -61,7 +72,7 @@ def page_records(
         if page is not None:
             at = signal.observed_at
             page.signal_times.add((signal.source, at))
-            if at > page.last_signal_at.get(signal.source, -math.inf):
+            if signal not in early and at > page.last_signal_at.get(signal.source, -math.inf):
                 page.last_signal_at[signal.source] = at
                 page.least_signals += 1
     for outcome in outcomes:

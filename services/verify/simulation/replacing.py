@@ -50,3 +50,21 @@ def _places(names: tuple[str, ...]) -> dict[str, list[Place]]:
                     found[originals[id(value)]].append((module, attribute))
         _FOUND[names] = found
     return _FOUND[names]
+
+
+@contextmanager
+def instead(owner: Any, name: str, substitute: Any) -> Iterator[None]:
+    """Have something else in the place of a method, function or constant.
+
+    Args:
+        owner: class or module.
+        name: of its attribute.
+        substitute: the other thing.
+    """
+    # As it is written there: a property, or a method of the class, is to come back as one.
+    before = vars(owner)[name]
+    setattr(owner, name, substitute)
+    try:
+        yield
+    finally:
+        setattr(owner, name, before)

@@ -3,8 +3,10 @@
 import asyncio
 import contextlib
 import gc
+import os
 import random
-import sys
+import secrets
+import uuid
 import zlib
 from collections.abc import Callable, Iterator, MutableMapping
 from dataclasses import dataclass, field
@@ -13,23 +15,28 @@ from typing import Any, Final, NoReturn
 
 import structlog
 
+import services.coordinator.picture
 import services.scheduler.flow.reporting
+import shared.runtime.consumer
 import shared.runtime.follower
 import shared.runtime.kafka
 from services.verify.checks.finding import Finding
 from services.verify.simulation.checks import check
 from services.verify.simulation.clocks import virtual_clocks
-from services.verify.simulation.facts import Facts
+from services.verify.simulation.facts import GAP, Facts, Gap
 from services.verify.simulation.faults import Injector
 from services.verify.simulation.kafka.broker import Broker
-from services.verify.simulation.kafka.consumer import Consumer, topic_ids
+from services.verify.simulation.kafka.consumer import Consumer, end_of_log, topic_ids
 from services.verify.simulation.kafka.network import Network
 from services.verify.simulation.kafka.producer import Producer
+from services.verify.simulation.looking import Looks, every_pick_looked_at
 from services.verify.simulation.loop import VirtualLoop
+from services.verify.simulation.operators import Operators
 from services.verify.simulation.plan import SimulationPlan
 from services.verify.simulation.process import OUTSIDE, Killed, Process, current
 from services.verify.simulation.replacing import replaced
 from services.verify.simulation.store.database import Database
+from services.verify.simulation.store.postgres import Postgres
 from services.verify.simulation.store.statements import nothing, replacements
 from services.verify.simulation.workers import Workers
 from services.verify.simulation.world import World
@@ -37,11 +44,14 @@ from shared.contracts.topics import TOPICS
 
 _SINGLE: Final = frozenset(topic.name for topic in TOPICS if topic.partitioning == "single")
 
-_INTERVALS: Final[dict[tuple[Any, str], float]] = {
+_CHANGED: Final[dict[tuple[Any, str], Any]] = {
     (shared.runtime.follower, "ASK_SECONDS"): 0.25,
-    (services.scheduler.flow.reporting, "_POLL_SECONDS"): 0.5,
+    (shared.runtime.consumer, "PASSED_OVER_SECONDS"): 1.0,
+    (services.scheduler.flow.reporting, "_POLL_SECONDS"): 1.0,
+    (services.coordinator.picture.Picture, "sample"): nothing,
 }
-"""Loops that mostly find nothing to do turn more slowly: turns are what a simulation costs."""
+"""Loops that mostly find nothing to do turn more slowly, and nobody looks at pictures: turns are
+what a simulation costs."""
 
 Mutate = Callable[[], contextlib.AbstractContextManager[Any]]
 """Plants a fault into the workers while a simulation runs."""
@@ -73,8 +83,9 @@ class Result:
 class _Simulation:
     """All parts of one run."""
 
-    def __init__(self, plan: SimulationPlan) -> None:
+    def __init__(self, plan: SimulationPlan, postgres: Postgres | None) -> None:
         self.plan = plan
+        self.postgres = postgres
         scale = plan.scale
 
         def stream(name: str) -> Random:
@@ -87,7 +98,9 @@ class _Simulation:
         self.workers = Workers(self.loop, scale, self.network, self.database, stream("workers"))
         self.world = World(self.loop, self.broker, scale, stream("world"))
         self.story: list[tuple[float, str, str]] = []
+        self.gaps: set[Gap] = set()
         self._rng = stream("clients")
+        self._names = stream("names")
         self._threads = stream("threads").random
         self.loop.thread_seconds = self._thread_seconds
         self.loop.died = self.workers.died
@@ -107,6 +120,15 @@ class _Simulation:
     def _note(self, who: str, what: str) -> None:
         self.story.append((self.loop.now, who, what))
         self.loop.note(zlib.crc32(f"{who} {what}".encode()))
+
+    def drawn_names(self) -> dict[tuple[Any, str], Any]:
+        """In the place of what workers make names for themselves of."""
+        names = self._names
+        return {
+            (os, "getpid"): lambda: current().number,
+            (secrets, "token_hex"): lambda count: names.randbytes(count).hex(),
+            (uuid, "uuid4"): lambda: uuid.UUID(int=names.getrandbits(128), version=4),
+        }
 
     def consumer(self, **options: Any) -> Consumer:
         """In the place of `AIOKafkaConsumer`."""
@@ -129,6 +151,16 @@ class _Simulation:
         self.world.start(lambda: self.network.is_broker_down)
         for name in self.plan.scale.processes():
             self.workers.start(name)
+        operators = Operators(
+            self.loop,
+            self.broker,
+            self.network,
+            self.database,
+            self.workers,
+            self.world,
+            self.plan.scale,
+            self._note,
+        )
         injector = Injector(
             self.loop,
             self.broker,
@@ -136,6 +168,7 @@ class _Simulation:
             self.database,
             self.workers,
             self.world,
+            operators,
             self._note,
         )
         injector.start(self.plan)
@@ -144,9 +177,18 @@ class _Simulation:
         await asyncio.sleep(self.plan.scale.rest_seconds)
         self.database.start()  # a fault may outlast a short run: the checks read what is there
         facts = await Facts.gather(
-            self.plan, self.loop, self.broker, self.database, self.workers, self.world.truth
+            self.plan,
+            self.loop,
+            self.broker,
+            self.database,
+            self.workers,
+            self.world.truth,
+            frozenset(self.gaps),
         )
         self.workers.close()
+        if self.postgres is not None:
+            self.postgres.compare(self.database)
+            facts.differences = self.postgres.differences
         return facts
 
     def capture(self, _logger: Any, level: str, event: MutableMapping[str, Any]) -> NoReturn:
@@ -154,6 +196,10 @@ class _Simulation:
         more = {k: v for k, v in event.items() if k not in ("event", "exc_info")}
         text = f"{event['event']} {more or ''}".strip()[:300]
         self._note(current().name, f"{level}: {text}")
+        if event["event"] == GAP:
+            offsets = range(event["first_offset"], event["last_offset"] + 1)
+            reader = current().name.split("-")[0]
+            self.gaps |= {Gap(reader, event["topic"], event["partition"], o) for o in offsets}
         raise structlog.DropEvent
 
 
@@ -163,67 +209,87 @@ def _surroundings(simulation: _Simulation) -> Iterator[None]:
     random_state = random.getstate()
     log_config = structlog.get_config()
     random.seed(simulation.plan.seed)
-    functions = replacements(simulation.database) | {
+    store = replacements if simulation.postgres is None else simulation.postgres.replacements
+    functions = store(simulation.database) | {
         "shared.runtime.worker.end_now": simulation.end_now,
         "shared.runtime.topic_ids.topic_ids": topic_ids,
+        "shared.runtime.log_ends.end_of_log": end_of_log,
         "services.scheduler.warm_up.warm_up": nothing,
         "services.estimator.compilation.warm_up": nothing,
+        # What is compiled when depends on what this process has simulated before.
+        "shared.runtime.late_kernels.watch_kernels": lambda _late, stopping: stopping.wait(),
     }
     kafka: Any = shared.runtime.kafka
     clients = kafka.AIOKafkaConsumer, kafka.AIOKafkaProducer
-    hook, was_collecting = sys.unraisablehook, gc.isenabled()
     structlog.configure(
         processors=[simulation.capture],
         wrapper_class=structlog.make_filtering_bound_logger(20),
         cache_logger_on_first_use=False,
     )
-    gc.disable()
-    intervals = {place: getattr(*place) for place in _INTERVALS}
-    for place, seconds in _INTERVALS.items():
-        setattr(*place, seconds)
-    sys.unraisablehook = lambda _: None
+    changed: dict[tuple[Any, str], Any] = _CHANGED | simulation.drawn_names()
+    before = {place: getattr(*place) for place in changed}
+    for place, value in changed.items():
+        setattr(*place, value)
     kafka.AIOKafkaConsumer, kafka.AIOKafkaProducer = simulation.consumer, simulation.producer
     try:
         with replaced(functions), virtual_clocks(simulation.loop):
             yield
     finally:
-        for place, seconds in intervals.items():
-            setattr(*place, seconds)
+        for place, value in before.items():
+            setattr(*place, value)
         kafka.AIOKafkaConsumer, kafka.AIOKafkaProducer = clients
-        sys.unraisablehook = hook
-        if was_collecting:
-            gc.enable()
         structlog.configure(**log_config)
         random.setstate(random_state)
 
 
-def _close(loop: VirtualLoop) -> None:
-    """End what is left of all tasks, so that nothing of it goes on after the simulation."""
-    for task in asyncio.all_tasks(loop):
-        task._log_destroy_pending = False  # type: ignore[attr-defined]  # noqa: SLF001
-        with contextlib.suppress(BaseException):
-            task.get_coro().close()
-    loop.close()
-
-
-def simulate(plan: SimulationPlan, mutate: Mutate = contextlib.nullcontext) -> Result:
+def simulate(
+    plan: SimulationPlan,
+    mutate: Mutate = contextlib.nullcontext,
+    database_url: str | None = None,
+) -> Result:
     """Run a plan, and check what came of it.
 
     Args:
         plan: of the simulation.
         mutate: plants a fault into the workers, to see it caught.
+        database_url: of a PostgreSQL that runs in step with the model; None: the model is alone.
     """
-    simulation = _Simulation(plan)
+    with _tidied_up():
+        postgres = None if database_url is None else Postgres(database_url)
+        return _run(_Simulation(plan, postgres), mutate)
+
+
+@contextlib.contextmanager
+def _tidied_up() -> Iterator[None]:
+    """Leave nothing behind: what a simulation leaves refers to itself, and is found by chance.
+
+    Looking for it is cheap, as all that was there before is left alone.
+    """
+    was_collecting = gc.isenabled()
+    gc.disable()
+    gc.freeze()
+    try:
+        yield
+    finally:
+        gc.collect()
+        gc.unfreeze()
+        if was_collecting:
+            gc.enable()
+
+
+def _run(simulation: _Simulation, mutate: Mutate) -> Result:
+    looks = Looks()
     loop = simulation.loop
-    with _surroundings(simulation), mutate():
+    with _surroundings(simulation), mutate(), every_pick_looked_at(looks):
         try:
             facts = loop.run_until_complete(
                 loop.create_task(simulation.run(), context=OUTSIDE.context())
             )
         finally:
-            _close(loop)
+            loop.end()
+    facts.looks = looks
     return Result(
-        plan,
+        simulation.plan,
         check(facts),
         f"{loop.fingerprint:016x}",
         simulation.story,

@@ -28,6 +28,11 @@ _TEXTS: Final[dict[Kind, str]] = {
     "bad-message": "somebody sends a bad message",
     "overtaken": "loses its shards while its commit waits for the database",
     "leader-lost": "a partition has no leader for {seconds:.1f} s",
+    "transaction": "somebody writes in a transaction that stays open for {seconds:.1f} s",
+    "retention": "old records are deleted while their readers are away for {seconds:.1f} s",
+    "records-lost": "brokers lose records that they had acknowledged",
+    "topic-anew": "a topic is removed and made anew",
+    "import": "pages are imported while the estimators are away for {seconds:.1f} s",
     "marker": "transactions leave their markers on the topics",
 }
 

@@ -34,6 +34,11 @@ _KINDS: Final[dict[str, Callable[[Settings], WorkerService]]] = {
 
 STALL_SECONDS: Final = 20.0
 
+MAX_AGE_SECONDS: Final = 8.0
+
+LEAST_INTERVAL_SECONDS: Final = 1.5
+"""Where there is more budget than pages can use, it binds; no failure waits for longer by it."""
+
 LOOK_SECONDS: Final = 1.0
 """Between two looks of the watchdog."""
 
@@ -49,15 +54,16 @@ def settings_of(name: str, scale: Scale) -> Settings:
         partitions=scale.partitions,
         kafka_session_timeout_seconds=scale.session_seconds,
         stall_seconds=STALL_SECONDS,
-        tick_seconds=0.25,
-        batch_linger_seconds=0.2,
+        tick_seconds=0.4,
+        batch_linger_seconds=0.3,
         request_timeout_seconds=5.0,
         failed_retry_seconds=2.0,
+        least_interval_seconds=LEAST_INTERVAL_SECONDS,
         report_seconds=1.0,
         silent_after_seconds=4.0,
         signal_debounce_seconds=0.5,
         allow_private_hosts=True,
-        default_max_age_days=8.0 / SECONDS_PER_DAY,
+        default_max_age_days=MAX_AGE_SECONDS / SECONDS_PER_DAY,
         default_host_crawls_per_second=1.0,
         bad_messages_least=1_000_000,
         signals_per_source_per_second=1000.0,
@@ -116,7 +122,7 @@ class Workers:
         )
         life.service = service
         try:
-            clock = service._clock_offset  # noqa: SLF001 - what its base class would start
+            clock = service.clock_offset  # What its base class would start
             await clock.start()
             await service.open()
             running = (*service.loops(), clock.run(service.stopping))

@@ -1,12 +1,12 @@
-"""The world around the system: pages that change, crawlers, pingers, operators; and the truth."""
+"""The world around the system: pages that change, crawlers, pingers, operators."""
 
 import math
 from collections import deque
 from collections.abc import Callable
-from dataclasses import dataclass, field
 from random import Random
 from typing import Final
 
+import msgspec
 from aiokafka import ConsumerRecord
 from msgspec import Struct
 
@@ -15,6 +15,7 @@ from services.verify.simulation.kafka.broker import Broker, Given, Header, Parti
 from services.verify.simulation.loop import VirtualLoop
 from services.verify.simulation.plan import Scale
 from services.verify.simulation.process import OUTSIDE
+from services.verify.simulation.truth import Page, Truth
 from shared.contracts.codec import decode, encode
 from shared.contracts.identity import identify, shard_of
 from shared.contracts.messages import (
@@ -56,6 +57,11 @@ KNOWN_SECONDS: Final = 3.0
 LATEST_SECONDS: Final = 14.0
 """Pages are added until then."""
 
+MOST_IMPORTED: Final = 4
+"""Pages."""
+
+_NO_REQUEST: Final = "asked-for-by-nobody"
+
 _RETRY_SECONDS: Final = 0.1
 
 _BAD_TOPICS: Final = (
@@ -69,33 +75,6 @@ _BAD_TOPICS: Final = (
 )
 
 
-@dataclass(slots=True)
-class Page:
-    """A page as it is in truth."""
-
-    url: str
-    host: str
-    partition: int
-    page_id: int
-    added_at: float
-    """Virtual seconds, as are all times here."""
-    removed_at: float = math.inf
-    changed_at: float = -math.inf
-    crawled_at: float = -math.inf
-
-
-@dataclass(slots=True)
-class Truth:
-    """What an operator, a crawler or a pinger would swear to."""
-
-    pages: list[Page] = field(default_factory=list)
-    host_limits: dict[str, float] = field(default_factory=dict)
-    budgets: list[tuple[float, float]] = field(default_factory=list)
-    """When the budget was set, and to how many crawls a second."""
-    bad: set[tuple[str, int, int]] = field(default_factory=set)
-    """Topic, partition and offset of messages that nobody can take."""
-
-
 class World:
     """Everybody but the system."""
 
@@ -104,7 +83,7 @@ class World:
         self._loop, self._broker, self._scale = loop, broker, scale
         self._rng = rng
         self._is_away: Callable[[], bool] = lambda: False
-        self._waiting: deque[Callable[[], None]] = deque()
+        self._waiting: deque[tuple[Partition, Callable[[], None]]] = deque()
         self._by_url: dict[str, Page] = {}
         self._read: dict[int, int] = {}
         self._context = OUTSIDE.context()
@@ -125,15 +104,11 @@ class World:
             url = f"http://{host}/page{number}"
             late = rng.random() < 0.2
             at = round(rng.uniform(2.0, LATEST_SECONDS), 3) if late else 0.05
-            page = Page(url, host, shard_of(host, scale.partitions), identify(url).page_id, at)
-            self.truth.pages.append(page)
-            self._by_url[page.url] = page
+            page = self._know(host, url, at)
             self._at(at, lambda page=page: self._add(page))  # type: ignore[misc]
             if rng.random() < 0.08:
                 page.removed_at = round(at + rng.uniform(3.0, 15.0), 3)
                 self._at(page.removed_at, lambda page=page: self._remove(page))  # type: ignore[misc]
-            first = at + KNOWN_SECONDS + rng.expovariate(1 / CHANGE_SECONDS)
-            self._at(first, lambda page=page: self._change(page))  # type: ignore[misc]
         for host in hosts:
             self.truth.host_limits[host] = 1.0
         slow = hosts[0]
@@ -141,6 +116,16 @@ class World:
         self._at(0.01, lambda: self._send(HOST_LIMITS, slow, HostLimit(slow, 0.5)))
         for log in self._broker.topics[CRAWL_REQUESTS.name]:
             log.followers.append(lambda log=log: self._look(log))  # type: ignore[misc]
+
+    def _know(self, host: str, url: str, at: float) -> Page:
+        """A page that begins to change some time after it is added."""
+        partition = shard_of(host, self._scale.partitions)
+        page = Page(url, host, partition, identify(url).page_id, at)
+        self.truth.pages.append(page)
+        self._by_url[url] = page
+        first = at + KNOWN_SECONDS + self._rng.expovariate(1 / CHANGE_SECONDS)
+        self._at(first, lambda: self._change(page))
+        return page
 
     def _at(self, seconds: float, call: Callable[[], None]) -> None:
         self._loop.call_later(max(seconds - self._loop.now, 0.0), call, context=OUTSIDE.context())
@@ -169,6 +154,23 @@ class World:
             page.host,
             PageUpdate("upsert", page.url, importance=importance, updated_at=self._wall),
         )
+
+    def pages_to_import(self) -> list[PageUpdate]:
+        """A page or two that nobody has heard of, and another importance for one that is known."""
+        now, rng = self._loop.now, self._rng
+        known = [p for p in self.truth.pages if p.removed_at == math.inf and p.added_at < now]
+        chosen = rng.sample(known, min(1, len(known)))
+        # Few, and none of the slow host: all pages must be crawled again in time.
+        room = self._scale.pages + MOST_IMPORTED - len(self.truth.pages)
+        for _ in range(min(2, room)):
+            host = f"host{rng.randrange(1, self._scale.hosts)}.example"
+            chosen.append(self._know(host, f"http://{host}/import{len(self._by_url)}", now))
+        found = [
+            PageUpdate("upsert", p.url, round(0.5 + 2 * rng.random(), 2), updated_at=self._wall)
+            for p in chosen
+        ]
+        self.truth.imported += found
+        return found
 
     def _remove(self, page: Page) -> None:
         self._send(PAGE_UPDATES, page.host, PageUpdate("remove", page.url, updated_at=self._wall))
@@ -266,7 +268,62 @@ class World:
         """Crawlers and operators write in transactions: each leaves a marker."""
         for topic in (CRAWL_OUTCOMES, PAGE_UPDATES):
             for log in self._broker.topics[topic.name]:
-                log.mark()
+                if not log.takes_nothing:
+                    log.mark()
+
+    def begin_transaction(self, topic: Topic, number: int, *, is_committed: bool) -> bool:
+        """What is sent to a partition from now on is in a transaction.
+
+        Args:
+            topic: of the partition.
+            number: of the partition.
+            is_committed: how it is to end. One that is given up begins with a crawl that was none.
+
+        Returns:
+            whether it has begun: there may be one already, or nobody takes it.
+        """
+        log = self._broker.partition(topic.name, number)
+        if log.open_since is not None or log.takes_nothing:
+            return False
+        log.begin_transaction()
+        known = [p for p in self.truth.pages if p.partition == number and p.crawled_at > 0]
+        if known and topic is CRAWL_OUTCOMES and not is_committed:
+            page = self._rng.choice(known)
+            never = CrawlOutcome(page.url, self._wall, page.host, _NO_REQUEST, "changed")
+            given = Given(page.host.encode(), encode(never), int(self._wall * 1000))
+            log.append([given], self._loop.now)
+        return True
+
+    def end_transaction(self, topic: Topic, number: int, *, is_committed: bool) -> None:
+        """End it. What was given up is sent again, but for what never was."""
+        log = self._broker.partition(topic.name, number)
+        since = log.end if log.open_since is None else log.open_since
+        records = [record for record in log.records if record.offset >= since]
+        log.end_transaction(is_committed=is_committed)
+        if is_committed:
+            return
+        for record in records:
+            place = (topic.name, number, record.offset)
+            is_bad = place in self.truth.bad
+            self.truth.bad.discard(place)
+            if _NO_REQUEST.encode() not in record.value:
+                self._append(topic, number, record.key, record.value, is_bad=is_bad)
+
+    def note_lost(self, log: Partition, first: int, applied: int) -> None:
+        """Records are about to be lost: of some nobody knows whether they were applied.
+
+        Args:
+            log: where they stand.
+            first: offset of the first one.
+            applied: before this offset all was applied.
+        """
+        for record in log.records:
+            place = (log.topic, log.number, record.offset)
+            if record.offset >= first and place in self.truth.bad:
+                self.truth.bad.discard(place)
+                self.truth.once_bad.add(place)
+            elif record.offset >= max(first, applied):
+                self.truth.unsure.add(msgspec.json.decode(record.value)["url"])
 
     # Sending.
 
@@ -285,21 +342,32 @@ class World:
         is_bad: bool = False,
     ) -> None:
         given = Given(key, value, int(self._wall * 1000), headers)
+        log = self._broker.partition(topic.name, partition)
 
         def append() -> None:
             stored = self._broker.append(topic.name, partition, [given], 0)
             if is_bad:
                 self.truth.bad.add((topic.name, partition, stored.offset))
 
-        if self._waiting or self._is_away():
-            self._waiting.append(append)
-            self._loop.call_later(_RETRY_SECONDS, self._send_waiting, context=self._context)
+        if self._is_closed(log) or any(other is log for other, _ in self._waiting):
+            if not self._waiting:
+                self._retry_later()
+            self._waiting.append((log, append))
         else:
             append()
 
+    def _retry_later(self) -> None:
+        self._loop.call_later(_RETRY_SECONDS, self._send_waiting, context=self._context)
+
+    def _is_closed(self, log: Partition) -> bool:
+        return log.takes_nothing or self._is_away()
+
     def _send_waiting(self) -> None:
-        if self._is_away():
-            self._loop.call_later(_RETRY_SECONDS, self._send_waiting, context=self._context)
-            return
-        while self._waiting:
-            self._waiting.popleft()()
+        waiting, self._waiting = self._waiting, deque()
+        for log, append in waiting:
+            if self._is_closed(log):
+                self._waiting.append((log, append))
+            else:
+                append()
+        if self._waiting:
+            self._retry_later()

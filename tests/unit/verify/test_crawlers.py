@@ -4,6 +4,7 @@ import pytest
 
 from services.verify.crawlers import Crawlers
 from services.verify.crowd import make_crowd
+from shared.contracts.codec import encode
 from shared.contracts.messages import CrawlRequest
 from shared.runtime.settings import load_settings
 
@@ -31,3 +32,17 @@ def test_at_the_end_no_host_asks_for_a_pause(is_the_end):
     busy = [outcome for outcome in sender.outcomes if outcome.http_status == 429]
     assert bool(busy) != is_the_end
     assert len(sender.outcomes) == 3000
+
+
+def test_a_page_whose_request_is_left_unanswered_is_noted_until_it_is_asked_for_again():
+    crawlers = Crawlers(load_settings(), make_crowd(100, 1, 60.0), Sender(), 1)
+    request = CrawlRequest(
+        *("0-1-1", 1, "https://a.example/1", "a.example"), *(1.0, 9.0, 0.0, 0.0, "value")
+    )
+    while not crawlers.dropped:
+        crawlers._take(encode(request), 0.0)
+    assert crawlers.left == {1}
+
+    crawlers.answers_everything = True
+    crawlers._take(encode(request), 0.0)
+    assert not crawlers.left

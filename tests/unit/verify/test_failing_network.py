@@ -72,3 +72,70 @@ async def test_a_cut_ends_connections_and_keeps_new_ones_out(network: tuple[Netw
     _, last = await connected(port, "one")
     for each in (writer, another, last):
         each.close()
+
+
+async def test_a_one_way_stall_lets_requests_through_and_no_answers(tmp_path: Path) -> None:
+    heard: list[bytes] = []
+
+    async def listen(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        while chunk := await reader.read(1000):
+            heard.append(chunk)
+            writer.write(chunk)
+        writer.close()
+
+    server = await asyncio.start_server(listen, "127.0.0.1", 0)
+    made, port = Network(), free_port()
+    await made.open_kafka(port, server.sockets[0].getsockname()[1], "kafka-2")
+    reader, writer = await connected(port, "one")
+    made.link("one@kafka-2").stall("back")
+
+    writer.write(b"question")
+    answer = asyncio.ensure_future(reader.readexactly(8))
+    while not heard[1:]:
+        await asyncio.sleep(0.01)
+    done, _ = await asyncio.wait([answer], timeout=0.2)
+
+    assert not done
+    assert heard[1:] == [b"question"]
+    made.restore()
+    assert await asyncio.wait_for(answer, 10) == b"question"
+    writer.close()
+    await made.close()
+    server.close()
+
+
+async def test_a_slow_link_carries_all_of_it_in_order(network: tuple[Network, int]) -> None:
+    made, port = network
+    reader, writer = await connected(port, "one")
+    made.link("one@kafka").slow(0.01, lost=0.2)
+
+    for number in range(20):
+        writer.write(b"%02d" % number)
+        await asyncio.sleep(0.002)
+
+    expected = b"".join(b"%02d" % number for number in range(20))
+    assert await asyncio.wait_for(reader.readexactly(40), 20) == expected
+    writer.close()
+
+
+@pytest.mark.parametrize(
+    "client", ["broker-3-fetcher-0", "raft-client-3", "3", "broker-3-txn-marker-sender"]
+)
+async def test_the_nodes_of_a_cluster_are_told_apart(tmp_path: Path, client: str) -> None:
+    server = await asyncio.start_server(echo, "127.0.0.1", 0)
+    made, port = Network(), free_port()
+    await made.open_kafka(port, server.sockets[0].getsockname()[1], "kafka-1")
+    hello = first_request(client)
+    made.links_around("kafka-3", ["kafka-1", "kafka-2"])
+
+    reader, writer = await asyncio.open_connection("127.0.0.1", port)
+    writer.write(hello)
+    assert await asyncio.wait_for(reader.readexactly(len(hello)), 10) == hello
+    for link in made.links_around("kafka-3", ["kafka-1", "kafka-2"]):
+        link.cut()
+
+    with pytest.raises((ConnectionError, AssertionError)):
+        assert await asyncio.wait_for(reader.read(1), 10)
+    writer.close()
+    await made.close()
+    server.close()

@@ -20,17 +20,20 @@ from shared.contracts.identity import identify, shard_of
 from shared.contracts.messages import CrawlOutcome, HostLimit, PageSignal, PageUpdate
 from shared.contracts.topics import CRAWL_OUTCOMES, HOST_LIMITS, PAGE_SIGNALS, PAGE_UPDATES
 from shared.runtime.acceptance import Acceptance
+from shared.store.columns import HOST_RULES
 from shared.store.history import DEPTH
+from shared.store.host_factors import HostFactors
 
 SHARDS = 2
 DAY = 86_400.0
 START = 1.7e9
 MATERIAL = 0.05
-PAGES = [identify(f"https://h{n % 5}.example/{n}") for n in range(40)]
+PAGES = [identify(f"https://h{n % 5}.example/d{n % 3}/{n}") for n in range(40)]
 COLUMNS = (
     *("importance", "max_age_days", "unsignalled_change_rate", "signal_evidence", "signal_rate"),
     *("first_seen_at", "last_crawled_at", "last_attempt_at", "last_changed_at", "last_signal_at"),
-    *("updated_at", "digest", "signal_count", "signals", "crawls", "changes", "failures", "status"),
+    *("updated_at", "digest", "signal_count", "signals", "crawls", "changes", "failures", "misses"),
+    *("status", "directory"),
 )
 
 
@@ -73,7 +76,7 @@ class Both:
             self.expected_observations += effects.observations
         if refits:
             estimators_refit([self.shards[n] for n in range(SHARDS)], MATERIAL)
-            refit(self.state, MATERIAL)
+            refit(self.state, MATERIAL, range(SHARDS))
 
     def differences(self):
         return comparing.differences(self.estimators_state(), self.state)
@@ -117,14 +120,20 @@ def page_of(shard, row, number):
 
 def host_of(shard, row, name, number):
     columns, learning = shard.hosts.records[row], shard.hosts.learning
-    host = HostState(name, number, *(columns[n].item() for n in ("max_crawls_per_second",)))
-    host.blocked_until = columns["blocked_until"].item()
+    host = HostState(name, number)
+    for field in HOST_RULES.names:
+        setattr(host, field, columns[field].item())
     host.prior_shape, host.prior_rate = columns["prior_shape"].item(), columns["prior_rate"].item()
     host.sources = list(shard.hosts.sources[row])
     host.precision, host.signals = learning.precision[row].copy(), learning.signals[row].copy()
     host.expected_changes = learning.expected_changes[row : row + 1].copy()
     host.predicted_changes = learning.predicted_changes[row : row + 1].copy()
     host.prior_precision = -math.expm1(-float(learning.evidence[row]))
+    factors = shard.hosts.factors.get(row) or HostFactors.none()
+    host.activity = factors.activity.tolist()
+    host.directories = dict(
+        zip(factors.directories.tolist(), factors.factors.tolist(), strict=True)
+    )
     return host
 
 
@@ -192,6 +201,7 @@ def test_the_estimator_comes_to_what_the_reference_does(seed):
     assert len(both.observations) > 200
     assert any(not math.isnan(p.unsignalled_change_rate) for p in both.state.pages.values())
     assert any(page.multiplier != 1.0 for page in both.state.pages.values())
+    assert any(len(host.directories) > 1 for host in both.state.hosts.values())
 
 
 @pytest.fixture(scope="module")
@@ -226,17 +236,30 @@ def test_a_crawl_record_that_is_missing_from_a_history_is_found(life):
 
 
 @pytest.mark.parametrize(
-    "name", ["prior_shape", "prior_rate", "precision", "signals", "expected_changes", "sources"]
+    "name",
+    [
+        *("prior_shape", "prior_rate", "precision", "signals", "expected_changes", "sources"),
+        *("activity", "directories"),
+    ],
 )
 def test_a_host_that_is_other_is_found(life, name):
     theirs = life.estimators_state()
-    host = next(iter(theirs.hosts.values()))
+    host = next(h for h in theirs.hosts.values() if h.directories or name != "directories")
     before = getattr(host, name)
-    setattr(host, name, [*before, "?"] if name == "sources" else before * (1 + 1e-6))
+    if name == "sources":
+        other = [*before, "?"]
+    elif name == "activity":
+        other = [factor * (1 + 1e-6) for factor in before]
+    elif name == "directories":
+        other = {code: factor * (1 + 1e-6) for code, factor in before.items()}
+    else:
+        other = before * (1 + 1e-6)
+    setattr(host, name, other)
 
     [found] = comparing.differences(theirs, life.state)[1]
 
     assert f"host {host.name} " in found
+    assert name in found or (name == "directories" and "factors" in found)
 
 
 def test_pages_and_hosts_that_are_missing_are_found(life):

@@ -1,72 +1,33 @@
 """The checks of `freshet verify` find what they are for: each is shown a run that breaks it."""
 
-import math
 from array import array
 from types import SimpleNamespace
 
 import pytest
 import xxhash
+from made_ledgers import (
+    HERE,
+    PAGE,
+    SHARDS,
+    TIMEOUT,
+    URL,
+    answered,
+    asked,
+    at_the_broker,
+    ledger,
+    stored,
+)
 
-from services.scheduler.flow import pacer
 from services.verify.checking import demands, unsure_of
 from services.verify.checks import delivery, limits, pages, requests
 from services.verify.checks.recovery import recovery
 from services.verify.faults import Injected
-from services.verify.ledger import Answered, Asked, Ledger, Page
 from services.verify.plan import VerifyPlan
 from services.verify.sending import Account, Refusal
 from services.verify.traffic import Expected
 from shared.contracts.codec import encode
 from shared.contracts.identity import identify, shard_of
-from shared.contracts.messages import CrawlOutcome, CrawlRequest, PageSignal, PageUpdate, Signal
-
-SHARDS = 4
-URL = "https://a.example/0"
-PAGE = identify(URL)
-HERE = shard_of(PAGE.host, SHARDS)
-TIMEOUT = 8.0
-SETTINGS = SimpleNamespace(
-    partitions=SHARDS, request_timeout_seconds=TIMEOUT, kafka_session_timeout_seconds=6.0
-)
-
-
-def asked(at, url=URL, written_at=None, reason="value", partition=None, deadline_at=None):
-    page = identify(url)
-    deadline_at = at + TIMEOUT if deadline_at is None else deadline_at
-    request = CrawlRequest(
-        *(f"r-{page.page_id:x}-{at}", page.page_id, url, page.host),
-        *(at, deadline_at, 1.0, 1.0, reason),
-    )
-    shard = shard_of(page.host, SHARDS) if partition is None else partition
-    return Asked(request, shard, 0, at if written_at is None else written_at)
-
-
-def answered(one, at, result="unchanged", **more):
-    request = one.request
-    outcome = CrawlOutcome(
-        request.url, at, request.host, request_id=request.request_id, result=result, **more
-    )
-    return Answered(outcome, one.partition, 0, at)
-
-
-def stored(url=URL, crawls=0, last_crawled_at=-math.inf, status=0, importance=1.0):
-    page = identify(url)
-    shard = shard_of(page.host, SHARDS)
-    return Page(page.page_id, shard, url, status, crawls, last_crawled_at, importance)
-
-
-def ledger(**parts):
-    empty = {
-        "raw": {},
-        "requests": [],
-        "outcomes": [],
-        "signals": [],
-        "page_signals": [],
-        "pages": [stored()],
-        "observations": [],
-        "transactions": [],
-    }
-    return Ledger(settings=SETTINGS, **(empty | parts))
+from shared.contracts.messages import PageSignal, PageUpdate, Signal
 
 
 def test_a_second_request_before_the_answer_is_found():
@@ -95,6 +56,15 @@ def test_a_request_that_nobody_asks_again_is_found():
     ).passed
 
 
+@pytest.mark.parametrize(("result", "found"), [("gone", 0), ("failed", 1)])
+def test_a_page_that_was_found_gone_is_asked_for_by_its_own_rhythm(result, found):
+    first, second = asked(10.0), asked(20.0)
+
+    run = ledger(requests=[first, second], outcomes=[answered(first, 10.1, result)])
+
+    assert requests.unanswered(run).count == found
+
+
 def test_a_crawl_after_a_request_answers_it_whoever_asked():
     first, second = asked(10.0), asked(10.0 + TIMEOUT, reason="retry")
     late = [answered(first, 10.5 + TIMEOUT)]
@@ -112,6 +82,34 @@ def test_a_crawl_that_was_forgotten_is_found(reason, later, found):
     run = ledger(requests=[first, second], outcomes=[answered(first, 10.1)])
 
     assert requests.forgotten_crawls(run, 60.0).count == found
+
+
+def test_a_page_is_chosen_before_its_request_waits_for_the_broker():
+    first, second = asked(10.0, written_at=22.4), asked(22.0, written_at=26.0, reason="max-age")
+
+    run = ledger(requests=[first, second], outcomes=[answered(first, 22.5)])
+
+    assert requests.forgotten_crawls(run, 60.0).passed
+
+
+@pytest.mark.parametrize(("result", "status"), [("failed", 500), ("gone", 404)])
+def test_a_page_that_was_not_got_is_soon_asked_for_again(result, status):
+    first, second = asked(10.0), asked(40.0, reason="max-age")
+    missed = answered(first, 10.1, result, http_status=status)
+
+    run = ledger(requests=[first, second], outcomes=[missed])
+
+    assert requests.forgotten_crawls(run, 60.0).passed
+
+
+def test_a_late_failure_is_no_crawl_for_the_request_that_came_meanwhile():
+    first, second = asked(10.0, reason="new"), asked(10.0 + TIMEOUT, reason="new")
+    third = asked(30.0, reason="new")
+    late = answered(first, 10.5 + TIMEOUT, "failed", http_status=500)
+
+    run = ledger(requests=[first, second, third], outcomes=[late])
+
+    assert requests.forgotten_crawls(run, 60.0).passed
 
 
 def test_a_slot_that_was_filled_twice_is_found():
@@ -159,42 +157,6 @@ def test_a_single_crawl_too_many_is_found():
     assert found.examples == ["second 50: 1 too many"]
 
 
-def at_the_broker(slots, late):
-    return ledger(requests=[asked(slot, written_at=slot + late) for slot in slots])
-
-
-def test_slots_that_are_filled_at_once_are_found_by_when_they_came():
-    slots = [50.0 + n / 4 for n in range(40)]
-    changes = [(0.0, 4.0)]
-    burst = ledger(requests=[asked(slot, written_at=60.0) for slot in slots])
-
-    assert limits.budget(burst, changes, 200.0).passed  # each has its slot
-    assert limits.budget_by_arrival(at_the_broker(slots, 0.2), changes, ()).passed
-    assert limits.budget_by_arrival(burst, changes, ()).count == 1
-    held_up = limits.budget_by_arrival(burst, changes, [(49.0, 60.0)])
-    assert held_up.passed
-    assert held_up.figures["held_up"] == 24
-
-
-def test_a_slot_that_is_filled_late_is_found():
-    usual, late, early = (at_the_broker([50.0], seconds) for seconds in (0.3, 4.5, -0.2))
-
-    assert limits.filled_in_time(usual, ()).passed
-    assert limits.filled_in_time(early, ()).count == 1
-    assert limits.filled_in_time(late, ()).count == 1
-    assert limits.filled_in_time(late, [(51.0, 53.0)]).passed
-    assert limits.filled_in_time(late, [(40.0, 49.9)]).count == 1
-
-
-def test_after_the_session_a_request_comes_too_late_whatever_was_down():
-    assert limits.filled_in_time(at_the_broker([50.0], 8.0), [(50.0, 58.0)]).passed
-    assert limits.filled_in_time(at_the_broker([50.0], 10.5), [(50.0, 60.5)]).count == 1
-
-
-def test_the_pacers_patience_is_what_the_checks_say_it_is():
-    assert limits.FILL_SECONDS == pacer.PATIENCE_SECONDS
-
-
 def test_a_host_over_its_limit_is_found():
     at_once = [asked(10.0), asked(10.01), asked(10.02)]
     in_turn = [asked(10.0), asked(10.01), asked(10.51)]
@@ -237,6 +199,38 @@ def test_crawls_lost_and_applied_twice_are_found():
     assert check(1, 20.1) == [1, 0]
     assert check(3, 20.1) == [0, 1]
     assert check(2, 10.1) == [1, 0]
+
+
+def test_a_look_that_did_not_get_the_page_is_no_crawl_of_it():
+    outcomes = [
+        answered(asked(10.0), 10.1),
+        answered(asked(20.0), 20.1, "failed", http_status=500),
+        answered(asked(30.0), 30.1, "gone", http_status=404),
+    ]
+
+    def check(crawls, last):
+        run = ledger(outcomes=outcomes, pages=[stored(URL, crawls, last)])
+        return [finding.count for finding in delivery.crawls_applied(run, {})]
+
+    assert check(1, 10.1) == [0, 0]
+    assert check(2, 30.1) == [0, 1]
+
+
+def test_another_version_may_take_for_a_crawl_what_this_one_does_not():
+    outcomes = [
+        answered(asked(10.0), 10.1),
+        answered(asked(20.0), 20.1, "failed", http_status=500),
+        answered(asked(30.0), 30.1, "gone", http_status=404),
+    ]
+
+    def check(crawls, last):
+        run = ledger(outcomes=outcomes, pages=[stored(URL, crawls, last)])
+        return [finding.count for finding in delivery.crawls_applied(run, {}, ("gone",))]
+
+    assert check(1, 10.1) == [0, 0]
+    assert check(2, 30.1) == [0, 0]
+    assert check(3, 30.1) == [0, 1]
+    assert check(1, 20.1) == [1, 0]
 
 
 def test_a_signal_that_was_not_passed_on_is_found():
@@ -332,14 +326,6 @@ def test_dead_letters_that_are_missing_or_surprising_are_found():
     assert delivery.dead_letters(run, {}, ()).count == 1
     assert delivery.dead_letters(run, {place: "bad", other: "bad"}, ()).count == 1
     assert delivery.dead_letters(run, {place: "bad", other: "bad"}, {other}).passed
-
-
-def test_a_check_that_looked_at_nothing_fails_where_something_is_demanded():
-    nothing, something = limits.hosts(ledger(), {}), at_the_broker([50.0], 0.3)
-
-    assert nothing.passed
-    assert not nothing.demanded().passed
-    assert limits.filled_in_time(something, ()).demanded().passed
 
 
 def test_a_page_that_no_shard_knows_is_found():

@@ -20,14 +20,16 @@ def url(number):
     return f"https://a.example/{number}"
 
 
-def late_pages(visits, *, end=100.0, downtimes=(), added=(), changes=(), held=0.0, pauses=()):
+def late_pages(
+    visits, *, end=100.0, downtimes=(), added=(), changes=(), held=0.0, pauses=(), crawled=()
+):
     """Which of some pages (URL → times of requests) are found, under a bound of 60 s."""
     known = list(visits)
     ledger = Ledger(
         settings=SimpleNamespace(partitions=SHARDS),
         raw={},
         requests=[
-            Asked(CrawlRequest("r", 1, url, "a.example", at, at + 8, 1, 1, "value"), 0, 0, at)
+            Asked(CrawlRequest(f"r{at}", 1, url, "a.example", at, at + 8, 1, 1, "value"), 0, 0, at)
             for url, times in visits.items()
             for at in times
         ],
@@ -39,6 +41,10 @@ def late_pages(visits, *, end=100.0, downtimes=(), added=(), changes=(), held=0.
                 at,
             )
             for host, at, until in pauses
+        ]
+        + [
+            Answered(CrawlOutcome(URL, at, request_id=f"r{asked_at}", result=result), 0, 0, at)
+            for asked_at, at, result in crawled
         ],
         signals=[],
         page_signals=[],
@@ -56,6 +62,17 @@ def late_pages(visits, *, end=100.0, downtimes=(), added=(), changes=(), held=0.
 def test_a_page_that_is_crawled_too_late_is_found():
     assert late_pages({URL: [50.0]}).passed
     assert late_pages({URL: [80.0]}).count == 1
+
+
+def test_a_copy_is_as_old_as_its_crawl():
+    # The broker was away for 19 seconds just when it had the request.
+    asked_at = {URL: [20.0, 97.5]}
+    away = [(20.0, 39.0)]
+
+    assert late_pages(asked_at, downtimes=away).count == 1
+    assert late_pages(asked_at, downtimes=away, crawled=[(20.0, 39.0, "unchanged")]).passed
+    assert late_pages(asked_at, downtimes=away, crawled=[(20.0, 39.0, "failed")]).count == 1
+    assert late_pages(asked_at, downtimes=away, crawled=[(20.0, 19.0, "changed")]).count == 1
 
 
 def test_time_in_which_nothing_could_be_crawled_is_not_counted():

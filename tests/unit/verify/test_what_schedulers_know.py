@@ -152,6 +152,7 @@ def described(**changes):
         "last_crawled_at": NOW - 50.0,
         "last_signal_at": NOW - 20.0,
         "failures": 0,
+        "misses": 0,
         "signals": 1.3,
         "importance": 3.0,
         "max_age_days": 0.5,
@@ -163,9 +164,9 @@ def described(**changes):
     } | changes
 
 
-def memory_found(page, requests=(), hosts=(), **changes):
+def memory_found(page, requests=(), hosts=(), owners=OWNERS, **changes):
     run, sample = ledger(requests=requests, hosts=hosts), [Remembered(URL, NOW, page)]
-    return remembered(run, stored(**changes), OWNERS, sample).count
+    return remembered(run, stored(**changes), owners, sample).count
 
 
 def test_a_scheduler_that_knows_what_postgres_does_passes():
@@ -180,6 +181,7 @@ def test_a_scheduler_that_knows_what_postgres_does_passes():
         {"last_crawled_at": None},
         {"last_signal_at": NOW - 21.0},
         {"failures": 2},
+        {"misses": 1},
         {"signals": 0.0},
         {"importance": 1.0},
         {"max_age_days": None},
@@ -192,6 +194,24 @@ def test_a_scheduler_that_knows_what_postgres_does_passes():
 )
 def test_a_scheduler_that_knows_something_else_is_found(changes):
     assert memory_found(described(**changes)) == 1
+
+
+def test_what_was_announced_may_be_off_by_a_share_of_itself():
+    just_not_news = {"unsignalled_change_rate": 0.5 / (1.0 - MATERIAL)}
+
+    assert memory_found(described(**just_not_news)) == 0
+    assert memory_found(described(unsignalled_change_rate=0.51 / (1.0 - MATERIAL))) == 1
+
+
+@pytest.mark.parametrize("changes", [2, 14, 16])
+def test_with_each_change_of_owners_it_may_be_off_by_as_much_again(changes):
+    owners = {0: [EPOCH + number for number in range(changes)]}
+    furthest = 0.5 / (1.0 - MATERIAL) ** changes
+
+    assert memory_found(described(unsignalled_change_rate=0.5), owners=owners) == 0
+    assert memory_found(described(unsignalled_change_rate=furthest), owners=owners) == 0
+    beyond = described(unsignalled_change_rate=1.02 * furthest)
+    assert memory_found(beyond, owners=owners) == 1
 
 
 def test_a_burst_multiplier_is_one_that_was_announced_for_pages_of_that_age():

@@ -1,5 +1,6 @@
 """The broker: partitions in memory, and what was acknowledged."""
 
+from collections import Counter
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import Final
@@ -52,10 +53,18 @@ class Partition:
     end: int = 0
     appended_at: dict[int, float] = field(default_factory=dict)
     """Offset → virtual seconds."""
+    removed: list[tuple[ConsumerRecord, float]] = field(default_factory=list)
+    """What can be read no more, with when it was appended; virtual seconds."""
+    open_since: int | None = None
+    """Where a transaction begins that is not ended; None: there is none."""
+    takes_nothing: bool = False
+    """It has no leader that is written to."""
     followers: list[Callable[[], None]] = field(default_factory=list)
     """Called when there is something new."""
     unreadable_until: float = 0.0
     """It has no leader that is read from before; virtual seconds."""
+    held: list[tuple[float, float]] = field(default_factory=list)
+    """From when to when what is new could not be read; virtual seconds."""
     _seen: dict[int, Stored] = field(default_factory=dict)
 
     def append(self, batch: Iterable[Given], now: float, batch_number: int = 0) -> Stored:
@@ -91,6 +100,66 @@ class Partition:
             self._seen[batch_number] = stored
         self.tell()
         return stored
+
+    @property
+    def stable(self) -> int:
+        """Up to where it is read: before the first record of a transaction that is not ended."""
+        return self.end if self.open_since is None else self.open_since
+
+    def history(self) -> list[tuple[ConsumerRecord, float]]:
+        """All that was ever to be read, in order, with when it was appended; virtual seconds."""
+        there = [(record, self.appended_at[record.offset]) for record in self.records]
+        return sorted(self.removed + there, key=lambda one: (one[1], one[0].offset))
+
+    def hold(self, begin: float, end: float) -> None:
+        """It has no leader that is read from; virtual seconds."""
+        self.held.append((begin, end))
+        self.unreadable_until = max(self.unreadable_until, end)
+
+    def read_from(self, at: float, seconds: float) -> float:
+        """From when on something that was appended at a time could be read for so many seconds
+        without a break; virtual seconds."""
+        for begin, end in sorted(self.held):
+            if begin < at + seconds and at < end:
+                at = end
+        return at
+
+    def begin_transaction(self) -> None:
+        """What is appended from now on is in a transaction."""
+        self.open_since = self.end
+
+    def end_transaction(self, *, is_committed: bool) -> None:
+        """Let all of it be read, or nothing."""
+        since, self.open_since = self.open_since, None
+        if since is None:
+            return
+        if not is_committed:
+            self.records = [record for record in self.records if record.offset < since]
+        self.mark()
+
+    def keep_from(self, offset: int) -> None:
+        """Retention: what is older is gone."""
+        self._remove(lambda record: record.offset < offset)
+        self.begin = offset
+        self.tell()
+
+    def lose_from(self, offset: int) -> None:
+        """A broker leads that has not all that was acknowledged: what comes next stands where
+        something else was."""
+        self._remove(lambda record: record.offset >= offset)
+        self.end = offset
+        self.open_since = None
+        self._seen = {n: at for n, at in self._seen.items() if at.offset < offset}
+        self.tell()
+
+    def make_anew(self) -> None:
+        """It is another one of the same name."""
+        self.lose_from(0)
+        self.begin = 0
+
+    def _remove(self, is_gone: Callable[[ConsumerRecord], bool]) -> None:
+        self.removed += [(r, self.appended_at[r.offset]) for r in self.records if is_gone(r)]
+        self.records = [record for record in self.records if not is_gone(record)]
 
     def mark(self) -> None:
         """Take the marker of a transaction: an offset without a record."""
@@ -138,7 +207,19 @@ class Broker:
             ]
             for topic in TOPICS
         }
+        self.anew: Counter[str] = Counter()
+        """How often topics were made anew."""
         self._batches = 0
+
+    def topic_id(self, topic: str) -> str:
+        """Which topic is meant by a name."""
+        return f"{topic} #{self.anew[topic]}"
+
+    def make_anew(self, topic: str) -> None:
+        """Remove a topic, and make another one of its name."""
+        self.anew[topic] += 1
+        for log in self.topics[topic]:
+            log.make_anew()
 
     def partition(self, topic: str, number: int) -> Partition:
         """One partition."""
@@ -154,5 +235,5 @@ class Broker:
         return self.partition(topic, number).append(batch, self.loop.now, batch_number)
 
     def records(self, topic: str) -> list[ConsumerRecord]:
-        """All records of a topic, partition by partition."""
+        """All records of a topic that can be read, partition by partition."""
         return [record for part in self.topics[topic] for record in part.records]

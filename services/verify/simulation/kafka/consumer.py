@@ -21,8 +21,9 @@ from services.verify.simulation.kafka.coordinator import Coordinator
 from services.verify.simulation.kafka.network import Network
 from services.verify.simulation.loop import VirtualLoop
 from services.verify.simulation.plan import SimulationPlan
+from services.verify.simulation.process import current
 
-IDLE_SECONDS: Final = 0.5
+IDLE_SECONDS: Final = 1.0
 """A poll that finds nothing takes so long, though shorter waits are asked for: who reads looks up
 when there is something, and turns in which nothing happens cost the most of a simulation."""
 
@@ -39,6 +40,7 @@ class _Place:
         self.seen_until = 0
         """What the broker has told of it goes up to here."""
         self.highwater: int | None = None
+        self.stable: int | None = None
         self.told_at_ms: int | None = None
 
 
@@ -60,7 +62,11 @@ class Consumer:
         self._options = options
         self._poll_seconds = plan.scale.poll_seconds
         self._weather = plan.weather
+        self._reads_committed = options.get("isolation_level") == "read_committed"
         self._places: dict[TopicPartition, _Place] = {}
+        self._ordered: list[TopicPartition] = []
+        self._ordered_of = self._places
+        """What they were ordered of: `assign` begins a new one."""
         self._coordinator: Coordinator | None = None
         self._is_reassigning = False
         self._is_closed = False
@@ -69,6 +75,7 @@ class Consumer:
         self._polled_at = loop.now
         self._wake: asyncio.Event = asyncio.Event()
         self._context = contextvars.copy_context()
+        self._process = current()
         self._fetching = False
         self._client = self
 
@@ -82,7 +89,7 @@ class Consumer:
                 str(self._options["group_id"]),
                 str(self._options["group_instance_id"]),
                 session,
-                max(self._options["heartbeat_interval_ms"] / 1000, session / 8),
+                max(self._options["heartbeat_interval_ms"] / 1000, session / 5),
                 self._poll_seconds,
             )
 
@@ -186,8 +193,8 @@ class Consumer:
         return self._place(tp).highwater
 
     def last_stable_offset(self, tp: TopicPartition) -> int | None:
-        """Where the oldest transaction begins that is not ended: nobody has one open for long."""
-        return self.highwater(tp)
+        """Where the oldest transaction begins that is not ended; without one, the end."""
+        return self._place(tp).stable
 
     def last_poll_timestamp(self, tp: TopicPartition) -> int | None:
         """When that was, milliseconds of this process's clock."""
@@ -211,7 +218,7 @@ class Consumer:
         self._fetching = False
         if self._is_closed:
             return
-        if not self.network.reaches(contextvars_process(self._context)):
+        if not self.network.reaches(self._process):
             self.network.when_reached(self._tell)
             return
         now_ms, is_new = int(time.time() * 1000), False
@@ -222,12 +229,14 @@ class Consumer:
                 wait = log.unreadable_until - self.loop.now
                 self.loop.call_later(wait, self._tell, context=self._context)
                 continue
-            if uneven and log.end != place.seen_until and self._random() < uneven:
+            stable = log.stable
+            if uneven and stable != place.seen_until and self._random() < uneven:
                 # Another broker has it, which answers later.
                 self._tell()
                 continue
-            is_new = is_new or log.end != place.seen_until
-            place.seen_until = place.highwater = log.end
+            until = stable if self._reads_committed else log.end
+            is_new = is_new or until != place.seen_until
+            place.seen_until, place.highwater, place.stable = until, log.end, stable
             place.told_at_ms = now_ms
         if is_new:
             self._wake.set()
@@ -279,7 +288,7 @@ class Consumer:
         left = max_records or 500
         found: Records = {}
         partly = self._random() < self._weather.partly
-        for tp in sorted(tps or self._places):
+        for tp in sorted(tps) if tps else self._in_order():
             place = self._places.get(tp)
             if place is None or place.is_paused or left <= 0:
                 continue
@@ -305,13 +314,18 @@ class Consumer:
                 place.position = max(begin, min(place.seen_until, log.end))
         return found
 
+    def _in_order(self) -> list[TopicPartition]:
+        if len(self._ordered) != len(self._places) or self._ordered_of is not self._places:
+            self._ordered, self._ordered_of = sorted(self._places), self._places
+        return self._ordered
+
     # Questions.
 
     async def end_offsets(self, tps: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
         """Where partitions end."""
         asked = list(tps)
         return await self.network.query(
-            lambda: {tp: self.broker.partition(tp.topic, tp.partition).end for tp in asked}
+            lambda: {tp: self.broker.partition(tp.topic, tp.partition).stable for tp in asked}
         )
 
     async def beginning_offsets(self, tps: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
@@ -370,14 +384,13 @@ class Consumer:
         return next(group for group in self.broker.groups.all() if group.name == name)
 
 
+async def end_of_log(consumer: Consumer, tp: TopicPartition) -> int:
+    """As `shared.runtime.log_ends.end_of_log`."""
+    log = consumer.broker.partition
+    return await consumer.network.query(lambda: log(tp.topic, tp.partition).end)
+
+
 async def topic_ids(client: Consumer, names: Iterable[str]) -> dict[str, str]:
-    """As `shared.runtime.topic_ids.topic_ids`: a topic of the model is never made anew."""
+    """As `shared.runtime.topic_ids.topic_ids`."""
     asked = list(names)
-    return await client.network.ask(lambda: {name: f"id of {name}" for name in asked})
-
-
-def contextvars_process(context: contextvars.Context) -> Any:
-    """The process of a context."""
-    from services.verify.simulation.process import CURRENT, OUTSIDE  # noqa: PLC0415
-
-    return context.get(CURRENT, OUTSIDE)
+    return await client.network.ask(lambda: {name: client.broker.topic_id(name) for name in asked})

@@ -112,7 +112,6 @@ class _Exchange:
         self.network, self.process, self.execute = network, process, execute
         self.loop = network.loop
         self.answer: asyncio.Future[Any] = self.loop.create_future()
-        self._context = process.context()
         self._is_over = False
         if network.is_broker_down:
             self._fail_later(REFUSED_SECONDS, KafkaConnectionError("the broker is down"))
@@ -141,10 +140,14 @@ class _Exchange:
 
     def _send_back(self, result: Any) -> None:
         network = self.network
-        if network.is_broker_down or self.process.name in network.deaf:
+        if network.is_broker_down:
+            # With the broker the connection ends, however long the sender is ready to wait.
+            self._fail_later(REFUSED_SECONDS, KafkaConnectionError("the broker went down"))
+            return
+        if self.process.name in network.deaf:
             self._fail_later(self._seconds, RequestTimedOutError("the answer was lost"))
             return
-        self.loop.call_later(network.latency(), self._hear, result, context=self._context)
+        self.loop.call_later(network.latency(), self._hear, result, context=network.outside)
 
     def _hear(self, result: Any) -> None:
         self._is_over = True
@@ -161,4 +164,4 @@ class _Exchange:
             if not self.answer.done():
                 self.answer.set_exception(error)
 
-        self.loop.call_later(seconds, fail, context=self._context)
+        self.loop.call_later(seconds, fail, context=self.network.outside)

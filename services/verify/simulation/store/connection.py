@@ -73,6 +73,8 @@ class Connection:
         Raises:
             psycopg.OperationalError: the server is away.
         """
+        if self._is_broken or self._is_closed:
+            raise psycopg.OperationalError("the connection is closed")
         try:
             mine = self.at_hand = self.database.begin(LOCK_SECONDS)
         except psycopg.OperationalError:

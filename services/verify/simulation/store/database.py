@@ -40,6 +40,9 @@ class Transaction:
         self.begun_at = begun_at
         """Virtual seconds."""
         self.writes: list[Callable[[], None]] = []
+        """Done when it is committed."""
+        self.undoing: list[Callable[[], None]] = []
+        """Done when it is rolled back."""
         self.locks: set[Key] = set()
         self.inserted: set[Key] = set()
         self.topics: dict[str, str] = {}
@@ -65,10 +68,16 @@ class Database:
         """Shard → epoch, holder, and what its last commit was about to announce."""
         self.topics: dict[str, str] = {}
         """Topic → id that the positions are about."""
+        self.imports: dict[int, list[list[int]]] = {}
+        """Shard → the pages of each of its imports, in their order."""
+        self.is_importing = False
+        """Whether estimators are kept out."""
         self.lease: Row = {"epoch": 0, "holder": "", "beat": 0, "session": None}
         self.commits = 0
         self.committed: Callable[[Process], None] = lambda _: None
         """Told of each commit."""
+        self.forgot: Callable[[Process], None] = lambda _: None
+        """Told when the server has noticed that a process is gone."""
         self.kill_at: dict[str, str] = {}
         """Process → where in its next transaction it is killed: before, amid or after."""
         self.kill: Callable[[Process], None] = lambda _: None
@@ -166,6 +175,9 @@ class Database:
 
     def roll_back(self, transaction: Transaction) -> None:
         """Forget a transaction."""
+        if not transaction.is_over:
+            for undo in transaction.undoing:
+                undo()
         transaction.is_over = True
         if transaction in self._open:
             self._open.remove(transaction)
@@ -176,6 +188,7 @@ class Database:
         def notice() -> None:
             for transaction in [t for t in self._open if t.process is process]:
                 self.roll_back(transaction)
+            self.forgot(process)
 
         self.loop.call_later(NOTICED_SECONDS, notice, context=OUTSIDE.context())
 

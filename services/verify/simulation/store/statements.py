@@ -1,54 +1,34 @@
 """The functions of `shared.store` that speak SQL, on the model: same names, arguments, errors."""
 
-import itertools
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any, Final
+from typing import Any
 
 import numpy as np
 import psycopg
 
+from services.verify.simulation.store.columns import by_source_of, columns_of, rows_of
 from services.verify.simulation.store.connection import Connection
 from services.verify.simulation.store.database import Database, Row
+from services.verify.simulation.store.imports import ImportStatements, last_import
 from services.verify.simulation.store.lease import LeaseStatements
 from services.verify.simulation.store.owners import OwnerStatements
 from shared.policy.estimation.host_priors import INITIAL_CHANGE_RATE, INITIAL_SHAPE
 from shared.store.binary import Blobs
-from shared.store.columns import HostColumns, LearningColumns, PageColumns, SignalsBySource
+from shared.store.columns import (
+    HOST_RULES,
+    HostColumns,
+    LearningColumns,
+    PageColumns,
+    RemovedPages,
+    host_rules,
+)
 from shared.store.history import WAITING, WAITING_OFFSET, unpack
+from shared.store.host_factors import NONE, unpack_factors
 from shared.store.hosts import INITIAL, PACKED_BYTES, unpack_hosts, unpack_sources
 from shared.store.models import REMOVED
 from shared.store.positions import ESTIMATOR, Positions, Superseded
 from shared.store.snapshot import LearningSnapshot, ShardSnapshot
-from shared.store.source_times import unpack_source_times
-from shared.store.writer import Column, HostEstimates, HostLimits, Observations
-
-_TYPES: Final[dict[str, type[np.generic]]] = {
-    "page_id": np.int64,
-    "host_id": np.int64,
-    "digest": np.int64,
-    "signal_count": np.int64,
-    "signals": np.int32,
-    "crawls": np.int32,
-    "changes": np.int32,
-    "failures": np.int32,
-    "status": np.int16,
-}
-"""Of columns that are no floats."""
-
-
-def _rows(values: Mapping[str, Column]) -> list[Row]:
-    """Columns as rows."""
-    lists: list[list[Any]] = []
-    for column in values.values():
-        if isinstance(column, Blobs):
-            data, ends = column.arena.tobytes(), column.offsets.tolist()
-            lists.append([data[a:b] for a, b in itertools.pairwise(ends)])
-        elif isinstance(column, list):
-            lists.append(column)
-        else:
-            lists.append(column.tolist())
-    names = tuple(values)
-    return [dict(zip(names, row, strict=True)) for row in zip(*lists, strict=True)]
+from shared.store.writer import Column, HostEstimates, HostLimits, Observations, RefittedFactors
 
 
 class Statements:
@@ -124,7 +104,7 @@ class Statements:
         database, mine = self._database, connection.mine
         rows = [
             row
-            for row in _rows(values)
+            for row in rows_of(values)
             if row["page_id"] in database.pages.get(row["shard"], {})
             or ("page", row["shard"], row["page_id"]) in mine.inserted
         ]
@@ -143,7 +123,7 @@ class Statements:
     ) -> None:
         """As `shared.store.writer.insert_pages`."""
         database, mine = self._database, connection.mine
-        rows = _rows(values)
+        rows = rows_of(values)
         keys = [("page", row["shard"], row["page_id"]) for row in rows]
         database.lock(mine, list(keys))
         if any(row["page_id"] in database.pages.get(row["shard"], {}) for row in rows):
@@ -160,13 +140,12 @@ class Statements:
     def write_hosts(self, connection: Connection, limits: HostLimits) -> None:
         """As `shared.store.writer.write_hosts`."""
         database, mine = self._database, connection.mine
-        rows = _rows(
+        rows = rows_of(
             {
                 "shard": limits.shards,
                 "host_id": limits.host_ids,
                 "host": limits.hosts,
-                "max_crawls_per_second": limits.max_crawls_per_second,
-                "blocked_until": limits.blocked_until,
+                **{name: limits.rules[name] for name in HOST_RULES.names or ()},
                 "limit_updated_at": limits.limit_updated_at,
             }
         )
@@ -179,7 +158,13 @@ class Statements:
                 known = database.hosts.setdefault(row["shard"], {})
                 known.setdefault(
                     row["host_id"],
-                    {"prior_shape": None, "prior_rate": None, "sources": "[]", "learning": None},
+                    {
+                        "prior_shape": None,
+                        "prior_rate": None,
+                        "sources": "[]",
+                        "learning": None,
+                        "factors": NONE,
+                    },
                 ).update(row)
 
         mine.writes.append(write)
@@ -189,7 +174,7 @@ class Statements:
         database, mine = self._database, connection.mine
         rows = [
             row
-            for row in _rows(
+            for row in rows_of(
                 {
                     "shard": estimates.shards,
                     "host_id": estimates.host_ids,
@@ -210,6 +195,18 @@ class Statements:
 
         mine.writes.append(write)
         return len(rows)
+
+    def update_factors(self, connection: Connection, refitted: RefittedFactors) -> None:
+        """As `shared.store.writer.update_factors`."""
+        hosts, mine = self._database.hosts, connection.mine
+        keys = list(zip(refitted.shards.tolist(), refitted.host_ids.tolist(), strict=True))
+        self._database.lock(mine, [("host", *key) for key in keys])
+
+        def write() -> None:
+            for (shard, host_id), packed in zip(keys, refitted.packed, strict=True):
+                hosts[shard][host_id]["factors"] = packed
+
+        mine.writes.append(write)
 
     def append_observations(
         self,
@@ -240,24 +237,25 @@ class Statements:
         _ = database_url
         self._database.check()
         progress()
-        rows = [row for row in self._pages_of(shard) if row["status"] != REMOVED]
+        stored = self._pages_of(shard)
+        rows = [row for row in stored if row["status"] != REMOVED]
         width = WAITING_OFFSET + WAITING.itemsize
         waiting = np.frombuffer(
             b"".join(row["history"][WAITING_OFFSET:width] for row in rows), WAITING
         )
-        urls = [self._database.urls[shard, row["page_id"]].encode() for row in rows]
-        ends = np.cumsum([0, *map(len, urls)], dtype=np.int64)
         return ShardSnapshot(
             shard,
-            _columns(PageColumns, rows),
+            columns_of(PageColumns, rows),
             waiting["pending"],
             waiting["multiplier"],
-            Blobs(np.frombuffer(b"".join(urls), np.uint8), ends),
+            self._urls_of(shard, rows),
             self._hosts_of(shard),
             self.read_positions(None, ESTIMATOR, [shard]),
             waiting["last_source"].astype(np.int8),
-            _by_source(rows),
+            by_source_of(rows),
             self._owners.epoch_of(shard),
+            last_import(self._database, shard),
+            columns_of(RemovedPages, [row for row in stored if row["status"] == REMOVED]),
         )
 
     def load_for_learning(self, database_url: str, shard: int) -> LearningSnapshot:
@@ -269,14 +267,20 @@ class Statements:
         ends = np.cumsum([0, *map(len, histories)], dtype=np.int64)
         return LearningSnapshot(
             shard,
-            _columns(PageColumns, rows),
-            _columns(LearningColumns, rows),
+            columns_of(PageColumns, rows),
+            columns_of(LearningColumns, rows),
             unpack(Blobs(np.frombuffer(b"".join(histories), np.uint8), ends)),
             self._hosts_of(shard),
             self.read_positions(None, ESTIMATOR, [shard]),
-            _by_source(rows),
+            by_source_of(rows),
             self._owners.announcing_of(shard),
+            self._urls_of(shard, rows),
         )
+
+    def _urls_of(self, shard: int, rows: Sequence[Row]) -> Blobs:
+        urls = [self._database.urls[shard, row["page_id"]].encode() for row in rows]
+        ends = np.cumsum([0, *map(len, urls)], dtype=np.int64)
+        return Blobs(np.frombuffer(b"".join(urls), np.uint8), ends)
 
     def _pages_of(self, shard: int) -> list[Row]:
         pages = self._database.pages.get(shard, {})
@@ -291,32 +295,21 @@ class Statements:
                 [otherwise if row[name] is None else row[name] for row in rows], np.float64
             )
 
+        rules = host_rules(len(rows))
+        for name in HOST_RULES.names or ():
+            rules[name] = [np.nan if row[name] is None else row[name] for row in rows]
         learning = b"".join(row["learning"] or INITIAL for row in rows)
         return HostColumns(
             np.array([row["host_id"] for row in rows], np.int64),
             [row["host"] for row in rows],
-            column("max_crawls_per_second"),
-            column("blocked_until"),
+            rules,
             column("limit_updated_at"),
             column("prior_shape", INITIAL_SHAPE),
             column("prior_rate", INITIAL_SHAPE / INITIAL_CHANGE_RATE),
             [unpack_sources(row["sources"]) for row in rows],
             unpack_hosts(learning, len(learning) // PACKED_BYTES),
+            [unpack_factors(row["factors"]) for row in rows],
         )
-
-
-def _columns(kind: Any, rows: Sequence[Row]) -> Any:
-    names = [name if name != "page_ids" else "page_id" for name in kind.__dataclass_fields__]
-    names = [name if name != "host_ids" else "host_id" for name in names]
-    return kind(
-        *(np.array([row[name] for row in rows], _TYPES.get(name, np.float64)) for name in names)
-    )
-
-
-def _by_source(rows: Sequence[Row]) -> SignalsBySource:
-    several = [place for place, row in enumerate(rows) if row["signal_times"]]
-    packed = b"".join(rows[place]["signal_times"] for place in several)
-    return SignalsBySource(np.array(several, np.int64), unpack_source_times(packed))
 
 
 def nothing(*_: Any, **__: Any) -> int:
@@ -324,22 +317,14 @@ def nothing(*_: Any, **__: Any) -> int:
     return 0
 
 
-def no_imports(connection: Connection, *_: Any) -> list[Any]:
-    """In the place of `shared.store.imports_log.read_imports`: nobody imports anything."""
-    connection.database.check()
-    return []
-
-
 def replacements(database: Database) -> dict[str, Callable[..., Any]]:
     """Module and function → what stands in its place."""
     statements, lease = Statements(database), LeaseStatements(database)
-    owners = OwnerStatements(database)
+    owners, imports = OwnerStatements(database), ImportStatements(database)
     found: dict[str, Callable[..., Any]] = {
         "shared.store.connection.connect": statements.connect,
         "shared.store.connection.connect_writer": statements.connect,
-        "shared.store.imports_log.read_imports": no_imports,
         "shared.store.deployment.check_deployment": nothing,
-        "shared.store.imports.share_writer_lock": nothing,
         "shared.store.retention.drop_old_observations": nothing,
         "shared.store.multipliers.append_multipliers": nothing,
         "shared.store.multipliers.prune_multipliers": nothing,
@@ -350,7 +335,7 @@ def replacements(database: Database) -> dict[str, Callable[..., Any]]:
         (
             "shared.store.writer",
             statements,
-            "update_pages insert_pages write_hosts update_hosts append_observations",
+            "update_pages insert_pages write_hosts update_hosts update_factors append_observations",
         ),
         ("shared.store.snapshot", statements, "load_shard load_for_learning"),
         (
@@ -358,6 +343,8 @@ def replacements(database: Database) -> dict[str, Callable[..., Any]]:
             owners,
             "raise_epochs require_ownership read_epochs note_announcing",
         ),
+        ("shared.store.imports", imports, "share_writer_lock"),
+        ("shared.store.imports_log", imports, "read_imports read_imported_pages"),
         ("shared.store.stream_topics", owners, "note_topics read_topics"),
         (
             "shared.store.lease",

@@ -32,10 +32,7 @@ class Server:
         try:
             return self.loop.run_until_complete(task)
         finally:
-            for left in asyncio.all_tasks(self.loop):
-                left._log_destroy_pending = False
-                left.get_coro().close()
-            self.loop.close()
+            self.loop.end()
 
     def writer(self, name):
         return Writer(self, Process(name))

@@ -7,7 +7,7 @@ import pytest
 from aiokafka import TopicPartition
 from aiokafka.errors import KafkaError, OffsetOutOfRangeError
 
-from services.verify.simulation.kafka.broker import Broker, Given
+from services.verify.simulation.kafka.broker import Broker, Given, Partition
 from services.verify.simulation.kafka.consumer import Consumer
 from services.verify.simulation.kafka.network import Network
 from services.verify.simulation.kafka.producer import Producer
@@ -35,10 +35,7 @@ class World:
         try:
             return self.loop.run_until_complete(task)
         finally:
-            for left in asyncio.all_tasks(self.loop):
-                left._log_destroy_pending = False
-                left.get_coro().close()
-            self.loop.close()
+            self.loop.end()
 
     def spawn(self, process, coroutine):
         return self.loop.create_task(coroutine, context=process.context())
@@ -58,7 +55,7 @@ class World:
 
     def alone(self, auto_offset_reset):
         """A consumer without a group."""
-        options = {"auto_offset_reset": auto_offset_reset}
+        options = {"auto_offset_reset": auto_offset_reset, "isolation_level": "read_committed"}
         return Consumer(self.loop, self.broker, self.network, Random(3), options, self.plan)
 
     def records(self):
@@ -258,18 +255,13 @@ def test_a_marker_takes_an_offset_that_no_record_has():
     assert world.run(main()) == ([0], 2)
 
 
-def without_the_first(log, count):
-    """What retention leaves of a partition."""
-    log.begin, log.records = count, log.records[count:]
-
-
 @pytest.mark.parametrize("kept_from", [1, 2])
 def test_what_retention_took_is_not_read(kept_from):
     world = World()
     log = world.broker.partition(TOPIC, 0)
     for value in (b"a", b"b", b"c"):
         world.broker.append(TOPIC, 0, [Given(None, value, 0)], 0)
-    without_the_first(log, kept_from)
+    log.keep_from(kept_from)
 
     async def main():
         consumer = world.alone("earliest")
@@ -289,7 +281,7 @@ def test_a_reader_without_another_place_to_go_is_told_that_its_own_is_not_there(
     log = world.broker.partition(TOPIC, 0)
     for value in (b"a", b"b", b"c"):
         world.broker.append(TOPIC, 0, [Given(None, value, 0)], 0)
-    without_the_first(log, begin)
+    log.keep_from(begin)
     tp = TopicPartition(TOPIC, 0)
 
     async def main():
@@ -320,3 +312,52 @@ def test_only_an_idempotent_producer_stores_once_what_it_sends_again(enable_idem
         return len(world.records())
 
     assert world.run(main()) == stored
+
+
+@pytest.mark.parametrize("is_committed", [True, False])
+def test_a_transaction_is_read_when_it_is_ended_and_never_if_it_was_given_up(is_committed):
+    world = World()
+    log = world.broker.partition(TOPIC, 0)
+    tp = TopicPartition(TOPIC, 0)
+
+    async def offsets(consumer):
+        await asyncio.sleep(0.1)
+        fetched = await consumer.getmany(tp, timeout_ms=100)
+        return [record.offset for record in fetched.get(tp, [])]
+
+    async def main():
+        consumer = world.alone("earliest")
+        await consumer.start()
+        consumer.assign([tp])
+        log.append([Given(None, b"before", 0)], 0)
+        log.begin_transaction()
+        log.append([Given(None, b"in it", 0), Given(None, b"too", 0)], 0)
+        open_, end = await offsets(consumer), (await consumer.end_offsets([tp]))[tp]
+        log.end_transaction(is_committed=is_committed)
+        log.append([Given(None, b"behind", 0)], 0)
+        return open_, end, await offsets(consumer), await consumer.position(tp)
+
+    ended = [1, 2, 4] if is_committed else [4]
+    assert world.run(main()) == ([0], 1, ended, 5)
+
+
+def test_what_a_broker_has_lost_makes_room_for_something_else():
+    world = World()
+    log = world.broker.partition(TOPIC, 0)
+    log.append([Given(None, b"a", 0), Given(None, b"b", 0)], 1.0, 7)
+    log.append([Given(None, b"c", 0)], 2.0, 8)
+    log.lose_from(1)
+    assert log.append([Given(None, b"d", 0)], 3.0, 9).offset == 1
+    assert log.append([Given(None, b"c", 0)], 4.0, 8).offset == 2, (
+        "its sender is not known any more"
+    )
+    assert world.records() == [b"a", b"d", b"c"]
+    assert [record.value for record, _ in log.history()] == [b"a", b"b", b"c", b"d", b"c"]
+    world.loop.close()
+
+
+def test_what_comes_while_nothing_can_be_read_is_read_from_its_end_on():
+    log = Partition(TOPIC, 0)
+    log.hold(5.0, 9.0)
+    log.hold(8.0, 12.0)
+    assert [log.read_from(at, 3.0) for at in (1.9, 2.1, 6.0, 12.0)] == [1.9, 12.0, 12.0, 12.0]

@@ -3,6 +3,7 @@
 import os
 import subprocess
 import sys
+from dataclasses import replace
 
 import pytest
 
@@ -46,6 +47,14 @@ def test_in_one_process_too_whatever_ran_before():
     other = trace_of(SEED + 1, SMALL)
     assert trace_of(SEED, SMALL) == first
     assert other[-1] != first[-1]
+
+
+def test_names_that_workers_draw_for_themselves_are_of_the_seed_too():
+    warm_up()
+    scale = replace(SMALL, kinds=("overtaken",))
+    first = trace_of(SEED, scale)
+    assert any("another process has taken a shard over" in line for line in first)
+    assert trace_of(SEED, scale) == first
 
 
 def test_the_fingerprint_is_of_everything_that_happens():

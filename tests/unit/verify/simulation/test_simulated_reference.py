@@ -50,6 +50,12 @@ def test_each_source_tells_its_own_news():
     assert (page.least_signals, page.most_signals) == (3, 3)
 
 
+def test_a_signal_that_came_before_its_page_was_known_may_count_or_not():
+    signals = [signal(5.0), signal(7.0)]
+    page = page_records([PageUpdate("upsert", URL)], signals, [], {signals[0]})[URL]
+    assert (page.least_signals, page.most_signals) == (1, 2)
+
+
 def test_an_older_update_changes_nothing():
     removed = PageUpdate("remove", URL, updated_at=9.0)
     older = PageUpdate("upsert", URL, importance=7.0, updated_at=5.0)

@@ -20,7 +20,7 @@ def run(seed, main):
     try:
         return loop.run_until_complete(loop.create_task(main(loop), context=OUTSIDE.context()))
     finally:
-        loop.close()
+        loop.end()
 
 
 def spawn(loop, process, coroutine):
@@ -156,11 +156,9 @@ def test_a_simulation_that_waits_for_ever_says_so():
 
     loop = VirtualLoop(Random(1))
     task = loop.create_task(main(loop))
-    task._log_destroy_pending = False
     with pytest.raises(Stuck):
         loop.run_until_complete(task)
-    task.get_coro().close()
-    loop.close()
+    loop.end()
 
 
 def test_each_process_has_a_time_of_its_own_that_goes_by_what_it_is_told():
@@ -181,3 +179,18 @@ def test_each_process_has_a_time_of_its_own_that_goes_by_what_it_is_told():
     assert corrected == pytest.approx(0.01, abs=1e-3)
     assert (right, untouched) == pytest.approx((0.0, 0.0), abs=1e-3)
     assert WALL.now() < BEGINNING, "the real one is back"
+
+
+def test_what_is_left_of_a_simulation_does_not_keep_the_next_one_from_running():
+    async def left_behind(loop):
+        try:
+            await asyncio.sleep(100)
+        finally:
+            spawn(loop, OUTSIDE, asyncio.sleep(1))
+
+    async def main(loop):
+        spawn(loop, OUTSIDE, left_behind(loop))
+        await asyncio.sleep(1)
+        return loop.now
+
+    assert run(1, main) == run(1, main)

@@ -1,0 +1,9 @@
+"""All mutants there are; a new module of them is named here."""
+
+from typing import Final
+
+from services.verify.mutants import learning, pacing, picking, reading  # noqa: F401 - they fill it
+from services.verify.mutants.mutant import Mutant, catalogue
+
+MUTANTS: Final[tuple[Mutant, ...]] = catalogue()
+"""By promise and name."""

@@ -1,0 +1,181 @@
+"""Faults of a scheduler's shards: what they hear, are loaded with, and pick."""
+
+import math
+from dataclasses import replace
+from typing import Any
+
+import msgspec
+import numpy as np
+
+import services.scheduler.flow.handler as flow_handler
+from services.scheduler.flow import loading
+from services.scheduler.flow.handler import SchedulerHandler
+from services.scheduler.flow.loading import shard_rules
+from services.scheduler.flow.recovery import restore
+from services.scheduler.picking.calendar import Calendar
+from services.scheduler.state import events
+from services.scheduler.state.hosts import DEPTH
+from services.scheduler.state.rules import ShardRules
+from services.scheduler.state.shard import Shard
+from services.verify.mutants.mutant import Planted, Promise, breaks, does_nothing
+from services.verify.simulation.replacing import instead
+
+
+def _hears_nothing(*_: Any) -> int:
+    return 0
+
+
+@breaks(Promise.BEST)
+def news_move_no_page() -> Planted:
+    """Pages to which something happened stay where they were in the calendar."""
+    return instead(Calendar, "touch", does_nothing)
+
+
+@breaks(Promise.BEST)
+def importance_left_out() -> Planted:
+    """All pages are as important as each other when slots are filled."""
+    select = Calendar.select
+
+    def select_alike(self: Calendar, *given: Any) -> Any:
+        pages = self._space.pages
+        importance = pages["importance"].copy()
+        pages["importance"] = 1.0
+        try:
+            return select(self, *given)
+        finally:
+            self._space.pages["importance"] = importance
+
+    return instead(Calendar, "select", select_alike)
+
+
+@breaks(Promise.BEST)
+def slots_left_empty() -> Planted:
+    """A slot is left empty, though there is a page that is worth a crawl."""
+    select = Calendar.select
+
+    def select_few(self: Calendar, slots: Any, rate: float, _least: float) -> Any:
+        return select(self, slots, rate, 1e30)
+
+    return instead(Calendar, "select", select_few)
+
+
+@breaks(Promise.BEST)
+def parameters_unheard() -> Planted:
+    """A scheduler does not hear what was learned of pages."""
+    return instead(Shard, "parameters", _hears_nothing)
+
+
+@breaks(Promise.SIGNALS)
+def signals_unheard() -> Planted:
+    """A scheduler does not hear signals."""
+    return instead(Shard, "signals", _hears_nothing)
+
+
+@breaks(Promise.LOST)
+def later_signals_lost() -> Planted:
+    """A scheduler counts no signal of a page that has some already since its last crawl."""
+    apply_signals = events.apply_signals
+
+    def apply_first(pages: Any, *given: Any) -> Any:
+        rows, is_later = given[3], given[6]
+        is_later &= pages["signals"][rows] == 0
+        return apply_signals(pages, *given)
+
+    return instead(events, "apply_signals", apply_first)
+
+
+@breaks(Promise.TWICE)
+def signals_counted_twice() -> Planted:
+    """A scheduler counts each signal of a page twice."""
+    apply_signals = events.apply_signals
+
+    def apply_twice(*given: Any) -> Any:
+        apply_signals(*given)
+        return apply_signals(*given)
+
+    return instead(events, "apply_signals", apply_twice)
+
+
+@breaks(Promise.HOSTS)
+def a_token_too_many() -> Planted:
+    """A host has half a token more each time that slots are filled."""
+    select = Calendar.select
+
+    def select_richly(self: Calendar, *given: Any) -> Any:
+        tokens = self._space.host_rows["tokens"]
+        tokens[:] = np.minimum(tokens + 0.5, DEPTH)
+        return select(self, *given)
+
+    return instead(Calendar, "select", select_richly)
+
+
+@breaks(Promise.HOSTS)
+def limits_unheard() -> Planted:
+    """A scheduler does not hear the limits that are set for hosts."""
+    return instead(Shard, "take_host_limit", does_nothing)
+
+
+@breaks(Promise.HOSTS)
+def pauses_unheard() -> Planted:
+    """A scheduler does not hear that a host asks to be left alone."""
+    return instead(Shard, "pause_host", does_nothing)
+
+
+@breaks(Promise.HOSTS, "kill", "term")
+def limits_not_restored() -> Planted:
+    """A shard that is loaded has the default limits."""
+    load_hosts = loading._load_hosts  # noqa: SLF001
+
+    def without_limits(shard: Shard, snapshot: Any) -> Any:
+        numbers = load_hosts(shard, snapshot)
+        shard.hosts.rows["rate"][numbers] = shard.rules.default_host_rate
+        return numbers
+
+    return instead(loading, "_load_hosts", without_limits)
+
+
+@breaks(Promise.FORGOTTEN, "kill", "term", estimators=1)
+def requests_in_flight_forgotten() -> Planted:
+    """A shard that is loaded does not look at what was asked for before."""
+    return instead(flow_handler, "restore", _hears_nothing)
+
+
+@breaks(Promise.FORGOTTEN, "kill", "term", "rebalance")
+def in_flight_without_a_deadline() -> Planted:
+    """A request of before a shard was loaded waits for its answer for ever."""
+
+    def restore_for_ever(shard: Shard, requests: Any) -> int:
+        for_ever = [msgspec.structs.replace(one, deadline_at=math.inf) for one in requests]
+        return restore(shard, for_ever)
+
+    return instead(flow_handler, "restore", restore_for_ever)
+
+
+@breaks(Promise.FORGOTTEN)
+def no_deadline() -> Planted:
+    """A request waits for its answer for ever."""
+
+    def patient(*given: Any) -> ShardRules:
+        rules = shard_rules(*given)
+        return replace(rules, picking=replace(rules.picking, request_timeout=1e9))
+
+    return instead(flow_handler, "shard_rules", patient)
+
+
+@breaks(Promise.FORGOTTEN)
+def removed_pages_stay() -> Planted:
+    """A page that was removed is crawled on."""
+    return instead(Shard, "remove", lambda *_: False)
+
+
+@breaks(Promise.KILLED, "kill", "term")
+def read_on_from_the_end() -> Planted:
+    """A shard that is loaded is read from where its topics end, and not from where it was."""
+    assigned = SchedulerHandler.assigned
+
+    async def from_the_end(self: SchedulerHandler, partitions: set[int]) -> Any:
+        positions = await assigned(self, partitions)
+        _begins, ends = await self._bounds(partitions)
+        return {**positions, **ends}
+
+    return instead(SchedulerHandler, "assigned", from_the_end)

@@ -1,0 +1,138 @@
+"""Whether pages are asked for again, and none that was just crawled."""
+
+import itertools
+import math
+from collections import Counter, defaultdict
+from dataclasses import replace
+from typing import Final
+
+from services.coordinator.allotment import HICCUP_SHARE
+from services.verify.checks import requests
+from services.verify.checks.downtime import NEWS_SECONDS
+from services.verify.checks.finding import Finding
+from services.verify.ledger import NO_CRAWLS, Answered, Ledger
+from services.verify.records import decoded
+from services.verify.simulation.clocks import BEGINNING
+from services.verify.simulation.facts import Facts
+from services.verify.simulation.truth import Page
+from services.verify.simulation.workers import MAX_AGE_SECONDS
+from shared.contracts.messages import DemandCurve
+from shared.contracts.topics import CRAWL_OUTCOMES, DEMAND_CURVES
+from shared.pacing.slots import SlotTimeline
+
+MOST_IN_VAIN: Final = 3
+"""Requests in a row after which the next may come later than simulations take."""
+
+
+def asked_again(ledger: Ledger, facts: Facts, timeline: SlotTimeline) -> tuple[Finding, Finding]:
+    """After the last fault every page is asked for again, or crawled late for what it was asked for
+    before, within its bound: where its shard had the slots, and everywhere if there were for all.
+
+    Not where its host was asked for such pages as often as it may be since this one was due. Nor
+    need there be slots for a shard that was away twice: coordinators take what it left empty then
+    for what it cannot use, and it has slots again within a minute: no simulation lasts that long.
+    Nor need a page be due of which an outcome was deleted unread, or that was asked for in vain
+    some times in a row: after failures and without answers it is asked for ever more rarely.
+    """
+    scale, truth = facts.plan.scale, facts.truth
+    until = BEGINNING + scale.seconds
+    since = until - scale.bound_seconds
+    crawled = _last_crawls(ledger)
+    last = dict(crawled)
+    in_vain: Counter[str] = Counter()
+    for asked in ledger.requests:
+        url = asked.request.url
+        in_vain[url] += asked.request.requested_at > crawled.get(url, -math.inf)
+        last[url] = max(asked.written_at, last.get(url, -math.inf))
+    slots = [timeline.allotted(n, since, until) for n in range(scale.partitions)]
+    pages = Counter(page.partition for page in truth.pages)
+    doubted = _away_twice(ledger, facts)
+    unsure = truth.unsure | facts.unread(CRAWL_OUTCOMES.name)
+    forgotten: list[str] = []
+    starved: list[str] = []
+    for page in truth.pages:
+        is_due = page.removed_at > facts.ended_at and BEGINNING + page.added_at < since
+        is_due = is_due and page.url not in unsure and in_vain[page.url] < MOST_IN_VAIN
+        at = last.get(page.url, -math.inf)
+        if not is_due or at >= since or _is_host_busy(ledger, facts, page, at, until):
+            continue
+        had = slots[page.partition]
+        text = f"{page.url}: last asked for at {at - BEGINNING:.2f}; its shard had {had:.1f} slots"
+        if had >= 2 * pages[page.partition]:
+            forgotten.append(text)
+        elif sum(slots) >= 2 * pages.total() and page.partition not in doubted:
+            starved.append(text)
+    return (
+        Finding.of("forgotten", "every page is asked for again where there are slots", forgotten),
+        Finding.of("starved", "every shard that has pages to crawl gets slots", starved),
+    )
+
+
+def _last_crawls(ledger: Ledger) -> dict[str, float]:
+    """URL → when it was crawled last, if it ever was."""
+    found: dict[str, float] = {}
+    for answered in ledger.outcomes:
+        url, at = answered.outcome.url, answered.outcome.crawled_at
+        if answered.outcome.result not in NO_CRAWLS:
+            found[url] = max(at, found.get(url, -math.inf))
+    return found
+
+
+def _is_host_busy(ledger: Ledger, facts: Facts, page: Page, asked_at: float, until: float) -> bool:
+    """Whether a page's host had its limit's worth of requests from when the page was due, none of
+    them for less than it: what is crawled for its value comes after what is new or too old."""
+    due = max(asked_at + MAX_AGE_SECONDS, BEGINNING + page.added_at)
+    asked = sum(
+        one.request.host == page.host
+        and one.request.reason != "value"
+        and due <= one.written_at <= until
+        for one in ledger.requests
+    )
+    # One less: its bucket was empty when the page was due.
+    return asked >= int(facts.truth.host_limits[page.host] * max(until - due, 0.0)) - 1
+
+
+def _away_twice(ledger: Ledger, facts: Facts) -> set[int]:
+    """Shards that did not report for long, or were not heard, more than once: `Fleet.report`.
+
+    A coordinator that hears nobody for so long that all are silent shares out anew by what it hears
+    first, and again by what comes of that.
+    """
+    silent = ledger.settings.silent_after_seconds
+    longest = HICCUP_SHARE * silent
+    reported: dict[int, list[float]] = defaultdict(list)
+    for log in facts.broker.topics[DEMAND_CURVES.name]:
+        written_at = {id(record): at for record, at in log.history()}
+        for record, curve in decoded(DemandCurve, [record for record, _ in log.history()]):
+            reported[curve.shard].append(written_at[id(record)])
+    gaps = {
+        shard: sum(later - one > longest for one, later in itertools.pairwise(sorted(times)))
+        for shard, times in reported.items()
+    }
+    unheard = sum(
+        (fault.seconds > longest) + (fault.seconds > silent)
+        for fault in facts.plan.faults
+        if fault.target.startswith("coordinator")
+    )
+    return {shard for shard, count in gaps.items() if count + unheard > 1}
+
+
+def crawls_in_a_row(ledger: Ledger, facts: Facts) -> Finding:
+    """No crawl is forgotten and made again, but for those that the broker has lost.
+
+    Whoever cannot read an outcome, as its partition has no leader or a transaction is open there,
+    asks again when the request times out: it counts as written when it can be read.
+    """
+    has_lost = bool(facts.truth.breaks or facts.gaps)
+    logs = facts.broker.topics[CRAWL_OUTCOMES.name]
+
+    def read_from(answered: Answered) -> float:
+        written = answered.written_at - BEGINNING
+        return BEGINNING + logs[answered.partition].read_from(written, NEWS_SECONDS)
+
+    kept = replace(
+        ledger,
+        requests=[] if has_lost else ledger.requests,
+        outcomes=[replace(one, written_at=read_from(one)) for one in ledger.outcomes],
+    )
+    return requests.forgotten_crawls(kept, MAX_AGE_SECONDS)

@@ -1,0 +1,209 @@
+"""Picks beside a look at every page: the rules of picking once more, page by page.
+
+Whoever fills slots goes by what is in memory, and so does the look: whether that is right, others
+check. Nothing is shared with the scheduler but its rows and the value of a page.
+"""
+
+import math
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+import numpy as np
+
+from services.scheduler.picking.calendar import Calendar
+from services.scheduler.state.rules import PickingRules
+from services.verify.checks.finding import MOST_EXAMPLES, Finding
+from services.verify.simulation.clocks import BEGINNING
+from services.verify.simulation.replacing import instead
+from shared.policy.kernels.crawl_value import crawl_value_scalar
+from shared.store.models import ACTIVE, GONE
+from shared.units import SECONDS_PER_DAY
+
+_TOLERANCE: Final = 2e-6
+"""Relative: values are in single precision."""
+
+_OVER_AGE: Final = 1
+_SECONDS_APART: Final = 1e-3
+"""Pages whose times beyond their maximum age differ by less are as late as each other."""
+
+_DEPTH: Final = 2.0
+"""Crawls of a host that may come at once, unless its crawls are to come evenly."""
+
+_CLAIM_LOST: Final = 3
+"""After so many failures in a row a page goes by its value."""
+
+_CONFIRMED: Final = 3
+"""404s in a row that say that a page is gone; one that is not was brought back since."""
+
+_ROUNDING: Final = 1e-6
+"""Part of a token."""
+
+Rank = tuple[int, float]
+"""Tier, and what counts within it."""
+
+
+@dataclass(slots=True)
+class Looks:
+    """What was found."""
+
+    picks: int = 0
+    uncertain: int = 0
+    """Picks that the scheduler itself counts as uncertain, and were left out."""
+    wrong: int = 0
+    examples: list[str] = field(default_factory=list)
+
+    def finding(self) -> Finding:
+        """As a check."""
+        what = "what is picked is what a look at every page would pick"
+        figures = {"uncertain": self.uncertain}
+        return Finding("picks", what, self.wrong, self.picks, self.examples, figures)
+
+
+class _Look:
+    """A shard as it is before slots are filled."""
+
+    def __init__(self, calendar: Calendar, now: float) -> None:
+        space = calendar._space  # noqa: SLF001
+        attempts, pages = space.attempts.rows, space.pages[: space.used]
+        rules = calendar._rules  # noqa: SLF001
+        self.hosts = space.host_rows[: space.host_count].copy()
+        self.ranks: dict[int, Rank] = {}
+        """Row → of the pages that may be crawled, host limits aside."""
+        self.unsure = set(np.flatnonzero(pages["last_crawled_at"] > now).tolist())
+        """Rows of pages that were crawled after the slot, which is filled late: worth anything."""
+        self.host_of = pages["host"].tolist()
+        for row, page in enumerate(pages):
+            attempt = attempts[page["attempt"]] if page["attempt"] else None
+            rank = _rank(page, attempt, now, rules)
+            if rank is not None and row not in self.unsure:
+                self.ranks[row] = rank
+
+    def usable(self, at: float) -> tuple[set[int], set[int]]:
+        """Hosts that may be crawled at a time; and those of which it is a matter of rounding."""
+        found, maybe = set(), set()
+        for number, host in enumerate(self.hosts):
+            tokens, since = float(host["tokens"]), at - float(host["filled_at"])
+            # What is in a bucket came until it was filled: maybe after a slot that is filled late.
+            if host["rate"] <= 0.0 or host["blocked_until"] > at or since < 0.0:
+                continue
+            now = tokens + since * float(host["rate"])
+            if tokens >= 1.0 or now >= 1.0 + _ROUNDING:
+                found.add(number)
+            elif now >= 1.0 - _ROUNDING:
+                maybe.add(number)
+        return found, maybe
+
+    def crawl(self, row: int, at: float) -> None:
+        """A page is crawled: it is in flight, and its host has a token less."""
+        self.ranks.pop(row, None)
+        host = self.hosts[self.host_of[row]]
+        since = max(at - float(host["filled_at"]), 0.0)
+        if since > 0.0:
+            host["tokens"] = min(_depth(host), float(host["tokens"]) + since * float(host["rate"]))
+            host["filled_at"] = at
+        host["tokens"] -= 1.0
+
+
+def _depth(host: Any) -> float:
+    return 1.0 if host["is_paced"] else _DEPTH
+
+
+def _rank(page: Any, attempt: Any, now: float, rules: PickingRules) -> Rank | None:
+    """How urgent a page is; None: it is not to be crawled now."""
+    is_gone = page["status"] == GONE and attempt is not None
+    if page["status"] != ACTIVE and not is_gone:
+        return None
+    failures, asked, is_urgent, is_anew = 0, -math.inf, False, False
+    if attempt is not None:
+        asked = float(attempt["urgent_at"])
+        is_urgent = -math.inf < asked <= now
+        tried = max(float(attempt["last_attempt_at"]), int(attempt["requested_us"]) / 1e6)
+        is_anew = is_urgent and asked > tried
+        if attempt["deadline"] > now or (attempt["retry_at"] > now and not is_anew):
+            return None
+        is_unanswered = attempt["deadline"] > -math.inf
+        was_gone = not is_gone and int(attempt["misses"]) >= _CONFIRMED
+        failures = 1 if was_gone else int(attempt["failures"])
+        failures += int(attempt["unanswered"]) + is_unanswered
+    importance = float(page["importance"])
+    has_claim = not is_gone and failures < _CLAIM_LOST and asked <= now
+    if is_anew or (is_urgent and has_claim):
+        return 3, importance
+    return _rank_by_age(page, now, rules, has_claim=has_claim)
+
+
+def _rank_by_age(page: Any, now: float, rules: PickingRules, *, has_claim: bool) -> Rank | None:
+    """How urgent a page is that nobody asks for."""
+    importance, crawled_at = float(page["importance"]), float(page["last_crawled_at"])
+    if crawled_at + rules.least_interval > now:
+        return None
+    age = now - crawled_at
+    if has_claim and age == math.inf:
+        return 2, importance
+    value = _value(page, importance, age)
+    if has_claim and age >= page["max_age"] and value >= rules.least_value:
+        return _OVER_AGE, age - float(page["max_age"])
+    return (0, value) if value > 0.0 else None
+
+
+def _value(page: Any, importance: float, age: float) -> float:
+    kappa = float(page["kappa"])
+    value = crawl_value_scalar(
+        importance,
+        float(page["alpha"]),
+        kappa,
+        float(page["gamma"]),
+        age / SECONDS_PER_DAY,
+        kappa * float(page["signals"]) if page["signals"] > 0 else 0.0,
+    )
+    return float(value)
+
+
+def _judge(looks: Looks, look: _Look, picks: Any, least: float) -> Iterator[str]:
+    for pick in picks:
+        at, row = float(pick["time"]), int(pick["row"])
+        usable, maybe = look.usable(at)
+        of_hosts = ((rank, look.host_of[r]) for r, rank in look.ranks.items())
+        best = max((rank for rank, host in of_hosts if host in usable), default=None)
+        looks.picks += 1
+        where = f"at {at - BEGINNING:.6f}"
+        if row < 0:
+            if best is not None and (best[0] > 0 or best[1] > least * (1.0 + _TOLERANCE)):
+                yield f"{where}: nothing is picked, and there is a page of {best}"
+            continue
+        rank = look.ranks.get(row) if look.host_of[row] in usable | maybe else None
+        if rank is None and row not in look.unsure:
+            yield f"{where}: row {row} is picked, which may not be crawled now"
+        elif rank is not None and best is not None and not _is_as_good(rank, best):
+            yield f"{where}: row {row} of {rank} is picked, and there is one of {best}"
+        look.crawl(row, at)
+
+
+def _is_as_good(rank: Rank, best: Rank) -> bool:
+    apart = _SECONDS_APART if rank[0] == _OVER_AGE else 0.0
+    return rank > best or (
+        rank[0] == best[0] and math.isclose(rank[1], best[1], rel_tol=_TOLERANCE, abs_tol=apart)
+    )
+
+
+@contextmanager
+def every_pick_looked_at(looks: Looks) -> Iterator[None]:
+    """Compare each pick of all shards for as long as this lasts."""
+    select = Calendar.select
+
+    def select_and_look(self: Calendar, slots: Any, rate: float, least: float) -> Any:
+        look, uncertain = _Look(self, float(slots[0])), self.uncertain_picks
+        picks = select(self, slots, rate, least)
+        if self.uncertain_picks > uncertain:
+            looks.uncertain += len(picks)
+            return picks
+        timed = [{"time": at, "row": row} for at, row in zip(slots, picks["row"], strict=True)]
+        found = list(_judge(looks, look, timed, least))
+        looks.wrong += len(found)
+        looks.examples += found[: MOST_EXAMPLES - len(looks.examples)]
+        return picks
+
+    with instead(Calendar, "select", select_and_look):
+        yield

@@ -1,0 +1,160 @@
+"""The functions of `shared.store.imports` and `shared.store.imports_log`, on the model."""
+
+import math
+from collections.abc import Iterable, Mapping
+from typing import Any, Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from services.verify.simulation.clocks import BEGINNING
+from services.verify.simulation.store.connection import Connection
+from services.verify.simulation.store.database import Database, Row
+from shared.contracts.identity import host_id_of, identify, shard_of
+from shared.contracts.messages import PageUpdate
+from shared.store.history import EMPTY
+from shared.store.host_factors import NONE as NO_FACTORS
+from shared.store.hosts import NO_SOURCES
+from shared.store.imports import StoreBusy
+from shared.store.imports_log import NO_IMPORT, PageImport
+from shared.store.models import ACTIVE, NEVER
+from shared.store.owners import NO_OWNER
+
+_NEW_PAGE: Final[Row] = {
+    "max_age_days": math.inf,
+    "unsignalled_change_rate": math.nan,
+    "signal_evidence": math.nan,
+    "signal_rate": 0.0,
+    "last_crawled_at": NEVER,
+    "last_attempt_at": NEVER,
+    "last_changed_at": NEVER,
+    "last_signal_at": NEVER,
+    "urgent_at": NEVER,
+    "digest": 0,
+    "signal_count": 0,
+    "signals": 0,
+    "crawls": 0,
+    "changes": 0,
+    "failures": 0,
+    "misses": 0,
+    "status": ACTIVE,
+    "history": EMPTY,
+    "signal_times": b"",
+}
+"""What a page has before its first crawl."""
+
+_NEW_HOST: Final[Row] = {
+    "max_crawls_per_second": None,
+    "blocked_until": NEVER,
+    "crawl_delay": None,
+    "asked_until": NEVER,
+    "failures": 0,
+    "failed_at": NEVER,
+    "limit_updated_at": NEVER,
+    "prior_shape": None,
+    "prior_rate": None,
+    "sources": NO_SOURCES,
+    "learning": None,
+    "factors": NO_FACTORS,
+}
+
+
+class ImportStatements:
+    """Imports, and who looks for them."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    def share_writer_lock(self, connection: Connection) -> None:
+        """As `shared.store.imports.share_writer_lock`.
+
+        Raises:
+            StoreBusy: an import is under way.
+        """
+        if connection.database.is_importing:
+            raise StoreBusy("an import of pages is under way")
+
+    def begin_import(self) -> None:
+        """What an import does first: all shards are taken from their owners."""
+        database = self._database
+        database.is_importing = True
+        least = int(1000 * (BEGINNING + database.loop.now))
+        for shard, row in database.owners.items():
+            epoch = max(int(row.get("epoch", NO_OWNER)) + 1, least)
+            database.owners[shard] = row | {"epoch": epoch, "holder": "import"}
+
+    def import_pages(self, updates: Iterable[PageUpdate], shards: int) -> None:
+        """As a batch of `shared.store.imports.import_pages`."""
+        database = self._database
+        noted: dict[int, list[int]] = {}
+        for update in updates:
+            page = identify(update.url)
+            shard = shard_of(page.host, shards)
+            self._add_host(shard, page.host)
+            self._add_page(shard, page.page_id, page.host, update)
+            noted.setdefault(shard, []).append(page.page_id)
+        for shard, page_ids in noted.items():
+            database.imports.setdefault(shard, []).append(sorted(page_ids))
+
+    def end_import(self) -> None:
+        """Estimators may work again."""
+        self._database.is_importing = False
+
+    def _add_host(self, shard: int, host: str) -> None:
+        number = host_id_of(host)
+        known = self._database.hosts.setdefault(shard, {})
+        new = _NEW_HOST | {"shard": shard, "host_id": number, "host": host}
+        known.setdefault(number, new)
+
+    def _add_page(self, shard: int, page_id: int, host: str, update: PageUpdate) -> None:
+        at = float(update.updated_at or 0.0)
+        rows = self._database.pages.setdefault(shard, {})
+        own: Row = {"importance": float(update.importance or 1.0), "status": ACTIVE}
+        if page_id in rows:
+            own |= {"max_age_days": math.inf, "updated_at": max(rows[page_id]["updated_at"], at)}
+            rows[page_id].update(own)
+            return
+        own |= {"shard": shard, "page_id": page_id, "host_id": host_id_of(host)}
+        rows[page_id] = _NEW_PAGE | own | {"first_seen_at": at, "updated_at": at}
+        self._database.urls[shard, page_id] = update.url
+
+    def read_imports(
+        self, connection: Connection, seen: Mapping[int, int], most: int = 1
+    ) -> list[PageImport]:
+        """As `shared.store.imports_log.read_imports`."""
+        connection.database.check()
+        return [
+            PageImport(shard, number, np.array(page_ids, np.int64))
+            for shard, last in sorted(seen.items())
+            for number, page_ids in enumerate(self._database.imports.get(shard, ()), NO_IMPORT + 1)
+            if last < number <= last + most
+        ]
+
+    def read_imported_pages(
+        self, connection: Connection, shard: int, page_ids: NDArray[np.int64]
+    ) -> list[PageUpdate]:
+        """As `shared.store.imports_log.read_imported_pages`."""
+        connection.database.check()
+        rows = self._database.pages.get(shard, {})
+        found = [rows[page_id] for page_id in page_ids.tolist() if page_id in rows]
+        return [
+            PageUpdate(
+                "upsert",
+                self._database.urls[shard, row["page_id"]],
+                row["importance"],
+                _finite(row["max_age_days"]),
+                row["updated_at"],
+                _finite(row["last_crawled_at"]),
+            )
+            for row in found
+            if row["status"] == ACTIVE
+        ]
+
+
+def last_import(database: Database, shard: int) -> int:
+    """The number of a shard's last import."""
+    return NO_IMPORT + len(database.imports.get(shard, ()))
+
+
+def _finite(value: float) -> Any:
+    return value if math.isfinite(value) else None

@@ -1,0 +1,11 @@
+"""New seeds each time: every promise holds in all of them, or the seed is named."""
+
+import pytest
+from quarters import broken_promise
+
+
+@pytest.mark.timeout(1800)
+@pytest.mark.slow(30)
+def test_every_promise_holds(simulated_seeds):
+    story = broken_promise(simulated_seeds, 1)
+    assert story is None, story

@@ -1,0 +1,97 @@
+"""The checks by arrival find requests that come too late, and too many at once."""
+
+import asyncio
+import time
+
+import pytest
+from made_ledgers import asked, at_the_broker, ledger
+
+from services.scheduler.flow import pacer
+from services.verify import sending
+from services.verify.checks import limits
+from services.verify.sending import Sender
+from shared.runtime.settings import load_settings
+
+
+def test_slots_that_are_filled_at_once_are_found_by_when_they_came():
+    slots = [50.0 + n / 4 for n in range(40)]
+    changes = [(0.0, 4.0)]
+    burst = ledger(requests=[asked(slot, written_at=60.0) for slot in slots])
+
+    assert limits.budget(burst, changes, 200.0).passed  # each has its slot
+    assert limits.budget_by_arrival(at_the_broker(slots, 0.2), changes, ()).passed
+    assert limits.budget_by_arrival(burst, changes, ()).count == 1
+    held_up = limits.budget_by_arrival(burst, changes, [(49.0, 60.0)])
+    assert held_up.passed
+    assert held_up.figures["held_up"] == 30
+
+
+def test_a_slot_that_is_filled_late_is_found():
+    usual, late, early = (at_the_broker([50.0], seconds) for seconds in (0.3, 4.5, -0.2))
+    just_too_late = at_the_broker([50.0], 2.6)
+
+    assert limits.filled_in_time(usual, ()).passed
+    assert limits.filled_in_time(early, ()).count == 1
+    assert limits.filled_in_time(just_too_late, ()).count == 1
+    assert limits.filled_in_time(late, ()).count == 1
+    assert limits.filled_in_time(late, [(51.0, 53.5)]).passed
+    assert limits.filled_in_time(late, [(40.0, 49.9)]).count == 1
+
+
+def test_after_the_session_a_request_comes_too_late_unless_the_broker_was_down():
+    late, down = at_the_broker([50.0], 10.5), [(50.0, 60.5)]
+
+    assert limits.filled_in_time(at_the_broker([50.0], 8.0), [(50.0, 58.0)]).passed
+    assert limits.filled_in_time(late, down).count == 1
+    assert limits.filled_in_time(late, down, [(50.0, 53.0)]).passed
+    assert limits.filled_in_time(late, down, [(40.0, 51.0)]).count == 1
+
+
+def test_the_pacers_patience_is_what_the_checks_say_it_is():
+    assert limits.FILL_SECONDS == pacer.PATIENCE_SECONDS
+    assert limits.HAND_SECONDS == pacer.FILLING_SECONDS
+
+
+def test_messages_that_take_long_show_when_the_machine_stood_still():
+    sender = Sender(load_settings(), 0)
+    for sent_at, known_at in [
+        (1.0, 1.2),
+        (2.0, 2.6),
+        (2.1, 2.2),
+        (2.4, 3.4),
+        (9.0, 9.6),
+        (8.9, 9.5),
+    ]:
+        sender.note_way(sent_at, known_at)
+
+    assert sender.slow == [(2.0, 3.4), (8.9, 9.6)]
+
+
+async def test_a_ramp_is_noted_as_it_was_said_however_busy_the_machine_is(monkeypatch):
+    said = []
+
+    async def publish(_, bandwidth):
+        said.append(bandwidth)
+
+    monkeypatch.setattr(Sender, "_publish_budget", publish)
+    monkeypatch.setattr(sending, "RAMP_STEP_SECONDS", 0.05)
+    sender = Sender(load_settings(), 0)
+    sender.budget_changes.append((0.0, 10.0))
+    asyncio.get_running_loop().call_later(0.02, time.sleep, 0.12)
+
+    await sender.ramp_budget(20.0, 0.2)
+
+    began = said[0].set_at
+    steps = [0.0, 0.05, 0.1, 0.15, 0.2]
+    assert sender.budget_changes[1:] == [
+        (began + step, pytest.approx(rate))
+        for step, rate in zip(steps, [12.5, 15.0, 17.5, 20.0, 20.0], strict=True)
+    ]
+
+
+def test_a_check_that_looked_at_nothing_fails_where_something_is_demanded():
+    nothing, something = limits.hosts(ledger(), {}), at_the_broker([50.0], 0.3)
+
+    assert nothing.passed
+    assert not nothing.demanded().passed
+    assert limits.filled_in_time(something, ()).demanded().passed
