@@ -20,7 +20,7 @@ from services.scheduler.flow.recovery import read_recent_requests, restore
 from services.scheduler.state.request_ids import microseconds, request_id_of
 from services.scheduler.state.shard import Shard
 from services.scheduler.warm_up import warm_up
-from services.world.population import generate_population
+from services.world.population import Population, generate_population
 from shared.contracts.codec import encode
 from shared.contracts.messages import CrawlRequest
 from shared.contracts.topics import CRAWL_REQUESTS
@@ -88,7 +88,7 @@ def run(pages: int, in_flight: int) -> dict[str, Any]:
             migrate(postgres.uri, 1)
             began = time.perf_counter()
             now = time.time()
-            _import(postgres.uri, pages, now)
+            import_population(postgres.uri, pages, now, 1)
             imported = time.perf_counter() - began
             stages = _Stages(postgres.process_id or 0)
             answer = _load(settings, in_flight, stages)
@@ -98,7 +98,8 @@ def run(pages: int, in_flight: int) -> dict[str, Any]:
     return {"pages": pages, "import_seconds": round(imported, 1), **answer}
 
 
-def _import(url: str, pages: int, now: float) -> None:
+def import_population(url: str, pages: int, now: float, shards: int) -> Population:
+    """Import generated pages, those with a copy crawled a day ago; returns them."""
     population = generate_population(pages, 0)
     names = population.pages
 
@@ -115,7 +116,8 @@ def _import(url: str, pages: int, now: float) -> None:
                 identities,
             )
 
-    import_pages(url, 1, batches(), now=now)
+    import_pages(url, shards, batches(), now=now)
+    return population
 
 
 def _load(settings: Settings, in_flight: int, stages: _Stages) -> dict[str, Any]:

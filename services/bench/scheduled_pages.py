@@ -108,6 +108,7 @@ def make_filled_shard(
     host_rates: NDArray[np.float64] | None = None,
     *,
     request_timeout: float = 120.0,
+    failed_retry: float = 300.0,
 ) -> tuple[Shard, float]:
     """A shard of a population, and λ.
 
@@ -115,8 +116,10 @@ def make_filled_shard(
         population: what it has.
         host_rates: crawls a second of each host; None: as many as they like.
         request_timeout: seconds until a request counts as unanswered.
+        failed_retry: seconds until its page is tried again.
     """
-    rules = ShardRules(PickingRules(request_timeout, 1.0), 0.0, 300.0, math.inf, _UNLIMITED)
+    picking = PickingRules(request_timeout, 1.0)
+    rules = ShardRules(picking, 0.0, failed_retry, math.inf, _UNLIMITED)
     shard = make_shard(0, rules, population.pages)
     for number in range(population.hosts):
         shard.hosts.intern(f"h{number}.example")

@@ -21,6 +21,7 @@ from services.bench.processor_time import usage_of
 from services.bench.scheduled_pages import Population, make_filled_shard
 from services.bench.scheduler_driver import CRAWLS_PER_SECOND, SIGNALS_PER_SECOND, Driver
 from services.bench.timing import thread_seconds
+from services.scheduler.picking.priority import Terms
 from services.scheduler.picking.scanning import evaluate
 from services.scheduler.state.rows import PAGE, RECORD
 from services.scheduler.state.shard import Shard
@@ -84,7 +85,7 @@ def best_of_all(shard: Shard, now: float, count: int) -> tuple[NDArray[np.int64]
     for begin in range(0, shard.used, _SLICE):
         part = np.arange(begin, min(begin + _SLICE, shard.used))
         found = np.empty(part.size)
-        evaluate(shard.pages, shard.attempts.rows, part, now, False, found)
+        evaluate(shard.pages, shard.attempts.rows, part, now, Terms(False, 0.0, 0.0), found)
         best = np.argpartition(found, max(part.size - count, 0))[max(part.size - count, 0) :]
         rows.append(part[best])
         priorities.append(found[best])

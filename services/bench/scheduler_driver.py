@@ -7,7 +7,7 @@ from numpy.typing import NDArray
 
 from services.bench.scheduled_pages import ORIGIN, Population
 from services.bench.timing import thread_seconds
-from services.scheduler.state.events import Outcomes
+from services.scheduler.state.crawls import Outcomes
 from services.scheduler.state.rows import Rows
 from services.scheduler.state.shard import Shard
 from shared.policy.compiled import compiled

@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 from services.bench.convex_solver import best_objective
 from services.bench.scheduled_pages import ORIGIN, Population, make_filled_shard
 from services.bench.scheduler_driver import CRAWLS_PER_SECOND, SIGNALS_PER_SECOND, Driver
-from services.scheduler.state.events import Outcomes
+from services.scheduler.state.crawls import Outcomes
 from services.scheduler.state.hosts import DEPTH
 from services.scheduler.state.shard import Shard
 from shared.policy.compiled import compiled

@@ -10,8 +10,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from services.replay.trace import Trace, site_of
+from services.replay.trace import Trace
 from shared.policy.compiled import compiled
+from shared.rules.sites import site_of
 
 Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]

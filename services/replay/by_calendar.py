@@ -1,31 +1,33 @@
 """The loop of the production policies: the scheduler's own shard picks, tick by tick.
 
 The slots of a tick are filled at once, as in production, but no slot is filled before a signal
-that came before it. After each tick the shard hears of its outcomes and of the signals since, and
-then what was learned of the pages that they were about (`learning`).
+that came before it. After each tick the shard hears of its outcomes, before the next one of the
+signals since, and then what the estimator announces of both (`virtual_estimator`).
 """
 
 import numpy as np
 from numpy.typing import NDArray
 
-from services.replay.columns import KNOWN, Columns, Hosts
-from services.replay.engine import Events, take_events
+from services.replay.columns import Columns, Hosts
+from services.replay.engine import TICK_DAYS, Births, Events, signals_between, take_events
 from services.replay.learning import learn_from_crawl
 from services.replay.selecting import Rules
-from services.replay.trace import SIGNAL, Trace
-from services.replay.virtual_shard import MATERIAL_CHANGE, TICK_DAYS, VirtualShard
+from services.replay.trace import Trace
+from services.replay.virtual_estimator import Batch, VirtualEstimator
+from services.replay.virtual_shard import VirtualShard
 from shared.policy.compiled import compiled
 
 Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]
+Signals = tuple[Integers, Floats, Integers]
+"""Pages, days, and slots of their sources."""
 
 
 @compiled
-def _learn(
+def _crawl(
     columns: Columns,
     hosts: Hosts,
     rules: Rules,
-    multipliers: Floats,
     days: Floats,
     crawled: Integers,
     event_days: Floats,
@@ -34,20 +36,16 @@ def _learn(
     event: int,
     changed: NDArray[np.bool_],
 ) -> int:
-    """Learn from the crawls of a tick, and from what happened meanwhile; the next event.
+    """Crawl the pages of a tick, and take in what happens meanwhile; the next event.
 
-    `changed` is filled with what each crawl found; `multipliers` (hosts, AGE_BINS) with the burst
-    multipliers that hold from then on.
+    `changed` is filled with what each crawl found.
     """
     for crawl in range(crawled.size):
         now, row = days[crawl], crawled[crawl]
         event = take_events(columns, hosts, rules, event_days, event_pages, event_kinds, event, now)
         if row >= 0:
-            page = columns.pages[row]
-            changed[crawl] = page.changed
-            learn_from_crawl(columns, hosts, rules.learner, rules.bursts, row, now)
-            if rules.bursts:
-                multipliers[page.host, page.age] = page.multiplier
+            changed[crawl] = columns.pages[row].changed
+            learn_from_crawl(columns, rules.learner, row, now)
     return event
 
 
@@ -62,8 +60,8 @@ class CalendarRun:
         rules: Rules,
         slot_days: Floats,
         events: Events,
+        estimator: VirtualEstimator | None = None,
         tick_days: float = TICK_DAYS,
-        material_change: float = MATERIAL_CHANGE,
     ) -> None:
         """Begin a replay.
 
@@ -74,83 +72,81 @@ class CalendarRun:
             rules: of the policy.
             slot_days: the slots, rising.
             events: of the trace.
+            estimator: learns; without one the parameters are given.
             tick_days: length of a tick; 0: one slot at a time.
-            material_change: relative change of a parameter that the shard is told of.
         """
         self._columns, self._hosts, self._rules = columns, hosts, rules
         self._slot_days, self._events, self._event = slot_days, events, 0
-        self._births = np.argsort(trace.born_days, kind="stable")
-        self._birth_days = trace.born_days[self._births]
-        self._born = 0
-        self._to_announce: list[Integers] = []
-        """Pages of which something may have been learned since the last announcement."""
+        self._births, self._estimator = Births(trace), estimator
         self._begins = _tick_begins(trace, slot_days, rules.uses_signals, tick_days)
-        self._shard = VirtualShard(
-            trace, slot_days.size / trace.days, rules.signal_delay_days, material_change
+        self.shard = VirtualShard(trace, rules.signal_delay_days)
+        self._crawled: tuple[Integers, Floats, NDArray[np.bool_]] = (
+            np.empty(0, np.int64),
+            np.empty(0),
+            np.empty(0, np.bool_),
         )
+        """Pages, days and findings of the last tick, which the estimator has yet to hear of."""
+        self._told: list[Signals] = []
+        self.values = np.empty(0)
+        """Of the crawls that the last call of `fill` picked by value."""
 
     @property
     def work(self) -> dict[str, int]:
         """What the selection had to do beyond its usual work."""
-        return self._shard.work
+        return self.shard.work
 
     def fill(self, first: int, stop: int, crawled: Integers) -> None:
         """Fill `crawled`, the pages of the slots from `first` to `stop`."""
         begins = self._begins[(self._begins > first) & (self._begins < stop)].tolist()
         begin = first
+        values = [np.empty(0)]
         for end in [*begins, stop] if stop > first else []:
             days = self._slot_days[begin:end]
             self._hear(days[0])
-            self._announce()
-            picked = self._shard.select(days)
+            before = self._slot_days[begin - 1] if begin else 0.0
+            picked = self.shard.select(days, float(before))
+            values.append(self.shard.values)
             self._crawl(picked, days)
             crawled[begin - first : end - first] = picked
             begin = end
+        self.values = np.concatenate(values)
 
-    def refitted(self, day: float) -> None:
-        """Tell the shard of the new parameters of hosts and pages."""
-        self._shard.learned_hosts(self._hosts, day)
-        self._to_announce = [self._births[: self._born]]
-
-    def _announce(self) -> None:
-        if self._to_announce:
-            rows = np.concatenate(self._to_announce)
-            self._shard.learned(self._columns, rows, is_known=self._rules.learner == KNOWN)
-            self._to_announce = []
+    def told(self, pages: Integers, days: Floats, slots: Integers) -> None:
+        """Tell of signals that the trace does not have; they are heard of at the next tick."""
+        self._told.append((pages, days, slots))
 
     def _hear(self, until: float) -> None:
-        """Take in what happened until a day: changes, which nobody sees, signals and births."""
-        born = int(np.searchsorted(self._birth_days, until, "right"))
-        if born > self._born:
-            fresh = self._births[self._born : born]
-            self._shard.add(fresh)
-            self._born = born
-            self._to_announce.append(fresh)
+        """Take in what happened until a day: changes, which nobody sees, births and signals; and
+        what was learned of them, and of the last tick's crawls."""
+        born = self._births.until(until)
+        if born.size:
+            self.shard.add(born)
+            if self._estimator is not None:
+                self._estimator.add(born)
+            else:
+                self.shard.told(self._columns, born)
         first, days = self._event, self._events[0]
-        if first == days.size or days[first] > until:
-            return
-        self._event = take_events(
-            self._columns, self._hosts, self._rules, *self._events, first, until
-        )
-        if not self._rules.uses_signals:
-            return
-        days, pages, kinds = self._events
-        since = slice(first, self._event)
-        days, pages, kinds = days[since], pages[since], kinds[since]
-        heard = (kinds >= SIGNAL) & (days >= self._columns.pages["born"][pages])
-        if heard.any():
-            slots = kinds[heard].astype(np.int64) - SIGNAL
-            self._shard.signalled(pages[heard], days[heard], slots)
-            self._to_announce.append(pages[heard])
+        if first < days.size and days[first] <= until:
+            self._event = take_events(
+                self._columns, self._hosts, self._rules, *self._events, first, until
+            )
+        heard = signals_between(self._events, first, self._event, self._rules.uses_signals)
+        if self._told:
+            pages, days, slots = map(np.concatenate, zip(heard, *self._told, strict=True))
+            order, self._told = np.argsort(days, kind="stable"), []
+            heard = pages[order], days[order], slots[order]
+        if heard[0].size:
+            self.shard.signalled(*heard)
+        if self._estimator is not None:
+            self.shard.learned(self._estimator.take(Batch(*heard, *self._crawled), until))
 
     def _crawl(self, picked: Integers, days: Floats) -> None:
         """Crawl the pages picked for a tick, at their slots."""
         changed = np.zeros(picked.size, np.bool_)
-        self._event = _learn(
+        self._event = _crawl(
             self._columns,
             self._hosts,
             self._rules,
-            self._shard.multipliers,
             days,
             picked,
             *self._events,
@@ -158,8 +154,8 @@ class CalendarRun:
             changed,
         )
         is_crawl = picked >= 0
-        self._shard.crawled(picked[is_crawl], days[is_crawl], changed[is_crawl])
-        self._to_announce.append(picked[is_crawl])
+        self._crawled = picked[is_crawl], days[is_crawl], changed[is_crawl]
+        self.shard.crawled(*self._crawled)
 
 
 def _tick_begins(trace: Trace, slot_days: Floats, uses_signals: bool, tick_days: float) -> Integers:

@@ -1,4 +1,4 @@
-"""Replays of policies that crawl by value: who picks, who learns, and when priors are refitted.
+"""Replays of policies that crawl by value: who picks, and who learns.
 
 `CALENDAR` is the scheduler's own code, and for the production policies; `LAB` is for any value.
 """
@@ -13,17 +13,21 @@ from numpy.typing import NDArray
 from services.replay import columns as state
 from services.replay.by_calendar import CalendarRun
 from services.replay.engine import ListsRun
-from services.replay.learning import FIRST_RECORDS, REFIT_DAYS, refit_priors
 from services.replay.selecting import Rules
 from services.replay.trace import Trace, trace_parameters
 from services.replay.values import EXACT
+from services.replay.virtual_estimator import (
+    MATERIAL_CHANGE,
+    PRIOR_REFIT_DAYS,
+    VirtualEstimator,
+)
 from shared.policy.model import PageParameters
 
 Progress = Callable[[float], None]
 """Called with the day that a replay has reached."""
 
 STRETCH_DAYS = 20.0
-"""Progress is told so often where nothing is refitted."""
+"""Progress is told so often."""
 
 LAB, CALENDAR = "lab", "calendar"
 """Selections: the lab's own (`selecting`), of any value; the scheduler's, of the exact value."""
@@ -40,7 +44,6 @@ class ValuePolicy:
     learner: int = state.SMOOTHED
     """Of `columns`; unless an oracle gives the parameters."""
     uses_signals: bool = True
-    bursts: bool = False
     terms: int = 1
     signal_delay_days: float = 0.0
     selection: str = LAB
@@ -55,10 +58,7 @@ class ValuePolicy:
         chosen = asdict(self)
         chosen["learner"] = _LEARNER_NAMES[self.learner]
         if self.learner == state.PRODUCTION:
-            chosen |= {
-                "first_prior_refit_crawls": FIRST_RECORDS,
-                "prior_refit_days": REFIT_DAYS,
-            }
+            chosen |= {"prior_refit_days": PRIOR_REFIT_DAYS, "material_change": MATERIAL_CHANGE}
         return chosen
 
 
@@ -69,7 +69,8 @@ class ValueRun:
     crawled: NDArray[np.int64]
     """The page of each slot, or −1."""
     columns: state.Columns
-    hosts: state.Hosts
+    estimator: VirtualEstimator | None
+    """What was learned, where it is the estimator that learns."""
     work: dict[str, int]
     """What the selection had to do beyond its usual work."""
 
@@ -103,44 +104,26 @@ def run_by_value(
         float(policy.terms),
         learner,
         policy.uses_signals,
-        policy.bursts and learner != state.KNOWN,
         policy.signal_delay_days,
     )
     crawled = np.full(slot_days.size, -1, np.int64)
     events = trace.merged_events(state.source_slots(trace))
+    estimator = None
+    if learner == state.PRODUCTION:
+        estimator = VirtualEstimator(trace, policy.signal_delay_days)
     run: CalendarRun | ListsRun
     if policy.selection == CALENDAR:
-        run = CalendarRun(trace, columns, hosts, rules, slot_days, events)
+        run = CalendarRun(trace, columns, hosts, rules, slot_days, events, estimator)
     else:
-        run = ListsRun(columns, hosts, rules, slot_days, events)
+        run = ListsRun(trace, columns, hosts, rules, slot_days, events, estimator)
     first = 0
-    for stop, day in _stretches(slot_days, trace.days, learner):
+    for day in [*np.arange(STRETCH_DAYS, trace.days, STRETCH_DAYS).tolist(), trace.days]:
+        stop = int(np.searchsorted(slot_days, day, "right")) if day < trace.days else slot_days.size
         run.fill(first, stop, crawled[first:stop])
         first = stop
-        if learner == state.PRODUCTION:
-            refit_priors(columns, hosts, trace.site)
-            if isinstance(run, CalendarRun):
-                run.refitted(day)
         if progress is not None:
             progress(day)
-    return ValueRun(crawled, columns, hosts, run.work)
-
-
-def _stretches(
-    slot_days: NDArray[np.float64], days: float, learner: int
-) -> list[tuple[int, float]]:
-    """(slots done, day) at which the loop stops: to refit where something is learned.
-
-    As the estimator worker does, early refits follow the number of crawls.
-    """
-    every = REFIT_DAYS if learner == state.PRODUCTION else STRETCH_DAYS
-    ends = {int(np.searchsorted(slot_days, day, "right")) for day in np.arange(every, days, every)}
-    count = FIRST_RECORDS
-    while learner == state.PRODUCTION and count < min(slot_days.size, 2 * min(ends, default=0)):
-        ends.add(count)
-        count *= 2
-    ends.add(slot_days.size)
-    return [(stop, float(slot_days[stop - 1]) if stop else 0.0) for stop in sorted(ends)]
+    return ValueRun(crawled, columns, estimator, run.work)
 
 
 def oracle_of(trace: Trace, use: bool) -> PageParameters | None:

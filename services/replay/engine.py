@@ -5,6 +5,8 @@ the crawl is learned from (`learning`). The production policies have a loop of t
 the scheduler's shard (`by_calendar`).
 """
 
+from typing import Final
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -19,11 +21,16 @@ from services.replay.selecting import (
     select,
     take_token,
 )
-from services.replay.trace import CHANGE, SIGNAL
+from services.replay.trace import CHANGE, SIGNAL, Trace
+from services.replay.virtual_estimator import Batch, VirtualEstimator
 from shared.policy.compiled import compiled
 
 Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]
+TICK_DAYS: Final = 0.1
+"""Slots of a tick are filled at once, and learned from together: a tenth of a wall second of the
+scheduler's, where a day passes in a second."""
+
 Events = tuple[Floats, Integers, NDArray[np.int8]]
 """Those of `Trace.merged_events`, with the source slot added to the kind of a signal."""
 
@@ -62,15 +69,21 @@ def _crawl_slots(
     rules: Rules,
     lists: Lists,
     slot_days: Floats,
+    begin: int,
+    end: int,
     event_days: Floats,
     event_pages: Integers,
     event_kinds: NDArray[np.int8],
     event: int,
     crawled: Integers,
+    changed: NDArray[np.bool_],
 ) -> int:
-    """Fill `crawled`, one page for each of `slot_days`; returns the next event."""
+    """Fill the slots from `begin` to `end` of a stretch; returns the next event.
+
+    `crawled` gets the page of each slot, `changed` what its crawl found.
+    """
     pages, limit = columns.pages, hosts.limit
-    for slot in range(slot_days.size):
+    for slot in range(begin, end):
         now, first = slot_days[slot], event
         renew_lists(pages, limit, rules, lists, slot_days, slot)
         event = take_events(columns, hosts, rules, event_days, event_pages, event_kinds, first, now)
@@ -82,20 +95,39 @@ def _crawl_slots(
         crawled[slot] = row
         if row >= 0:
             take_token(hosts, pages[row].host, now)
-            learn_from_crawl(columns, hosts, rules.learner, rules.bursts, row, now)
+            changed[slot] = pages[row].changed
+            learn_from_crawl(columns, rules.learner, row, now)
             admit(pages[row], row, rules, lists)
     return event
 
 
+@compiled
+def _admit_all(columns: Columns, rows: Integers, rules: Rules, lists: Lists) -> None:
+    for row in rows:
+        admit(columns.pages[row], row, rules, lists)
+
+
 class ListsRun:
-    """A replay with the lab's own selection, a stretch of slots at a time."""
+    """A replay with the lab's own selection, a stretch of slots at a time.
+
+    Where the estimator learns, it does so tick by tick, and the lists hear of it at once: the
+    parameters of pages that it has no news of are what they were.
+    """
 
     def __init__(
-        self, columns: Columns, hosts: Hosts, rules: Rules, slot_days: Floats, events: Events
+        self,
+        trace: Trace,
+        columns: Columns,
+        hosts: Hosts,
+        rules: Rules,
+        slot_days: Floats,
+        events: Events,
+        estimator: VirtualEstimator | None = None,
     ) -> None:
         self._columns, self._hosts, self._rules = columns, hosts, rules
         self._slot_days, self._events, self._event = slot_days, events, 0
         self._lists = new_lists(columns.pages.size)
+        self._births, self._estimator = Births(trace), estimator
 
     @property
     def work(self) -> dict[str, int]:
@@ -104,13 +136,82 @@ class ListsRun:
 
     def fill(self, first: int, stop: int, crawled: Integers) -> None:
         """Fill `crawled`, the pages of the slots from `first` to `stop`."""
-        self._event = _crawl_slots(
-            self._columns,
-            self._hosts,
-            self._rules,
-            self._lists,
-            self._slot_days[first:stop],
-            *self._events,
-            self._event,
-            crawled,
-        )
+        ends = [stop] if stop > first else []
+        if self._estimator is not None:
+            ticks = (self._slot_days[first:stop] / TICK_DAYS).astype(np.int64)
+            ends = [*(first + 1 + np.flatnonzero(np.diff(ticks))).tolist(), *ends]
+        begin = base = first
+        for end in ends:
+            event, days = self._event, self._slot_days[base:stop]
+            changed = np.zeros(stop - base, np.bool_)
+            self._event = _crawl_slots(
+                self._columns,
+                self._hosts,
+                self._rules,
+                self._lists,
+                days,
+                begin - base,
+                end - base,
+                *self._events,
+                event,
+                crawled[base - first :],
+                changed,
+            )
+            if self._estimator is not None:
+                tick, pages = slice(begin, end), crawled[begin - first : end - first]
+                found = changed[begin - base : end - base]
+                if self._learn(self._estimator, event, self._slot_days[tick], pages, found):
+                    base = end
+            begin = end
+
+    def _learn(
+        self,
+        estimator: VirtualEstimator,
+        event: int,
+        days: Floats,
+        crawled: Integers,
+        changed: NDArray[np.bool_],
+    ) -> bool:
+        """Have a tick learned from; whether the lists are to begin anew."""
+        if (born := self._births.until(days[-1])).size:
+            estimator.add(born)
+        is_crawl = crawled >= 0
+        crawls = crawled[is_crawl], days[is_crawl], changed[is_crawl]
+        signals = signals_between(self._events, event, self._event, self._rules.uses_signals)
+        news = estimator.take(Batch(*signals, *crawls), float(days[-1]))
+        if news.hosts:
+            estimator.tell(self._columns, self._hosts, self._births.known)
+            return True
+        estimator.tell(self._columns, self._hosts, news.pages)
+        _admit_all(self._columns, news.pages, self._rules, self._lists)
+        return False
+
+
+def signals_between(
+    events: Events, first: int, stop: int, uses_signals: bool
+) -> tuple[Integers, Floats, Integers]:
+    """(pages, days, slots) of the signals among some events."""
+    days, pages, kinds = events
+    days, pages, kinds = days[first:stop], pages[first:stop], kinds[first:stop]
+    heard = kinds >= SIGNAL if uses_signals else np.zeros(kinds.size, np.bool_)
+    return pages[heard], days[heard], kinds[heard].astype(np.int64) - SIGNAL
+
+
+class Births:
+    """Which pages of a trace are known, as the days go by."""
+
+    def __init__(self, trace: Trace) -> None:
+        self._rows = np.argsort(trace.born_days, kind="stable")
+        self._days = trace.born_days[self._rows]
+        self._known = 0
+
+    @property
+    def known(self) -> Integers:
+        """Rows of the pages that are known."""
+        return self._rows[: self._known]
+
+    def until(self, day: float) -> Integers:
+        """Rows of the pages that have become known since the last call."""
+        before = self._known
+        self._known = int(np.searchsorted(self._days, day, "right"))
+        return self._rows[before : self._known]

@@ -102,8 +102,8 @@ def _bllc_floor(facts: Facts) -> Floats:
 PRODUCTION = columns.PRODUCTION
 
 POLICIES: dict[str, Policy] = {
-    "freshet": ValuePolicy(values.EXACT, PRODUCTION, bursts=True, selection=CALENDAR),
-    "freshet-harmonic": ValuePolicy(values.HARMONIC, PRODUCTION, bursts=True),
+    "freshet": ValuePolicy(values.EXACT, PRODUCTION, selection=CALENDAR),
+    "freshet-harmonic": ValuePolicy(values.HARMONIC, PRODUCTION),
     "freshet-no-signals": ValuePolicy(
         values.EXACT, PRODUCTION, uses_signals=False, selection=CALENDAR
     ),
@@ -145,6 +145,21 @@ POLICIES: dict[str, Policy] = {
     ),
 }
 """Name → policy; GREEDY-NCIS-D's delay of NaN stands for 5/R."""
+
+
+def is_online(name: str) -> bool:
+    """Whether a policy, unless an oracle tells it, goes by nothing but what it has seen so far.
+
+    So its replay of the beginning of a trace is the beginning of its replay of the whole. Not so:
+    rates solved in epochs of a share of the trace, for its mean budget and the pages whose signals
+    are complete throughout; and what was tuned on the very trace.
+    """
+    policy = POLICIES[name]
+    if isinstance(policy, ValuePolicy):
+        # A delay of 5/R goes by the mean budget.
+        return not np.isnan(policy.signal_delay_days)
+    return isinstance(policy, SchedulePolicy) and not policy.grid
+
 
 ALSO_KNOWN_AS = {"BLCe": "BLCε", "BLLCe": "BLLCε"}
 """For keyboards without Greek."""

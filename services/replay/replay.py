@@ -4,7 +4,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from services.replay.policies import Replayed, replay_policy
+from services.replay.policies import Replayed, is_online, replay_policy
 from services.replay.slots import Budget
 from services.replay.trace import Trace
 from services.replay.version import code_version
@@ -27,7 +27,11 @@ class Comparison:
         """The comparison for JSON."""
         return {
             "policies": {
-                name: replayed.books.report() | {"parameters": replayed.parameters}
+                name: replayed.books.report()
+                | {
+                    "parameters": replayed.parameters,
+                    "online": is_online(name) and not self.oracle,
+                }
                 for name, replayed in self.policies.items()
             },
             "code_version": code_version(),

@@ -47,7 +47,6 @@ class Rules(NamedTuple):
     learner: int
     """Where parameters come from: `columns`."""
     uses_signals: bool
-    bursts: bool
     signal_delay_days: float
     """Signals that come so soon after a crawl are not counted [N appendix C]."""
 

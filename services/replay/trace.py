@@ -15,6 +15,7 @@ from services.world.events import NO_REQUESTS, EventStream, Requests
 from services.world.pages import WorldPages
 from services.world.trace import read_events, read_pages
 from shared.policy.model import PageParameters
+from shared.rules.sites import sites_of
 
 CHANGE, SIGNAL = 0, 1
 
@@ -159,12 +160,10 @@ def world_trace(
         raise ValueError("the trace has no events: give --days to say how long it is")
     names = tuple(sorted(set(pages.hosts)))
     row = {name: number for number, name in enumerate(names)}
-    sites = [site_of(name) for name in names]
-    site_row = {name: number for number, name in enumerate(sorted(set(sites)))}
     return Trace(
         importance=pages.importance,
         host=np.array([row[name] for name in pages.hosts], np.int64),
-        site=np.array([site_row[name] for name in sites], np.int64),
+        site=sites_of(names),
         host_names=names,
         urls=tuple(pages.urls),
         born_days=np.zeros(len(pages)),
@@ -192,16 +191,6 @@ def read_trace(pages_file: Path, events_file: Path, days: float | None = None) -
     pages = read_pages(pages_file)
     stream = read_events(events_file, pages)
     return world_trace(pages, stream, days, requests=stream.requests)
-
-
-def site_of(host: str) -> str:
-    """The last two labels of a host, which pool its subdomains; addresses stand for themselves."""
-    if host.startswith("["):
-        return host
-    labels = host.rsplit(":", 1)[0].split(".")
-    if labels[-1].isdigit():
-        return host
-    return ".".join(labels[-2:])
 
 
 def trace_parameters(trace: Trace) -> PageParameters:

@@ -4,17 +4,21 @@ import hashlib
 from functools import cache
 from importlib import metadata
 from pathlib import Path
+from typing import Final
+
+from shared.policy.sources import fingerprint_of
+
+_ROOTS: Final = ("replay.py", "experiments/catalogue.py")
+"""From these everything is reached that a result depends on: the scheduler's code and the
+estimator's, too."""
 
 
 @cache
 def code_version() -> str:
-    """The package's version and a digest of the sources that a replay's result depends on."""
-    root = Path(__file__).resolve().parents[2]
+    """The package's version, and a digest of the sources that results of the lab depend on."""
     digest = hashlib.sha256()
-    for folder in ("shared/policy", "services/replay"):
-        for source in sorted((root / folder).rglob("*.py")):
-            digest.update(source.relative_to(root).as_posix().encode())
-            digest.update(source.read_bytes())
+    for name in _ROOTS:
+        digest.update(fingerprint_of(Path(__file__).parent / name).encode())
     try:
         version = metadata.version("freshet")
     except metadata.PackageNotFoundError:

@@ -10,23 +10,19 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from services.replay.columns import Columns, Hosts
-from services.replay.learning import source_evidence
+from services.replay.columns import Columns
 from services.replay.trace import Trace
+from services.replay.virtual_estimator import SLOT_NAMES, News, url_of
 from services.scheduler.picking.calendar import make_shard
-from services.scheduler.state.events import Outcomes
+from services.scheduler.state.crawls import Outcomes
 from services.scheduler.state.rules import PickingRules, ShardRules
 from shared.contracts.identity import PageIdentity
-from shared.contracts.messages import HostParameters, PageUpdate
+from shared.contracts.messages import PageUpdate
 from shared.rules.page_events import CHANGED, UNCHANGED
-from shared.store.history import SOURCES
 from shared.units import SECONDS_PER_DAY
 
 CLOCK_SPEED: Final = SECONDS_PER_DAY
 """Clock seconds in a wall second: a day a second, at which whole systems are run, too."""
-
-TICK_DAYS: Final = 0.1 * CLOCK_SPEED / SECONDS_PER_DAY
-"""The scheduler fills the slots of a tenth of a wall second at once."""
 
 _NO_LIMIT: Final = 1e6
 """Crawls a second of a host without a limit."""
@@ -37,11 +33,9 @@ _NEVER_TIMES_OUT: Final = 1e9
 _RETRY_SECONDS: Final = 300.0
 """Of failed crawls, which replays have none of."""
 
-MATERIAL_CHANGE: Final = 0.05
-"""Relative change of a parameter from which on it is announced: the setting's default."""
 
-SLOT_NAMES: Final = tuple(str(slot) for slot in range(SOURCES))
-"""What sources are called here: by their slot. The last one is that of all other sources."""
+_SHORTEST_GAP: Final = 1e-6
+"""Days between two slots, for the rate of slots."""
 
 
 class VirtualShard:
@@ -50,16 +44,9 @@ class VirtualShard:
     def __init__(
         self,
         trace: Trace,
-        crawls_per_day: float,
         signal_delay_days: float,
-        material_change: float = MATERIAL_CHANGE,
     ) -> None:
         self._trace = trace
-        self._material = material_change
-        # What the shard was told last: α, κ̄, γ by page; A/B, κ̄ and the slots' κ by host.
-        self._told_pages = np.full((3, len(trace)), np.nan)
-        self._told_hosts = np.full((2 + SOURCES, len(trace.host_names)), np.nan)
-        self._rate = crawls_per_day / SECONDS_PER_DAY
         rules = ShardRules(
             PickingRules(_NEVER_TIMES_OUT, CLOCK_SPEED),
             signal_delay_days * SECONDS_PER_DAY,
@@ -68,16 +55,13 @@ class VirtualShard:
             _NO_LIMIT,
         )
         self.shard = make_shard(0, rules, len(trace))
+        self.values = np.empty(0)
+        """Of the pages picked last, where they were picked by value."""
         for number, name in enumerate(trace.host_names):
             self.shard.hosts.intern(name)
             if trace.host_limit[number] < np.inf:
                 limit = float(trace.host_limit[number]) / SECONDS_PER_DAY
                 self.shard.limit_host(name, limit, None, 0.0)
-
-    @property
-    def multipliers(self) -> NDArray[np.float64]:
-        """Burst multipliers of each host by age, (hosts, AGE_BINS); to be written to."""
-        return self.shard.hosts.learned.tables.multipliers
 
     @property
     def work(self) -> dict[str, int]:
@@ -94,7 +78,7 @@ class VirtualShard:
         trace = self._trace
         for row in rows.tolist():
             born = float(trace.born_days[row]) * SECONDS_PER_DAY
-            url = trace.urls[row] if trace.urls else ""
+            url = url_of(trace, row)
             update = PageUpdate(
                 "upsert",
                 url,
@@ -104,10 +88,16 @@ class VirtualShard:
             identity = PageIdentity(url, trace.host_names[trace.host[row]], row)
             self.shard.upsert(identity, update, born)
 
-    def select(self, slot_days: NDArray[np.float64]) -> NDArray[np.int64]:
-        """Fill the slots of a tick; the page of each, or −1."""
-        picks = self.shard.selector.select(slot_days * SECONDS_PER_DAY, self._rate, 0.0)
+    def select(self, slot_days: NDArray[np.float64], before: float) -> NDArray[np.int64]:
+        """Fill the slots of a tick; the page of each, or −1.
+
+        `before` is the day of the slot before: by that the rate of slots is known.
+        """
+        gap = max(float(slot_days[0]) - before, _SHORTEST_GAP)
+        rate = 1.0 / (gap * SECONDS_PER_DAY)
+        picks = self.shard.selector.select(slot_days * SECONDS_PER_DAY, rate, 0.0)
         rows = picks["row"]
+        self.values = picks["value"][(rows >= 0) & np.isfinite(picks["value"])]
         return np.where(rows >= 0, self.shard.page_ids_of(rows), -1)
 
     def crawled(
@@ -131,51 +121,14 @@ class VirtualShard:
         names = [SLOT_NAMES[slot] for slot in slots.tolist()]
         self.shard.signals(rows, days * SECONDS_PER_DAY, names)
 
-    def learned(self, columns: Columns, rows: NDArray[np.int64], *, is_known: bool) -> None:
-        """Announce parameters of pages that changed materially: α, κ̄ and γ.
+    def learned(self, news: News) -> None:
+        """Take what the estimator announces."""
+        if news.pages.size:
+            self.shard.parameters(news.pages, news.alpha, news.kappa, news.gamma, news.activity)
+        self.shard.host_parameters(news.hosts)
 
-        A page without a crawl record has none of its own but γ, unless an oracle gave them
-        (`is_known`).
-        """
+    def told(self, columns: Columns, rows: NDArray[np.int64]) -> None:
+        """Take the parameters of pages from an oracle: α, κ̄ and γ."""
         pages = columns.pages[rows]
-        alpha = pages["rate"] if is_known else columns.alpha[rows]
-        figures = np.stack([alpha, pages["kappa"], pages["gamma"]])
-        if not is_known:
-            figures[:2, columns.records[rows] == 0] = np.nan
-        moved = self._moved(figures, self._told_pages[:, rows])
-        rows, figures = rows[moved], figures[:, moved]
-        if rows.size:
-            self._told_pages[:, rows] = figures
-            self.shard.parameters(rows, *figures)
-
-    def learned_hosts(self, hosts: Hosts, day: float) -> None:
-        """Announce what changed materially in the priors of hosts, at a refit."""
-        evidence, multipliers = source_evidence(hosts), self.multipliers
-        rates = hosts.prior_shape / hosts.prior_rate
-        # A source that never sent a signal has no weight yet.
-        heard = np.where(hosts.signals > 0, evidence, np.nan)
-        figures = np.vstack([rates, hosts.evidence, heard.T])
-        chosen = np.flatnonzero(self._moved(figures, self._told_hosts))
-        self._told_hosts[:, chosen] = figures[:, chosen]
-        self.shard.host_parameters(
-            [
-                HostParameters(
-                    self._trace.host_names[number],
-                    float(rates[number]),
-                    float(hosts.evidence[number]),
-                    list(SLOT_NAMES[:-1]),
-                    evidence[number].tolist(),
-                    multipliers[number].tolist(),
-                    day * SECONDS_PER_DAY,
-                )
-                for number in chosen.tolist()
-            ]
-        )
-
-    def _moved(self, figures: NDArray[np.float64], told: NDArray[np.float64]) -> NDArray[np.bool_]:
-        """Which columns have a figure that is materially another than what was told, NaN: none."""
-        # Evidence may be infinite, of an oracle whose signals are all true.
-        with np.errstate(invalid="ignore"):
-            near = (np.abs(figures - told) <= self._material * told) & np.isfinite(told)
-        far = ~near & (figures != told) & ~np.isnan(figures)
-        return np.asarray(far.any(axis=0))
+        rate, kappa, gamma = (pages[name].copy() for name in ("rate", "kappa", "gamma"))
+        self.shard.parameters(rows, rate, kappa, gamma)

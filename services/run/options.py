@@ -1,11 +1,13 @@
 """What a run was asked for, with everything left out filled in."""
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
 
-from services.world.plan import BudgetStep
+from services.world.plan import BudgetStep, FleetPlan
+
+__all__ = ["BudgetStep", "FleetPlan", "RunOptions", "WorldKind", "budget_of"]
 
 CLOCK_ORIGIN = 1_700_000_000.0
 """Where simulated time begins, Unix seconds."""
@@ -33,6 +35,8 @@ class RunOptions:
 
     world: WorldKind
     data_dir: Path
+    begins_empty: bool = False
+    """Data of earlier runs is thrown away, as that of a simulated run always is."""
     broker: Literal["local", "apache"] = "local"
     policy: Literal["crawl-value", "uniform"] | None = None
     """None: the settings'."""
@@ -48,6 +52,8 @@ class RunOptions:
     days: float | None = None
     budget: tuple[BudgetStep, ...] = ()
     """The first step's rate holds from the start; empty: whatever stands on the broker."""
+    fleet: FleetPlan = field(default_factory=FleetPlan)
+    """How the simulated crawlers and hosts behave."""
     seed: int = 0
     report: Path | None = None
     view: bool = True

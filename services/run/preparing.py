@@ -28,6 +28,7 @@ def make_plan(options: RunOptions, status_file: Path, result_file: Path) -> Worl
         pages_file=_absolute(options.pages_file),
         events_file=_absolute(options.events_file),
         days=options.days,
+        fleet=options.fleet,
     )
 
 

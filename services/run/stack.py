@@ -6,7 +6,7 @@ import os
 import shlex
 import shutil
 import signal
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from deploy.local.apache import ApacheKafka
@@ -16,12 +16,14 @@ from deploy.local.process import free_port
 from deploy.local.supervisor import ChildSpec, Supervisor, python_argv
 from services.run.errors import RunRefused
 from services.run.options import CLOCK_ORIGIN, DEFAULT_PARTITIONS, RunOptions
+from shared.runtime.secret_files import SUFFIX
 from shared.runtime.settings import Settings, load_settings
 from shared.units import SECONDS_PER_DAY
 
 LOOPBACK = "127.0.0.1"
 BROKER_VARIABLE = "KAFKA_BOOTSTRAP_SERVERS"
 DATABASE_VARIABLE = "DATABASE_URL"
+DATABASE_VARIABLES = (DATABASE_VARIABLE, f"{DATABASE_VARIABLE}{SUFFIX}")
 
 
 class Stack:
@@ -34,6 +36,7 @@ class Stack:
         self.supervisor = Supervisor(self.directory)
         self.gate = self.directory / "clock.gate" if simulated else None
         self.plan_file = self.directory / "world.json"
+        self._begins_empty = simulated or options.begins_empty
         self.environment_file = self.directory / "environment"
         """For `. FILE` in a shell: other commands then talk to this run."""
         self.status_file = self.directory / "status.json"
@@ -41,7 +44,7 @@ class Stack:
         self.ports: dict[str, int] = {}
         """HTTP port of each worker, by the child's name."""
         self.own_broker = BROKER_VARIABLE not in os.environ
-        self.own_database = DATABASE_VARIABLE not in os.environ
+        self.own_database = os.environ.keys().isdisjoint(DATABASE_VARIABLES)
         self._postgres = EmbeddedPostgres(self.directory / "postgres")
         self._apache: ApacheKafka | None = None
         self._settings: Settings | None = None
@@ -64,7 +67,7 @@ class Stack:
 
     @contextlib.contextmanager
     def locked(self) -> Iterator[None]:
-        """Keep other runs out of the data directory, and begin with an empty one if simulated.
+        """Keep other runs out of the data directory, and begin with an empty one if that is meant.
 
         Raises:
             RunRefused: another run uses the directory.
@@ -78,7 +81,7 @@ class Stack:
                     f"another run uses {self.options.data_dir}: stop it, or choose another "
                     "--data-dir"
                 ) from error
-            if self.gate is not None and self.directory.exists():
+            if self._begins_empty and self.directory.exists():
                 if self.own_database and (self.directory / "postgres").exists():
                     self._postgres.prepare()  # ends a server that a killed run left behind
                 shutil.rmtree(self.directory)
@@ -100,9 +103,13 @@ class Stack:
             broker = await self._start_broker()
         self._settings = self._make_settings(broker, database)
 
-    def workers(self) -> list[ChildSpec]:
-        """The workers' processes; they start together, and wait for each other by themselves."""
-        names = ["coordinator", "estimator", "ingester"]
+    def workers(self, optional: Sequence[str] = ()) -> list[ChildSpec]:
+        """The workers' processes; they start together, and wait for each other by themselves.
+
+        Args:
+            optional: names of workers to be run beside the four.
+        """
+        names = ["coordinator", "estimator", "ingester", *optional]
         count = self.options.schedulers
         names += ["scheduler"] if count == 1 else [f"scheduler-{n + 1}" for n in range(count)]
         specs = []

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from services.world.sites import SiteNames
+from services.world.sites import SiteHosts, SiteNames
 from shared.contracts.identity import PageIdentity, identify
 
 
@@ -26,6 +26,14 @@ class WorldPages:
 
     def __len__(self) -> int:
         return len(self.urls)
+
+    @property
+    def host_numbers(self) -> NDArray[np.int64]:
+        """Number of the host of each page, from 0 on."""
+        if isinstance(self.hosts, SiteHosts):
+            return self.hosts.numbers
+        _, numbers = np.unique(np.array(self.hosts, np.str_), return_inverse=True)
+        return numbers.astype(np.int64)
 
     def names(self, rows: NDArray[np.int64]) -> tuple[list[str], list[str]]:
         """URLs and hosts of some pages."""

@@ -21,7 +21,23 @@ class FleetPlan(Struct, frozen=True, forbid_unknown_fields=True):
     """How the simulated crawlers behave."""
 
     latency_seconds: Annotated[float, Meta(ge=0)] = 0.02
-    """Seconds of the wall that a crawl takes."""
+    """Seconds of the wall that a crawl takes at the middle one of all hosts."""
+    latency_spread: Annotated[float, Meta(ge=0, le=5)] = 0.0
+    """How far hosts differ in that: the standard deviation of its logarithm."""
+    crawls_per_second: Annotated[float, Meta(gt=0)] | None = None
+    """Seconds of the wall: the most that all crawlers together can do; absent: anything."""
+    silent_share: Share = 0.0
+    """Pages that are never answered, as crawlers drop them without a word."""
+    dead_hosts_share: Share = 0.0
+    """Hosts that do not answer: each crawl of theirs fails."""
+    storm_share: Share = 0.0
+    """Part of the time in which a host answers everything with a server error, each by itself."""
+    storm_hours: Annotated[float, Meta(gt=0)] = 2.0
+    """Clock hours that such a storm lasts."""
+    wave_share: Share = 0.0
+    """Part of the time in which a host answers everything with 404, as after a bad deployment."""
+    wave_hours: Annotated[float, Meta(gt=0)] = 0.5
+    """Clock hours that such a wave lasts."""
     failed_share: Share = 0.0
     """Crawls that end with a server error."""
     throttled_share: Share = 0.0

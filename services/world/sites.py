@@ -43,6 +43,11 @@ class SiteHosts(SiteNames):
     def __len__(self) -> int:
         return int(self._site.size)
 
+    @property
+    def numbers(self) -> NDArray[np.int64]:
+        """Number of the host of each page."""
+        return self._site.astype(np.int64)
+
     def take(self, rows: Rows) -> list[str]:
         """The hosts of some pages."""
         return [f"site-{site}.example" for site in self._site[rows].tolist()]

@@ -41,17 +41,12 @@ REFERENCE = {
 """Section 6.6 by an independent replication, against `REFERENCE_SIZES` pages."""
 
 
-REFERENCE_REPETITIONS = 10
-"""What the replication is taken to be the mean of; it does not say."""
-
-
-def compared(figure: Figure, repetitions: int) -> list[dict[str, Any]]:
+def compared(figure: Figure) -> list[dict[str, Any]]:
     """Figure 4 beside the independent replication.
 
-    `deviation` is in our standard errors alone; `deviation_of_both` in those of the difference,
-    the replication's own populations having been drawn at random too.
+    `deviation` is in our standard errors alone: of how many populations the replication is the
+    mean, and with what error, it does not say.
     """
-    both = np.sqrt(1.0 + repetitions / REFERENCE_REPETITIONS)
     rows = []
     for line in figure.series:
         for pages, reference in zip(REFERENCE_SIZES, REFERENCE[line.label], strict=True):
@@ -68,7 +63,6 @@ def compared(figure: Figure, repetitions: int) -> list[dict[str, Any]]:
                     "standard_error": round(error, 4),
                     "replication": reference,
                     "deviation": round(float(deviation), 2),
-                    "deviation_of_both": round(float(deviation / both), 2),
                 }
             )
     return rows

@@ -51,6 +51,7 @@ def test_replay_reports_policies_as_json_and_draws_them(files: list[str], tmp_pa
     assert CliRunner().invoke(replay.command, options).stdout == result.stdout
 
 
+@pytest.mark.slow(5)
 def test_replay_makes_a_table_under_a_scenario(files: list[str]) -> None:
     options = [*files, "--crawls-per-day", "5", "--policy", "uniform,GREEDY"]
     result = CliRunner().invoke(replay.command, [*options, "--scenario", "spam", "--oracle"])

@@ -11,7 +11,7 @@ from services.replay import values
 from services.replay.by_calendar import CalendarRun
 from services.replay.by_value import CALENDAR, ValuePolicy, run_by_value
 from services.replay.engine import take_events
-from services.replay.learning import learn_from_crawl, refit_priors
+from services.replay.learning import learn_from_crawl
 from services.replay.policies import replay_policy
 from services.replay.scenarios import SCENARIOS
 from services.replay.selecting import (
@@ -26,11 +26,11 @@ from services.replay.selecting import (
 )
 from services.replay.slots import Budget
 from services.replay.trace import SIGNAL, Trace, trace_parameters
-from services.replay.virtual_shard import MATERIAL_CHANGE
-from shared.runtime.settings import Settings
+from services.scheduler.state.batches import BATCH_SECONDS
+from shared.units import SECONDS_PER_DAY
 
 STRETCH = 250
-"""Slots between two refits."""
+"""Slots that are filled at a time."""
 
 ROUNDING = 2e-6
 """The scheduler's rows have single precision: pages whose values differ by less are tied."""
@@ -46,9 +46,14 @@ def limited_trace(pages: int, days: float) -> Trace:
     limit = np.full(40, np.inf)
     limit[:3] = 1.37, 2.71, 0.577
     born = np.where(rng.random(pages) < 0.1, rng.random(pages) * days / 2, 0.0)
+    host = rng.integers(0, 40, pages)
+    kept = alone(trace.signal_days, host[trace.signal_pages])
     return replace(
         trace,
-        host=rng.integers(0, 40, pages),
+        host=host,
+        signal_days=trace.signal_days[kept],
+        signal_pages=trace.signal_pages[kept],
+        signal_sources=trace.signal_sources[kept],
         site=np.arange(40) % 7,
         host_names=tuple(f"h{number}.example" for number in range(40)),
         host_limit=limit,
@@ -57,40 +62,44 @@ def limited_trace(pages: int, days: float) -> Trace:
     )
 
 
+def alone(days: np.ndarray, hosts: np.ndarray) -> np.ndarray:
+    """Signals that are far enough from others of their hosts: what the scheduler believes of those
+    that come together is no matter of its picks."""
+    order = np.lexsort((days, hosts))
+    near = np.diff(days[order]) < 2 * BATCH_SECONDS / SECONDS_PER_DAY
+    near &= np.diff(hosts[order]) == 0
+    return np.sort(order[~(np.append(near, False) | np.append(False, near))])
+
+
 def calendar_picks(trace: Trace, slots: np.ndarray, rules: Rules) -> np.ndarray:
-    """What the scheduler picks, one slot at a time, told of every change of a parameter."""
-    columns, hosts = learner_of(trace, rules)
+    """What the scheduler picks, one slot at a time."""
+    columns, hosts = knowing(trace)
     events = trace.merged_events(state.source_slots(trace))
-    run = CalendarRun(trace, columns, hosts, rules, slots, events, 0.0, 0.0)
+    run = CalendarRun(trace, columns, hosts, rules, slots, events, tick_days=0.0)
     crawled = np.empty(slots.size, np.int64)
     for first in range(0, slots.size, STRETCH):
         stop = min(first + STRETCH, slots.size)
         run.fill(first, stop, crawled[first:stop])
-        if rules.learner == state.PRODUCTION:
-            refit_priors(columns, hosts, trace.site)
-            run.refitted(float(slots[stop - 1]))
     assert run.work["uncertain_picks"] == 0
     return crawled
 
 
-def learner_of(trace: Trace, rules: Rules) -> tuple[state.Columns, state.Hosts]:
+def knowing(trace: Trace) -> tuple[state.Columns, state.Hosts]:
     columns, hosts = state.new_columns(trace), state.new_hosts(trace)
-    if rules.learner == state.KNOWN:
-        known = trace_parameters(trace)
-        columns.pages["rate"], columns.pages["kappa"] = known.alpha, known.kappa
-        columns.pages["gamma"] = known.gamma
+    known = trace_parameters(trace)
+    columns.pages["rate"], columns.pages["kappa"] = known.alpha, known.kappa
+    columns.pages["gamma"] = known.gamma
     return columns, hosts
 
 
-@pytest.mark.parametrize("learner", [state.KNOWN, state.PRODUCTION])
-def test_scheduler_and_lab_pick_the_same_pages(learner: int) -> None:
+def test_scheduler_and_lab_pick_the_same_pages() -> None:
     trace = limited_trace(2000, 40.0)
     slots = Budget.constant(103.0).slot_times(trace.days)
-    rules = Rules(values.EXACT, 1.0, learner, True, False, 0.0)
+    rules = Rules(values.EXACT, 1.0, state.KNOWN, True, 0.0)
     picked = calendar_picks(trace, slots, rules)
 
     # The lab follows the scheduler's picks, and says what it would have picked at each.
-    columns, hosts = learner_of(trace, rules)
+    columns, hosts = knowing(trace)
     pages, lists, event = columns.pages, new_lists(len(trace)), 0
     days, rows, kinds = trace.merged_events(state.source_slots(trace))
     same = 0
@@ -109,10 +118,8 @@ def test_scheduler_and_lab_pick_the_same_pages(learner: int) -> None:
         host = pages[theirs]["host"]
         assert free_tokens(hosts.limit, hosts.tokens, hosts.filled, host, now) > 1.0 - 1e-9
         take_token(hosts, host, now)
-        learn_from_crawl(columns, hosts, learner, False, theirs, now)
+        learn_from_crawl(columns, state.KNOWN, theirs, now)
         admit(pages[theirs], theirs, rules, lists)
-        if (slot + 1) % STRETCH == 0 and learner == state.PRODUCTION:
-            refit_priors(columns, hosts, trace.site)
     assert same > 0.99 * slots.size
     allowed = trace.host_limit[:3] * trace.days
     limited = np.bincount(trace.host[picked], minlength=40)[:3]
@@ -120,11 +127,12 @@ def test_scheduler_and_lab_pick_the_same_pages(learner: int) -> None:
     assert limited.sum() > 0.9 * allowed.sum()
 
 
+@pytest.mark.slow(5)
 def test_ticks_lose_next_to_nothing() -> None:
     trace, budget = paper_trace(pages=500, days=40.0), Budget.constant(100.0)
     slots = budget.slot_times(trace.days)
     by_tick = run_by_value(trace, slots, POLICY, trace_parameters(trace)).crawled
-    rules = Rules(values.EXACT, 1.0, state.KNOWN, True, False, 0.0)
+    rules = Rules(values.EXACT, 1.0, state.KNOWN, True, 0.0)
     by_slot = calendar_picks(trace, slots, rules)
     assert (by_tick != by_slot).any()
     even = np.bincount(by_slot, minlength=500)
@@ -192,7 +200,3 @@ def test_the_report_says_who_picked() -> None:
 def test_the_calendar_is_of_the_exact_value_alone() -> None:
     with pytest.raises(ValueError, match="exact value"):
         ValuePolicy(values.HARMONIC, selection=CALENDAR)
-
-
-def test_the_scheduler_is_told_what_the_estimator_would_tell_it() -> None:
-    assert Settings.model_fields["material_change"].default == MATERIAL_CHANGE

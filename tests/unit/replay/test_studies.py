@@ -31,6 +31,7 @@ def test_the_harmonic_objective_beats_lambda_crawl_on_simulated_changes() -> Non
     assert lines(figure)["freshet: share of pages that starve"][0] > 0.1
 
 
+@pytest.mark.slow(6)
 def test_no_page_starves_under_the_harmonic_objective() -> None:
     rng = np.random.default_rng(8)
     pages = heavy_tailed(200, 0.0, rng)
@@ -74,7 +75,7 @@ def test_short_histories_forget_soonest_under_drift() -> None:
 @pytest.mark.slow(3)
 def test_figure_4_stands_beside_the_independent_replication() -> None:
     figure = accuracy.figure_4(Scale(repetitions=2), nobody, sizes=(100,))
-    rows = accuracy.compared(figure, 2)
+    rows = accuracy.compared(figure)
     assert {row["policy"] for row in rows} == set(accuracy.REFERENCE)
     for row in rows:
         # Populations differ: a replication of ten has a standard error of .0036 itself.

@@ -124,3 +124,31 @@ async def test_trouble_is_told(crawl, plan: FleetPlan, status: int, retry: float
     assert {o.retry_after_seconds for o in outcomes.values()} == {retry}
     fleet._web.advance(3.0)
     assert fleet._web.staleness_now() > 0
+
+
+async def test_hosts_that_do_not_answer_say_nothing_but_that(crawl) -> None:
+    outcomes, _ = await crawl(plan=FleetPlan(latency_seconds=0.0, dead_hosts_share=1.0))
+
+    assert {(o.result, o.http_status) for o in outcomes.values()} == {("failed", None)}
+
+
+async def test_a_wave_of_errors_tells_that_pages_are_gone(crawl) -> None:
+    outcomes, _ = await crawl(plan=FleetPlan(latency_seconds=0.0, wave_share=1.0))
+
+    assert {(o.result, o.http_status) for o in outcomes.values()} == {("gone", 404)}
+
+
+async def test_silent_pages_are_never_answered(crawl) -> None:
+    outcomes, fleet = await crawl(plan=FleetPlan(latency_seconds=0.0, silent_share=1.0))
+
+    assert outcomes == {}
+    assert fleet._under_way == []
+
+
+async def test_a_fleet_does_no_more_at_once_than_it_can(crawl) -> None:
+    plan = FleetPlan(latency_seconds=0.0, crawls_per_second=10.0)
+    outcomes, fleet = await crawl(plan=plan)
+
+    assert len(outcomes) <= 2
+    waits = sorted(crawls.ready_at for crawls in fleet._under_way)
+    assert np.diff(waits) == pytest.approx(0.1, abs=0.03)
