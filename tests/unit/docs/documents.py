@@ -2,7 +2,7 @@
 
 from deploy.docs.places import PAGES_FOLDER, TOP
 
-_FOLDERS = ("deploy", "migrations", "services", "shared", "tests")
+_FOLDERS = ("clients", "deploy", "migrations", "services", "shared", "tests")
 
 
 def documents() -> list[str]:

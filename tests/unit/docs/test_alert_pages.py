@@ -8,12 +8,15 @@ import yaml
 from deploy.docs.places import TOP
 
 PAGES = "docs/operate/alerts"
-SECTIONS = ["What it costs", "What to look at", "What to do"]
+SECTIONS = ["What it costs", "What to look at", "What to do", "How it was tried"]
+
+TRIED = re.compile(r"^- `([\w/]+\.py)`: `(test_\w+)`$", re.MULTILINE)
+"""A line of the last section: the file, and the test in it."""
 
 
 def rules():
-    [group] = yaml.safe_load((TOP / "deploy/prometheus/alerts.yml").read_text())["groups"]
-    return group["rules"]
+    groups = yaml.safe_load((TOP / "deploy/prometheus/alerts.yml").read_text())["groups"]
+    return [rule for group in groups for rule in group["rules"] if "alert" in rule]
 
 
 def faults(rules, pages):
@@ -31,7 +34,20 @@ def faults(rules, pages):
             found.append(f"the page {name} does not begin with what it means")
         if re.findall(r"^## (.+)$", text, re.MULTILINE) != SECTIONS:
             found.append(f"the page {name} does not have the sections {SECTIONS}")
+        tried = TRIED.findall(text)
+        if not tried:
+            found.append(f"the page {name} names no test")
+        found += [
+            f"the page {name} names {test} of {file}"
+            for file, test in tried
+            if not there(file, test)
+        ]
     return found
+
+
+def there(file, test):
+    path = TOP / "tests" / file
+    return path.is_file() and f"def {test}(" in path.read_text()
 
 
 def pages():
@@ -66,4 +82,7 @@ def test_what_does_not_fit_is_found():
     assert faults([], kept) == [f"the page {first['alert']} has no alert"]
     [unnamed] = faults([first | {"annotations": {}}], kept)
     assert "does not name its page" in unnamed
-    assert len(faults([first], {first["alert"]: "# Something else\n"})) == 2
+    assert len(faults([first], {first["alert"]: "# Something else\n"})) == 3
+    renamed = {first["alert"]: texts[first["alert"]].replace("`: `test_", "`: `test_no_")}
+    assert all("names test_no_" in fault for fault in faults([first], renamed))
+    assert faults([first], renamed)

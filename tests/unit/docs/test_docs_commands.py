@@ -7,11 +7,14 @@ import shlex
 import click
 import pytest
 from documents import documents
+from scrapy_freshet.options import DEFAULTS as CLIENT_SETTINGS
+from scrapy_freshet.spider_middleware import DIGEST_KEY
+from simulated_seeds import COUNT, FIRST
 
-from deploy.docs import metrics, settings
+from deploy.docs import metrics
 from deploy.docs.places import TOP
 from services.cli.main import main
-from shared.runtime.settings import FILE_VARIABLE
+from shared.runtime.settings import known_variables
 from shared.store.roles import ROLES
 
 FENCE = re.compile(r"^```(\w*)\n(.*?)^```", re.DOTALL | re.MULTILINE)
@@ -32,6 +35,10 @@ def shown(text):
         yield " ".join(span.split()), False
 
 
+OTHERS = {"helm", "kubectl"}
+"""What they call `freshet` is a release or a namespace, but behind a `--`."""
+
+
 def freshet_commands(line):
     """The arguments of each call of `freshet` in a line of shell."""
     lexer = shlex.shlex(line, posix=True, punctuation_chars=True)
@@ -43,6 +50,8 @@ def freshet_commands(line):
         else:
             commands[-1].append(token)
     for words in commands:
+        if words and words[0] in OTHERS and "--" not in words:
+            continue
         starts = [
             place
             for place, word in enumerate(words)
@@ -116,7 +125,7 @@ def test_many_commands_are_shown():
         "kubectl -n freshet exec deploy/freshet-coordinator -- freshet bandwidth sit 10/s",
         "docker compose exec coordinator freshet statues",
         "freshet verify --minutes many",
-        "freshet pages remove https://example.com/a https://example.com/b",
+        "freshet pages remove --hosts example.com",
         "freshet replay --pages a.csv --events b.csv",
     ],
 )
@@ -131,6 +140,7 @@ def test_a_command_that_cannot_be_given_is_found(line):
         "A=b .venv/bin/freshet pages import pages.csv && make run",
         "kubectl -n freshet exec deploy/freshet-coordinator -- freshet status > status.txt",
         "docker build -t freshet .",
+        "helm install freshet deploy/chart -n freshet",
     ],
 )
 def test_a_command_that_can_be_given_is_not(line):
@@ -153,18 +163,18 @@ def missing_modules(text):
 
 
 def missing_paths(text):
-    path = r"(?<![\w./-])(?:deploy|docs|migrations|services|shared|tests)/[\w./-]*\w"
+    path = r"(?<![\w./-])(?:clients|deploy|docs|migrations|services|shared|tests)/[\w./-]*\w"
     named = {name for line, _ in shown(text) for name in re.findall(path, line)}
     return {name for name in named if not (TOP / name).exists()} - {"deploy/freshet-coordinator"}
 
 
 def missing_settings(text):
     named = set(re.findall(r"\bFRESHET_[A-Z][A-Z_]*[A-Z]\b", text))
-    return {name for name in named if f"`{name}`" not in settings.page()} - {FILE_VARIABLE}
+    return named - known_variables() - {*CLIENT_SETTINGS, FIRST, COUNT}
 
 
 def missing_metrics(text):
-    known = set(re.findall(r"`(freshet_\w+)`", metrics.page())) | set(ROLES)
+    known = set(re.findall(r"`(freshet_\w+)`", metrics.page())) | {*ROLES, DIGEST_KEY}
     return set(re.findall(r"\bfreshet_[a-z_]+[a-z]\b", text)) - known
 
 

@@ -89,7 +89,9 @@ def test_cells_cannot_break_a_table():
 
 def test_descriptions_are_the_docstrings_beneath_the_fields():
     described = field_descriptions(CrawlRequest)
-    assert described["deadline_at"] == "Without an outcome by then, the page is asked for again."
+    assert described["deadline_at"] == (
+        "Without an outcome by then, the crawl counts as failed, and is tried again later."
+    )
     assert "url" not in described
 
 

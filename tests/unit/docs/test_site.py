@@ -91,6 +91,7 @@ def own_pages(tmp_path):
     return tmp_path
 
 
+@pytest.mark.slow(5)
 def test_a_build_with_links_that_lead_nowhere_fails_and_names_them(own_pages):
     with (own_pages / "pages/index.md").open("a") as page:
         page.write("\n[x](nowhere.md) and [y](connect/contract.md#nowhere)\n")
@@ -101,6 +102,7 @@ def test_a_build_with_links_that_lead_nowhere_fails_and_names_them(own_pages):
     assert "does not contain an anchor '#nowhere'" in done.stderr
 
 
+@pytest.mark.slow(5)
 def test_the_site_is_built_without_a_warning(tmp_path):
     done = build(TOP / "mkdocs.yml", tmp_path)
 
