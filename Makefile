@@ -3,22 +3,37 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
+PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check
+LOCK := requirements-dev.lock
 
-.PHONY: help setup run test quick lint types kernels unit verify simulate figures docs pictures lock clean
+# Tests start hundreds of interpreters: what one has compiled the others find, whatever an image says.
+unexport PYTHONDONTWRITEBYTECODE
+
+.PHONY: help setup run demo test quick lint types kernels unit verify upgrade soak simulate mutants figures docs pictures dashboard tools api lock clean
 
 help: ## Show what there is.
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | column -t -s "$$(printf '\t')"
 
 setup: $(STAMP) ## Install everything into .venv (leaves .venv/bin/freshet).
 
-$(STAMP): requirements-dev.lock pyproject.toml
+CLIENT := clients/scrapy-freshet
+
+# uv fetches and unpacks many packages at a time; it is to trust whom this machine trusts, as pip does.
+# Where it reaches no registry, pip may know one.
+$(STAMP): $(LOCK) pyproject.toml $(CLIENT)/pyproject.toml
 	$(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements-dev.lock
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation --editable .
+	awk '/^[^ #]/ { wanted = /^uv==/ } wanted' $(LOCK) > $(VENV)/uv.lock
+	$(PIP) --require-hashes -r $(VENV)/uv.lock
+	$(BIN)/uv pip install --quiet --system-certs --python $(BIN)/python --compile-bytecode --require-hashes -r $(LOCK) \
+		|| $(PIP) --require-hashes -r $(LOCK)
+	$(PIP) --no-deps --no-build-isolation --editable . --editable $(CLIENT)
 	touch $(STAMP)
 
 run: setup ## Watch Freshet keep a simulated web fresh (embedded broker and database).
 	$(BIN)/freshet run
+
+demo: setup ## Watch Freshet, Scrapy and 20 real sites on this machine for three minutes.
+	$(BIN)/freshet demo
 
 lint: setup ## Check style.
 	$(BIN)/ruff check .
@@ -28,30 +43,51 @@ types: setup ## Check types.
 	$(BIN)/mypy
 
 unit: setup ## Run only the pure tests.
-	$(BIN)/pytest -q tests/unit
+	$(BIN)/pytest -q tests/unit clients
 
 # Each file goes to one worker, the longest files first (tests/arranging.py). Tests with servers wait
 # for most of their time: a third worker uses it, each has servers of its own.
 PYTEST := $(BIN)/pytest -q --dist loadfile --no-loadscope-reorder
 
 quick: lint types ## Run what takes about a minute: style, types and the pure tests, without servers.
-	$(PYTEST) -n 2 -m "not kafka and not postgres and not slow" tests
+	$(PYTEST) -n 2 -m "not kafka and not postgres and not slow" tests clients
 
 kernels: setup ## Compile what the workers run, as a first start would; in a fresh clone, a minute.
 	$(BIN)/python tests/kernels.py
 
-test: lint types kernels ## Run all tests: style, types, unit, contract (both brokers), integration, faults.
-	$(PYTEST) -n 3 tests
+# The kernels are compiled while style and types are checked: each of them uses one core.
+test: setup ## Run all tests: style, types, unit, contract (both brokers), integration, faults.
+	$(MAKE) --jobs 3 kernels lint types
+	$(PYTEST) -n 3 tests clients
 
 SEEDS ?= 1 2 3 4 5 6 7 8 9 10
-verify: setup ## Harm a running system on Apache Kafka, ten times five minutes, and check all promises.
+REPORTS ?= .freshet/verify
+verify: setup ## Harm a whole cluster, ten times five minutes, and check all promises; figures as JSON.
+	mkdir -p $(REPORTS)
 	for seed in $(SEEDS); do \
-		$(BIN)/freshet verify --minutes 5 --broker apache --seed $$seed || exit 1; \
+		$(BIN)/freshet verify --topology cluster --minutes 5 --seed $$seed --json \
+			> $(REPORTS)/seed-$$seed.json || exit 1; \
 	done
 
-SIMULATED ?= 200
-simulate: setup ## Run 200 new seeds of the simulator; says which.
-	FRESHET_SIMULATION_SEEDS=$(SIMULATED) $(BIN)/pytest -q tests/unit/verify/simulation/test_seeds.py
+SEED ?= 1
+soak: setup ## Harm a whole cluster for an hour, and check all promises; figures as JSON.
+	mkdir -p $(REPORTS)
+	$(BIN)/freshet verify --topology cluster --minutes 60 --seed $(SEED) --json > $(REPORTS)/soak-$(SEED).json
+
+BEFORE ?= 31d9bce
+upgrade: setup ## Upgrade a running system from the version of a commit, worker by worker, under load.
+	rm -rf .freshet/before && mkdir -p .freshet/before
+	git archive $(BEFORE) | tar --extract --directory .freshet/before
+	$(BIN)/freshet verify --before .freshet/before --minutes 1 --faults kill,network --seed $(SEED)
+
+SIMULATED ?= 1000
+simulate: setup ## Run 1,000 new seeds of the simulator, and servers that are away for an hour.
+	FRESHET_SIMULATION_SEEDS=$(SIMULATED) FRESHET_SIMULATED_OUTAGE_SECONDS=3600 \
+		$(PYTEST) -n auto tests/unit/verify/simulation/seeds \
+		tests/unit/verify/simulation/test_long_outages.py
+
+mutants: setup ## Plant faults into simulated workers, one at a time, and see each of them found.
+	$(BIN)/freshet verify --mutants
 
 figures: setup ## Repeat the experiments of the papers into figures/ (about an hour of one core).
 	$(BIN)/freshet figures --out figures
@@ -62,6 +98,23 @@ docs: setup ## Build the documentation into site/; a link that leads nowhere fai
 pictures: setup ## Draw the documentation's pictures again (the screenshot needs Chromium).
 	$(BIN)/python -m deploy.docs.pictures docs/pictures
 
+dashboard: setup ## Make the dashboard by worker again, from the metrics there are.
+	$(BIN)/python -m deploy.docs.dashboard deploy/grafana/workers.json
+
+TOOLS := .tools
+tools: $(TOOLS)/helm $(TOOLS)/promtool ## Build helm and promtool into .tools, for the tests of chart and alerts (needs Go; minutes, once).
+
+# Pinned by hash, as everything is: go.sum. Without service discovery promtool is half as large.
+$(TOOLS)/helm: deploy/tools/helm/go.sum
+	cd deploy/tools/helm && go build -mod=readonly -o $(CURDIR)/$@ helm.sh/helm/v3/cmd/helm
+$(TOOLS)/promtool: deploy/tools/promtool/go.sum
+	cd deploy/tools/promtool && go build -mod=readonly -tags remove_all_sd -o $(CURDIR)/$@ \
+		github.com/prometheus/prometheus/cmd/promtool
+
+API := services/frontier/api
+api: setup ## Make the code of URLFrontier's API again, from its .proto.
+	$(BIN)/python -m grpc_tools.protoc -I . --python_out=. --pyi_out=. $(API)/urlfrontier.proto
+
 COMPILE := $(BIN)/uv pip compile pyproject.toml --generate-hashes --no-emit-index-url --no-header --quiet
 
 lock: setup ## Resolve the dependencies again: all of them, and those that the image needs.
@@ -69,4 +122,4 @@ lock: setup ## Resolve the dependencies again: all of them, and those that the i
 	$(COMPILE) --extra build --constraints requirements-dev.lock --output-file requirements.lock
 
 clean: ## Remove the environment and local data.
-	rm -rf $(VENV) .freshet
+	rm -rf $(VENV) $(TOOLS) .freshet

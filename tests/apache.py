@@ -1,22 +1,27 @@
 """Apache Kafka, where it can run."""
 
 import os
+from pathlib import Path
 
 import pytest
 
-from deploy.local.apache import ApacheKafkaUnavailableError, resolve_jars, why_unavailable
+from deploy.local.java import POM, ApacheKafkaUnavailableError, resolve_jars, why_unavailable
 
 NO_APACHE_KAFKA = "Apache Kafka cannot run here: "
 """Begins the reason of every skip that is due to it."""
 
 
-def need_apache_kafka() -> None:
-    """Skip the test where Java or Maven is missing, or the jars; in CI, jars must be there."""
+def need_apache_kafka(pom: Path = POM) -> None:
+    """Skip the test where Java or Maven is missing, or the jars; in CI, jars must be there.
+
+    Args:
+        pom: names the jars, be they others than Apache Kafka's.
+    """
     reason = why_unavailable()
     if reason is not None:
         pytest.skip(f"{NO_APACHE_KAFKA}{reason}")
     try:
-        resolve_jars()
+        resolve_jars(pom)
     except ApacheKafkaUnavailableError as error:
         if os.environ.get("CI"):
             raise

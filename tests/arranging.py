@@ -5,10 +5,12 @@ A pytest plugin, which `conftest.py` loads. `tests/README.md` says how to use th
 
 from collections import Counter
 from collections.abc import Iterable, Iterator
-from pathlib import Path
 
 import pytest
 from apache import NO_APACHE_KAFKA
+from tools import NO_TOOL
+from xdist.remote import Producer
+from xdist.scheduler import LoadFileScheduling
 
 SERVERS = {
     "kafka": {
@@ -20,36 +22,66 @@ SERVERS = {
 """The fixtures that start a server, by the mark of the tests that use them."""
 
 
+WHOLE_SYSTEMS = "tests/faults"
+
+
 def marks_of(fixtures: Iterable[str]) -> set[str]:
     """The marks of a test that uses these fixtures, directly or through others."""
     used = set(fixtures)
     return {mark for mark, servers in SERVERS.items() if used & servers}
 
 
-def longest_first(items: list[pytest.Item]) -> list[pytest.Item]:
-    """The tests, those of the files that take longest first; each file's stay together.
+def one_after_the_other(path: str) -> str:
+    """Whose tests stay with one worker: a file's; and all that harm a whole system.
 
-    What a file takes is what its `slow` marks say. A worker that is given a long file last is still
-    at it when the others have nothing left to do.
+    Each of those keeps two cores busy, and is about time: two at once would disturb each other.
+
+    Args:
+        path: of a test's file, as it is named from the project.
     """
-    seconds: Counter[Path] = Counter()
+    return WHOLE_SYSTEMS if path.startswith(f"{WHOLE_SYSTEMS}/") else path
+
+
+def longest_first(items: list[pytest.Item]) -> list[pytest.Item]:
+    """The tests, those that stay together and take longest first.
+
+    What they take is what their `slow` marks say. A worker that is given something long last is
+    still at it when the others have nothing left to do.
+    """
+    seconds: Counter[str] = Counter()
+    together = {item: one_after_the_other(item.nodeid.partition("::")[0]) for item in items}
     for item in items:
         mark = item.get_closest_marker("slow")
-        seconds[item.path] += mark.args[0] if mark is not None else 0
-    return sorted(items, key=lambda item: -seconds[item.path])
+        seconds[together[item]] += mark.args[0] if mark is not None else 0
+    return sorted(items, key=lambda item: -seconds[together[item]])
+
+
+class Together(LoadFileScheduling):
+    """Gives each worker what stays together, in the order in which it was found."""
+
+    def _split_scope(self, nodeid: str) -> str:
+        return one_after_the_other(nodeid.partition("::")[0])
+
+
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> Together | None:
+    """With `--dist loadfile` ours."""
+    return Together(config, log) if config.getvalue("dist") == "loadfile" else None
+
+
+WANTING = {NO_APACHE_KAFKA: " on Apache Kafka: ", NO_TOOL: ", not installed: "}
+"""What the reason of a skip begins with → what the last line says of all of them."""
 
 
 def left_out(reasons: Iterable[str]) -> str | None:
-    """One line on the tests that were skipped for want of Apache Kafka; None: there were none."""
-    missing = Counter(
-        reason.removeprefix(NO_APACHE_KAFKA)
-        for reason in reasons
-        if reason.startswith(NO_APACHE_KAFKA)
-    )
-    if not missing:
-        return None
-    tests = "1 test" if missing.total() == 1 else f"{missing.total()} tests"
-    return f"left out: {tests} on Apache Kafka: {'; '.join(missing)}"
+    """One line on the tests that were skipped for want of something; None: there were none."""
+    reasons = list(reasons)
+    parts = []
+    for begin, words in WANTING.items():
+        missing = Counter(r.removeprefix(begin) for r in reasons if r.startswith(begin))
+        if missing:
+            tests = "1 test" if missing.total() == 1 else f"{missing.total()} tests"
+            parts.append(f"{tests}{words}{'; '.join(missing)}")
+    return f"left out: {'; '.join(parts)}" if parts else None
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:

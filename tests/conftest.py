@@ -3,6 +3,7 @@
 With pytest-xdist every worker has its own. Nothing of it outlives the session.
 """
 
+import os
 import tempfile
 import uuid
 from collections.abc import Callable, Iterator
@@ -17,7 +18,10 @@ from deploy.local.apache import ApacheKafka
 from deploy.local.kafka import KafkaProcess, LocalBroker
 from deploy.local.postgres import EmbeddedPostgres
 
-pytest_plugins = ("arranging", "pytester")
+# Servers are forked from here while threads of gRPC run: its handlers would abort the child.
+os.environ["GRPC_ENABLE_FORK_SUPPORT"] = "false"
+
+pytest_plugins = ("arranging", "simulated_seeds", "pytester")
 
 BROKERS = ("local", "apache")
 

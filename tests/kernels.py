@@ -4,11 +4,32 @@ In a fresh clone no kernel is compiled yet. Workers compile what they need befor
 are ready, for a minute or two on a busy machine, and the tests with servers come first.
 """
 
-from services.estimator.compilation import warm_up as warm_up_estimator
-from services.ingester.debounce import Debouncer
-from services.scheduler.warm_up import warm_up as warm_up_scheduler
+from collections.abc import Callable
+from concurrent.futures import ProcessPoolExecutor
+from multiprocessing import get_context
+
+
+def scheduler() -> None:
+    """What the scheduler runs."""
+    from services.scheduler.warm_up import warm_up
+
+    warm_up()
+
+
+def others() -> None:
+    """What the estimator and the ingester run."""
+    from services.estimator.compilation import warm_up
+    from services.ingester.debounce import Debouncer
+
+    warm_up()
+    Debouncer(1.0)
+
+
+KINDS: tuple[Callable[[], None], ...] = (scheduler, others)
+
 
 if __name__ == "__main__":
-    warm_up_scheduler()
-    warm_up_estimator()
-    Debouncer(1.0)
+    # A compiler uses one core; what both kinds need is compiled twice.
+    with ProcessPoolExecutor(len(KINDS), get_context("spawn")) as pool:
+        for compiled in [pool.submit(kind) for kind in KINDS]:
+            compiled.result()

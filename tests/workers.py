@@ -47,7 +47,9 @@ def _as_variable(value: Any) -> str:
     """A setting as the environment has it."""
     if isinstance(value, SecretStr):
         return value.get_secret_value()
-    return json.dumps(value) if isinstance(value, tuple | dict) else str(value)
+    if isinstance(value, tuple | dict):
+        return json.dumps(value, default=_as_variable)
+    return str(value)
 
 
 class WorkerProcess:

@@ -146,7 +146,9 @@ def test_what_a_worker_may_is_told(prefix, database_url):
             "promise": "",
             "remedy": "",
         }
-        assert found["this user"]["found"] == f"{user} may do the work of freshet_scheduler"
+        # The frontier reads some of what a scheduler does.
+        roles = "freshet_scheduler, freshet_frontier"
+        assert found["this user"]["found"] == f"{user} may do the work of {roles}"
         assert found["schema"]["level"] == "note"
         assert told.exit_code == 0
     finally:

@@ -165,7 +165,28 @@ FORBIDDEN = {
         "INSERT INTO coordinator_lease (id, epoch, holder, beat) VALUES (1, 0, '', 0)",
         "SELECT freshet_drop_observations(1)",
     ],
+    "freshet_receiver": [
+        "SELECT * FROM pages",
+        "SELECT * FROM deployment",
+        "INSERT INTO websub_subscriptions (id, topic, secret, state) VALUES ('', '', '', '')",
+        "SELECT freshet_drop_observations(1)",
+    ],
+    "freshet_poller": [
+        "SELECT * FROM pages",
+        "SELECT * FROM websub_subscriptions",
+        "SELECT page_id FROM pages_0",
+        "UPDATE watched_sites SET hosts = '{}'",
+        "DELETE FROM watched_sources",
+        "DELETE FROM stream_cursors",
+    ],
+    "freshet_frontier": [
+        "UPDATE pages SET importance = 9",
+        "UPDATE hosts SET blocked_until = 9",
+        "SELECT * FROM observations",
+        "SELECT * FROM stream_positions",
+    ],
     "freshet_readonly": [
+        "SELECT secret FROM websub_subscriptions",
         "UPDATE pages SET importance = 9",
         "DELETE FROM observations",
         "UPDATE coordinator_lease SET epoch = 9",

@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 from apache import NO_APACHE_KAFKA
 from arranging import left_out
+from tools import NO_TOOL
 
 ROOT = Path(__file__).parents[3]
 FIXTURES = """
@@ -82,12 +83,18 @@ def test_workers_begin_with_the_longest_files_and_each_file_stays_together(proje
             def test_and_five(): pass
         """,
     )
+    faults = project.mkpydir("tests").joinpath("faults")
+    faults.mkdir()
+    for name, seconds in (("kill", 3), ("stop", 4)):
+        mark = f"import pytest\npytestmark = pytest.mark.slow({seconds})\n"
+        faults.joinpath(f"test_{name}.py").write_text(f"{mark}def test_{name}(): pass\n")
     done = project.runpytest_subprocess(
         *("-n", "1", "--dist", "loadfile", "--no-loadscope-reorder", "-v", "-p", "no:cacheprovider")
     )
-    done.assert_outcomes(passed=6)
+    done.assert_outcomes(passed=8)
     begun = [line.rpartition("::")[2].strip() for line in done.outlines if "PASSED" in line]
-    assert begun == [f"test_{name}" for name in ("five", "and_five", "nine", "more", "one", "two")]
+    order = ("five", "and_five", "nine", "more", "kill", "stop", "one", "two")
+    assert begun == [f"test_{name}" for name in order]
 
 
 @pytest.mark.slow(3)
@@ -127,6 +134,9 @@ def test_every_reason_is_said_once():
     assert left_out(without) == "left out: 2 tests on Apache Kafka: no jars"
     assert left_out(without[1:]) == "left out: 1 test on Apache Kafka: no jars"
     assert left_out(without[2:]) is None
+    assert left_out([*without[1:], f"{NO_TOOL}helm", f"{NO_TOOL}helm"]) == (
+        "left out: 1 test on Apache Kafka: no jars; 2 tests, not installed: helm"
+    )
 
 
 def test_an_unmarked_test_cannot_start_a_server(request, tmp_path):

@@ -16,7 +16,8 @@ OURS = ("shared", "migrations", "deploy", "services")
 
 GROUND = {"shared.units", "shared.contracts"}
 MATHEMATICS = {"shared.policy"}
-WORKER = GROUND | MATHEMATICS | {"shared.pacing", "shared.store", "shared.rules", "shared.runtime"}
+WORKER = GROUND | MATHEMATICS | {"shared.pacing", "shared.store", "shared.rules"}
+WORKER |= {"shared.runtime", "shared.discovery"}
 ONE_MACHINE = GROUND | {"shared.runtime", "deploy.local", "migrations"}
 
 MAY_IMPORT: dict[str, set[str]] = {
@@ -31,6 +32,8 @@ MAY_IMPORT: dict[str, set[str]] = {
     # What events do to pages, for all who keep them.
     "shared.rules": GROUND | MATHEMATICS | {"shared.store"},
     "shared.runtime": GROUND,
+    # What sites say of themselves, fetched.
+    "shared.discovery": GROUND | {"shared.runtime"},
     "shared.terminal": set(),
     "migrations": {"shared.store", "shared.runtime"},
     "deploy": set(),
@@ -40,20 +43,31 @@ MAY_IMPORT: dict[str, set[str]] = {
     "services.estimator": WORKER,
     "services.scheduler": WORKER,
     "services.coordinator": WORKER,
+    "services.receiver": WORKER,
+    "services.poller": WORKER,
+    "services.frontier": WORKER,
     # The folders within a worker have their rows here, each after those that it may import.
     #
     # Around them: the simulated web, one machine with everything, the lab, the faults.
     "services.world": GROUND | {"shared.store", "shared.runtime"},
     "services.run": ONE_MACHINE | {"services.world"},
-    # The lab runs the scheduler's own code; the checks share none with the workers but the
-    # mathematics.
+    # Real sites and a crawler beside what `services.run` starts.
+    "services.demo": ONE_MACHINE | {"shared.terminal", "services.run"},
+    # The lab runs the scheduler's and the estimator's own code; the checks share none with the
+    # workers but the mathematics.
     "services.replay": GROUND
     | MATHEMATICS
-    | {"shared.store", "shared.rules", "services.scheduler", "services.world"},
+    | {"shared.store", "shared.rules", "services.scheduler", "services.estimator"}
+    | {"services.world"},
     "services.verify": ONE_MACHINE | MATHEMATICS | {"shared.store", "services.world"},
     # But the simulator runs the workers' own code, all of it.
     "services.verify.simulation": WORKER
+    | ONE_MACHINE
     | {"services.verify"}
+    | {f"services.{name}" for name in ("ingester", "estimator", "scheduler", "coordinator")},
+    # And so do the faults that are planted into it.
+    "services.verify.mutants": WORKER
+    | {"services.verify", "services.verify.simulation"}
     | {f"services.{name}" for name in ("ingester", "estimator", "scheduler", "coordinator")},
     # Benchmarks look into everything but the checks and the command line.
     "services.bench": WORKER
@@ -63,14 +77,15 @@ MAY_IMPORT: dict[str, set[str]] = {
     # What starts the simulated world, and nothing else of the command line, knows it.
     "services.cli.commands.world": {"services.cli", "services.world"},
     "services.cli": WORKER
-    | {"shared.terminal", "migrations", "services.run", "services.replay"}
-    | {"services.verify", "services.verify.simulation", "services.bench"}
+    | {"shared.terminal", "migrations", "services.run", "services.demo", "services.replay"}
+    | {"services.verify", "services.verify.simulation", "services.verify.mutants"}
+    | {"services.bench"}
     # Whose positions it shows and settles.
     | {"services.ingester", "services.estimator"},
     # The pages of the documentation that are made from the code.
     "deploy.docs": WORKER
     | ONE_MACHINE
-    | {"services.cli"}
+    | {"services.cli", "services.verify.mutants"}
     | {f"services.{name}" for name in ("ingester", "estimator", "scheduler", "coordinator")},
 }
 
@@ -85,6 +100,7 @@ UNKNOWN_TO: dict[str, set[str]] = {
     "shared.pacing": CLOCKS | KAFKA | POSTGRES,
     "shared.store": KAFKA,
     "shared.runtime": POSTGRES,
+    "shared.discovery": KAFKA | POSTGRES,
     "shared.terminal": KAFKA | POSTGRES,
 }
 """Row → modules of others that it must not import."""
@@ -171,7 +187,7 @@ def test_no_row_names_one_that_stands_below_it():
         ("shared/policy/value.py", "import time", "shared.policy must not know time"),
         ("shared/pacing/slots.py", "from aiokafka import structs", "must not know aiokafka"),
         ("shared/runtime/new.py", "import psycopg.rows", "shared.runtime must not know psycopg"),
-        ("services/frontier/worker.py", "import math", "is in no row"),
+        ("services/stranger/worker.py", "import math", "is in no row"),
     ],
 )
 def test_a_forbidden_import_is_found(tmp_path, file, line, fault):

@@ -14,18 +14,20 @@ SHIPPED = ("services", "shared", "deploy", "migrations")
 
 REGISTERED_BY = [
     "@app.page",
+    "@breaks",
     "@command.command",
     "@model_validator",
 ]
 """Decorators that take a function to call it later."""
 
 CALLED_BY_OTHERS = {
-    "click": {"convert", "format_commands"},
+    "click": {"format_commands"},
     "alembic": {"downgrade"},
     "asyncio": {
-        *("_process_events", "_run_once", "_timer_handle_cancelled", "_write_to_self"),
-        "call_exception_handler",
+        *("_process_events", "_run_once", "_write_to_self"),
+        *("call_at", "call_exception_handler"),
     },
+    "html.parser": {"handle_endtag", "handle_startendtag"},
     "mkdocs": {"on_files", "on_page_markdown"},
     "mode": {"on_start", "on_stop"},
     "psycopg": {"dump", "get_key"},
@@ -37,18 +39,31 @@ READ_BY_OTHERS = {
     "numba": {"CACHE_DIR"},
     "aiokafka": {"FLEXIBLE_VERSION", "SCHEMA"},
     "asyncio": {"_log_destroy_pending"},
+    "expat": {
+        *("buffer_text", "CharacterDataHandler", "EntityDeclHandler"),
+        *("EndElementHandler", "StartElementHandler"),
+    },
     "faust": {"spinner"},
     "psycopg": {"isolation_level", "prepare_threshold"},
     "click": {"help"},
+    "protobuf, in what `make api` makes": {
+        *("_loaded_options", "_serialized_options"),
+        *("_serialized_end", "_serialized_start"),
+    },
     "sqlalchemy, by what it knows of all tables": {
         "CoordinatorLease",
         "Deployment",
         "MultiplierRecord",
         "OBSERVATIONS",
+        "OperatorChange",
         "PageUrl",
         "ShardOwner",
         "StreamPosition",
+        "StreamCursor",
         "StreamTopic",
+        "WatchedSite",
+        "WatchedSource",
+        "WebSubSubscription",
     },
     "PostgreSQL and compiled loops, as columns": {
         "announced_change_rate",

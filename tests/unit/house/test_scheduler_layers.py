@@ -26,7 +26,7 @@ MEMORY = {
     f"shared.store.{name}"
     for name in (
         *("growing_table", "page_lookup", "prefetch", "reserved"),  # how rows are kept in memory
-        *("columns", "history", "models", "source_times"),  # what a row means
+        *("columns", "history", "models", "source_times", "directories"),  # what a row means
     )
 }
 """The modules of the store that connect to nothing."""

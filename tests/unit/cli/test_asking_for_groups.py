@@ -1,0 +1,54 @@
+"""`freshet positions` asks again where a broker does not know yet who coordinates a group."""
+
+from contextlib import asynccontextmanager
+from types import SimpleNamespace
+
+import pytest
+from aiokafka import OffsetAndMetadata, TopicPartition
+from aiokafka.errors import GroupAuthorizationFailedError, GroupCoordinatorNotAvailableError
+
+from services.cli import positions
+from shared.runtime.settings import load_settings
+
+
+@pytest.fixture
+def admin(monkeypatch):
+    """A broker that answers what is in `answers`, one after the other; errors are raised."""
+
+    async def answer(*_, **__):
+        given = fake.answers.pop(0)
+        if isinstance(given, Exception):
+            raise given
+        return given
+
+    fake = SimpleNamespace(
+        answers=[], list_consumer_group_offsets=answer, describe_consumer_groups=answer
+    )
+
+    @asynccontextmanager
+    async def connected(_):
+        yield fake
+
+    monkeypatch.setattr(positions, "_admin", connected)
+    return fake
+
+
+async def test_offsets_are_asked_for_again(admin):
+    found = {TopicPartition("signals", 3): OffsetAndMetadata(17, "")}
+    admin.answers += [GroupCoordinatorNotAvailableError(), found]
+
+    assert await positions._committed(load_settings()) == {("ingester", "signals", 3): 17}
+
+
+async def test_members_are_asked_for_again(admin):
+    admin.answers += [GroupCoordinatorNotAvailableError(), []]
+
+    await positions._require_stopped(load_settings(), "ingester")
+    assert admin.answers == []
+
+
+async def test_a_refusal_is_told_at_once(admin):
+    admin.answers += [GroupAuthorizationFailedError(), {}]
+
+    with pytest.raises(GroupAuthorizationFailedError):
+        await positions._committed(load_settings())

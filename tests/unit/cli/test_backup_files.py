@@ -1,0 +1,40 @@
+"""A copy of budget and limits is read as strictly as the topics, and a bad one names its line."""
+
+import io
+
+import pytest
+
+from services.cli.backup import MOST_LINE_BYTES, read_copy
+from services.cli.errors import UserError
+
+HEAD = '{"freshet_backup":1,"saved_at":1.7e9}\n'
+LIMIT = '{"topic":"host-limits","key":"a.example","message":{"host":"a.example","later":1}}\n'
+
+
+def test_a_message_stays_as_it_was_written():
+    [line] = read_copy(io.StringIO(HEAD + LIMIT))
+    assert (line.topic, line.key) == ("host-limits", "a.example")
+    assert bytes(line.message) == b'{"host":"a.example","later":1}'
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        ("", None),
+        ("{}\n", "line 1"),
+        ('{"freshet_backup":2,"saved_at":1.0}\n', "format 2"),
+        (HEAD + "x\n", "line 2"),
+        (HEAD + LIMIT + '{"topic":"signals","key":"","message":{}}\n', "'signals'"),
+        (
+            HEAD + '{"topic":"bandwidth","key":"global","message":{"crawls_per_second":-1}}',
+            "line 2",
+        ),
+        (HEAD + "x" * (MOST_LINE_BYTES + 9), "too long"),
+    ],
+)
+def test_a_file_that_is_no_copy_is_refused(text, reason):
+    if reason is None:
+        assert list(read_copy(io.StringIO(text))) == []
+        return
+    with pytest.raises(UserError, match=reason):
+        list(read_copy(io.StringIO(text)))

@@ -1,0 +1,92 @@
+"""Commands about all pages of a host, or below a prefix: counted first, and asked about."""
+
+import json
+
+import pytest
+from click.testing import CliRunner
+
+from services.cli import selected_pages
+from services.cli.main import main
+from shared.contracts.codec import decode
+from shared.contracts.identity import shard_of
+from shared.contracts.messages import PageUpdate
+
+URLS = [f"https://a.example/shop/{number}" for number in range(25)]
+
+
+@pytest.fixture
+def sent(monkeypatch):
+    """Page updates that a command has published; the database has the pages of `URLS`."""
+    messages = []
+
+    class Publisher:
+        def __init__(self, settings):
+            self.settings = settings
+
+        async def start(self):
+            pass
+
+        stop = flush = start
+
+        async def queue_batches(self, batches):
+            for place, part in batches.items():
+                messages.extend((place, key, decode(PageUpdate, value)) for key, value in part)
+
+    def under(_url, _shards, host, prefix):
+        return [url for url in URLS if host == "a.example" and url.startswith(prefix)]
+
+    def parts(*arguments):
+        found = under(*arguments)
+        yield from (found[begin : begin + 10] for begin in range(0, len(found), 10))
+
+    monkeypatch.setattr(selected_pages, "Publisher", Publisher)
+    monkeypatch.setattr(selected_pages, "require_broker", lambda settings: None)
+    monkeypatch.setattr(selected_pages, "count_under", lambda *arguments: len(under(*arguments)))
+    monkeypatch.setattr(selected_pages, "urls_under", parts)
+    return messages
+
+
+def run(*arguments, answer=""):
+    return CliRunner().invoke(main, ["pages", *arguments], input=answer, catch_exceptions=False)
+
+
+def test_a_dry_run_counts_and_says_nothing_to_anybody(sent):
+    done = run("remove", "--host", "A.example", "--dry-run", "--json")
+    assert json.loads(done.stdout) == {"would_remove": 25}
+    done = run("max-age", "--prefix", "https://a.example/shop/1", "--none", "--dry-run", "--json")
+    assert json.loads(done.stdout) == {"would_change": 11}
+    assert sent == []
+
+
+def test_pages_of_a_host_are_removed_once_that_is_agreed_to(sent):
+    refused = run("remove", "--host", "a.example", answer="n\n")
+    assert refused.exit_code != 0
+    assert "Remove 25 pages?" in refused.output
+    assert sent == []
+    done = run("remove", "--host", "a.example", answer="y\n")
+    assert done.stdout.split()[-2:] == ["removed", "25"]
+    assert [update.url for _, _, update in sent] == URLS
+    for (topic, shard), key, update in sent:
+        assert (topic, key, update.op) == ("page-updates", b"a.example", "remove")
+        assert shard == shard_of("a.example", 64)
+        assert update.updated_at > 1.7e9
+
+
+def test_a_prefix_is_taken_as_urls_are_named(sent):
+    run("remove", "--prefix", "HTTPS://A.example:443/shop/2", "--yes")
+    assert [update.url for _, _, update in sent] == [URLS[2], *URLS[20:]]
+
+
+def test_single_pages_need_no_database_and_no_question(sent):
+    assert json.loads(run("remove", URLS[0], "https://b.example", "--json").stdout) == {
+        "removed": 2
+    }
+    assert [update.url for _, _, update in sent] == [URLS[0], "https://b.example/"]
+
+
+def test_a_maximum_age_is_set_and_cleared_and_nothing_else_is(sent):
+    run("max-age", URLS[0], "--none")
+    run("max-age", "--prefix", URLS[1], "--days", "3", "--yes")
+    first, second = sent[0][2], sent[1][2]
+    assert (first.no_max_age, first.max_age_days, first.importance) == (True, None, None)
+    assert (second.no_max_age, second.max_age_days, second.importance) == (False, 3.0, None)

@@ -1,0 +1,69 @@
+"""A worker compiles what it needs before it is ready, and nothing after it.
+
+In a process of its own, as kernels stay in a process once they are there. Whether the cache has
+them does not matter: what is read from it late is compiled late where it is empty.
+"""
+
+import subprocess
+import sys
+
+import pytest
+
+OF_CHECKS = {
+    "services.scheduler.state.batches.evidence_in_batch",
+    "services.scheduler.state.signal_times._time_in",
+    "shared.policy.kernels.crawl_value.crawl_value_scalar",
+}
+"""The simulator's own checks call these."""
+
+RUN = """
+import numpy as np
+
+from services.ingester.debounce import Debouncer
+from services.scheduler.explain import page_state
+from services.scheduler.picking.calendar import make_shard
+from services.scheduler.state.rules import PickingRules, ShardRules
+from services.scheduler.warm_up import _outcomes
+from services.verify.simulation import campaign
+from shared.contracts.identity import identify
+from shared.contracts.messages import PageUpdate
+from shared.policy.compiled import LateKernels
+from shared.rules.page_events import GONE_FOR_GOOD
+
+campaign.warm_up()
+Debouncer(1.0)
+late = LateKernels()
+
+
+def explain_a_page_that_is_gone():
+    page = identify("http://gone.example/")
+    rules = ShardRules(PickingRules(120.0, 1.0), 0.0, 300.0, float("inf"), 1.0)
+    shard = make_shard(0, rules)
+    shard.upsert(page, PageUpdate("upsert", page.url), 0.0)
+    ids, times = np.array([page.page_id]), np.array([10.0])
+    shard.outcomes(_outcomes(ids, times, GONE_FOR_GOOD))
+    assert page_state(shard, page, 20.0, 1.0)["status"] == "gone"
+
+
+for seed in range(6):
+    campaign.judge(seed, campaign.Scale())
+explain_a_page_that_is_gone()
+print(*late.names(), sep="\\n")
+"""
+
+
+def late_ones():
+    done = subprocess.run([sys.executable, "-c", RUN], capture_output=True, text=True, check=True)
+    return set(done.stdout.split())
+
+
+@pytest.mark.slow(12)
+@pytest.mark.timeout(1200)
+def test_nothing_is_compiled_while_faults_come_and_go():
+    late = late_ones() - OF_CHECKS
+    if late:
+        # Where the cache was empty, what the checks' own kernels call was compiled with them. Once
+        # they are in the cache, only what is called by itself is read from it.
+        late = late_ones() - OF_CHECKS
+
+    assert late == set()
