@@ -106,13 +106,22 @@ def _why(
     known: dict[str, Any], live: dict[str, Any] | None, decision: dict[str, Any], now: float
 ) -> list[str]:
     if known["status"] != "active":
-        return [f"It is not crawled: it is {known['status']}."]
+        reasons = [f"It is not crawled: it is {known['status']}."]
+        if known["status"] == "gone" and live is not None:
+            reasons.append(f"It may be looked at again from {_when(live['retry_at'], now)} on.")
+        return reasons
     reasons = []
     if live is None:
         reasons.append("Its scheduler was not asked: λ_i and requests in flight are not known.")
     elif live["in_flight"]:
         reasons.append(
             f"It is asked for now; answer expected by {_when(live['deadline_at'], now)}."
+        )
+    elif live["class"] == "urgent":
+        reasons.append("Somebody asks for it at once: it goes first.")
+    elif (live.get("rests_until") or 0.0) > now:
+        reasons.append(
+            f"It was crawled a moment ago, and rests until {_when(live['rests_until'], now)}."
         )
     elif live["class"] == "not now":
         reasons.append(f"It waits after a failed crawl until {_when(live['retry_at'], now)}.")
@@ -139,9 +148,12 @@ def _why(
 
 def _host_reasons(known: dict[str, Any], now: float) -> list[str]:
     host = known["host"]
-    until = host.get("blocked_until")
-    if until is not None and until > now:
+    untils = [host.get(name) for name in ("blocked_until", "asked_until")]
+    until = max((time for time in untils if time is not None), default=now)
+    if until > now:
         return [f"Its host is blocked until {_when(until, now)}."]
+    if host.get("failures"):
+        return [f"Its host failed {host['failures']} times in a row: see `freshet hosts show`."]
     if host.get("max_crawls_per_second") is not None:
         return [f"Its host takes at most {host['max_crawls_per_second']:g} crawls a second."]
     return []

@@ -1,12 +1,19 @@
 """Pages as `page-updates`, for a system that is running."""
 
 import math
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 
 from services.cli.kafka import require_broker
 from services.cli.page_files import PageRows
 from shared.contracts.codec import encode
-from shared.contracts.identity import BadUrl, PageIdentity, identify, shard_of
+from shared.contracts.identity import (
+    BadUrl,
+    PageIdentity,
+    identify,
+    is_private_host,
+    not_public,
+    shard_of,
+)
 from shared.contracts.messages import PageUpdate
 from shared.contracts.topics import PAGE_UPDATES
 from shared.runtime.publisher import ByPlace, Publisher
@@ -32,23 +39,36 @@ async def publish_rows(
     return report
 
 
-async def publish_removal(settings: Settings, url: str) -> PageIdentity:
-    """Publish that a page is not to be crawled any more.
+def to_add(url: str, settings: Settings) -> PageIdentity:
+    """The page of a URL that is to be crawled.
 
     Raises:
-        BadUrl: the URL is not one that Freshet takes.
+        BadUrl: Freshet does not take it.
     """
     page = identify(url)
+    if not settings.allow_private_hosts and is_private_host(page.host):
+        raise BadUrl(not_public(page.host))
+    return page
+
+
+async def publish_urgent(settings: Settings, urls: Sequence[str]) -> list[PageIdentity]:
+    """Ask for pages at once.
+
+    Raises:
+        BadUrl: a URL is not one that Freshet takes; none is asked for.
+    """
+    pages = [to_add(url, settings) for url in urls]
     require_broker(settings)
     publisher = Publisher(settings)
     await publisher.start()
     try:
         now = settings.clock().now()
-        message = PageUpdate("remove", page.url, updated_at=now)
-        await (await publisher.send_for_host(PAGE_UPDATES, page.host, message))
+        for page in pages:
+            message = PageUpdate("upsert", page.url, updated_at=now, urgent=True)
+            await (await publisher.send_for_host(PAGE_UPDATES, page.host, message))
     finally:
         await publisher.stop()
-    return page
+    return pages
 
 
 def _messages(settings: Settings, rows: PageRows, report: ImportReport) -> ByPlace:
@@ -64,7 +84,7 @@ def _messages(settings: Settings, rows: PageRows, report: ImportReport) -> ByPla
             )
             continue
         try:
-            page = identify(url)
+            page = to_add(url, settings)
         except BadUrl as error:
             report.refuse(report.read, str(error))
             continue

@@ -15,7 +15,8 @@ from services.estimator.worker import TOPICS as ESTIMATED
 from services.ingester.reading import GROUP as INGESTERS
 from shared.contracts.topics import HOST_PARAMETERS, PAGE_PARAMETERS, SIGNALS, Topic
 from shared.runtime.aiokafka_patches import client_of
-from shared.runtime.kafka import client_options, make_consumer, partitions_of
+from shared.runtime.kafka import client_options, make_consumer, may_pass, partitions_of
+from shared.runtime.retrying import Attempts, until_it_passes
 from shared.runtime.settings import Settings
 from shared.runtime.topic_ids import topic_ids
 from shared.store.connection import connect
@@ -28,6 +29,9 @@ STORED: Final[tuple[Topic, ...]] = (*ESTIMATED, PAGE_PARAMETERS, HOST_PARAMETERS
 """Topics whose positions are in the database. Schedulers begin from them too."""
 
 GROUPS: Final = {INGESTER: INGESTERS, ESTIMATOR: ESTIMATORS}
+
+PATIENCE_SECONDS: Final = 10.0
+"""A broker that was started a moment ago may not yet know who coordinates a group."""
 
 _NOBODY: Final = {"Empty", "Dead", ""}
 """States of a group without members."""
@@ -200,11 +204,17 @@ async def _admin(settings: Settings) -> Any:
         await admin.close()
 
 
+def _attempts() -> Attempts:
+    return until_it_passes(None, may_pass, patience_seconds=PATIENCE_SECONDS)
+
+
 async def _committed(settings: Settings) -> dict[tuple[str, str, int], int]:
-    async with _admin(settings) as admin:
-        found = await admin.list_consumer_group_offsets(
-            settings.topic_prefix + INGESTERS, partitions=_partitions(settings, SIGNALS)
-        )
+    group, partitions = settings.topic_prefix + INGESTERS, _partitions(settings, SIGNALS)
+    found: dict[TopicPartition, OffsetAndMetadata] = {}
+    async for attempt in _attempts():
+        with attempt:
+            async with _admin(settings) as admin:
+                found = await admin.list_consumer_group_offsets(group, partitions=partitions)
     return {
         (INGESTER, SIGNALS.name, tp.partition): meta.offset
         for tp, meta in found.items()
@@ -214,8 +224,11 @@ async def _committed(settings: Settings) -> dict[tuple[str, str, int], int]:
 
 async def _require_stopped(settings: Settings, reader: str) -> None:
     group = settings.topic_prefix + GROUPS[reader]
-    async with _admin(settings) as admin:
-        answers = await admin.describe_consumer_groups([group])
+    answers: list[Any] = []
+    async for attempt in _attempts():
+        with attempt:
+            async with _admin(settings) as admin:
+                answers = await admin.describe_consumer_groups([group])
     for answer in answers:
         for described in answer.groups:
             state, members = described[2], described[5]

@@ -169,10 +169,14 @@ def _current(settings: "Settings") -> "Bandwidth | None":
 
 
 def _publish(settings: "Settings", message: "Bandwidth", *, as_json: bool) -> None:
+    from msgspec import to_builtins  # noqa: PLC0415
+
+    from services.cli.audit import note  # noqa: PLC0415
     from services.cli.kafka import publish_global  # noqa: PLC0415
     from shared.contracts.topics import BANDWIDTH  # noqa: PLC0415
 
     asyncio.run(publish_global(settings, BANDWIDTH, message))
+    note(settings, "budget", None, to_builtins(message))
     _show(message, settings.clock().now(), as_json=as_json)
 
 

@@ -119,7 +119,7 @@ def _make(name: str, scale: Scale, out: Path, ending: str) -> dict[str, Any]:
         "seed": scale.seed,
     }
     if name == "n4":
-        numbers["compared"] = compared(figure, scale.repetitions)
+        numbers["compared"] = compared(figure)
     finite: dict[str, Any] = _finite(numbers)
     text = json.dumps(finite, indent=2, ensure_ascii=False, allow_nan=False)
     (out / f"{name}.json").write_text(text + "\n")

@@ -1,35 +1,59 @@
-"""`freshet hosts limit|block`."""
+"""`freshet hosts show|list|limit|block|unblock`."""
 
 import asyncio
+from typing import TYPE_CHECKING, Any, Literal
 
 import click
 
 from services.cli.commands.bandwidth import Rate
 from services.cli.errors import UserError
-from shared.terminal.output import show
+from shared.terminal.output import show, show_json
+
+if TYPE_CHECKING:
+    pass
 
 
 @click.group()
 def command() -> None:
-    """Limit how often a host is crawled, or block it.
+    """Say how often hosts may be crawled, and see which rule binds.
 
     HOST is a URL's authority: `example.com`, or `example.com:8080` on a port that is not the
-    scheme's own. Limits are kept by the system and survive restarts.
+    scheme's own. The strictest rule holds: the operators' limit and block, the crawl delay of
+    robots.txt, a pause that the host asked for, and what was learned of a host that fails. None of
+    them changes another, and all survive restarts.
 
     \b
     Examples:
       freshet hosts limit example.com 0.5/s
+      freshet hosts limit example.com default
       freshet hosts block example.com --hours 12
+      freshet hosts unblock example.com
+      freshet hosts show example.com
+      freshet hosts list
     """
+
+
+class RateOrDefault(click.ParamType):
+    """As `Rate`, or `default`."""
+
+    name = "rate"
+
+    def convert(
+        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
+    ) -> float | None:
+        """Crawls per second; None: the default."""
+        return None if value == "default" else Rate().convert(value, param, ctx)
 
 
 @command.command("limit")
 @click.argument("host")
-@click.argument("rate", type=Rate())
+@click.argument("rate", type=RateOrDefault())
 @click.option("--json", "as_json", is_flag=True, help="Answer as JSON.")
-def limit(host: str, rate: float, as_json: bool) -> None:
-    """Crawl HOST at most at RATE (`0.5/s`, `1000/day`); this also ends a block."""
-    _publish(host, rate, None, as_json=as_json)
+def limit(host: str, rate: float | None, as_json: bool) -> None:
+    """Crawl HOST at most at RATE (`0.5/s`, `1000/day`, or `default`). A block stays."""
+    name = _name_of(host)
+    _publish(name, "limit", rate=rate)
+    show({"host": name, "max_crawls_per_second": rate}, as_json=as_json)
 
 
 @command.command("block")
@@ -37,25 +61,89 @@ def limit(host: str, rate: float, as_json: bool) -> None:
 @click.option("--hours", type=click.FloatRange(min=0), default=24.0, show_default=True)
 @click.option("--json", "as_json", is_flag=True, help="Answer as JSON.")
 def block(host: str, hours: float, as_json: bool) -> None:
-    """Do not crawl HOST for a time; its limit goes back to the default."""
-    _publish(host, None, hours, as_json=as_json)
+    """Do not crawl HOST for a time. Its limit stays."""
+    from shared.runtime.settings import load_settings  # noqa: PLC0415 - commands load what they need
+
+    name = _name_of(host)
+    until = load_settings().clock().now() + hours * 3600
+    _publish(name, "block", until=until)
+    show({"host": name, "blocked_until": until}, as_json=as_json)
 
 
-def _publish(host: str, rate: float | None, blocked_hours: float | None, *, as_json: bool) -> None:
-    from services.cli.kafka import publish_for_host  # noqa: PLC0415
-    from shared.contracts.identity import BadUrl, identify  # noqa: PLC0415
-    from shared.contracts.messages import HostLimit  # noqa: PLC0415
-    from shared.contracts.topics import HOST_LIMITS  # noqa: PLC0415
+@command.command("unblock")
+@click.argument("host")
+@click.option("--json", "as_json", is_flag=True, help="Answer as JSON.")
+def unblock(host: str, as_json: bool) -> None:
+    """End the operators' block of HOST; a pause that it asked for, or a back-off, goes on."""
+    name = _name_of(host)
+    _publish(name, "block")
+    show({"host": name, "blocked_until": None}, as_json=as_json)
+
+
+@command.command("show")
+@click.argument("host")
+@click.option("--json", "as_json", is_flag=True, help="Answer as JSON.")
+def show_host(host: str, as_json: bool) -> None:
+    """All rules of HOST, and which of them binds."""
+    from services.cli.host_rules import described  # noqa: PLC0415
     from shared.runtime.settings import load_settings  # noqa: PLC0415
+    from shared.store.host_listing import read_host  # noqa: PLC0415
+
+    settings, name = load_settings(), _name_of(host)
+    row = read_host(settings.database_url.get_secret_value(), settings.partitions, name)
+    if row is None:
+        raise UserError(f"{name} is not known: it has no page, and nobody has set a rule for it")
+    now = settings.clock().now()
+    show(described(row, settings.default_host_crawls_per_second, now), as_json=as_json)
+
+
+@command.command("list")
+@click.option("--most", type=click.IntRange(1, 100_000), default=100, show_default=True)
+@click.option("--json", "as_json", is_flag=True, help="Answer as JSON.")
+def list_(most: int, as_json: bool) -> None:
+    """The hosts that a rule binds now, but the default: at most so many, by name."""
+    from services.cli.host_rules import described, line_of  # noqa: PLC0415
+    from shared.rules.host_rules import PATIENCE  # noqa: PLC0415
+    from shared.runtime.settings import load_settings  # noqa: PLC0415
+    from shared.store.host_listing import list_hosts  # noqa: PLC0415
+
+    settings = load_settings()
+    now, default = settings.clock().now(), settings.default_host_crawls_per_second
+    rows = list_hosts(settings.database_url.get_secret_value(), now, PATIENCE, most)
+    hosts = [described(row, default, now) for row in rows]
+    if as_json:
+        show_json(hosts)
+        return
+    for host in hosts:
+        click.echo(line_of(host, now))
+
+
+def _name_of(host: str) -> str:
+    from shared.contracts.identity import BadUrl, identify  # noqa: PLC0415
 
     if "/" in host or "@" in host:
         raise UserError(f"{host!r} is not a host: give the authority only, like example.com:8080")
     try:
-        name = identify(f"http://{host}/").host
+        return identify(f"http://{host}/").host
     except BadUrl as error:
         raise UserError(f"{host!r} is not a host: {error}") from error
+
+
+def _publish(
+    host: str,
+    only: Literal["limit", "block"],
+    *,
+    rate: float | None = None,
+    until: float | None = None,
+) -> None:
+    from services.cli.audit import note  # noqa: PLC0415
+    from services.cli.kafka import publish_for_host  # noqa: PLC0415
+    from shared.contracts.messages import HostLimit  # noqa: PLC0415
+    from shared.contracts.topics import HOST_LIMITS  # noqa: PLC0415
+    from shared.runtime.settings import load_settings  # noqa: PLC0415
+
     settings = load_settings()
-    until = None if blocked_hours is None else settings.clock().now() + blocked_hours * 3600
-    message = HostLimit(name, max_crawls_per_second=rate, blocked_until=until)
-    asyncio.run(publish_for_host(settings, HOST_LIMITS, name, message))
-    show({"host": name, "max_crawls_per_second": rate, "blocked_until": until}, as_json=as_json)
+    message: HostLimit = HostLimit(host, max_crawls_per_second=rate, blocked_until=until, only=only)
+    asyncio.run(publish_for_host(settings, HOST_LIMITS, host, message))
+    change = {"max_crawls_per_second": rate} if only == "limit" else {"blocked_until": until}
+    note(settings, "host", host, change)

@@ -1,4 +1,4 @@
-"""`freshet pages import|remove`."""
+"""`freshet pages import|remove|max-age`."""
 
 import asyncio
 from pathlib import Path
@@ -15,13 +15,15 @@ if TYPE_CHECKING:
 
 @click.group()
 def command() -> None:
-    """Import and remove pages.
+    """Import and remove pages, and bound their ages.
 
     \b
     Examples:
       freshet pages import pages.csv.gz
       freshet pages import pages.parquet --via kafka
       freshet pages remove https://example.com/old
+      freshet pages remove --prefix https://example.com/shop/ --dry-run
+      freshet pages max-age --host example.com --none
     """
 
 
@@ -69,16 +71,88 @@ def import_(file: Path, via: str, as_json: bool) -> None:
     show(_answer(report, used), as_json=as_json)
 
 
+def _of_several(function: Any) -> Any:
+    """The options of a command about pages by URL, host or prefix."""
+    for option in (
+        click.option("--json", "as_json", is_flag=True, help="Answer as JSON."),
+        click.option("--yes", is_flag=True, help="Do not ask."),
+        click.option("--dry-run", is_flag=True, help="Only say how many pages it would be."),
+        click.option("--prefix", metavar="URL", help="All known pages whose URLs begin so."),
+        click.option("--host", help="All known pages of this host."),
+        click.argument("urls", nargs=-1, metavar="[URL...]"),
+    ):
+        function = option(function)
+    return function
+
+
 @command.command("remove")
-@click.argument("url")
-@click.option("--json", "as_json", is_flag=True, help="Answer as JSON.")
-def remove(url: str, as_json: bool) -> None:
-    """Never crawl the page at URL again, until it is imported again."""
-    from services.cli.page_updates import publish_removal  # noqa: PLC0415
+@_of_several
+def remove(
+    urls: tuple[str, ...],
+    host: str | None,
+    prefix: str | None,
+    dry_run: bool,
+    yes: bool,
+    as_json: bool,
+) -> None:
+    """Never crawl pages again, until they are imported again: those at URL, of a host, or below a
+    prefix. Links that lead to them do not bring them back."""
+    from services.cli.selected_pages import publish, selected  # noqa: PLC0415
+    from shared.contracts.messages import PageUpdate  # noqa: PLC0415
     from shared.runtime.settings import load_settings  # noqa: PLC0415
 
-    page = asyncio.run(publish_removal(load_settings(), url))
-    show({"removed": page.url, "page_id": page.page_id, "host": page.host}, as_json=as_json)
+    settings, pages = load_settings(), selected(urls, host, prefix)
+    if not pages.urls or dry_run:
+        count = pages.count(settings)
+        if dry_run:
+            show({"would_remove": count}, as_json=as_json)
+            return
+        if not yes:
+            click.confirm(f"Remove {count:,} pages?", abort=True, err=True)
+    removed = publish(settings, pages, lambda url, now: PageUpdate("remove", url, updated_at=now))
+    show({"removed": removed}, as_json=as_json)
+
+
+@command.command("max-age")
+@_of_several
+@click.option("--days", type=click.FloatRange(min=0, min_open=True), help="The oldest copy.")
+@click.option("--none", "without", is_flag=True, help="They have no bound of their own any more.")
+def max_age(
+    urls: tuple[str, ...],
+    host: str | None,
+    prefix: str | None,
+    dry_run: bool,
+    yes: bool,
+    as_json: bool,
+    days: float | None,
+    without: bool,
+) -> None:
+    """Set the maximum age of pages, or clear it: of those at URL, of a host, or below a prefix.
+
+    Weights stay. A URL that is not known becomes a page.
+    """
+    from services.cli.selected_pages import publish, selected  # noqa: PLC0415
+    from shared.contracts.messages import PageUpdate  # noqa: PLC0415
+    from shared.runtime.settings import load_settings  # noqa: PLC0415
+
+    if (days is None) != without:
+        raise click.UsageError("give --days or --none")
+    settings, pages = load_settings(), selected(urls, host, prefix)
+    if not pages.urls or dry_run:
+        count = pages.count(settings)
+        if dry_run:
+            show({"would_change": count}, as_json=as_json)
+            return
+        if not yes:
+            click.confirm(f"Change the maximum age of {count:,} pages?", abort=True, err=True)
+    changed = publish(
+        settings,
+        pages,
+        lambda url, now: PageUpdate(
+            "upsert", url, max_age_days=days, updated_at=now, no_max_age=without
+        ),
+    )
+    show({"changed": changed}, as_json=as_json)
 
 
 def _copy(settings: "Settings", file: Path, progress: Any) -> "ImportReport":
@@ -95,6 +169,7 @@ def _copy(settings: "Settings", file: Path, progress: Any) -> "ImportReport":
         batches,
         now=settings.clock().now(),
         progress=progress,
+        private_hosts=settings.allow_private_hosts,
     )
 
 

@@ -61,8 +61,8 @@ def settle(topic: str, partitions: tuple[int, ...], at: Literal["start", "end"],
     """Go on in partitions that do not continue what was read.
 
     Stop the workers first that keep the positions: the ingesters for `signals`, the estimators for
-    all other topics; the command refuses while one runs. Then start them, and the schedulers that
-    have stopped, again.
+    all other topics; the command refuses while one runs. Then start them again, and all schedulers
+    anew: one that had not noticed yet might go on behind what it has not read.
 
     At the start, all that is in the log is read, some of it perhaps again: outcomes, updates and
     signals that were applied are known by their times. At the end, what was written since the

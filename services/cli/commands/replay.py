@@ -1,6 +1,6 @@
 """`freshet replay`."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -11,11 +11,14 @@ from rich.progress import Progress
 from services.cli.errors import UserError
 from services.replay.plots import check_picture, draw_comparison
 from services.replay.policies import policy_names
+from services.replay.polled import GRID_DAYS, compare_rhythms
 from services.replay.replay import Told, compare
 from services.replay.scenarios import SCENARIOS
 from services.replay.slots import Budget
-from services.replay.trace import read_trace
+from services.replay.trace import Trace, read_trace
 from shared.terminal.output import show_json, show_rows
+
+POLLED = "polled"
 
 _FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
 
@@ -48,7 +51,26 @@ _FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
     help="Policies to compare; all: every one.",
 )
 @click.option("--oracle", is_flag=True, help="Value policies know the trace's own parameters.")
-@click.option("--scenario", type=click.Choice(list(SCENARIOS)), help="Bend the trace in this way.")
+@click.option(
+    "--scenario",
+    type=click.Choice([*SCENARIOS, POLLED]),
+    help="Bend the trace in this way; polled: signals are known by polls alone, which cost crawls.",
+)
+@click.option(
+    "--poll-every",
+    multiple=True,
+    type=click.FloatRange(min=0, min_open=True),
+    default=GRID_DAYS,
+    show_default=True,
+    help="Of polled: days of a fixed interval to compare with.",
+)
+@click.option(
+    "--source-per",
+    type=click.Choice(["host", "site"]),
+    default="host",
+    show_default=True,
+    help="Of polled: what one sitemap tells of.",
+)
 @click.option("--seed", type=click.IntRange(min=0), default=0, show_default=True)
 @click.option("--json", "as_json", is_flag=True, help="Answer as JSON.")
 @click.option(
@@ -63,6 +85,8 @@ def command(
     days: float | None,
     policy: str,
     scenario: str | None,
+    poll_every: tuple[float, ...],
+    source_per: str,
     plot: Path | None,
     *,
     oracle: bool,
@@ -79,6 +103,8 @@ def command(
       freshet replay --pages pages.csv --events events.csv --crawls-per-day 200
       freshet replay --pages pages.csv --events events.csv --crawls-per-day 160 \\
           --policy freshet,freshet-no-signals,nutch-tuned --plot freshness.svg
+      freshet replay --pages pages.csv --events events.csv --crawls-per-day 200 \\
+          --scenario polled --source-per site --poll-every 0.3 --poll-every 1
       freshet replay --pages pages.csv --events events.csv --crawls-per-day 200 --policy all
     """
     try:
@@ -90,6 +116,9 @@ def command(
     try:
         trace = read_trace(pages_file, events_file, days)
         budget = Budget.constant(crawls_per_day)
+        if scenario == POLLED:
+            _show_polled(trace, budget, poll_every, as_json=as_json, by_host=source_per == "host")
+            return
         if scenario is not None:
             trace, budget = SCENARIOS[scenario](trace, budget, seed)
         with _bar(names) as told:
@@ -102,6 +131,18 @@ def command(
         show_json(found.report() | {"scenario": scenario})
     else:
         show_rows(found.rows(), as_json=False, empty="nothing was replayed")
+
+
+def _show_polled(
+    trace: Trace, budget: Budget, every_days: Sequence[float], *, as_json: bool, by_host: bool
+) -> None:
+    console = Console(stderr=True)
+    with console.status("") as status:
+        found = compare_rhythms(trace, budget, every_days, by_host=by_host, told=status.update)
+    if as_json:
+        show_json(found.report())
+    else:
+        show_rows(found.rows, as_json=False, empty="nothing was replayed")
 
 
 @contextmanager

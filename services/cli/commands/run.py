@@ -9,6 +9,7 @@ import click
 
 from services.cli.commands.bandwidth import Rate
 from services.cli.errors import UserError
+from services.cli.fleet_options import FLEET_OPTIONS, fleet_plan
 from shared.units import SECONDS_PER_DAY
 
 if TYPE_CHECKING:
@@ -77,6 +78,7 @@ _OPTIONS: list[Callable[[Any], Any]] = [
     ),
     click.option("--partitions", type=click.IntRange(1, 4096), help="Shards. [8]"),
     click.option("--schedulers", type=click.IntRange(1, 64), default=1, show_default=True),
+    *FLEET_OPTIONS,
     click.option("--seed", type=click.IntRange(min=0), default=0, show_default=True),
     click.option("--report", type=click.Path(dir_okay=False, path_type=Path), help="JSON file."),
     click.option(
@@ -113,6 +115,7 @@ def command(**given: Any) -> None:
       freshet run --page-count 100000 --crawls-per-day 20000 --seconds 60 --report report.json
       freshet run --pages pages.csv.gz --events events.csv.gz --days 60 --crawls-per-day 200
       freshet run --crawls-per-day 2000 --bandwidth-at 3:4000 --days 6 --no-view --json
+      freshet run --fleet-capacity 50 --fleet-silent 0.1 --fleet-storms 0.05
       freshet run --world none
     """
     import asyncio  # noqa: PLC0415 - commands load what they need
@@ -181,6 +184,7 @@ def make_options(**given: Any) -> "RunOptions":
         speed=speed,
         days=days,
         budget=run.budget_of((day, rate / unit) for day, rate in steps if rate is not None),
+        fleet=fleet_plan(given),
         seed=given["seed"],
         report=given["report"],
         view=not given["no_view"],

@@ -1,11 +1,14 @@
 """`freshet settings`."""
 
 import os
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from shared.terminal.output import show_rows
+
+if TYPE_CHECKING:
+    from pydantic.fields import FieldInfo
 
 
 @click.command()
@@ -15,7 +18,8 @@ def command(as_json: bool) -> None:
 
     A setting is given as FRESHET_<NAME> in the environment, or in a TOML file (./freshet.toml, or
     the path in FRESHET_SETTINGS_FILE); the environment wins. KAFKA_BOOTSTRAP_SERVERS and
-    DATABASE_URL carry no prefix. Secrets are masked.
+    DATABASE_URL carry no prefix. Secrets may stand in files of their own, which variables name that
+    end in _FILE (DATABASE_URL_FILE, FRESHET_KAFKA_SASL_PASSWORD_FILE); they are masked.
 
     \b
     Example:
@@ -41,19 +45,19 @@ def _rows() -> list[dict[str, Any]]:
         elif value is not None and not isinstance(value, str | int | float | bool):
             value = str(value)
         set_ = name in settings.model_fields_set
-        source = "default" if not set_ else _source(name, field.validation_alias)
+        source = "default" if not set_ else _source(name, field)
         rows.append({"setting": name, "value": value, "source": source})
     return rows
 
 
-def _source(name: str, alias: Any) -> str:
+def _source(name: str, field: "FieldInfo") -> str:
+    from shared.runtime.secret_files import SUFFIX, plain_variables  # noqa: PLC0415
     from shared.runtime.settings import ENV_PREFIX, settings_file  # noqa: PLC0415
 
     known = {upper.upper() for upper in os.environ}
-    names = [f"{ENV_PREFIX}{name.upper()}"]
-    if alias is not None:
-        names = [str(choice) for choice in alias.choices if str(choice).isupper()]
-    for variable in names:
+    for variable in plain_variables(ENV_PREFIX, name, field):
         if variable in known:
             return f"environment {variable}"
+        if f"{variable}{SUFFIX}" in known:
+            return f"file of {variable}{SUFFIX}"
     return f"file {settings_file()}"

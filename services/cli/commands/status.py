@@ -22,6 +22,7 @@ DEFAULT_COORDINATOR = "http://127.0.0.1:6069"
 def command(coordinator: str, as_json: bool) -> None:
     """How the system stands: pages, hosts, bandwidth, λ₀, shards, and how far streams are applied.
 
+    Says whether the maximum ages of pages can be kept at this bandwidth, and which would keep them.
     Takes pages from PostgreSQL (they are counted: some seconds for many millions) and rates from
     the coordinator, if that answers.
 
@@ -30,6 +31,7 @@ def command(coordinator: str, as_json: bool) -> None:
       freshet status
       freshet status --coordinator http://coordinator:6069 --json
     """
+    from services.cli.max_ages import bounds_of, judged, max_age_lines  # noqa: PLC0415
     from shared.runtime.asking import ask  # noqa: PLC0415 - commands load what they need
     from shared.runtime.settings import load_settings  # noqa: PLC0415
     from shared.store.status import store_status  # noqa: PLC0415
@@ -39,11 +41,23 @@ def command(coordinator: str, as_json: bool) -> None:
     if store["shards"] is None:
         raise UserError("the database has no Freshet tables yet: run `freshet migrate`")
     picture = ask(coordinator, "/state.json")
+    bounds = bounds_of(store.pop("max_ages"), settings.default_max_age_days)
+    bandwidth = picture["now"]["bandwidth"] if picture is not None else None
+    ages = judged(bounds, bandwidth, settings.least_interval_seconds)
     if as_json:
-        show_json({"store": store, "coordinator": picture})
+        show_json({"store": store, "coordinator": picture, "max_ages": ages})
         return
-    for line in _lines(store, picture, coordinator):
+    for line in (*_lines(store, picture, coordinator), *max_age_lines(ages)):
         click.echo(line)
+
+
+def _fleet(now: dict[str, Any]) -> str:
+    if now["fleet_capacity"] is None:
+        return "fleet      answers all that it is asked"
+    return (
+        f"fleet      answers {now['fleet_capacity']:.6g} crawls/s: {now['fleet_held']:.1%} of the "
+        "slots wait for it"
+    )
 
 
 def _lines(store: dict[str, Any], picture: dict[str, Any] | None, address: str) -> list[str]:
@@ -63,6 +77,8 @@ def _lines(store: dict[str, Any], picture: dict[str, Any] | None, address: str) 
         f"({now['achieved_ratio']:.1%} of the slots)",
         f"λ₀         {now['multiplier']:.6g} (version {picture['version']}, {picture['cause']})",
         f"limited    {now['host_limited']:.1%} of the demand is held back by host limits",
+        f"unused     {now['unused']:.6g} crawls/s of the budget: no page is to be crawled",
+        _fleet(now),
         f"shards     {picture['live_shards']} live, {picture['silent_shards']} silent",
         f"leader     {picture['leader'] or 'none'} (epoch {picture['epoch']})",
     ]

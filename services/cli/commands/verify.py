@@ -1,7 +1,9 @@
 """`freshet verify`."""
 
+from contextlib import ExitStack
+from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import click
 
@@ -11,6 +13,9 @@ LOOK_SECONDS = 0.3
 
 SIMULATED_SEEDS = 100
 """Unless told else."""
+
+MUTANT_SEEDS = 50
+"""A planted fault that nothing has found by then is not found."""
 
 
 @click.command()
@@ -26,7 +31,15 @@ SIMULATED_SEEDS = 100
     default="all",
     show_default=True,
     help="Which, with commas between: kill, term, pause, rebalance, broker, postgres, network, "
-    "duplicate, reorder, poison; or none.",
+    "clock, duplicate, reorder, poison; with --topology cluster, in place of broker: node-kill, "
+    "node-stop, node-pause, node-cut, standby, failover, forget; or none.",
+)
+@click.option(
+    "--topology",
+    type=click.Choice(["one", "cluster"]),
+    default="one",
+    show_default=True,
+    help="cluster: three nodes of Apache Kafka, PostgreSQL with a standby, two of every worker.",
 )
 @click.option(
     "--broker",
@@ -36,10 +49,22 @@ SIMULATED_SEEDS = 100
     help="apache: Apache Kafka from Maven Central; needs Java and Maven.",
 )
 @click.option(
+    "--transactions",
+    is_flag=True,
+    help="Half of the crawlers publish in Kafka's transactions, and abort some; with --broker "
+    "apache or --topology cluster.",
+)
+@click.option(
     "--seed",
     type=click.IntRange(min=0),
     help="Of the faults; with --simulate the only seed that is run, or with --seeds the first "
     "one.  [default: 0]",
+)
+@click.option(
+    "--before",
+    type=click.Path(exists=True, file_okay=False, path_type=Path),
+    help="Folder of another version's checkout: its workers run at first, and are replaced one by "
+    "one. What is learned is not compared then.",
 )
 @click.option("--pages", type=click.IntRange(min=200, max=200_000), default=3000, show_default=True)
 @click.option(
@@ -56,7 +81,21 @@ SIMULATED_SEEDS = 100
 @click.option(
     "--seeds",
     type=click.IntRange(min=1, max=10_000_000),
-    help="With --simulate: how many.  [default: 1 with --seed, else 100]",
+    help="With --simulate: how many.  [default: 1 with --seed, else 100]  With --mutants: how many "
+    "at most for each.  [default: 50]",
+)
+@click.option(
+    "--mutants",
+    is_flag=True,
+    help="Plant faults into simulated workers, one at a time, and show which check finds each.",
+)
+@click.option(
+    "--database",
+    type=click.Choice(["model", "postgres"]),
+    default="model",
+    show_default=True,
+    help="With --simulate: postgres runs a real one beside the model, and compares them, without "
+    "the faults import, records-lost and topic-anew.",
 )
 @click.option("--json", "as_json", is_flag=True, help="Print the report as JSON.")
 def command(**given: Any) -> None:
@@ -73,16 +112,25 @@ def command(**given: Any) -> None:
       freshet verify --minutes 1
       freshet verify --minutes 5 --broker apache --seed 7 --json
       freshet verify --minutes 2 --faults kill,postgres
+      freshet verify --minutes 5 --topology cluster
+      freshet verify --minutes 2 --before ../last-release
       freshet verify --simulate --seeds 1000
       freshet verify --simulate --seed 17
+      freshet verify --simulate --database postgres --seeds 20
+      freshet verify --mutants
     """
     import asyncio  # noqa: PLC0415 - commands load what they need
 
+    if given["simulate"] and given["mutants"]:
+        raise UserError("--mutants plants faults of its own: leave --simulate out")
+    if given["mutants"]:
+        _plant(given)
+        return
     if given["simulate"]:
         _simulate(given)
         return
     if given["seeds"] is not None:
-        raise UserError("--seeds counts simulations: give --simulate too")
+        raise UserError("--seeds counts simulations: give --simulate or --mutants too")
 
     from services.verify.plan import VerifyPlan  # noqa: PLC0415
     from services.verify.report import summary  # noqa: PLC0415
@@ -92,12 +140,20 @@ def command(**given: Any) -> None:
     keep: Path | None = given["keep"]
     if keep is not None and keep.exists() and any(keep.iterdir()):
         raise UserError(f"{keep} is not empty: name another folder for --keep")
+    broker: Literal["local", "apache"] = given["broker"]
+    if given["topology"] == "cluster":
+        broker = "apache"
+    if given["transactions"] and broker == "local":
+        raise UserError("the local broker has no transactions: give --broker apache too")
     plan = VerifyPlan(
         seconds=60.0 * given["minutes"],
-        faults=_faults(given["faults"]),
-        broker=given["broker"],
+        faults=_faults(given["faults"], given["topology"]),
+        topology=given["topology"],
+        broker=broker,
+        in_transactions=given["transactions"],
         seed=given["seed"] or 0,
         pages=given["pages"],
+        before=given["before"],
         keep=keep,
     )
     configure_logs("console", "critical")  # servers come and go: that is no news here
@@ -131,10 +187,19 @@ def _simulate(given: dict[str, Any]) -> None:
     def say(line: str) -> None:
         click.echo(line, err=True)
 
-    report = campaign(seeds, scale, say)
+    with ExitStack() as stack:
+        database_url = None
+        if given["database"] == "postgres":
+            from services.verify.simulation.store.postgres import NOT_IN_STEP  # noqa: PLC0415
+            from services.verify.simulation.store.server import postgres_server  # noqa: PLC0415
+
+            scale = replace(scale, kinds=tuple(k for k in kinds if k not in NOT_IN_STEP))
+            database_url = stack.enter_context(postgres_server(scale.partitions))
+        report = campaign(seeds, scale, say, database_url=database_url)
     say(
         f"{report['seeds']} seeds from {first} on: {len(report['failed'])} failed; "
-        f"{report['seconds']} s, {report['seeds_per_second']} seeds a second"
+        f"{report['seconds']} s, {report['seeds_per_second']} seeds a second, "
+        f"{report['cpu_seconds_per_seed']} CPU seconds each"
     )
     if given["as_json"]:
         show_json(report)
@@ -142,15 +207,33 @@ def _simulate(given: dict[str, Any]) -> None:
         raise click.exceptions.Exit(1)
 
 
-def _faults(text: str) -> Any:
+def _plant(given: dict[str, Any]) -> None:
+    """Plant faults, and see them found."""
+    from services.verify.mutants.campaign import campaign  # noqa: PLC0415
+    from shared.terminal.output import show_json  # noqa: PLC0415
+
+    def say(line: str) -> None:
+        click.echo(line, err=True)
+
+    first = given["seed"] or 0
+    report = campaign(range(first, first + (given["seeds"] or MUTANT_SEEDS)), say)
+    say(f"{report['caught']} of {report['mutants']} faults found; {report['seconds']} s")
+    if given["as_json"]:
+        show_json(report)
+    if not report["passed"]:
+        raise click.exceptions.Exit(1)
+
+
+def _faults(text: str, topology: Literal["one", "cluster"]) -> Any:
     from services.verify.plan import FAULTS  # noqa: PLC0415
 
+    known = FAULTS[topology]
     if text in {"all", "none"}:
-        return FAULTS if text == "all" else ()
+        return known if text == "all" else ()
     names = tuple(name.strip() for name in text.split(",") if name.strip())
-    unknown = [name for name in names if name not in FAULTS]
+    unknown = [name for name in names if name not in known]
     if unknown or not names:
-        raise UserError(f"no such faults: {', '.join(unknown)}; there are {', '.join(FAULTS)}")
+        raise UserError(f"no such faults: {', '.join(unknown)}; there are {', '.join(known)}")
     return names
 
 

@@ -4,7 +4,15 @@ import importlib
 
 import click
 
-WORKERS = ("ingester", "scheduler", "estimator", "coordinator")
+WORKERS = (
+    "ingester",
+    "scheduler",
+    "estimator",
+    "coordinator",
+    "receiver",
+    "poller",
+    "frontier",
+)
 
 
 @click.command()

@@ -1,5 +1,6 @@
 """What the promises rest on in the database: its settings, its schema, and who may do what."""
 
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -249,18 +250,25 @@ def _who_we_are(connection: psycopg.Connection) -> Finding:
     return Finding("ok", "this user", said)
 
 
+_PRIVILEGE: Final = re.compile(r"([A-Z]+)(?: \(([^)]*)\))?")
+"""As `ROLES` has them: of a table, or of some of its columns."""
+
+
 def _missing(connection: psycopg.Connection, user: str, role: str) -> list[str]:
     """What a user lacks of a role's rights."""
     wanted = [
-        (privilege.strip(), table)
+        (kind, table, columns or None)
         for table, privileges in ROLES[role].items()
-        for privilege in privileges.split(",")
+        for kind, columns in _PRIVILEGE.findall(privileges)
     ]
+    kinds, tables, columns = (list(column) for column in zip(*wanted, strict=True))
     rows = connection.execute(
-        "SELECT privilege, tab FROM unnest(%s::text[], %s::text[]) AS wanted (privilege, tab) "
-        "WHERE to_regclass(tab) IS NULL "
-        "OR NOT has_table_privilege(%s, to_regclass(tab)::oid, privilege)",
-        ([privilege for privilege, _ in wanted], [table for _, table in wanted], user),
+        "SELECT kind, tab FROM unnest(%s::text[], %s::text[], %s::text[]) AS wanted "
+        "(kind, tab, of_columns) WHERE to_regclass(tab) IS NULL "
+        "OR (of_columns IS NULL AND NOT has_table_privilege(%s, to_regclass(tab)::oid, kind)) "
+        "OR EXISTS (SELECT FROM regexp_split_to_table(of_columns, ', *') AS of_column "
+        "WHERE NOT has_column_privilege(%s, to_regclass(tab)::oid, of_column, kind))",
+        (kinds, tables, columns, user, user),
     ).fetchall()
     return [f"{privilege} {table}" for privilege, table in rows]
 

@@ -1,0 +1,39 @@
+"""Noting who changed the budget and limits, and when."""
+
+import getpass
+import socket
+from collections.abc import Mapping
+from typing import Any
+
+import click
+import psycopg
+
+from shared.runtime.settings import Settings
+from shared.store.changes import About, Change, note_change
+
+
+def note(settings: Settings, about: About, host: str | None, change: Mapping[str, Any]) -> None:
+    """Note a change that holds already; where that fails, say so and go on.
+
+    A budget must be lowered though the database be away.
+    """
+    noted = Change(settings.clock().now(), who(settings), about, host, dict(change))
+    try:
+        note_change(settings.database_url.get_secret_value(), noted)
+    except psycopg.Error as error:
+        reason = str(error).strip().partition("\n")[0]
+        click.echo(
+            f"the change holds, but could not be noted for `freshet changes`: {reason}", err=True
+        )
+
+
+def who(settings: Settings) -> str:
+    """The operator as the settings name them, or the user and the machine."""
+    if settings.operator is not None:
+        return settings.operator
+    try:
+        user = getpass.getuser()
+    except (OSError, KeyError):
+        # In containers a user need not have a name.
+        user = "somebody"
+    return f"{user}@{socket.gethostname()}"

@@ -1,0 +1,208 @@
+"""What operators have set and PostgreSQL does not hold: the budget, and the limits of hosts.
+
+They stand on compacted topics. A copy of them is a file of JSON lines: a head, then a line for each
+message that stands, with its topic and key. Beside a dump of the database that is everything.
+"""
+
+import asyncio
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Final, TextIO
+
+import msgspec
+from aiokafka import TopicPartition
+
+from services.cli.errors import UserError
+from services.cli.kafka import READ_SECONDS, require_broker
+from shared.contracts.codec import MAX_MESSAGE_BYTES, BadMessage, decode
+from shared.contracts.topics import BANDWIDTH, HOST_LIMITS, Topic
+from shared.runtime.kafka import make_consumer, partitions_of
+from shared.runtime.publisher import Publisher
+from shared.runtime.settings import Settings
+
+SAVED: Final[tuple[Topic, ...]] = (BANDWIDTH, HOST_LIMITS)
+"""What operators write. `multipliers` is compacted too, but the coordinator makes it anew."""
+
+FORMAT: Final = 1
+
+MOST_LINE_BYTES: Final = 4 * MAX_MESSAGE_BYTES
+
+
+class Head(msgspec.Struct, frozen=True):
+    """The first line of a copy."""
+
+    freshet_backup: int
+    saved_at: float
+    """Unix seconds."""
+
+
+class Line(msgspec.Struct, frozen=True):
+    """A message that stands."""
+
+    topic: str
+    """Without prefix."""
+    key: str
+    message: msgspec.Raw
+    """As it was written: what this version does not know stays."""
+
+
+@dataclass(slots=True)
+class Restored:
+    """What became of the messages of a copy."""
+
+    restored: int = 0
+    same: int = 0
+    newer: int = 0
+    """Another message stands, which stays."""
+    keys: list[str] = field(default_factory=list)
+    """The first of those that were restored."""
+
+
+def read_copy(file: TextIO) -> Iterator[Line]:
+    """The messages of a copy.
+
+    Raises:
+        UserError: it is none, or a line of it is damaged; says which.
+    """
+    for number, text in enumerate(_lines(file), start=1):
+        try:
+            if number == 1:
+                head = msgspec.json.decode(text, type=Head)
+                if head.freshet_backup != FORMAT:
+                    raise UserError(f"the copy is of format {head.freshet_backup}, not {FORMAT}")
+                continue
+            line = msgspec.json.decode(text, type=Line)
+            topic = _saved(line.topic)
+            if topic.message is not None:
+                decode(topic.message, bytes(line.message))
+        except (msgspec.MsgspecError, BadMessage) as error:
+            raise UserError(f"line {number} of the copy cannot be read: {error}") from error
+        yield line
+
+
+def _lines(file: TextIO) -> Iterator[str]:
+    while text := file.readline(MOST_LINE_BYTES + 1):
+        if len(text) > MOST_LINE_BYTES:
+            raise UserError("a line of the copy is too long: it is another file")
+        yield text
+
+
+def _saved(name: str) -> Topic:
+    for topic in SAVED:
+        if topic.name == name:
+            return topic
+    raise UserError(f"the copy has messages of {name!r}, which no copy has")
+
+
+async def save(settings: Settings, path: Path) -> dict[str, int]:
+    """Write a copy; the file is there when all of it is.
+
+    Returns:
+        topic → messages.
+
+    Raises:
+        KafkaError: a topic cannot be read.
+    """
+    counts = {}
+    lines = [msgspec.json.encode(Head(FORMAT, settings.clock().now()))]
+    for topic in SAVED:
+        standing = await read_standing(settings, topic)
+        counts[topic.name] = len(standing)
+        lines += [
+            msgspec.json.encode(Line(topic.name, key, msgspec.Raw(value)))
+            for key, value in sorted(standing.items())
+        ]
+    unfinished = path.with_name(f"{path.name}.unfinished")
+    unfinished.write_bytes(b"\n".join(lines) + b"\n")
+    unfinished.replace(path)
+    return counts
+
+
+async def restore(
+    settings: Settings, lines: Iterable[Line], *, overwrite: bool, dry_run: bool
+) -> Restored:
+    """Publish what a copy has and the topics lack.
+
+    Args:
+        settings: of the installation.
+        lines: of the copy.
+        overwrite: where another message stands, publish that of the copy all the same.
+        dry_run: only say what would be done.
+
+    Raises:
+        KafkaError: a topic cannot be read or written.
+    """
+    standing = {topic.name: await read_standing(settings, topic) for topic in SAVED}
+    done = Restored()
+    publisher = Publisher(settings)
+    await publisher.start()
+    try:
+        for line in lines:
+            value = bytes(line.message)
+            there = standing[line.topic].get(line.key)
+            if there is not None and _same(there, value):
+                done.same += 1
+            elif there is not None and not overwrite:
+                done.newer += 1
+            else:
+                done.restored += 1
+                if len(done.keys) < 10:
+                    done.keys.append(line.key)
+                if not dry_run:
+                    # Without a partition: Kafka's own rule is the shards', and any number will do.
+                    await publisher.send(_saved(line.topic), line.key.encode(), value)
+        await publisher.flush()
+    finally:
+        await publisher.stop()
+    return done
+
+
+def _same(one: bytes, other: bytes) -> bool:
+    plain: list[Any] = [msgspec.json.decode(value) for value in (one, other)]
+    return bool(plain[0] == plain[1])
+
+
+async def read_standing(settings: Settings, topic: Topic) -> dict[str, bytes]:
+    """The last message of each key of a compacted topic; those that cannot be read are left out.
+
+    Raises:
+        KafkaError: it cannot be read.
+        TimeoutError: the broker stopped answering.
+    """
+    require_broker(settings)
+    consumer = make_consumer(settings)
+    found: dict[str, bytes] = {}
+    try:
+        await consumer.start()
+        name = settings.topic(topic.name)
+        partitions = [TopicPartition(name, n) for n in range(partitions_of(topic, settings))]
+        consumer.assign(partitions)
+        ends = await consumer.end_offsets(partitions)
+        begins = await consumer.beginning_offsets(partitions)
+        left = {tp for tp in partitions if begins[tp] < ends[tp]}
+        await consumer.seek_to_beginning(*partitions)
+        while left:
+            async with asyncio.timeout(READ_SECONDS):
+                fetched = await consumer.getmany(timeout_ms=200)
+                for records in fetched.values():
+                    for record in records:
+                        _take(found, topic, record.key, record.value)
+                left = {tp for tp in left if await consumer.position(tp) < ends[tp]}
+    finally:
+        await consumer.stop()
+    return found
+
+
+def _take(found: dict[str, bytes], topic: Topic, key: bytes | None, value: bytes | None) -> None:
+    """Let a record stand for its key; one without a value ends what stood."""
+    try:
+        name = (key or b"").decode()
+        if value is None:
+            found.pop(name, None)
+            return
+        if topic.message is not None:
+            decode(topic.message, value)
+    except (BadMessage, UnicodeDecodeError):
+        return
+    found[name] = value

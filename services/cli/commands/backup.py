@@ -1,0 +1,67 @@
+"""`freshet backup save|restore`."""
+
+import asyncio
+from pathlib import Path
+
+import click
+
+from shared.terminal.output import show
+
+_FILE = click.Path(path_type=Path, dir_okay=False)
+
+
+@click.group()
+def command() -> None:
+    """Copy what operators have set: the budget, and the limits of hosts.
+
+    They stand on Kafka's topics; everything else is in PostgreSQL, which pg_dump copies. The
+    documentation has both in their order.
+
+    \b
+    Examples:
+      pg_dump --format=custom --file=freshet.dump "$DATABASE_URL"
+      freshet backup save freshet-limits.jsonl
+      freshet backup restore freshet-limits.jsonl --dry-run
+    """
+
+
+@command.command("save")
+@click.argument("file", type=_FILE)
+@click.option("--json", "as_json", is_flag=True, help="Answer as JSON.")
+def save(file: Path, as_json: bool) -> None:
+    """Write the budget and the limits that hold now to FILE."""
+    from services.cli.backup import save as write  # noqa: PLC0415 - commands load what they need
+    from shared.runtime.settings import load_settings  # noqa: PLC0415
+
+    show(asyncio.run(write(load_settings(), file)), as_json=as_json)
+
+
+@command.command("restore")
+@click.argument("file", type=_FILE)
+@click.option("--overwrite", is_flag=True, help="Also where something else was set since.")
+@click.option("--dry-run", is_flag=True, help="Only say what would be done.")
+@click.option("--json", "as_json", is_flag=True, help="Answer as JSON.")
+def restore(file: Path, overwrite: bool, dry_run: bool, as_json: bool) -> None:
+    """Set what FILE has and the topics do not.
+
+    What was set since the copy was made stays: the budget, or the limit of a host, that stands on
+    its topic is the newer one. What is restored holds as if it had been set now.
+    """
+    from services.cli.audit import note  # noqa: PLC0415
+    from services.cli.backup import read_copy  # noqa: PLC0415
+    from services.cli.backup import restore as publish  # noqa: PLC0415
+    from services.cli.errors import UserError  # noqa: PLC0415
+    from shared.runtime.settings import load_settings  # noqa: PLC0415
+
+    settings = load_settings()
+    try:
+        with file.open(encoding="utf-8") as opened:
+            lines = list(read_copy(opened))
+    except (OSError, UnicodeDecodeError) as error:
+        raise UserError(f"{file} cannot be read: {error}") from error
+    done = asyncio.run(publish(settings, lines, overwrite=overwrite, dry_run=dry_run))
+    if done.restored and not dry_run:
+        change = {"restored": done.restored, "first": done.keys, "overwrite": overwrite}
+        note(settings, "backup", None, change)
+    answer = {"restored": done.restored, "as_it_stands": done.same, "set_since": done.newer}
+    show(answer, as_json=as_json)

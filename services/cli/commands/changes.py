@@ -1,0 +1,37 @@
+"""`freshet changes`."""
+
+import click
+
+from shared.terminal.output import show_json, show_rows
+
+
+@click.command()
+@click.option("--host", help="Only changes of this host's limit.")
+@click.option("--last", type=click.IntRange(1, 100_000), default=20, show_default=True)
+@click.option("--json", "as_json", is_flag=True, help="Answer as JSON.")
+def command(host: str | None, last: int, as_json: bool) -> None:
+    """Who changed the budget and the limits of hosts, when, and to what; the newest last.
+
+    Noted is what `freshet bandwidth`, `freshet hosts` and `freshet backup restore` set, under the
+    name in FRESHET_OPERATOR, or that of the user and the machine. Whoever writes to the topics
+    `bandwidth` and `host-limits` without them is not noted: let only operators.
+
+    \b
+    Examples:
+      freshet changes
+      freshet changes --host example.com --last 5
+    """
+    from services.cli.bandwidths import when  # noqa: PLC0415 - commands load what they need
+    from shared.runtime.settings import load_settings  # noqa: PLC0415
+    from shared.store.changes import last_changes  # noqa: PLC0415
+
+    url = load_settings().database_url.get_secret_value()
+    changes = last_changes(url, last, host)[::-1]
+    if as_json:
+        show_json([change._asdict() for change in changes])
+        return
+    rows = [
+        {"at": when(c.at), "who": c.who, "about": c.host or c.about, "change": c.change}
+        for c in changes
+    ]
+    show_rows(rows, as_json=False, empty="nothing was changed yet")

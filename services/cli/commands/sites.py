@@ -1,0 +1,206 @@
+"""`freshet sites add|list|remove`."""
+
+import asyncio
+import secrets
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from services.cli.errors import UserError
+from shared.terminal.output import show, show_rows
+
+if TYPE_CHECKING:
+    from shared.contracts.identity import PageIdentity
+    from shared.discovery.looking import Found
+    from shared.runtime.settings import Settings
+
+_ID_BYTES = 16
+_SECRET_BYTES = 32
+
+
+@click.group()
+def command() -> None:
+    """Sites whose sitemaps and feeds the poller reads.
+
+    `add` looks for robots.txt, sitemaps, feeds and hubs. The poller (`freshet worker poller`) reads
+    what was found within seconds, and then as often as it brings news: new addresses become pages,
+    dates that move on become signals.
+
+    \b
+    Examples:
+      freshet sites add https://example.com
+      freshet sites add https://example.com --include 'https://example.com/blog/*'
+      freshet sites add https://example.com --source https://example.com/hidden/sitemap.xml
+      freshet sites list --json
+      freshet sites remove https://example.com
+    """
+
+
+@command.command("add")
+@click.argument("url")
+@click.option("--host", "hosts", multiple=True, help="Pages of this host count, too.")
+@click.option("--include", multiple=True, help="Only URLs that fit a pattern with *.")
+@click.option("--exclude", multiple=True, help="No URLs that fit a pattern with *.")
+@click.option("--source", "named", multiple=True, help="A sitemap or feed that nothing names.")
+@click.option("--json", "as_json", is_flag=True, help="Answer as JSON.")
+def add(
+    url: str,
+    hosts: tuple[str, ...],
+    include: tuple[str, ...],
+    exclude: tuple[str, ...],
+    named: tuple[str, ...],
+    as_json: bool,
+) -> None:
+    """Watch the site at URL, or change how it is watched."""
+    from shared.contracts.identity import is_private_host  # noqa: PLC0415 - only what is needed
+    from shared.runtime.settings import load_settings  # noqa: PLC0415
+    from shared.store.watched import Site  # noqa: PLC0415
+
+    settings, page = load_settings(), _page(url)
+    if is_private_host(page.host) and not settings.allow_private_hosts:
+        raise UserError(
+            f"{page.host} is not on the public internet: FRESHET_ALLOW_PRIVATE_HOSTS lets it"
+        )
+    found = asyncio.run(_looked_at(settings, page))
+    for one in named:
+        found.sources[_page(one).url] = "operator"
+    counted = list(dict.fromkeys([*found.hosts, *hosts]))
+    is_new = _store(settings, Site(page.url, counted, list(include), list(exclude)), found)
+    subscribed = _subscribed(settings, found) if settings.receiver_url else []
+    show(
+        {
+            "site": page.url,
+            "added": is_new,
+            "hosts": counted,
+            "sources": sorted(found.sources),
+            "hubs": found.hubs,
+            "subscribed": subscribed,
+            "notes": found.notes,
+        },
+        as_json=as_json,
+    )
+
+
+@command.command("list")
+@click.option("--json", "as_json", is_flag=True, help="Answer as JSON.")
+def list_(as_json: bool) -> None:
+    """Show what each sitemap and feed has brought.
+
+    Precision is the share of its signals that were followed by a change, recall the share of its
+    site's changes that it announced, both as learned from crawls; delay is seconds from the time
+    that a signal carries until the poller had it.
+    """
+    from shared.runtime.settings import load_settings  # noqa: PLC0415
+    from shared.store.connection import connect  # noqa: PLC0415
+    from shared.store.source_records import read_records  # noqa: PLC0415
+    from shared.store.watched import list_sources  # noqa: PLC0415
+
+    settings = load_settings()
+    with connect(settings.database_url.get_secret_value(), "cli", autocommit=True) as connection:
+        rows = list_sources(connection)
+        now = settings.clock().now()
+        learned = {
+            row.site: read_records(connection, settings.partitions, row.hosts, now) for row in rows
+        }
+    show_rows(
+        [_row(row, learned[row.site].get(row.source)) for row in rows],
+        as_json=as_json,
+        empty="no site is watched",
+    )
+
+
+@command.command("remove")
+@click.argument("url")
+@click.option("--json", "as_json", is_flag=True, help="Answer as JSON.")
+def remove(url: str, as_json: bool) -> None:
+    """Watch the site at URL no more. Its pages stay; its subscriptions to hubs end."""
+    from shared.runtime.settings import load_settings  # noqa: PLC0415
+    from shared.store.connection import connect  # noqa: PLC0415
+    from shared.store.subscriptions import unwant_subscription  # noqa: PLC0415
+    from shared.store.watched import remove_site  # noqa: PLC0415
+
+    site = _page(url).url
+    database_url = load_settings().database_url.get_secret_value()
+    with connect(database_url, "cli", autocommit=True) as connection:
+        gone = remove_site(connection, site)
+        if gone is None:
+            raise UserError(f"{site} is not watched: `freshet sites list` shows all")
+        ended = [topic for topic in [site, *gone] if unwant_subscription(connection, topic)]
+    show({"site": site, "removed": True, "sources": gone, "unsubscribed": ended}, as_json=as_json)
+
+
+async def _looked_at(settings: "Settings", page: "PageIdentity") -> "Found":
+    from shared.discovery.looking import look_at  # noqa: PLC0415
+    from shared.runtime.fetching import Fetcher  # noqa: PLC0415
+
+    fetcher = Fetcher(
+        allow_private=settings.allow_private_hosts, user_agent=settings.poller_user_agent
+    )
+    await fetcher.start()
+    try:
+        return await look_at(fetcher, page, settings.poller_user_agent)
+    finally:
+        await fetcher.stop()
+
+
+def _store(settings: "Settings", site: Any, found: "Found") -> bool:
+    from shared.contracts.identity import identify  # noqa: PLC0415
+    from shared.discovery.looking import source_of  # noqa: PLC0415
+    from shared.discovery.robots import robots_url  # noqa: PLC0415
+    from shared.store.connection import connect  # noqa: PLC0415
+    from shared.store.watched import ROBOTS, NewSource, add_site, add_sources  # noqa: PLC0415
+
+    # Sitemaps that it names later are found later.
+    robots = robots_url(site.site)
+    sources = [NewSource(robots, identify(robots).host, source_of(robots), ROBOTS, ROBOTS)]
+    sources += [
+        NewSource(url, identify(url).host, source_of(url), "", how)
+        for url, how in found.sources.items()
+    ]
+    with connect(settings.database_url.get_secret_value(), "cli", autocommit=True) as connection:
+        is_new = add_site(connection, site)
+        add_sources(connection, site.site, sources)
+    return is_new
+
+
+def _subscribed(settings: "Settings", found: "Found") -> list[str]:
+    """Topics of hubs that the receiver is to subscribe to."""
+    from shared.store.connection import connect  # noqa: PLC0415
+    from shared.store.subscriptions import add_subscription  # noqa: PLC0415
+
+    topics = [_page(topic).url for topic in found.hubs]
+    with connect(settings.database_url.get_secret_value(), "cli", autocommit=True) as connection:
+        for topic in topics:
+            new_id, secret = secrets.token_hex(_ID_BYTES), secrets.token_urlsafe(_SECRET_BYTES)
+            add_subscription(connection, new_id, topic, None, secret)
+    return topics
+
+
+def _row(row: Any, record: Any) -> dict[str, Any]:
+    return {
+        "site": row.site,
+        "url": row.url,
+        "kind": row.kind or "not read yet",
+        "found_by": row.found_by,
+        "source": row.source,
+        "entries": row.entries,
+        "pages": row.pages,
+        "signals": row.signals,
+        "precision": None if record is None else record.precision,
+        "recall": None if record is None else record.recall,
+        "delay_seconds": row.delay_seconds / row.exact_signals if row.exact_signals else None,
+        "every_seconds": row.interval_seconds or None,
+        "by_value": row.by_value,
+        "polls": row.polls,
+        "failures": row.failures,
+        "reason": row.reason,
+    }
+
+
+def _page(written: str) -> "PageIdentity":
+    from shared.contracts.identity import BadUrl, identify  # noqa: PLC0415
+
+    try:
+        return identify(written)
+    except BadUrl as error:
+        raise UserError(f"{written!r}: {error}") from error

@@ -1,0 +1,96 @@
+"""Whether maximum ages can be kept at a bandwidth, and at which they could."""
+
+import math
+from collections.abc import Mapping
+from typing import Any, Final
+
+from scipy.optimize import brentq
+
+from shared.units import SECONDS_PER_DAY
+
+MOST_SHOWN: Final = 8
+"""Maximum ages that are named, those that ask for most."""
+
+
+def bounds_of(pages: Mapping[float, int], default_days: float | None) -> dict[float, int]:
+    """Maximum age in days → pages that have it, or none of their own and this default."""
+    bounds = {days: count for days, count in pages.items() if math.isfinite(days)}
+    unbounded = sum(pages.values()) - sum(bounds.values())
+    if default_days is not None and unbounded:
+        bounds[default_days] = bounds.get(default_days, 0) + unbounded
+    return bounds
+
+
+def judged(
+    pages: Mapping[float, int], bandwidth: float | None, least_interval: float
+) -> dict[str, Any]:
+    """What the maximum ages of pages ask for.
+
+    Of pages beyond their maximum age the latest goes first. So where the bandwidth does not suffice
+    for all, all become late alike: by L, for which Σ 1/(A + L) over the pages is the bandwidth.
+
+    Args:
+        pages: maximum age in days → how many pages have it.
+        bandwidth: crawls per second; None: not known.
+        least_interval: seconds from a page's last crawl to the next at least.
+
+    Returns:
+        `pages`, `crawls_per_second` that keep them (at least: new pages and urgent ones go first,
+        and hosts have limits); `can_be_kept` at the bandwidth (None: not known), and else
+        `late_days`, L (None: without bound); `too_short`: pages whose maximum age is less than the
+        least interval; `ages`: by maximum age, those that ask for most first, `max_age_days`,
+        `pages` and `crawls_per_second`.
+    """
+    seconds = {days: max(days * SECONDS_PER_DAY, least_interval) for days in pages}
+    asked = {days: pages[days] / seconds[days] for days in pages}
+    needed = sum(asked.values())
+
+    late = None
+    if bandwidth is not None and 0.0 < bandwidth < needed:
+        late = _late(seconds, pages, bandwidth)
+    return {
+        "pages": sum(pages.values()),
+        "crawls_per_second": needed,
+        "can_be_kept": None if bandwidth is None else needed <= bandwidth,
+        "late_days": None if late is None else late / SECONDS_PER_DAY,
+        "too_short": sum(n for days, n in pages.items() if days * SECONDS_PER_DAY < least_interval),
+        "ages": [
+            {"max_age_days": days, "pages": pages[days], "crawls_per_second": rate}
+            for days, rate in sorted(asked.items(), key=lambda item: -item[1])
+        ],
+    }
+
+
+def _late(seconds: Mapping[float, float], pages: Mapping[float, int], bandwidth: float) -> float:
+    """L in seconds."""
+
+    def beyond(late: float) -> float:
+        return sum(pages[days] / (seconds[days] + late) for days in pages) - bandwidth
+
+    return float(brentq(beyond, 0.0, sum(pages.values()) / bandwidth))
+
+
+def max_age_lines(found: Mapping[str, Any]) -> list[str]:
+    """The same for people."""
+    if not found["pages"]:
+        return []
+    said = f"max ages   {found['pages']:,} pages ask for {found['crawls_per_second']:.6g} crawls/s"
+    if found["can_be_kept"] is None:
+        shown = [said]
+    elif found["can_be_kept"]:
+        shown = [f"{said}: they can be kept"]
+    else:
+        late = found["late_days"]
+        become = "" if late is None else f", pages become {late:.3g} days late"
+        shown = [f"{said} at least: at this bandwidth they cannot be kept{become}"]
+        shown += [
+            f"           {one['max_age_days']:.6g} days: {one['pages']:,} pages, "
+            f"{one['crawls_per_second']:.6g} crawls/s"
+            for one in found["ages"][:MOST_SHOWN]
+        ]
+    if found["too_short"]:
+        shown.append(
+            f"           {found['too_short']:,} pages have one below "
+            "FRESHET_LEAST_INTERVAL_SECONDS: it is never kept"
+        )
+    return shown

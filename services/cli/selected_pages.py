@@ -1,0 +1,95 @@
+"""Pages that a command is about: single ones, those of a host, or those under a URL."""
+
+import asyncio
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+
+import click
+
+from services.cli.kafka import require_broker
+from shared.contracts.codec import encode
+from shared.contracts.identity import PageIdentity, identify, shard_of
+from shared.contracts.messages import PageUpdate
+from shared.contracts.topics import PAGE_UPDATES
+from shared.runtime.publisher import ByPlace, Publisher
+from shared.runtime.settings import Settings
+from shared.store.page_listing import count_under, urls_under
+
+UpdateOf = Callable[[str, float], PageUpdate]
+"""URL and time, Unix seconds, to what is said of the page."""
+
+
+@dataclass(frozen=True, slots=True)
+class Selected:
+    """Which pages are meant."""
+
+    host: str
+    prefix: str = ""
+    """How their URLs begin; empty: all of the host."""
+    urls: tuple[str, ...] = ()
+    """Canonical; none: whatever the database has."""
+
+    def count(self, settings: Settings) -> int:
+        """How many there are."""
+        if self.urls:
+            return len(self.urls)
+        url = settings.database_url.get_secret_value()
+        return count_under(url, settings.partitions, self.host, self.prefix)
+
+    def parts(self, settings: Settings) -> Iterator[Sequence[str]]:
+        """Their URLs, some thousand at a time."""
+        if self.urls:
+            yield self.urls
+            return
+        url = settings.database_url.get_secret_value()
+        yield from urls_under(url, settings.partitions, self.host, self.prefix)
+
+
+def selected(urls: Iterable[str], host: str | None, prefix: str | None) -> Selected:
+    """The pages that one of the arguments names.
+
+    Raises:
+        UsageError: none of them names any, or several do.
+        BadUrl: what is named is not one that Freshet takes.
+    """
+    canonical = tuple(identify(url).url for url in urls)
+    if sum((bool(canonical), host is not None, prefix is not None)) != 1:
+        raise click.UsageError("give URLs, or --host, or --prefix")
+    if host is not None:
+        return Selected(identify(f"http://{host}/").host)
+    if prefix is not None:
+        page = identify(prefix)
+        return Selected(page.host, page.url)
+    return Selected("", urls=canonical)
+
+
+def publish(settings: Settings, pages: Selected, update_of: UpdateOf) -> int:
+    """Say the same of all pages that are selected; how many they were."""
+    return asyncio.run(_publish(settings, pages, update_of))
+
+
+async def _publish(settings: Settings, pages: Selected, update_of: UpdateOf) -> int:
+    require_broker(settings)
+    publisher, published, now = Publisher(settings), 0, settings.clock().now()
+    await publisher.start()
+    try:
+        parts = pages.parts(settings)
+        while urls := await asyncio.to_thread(next, parts, ()):
+            messages = _messages(map(identify, urls), update_of, now, settings.partitions)
+            await publisher.queue_batches(messages)
+            published += len(urls)
+        await publisher.flush()
+    finally:
+        await publisher.stop()
+    return published
+
+
+def _messages(
+    pages: Iterable[PageIdentity], update_of: UpdateOf, now: float, shards: int
+) -> ByPlace:
+    messages: ByPlace = {}
+    for page in pages:
+        place = (PAGE_UPDATES.name, shard_of(page.host, shards))
+        message = page.host.encode(), encode(update_of(page.url, now))
+        messages.setdefault(place, []).append(message)
+    return messages

@@ -1,0 +1,1 @@
+"""The demonstration: a small web of real HTTP sites on this machine, and Freshet around it."""
