@@ -93,6 +93,34 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         items[:] = longest_first(items)
 
 
+AT_MOST = "--at-most"
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """The option of `make again`."""
+    parser.addoption(AT_MOST, type=int, help="refuse to run more tests than this")
+
+
+def pytest_collection_finish(session: pytest.Session) -> None:
+    """What many tests say is not said by chance: it is not asked again.
+
+    Raises:
+        pytest.UsageError: there are more tests than the option allows.
+    """
+    most = session.config.getoption(AT_MOST)
+    if most is not None and len(session.items) > most:
+        raise pytest.UsageError(f"{len(session.items)} tests are to be run, {most} at most")
+
+
+def pytest_terminal_summary(
+    terminalreporter: pytest.TerminalReporter, config: pytest.Config
+) -> None:
+    """Name the tests that failed among others and passed alone."""
+    if config.getoption(AT_MOST) is not None:
+        for report in terminalreporter.getreports("passed"):
+            terminalreporter.write_line(f"unsteady, to be mended: {report.nodeid}", yellow=True)
+
+
 @pytest.hookimpl(wrapper=True, tryfirst=True)
 def pytest_sessionfinish(session: pytest.Session) -> Iterator[None]:
     """Say last, after all that pytest itself says, what was left out."""

@@ -122,6 +122,40 @@ def test_what_was_left_out_for_want_of_java_is_the_last_line(project, monkeypatc
     assert spread.outlines[-1] == done.outlines[-1]
 
 
+@pytest.mark.slow(3)
+def test_what_failed_among_others_is_run_again_named_and_refused_where_it_is_much(
+    project, monkeypatch
+):
+    project.makepyfile(
+        """
+        import os
+        import pytest
+
+        @pytest.mark.parametrize("number", range(4))
+        def test_alone(number):
+            assert number > int(os.environ["LAST_THAT_FAILS"])
+        """
+    )
+    name = "test_what_failed_among_others_is_run_again_named_and_refused_where_it_is_much"
+    again = ("-q", "--last-failed", "--last-failed-no-failures", "none", "--at-most", "3")
+
+    def run(last_that_fails, *arguments):
+        monkeypatch.setenv("LAST_THAT_FAILS", str(last_that_fails))
+        return project.runpytest_subprocess(*arguments)
+
+    # Nothing has failed: what stopped the first run was no test.
+    assert run(-1, *again).ret == pytest.ExitCode.NO_TESTS_COLLECTED
+    run(2, "-q").assert_outcomes(passed=1, failed=3)
+    passed = run(1, *again)
+    assert passed.ret == pytest.ExitCode.TESTS_FAILED
+    assert [line for line in passed.outlines if "unsteady" in line] == [
+        f"unsteady, to be mended: {name}.py::test_alone[2]"
+    ]
+    assert run(-1, *again).ret == 0
+    run(3, "-q").assert_outcomes(failed=4)
+    assert run(-1, *again).ret == pytest.ExitCode.USAGE_ERROR
+
+
 def test_nothing_is_said_where_nothing_was_left_out(project):
     project.makepyfile("import pytest\ndef test_of_something_else(): pytest.skip('its own reason')")
     done = project.runpytest_subprocess("-q")
