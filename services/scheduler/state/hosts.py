@@ -204,6 +204,9 @@ class Hosts:
         rules, row = self._rules[index], self.rows[index]
         refill(row, min(now, _full_from(row)))
         effective = rules.effective(self._default_rate)
+        if effective.is_paced and effective.rate < (row["rate"] if row["is_paced"] else math.inf):
+            # The gap that is heard of now, or that grew, holds for the very next crawl.
+            row["tokens"], row["filled_at"] = 0.0, max(row["filled_at"], now)
         row["rate"], row["blocked_until"] = effective.rate, effective.blocked_until
         row["own_limit"] = effective.rate_rule != "default"
         row["is_paced"] = effective.is_paced

@@ -353,6 +353,30 @@ def test_no_two_crawls_of_a_host_are_nearer_than_its_crawl_delay(delay):
     assert np.diff(times).min() >= delay - 1e-6
 
 
+def test_a_crawl_delay_that_is_first_heard_of_or_grows_holds_for_the_next_crawl():
+    world = World(rules(host_rate=5.0))
+    for number in range(60):
+        world.add_page("slow", number, START, last_crawled_at=START - DAY)
+
+    def times_of_picks(since: float, seconds: float) -> list[float]:
+        slots = since + np.arange(1, seconds)
+        picks = world.shard.selector.select(slots, 1.0, 0.0)
+        return picks["time"][picks["row"] >= 0].tolist()
+
+    def hear_of(delay: float, now: float) -> None:
+        heard = HostLimit("slow.example", crawl_delay_seconds=delay, only="crawl-delay")
+        world.shard.take_host_limit(heard, now)
+
+    assert times_of_picks(START, 3.0)
+    hear_of(20.0, START + 3.0)
+    assert times_of_picks(START + 3.0, 50.0) == [START + 23.0, START + 43.0]
+    hear_of(20.0, START + 53.0)  # nothing new
+    hear_of(40.0, START + 62.0)
+    assert times_of_picks(START + 62.0, 100.0) == [START + 102.0, START + 142.0]
+    hear_of(10.0, START + 162.0)
+    assert times_of_picks(START + 162.0, 20.0)[0] <= START + 172.0
+
+
 def test_a_host_that_is_dead_gets_one_crawl_at_a_time_to_see_whether_it_is_back():
     world = World(rules(host_rate=2.0, timeout=50.0))
     for number in range(400):
