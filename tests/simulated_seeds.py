@@ -22,28 +22,32 @@ SEEDS: Final = 10**9
 """New ones are drawn from so many."""
 
 _CHOSEN: Final = pytest.StashKey[range]()
+_CHOSEN_BY: Final = "simulated seeds"
 _USED: Final = "simulated"
 
 
 def pytest_configure(config: pytest.Config) -> None:
     """Choose them; a worker is told which."""
-    given = getattr(config, "workerinput", {})
-    first = given.get(FIRST) or int(os.environ.get(FIRST) or secrets.randbelow(SEEDS))
-    count = int(os.environ.get(COUNT) or USUAL_COUNT)
+    # Taken out of the environment: they are no settings of workers, which refuse what they do not
+    # know.
+    named = [os.environ.pop(name, None) for name in (FIRST, COUNT)]
+    first, count = getattr(config, "workerinput", {}).get(_CHOSEN_BY) or (
+        int(named[0] or secrets.randbelow(SEEDS)),
+        int(named[1] or USUAL_COUNT),
+    )
     config.stash[_CHOSEN] = range(first, first + count)
 
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_configure_node(node: Any) -> None:
     """Tell a worker which they are."""
-    node.workerinput[FIRST] = node.config.stash[_CHOSEN].start
+    seeds = node.config.stash[_CHOSEN]
+    node.workerinput[_CHOSEN_BY] = (seeds.start, len(seeds))
 
 
 @pytest.fixture
-def simulated_seeds(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> range:
+def simulated_seeds(request: pytest.FixtureRequest) -> range:
     """All seeds of this run."""
-    for name in (FIRST, COUNT):
-        monkeypatch.delenv(name, raising=False)  # they are no settings of workers
     request.node.user_properties.append((_USED, True))
     return request.config.stash[_CHOSEN]
 

@@ -1,0 +1,30 @@
+"""Which seeds are simulated may be said; it reaches the tests, and no worker that they start."""
+
+import os
+from pathlib import Path
+
+import pytest
+from simulated_seeds import COUNT, FIRST
+
+ROOT = Path(__file__).parents[3]
+
+
+@pytest.mark.slow(3)
+@pytest.mark.parametrize("spread", [(), ("-n", "1")])
+def test_seeds_that_are_named_are_run_and_are_no_settings(pytester, monkeypatch, spread):
+    pytester.makeconftest('pytest_plugins = ("simulated_seeds",)')
+    pytester.makepyfile(
+        f"""
+        import os
+
+        def test_of_them(simulated_seeds):
+            assert simulated_seeds == range(5, 8)
+            assert not {{"{FIRST}", "{COUNT}"}} & os.environ.keys()
+        """
+    )
+    monkeypatch.setenv("PYTHONPATH", f"{ROOT / 'tests'}{os.pathsep}{ROOT}")
+    monkeypatch.setenv(FIRST, "5")
+    monkeypatch.setenv(COUNT, "3")
+    done = pytester.runpytest_subprocess("-q", *spread)
+    done.assert_outcomes(passed=1)
+    assert any("simulated seeds 5 to 7" in line for line in done.outlines)
