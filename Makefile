@@ -9,7 +9,7 @@ LOCK := requirements-dev.lock
 # Tests start hundreds of interpreters: what one has compiled the others find, whatever an image says.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help setup run demo test quick lint types kernels unit again verify upgrade soak simulate mutants figures docs pictures dashboard tools api lock clean
+.PHONY: help setup run demo test quick lint types kernels unit again verify upgrade outage soak simulate mutants figures docs pictures dashboard tools api lock clean
 
 help: ## Show what there is.
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | column -t -s "$$(printf '\t')"
@@ -83,6 +83,10 @@ upgrade: setup ## Upgrade a running system from the version of a commit, worker 
 	rm -rf .freshet/before && mkdir -p .freshet/before
 	git archive $(BEFORE) | tar --extract --directory .freshet/before
 	$(BIN)/freshet verify --before .freshet/before --minutes 1 --faults kill,network --seed $(SEED)
+
+AWAY ?= 360
+outage: setup ## Take the broker away for six minutes, and PostgreSQL, one after the other, under load.
+	$(BIN)/freshet verify --faults broker,postgres --away $(AWAY) --minutes 0.1 --seed $(SEED)
 
 SIMULATED ?= 1000
 simulate: setup ## Run 1,000 new seeds of the simulator, and servers that are away for an hour.

@@ -173,6 +173,11 @@ class ApacheKafka:
         return self._process.pid if self._process is not None else None
 
     @property
+    def data_dir(self) -> Path:
+        """Where everything of it is."""
+        return self._directory
+
+    @property
     def bootstrap_servers(self) -> str:
         """Address for clients, the same after every start."""
         return f"127.0.0.1:{self._port}"

@@ -95,6 +95,11 @@ class EmbeddedPostgres:
         return self._user
 
     @property
+    def data_dir(self) -> Path:
+        """Where everything of it is."""
+        return self._directory
+
+    @property
     def socket_directory(self) -> Path:
         """The folder of the server's socket."""
         return self._socket_directory

@@ -45,6 +45,7 @@ class ClusterFaults:
         self._kafka = servers.kafka
         self._pair = servers.pair
         self._names = servers.brokers
+        self._disks = servers.disks
         self._rng = np.random.default_rng([seed, 22])
 
     def ways(self) -> dict[Fault, Callable[[], Awaitable[Harm]]]:
@@ -57,6 +58,8 @@ class ClusterFaults:
             "standby": self._end_standby,
             "failover": self._fail_over,
             "forget": self._forget,
+            "disk": self._fill_disk,
+            "node-disk": self._fill_node_disk,
         }
 
     def _within(self, bounds: tuple[float, float]) -> float:
@@ -136,6 +139,23 @@ class ClusterFaults:
         what = f"PostgreSQL killed, its standby promoted without the last {lost} records' commits"
         return Harm(what, _POSTGRES, ended, lost)
 
+    async def _fill_disk(self) -> Harm:
+        name, seconds = self._pair.primary, self._within(PAUSE_SECONDS)
+        with self._disks[f"postgres-{name}"].full():
+            await asyncio.sleep(seconds)
+        await self._system.in_server_thread(lambda: _up_again(self._pair.leading))
+        return Harm(f"PostgreSQL's disk full for {seconds:.1f} s", _POSTGRES)
+
+    async def _fill_node_disk(self) -> Harm:
+        number, seconds = self._node(), self._within(PAUSE_SECONDS)
+        with self._disks[f"kafka-{number}"].full():
+            await asyncio.sleep(seconds)
+        # Most often it has ended itself: a broker that cannot write is none.
+        await self._system.in_server_thread(self._kafka.nodes[number].kill)
+        await self._system.in_server_thread(lambda: self._kafka.start([number]))
+        what = f"the disk of kafka-{number} full for {seconds:.1f} s, and the node started anew"
+        return Harm(what, _BROKER)
+
     async def _more_than(self, has: int) -> int:
         """How many more records are applied, once there are any."""
         deadline = time.monotonic() + COMMITS_SECONDS
@@ -144,6 +164,13 @@ class ClusterFaults:
             if more > 0 or time.monotonic() > deadline:
                 return more
             await asyncio.sleep(_LOOK_SECONDS)
+
+
+def _up_again(server: EmbeddedPostgres) -> None:
+    """Start a server that has ended; one that is still at work is left at it."""
+    if not server.accepts_queries():
+        server.stop()
+        server.start()
 
 
 def _signal(server: EmbeddedPostgres, number: int) -> None:

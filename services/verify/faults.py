@@ -14,7 +14,7 @@ from aiokafka.errors import KafkaError
 
 from services.verify.cluster_faults import ClusterFaults
 from services.verify.harm import DOWN_SECONDS, PAUSE_SECONDS, WAYS, Harm, harmed
-from services.verify.plan import Fault
+from services.verify.plan import Fault, VerifyPlan
 from services.verify.poison import Poison
 from services.verify.sending import Sender
 from services.verify.servers import Cluster, OneOfEach
@@ -63,14 +63,15 @@ def _kinds(*workers: str) -> frozenset[str]:
 class Injector:
     """Injects faults; all that is left to chance comes from the seed."""
 
-    def __init__(self, system: System, sender: Sender, poison: Poison, seed: int) -> None:
+    def __init__(self, system: System, sender: Sender, poison: Poison, plan: VerifyPlan) -> None:
         self.injected: list[Injected] = []
         self.now: dict[str, float] = {}
         """What is being done, since when (Unix seconds)."""
         self._system = system
         self._sender = sender
         self._poison = poison
-        self._rng = np.random.default_rng([seed, 21])
+        self._away = plan.away_seconds or DOWN_SECONDS
+        self._rng = np.random.default_rng([plan.seed, 21])
         self._ways: dict[Fault, Callable[[], Awaitable[Harm]]] = {
             "kill": self._kill,
             "term": self._term,
@@ -87,7 +88,7 @@ class Injector:
         }
         servers = system.servers
         if isinstance(servers, Cluster):
-            self._ways |= ClusterFaults(system, servers, seed).ways()
+            self._ways |= ClusterFaults(system, servers, plan.seed).ways()
 
     @property
     def _one(self) -> OneOfEach:
@@ -161,7 +162,7 @@ class Injector:
         return Harm(f"{len(have)} → {size} schedulers", frozenset({"scheduler"}))
 
     async def _broker(self) -> Harm:
-        kill, seconds = bool(self._rng.integers(2)), self._within(DOWN_SECONDS)
+        kill, seconds = bool(self._rng.integers(2)), self._within(self._away)
         broker = self._one.broker
         await self._system.in_server_thread(broker.kill if kill else broker.stop)
         await asyncio.sleep(seconds)
@@ -170,7 +171,7 @@ class Injector:
         return Harm(what, frozenset({"broker"}))
 
     async def _postgres(self) -> Harm:
-        kill, seconds = bool(self._rng.integers(2)), self._within(DOWN_SECONDS)
+        kill, seconds = bool(self._rng.integers(2)), self._within(self._away)
         postgres = self._system.servers.leading
         if kill and postgres.process_id is not None:
             os.kill(postgres.process_id, signal.SIGKILL)

@@ -11,7 +11,7 @@ Fault = Literal[
     "duplicate", "reorder", "poison",
     # Where there are several servers:
     "node-kill", "node-stop", "node-pause", "node-cut",
-    "standby", "failover", "forget",
+    "standby", "failover", "forget", "disk", "node-disk",
     # Where the workers are at first those of another version:
     "upgrade",
 ]
@@ -37,6 +37,9 @@ RATES: Final[Mapping[Topology, tuple[float, float]]] = {
 }
 """The budget changes between these now and then, crawls per second. A cluster does more for each of
 them, and the machine is the same."""
+
+DISKS: Final[frozenset[Fault]] = frozenset({"disk", "node-disk"})
+"""Faults for which each server has a disk of its own."""
 
 CRAWL_SECONDS: Final = 0.03
 """What a crawl takes."""
@@ -76,6 +79,8 @@ class VerifyPlan:
     pages: int = 3000
     max_age_seconds: float = 60.0
     """Every page is crawled at least so often."""
+    away_seconds: tuple[float, float] | None = None
+    """How long the faults `broker` and `postgres` take a server away; None: for some seconds."""
     before: Path | None = None
     """Folder of another version, whose workers run at first, and are replaced one by one; None:
     all are of this version from the beginning."""

@@ -16,8 +16,9 @@ from deploy.local.kafka import KafkaProcess, LocalBroker
 from deploy.local.postgres import EmbeddedPostgres
 from deploy.local.postgres_pair import PostgresPair
 from deploy.local.process import free_port
+from services.verify.disks import Disk
 from services.verify.network import Network
-from services.verify.plan import VerifyPlan
+from services.verify.plan import DISKS, VerifyPlan
 
 LOOPBACK: Final = "127.0.0.1"
 SOCKET: Final = ".s.PGSQL.5432"
@@ -122,12 +123,19 @@ class Cluster:
 
     replicas = REPLICAS
 
-    def __init__(self, directory: Path, sockets: Path) -> None:
+    def __init__(self, plan: VerifyPlan, directory: Path, sockets: Path) -> None:
         self.kafka = ApacheCluster(directory / "kafka")
         self._seen = sockets / "between"
         self.pair = PostgresPair(directory / "postgres", lambda name: self._seen / name)
         self.brokers = tuple(f"kafka-{number}" for number in self.kafka.nodes)
         self.databases = tuple(f"postgres-{name}" for name in self.pair.servers)
+        self.disks: dict[str, Disk] = {}
+        """By name of the server; none where no fault needs them."""
+        if not DISKS.isdisjoint(plan.faults):
+            nodes = {f"kafka-{n}": node.data_dir for n, node in self.kafka.nodes.items()}
+            servers = {f"postgres-{n}": one.data_dir for n, one in self.pair.servers.items()}
+            self.disks = {name: Disk(folder) for name, folder in (nodes | servers).items()}
+        self._kept = directory / "disks" if plan.keep is not None else None
 
     @property
     def proxied_brokers(self) -> str:
@@ -174,6 +182,8 @@ class Cluster:
 
     def start(self) -> None:
         """Start all; raises StartError."""
+        for disk in self.disks.values():
+            disk.mount()
         self.pair.start()
         self.pair.follow()
         self.kafka.start()
@@ -184,6 +194,9 @@ class Cluster:
             self.kafka.resume(number)
         self.kafka.kill()
         self.pair.stop()
+        if self._kept is not None:
+            for name, disk in self.disks.items():
+                disk.copy_to(self._kept / name)
 
 
 async def open_nodes(network: Network, cluster: ApacheCluster) -> None:

@@ -18,6 +18,7 @@ import psycopg
 from deploy.local.process import StartError, free_port, last_lines
 from deploy.local.supervisor import ChildSpec, Supervisor, python_argv
 from migrations.upgrade import migrate
+from services.verify.disks import keep_mounts_apart
 from services.verify.network import Network
 from services.verify.plan import (
     PARTITIONS,
@@ -79,7 +80,7 @@ class System:
         """Where each worker finds PostgreSQL."""
         self.servers: Servers = OneOfEach(plan, directory)
         if plan.topology == "cluster":
-            self.servers = Cluster(directory, self._sockets)
+            self.servers = Cluster(plan, directory, self._sockets)
 
     @property
     def settings(self) -> Settings:
@@ -124,6 +125,8 @@ class System:
             StartError: one does not come up.
         """
         self.directory.mkdir(parents=True, exist_ok=True)
+        if isinstance(self.servers, Cluster) and self.servers.disks:
+            keep_mounts_apart()
         if self._plan.before is not None:
             self._before = await asyncio.to_thread(version_in, self._plan.before.absolute())
         await self.servers.open(self.network)

@@ -32,7 +32,8 @@ MUTANT_SEEDS = 50
     show_default=True,
     help="Which, with commas between: kill, term, pause, rebalance, broker, postgres, network, "
     "clock, duplicate, reorder, poison; with --topology cluster, in place of broker: node-kill, "
-    "node-stop, node-pause, node-cut, standby, failover, forget; or none.",
+    "node-stop, node-pause, node-cut, standby, failover, forget, disk, node-disk (where file "
+    "systems may be mounted); or none.",
 )
 @click.option(
     "--topology",
@@ -65,6 +66,11 @@ MUTANT_SEEDS = 50
     type=click.Path(exists=True, file_okay=False, path_type=Path),
     help="Folder of another version's checkout: its workers run at first, and are replaced one by "
     "one. What is learned is not compared then.",
+)
+@click.option(
+    "--away",
+    type=click.FloatRange(min=0.1, max=7200),
+    help="Seconds for which the faults broker and postgres take theirs away.  [default: 0.3 to 4]",
 )
 @click.option("--pages", type=click.IntRange(min=200, max=200_000), default=3000, show_default=True)
 @click.option(
@@ -113,6 +119,7 @@ def command(**given: Any) -> None:
       freshet verify --minutes 5 --broker apache --seed 7 --json
       freshet verify --minutes 2 --faults kill,postgres
       freshet verify --minutes 5 --topology cluster
+      freshet verify --minutes 1 --faults broker,postgres --away 360
       freshet verify --minutes 2 --before ../last-release
       freshet verify --simulate --seeds 1000
       freshet verify --simulate --seed 17
@@ -153,6 +160,7 @@ def command(**given: Any) -> None:
         in_transactions=given["transactions"],
         seed=given["seed"] or 0,
         pages=given["pages"],
+        away_seconds=(given["away"], given["away"]) if given["away"] else None,
         before=given["before"],
         keep=keep,
     )
@@ -225,15 +233,26 @@ def _plant(given: dict[str, Any]) -> None:
 
 
 def _faults(text: str, topology: Literal["one", "cluster"]) -> Any:
-    from services.verify.plan import FAULTS  # noqa: PLC0415
+    from services.verify.disks import may_mount  # noqa: PLC0415
+    from services.verify.plan import DISKS, FAULTS  # noqa: PLC0415
 
     known = FAULTS[topology]
-    if text in {"all", "none"}:
-        return known if text == "all" else ()
+    if text == "none":
+        return ()
+    if text == "all":
+        if may_mount() or DISKS.isdisjoint(known):
+            return known
+        left_out = ", ".join(sorted(DISKS))
+        click.echo(f"left out, as file systems may not be mounted here: {left_out}", err=True)
+        return tuple(name for name in known if name not in DISKS)
     names = tuple(name.strip() for name in text.split(",") if name.strip())
     unknown = [name for name in names if name not in known]
     if unknown or not names:
         raise UserError(f"no such faults: {', '.join(unknown)}; there are {', '.join(known)}")
+    if not DISKS.isdisjoint(names) and not may_mount():
+        raise UserError(
+            "a disk is filled that is mounted for it: run this as root, or leave it out"
+        )
     return names
 
 
