@@ -15,7 +15,7 @@ from services.coordinator.views.questions import ANSWER_SECONDS, Answer, Questio
 from shared.contracts.identity import BadUrl
 from shared.runtime.helper_process import answer_all
 from shared.runtime.settings import Settings, load_settings
-from shared.store.connection import VIEW_SECONDS, VIEWING
+from shared.store.connection import VIEWING
 from shared.views.answers import (
     NotKnown,
     calibration_answer,
@@ -92,7 +92,7 @@ def calibration_view(settings: Settings, about: str) -> Any:
     if not 0.0 < days <= MOST_DAYS:
         raise BadQuestion(f"days: a number above 0, at most {MOST_DAYS:g}")
     answer = calibration_answer(settings, days, MOST_CRAWLS, HOSTS_OF_CALIBRATION, VIEWING)
-    return answer | {"days": days}
+    return answer | {"now": settings.clock().now()}
 
 
 VIEWS: Final[Mapping[str, Callable[[Settings, str], Any]]] = {
@@ -123,8 +123,8 @@ def _refusal(status: int, text: str, trouble: str = "") -> Answer:
 
 def _in_words(error: psycopg.Error) -> str:
     """What a person can do; where the database is, and as whom it is asked, is for the log."""
-    if isinstance(error, psycopg.errors.QueryCanceled):
-        return f"the database took longer than {VIEW_SECONDS} s: it is busy, or there is too much"
+    if isinstance(error, psycopg.errors.QueryCanceled | psycopg.errors.LockNotAvailable):
+        return "the database takes too long: it is busy, or there is too much to look at"
     if isinstance(error, psycopg.errors.InsufficientPrivilege):
         return (
             "the coordinator's user may not read this: set FRESHET_VIEW_DATABASE_URL to a user who "

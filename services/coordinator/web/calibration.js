@@ -30,7 +30,7 @@ function withError({ value, error }) {
 function show(answer) {
   const { freshness, by_age: ages, all } = answer;
   const sample = answer.share_of_pages === 1 ? "" : `, a sample of ${percent(answer.share_of_pages)} of the pages`;
-  const head = `${number(answer.crawls)} crawls of ${number(answer.pages)} pages since ${when(answer.since, Date.now() / 1000)}${sample}`;
+  const head = `${number(answer.crawls)} crawls of ${number(answer.pages)} pages since ${when(answer.since, answer.now)}${sample}`;
   const holder = make("div");
   $("result").append(make("p", head), make("figure", undefined, make("figcaption", "Found over predicted, with two standard errors; dashed: as predicted"), holder));
   plot(answer.deciles, holder);

@@ -4,7 +4,7 @@ import { $, fill, number, percent, stretch, table } from "./common.js";
 
 const WATCHED = [
   { title: "Sitemap or feed", of: (source) => source.url, isText: true },
-  { title: "Kind", of: (source) => source.kind, isText: true },
+  { title: "Failures in a row", of: (source) => number(source.failures) },
   { title: "Signals", of: (source) => number(source.signals) },
   { title: "Precision", of: (source) => percent(source.precision) },
   { title: "Recall", of: (source) => percent(source.recall) },
@@ -14,7 +14,7 @@ const WATCHED = [
   { title: "Read every", of: (source) => stretch(source.every_seconds) },
   { title: "Polls", of: (source) => number(source.polls) },
   { title: "New pages", of: (source) => number(source.pages) },
-  { title: "Failures in a row", of: (source) => number(source.failures) },
+  { title: "Kind", of: (source) => source.kind, isText: true },
   { title: "Why it fails", of: (source) => source.reason || "–", isText: true },
 ];
 

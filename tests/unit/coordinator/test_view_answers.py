@@ -13,7 +13,8 @@ from shared.runtime.settings import Settings
 @pytest.mark.parametrize(
     ("error", "words"),
     [
-        (psycopg.errors.QueryCanceled("canceling statement"), "took longer than"),
+        (psycopg.errors.QueryCanceled("canceling statement"), "takes too long"),
+        (psycopg.errors.LockNotAvailable("canceling statement"), "takes too long"),
         (psycopg.errors.InsufficientPrivilege("denied"), "FRESHET_VIEW_DATABASE_URL"),
         (psycopg.errors.UndefinedTable("pages"), "freshet migrate"),
         (psycopg.OperationalError("10.0.0.7: password of crawl_owner"), "does not answer"),
