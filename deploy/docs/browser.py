@@ -13,7 +13,9 @@ from typing import Any, Final
 
 from aiohttp import ClientSession, ClientWebSocketResponse
 
-_NAMES: Final = ("chromium", "chromium-browser", "google-chrome", "chrome")
+NAMES: Final = ("chromium", "chromium-browser", "google-chrome", "chrome")
+"""Programs that are one, the first that is there."""
+
 _START_SECONDS: Final = 30.0
 _MOST_BYTES: Final = 32 * 1024 * 1024
 
@@ -36,20 +38,29 @@ async def screenshot(url: str, seconds: float, width: int, height: int) -> bytes
     """
     # Its child processes may write for a moment after they were told to end.
     with tempfile.TemporaryDirectory("-browser", "freshet", ignore_cleanup_errors=True) as folder:
-        async with _browser(Path(folder), width, height) as address, ClientSession() as session:
+        async with browser(Path(folder), width, height) as address, ClientSession() as session:
             async with session.put(f"{address}/json/new?{url}") as answer:
                 tab = await answer.json(content_type=None)
             socket = tab["webSocketDebuggerUrl"]
             async with session.ws_connect(socket, max_msg_size=_MOST_BYTES) as page:
                 await asyncio.sleep(seconds)
-                shown = await _call(page, "Page.captureScreenshot", {"format": "png"})
+                shown = await call(page, "Page.captureScreenshot", {"format": "png"})
     return base64.b64decode(shown["data"])
 
 
 @asynccontextmanager
-async def _browser(folder: Path, width: int, height: int) -> AsyncIterator[str]:
-    """A headless browser; yields the address of its DevTools, on loopback."""
-    program = next(filter(None, map(shutil.which, _NAMES)), None)
+async def browser(folder: Path, width: int, height: int) -> AsyncIterator[str]:
+    """A headless browser; yields the address of its DevTools, on loopback.
+
+    Args:
+        folder: for what it keeps.
+        width: of a window, pixels.
+        height: of a window, pixels.
+
+    Raises:
+        BrowserUnavailable: there is no Chromium here, or it does not start.
+    """
+    program = next(filter(None, map(shutil.which, NAMES)), None)
     if program is None:
         raise BrowserUnavailable("there is no Chromium: install it (Debian: apt install chromium)")
     process = await asyncio.create_subprocess_exec(
@@ -86,10 +97,14 @@ def _written(file: Path) -> str:
     return file.read_text() if file.exists() else ""
 
 
-async def _call(
+async def call(
     page: ClientWebSocketResponse, method: str, parameters: dict[str, Any]
 ) -> dict[str, Any]:
-    """What a method of the protocol answers."""
+    """What a method of the protocol answers.
+
+    Raises:
+        BrowserUnavailable: it cannot; the text says why.
+    """
     await page.send_json({"id": 1, "method": method, "params": parameters})
     while True:
         answer = await page.receive_json()

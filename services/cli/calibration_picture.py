@@ -7,7 +7,7 @@ from services.replay.plots import new_figure, save
 
 
 def draw_calibration(answer: dict[str, Any], file: Path) -> None:
-    """Draw found against predicted, and freshness; `answer` is what `calibrating.report` gives."""
+    """Draw found against predicted, and freshness, of what `freshet calibration` answers."""
     figure, axes = new_figure(columns=2)
     chances, fresh = axes[0]
     rows = answer["deciles"]

@@ -73,6 +73,8 @@ _SAY_IT_THEMSELVES = {
     "shared.StoreMismatch",
     "shared.StoreBusy",
     "shared.BadUrl",
+    "shared.BadHost",
+    "shared.NotKnown",
     "services.TraceError",
     "services.RunRefused",
     "deploy.ApacheKafkaUnavailableError",

@@ -20,14 +20,16 @@ HISTORY_SECONDS = 600
 
 WEB = Path(__file__).parent / "web"
 
+_SCRIPTS = ("picture", "chart", "common", "page", "hosts", "sources", "calibration")
+
 _FILES = {
     "/": ("index.html", "text/html"),
-    "/picture.js": ("picture.js", "text/javascript"),
-    "/chart.js": ("chart.js", "text/javascript"),
+    **{f"/{name}": (f"{name}.html", "text/html") for name in _SCRIPTS[3:]},
+    **{f"/{name}.js": (f"{name}.js", "text/javascript") for name in _SCRIPTS},
     "/style.css": ("style.css", "text/css"),
 }
 
-_HEADERS = {
+HEADERS = {
     # The page loads nothing from anywhere else, and asks only this machine (`?world=`).
     "Content-Security-Policy": "default-src 'none'; script-src 'self'; style-src 'self'; "
     "img-src data:; connect-src 'self' http://127.0.0.1:* http://localhost:*",
@@ -262,7 +264,7 @@ def add_picture(app: faust.App, state: Callable[[], State]) -> None:
     @app.page("/state.json")  # type: ignore[untyped-decorator]
     async def state_json(_web: Any, _request: Any) -> Response:
         body = msgspec.json.encode(state())
-        return Response(body=body, content_type="application/json", headers=_HEADERS)
+        return Response(body=body, content_type="application/json", headers=HEADERS)
 
     for path, (name, content_type) in _FILES.items():
         _add_file(app, path, (WEB / name).read_bytes(), content_type)
@@ -271,4 +273,4 @@ def add_picture(app: faust.App, state: Callable[[], State]) -> None:
 def _add_file(app: faust.App, path: str, body: bytes, content_type: str) -> None:
     @app.page(path, name=f"picture:{path}")  # type: ignore[untyped-decorator]
     async def page(_web: Any, _request: Any) -> Response:
-        return Response(body=body, content_type=content_type, charset="utf-8", headers=_HEADERS)
+        return Response(body=body, content_type=content_type, charset="utf-8", headers=HEADERS)

@@ -26,6 +26,7 @@ from services.coordinator.core import Coordination, Moment
 from services.coordinator.history import DecisionHistory
 from services.coordinator.leadership import Leadership
 from services.coordinator.picture import Picture, State, add_picture
+from services.coordinator.views.serving import Asking, add_views
 from shared.contracts.codec import BadMessage, decode, encode
 from shared.contracts.messages import Bandwidth, DemandCurve, Multipliers
 from shared.contracts.topics import BANDWIDTH, CLAIM_KEY, DEMAND_CURVES, MULTIPLIERS, Topic
@@ -75,6 +76,8 @@ class Coordinator(WorkerService):
             self._wake.set,
         )
         self._picture = Picture(self._coordination)
+        self.views = Asking()
+        """Answers what the page looks up."""
         self._history = DecisionHistory(database_url, self._oldest_kept)
         self._publisher = Publisher(settings)
         self._followers: dict[str, Follower] = {}
@@ -98,6 +101,7 @@ class Coordinator(WorkerService):
 
     async def close(self) -> None:
         """Disconnect."""
+        self.views.stop()
         for follower in self._followers.values():
             await follower.stop()
         await self._publisher.stop()
@@ -291,4 +295,5 @@ def main() -> None:
     service = Coordinator(settings)
     app = make_app(NAME, service)
     add_picture(app, service.state)
+    add_views(app, service.views.ask)
     run_app(NAME, app, settings)

@@ -112,17 +112,16 @@ class Stack:
         names = ["coordinator", "estimator", "ingester", *optional]
         count = self.options.schedulers
         names += ["scheduler"] if count == 1 else [f"scheduler-{n + 1}" for n in range(count)]
-        specs = []
-        for name in names:
-            self.ports[name] = free_port()
-            specs.append(
-                ChildSpec(
-                    name=name,
-                    argv=python_argv("-m", "services.cli.main", "worker", name.partition("-")[0]),
-                    env=self._environment(name),
-                )
+        # All of them first: the coordinator is told where the schedulers are.
+        self.ports |= {name: free_port() for name in names}
+        return [
+            ChildSpec(
+                name=name,
+                argv=python_argv("-m", "services.cli.main", "worker", name.partition("-")[0]),
+                env=self._environment(name),
             )
-        return specs
+            for name in names
+        ]
 
     def world(self) -> ChildSpec:
         """The simulated web's process; it is not restarted, because its state dies with it."""
@@ -139,10 +138,7 @@ class Stack:
         variables = self._environment("coordinator")
         for name in ("FRESHET_INSTANCE", "FRESHET_HTTP_HOST", "FRESHET_HTTP_PORT"):
             del variables[name]
-        addresses = {name: f"http://{LOOPBACK}:{port}" for name, port in self.ports.items()}
-        schedulers = (url for name, url in addresses.items() if name.startswith("scheduler"))
-        variables["COORDINATOR_URL"] = addresses["coordinator"]
-        variables["SCHEDULER_URLS"] = " ".join(schedulers)
+        variables["COORDINATOR_URL"] = f"http://{LOOPBACK}:{self.ports['coordinator']}"
         lines = [f"export {name}={shlex.quote(value)}\n" for name, value in variables.items()]
         self.environment_file.touch(mode=0o600)
         self.environment_file.write_text("".join(lines))
@@ -200,9 +196,11 @@ class Stack:
     def _environment(self, name: str) -> dict[str, str]:
         """What a child is told, beside what the user's own environment says."""
         settings = self.settings
+        schedulers = [port for name, port in self.ports.items() if name.startswith("scheduler")]
         environment = {
             BROKER_VARIABLE: settings.kafka_bootstrap_servers,
             DATABASE_VARIABLE: settings.database_url.get_secret_value(),
+            "SCHEDULER_URLS": " ".join(f"http://{LOOPBACK}:{port}" for port in schedulers),
             "FRESHET_PARTITIONS": str(settings.partitions),
             "FRESHET_TOPIC_PREFIX": settings.topic_prefix,
             "FRESHET_POLICY": settings.policy,

@@ -110,3 +110,21 @@ class PollRecord(NamedTuple):
 def poll_interval(worth_a_day: float, price: float) -> float:
     """Days after which V(τ) = Aτ²/2 reaches the price, λ₀ times the cost in crawls."""
     return math.sqrt(2.0 * price / worth_a_day)
+
+
+def staleness_saved(record: PollRecord, interval_days: float, rarest_days: float) -> float:
+    """How many pages of importance one are fresh for polls every so many days instead of rarely.
+
+    L(u) = Au at u days after a poll, so that polls every τ days leave Aτ/2 on average. By what was
+    seen alone: a source that brought nothing saves nothing. Too much where pages are announced
+    often between two of the rare polls, as L grows less and less.
+
+    Args:
+        record: what the polls brought; of some days.
+        interval_days: between two polls.
+        rarest_days: between two polls that are compared with.
+
+    Raises:
+        ZeroDivisionError: nothing was watched yet.
+    """
+    return record.worth / record.days * max(rarest_days - interval_days, 0.0) / 2.0

@@ -1,12 +1,17 @@
 """Asking a worker's web server."""
 
 import json
+import time
 import urllib.error
 import urllib.parse
 import urllib.request
+from collections.abc import Sequence
 from typing import Any
 
 ANSWER_SECONDS = 3.0
+
+ALL_SECONDS = 6.0
+"""Of several that do not answer, no more are asked after so long."""
 
 
 def ask(address: str, path: str, **query: str) -> dict[str, Any] | None:
@@ -28,3 +33,13 @@ def ask(address: str, path: str, **query: str) -> dict[str, Any] | None:
             return content
     except (urllib.error.URLError, OSError, ValueError):
         return None
+
+
+def ask_each(addresses: Sequence[str], path: str, **query: str) -> dict[str, Any] | None:
+    """What the first worker that knows answers, of several; None: none does (see `ask`)."""
+    until = time.monotonic() + ALL_SECONDS
+    for address in addresses:
+        answer = ask(address, path, **query) if time.monotonic() < until else None
+        if answer:
+            return answer
+    return None

@@ -188,6 +188,13 @@ class Settings(BaseSettings):
     """How far ahead new multipliers take effect at least, so that every scheduler has them by then.
     Where messages come too late to count, the coordinator looks further ahead by itself."""
 
+    view_database_url: SecretStr | None = None
+    """libpq URL by which the coordinator's page looks up pages, hosts, sources and crawls: that of
+    a user who may read them (`freshet_readonly`); absent: DATABASE_URL."""
+    scheduler_urls: Annotated[str, _unprefixed("SCHEDULER_URLS")] = "http://127.0.0.1:6067"
+    """Web servers of the schedulers, with spaces between them: `freshet explain` and the
+    coordinator's page ask them what they know of a page."""
+
     # Receiver
     receiver_port: Annotated[int, Field(ge=1, le=65535)] = 6080
     """Where pings are taken over HTTP, on `http_host`; health and metrics stay on `http_port`."""

@@ -35,6 +35,9 @@ work through, and beginning again takes longer."""
 
 READER_CUT_OFF_SECONDS: Final = 60
 
+VIEW_SECONDS: Final = 8
+"""A statement for somebody who looks at a page is given up after so long."""
+
 MIGRATION_SILENT_SECONDS: Final = 60
 
 KEEPALIVE_SECONDS: Final = {"idle": 4, "interval": 2}
@@ -60,10 +63,13 @@ class Limits:
     """What is sent to it is not taken."""
     lock: int | None = LOCK_SECONDS
     """It gives up waiting for a lock; None: never."""
+    statement: int | None = None
+    """A statement of its first transaction, which reads only, takes longer; None: no such bound."""
 
 
 WORKING: Final = Limits()
 READING: Final = Limits(READER_SILENT_SECONDS, READER_CUT_OFF_SECONDS)
+VIEWING: Final = Limits(statement=VIEW_SECONDS)
 MIGRATING: Final = Limits(MIGRATION_SILENT_SECONDS, lock=None)
 
 _WRITER_SETTINGS = (
@@ -106,6 +112,10 @@ def connect(
         raise
     connection.autocommit = autocommit
     register_arrays(connection)
+    if limits.statement is not None:
+        # Of the transaction, not of the session, which a pooler may give to a worker next.
+        connection.execute(f"SET LOCAL statement_timeout = '{limits.statement}s'")
+        connection.execute("SET TRANSACTION READ ONLY")
     return connection
 
 

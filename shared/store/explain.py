@@ -9,7 +9,7 @@ from psycopg.rows import dict_row
 
 from shared.contracts.identity import PageIdentity, host_id_of, identify, shard_of
 from shared.policy.estimation.page_factors import activity_bin
-from shared.store.connection import connect
+from shared.store.connection import WORKING, Limits, connect
 from shared.store.directories import directory_of
 from shared.store.history import records_of
 from shared.store.host_factors import NONE, HostFactors, unpack_factors
@@ -60,13 +60,16 @@ _STATE = (
 )
 
 
-def explain_page(database_url: str, shards: int, url: str) -> dict[str, Any] | None:
+def explain_page(
+    database_url: str, shards: int, url: str, limits: Limits = WORKING
+) -> dict[str, Any] | None:
     """All about a page; None where it is not known.
 
     Args:
         database_url: libpq URL.
         shards: how many there are.
         url: of the page, canonical or not.
+        limits: of the session.
 
     Returns:
         `url`, `page_id`, `shard`, `status`, `state` (rates per day, times in Unix seconds, None
@@ -79,7 +82,7 @@ def explain_page(database_url: str, shards: int, url: str) -> dict[str, Any] | N
     """
     page = identify(url)
     shard = shard_of(page.host, shards)
-    with connect(database_url, "explain") as connection:
+    with connect(database_url, "explain", limits=limits) as connection:
         row = _row(connection, _PAGE, shard, page.page_id)
         host = _row(connection, _HOST, shard, host_id_of(page.host))
     if row is None:

@@ -5,7 +5,7 @@ from typing import Any, Final
 from psycopg.rows import dict_row
 
 from shared.contracts.identity import host_id_of, shard_of
-from shared.store.connection import connect
+from shared.store.connection import WORKING, Limits, connect
 
 _COLUMNS: Final = """
 SELECT host, shard, coalesce(max_crawls_per_second, 'NaN') AS max_crawls_per_second, blocked_until,
@@ -20,14 +20,18 @@ ORDER BY host LIMIT %(most)s
 """
 
 
-def read_host(database_url: str, shards: int, host: str) -> dict[str, Any] | None:
+def read_host(
+    database_url: str, shards: int, host: str, limits: Limits = WORKING
+) -> dict[str, Any] | None:
     """A host's columns; None: no estimator has heard of it."""
-    with connect(database_url, "hosts") as connection:
+    with connect(database_url, "hosts", limits=limits) as connection:
         cursor = connection.cursor(row_factory=dict_row)
         return cursor.execute(_ONE, (shard_of(host, shards), host_id_of(host))).fetchone()
 
 
-def list_hosts(database_url: str, now: float, patience: int, most: int) -> list[dict[str, Any]]:
+def list_hosts(
+    database_url: str, now: float, patience: int, most: int, limits: Limits = WORKING
+) -> list[dict[str, Any]]:
     """The columns of hosts that a rule binds now, by name.
 
     Args:
@@ -35,7 +39,8 @@ def list_hosts(database_url: str, now: float, patience: int, most: int) -> list[
         now: Unix seconds.
         patience: failures in a row from which on a host is backed off from.
         most: so many at most.
+        limits: of the session.
     """
     terms = {"now": now, "patience": patience, "most": most}
-    with connect(database_url, "hosts") as connection:
+    with connect(database_url, "hosts", limits=limits) as connection:
         return connection.cursor(row_factory=dict_row).execute(_WITH_RULES, terms).fetchall()

@@ -7,7 +7,7 @@ import numpy as np
 from psycopg.rows import dict_row
 
 from shared.contracts.messages import Multipliers
-from shared.store.connection import connect
+from shared.store.connection import WORKING, Limits, connect
 
 PRUNED_AT_ONCE = 5_000
 """Old decisions that one call of `prune_multipliers` looks at."""
@@ -67,7 +67,7 @@ def _row(decided: Decided) -> tuple[Any, ...]:
 
 
 def last_multipliers(
-    database_url: str, count: int, causes: Sequence[str] = ()
+    database_url: str, count: int, causes: Sequence[str] = (), limits: Limits = WORKING
 ) -> list[dict[str, Any]]:
     """The last multipliers that were noted, the newest first.
 
@@ -75,6 +75,7 @@ def last_multipliers(
         database_url: libpq URL.
         count: how many.
         causes: only those of these causes; none: all.
+        limits: of the session.
 
     Returns:
         a dict each, with the columns' names; `shares` is a dict of the shards' shares, None where a
@@ -83,7 +84,7 @@ def last_multipliers(
     where = "WHERE cause = ANY(%s) " if causes else ""
     parameters = (list(causes), count) if causes else (count,)
     with (
-        connect(database_url, "multipliers") as connection,
+        connect(database_url, "multipliers", limits=limits) as connection,
         connection.cursor(row_factory=dict_row) as cursor,
     ):
         rows = cursor.execute(

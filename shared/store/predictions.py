@@ -7,7 +7,7 @@ import psycopg
 from numpy.typing import NDArray
 
 from shared.policy.calibration import Crawls
-from shared.store.connection import READING, connect
+from shared.store.connection import READING, Limits, connect
 from shared.store.history import OWN_SOURCES, SOURCES
 from shared.store.hosts import unpack_sources
 from shared.store.models import ACTIVE
@@ -54,18 +54,21 @@ class PredictedCrawls(NamedTuple):
     """Active ones in the sample, crawled or not."""
 
 
-def read_predicted(database_url: str, since: float, most: int) -> PredictedCrawls | None:
+def read_predicted(
+    database_url: str, since: float, most: int, limits: Limits = READING
+) -> PredictedCrawls | None:
     """Crawls recorded since a time, of so many pages that there are about `most`; None: none.
 
     Args:
         database_url: libpq URL.
         since: Unix seconds.
         most: crawls that are wanted.
+        limits: of the session.
 
     Raises:
         psycopg.Error: the database is away, or refuses.
     """
-    with connect(database_url, "calibration", limits=READING) as connection:
+    with connect(database_url, "calibration", limits=limits) as connection:
         connection.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ, READ ONLY")
         counted = connection.execute(_COUNT, {"since": since}).fetchone()
         if counted is None or not counted[0]:

@@ -1,13 +1,14 @@
 """What is learned of signal sources, over some hosts: for people."""
 
 from collections.abc import Sequence
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
+import numpy as np
 import psycopg
 
 from shared.contracts.identity import host_id_of, shard_of
 from shared.store.history import OWN_SOURCES
-from shared.store.hosts import unpack_hosts, unpack_sources
+from shared.store.hosts import NO_SOURCES, unpack_hosts, unpack_sources
 from shared.units import SECONDS_PER_DAY
 
 _HOST: Final = "SELECT sources, learning FROM hosts WHERE shard = %s AND host_id = %s"
@@ -18,6 +19,9 @@ WHERE page.shard = %s AND page.host_id = %s
 """
 
 
+_SENDERS: Final = "SELECT sources, learning FROM hosts WHERE sources <> %s LIMIT %s"
+
+
 class SourceRecord(NamedTuple):
     """A source, over the hosts that were asked about."""
 
@@ -26,6 +30,16 @@ class SourceRecord(NamedTuple):
     """The share of its signals that were followed by a change."""
     recall: float
     """The share of all changes that its signals announced."""
+
+
+class Sender(NamedTuple):
+    """Somebody who sends signals, over the hosts that were looked at."""
+
+    hosts: int
+    """That keep a record of it."""
+    signals: float
+    precision: float
+    """The share of its signals that were followed by a change."""
 
 
 class _Share(NamedTuple):
@@ -51,6 +65,26 @@ def read_records(
         for source, share in _of_host(connection, shard_of(host, shards), host, now).items():
             shares.setdefault(source, []).append(share)
     return {source: _together(some) for source, some in shares.items()}
+
+
+def read_senders(connection: psycopg.Connection, most: int) -> dict[str, Sender]:
+    """Source → what is learned of it, over so many hosts that ever had a signal.
+
+    Those that share a slot with others at a host are left out there.
+    """
+    rows = connection.execute(_SENDERS, (NO_SOURCES, most)).fetchall()
+    rows = [row for row in rows if row[1] is not None]
+    learned = unpack_hosts(b"".join(bytes(packed) for _, packed in rows), len(rows))
+    true = learned.signals * learned.precision
+    sums: dict[str, Any] = {}
+    for number, (stored, _) in enumerate(rows):
+        for slot, name in enumerate(unpack_sources(stored)[:OWN_SOURCES]):
+            one = np.array([1.0, learned.signals[number, slot], true[number, slot]])
+            sums[name] = sums.get(name, 0.0) + one
+    return {
+        name: Sender(int(hosts), float(signals), float(found / max(signals, 1.0)))
+        for name, (hosts, signals, found) in sums.items()
+    }
 
 
 def _of_host(

@@ -10,6 +10,11 @@ def read_cursor(connection: psycopg.Connection, source: str) -> str:
     return "" if found is None else str(found[0])
 
 
+def list_streams(connection: psycopg.Connection) -> set[str]:
+    """The sources of all streams that were ever read."""
+    return {str(source) for (source,) in connection.execute("SELECT source FROM stream_cursors")}
+
+
 def write_cursor(connection: psycopg.Connection, source: str, cursor: str) -> None:
     """Write down how far a stream is read."""
     connection.execute(

@@ -121,6 +121,10 @@ class SourceRow(NamedTuple):
     polled_at: float
     failures: int
     reason: str
+    worth: float
+    """Of the pages that its polls have shown of late (`shared.policy.polls.PollRecord`)."""
+    worth_signals: float
+    worth_days: float
     hosts: list[str]
 
 
@@ -188,14 +192,14 @@ def remove_site(connection: psycopg.Connection, site: str) -> list[str] | None:
     return sorted(url for (url,) in urls) if gone.rowcount else None
 
 
-def list_sources(connection: psycopg.Connection) -> list[SourceRow]:
-    """All sources, by site."""
+def list_sources(connection: psycopg.Connection, most: int | None = None) -> list[SourceRow]:
+    """All sources, by site; or the first so many of them."""
     query = (
         f"SELECT {_SHOWN}, w.hosts FROM watched_sources s JOIN watched_sites w USING (site) "
-        "ORDER BY s.site, s.found_by = 'index', s.url"
+        "ORDER BY s.site, s.found_by = 'index', s.url LIMIT %s"
     )
     with connection.cursor(row_factory=namedtuple_row) as cursor:
-        return [SourceRow(*row) for row in cursor.execute(query).fetchall()]
+        return [SourceRow(*row) for row in cursor.execute(query, (most,)).fetchall()]
 
 
 def take_due_sources(

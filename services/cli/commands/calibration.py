@@ -43,28 +43,18 @@ def command(days: float, most: int, hosts: int, *, as_json: bool, picture: Path 
       freshet calibration
       freshet calibration --days 28 --picture calibration.svg
     """
-    from services.cli.calibrating import lines, report  # noqa: PLC0415 - commands load what they need
+    from services.cli.calibrating import lines  # noqa: PLC0415 - commands load what they need
     from services.cli.calibration_picture import draw_calibration  # noqa: PLC0415
     from services.replay.plots import check_picture  # noqa: PLC0415
     from shared.runtime.settings import load_settings  # noqa: PLC0415
-    from shared.store.predictions import read_predicted  # noqa: PLC0415
-    from shared.units import SECONDS_PER_DAY  # noqa: PLC0415
+    from shared.views.answers import calibration_answer  # noqa: PLC0415
 
     if picture is not None:
         try:
             check_picture(picture)
         except ValueError as error:
             raise UserError(str(error)) from error
-    settings = load_settings()
-    now = settings.clock().now()
-    database = settings.database_url.get_secret_value()
-    seen = read_predicted(database, now - days * SECONDS_PER_DAY, most)
-    if seen is None:
-        raise UserError(
-            f"no crawl of the last {days:g} days was predicted: a page's second crawl is the first "
-            "that is; see that outcomes come in (freshet status), or give more --days"
-        )
-    answer = report(seen, hosts, now)
+    answer = calibration_answer(load_settings(), days, most, hosts)
     if picture is not None:
         draw_calibration(answer, picture)
     if as_json:

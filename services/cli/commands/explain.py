@@ -2,10 +2,7 @@
 
 import click
 
-from services.cli.errors import UserError
 from shared.terminal.output import show_json
-
-DEFAULT_SCHEDULER = "http://127.0.0.1:6067"
 
 
 @click.command()
@@ -14,10 +11,7 @@ DEFAULT_SCHEDULER = "http://127.0.0.1:6067"
     "--scheduler",
     "schedulers",
     multiple=True,
-    envvar="SCHEDULER_URLS",
-    default=(DEFAULT_SCHEDULER,),
-    show_default=True,
-    help="Where to ask for λ_i and requests in flight. Repeatable; or SCHEDULER_URLS.",
+    help="Where to ask for λ_i and requests in flight. Repeatable; else those of SCHEDULER_URLS.",
 )
 @click.option("--json", "as_json", is_flag=True, help="Answer as JSON.")
 def command(url: str, schedulers: tuple[str, ...], as_json: bool) -> None:
@@ -32,27 +26,14 @@ def command(url: str, schedulers: tuple[str, ...], as_json: bool) -> None:
       freshet explain https://example.com/news
       freshet explain https://example.com/news --json
     """
-    from services.cli.explaining import explain, lines  # noqa: PLC0415 - commands load what they need
-    from shared.runtime.asking import ask  # noqa: PLC0415
-    from shared.runtime.settings import load_settings  # noqa: PLC0415
-    from shared.store.explain import explain_page  # noqa: PLC0415
-    from shared.store.multipliers import last_multipliers  # noqa: PLC0415
+    from shared.runtime.settings import load_settings  # noqa: PLC0415 - commands load what they need
+    from shared.views.answers import page_answer  # noqa: PLC0415
+    from shared.views.explaining import lines  # noqa: PLC0415
 
-    settings = load_settings()
-    database = settings.database_url.get_secret_value()
-    known = explain_page(database, settings.partitions, url)
-    if known is None:
-        raise UserError(
-            f"{url} is not one of the pages: add it with `freshet pages import`, and check that "
-            f"FRESHET_PARTITIONS ({settings.partitions}) is the system's"
-        )
-    answers = (ask(address, "/pages", url=known["url"]) for address in schedulers)
-    live = next((answer for answer in answers if answer), None)
-    sent = last_multipliers(database, 1)
-    now = settings.clock().now()
-    answer = explain(known, live, sent[0]["multiplier"] if sent else None, now)
+    given = {"scheduler_urls": " ".join(schedulers)} if schedulers else {}
+    answer = page_answer(load_settings(**given), url)
     if as_json:
         show_json(answer)
         return
-    for line in lines(answer, now):
+    for line in lines(answer, answer["now"]):
         click.echo(line)

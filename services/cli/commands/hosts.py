@@ -1,16 +1,12 @@
 """`freshet hosts show|list|limit|block|unblock`."""
 
 import asyncio
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
 import click
 
 from services.cli.commands.bandwidth import Rate
-from services.cli.errors import UserError
 from shared.terminal.output import show, show_json
-
-if TYPE_CHECKING:
-    pass
 
 
 @click.group()
@@ -85,16 +81,10 @@ def unblock(host: str, as_json: bool) -> None:
 @click.option("--json", "as_json", is_flag=True, help="Answer as JSON.")
 def show_host(host: str, as_json: bool) -> None:
     """All rules of HOST, and which of them binds."""
-    from services.cli.host_rules import described  # noqa: PLC0415
     from shared.runtime.settings import load_settings  # noqa: PLC0415
-    from shared.store.host_listing import read_host  # noqa: PLC0415
+    from shared.views.answers import host_answer  # noqa: PLC0415
 
-    settings, name = load_settings(), _name_of(host)
-    row = read_host(settings.database_url.get_secret_value(), settings.partitions, name)
-    if row is None:
-        raise UserError(f"{name} is not known: it has no page, and nobody has set a rule for it")
-    now = settings.clock().now()
-    show(described(row, settings.default_host_crawls_per_second, now), as_json=as_json)
+    show(host_answer(load_settings(), host), as_json=as_json)
 
 
 @command.command("list")
@@ -102,15 +92,12 @@ def show_host(host: str, as_json: bool) -> None:
 @click.option("--json", "as_json", is_flag=True, help="Answer as JSON.")
 def list_(most: int, as_json: bool) -> None:
     """The hosts that a rule binds now, but the default: at most so many, by name."""
-    from services.cli.host_rules import described, line_of  # noqa: PLC0415
-    from shared.rules.host_rules import PATIENCE  # noqa: PLC0415
     from shared.runtime.settings import load_settings  # noqa: PLC0415
-    from shared.store.host_listing import list_hosts  # noqa: PLC0415
+    from shared.views.answers import hosts_answer  # noqa: PLC0415
+    from shared.views.hosts import line_of  # noqa: PLC0415
 
     settings = load_settings()
-    now, default = settings.clock().now(), settings.default_host_crawls_per_second
-    rows = list_hosts(settings.database_url.get_secret_value(), now, PATIENCE, most)
-    hosts = [described(row, default, now) for row in rows]
+    hosts, now = hosts_answer(settings, most), settings.clock().now()
     if as_json:
         show_json(hosts)
         return
@@ -119,14 +106,9 @@ def list_(most: int, as_json: bool) -> None:
 
 
 def _name_of(host: str) -> str:
-    from shared.contracts.identity import BadUrl, identify  # noqa: PLC0415
+    from shared.views.hosts import host_name  # noqa: PLC0415
 
-    if "/" in host or "@" in host:
-        raise UserError(f"{host!r} is not a host: give the authority only, like example.com:8080")
-    try:
-        return identify(f"http://{host}/").host
-    except BadUrl as error:
-        raise UserError(f"{host!r} is not a host: {error}") from error
+    return host_name(host)
 
 
 def _publish(

@@ -38,7 +38,7 @@ def _rows() -> list[dict[str, Any]]:
     rows = []
     for name, field in Settings.model_fields.items():
         value: Any = getattr(settings, name)
-        if name == "database_url":
+        if name in ("database_url", "view_database_url") and value is not None:
             value = without_password(value.get_secret_value())
         elif isinstance(value, SecretStr):
             value = "********"

@@ -84,29 +84,19 @@ def add(
 @command.command("list")
 @click.option("--json", "as_json", is_flag=True, help="Answer as JSON.")
 def list_(as_json: bool) -> None:
-    """Show what each sitemap and feed has brought.
+    """Show what each sitemap and feed costs, and what it has brought.
 
     Precision is the share of its signals that were followed by a change, recall the share of its
     site's changes that it announced, both as learned from crawls; delay is seconds from the time
-    that a signal carries until the poller had it.
+    that a signal carries until the poller had it. Staleness saved is how many pages of importance
+    one are fresh, on average, because it is read every so many seconds and not only every
+    FRESHET_POLLER_LONGEST_SECONDS; cost is its polls in crawls a day. A dash: not known yet.
     """
     from shared.runtime.settings import load_settings  # noqa: PLC0415
-    from shared.store.connection import connect  # noqa: PLC0415
-    from shared.store.source_records import read_records  # noqa: PLC0415
-    from shared.store.watched import list_sources  # noqa: PLC0415
+    from shared.views.answers import sources_answer  # noqa: PLC0415
 
-    settings = load_settings()
-    with connect(settings.database_url.get_secret_value(), "cli", autocommit=True) as connection:
-        rows = list_sources(connection)
-        now = settings.clock().now()
-        learned = {
-            row.site: read_records(connection, settings.partitions, row.hosts, now) for row in rows
-        }
-    show_rows(
-        [_row(row, learned[row.site].get(row.source)) for row in rows],
-        as_json=as_json,
-        empty="no site is watched",
-    )
+    rows = sources_answer(load_settings())
+    show_rows(rows, as_json=as_json, empty="no site is watched")
 
 
 @command.command("remove")
@@ -174,27 +164,6 @@ def _subscribed(settings: "Settings", found: "Found") -> list[str]:
             new_id, secret = secrets.token_hex(_ID_BYTES), secrets.token_urlsafe(_SECRET_BYTES)
             add_subscription(connection, new_id, topic, None, secret)
     return topics
-
-
-def _row(row: Any, record: Any) -> dict[str, Any]:
-    return {
-        "site": row.site,
-        "url": row.url,
-        "kind": row.kind or "not read yet",
-        "found_by": row.found_by,
-        "source": row.source,
-        "entries": row.entries,
-        "pages": row.pages,
-        "signals": row.signals,
-        "precision": None if record is None else record.precision,
-        "recall": None if record is None else record.recall,
-        "delay_seconds": row.delay_seconds / row.exact_signals if row.exact_signals else None,
-        "every_seconds": row.interval_seconds or None,
-        "by_value": row.by_value,
-        "polls": row.polls,
-        "failures": row.failures,
-        "reason": row.reason,
-    }
 
 
 def _page(written: str) -> "PageIdentity":

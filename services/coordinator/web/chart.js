@@ -1,4 +1,4 @@
-// A small line chart in SVG: time from left to right, one or two series, hover for the values.
+// Small charts in SVG: axes that others draw in, and lines over time with values under the mouse.
 
 const HEIGHT = 200;
 const LEFT = 54;
@@ -8,7 +8,7 @@ const BOTTOM = 22;
 const TICKS = 4;
 const SVG = "http://www.w3.org/2000/svg";
 
-function element(name, attributes, text) {
+export function element(name, attributes, text) {
   const made = document.createElementNS(SVG, name);
   for (const [key, value] of Object.entries(attributes)) made.setAttribute(key, value);
   if (text !== undefined) made.textContent = text;
@@ -30,7 +30,7 @@ function label(tick, step) {
 }
 
 // Bounds of the value axis that fall on round numbers.
-function roundBounds(low, high) {
+export function roundBounds(low, high) {
   if (!(high > low)) high = low + (Math.abs(low) * 0.1 || 1);
   const rough = (high - low) / TICKS;
   const power = 10 ** Math.floor(Math.log10(rough));
@@ -38,30 +38,39 @@ function roundBounds(low, high) {
   return [Math.floor(low / step + 1e-9) * step, Math.ceil(high / step - 1e-9) * step, step];
 }
 
-function clockTime(seconds) {
+export function clockTime(seconds) {
   return new Date(seconds * 1000).toLocaleTimeString([], { hour12: false });
+}
+
+// Axes of a chart. across: [begin, end]; up: [low, high, step]; ends: texts under the first axis.
+// What is drawn goes to `svg`, at x(…) and y(…).
+export function axes(holder, name, across, up, ends) {
+  const [[begin, end], [low, high, step]] = [across, up];
+  const width = holder.clientWidth || 560;
+  const x = (t) => LEFT + ((t - begin) / (end - begin || 1)) * (width - LEFT - RIGHT);
+  const y = (v) => HEIGHT - BOTTOM - ((v - low) / (high - low)) * (HEIGHT - TOP - BOTTOM);
+  const svg = element("svg", { viewBox: `0 0 ${width} ${HEIGHT}`, role: "img", "aria-label": name });
+  for (let tick = low; tick <= high + step / 2; tick += step) {
+    svg.append(element("line", { class: "grid", x1: LEFT, x2: width - RIGHT, y1: y(tick), y2: y(tick) }));
+    svg.append(element("text", { x: LEFT - 6, y: y(tick) + 4, "text-anchor": "end" }, label(tick, step)));
+  }
+  svg.append(element("text", { x: LEFT, y: HEIGHT - 5 }, ends[0]));
+  svg.append(element("text", { x: width - RIGHT, y: HEIGHT - 5, "text-anchor": "end" }, ends[1]));
+  holder.replaceChildren(svg);
+  return { svg, x, y, width };
 }
 
 // times: Unix seconds; series: [{name, kind: "first" | "second", values}]; fromZero: axis at 0.
 export function draw(holder, times, series, fromZero) {
   const values = series.flatMap((s) => s.values).filter(Number.isFinite);
-  holder.replaceChildren();
   if (times.length < 2 || values.length === 0) {
-    holder.append("waiting for data …");
+    holder.replaceChildren("waiting for data …");
     return;
   }
-  const [low, high, step] = roundBounds(fromZero ? 0 : Math.min(...values), Math.max(...values));
-  const width = holder.clientWidth || 560;
+  const up = roundBounds(fromZero ? 0 : Math.min(...values), Math.max(...values));
   const [begin, end] = [times[0], times[times.length - 1]];
-  const x = (t) => LEFT + ((t - begin) / (end - begin || 1)) * (width - LEFT - RIGHT);
-  const y = (v) => HEIGHT - BOTTOM - ((v - low) / (high - low)) * (HEIGHT - TOP - BOTTOM);
-  const svg = element("svg", { viewBox: `0 0 ${width} ${HEIGHT}`, role: "img" });
-  for (let tick = low; tick <= high + step / 2; tick += step) {
-    svg.append(element("line", { class: "grid", x1: LEFT, x2: width - RIGHT, y1: y(tick), y2: y(tick) }));
-    svg.append(element("text", { x: LEFT - 6, y: y(tick) + 4, "text-anchor": "end" }, label(tick, step)));
-  }
-  svg.append(element("text", { x: LEFT, y: HEIGHT - 5 }, clockTime(begin)));
-  svg.append(element("text", { x: width - RIGHT, y: HEIGHT - 5, "text-anchor": "end" }, clockTime(end)));
+  const name = `${series.map((s) => s.name).join(" and ")}, over time`;
+  const { svg, x, y, width } = axes(holder, name, [begin, end], up, [clockTime(begin), clockTime(end)]);
   for (const { kind, values: points } of [...series].reverse()) {
     const corners = points.flatMap((v, i) => {
       const here = `${x(times[i]).toFixed(1)},${y(v).toFixed(1)}`;
@@ -80,5 +89,4 @@ export function draw(holder, times, series, fromZero) {
     const lines = series.map((s) => `${s.name}: ${short(s.values[index])}`);
     title.textContent = [clockTime(times[index]), ...lines].join("\n");
   });
-  holder.append(svg);
 }

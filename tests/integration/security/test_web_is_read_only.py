@@ -12,6 +12,8 @@ from hypothesis import strategies as st
 
 from deploy.local.process import free_port
 from services.coordinator.picture import add_picture
+from services.coordinator.views.questions import Answer
+from services.coordinator.views.serving import add_views
 from services.coordinator.worker import Coordinator
 from services.ingester.worker import Ingester
 from services.scheduler.flow.loading import shard_rules
@@ -27,7 +29,12 @@ KNOWN = "https://known.example/a"
 PAGES = {
     "ingester": ["/healthz", "/metrics"],
     "scheduler": ["/healthz", "/metrics", "/shards", f"/pages?url={KNOWN}"],
-    "coordinator": ["/healthz", "/metrics", "/state.json", "/"],
+    "coordinator": [
+        *("/healthz", "/metrics", "/state.json", "/"),
+        *("/page", "/hosts", "/sources", "/calibration", "/common.js"),
+        *(f"/page.json?url={KNOWN}", "/hosts.json", "/hosts.json?host=a.example"),
+        *("/sources.json", "/calibration.json?days=7"),
+    ],
 }
 METHODS = ["POST", "PUT", "PATCH", "DELETE", "OPTIONS", "TRACE", "CONNECT", "PROPFIND", "X" * 50]
 TRAVERSALS = [
@@ -50,6 +57,7 @@ def make(name: str):
         coordinator = Coordinator(settings)
         app = make_app(name, coordinator)
         add_picture(app, coordinator.state)
+        add_views(app, looked_up)
         return app
     if name == "ingester":
         return make_app(name, Ingester(settings))
@@ -64,6 +72,11 @@ def make(name: str):
     app = make_app(name, scheduler)
     add_pages(app, scheduler)
     return app
+
+
+async def looked_up(question):
+    """As if a database had answered."""
+    return Answer(200, b"{}" if question.about.isprintable() else b"no")
 
 
 class Server:
@@ -169,6 +182,14 @@ def test_they_listen_on_loopback_unless_told_otherwise(server):
     assert server.app.conf.web_in_thread is False
 
 
+def test_a_stranger_s_page_may_not_make_the_coordinator_look_things_up():
+    server = Server("coordinator")
+    head = "GET /hosts.json HTTP/1.1\r\nHost: x\r\nConnection: close\r\nSec-Fetch-Site: "
+    for site, status in (("cross-site", 403), ("same-origin", 200), ("none", 200)):
+        assert server.ask(f"{head}{site}\r\n\r\n".encode(), 20.0)[0] == status
+    server.stop()
+
+
 FUZZ = {"deadline": None, "suppress_health_check": [HealthCheck.function_scoped_fixture]}
 PATHS = st.one_of(
     st.sampled_from([path for paths in PAGES.values() for path in paths]),
@@ -222,3 +243,20 @@ def test_no_url_makes_the_scheduler_fail(scheduler, url):
 def test_no_query_makes_the_scheduler_fail(scheduler, query):
     status, answer = scheduler.get(f"/pages?{query}")
     assert status in (200, 400, 404), answer[:300]
+
+
+@pytest.fixture(scope="module")
+def coordinator():
+    made = Server("coordinator")
+    yield made
+    made.stop()
+
+
+@hypothesis_settings(max_examples=150, **FUZZ)
+@given(query=st.text(st.characters(exclude_characters=" \r\n"), max_size=60), name=st.text())
+def test_no_query_makes_the_coordinator_fail(coordinator, query, name):
+    quoted = urllib.parse.quote(name, safe="", errors="surrogatepass")
+    for path in (f"/page.json?{query}", f"/page.json?url={quoted}", f"/hosts.json?host={quoted}"):
+        status, answer = coordinator.get(path)
+        assert status in (200, 400, 404), answer[:300]
+        assert b"\r\n\r\nno" not in answer

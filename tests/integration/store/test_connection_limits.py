@@ -4,7 +4,7 @@ import os
 import struct
 
 import pytest
-from psycopg.errors import LockNotAvailable
+from psycopg.errors import LockNotAvailable, QueryCanceled, ReadOnlySqlTransaction
 
 from shared.store.connection import (
     LOCK_SECONDS,
@@ -41,6 +41,21 @@ def test_a_reader_has_time(database_url):
     with connect(database_url, "test", limits=READING) as connection:
         silent = setting(connection, "idle_in_transaction_session_timeout")
         assert silent == f"{READER_SILENT_SECONDS // 60}min"
+
+
+def test_who_looks_at_a_page_reads_only_and_not_for_long(database_url):
+    looking = Limits(statement=1)
+    for statement, refused in (
+        ("SELECT pg_sleep(60)", QueryCanceled),
+        ("CREATE TABLE mine (a int)", ReadOnlySqlTransaction),
+    ):
+        with pytest.raises(refused), connect(database_url, "test", limits=looking) as connection:
+            connection.execute(statement)
+    # A pooler may give the session to a worker next.
+    with connect(database_url, "test", limits=looking) as connection:
+        connection.rollback()
+        assert setting(connection, "statement_timeout") == "0"
+        assert setting(connection, "transaction_read_only") == "off"
 
 
 def test_a_migration_waits_for_locks(database_url):

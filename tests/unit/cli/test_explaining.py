@@ -2,9 +2,10 @@
 
 from typing import Any
 
+import numpy as np
 import pytest
 
-from services.cli.explaining import explain, lines
+from shared.views.explaining import explain, lines, value_curve
 
 NOW = 1_700_864_000.0
 DAY = 86_400.0
@@ -73,6 +74,22 @@ def test_a_bound_on_the_age_makes_it_due() -> None:
     answer = explain(known(state={"max_age_days": 12.0}), None, 50.0, NOW)
 
     assert answer["decision"]["due_at"] == pytest.approx(NOW + 2 * DAY)
+
+
+def test_the_curve_goes_from_the_last_crawl_through_now_to_the_threshold_when_due() -> None:
+    page = known(state={"signals": 2})
+    decision = explain(page, None, 15.0, NOW)["decision"]
+    curve = value_curve(page, decision, NOW)
+    assert curve is not None
+    at, value = curve["at"], curve["value"]
+    assert (at[0], at[-1] > decision["due_at"] > NOW) == (NOW - 10 * DAY, True)
+    assert np.interp(NOW, at, value) == pytest.approx(decision["crawl_value"], rel=1e-3)
+    assert np.interp(decision["due_at"], at, value) == pytest.approx(15.0, rel=1e-3)
+
+
+def test_a_page_that_was_never_crawled_has_no_curve() -> None:
+    page = known(state={"last_crawled_at": None})
+    assert value_curve(page, explain(page, None, 1.0, NOW)["decision"], NOW) is None
 
 
 @pytest.mark.parametrize(

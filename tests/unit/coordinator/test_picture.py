@@ -148,3 +148,23 @@ def test_the_script_reads_fields_that_the_state_has():
     for owner, kind in (("state", State), ("now", Sample), ("shard", ShardState), ("s", Sample)):
         used = set(re.findall(rf"\b{owner}\.([a-z_]+)\b", script)) - {"at"}
         assert used <= set(kind.__struct_fields__), owner
+
+
+def test_every_page_leads_to_all_others_in_the_same_words():
+    pages = [file.read_text() for file in WEB.glob("*.html")]
+    navs = {
+        re.sub(r' aria-current="page"', "", re.search("<nav.*</nav>", page, re.DOTALL)[0])
+        for page in pages
+    }
+    assert len(pages) == 5
+    assert len(navs) == 1
+    for page in pages:
+        assert page.count("aria-current") == page.count("<h1") == page.count("<main ") == 1
+        for field in re.findall(r'<(?:input|select) id="([a-z]+)"', page):
+            assert f'<label for="{field}">' in page
+
+
+def test_nothing_is_put_on_a_page_as_html():
+    for script in WEB.glob("*.js"):
+        text = script.read_text()
+        assert not re.search("innerHTML|outerHTML|insertAdjacentHTML|document.write|eval", text)

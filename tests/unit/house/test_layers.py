@@ -35,6 +35,8 @@ MAY_IMPORT: dict[str, set[str]] = {
     # What sites say of themselves, fetched.
     "shared.discovery": GROUND | {"shared.runtime"},
     "shared.terminal": set(),
+    # What people are shown, by commands and by the coordinator's page.
+    "shared.views": GROUND | MATHEMATICS | {"shared.store", "shared.rules", "shared.runtime"},
     "migrations": {"shared.store", "shared.runtime"},
     "deploy": set(),
     "deploy.local": set(),
@@ -42,7 +44,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "services.ingester": WORKER,
     "services.estimator": WORKER,
     "services.scheduler": WORKER,
-    "services.coordinator": WORKER,
+    "services.coordinator": WORKER | {"shared.views"},
     "services.receiver": WORKER,
     "services.poller": WORKER,
     "services.frontier": WORKER,
@@ -77,7 +79,8 @@ MAY_IMPORT: dict[str, set[str]] = {
     # What starts the simulated world, and nothing else of the command line, knows it.
     "services.cli.commands.world": {"services.cli", "services.world"},
     "services.cli": WORKER
-    | {"shared.terminal", "migrations", "services.run", "services.demo", "services.replay"}
+    | {"shared.terminal", "shared.views", "migrations"}
+    | {"services.run", "services.demo", "services.replay"}
     | {"services.verify", "services.verify.simulation", "services.verify.mutants"}
     | {"services.bench"}
     # Whose positions it shows and settles.
@@ -99,6 +102,7 @@ UNKNOWN_TO: dict[str, set[str]] = {
     "shared.policy": CLOCKS | KAFKA | POSTGRES,
     "shared.pacing": CLOCKS | KAFKA | POSTGRES,
     "shared.store": KAFKA,
+    "shared.views": KAFKA,
     "shared.runtime": POSTGRES,
     "shared.discovery": KAFKA | POSTGRES,
     "shared.terminal": KAFKA | POSTGRES,

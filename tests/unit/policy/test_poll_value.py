@@ -3,7 +3,13 @@
 import numpy as np
 import pytest
 
-from shared.policy.polls import MEMORY_DAYS, PollRecord, poll_interval, signal_worth
+from shared.policy.polls import (
+    MEMORY_DAYS,
+    PollRecord,
+    poll_interval,
+    signal_worth,
+    staleness_saved,
+)
 
 
 def due_exponent(level):
@@ -81,3 +87,17 @@ def test_a_record_forgets_and_a_quiet_source_is_asked_ever_more_rarely():
         intervals.append(poll_interval(quiet.worth_a_day(), 1.0))
     assert intervals == sorted(intervals)
     assert intervals[0] == pytest.approx(np.sqrt(2.0 * 10.0 / 0.5))
+
+
+def test_what_polls_save_is_the_staleness_between_rare_ones_less_that_between_ours():
+    rng = np.random.default_rng(9)
+    # Signals that make a page of some importance stale come evenly; each is known at the next poll.
+    times, importance = rng.uniform(0.0, 200.0, 20_000), rng.gamma(2.0, 1.0, 20_000)
+
+    def stale(every):
+        return float((importance * (np.ceil(times / every) * every - times)).sum() / 200.0)
+
+    record = PollRecord(float(importance.sum()), 20_000.0, 200.0)
+    assert staleness_saved(record, 0.1, 1.0) == pytest.approx(stale(1.0) - stale(0.1), rel=0.02)
+    assert staleness_saved(record, 1.0, 1.0) == staleness_saved(record, 2.0, 1.0) == 0.0
+    assert staleness_saved(PollRecord(0.0, 0.0, 5.0), 0.1, 1.0) == 0.0

@@ -4,10 +4,10 @@ import math
 
 import pytest
 
-from services.cli.host_rules import described, line_of
 from shared.contracts.messages import CrawlOutcome, HostLimit
 from shared.rules.host_rules import FIRST_BACK_OFF_SECONDS, PATIENCE, HostRules, reach_of
 from shared.store.models import NEVER
+from shared.views.hosts import described, line_of
 
 NOW = 1.7e9
 DEFAULT = 2.0

@@ -2,7 +2,9 @@
 
 import math
 from datetime import UTC, datetime
-from typing import Any
+from typing import Any, Final
+
+import numpy as np
 
 from shared.policy.inverse import due_after_days, threshold_staleness
 from shared.policy.value import crawl_value, freshness
@@ -36,6 +38,44 @@ def explain(
         "seen_by_scheduler": live is not None,
     }
     return {**known, "decision": decision, "why": _why(known, live, decision, now)}
+
+
+CURVE_POINTS: Final = 61
+_ROOM: Final = 1.2
+"""A curve goes on a little behind the last moment that it is to show."""
+
+
+def value_curve(
+    known: dict[str, Any], decision: dict[str, Any], now: float
+) -> dict[str, list[float]] | None:
+    """How a page's value rises from its last crawl on, with the signals that it has by now.
+
+    Args:
+        known: as for `explain`.
+        decision: of its answer.
+        now: clock time, Unix seconds.
+
+    Returns:
+        `at` (Unix seconds) and `value`, as far as now, or as it is due if that is later; None: the
+        page was never crawled.
+    """
+    state, parameters = known["state"], known["parameters"]
+    crawled_at = state["last_crawled_at"]
+    if crawled_at is None:
+        return None
+    due = decision["due_at"] or now
+    days = max(now - crawled_at, due - crawled_at, 1.0) / SECONDS_PER_DAY * _ROOM
+    elapsed = np.linspace(0.0, days, CURVE_POINTS)
+    values = crawl_value(
+        state["importance"],
+        parameters["unsignalled_change_rate"],
+        parameters["signal_evidence"],
+        parameters["signal_rate"],
+        elapsed,
+        state["signals"],
+    )
+    at = crawled_at + elapsed * SECONDS_PER_DAY
+    return {"at": at.tolist(), "value": values.tolist()}
 
 
 def lines(answer: dict[str, Any], now: float) -> list[str]:

@@ -1,0 +1,38 @@
+// What binds hosts: a limit, a crawl delay, a pause that they asked for, a back-off or a block.
+
+import { $, facts, fill, link, make, number, stretch, table, when } from "./common.js";
+
+const COLUMNS = (now) => [
+  { title: "Host", of: (host) => link(host.host, `hosts?host=${encodeURIComponent(host.host)}`), isText: true },
+  { title: "Crawls/s at most", of: (host) => number(host.max_crawls_per_second) },
+  { title: "by", of: (host) => host.by, isText: true },
+  { title: "Left alone until", of: (host) => (host.blocked_until === null ? "–" : when(host.blocked_until, now)), isText: true },
+  { title: "by", of: (host) => host.blocked_by ?? "–", isText: true },
+  { title: "Crawl delay", of: (host) => stretch(host.crawl_delay_seconds) },
+  { title: "Back-off", of: (host) => (host.back_off_seconds > 0 ? stretch(host.back_off_seconds) : "–") },
+  { title: "Failures in a row", of: (host) => number(host.failures) },
+];
+
+function showOne({ hosts: [host], now }) {
+  const rate = `At most ${number(host.max_crawls_per_second)} crawls a second: ${host.by}.`;
+  const block = host.blocked_until === null ? "It is not left alone." : `Left alone until ${when(host.blocked_until, now)}: ${host.blocked_by}.`;
+  const why = make("ul", undefined, make("li", rate), make("li", block));
+  why.className = "why";
+  $("result").append(make("h2", host.host), why, facts("All rules", host, now), link("All hosts that a rule binds", "hosts"));
+  return `${host.host}: ${rate} ${block}`;
+}
+
+function showAll({ hosts, now, is_whole: isWhole }) {
+  if (hosts.length === 0) return "no host has a rule of its own now: all have the default";
+  const which = isWhole ? `${hosts.length} hosts that a rule binds now` : `the first ${hosts.length} hosts, by name, that a rule binds now`;
+  $("result").append(table(which, COLUMNS(now), hosts));
+  return which;
+}
+
+const host = new URLSearchParams(location.search).get("host");
+if (host) {
+  $("host").value = host;
+  fill(`hosts.json?host=${encodeURIComponent(host)}`, showOne);
+} else {
+  fill("hosts.json", showAll);
+}

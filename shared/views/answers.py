@@ -1,0 +1,126 @@
+"""What somebody asks about pages, hosts, sources and predictions, answered from the database.
+
+Every answer is one of dicts, lists, numbers and texts. Nothing here writes.
+"""
+
+from typing import Any
+
+from shared.rules.host_rules import PATIENCE
+from shared.runtime.asking import ask_each
+from shared.runtime.settings import Settings
+from shared.store.connection import READING, WORKING, Limits, connect
+from shared.store.explain import explain_page
+from shared.store.host_listing import list_hosts, read_host
+from shared.store.multipliers import last_multipliers
+from shared.store.predictions import read_predicted
+from shared.units import SECONDS_PER_DAY
+from shared.views.calibration import report
+from shared.views.explaining import explain, value_curve
+from shared.views.hosts import described, host_name
+from shared.views.sources import senders, sources
+
+
+class NotKnown(LookupError):
+    """There is nothing of what was asked about; the text says what to do."""
+
+
+def page_answer(settings: Settings, url: str, limits: Limits = WORKING) -> dict[str, Any]:
+    """Why a page was, or was not, crawled (`explain`), with the `curve` of its value.
+
+    Args:
+        settings: of the deployment; the schedulers that they name are asked what they know.
+        url: of the page, canonical or not.
+        limits: of the session.
+
+    Raises:
+        BadUrl: not a URL that Freshet takes.
+        NotKnown: it is none of the pages.
+        psycopg.Error: the database is away, or refuses.
+    """
+    database = settings.database_url.get_secret_value()
+    known = explain_page(database, settings.partitions, url, limits)
+    if known is None:
+        raise NotKnown(
+            f"{url} is not one of the pages: add it with `freshet pages import`, and check that "
+            f"FRESHET_PARTITIONS ({settings.partitions}) is the system's"
+        )
+    live = ask_each(settings.scheduler_urls.split(), "/pages", url=known["url"])
+    sent = last_multipliers(database, 1, limits=limits)
+    now = settings.clock().now()
+    answer = explain(known, live, sent[0]["multiplier"] if sent else None, now)
+    return answer | {"now": now, "curve": value_curve(known, answer["decision"], now)}
+
+
+def host_answer(settings: Settings, host: str, limits: Limits = WORKING) -> dict[str, Any]:
+    """All rules of a host, and which of them binds (`shared.views.hosts.described`).
+
+    Args:
+        settings: of the deployment.
+        host: as people write it.
+        limits: of the session.
+
+    Raises:
+        BadHost: it is no authority of a URL.
+        NotKnown: nobody has heard of it.
+        psycopg.Error: the database is away, or refuses.
+    """
+    name = host_name(host)
+    row = read_host(settings.database_url.get_secret_value(), settings.partitions, name, limits)
+    if row is None:
+        raise NotKnown(f"{name} is not known: it has no page, and nobody has set a rule for it")
+    return described(row, settings.default_host_crawls_per_second, settings.clock().now())
+
+
+def hosts_answer(settings: Settings, most: int, limits: Limits = WORKING) -> list[dict[str, Any]]:
+    """The hosts that a rule binds now, but the default: so many at most, by name.
+
+    Raises:
+        psycopg.Error: the database is away, or refuses.
+    """
+    now, default = settings.clock().now(), settings.default_host_crawls_per_second
+    rows = list_hosts(settings.database_url.get_secret_value(), now, PATIENCE, most, limits)
+    return [described(row, default, now) for row in rows]
+
+
+def sources_answer(
+    settings: Settings,
+    most: int | None = None,
+    seconds: float = float("inf"),
+    limits: Limits = WORKING,
+) -> list[dict[str, Any]]:
+    """What each watched sitemap and feed costs and brings; as `shared.views.sources.sources`."""
+    with connect(settings.database_url.get_secret_value(), "sources", limits=limits) as connection:
+        return sources(connection, settings, most, seconds)
+
+
+def senders_answer(settings: Settings, most: int, limits: Limits = WORKING) -> list[dict[str, Any]]:
+    """Everybody who sends signals, by what is learned of so many hosts; as `sources.senders`."""
+    with connect(settings.database_url.get_secret_value(), "sources", limits=limits) as connection:
+        return senders(connection, most)
+
+
+def calibration_answer(
+    settings: Settings, days: float, most: int, hosts: int, limits: Limits = READING
+) -> dict[str, Any]:
+    """Whether what was predicted of the last days' crawls came true (`calibration.report`).
+
+    Args:
+        settings: of the deployment.
+        days: so far back.
+        most: crawls to look at, about; of more, a sample.
+        hosts: of so many, those with the most crawls, there are figures.
+        limits: of the session.
+
+    Raises:
+        NotKnown: no crawl was predicted.
+        psycopg.Error: the database is away, or refuses.
+    """
+    now = settings.clock().now()
+    database = settings.database_url.get_secret_value()
+    seen = read_predicted(database, now - days * SECONDS_PER_DAY, most, limits)
+    if seen is None:
+        raise NotKnown(
+            f"no crawl of the last {days:g} days was predicted: a page's second crawl is the first "
+            "that is; see that outcomes come in (freshet status), or ask for more days"
+        )
+    return report(seen, hosts, now)

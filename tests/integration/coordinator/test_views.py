@@ -1,0 +1,153 @@
+"""What the coordinator's page looks up: what the commands say, and nothing that harms its work."""
+
+import asyncio
+import contextlib
+import json
+import uuid
+from urllib.parse import quote
+
+import psycopg
+import pytest
+from click.testing import CliRunner
+from pydantic import SecretStr
+from views_world import HOSTILE, SHARDS, SITEMAP, URL
+from workers import worker
+
+from services.cli.main import main
+
+pytestmark = [pytest.mark.slow(20), pytest.mark.kafka, pytest.mark.postgres]
+
+VIEWS = [f"/page.json?url={quote(URL)}", "/hosts.json", "/sources.json", "/calibration.json"]
+
+
+async def get(process, path):
+    status, body = await process.get(path)
+    return status, json.loads(body)
+
+
+async def said_by(database_url, *command):
+    """What a command answers."""
+    environment = {
+        "DATABASE_URL": database_url,
+        "FRESHET_PARTITIONS": str(SHARDS),
+        "SCHEDULER_URLS": "http://127.0.0.1:1",
+    }
+    result = await asyncio.to_thread(
+        CliRunner().invoke, main, [*command, "--json"], env=environment
+    )
+    assert result.exit_code == 0, result.output
+    return json.loads(result.stdout)
+
+
+async def test_each_view_says_what_the_command_says(viewed, database_url):
+    # Written otherwise than it is kept, as people do.
+    status, page = await get(viewed, f"/page.json?url={quote('HTTPS://A.example:443/news#x')}")
+    told = await said_by(database_url, "explain", URL)
+    assert status == 200
+    for part in ("url", "state", "parameters", "host", "crawls", "status"):
+        assert page[part] == told[part], part
+    assert page["decision"]["threshold"] == told["decision"]["threshold"]
+    assert len(page["curve"]["at"]) == len(page["curve"]["value"])
+    assert page["curve"]["value"] == sorted(page["curve"]["value"])
+
+    status, hosts = await get(viewed, "/hosts.json")
+    assert (status, hosts["is_whole"]) == (200, True)
+    assert hosts["hosts"] == await said_by(database_url, "hosts", "list")
+    bound = {host["host"]: (host["by"], host["blocked_by"]) for host in hosts["hosts"]}
+    assert bound["host-1.example"] == ("operators", None)
+    assert bound["host-2.example"] == ("robots.txt", None)
+    assert bound["host-3.example"][1] == "operators"
+    assert bound["host-4.example"][1] == "the host asked for it"
+    status, one = await get(viewed, "/hosts.json?host=HOST-1.example.")
+    assert one["hosts"] == [await said_by(database_url, "hosts", "show", "host-1.example")]
+
+    status, sources = await get(viewed, "/sources.json")
+    [sitemap], [told] = sources["sources"], await said_by(database_url, "sites", "list")
+    # By what was announced a day, up to the moment.
+    assert sitemap["recall"] == pytest.approx(told["recall"], rel=1e-3)
+    assert sitemap | {"recall": None} == told | {"recall": None}
+    assert (sitemap["url"], sitemap["cost_crawls_a_day"]) == (SITEMAP, 24.0)
+    # Two a day, known after half an hour on average instead of half a day.
+    assert sitemap["staleness_saved"] == pytest.approx(2.0 * (1.0 - 1.0 / 24.0) / 2.0)
+    assert [sender["source"] for sender in sources["senders"]] == ["site:a.example/sitemap.xml"]
+
+    status, calibration = await get(viewed, "/calibration.json?days=30")
+    told = await said_by(database_url, "calibration", "--days", "30")
+    assert status == 200
+    assert calibration["crawls"] == told["crawls"] > 0
+    for part in ("all", "deciles", "hosts", "sources"):
+        assert calibration[part] == told[part], part
+
+
+async def test_what_cannot_be_answered_says_why(viewed):
+    for path, wanted, words in (
+        ("/page.json?url=nothing", 400, "not an absolute URL"),
+        ("/page.json", 400, "URL"),
+        ("/page.json?url=ftp%3A%2F%2Fa.example%2F", 400, "only http"),
+        ("/page.json?url=https%3A%2F%2Fa.example%2Fnone", 404, "freshet pages import"),
+        ("/page.json?url=" + "a" * 7000, 400, "characters"),
+        ("/page.json?url=a%00b", 400, "unprintable"),
+        ("/hosts.json?host=a%2Fb", 400, "is not a host"),
+        ("/hosts.json?host=" + quote(HOSTILE), 400, "is not a host"),
+        ("/hosts.json?host=none.example", 404, "is not known"),
+        ("/calibration.json?days=nan", 400, "days"),
+        ("/calibration.json?days=-1", 400, "days"),
+        ("/calibration.json?days=1e999", 400, "days"),
+    ):
+        status, answer = await get(viewed, path)
+        assert (status, list(answer)) == (wanted, ["error"]), path
+        assert words in answer["error"], answer
+
+
+async def test_a_database_that_hangs_keeps_nobody_but_who_looks(viewed, database_url):
+    assert (await get(viewed, "/hosts.json"))[0] == 200
+    with psycopg.connect(database_url) as blocker:
+        blocker.execute("LOCK TABLE hosts")
+        looking = [asyncio.ensure_future(get(viewed, "/hosts.json")) for _ in range(10)]
+        version = (await get(viewed, "/state.json"))[1]["now"]["at"]
+        # Those who come while enough wait are told so, and the picture goes on.
+        done, _ = await asyncio.wait(looking, return_when=asyncio.FIRST_COMPLETED)
+        assert all("ask again" in task.result()[1]["error"] for task in done)
+        assert (await get(viewed, "/state.json"))[1]["now"]["at"] > version
+        assert (await viewed.get("/readyz"))[0] == 200
+        answers = await asyncio.gather(*looking)
+    assert {status for status, _ in answers} == {503}
+    assert any("takes too long" in answer["error"] for _, answer in answers)
+    assert (await get(viewed, "/hosts.json"))[0] == 200
+
+
+async def test_pages_are_read_by_the_user_who_may_read_them(view_settings, database_url, tmp_path):
+    for role, wanted in (("freshet_coordinator", {503}), ("freshet_readonly", {200})):
+        with a_login(database_url, role) as address:
+            settings = view_settings.model_copy(update={"view_database_url": SecretStr(address)})
+            with worker("coordinator", settings, tmp_path) as process:
+                await process.ready()
+                answers = [await get(process, path) for path in VIEWS]
+        assert {status for status, _ in answers} == wanted, answers
+        if wanted == {503}:
+            assert all("FRESHET_VIEW_DATABASE_URL" in answer["error"] for _, answer in answers)
+
+
+@contextlib.contextmanager
+def a_login(database_url, role):
+    """The address of the database as a user who has that role alone."""
+    user = f"viewer_{uuid.uuid4().hex[:8]}"
+    with psycopg.connect(database_url, autocommit=True) as connection:
+        connection.execute(f"CREATE ROLE {user} LOGIN IN ROLE {role}")
+        yield database_url.replace("postgres@", f"{user}@", 1)
+        connection.execute(f"DROP ROLE {user}")
+
+
+async def test_where_the_database_is_away_the_rest_goes_on(view_settings, tmp_path):
+    away = {"view_database_url": SecretStr("postgresql://nobody:secret@127.0.0.1:1/none")}
+    with worker("coordinator", view_settings.model_copy(update=away), tmp_path) as process:
+        await process.ready()
+        for path in VIEWS:
+            status, answer = await get(process, path)
+            assert (status, answer) == (
+                503,
+                {"error": "the database does not answer; the log says why"},
+            )
+        assert (await process.get("/state.json"))[0] == (await process.get("/readyz"))[0] == 200
+        assert "a view has no answer" in process.log
+        assert "secret" not in process.log
