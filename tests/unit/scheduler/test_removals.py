@@ -4,7 +4,6 @@ import numpy as np
 from reference_shard import rules, url_of
 
 from services.scheduler.flow.loading import build_shard
-from services.scheduler.state.removals import Removals
 from services.scheduler.state.rows import NEVER
 from shared.contracts.messages import PageUpdate
 from shared.store.binary import Blobs
@@ -17,6 +16,7 @@ from shared.store.columns import (
 )
 from shared.store.history import SOURCES
 from shared.store.hosts import HostLearning
+from shared.store.removals import Removals
 from shared.store.snapshot import ShardSnapshot
 
 NOW = 1.7e9
@@ -74,8 +74,8 @@ def test_a_removal_that_is_read_again_is_the_same_and_a_newer_one_counts():
 
 def test_of_pages_that_never_were_nothing_is_kept():
     removals = Removals()
-    removals.load(removed(PAGE))
+    removals.load(removed(PAGE), {})
     removals.note_again(OTHER.page_id, NOW)
-    assert removals.of(OTHER.page_id) == NEVER
+    assert removals.of_page(OTHER.page_id) == NEVER
     removals.note_again(PAGE.page_id, NOW - 9)
-    assert removals.of(PAGE.page_id) == NOW
+    assert removals.of_page(PAGE.page_id) == NOW

@@ -1,0 +1,95 @@
+"""Pages that may leave the database for good, found a part at a time while all workers run.
+
+How long a page has been gone is not stored, so it is told from what is: it was looked at last, and
+by the rhythm of such looks (`shared.rules.page_events.retry_wait`) the look before was at least so
+long ago. A page that anybody has named since counts from the last look.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any, Final
+
+from shared.contracts.identity import host_id_of, shard_of
+from shared.rules.page_events import CONFIRMATIONS, FIRST_LOOK_SECONDS, LONGEST_RETRY_SECONDS
+from shared.store.connection import connect
+from shared.store.models import GONE, REMOVED
+
+URLS_AT_ONCE: Final = 5_000
+"""Of a part: an estimator erases it within a second or two, among its other work."""
+
+_LAST_WAIT: Final = (
+    f"least({FIRST_LOOK_SECONDS} * power(2.0, least(misses - {CONFIRMATIONS + 1}, 60)), "
+    f"{LONGEST_RETRY_SECONDS})"
+)
+_NAMED_AT: Final = "greatest(last_crawled_at, last_signal_at, updated_at, first_seen_at)"
+_GONE_SINCE: Final = (
+    f"last_attempt_at - CASE WHEN misses > {CONFIRMATIONS} "
+    f"AND {_NAMED_AT} < last_attempt_at - {_LAST_WAIT} THEN {_LAST_WAIT} ELSE 0 END"
+)
+_OLD: Final = (
+    f"((%(removed)s AND status = {REMOVED} AND updated_at <= %(before)s) "
+    f"OR (%(gone)s AND status = {GONE} AND {_NAMED_AT} <= %(before)s "
+    f"AND {_GONE_SINCE} <= %(before)s))"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Purgeable:
+    """Which pages may go."""
+
+    before: float = 0.0
+    """They were removed, or gone, before this time; Unix seconds."""
+    removed: bool = True
+    """Those that an operator removed."""
+    gone: bool = True
+    """Those that their hosts do not have any more."""
+    host: str | None = None
+    """Only those of a host."""
+    any_status: bool = False
+    """All of them, since whenever they are what they are."""
+
+
+def count_purgeable(database_url: str, shards: int, wanted: Purgeable) -> Iterator[int]:
+    """How many pages may go, shard by shard."""
+    with connect(database_url, "cli", autocommit=True) as connection:
+        for shard in _shards(shards, wanted):
+            query = f"SELECT count(*) FROM pages_{shard} WHERE {_condition(wanted)}"
+            found = connection.execute(query, _values(wanted)).fetchone()
+            yield int(found[0]) if found else 0
+
+
+def purgeable_urls(database_url: str, shards: int, wanted: Purgeable) -> Iterator[list[str]]:
+    """The URLs of pages that may go, in parts. No transaction is open between two parts."""
+    with connect(database_url, "cli", autocommit=True) as connection:
+        for shard in _shards(shards, wanted):
+            query = (
+                f"SELECT page_id, url FROM (SELECT page_id FROM pages_{shard} "
+                f"WHERE page_id > %(after)s AND {_condition(wanted)} "
+                f"ORDER BY page_id LIMIT {URLS_AT_ONCE}) AS page "
+                f"JOIN page_urls_{shard} USING (page_id) ORDER BY page_id"
+            )
+            values = _values(wanted) | {"after": -1}
+            while rows := connection.execute(query, values).fetchall():
+                yield [url for _, url in rows]
+                values["after"] = rows[-1][0]
+
+
+def _shards(shards: int, wanted: Purgeable) -> range:
+    if wanted.host is None:
+        return range(shards)
+    shard = shard_of(wanted.host, shards)
+    return range(shard, shard + 1)
+
+
+def _condition(wanted: Purgeable) -> str:
+    of_host = "true" if wanted.host is None else "host_id = %(host_id)s"
+    return of_host if wanted.any_status else f"{of_host} AND {_OLD}"
+
+
+def _values(wanted: Purgeable) -> dict[str, Any]:
+    return {
+        "before": wanted.before,
+        "removed": wanted.removed,
+        "gone": wanted.gone,
+        "host_id": None if wanted.host is None else host_id_of(wanted.host),
+    }
