@@ -19,12 +19,13 @@ from shared.contracts.codec import encode
 from shared.contracts.identity import PageIdentity, identify, shard_of
 from shared.contracts.messages import PageUpdate
 from shared.contracts.topics import DEAD_LETTERS, HOST_LIMITS, PAGE_UPDATES, SIGNALS, TOPICS
+from shared.rules.page_events import CONFIRMATIONS, FIRST_LOOK_SECONDS, LONGEST_RETRY_SECONDS
 from shared.runtime.publisher import Place, Publisher
 from shared.runtime.settings import Settings
 from shared.store.erased_traces import delete_observations, forget_watched
 from shared.store.erasing import KEPT_SECONDS
 from shared.store.positions import ESTIMATOR, read_applied
-from shared.store.purging import Purgeable, count_purgeable, purgeable_urls
+from shared.store.purging import Purgeable, Rhythm, count_purgeable, purgeable_urls
 from shared.terminal.output import show, show_json
 from shared.units import SECONDS_PER_DAY
 
@@ -99,6 +100,11 @@ def purge(settings: Settings, wanted: Purgeable, progress: Progress) -> Erasure:
     return Erasure(pages, delete_observations(url))
 
 
+def of_looks() -> Rhythm:
+    """The rhythm in which pages that are gone are looked at."""
+    return Rhythm(CONFIRMATIONS, FIRST_LOOK_SECONDS, LONGEST_RETRY_SECONDS)
+
+
 def count(settings: Settings, wanted: Purgeable) -> int:
     """How many pages may go."""
     url = settings.database_url.get_secret_value()
@@ -128,7 +134,7 @@ async def _erased(
             # So that compaction leaves nothing of its rules.
             shard = shard_of(host.host, settings.partitions)
             await (await publisher.send(HOST_LIMITS, host.host.encode(), None, partition=shard))
-        while part := await asyncio.to_thread(next, parts, []):
+        while part := await asyncio.to_thread(next, parts, ()):
             await eraser.erase([identify(url) for url in part])
             erased += len(part)
         if host is not None:

@@ -344,7 +344,7 @@ def _unknown_pages(shard: Shard, events: Events, results: Verdicts) -> list[Refu
     unknown = (results.verdicts == effects.UNKNOWN_PAGE) & (events.kinds != SIGNAL)
     return [
         Refused(events.records[event], "unknown page: add it by page-updates first")
-        for event in np.flatnonzero(unknown)
+        for event in np.flatnonzero(unknown).tolist()
         if shard.removals.of(_page_of(events, event)) == NEVER
     ]
 

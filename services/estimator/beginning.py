@@ -36,7 +36,6 @@ def unlearn(page: Any, rings: Rings, row: int) -> None:
     page.unsignalled_change_rate = page.signal_evidence = np.nan
     page.signal_rate = 0.0
     page.signal_count = page.crawls = page.changes = 0
-    page.announced_activity = 0
     rings.seen[row] = 0
     rings.interval_days[row] = 0.0
     rings.signals[row] = 0

@@ -61,7 +61,8 @@ def erased_rows(
         return np.empty(0, np.int64)
     rows = np.unique(columns.rows[is_applied & (columns.operations == ERASE)])
     shard.pages["factor"][rows] = shard.hosts.factors_of(shard.pages[rows])
-    return rows[shard.pages["status"][rows] == REMOVED]
+    erased: NDArray[np.int64] = rows[shard.pages["status"][rows] == REMOVED]
+    return erased
 
 
 def erased_hosts(shard: Shard, updates: Updates) -> list[ErasedHost]:

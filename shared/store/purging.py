@@ -7,10 +7,9 @@ long ago. A page that anybody has named since counts from the last look.
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from shared.contracts.identity import host_id_of, shard_of
-from shared.rules.page_events import CONFIRMATIONS, FIRST_LOOK_SECONDS, LONGEST_RETRY_SECONDS
 from shared.store.connection import connect
 from shared.store.models import GONE, REMOVED
 
@@ -18,12 +17,11 @@ URLS_AT_ONCE: Final = 5_000
 """Of a part: an estimator erases it within a second or two, among its other work."""
 
 _LAST_WAIT: Final = (
-    f"least({FIRST_LOOK_SECONDS} * power(2.0, least(misses - {CONFIRMATIONS + 1}, 60)), "
-    f"{LONGEST_RETRY_SECONDS})"
+    "least(%(first)s * power(2.0, least(misses - %(confirmed)s - 1, 60)), %(longest)s)"
 )
 _NAMED_AT: Final = "greatest(last_crawled_at, last_signal_at, updated_at, first_seen_at)"
 _GONE_SINCE: Final = (
-    f"last_attempt_at - CASE WHEN misses > {CONFIRMATIONS} "
+    f"last_attempt_at - CASE WHEN misses > %(confirmed)s "
     f"AND {_NAMED_AT} < last_attempt_at - {_LAST_WAIT} THEN {_LAST_WAIT} ELSE 0 END"
 )
 _OLD: Final = (
@@ -31,6 +29,21 @@ _OLD: Final = (
     f"OR (%(gone)s AND status = {GONE} AND {_NAMED_AT} <= %(before)s "
     f"AND {_GONE_SINCE} <= %(before)s))"
 )
+
+
+class Rhythm(NamedTuple):
+    """Of looks at pages that are gone."""
+
+    confirmed: int
+    """So many 404s say that a page is gone; each one more is a look."""
+    first: float
+    """Seconds to the first look; then twice as long, ..."""
+    longest: float
+    """At most."""
+
+
+UNKNOWN_RHYTHM: Final = Rhythm(2**15, 0.0, 0.0)
+"""A page has been gone since the last look at least."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,6 +60,7 @@ class Purgeable:
     """Only those of a host."""
     any_status: bool = False
     """All of them, since whenever they are what they are."""
+    rhythm: Rhythm = UNKNOWN_RHYTHM
 
 
 def count_purgeable(database_url: str, shards: int, wanted: Purgeable) -> Iterator[int]:
@@ -91,5 +105,6 @@ def _values(wanted: Purgeable) -> dict[str, Any]:
         "before": wanted.before,
         "removed": wanted.removed,
         "gone": wanted.gone,
+        **wanted.rhythm._asdict(),
         "host_id": None if wanted.host is None else host_id_of(wanted.host),
     }

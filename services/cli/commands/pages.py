@@ -140,7 +140,7 @@ def purge(
     the estimators erase a part at a time. What is stopped half-way is done by the same command.
     """
     from services.cli.audit import note  # noqa: PLC0415
-    from services.cli.erasing import count, show_erased  # noqa: PLC0415
+    from services.cli.erasing import count, of_looks, show_erased  # noqa: PLC0415
     from services.cli.erasing import purge as erase  # noqa: PLC0415
     from services.cli.import_bar import ImportBar  # noqa: PLC0415
     from shared.contracts.identity import identify  # noqa: PLC0415
@@ -150,7 +150,9 @@ def purge(
     settings = load_settings()
     name = None if host is None else identify(f"http://{host}/").host
     before = settings.clock().now() - days * SECONDS_PER_DAY
-    wanted = Purgeable(before, removed=only != "gone", gone=only != "removed", host=name)
+    wanted = Purgeable(
+        before, removed=only != "gone", gone=only != "removed", host=name, rhythm=of_looks()
+    )
     if dry_run or not yes:
         counted = count(settings, wanted)
         if dry_run:
