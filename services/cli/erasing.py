@@ -25,7 +25,7 @@ from shared.runtime.settings import Settings
 from shared.store.erased_traces import delete_observations, forget_watched
 from shared.store.erasing import KEPT_SECONDS
 from shared.store.positions import ESTIMATOR, read_applied
-from shared.store.purging import Purgeable, Rhythm, count_purgeable, purgeable_urls
+from shared.store.purging import Purgeable, Rhythm, count_purgeable, count_removed, purgeable_urls
 from shared.terminal.output import show, show_json
 from shared.units import SECONDS_PER_DAY
 
@@ -71,6 +71,13 @@ class Eraser:
             place = (PAGE_UPDATES.name, shard_of(page.host, shards))
             messages.setdefault(place, []).append((page.host.encode(), encode(update)))
         await self._applied(await self.publisher.send_batches(messages))
+        url = self.settings.database_url.get_secret_value()
+        known = [(shard_of(page.host, shards), page.page_id) for page in pages]
+        if await asyncio.to_thread(count_removed, url, known):
+            raise SystemFailed(
+                "an estimator of an older version has removed the pages and not erased them: "
+                "bring all estimators up to date, then call `freshet pages purge --days 0`"
+            )
 
     async def _applied(self, ends: Mapping[Place, int]) -> None:
         url = self.settings.database_url.get_secret_value()

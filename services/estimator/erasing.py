@@ -41,10 +41,8 @@ def with_whole_hosts(shard: Shard, updates: Updates, columns: UpdateColumns) -> 
         if host is None:
             continue
         rows = np.flatnonzero(shard.pages["host"] == host)
-        others = [
-            np.full(rows.size, value, column.dtype)
-            for value, column in zip(_ABSENT, columns[2:], strict=True)
-        ]
+        types = [column.dtype for column in list(columns)[2:]]
+        others = [np.full(rows.size, v, kind) for v, kind in zip(_ABSENT, types, strict=True)]
         parts.append([rows, np.full(rows.size, updates.times[event]), *others])
     if len(parts) == 1:
         return columns

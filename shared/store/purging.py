@@ -5,7 +5,7 @@ by the rhythm of such looks (`shared.rules.page_events.retry_wait`) the look bef
 long ago. A page that anybody has named since counts from the last look.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
 
@@ -86,6 +86,24 @@ def purgeable_urls(database_url: str, shards: int, wanted: Purgeable) -> Iterato
             while rows := connection.execute(query, values).fetchall():
                 yield [url for _, url in rows]
                 values["after"] = rows[-1][0]
+
+
+def count_removed(database_url: str, pages: Iterable[tuple[int, int]]) -> int:
+    """How many pages are there, and removed.
+
+    Args:
+        database_url: libpq URL.
+        pages: shard and id of each.
+    """
+    shards, page_ids = zip(*pages, strict=True)
+    with connect(database_url, "cli", autocommit=True) as connection:
+        found = connection.execute(
+            "SELECT count(*) FROM pages JOIN unnest(%s::int2[], %s::int8[]) "
+            "AS asked (shard, page_id) "
+            f"USING (shard, page_id) WHERE status = {REMOVED}",
+            (list(shards), list(page_ids)),
+        ).fetchone()
+    return int(found[0]) if found else 0
 
 
 def _shards(shards: int, wanted: Purgeable) -> range:

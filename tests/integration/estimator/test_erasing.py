@@ -58,10 +58,10 @@ def assert_memory_is_the_database(handler, settings):
 
 async def late_records(handler, kafka):
     """What is still in the topics of a page when it is erased."""
+    await handler.handle(kafka.batch(erase(PAGE_URL, NOW + 4 * DAY)))
     await handler.handle(kafka.batch(crawl(PAGE_URL, NOW + 5 * DAY, "changed")))
     await handler.handle(kafka.batch(signal(PAGE_URL, NOW + 5 * DAY)))
     await handler.handle(kafka.batch(upsert(PAGE_URL, NOW + 3 * DAY, importance=9.0)))
-    await handler.handle(kafka.batch(erase(PAGE_URL, NOW + 4 * DAY)))
 
 
 async def test_nothing_is_kept_of_a_page_and_nothing_late_brings_it_back(settings, start, kafka):
@@ -109,14 +109,21 @@ async def test_memory_forgets_what_is_erased_among_other_work(settings, start, k
         at = NOW + (5 + turn) * DAY
         gone = rng.choice(URLS, 12, replace=False).tolist()
         back = rng.choice(URLS, 8, replace=False).tolist()
+        known = [url for url in URLS if named_in(settings, "pages", url)]
         await handler.handle(
             kafka.batch(
                 *(erase(url, at) for url in gone),
                 *(upsert(url, at + 1) for url in back),
-                *(crawl(url, at + 2) for url in URLS if named_in(settings, "pages", url)),
+                *(crawl(url, at + 2) for url in known),
             )
         )
         assert_memory_is_the_database(handler, settings)
+        # Nothing of the pages whose rows they have in memory now.
+        for url in set(back) - set(known):
+            shard = handler._shards[shard_of(identify(url).host, SHARDS)]
+            row = shard.rows_of(np.array([identify(url).page_id]))
+            assert shard.pages["crawls"][row] == shard.pages["signal_count"][row] == 0
+            assert shard.rings.totals[row].sum() == shard.rings.seen[row].sum() == 0
     assert kafka.refused == []
 
 
