@@ -41,7 +41,8 @@ def with_whole_hosts(shard: Shard, updates: Updates, columns: UpdateColumns) -> 
         if host is None:
             continue
         rows = np.flatnonzero(shard.pages["host"] == host)
-        types = [column.dtype for column in list(columns)[2:]]
+        of_update: Sequence[NDArray[Any]] = columns[2:]
+        types = [column.dtype for column in of_update]
         others = [np.full(rows.size, v, kind) for v, kind in zip(_ABSENT, types, strict=True)]
         parts.append([rows, np.full(rows.size, updates.times[event]), *others])
     if len(parts) == 1:
