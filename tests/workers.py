@@ -8,7 +8,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -55,7 +55,14 @@ def _as_variable(value: Any) -> str:
 class WorkerProcess:
     """A worker that runs as `freshet worker NAME` does."""
 
-    def __init__(self, name: str, settings: Settings, log: Path, clock: Path | None = None) -> None:
+    def __init__(
+        self,
+        name: str,
+        settings: Settings,
+        log: Path,
+        clock: Path | None = None,
+        variables: Mapping[str, str] | None = None,
+    ) -> None:
         """Start it.
 
         Args:
@@ -63,6 +70,7 @@ class WorkerProcess:
             settings: of it.
             log: where it writes.
             clock: a file with the seconds by which somebody has set its machine's clock forward.
+            variables: of its environment, besides.
         """
         self.port = free_port()
         self.url = f"http://127.0.0.1:{self.port}"
@@ -77,6 +85,7 @@ class WorkerProcess:
             f"FRESHET_{field.upper()}": _as_variable(getattr(settings, field))
             for field in settings.model_fields_set - {"kafka_bootstrap_servers", "database_url"}
         }
+        environment |= variables or {}
         code = f"from services.{name}.worker import main; main()"
         if clock is not None:
             code = _SET_CLOCK.format(path=str(clock)) + code
@@ -131,6 +140,10 @@ class WorkerProcess:
         """Ask it to stop, without waiting."""
         self._process.send_signal(signal.SIGTERM)
 
+    def hang_up(self) -> None:
+        """Ask it to read its settings again."""
+        self._process.send_signal(signal.SIGHUP)
+
     def pause(self) -> None:
         """Let it stand still, as a machine that is overloaded or suspended would."""
         self._process.send_signal(signal.SIGSTOP)
@@ -157,10 +170,15 @@ class WorkerProcess:
 
 @contextlib.contextmanager
 def worker(
-    name: str, settings: Settings, directory: Path, clock: Path | None = None
+    name: str,
+    settings: Settings,
+    directory: Path,
+    clock: Path | None = None,
+    variables: Mapping[str, str] | None = None,
 ) -> Iterator[WorkerProcess]:
-    """A worker that does not outlive the block; `clock` as for `WorkerProcess`."""
-    process = WorkerProcess(name, settings, directory / f"{name}-{settings.instance}.log", clock)
+    """A worker that does not outlive the block; `clock` and `variables` as for `WorkerProcess`."""
+    log = directory / f"{name}-{settings.instance}.log"
+    process = WorkerProcess(name, settings, log, clock, variables)
     try:
         yield process
     finally:

@@ -9,6 +9,7 @@ from pydantic.fields import FieldInfo
 
 from deploy.docs.tables import table
 from shared.contracts.described import field_descriptions
+from shared.runtime.reloading import RELOADED
 from shared.runtime.settings import ENV_PREFIX, Settings
 
 _HEAD = """# Settings
@@ -20,9 +21,17 @@ one shows. `freshet settings` prints what holds, and where each value comes from
 
 A secret may stand in a file of its own: the variable's name with `_FILE` at its end
 (`DATABASE_URL_FILE`, `FRESHET_KAFKA_SASL_PASSWORD_FILE`) gives the path, and the file holds nothing
-but the value. It is read at the start; the variable itself goes before its file.
+but the value. The variable itself goes before its file.
+
+A worker reads its file and the secrets' files again when it gets SIGHUP (`kill -HUP`, or
+`docker compose kill -s HUP ingester`). Settings that say so below hold at once: the log names those
+that have changed, and never what they are. Those that need a restart are named in a warning. Where
+the file or one of its settings is wrong, all stay as they were, and an error in the log says why.
+What stands in the environment itself does not change while a process runs.
 
 """
+
+_RELOADED = "**Read again on SIGHUP.**"
 
 
 def page() -> str:
@@ -33,11 +42,15 @@ def page() -> str:
             f"`{_variable(name, field)}`",
             _type(field.annotation),
             _default(name, field),
-            said.get(name, ""),
+            _said(said.get(name, ""), is_reloaded=name in RELOADED),
         )
         for name, field in Settings.model_fields.items()
     ]
     return _HEAD + table(("variable", "type", "default", "meaning"), rows)
+
+
+def _said(text: str, *, is_reloaded: bool) -> str:
+    return f"{text} {_RELOADED}".strip() if is_reloaded else text
 
 
 def _variable(name: str, field: FieldInfo) -> str:

@@ -1,7 +1,7 @@
 """A batch's records of one shard, applied to its pages and hosts in memory."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Final, Self
 
 import numpy as np
@@ -9,12 +9,13 @@ from aiokafka import ConsumerRecord
 from numpy.typing import NDArray
 
 from services.estimator import effects, metrics
-from services.estimator.columns import EventColumns, UpdateColumns, Verdicts
+from services.estimator.columns import UPSERT, EventColumns, UpdateColumns, Verdicts
 from services.estimator.decoding import Events, Reader, Refused, Updates, joined
+from services.estimator.erasing import ErasedHost, erased_hosts, erased_rows, with_whole_hosts
 from services.estimator.shard import Shard
 from shared.contracts.codec import decode
 from shared.contracts.identity import PageIdentity, identify
-from shared.contracts.messages import CrawlOutcome
+from shared.contracts.messages import CrawlOutcome, HostLimit
 from shared.contracts.topics import CRAWL_OUTCOMES, HOST_LIMITS, PAGE_SIGNALS, PAGE_UPDATES
 from shared.policy.estimation.page_factors import activity_bins
 from shared.rules.host_rules import HostRules
@@ -63,6 +64,9 @@ class ShardEffects:
     new_sources: set[int]
     """Rows of hosts that have heard of a new source."""
     refused: list[Refused]
+    erased: NDArray[np.int64] = field(default_factory=lambda: np.empty(0, np.int64))
+    """Rows of pages, known or new, that are not kept, in rising order of page id."""
+    erased_hosts: list[ErasedHost] = field(default_factory=list)
 
     @classmethod
     def nothing(cls, shard: Shard) -> Self:
@@ -149,7 +153,7 @@ def apply_records(
     updates = reader.updates(records.get(PAGE_UPDATES.name, ()))
     first_new = len(shard.pages)
     new_pages = _add_new_pages(shard, updates)
-    updated = _apply_updates(shard, updates)
+    updated, erased = _apply_updates(shard, updates)
     new_sources: set[int] = set()
 
     def slots_of(page_ids: NDArray[np.int64], sources: Sequence[str]) -> NDArray[np.int8]:
@@ -182,8 +186,22 @@ def apply_records(
         counted_hosts=by_host_id(shard, np.union1d(taken.hosts, sorted(hosts | new_sources))),
         factored=np.empty(0, np.int64),
         new_sources=new_sources,
-        refused=reader.refused + _unknown_pages(events, results),
+        refused=reader.refused + _unknown_pages(shard, events, results),
+        erased=by_page_id(shard, erased),
+        erased_hosts=erased_hosts(shard, updates),
     )
+
+
+def forget_erased(done: Sequence[ShardEffects]) -> set[int]:
+    """Forget the pages that batches have erased, once that is durable.
+
+    Returns:
+        shards that have lost a host, which memory still has.
+    """
+    for part in done:
+        if part.erased.size:
+            part.shard.forget(part.erased)
+    return {part.shard.number for part in done if part.erased_hosts}
 
 
 def by_page_id(shard: Shard, rows: NDArray[np.int64]) -> NDArray[np.int64]:
@@ -208,6 +226,9 @@ def _hosts_of(shard: Shard, page_ids: NDArray[np.int64]) -> NDArray[np.int64]:
 def _apply_limits(shard: Shard, reader: Reader, records: Sequence[ConsumerRecord]) -> set[int]:
     rows = set()
     for time, limit in reader.limits(records):
+        is_late = shard.removals.of_host(limit.host) >= time
+        if is_late or (limit == HostLimit(limit.host) and shard.hosts.row(limit.host) is None):
+            continue  # the host is erased, or nobody says anything about it
         row = shard.hosts.row_or_new(limit.host)
         host = shard.hosts.records[row]
         rules = HostRules.read(host)
@@ -224,25 +245,24 @@ def _add_new_pages(shard: Shard, updates: Updates) -> list[PageIdentity]:
         return []
     known = shard.rows_of(np.array([page.page_id for page in updates.pages])) >= 0
     new: dict[int, tuple[PageIdentity, float]] = {}
-    for event in np.flatnonzero(~known & (updates.operations == effects.UPSERT)):
-        page = updates.pages[event]
-        new.setdefault(page.page_id, (page, float(updates.times[event])))
+    for event in np.flatnonzero(~known & (updates.operations == UPSERT)):
+        page, time = updates.pages[event], float(updates.times[event])
+        if shard.removals.of(page) <= time:
+            new.setdefault(page.page_id, (page, time))
     if new:
         shard.add_pages(list(new.values()))
     return [page for page, _ in new.values()]
 
 
-def _apply_updates(shard: Shard, updates: Updates) -> NDArray[np.int64]:
-    """Apply updates; the rows that changed."""
+def _apply_updates(shard: Shard, updates: Updates) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Apply updates; the rows that changed, and those of them that are erased."""
     if not updates.pages:
-        return np.empty(0, np.int64)
-    rows = shard.rows_of(np.array([page.page_id for page in updates.pages], np.int64))
-    verdicts = effects.apply_updates(
-        shard.pages,
-        shard.rings,
-        shard.by_source,
+        return np.empty(0, np.int64), np.empty(0, np.int64)
+    columns = with_whole_hosts(
+        shard,
+        updates,
         UpdateColumns(
-            rows,
+            shard.rows_of(np.array([page.page_id for page in updates.pages], np.int64)),
             updates.times,
             updates.operations,
             updates.importance,
@@ -251,9 +271,10 @@ def _apply_updates(shard: Shard, updates: Updates) -> NDArray[np.int64]:
             updates.urgent,
         ),
     )
+    verdicts = effects.apply_updates(shard.pages, shard.rings, shard.by_source, columns)
     _count_verdicts("update", verdicts)
-    applied: NDArray[np.int64] = rows[_is_one_of(verdicts, (effects.APPLIED, effects.RETURNED))]
-    return applied
+    is_applied = _is_one_of(verdicts, (effects.APPLIED, effects.RETURNED))
+    return columns.rows[is_applied], erased_rows(shard, columns, is_applied)
 
 
 def _note_hosts(shard: Shard, rows: NDArray[np.int64], events: Events) -> set[int]:
@@ -289,9 +310,13 @@ def _note_hosts(shard: Shard, rows: NDArray[np.int64], events: Events) -> set[in
 
 def _host_of(shard: Shard, events: Events, event: int) -> int:
     """The host of an outcome of an unknown page; -1: nobody knows it."""
-    outcome = decode(CrawlOutcome, events.records[event].value)
-    row = shard.hosts.row(identify(outcome.url).host)
+    row = shard.hosts.row(_page_of(events, event).host)
     return -1 if row is None else row
+
+
+def _page_of(events: Events, event: int) -> PageIdentity:
+    """The page of an outcome."""
+    return identify(decode(CrawlOutcome, events.records[event].value).url)
 
 
 def _observations(
@@ -313,12 +338,14 @@ def _observations(
     )
 
 
-def _unknown_pages(events: Events, results: Verdicts) -> list[Refused]:
-    """Outcomes of unknown pages; signals of unknown pages are everyday, and only counted."""
+def _unknown_pages(shard: Shard, events: Events, results: Verdicts) -> list[Refused]:
+    """Outcomes of unknown pages; signals of unknown pages are everyday, and only counted, and so
+    are crawls of pages that were erased meanwhile."""
     unknown = (results.verdicts == effects.UNKNOWN_PAGE) & (events.kinds != SIGNAL)
     return [
         Refused(events.records[event], "unknown page: add it by page-updates first")
-        for event in np.flatnonzero(unknown)
+        for event in np.flatnonzero(unknown).tolist()
+        if shard.removals.of(_page_of(events, event)) == NEVER
     ]
 
 

@@ -1,9 +1,14 @@
 """What goes into `effects`, and what comes out, column by column."""
 
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
+
+UPSERT: Final = 0
+REMOVE: Final = 1
+ERASE: Final = 2
+"""Operations of page updates; what is erased is removed, and nothing is known of it."""
 
 
 class UpdateColumns(NamedTuple):

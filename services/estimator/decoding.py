@@ -10,6 +10,7 @@ import numpy as np
 from aiokafka import ConsumerRecord
 from numpy.typing import NDArray
 
+from services.estimator.columns import ERASE, REMOVE, UPSERT
 from shared.contracts.codec import decode_many
 from shared.contracts.identity import (
     BadUrl,
@@ -81,6 +82,8 @@ class Updates:
     crawled_at: NDArray[np.float64]
     """−inf: not given."""
     urgent: NDArray[np.bool_]
+    whole_host: NDArray[np.bool_]
+    """Of those that erase: all pages of the host, and the host."""
 
 
 @dataclass(slots=True)
@@ -109,7 +112,7 @@ class Reader:
         return Updates(
             [page for _, _, page in taken],
             np.array([time for time, _, _ in taken], np.float64),
-            np.array([m.op == "remove" for m in messages], np.int8),
+            np.array([_operation(m) for m in messages], np.int8),
             np.array([_or(m.importance, np.nan) for m in messages], np.float64),
             np.array(
                 [np.inf if m.no_max_age else _or(m.max_age_days, np.nan) for m in messages],
@@ -117,6 +120,7 @@ class Reader:
             ),
             np.array([_or(m.crawled_at, NEVER) for m in messages], np.float64),
             np.array([m.urgent for m in messages], np.bool_),
+            np.array([m.whole_host for m in messages], np.bool_),
         )
 
     def signals(self, records: Sequence[ConsumerRecord], slots_of: SlotsOf) -> Events:
@@ -241,6 +245,12 @@ class Reader:
 
     def _refuse(self, record: ConsumerRecord, reason: str) -> None:
         self.refused.append(Refused(record, reason))
+
+
+def _operation(update: PageUpdate) -> int:
+    if update.op != "remove":
+        return UPSERT
+    return ERASE if update.for_good else REMOVE
 
 
 def _or(value: float | None, otherwise: float) -> float:

@@ -9,7 +9,15 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from services.estimator.columns import EventColumns, HostTables, UpdateColumns, Verdicts
+from services.estimator.beginning import begin_anew, unlearn
+from services.estimator.columns import (
+    ERASE,
+    UPSERT,
+    EventColumns,
+    HostTables,
+    UpdateColumns,
+    Verdicts,
+)
 from services.estimator.predicting import note_prediction
 from shared.policy.compiled import compiled
 from shared.policy.estimation.bursts import (
@@ -20,7 +28,6 @@ from shared.policy.estimation.bursts import (
 )
 from shared.policy.estimation.page_factors import activity_bin
 from shared.rules.page_events import (
-    NO_DIGEST,
     SIGNAL,
     brings_back,
     digest_after_crawl,
@@ -65,10 +72,7 @@ NOT_COUNTED: Final = 4
 noted."""
 
 RETURNED: Final = 5
-"""Verdict: an update adds a page again that was removed; see `_begin_anew`."""
-
-UPSERT: Final = 0
-REMOVE: Final = 1
+"""Verdict: an update adds a page again that was removed; see `begin_anew`."""
 
 
 def apply_updates(
@@ -126,11 +130,14 @@ def _apply_updates(
             continue
         verdicts[event] = APPLIED
         page.updated_at = time
-        if updates.operations[event] == REMOVE:
+        if updates.operations[event] != UPSERT:
+            if updates.operations[event] == ERASE:
+                begin_anew(page, rings, ages, row)
+                unlearn(page, rings, row)
             page.status = REMOVED
             continue
         if page.status == REMOVED:
-            _begin_anew(page, rings, ages, row)
+            begin_anew(page, rings, ages, row)
             verdicts[event] = RETURNED
         if brings_back(page.status, time, page.last_attempt_at):
             page.status = ACTIVE
@@ -143,25 +150,6 @@ def _apply_updates(
             _note_success(page, updates.crawled_at[event])
         if updates.urgent[event]:
             page.urgent_at = time
-
-
-@compiled
-def _begin_anew(page: Any, rings: Rings, ages: Ages, row: int) -> None:
-    """A page is added that was removed: it is a new one, as it is to the schedulers, which have
-    forgotten it. What was counted and learned of it stays, and is announced again."""
-    page.status = ACTIVE
-    page.importance = 1.0
-    page.max_age_days = np.inf
-    page.last_crawled_at = page.last_attempt_at = page.last_changed_at = NEVER
-    page.last_signal_at = page.urgent_at = NEVER
-    page.digest = NO_DIGEST
-    page.signals = page.failures = page.misses = 0
-    page.announced_change_rate = page.announced_evidence = np.nan
-    page.announced_signal_rate = 0.0
-    if page.several != NO_ENTRY:
-        clear_entry(ages, page.several)
-    rings.pending[row] = 0
-    rings.multiplier[row] = 1.0
 
 
 @compiled

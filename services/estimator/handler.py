@@ -23,7 +23,7 @@ from psycopg.errors import LockNotAvailable
 
 from services.estimator import metrics
 from services.estimator.announcing import Announcer, Outbox
-from services.estimator.application import ShardEffects, apply_records
+from services.estimator.application import ShardEffects, apply_records, forget_erased
 from services.estimator.decoding import Refused
 from services.estimator.isolating import isolate
 from services.estimator.learning import News, learn, material_news, news_again
@@ -201,6 +201,8 @@ class EstimatorHandler:
                 # Before the next commit, which forgets what the one before was about to announce.
                 await self._outbox.publish()
                 await self._process(not_applied(records, self._positions), refused)
+                for number in sorted(self._stale & records.keys()):
+                    await self._load(number)
         await self._announce()
 
     async def _announce(self) -> None:
@@ -315,6 +317,8 @@ class EstimatorHandler:
         self._positions |= commit.after
         for number, part in news.items():
             self._outbox.add(number, part)
+        # Hosts keep their rows in memory: to forget one, the shard is loaded anew.
+        self._stale |= await asyncio.to_thread(forget_erased, done)
         self._bad_share.add(counts, time.monotonic())
         self.progressed_at = time.monotonic()
         self._report_size()

@@ -14,6 +14,7 @@ from psycopg.types.array import ListBinaryDumper
 
 from services.estimator.application import ShardEffects
 from services.estimator.comparing import count_predictions
+from services.estimator.erased_rows import erase
 from services.estimator.shard import PAGE
 from shared.store import writer
 from shared.store.binary import joined_blobs
@@ -304,6 +305,7 @@ def _write(connection: psycopg.Connection, done: Sequence[ShardEffects]) -> None
         written = writer.update_pages(connection, _pages([(p, p.touched) for p in done]))
         if written != touched:
             raise Superseded(f"{touched - written} of {touched} pages are no longer in the store")
+    erase(connection, [part for part in done if part.erased.size or part.erased_hosts])
 
 
 def _pages(

@@ -1,4 +1,5 @@
-"""Dropping what crawls found long ago, beside the work; what was learned of it stays."""
+"""Dropping what crawls found long ago, beside the work; what was learned of it stays. And that
+pages were erased, once no topic has anything about them any more."""
 
 import asyncio
 import contextlib
@@ -10,6 +11,7 @@ import structlog
 from services.estimator import metrics
 from shared.runtime.clock import Clock
 from shared.runtime.settings import Settings
+from shared.store.erasing import KEPT_SECONDS, drop_old_erasures
 from shared.store.retention import drop_old_observations
 from shared.units import SECONDS_PER_DAY
 
@@ -42,6 +44,9 @@ class Retention:
         before = self._clock.now() - self._kept_seconds
         try:
             dropped = await asyncio.to_thread(drop_old_observations, self._database_url, before)
+            forgotten = await asyncio.to_thread(
+                drop_old_erasures, self._database_url, self._clock.now() - KEPT_SECONDS
+            )
         except psycopg.Error as error:
             reason = str(error).partition("\n")[0]
             log.warning("old observations not dropped this time", reason=reason)
@@ -49,4 +54,4 @@ class Retention:
         if dropped:
             metrics.DROPPED.inc(dropped)
             log.info("old observations dropped", partitions=dropped)
-        return dropped > 0
+        return dropped + forgotten > 0

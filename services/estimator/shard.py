@@ -13,6 +13,7 @@ from shared.store.history import Rings
 from shared.store.models import ACTIVE, NEVER
 from shared.store.owners import NO_OWNER
 from shared.store.page_lookup import PageLookup
+from shared.store.removals import Removals
 from shared.store.snapshot import LearningSnapshot
 from shared.store.source_times import SourceTimes
 
@@ -89,6 +90,8 @@ class Shard:
         self._rings = Rings.empty(0)
         self.by_source = SourceTimes()
         """When each source sent its last signal, of pages with several."""
+        self.removals = Removals()
+        """Pages that were erased, and hosts: removed pages are here."""
         self._size = 0
         self.records = 0
         """Crawl records taken in, those before loading as far as they were kept."""
@@ -125,6 +128,7 @@ class Shard:
         shard._pages, shard._rings, shard._size = pages, snapshot.histories, page_ids.size
         shard._look_up(page_ids, np.arange(page_ids.size))
         shard.records = int(snapshot.histories.seen.sum())
+        shard.removals.load(snapshot.erased.pages, snapshot.erased.hosts)
         return shard
 
     def add_pages(self, new: list[tuple[PageIdentity, float]]) -> NDArray[np.int64]:
@@ -158,6 +162,22 @@ class Shard:
         self._size = end
         self._look_up(pages["page_id"].copy(), rows)
         return rows
+
+    def forget(self, rows: NDArray[np.int64]) -> None:
+        """Erase pages; the last ones take their rows."""
+        times = self._pages["updated_at"][rows].tolist()
+        for page_id, time in zip(self._pages["page_id"][rows].tolist(), times, strict=True):
+            self.removals.note(page_id, time)
+            row, last = self._lookup.find(page_id), self._size - 1
+            last_id = int(self._pages["page_id"][last])
+            self._lookup.remove(page_id)
+            for column in (self._pages, *self._rings):
+                column[row] = column[last]
+                column[last] = 0
+            if row != last:
+                self._lookup.remove(last_id)
+                self._lookup.add(last_id, row)
+            self._size = last
 
     def rows_of(self, page_ids: NDArray[np.int64]) -> NDArray[np.int64]:
         """The rows of pages, `UNKNOWN` for those that are not there."""

@@ -37,7 +37,12 @@ _CLOCK_SLACK_SECONDS = 5.0
 
 
 def make_sifter(settings: Settings, clock: Clock) -> Sifter:
-    """The rules of the settings."""
+    """A sifter by the rules of the settings."""
+    return Sifter(*make_rules(settings, clock), Debouncer(settings.signal_debounce_seconds))
+
+
+def make_rules(settings: Settings, clock: Clock) -> tuple[SignalRules, SourceLimiter]:
+    """The rules of the settings, and full buckets."""
     real = isinstance(clock, SystemClock)
     slack = 0.0 if real else clock.span(_CLOCK_SLACK_SECONDS)
     keys = {
@@ -52,16 +57,13 @@ def make_sifter(settings: Settings, clock: Clock) -> Sifter:
         named_sources=frozenset(settings.signal_sources) | keys.keys(),
         source_keys=keys,
     )
-    return Sifter(
-        rules,
-        SourceLimiter(
-            settings.signals_per_source_per_second,
-            named=rules.named_sources,
-            others_per_second=settings.signals_from_others_per_second,
-            others_share=settings.signals_from_others_share,
-        ),
-        Debouncer(settings.signal_debounce_seconds),
+    limiter = SourceLimiter(
+        settings.signals_per_source_per_second,
+        named=rules.named_sources,
+        others_per_second=settings.signals_from_others_per_second,
+        others_share=settings.signals_from_others_share,
     )
+    return rules, limiter
 
 
 class SignalHandler:
@@ -77,6 +79,11 @@ class SignalHandler:
         """Why nothing goes on; None: all is well."""
         self.progressed_at = time.monotonic()
         """Wall time of the last attempt to publish, for the watchdog."""
+
+    def take_settings(self, settings: Settings) -> None:
+        """Let keys, names and limits of sources hold; all buckets are full again."""
+        self._sifter.go_by(*make_rules(settings, self._clock))
+        self._refusals.per_second = settings.refused_signals_kept_per_second
 
     async def handle(self, records: Sequence[ConsumerRecord]) -> None:
         """Apply a batch; when this returns, the broker has all that came of it. Waits for it.

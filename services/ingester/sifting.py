@@ -81,6 +81,10 @@ class Sifter:
         self._limiter = limiter
         self._debouncer = debouncer
 
+    def go_by(self, rules: SignalRules, limiter: SourceLimiter) -> None:
+        """Go by other rules and limits, from the next batch on at the latest."""
+        self._rules, self._limiter = rules, limiter
+
     @property
     def sources(self) -> int:
         """How many sources are watched one by one."""

@@ -33,6 +33,11 @@ class Ingester(WorkerService):
             await self._reader.stop()
         await self._publisher.stop()
 
+    def take_settings(self, settings: Settings) -> None:
+        """Sources, their keys and limits."""
+        super().take_settings(settings)
+        self._handler.take_settings(settings)
+
     def loops(self) -> list[Coroutine[Any, Any, None]]:
         """Reading is all there is to do."""
         return [self._opened.run(self.stopping)]

@@ -31,10 +31,14 @@ class Rates:
             per_second: limit of each sender.
             most_senders: buckets that are remembered.
         """
-        self.per_second = per_second
-        self._burst = max(per_second * BURST_SECONDS, 1.0)
+        self.limit(per_second)
         self._most_senders = most_senders
         self._buckets: OrderedDict[str, _Bucket] = OrderedDict()
+
+    def limit(self, per_second: float) -> None:
+        """Let another limit hold; what buckets have is as it is, but never more than they hold."""
+        self.per_second = per_second
+        self._burst = max(per_second * BURST_SECONDS, 1.0)
 
     def wait_for(self, sender: str, count: int, now: float) -> float:
         """Take tokens; 0, or the seconds after which it may be tried again.

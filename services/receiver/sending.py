@@ -63,6 +63,10 @@ class Sender:
         except NotAcknowledged as error:
             raise Refused(503, str(error), RETRY_SECONDS) from error
 
+    def take_settings(self, settings: Settings) -> None:
+        """Send with the keys of other settings."""
+        self._settings = settings
+
     async def stop(self) -> None:
         """Wait for what is under way."""
         await self._acknowledging.stop()

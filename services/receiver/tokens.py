@@ -13,6 +13,11 @@ class Tokens:
     """The operator's tokens, a source each."""
 
     def __init__(self, tokens: Mapping[str, SecretStr]) -> None:
+        self._digests: list[tuple[str, bytes]] = []
+        self.replace(tokens)
+
+    def replace(self, tokens: Mapping[str, SecretStr]) -> None:
+        """Let others hold, and no other."""
         self._digests = [(source, _digest(t.get_secret_value())) for source, t in tokens.items()]
 
     def source_of(self, authorization: str) -> str:

@@ -53,6 +53,8 @@ class Receiver(WorkerService):
         )
         if settings.receiver_url:
             self.database_user = NAME
+        self._rates = Rates(settings.receiver_urls_per_sender_per_second)
+        self._tokens = Tokens(settings.receiver_tokens)
         self._door = self._make_door()
         self._is_open = False
         self._beat_at = time.monotonic()
@@ -60,9 +62,10 @@ class Receiver(WorkerService):
     def _make_door(self) -> Door:
         settings = self.settings
         bodies = Bodies(settings.receiver_max_body_bytes)
-        rates = Rates(settings.receiver_urls_per_sender_per_second)
-        tokens = Tokens(settings.receiver_tokens)
-        parts = Parts(settings, self._sender, bodies, self._keys, self._engines, rates, tokens)
+        rates = self._rates
+        parts = Parts(
+            settings, self._sender, bodies, self._keys, self._engines, rates, self._tokens
+        )
         application = web.Application(middlewares=[answered])
         application.add_routes(Pages(parts).routes())
         if settings.receiver_url:
@@ -99,6 +102,18 @@ class Receiver(WorkerService):
         self._subscriptions.stop()
         await self._fetcher.stop()
         await self._publisher.stop()
+
+    def take_settings(self, settings: Settings) -> None:
+        """Tokens and the limit of senders.
+
+        Raises:
+            SettingsError: the tokens would let their holders speak for others.
+        """
+        check_tokens(settings)
+        super().take_settings(settings)
+        self._sender.take_settings(settings)
+        self._tokens.replace(settings.receiver_tokens)
+        self._rates.limit(settings.receiver_urls_per_sender_per_second)
 
     def loops(self) -> list[Coroutine[Any, Any, None]]:
         """Pings come by themselves; beside them, others are asked."""

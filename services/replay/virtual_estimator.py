@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from services.estimator import effects
 from services.estimator.application import ShardEffects, take_events
-from services.estimator.columns import EventColumns, UpdateColumns
+from services.estimator.columns import UPSERT, EventColumns, UpdateColumns
 from services.estimator.learning import (
     host_parameters,
     learn,
@@ -102,7 +102,7 @@ class VirtualEstimator:
         updates = UpdateColumns(
             mine,
             born,
-            np.full(mine.size, effects.UPSERT, np.int8),
+            np.full(mine.size, UPSERT, np.int8),
             trace.importance[rows],
             np.full(mine.size, np.nan),
             np.where(trace.held[rows], born, NEVER),

@@ -133,13 +133,22 @@ class PageUpdate(Struct, frozen=True, gc=False):
     `updated_at` or later, is the answer: the same message read again asks for no other."""
     no_max_age: bool = False
     """The page has no bound of its own any more."""
+    for_good: bool = False
+    """Of `remove`: nothing is kept of the page, nor of what was learned of it. Older updates, and
+    what crawls and signals still say of it, do not bring it back; a newer update makes it new."""
+    whole_host: bool = False
+    """Of `remove` for good: all pages of the URL's host, what was learned of it, and its rules."""
 
     def __post_init__(self) -> None:
-        """Refuse a bound that is both set and taken away.
+        """Refuse a bound that is both set and taken away, and an upsert that erases.
 
         Raises:
-            ValueError: it is.
+            ValueError: it is one of these.
         """
+        if (self.for_good or self.whole_host) and self.op != "remove":
+            raise ValueError("`for_good` and `whole_host` belong to `remove`: leave them out")
+        if self.whole_host and not self.for_good:
+            raise ValueError("`whole_host` needs `for_good`: what is kept of a page has a host")
         if self.no_max_age and self.max_age_days is not None:
             raise ValueError("`no_max_age` and `max_age_days` contradict each other: leave one out")
 

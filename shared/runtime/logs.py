@@ -50,6 +50,12 @@ def configure_logs(form: Literal["json", "console"], level: str, **context: str)
     )
     root = logging.getLogger()
     root.handlers[:] = [handler]
+    set_level(level)
+
+
+def set_level(level: str) -> None:
+    """Write nothing below a level; of the libraries, nothing below warnings."""
+    root = logging.getLogger()
     root.setLevel(level.upper())
     for noisy in ("faust", "mode", "aiokafka", "aiohttp.access", "numba", "asyncio", "alembic"):
         logging.getLogger(noisy).setLevel(max(logging.WARNING, root.level))

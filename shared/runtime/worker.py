@@ -25,12 +25,13 @@ import asyncio
 import faulthandler
 import gc
 import os
+import signal
 import sys
 import tempfile
 import threading
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Coroutine
+from collections.abc import Callable, Coroutine
 from typing import Any
 
 import faust
@@ -46,6 +47,7 @@ from shared.runtime.clock_offset import ClockOffset
 from shared.runtime.ending import ignore_further_stops
 from shared.runtime.kafka import ensure_topics
 from shared.runtime.logs import configure_logs
+from shared.runtime.reloading import Reloading
 from shared.runtime.settings import Settings
 from shared.runtime.web import web_options
 
@@ -163,6 +165,14 @@ class WorkerService(Service, ABC):  # type: ignore[misc]  # mode is untyped
         await self.clock_offset.stop()
         log.info("worker stopped")
 
+    def take_settings(self, settings: Settings) -> None:
+        """Let settings hold that were read again: those of `reloading.RELOADED` may be others.
+
+        Raises:
+            SettingsError: they contradict each other; then nothing has changed.
+        """
+        self.settings = settings
+
     def trouble(self) -> str | None:
         """Why the worker is not ready; None: it is.
 
@@ -260,6 +270,8 @@ class _WithoutFaustConsumer(BootStrategy):  # type: ignore[misc]
 
 class _App(faust.App):  # type: ignore[misc]
     BootStrategy = _WithoutFaustConsumer
+    take_settings: Callable[[Settings], None]
+    """Of the worker's service."""
 
 
 def make_app(name: str, service: WorkerService) -> faust.App:
@@ -289,6 +301,7 @@ def make_app(name: str, service: WorkerService) -> faust.App:
         store="memory://",
     )
     app.service(service)
+    app.take_settings = service.take_settings
     _add_pages(app, service)
     return app
 
@@ -309,13 +322,22 @@ def _add_pages(app: faust.App, service: WorkerService) -> None:
 
 
 class _Worker(faust.Worker):  # type: ignore[misc]  # faust is untyped
+    reloading: Reloading
+
+    def install_signal_handlers(self) -> None:
+        super().install_signal_handlers()
+        self.loop.add_signal_handler(signal.SIGHUP, self.reloading.reload)
+
     def on_worker_shutdown(self) -> None:
         super().on_worker_shutdown()
         ignore_further_stops(self.loop)
 
 
 def run_app(name: str, app: faust.App, settings: Settings) -> None:
-    """Run a worker until SIGTERM or SIGINT; exits with a code that says whether it failed."""
+    """Run a worker until SIGTERM or SIGINT; exits with a code that says whether it failed.
+
+    On SIGHUP it reads its settings again.
+    """
     configure_logs(settings.log_format, settings.log_level, worker=name, instance=settings.instance)
     worker = _Worker(
         app,
@@ -325,6 +347,7 @@ def run_app(name: str, app: faust.App, settings: Settings) -> None:
         blocking_timeout=0,
         loglevel=settings.log_level.upper(),
     )
+    worker.reloading = Reloading(settings, app.take_settings)
     # The spinner writes control codes into the logs.
     worker.spinner = None
     worker.execute_from_commandline()

@@ -1,4 +1,4 @@
-"""Who changed the budget and limits, and when: a row for each change, which nobody alters."""
+"""Who changed the budget and limits, erased pages, and when: a row each, which nobody alters."""
 
 from typing import Any, Literal, NamedTuple
 
@@ -6,7 +6,7 @@ from psycopg.types.json import Jsonb
 
 from shared.store.connection import connect
 
-About = Literal["budget", "host", "backup"]
+About = Literal["budget", "host", "backup", "pages"]
 
 MOST_NAME: int = 200
 """Characters of an operator's name; what is longer is cut."""

@@ -212,6 +212,27 @@ class PageImport(Base):
     imported_at: Mapped[float] = mapped_column(Double)
 
 
+class ErasedPage(Base):
+    """A page of which nothing else is kept (`shared.store.erasing`)."""
+
+    __tablename__ = "erased_pages"
+
+    shard: Mapped[int] = mapped_column(SmallInteger, primary_key=True, autoincrement=False)
+    page_id: Mapped[int] = mapped_column(BigInteger, primary_key=True, autoincrement=False)
+    erased_at: Mapped[float] = mapped_column(Double)
+    """Time of the update that said so."""
+
+
+class ErasedHost(Base):
+    """A host of which nothing else is kept."""
+
+    __tablename__ = "erased_hosts"
+
+    shard: Mapped[int] = mapped_column(SmallInteger, primary_key=True, autoincrement=False)
+    host_id: Mapped[int] = mapped_column(BigInteger, primary_key=True, autoincrement=False)
+    erased_at: Mapped[float] = mapped_column(Double)
+
+
 class StreamTopic(Base):
     """Which topic the positions are about (`shared.store.stream_topics`)."""
 

@@ -25,6 +25,7 @@ from shared.store.columns import (
     SignalsBySource,
     host_rules,
 )
+from shared.store.erasing import Erased, read_erased
 from shared.store.gathering import TableReader, reading
 from shared.store.history import WAITING, WAITING_OFFSET, Rings, unpack
 from shared.store.host_factors import unpack_factors
@@ -33,6 +34,7 @@ from shared.store.imports_log import NO_IMPORT, read_last_import
 from shared.store.models import REMOVED
 from shared.store.owners import NO_OWNER, Announcing, read_owner
 from shared.store.positions import ESTIMATOR, Positions, read_positions
+from shared.store.removals import joined
 from shared.store.source_times import unpack_source_times
 
 _END_OF_URL: Final = b"\n"
@@ -68,7 +70,9 @@ class ShardSnapshot:
     imported: int = NO_IMPORT
     """Number of the last import that is in this snapshot (`imports_log`)."""
     removed: RemovedPages = field(default_factory=RemovedPages.none)
-    """What is not among the pages: who reads updates again goes by it."""
+    """What is not among the pages, erased ones too: who reads updates again goes by it."""
+    erased_hosts: dict[int, float] = field(default_factory=dict)
+    """Host id → when it was erased, Unix seconds."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,6 +90,8 @@ class LearningSnapshot:
     """What the last commit was about to announce."""
     urls: Blobs
     """As in `ShardSnapshot`."""
+    erased: Erased
+    """What is not there any more."""
 
 
 PAGE_TYPES: Final[dict[str, type[np.generic]]] = {
@@ -136,6 +142,7 @@ def load_shard(
         )
         pages = PageColumns(*columns)
         removed = _removed(reader, shard)
+        erased = read_erased(reader.connection, shard)
         urls = _urls(reader, shard, pages.page_ids)
         hosts = _hosts(reader.connection, shard)
         positions = read_positions(reader.connection, ESTIMATOR, [shard])
@@ -154,7 +161,8 @@ def load_shard(
         by_source,
         epoch,
         imported,
-        removed,
+        joined(removed, erased.pages),
+        erased.hosts,
     )
 
 
@@ -168,6 +176,7 @@ def load_for_learning(database_url: str, shard: int) -> LearningSnapshot:
         hosts = _hosts(reader.connection, shard)
         positions = read_positions(reader.connection, ESTIMATOR, [shard])
         _, announcing = read_owner(reader.connection, shard)
+        erased = read_erased(reader.connection, shard)
     split = len(PAGE_TYPES)
     return LearningSnapshot(
         shard,
@@ -179,6 +188,7 @@ def load_for_learning(database_url: str, shard: int) -> LearningSnapshot:
         by_source,
         announcing,
         urls,
+        erased,
     )
 
 

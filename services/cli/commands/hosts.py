@@ -1,4 +1,4 @@
-"""`freshet hosts show|list|limit|block|unblock`."""
+"""`freshet hosts show|list|limit|block|unblock|erase`."""
 
 import asyncio
 from typing import Any, Literal
@@ -26,6 +26,7 @@ def command() -> None:
       freshet hosts unblock example.com
       freshet hosts show example.com
       freshet hosts list
+      freshet hosts erase example.com --dry-run
     """
 
 
@@ -103,6 +104,42 @@ def list_(most: int, as_json: bool) -> None:
         return
     for host in hosts:
         click.echo(line_of(host, now))
+
+
+@command.command("erase")
+@click.argument("host")
+@click.option("--dry-run", is_flag=True, help="Only say what it would be.")
+@click.option("--yes", is_flag=True, help="Do not ask.")
+@click.option("--json", "as_json", is_flag=True, help="Answer as JSON.")
+def erase(host: str, dry_run: bool, yes: bool, as_json: bool) -> None:
+    """Erase HOST: all its pages, what was learned and predicted of them, its rules, and what is
+    watched of it.
+
+    All workers run on; the estimators erase a part of the pages at a time, and load the host's
+    shard anew at the end. Whoever names a page of the host later makes it a new one. What is
+    stopped half-way is done by the same command.
+    """
+    from services.cli.audit import note  # noqa: PLC0415
+    from services.cli.erasing import count, erase_host, show_erased  # noqa: PLC0415
+    from services.cli.import_bar import ImportBar  # noqa: PLC0415
+    from shared.runtime.settings import load_settings  # noqa: PLC0415
+    from shared.store.erased_traces import watched_of_host  # noqa: PLC0415
+    from shared.store.purging import Purgeable  # noqa: PLC0415
+
+    settings, name = load_settings(), _name_of(host)
+    pages = count(settings, Purgeable(host=name, any_status=True))
+    watched = watched_of_host(settings.database_url.get_secret_value(), name)
+    if dry_run:
+        show({"would_erase": {"pages": pages} | watched}, as_json=as_json)
+        return
+    if not yes:
+        others = ", ".join(f"{len(urls)} watched {what}" for what, urls in watched.items() if urls)
+        also = f" and {others}" if others else ""
+        click.confirm(f"Erase {name} with {pages:,} pages{also} for good?", abort=True, err=True)
+    with ImportBar() as bar:
+        erased = erase_host(settings, name, bar.advance)
+    note(settings, "host", name, {"erased": erased.pages} | watched)
+    show_erased(erased, of_host=True, as_json=as_json)
 
 
 def _name_of(host: str) -> str:

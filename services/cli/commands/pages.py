@@ -1,4 +1,4 @@
-"""`freshet pages import|remove|max-age`."""
+"""`freshet pages import|remove|purge|max-age`."""
 
 import asyncio
 from pathlib import Path
@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from shared.terminal.output import show
+from shared.units import SECONDS_PER_DAY
 
 if TYPE_CHECKING:
     from shared.runtime.settings import Settings
@@ -15,7 +16,7 @@ if TYPE_CHECKING:
 
 @click.group()
 def command() -> None:
-    """Import and remove pages, and bound their ages.
+    """Import, remove and erase pages, and bound their ages.
 
     \b
     Examples:
@@ -23,6 +24,7 @@ def command() -> None:
       freshet pages import pages.parquet --via kafka
       freshet pages remove https://example.com/old
       freshet pages remove --prefix https://example.com/shop/ --dry-run
+      freshet pages purge --days 90 --dry-run
       freshet pages max-age --host example.com --none
     """
 
@@ -111,6 +113,56 @@ def remove(
             click.confirm(f"Remove {count:,} pages?", abort=True, err=True)
     removed = publish(settings, pages, lambda url, now: PageUpdate("remove", url, updated_at=now))
     show({"removed": removed}, as_json=as_json)
+
+
+@command.command("purge")
+@click.option(
+    "--days",
+    type=click.FloatRange(min=0),
+    default=30.0,
+    show_default=True,
+    help="They have been removed or gone for longer.",
+)
+@click.option(
+    "--only", type=click.Choice(["removed", "gone"]), help="Only one of both; absent: both."
+)
+@click.option("--host", help="Only those of a host.")
+@click.option("--dry-run", is_flag=True, help="Only say how many pages it would be.")
+@click.option("--yes", is_flag=True, help="Do not ask.")
+@click.option("--json", "as_json", is_flag=True, help="Answer as JSON.")
+def purge(
+    days: float, only: str | None, host: str | None, dry_run: bool, yes: bool, as_json: bool
+) -> None:
+    """Erase pages that were removed, or that have been gone, for longer than so many days.
+
+    Nothing is kept of them: their crawl records, the times of their signals and what was predicted
+    go as well. A link or a sitemap that names one later makes it a new page. All workers run on;
+    the estimators erase a part at a time. What is stopped half-way is done by the same command.
+    """
+    from services.cli.audit import note  # noqa: PLC0415
+    from services.cli.erasing import count, of_looks, show_erased  # noqa: PLC0415
+    from services.cli.erasing import purge as erase  # noqa: PLC0415
+    from services.cli.import_bar import ImportBar  # noqa: PLC0415
+    from shared.contracts.identity import identify  # noqa: PLC0415
+    from shared.runtime.settings import load_settings  # noqa: PLC0415
+    from shared.store.purging import Purgeable  # noqa: PLC0415
+
+    settings = load_settings()
+    name = None if host is None else identify(f"http://{host}/").host
+    before = settings.clock().now() - days * SECONDS_PER_DAY
+    wanted = Purgeable(
+        before, removed=only != "gone", gone=only != "removed", host=name, rhythm=of_looks()
+    )
+    if dry_run or not yes:
+        counted = count(settings, wanted)
+        if dry_run:
+            show({"would_erase": counted}, as_json=as_json)
+            return
+        click.confirm(f"Erase {counted:,} pages for good?", abort=True, err=True)
+    with ImportBar() as bar:
+        erased = erase(settings, wanted, bar.advance)
+    note(settings, "pages", name, {"erased": erased.pages, "days": days, "only": only or "both"})
+    show_erased(erased, of_host=False, as_json=as_json)
 
 
 @command.command("max-age")

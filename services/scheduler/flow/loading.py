@@ -61,7 +61,7 @@ def build_shard(snapshot: ShardSnapshot, rules: ShardRules) -> Shard:
     shard.used = count
     _load_failures(shard, snapshot.pages)
     _load_urgent(shard, snapshot.pages)
-    shard.removals.load(snapshot.removed)
+    shard.removals.load(snapshot.removed, snapshot.erased_hosts)
     shard.lookup.index(count)
     return shard
 

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from services.scheduler import metrics
 from services.scheduler.state.crawls import Outcomes, short_digests
+from services.scheduler.state.erasing import erase_host
 from services.scheduler.state.request_ids import requested_us_of
 from services.scheduler.state.shard import Shard
 from shared.contracts.codec import decode_many
@@ -96,6 +97,8 @@ class Reader:
                 or self.acceptance.why_not_added(update, identity.host)
             ):
                 metrics.UNREADABLE.labels(PAGE_UPDATES.name).inc()
+            elif update.whole_host:
+                erase_host(shard, identity.host, time)
             elif update.op == "remove":
                 shard.remove(identity.page_id, time)
             else:
@@ -110,12 +113,14 @@ class Reader:
         """Apply `host-limits`; a tombstone means the default."""
         now = self.acceptance.now
         for record in records:
+            arrival = self.acceptance.arrival(record)
             if record.value is None and record.key is not None:
                 limits = [HostLimit(record.key.decode(errors="replace"))]
             else:
                 limits = self._decoded(HOST_LIMITS, HostLimit, [record])
             for limit in limits:
-                if self._accepts(shard, limit.host, now):
+                is_late = shard.removals.of_host(limit.host) >= arrival  # it is erased
+                if not is_late and self._accepts(shard, limit.host, now):
                     shard.take_host_limit(limit, now)
         return 0
 
@@ -133,6 +138,8 @@ class Reader:
     def host_parameters(self, shard: Shard, records: Sequence[ConsumerRecord]) -> int:
         """Apply `host-parameters`; the last one of a host stands."""
         messages = self._current(shard, HOST_PARAMETERS, HostParameters, records)
+        # Of a host that was erased since.
+        messages = [m for m in messages if m.updated_at > shard.removals.of_host(m.host)]
         shard.host_parameters(list({m.host: m for m in messages}.values()))
         return 0
 

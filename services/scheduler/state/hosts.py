@@ -216,6 +216,15 @@ class Hosts:
         else:
             self.failing.discard(index)
 
+    def forget(self, index: int) -> None:
+        """A host has the default limit, and nothing is known of it; its bucket stays as it is."""
+        row = self.rows[index]
+        self._rules.pop(index, None)
+        self.failing.discard(index)
+        row["rate"], row["blocked_until"] = self._default_rate, NEVER
+        row["own_limit"] = row["is_paced"] = False
+        self.learned.forget(index)
+
     def load_rules(self, index: int, rules: HostRules) -> None:
         """The rules of a host, as the database has them."""
         self._rules[index] = rules

@@ -148,6 +148,11 @@ class LearnedHosts:
         self.tables.multipliers[number] = 1.0
         self.tables.weights[number] = 1.0
 
+    def forget(self, number: int) -> None:
+        """Nothing is known of a host any more."""
+        self._own[number] = 0
+        self.add(number)
+
     def load(self, numbers: NDArray[np.int32], columns: HostColumns) -> None:
         """Take what a snapshot says of hosts.
 

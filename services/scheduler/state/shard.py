@@ -25,7 +25,6 @@ from services.scheduler.state.events import Requests
 from services.scheduler.state.hosts import Hosts, list_pages, pages_of, unlist_page
 from services.scheduler.state.learned_hosts import rate_by_host, refresh_pages
 from services.scheduler.state.packing import take_update, update_steps, updated_steps_of
-from services.scheduler.state.removals import Removals
 from services.scheduler.state.rows import ACTIVE, ASLEEP, NEVER, UNSET, Rows, clear, reserved_rows
 from services.scheduler.state.rules import ShardRules
 from services.scheduler.state.selector import Selector
@@ -36,6 +35,7 @@ from shared.contracts.messages import HostLimit, HostParameters, PageUpdate
 from shared.rules.page_events import brings_back
 from shared.store.directories import directory_of
 from shared.store.page_lookup import UNKNOWN, PageLookup
+from shared.store.removals import Removals
 from shared.store.reserved import grown
 from shared.units import SECONDS_PER_DAY
 
@@ -249,7 +249,7 @@ class Shard:
         """
         row = self.row_of(identity.page_id)
         if row == UNKNOWN:
-            if self.removals.of(identity.page_id) > updated_at:
+            if self.removals.of(identity) > updated_at:
                 return False
             row = self._add(identity)
             self.removals.forget(identity.page_id)

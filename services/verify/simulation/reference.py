@@ -20,6 +20,7 @@ class PageRecord:
     added_at: float
     importance: float = 1.0
     is_removed: bool = False
+    is_erased: bool = False
     updated_at: float = -math.inf
     crawls: int = 0
     changes: int = 0
@@ -46,7 +47,8 @@ def page_records(
     outcomes: Iterable[CrawlOutcome],
     early: Collection[PageSignal] = (),
 ) -> dict[str, PageRecord]:
-    """URL → what should be known, from each topic's messages in order of offset.
+    """URL → what should be known, from each topic's messages in order of offset; of pages that are
+    erased nothing is.
 
     Args:
         updates: of pages.
@@ -64,7 +66,7 @@ def page_records(
         if page is None or at < page.updated_at:
             continue
         page.updated_at = at
-        page.is_removed = update.op == "remove"
+        page.is_removed, page.is_erased = update.op == "remove", update.for_good
         if update.importance is not None and update.op == "upsert":
             page.importance = update.importance
     for signal in signals:
@@ -79,7 +81,7 @@ def page_records(
         page = pages.get(outcome.url)
         if page is not None:
             _apply(page, outcome)
-    return pages
+    return {url: page for url, page in pages.items() if not page.is_erased}
 
 
 def _apply(page: PageRecord, outcome: CrawlOutcome) -> None:

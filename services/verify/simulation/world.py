@@ -173,7 +173,10 @@ class World:
         return found
 
     def _remove(self, page: Page) -> None:
-        self._send(PAGE_UPDATES, page.host, PageUpdate("remove", page.url, updated_at=self._wall))
+        update = PageUpdate(
+            "remove", page.url, updated_at=self._wall, for_good=page.page_id % 2 == 0
+        )
+        self._send(PAGE_UPDATES, page.host, update)
 
     # Web and pingers.
 

@@ -135,7 +135,6 @@ async def until(database_url, question, argument):
 
 FORBIDDEN = {
     "freshet_estimator": [
-        "DELETE FROM pages",
         "TRUNCATE pages",
         "DROP TABLE observations",
         "UPDATE coordinator_lease SET epoch = 9",

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from services.estimator import effects
-from services.estimator.columns import EventColumns, UpdateColumns
+from services.estimator.columns import REMOVE, UPSERT, EventColumns, UpdateColumns
 from services.estimator.effects import apply_events, apply_updates
 from services.estimator.shard import Shard
 from shared.contracts.identity import identify
@@ -273,7 +273,7 @@ def test_a_signal_older_than_the_crawl_does_not_count_for_the_next():
 
 def test_only_an_operator_brings_a_removed_page_back():
     shard = one_page()
-    update(shard, DAY, effects.REMOVE)
+    update(shard, DAY, REMOVE)
     play(
         shard,
         (2 * DAY, SIGNAL),
@@ -281,14 +281,14 @@ def test_only_an_operator_brings_a_removed_page_back():
         (4 * DAY, IS_GONE),
     )
     assert shard.pages["status"][0] == REMOVED
-    update(shard, 5 * DAY, effects.UPSERT)
+    update(shard, 5 * DAY, UPSERT)
     assert shard.pages["status"][0] == ACTIVE
 
 
 def test_updates_set_what_they_give():
     shard = one_page()
-    update(shard, 1.0, effects.UPSERT, importance=3.0)
-    update(shard, 2.0, effects.UPSERT, max_age_days=7.0, crawled_at=1.5)
+    update(shard, 1.0, UPSERT, importance=3.0)
+    update(shard, 2.0, UPSERT, max_age_days=7.0, crawled_at=1.5)
     page = shard.pages[0]
     assert (page["importance"], page["max_age_days"]) == (3.0, 7.0)
     assert (page["last_crawled_at"], page["last_attempt_at"], page["crawls"]) == (1.5, 1.5, 0)
@@ -296,8 +296,8 @@ def test_updates_set_what_they_give():
 
 def test_an_older_update_never_undoes_a_newer_one():
     shard = one_page()
-    update(shard, 2.0, effects.UPSERT, importance=3.0)
-    assert update(shard, 1.0, effects.REMOVE) == effects.STALE
+    update(shard, 2.0, UPSERT, importance=3.0)
+    assert update(shard, 1.0, REMOVE) == effects.STALE
     assert (shard.pages["importance"][0], shard.pages["status"][0]) == (3.0, ACTIVE)
 
 

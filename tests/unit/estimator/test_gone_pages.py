@@ -3,6 +3,7 @@
 from test_effects import DAY, one_page, play, update
 
 from services.estimator import effects
+from services.estimator.columns import UPSERT
 from shared.rules.page_events import FAILED, GONE_FOR_GOOD, IS_GONE, SIGNAL, UNCHANGED
 from shared.store.models import ACTIVE, GONE
 
@@ -10,7 +11,7 @@ from shared.store.models import ACTIVE, GONE
 def test_gone_pages_come_back_by_signal_upsert_or_crawl():
     for revive in (
         lambda shard: play(shard, (3 * DAY, SIGNAL)),
-        lambda shard: update(shard, 3 * DAY, effects.UPSERT),
+        lambda shard: update(shard, 3 * DAY, UPSERT),
         lambda shard: play(shard, (3 * DAY, UNCHANGED)),
     ):
         shard = one_page()
@@ -42,7 +43,7 @@ def test_a_crawl_before_the_last_signal_does_not_say_that_the_page_is_gone():
 def test_a_copy_of_after_the_last_404_says_that_the_page_is_there():
     shard = one_page()
     play(shard, (2 * DAY, GONE_FOR_GOOD))
-    update(shard, DAY, effects.UPSERT, crawled_at=3 * DAY)
+    update(shard, DAY, UPSERT, crawled_at=3 * DAY)
     assert (shard.pages["status"][0], shard.pages["misses"][0]) == (ACTIVE, 0)
 
 
@@ -66,14 +67,14 @@ def test_what_was_seen_before_a_404_does_not_bring_a_page_back():
 
 def test_older_news_of_a_gone_page_does_not_undo_an_upsert():
     shard = one_page()
-    update(shard, 3 * DAY, effects.UPSERT)
+    update(shard, 3 * DAY, UPSERT)
     play(shard, (2 * DAY, GONE_FOR_GOOD))
     assert shard.pages["status"][0] == ACTIVE
 
 
 def test_a_repeated_upsert_does_not_bring_back_a_page_that_went_since():
     shard = one_page()
-    update(shard, DAY, effects.UPSERT)
+    update(shard, DAY, UPSERT)
     play(shard, (2 * DAY, GONE_FOR_GOOD))
-    update(shard, DAY, effects.UPSERT, importance=2.0)
+    update(shard, DAY, UPSERT, importance=2.0)
     assert (shard.pages["status"][0], shard.pages["importance"][0]) == (GONE, 2.0)

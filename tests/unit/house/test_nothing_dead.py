@@ -53,6 +53,7 @@ READ_BY_OTHERS = {
     "sqlalchemy, by what it knows of all tables": {
         "CoordinatorLease",
         "Deployment",
+        "ErasedPage",
         "MultiplierRecord",
         "OBSERVATIONS",
         "OperatorChange",

@@ -25,7 +25,13 @@ CLOCKS = {"time", "datetime", "asyncio", "threading", "concurrent"}
 MEMORY = {
     f"shared.store.{name}"
     for name in (
-        *("growing_table", "page_lookup", "prefetch", "reserved"),  # how rows are kept in memory
+        *(
+            "growing_table",
+            "page_lookup",
+            "prefetch",
+            "removals",
+            "reserved",
+        ),  # how rows are kept in memory
         *("columns", "history", "models", "source_times", "directories"),  # what a row means
     )
 }

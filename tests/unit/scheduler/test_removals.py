@@ -1,12 +1,18 @@
 """What was removed before a shard was loaded stays away, whatever is read again afterwards."""
 
 import numpy as np
+from aiokafka import ConsumerRecord
 from reference_shard import rules, url_of
 
 from services.scheduler.flow.loading import build_shard
-from services.scheduler.state.removals import Removals
+from services.scheduler.flow.reader import Reader
+from services.scheduler.state.erasing import erase_host
 from services.scheduler.state.rows import NEVER
-from shared.contracts.messages import PageUpdate
+from shared.contracts.codec import encode
+from shared.contracts.messages import HostLimit, HostParameters, PageUpdate
+from shared.policy.estimation.bursts import AGE_BINS
+from shared.runtime.acceptance import Acceptance
+from shared.store import removals as stored_removals
 from shared.store.binary import Blobs
 from shared.store.columns import (
     HostColumns,
@@ -17,6 +23,7 @@ from shared.store.columns import (
 )
 from shared.store.history import SOURCES
 from shared.store.hosts import HostLearning
+from shared.store.removals import Removals, joined
 from shared.store.snapshot import ShardSnapshot
 
 NOW = 1.7e9
@@ -74,8 +81,89 @@ def test_a_removal_that_is_read_again_is_the_same_and_a_newer_one_counts():
 
 def test_of_pages_that_never_were_nothing_is_kept():
     removals = Removals()
-    removals.load(removed(PAGE))
+    removals.load(removed(PAGE), {})
     removals.note_again(OTHER.page_id, NOW)
-    assert removals.of(OTHER.page_id) == NEVER
+    assert removals.of_page(OTHER.page_id) == NEVER
     removals.note_again(PAGE.page_id, NOW - 9)
-    assert removals.of(PAGE.page_id) == NOW
+    assert removals.of_page(PAGE.page_id) == NOW
+
+
+def test_pages_that_were_erased_and_removed_go_by_the_last_of_both():
+    removals = Removals()
+    earlier = RemovedPages(removed(PAGE).page_ids, np.array([NOW - 9]))
+    removals.load(joined(removed(PAGE, OTHER), earlier), {})
+    assert removals.of_page(PAGE.page_id) == removals.of_page(OTHER.page_id) == NOW
+
+
+def test_many_removals_are_kept_all_the_same(monkeypatch):
+    monkeypatch.setattr(stored_removals, "_MOST_NOTED", 4)
+    removals = Removals()
+    removals.load(removed(PAGE), {})
+    for number in range(10):
+        removals.note(url_of("b", number).page_id, NOW + number)
+    times = [removals.of_page(url_of("b", number).page_id) for number in range(10)]
+    assert times == [NOW + number for number in range(10)]
+    assert removals.of(PAGE) == NOW
+
+
+def test_a_host_that_is_erased_keeps_nothing_but_what_is_newer():
+    shard = loaded(removed())
+    pages = [url_of("a", number) for number in range(5)]
+    for page in (*pages, url_of("b", 1)):
+        upsert(shard, page, NOW - 1)
+    upsert(shard, pages[0], NOW + 1)
+    host = pages[0].host
+    shard.limit_host(host, 0.25, NOW + 99, NOW)
+    shard.host_parameters([parameters(host)])
+    erase_host(shard, host, NOW)
+    assert [shard.row_of(page.page_id) >= 0 for page in pages] == [True, *[False] * 4]
+    assert shard.row_of(url_of("b", 1).page_id) >= 0
+    row, fresh = shard.hosts.find(host), shard.hosts.intern("new.example")
+    for name in ("rate", "blocked_until", "own_limit", "is_paced"):
+        assert shard.hosts.rows[row][name] == shard.hosts.rows[fresh][name]
+    for column in shard.hosts.learned.tables[:4]:
+        assert np.array_equal(column[row], column[fresh])
+    # Pages that were known, and one that was not.
+    for page in (*pages[1:], url_of("a", 77)):
+        assert not upsert(shard, page, NOW - 1)
+        assert upsert(shard, page, NOW + 1)
+
+
+def parameters(host):
+    return HostParameters(
+        host=host,
+        unsignalled_change_rate=3.0,
+        signal_evidence=2.0,
+        sources=["cms"],
+        source_evidence=[2.0] * SOURCES,
+        burst_multipliers=[2.0] * AGE_BINS,
+        updated_at=NOW - 1,
+    )
+
+
+def record_of(topic, message, host, at):
+    value = None if message is None else encode(message)
+    return ConsumerRecord(topic, 0, 0, int(1000 * at), 1, host.encode(), value, None, 0, 0, ())
+
+
+def test_what_is_under_way_of_a_host_that_is_erased_is_left_out():
+    shard = loaded(removed())
+    shard.loaded_epoch = 0
+    host = PAGE.host
+    upsert(shard, PAGE, NOW - 1)
+    acceptance = Acceptance(shards=1, now=NOW + 9, latest=NOW + 9, record_times_count=True)
+    reader = Reader(acceptance)
+    gone = PageUpdate("remove", PAGE.url, updated_at=NOW, for_good=True, whole_host=True)
+    reader.apply(shard, "page-updates", [record_of("page-updates", gone, host, NOW)])
+    assert shard.row_of(PAGE.page_id) < 0
+    rates = shard.hosts.rows["rate"].copy()
+    alpha = shard.hosts.learned.tables.alpha.copy()
+    limit = record_of("host-limits", HostLimit(host, 0.25), host, NOW - 1)
+    reader.apply(shard, "host-limits", [limit])
+    learned = record_of("host-parameters", parameters(host), host, NOW)
+    reader.apply(shard, "host-parameters", [learned])
+    assert np.array_equal(shard.hosts.rows["rate"], rates)
+    assert np.array_equal(shard.hosts.learned.tables.alpha, alpha)
+    late = record_of("host-limits", HostLimit(host, 0.25), host, NOW + 1)
+    reader.apply(shard, "host-limits", [late])
+    assert shard.hosts.rows[shard.hosts.find(host)]["rate"] == 0.25

@@ -70,6 +70,9 @@ class Database:
         """Topic → id that the positions are about."""
         self.imports: dict[int, list[list[int]]] = {}
         """Shard → the pages of each of its imports, in their order."""
+        self.erased_pages: dict[int, dict[int, float]] = {}
+        """Shard → page id → when it was erased."""
+        self.erased_hosts: dict[int, dict[int, float]] = {}
         self.is_importing = False
         """Whether estimators are kept out."""
         self.lease: Row = {"epoch": 0, "holder": "", "beat": 0, "session": None}

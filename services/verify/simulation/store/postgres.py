@@ -39,6 +39,8 @@ _IN_STEP: Final = (
     "shared.store.writer.write_hosts",
     "shared.store.writer.update_hosts",
     "shared.store.writer.append_observations",
+    "shared.store.erasing.erase_pages",
+    "shared.store.erasing.erase_hosts",
     "shared.store.owners.require_ownership",
     "shared.store.owners.read_epochs",
     "shared.store.owners.note_announcing",
@@ -61,7 +63,7 @@ _RAISING: Final = "shared.store.owners.raise_epochs"
 
 _TABLES: Final = (
     *("pages", "page_urls", "hosts", "observations", "stream_positions", "stream_topics"),
-    *("shard_owners", "page_imports"),
+    *("shard_owners", "page_imports", "erased_pages", "erased_hosts"),
 )
 
 _SAID: Final = (Superseded, psycopg.IntegrityError)

@@ -9,6 +9,7 @@ import psycopg
 from services.verify.simulation.store.columns import by_source_of, columns_of, rows_of
 from services.verify.simulation.store.connection import Connection
 from services.verify.simulation.store.database import Database, Row
+from services.verify.simulation.store.erasing import ErasureStatements, erased_of
 from services.verify.simulation.store.imports import ImportStatements, last_import
 from services.verify.simulation.store.lease import LeaseStatements
 from services.verify.simulation.store.owners import OwnerStatements
@@ -27,6 +28,7 @@ from shared.store.host_factors import NONE, unpack_factors
 from shared.store.hosts import INITIAL, PACKED_BYTES, unpack_hosts, unpack_sources
 from shared.store.models import REMOVED
 from shared.store.positions import ESTIMATOR, Positions, Superseded
+from shared.store.removals import joined
 from shared.store.snapshot import LearningSnapshot, ShardSnapshot
 from shared.store.writer import Column, HostEstimates, HostLimits, Observations, RefittedFactors
 
@@ -239,6 +241,8 @@ class Statements:
         progress()
         stored = self._pages_of(shard)
         rows = [row for row in stored if row["status"] != REMOVED]
+        removed = columns_of(RemovedPages, [row for row in stored if row["status"] == REMOVED])
+        erased = erased_of(self._database, shard)
         width = WAITING_OFFSET + WAITING.itemsize
         waiting = np.frombuffer(
             b"".join(row["history"][WAITING_OFFSET:width] for row in rows), WAITING
@@ -255,7 +259,8 @@ class Statements:
             by_source_of(rows),
             self._owners.epoch_of(shard),
             last_import(self._database, shard),
-            columns_of(RemovedPages, [row for row in stored if row["status"] == REMOVED]),
+            joined(removed, erased.pages),
+            erased.hosts,
         )
 
     def load_for_learning(self, database_url: str, shard: int) -> LearningSnapshot:
@@ -275,6 +280,7 @@ class Statements:
             by_source_of(rows),
             self._owners.announcing_of(shard),
             self._urls_of(shard, rows),
+            erased_of(self._database, shard),
         )
 
     def _urls_of(self, shard: int, rows: Sequence[Row]) -> Blobs:
@@ -321,10 +327,12 @@ def replacements(database: Database) -> dict[str, Callable[..., Any]]:
     """Module and function → what stands in its place."""
     statements, lease = Statements(database), LeaseStatements(database)
     owners, imports = OwnerStatements(database), ImportStatements(database)
+    erasures = ErasureStatements(database)
     found: dict[str, Callable[..., Any]] = {
         "shared.store.connection.connect": statements.connect,
         "shared.store.connection.connect_writer": statements.connect,
         "shared.store.deployment.check_deployment": nothing,
+        "shared.store.erasing.drop_old_erasures": nothing,
         "shared.store.retention.drop_old_observations": nothing,
         "shared.store.multipliers.append_multipliers": nothing,
         "shared.store.multipliers.prune_multipliers": nothing,
@@ -345,6 +353,7 @@ def replacements(database: Database) -> dict[str, Callable[..., Any]]:
         ),
         ("shared.store.imports", imports, "share_writer_lock"),
         ("shared.store.imports_log", imports, "read_imports read_imported_pages"),
+        ("shared.store.erasing", erasures, "erase_pages erase_hosts"),
         ("shared.store.stream_topics", owners, "note_topics read_topics"),
         (
             "shared.store.lease",

@@ -1,0 +1,191 @@
+"""Pages and hosts that leave the database for good: by the estimators, a part at a time.
+
+Whoever writes pages is their shard's estimator, so it is told by `page-updates`, as the schedulers
+are; the next part is sent when the one before is durable. What no worker has in memory is deleted
+from here: what crawls found, and what the poller and the receiver watch.
+"""
+
+import asyncio
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final, NamedTuple
+
+import click
+
+from services.cli.errors import SystemFailed
+from services.cli.kafka import require_broker
+from shared.contracts.codec import encode
+from shared.contracts.identity import PageIdentity, identify, shard_of
+from shared.contracts.messages import PageUpdate
+from shared.contracts.topics import DEAD_LETTERS, HOST_LIMITS, PAGE_UPDATES, SIGNALS, TOPICS
+from shared.rules.page_events import CONFIRMATIONS, FIRST_LOOK_SECONDS, LONGEST_RETRY_SECONDS
+from shared.runtime.publisher import Place, Publisher
+from shared.runtime.settings import Settings
+from shared.store.erased_traces import delete_observations, forget_watched
+from shared.store.erasing import KEPT_SECONDS
+from shared.store.positions import ESTIMATOR, read_applied
+from shared.store.purging import Purgeable, Rhythm, count_purgeable, count_removed, purgeable_urls
+from shared.terminal.output import show, show_json
+from shared.units import SECONDS_PER_DAY
+
+LOOK_SECONDS: Final = 0.2
+
+PATIENCE_SECONDS: Final = 120.0
+"""An estimator that has not moved on for so long is not waited for any more."""
+
+_NAMES_URLS: Final = (SIGNALS, DEAD_LETTERS)
+"""Topics that are not keyed by host."""
+
+Progress = Callable[[int, int | None], None]
+"""Told how many pages of how many are erased."""
+
+
+class Erasure(NamedTuple):
+    """What was erased."""
+
+    pages: int
+    observations: int
+    """What crawls found of them, and of what was erased before."""
+
+
+@dataclass(frozen=True, slots=True)
+class Eraser:
+    """Tells the estimators what to erase, and waits until it is durable."""
+
+    settings: Settings
+    publisher: Publisher
+
+    async def erase(self, pages: Sequence[PageIdentity], *, whole_host: bool = False) -> None:
+        """Erase pages.
+
+        Raises:
+            SystemFailed: no estimator applies it.
+        """
+        now, shards = self.settings.clock().now(), self.settings.partitions
+        messages: dict[Place, list[tuple[bytes, bytes]]] = {}
+        for page in pages:
+            update = PageUpdate(
+                "remove", page.url, updated_at=now, for_good=True, whole_host=whole_host
+            )
+            place = (PAGE_UPDATES.name, shard_of(page.host, shards))
+            messages.setdefault(place, []).append((page.host.encode(), encode(update)))
+        await self._applied(await self.publisher.send_batches(messages))
+        url = self.settings.database_url.get_secret_value()
+        known = [(shard_of(page.host, shards), page.page_id) for page in pages]
+        if await asyncio.to_thread(count_removed, url, known):
+            raise SystemFailed(
+                "an estimator of an older version has removed the pages and not erased them: "
+                "bring all estimators up to date, then call `freshet pages purge --days 0`"
+            )
+
+    async def _applied(self, ends: Mapping[Place, int]) -> None:
+        url = self.settings.database_url.get_secret_value()
+        shards = {shard for _, shard in ends}
+        found: dict[Place, int] = {}
+        moved_at = time.monotonic()
+        while True:
+            before = found
+            found = await asyncio.to_thread(read_applied, url, ESTIMATOR, shards)
+            if all(found.get(place, 0) >= end for place, end in ends.items()):
+                return
+            if found != before:
+                moved_at = time.monotonic()
+            if time.monotonic() - moved_at > PATIENCE_SECONDS:
+                raise SystemFailed(
+                    "no estimator applies page-updates: what was sent will be erased when one "
+                    "runs; then run this command again, for the rest"
+                )
+            await asyncio.sleep(LOOK_SECONDS)
+
+
+def purge(settings: Settings, wanted: Purgeable, progress: Progress) -> Erasure:
+    """Erase the pages that may go."""
+    total, url = count(settings, wanted), settings.database_url.get_secret_value()
+    parts = purgeable_urls(url, settings.partitions, wanted)
+    pages = asyncio.run(_erased(settings, _told(parts, total, progress)))
+    return Erasure(pages, delete_observations(url))
+
+
+def of_looks() -> Rhythm:
+    """The rhythm in which pages that are gone are looked at."""
+    return Rhythm(CONFIRMATIONS, FIRST_LOOK_SECONDS, LONGEST_RETRY_SECONDS)
+
+
+def count(settings: Settings, wanted: Purgeable) -> int:
+    """How many pages may go."""
+    url = settings.database_url.get_secret_value()
+    return sum(count_purgeable(url, settings.partitions, wanted))
+
+
+def _told(parts: Iterable[list[str]], total: int, progress: Progress) -> Iterator[list[str]]:
+    """The parts; as each is asked for, those before are done."""
+    done = 0
+    for part in parts:
+        progress(done, total)
+        yield part
+        done += len(part)
+    progress(done, total)
+
+
+async def _erased(
+    settings: Settings, parts: Iterator[list[str]], host: PageIdentity | None = None
+) -> int:
+    """Erase pages part by part; and in the end a host, by one of its URLs."""
+    require_broker(settings)
+    publisher, erased = Publisher(settings), 0
+    eraser = Eraser(settings, publisher)
+    await publisher.start()
+    try:
+        if host is not None:
+            # So that compaction leaves nothing of its rules.
+            shard = shard_of(host.host, settings.partitions)
+            await (await publisher.send(HOST_LIMITS, host.host.encode(), None, partition=shard))
+        while part := await asyncio.to_thread(next, parts, ()):
+            await eraser.erase([identify(url) for url in part])
+            erased += len(part)
+        if host is not None:
+            await eraser.erase([host], whole_host=True)
+    finally:
+        await publisher.stop()
+    return erased
+
+
+def erase_host(settings: Settings, host: str, progress: Progress) -> Erasure:
+    """Erase a host and what is watched of it."""
+    wanted = Purgeable(host=host, any_status=True)
+    url = settings.database_url.get_secret_value()
+    # First: the poller would find its pages again.
+    forget_watched(url, host)
+    parts = purgeable_urls(url, settings.partitions, wanted)
+    told = _told(parts, count(settings, wanted), progress)
+    pages = asyncio.run(_erased(settings, told, identify(f"http://{host}/")))
+    return Erasure(pages, delete_observations(url))
+
+
+def show_erased(erased: Erasure, *, of_host: bool, as_json: bool) -> None:
+    """Say what was erased, and what of it is elsewhere."""
+    answer: dict[str, object] = erased._asdict()
+    if as_json:
+        show_json(answer | {"remains": what_remains(of_host=of_host)})
+        return
+    show(answer, as_json=False)
+    click.echo("What remains elsewhere:")
+    for line in what_remains(of_host=of_host):
+        click.echo(f"  {line}")
+
+
+def what_remains(*, of_host: bool) -> list[str]:
+    """What is still somewhere afterwards, a line each."""
+    kept: dict[float, list[str]] = {}
+    for topic in TOPICS:
+        if "retention.ms" in topic.config and (topic.key == "host" or topic in _NAMES_URLS):
+            days = int(topic.config["retention.ms"]) / 1000 / SECONDS_PER_DAY
+            kept.setdefault(days, []).append(topic.name)
+    lines = [f"Kafka, {days:g} days: {', '.join(names)}" for days, names in sorted(kept.items())]
+    if of_host:
+        lines.append("Kafka, until it is compacted: host-limits")
+        lines.append("`freshet changes`: who erased the host, and who set its limits before")
+        lines.append("schedulers, until they start again: the host's name")
+    lines.append(f"the database, for {KEPT_SECONDS / SECONDS_PER_DAY:g} days: hashes of the URLs")
+    return [*lines, "backups, logs, and what crawlers have stored"]

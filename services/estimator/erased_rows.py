@@ -1,0 +1,56 @@
+"""Pages and hosts that a batch erases, as the database takes them."""
+
+from collections.abc import Sequence
+
+import numpy as np
+import psycopg
+
+from services.estimator.application import ShardEffects, by_host_id
+from shared.store import writer
+from shared.store.columns import host_rules
+from shared.store.erasing import ErasedRows, erase_hosts, erase_pages
+from shared.store.models import NEVER
+
+
+def erase(connection: psycopg.Connection, done: Sequence[ShardEffects]) -> None:
+    """Erase what batches erase, after all else that they write."""
+    if not done:
+        return
+    erase_pages(connection, ErasedRows.of([_pages(part) for part in done]))
+    if not any(part.erased_hosts for part in done):
+        return
+    erase_hosts(connection, ErasedRows.of([_hosts(part) for part in done]))
+    for part in done:
+        if any(host.has_pages for host in part.erased_hosts):
+            writer.write_hosts(connection, _begun_anew(part))
+
+
+def _pages(part: ShardEffects) -> ErasedRows:
+    pages = part.shard.pages[part.erased]
+    numbers = np.full(pages.size, part.shard.number, np.int16)
+    columns = (np.ascontiguousarray(pages[name]) for name in ("page_id", "updated_at"))
+    return ErasedRows(numbers, *columns)
+
+
+def _hosts(part: ShardEffects) -> ErasedRows:
+    hosts = part.erased_hosts
+    rows = np.array([host.row for host in hosts], np.int64)
+    return ErasedRows(
+        np.full(rows.size, part.shard.number, np.int16),
+        part.shard.hosts.records["host_id"][rows],
+        np.array([host.erased_at for host in hosts], np.float64),
+    )
+
+
+def _begun_anew(part: ShardEffects) -> writer.HostLimits:
+    """Hosts that are erased, and have newer pages: nobody says anything about them."""
+    hosts = part.shard.hosts
+    rows = [host.row for host in part.erased_hosts if host.has_pages]
+    ordered = by_host_id(part.shard, np.array(rows, np.int64)).tolist()
+    return writer.HostLimits(
+        shards=np.full(len(ordered), part.shard.number, np.int16),
+        host_ids=np.ascontiguousarray(hosts.records["host_id"][ordered]),
+        hosts=[hosts.names[row] for row in ordered],
+        rules=host_rules(len(ordered)),
+        limit_updated_at=np.full(len(ordered), NEVER),
+    )

@@ -1,0 +1,78 @@
+"""Pages and hosts that are erased: which a batch's updates name, and how memory forgets them.
+
+Until the batch is durable a page that is erased is one of which nothing is known, and which is
+removed: the batch's other records find it so. Then its row goes from the database, and from memory.
+"""
+
+from collections.abc import Sequence
+from typing import Any, Final, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from services.estimator.columns import ERASE, UpdateColumns
+from services.estimator.decoding import Updates
+from services.estimator.shard import Shard
+from shared.store.models import REMOVED
+
+
+class ErasedHost(NamedTuple):
+    """A host that is erased."""
+
+    row: int
+    erased_at: float
+    """Time of the update that says so, Unix seconds."""
+    has_pages: bool
+    """Whether newer updates name some: then the host is a new one."""
+
+
+_ABSENT: Final = (ERASE, np.nan, np.nan, -np.inf, False)
+"""The columns of an update that erases a page, from `operations` on."""
+
+
+def with_whole_hosts(shard: Shard, updates: Updates, columns: UpdateColumns) -> UpdateColumns:
+    """The columns of updates, and one more update for each page of the hosts that are erased.
+
+    Looks through all pages of the shard for each of those hosts.
+    """
+    parts: list[Sequence[NDArray[Any]]] = [columns]
+    for event in np.flatnonzero(updates.whole_host).tolist():
+        host = shard.hosts.row(updates.pages[event].host)
+        if host is None:
+            continue
+        rows = np.flatnonzero(shard.pages["host"] == host)
+        of_update: Sequence[NDArray[Any]] = columns[2:]
+        types = [column.dtype for column in of_update]
+        others = [np.full(rows.size, v, kind) for v, kind in zip(_ABSENT, types, strict=True)]
+        parts.append([rows, np.full(rows.size, updates.times[event]), *others])
+    if len(parts) == 1:
+        return columns
+    together = [np.concatenate(column) for column in zip(*parts, strict=True)]
+    order = np.argsort(together[1], kind="stable")
+    return UpdateColumns(*(column[order] for column in together))
+
+
+def erased_rows(
+    shard: Shard, columns: UpdateColumns, is_applied: NDArray[np.bool_]
+) -> NDArray[np.int64]:
+    """Rows of pages that updates have erased, and that no newer one has brought back."""
+    if not (columns.operations == ERASE).any():
+        return np.empty(0, np.int64)
+    rows = np.unique(columns.rows[is_applied & (columns.operations == ERASE)])
+    shard.pages["factor"][rows] = shard.hosts.factors_of(shard.pages[rows])
+    erased: NDArray[np.int64] = rows[shard.pages["status"][rows] == REMOVED]
+    return erased
+
+
+def erased_hosts(shard: Shard, updates: Updates) -> list[ErasedHost]:
+    """The hosts that updates erase, after they were applied."""
+    latest: dict[int, float] = {}
+    for event in np.flatnonzero(updates.whole_host).tolist():
+        host = shard.hosts.row(updates.pages[event].host)
+        if host is not None:
+            latest[host] = float(updates.times[event])
+    pages = shard.pages
+    return [
+        ErasedHost(row, time, bool(((pages["host"] == row) & (pages["status"] != REMOVED)).any()))
+        for row, time in latest.items()
+    ]

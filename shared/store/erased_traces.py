@@ -1,0 +1,91 @@
+"""What no worker has in memory of pages and hosts that are erased: deleted from outside."""
+
+from collections.abc import Iterable
+from typing import Final
+
+import psycopg
+
+from shared.contracts.identity import identify
+from shared.store.connection import connect
+from shared.store.subscriptions import list_subscriptions, unwant_subscription
+
+BLOCKS_AT_ONCE: Final = 4_096
+"""Of a table that is looked through, 32 MB: a transaction each."""
+
+_LAST_BLOCK: Final = 4_294_967_295
+
+
+def delete_observations(database_url: str) -> int:
+    """Delete what crawls found of pages that are erased.
+
+    They have no index: all of them are looked through, once, some blocks in a transaction.
+
+    Returns:
+        how many were deleted.
+    """
+    deleted = 0
+    with connect(database_url, "cli", autocommit=True) as connection:
+        for table in _partitions(connection):
+            for begin, end in _runs(connection, table):
+                deleted += connection.execute(
+                    f"DELETE FROM {table} AS found USING erased_pages AS page "
+                    "WHERE found.ctid >= %s::tid AND found.ctid < %s::tid "
+                    "AND page.shard = found.shard AND page.page_id = found.page_id "
+                    # What was found of one that is there again stays.
+                    "AND (found.crawled_at <= page.erased_at OR NOT EXISTS (SELECT FROM pages "
+                    "WHERE pages.shard = page.shard AND pages.page_id = page.page_id))",
+                    (begin, end),
+                ).rowcount
+    return deleted
+
+
+def _partitions(connection: psycopg.Connection) -> list[str]:
+    rows = connection.execute(
+        "SELECT inhrelid::regclass::text FROM pg_inherits "
+        "WHERE inhparent = 'observations'::regclass ORDER BY 1"
+    ).fetchall()
+    return [str(name) for (name,) in rows]
+
+
+def _runs(connection: psycopg.Connection, table: str) -> Iterable[tuple[str, str]]:
+    size = connection.execute(
+        "SELECT pg_relation_size(%s::regclass) / current_setting('block_size')::int", (table,)
+    ).fetchone()
+    blocks = int(size[0] if size else 0)
+    for begin in range(0, blocks, BLOCKS_AT_ONCE):
+        last = begin + BLOCKS_AT_ONCE >= blocks
+        end = _LAST_BLOCK if last else begin + BLOCKS_AT_ONCE
+        yield f"({begin},0)", f"({end},0)"
+
+
+def watched_of_host(database_url: str, host: str) -> dict[str, list[str]]:
+    """What of a host is watched: URLs of `sites`, `sources` and `subscriptions`."""
+    with connect(database_url, "cli", autocommit=True) as connection:
+        sites = connection.execute("SELECT site, hosts FROM watched_sites ORDER BY site").fetchall()
+        sources = connection.execute("SELECT url FROM watched_sources ORDER BY url").fetchall()
+        topics = [found.topic for found in list_subscriptions(connection)]
+    return {
+        "sites": [site for site, hosts in sites if _host(site) == host or host in hosts],
+        "sources": [url for (url,) in sources if _host(url) == host],
+        "subscriptions": [topic for topic in topics if _host(topic) == host],
+    }
+
+
+def forget_watched(database_url: str, host: str) -> None:
+    """Watch nothing of a host any more; hubs are told by the receiver."""
+    watched = watched_of_host(database_url, host)
+    with connect(database_url, "cli") as connection:
+        own = [site for site in watched["sites"] if _host(site) == host]
+        connection.execute("DELETE FROM watched_sources WHERE site = ANY(%s)", (own,))
+        connection.execute("DELETE FROM watched_sites WHERE site = ANY(%s)", (own,))
+        connection.execute("DELETE FROM watched_sources WHERE url = ANY(%s)", (watched["sources"],))
+        connection.execute(
+            "UPDATE watched_sites SET hosts = array_remove(hosts, %s) WHERE %s = ANY(hosts)",
+            (host, host),
+        )
+        for topic in watched["subscriptions"]:
+            unwant_subscription(connection, topic)
+
+
+def _host(url: str) -> str:
+    return identify(url).host

@@ -1,0 +1,128 @@
+"""Pages that may leave the database for good, found a part at a time while all workers run.
+
+How long a page has been gone is not stored, so it is told from what is: it was looked at last, and
+by the rhythm of such looks (`shared.rules.page_events.retry_wait`) the look before was at least so
+long ago. A page that anybody has named since counts from the last look.
+"""
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from typing import Any, Final, NamedTuple
+
+from shared.contracts.identity import host_id_of, shard_of
+from shared.store.connection import connect
+from shared.store.models import GONE, REMOVED
+
+URLS_AT_ONCE: Final = 5_000
+"""Of a part: an estimator erases it within a second or two, among its other work."""
+
+_LAST_WAIT: Final = (
+    "least(%(first)s * power(2.0, least(misses - %(confirmed)s - 1, 60)), %(longest)s)"
+)
+_NAMED_AT: Final = "greatest(last_crawled_at, last_signal_at, updated_at, first_seen_at)"
+_GONE_SINCE: Final = (
+    f"last_attempt_at - CASE WHEN misses > %(confirmed)s "
+    f"AND {_NAMED_AT} < last_attempt_at - {_LAST_WAIT} THEN {_LAST_WAIT} ELSE 0 END"
+)
+_OLD: Final = (
+    f"((%(removed)s AND status = {REMOVED} AND updated_at <= %(before)s) "
+    f"OR (%(gone)s AND status = {GONE} AND {_NAMED_AT} <= %(before)s "
+    f"AND {_GONE_SINCE} <= %(before)s))"
+)
+
+
+class Rhythm(NamedTuple):
+    """Of looks at pages that are gone."""
+
+    confirmed: int
+    """So many 404s say that a page is gone; each one more is a look."""
+    first: float
+    """Seconds to the first look; then twice as long, ..."""
+    longest: float
+    """At most."""
+
+
+UNKNOWN_RHYTHM: Final = Rhythm(2**15, 0.0, 0.0)
+"""A page has been gone since the last look at least."""
+
+
+@dataclass(frozen=True, slots=True)
+class Purgeable:
+    """Which pages may go."""
+
+    before: float = 0.0
+    """They were removed, or gone, before this time; Unix seconds."""
+    removed: bool = True
+    """Those that an operator removed."""
+    gone: bool = True
+    """Those that their hosts do not have any more."""
+    host: str | None = None
+    """Only those of a host."""
+    any_status: bool = False
+    """All of them, since whenever they are what they are."""
+    rhythm: Rhythm = UNKNOWN_RHYTHM
+
+
+def count_purgeable(database_url: str, shards: int, wanted: Purgeable) -> Iterator[int]:
+    """How many pages may go, shard by shard."""
+    with connect(database_url, "cli", autocommit=True) as connection:
+        for shard in _shards(shards, wanted):
+            query = f"SELECT count(*) FROM pages_{shard} WHERE {_condition(wanted)}"
+            found = connection.execute(query, _values(wanted)).fetchone()
+            yield int(found[0]) if found else 0
+
+
+def purgeable_urls(database_url: str, shards: int, wanted: Purgeable) -> Iterator[list[str]]:
+    """The URLs of pages that may go, in parts. No transaction is open between two parts."""
+    with connect(database_url, "cli", autocommit=True) as connection:
+        for shard in _shards(shards, wanted):
+            query = (
+                f"SELECT page_id, url FROM (SELECT page_id FROM pages_{shard} "
+                f"WHERE page_id > %(after)s AND {_condition(wanted)} "
+                f"ORDER BY page_id LIMIT {URLS_AT_ONCE}) AS page "
+                f"JOIN page_urls_{shard} USING (page_id) ORDER BY page_id"
+            )
+            values = _values(wanted) | {"after": -1}
+            while rows := connection.execute(query, values).fetchall():
+                yield [url for _, url in rows]
+                values["after"] = rows[-1][0]
+
+
+def count_removed(database_url: str, pages: Iterable[tuple[int, int]]) -> int:
+    """How many pages are there, and removed.
+
+    Args:
+        database_url: libpq URL.
+        pages: shard and id of each.
+    """
+    shards, page_ids = zip(*pages, strict=True)
+    with connect(database_url, "cli", autocommit=True) as connection:
+        found = connection.execute(
+            "SELECT count(*) FROM pages JOIN unnest(%s::int2[], %s::int8[]) "
+            "AS asked (shard, page_id) "
+            f"USING (shard, page_id) WHERE status = {REMOVED}",
+            (list(shards), list(page_ids)),
+        ).fetchone()
+    return int(found[0]) if found else 0
+
+
+def _shards(shards: int, wanted: Purgeable) -> range:
+    if wanted.host is None:
+        return range(shards)
+    shard = shard_of(wanted.host, shards)
+    return range(shard, shard + 1)
+
+
+def _condition(wanted: Purgeable) -> str:
+    of_host = "true" if wanted.host is None else "host_id = %(host_id)s"
+    return of_host if wanted.any_status else f"{of_host} AND {_OLD}"
+
+
+def _values(wanted: Purgeable) -> dict[str, Any]:
+    return {
+        "before": wanted.before,
+        "removed": wanted.removed,
+        "gone": wanted.gone,
+        **wanted.rhythm._asdict(),
+        "host_id": None if wanted.host is None else host_id_of(wanted.host),
+    }

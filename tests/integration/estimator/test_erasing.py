@@ -1,0 +1,216 @@
+"""Pages and hosts that are erased: nothing of them stays, and nothing late brings them back."""
+
+import numpy as np
+import psycopg
+import pytest
+from aiokafka import ConsumerRecord
+from estimator_world import DAY, NOW, SHARDS, URLS, a_day_of_life, contents, crawl, signal, upsert
+
+from services.estimator.shard import PAGE, Shard
+from shared.contracts.identity import host_id_of, identify, shard_of
+from shared.contracts.messages import HostLimit, PageUpdate
+from shared.contracts.topics import HOST_LIMITS
+from shared.store.erasing import drop_old_erasures
+from shared.store.snapshot import load_for_learning, load_shard
+
+ANNOUNCED = [name for name in PAGE.names if name.startswith("announced")]
+PAGE_URL, HOST = URLS[0], identify(URLS[0]).host
+OF_HOST = [url for url in URLS if identify(url).host == HOST]
+
+
+def erase(url, at, *, whole_host=False):
+    return PageUpdate("remove", url, updated_at=at, for_good=True, whole_host=whole_host)
+
+
+async def grown_up(start, kafka):
+    """An estimator whose pages have had a day of life."""
+    handler = await start(kafka)
+    for batch in a_day_of_life(kafka):
+        await handler.handle(batch)
+    return handler
+
+
+def named_in(settings, table, url):
+    """How many rows of a table are about a page."""
+    page_id = identify(url).page_id
+    with psycopg.connect(settings.database_url.get_secret_value()) as connection:
+        query = f"SELECT count(*) FROM {table} WHERE page_id = %s"
+        return connection.execute(query, (page_id,)).fetchone()[0]
+
+
+def kept_of(settings, url):
+    return [named_in(settings, table, url) for table in ("pages", "page_urls", "erased_pages")]
+
+
+def assert_memory_is_the_database(handler, settings):
+    """Row by row, what an estimator has in memory is what it would load."""
+    for number, shard in handler._shards.items():
+        snapshot = load_for_learning(settings.database_url.get_secret_value(), number)
+        loaded = Shard.load(snapshot)
+        page_ids = loaded.pages["page_id"]
+        assert sorted(shard.pages["page_id"]) == sorted(page_ids)
+        rows = shard.rows_of(page_ids.copy())
+        for name in set(PAGE.names) - {"host", "several", *ANNOUNCED}:
+            np.testing.assert_array_equal(shard.pages[name][rows], loaded.pages[name], name)
+        for mine, stored in zip(shard.rings, loaded.rings, strict=True):
+            np.testing.assert_array_equal(mine[rows], stored[: rows.size])
+
+
+async def late_records(handler, kafka):
+    """What is still in the topics of a page when it is erased."""
+    await handler.handle(kafka.batch(erase(PAGE_URL, NOW + 4 * DAY)))
+    await handler.handle(kafka.batch(crawl(PAGE_URL, NOW + 5 * DAY, "changed")))
+    await handler.handle(kafka.batch(signal(PAGE_URL, NOW + 5 * DAY)))
+    await handler.handle(kafka.batch(upsert(PAGE_URL, NOW + 3 * DAY, importance=9.0)))
+
+
+async def test_nothing_is_kept_of_a_page_and_nothing_late_brings_it_back(settings, start, kafka):
+    handler = await grown_up(start, kafka)
+    others = [
+        row for row in contents(settings)["pages"] if str(identify(PAGE_URL).page_id) not in row[0]
+    ]
+    await handler.handle(kafka.batch(erase(PAGE_URL, NOW + 4 * DAY)))
+    assert kept_of(settings, PAGE_URL) == [0, 0, 1]
+    assert contents(settings)["pages"] == others
+    for reader in (handler, await start(kafka)):
+        await late_records(reader, kafka)
+        assert kept_of(settings, PAGE_URL) == [0, 0, 1]
+        assert_memory_is_the_database(reader, settings)
+    loaded = load_shard(settings.database_url.get_secret_value(), shard_of(HOST, SHARDS))
+    noted = dict(zip(loaded.removed.page_ids, loaded.removed.removed_at, strict=True))
+    assert noted[identify(PAGE_URL).page_id] == NOW + 4 * DAY
+    # No dead letter: it was known, and crawlers had it in hand.
+    assert kafka.refused == []
+    await reader.handle(kafka.batch(upsert(PAGE_URL, NOW + 6 * DAY)))
+    loaded = load_for_learning(settings.database_url.get_secret_value(), shard_of(HOST, SHARDS))
+    row = loaded.pages.page_ids.tolist().index(identify(PAGE_URL).page_id)
+    assert (loaded.learning.crawls[row], loaded.pages.signal_count[row]) == (0, 0)
+    assert loaded.learning.first_seen_at[row] == NOW + 6 * DAY
+
+
+async def test_of_a_page_that_comes_back_in_the_same_batch_nothing_is_remembered(
+    settings, start, kafka
+):
+    handler = await grown_up(start, kafka)
+    again = upsert(PAGE_URL, NOW + 5 * DAY)
+    await handler.handle(kafka.batch(erase(PAGE_URL, NOW + 4 * DAY), again))
+    assert kept_of(settings, PAGE_URL) == [1, 1, 0]
+    loaded = load_for_learning(settings.database_url.get_secret_value(), shard_of(HOST, SHARDS))
+    row = loaded.pages.page_ids.tolist().index(identify(PAGE_URL).page_id)
+    assert (loaded.learning.crawls[row], loaded.histories.seen[row]) == (0, 0)
+    assert np.isnan(loaded.pages.unsignalled_change_rate[row])
+    assert_memory_is_the_database(handler, settings)
+
+
+async def test_memory_forgets_what_is_erased_among_other_work(settings, start, kafka):
+    handler = await grown_up(start, kafka)
+    rng = np.random.default_rng(7)
+    for turn in range(6):
+        at = NOW + (5 + turn) * DAY
+        gone = rng.choice(URLS, 12, replace=False).tolist()
+        back = rng.choice(URLS, 8, replace=False).tolist()
+        known = [url for url in URLS if named_in(settings, "pages", url)]
+        await handler.handle(
+            kafka.batch(
+                *(erase(url, at) for url in gone),
+                *(upsert(url, at + 1) for url in back),
+                *(crawl(url, at + 2) for url in known),
+            )
+        )
+        assert_memory_is_the_database(handler, settings)
+        # Nothing of the pages whose rows they have in memory now.
+        for url in set(back) - set(known):
+            shard = handler._shards[shard_of(identify(url).host, SHARDS)]
+            row = shard.rows_of(np.array([identify(url).page_id]))
+            assert shard.pages["crawls"][row] == shard.pages["signal_count"][row] == 0
+            assert shard.rings.totals[row].sum() == shard.rings.seen[row].sum() == 0
+    assert kafka.refused == []
+
+
+async def test_a_batch_that_fails_has_erased_nothing(settings, start, kafka, monkeypatch):
+    handler = await grown_up(start, kafka)
+    commit = handler._store.commit
+
+    def fails(batch):
+        monkeypatch.setattr(handler._store, "commit", commit)
+        commit(batch)
+        raise psycopg.OperationalError("the answer was lost")
+
+    monkeypatch.setattr(handler._store, "commit", fails)
+    await handler.handle(kafka.batch(*(erase(url, NOW + 4 * DAY) for url in URLS[:20])))
+    assert [kept_of(settings, url) for url in URLS[:20]] == [[0, 0, 1]] * 20
+    assert_memory_is_the_database(handler, settings)
+
+
+async def test_a_host_is_erased_with_its_pages_and_rules(settings, start, kafka):
+    handler = await grown_up(start, kafka)
+    shard, host_id = shard_of(HOST, SHARDS), host_id_of(HOST)
+    await handler.handle(kafka.batch(HostLimit(HOST, 3.0), crawl(OF_HOST[1], NOW + 4 * DAY)))
+    at = NOW + 5 * DAY
+    await handler.handle(kafka.batch(erase(f"https://{HOST}/", at, whole_host=True)))
+    assert [kept_of(settings, url) for url in OF_HOST] == [[0, 0, 1]] * len(OF_HOST)
+    loaded = load_shard(settings.database_url.get_secret_value(), shard)
+    assert host_id not in loaded.hosts.host_ids
+    assert loaded.erased_hosts == {host_id: at}
+    assert len(contents(settings)["pages"]) == len(URLS) - len(OF_HOST)
+    assert HOST not in handler._shards[shard].hosts.names
+    for reader in (handler, await start(kafka)):
+        await reader.handle(kafka.batch(*(crawl(url, at + 1) for url in OF_HOST)))
+        await reader.handle(kafka.batch(*(signal(url, at + 1) for url in OF_HOST)))
+        # Neither a page that was known, nor one that nobody had heard of yet.
+        older = [upsert(url, at - 1) for url in (*OF_HOST, f"https://{HOST}/new")]
+        await reader.handle(kafka.batch(*older))
+        await reader.handle({HOST_LIMITS.name: {shard: [tombstone(reader, shard)]}})
+        assert (
+            host_id
+            not in load_shard(settings.database_url.get_secret_value(), shard).hosts.host_ids
+        )
+    assert kafka.refused == []
+    await reader.handle(kafka.batch(upsert(OF_HOST[0], at + 2)))
+    loaded = load_shard(settings.database_url.get_secret_value(), shard)
+    rules = loaded.hosts.rules[loaded.hosts.host_ids.tolist().index(host_id)]
+    assert np.isnan(rules["max_crawls_per_second"])
+
+
+def tombstone(handler, shard):
+    """The limit of the host is taken back, before or after it was erased."""
+    offset = handler._positions.get((HOST_LIMITS.name, shard), 0)
+    return ConsumerRecord(
+        HOST_LIMITS.name, shard, offset, 0, 0, HOST.encode(), None, None, 0, 0, ()
+    )
+
+
+async def test_a_newer_page_of_a_host_that_is_erased_stays(settings, start, kafka):
+    handler = await grown_up(start, kafka)
+    at = NOW + 5 * DAY
+    newer = f"https://{HOST}/new"
+    await handler.handle(
+        kafka.batch(
+            HostLimit(HOST, 3.0),
+            erase(f"https://{HOST}/", at, whole_host=True),
+            upsert(newer, at + 1),
+        )
+    )
+    assert kept_of(settings, newer) == [1, 1, 0]
+    assert kept_of(settings, OF_HOST[0]) == [0, 0, 1]
+    loaded = load_shard(settings.database_url.get_secret_value(), shard_of(HOST, SHARDS))
+    rules = loaded.hosts.rules[loaded.hosts.host_ids.tolist().index(host_id_of(HOST))]
+    assert np.isnan(rules["max_crawls_per_second"])
+    await handler.handle(kafka.batch(crawl(newer, at + 2)))
+    assert kafka.refused == []
+    assert_memory_is_the_database(handler, settings)
+
+
+async def test_that_something_was_erased_is_forgotten_once_no_topic_has_it(settings, start, kafka):
+    handler = await grown_up(start, kafka)
+    await handler.handle(kafka.batch(*(erase(url, NOW + 4 * DAY) for url in URLS[:3])))
+    url = settings.database_url.get_secret_value()
+    assert drop_old_erasures(url, NOW + 4 * DAY) == 0
+    assert drop_old_erasures(url, NOW + 4 * DAY + 1) == 3
+    assert kept_of(settings, URLS[0]) == [0, 0, 0]
+
+
+@pytest.mark.parametrize("options", [{"for_good": True}, {"whole_host": True}])
+def test_only_what_is_removed_can_be_erased(options):
+    with pytest.raises(ValueError, match="belong to `remove`"):
+        PageUpdate("upsert", PAGE_URL, **options)
