@@ -51,7 +51,7 @@ def any_rate(scale: Scale, told: Told) -> Figure:
         told((repetition + 1) / scale.repetitions)
     middles = [decade + 0.5 for decade in DECADES]
     series = [summarised(name, middles, means) for name, means in zip(NAMES, found, strict=True)]
-    for crawls, size in zip(CRAWLS, SIZES, strict=True):
+    for crawls, size in zip(CRAWLS[:2], SIZES[:2], strict=True):
         bound = np.exp(-size) * np.log(10.0 ** np.array(middles) / INITIAL_CHANGE_RATE)
         least = np.maximum(bound, 0.0)[np.newaxis]
         series.append(summarised(f"{crawls}, least possible alone", middles, least))
