@@ -83,7 +83,12 @@ def _learned(
     shape = (alpha.size, size)
     intervals = rng.uniform(0.5, 1.5, shape) / alpha[:, np.newaxis]
     changed = rng.random(shape) < -np.expm1(-alpha[:, np.newaxis] * intervals)
-    rings = (intervals, np.zeros((*shape, 1)), changed.astype(np.uint8), np.full(alpha.size, size))
+    rings: tuple[Floats, Floats, NDArray[np.uint8], NDArray[np.int64]] = (
+        intervals,
+        np.zeros((*shape, 1)),
+        changed.astype(np.uint8),
+        np.full(alpha.size, size),
+    )
     pages, hosts = np.arange(alpha.size), int(owner.max()) + 1
     priors = initial_host_priors(hosts, 1)
     out = MapColumns(np.zeros(alpha.size), np.zeros((alpha.size, 1)), np.zeros(alpha.size))

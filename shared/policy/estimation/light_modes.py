@@ -66,7 +66,7 @@ def light_mode(
 
     The fixed point of (A + Σ α t/(1 − e^{−s}))/(B + T), from above; α̂ itself up to the knee.
     """
-    alpha = x[0]
+    alpha: float = x[0]
     if not alpha * rate > shape + TAIL:
         return alpha
     for _ in range(MAX_ITERATIONS):

@@ -215,10 +215,13 @@ def test_hosts_hear_the_mode_that_the_gamma_alone_would_have() -> None:
             """Of the log-posterior in ln α, κ given."""
             own = np.exp(u) * intervals[page]
             told = out.signal_evidence[page, 0] * signals[page, :, 0]
-            per_record = np.where(changed[page], own / np.expm1(own + told), -own)
+            per_record = np.where(
+                changed[page], own / np.expm1(np.minimum(own + told, 700.0)), -own
+            )
             return shape[page] - rate_days[page] * np.exp(u) + per_record.sum()
 
-        mode = brentq(slope, np.log(1e-6), np.log(1e6), xtol=1e-13)
+        above = np.log(out.unsignalled_change_rate[page])
+        mode = brentq(slope, np.log(1e-6), above, xtol=1e-13)
         assert rates[page] == pytest.approx(np.exp(mode), rel=1e-8)
         curvature = (slope(mode - 1e-5) - slope(mode + 1e-5)) / 2e-5
         assert widths[page] == pytest.approx(max(curvature, 0.15), rel=1e-5)
