@@ -83,19 +83,17 @@ def _learned(
     shape = (alpha.size, size)
     intervals = rng.uniform(0.5, 1.5, shape) / alpha[:, np.newaxis]
     changed = rng.random(shape) < -np.expm1(-alpha[:, np.newaxis] * intervals)
-    rings: tuple[Floats, Floats, NDArray[np.uint8], NDArray[np.int64]] = (
-        intervals,
-        np.zeros((*shape, 1)),
-        changed.astype(np.uint8),
-        np.full(alpha.size, size),
-    )
+    signals, flags = np.zeros((*shape, 1)), changed.astype(np.uint8)
+    records = intervals, signals, flags, np.full(alpha.size, size)
     pages, hosts = np.arange(alpha.size), int(owner.max()) + 1
     priors = initial_host_priors(hosts, 1)
     out = MapColumns(np.zeros(alpha.size), np.zeros((alpha.size, 1)), np.zeros(alpha.size))
-    fit_rings_map(pages, owner, *rings, priors, out)
+    fit_rings_map(pages, owner, *records, priors, out)
     for _ in range(rounds):
-        priors = fit_host_priors(host_sums(pages, owner, hosts, *out, *rings, priors))
-        fit_rings_map(pages, owner, *rings, priors, out)
+        rate, evidence, width = out
+        sums = host_sums(pages, owner, hosts, rate, evidence, width, *records, priors)
+        priors = fit_host_priors(sums)
+        fit_rings_map(pages, owner, *records, priors, out)
     return out.unsignalled_change_rate
 
 
