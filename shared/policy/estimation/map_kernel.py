@@ -35,7 +35,7 @@ LOWEST_PRECISION = 1e-6
 HIGHEST_PRECISION = 1.0 - 1e-6
 """Prior precisions are held inside these, so that the mode of κ is positive and finite."""
 
-TAIL = 0.5
+TAIL = 1.1
 """c: changes' worth of pull by which the prior holds a rate beyond its knee (`map_fit`)."""
 
 LEAST_PIVOT = 0.3
