@@ -7,7 +7,7 @@ Maximises, over α and one κ_k per signal source (design: production estimator,
 
 with the host's (A, B, p_k) and prior weight S ≤ 1, and −Bα only as far as the *knee*
 α = (A + c)/B, where the prior's pull on ln α, A − Bα, has come to −c. Beyond, it stays −c: there
-the prior is α^−c, and with c = `TAIL` = 1.1 two changes outweigh it. So a page's own crawls soon tell
+the prior is α^−c, and with c = `TAIL` two changes outweigh it. So a page's own crawls soon tell
 any rate, however far above its host's; below the knee the prior is the Gamma, exactly.
 
 Without signals the posterior is concave in ln α, and so has one mode. With signals there may be two
