@@ -18,6 +18,7 @@ from shared.policy.estimation.host_priors import (
     fit_host_priors,
     host_sums,
 )
+from shared.policy.estimation.light_modes import light_modes
 from shared.policy.estimation.map_fit import MapColumns
 from shared.policy.estimation.page_factors import (
     PageFactors,
@@ -124,13 +125,26 @@ def _set_factors(shard: Shard) -> NDArray[np.int64]:
     pages, rings, hosts = shard.pages, shard.rings, shard.hosts
     crawled = np.flatnonzero(rings.seen[: len(pages)] > 0)
     found, covered = np.empty((2, crawled.size))
+    of_hosts = hosts.records[pages["host"]]
+    heard, _ = light_modes(
+        crawled,
+        rings.interval_days,
+        rings.signals,
+        rings.changed,
+        rings.seen,
+        of_hosts["prior_shape"],
+        of_hosts["prior_rate"] / pages["factor"],
+        pages["unsignalled_change_rate"],
+        rings.evidence,
+        rings.posterior_shape[: len(pages)],
+    )
     seen_rings(
         crawled,
         rings.interval_days,
         rings.signals,
         rings.changed,
         rings.seen,
-        np.ascontiguousarray(pages["unsignalled_change_rate"]),
+        heard,
         rings.evidence,
         found,
         covered,

@@ -4,6 +4,7 @@ from collections.abc import Callable
 
 from services.replay.experiments import (
     accuracy,
+    any_rate,
     empirical,
     estimator_study,
     estimators,
@@ -30,6 +31,7 @@ FIGURES: dict[str, Callable[[Scale, Told], Figure]] = {
     "estimator-size": estimator_study.against_size,
     "estimator-cold-start": estimator_study.cold_start,
     "estimator-drift": estimator_study.drift,
+    "estimator-any-rate": any_rate.any_rate,
 }
 """Name → (scale, told) → figure; n: [N], k: [K]."""
 

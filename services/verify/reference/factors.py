@@ -7,6 +7,7 @@ from typing import Final
 
 from services.verify.reference.state import ACTIVITY_BINS, HostState, PageState, activity_of
 from shared.policy.estimation.bursts import trusts_bursts
+from shared.policy.estimation.map_kernel import TAIL
 
 BELIEF: Final = 5.0
 """Pages' worth of belief that a factor is 1."""
@@ -35,7 +36,7 @@ def refit_factors(hosts: Sequence[HostState], pages: Sequence[PageState]) -> Non
 
 
 def _refit(host: HostState, pages: Sequence[PageState]) -> None:
-    seen = [_seen(page) for page in pages]
+    seen = [_seen(page, _heard(host, page)) for page in pages]
     shape, mean = host.prior_shape, host.prior_shape / host.prior_rate
     directory = {page.directory: 1.0 for page in pages}
     activity = [1.0] * ACTIVITY_BINS
@@ -80,14 +81,30 @@ def _take(host: HostState, activity: list[float], directories: dict[int, float])
         host.activity, host.directories = activity, directories
 
 
-def _seen(page: PageState) -> tuple[float, float]:
+def _heard(host: HostState, page: PageState) -> float:
+    """The rate of a page by the Gamma prior without its tail: where changes would balance it."""
+    shape, rate = host.prior_shape, host.prior_rate / host.factor_of(page)
+    least, most = 1e-30, page.unsignalled_change_rate
+    if most * rate <= shape + TAIL:
+        return most
+    for _ in range(200):
+        middle = math.sqrt(least * most)
+        changes, covered = _seen(page, middle)
+        if shape + changes > middle * (rate + covered):
+            least = middle
+        else:
+            most = middle
+    return most
+
+
+def _seen(page: PageState, rate: float) -> tuple[float, float]:
     """Changes without a signal that a page's records say there were, and their days."""
     changes = covered = 0.0
     for record in page.records:
         days = min(max(record.interval_days, _SHORTEST), _LONGEST)
         covered += days
         if record.changed:
-            own = page.unsignalled_change_rate * days
+            own = rate * days
             told = sum(
                 kappa * number
                 for kappa, number in zip(page.source_evidence, record.signals, strict=True)

@@ -85,6 +85,7 @@ def credit_rings(
     host_rate: Row,
     factor: Row,
     unsignalled_change_rate: Row,
+    heard_rate: Row,
     signal_evidence: Row,
     credited: Floats,
     signalled: Floats,
@@ -96,8 +97,9 @@ def credit_rings(
     A signal of source k in a changed record is credited with p_k/(1 − e^{−s}), at most 1: the
     probability that it was true, given the change (`credited`, (hosts, K), of `signalled`). Of
     the time T that the records cover, T/(B + T) pages' worth is seen beside the prior
-    (`seen_pages`), and x/(1 − e^{−s})/(B + T) per changed record of it is the rate seen then. Of a
-    page with a `factor` f (`page_factors`) B is its host's over f, and so is the rate seen.
+    (`seen_pages`), and x/(1 − e^{−s})/(B + T) per changed record of it is the rate seen then, with
+    `heard_rate` (`light_modes`) for α̂. Of a page with a `factor` f (`page_factors`) B is its host's
+    over f, and so is the rate seen.
     """
     sources = signals.shape[2]
     for index in range(pages.size):
@@ -106,11 +108,12 @@ def credit_rings(
         found, covered = 0.0, 0.0
         for record in range(min(count[page], intervals.shape[1])):
             days = sane_interval(intervals[page, record])
-            exponent = unsignalled_change_rate[page] * days
-            own = exponent
+            own = heard_rate[page] * days
             covered += days
+            told = 0.0
             for source in range(sources):
-                exponent += signal_evidence[page, source] * signals[page, record, source]
+                told += signal_evidence[page, source] * signals[page, record, source]
+            exponent = unsignalled_change_rate[page] * days + told
             for source in range(sources):
                 number = signals[page, record, source]
                 if number == 0:
@@ -121,7 +124,7 @@ def credit_rings(
                     truth = precision / -math.expm1(-exponent)
                     credited[host, source] += number * min(truth, 1.0)
             if changed[page, record]:
-                found += own / -math.expm1(-exponent)
+                found += own / -math.expm1(-(own + told))
         rate = host_rate[host] / factor[page]
         seen_rate[host] += found / ((rate + covered) * factor[page])
         seen_pages[host] += covered / (rate + covered)

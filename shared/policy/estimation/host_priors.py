@@ -11,7 +11,8 @@ p_hk on the precision p = 1 − e^{−κ}; both are refitted every few days from
 
 over the host's crawled pages and five pseudo-pages at the statistics of its parent. The parent of
 a host is its site if sites are given (then five pseudo-pages at the global statistics stand behind
-the site), and everything otherwise. All inputs are sums over pages, so shards may add them up.
+the site), and everything otherwise. All inputs are sums over pages, so shards may add them up. α̂
+and a are those of `light_modes`: a page far beyond its host's others does not speak for them.
 """
 
 from typing import Any, NamedTuple
@@ -22,6 +23,7 @@ from scipy.special import digamma, polygamma
 
 from shared.policy.estimation.histories import Flags, Floats, Integers
 from shared.policy.estimation.host_kernel import credit_rings, surprise_rings
+from shared.policy.estimation.light_modes import light_modes
 from shared.policy.estimation.map_kernel import LOWEST_PRECISION
 from shared.policy.estimation.smoothed import check_rings
 
@@ -137,8 +139,19 @@ def host_sums(
     crawled = pages[np.asarray(count)[pages] > 0]
     owners = host_index[crawled]
     factors = np.ones(count.size) if factor is None else factor
-    rates = np.asarray(unsignalled_change_rate, dtype=np.float64)[crawled] / factors[crawled]
-    shapes = np.asarray(posterior_shape, dtype=np.float64)[crawled]
+    heard, widths = light_modes(
+        crawled,
+        intervals,
+        layers,
+        changed,
+        count,
+        priors.shape[host_index],
+        priors.rate[host_index] / factors,
+        unsignalled_change_rate,
+        signal_evidence.reshape(count.size, layers.shape[2]),
+        posterior_shape,
+    )
+    rates, shapes = heard[crawled] / factors[crawled], widths[crawled]
     log_rates = digamma(shapes) - np.log(shapes / rates)
     credited = np.zeros((hosts, layers.shape[2]))
     signalled = np.zeros_like(credited)
@@ -153,6 +166,7 @@ def host_sums(
         priors.rate,
         factors,
         unsignalled_change_rate,
+        heard,
         signal_evidence.reshape(count.size, layers.shape[2]),
         credited,
         signalled,

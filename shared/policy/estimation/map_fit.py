@@ -5,11 +5,18 @@ Maximises, over α and one κ_k per signal source (design: production estimator,
     A ln α − B α + Σ_k [S p_k ln(1 − e^{−κ_k}) − S (1 − p_k) κ_k]
       + Σ_j [z_j ln(1 − e^{−s_j}) − (1 − z_j) s_j],   s_j = α t_j + Σ_k κ_k n_jk
 
-with the host's (A, B, p_k) and prior weight S ≤ 1. It is concave; Newton's method with steps kept
-within a factor five finds the one maximum from a cold start, so a fit depends on the records and
-the priors alone. Intervals t_j are *effective* days, the burst multiplier M_j that held during the
-interval times its days (`bursts`). The posterior of α is Gamma(a, a/α̂), a = −∂²/∂(ln α)² at the
-mode, which is A where nothing was observed; `posterior_shape` holds a.
+with the host's (A, B, p_k) and prior weight S ≤ 1, and −Bα only as far as the *knee*
+α = (A + c)/B, where the prior's pull on ln α, A − Bα, has come to −c. Beyond, it stays −c: there
+the prior is α^−c, and with c = `TAIL` two changes outweigh it. So a page's own crawls soon tell
+any rate, however far above its host's; below the knee the prior is the Gamma, exactly.
+
+Without signals the posterior is concave in ln α, and so has one mode. With signals there may be two
+beyond the knee (few changes that all were signalled, or many); Newton's method, with steps kept
+within a factor five, begins where the Gamma prior would, and finds the one that lies downhill from
+there. So a fit depends on the records and the priors alone. Intervals t_j are *effective* days, the
+burst multiplier M_j that held during the interval times its days (`bursts`). The posterior of α is
+Gamma(a, a/α̂), a = −∂²/∂(ln α)² at the mode, which is A where nothing was observed (beyond the knee
+the prior adds nothing to it); `posterior_shape` holds a.
 """
 
 from typing import Any, NamedTuple

@@ -1,9 +1,15 @@
 """Newton's method for the posterior mode of one page with several signal sources, compiled.
 
-In x = (α, κ_1 … κ_K) the negative log-posterior of a page is convex:
+In x = (α, κ_1 … κ_K) the negative log-posterior of a page is
 
-    f = B α − A ln α + Σ_k w [(1 − p_k) κ_k − p_k ln(1 − e^{−κ_k})]
+    f = R(α) − A ln α + Σ_k w [(1 − p_k) κ_k − p_k ln(1 − e^{−κ_k})]
         + Σ_unchanged s_j − Σ_changed ln(1 − e^{−s_j}),   s_j = α t_j + Σ_k κ_k n_jk
+
+with R′(α) = min(B, (A + c)/α): the Gamma prior's Bα up to the knee (A + c)/B, and a logarithm
+beyond (`map_fit`). It is convex below the knee; beyond, R alone is concave. Without R's curvature
+there, R″ = −(A + c)/α², the Hessian is positive definite. So α comes last in Cholesky's order,
+where R″ can be added to its pivot as far as that stays positive: Newton's own step near a mode, and
+a step downhill everywhere.
 
 A source that sent nothing in the records keeps the mode of its prior, κ_k = −ln(1 − p_k), and takes
 no part in the iteration; unchanged records enter by their sums alone.
@@ -29,7 +35,19 @@ LOWEST_PRECISION = 1e-6
 HIGHEST_PRECISION = 1.0 - 1e-6
 """Prior precisions are held inside these, so that the mode of κ is positive and finite."""
 
+TAIL = 1.1
+"""c: changes' worth of pull by which the prior holds a rate beyond its knee (`map_fit`)."""
+
+LEAST_PIVOT = 0.3
+"""Share of α's pivot that stays when the curvature of the prior's tail is taken off."""
+
 Row = NDArray[Any]
+
+
+@compiled
+def prior_rate(value: float, shape: float, rate: float) -> float:
+    """R′(α), days: B up to the knee, and what keeps the prior's pull on ln α at −c beyond."""
+    return min(rate, (shape + TAIL) / value)
 
 
 @compiled
@@ -60,13 +78,12 @@ def gather_columns(
 def active_sources(
     prior: Floats, columns: Floats, found: int, quiet: Floats, active: Integers
 ) -> int:
-    """List in `active` the columns with any data, the time first; returns how many.
+    """List in `active` the columns with any data, the time last; returns how many.
 
     A source whose signals are never true by its prior (p ≤ LOWEST_PRECISION) is left out: the
     page's own records, however they fell, make nothing of it.
     """
-    active[0] = 0
-    size = 1
+    size = 0
     for column in range(1, quiet.size):
         total = quiet[column]
         for record in range(found):
@@ -74,7 +91,8 @@ def active_sources(
         if total > 0.0 and prior[column + 1] > LOWEST_PRECISION:
             active[size] = column
             size += 1
-    return size
+    active[size] = 0
+    return size + 1
 
 
 @compiled
@@ -90,7 +108,7 @@ def posterior_slope(
     gradient: Floats,
     hessian: Floats,
 ) -> None:
-    """Gradient and Hessian of f in the active columns, at `x`.
+    """Gradient and Hessian of f in the active columns, at `x`; the Hessian without R″.
 
     `prior` is (A, B, p_1 … p_K). `gradient` (1 + K,) and `hessian` (1 + K, 1 + K) are indexed by
     position in `active`; only the lower triangle is set.
@@ -101,7 +119,8 @@ def posterior_slope(
         for j in range(i):
             hessian[i, j] = 0.0
         if column == 0:
-            gradient[i] = quiet[0] + prior[1] - prior[0] / value
+            pull = prior_rate(value, prior[0], prior[1])
+            gradient[i] = quiet[0] + pull - prior[0] / value
             hessian[i, i] = prior[0] / (value * value)
         else:
             q = odds_of_change(value)
@@ -122,8 +141,11 @@ def posterior_slope(
 
 
 @compiled
-def newton_step(gradient: Floats, hessian: Floats, size: int, step: Floats) -> float:
-    """Solve H step = −g by Cholesky in place of H; returns the squared Newton decrement."""
+def newton_step(gradient: Floats, hessian: Floats, size: int, step: Floats, bend: float) -> float:
+    """Solve H step = −g by Cholesky in place of H; returns the squared Newton decrement.
+
+    `bend` is taken off the last pivot, of which `LEAST_PIVOT` stays.
+    """
     for i in range(size):
         diagonal = hessian[i, i]
         for j in range(i + 1):
@@ -131,6 +153,8 @@ def newton_step(gradient: Floats, hessian: Floats, size: int, step: Floats) -> f
             for k in range(j):
                 total -= hessian[i, k] * hessian[j, k]
             if i == j:
+                if i == size - 1:
+                    total = max(total - bend, LEAST_PIVOT * total)
                 hessian[i, i] = math.sqrt(max(total, 1e-15 * diagonal))
             else:
                 hessian[i, j] = total / hessian[j, j]
@@ -151,10 +175,14 @@ def newton_step(gradient: Floats, hessian: Floats, size: int, step: Floats) -> f
 
 @compiled
 def posterior_shape(
-    x: Floats, prior: Floats, columns: Floats, found: int, quiet_days: float
+    x: Floats, prior: Floats, columns: Floats, found: int, quiet_days: float, has_tail: bool
 ) -> float:
-    """a = −∂²(log-posterior)/∂(ln α)² at `x`, at least 0.3 of the prior's shape A."""
-    shape: float = x[0] * (prior[1] + quiet_days)
+    """a = −∂²(log-posterior)/∂(ln α)² at `x`, at least 0.3 of the prior's shape A.
+
+    Beyond the knee the prior is straight in ln α and adds nothing.
+    """
+    is_beyond = has_tail and x[0] * prior[1] > prior[0] + TAIL
+    shape: float = x[0] * (quiet_days if is_beyond else quiet_days + prior[1])
     for record in range(found):
         exponent = 0.0
         for column in range(x.size):
@@ -236,7 +264,9 @@ def posterior_mode(
                 step[i] *= 0.5
                 x[active[i]] = old[i] + step[i]
             continue
-        decrement = newton_step(gradient, hessian, size, step)
+        is_beyond = x[0] * prior[1] > prior[0] + TAIL
+        bend = (prior[0] + TAIL) / (x[0] * x[0]) if is_beyond else 0.0
+        decrement = newton_step(gradient, hessian, size, step, bend)
         old_slope = take_step(x, step, decrement, gradient, active, size, old)
         if not decrement > DECREMENT_TOLERANCE:
             return iteration + 1
@@ -288,7 +318,7 @@ def fit_map_rings(
         unsignalled_change_rate[page] = x[0]
         for source in range(size - 1):
             signal_evidence[page, source] = x[source + 1]
-        posterior_width[page] = posterior_shape(x, prior, columns, found, quiet[0])
+        posterior_width[page] = posterior_shape(x, prior, columns, found, quiet[0], True)
 
 
 @compiled
@@ -330,4 +360,4 @@ def fit_map_ragged(
         unsignalled_change_rate[page] = x[0]
         for source in range(size - 1):
             signal_evidence[page, source] = x[source + 1]
-        posterior_width[page] = posterior_shape(x, prior, columns, found, quiet[0])
+        posterior_width[page] = posterior_shape(x, prior, columns, found, quiet[0], True)

@@ -87,6 +87,7 @@ def test_a_study_is_named_by_the_first_part_of_its_figures() -> None:
         "estimator-size",
         "estimator-cold-start",
         "estimator-drift",
+        "estimator-any-rate",
         "n4",
     ]
     assert figure_names(()) == list(FIGURES)

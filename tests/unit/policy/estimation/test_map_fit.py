@@ -14,6 +14,7 @@ from shared.policy.estimation.map_fit import (
     fit_histories_map,
     fit_rings_map,
 )
+from shared.policy.estimation.map_kernel import TAIL
 
 PRIORS = HostPriors(
     np.array([0.5, 2.0, 8.0]),
@@ -40,7 +41,9 @@ def negative_log_posterior(theta, t, n, z, host, weight):
     """Straight from the text: one page's −log posterior in (α, κ_1 … κ_K)."""
     alpha, kappa = theta[0], np.asarray(theta[1:])
     p = PRIORS.precision[host]
-    prior = PRIORS.shape[host] * np.log(alpha) - PRIORS.rate[host] * alpha
+    knee = (PRIORS.shape[host] + TAIL) / PRIORS.rate[host]
+    prior = PRIORS.shape[host] * np.log(alpha) - PRIORS.rate[host] * min(alpha, knee)
+    prior -= (PRIORS.shape[host] + TAIL) * np.log(max(alpha / knee, 1.0))
     prior += weight * (p * np.log(-np.expm1(-kappa)) - (1 - p) * kappa).sum()
     s = alpha * t + n @ kappa
     return -(prior + np.where(z, np.log(-np.expm1(-np.maximum(s, 1e-300))), -s).sum())
@@ -87,7 +90,10 @@ def test_posterior_shape_is_the_curvature_in_the_logarithm_of_the_rate():
         def along(u, mode=mode, t=t, n=n, z=z, host=hosts[page]):
             a = mpmath.e**u * mode[0]
             s = [a * tj + mpmath.fdot(mode[1:], nj.tolist()) for tj, nj in zip(t, n, strict=True)]
-            log_posterior = PRIORS.shape[host] * u - PRIORS.rate[host] * a
+            # Near the mode itself: on one side of the knee.
+            knee = (PRIORS.shape[host] + TAIL) / PRIORS.rate[host]
+            below = PRIORS.shape[host] * u - PRIORS.rate[host] * a
+            log_posterior = below if mode[0] <= knee else -TAIL * u
             return log_posterior + sum(
                 mpmath.log(-mpmath.expm1(-sj)) if zj else -sj for sj, zj in zip(s, z, strict=True)
             )

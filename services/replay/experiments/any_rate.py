@@ -1,0 +1,104 @@
+"""How soon any rate is learned, from once in weeks to once in ten seconds, decade by decade.
+
+Each page is crawled after about 1/α days, uniformly half to one and a half of it: an informative
+crawl, of which six in ten find a change. A page alone has the prior of a new installation; others
+lie on hosts whose pages, and those of all other hosts, are as fast to a decade, and priors are
+fitted from the same crawls. The estimator is not told how the intervals were chosen.
+
+An unchanged crawl never raises an estimate above the prior's mean m, whatever the prior: so no
+estimator of a page alone has less mean error than e^−n ln(α/m) after n crawls of 1/α days.
+"""
+
+import numpy as np
+from numpy.typing import NDArray
+
+from services.replay.experiments.estimator_study import ROUNDS
+from services.replay.experiments.results import Figure, Scale, Told, summarised
+from shared.policy.estimation.host_priors import (
+    INITIAL_CHANGE_RATE,
+    fit_host_priors,
+    host_sums,
+    initial_host_priors,
+)
+from shared.policy.estimation.map_fit import MapColumns, fit_rings_map
+
+Floats = NDArray[np.float64]
+
+DECADES = (-2, -1, 0, 1, 2, 3)
+"""Powers of ten at which each begins: rates from one in 100 days to 10,000 a day."""
+
+SIZES = (1, 4, 16)
+PAGES = 400
+"""Of each decade, alone."""
+HOSTS, PAGES_A_HOST = 20, 25
+"""Of each decade."""
+CRAWLS = ("1 crawl", "4 crawls", "16 crawls")
+NAMES = tuple(f"{crawls}, {where}" for where in ("alone", "with its host") for crawls in CRAWLS)
+
+
+def any_rate(scale: Scale, told: Told) -> Figure:
+    """Mean |ln(α̂/α)| after 1, 4 and 16 informative crawls, by decade of α."""
+    found = np.empty((len(NAMES), scale.repetitions, len(DECADES)))
+    for repetition in range(scale.repetitions):
+        rng = scale.rng(repetition, 34)
+        alone = 10.0 ** (np.repeat(DECADES, PAGES) + rng.random(PAGES * len(DECADES)))
+        for row, size in enumerate(SIZES):
+            owner = np.arange(alone.size)
+            found[row, repetition] = _by_decade(alone, _learned(alone, owner, size, 0, rng))
+            found[len(SIZES) + row, repetition] = [
+                _with_hosts(decade, size, rng) for decade in DECADES
+            ]
+        told((repetition + 1) / scale.repetitions)
+    middles = [decade + 0.5 for decade in DECADES]
+    series = [summarised(name, middles, means) for name, means in zip(NAMES, found, strict=True)]
+    for crawls, size in zip(CRAWLS[:2], SIZES[:2], strict=True):
+        bound = np.exp(-size) * np.log(10.0 ** np.array(middles) / INITIAL_CHANGE_RATE)
+        least = np.maximum(bound, 0.0)[np.newaxis]
+        series.append(summarised(f"{crawls}, least possible alone", middles, least))
+    return Figure(
+        "estimator-any-rate",
+        "Learning α over six decades",
+        "log₁₀ of changes a day",
+        "error",
+        "lines",
+        series,
+        "a crawl about every 1/α days, no signals",
+    )
+
+
+def _with_hosts(decade: int, size: int, rng: np.random.Generator) -> float:
+    """Mean error of pages of hosts whose means lie anywhere in a decade."""
+    host = np.repeat(np.arange(HOSTS), PAGES_A_HOST)
+    mean = 10.0 ** (decade + rng.random(HOSTS))
+    shape = rng.uniform(0.7, 3.0, HOSTS)
+    alpha = rng.gamma(shape[host], (mean / shape)[host])
+    estimate = _learned(alpha, host, size, ROUNDS, rng)
+    return float(np.abs(np.log(estimate / alpha)).mean())
+
+
+def _learned(
+    alpha: Floats, owner: NDArray[np.int64], size: int, rounds: int, rng: np.random.Generator
+) -> Floats:
+    """α̂ after so many informative crawls, priors of `owner` fitted in so many rounds."""
+    shape = (alpha.size, size)
+    intervals = rng.uniform(0.5, 1.5, shape) / alpha[:, np.newaxis]
+    changed = rng.random(shape) < -np.expm1(-alpha[:, np.newaxis] * intervals)
+    signals, flags = np.zeros((*shape, 1)), changed.astype(np.uint8)
+    records = intervals, signals, flags, np.full(alpha.size, size)
+    pages, hosts = np.arange(alpha.size), int(owner.max()) + 1
+    priors = initial_host_priors(hosts, 1)
+    out = MapColumns(np.zeros(alpha.size), np.zeros((alpha.size, 1)), np.zeros(alpha.size))
+    fit_rings_map(pages, owner, *records, priors, out)
+    for _ in range(rounds):
+        rate, evidence, width = out
+        sums = host_sums(pages, owner, hosts, rate, evidence, width, *records, priors)
+        priors = fit_host_priors(sums)
+        fit_rings_map(pages, owner, *records, priors, out)
+    return out.unsignalled_change_rate
+
+
+def _by_decade(alpha: Floats, estimate: Floats) -> Floats:
+    """Mean error of the pages of each decade."""
+    decade = np.floor(np.log10(alpha)).astype(np.int64) - DECADES[0]
+    error = np.abs(np.log(estimate / alpha))
+    return np.bincount(decade, error, len(DECADES)) / np.bincount(decade, minlength=len(DECADES))
