@@ -85,7 +85,11 @@ class Precedence:
             ends = positions | await _ends(consumer, unsure)
             for first, tps in followers.items():
                 offsets = {tp: fetched[tp][-1].offset + 1 for tp in tps}
+                waited = self._waiting.get(first.partition)
                 admitted = self.admit(first.partition, positions[first], ends[first], offsets)
+                if waited is not None and waited is not self._waiting.get(first.partition):
+                    # One topic has learned that the wait is over; the others wait no longer either.
+                    consumer.resume(*waited.paused)
                 for tp in tps:
                     _cut(consumer, fetched, tp, admitted.get(tp, 0))
                 self._pause(consumer, first.partition, [tp for tp in tps if tp not in fetched])

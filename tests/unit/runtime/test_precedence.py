@@ -128,6 +128,18 @@ async def test_what_waits_is_looked_at_again(precedence, monkeypatch):
     assert fetched
 
 
+async def test_all_that_waits_goes_on_once_one_topic_learns_that_the_wait_is_over(precedence):
+    consumer = Consumer(7, 9)
+    await precedence.hold_back(consumer, {CRAWLS: [crawl(4)]})
+    assert consumer.paused == {CRAWLS}
+    consumer.end = 7  # the topic was made anew, and is shorter
+    signal = ConsumerRecord("signals", 3, 0, 0, 0, None, b"", None, 0, 0, ())
+    fetched = {SIGNALS: [signal]}
+    await precedence.hold_back(consumer, fetched)
+    assert fetched
+    assert consumer.paused == set()
+
+
 async def test_a_partition_that_is_being_handed_out_is_left_alone(precedence):
     class Undecided(Consumer):
         async def position(self, _tp):
