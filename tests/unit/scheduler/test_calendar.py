@@ -48,7 +48,7 @@ def come_up(pages, wheel, until):
 
 
 @pytest.mark.slow(14)
-@settings(deadline=None, max_examples=60)
+@settings(deadline=None, max_examples=30)
 @given(st.lists(st.tuples(st.integers(0, 19), st.floats(0.0, 5000.0)), min_size=1, max_size=200))
 def test_a_page_comes_up_once_by_its_last_time_wherever_it_was_before(moves):
     pages, wheel = pages_and_wheel(20)
