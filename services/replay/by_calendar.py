@@ -162,7 +162,7 @@ def _tick_begins(trace: Trace, slot_days: Floats, uses_signals: bool, tick_days:
     """Slots at which a tick begins: by time, and where something has happened before the slot."""
     if tick_days <= 0.0:
         return np.arange(slot_days.size)
-    # The end is one of them: a slot may come at that very moment, as in the middle of longer traces.
+    # The end is one of them: a slot may come at that very moment, as within longer traces.
     happenings = [trace.born_days, np.arange(0.0, trace.days + tick_days, tick_days)]
     if uses_signals:
         happenings.append(trace.signal_days)
