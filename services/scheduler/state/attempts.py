@@ -19,6 +19,7 @@ from shared.rules.page_events import (
     MOST_MISSES,
     failures_that_count,
     forgets_failures,
+    is_news,
     is_wanted,
     misses_that_count,
     retry_time,
@@ -172,7 +173,11 @@ def end_request(attempt: Any, page: Any, first: float) -> None:
 
 @compiled
 def answer_request(attempts: Rows, page: Any, time: float, requested_us: int, first: float) -> bool:
-    """Whether the page's request is answered: by an outcome with its id, or of a crawl after it."""
+    """Whether the page's request is answered: by an outcome with its id, or of a crawl after it.
+
+    An answer to an earlier request comes after the later one where a scheduler loads: it reads
+    requests first. Those that nobody seemed to have answered have not been in vain then either.
+    """
     if page.attempt == NO_ATTEMPT:
         return False
     attempt = attempts[page.attempt]
@@ -182,6 +187,9 @@ def answer_request(attempts: Rows, page: Any, time: float, requested_us: int, fi
     if is_answer:
         attempt.unanswered = 0
         end_request(attempt, page, first)
+    elif attempt.unanswered > 0 and is_news(time, last_attempt_of(attempts, page)):
+        attempt.unanswered = 0
+        note_retry(page, attempt, first)
     return is_answer
 
 

@@ -280,6 +280,8 @@ class ReferenceShard:
             return
         if time >= page.requested_at and page.deadline > NEVER:
             page.deadline, page.unanswered = NEVER, 0
+        elif time > max(page.last_attempt_at, page.last_crawled_at):
+            page.unanswered = 0
         if result in (FAILED, IS_GONE, GONE_FOR_GOOD):
             if time > page.last_attempt_at:
                 page.last_attempt_at = time

@@ -250,6 +250,18 @@ def test_an_answer_ends_the_waiting_of_a_page_that_was_silent():
     assert world.pick([START + 33.0], 1.0) == [page.page_id]
 
 
+def test_requests_whose_answers_are_read_only_after_a_load_were_not_in_vain():
+    world = World(rules(timeout=10.0, retry=20.0))
+    page = world.add_page("a", 1, START, last_crawled_at=START - DAY)
+    for begin in (1.0, 31.0, 81.0):
+        assert world.pick([START + begin], 1.0) == [page.page_id], begin
+    # All but the last had been answered: a scheduler that loads reads requests before outcomes.
+    for answered in (2.0, 32.0):
+        world.outcome(page.page_id, START + answered)
+    assert world.pick([START + 110.9], 1.0) == [None]
+    assert world.pick([START + 111.0], 1.0) == [page.page_id]
+
+
 def test_a_failed_page_waits_twice_as_long_each_time():
     world = World(rules(retry=100.0))
     page = world.add_page("a", 1, START, last_crawled_at=START - 1.0)
