@@ -1,6 +1,7 @@
 """`freshet pages import|remove|purge|max-age`."""
 
 import asyncio
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -87,6 +88,29 @@ def _of_several(function: Any) -> Any:
     return function
 
 
+def _is_wanted(
+    count: Callable[[], int],
+    would: str,
+    question: str,
+    *,
+    dry_run: bool,
+    yes: bool,
+    as_json: bool,
+) -> bool:
+    """Whether to go on: a dry run only says how many pages it would be, and people may say no.
+
+    Raises:
+        click.Abort: they did.
+    """
+    if yes and not dry_run:
+        return True
+    counted = count()
+    if dry_run:
+        show({would: counted}, as_json=as_json)
+        return False
+    return click.confirm(question.format(counted), abort=True, err=True)
+
+
 @command.command("remove")
 @_of_several
 def remove(
@@ -104,15 +128,18 @@ def remove(
     from shared.runtime.settings import load_settings  # noqa: PLC0415
 
     settings, pages = load_settings(), selected(urls, host, prefix)
-    if not pages.urls or dry_run:
-        count = pages.count(settings)
-        if dry_run:
-            show({"would_remove": count}, as_json=as_json)
-            return
-        if not yes:
-            click.confirm(f"Remove {count:,} pages?", abort=True, err=True)
-    removed = publish(settings, pages, lambda url, now: PageUpdate("remove", url, updated_at=now))
-    show({"removed": removed}, as_json=as_json)
+    if _is_wanted(
+        lambda: pages.count(settings),
+        "would_remove",
+        "Remove {:,} pages?",
+        dry_run=dry_run,
+        yes=yes or bool(pages.urls),
+        as_json=as_json,
+    ):
+        removed = publish(
+            settings, pages, lambda url, now: PageUpdate("remove", url, updated_at=now)
+        )
+        show({"removed": removed}, as_json=as_json)
 
 
 @command.command("purge")
@@ -153,12 +180,15 @@ def purge(
     wanted = Purgeable(
         before, removed=only != "gone", gone=only != "removed", host=name, rhythm=of_looks()
     )
-    if dry_run or not yes:
-        counted = count(settings, wanted)
-        if dry_run:
-            show({"would_erase": counted}, as_json=as_json)
-            return
-        click.confirm(f"Erase {counted:,} pages for good?", abort=True, err=True)
+    if not _is_wanted(
+        lambda: count(settings, wanted),
+        "would_erase",
+        "Erase {:,} pages for good?",
+        dry_run=dry_run,
+        yes=yes,
+        as_json=as_json,
+    ):
+        return
     with ImportBar() as bar:
         erased = erase(settings, wanted, bar.advance)
     note(settings, "pages", name, {"erased": erased.pages, "days": days, "only": only or "both"})
@@ -190,13 +220,15 @@ def max_age(
     if (days is None) != without:
         raise click.UsageError("give --days or --none")
     settings, pages = load_settings(), selected(urls, host, prefix)
-    if not pages.urls or dry_run:
-        count = pages.count(settings)
-        if dry_run:
-            show({"would_change": count}, as_json=as_json)
-            return
-        if not yes:
-            click.confirm(f"Change the maximum age of {count:,} pages?", abort=True, err=True)
+    if not _is_wanted(
+        lambda: pages.count(settings),
+        "would_change",
+        "Change the maximum age of {:,} pages?",
+        dry_run=dry_run,
+        yes=yes or bool(pages.urls),
+        as_json=as_json,
+    ):
+        return
     changed = publish(
         settings,
         pages,
