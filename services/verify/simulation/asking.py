@@ -20,6 +20,10 @@ from shared.contracts.messages import DemandCurve
 from shared.contracts.topics import CRAWL_OUTCOMES, DEMAND_CURVES
 from shared.pacing.slots import SlotTimeline
 
+FEW_SLOTS: Final = 0.5
+"""Slots a page within the bound. What a shard left empty once it is taken to be unable to use, and
+has back within a minute: with half a slot a page it is on its way."""
+
 MOST_IN_VAIN: Final = 3
 """Requests in a row after which the next may come later than simulations take."""
 
@@ -60,12 +64,17 @@ def asked_again(ledger: Ledger, facts: Facts, timeline: SlotTimeline) -> tuple[F
         text = f"{page.url}: last asked for at {at - BEGINNING:.2f}; its shard had {had:.1f} slots"
         if had >= 2 * pages[page.partition]:
             forgotten.append(text)
-        elif sum(slots) >= 2 * pages.total() and page.partition not in doubted:
+        elif had < FEW_SLOTS * pages[page.partition] and _is_enough(slots, pages, page, doubted):
             starved.append(text)
     return (
         Finding.of("forgotten", "every page is asked for again where there are slots", forgotten),
         Finding.of("starved", "every shard that has pages to crawl gets slots", starved),
     )
+
+
+def _is_enough(slots: list[float], pages: Counter[int], page: Page, doubted: set[int]) -> bool:
+    """Whether there were slots for all pages, and no doubt that this one's shard can use some."""
+    return sum(slots) >= 2 * pages.total() and page.partition not in doubted
 
 
 def _last_crawls(ledger: Ledger) -> dict[str, float]:
