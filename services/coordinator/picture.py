@@ -3,7 +3,6 @@
 import math
 from collections import deque
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import faust
@@ -14,20 +13,10 @@ from services.coordinator import metrics
 from services.coordinator.allotment import Fleet
 from services.coordinator.core import Coordination, Moment
 from services.coordinator.solver import demand_at
+from services.coordinator.web import files
 
 HISTORY_SECONDS = 600
 """Samples kept, one a second."""
-
-WEB = Path(__file__).parent / "web"
-
-_SCRIPTS = ("picture", "chart", "common", "page", "hosts", "sources", "calibration")
-
-_FILES = {
-    "/": ("index.html", "text/html"),
-    **{f"/{name}": (f"{name}.html", "text/html") for name in _SCRIPTS[3:]},
-    **{f"/{name}.js": (f"{name}.js", "text/javascript") for name in _SCRIPTS},
-    "/style.css": ("style.css", "text/css"),
-}
 
 HEADERS = {
     # The page loads nothing from anywhere else, and asks only this machine (`?world=`).
@@ -266,8 +255,8 @@ def add_picture(app: faust.App, state: Callable[[], State]) -> None:
         body = msgspec.json.encode(state())
         return Response(body=body, content_type="application/json", headers=HEADERS)
 
-    for path, (name, content_type) in _FILES.items():
-        _add_file(app, path, (WEB / name).read_bytes(), content_type)
+    for path, (text, content_type) in files().items():
+        _add_file(app, path, text.encode(), content_type)
 
 
 def _add_file(app: faust.App, path: str, body: bytes, content_type: str) -> None:

@@ -7,7 +7,8 @@ import pytest
 from msgspec.structs import replace
 
 from services.coordinator.core import Coordination, Moment
-from services.coordinator.picture import HISTORY_SECONDS, WEB, Picture, Sample, ShardState, State
+from services.coordinator.picture import HISTORY_SECONDS, Picture, Sample, ShardState, State
+from services.coordinator.web import WEB, files
 from shared.contracts.messages import (
     Allotment,
     Bandwidth,
@@ -151,7 +152,7 @@ def test_the_script_reads_fields_that_the_state_has():
 
 
 def test_every_page_leads_to_all_others_in_the_same_words():
-    pages = [file.read_text() for file in WEB.glob("*.html")]
+    pages = [text for text, content_type in files().values() if content_type == "text/html"]
     navs = {
         re.sub(r' aria-current="page"', "", re.search("<nav.*</nav>", page, re.DOTALL)[0])
         for page in pages
