@@ -1,13 +1,16 @@
 """A worker's way to rows that are few: a connection for each question, in threads of its own."""
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from concurrent.futures import ThreadPoolExecutor
-from typing import Concatenate, Final, ParamSpec, TypeVar
+from typing import Concatenate, Final, Never, ParamSpec, TypeVar
 
 import psycopg
+import structlog
 
 from shared.store.connection import connect
+
+log = structlog.get_logger(__name__)
 
 THREADS: Final = 4
 
@@ -51,3 +54,24 @@ class Questions:
     def stop(self) -> None:
         """Ask nothing more."""
         self._threads.shutdown(wait=False, cancel_futures=True)
+
+
+async def take_turns(turn: Callable[[], Awaitable[None]], seconds: float, waiting: str) -> Never:
+    """Do something again and again, for ever; where the database is away, the next turn asks it.
+
+    Args:
+        turn: what is done.
+        seconds: between the end of one turn and the next.
+        waiting: is logged once each time that the database is away, or refuses.
+    """
+    is_away = False
+    while True:
+        try:
+            await turn()
+            is_away = False
+        except psycopg.Error as error:
+            # What else the worker does goes on, whatever is wrong here.
+            if not is_away:
+                log.warning(waiting, error=str(error).strip())
+            is_away = True
+        await asyncio.sleep(seconds)

@@ -33,7 +33,7 @@ from shared.runtime.fetching import Fetcher, FetchFailed
 from shared.runtime.pings import Ping
 from shared.runtime.settings import Settings
 from shared.runtime.wall_time import WALL
-from shared.store.questions import Questions
+from shared.store.questions import Questions, take_turns
 from shared.store.watched import (
     INDEX,
     ROBOTS,
@@ -106,18 +106,10 @@ class SitePoller:
 
     async def run(self) -> None:
         """Look again and again."""
-        is_away = False
         async with asyncio.TaskGroup() as group:
-            while True:
-                try:
-                    await self._turn(group)
-                    is_away = False
-                except psycopg.Error as error:
-                    # Streams go on, whatever is wrong here.
-                    if not is_away:
-                        log.warning("watched sites wait for the database", error=str(error).strip())
-                    is_away = True
-                await asyncio.sleep(TURN_SECONDS)
+            await take_turns(
+                lambda: self._turn(group), TURN_SECONDS, "watched sites wait for the database"
+            )
 
     def stop(self) -> None:
         """Give up what is being read."""

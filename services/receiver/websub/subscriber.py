@@ -3,7 +3,6 @@
 import asyncio
 from typing import Final
 
-import psycopg
 import structlog
 
 from services.receiver import metrics
@@ -12,6 +11,7 @@ from services.receiver.websub.subscriptions import Subscriptions
 from shared.discovery.links import HEAD_BYTES
 from shared.runtime.fetching import Fetcher, FetchFailed
 from shared.runtime.wall_time import WALL
+from shared.store.questions import take_turns
 from shared.store.subscriptions import (
     UNWANTED,
     Subscription,
@@ -60,17 +60,8 @@ class Subscriber:
 
     async def run(self) -> None:
         """Look again and again; ends at once where nothing is subscribed to."""
-        is_away = False
-        while self._own_url:
-            try:
-                await self._turn()
-                is_away = False
-            except psycopg.Error as error:
-                # Pings of other kinds go on, whatever is wrong here.
-                if not is_away:
-                    log.warning("subscriptions wait for the database", error=str(error).strip())
-                is_away = True
-            await asyncio.sleep(TURN_SECONDS)
+        if self._own_url:
+            await take_turns(self._turn, TURN_SECONDS, "subscriptions wait for the database")
 
     async def _turn(self) -> None:
         due = await self._subscriptions.ask(
