@@ -14,6 +14,7 @@ from shared.contracts.topics import PAGE_UPDATES
 from shared.runtime.publisher import ByPlace, Publisher
 from shared.runtime.settings import Settings
 from shared.store.page_listing import count_under, urls_under
+from shared.views.hosts import host_name
 
 UpdateOf = Callable[[str, float], PageUpdate]
 """URL and time, Unix seconds, to what is said of the page."""
@@ -50,13 +51,13 @@ def selected(urls: Iterable[str], host: str | None, prefix: str | None) -> Selec
 
     Raises:
         UsageError: none of them names any, or several do.
-        BadUrl: what is named is not one that Freshet takes.
+        BadUrl, BadHost: what is named is not one that Freshet takes.
     """
     canonical = tuple(identify(url).url for url in urls)
     if sum((bool(canonical), host is not None, prefix is not None)) != 1:
         raise click.UsageError("give URLs, or --host, or --prefix")
     if host is not None:
-        return Selected(identify(f"http://{host}/").host)
+        return Selected(host_name(host))
     if prefix is not None:
         page = identify(prefix)
         return Selected(page.host, page.url)

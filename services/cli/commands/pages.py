@@ -170,12 +170,12 @@ def purge(
     from services.cli.erasing import count, of_looks, show_erased  # noqa: PLC0415
     from services.cli.erasing import purge as erase  # noqa: PLC0415
     from services.cli.import_bar import ImportBar  # noqa: PLC0415
-    from shared.contracts.identity import identify  # noqa: PLC0415
     from shared.runtime.settings import load_settings  # noqa: PLC0415
     from shared.store.purging import Purgeable  # noqa: PLC0415
+    from shared.views.hosts import host_name  # noqa: PLC0415
 
     settings = load_settings()
-    name = None if host is None else identify(f"http://{host}/").host
+    name = None if host is None else host_name(host)
     before = settings.clock().now() - days * SECONDS_PER_DAY
     wanted = Purgeable(
         before, removed=only != "gone", gone=only != "removed", host=name, rhythm=of_looks()

@@ -90,3 +90,11 @@ def test_a_maximum_age_is_set_and_cleared_and_nothing_else_is(sent):
     first, second = sent[0][2], sent[1][2]
     assert (first.no_max_age, first.max_age_days, first.importance) == (True, None, None)
     assert (second.no_max_age, second.max_age_days, second.importance) == (False, 3.0, None)
+
+
+@pytest.mark.parametrize("command", ["remove", "purge"])
+def test_what_is_no_host_is_refused_and_not_taken_for_another(sent, command):
+    done = run(command, "--host", "a.example/shop", "--yes")
+    assert done.exit_code != 0
+    assert "is not a host" in done.stderr
+    assert sent == []
