@@ -3,6 +3,7 @@
 import itertools
 import math
 from collections import Counter, defaultdict
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Final
 
@@ -50,7 +51,7 @@ def asked_again(ledger: Ledger, facts: Facts, timeline: SlotTimeline) -> tuple[F
         last[url] = max(asked.written_at, last.get(url, -math.inf))
     slots = [timeline.allotted(n, since, until) for n in range(scale.partitions)]
     pages = Counter(page.partition for page in truth.pages)
-    doubted = _away_twice(ledger, facts)
+    starving = _starving(slots, pages) - _away_twice(ledger, facts)
     unsure = truth.unsure | facts.unread(CRAWL_OUTCOMES.name)
     forgotten: list[str] = []
     starved: list[str] = []
@@ -64,7 +65,7 @@ def asked_again(ledger: Ledger, facts: Facts, timeline: SlotTimeline) -> tuple[F
         text = f"{page.url}: last asked for at {at - BEGINNING:.2f}; its shard had {had:.1f} slots"
         if had >= 2 * pages[page.partition]:
             forgotten.append(text)
-        elif had < FEW_SLOTS * pages[page.partition] and _is_enough(slots, pages, page, doubted):
+        elif page.partition in starving:
             starved.append(text)
     return (
         Finding.of("forgotten", "every page is asked for again where there are slots", forgotten),
@@ -72,9 +73,11 @@ def asked_again(ledger: Ledger, facts: Facts, timeline: SlotTimeline) -> tuple[F
     )
 
 
-def _is_enough(slots: list[float], pages: Counter[int], page: Page, doubted: set[int]) -> bool:
-    """Whether there were slots for all pages, and no doubt that this one's shard can use some."""
-    return sum(slots) >= 2 * pages.total() and page.partition not in doubted
+def _starving(slots: Sequence[float], pages: Counter[int]) -> set[int]:
+    """Shards that had next to no slots while there were slots for all pages."""
+    if sum(slots) < 2 * pages.total():
+        return set()
+    return {shard for shard, had in enumerate(slots) if had < FEW_SLOTS * pages[shard]}
 
 
 def _last_crawls(ledger: Ledger) -> dict[str, float]:
