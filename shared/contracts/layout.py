@@ -1,0 +1,57 @@
+"""Which shard has a host, also while the number of shards grows.
+
+A host's place is murmur2(host) mod the number of partitions (`shared.contracts.identity`). The
+number grows by an integer factor k: as murmur2 mod kP ≡ murmur2 mod P (mod P), the hosts of shard s
+are those of s, s+P, s+2P, … together, and nobody else's. So partitions are added first, and then
+each shard is split by itself, at a moment of its own. Before that moment all of its family's hosts
+are the parent's, whatever partition a record of them came on; after it each is its own shard's.
+
+Producers learn of new partitions when they like. A record on a partition of the right family that
+is not its shard's is passed on to the shard that has the host; on a partition of another family it
+is a mistake of its producer.
+"""
+
+from dataclasses import dataclass
+from typing import Self
+
+from shared.contracts.identity import shard_of
+
+
+@dataclass(frozen=True, slots=True)
+class Layout:
+    """How the hosts are shared out among the shards."""
+
+    shards: int
+    """As many as each topic of theirs has partitions."""
+    grown_from: int
+    """How many there were before the last growth; as many as now if there was none."""
+    split: frozenset[int]
+    """Shards of before that have been split."""
+
+    @classmethod
+    def of(cls, shards: int) -> Self:
+        """That of an installation which never grew."""
+        return cls(shards, shards, frozenset())
+
+    @property
+    def is_growing(self) -> bool:
+        """Whether shards are still to be split."""
+        return self.shards > self.grown_from and len(self.split) < self.grown_from
+
+    def shard_of(self, host: str) -> int:
+        """The shard that has a host."""
+        shard = shard_of(host, self.shards)
+        parent = self.parent_of(shard)
+        return shard if shard == parent or parent in self.split else parent
+
+    def parent_of(self, shard: int) -> int:
+        """The shard that had a shard's hosts before the last growth; itself, if it was there."""
+        return shard % self.grown_from
+
+    def family_of(self, parent: int) -> range:
+        """A shard of before, and those that its hosts are split among."""
+        return range(parent, self.shards, self.grown_from)
+
+    def has_hosts(self, shard: int) -> bool:
+        """Whether a shard can have hosts yet: not while its parent still has them."""
+        return shard < self.grown_from or self.parent_of(shard) in self.split
