@@ -24,7 +24,7 @@ def measure_solver(shards: int, rounds: int = 20, seed: int = 0) -> dict[str, An
         seed: of the curves.
     """
     rng = np.random.default_rng(seed)
-    coordination = Coordination(3.0, 0.3, shards)
+    coordination = Coordination(3.0, 0.3)
     coordination.lead(1, "bench")
     coordination.receive_bandwidth(Bandwidth(1000.0))
     picture = Picture(coordination)

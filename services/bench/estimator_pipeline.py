@@ -10,7 +10,7 @@ from aiokafka import ConsumerRecord
 
 from migrations.upgrade import migrate
 from services.estimator.announcing import Announcements
-from services.estimator.decoding import Refused
+from services.estimator.decoding import Misplaced, Refused
 from services.estimator.handler import EstimatorHandler
 from shared.contracts.codec import encode
 from shared.contracts.identity import identify, shard_of
@@ -50,6 +50,10 @@ class _Nowhere:
         self.announced += sum(map(len, announcements.values()))
         self.refused += len(refused)
         return {key: self.announced for key, messages in announcements.items() if messages}
+
+    async def pass_on(self, misplaced: Sequence[Misplaced]) -> None:
+        """There are none."""
+        self.refused += len(misplaced)
 
 
 def run(database_url: str, pages: int = 1_000_000, seconds: float = 10.0) -> dict[str, Any]:

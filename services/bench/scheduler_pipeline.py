@@ -16,6 +16,7 @@ from services.scheduler.state.shard import Shard
 from services.scheduler.warm_up import warm_up
 from shared.contracts.codec import encode
 from shared.contracts.identity import host_id_of, page_id_of, shard_of
+from shared.contracts.layout import Layout
 from shared.contracts.messages import Allotment, CrawlOutcome, Multipliers
 from shared.contracts.topics import CRAWL_OUTCOMES, CRAWL_REQUESTS
 from shared.pacing.slots import SlotPlan, SlotTimeline
@@ -53,17 +54,17 @@ def make_shards(settings: Settings, pages: int, seed: int = 1) -> dict[int, Shar
     of_shard: dict[int, list[tuple[str, int]]] = {n: [] for n in range(settings.partitions)}
     for host, count in zip(hosts, counts.tolist(), strict=True):
         of_shard[shard_of(host, settings.partitions)].append((host, count))
-    rules = shard_rules(settings, SystemClock())
+    rules, layout = shard_rules(settings, SystemClock()), Layout.of(settings.partitions)
     shards = {}
     for number, members in of_shard.items():
-        shard = build_shard(_snapshot(number, members, random), rules)
+        shard = build_shard(_snapshot(number, members, random, layout), rules)
         shard.is_caught_up = True
         shards[number] = shard
     return shards
 
 
 def _snapshot(
-    number: int, members: list[tuple[str, int]], random: np.random.Generator
+    number: int, members: list[tuple[str, int]], random: np.random.Generator, layout: Layout
 ) -> ShardSnapshot:
     urls = [
         (f"https://{host}/section/{page % 97}/article-{page}.html", host)
@@ -123,6 +124,7 @@ def _snapshot(
         {},
         np.zeros(size, np.int8),
         SignalsBySource.none(),
+        layout,
     )
 
 
@@ -223,7 +225,7 @@ class _Bench:
         # Measured together: on a busy machine each look at the clocks may cost a turn of others.
         started, cpu = time.perf_counter(), time.process_time()
         for shard, records in answers:
-            reader = Reader(Acceptance(len(self._shards), self._now, self._now, False))
+            reader = Reader(Acceptance(self._now, self._now, False))
             reader.apply(shard, CRAWL_OUTCOMES.name, records)
         spent.answering += time.perf_counter() - started
         spent.answering_cpu += time.process_time() - cpu

@@ -99,7 +99,7 @@ class SmallSystem:
 
     def _apply(self, records: _Records) -> None:
         now = self._clock.time
-        acceptance = Acceptance(1, now, now, record_times_count=False)
+        acceptance = Acceptance(now, now, record_times_count=False)
         self._tell_scheduler(records, acceptance)
         done = apply_records(self._learning, records, acceptance, 0.0)
         learn(done)

@@ -24,6 +24,7 @@ from shared.runtime.publisher import Place, Publisher
 from shared.runtime.settings import Settings
 from shared.store.erased_traces import delete_observations, forget_watched
 from shared.store.erasing import KEPT_SECONDS
+from shared.store.layout import fetch_layout
 from shared.store.positions import ESTIMATOR, read_applied
 from shared.store.purging import Purgeable, Rhythm, count_purgeable, count_removed, purgeable_urls
 from shared.terminal.output import show, show_json
@@ -62,18 +63,18 @@ class Eraser:
         Raises:
             SystemFailed: no estimator applies it.
         """
-        now, shards = self.settings.clock().now(), self.settings.partitions
+        now, url = self.settings.clock().now(), self.settings.database_url.get_secret_value()
+        # Where its estimator reads it: one that passes it on would have applied nothing yet.
+        layout = await asyncio.to_thread(fetch_layout, url)
         messages: dict[Place, list[tuple[bytes, bytes]]] = {}
         for page in pages:
             update = PageUpdate(
                 "remove", page.url, updated_at=now, for_good=True, whole_host=whole_host
             )
-            place = (PAGE_UPDATES.name, shard_of(page.host, shards))
+            place = (PAGE_UPDATES.name, layout.shard_of(page.host))
             messages.setdefault(place, []).append((page.host.encode(), encode(update)))
         await self._applied(await self.publisher.send_batches(messages))
-        url = self.settings.database_url.get_secret_value()
-        known = [(shard_of(page.host, shards), page.page_id) for page in pages]
-        if await asyncio.to_thread(count_removed, url, known):
+        if await asyncio.to_thread(count_removed, url, pages):
             raise SystemFailed(
                 "an estimator of an older version has removed the pages and not erased them: "
                 "bring all estimators up to date, then call `freshet pages purge --days 0`"
@@ -102,7 +103,7 @@ class Eraser:
 def purge(settings: Settings, wanted: Purgeable, progress: Progress) -> Erasure:
     """Erase the pages that may go."""
     total, url = count(settings, wanted), settings.database_url.get_secret_value()
-    parts = purgeable_urls(url, settings.partitions, wanted)
+    parts = purgeable_urls(url, wanted)
     pages = asyncio.run(_erased(settings, _told(parts, total, progress)))
     return Erasure(pages, delete_observations(url))
 
@@ -115,7 +116,7 @@ def of_looks() -> Rhythm:
 def count(settings: Settings, wanted: Purgeable) -> int:
     """How many pages may go."""
     url = settings.database_url.get_secret_value()
-    return sum(count_purgeable(url, settings.partitions, wanted))
+    return sum(count_purgeable(url, wanted))
 
 
 def _told(parts: Iterable[list[str]], total: int, progress: Progress) -> Iterator[list[str]]:
@@ -157,7 +158,7 @@ def erase_host(settings: Settings, host: str, progress: Progress) -> Erasure:
     url = settings.database_url.get_secret_value()
     # First: the poller would find its pages again.
     forget_watched(url, host)
-    parts = purgeable_urls(url, settings.partitions, wanted)
+    parts = purgeable_urls(url, wanted)
     told = _told(parts, count(settings, wanted), progress)
     pages = asyncio.run(_erased(settings, told, identify(f"http://{host}/")))
     return Erasure(pages, delete_observations(url))

@@ -35,7 +35,7 @@ class Selected:
         if self.urls:
             return len(self.urls)
         url = settings.database_url.get_secret_value()
-        return count_under(url, settings.partitions, self.host, self.prefix)
+        return count_under(url, self.host, self.prefix)
 
     def parts(self, settings: Settings) -> Iterator[Sequence[str]]:
         """Their URLs, some thousand at a time."""
@@ -43,7 +43,7 @@ class Selected:
             yield self.urls
             return
         url = settings.database_url.get_secret_value()
-        yield from urls_under(url, settings.partitions, self.host, self.prefix)
+        yield from urls_under(url, self.host, self.prefix)
 
 
 def selected(urls: Iterable[str], host: str | None, prefix: str | None) -> Selected:

@@ -10,6 +10,7 @@ from services.coordinator.allotment import ADOPTED, Change, Decision, Fleet
 from services.coordinator.solver import check_curve
 from services.coordinator.usage import Made
 from shared.contracts.codec import BadMessage
+from shared.contracts.layout import MOST_SHARDS
 from shared.contracts.messages import Bandwidth, DemandCurve, Multipliers
 from shared.pacing.budget import Budget, Stretch
 from shared.pacing.slots import SlotPlan, SlotTimeline, first_moment, next_multipliers
@@ -57,13 +58,12 @@ class Moment:
 class Coordination:
     """Keeps the last of everything, and says what holds next."""
 
-    def __init__(self, silent_after_seconds: float, lead_seconds: float, shards: int) -> None:
+    def __init__(self, silent_after_seconds: float, lead_seconds: float) -> None:
         """Start knowing nothing, and following.
 
         Args:
             silent_after_seconds: wall seconds until a shard counts as silent.
             lead_seconds: wall seconds from a decision to its effect, at least.
-            shards: how many there may be.
         """
         self.fleet = Fleet(silent_after_seconds)
         self.timeline = SlotTimeline()
@@ -75,7 +75,6 @@ class Coordination:
         """The newest multipliers, whoever sent them."""
         self._leader = ""
         self._least_lead_seconds = self._lead_seconds = lead_seconds
-        self._shards = shards
         self._published_at = -math.inf
         self._decision: Decision | None = None
         self._is_news = False
@@ -157,8 +156,8 @@ class Coordination:
         Raises:
             BadMessage: it cannot be used.
         """
-        if message.shard >= self._shards:
-            raise BadMessage(f"shard {message.shard}: there are only {self._shards}")
+        if message.shard >= MOST_SHARDS:
+            raise BadMessage(f"shard {message.shard}: there are at most {MOST_SHARDS}")
         try:
             check_curve(message)
         except ValueError as error:

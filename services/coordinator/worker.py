@@ -66,7 +66,7 @@ class Coordinator(WorkerService):
         database_url = settings.database_url.get_secret_value()
         self._wake = asyncio.Event()
         self._coordination = Coordination(
-            settings.silent_after_seconds, settings.effective_lead_seconds, settings.partitions
+            settings.silent_after_seconds, settings.effective_lead_seconds
         )
         self._leadership = Leadership(
             database_url,

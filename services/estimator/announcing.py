@@ -8,7 +8,7 @@ from typing import Protocol
 from psycopg.errors import LockNotAvailable
 
 from services.estimator import metrics
-from services.estimator.decoding import Refused
+from services.estimator.decoding import Misplaced, Refused
 from services.estimator.learning import News
 from shared.contracts.topics import HOST_PARAMETERS, PAGE_PARAMETERS
 from shared.runtime.publisher import Publisher
@@ -30,6 +30,10 @@ class Announcer(Protocol):
         Returns:
             (topic, shard) → offset after its last announcement.
         """
+        ...
+
+    async def pass_on(self, misplaced: Sequence[Misplaced]) -> None:
+        """Publish records as they are where they belong, and wait until the broker has them."""
         ...
 
 
@@ -56,6 +60,16 @@ class KafkaAnnouncer:
         if refused:
             await self._publisher.flush()
         return ends
+
+    async def pass_on(self, misplaced: Sequence[Misplaced]) -> None:
+        """Publish records as they are where they belong, and wait until the broker has them.
+
+        Raises:
+            KafkaError: something could not be delivered.
+        """
+        for part in misplaced:
+            await self._publisher.pass_on(part.record, part.shard)
+        await self._publisher.flush()
 
 
 class Outbox:
@@ -102,11 +116,17 @@ class Outbox:
                 await asyncio.to_thread(note, self._ends)
                 self._ends = {}
 
-    async def put_aside(self, refused: Sequence[Refused]) -> None:
-        """Dead-letter records, before their positions are durable.
+    async def put_aside(
+        self, refused: Sequence[Refused], misplaced: Sequence[Misplaced] = ()
+    ) -> None:
+        """Dead-letter records, and pass on those of other shards, before their positions are
+        durable.
 
         Raises:
             KafkaError: something could not be delivered.
         """
         if refused:
             await self._announcer.publish({}, refused)
+        if misplaced:
+            await self._announcer.pass_on(misplaced)
+            metrics.PASSED_ON.inc(len(misplaced))

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from services.estimator import effects, metrics
 from services.estimator.columns import UPSERT, EventColumns, UpdateColumns, Verdicts
-from services.estimator.decoding import Events, Reader, Refused, Updates, joined
+from services.estimator.decoding import Events, Misplaced, Reader, Refused, Updates, joined
 from services.estimator.erasing import ErasedHost, erased_hosts, erased_rows, with_whole_hosts
 from services.estimator.shard import Shard
 from shared.contracts.codec import decode
@@ -64,6 +64,7 @@ class ShardEffects:
     new_sources: set[int]
     """Rows of hosts that have heard of a new source."""
     refused: list[Refused]
+    misplaced: list[Misplaced] = field(default_factory=list)
     erased: NDArray[np.int64] = field(default_factory=lambda: np.empty(0, np.int64))
     """Rows of pages, known or new, that are not kept, in rising order of page id."""
     erased_hosts: list[ErasedHost] = field(default_factory=list)
@@ -145,9 +146,10 @@ def apply_records(
     """Decode a shard's records and apply them: limits, updates, then signals and outcomes in
     order of time.
 
-    Bad records change nothing and are in the result with the reason.
+    Bad records change nothing and are in the result with the reason, and so are those that are
+    another shard's.
     """
-    reader = Reader(shard.number, acceptance)
+    reader = Reader(shard.number, shard.layout, acceptance)
     known_hosts = len(shard.hosts.names)
     hosts = _apply_limits(shard, reader, records.get(HOST_LIMITS.name, ()))
     updates = reader.updates(records.get(PAGE_UPDATES.name, ()))
@@ -187,6 +189,7 @@ def apply_records(
         factored=np.empty(0, np.int64),
         new_sources=new_sources,
         refused=reader.refused + _unknown_pages(shard, events, results),
+        misplaced=reader.misplaced,
         erased=by_page_id(shard, erased),
         erased_hosts=erased_hosts(shard, updates),
     )

@@ -63,7 +63,7 @@ def _load(pages: list[PageIdentity]) -> None:
 
 
 def _apply(shard: Shard, batch: dict[str, list[ConsumerRecord]]) -> ShardEffects:
-    return apply_records(shard, batch, Acceptance(1, 4 * DAY, 4 * DAY, False), 0.0)
+    return apply_records(shard, batch, Acceptance(4 * DAY, 4 * DAY, False), 0.0)
 
 
 def _record(topic: Topic, message: Struct) -> ConsumerRecord:

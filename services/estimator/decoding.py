@@ -19,6 +19,7 @@ from shared.contracts.identity import (
     identify,
     page_id_of,
 )
+from shared.contracts.layout import Layout
 from shared.contracts.messages import CrawlOutcome, HostLimit, PageSignal, PageUpdate
 from shared.rules.host_rules import reach_of
 from shared.rules.page_events import SIGNAL, kind_of
@@ -39,6 +40,15 @@ class Refused:
 
     record: ConsumerRecord
     reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Misplaced:
+    """A record about a host of another shard of the family (`shared.contracts.layout`)."""
+
+    record: ConsumerRecord
+    shard: int
+    """That has the host, as far as is known here."""
 
 
 @dataclass(slots=True)
@@ -88,11 +98,13 @@ class Updates:
 
 @dataclass(slots=True)
 class Reader:
-    """Decodes the records of one shard and gathers those that it refuses."""
+    """Decodes the records of one shard, and gathers those that it refuses or passes on."""
 
     shard: int
+    layout: Layout
     acceptance: Acceptance
     refused: list[Refused] = field(default_factory=list)
+    misplaced: list[Misplaced] = field(default_factory=list)
 
     def updates(self, records: Sequence[ConsumerRecord]) -> Updates:
         """Read `page-updates`."""
@@ -213,7 +225,7 @@ class Reader:
     ) -> tuple[list[ConsumerRecord], list[T]]:
         """Those whose time is not yet to come, and whose host, if it is named, belongs here."""
         hosts = set(map(host_of, messages)) if host_of is not None else set()
-        elsewhere = any(self.acceptance.why_not_here(host, self.shard) for host in hosts)
+        elsewhere = any(self.layout.shard_of(host) != self.shard for host in hosts)
         latest = max(map(time_of, messages), default=0.0)
         if not elsewhere and self.acceptance.why_not_yet(latest) is None:
             return records, messages
@@ -233,7 +245,18 @@ class Reader:
         return page if self._is_here(record, page.host) else None
 
     def _is_here(self, record: ConsumerRecord, host: str) -> bool:
-        return self._accepts(record, self.acceptance.why_not_here(host, self.shard))
+        right = self.layout.shard_of(host)
+        if right == self.shard:
+            return True
+        if self.layout.parent_of(right) == self.layout.parent_of(self.shard):
+            self.misplaced.append(Misplaced(record, right))
+        else:
+            self._refuse(
+                record,
+                f"it came on partition {self.shard}, but host {host[:300]} belongs to {right}: "
+                "key the record by its host",
+            )
+        return False
 
     def _is_past(self, record: ConsumerRecord, time: float) -> bool:
         return self._accepts(record, self.acceptance.why_not_yet(time))

@@ -308,7 +308,7 @@ class EstimatorHandler:
         counts = counts_of(records, letters)
         self._bad_share.check(counts, time.monotonic())
         commit = self._commit_of(records, done, news)
-        await self._outbox.put_aside(letters)
+        await self._outbox.put_aside(letters, [m for part in done for m in part.misplaced])
         with metrics.WORK_SECONDS.labels("store").time():
             await asyncio.to_thread(self._store.commit, commit)
         if refits:

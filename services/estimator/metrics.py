@@ -14,6 +14,11 @@ FITTED = Counter("freshet_estimator_fits_total", "Times that a page's parameters
 ANNOUNCED = Counter(
     "freshet_estimator_announcements_total", "Material changes of parameters that were published."
 )
+PASSED_ON = Counter(
+    "freshet_estimator_passed_on_total",
+    "Records of other shards' hosts that were passed on to them, while shards grow and after: "
+    "producers may learn late of new partitions.",
+)
 PREDICTED_CHANGES = Counter(
     "freshet_estimator_predicted_changes_total",
     "Changes that crawls were expected to find, by what was known before each: the sum of their "

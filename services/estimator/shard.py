@@ -7,6 +7,7 @@ from numpy.typing import NDArray
 
 from services.estimator.hosts import Hosts, grown
 from shared.contracts.identity import PageIdentity
+from shared.contracts.layout import ALONE, Layout
 from shared.policy.estimation.page_factors import activity_bins
 from shared.store.directories import directories_of, directory_of
 from shared.store.history import Rings
@@ -80,8 +81,11 @@ _TIMES_NEVER: Final = (
 class Shard:
     """The pages and hosts of one shard."""
 
-    def __init__(self, number: int) -> None:
+    def __init__(self, number: int, layout: Layout = ALONE) -> None:
         self.number = number
+        self.layout = layout
+        """How the hosts are shared out, for as long as the shard is ours: whoever splits it takes
+        it from us."""
         self.epoch = NO_OWNER
         """Of our ownership (`shared.store.owners`)."""
         self.hosts = Hosts()
@@ -109,7 +113,7 @@ class Shard:
     @classmethod
     def load(cls, snapshot: LearningSnapshot) -> "Shard":
         """The shard as the database has it."""
-        shard = cls(snapshot.shard)
+        shard = cls(snapshot.shard, snapshot.layout)
         shard.hosts = Hosts.load(snapshot.hosts)
         page_ids = snapshot.pages.page_ids
         pages = np.zeros(page_ids.size, PAGE)

@@ -10,7 +10,7 @@ from services.frontier import metrics
 from services.frontier.refusing import NotStored
 from services.frontier.sending import Sender
 from services.frontier.warning import Once
-from shared.contracts.identity import BadUrl, PageIdentity, identify, is_private_host, shard_of
+from shared.contracts.identity import BadUrl, PageIdentity, identify, is_private_host
 from shared.contracts.messages import PageUpdate
 from shared.contracts.topics import PAGE_UPDATES
 from shared.runtime.clock import Clock
@@ -29,11 +29,10 @@ GATHER_SECONDS: Final = 0.02
 class KnownPages:
     """Whether pages are known, asked for many at a time."""
 
-    def __init__(self, database_url: str, shards: int) -> None:
+    def __init__(self, database_url: str) -> None:
         self._database_url = database_url
-        self._shards = shards
         self._known: OrderedDict[int, None] = OrderedDict()
-        self._asked: dict[int, tuple[int, asyncio.Future[bool]]] = {}
+        self._asked: dict[PageIdentity, asyncio.Future[bool]] = {}
         self._asking: asyncio.Task[None] | None = None
 
     async def has(self, page: PageIdentity) -> bool:
@@ -44,10 +43,9 @@ class KnownPages:
         """
         if page.page_id in self._known:
             return True
-        if page.page_id not in self._asked:
-            answer: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
-            self._asked[page.page_id] = (shard_of(page.host, self._shards), answer)
-        waiting = self._asked[page.page_id][1]
+        if page not in self._asked:
+            self._asked[page] = asyncio.get_running_loop().create_future()
+        waiting = self._asked[page]
         if self._asking is None or self._asking.done():
             self._asking = asyncio.create_task(self._ask())
         return await asyncio.shield(waiting)
@@ -62,18 +60,17 @@ class KnownPages:
         while self._asked:
             await asyncio.sleep(GATHER_SECONDS)
             asked, self._asked = self._asked, {}
-            pages = [(shard, page_id) for page_id, (shard, _) in asked.items()]
             try:
-                found = await asyncio.to_thread(find_known, self._database_url, pages)
+                found = await asyncio.to_thread(find_known, self._database_url, list(asked))
             except (psycopg.Error, OSError) as error:
-                for _, answer in asked.values():
+                for answer in asked.values():
                     answer.set_exception(error)
                     answer.exception()  # seen, even where nobody waits for it any more
                 continue
             for page_id in found:
                 self.add(page_id)
-            for page_id, (_, answer) in asked.items():
-                answer.set_result(page_id in found)
+            for page, answer in asked.items():
+                answer.set_result(page.page_id in found)
 
 
 class Discoveries:
@@ -84,7 +81,7 @@ class Discoveries:
         self._allow_private = settings.allow_private_hosts
         self._sender = sender
         self._clock = clock
-        self._known = KnownPages(settings.database_url.get_secret_value(), settings.partitions)
+        self._known = KnownPages(settings.database_url.get_secret_value())
         self._once = Once()
 
     async def take(self, url: str) -> Became:

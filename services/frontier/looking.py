@@ -27,7 +27,7 @@ from services.frontier.api.urlfrontier_pb2 import (
 from services.frontier.book import Book
 from services.frontier.names import Names
 from services.frontier.refusing import Refused
-from shared.contracts.identity import BadUrl, identify, shard_of
+from shared.contracts.identity import BadUrl, identify
 from shared.runtime.clock import Clock
 from shared.runtime.settings import Settings
 from shared.store.models import ACTIVE, STATUS_NAMES
@@ -61,7 +61,6 @@ class Looking:
 
     def __init__(self, settings: Settings, book: Book, names: Names, clock: Clock) -> None:
         self._database_url = settings.database_url.get_secret_value()
-        self._shards = settings.partitions
         self._book = book
         self._names = names
         self._clock = clock
@@ -89,11 +88,11 @@ class Looking:
 
     async def _count(self, host: str | None) -> dict[str, int]:
         if host is not None:
-            return await self._ask(count_by_state, self._database_url, self._shards, host)
+            return await self._ask(count_by_state, self._database_url, host)
         async with self._counting:
             counted_at, counts = self._counts
             if time.monotonic() - counted_at > STATS_SECONDS:
-                counts = await self._ask(count_by_state, self._database_url, self._shards, None)
+                counts = await self._ask(count_by_state, self._database_url, None)
                 self._counts = (time.monotonic(), counts)
             return counts
 
@@ -123,7 +122,6 @@ class Looking:
         rows = await self._ask(
             list_pages,
             self._database_url,
-            self._shards,
             wanted,
             request.start,
             _size(request.size),
@@ -135,7 +133,7 @@ class Looking:
         """How many pages there are."""
         self._names.check_crawl(request.crawlID)
         wanted = Wanted(self._names.host_or_all(request.key), request.filter, request.ignoreCase)
-        pages = await self._ask(count_pages, self._database_url, self._shards, wanted)
+        pages = await self._ask(count_pages, self._database_url, wanted)
         return Long(value=pages)
 
     async def status(self, request: URLStatusRequest) -> URLItem:
@@ -145,8 +143,7 @@ class Looking:
             page = identify(request.url)
         except BadUrl as error:
             raise Refused(grpc.StatusCode.INVALID_ARGUMENT, str(error)) from error
-        shard = shard_of(page.host, self._shards)
-        row = await self._ask(read_page, self._database_url, shard, page.page_id)
+        row = await self._ask(read_page, self._database_url, page)
         if row is None:
             raise Refused(grpc.StatusCode.NOT_FOUND, "no page has this URL")
         return self._item(row)

@@ -17,6 +17,7 @@ from services.scheduler.state.crawls import Outcomes
 from services.scheduler.state.rules import PickingRules, ShardRules
 from services.scheduler.state.shard import Shard
 from shared.contracts.identity import PageIdentity, host_id_of, identify
+from shared.contracts.layout import ALONE
 from shared.contracts.messages import CrawlRequest, HostParameters, PageUpdate
 from shared.policy.kernels.rate_tables import make_tables
 from shared.rules.page_events import GONE_FOR_GOOD, UNCHANGED
@@ -112,6 +113,7 @@ def _snapshot() -> ShardSnapshot:
         positions={},
         last_sources=np.zeros(_MANY, np.int8),
         by_source=SignalsBySource(np.arange(1), np.zeros((1, SOURCES), np.uint32)),
+        layout=ALONE,
     )
 
 

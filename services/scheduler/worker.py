@@ -16,9 +16,10 @@ from services.scheduler.flow.imported import ImportWatch
 from services.scheduler.flow.pacer import Pacer, Plans
 from services.scheduler.flow.reporting import Reporting
 from services.scheduler.flow.shard_thread import ShardThread
+from services.scheduler.flow.splitting import SplitWatch
 from services.scheduler.warm_up import warm_up
 from shared.contracts.codec import BadMessage, decode
-from shared.contracts.identity import BadUrl, identify, shard_of
+from shared.contracts.identity import BadUrl, PageIdentity, identify
 from shared.contracts.messages import Multipliers
 from shared.contracts.topics import MULTIPLIERS
 from shared.pacing.slots import SlotTimeline
@@ -117,6 +118,8 @@ class Scheduler(WorkerService):
     def loops(self) -> list[Coroutine[Any, Any, None]]:
         """Reading, ticking and reporting."""
         consumer, pacer = self._opened
+        shards = self._handler.shards
+        splits = SplitWatch(self.settings, self._thread, lambda: shards, consumer, pacer)
         return [
             consumer.run(self.stopping),
             self._follower.run(self.stopping),
@@ -125,6 +128,7 @@ class Scheduler(WorkerService):
             self._reporting.run_reports(self.stopping),
             self._reporting.run_demand(self.stopping),
             self._imports.run(self.stopping),
+            splits.run(self.stopping),
             watch_kernels(LateKernels().names, self.stopping),
         ]
 
@@ -199,11 +203,16 @@ class Scheduler(WorkerService):
             BadUrl: no page has such a URL.
         """
         identity = identify(url)
-        shard = self._handler.shards.get(shard_of(identity.host, self.settings.partitions))
-        if shard is None:
-            return None
         now = self.clock.now()
-        return await self._thread.run(page_state, shard, identity, now, self._multiplier())
+        return await self._thread.run(self._page_state, identity, now, self._multiplier())
+
+    def _page_state(
+        self, identity: PageIdentity, now: float, multiplier: float
+    ) -> dict[str, Any] | None:
+        for number, shard in self._handler.shards.items():
+            if shard.layout.shard_of(identity.host) == number:
+                return page_state(shard, identity, now, multiplier)
+        return None
 
 
 def _json(content: object, status: int = 200) -> Response:

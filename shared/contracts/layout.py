@@ -12,7 +12,7 @@ is a mistake of its producer.
 """
 
 from dataclasses import dataclass
-from typing import Self
+from typing import Final, Self
 
 from shared.contracts.identity import shard_of
 
@@ -52,6 +52,20 @@ class Layout:
         """A shard of before, and those that its hosts are split among."""
         return range(parent, self.shards, self.grown_from)
 
+    def modulus_of(self, shard: int) -> int:
+        """m, where a shard's hosts are those with murmur2 mod m ≡ the shard; 0: it has none yet.
+        Two layouts give a shard the same hosts where this is the same."""
+        if self.parent_of(shard) in self.split:
+            return self.shards
+        return self.grown_from if shard < self.grown_from else 0
+
     def has_hosts(self, shard: int) -> bool:
         """Whether a shard can have hosts yet: not while its parent still has them."""
-        return shard < self.grown_from or self.parent_of(shard) in self.split
+        return self.modulus_of(shard) > 0
+
+
+MOST_SHARDS: Final = 4096
+"""An installation has no more."""
+
+ALONE: Final = Layout.of(1)
+"""That of a single shard, which has all hosts."""

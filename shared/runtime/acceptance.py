@@ -5,7 +5,7 @@ from typing import Self
 
 from aiokafka import ConsumerRecord
 
-from shared.contracts.identity import is_private_host, not_public, shard_of
+from shared.contracts.identity import is_private_host, not_public
 from shared.contracts.messages import CrawlOutcome, PageUpdate
 from shared.runtime.clock import Clock, SystemClock
 from shared.runtime.settings import Settings
@@ -25,7 +25,6 @@ CLOCK_SLACK_SECONDS = 5.0
 class Acceptance:
     """What a record is checked against."""
 
-    shards: int
     now: float
     """Clock time, Unix seconds."""
     latest: float
@@ -44,7 +43,6 @@ class Acceptance:
         slack = 0.0 if real else clock.span(CLOCK_SLACK_SECONDS)
         now = clock.now()
         return cls(
-            shards=settings.partitions,
             now=now,
             latest=now + settings.signal_future_tolerance_seconds + slack,
             record_times_count=real,
@@ -57,16 +55,6 @@ class Acceptance:
         if self.record_times_count and record.timestamp > 0:
             return float(min(record.timestamp / 1000.0, self.now))
         return self.now
-
-    def why_not_here(self, host: str, shard: int) -> str | None:
-        """Why a message about a host does not belong on a shard's partition; None: it does."""
-        right = shard_of(host, self.shards)
-        if right == shard:
-            return None
-        return (
-            f"it came on partition {shard}, but host {host[:300]} belongs to {right}: "
-            "key the record by its host"
-        )
 
     def why_not_added(self, update: PageUpdate, host: str) -> str | None:
         """Why an update of a page on a host is not taken; None: it is. Whatever was added before

@@ -108,6 +108,7 @@ class BatchConsumer:
         self._reloads = reloads
         self._lag = Lag(self._consumer, self._names, lambda: self._next)
         self._leftovers = Leftovers()
+        self._to_reload: set[int] = set()
         self.halted: str | None = None
         """Why reading has stopped for good, until the worker is started again; None: it goes on."""
         self.progressed_at = time.monotonic()
@@ -138,6 +139,11 @@ class BatchConsumer:
     def is_sure(self) -> bool:
         """Whether the partitions cannot be another member's: the broker has heard us lately."""
         return self._membership.is_sure
+
+    def reload(self, partitions: set[int]) -> None:
+        """Have partitions loaded anew, between two batches: their state has been changed by others
+        than their topics."""
+        self._to_reload |= partitions
 
     async def start(self) -> None:
         """Connect and join the group."""
@@ -189,6 +195,8 @@ class BatchConsumer:
                 continue
             if self._loading is not None and self._loading.positions.done():
                 await self._take_loaded()
+            if again := self._to_reload & self._ours:
+                await self._load_anew(again)
             await self._note_passed_over()
             self._resume_leftovers()
             batch = await self._read()
@@ -253,14 +261,17 @@ class BatchConsumer:
         self._next |= {tp: offset for tp, offset in gone.items() if tp in self._next}
         partitions = {tp.partition for tp in gone} & self._ours
         if self._reloads and partitions:
-            await self._take_loaded()
-            self._consumer.pause(*(t for t in self._next if t.partition in partitions))
-            await self._let_go(partitions)
-            await self._load(partitions)
+            await self._load_anew(partitions)
         if self._precedence is not None:
             self._precedence.forget()
         if self.settled:
             self._read_on_with(self._ours)
+
+    async def _load_anew(self, partitions: set[int]) -> None:
+        await self._take_loaded()
+        self._consumer.pause(*(t for t in self._next if t.partition in partitions))
+        await self._let_go(partitions)
+        await self._load(partitions)
 
     def _advance(self, batch: Batch, left: Collection[int]) -> None:
         by_name = {name: full for full, name in self._names.items()}
@@ -338,6 +349,7 @@ class BatchConsumer:
 
     async def _let_go(self, partitions: set[int]) -> None:
         await self._handler.revoked(partitions)
+        self._to_reload -= partitions
         self._next = {tp: o for tp, o in self._next.items() if tp.partition not in partitions}
         self._ours -= partitions
 

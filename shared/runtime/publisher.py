@@ -192,6 +192,18 @@ class Publisher:
             await asyncio.sleep(0)
         await self.send(DEAD_LETTERS, key, value, partition=0, headers=headers)
 
+    async def pass_on(self, record: ConsumerRecord, partition: int) -> None:
+        """Queue a record as it came on another partition of its topic, with its own time."""
+        future: Acknowledgement = await self.producer.send(
+            record.topic,
+            record.value,
+            key=record.key,
+            partition=partition,
+            timestamp_ms=record.timestamp if record.timestamp > 0 else None,
+            headers=list(record.headers),
+        )
+        future.add_done_callback(self._note_failure)
+
     async def is_empty_within(self, seconds: float) -> bool:
         """Whether the broker has acknowledged everything after so long."""
         # The flush is left alone: what it waits for is others' too.

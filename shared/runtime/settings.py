@@ -19,6 +19,7 @@ from pydantic_settings import (
     TomlConfigSettingsSource,
 )
 
+from shared.contracts.layout import MOST_SHARDS
 from shared.runtime.clock import AcceleratedClock, Clock, SystemClock
 from shared.runtime.secret_files import SecretFileError, read_secrets, variables
 from shared.units import SECONDS_PER_DAY
@@ -67,8 +68,9 @@ class Settings(BaseSettings):
     """A worker that the broker does not hear for so long loses its shards."""
     topic_prefix: str = ""
     """Set before every topic and consumer group, to share a cluster."""
-    partitions: Annotated[int, Field(ge=1, le=4096)] = 64
-    """Shards, which are the partitions of every host-keyed topic. Never changes."""
+    partitions: Annotated[int, Field(ge=1, le=MOST_SHARDS)] = 64
+    """Shards of a new installation, which are the partitions of every host-keyed topic. Afterwards
+    the database says how many there are: `freshet shards grow`."""
     replication_factor: Annotated[int, Field(ge=1)] = 1
 
     # Postgres

@@ -7,12 +7,13 @@ import numpy as np
 import psycopg
 from psycopg.rows import dict_row
 
-from shared.contracts.identity import PageIdentity, host_id_of, identify, shard_of
+from shared.contracts.identity import PageIdentity, host_id_of, identify
 from shared.policy.estimation.page_factors import activity_bin
 from shared.store.connection import WORKING, Limits, connect
 from shared.store.directories import directory_of
 from shared.store.history import records_of
 from shared.store.host_factors import NONE, HostFactors, unpack_factors
+from shared.store.layout import read_layout
 from shared.store.models import STATUS_NAMES
 from shared.units import SECONDS_PER_DAY
 
@@ -60,14 +61,11 @@ _STATE = (
 )
 
 
-def explain_page(
-    database_url: str, shards: int, url: str, limits: Limits = WORKING
-) -> dict[str, Any] | None:
+def explain_page(database_url: str, url: str, limits: Limits = WORKING) -> dict[str, Any] | None:
     """All about a page; None where it is not known.
 
     Args:
         database_url: libpq URL.
-        shards: how many there are.
         url: of the page, canonical or not.
         limits: of the session.
 
@@ -81,8 +79,8 @@ def explain_page(
         BadUrl: not a URL that Freshet takes.
     """
     page = identify(url)
-    shard = shard_of(page.host, shards)
     with connect(database_url, "explain", limits=limits) as connection:
+        shard = read_layout(connection).shard_of(page.host)
         row = _row(connection, _PAGE, shard, page.page_id)
         host = _row(connection, _HOST, shard, host_id_of(page.host))
     if row is None:

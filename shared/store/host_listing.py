@@ -4,8 +4,9 @@ from typing import Any, Final
 
 from psycopg.rows import dict_row
 
-from shared.contracts.identity import host_id_of, shard_of
+from shared.contracts.identity import host_id_of
 from shared.store.connection import WORKING, Limits, connect
+from shared.store.layout import read_layout
 
 _COLUMNS: Final = """
 SELECT host, shard, coalesce(max_crawls_per_second, 'NaN') AS max_crawls_per_second, blocked_until,
@@ -20,13 +21,12 @@ ORDER BY host LIMIT %(most)s
 """
 
 
-def read_host(
-    database_url: str, shards: int, host: str, limits: Limits = WORKING
-) -> dict[str, Any] | None:
+def read_host(database_url: str, host: str, limits: Limits = WORKING) -> dict[str, Any] | None:
     """A host's columns; None: no estimator has heard of it."""
     with connect(database_url, "hosts", limits=limits) as connection:
+        shard = read_layout(connection).shard_of(host)
         cursor = connection.cursor(row_factory=dict_row)
-        return cursor.execute(_ONE, (shard_of(host, shards), host_id_of(host))).fetchone()
+        return cursor.execute(_ONE, (shard, host_id_of(host))).fetchone()
 
 
 def list_hosts(

@@ -8,8 +8,10 @@ from typing import Any, Final
 import psycopg
 from psycopg.rows import dict_row
 
-from shared.contracts.identity import host_id_of, shard_of
+from shared.contracts.identity import PageIdentity, host_id_of
 from shared.store.connection import connect
+from shared.store.known_pages import known_pages
+from shared.store.layout import read_layout
 from shared.store.models import ACTIVE, GONE, REMOVED
 
 PATIENCE_SECONDS: Final = 30
@@ -46,17 +48,16 @@ class Wanted:
     ignore_case: bool = False
 
 
-def count_by_state(database_url: str, shards: int, host: str | None) -> dict[str, int]:
+def count_by_state(database_url: str, host: str | None) -> dict[str, int]:
     """How many pages a host has, or all have: `active`, `gone`, `never_crawled`, `failing`; and
     `hosts`, how many are known.
 
     Args:
         database_url: libpq URL.
-        shards: how many there are.
         host: None: all pages, which are scanned, at some millions a second.
     """
-    place, values = _place(host, shards)
     with _asking(database_url) as connection:
+        place, values = _place(connection, host)
         counts = _one(connection, f"{_COUNTS} WHERE {place}", values)
         hosts = "SELECT count(*) AS hosts FROM hosts WHERE true"
         if host is not None:
@@ -84,68 +85,55 @@ def list_host_names(
     return [host for (host,) in rows], total
 
 
-def list_pages(
-    database_url: str, shards: int, wanted: Wanted, start: int, most: int
-) -> list[dict[str, Any]]:
+def list_pages(database_url: str, wanted: Wanted, start: int, most: int) -> list[dict[str, Any]]:
     """Pages, in the order of the primary key: URL, status and what was found so far."""
-    where, values = _where(wanted, shards)
     order = "ORDER BY shard, page_id OFFSET %(start)s LIMIT %(most)s"
-    values |= {"start": start, "most": most}
     with _asking(database_url) as connection:
+        where, values = _where(connection, wanted)
+        values |= {"start": start, "most": most}
         cursor = connection.cursor(row_factory=dict_row)
         return cursor.execute(f"SELECT {_COLUMNS} {_PAGES} AND {where} {order}", values).fetchall()
 
 
-def count_pages(database_url: str, shards: int, wanted: Wanted) -> int:
+def count_pages(database_url: str, wanted: Wanted) -> int:
     """How many pages there are."""
-    where, values = _where(wanted, shards)
     with _asking(database_url) as connection:
+        where, values = _where(connection, wanted)
         return _one(connection, f"SELECT count(*) AS pages {_PAGES} AND {where}", values)["pages"]
 
 
-def count_under(database_url: str, shards: int, host: str, prefix: str) -> int:
+def count_under(database_url: str, host: str, prefix: str) -> int:
     """How many pages a host has whose URLs begin so; removed ones are none."""
     with _asking(database_url) as connection:
-        values = _under(shards, host, prefix)
+        values = _under(connection, host, prefix)
         return _one(connection, f"SELECT count(*) AS pages {_UNDER}", values)["pages"]
 
 
-def urls_under(database_url: str, shards: int, host: str, prefix: str) -> Iterator[list[str]]:
+def urls_under(database_url: str, host: str, prefix: str) -> Iterator[list[str]]:
     """The URLs of those pages, in parts."""
     with connect(database_url, "pages") as connection, connection.cursor("urls") as cursor:
-        cursor.execute(f"SELECT url {_UNDER}", _under(shards, host, prefix))
+        cursor.execute(f"SELECT url {_UNDER}", _under(connection, host, prefix))
         while part := cursor.fetchmany(URLS_AT_ONCE):
             yield [url for (url,) in part]
 
 
-def _under(shards: int, host: str, prefix: str) -> dict[str, Any]:
-    return {"shard": shard_of(host, shards), "host_id": host_id_of(host), "prefix": prefix}
+def _under(connection: psycopg.Connection, host: str, prefix: str) -> dict[str, Any]:
+    return _place(connection, host)[1] | {"prefix": prefix}
 
 
-def read_page(database_url: str, shard: int, page_id: int) -> dict[str, Any] | None:
+def read_page(database_url: str, page: PageIdentity) -> dict[str, Any] | None:
     """One page, as in `list_pages`; None: it is not known, or was removed."""
     query = f"SELECT {_COLUMNS} {_PAGES} AND shard = %s AND page_id = %s"
     with _asking(database_url) as connection:
+        shard = read_layout(connection).shard_of(page.host)
         cursor = connection.cursor(row_factory=dict_row)
-        return cursor.execute(query, (shard, page_id)).fetchone()
+        return cursor.execute(query, (shard, page.page_id)).fetchone()
 
 
-def find_known(database_url: str, pages: Iterable[tuple[int, int]]) -> set[int]:
-    """Ids of those pages that are known, be they removed or gone.
-
-    Args:
-        database_url: libpq URL.
-        pages: shard and id of each.
-    """
-    by_shard: dict[int, list[int]] = {}
-    for shard, page_id in pages:
-        by_shard.setdefault(shard, []).append(page_id)
-    query = "SELECT page_id FROM pages WHERE shard = %s AND page_id = ANY(%s)"
-    found: set[int] = set()
+def find_known(database_url: str, pages: Iterable[PageIdentity]) -> set[int]:
+    """Ids of those pages that are known, be they removed or gone."""
     with _asking(database_url) as connection:
-        for shard, page_ids in by_shard.items():
-            found.update(row[0] for row in connection.execute(query, (shard, page_ids)))
-    return found
+        return known_pages(connection, pages)
 
 
 @contextmanager
@@ -162,15 +150,16 @@ def _one(
     return dict(found or {})
 
 
-def _place(host: str | None, shards: int) -> tuple[str, dict[str, Any]]:
+def _place(connection: psycopg.Connection, host: str | None) -> tuple[str, dict[str, Any]]:
     if host is None:
         return "true", {}
-    values = {"shard": shard_of(host, shards), "host_id": host_id_of(host)}
+    shard = read_layout(connection).shard_of(host)
+    values = {"shard": shard, "host_id": host_id_of(host)}
     return "shard = %(shard)s AND host_id = %(host_id)s", values
 
 
-def _where(wanted: Wanted, shards: int) -> tuple[str, dict[str, Any]]:
-    place, values = _place(wanted.host, shards)
+def _where(connection: psycopg.Connection, wanted: Wanted) -> tuple[str, dict[str, Any]]:
+    place, values = _place(connection, wanted.host)
     if not wanted.text:
         return place, values
     text, url = ("lower(%(text)s)", "lower(url)") if wanted.ignore_case else ("%(text)s", "url")

@@ -5,12 +5,14 @@ by the rhythm of such looks (`shared.rules.page_events.retry_wait`) the look bef
 long ago. A page that anybody has named since counts from the last look.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
 
-from shared.contracts.identity import host_id_of, shard_of
+from shared.contracts.identity import PageIdentity, host_id_of
+from shared.contracts.layout import Layout
 from shared.store.connection import connect
+from shared.store.layout import read_layout
 from shared.store.models import GONE, REMOVED
 
 URLS_AT_ONCE: Final = 5_000
@@ -63,19 +65,19 @@ class Purgeable:
     rhythm: Rhythm = UNKNOWN_RHYTHM
 
 
-def count_purgeable(database_url: str, shards: int, wanted: Purgeable) -> Iterator[int]:
+def count_purgeable(database_url: str, wanted: Purgeable) -> Iterator[int]:
     """How many pages may go, shard by shard."""
     with connect(database_url, "cli", autocommit=True) as connection:
-        for shard in _shards(shards, wanted):
+        for shard in _shards(read_layout(connection), wanted):
             query = f"SELECT count(*) FROM pages_{shard} WHERE {_condition(wanted)}"
             found = connection.execute(query, _values(wanted)).fetchone()
             yield int(found[0]) if found else 0
 
 
-def purgeable_urls(database_url: str, shards: int, wanted: Purgeable) -> Iterator[list[str]]:
+def purgeable_urls(database_url: str, wanted: Purgeable) -> Iterator[list[str]]:
     """The URLs of pages that may go, in parts. No transaction is open between two parts."""
     with connect(database_url, "cli", autocommit=True) as connection:
-        for shard in _shards(shards, wanted):
+        for shard in _shards(read_layout(connection), wanted):
             query = (
                 f"SELECT page_id, url FROM (SELECT page_id FROM pages_{shard} "
                 f"WHERE page_id > %(after)s AND {_condition(wanted)} "
@@ -88,28 +90,25 @@ def purgeable_urls(database_url: str, shards: int, wanted: Purgeable) -> Iterato
                 values["after"] = rows[-1][0]
 
 
-def count_removed(database_url: str, pages: Iterable[tuple[int, int]]) -> int:
-    """How many pages are there, and removed.
-
-    Args:
-        database_url: libpq URL.
-        pages: shard and id of each.
-    """
-    shards, page_ids = zip(*pages, strict=True)
+def count_removed(database_url: str, pages: Sequence[PageIdentity]) -> int:
+    """How many pages are there, and removed."""
+    page_ids = [page.page_id for page in pages]
     with connect(database_url, "cli", autocommit=True) as connection:
+        layout = read_layout(connection)
+        shards = [layout.shard_of(page.host) for page in pages]
         found = connection.execute(
             "SELECT count(*) FROM pages JOIN unnest(%s::int2[], %s::int8[]) "
             "AS asked (shard, page_id) "
             f"USING (shard, page_id) WHERE status = {REMOVED}",
-            (list(shards), list(page_ids)),
+            (shards, page_ids),
         ).fetchone()
     return int(found[0]) if found else 0
 
 
-def _shards(shards: int, wanted: Purgeable) -> range:
+def _shards(layout: Layout, wanted: Purgeable) -> range:
     if wanted.host is None:
-        return range(shards)
-    shard = shard_of(wanted.host, shards)
+        return range(layout.shards)
+    shard = layout.shard_of(wanted.host)
     return range(shard, shard + 1)
 
 

@@ -12,6 +12,7 @@ import numpy as np
 import psycopg
 from numpy.typing import NDArray
 
+from shared.contracts.layout import Layout
 from shared.policy.compiled import compiled
 from shared.policy.estimation.host_priors import INITIAL_CHANGE_RATE, INITIAL_SHAPE
 from shared.store.binary import Blobs
@@ -31,6 +32,7 @@ from shared.store.history import WAITING, WAITING_OFFSET, Rings, unpack
 from shared.store.host_factors import unpack_factors
 from shared.store.hosts import INITIAL, HostLearning, unpack_hosts, unpack_sources
 from shared.store.imports_log import NO_IMPORT, read_last_import
+from shared.store.layout import read_layout
 from shared.store.models import REMOVED
 from shared.store.owners import NO_OWNER, Announcing, read_owner
 from shared.store.positions import ESTIMATOR, Positions, read_positions
@@ -65,6 +67,8 @@ class ShardSnapshot:
     last_sources: NDArray[np.int8]
     """Slots of the latest signals; (pages,)."""
     by_source: SignalsBySource
+    layout: Layout
+    """How the hosts were shared out: the shard's owner and its schedulers go by it."""
     epoch: int = NO_OWNER
     """Of the shard's owner: what older ones announced is in this snapshot (`owners`)."""
     imported: int = NO_IMPORT
@@ -92,6 +96,8 @@ class LearningSnapshot:
     """As in `ShardSnapshot`."""
     erased: Erased
     """What is not there any more."""
+    layout: Layout
+    """As in `ShardSnapshot`."""
 
 
 PAGE_TYPES: Final[dict[str, type[np.generic]]] = {
@@ -148,6 +154,7 @@ def load_shard(
         positions = read_positions(reader.connection, ESTIMATOR, [shard])
         epoch, _ = read_owner(reader.connection, shard)
         imported = read_last_import(reader.connection, shard)
+        layout = read_layout(reader.connection)
     waiting = packed.arena.view(WAITING)
     return ShardSnapshot(
         shard,
@@ -159,6 +166,7 @@ def load_shard(
         positions,
         waiting["last_source"].astype(np.int8),
         by_source,
+        layout,
         epoch,
         imported,
         joined(removed, erased.pages),
@@ -177,6 +185,7 @@ def load_for_learning(database_url: str, shard: int) -> LearningSnapshot:
         positions = read_positions(reader.connection, ESTIMATOR, [shard])
         _, announcing = read_owner(reader.connection, shard)
         erased = read_erased(reader.connection, shard)
+        layout = read_layout(reader.connection)
     split = len(PAGE_TYPES)
     return LearningSnapshot(
         shard,
@@ -189,6 +198,7 @@ def load_for_learning(database_url: str, shard: int) -> LearningSnapshot:
         announcing,
         urls,
         erased,
+        layout,
     )
 
 

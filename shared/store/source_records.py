@@ -6,9 +6,10 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 import psycopg
 
-from shared.contracts.identity import host_id_of, shard_of
+from shared.contracts.identity import host_id_of
 from shared.store.history import OWN_SOURCES
 from shared.store.hosts import NO_SOURCES, unpack_hosts, unpack_sources
+from shared.store.layout import read_layout
 from shared.units import SECONDS_PER_DAY
 
 _HOST: Final = "SELECT sources, learning FROM hosts WHERE shard = %s AND host_id = %s"
@@ -50,19 +51,19 @@ class _Share(NamedTuple):
 
 
 def read_records(
-    connection: psycopg.Connection, shards: int, hosts: Sequence[str], now: float
+    connection: psycopg.Connection, hosts: Sequence[str], now: float
 ) -> dict[str, SourceRecord]:
     """Source → its record. Those that share a slot with others at a host are left out there.
 
     Args:
         connection: to the database.
-        shards: of the deployment.
         hosts: whose pages the signals are about.
         now: Unix seconds.
     """
     shares: dict[str, list[_Share]] = {}
+    layout = read_layout(connection)
     for host in hosts:
-        for source, share in _of_host(connection, shard_of(host, shards), host, now).items():
+        for source, share in _of_host(connection, layout.shard_of(host), host, now).items():
             shares.setdefault(source, []).append(share)
     return {source: _together(some) for source, some in shares.items()}
 

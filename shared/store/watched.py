@@ -283,11 +283,3 @@ def count_sources(connection: psycopg.Connection) -> dict[str, int]:
     ).fetchone()
     quiet, failing = found or (0, 0)
     return {"well": int(quiet), "failing": int(failing)}
-
-
-def known_pages(connection: psycopg.Connection, shard: int, page_ids: Sequence[int]) -> set[int]:
-    """Those of some pages of a shard that are there, whatever their status."""
-    found = connection.execute(
-        "SELECT page_id FROM pages WHERE shard = %s AND page_id = ANY(%s)", (shard, list(page_ids))
-    )
-    return {int(page_id) for (page_id,) in found.fetchall()}

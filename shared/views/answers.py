@@ -38,12 +38,9 @@ def page_answer(settings: Settings, url: str, limits: Limits = WORKING) -> dict[
         psycopg.Error: the database is away, or refuses.
     """
     database = settings.database_url.get_secret_value()
-    known = explain_page(database, settings.partitions, url, limits)
+    known = explain_page(database, url, limits)
     if known is None:
-        raise NotKnown(
-            f"{url} is not one of the pages: add it with `freshet pages import`, and check that "
-            f"FRESHET_PARTITIONS ({settings.partitions}) is the system's"
-        )
+        raise NotKnown(f"{url} is not one of the pages: add it with `freshet pages import`")
     live = ask_each(settings.scheduler_urls.split(), "/pages", url=known["url"])
     sent = last_multipliers(database, 1, limits=limits)
     now = settings.clock().now()
@@ -65,7 +62,7 @@ def host_answer(settings: Settings, host: str, limits: Limits = WORKING) -> dict
         psycopg.Error: the database is away, or refuses.
     """
     name = host_name(host)
-    row = read_host(settings.database_url.get_secret_value(), settings.partitions, name, limits)
+    row = read_host(settings.database_url.get_secret_value(), name, limits)
     if row is None:
         raise NotKnown(f"{name} is not known: it has no page, and nobody has set a rule for it")
     return described(row, settings.default_host_crawls_per_second, settings.clock().now())

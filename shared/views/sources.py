@@ -44,9 +44,7 @@ def sources(
     for row in rows:
         if row.site not in learned:
             is_late = time.monotonic() > until
-            learned[row.site] = (
-                {} if is_late else read_records(connection, settings.partitions, row.hosts, now)
-            )
+            learned[row.site] = {} if is_late else read_records(connection, row.hosts, now)
     return [_described(row, learned[row.site], settings) for row in rows]
 
 

@@ -17,6 +17,7 @@ from services.scheduler.state.rules import PickingRules, ShardRules
 from services.scheduler.state.shard import Shard
 from shared.contracts.codec import BadMessage, decode, encode
 from shared.contracts.identity import identify, shard_of
+from shared.contracts.layout import Layout
 from shared.contracts.messages import (
     Allotment,
     Bandwidth,
@@ -32,7 +33,7 @@ SHARDS = 4
 DAY = 86_400.0
 NOW = 20_000 * DAY
 FAR_FUTURE = 9e10
-ACCEPTANCE = Acceptance(SHARDS, NOW, NOW + 300.0, record_times_count=False)
+ACCEPTANCE = Acceptance(NOW, NOW + 300.0, record_times_count=False)
 URL = "https://news.example/a"
 PAGE = identify(URL)
 HERE = shard_of(PAGE.host, SHARDS)
@@ -47,7 +48,7 @@ def record(topic: str, message: object) -> ConsumerRecord:
 
 
 def tell_estimator(topic: str, *messages: object) -> tuple[LearningShard, ShardEffects]:
-    shard = LearningShard(HERE)
+    shard = LearningShard(HERE, Layout.of(SHARDS))
     known = PageUpdate("upsert", URL, updated_at=NOW - DAY, crawled_at=NOW - DAY)
 
     apply_records(shard, {"page-updates": [record("page-updates", known)]}, ACCEPTANCE, 0.0)
@@ -65,6 +66,7 @@ def tell_scheduler(topic: str, *messages: object) -> Shard:
         default_host_rate=1.0,
     )
     shard = make_shard(HERE, rules)
+    shard.layout = Layout.of(SHARDS)
     shard.upsert(PAGE, PageUpdate("upsert", URL, crawled_at=NOW - DAY), NOW - DAY)
     Reader(ACCEPTANCE).apply(shard, topic, [record(topic, m) for m in messages])
     return shard

@@ -25,7 +25,7 @@ from services.poller.sites.politeness import Politeness
 from services.poller.sites.prices import Prices
 from services.poller.sites.robots_book import RobotsBook
 from services.poller.sites.rules import DISALLOWED, SiteRules
-from shared.contracts.identity import BadUrl, PageIdentity, identify, shard_of
+from shared.contracts.identity import BadUrl, PageIdentity, identify
 from shared.discovery.looking import source_of
 from shared.discovery.robots import Robots
 from shared.policy.polls import PollRecord
@@ -33,6 +33,7 @@ from shared.runtime.fetching import Fetcher, FetchFailed
 from shared.runtime.pings import Ping
 from shared.runtime.settings import Settings
 from shared.runtime.wall_time import WALL
+from shared.store.known_pages import known_pages
 from shared.store.questions import Questions, take_turns
 from shared.store.watched import (
     INDEX,
@@ -44,7 +45,6 @@ from shared.store.watched import (
     add_sources,
     call_forward,
     count_sources,
-    known_pages,
     note_poll_failed,
     note_quiet,
     note_reading,
@@ -265,16 +265,8 @@ class SitePoller:
 
     async def _not_known(self, pages: Sequence[PageIdentity]) -> list[PageIdentity]:
         """Those that Freshet does not have; one that an operator removed stays so."""
-        by_shard: dict[int, list[PageIdentity]] = {}
-        for page in pages:
-            shard = shard_of(page.host, self._settings.partitions)
-            by_shard.setdefault(shard, []).append(page)
-        new = []
-        for shard, some in by_shard.items():
-            ids = [page.page_id for page in some]
-            known = await self._questions.ask(known_pages, shard, ids)
-            new += [page for page in some if page.page_id not in known]
-        return new
+        known = await self._questions.ask(known_pages, pages)
+        return [page for page in pages if page.page_id not in known]
 
     async def _pace(
         self,

@@ -10,10 +10,11 @@ from typing import Final
 import psycopg
 import structlog
 
-from shared.contracts.identity import PageIdentity, shard_of
+from shared.contracts.identity import PageIdentity
 from shared.policy.polls import signal_worth
 from shared.runtime.settings import Settings
 from shared.runtime.wall_time import WALL
+from shared.store.known_pages import ids_by_shard
 from shared.store.poll_prices import read_beliefs, read_multiplier
 from shared.store.questions import Questions
 
@@ -63,15 +64,8 @@ class Prices:
             pages: that a source has shown, each once.
             multiplier: λ₀, above 0.
         """
-        by_shard: dict[int, list[int]] = {}
-        for page in pages:
-            shard = shard_of(page.host, self._settings.partitions)
-            by_shard.setdefault(shard, []).append(page.page_id)
-        worth, known = 0.0, 0
         try:
-            for shard, ids in by_shard.items():
-                some = await self._questions.ask(_worth_of, shard, ids, multiplier)
-                worth, known = worth + some[0], known + some[1]
+            worth, known = await self._questions.ask(_worth_of, pages, multiplier)
         except psycopg.Error as error:
             self._note(error)
             return None
@@ -84,8 +78,12 @@ class Prices:
 
 
 def _worth_of(
-    connection: psycopg.Connection, shard: int, page_ids: Sequence[int], multiplier: float
+    connection: psycopg.Connection, pages: Sequence[PageIdentity], multiplier: float
 ) -> tuple[float, int]:
-    """(worth, how many pages are there) of some pages of a shard."""
-    beliefs = read_beliefs(connection, shard, page_ids)
-    return float(signal_worth(*beliefs, multiplier).sum()), beliefs.alpha.size
+    """(worth, how many pages are there) of some pages."""
+    worth, known = 0.0, 0
+    for shard, page_ids in ids_by_shard(connection, pages).items():
+        beliefs = read_beliefs(connection, shard, page_ids)
+        worth += float(signal_worth(*beliefs, multiplier).sum())
+        known += beliefs.alpha.size
+    return worth, known

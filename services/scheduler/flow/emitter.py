@@ -43,6 +43,10 @@ class Emitter:
         while len(self._waiting) > _MOST_UNACKNOWLEDGED:
             await asyncio.wait(self._waiting, return_when=asyncio.FIRST_COMPLETED)
 
+    async def is_sent_within(self, seconds: float) -> bool:
+        """Whether the broker has all requests after so long."""
+        return await self._publisher.is_empty_within(seconds)
+
     async def _send_shard(self, producer: AIOKafkaProducer, emission: Emission) -> None:
         partition = emission.shard.number
         batch = producer.create_batch()

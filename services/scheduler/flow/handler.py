@@ -13,9 +13,16 @@ from aiokafka.errors import KafkaError
 from services.scheduler import metrics
 from services.scheduler.flow.loading import build_shard, shard_rules
 from services.scheduler.flow.reader import TOPIC_ORDER, Reader, Refused
-from services.scheduler.flow.recovery import read_recent_requests, restore
+from services.scheduler.flow.recovery import (
+    partitions_of,
+    read_recent_requests,
+    requests_of,
+    restore,
+)
 from services.scheduler.flow.shard_thread import ShardThread
+from services.scheduler.flow.splitting import begin_anew
 from services.scheduler.state.shard import Shard
+from shared.contracts.layout import Layout
 from shared.contracts.messages import CrawlRequest
 from shared.contracts.topics import (
     CRAWL_OUTCOMES,
@@ -76,6 +83,7 @@ class SchedulerHandler:
         self.shards: dict[int, Shard] = {}
         """Only to be touched in the shards' thread."""
         self._settings = settings
+        self._database_url = settings.database_url.get_secret_value()
         self._clock = clock
         self._publisher = publisher
         self._thread = thread
@@ -102,8 +110,9 @@ class SchedulerHandler:
             psycopg.OperationalError, KafkaError: the worker stops while one of them is away.
         """
         began = time.monotonic()
+        layout = await self._retried(asyncio.to_thread, begin_anew, self._database_url, partitions)
         while True:
-            loaded, requests, positions = await self._read_all(partitions)
+            loaded, requests, positions = await self._read_all(partitions, layout)
             read = time.monotonic()
             begins, ends = await self._retried(self._bounds, partitions)
             gone = {
@@ -128,13 +137,15 @@ class SchedulerHandler:
         return positions
 
     async def _read_all(
-        self, partitions: set[int]
+        self, partitions: set[int], layout: Layout
     ) -> tuple[dict[int, tuple[Shard, Positions]], dict[int, list[CrawlRequest]], Positions]:
         """Shards as the database has them, the last requests, and the positions of all shards."""
         is_loaded = asyncio.Event()
         loaded, requests = await _together(
             self._load_all(partitions, is_loaded),
-            self._retried(read_recent_requests, self._settings, partitions, is_loaded),
+            self._retried(
+                read_recent_requests, self._settings, partitions_of(partitions, layout), is_loaded
+            ),
         )
         positions: dict[tuple[str, int], int] = {}
         for _, known in loaded.values():
@@ -151,7 +162,6 @@ class SchedulerHandler:
             gone: where topics begin, beyond what the database had applied.
             until: wall time after which it is not waited for.
         """
-        database_url = self._settings.database_url.get_secret_value()
         numbers = {number for _, number in gone}
         log.warning(
             "topics no longer have what the database has not applied: waiting for it",
@@ -161,7 +171,7 @@ class SchedulerHandler:
             self._note_progress()
             await asyncio.sleep(APPLIED_LOOK_SECONDS)
             found = await self._retried(
-                asyncio.to_thread, read_applied, database_url, ESTIMATOR, numbers
+                asyncio.to_thread, read_applied, self._database_url, ESTIMATOR, numbers
             )
             if all(found.get(key, 0) >= at for key, at in gone.items()):
                 return True
@@ -171,13 +181,12 @@ class SchedulerHandler:
         self, partitions: set[int], is_loaded: asyncio.Event
     ) -> dict[int, tuple[Shard, Positions]]:
         """Shards from Postgres, and the positions that they reflect."""
-        database_url = self._settings.database_url.get_secret_value()
         gate = asyncio.Semaphore(LOADED_AT_ONCE)
 
         async def load(number: int) -> tuple[Shard, Positions]:
             async with gate:
                 snapshot = await self._retried(
-                    asyncio.to_thread, load_shard, database_url, number, self._note_progress
+                    asyncio.to_thread, load_shard, self._database_url, number, self._note_progress
                 )
                 shard = await asyncio.to_thread(build_shard, snapshot, self._rules)
                 self._note_progress()
@@ -244,8 +253,8 @@ class SchedulerHandler:
         """
         now = self._clock.now()
         waiting = 0
-        for number, shard in shards.items():
-            waiting += restore(shard, requests[number])
+        for shard in shards.values():
+            waiting += restore(shard, requests_of(shard, requests))
             shard.filled_until = now
         self.shards.update(shards)
         self._behind |= behind

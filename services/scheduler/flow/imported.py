@@ -7,23 +7,21 @@ said of a page later stands, and one that is applied twice changes nothing.
 """
 
 import asyncio
-import contextlib
 import time
 from collections.abc import Callable, Mapping
 from typing import Final
 
 import numpy as np
-import psycopg
 import structlog
 from numpy.typing import NDArray
 
 from services.scheduler import metrics
+from services.scheduler.flow.looking import Looking
 from services.scheduler.flow.shard_thread import ShardThread
 from services.scheduler.state.shard import Shard
 from shared.contracts.identity import identify
 from shared.contracts.messages import PageUpdate
 from shared.runtime.settings import Settings
-from shared.store.connection import PASSING, connect
 from shared.store.imports_log import (
     PAGES_AT_ONCE,
     PageImport,
@@ -52,11 +50,9 @@ class ImportWatch:
             thread: that of the shards.
             shards: those of this process, number → shard; called in that thread.
         """
-        self._database_url = settings.database_url.get_secret_value()
+        self._looking = Looking(settings, "imports")
         self._thread = thread
         self._shards = shards
-        self._connection: psycopg.Connection | None = None
-        self._is_away = False
 
     async def run(self, stopping: asyncio.Event) -> None:
         """Look until `stopping` is set; a database that is away is asked again.
@@ -64,25 +60,12 @@ class ImportWatch:
         Raises:
             ImportsForgotten: the database was away for so long that the shards must be loaded anew.
         """
-        try:
-            while not stopping.is_set():
-                await self._turn(stopping)
-                with contextlib.suppress(TimeoutError):
-                    await asyncio.wait_for(stopping.wait(), EVERY_SECONDS)
-        finally:
-            await asyncio.to_thread(self._disconnect)
 
-    async def _turn(self, stopping: asyncio.Event) -> None:
-        try:
+        async def take_all() -> None:
             while not stopping.is_set() and await self._take_next(stopping):
                 pass
-            self._is_away = False
-        except PASSING as error:
-            if not self._is_away:
-                reason = str(error).partition("\n")[0]
-                log.warning("the database cannot be asked for imported pages", reason=reason)
-            self._is_away = True
-            await asyncio.to_thread(self._disconnect)
+
+        await self._looking.run(take_all, EVERY_SECONDS, stopping)
 
     async def _take_next(self, stopping: asyncio.Event) -> bool:
         """Take the next import of each shard; whether there was one."""
@@ -90,7 +73,7 @@ class ImportWatch:
         seen = {number: shard.imported for number, shard in shards.items()}
         if not seen:
             return False
-        found = await asyncio.to_thread(lambda: read_imports(self._connected(), seen))
+        found = await asyncio.to_thread(lambda: read_imports(self._looking.connection, seen))
         for one in found:
             await self._take(shards[one.shard], one, stopping)
         return bool(found)
@@ -116,18 +99,8 @@ class ImportWatch:
         )
 
     def _read_pages(self, shard: int, page_ids: NDArray[np.int64]) -> list[PageUpdate]:
-        return read_imported_pages(self._connected(), shard, page_ids)
+        return read_imported_pages(self._looking.connection, shard, page_ids)
 
     def _apply(self, shard: Shard, pages: list[PageUpdate]) -> None:
         for page in pages:
             shard.upsert(identify(page.url), page, page.updated_at or 0.0)
-
-    def _connected(self) -> psycopg.Connection:
-        if self._connection is None or self._connection.broken:
-            self._connection = connect(self._database_url, "imports", autocommit=True)
-        return self._connection
-
-    def _disconnect(self) -> None:
-        if self._connection is not None:
-            self._connection.close()
-            self._connection = None

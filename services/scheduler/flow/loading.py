@@ -51,7 +51,8 @@ def build_shard(snapshot: ShardSnapshot, rules: ShardRules) -> Shard:
     """The shard as it was at the snapshot's positions."""
     count = snapshot.pages.page_ids.size
     shard = make_shard(snapshot.shard, rules, count)
-    shard.loaded_epoch, shard.imported = snapshot.epoch, snapshot.imported
+    shard.layout, shard.loaded_epoch = snapshot.layout, snapshot.epoch
+    shard.imported = snapshot.imported
     host_numbers = _load_hosts(shard, snapshot)
     shard.signal_times.reserve(int((snapshot.pages.last_signal_at > NEVER).sum()))
     for begin in range(0, count, _LOADED_AT_ONCE):

@@ -13,6 +13,7 @@ from services.scheduler.flow.emitter import Emitter
 from services.scheduler.flow.handler import SchedulerHandler
 from services.scheduler.flow.shard_thread import ShardThread
 from services.scheduler.flow.slot_filler import Emission, SlotFiller, lag_of, parted, take_back
+from services.scheduler.state.shard import Shard
 from shared.pacing.slots import KNOWN_AHEAD_SECONDS, SHOWN_WITHIN_SECONDS, SlotTimeline
 from shared.runtime.clock import Clock
 from shared.runtime.consumer import BatchConsumer
@@ -26,6 +27,10 @@ PATIENCE_SECONDS: Final = 1.0
 FILLING_SECONDS: Final = 0.5
 """Filling them may take so long more (wall). What then is not with the producer is taken back: the
 thread of the shards, or the producer, had something else to do."""
+
+
+SENT_SECONDS: Final = 1.0
+"""So long the broker is waited for where nothing more is to be picked of a shard."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,6 +72,7 @@ class Pacer:
         self._thread = thread
         self._emitter = emitter
         self._filled_until, self._stepped = clock.read()
+        self._ticking = asyncio.Lock()
         self.progressed_at = time.monotonic()
 
     async def run(self, stopping: asyncio.Event) -> None:
@@ -81,9 +87,24 @@ class Pacer:
             await asyncio.sleep(due - time.monotonic())
             self.progressed_at = time.monotonic()
             if self._consumer.settled and self._consumer.is_sure:
-                await self.tick()
+                async with self._ticking:
+                    await self.tick()
             else:
                 self._now()  # Plans that come from here on are of the clock as it is now.
+
+    async def hold(self, shard: Shard) -> bool:
+        """Pick nothing more of a shard.
+
+        Returns:
+            whether the broker has all that was asked for; if not, ask again.
+        """
+        async with self._ticking:  # What is being picked goes to the producer first.
+            await self._thread.run(_hold, shard, True)
+        return await self._emitter.is_sent_within(SENT_SECONDS)
+
+    async def go_on(self, shard: Shard) -> None:
+        """Pick pages of a shard again."""
+        await self._thread.run(_hold, shard, False)
 
     async def tick(self) -> None:
         """Fill the slots that have come since the last tick."""
@@ -159,6 +180,10 @@ class Pacer:
         share = sum(plan.share_of(n) for n in self._consumer.partitions) if plan else 0.0
         metrics.FORFEITED_SLOTS.inc(max(passed, 0.0) * share)
         self._filled_until = earliest
+
+
+def _hold(shard: Shard, is_held: bool) -> None:
+    shard.is_held = is_held
 
 
 def _take_all_back(emissions: list[Emission]) -> None:

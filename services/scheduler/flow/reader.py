@@ -106,8 +106,9 @@ class Reader:
         return 0
 
     def _accepts(self, shard: Shard, host: str, time: float) -> bool:
-        accepted = self.acceptance
-        return not (accepted.why_not_here(host, shard.number) or accepted.why_not_yet(time))
+        """What is another shard's is its estimator's to pass on, or to refuse."""
+        is_here = shard.layout.shard_of(host) == shard.number
+        return is_here and self.acceptance.why_not_yet(time) is None
 
     def limits(self, shard: Shard, records: Sequence[ConsumerRecord]) -> int:
         """Apply `host-limits`; a tombstone means the default."""

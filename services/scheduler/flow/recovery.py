@@ -1,7 +1,7 @@
 """How a shard that is loaded learns which of its pages are in flight: from the requests' topic."""
 
 import asyncio
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Final
 
 import numpy as np
@@ -14,6 +14,7 @@ from services.scheduler.state.events import Requests
 from services.scheduler.state.rows import NEVER, REMOVED, Rows
 from services.scheduler.state.shard import Shard
 from shared.contracts.codec import BadMessage, decode
+from shared.contracts.layout import Layout
 from shared.contracts.messages import CrawlRequest
 from shared.contracts.topics import CRAWL_REQUESTS
 from shared.policy.compiled import compiled
@@ -30,14 +31,33 @@ _AT_ONCE: Final = 5_000
 """Records that are decoded before the event loop gets its turn."""
 
 
+def partitions_of(shards: Iterable[int], layout: Layout) -> set[int]:
+    """Where requests of shards are that may be in flight: before a shard was split from its parent
+    its pages were asked for there."""
+    return {partition for shard in shards for partition in (shard, layout.parent_of(shard))}
+
+
+def requests_of(shard: Shard, found: Mapping[int, list[CrawlRequest]]) -> list[CrawlRequest]:
+    """A shard's requests among those of partitions, in the order they were made."""
+    layout, number = shard.layout, shard.number
+    if layout.shards == layout.grown_from:
+        return found[number]
+    return [
+        request
+        for partition in sorted({number, layout.parent_of(number)})
+        for request in found[partition]
+        if layout.shard_of(request.host) == number
+    ]
+
+
 async def read_recent_requests(
-    settings: Settings, shards: set[int], loaded: asyncio.Event | None = None
+    settings: Settings, numbers: set[int], loaded: asyncio.Event | None = None
 ) -> dict[int, list[CrawlRequest]]:
-    """The requests of shards that may still be in flight, in the order they were made.
+    """The requests on partitions that may still be in flight, in the order they were made.
 
     Args:
         settings: of the process.
-        shards: which.
+        numbers: which partitions.
         loaded: what was asked for until this is set counts too; most of it is read meanwhile.
 
     Raises:
@@ -46,10 +66,10 @@ async def read_recent_requests(
     consumer = make_consumer(settings)
     await consumer.start()
     try:
-        partitions = [TopicPartition(settings.topic(CRAWL_REQUESTS.name), s) for s in shards]
+        partitions = [TopicPartition(settings.topic(CRAWL_REQUESTS.name), n) for n in numbers]
         consumer.assign(partitions)
         await _seek_to_recent(consumer, partitions, settings.request_timeout_seconds)
-        found: dict[int, list[CrawlRequest]] = {shard: [] for shard in shards}
+        found: dict[int, list[CrawlRequest]] = {number: [] for number in numbers}
         await _read_to_the_end(consumer, partitions, found)
         if loaded is not None:
             await loaded.wait()

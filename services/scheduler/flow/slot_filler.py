@@ -72,7 +72,7 @@ class SlotFiller:
         return emissions
 
     def _follow_shards(self) -> None:
-        ready = [shard for shard in self._shards.values() if shard.is_caught_up]
+        ready = [s for s in self._shards.values() if s.is_caught_up and not s.is_held]
         if self._ready.keys() != set(ready):
             self._window.recount()
             known = self._ready

@@ -31,6 +31,7 @@ from services.scheduler.state.selector import Selector
 from services.scheduler.state.signal_times import SignalTimes
 from services.scheduler.state.url_arena import UrlArena
 from shared.contracts.identity import PageIdentity
+from shared.contracts.layout import ALONE
 from shared.contracts.messages import HostLimit, HostParameters, PageUpdate
 from shared.rules.page_events import brings_back
 from shared.store.directories import directory_of
@@ -75,10 +76,12 @@ class Shard:
         """Counts what makes the demand another: parameters, pages, host limits."""
         self.filled_until = NEVER
         """Slots up to here are settled, or are not ours."""
-        self.is_caught_up = False
-        """Whether all events that were there when the shard was assigned are applied."""
-        self.loaded_epoch = 0
-        """Of the shard's owner among the estimators, when it was loaded."""
+        self.is_caught_up, self.is_held = False, False
+        """Whether all events that were there when the shard was assigned are applied; and whether
+        it is about to be split: then nothing is picked."""
+        self.layout, self.loaded_epoch = ALONE, 0
+        """How the hosts are shared out, and the epoch of the shard's owner among the estimators,
+        as it was loaded."""
         self.epochs: dict[str, int] = {}
         """Topic (without prefix) → the newest epoch that was read there. By topic: what an owner
         before announced on another one may not be read yet."""

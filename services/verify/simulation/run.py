@@ -40,6 +40,7 @@ from services.verify.simulation.store.postgres import Postgres
 from services.verify.simulation.store.statements import nothing, replacements
 from services.verify.simulation.workers import Workers
 from services.verify.simulation.world import World
+from shared.contracts.layout import Layout
 from shared.contracts.topics import TOPICS
 
 _SINGLE: Final = frozenset(topic.name for topic in TOPICS if topic.partitioning == "single")
@@ -95,6 +96,7 @@ class _Simulation:
         self.broker = Broker(self.loop, scale.partitions, _SINGLE)
         self.network = Network(self.loop, stream("network"), plan.weather.slow_messages)
         self.database = Database(self.loop, stream("database"), plan.weather.slow_commits)
+        self.database.layout = Layout.of(scale.partitions)
         self.workers = Workers(self.loop, scale, self.network, self.database, stream("workers"))
         self.world = World(self.loop, self.broker, scale, stream("world"))
         self.story: list[tuple[float, str, str]] = []

@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from store_contents import NOW, SHARDS, changed_columns, fill, urls_of_shard
+from store_contents import NOW, changed_columns, fill, urls_of_shard
 
 from shared.contracts.identity import identify
 from shared.store import writer
@@ -69,7 +69,7 @@ def test_factors_of_hosts_are_in_both_snapshots_and_in_what_is_explained(store):
         for mine, theirs in zip(factors, stored, strict=True):
             assert mine.tolist() == theirs.tolist()
     assert for_learning.urls.arena.tobytes() == url.encode()
-    parameters = explain_page(store, SHARDS, url)["parameters"]
+    parameters = explain_page(store, url)["parameters"]
     assert parameters["unsignalled_change_rate"] == pytest.approx(5.0 / 60)
     assert parameters["change_rate"] == pytest.approx(5.0 / 60)
 
@@ -117,7 +117,7 @@ def test_explain_tells_all_about_a_page(store):
     }
     with connect_writer(store, "test") as connection:
         writer.update_pages(connection, columns)
-    told = explain_page(store, SHARDS, url.upper().replace("/PAGE", "/page") + "#x")
+    told = explain_page(store, url.upper().replace("/PAGE", "/page") + "#x")
     assert (told["url"], told["status"], told["shard"]) == (url, "active", 1)
     assert told["state"]["max_age_days"] is None
     parameters = told["parameters"]
@@ -127,13 +127,13 @@ def test_explain_tells_all_about_a_page(store):
     assert parameters["signal_time_equivalent"] == pytest.approx(2 * np.log(2))
     assert [crawl["crawled_at"] for crawl in told["crawls"]] == [NOW, NOW - 1.5 * 86_400]
     assert told["host"]["host"] == identify(url).host
-    assert explain_page(store, SHARDS, url + "x") is None
+    assert explain_page(store, url + "x") is None
 
 
 def test_explain_says_what_holds_for_a_page_that_was_never_observed(store):
     [url] = urls_of_shard(1, 1)
     fill(store, [url])
-    parameters = explain_page(store, SHARDS, url)["parameters"]
+    parameters = explain_page(store, url)["parameters"]
     assert parameters["unsignalled_change_rate"] == pytest.approx(1 / 60)
     assert parameters["signal_evidence"] == pytest.approx(np.log(2))
     assert parameters["signal_rate"] == 0.0

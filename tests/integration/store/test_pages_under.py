@@ -24,13 +24,13 @@ def test_pages_are_found_by_host_and_by_prefix_in_parts_without_removed_ones(sto
     prefix = of_host[-1][:-1]
     for begin in ("", prefix):
         expected = [url for url in of_host[1:] if url.startswith(begin)]
-        parts = list(urls_under(store, SHARDS, host, begin))
+        parts = list(urls_under(store, host, begin))
         assert sorted(url for part in parts for url in part) == expected
         assert all(len(part) <= 7 for part in parts)
-        assert count_under(store, SHARDS, host, begin) == len(expected) > 0
-    assert count_under(store, SHARDS, "nobody.example", "") == 0
+        assert count_under(store, host, begin) == len(expected) > 0
+    assert count_under(store, "nobody.example", "") == 0
     # No pattern: what LIKE makes of it does not count.
-    assert count_under(store, SHARDS, host, f"https://{host}/%") == 0
+    assert count_under(store, host, f"https://{host}/%") == 0
 
 
 def test_an_import_takes_no_private_addresses_unless_the_operator_says_so(store):

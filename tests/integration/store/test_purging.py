@@ -3,7 +3,7 @@
 import numpy as np
 import psycopg
 import pytest
-from store_contents import NOW, SHARDS, fill, urls_of_shard
+from store_contents import NOW, fill, urls_of_shard
 
 from services.cli.erasing import of_looks
 from shared.contracts.identity import identify
@@ -28,8 +28,8 @@ def become(store, url, **columns):
 
 
 def found(store, wanted):
-    urls = [url for part in purgeable_urls(store, SHARDS, wanted) for url in part]
-    assert sum(count_purgeable(store, SHARDS, wanted)) == len(urls)
+    urls = [url for part in purgeable_urls(store, wanted) for url in part]
+    assert sum(count_purgeable(store, wanted)) == len(urls)
     return sorted(urls)
 
 

@@ -6,7 +6,9 @@ import psycopg
 import pytest
 
 from migrations.upgrade import migrate
+from shared.contracts.identity import identify
 from shared.store import watched
+from shared.store.known_pages import known_pages
 from shared.store.watched import (
     NewSource,
     Pace,
@@ -16,7 +18,6 @@ from shared.store.watched import (
     add_sources,
     call_forward,
     count_sources,
-    known_pages,
     list_sources,
     note_poll_failed,
     note_quiet,
@@ -137,5 +138,5 @@ def test_a_site_has_no_more_sources_than_there_is_room_for(connection, monkeypat
 
 
 def test_no_page_is_known_before_there_is_one(connection):
-    assert known_pages(connection, 0, [1, 2]) == set()
-    assert known_pages(connection, 0, []) == set()
+    assert known_pages(connection, [identify("https://a.example/")]) == set()
+    assert known_pages(connection, []) == set()

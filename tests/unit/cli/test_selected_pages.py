@@ -32,7 +32,7 @@ def sent(monkeypatch):
             for place, part in batches.items():
                 messages.extend((place, key, decode(PageUpdate, value)) for key, value in part)
 
-    def under(_url, _shards, host, prefix):
+    def under(_url, host, prefix):
         return [url for url in URLS if host == "a.example" and url.startswith(prefix)]
 
     def parts(*arguments):

@@ -32,7 +32,7 @@ def record(value: bytes | None, key: bytes | None = None) -> ConsumerRecord:
 
 
 def acceptance() -> Acceptance:
-    return Acceptance(1, NOW, NOW + 300.0, record_times_count=True)
+    return Acceptance(NOW, NOW + 300.0, record_times_count=True)
 
 
 @pytest.mark.parametrize("name", list(KINDS))
@@ -102,7 +102,7 @@ def test_a_timeline_of_slots_goes_on(values):
 @settings(max_examples=150, **FUZZ)
 @given(data=st.data())
 def test_the_coordinator_goes_on_deciding(data):
-    core = Coordination(silent_after_seconds=5.0, lead_seconds=0.3, shards=64)
+    core = Coordination(silent_after_seconds=5.0, lead_seconds=0.3)
     core.lead(1, "one")
     core.receive_bandwidth(Bandwidth(5.0))
     moment = Moment(NOW, 1000.0, 1.0)

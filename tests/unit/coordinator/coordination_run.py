@@ -31,7 +31,7 @@ class Run:
         self.origin = origin
         self.wall = 0.0
         self.stepped = 0.0
-        self.core = Coordination(silent_after_seconds=5.0, lead_seconds=0.3, shards=64)
+        self.core = Coordination(silent_after_seconds=5.0, lead_seconds=0.3)
         self.core.lead(1, "coordinator-1")
         self.reporting = {}
         self.usable = {}

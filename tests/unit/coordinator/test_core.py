@@ -108,7 +108,7 @@ def test_an_older_report_never_overwrites_a_newer_one():
 @pytest.mark.parametrize(
     ("message", "reason"),
     [
-        (report(64), "only 64"),
+        (report(4096), "at most 4096"),
         (report(0, demand=[1.0]), "as many of each"),
         (report(0, thresholds=GRID[::-1]), "rise strictly"),
     ],
@@ -210,7 +210,7 @@ def test_what_a_replaced_leader_still_says_is_left_out():
 def test_a_new_leader_claims_the_topic_before_it_reads_what_stands_there():
     old = running()
     last = old.published[-1]
-    new = Coordination(silent_after_seconds=5.0, lead_seconds=0.3, shards=64)
+    new = Coordination(silent_after_seconds=5.0, lead_seconds=0.3)
     assert new.claim(2, "coordinator-2") is None, "there is nothing to go on from"
     new.receive_multipliers(last, old.moment)
 

@@ -38,7 +38,7 @@ def report(shard, demand, host_limited, achieved):
 
 @pytest.fixture
 def coordination():
-    made = Coordination(silent_after_seconds=5.0, lead_seconds=0.3, shards=8)
+    made = Coordination(silent_after_seconds=5.0, lead_seconds=0.3)
     made.lead(3, "one")
     made.receive_bandwidth(Bandwidth(7.0))
     made.receive_demand(report(0, 3.0, 0.0, 2.0), 100.0, NOW)
@@ -109,7 +109,7 @@ def test_what_is_left_of_the_budget_is_said(coordination):
 
 def test_a_follower_shows_who_leads_and_what_was_said():
     schedule = [ScheduledRate(0, 1.0), ScheduledRate(3600, 2.0)]
-    follower = Coordination(silent_after_seconds=5.0, lead_seconds=0.3, shards=8)
+    follower = Coordination(silent_after_seconds=5.0, lead_seconds=0.3)
     follower.receive_bandwidth(Bandwidth(1.0, schedule=schedule))
     said = Multipliers(
         9, NOW.clock, NOW.clock, 0.5, 2.0, 0.0, [Allotment(0, 1.0)], "demand", 4, "two"
@@ -123,7 +123,7 @@ def test_a_follower_shows_who_leads_and_what_was_said():
 
 
 def test_it_says_what_keeps_the_system_from_crawling():
-    empty = Coordination(silent_after_seconds=5.0, lead_seconds=0.3, shards=8)
+    empty = Coordination(silent_after_seconds=5.0, lead_seconds=0.3)
     assert "freshet bandwidth set" in Picture(empty).notice(NOW)
     empty.receive_bandwidth(Bandwidth(1.0))
     assert "schedulers" in Picture(empty).notice(NOW)

@@ -11,6 +11,7 @@ from services.estimator.learning import learn, material_news
 from services.estimator.shard import Shard
 from shared.contracts.codec import decode, encode
 from shared.contracts.identity import identify, shard_of
+from shared.contracts.layout import Layout
 from shared.contracts.messages import (
     CrawlOutcome,
     HostLimit,
@@ -39,7 +40,7 @@ def record(topic, value, offset=0, timestamp=1000):
 
 
 def rules(record_times_count=True):
-    return Acceptance(SHARDS, NOW, NOW + 300.0, record_times_count)
+    return Acceptance(NOW, NOW + 300.0, record_times_count)
 
 
 def apply(shard, record_times_count=True, delay=0.0, **topics):
@@ -51,7 +52,7 @@ def apply(shard, record_times_count=True, delay=0.0, **topics):
 
 
 def with_page(url=URL, **options):
-    shard = Shard(HERE)
+    shard = Shard(HERE, Layout.of(SHARDS))
     apply(shard, page_updates=[PageUpdate("upsert", url, updated_at=0.0, **options)])
     return shard
 
@@ -62,7 +63,7 @@ def signal(url=URL, at=DAY, source="feed"):
 
 
 def test_an_upsert_adds_a_page_with_its_host():
-    shard = Shard(HERE)
+    shard = Shard(HERE, Layout.of(SHARDS))
     update = PageUpdate("upsert", "HTTPS://News.example:443/a#top", 2.0, 7.0, updated_at=5.0)
     done = apply(shard, page_updates=[update])
     assert (done.added.tolist(), done.added_urls, done.touched.size) == ([0], [URL], 0)
@@ -75,13 +76,13 @@ def test_an_upsert_adds_a_page_with_its_host():
 
 @pytest.mark.parametrize(("counts", "expected"), [(True, 1.0), (False, NOW)])
 def test_an_update_without_a_time_counts_from_its_arrival(counts, expected):
-    shard = Shard(HERE)
+    shard = Shard(HERE, Layout.of(SHARDS))
     apply(shard, counts, page_updates=[PageUpdate("upsert", URL)])
     assert shard.pages["first_seen_at"][0] == expected
 
 
 def test_updates_of_one_batch_count_in_order_of_time():
-    shard = Shard(HERE)
+    shard = Shard(HERE, Layout.of(SHARDS))
     done = apply(
         shard,
         page_updates=[
@@ -96,7 +97,7 @@ def test_updates_of_one_batch_count_in_order_of_time():
 
 
 def test_removing_an_unknown_page_does_nothing():
-    shard = Shard(HERE)
+    shard = Shard(HERE, Layout.of(SHARDS))
     done = apply(shard, page_updates=[PageUpdate("remove", URL, updated_at=5.0)])
     assert (len(shard.pages), done.refused) == (0, [])
 
@@ -246,7 +247,7 @@ def test_the_signal_rate_is_signals_over_time():
 
 
 def test_pages_without_a_crawl_record_have_no_parameters_of_their_own():
-    shard = Shard(HERE)
+    shard = Shard(HERE, Layout.of(SHARDS))
     update = PageUpdate("upsert", URL, updated_at=0.0)
     outcome = CrawlOutcome(URL, DAY, result="changed")
     done = apply(shard, page_updates=[update], crawl_outcomes=[outcome])
@@ -342,7 +343,7 @@ def test_a_useless_source_learns_to_be_one_and_a_good_one_to_be_good():
 
 
 def test_removed_pages_are_not_announced():
-    shard = Shard(HERE)
+    shard = Shard(HERE, Layout.of(SHARDS))
     updates = [PageUpdate("upsert", URL, updated_at=0.0), PageUpdate("remove", URL, updated_at=1.0)]
     done = apply(shard, page_updates=updates)
     learn(done)

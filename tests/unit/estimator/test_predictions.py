@@ -30,7 +30,7 @@ def apply(shard, **topics):
         ]
         for name, messages in topics.items()
     }
-    done = apply_records(shard, records, Acceptance(1, 100 * DAY, 101 * DAY, True), 0.0)
+    done = apply_records(shard, records, Acceptance(100 * DAY, 101 * DAY, True), 0.0)
     learn(done)
     return done.observations
 

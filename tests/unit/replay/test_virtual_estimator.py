@@ -161,7 +161,7 @@ def test_the_worker_learns_the_same_from_the_same_messages() -> None:
         records = messages(trace, fresh, batch)
         due = handler._refits.are_due([shard], now)
         refits += due
-        accepted = Acceptance(1, now, now, record_times_count=False)
+        accepted = Acceptance(now, now, record_times_count=False)
         done, said, _ = handler._apply_all({0: records}, accepted, refits=due)
         if due:
             handler._refits.noted([shard], now, 0.0)

@@ -12,6 +12,7 @@ from services.scheduler.flow.loading import build_shard
 from services.scheduler.flow.recovery import restore
 from services.scheduler.state.request_ids import microseconds, request_id_of
 from shared.contracts.identity import host_id_of
+from shared.contracts.layout import ALONE
 from shared.contracts.messages import CrawlRequest
 from shared.policy.estimation.host_priors import INITIAL_CHANGE_RATE, INITIAL_SHAPE
 from shared.rules.page_events import UNCHANGED
@@ -170,6 +171,7 @@ class HarmedWorld(World):
             positions={},
             last_sources=np.zeros(len(pages), np.int8),
             by_source=SignalsBySource.none(),
+            layout=ALONE,
         )
 
 

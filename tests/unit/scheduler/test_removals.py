@@ -9,6 +9,7 @@ from services.scheduler.flow.reader import Reader
 from services.scheduler.state.erasing import erase_host
 from services.scheduler.state.rows import NEVER
 from shared.contracts.codec import encode
+from shared.contracts.layout import ALONE
 from shared.contracts.messages import HostLimit, HostParameters, PageUpdate
 from shared.policy.estimation.bursts import AGE_BINS
 from shared.runtime.acceptance import Acceptance
@@ -52,6 +53,7 @@ def loaded(gone):
         positions={},
         last_sources=np.empty(0, np.int8),
         by_source=SignalsBySource.none(),
+        layout=ALONE,
         removed=gone,
     )
     return build_shard(snapshot, rules())
@@ -151,7 +153,7 @@ def test_what_is_under_way_of_a_host_that_is_erased_is_left_out():
     shard.loaded_epoch = 0
     host = PAGE.host
     upsert(shard, PAGE, NOW - 1)
-    acceptance = Acceptance(shards=1, now=NOW + 9, latest=NOW + 9, record_times_count=True)
+    acceptance = Acceptance(now=NOW + 9, latest=NOW + 9, record_times_count=True)
     reader = Reader(acceptance)
     gone = PageUpdate("remove", PAGE.url, updated_at=NOW, for_good=True, whole_host=True)
     reader.apply(shard, "page-updates", [record_of("page-updates", gone, host, NOW)])

@@ -43,7 +43,7 @@ def record(number, message):
 
 
 def reader():
-    return Reader(Acceptance(1, NOW + 5, NOW + 300, record_times_count=True))
+    return Reader(Acceptance(NOW + 5, NOW + 300, record_times_count=True))
 
 
 def test_signals_around_those_that_always_fail_count_once(shard, monkeypatch):

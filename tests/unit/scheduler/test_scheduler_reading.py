@@ -44,7 +44,7 @@ def row_of(shard, identity=PAGE):
 
 
 def read(shard, topic, *messages, record_times_count=True):
-    reader = Reader(Acceptance(1, NOW + 5, NOW + 300, record_times_count))
+    reader = Reader(Acceptance(NOW + 5, NOW + 300, record_times_count))
     reader.apply(shard, topic, [record(message) for message in messages])
     return reader
 
@@ -172,7 +172,7 @@ def test_the_last_limit_of_a_host_stands_and_a_tombstone_ends_it(shard):
     host = shard.host_rows[0]
     read(shard, "host-limits", HostLimit(PAGE.host, 0.5, NOW + 99), HostLimit(PAGE.host, 9.0))
     assert (host["rate"], host["blocked_until"], host["own_limit"]) == (9.0, NEVER, 1)
-    Reader(Acceptance(1, NOW, NOW, True)).apply(shard, "host-limits", [record(None, b"a.example")])
+    Reader(Acceptance(NOW, NOW, True)).apply(shard, "host-limits", [record(None, b"a.example")])
     assert (host["rate"], host["own_limit"]) == (2.0, 0)
 
 

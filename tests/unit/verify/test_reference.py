@@ -17,6 +17,7 @@ from services.verify.reference.state import CrawlRecord, HostState, PageState, S
 from services.verify.relearning import out_of_order
 from shared.contracts.codec import encode
 from shared.contracts.identity import identify, shard_of
+from shared.contracts.layout import Layout
 from shared.contracts.messages import CrawlOutcome, HostLimit, PageSignal, PageUpdate
 from shared.contracts.topics import CRAWL_OUTCOMES, HOST_LIMITS, PAGE_SIGNALS, PAGE_UPDATES
 from shared.runtime.acceptance import Acceptance
@@ -45,7 +46,7 @@ class Both:
     """The estimator's shards and the reference, to which the same companies of messages come."""
 
     def __init__(self):
-        self.shards = {number: Shard(number) for number in range(SHARDS)}
+        self.shards = {number: Shard(number, Layout.of(SHARDS)) for number in range(SHARDS)}
         self.state = State({}, {})
         self.observations = []
         self.expected_observations = []
@@ -63,7 +64,7 @@ class Both:
             host = message.host if hasattr(message, "host") else identify(message.url).host
             of_shard = batches.setdefault(shard_of(host, SHARDS), {})
             of_shard.setdefault(topics[type(message)].name, []).append(record(message, at))
-        acceptance = Acceptance(SHARDS, now, now + 300.0, record_times_count=True)
+        acceptance = Acceptance(now, now + 300.0, record_times_count=True)
         for number, batch in sorted(batches.items()):
             done = apply_records(self.shards[number], batch, acceptance, 0.0)
             estimators_learn(done)

@@ -13,6 +13,7 @@ import psycopg
 
 from services.verify.simulation.loop import Finish, Hanging, VirtualLoop
 from services.verify.simulation.process import OUTSIDE, Killed, Process, current
+from shared.contracts.layout import ALONE
 from shared.store.connection import SILENT_SECONDS
 
 Row = dict[str, Any]
@@ -56,6 +57,8 @@ class Database:
     def __init__(self, loop: VirtualLoop, rng: Random, slow_share: float) -> None:
         self.loop = loop
         self.is_down = False
+        self.layout = ALONE
+        """How the hosts are shared out."""
         self.pages: dict[int, dict[int, Row]] = {}
         """Shard → page id → columns."""
         self.urls: dict[tuple[int, int], str] = {}

@@ -13,6 +13,7 @@ from services.verify.simulation.store.erasing import ErasureStatements, erased_o
 from services.verify.simulation.store.imports import ImportStatements, last_import
 from services.verify.simulation.store.lease import LeaseStatements
 from services.verify.simulation.store.owners import OwnerStatements
+from shared.contracts.layout import Layout
 from shared.policy.estimation.host_priors import INITIAL_CHANGE_RATE, INITIAL_SHAPE
 from shared.store.binary import Blobs
 from shared.store.columns import (
@@ -51,6 +52,14 @@ class Statements:
     ) -> Connection:
         """As `shared.store.connection.connect` and `connect_writer`."""
         return Connection(self._database)
+
+    # Growing: in a simulation nothing does.
+
+    def read_layout(self, connection: Any) -> Layout:
+        """As `shared.store.layout.read_layout`."""
+        _ = connection
+        self._database.check()
+        return self._database.layout
 
     # Positions.
 
@@ -257,6 +266,7 @@ class Statements:
             self.read_positions(None, ESTIMATOR, [shard]),
             waiting["last_source"].astype(np.int8),
             by_source_of(rows),
+            self._database.layout,
             self._owners.epoch_of(shard),
             last_import(self._database, shard),
             joined(removed, erased.pages),
@@ -281,6 +291,7 @@ class Statements:
             self._owners.announcing_of(shard),
             self._urls_of(shard, rows),
             erased_of(self._database, shard),
+            self._database.layout,
         )
 
     def _urls_of(self, shard: int, rows: Sequence[Row]) -> Blobs:
@@ -332,6 +343,7 @@ def replacements(database: Database) -> dict[str, Callable[..., Any]]:
         "shared.store.connection.connect": statements.connect,
         "shared.store.connection.connect_writer": statements.connect,
         "shared.store.deployment.check_deployment": nothing,
+        "shared.store.splits.take_over": nothing,
         "shared.store.erasing.drop_old_erasures": nothing,
         "shared.store.retention.drop_old_observations": nothing,
         "shared.store.multipliers.append_multipliers": nothing,
@@ -339,6 +351,7 @@ def replacements(database: Database) -> dict[str, Callable[..., Any]]:
         "shared.store.writer.ensure_observation_partition": nothing,
     }
     groups: Iterable[tuple[str, object, str]] = (
+        ("shared.store.layout", statements, "read_layout"),
         ("shared.store.positions", statements, "advance_positions raise_positions read_positions"),
         (
             "shared.store.writer",

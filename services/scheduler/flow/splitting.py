@@ -1,0 +1,136 @@
+"""The scheduler's part in splitting a shard, while the number of shards grows.
+
+Two schedulers must never pick the same page. So before a shard is split, its scheduler stops to
+pick, waits until the broker has all that it has asked for, and says so in the database; only then
+is it split (`shared.store.splits`), and loaded anew by its scheduler, and by those of its children.
+Whoever wanted to split it may be gone: after a while the database takes that for given up, and the
+shard goes on as it was.
+"""
+
+import asyncio
+from collections.abc import Callable, Mapping
+from typing import Final, Protocol
+
+import structlog
+
+from services.scheduler.flow.looking import Looking
+from services.scheduler.flow.shard_thread import ShardThread
+from services.scheduler.state.shard import Shard
+from shared.contracts.layout import Layout
+from shared.runtime.settings import Settings
+from shared.store.connection import connect
+from shared.store.layout import read_layout
+from shared.store.splits import Split, SplitState, hold, read_splits, resume, take_over
+
+log = structlog.get_logger(__name__)
+
+EVERY_SECONDS: Final = 0.5
+
+
+def begin_anew(database_url: str, shards: set[int]) -> Layout:
+    """How the hosts are shared out, as shards are about to be loaded: what the scheduler before has
+    said of them does not count any more.
+
+    Raises:
+        psycopg.OperationalError: the server cannot be reached.
+    """
+    with connect(database_url, "splits", autocommit=True) as connection:
+        take_over(connection, shards)
+        return read_layout(connection)
+
+
+class Shards(Protocol):
+    """The consumer that the shards belong to."""
+
+    @property
+    def settled(self) -> bool:
+        """Whether the group's last decision is known and followed."""
+
+    @property
+    def is_sure(self) -> bool:
+        """Whether the shards cannot be another scheduler's."""
+
+    def reload(self, partitions: set[int]) -> None:
+        """Have shards loaded anew."""
+
+
+class Pauses(Protocol):
+    """What picks and sends."""
+
+    async def hold(self, shard: Shard) -> bool:
+        """Pick nothing more of a shard; whether all that was picked is with the broker."""
+
+    async def go_on(self, shard: Shard) -> None:
+        """Pick again."""
+
+
+class SplitWatch:
+    """Follows the growth of the number of shards."""
+
+    def __init__(
+        self,
+        settings: Settings,
+        thread: ShardThread,
+        shards: Callable[[], Mapping[int, Shard]],
+        consumer: Shards,
+        pauses: Pauses,
+    ) -> None:
+        """Make it, not connected yet.
+
+        Args:
+            settings: of the process.
+            thread: that of the shards.
+            shards: those of this process, number → shard; called in that thread.
+            consumer: of the scheduler.
+            pauses: what stops picking.
+        """
+        self._looking = Looking(settings, "splits")
+        self._thread = thread
+        self._shards = shards
+        self._consumer = consumer
+        self._pauses = pauses
+
+    async def run(self, stopping: asyncio.Event) -> None:
+        """Look until `stopping` is set; a database that is away is asked again."""
+        await self._looking.run(self._turn, EVERY_SECONDS, stopping)
+
+    async def _turn(self) -> None:
+        shards = await self._thread.run(lambda: dict(self._shards()))
+        if not shards:
+            return
+        layout, splits = await asyncio.to_thread(self._read, shards)
+        self._reload_others(layout, shards)
+        for number, split in splits.items():
+            if number in shards:
+                await self._follow(shards[number], split)
+
+    def _read(self, shards: Mapping[int, Shard]) -> tuple[Layout, dict[int, Split]]:
+        connection = self._looking.connection
+        layout = read_layout(connection)
+        return layout, read_splits(connection, shards.keys()) if layout.is_growing else {}
+
+    def _reload_others(self, layout: Layout, shards: Mapping[int, Shard]) -> None:
+        """Shards that have other hosts by now."""
+        others = {
+            number
+            for number, shard in shards.items()
+            if shard.layout.modulus_of(number) != layout.modulus_of(number)
+        }
+        if others:
+            log.info("shards were split and are loaded anew", shards=sorted(others))
+            self._consumer.reload(others)
+
+    async def _follow(self, shard: Shard, split: Split) -> None:
+        if split.state is SplitState.ASKED and split.is_current:
+            if await self._pauses.hold(shard) and self._is_ours:
+                await asyncio.to_thread(hold, self._looking.connection, shard.number)
+        elif split.state in (SplitState.ASKED, SplitState.HELD):
+            if not split.is_current:
+                await asyncio.to_thread(resume, self._looking.connection, shard.number)
+        elif split.state is SplitState.WAITING and shard.is_held:
+            log.warning("a split was given up: the shard goes on", shard=shard.number)
+            await self._pauses.go_on(shard)
+
+    @property
+    def _is_ours(self) -> bool:
+        return self._consumer.settled and self._consumer.is_sure
