@@ -9,35 +9,42 @@ from sqlalchemy import Connection, text
 
 from shared.store.connection import alchemy_engine
 from shared.store.deployment import require_shards
+from shared.store.partitions import ensure_partitions, lock_schema
 from shared.store.roles import ensure_roles
 
 log = structlog.get_logger(__name__)
 
-MIGRATION_LOCK = 0x66726573_0001
-"""Advisory lock: two migrations at once wait for each other."""
 
-FILLFACTOR = 82
-"""Room on every heap page for new versions of its rows, so that updates stay HOT."""
-
-
-def migrate(database_url: str, shards: int) -> None:
+def migrate(database_url: str, shards: int) -> int:
     """Bring the database to the newest schema, with a partition for each shard. Idempotent.
+
+    Args:
+        database_url: libpq URL.
+        shards: of a database that is new; of one that is there, its number or one it grew from.
+
+    Returns:
+        how many shards the database has.
 
     Raises:
         StoreMismatch: the database was made for another number of shards.
         psycopg.OperationalError: the server cannot be reached.
     """
     with alchemy_engine(database_url).begin() as connection:
-        connection.execute(text("SELECT pg_advisory_xact_lock(:key)"), {"key": MIGRATION_LOCK})
+        lock_schema(connection)
         command.upgrade(alembic_config(connection), "head")
         connection.execute(
-            text("INSERT INTO deployment (id, shards) VALUES (1, :shards) ON CONFLICT DO NOTHING"),
+            text(
+                "INSERT INTO deployment (id, shards, grown_from) VALUES (1, :shards, :shards) "
+                "ON CONFLICT DO NOTHING"
+            ),
             {"shards": shards},
         )
-        require_shards(connection.scalar(text("SELECT shards FROM deployment")), shards)
-        _create_partitions(connection, shards)
-        ensure_roles(connection, shards)
-    log.info("database migrated", shards=shards)
+        found: int = connection.execute(text("SELECT shards FROM deployment")).scalar_one()
+        require_shards(found, shards)
+        ensure_partitions(connection, found)
+        ensure_roles(connection, found)
+    log.info("database migrated", shards=found)
+    return found
 
 
 def alembic_config(connection: Connection) -> Config:
@@ -46,15 +53,3 @@ def alembic_config(connection: Connection) -> Config:
     config.set_main_option("script_location", str(Path(__file__).parent))
     config.attributes["connection"] = connection
     return config
-
-
-def _create_partitions(connection: Connection, shards: int) -> None:
-    for shard in range(shards):
-        connection.exec_driver_sql(
-            f"CREATE TABLE IF NOT EXISTS pages_{shard} PARTITION OF pages "
-            f"FOR VALUES IN ({shard}) WITH (fillfactor = {FILLFACTOR})"
-        )
-        connection.exec_driver_sql(
-            f"CREATE TABLE IF NOT EXISTS page_urls_{shard} PARTITION OF page_urls "
-            f"FOR VALUES IN ({shard})"
-        )

@@ -1,6 +1,6 @@
 """What no worker has in memory of pages and hosts that are erased: deleted from outside."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import Final
 
 import psycopg
@@ -14,6 +14,18 @@ BLOCKS_AT_ONCE: Final = 4_096
 
 _LAST_BLOCK: Final = 4_294_967_295
 
+_DELETE: Final = """
+DELETE FROM {table} AS found USING erased_pages AS page, deployment
+WHERE found.ctid >= %s::tid AND found.ctid < %s::tid AND page.page_id = found.page_id
+    -- In a growth what was found follows its page later, and not what is erased before.
+    AND page.shard %% grown_from = found.shard %% grown_from
+    -- What was found of one that is there again stays.
+    AND (found.crawled_at <= page.erased_at OR NOT EXISTS (
+        SELECT FROM generate_series(page.shard %% grown_from, shards - 1, grown_from)
+            AS family (shard)
+        JOIN pages ON pages.shard = family.shard AND pages.page_id = page.page_id))
+"""
+
 
 def delete_observations(database_url: str) -> int:
     """Delete what crawls found of pages that are erased.
@@ -25,18 +37,19 @@ def delete_observations(database_url: str) -> int:
     """
     deleted = 0
     with connect(database_url, "cli", autocommit=True) as connection:
-        for table in _partitions(connection):
-            for begin, end in _runs(connection, table):
-                deleted += connection.execute(
-                    f"DELETE FROM {table} AS found USING erased_pages AS page "
-                    "WHERE found.ctid >= %s::tid AND found.ctid < %s::tid "
-                    "AND page.shard = found.shard AND page.page_id = found.page_id "
-                    # What was found of one that is there again stays.
-                    "AND (found.crawled_at <= page.erased_at OR NOT EXISTS (SELECT FROM pages "
-                    "WHERE pages.shard = page.shard AND pages.page_id = page.page_id))",
-                    (begin, end),
-                ).rowcount
+        for table, begin, end in observation_runs(connection):
+            deleted += connection.execute(_DELETE.format(table=table), (begin, end)).rowcount
     return deleted
+
+
+def observation_runs(connection: psycopg.Connection) -> Iterator[tuple[str, str, str]]:
+    """What crawls found, in runs of blocks: table, first row id, and the one that it ends before.
+
+    What is appended meanwhile is in the last run of a table, or in none.
+    """
+    for table in _partitions(connection):
+        for begin, end in _runs(connection, table):
+            yield table, begin, end
 
 
 def _partitions(connection: psycopg.Connection) -> list[str]:

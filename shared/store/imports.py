@@ -22,14 +22,15 @@ from shared.contracts.identity import (
     identify,
     is_private_host,
     not_public,
-    shard_of,
 )
+from shared.contracts.layout import Layout
 from shared.store.binary import copy_bytes
 from shared.store.connection import connect_writer
 from shared.store.deployment import check_deployment
 from shared.store.history import EMPTY
 from shared.store.hosts import NO_SOURCES
 from shared.store.imports_log import KEPT_SECONDS, forget_imports, note_import
+from shared.store.layout import read_layout
 from shared.store.models import ACTIVE, NEVER, REMOVED
 from shared.store.owners import raise_epochs
 
@@ -44,7 +45,10 @@ MOST_REPORTED: Final = 20
 
 
 class StoreBusy(Exception):
-    """An import and an estimator exclude each other; the text says who waits for whom."""
+    """An import excludes estimators and splits of shards; the text says who waits for whom."""
+
+
+_IMPORTING: Final = "an import of pages is under way: waiting for its end"
 
 
 def share_writer_lock(connection: psycopg.Connection) -> None:
@@ -56,7 +60,20 @@ def share_writer_lock(connection: psycopg.Connection) -> None:
     got = connection.execute("SELECT pg_try_advisory_lock_shared(%s)", (WRITER_LOCK,)).fetchone()
     connection.commit()
     if not (got and got[0]):
-        raise StoreBusy("an import of pages is under way: waiting for its end")
+        raise StoreBusy(_IMPORTING)
+
+
+def keep_imports_out(connection: psycopg.Connection) -> None:
+    """The same until the end of the transaction.
+
+    Raises:
+        StoreBusy: an import is under way.
+    """
+    got = connection.execute(
+        "SELECT pg_try_advisory_xact_lock_shared(%s)", (WRITER_LOCK,)
+    ).fetchone()
+    if not (got and got[0]):
+        raise StoreBusy(_IMPORTING)
 
 
 @dataclass(frozen=True, slots=True)
@@ -150,7 +167,7 @@ def import_pages(
 
     Args:
         database_url: libpq URL of a migrated database.
-        shards: their configured number.
+        shards: their configured number; the database may have more by now.
         batches: rows; about 100,000 in each go fastest. Of two rows about a page in one batch the
             last counts.
         now: clock time, Unix seconds: when new pages are first seen.
@@ -170,12 +187,16 @@ def import_pages(
                 "an estimator works on this database and would not see pages that are added "
                 "behind its back: send them as page-updates, or stop the workers first"
             )
-        raise_epochs(connection, range(shards), f"import/{os.getpid()}-{secrets.token_hex(4)}")
+        # Only now: no shard is split while an import has the lock.
+        layout = read_layout(connection)
+        raise_epochs(
+            connection, range(layout.shards), f"import/{os.getpid()}-{secrets.token_hex(4)}"
+        )
         forget_imports(connection, now - KEPT_SECONDS)
         connection.commit()
         known_hosts: set[str] = set()
         for batch in batches:
-            pages = _taken(batch, shards, report, private_hosts=private_hosts)
+            pages = _taken(batch, layout, report, private_hosts=private_hosts)
             _import_batch(connection, pages, now, known_hosts, report)
             progress(report)
         _tidy(connection, report)
@@ -291,12 +312,14 @@ def _copy_pages(connection: psycopg.Connection, new: _Pages, now: float) -> None
         copy.write(lines.replace("\\", "\\\\"))
 
 
-def _taken(batch: PageBatch, shards: int, report: ImportReport, *, private_hosts: bool) -> _Pages:
+def _taken(
+    batch: PageBatch, layout: Layout, report: ImportReport, *, private_hosts: bool
+) -> _Pages:
     """The rows that can be taken, the last of each page."""
     named = _identified(batch, report, private_hosts=private_hosts)
     rows = np.array([row for row, _ in named], np.int64)
     pages = _Pages(
-        np.array([shard_of(page.host, shards) for _, page in named], np.int16),
+        np.array([layout.shard_of(page.host) for _, page in named], np.int16),
         np.array([page.page_id for _, page in named], np.int64),
         np.array([host_id_of(page.host) for _, page in named], np.int64),
         np.asarray(batch.importance[rows], np.float64),

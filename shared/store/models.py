@@ -46,13 +46,27 @@ class Base(DeclarativeBase):
 
 
 class Deployment(Base):
-    """One row: what must never change under running workers."""
+    """One row: how many shards there are (`shared.store.layout`)."""
 
     __tablename__ = "deployment"
     __table_args__ = (CheckConstraint("id = 1", name="deployment_has_one_row"),)
 
     id: Mapped[int] = mapped_column(SmallInteger, primary_key=True, autoincrement=False)
     shards: Mapped[int] = mapped_column(Integer)
+    grown_from: Mapped[int] = mapped_column(Integer)
+    """How many there were before the last growth; as many as now if there was none."""
+
+
+class ShardSplit(Base):
+    """How far a shard is split in the last growth (`shared.store.splits`)."""
+
+    __tablename__ = "shard_splits"
+
+    parent: Mapped[int] = mapped_column(SmallInteger, primary_key=True, autoincrement=False)
+    state: Mapped[int] = mapped_column(SmallInteger, server_default="0")
+    until: Mapped[float] = mapped_column(Double, server_default="-infinity")
+    """When who asked for it is taken for gone, by the server's own clock."""
+    split_at: Mapped[float | None] = mapped_column(Double)
 
 
 class Page(Base):

@@ -143,6 +143,22 @@ def note_announcing(connection: psycopg.Connection, announcing: Mapping[int, Ann
     )
 
 
+def pass_on_announcing(
+    connection: psycopg.Connection, parent: int, children: Collection[int]
+) -> None:
+    """Note for shards, whose rows are there, what is noted for one whose hosts they get.
+
+    Ids of pages and hosts that have gone elsewhere do no harm: they are not found.
+    """
+    connection.execute(
+        "UPDATE shard_owners AS child SET "
+        "announcing_pages = child.announcing_pages || parent.announcing_pages, "
+        "announcing_hosts = child.announcing_hosts || parent.announcing_hosts "
+        "FROM shard_owners AS parent WHERE parent.shard = %s AND child.shard = ANY(%s)",
+        (parent, np.array(sorted(children), np.int16)),
+    )
+
+
 def read_owner(connection: psycopg.Connection, shard: int) -> tuple[int, Announcing]:
     """The epoch of a shard, and what its last commit was about to announce."""
     row = connection.execute(

@@ -18,6 +18,7 @@ _BY_SHARD: Final = ("pages", "page_urls")
 
 _EVERYTHING: Final = (
     "deployment",
+    "shard_splits",
     "pages",
     "page_urls",
     "hosts",
@@ -40,6 +41,7 @@ _EVERYTHING: Final = (
 ROLES: Final[dict[str, dict[str, str]]] = {
     "freshet_estimator": {
         "deployment": "SELECT",
+        "shard_splits": "SELECT",
         "pages": "SELECT, INSERT, UPDATE, DELETE",
         "page_urls": "SELECT, INSERT, UPDATE, DELETE",
         "hosts": "SELECT, INSERT, UPDATE, DELETE",
@@ -54,6 +56,8 @@ ROLES: Final[dict[str, dict[str, str]]] = {
     },
     "freshet_scheduler": {
         "deployment": "SELECT",
+        # It says when it has stopped to pick.
+        "shard_splits": "SELECT, UPDATE (state)",
         "pages": "SELECT",
         "page_urls": "SELECT",
         "hosts": "SELECT",
@@ -66,6 +70,7 @@ ROLES: Final[dict[str, dict[str, str]]] = {
     },
     "freshet_coordinator": {
         "deployment": "SELECT",
+        "shard_splits": "SELECT",
         "coordinator_lease": "SELECT, UPDATE",
         "multiplier_history": "SELECT, INSERT, DELETE",
         # Budgets and limits are set beside a coordinator, by who may log in as one.
@@ -76,13 +81,21 @@ ROLES: Final[dict[str, dict[str, str]]] = {
         "stream_cursors": "SELECT, INSERT, UPDATE",
         "watched_sites": "SELECT",
         "watched_sources": "SELECT, INSERT, UPDATE",
-        # Which pages are there already.
+        # Which pages are there already, and in which shards.
+        "deployment": "SELECT",
+        "shard_splits": "SELECT",
         "pages": "SELECT (shard, page_id)",
         # What a poll is worth.
         "page_estimates": "SELECT",
         "multiplier_history": "SELECT",
     },
-    "freshet_frontier": {"pages": "SELECT", "page_urls": "SELECT", "hosts": "SELECT"},
+    "freshet_frontier": {
+        "deployment": "SELECT",
+        "shard_splits": "SELECT",
+        "pages": "SELECT",
+        "page_urls": "SELECT",
+        "hosts": "SELECT",
+    },
     # The secrets of subscriptions are nobody's to read.
     "freshet_readonly": dict.fromkeys(_EVERYTHING, "SELECT"),
 }

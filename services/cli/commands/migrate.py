@@ -10,8 +10,8 @@ from shared.terminal.output import show
 def command(as_json: bool) -> None:
     """Bring the database to the newest schema, with a partition for each shard.
 
-    Can be run again at any time, also by several at once. The number of shards
-    (FRESHET_PARTITIONS) is fixed by the first run.
+    Can be run again at any time, also by several at once. The first run makes as many shards as
+    FRESHET_PARTITIONS says; later they become more by `freshet shards grow` alone.
 
     \b
     Example:
@@ -23,5 +23,5 @@ def command(as_json: bool) -> None:
 
     settings = load_settings()
     url = settings.database_url.get_secret_value()
-    migrate(url, settings.partitions)
-    show({"database": without_password(url), "shards": settings.partitions}, as_json=as_json)
+    shards = migrate(url, settings.partitions)
+    show({"database": without_password(url), "shards": shards}, as_json=as_json)

@@ -13,6 +13,7 @@ from workers import PATIENCE_SECONDS, reader, settings_for, worker
 
 from migrations.upgrade import migrate
 from shared.contracts.codec import decode, encode
+from shared.contracts.layout import Layout
 from shared.contracts.messages import Bandwidth, CrawlOutcome, CrawlRequest, PageUpdate, Signal
 from shared.contracts.topics import (
     BANDWIDTH,
@@ -23,7 +24,10 @@ from shared.contracts.topics import (
 )
 from shared.runtime.kafka import ensure_topics
 from shared.runtime.publisher import Publisher
+from shared.store.connection import connect
+from shared.store.layout import fetch_layout
 from shared.store.roles import ROLES, ensure_roles
+from shared.store.splits import ask, begin_growth, hold, resume, take_over
 
 pytestmark = pytest.mark.postgres
 
@@ -141,6 +145,7 @@ FORBIDDEN = {
         "INSERT INTO multiplier_history (version, computed_at, effective_at, multiplier, "
         "crawls_per_second, cause) VALUES (1, 1, 1, 1, 1, '')",
         "UPDATE deployment SET shards = 9",
+        "UPDATE shard_splits SET state = 3",
         "UPDATE observations SET changed = true",
         "DELETE FROM observations",
     ],
@@ -149,6 +154,8 @@ FORBIDDEN = {
         "UPDATE pages_0 SET importance = 9",
         "INSERT INTO page_urls VALUES (0, 1, 'https://a.example/')",
         "UPDATE hosts SET blocked_until = 9",
+        "UPDATE deployment SET shards = 9",
+        "UPDATE shard_splits SET until = 9",
         "UPDATE stream_positions SET next_offset = 9",
         "SELECT * FROM observations",
         "SELECT * FROM multiplier_history",
@@ -208,6 +215,25 @@ def test_the_reading_role_reads_everything(logins):
         for table in ROLES["freshet_readonly"]:
             connection.execute(f"SELECT * FROM {table}").fetchall()
         connection.execute("SELECT * FROM pages_3").fetchall()
+
+
+LOOKERS = ["freshet_estimator", "freshet_scheduler", "freshet_poller", "freshet_frontier"]
+
+
+def test_who_looks_pages_up_reads_which_shard_has_them_and_those_that_a_growth_adds(
+    logins, database_url
+):
+    begin_growth(database_url, 2 * SHARDS)
+    for role in (*LOOKERS, "freshet_coordinator", "freshet_readonly"):
+        assert fetch_layout(logins[role]) == Layout(2 * SHARDS, SHARDS, frozenset())
+    with connect(logins["freshet_scheduler"], "test", autocommit=True) as connection:
+        connection.execute("SELECT * FROM pages_7, page_urls_7").fetchall()
+        with connect(database_url, "test", autocommit=True) as command:
+            ask(command, 1, 1000.0)
+        assert hold(connection, 1)
+        take_over(connection, [1])
+        assert hold(connection, 1)
+        assert not resume(connection, 1)
 
 
 def test_migrating_again_restores_privileges_and_takes_others_away(logins, database_url):

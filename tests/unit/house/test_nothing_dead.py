@@ -59,6 +59,7 @@ READ_BY_OTHERS = {
         "OperatorChange",
         "PageUrl",
         "ShardOwner",
+        "ShardSplit",
         "StreamPosition",
         "StreamCursor",
         "StreamTopic",

@@ -1,0 +1,172 @@
+"""Moving rows to the shards that a shard's hosts are split among.
+
+A host's name says where it goes, and its pages with it. What is noted of what was erased has no
+name any more: each shard of the family keeps all of it. Imports are noted where they were: who
+loads a shard finds their pages anyway.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+import psycopg
+from numpy.typing import NDArray
+
+from shared.contracts.identity import shard_of
+from shared.contracts.layout import Layout
+from shared.store.connection import connect
+from shared.store.deployment import StoreMismatch
+from shared.store.erased_traces import observation_runs
+
+_EMPTY: Final = ("pages", "page_urls", "hosts")
+"""Tables in which shards have nothing before they get their hosts."""
+
+_MOVES: Final = """
+CREATE TEMPORARY TABLE host_moves (host_id int8 PRIMARY KEY, shard int2 NOT NULL) ON COMMIT DROP
+"""
+
+
+_FOLLOW: Final = """
+UPDATE {table} AS found SET shard = moved.shard
+FROM (
+    SELECT old.ctid, page.shard
+    FROM {table} AS old,
+        generate_series(old.shard + %(before)s, %(shards)s - 1, %(before)s) AS child (shard),
+        pages AS page
+    WHERE old.ctid >= %(begin)s::tid AND old.ctid < %(end)s::tid AND old.shard < %(before)s
+        AND page.shard = child.shard AND page.page_id = old.page_id
+) AS moved
+WHERE found.ctid = moved.ctid
+"""
+
+Progress = Callable[[int, int], None]
+"""Told how much of how much is done."""
+
+
+@dataclass(frozen=True, slots=True)
+class SplitCounts:
+    """What went to other shards."""
+
+    pages: int
+    hosts: int
+
+
+def move_rows(connection: psycopg.Connection, layout: Layout, parent: int) -> SplitCounts:
+    """Move what the other shards of a family get of their parent's.
+
+    Args:
+        connection: with the transaction, in which nobody else writes these shards.
+        layout: the numbers of shards before and after.
+        parent: the shard.
+
+    Raises:
+        StoreMismatch: shards that must be empty are not.
+    """
+    children = np.array(layout.family_of(parent)[1:], np.int16)
+    _require_empty(connection, children)
+    connection.execute("SET LOCAL work_mem = '128MB'")
+    _note_moves(connection, layout, parent)
+    pages = _move_pages(connection, parent, children)
+    hosts = connection.execute(
+        "UPDATE hosts AS host SET shard = moved.shard FROM host_moves AS moved "
+        "WHERE host.shard = %s AND host.host_id = moved.host_id",
+        (parent,),
+    ).rowcount
+    for table in ("erased_pages", "erased_hosts"):
+        _copy_erased(connection, table, parent, children)
+    return SplitCounts(pages, hosts)
+
+
+def _require_empty(connection: psycopg.Connection, children: NDArray[np.int16]) -> None:
+    for table in _EMPTY:
+        row = connection.execute(
+            f"SELECT min(shard) FROM {table} WHERE shard = ANY(%s)", (children,)
+        ).fetchone()
+        if row and row[0] is not None:
+            raise StoreMismatch(
+                f"table {table} has rows of shard {row[0]}, whose parent is not split yet: an "
+                "estimator of an older version has written them; bring all up to date"
+            )
+
+
+def _note_moves(connection: psycopg.Connection, layout: Layout, parent: int) -> None:
+    """Note the hosts that move, and where to, in a table of this transaction."""
+    hosts = connection.execute(
+        "SELECT host_id, host FROM hosts WHERE shard = %s", (parent,)
+    ).fetchall()
+    host_ids = np.array([host_id for host_id, _ in hosts], np.int64)
+    shards = np.array([shard_of(host, layout.shards) for _, host in hosts], np.int16)
+    moving = shards != parent
+    connection.execute(_MOVES)
+    connection.execute(
+        "INSERT INTO host_moves SELECT * FROM unnest(%s::int8[], %s::int2[])",
+        (host_ids[moving], shards[moving]),
+    )
+    connection.execute("ANALYZE host_moves")
+
+
+def _move_pages(connection: psycopg.Connection, parent: int, children: NDArray[np.int16]) -> int:
+    """Rows that an UPDATE takes to other partitions cost less than copies and deletions do."""
+    pages = connection.execute(
+        "UPDATE pages AS page SET shard = moved.shard FROM host_moves AS moved "
+        "WHERE page.shard = %s AND page.host_id = moved.host_id",
+        (parent,),
+    ).rowcount
+    connection.execute(
+        "UPDATE page_urls AS url SET shard = page.shard FROM pages AS page "
+        "WHERE url.shard = %s AND page.shard = ANY(%s) AND page.page_id = url.page_id",
+        (parent, children),
+    )
+    return pages
+
+
+def _copy_erased(
+    connection: psycopg.Connection, table: str, parent: int, children: NDArray[np.int16]
+) -> None:
+    key = {"erased_pages": "page_id", "erased_hosts": "host_id"}[table]
+    connection.execute(
+        f"INSERT INTO {table} (shard, {key}, erased_at) SELECT child.shard, {key}, erased_at "
+        f"FROM {table} AS known, unnest(%s) AS child (shard) WHERE known.shard = %s",
+        (children, parent),
+    )
+
+
+def move_observations(
+    database_url: str, layout: Layout, progress: Progress = lambda _done, _total: None
+) -> int:
+    """Let what crawls found follow their pages, of all shards that are split. Idempotent.
+
+    They have no index: all are looked through, some blocks in a transaction, while workers go on.
+
+    Args:
+        database_url: libpq URL, of the tables' owner.
+        layout: by `splits.begin_growth`.
+        progress: told how many of how many runs of blocks are done.
+
+    Returns:
+        how many were moved.
+    """
+    moved = 0
+    with connect(database_url, "cli", autocommit=True) as connection:
+        runs = list(observation_runs(connection))
+        for done, (table, begin, end) in enumerate(runs):
+            progress(done, len(runs))
+            moved += connection.execute(
+                _FOLLOW.format(table=table),
+                {"shards": layout.shards, "before": layout.grown_from, "begin": begin, "end": end},
+            ).rowcount
+        progress(len(runs), len(runs))
+    return moved
+
+
+def tidy(connection: psycopg.Connection, layout: Layout, parent: int) -> None:
+    """Free the room of what has moved, and let the planner know the pages; workers go on.
+
+    Args:
+        connection: of the tables' owner, with autocommit.
+        layout: of which the shard is.
+        parent: that has been split.
+    """
+    for shard in layout.family_of(parent):
+        connection.execute(f"VACUUM (ANALYZE) pages_{shard}, page_urls_{shard}")
