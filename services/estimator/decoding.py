@@ -248,7 +248,7 @@ class Reader:
         right = self.layout.shard_of(host)
         if right == self.shard:
             return True
-        if self.layout.parent_of(right) == self.layout.parent_of(self.shard):
+        if self.layout.is_near(host, self.shard):
             self.misplaced.append(Misplaced(record, right))
         else:
             self._refuse(

@@ -28,7 +28,7 @@ from services.estimator.decoding import Refused
 from services.estimator.isolating import isolate
 from services.estimator.learning import News, learn, material_news, news_again
 from services.estimator.ordering import ShardRecords, by_shard, counts_of, not_applied
-from services.estimator.passing import TRANSIENT, passes, passes_at_once
+from services.estimator.passing import TRANSIENT, first_line, passes, passes_at_once
 from services.estimator.persistence import Commit, Store, Unacceptable
 from services.estimator.refitting import Refits, merged, refit
 from services.estimator.remembering import durable
@@ -126,7 +126,7 @@ class EstimatorHandler:
         try:
             await self._do(healthy)
         except LockNotAvailable as error:
-            log.warning("a batch is done shard by shard", reason=_first_line(error))
+            log.warning("a batch is done shard by shard", reason=first_line(error))
             self._stuck |= healthy.keys()
         for shard in sorted(self._stuck & records.keys()):
             with contextlib.suppress(LockNotAvailable):
@@ -160,7 +160,7 @@ class EstimatorHandler:
             await self._connect()
             await asyncio.to_thread(self._store.commit, commit)
         except TRANSIENT as error:
-            log.warning("positions are noted with the next batch", reason=_first_line(error))
+            log.warning("positions are noted with the next batch", reason=first_line(error))
         else:
             self._stale -= touched
             self._positions |= after
@@ -195,8 +195,7 @@ class EstimatorHandler:
             with attempt:
                 await self._connect()
                 await self._note_lost()
-                reloaded = self._stale & records.keys()
-                for number in sorted(reloaded):
+                for number in sorted(self._stale & (records.keys() | self._needed_to_refit())):
                     await self._load(number)
                 # Before the next commit, which forgets what the one before was about to announce.
                 await self._outbox.publish()
@@ -213,6 +212,11 @@ class EstimatorHandler:
                     await self._outbox.publish()
                     await self._connect()
                     await self._outbox.note_ends(self._store.note_announced)
+
+    def _needed_to_refit(self) -> set[int]:
+        """Shards that others have taken or split meanwhile, where a refit of all is due."""
+        is_due = self._may_refit and self._refits.are_due(self._shards.values(), self._clock.now())
+        return self._stale - self._stuck if is_due else set()
 
     async def _note_lost(self) -> None:
         """See which shards others have taken: what is known here of them is out of date."""
@@ -264,7 +268,7 @@ class EstimatorHandler:
         try:
             await self._load(number)
         except LockNotAvailable as error:
-            log.warning("a shard cannot be loaded yet", shard=number, reason=_first_line(error))
+            log.warning("a shard cannot be loaded yet", shard=number, reason=first_line(error))
             self._stuck.add(number)
             self._stale.add(number)
             self._positions |= await asyncio.to_thread(self._store.positions, [number])
@@ -394,7 +398,3 @@ class EstimatorHandler:
 
     def _report_size(self) -> None:
         metrics.PAGES.set(sum(len(shard.pages) for shard in self._shards.values()))
-
-
-def _first_line(error: Exception) -> str:
-    return str(error).partition("\n")[0]

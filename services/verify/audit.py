@@ -30,6 +30,13 @@ _STATEMENTS: Final = (
         PRIMARY KEY (transaction, shard))""",
     """CREATE TABLE verify.owners (
         shard int2 NOT NULL, epoch int8 NOT NULL, last_move int8 NOT NULL)""",
+    """CREATE TABLE verify.splits (parent int2 NOT NULL, last_move int8 NOT NULL)""",
+    """CREATE FUNCTION verify.note_split() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
+        INSERT INTO verify.splits
+            SELECT NEW.parent, coalesce(max(id), 0) FROM verify.moves;
+        RETURN NULL; END $$""",
+    """CREATE TRIGGER note_split AFTER UPDATE OF split_at ON shard_splits FOR EACH ROW
+        WHEN (NEW.split_at IS NOT NULL) EXECUTE FUNCTION verify.note_split()""",
     """CREATE FUNCTION verify.note_move() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
         INSERT INTO verify.moves (transaction, at, topic, partition, before, after) VALUES
             (pg_current_xact_id()::text::int8, extract(epoch FROM clock_timestamp()),
@@ -101,6 +108,8 @@ class Transaction:
     refitted: frozenset[int]
     """Shards of whose hosts the priors were refitted together after the records: all that their
     owner had. Empty: none were."""
+    split: frozenset[int] = frozenset()
+    """Shards that were split since the transaction before."""
 
 
 def install(database_url: str) -> None:
@@ -122,16 +131,22 @@ def read(database_url: str) -> list[Transaction]:
     """The notes, in the order in which the transactions were made."""
     with psycopg.connect(database_url) as connection:
         rows = connection.execute(
-            "SELECT transaction, at, topic, partition, before, after FROM verify.moves ORDER BY id"
+            "SELECT id, transaction, at, topic, partition, before, after FROM verify.moves "
+            "ORDER BY id"
         ).fetchall()
         refits: dict[int, set[int]] = defaultdict(set)
         for number, shard in connection.execute(_REFITTED):
             refits[number].add(shard)
+        splits = list(connection.execute("SELECT last_move, parent FROM verify.splits"))
     found: dict[int, Transaction] = {}
-    for number, at, *move in rows:
+    last = 0
+    for move_id, number, at, *move in rows:
         known = found.get(number)
         if known is None:
-            known = found[number] = Transaction(at, [], frozenset(refits.get(number, ())))
+            split = frozenset(parent for after, parent in splits if last <= after < move_id)
+            refitted = frozenset(refits.get(number, ()))
+            known = found[number] = Transaction(at, [], refitted, split)
+        last = move_id
         known.moves.append(Move(*move))
     return list(found.values())
 

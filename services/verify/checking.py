@@ -231,7 +231,9 @@ def may_be_skipped(
 
 def _learned(facts: Facts, ledger: Ledger, stored: State) -> list[Finding]:
     records = ledger.by_partition(LEARNED_TOPICS)
-    relearned = relearn(facts.settings, facts.beginning_url, ledger.transactions, records)
+    relearned = relearn(
+        facts.settings, ledger.layout, facts.beginning_url, ledger.transactions, records
+    )
     of_pages, of_hosts = differences(stored, relearned)
     what = "what is learned of {} equals a run without faults on the same events"
     return [
@@ -264,7 +266,7 @@ def _in_order(
     facts: Facts, ledger: Ledger, records: Mapping[tuple[str, int], Sequence[ConsumerRecord]]
 ) -> Finding:
     at = ledger.transactions[-1].at if ledger.transactions else facts.began
-    expected = in_order_of_time(facts.settings, facts.beginning_url, at, records)
+    expected = in_order_of_time(facts.settings, ledger.layout, facts.beginning_url, at, records)
     share = out_of_order(ledger.observations, expected)
     late = [f"{share:.1%} of the crawl records are other"] if share > MOST_OUT_OF_ORDER else []
     return Finding.of(

@@ -67,9 +67,25 @@ class Crawlers:
         self._origin = origin
         consumer = self._consumer = make_consumer(self._settings)
         await consumer.start()
-        name = self._settings.topic(CRAWL_REQUESTS.name)
-        consumer.assign([TopicPartition(name, p) for p in range(self._settings.partitions)])
+        consumer.assign(self._partitions(self._settings.partitions))
         await consumer.seek_to_beginning()
+
+    def _partitions(self, count: int) -> list[TopicPartition]:
+        name = self._settings.topic(CRAWL_REQUESTS.name)
+        return [TopicPartition(name, number) for number in range(count)]
+
+    async def read_more(self, count: int) -> None:
+        """Read so many partitions, which are there."""
+        consumer = self._consumer
+        if consumer is None:
+            raise RuntimeError("the crawlers are not started")
+        wanted, before = self._partitions(count), consumer.assignment()
+        if before.issuperset(wanted):
+            return
+        stood = {tp: await consumer.position(tp) for tp in before}
+        consumer.assign(wanted)
+        for tp in wanted:
+            consumer.seek(tp, stood.get(tp, 0))
 
     async def stop(self) -> None:
         """Disconnect."""

@@ -13,7 +13,7 @@ import psycopg
 
 from services.verify.checks.memory import Remembered
 from services.verify.crawlers import Crawlers
-from services.verify.plan import BUSY_SECONDS, PARTITIONS, REQUEST_TIMEOUT_SECONDS
+from services.verify.plan import BUSY_SECONDS, REQUEST_TIMEOUT_SECONDS
 from services.verify.records import end_offsets
 from services.verify.sending import Sender
 from services.verify.servers import LOOPBACK
@@ -126,7 +126,7 @@ async def memory_of(system: System, urls: Sequence[str]) -> Memory:
                 addresses[shard["shard"]] = address
 
         async def remembered(url: str) -> Remembered:
-            address = addresses.get(shard_of(identify(url).host, PARTITIONS))
+            address = addresses.get(shard_of(identify(url).host, system.shards))
             async with gate:
                 at = time.time()
                 page = await _asked(client, f"{address}/pages", url=url) if address else None

@@ -13,6 +13,8 @@ import numpy as np
 from aiokafka.errors import KafkaError
 
 from services.verify.cluster_faults import ClusterFaults
+from services.verify.crawlers import Crawlers
+from services.verify.growing import Growth
 from services.verify.harm import DOWN_SECONDS, PAUSE_SECONDS, WAYS, Harm, harmed
 from services.verify.plan import Fault, VerifyPlan
 from services.verify.poison import Poison
@@ -63,7 +65,9 @@ def _kinds(*workers: str) -> frozenset[str]:
 class Injector:
     """Injects faults; all that is left to chance comes from the seed."""
 
-    def __init__(self, system: System, sender: Sender, poison: Poison, plan: VerifyPlan) -> None:
+    def __init__(
+        self, system: System, sender: Sender, crawlers: Crawlers, poison: Poison, plan: VerifyPlan
+    ) -> None:
         self.injected: list[Injected] = []
         self.now: dict[str, float] = {}
         """What is being done, since when (Unix seconds)."""
@@ -85,6 +89,7 @@ class Injector:
             "reorder": self._reorder,
             "poison": self._write_poison,
             "upgrade": self._upgrade,
+            "grow": Growth(system, sender, crawlers, poison, plan.seed).grow,
         }
         servers = system.servers
         if isinstance(servers, Cluster):

@@ -14,6 +14,7 @@ from aiokafka import ConsumerRecord
 from services.verify.audit import Transaction
 from services.verify.audit import read as read_audit
 from services.verify.records import Unreadable, decoded, read_topic
+from shared.contracts.layout import Layout
 from shared.contracts.messages import CrawlOutcome, CrawlRequest, PageSignal, Signal
 from shared.contracts.topics import (
     CRAWL_OUTCOMES,
@@ -30,6 +31,7 @@ from shared.contracts.topics import (
 )
 from shared.runtime.kafka import appended_at
 from shared.runtime.settings import Settings
+from shared.store.layout import fetch_layout
 
 _READ: Final[tuple[Topic, ...]] = (
     *(CRAWL_REQUESTS, CRAWL_OUTCOMES, SIGNALS, PAGE_SIGNALS, PAGE_UPDATES),
@@ -84,6 +86,8 @@ class Ledger:
     """All of it."""
 
     settings: Settings
+    layout: Layout
+    """How the hosts are shared out in the end."""
     raw: dict[str, list[ConsumerRecord]]
     """Topic → records, partition by partition."""
     requests: list[Asked]
@@ -114,6 +118,7 @@ class Ledger:
         ]
         return cls(
             settings=settings,
+            layout=await asyncio.to_thread(fetch_layout, database_url),
             raw=raw,
             requests=requests,
             outcomes=outcomes,
@@ -131,9 +136,7 @@ class Ledger:
     ) -> dict[tuple[str, int], Sequence[ConsumerRecord]]:
         """Records of topics, by topic and partition."""
         found: dict[tuple[str, int], list[ConsumerRecord]] = {
-            (topic.name, number): []
-            for topic in topics
-            for number in range(self.settings.partitions)
+            (topic.name, number): [] for topic in topics for number in range(self.layout.shards)
         }
         for name in {name for name, _ in found}:
             for record in self.raw[name]:

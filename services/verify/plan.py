@@ -14,6 +14,8 @@ Fault = Literal[
     "standby", "failover", "forget", "disk", "node-disk",
     # Where the workers are at first those of another version:
     "upgrade",
+    # The number of shards, to four times as many; only where it is asked for:
+    "grow",
 ]
 # fmt: on
 
@@ -23,7 +25,7 @@ of every worker."""
 
 FAULTS: Final[Mapping[Topology, tuple[Fault, ...]]] = {
     "one": get_args(Fault)[:11],
-    "cluster": tuple(f for f in get_args(Fault) if f not in ("broker", "upgrade")),
+    "cluster": tuple(f for f in get_args(Fault) if f not in ("broker", "upgrade", "grow")),
 }
 """The faults of each topology. A cluster's brokers have faults of their own."""
 

@@ -62,12 +62,12 @@ class Poison:
         acknowledge."""
         self.refused = 0
         """How many it did not acknowledge."""
-        self._settings = settings
+        self.settings = settings
         self._rng = np.random.default_rng([seed, 22])
 
     async def write(self) -> int:
         """Write some of each topic; how many."""
-        settings = self._settings
+        settings = self.settings
         good = await templates(settings, time.time())
         bad = [*spoilt(good), *misplaced(good, settings.partitions)]
         bad += refused_by_meaning(good, settings.partitions)

@@ -7,12 +7,13 @@ from collections.abc import Iterable
 from typing import Any, Final, TypeVar
 
 from aiokafka import AIOKafkaConsumer, ConsumerRecord, TopicPartition
+from aiokafka.admin import AIOKafkaAdminClient
 from msgspec import Struct
 
 from shared.contracts.codec import BadMessage, decode
 from shared.contracts.identity import BadUrl, identify
 from shared.contracts.topics import Topic
-from shared.runtime.kafka import make_consumer, partitions_of
+from shared.runtime.kafka import client_options, make_consumer, partitions_of
 from shared.runtime.settings import Settings
 
 READ_SECONDS: Final = 300.0
@@ -73,6 +74,17 @@ async def end_offsets(settings: Settings, topics: Iterable[Topic]) -> dict[tuple
         return {names[tp]: end for tp, end in ends.items()}
     finally:
         await consumer.stop()
+
+
+async def partitions_there(settings: Settings, topic: Topic) -> int:
+    """How many partitions a topic has now."""
+    admin = AIOKafkaAdminClient(**client_options(settings))
+    await admin.start()
+    try:
+        (described,) = await admin.describe_topics([settings.topic(topic.name)])
+        return len(described["partitions"])
+    finally:
+        await admin.close()
 
 
 def decoded(kind: type[M], records: Iterable[ConsumerRecord]) -> list[tuple[ConsumerRecord, M]]:

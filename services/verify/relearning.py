@@ -14,7 +14,7 @@ records must be the same.
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 import numpy as np
@@ -25,6 +25,7 @@ from services.verify.reference import comparing
 from services.verify.reference.fitting import learn, refit
 from services.verify.reference.rules import Observation, Terms, apply
 from services.verify.reference.state import State, read_state
+from shared.contracts.layout import Layout
 from shared.runtime.settings import Settings
 
 Records = Mapping[tuple[str, int], Sequence[ConsumerRecord]]
@@ -50,6 +51,7 @@ class Relearned:
 
 def relearn(
     settings: Settings,
+    layout: Layout,
     beginning_url: str,
     transactions: Sequence[Transaction],
     records: Records,
@@ -58,6 +60,7 @@ def relearn(
 
     Args:
         settings: of the run.
+        layout: in the end.
         beginning_url: a database with the state before the first transaction.
         transactions: in order.
         records: of the topics that the estimator reads.
@@ -65,7 +68,11 @@ def relearn(
     offsets = {key: np.array([r.offset for r in part], np.int64) for key, part in records.items()}
     positions: dict[tuple[str, int], int] = {}
     state, observations, gaps, moves = read_state(beginning_url), [], [], 0
+    at_that_time = replace(layout, split=frozenset())
     for transaction in transactions:
+        if transaction.split:
+            at_that_time = replace(at_that_time, split=at_that_time.split | transaction.split)
+            _move(state, at_that_time)
         batch: dict[int, dict[str, Sequence[ConsumerRecord]]] = {}
         for move in transaction.moves:
             key = (move.topic, move.partition)
@@ -79,7 +86,7 @@ def relearn(
             begin, end = np.searchsorted(offsets[key], (move.before, move.after))
             if end > begin:
                 batch.setdefault(move.partition, {})[move.topic] = records[key][begin:end]
-        terms = _terms(settings, transaction.at)
+        terms = _terms(settings, at_that_time, transaction.at)
         for shard in sorted(batch):
             effects = apply(state, shard, batch[shard], terms)
             learn(state, effects)
@@ -89,8 +96,16 @@ def relearn(
     return Relearned(state, observations, gaps, moves)
 
 
+def _move(state: State, layout: Layout) -> None:
+    """Hosts are with the shards that have them, and their pages."""
+    for host in state.hosts.values():
+        host.shard = layout.shard_of(host.name)
+    for page in state.pages.values():
+        page.shard = layout.shard_of(page.host)
+
+
 def in_order_of_time(
-    settings: Settings, beginning_url: str, at: float, records: Records
+    settings: Settings, layout: Layout, beginning_url: str, at: float, records: Records
 ) -> list[Observation]:
     """The crawl records that there would be had all events come in order of time.
 
@@ -100,11 +115,15 @@ def in_order_of_time(
         at: Unix seconds, after all events.
         records: see `relearn`.
     """
-    state, terms = read_state(beginning_url), _terms(settings, at)
-    observations: list[Observation] = []
-    for shard in range(settings.partitions):
-        of_shard = {topic: part for (topic, number), part in records.items() if number == shard}
-        observations += apply(state, shard, of_shard, terms).observations
+    # As if nothing had been split: what was passed on changes nothing any more.
+    state, together = read_state(beginning_url), replace(layout, split=frozenset())
+    terms, observations = _terms(settings, together, at), list[Observation]()
+    for shard in range(layout.grown_from):
+        of_family: dict[str, list[ConsumerRecord]] = {}
+        for (topic, number), part in records.items():
+            if number in layout.family_of(shard):
+                of_family.setdefault(topic, []).extend(part)
+        observations += apply(state, shard, of_family, terms).observations
     return observations
 
 
@@ -114,9 +133,9 @@ def out_of_order(stored: Iterable[Observation], in_order: Sequence[Observation])
     return missing.total() / max(len(in_order), 1)
 
 
-def _terms(settings: Settings, at: float) -> Terms:
+def _terms(settings: Settings, layout: Layout, at: float) -> Terms:
     return Terms(
-        settings.partitions,
+        layout,
         at,
         at + settings.signal_future_tolerance_seconds,
         settings.signal_delay_seconds,

@@ -98,6 +98,8 @@ class Sender:
         self._settings = settings
         self._publisher = Publisher(settings)
         self._rng = np.random.default_rng([seed, 11])
+        self.partitions = settings.partitions
+        """As far as these producers know."""
         self._queue: list[tuple[float, int, Topic, int, bytes, bytes]] = []
         self._order = itertools.count()
         self._unacknowledged: set[asyncio.Future[Any]] = set()
@@ -125,7 +127,7 @@ class Sender:
             on_time: whatever the faults say.
         """
         key, value = host.encode(), encode(message)
-        partition = shard_of(host, self._settings.partitions)
+        partition = shard_of(host, self.partitions)
         now = time.monotonic()
         delay = self._rng.uniform(0.0, LATEST_SECONDS) if self.late and not on_time else 0.0
         self._push(now + delay, topic, partition, key, value)

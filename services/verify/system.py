@@ -69,6 +69,8 @@ class System:
         self.supervisor = Supervisor(directory)
         self.ports: dict[str, int] = {}
         """HTTP port of each worker that should run, by instance."""
+        self.shards = PARTITIONS
+        """How many there are now; the workers' settings say how many there were first."""
         self._plan = plan
         # Children die with the thread that started them: this one lasts as long as the system.
         self._server_thread = ThreadPoolExecutor(1, "servers")
@@ -89,8 +91,13 @@ class System:
             kafka_bootstrap_servers=self.servers.bootstrap_servers,
             database_url=self.database_url,
             instance="verify",
-            **self._shared(),
+            **self._shared() | {"partitions": self.shards},
         )
+
+    @property
+    def has_grown(self) -> bool:
+        """Whether there are more shards than at first."""
+        return self.shards > PARTITIONS
 
     @property
     def database_url(self) -> str:

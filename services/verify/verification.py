@@ -62,7 +62,7 @@ class Verification:
         self.crawlers = Crawlers(settings, self.crowd, self.sender, plan.seed)
         self.traffic = Traffic(self.crowd, self.sender, plan.seed)
         self.poison = Poison(settings, plan.seed)
-        self.injector = Injector(self.system, self.sender, self.poison, plan)
+        self.injector = Injector(self.system, self.sender, self.crawlers, self.poison, plan)
         self._say = say
         self._held_at = np.empty(0)
         self._drained = False

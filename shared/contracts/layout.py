@@ -44,6 +44,10 @@ class Layout:
         parent = self.parent_of(shard)
         return shard if shard == parent or parent in self.split else parent
 
+    def is_near(self, host: str, shard: int) -> bool:
+        """Whether a shard is of the family that has a host."""
+        return self.parent_of(self.shard_of(host)) == self.parent_of(shard)
+
     def parent_of(self, shard: int) -> int:
         """The shard that had a shard's hosts before the last growth; itself, if it was there."""
         return shard % self.grown_from

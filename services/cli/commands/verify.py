@@ -246,9 +246,10 @@ def _faults(text: str, topology: Literal["one", "cluster"]) -> Any:
         click.echo(f"left out, as file systems may not be mounted here: {left_out}", err=True)
         return tuple(name for name in known if name not in DISKS)
     names = tuple(name.strip() for name in text.split(",") if name.strip())
-    unknown = [name for name in names if name not in known]
+    unknown = [name for name in names if name not in (*known, "grow")]
     if unknown or not names:
-        raise UserError(f"no such faults: {', '.join(unknown)}; there are {', '.join(known)}")
+        there = ", ".join((*known, "grow"))
+        raise UserError(f"no such faults: {', '.join(unknown)}; there are {there}")
     if not DISKS.isdisjoint(names) and not may_mount():
         raise UserError(
             "a disk is filled that is mounted for it: run this as root, or leave it out"

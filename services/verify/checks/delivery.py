@@ -13,7 +13,8 @@ from services.verify.poison import Place
 from services.verify.relearning import Relearned
 from services.verify.sending import Account, Refusal
 from services.verify.system import DEBOUNCE_SECONDS
-from shared.contracts.identity import BadUrl, identify, shard_of
+from shared.contracts.identity import BadUrl, identify
+from shared.contracts.layout import Layout
 from shared.contracts.topics import DEAD_LETTERS
 
 
@@ -86,12 +87,11 @@ def crawls_applied(
     Returns:
         pages with fewer crawls than outcomes, and pages with more.
     """
-    shards = ledger.settings.partitions
     crawled: dict[int, list[float]] = defaultdict(list)
     besides: dict[int, set[float]] = defaultdict(set)
     for answered in ledger.outcomes:
         outcome = answered.outcome
-        page_id = _page_id(outcome.url, answered.partition, shards)
+        page_id = _page_id(outcome.url, answered.partition, ledger.layout)
         if page_id is None:
             continue
         if outcome.result not in NO_CRAWLS:
@@ -126,12 +126,12 @@ def _rising(times: list[float]) -> int:
     return count
 
 
-def _page_id(url: str, partition: int, shards: int) -> int | None:
+def _page_id(url: str, partition: int, layout: Layout) -> int | None:
     try:
         page = identify(url)
     except BadUrl:
         return None
-    return page.page_id if shard_of(page.host, shards) == partition else None
+    return page.page_id if layout.is_near(page.host, partition) else None
 
 
 def histories(ledger: Ledger, relearned: Relearned) -> tuple[Finding, Finding]:

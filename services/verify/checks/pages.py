@@ -31,7 +31,7 @@ def known_to_shards(ledger: Ledger, in_memory: Mapping[int, int]) -> Finding:
     stored = Counter(page.shard for page in ledger.pages if page.status != REMOVED)
     offenders = [
         f"shard {shard}: {in_memory.get(shard)} pages in memory, {stored[shard]} in Postgres"
-        for shard in range(ledger.settings.partitions)
+        for shard in range(ledger.layout.shards)
         if in_memory.get(shard) != stored[shard]
     ]
     return Finding.of(

@@ -10,7 +10,6 @@ from typing import Final
 from services.verify.checks.downtime import NEWS_SECONDS
 from services.verify.checks.finding import Finding
 from services.verify.ledger import NO_CRAWLS, Asked, Ledger, first_answers
-from shared.contracts.identity import shard_of
 from shared.contracts.messages import CrawlOutcome
 
 ROUNDING_SECONDS: Final = 1e-5
@@ -134,13 +133,16 @@ def slots_filled_once(ledger: Ledger) -> Finding:
 
 
 def right_partitions(ledger: Ledger) -> Finding:
-    """Requests stand on their host's shard."""
-    shards = ledger.settings.partitions
-    offenders = [
-        f"{asked.request.url} on {asked.partition}"
-        for asked in ledger.requests
-        if shard_of(asked.request.host, shards) != asked.partition
-    ]
+    """Requests stand on their host's shard; once it was split from another, never there again."""
+    layout, last = ledger.layout, dict[str, int]()
+    offenders = []
+    for asked in ledger.requests:
+        host, partition = asked.request.host, asked.partition
+        if not layout.is_near(host, partition) or partition < last.get(host, 0):
+            offenders.append(f"{asked.request.url} on {partition}")
+        elif partition not in (layout.shard_of(host), layout.parent_of(partition)):
+            offenders.append(f"{asked.request.url} on {partition}, which never had its host")
+        last[host] = partition
     return Finding.of(
         "partitions",
         "requests stand on their host's shard",

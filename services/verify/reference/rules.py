@@ -23,7 +23,8 @@ from services.verify.reference.state import (
     activity_of,
     directory_of,
 )
-from shared.contracts.identity import BadUrl, PageIdentity, digest_id_of, identify, shard_of
+from shared.contracts.identity import BadUrl, PageIdentity, digest_id_of, identify
+from shared.contracts.layout import Layout
 from shared.contracts.messages import CrawlOutcome, HostLimit, PageSignal, PageUpdate
 from shared.contracts.topics import CRAWL_OUTCOMES, HOST_LIMITS, PAGE_SIGNALS, PAGE_UPDATES
 from shared.policy.estimation.bursts import (
@@ -57,7 +58,7 @@ Observation = tuple[int, float, float, int, bool]
 class Terms:
     """By what messages are judged."""
 
-    shards: int
+    layout: Layout
     now: float
     """Unix seconds."""
     latest: float
@@ -113,7 +114,7 @@ class _Company:
         self._terms = terms
 
     def _is_here(self, host: str) -> bool:
-        return shard_of(host, self._terms.shards) == self._shard
+        return self._terms.layout.shard_of(host) == self._shard
 
     def _identity(self, url: str) -> PageIdentity | None:
         try:

@@ -13,6 +13,7 @@ from services.verify.simulation.clocks import BEGINNING
 from services.verify.simulation.facts import Facts, Gap
 from services.verify.simulation.reference import PageRecord, page_records
 from services.verify.simulation.workers import settings_of
+from shared.contracts.layout import Layout
 from shared.contracts.messages import CrawlOutcome, CrawlRequest, PageSignal, PageUpdate, Signal
 from shared.contracts.topics import (
     CRAWL_OUTCOMES,
@@ -49,6 +50,7 @@ def ledger_of(facts: Facts) -> Ledger:
     asked.sort(key=lambda one: one.request.requested_at)
     return Ledger(
         settings=settings,
+        layout=Layout.of(settings.partitions),
         raw=raw,
         requests=asked,
         outcomes=[

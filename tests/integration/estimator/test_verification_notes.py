@@ -13,6 +13,7 @@ from services.verify.checks import announced, delivery
 from services.verify.reference.state import read_state
 from services.verify.relearning import differences, in_order_of_time, out_of_order, relearn
 from shared.contracts.codec import encode
+from shared.contracts.layout import Layout
 from shared.contracts.messages import HostLimit
 
 
@@ -58,8 +59,8 @@ class Run:
 
     def found(self):
         """How many offenders each check finds."""
-        transactions = audit.read(self.url)
-        relearned = relearn(self.settings, self.beginning_url, transactions, self.records)
+        transactions, layout = audit.read(self.url), Layout.of(self.settings.partitions)
+        relearned = relearn(self.settings, layout, self.beginning_url, transactions, self.records)
         of_pages, of_hosts = differences(read_state(self.url), relearned)
         lost, doubled = delivery.histories(self._ledger(), relearned)
         return {
@@ -121,7 +122,7 @@ async def test_what_an_estimator_learned_is_what_the_reference_does(run):
     assert run.found() == NOTHING
     assert {one.refitted for one in transactions} == {frozenset(), frozenset(range(SHARDS))}
     at = transactions[-1].at
-    in_order = in_order_of_time(run.settings, run.beginning_url, at, run.records)
+    in_order = in_order_of_time(run.settings, Layout.of(SHARDS), run.beginning_url, at, run.records)
     assert out_of_order(run._ledger().observations, in_order) == 0.0
 
 

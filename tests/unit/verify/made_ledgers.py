@@ -5,6 +5,7 @@ from types import SimpleNamespace
 
 from services.verify.ledger import Answered, Asked, Ledger, Page
 from shared.contracts.identity import identify, shard_of
+from shared.contracts.layout import Layout
 from shared.contracts.messages import CrawlOutcome, CrawlRequest
 
 SHARDS = 4
@@ -44,6 +45,7 @@ def stored(url=URL, crawls=0, last_crawled_at=-math.inf, status=0, importance=1.
 
 def ledger(**parts):
     empty = {
+        "layout": Layout.of(SHARDS),
         "raw": {},
         "requests": [],
         "outcomes": [],

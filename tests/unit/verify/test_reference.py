@@ -72,7 +72,9 @@ class Both:
             columns = (found.page_ids, found.crawled_at, found.interval_days)
             columns += (found.signals, found.changed)
             self.observations += zip(*(column.tolist() for column in columns), strict=True)
-            effects = apply(self.state, number, batch, Terms(SHARDS, now, now + 300.0, 0.0))
+            effects = apply(
+                self.state, number, batch, Terms(Layout.of(SHARDS), now, now + 300.0, 0.0)
+            )
             learn(self.state, effects)
             self.expected_observations += effects.observations
         if refits:

@@ -10,6 +10,7 @@ from services.verify.checks import pages
 from services.verify.checks.deadlines import deadlines
 from services.verify.ledger import Answered, Asked, Ledger, Page
 from shared.contracts.identity import identify, shard_of
+from shared.contracts.layout import Layout
 from shared.contracts.messages import CrawlOutcome, CrawlRequest
 
 SHARDS = 4
@@ -26,7 +27,8 @@ def late_pages(
     """Which of some pages (URL → times of requests) are found, under a bound of 60 s."""
     known = list(visits)
     ledger = Ledger(
-        settings=SimpleNamespace(partitions=SHARDS),
+        settings=SimpleNamespace(),
+        layout=Layout.of(SHARDS),
         raw={},
         requests=[
             Asked(CrawlRequest(f"r{at}", 1, url, "a.example", at, at + 8, 1, 1, "value"), 0, 0, at)

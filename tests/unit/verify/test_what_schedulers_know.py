@@ -13,6 +13,7 @@ from services.verify.reference.fitting import evidence_of
 from services.verify.reference.state import CrawlRecord, HostState, PageState, State
 from shared.contracts.codec import encode
 from shared.contracts.identity import identify
+from shared.contracts.layout import ALONE
 from shared.contracts.messages import CrawlRequest, HostParameters, PageParameters
 from shared.store.models import GONE, REMOVED
 
@@ -50,6 +51,7 @@ def ledger(pages=(), hosts=(), requests=()):
 
     return Ledger(
         settings=SETTINGS,
+        layout=ALONE,
         raw={"page-parameters": records(pages), "host-parameters": records(hosts)},
         requests=list(requests),
         outcomes=[],

@@ -1,0 +1,263 @@
+"""Shards are split while estimators work: everything counts once, wherever producers send it.
+
+The same messages are read by the estimators of an installation that never grows, one by one, and by
+those of one that is split in between. In the end both have learned the same.
+"""
+
+import asyncio
+from collections import defaultdict
+
+import numpy as np
+import psycopg
+import pytest
+from aiokafka import ConsumerRecord
+from estimator_world import DAY, NOW, SHARDS, TOPICS, URLS, Broker, crawl, signal, upsert
+
+from migrations.upgrade import migrate
+from services.estimator.handler import EstimatorHandler
+from services.estimator.refitting import Refits
+from shared.contracts.codec import encode
+from shared.contracts.identity import identify, shard_of
+from shared.contracts.messages import HostLimit, PageUpdate
+from shared.runtime.clock import ManualClock
+from shared.runtime.settings import Settings
+from shared.store.connection import connect
+from shared.store.layout import fetch_layout
+from shared.store.splits import ask, begin_growth, hold, split_shard
+
+GROWN = 3 * SHARDS
+
+
+class Log(Broker):
+    """Topics that estimators read, and pass records on in."""
+
+    def __init__(self):
+        super().__init__()
+        self.announced = defaultdict(list)
+        self.hosts = defaultdict(list)
+        self.records = defaultdict(list)
+        self.passed_on = 0
+
+    def add(self, message, shards, elsewhere=0):
+        topic = TOPICS[type(message)]
+        host = message.host if isinstance(message, HostLimit) else identify(message.url).host
+        partition = (shard_of(host, shards) + elsewhere) % shards
+        self._append(topic, partition, host.encode(), encode(message), ())
+
+    def _append(self, topic, partition, key, value, headers):
+        part = self.records[topic, partition]
+        part.append(
+            ConsumerRecord(topic, partition, len(part), 0, 0, key, value, None, 0, 0, headers)
+        )
+
+    async def pass_on(self, misplaced):
+        for one in misplaced:
+            record = one.record
+            self.passed_on += 1
+            self._append(record.topic, one.shard, record.key, record.value, record.headers)
+
+
+class Member:
+    """An estimator, and where it reads on."""
+
+    def __init__(self, handler, log, shards):
+        self.handler, self._log, self._shards = handler, log, shards
+        self._next = defaultdict(int)
+
+    async def join(self):
+        self._next.update(await self.handler.assigned(self._shards))
+
+    async def read(self):
+        """Handle all that there is now; whether there was anything."""
+        batch = {}
+        for (topic, shard), records in list(self._log.records.items()):
+            new = records[self._next[topic, shard] :]
+            if new and shard in self._shards:
+                batch.setdefault(topic, {})[shard] = new
+                self._next[topic, shard] = len(records)
+        if batch:
+            await self.handler.handle(batch)
+        return bool(batch)
+
+
+class Installation:
+    def __init__(self, url):
+        self.url = url
+        migrate(url, SHARDS)
+        self.settings = Settings(database_url=url, partitions=SHARDS)
+        self.log = Log()
+        self.members = []
+
+    async def start(self, *shards):
+        for part in shards:
+            clock = ManualClock(NOW + 30 * DAY)
+            handler = EstimatorHandler(self.settings, clock, self.log, asyncio.Event())
+            await handler.open()
+            member = Member(handler, self.log, set(part))
+            await member.join()
+            self.members.append(member)
+
+    async def stop(self):
+        for member in self.members:
+            await member.handler.close()
+        self.members = []
+
+    async def settle(self):
+        while any([await member.read() for member in self.members]):
+            pass
+
+    def split(self, parent):
+        layout = fetch_layout(self.url)
+        with connect(self.url, "grow", autocommit=True) as connection:
+            assert ask(connection, parent, 60.0)
+            assert hold(connection, parent)
+            split_shard(connection, layout, parent, "grow")
+
+    def learned(self):
+        """All that is known of pages and hosts, but for their shards."""
+        with psycopg.connect(self.url) as connection:
+            tables = {
+                "pages": "to_jsonb(pages) - 'shard'",
+                "page_urls": "to_jsonb(page_urls) - 'shard'",
+                "hosts": "to_jsonb(hosts) - 'shard'",
+                "observations": "to_jsonb(observations) - 'shard'",
+            }
+            return {
+                table: sorted(
+                    text
+                    for (text,) in connection.execute(
+                        f"SELECT ({columns})::text FROM {table}"
+                    ).fetchall()
+                )
+                for table, columns in tables.items()
+            }
+
+    def shards_of_pages(self):
+        with psycopg.connect(self.url) as connection:
+            return connection.execute(
+                "SELECT shard, url FROM pages JOIN page_urls USING (shard, page_id)"
+            ).fetchall()
+
+
+@pytest.fixture
+async def two(postgres_server):
+    made = [Installation(postgres_server.create_database(f"split_{n}")) for n in range(2)]
+    yield made
+    for n, one in enumerate(made):
+        await one.stop()
+        with psycopg.connect(postgres_server.uri, autocommit=True) as connection:
+            connection.execute(f"DROP DATABASE split_{n} WITH (FORCE)")
+
+
+def story():
+    """Messages in the order in which they are told."""
+    yield from map(upsert, URLS)
+    for day in range(1, 8):
+        for number, url in enumerate(URLS):
+            if (number + day) % 3 == 0:
+                yield signal(url, NOW + (day - 0.5) * DAY, f"source-{number % 2}")
+            if (number * day) % 4 < 2:
+                result = "changed" if (number + day) % 3 == 0 else "unchanged"
+                yield crawl(url, NOW + day * DAY, result)
+    yield HostLimit("host-1.example", 3.0)
+    yield crawl(URLS[1], NOW + 9 * DAY, "failed", http_status=429, retry_after_seconds=60.0)
+    yield crawl(URLS[3], NOW + 9 * DAY, "gone", http_status=410)
+    yield PageUpdate("remove", URLS[5], updated_at=NOW + 9 * DAY)
+
+
+async def test_what_was_learned_stays_and_nothing_counts_twice(two, monkeypatch):
+    # Which hosts are fitted together depends on who has which shards.
+    monkeypatch.setattr(Refits, "are_due", lambda *_: False)
+    still, growing = two
+    await still.start(range(SHARDS))
+    await growing.start(range(SHARDS))
+    rng = np.random.default_rng(7)
+    messages = list(story())
+    grows_at = 100
+    splits = {grows_at + 20 + 15 * n: parent for n, parent in enumerate(rng.permutation(SHARDS))}
+    for number, message in enumerate(messages):
+        still.log.add(message, SHARDS)
+        await still.settle()
+        if number == grows_at:
+            begin_growth(growing.url, GROWN)
+            await growing.start(range(SHARDS, GROWN - 2), range(GROWN - 2, GROWN))
+        if number in splits:
+            growing.split(int(splits[number]))
+        # Producers know the new partitions, or do not.
+        knows = number > grows_at and rng.random() < 0.5
+        growing.log.add(message, GROWN if knows else SHARDS)
+        await growing.settle()
+    assert growing.log.passed_on > 50
+    assert growing.log.refused == still.log.refused == []
+    assert growing.learned() == still.learned()
+    layout = fetch_layout(growing.url)
+    assert not layout.is_growing
+    assert all(
+        layout.shard_of(identify(url).host) == shard for shard, url in growing.shards_of_pages()
+    )
+    # Who starts now with the number of before finds everything.
+    await growing.stop()
+    await growing.start(range(GROWN))
+    for url in URLS[10:20]:
+        for one in two:
+            one.log.add(crawl(url, NOW + 10 * DAY, "changed"), SHARDS)
+            await one.settle()
+    assert growing.learned() == still.learned()
+
+
+async def test_a_record_of_another_family_is_still_a_mistake(two):
+    _, growing = two
+    begin_growth(growing.url, GROWN)
+    await growing.start(range(GROWN))
+    growing.log.add(upsert(URLS[0]), SHARDS, elsewhere=1)
+    growing.log.add(upsert(URLS[1]), GROWN, elsewhere=1)
+    growing.log.add(upsert(URLS[2]), GROWN, elsewhere=SHARDS)
+    await growing.settle()
+    assert len(growing.log.refused) == 2
+    assert all("key the record by its host" in reason for reason in growing.log.refused)
+    assert [url for _, url in growing.shards_of_pages()] == [URLS[2]]
+
+
+async def test_an_owner_of_before_a_split_writes_nothing_any_more(two):
+    _, growing = two
+    await growing.start(range(SHARDS))
+    for url in URLS:
+        growing.log.add(upsert(url), SHARDS)
+    await growing.settle()
+    begin_growth(growing.url, GROWN)
+    for parent in range(SHARDS):
+        growing.split(parent)
+    before = growing.learned()["pages"]
+    # All of it is known to be another's before it is written, and read again from the database.
+    for url in URLS:
+        growing.log.add(crawl(url, NOW + DAY), SHARDS)
+    await growing.settle()
+    await growing.start(range(SHARDS, GROWN))
+    await growing.settle()
+    after = growing.learned()["pages"]
+    assert len(after) == len(before) == len(URLS)
+    assert all('"crawls": 1,' in page for page in after)
+
+
+async def test_a_refit_of_all_hosts_goes_on_though_new_shards_are_quiet(two, monkeypatch):
+    """Shards about which nothing comes are out of date; a refit concerns them too."""
+    _, growing = two
+    begin_growth(growing.url, GROWN)
+    await growing.start(range(GROWN))
+    for url in URLS:
+        growing.log.add(upsert(url), SHARDS)
+        for day in range(1, 4):
+            growing.log.add(crawl(url, NOW + day * DAY), SHARDS)
+    monkeypatch.setattr(Refits, "are_due", lambda *_: False)
+    await growing.settle()
+    for parent in range(SHARDS):
+        growing.split(parent)
+    monkeypatch.undo()
+    quiet = fetch_layout(growing.url).shard_of(identify(URLS[1]).host)
+    growing.log.add(crawl(URLS[0], NOW + 9 * DAY), GROWN)
+    await growing.settle()
+    with psycopg.connect(growing.url) as connection:
+        fitted = connection.execute(
+            "SELECT count(*) FROM hosts WHERE shard = %s AND prior_shape IS NOT NULL", (quiet,)
+        ).fetchone()
+    assert fitted[0] > 0
