@@ -5,11 +5,11 @@ from sqlalchemy import Connection
 
 from shared.runtime.settings import load_settings
 from shared.store.connection import alchemy_engine
-from shared.store.models import Base
+from shared.store.models_outside import ALL_TABLES
 
 
 def _run(connection: Connection) -> None:
-    context.configure(connection=connection, target_metadata=Base.metadata)
+    context.configure(connection=connection, target_metadata=ALL_TABLES)
     with context.begin_transaction():
         context.run_migrations()
 
