@@ -72,6 +72,19 @@ def test_slots_of_shards_that_are_not_ready_stay_empty():
     assert emissions[1].picks["time"].min() > NOW + 0.5
 
 
+def test_of_a_shard_that_is_about_to_be_split_nothing_is_asked_for():
+    shards, slots = make_shards(), timeline(80.0)
+    times, owners = slots.between(NOW, NOW + 1.0)
+    filler = SlotFiller(load_settings(), ManualClock(NOW), shards)
+    shards[2].is_held = True
+    assert [e.shard.number for e in filler.fill(times, owners, slots.newest)] == [0, 1, 3]
+    shards[2].is_held = False
+    later, owners = slots.between(NOW + 1.0, NOW + 2.0)
+    emissions = filler.fill(later, owners, slots.newest)
+    assert [e.shard.number for e in emissions] == [0, 1, 2, 3]
+    assert emissions[2].picks["time"].min() > NOW + 1.0
+
+
 def test_a_threshold_keeps_slots_empty_unless_all_budget_is_to_be_spent():
     assert len(requests_of(fill(make_shards(), timeline(40.0, multiplier=1e9)))) == 40
     strict = fill(make_shards(), timeline(40.0, multiplier=1e9), work_conserving=False)

@@ -1,0 +1,182 @@
+"""What a scheduler does while one of its shards is split: it stops, says so, and loads anew."""
+
+import asyncio
+from types import SimpleNamespace
+
+import pytest
+
+from migrations.upgrade import migrate
+from services.scheduler.flow import splitting
+from services.scheduler.flow.recovery import partitions_of, requests_of
+from services.scheduler.flow.splitting import SplitWatch, begin_anew
+from shared.contracts.identity import shard_of
+from shared.contracts.layout import Layout
+from shared.runtime.settings import Settings
+from shared.store.connection import connect
+from shared.store.splits import SplitState, ask, begin_growth, hold, read_splits, split_shard
+
+BEFORE, AFTER = 2, 8
+PARENT = 1
+
+
+class Thread:
+    async def run(self, function, *arguments):
+        return function(*arguments)
+
+
+class Consumer:
+    def __init__(self):
+        self.settled = self.is_sure = True
+        self.reloaded = set()
+
+    def reload(self, partitions):
+        self.reloaded |= partitions
+
+
+class Pauses:
+    def __init__(self):
+        self.is_sent = True
+
+    async def hold(self, shard):
+        shard.is_held = True
+        return self.is_sent
+
+    async def go_on(self, shard):
+        shard.is_held = False
+
+
+class Scheduler:
+    """One that has some shards, on a database of its own."""
+
+    def __init__(self, url, shards, layout):
+        self.url = url
+        self.consumer, self.pauses = Consumer(), Pauses()
+        self.shards = {
+            number: SimpleNamespace(number=number, layout=layout, is_held=False)
+            for number in shards
+        }
+        self._stopping = asyncio.Event()
+        watch = SplitWatch(
+            Settings(database_url=url), Thread(), lambda: self.shards, self.consumer, self.pauses
+        )
+        self._running = asyncio.create_task(watch.run(self._stopping))
+
+    async def stop(self):
+        self._stopping.set()
+        await self._running
+
+    async def some_turns(self):
+        await asyncio.sleep(20 * splitting.EVERY_SECONDS)
+
+
+@pytest.fixture
+def connection(database_url):
+    migrate(database_url, BEFORE)
+    with connect(database_url, "grow", autocommit=True) as connection:
+        yield connection
+
+
+@pytest.fixture
+async def start(database_url, connection, monkeypatch):
+    monkeypatch.setattr(splitting, "EVERY_SECONDS", 0.02)
+    started = []
+
+    def begin(shards, layout):
+        started.append(Scheduler(database_url, shards, layout))
+        return started[-1]
+
+    yield begin
+    for scheduler in started:
+        await scheduler.stop()
+
+
+async def until(condition):
+    async with asyncio.timeout(20):
+        while not condition():
+            await asyncio.sleep(0.02)
+
+
+def state(connection):
+    return read_splits(connection, [PARENT])[PARENT].state
+
+
+async def test_a_shard_is_held_before_it_is_split_and_loaded_anew_after_it(
+    start, database_url, connection
+):
+    layout = begin_growth(database_url, AFTER)
+    scheduler = start([0, 1, 3, 4], Layout.of(BEFORE))
+    scheduler.shards[3].layout = scheduler.shards[4].layout = layout
+    await scheduler.some_turns()
+    assert not any(shard.is_held for shard in scheduler.shards.values())
+    assert scheduler.consumer.reloaded == set()
+    assert ask(connection, PARENT, 30.0)
+    await until(lambda: state(connection) is SplitState.HELD)
+    assert [n for n, shard in scheduler.shards.items() if shard.is_held] == [PARENT]
+    split_shard(connection, layout, PARENT, "grow")
+    await until(lambda: scheduler.consumer.reloaded)
+    assert scheduler.consumer.reloaded == {1, 3}
+
+
+async def test_a_shard_is_not_called_held_before_the_broker_has_its_requests(
+    start, database_url, connection
+):
+    begin_growth(database_url, AFTER)
+    scheduler = start([PARENT], Layout.of(BEFORE))
+    scheduler.pauses.is_sent = False
+    assert ask(connection, PARENT, 30.0)
+    await until(lambda: scheduler.shards[PARENT].is_held)
+    await scheduler.some_turns()
+    assert state(connection) is SplitState.ASKED
+    scheduler.pauses.is_sent = True
+    await until(lambda: state(connection) is SplitState.HELD)
+
+
+@pytest.mark.parametrize("doubt", ["settled", "is_sure"])
+async def test_a_scheduler_that_may_have_lost_a_shard_does_not_speak_for_it(
+    start, database_url, connection, doubt
+):
+    begin_growth(database_url, AFTER)
+    scheduler = start([PARENT], Layout.of(BEFORE))
+    setattr(scheduler.consumer, doubt, False)
+    assert ask(connection, PARENT, 30.0)
+    await until(lambda: scheduler.shards[PARENT].is_held)
+    await scheduler.some_turns()
+    assert state(connection) is SplitState.ASKED
+
+
+async def test_a_shard_goes_on_when_whoever_wanted_to_split_it_is_gone(
+    start, database_url, connection
+):
+    begin_growth(database_url, AFTER)
+    scheduler = start([PARENT], Layout.of(BEFORE))
+    assert ask(connection, PARENT, 0.5)
+    await until(lambda: scheduler.shards[PARENT].is_held)
+    await until(lambda: not scheduler.shards[PARENT].is_held)
+    assert state(connection) is SplitState.WAITING
+    assert ask(connection, PARENT, 30.0)
+    await until(lambda: state(connection) is SplitState.HELD)
+
+
+async def test_what_a_scheduler_before_has_said_of_a_shard_does_not_count(database_url, connection):
+    layout = begin_growth(database_url, AFTER)
+    assert ask(connection, PARENT, 30.0)
+    assert hold(connection, PARENT)
+    assert begin_anew(database_url, {0, PARENT}) == layout
+    assert state(connection) is SplitState.ASKED
+
+
+def test_requests_of_before_the_split_are_in_flight_at_the_new_shard():
+    layout = Layout(AFTER, BEFORE, frozenset({0}))
+    assert partitions_of({0, 1, 4}, layout) == {0, 1, 4}
+    assert partitions_of({5}, layout) == {1, 5}
+    hosts = [f"host-{number}.example" for number in range(40)]
+    found = {number: [] for number in range(AFTER)}
+    for host in hosts:
+        for shards in (BEFORE, AFTER):
+            found[shard_of(host, shards)].append(SimpleNamespace(host=host, at=shards))
+    for number in (2, 4, 6):
+        shard = SimpleNamespace(number=number, layout=layout)
+        mine = [host for host in hosts if layout.shard_of(host) == number]
+        requests = requests_of(shard, found)
+        assert sorted(one.host for one in requests) == sorted(2 * mine)
+        assert [one.at for one in requests] == sorted(one.at for one in requests)
