@@ -13,6 +13,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "worker": ("commands.worker", "Run one worker: ingester, scheduler, receiver, ..."),
     "world": ("commands.world", "Run a simulated web against a running system."),
     "migrate": ("commands.migrate", "Bring the database to the newest schema."),
+    "shards": ("commands.shards", "How many shards there are; let them become more."),
     "topics": ("commands.topics", "Create, mend and list the topics on the broker."),
     "positions": ("commands.positions", "Where the workers stand in what they read."),
     "pages": ("commands.pages", "Import and remove pages."),

@@ -2,6 +2,7 @@
 
 from typing import Any
 
+import psycopg
 from psycopg.rows import dict_row
 
 from shared.store.connection import connect
@@ -69,3 +70,8 @@ def store_status(database_url: str, now: float) -> dict[str, Any]:
         "positions": positions,
         "bytes": (size or {}).get("bytes"),
     }
+
+
+def count_by_shard(connection: psycopg.Connection) -> dict[int, int]:
+    """Shard → its pages, of any status; shards without pages are not there. It is scanned."""
+    return dict(connection.execute("SELECT shard, count(*) FROM pages GROUP BY shard").fetchall())

@@ -1,0 +1,124 @@
+"""`freshet shards show|grow`."""
+
+import asyncio
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+import click
+
+from shared.terminal.output import show, show_json, show_rows
+
+if TYPE_CHECKING:
+    from services.cli.growing import Told
+
+
+@click.group()
+def command() -> None:
+    """How many shards there are; let them become more while everything runs."""
+
+
+@command.command("show")
+@click.option("--json", "as_json", is_flag=True, help="Answer as JSON.")
+def show_(as_json: bool) -> None:
+    """Number of shards, how far a growth is, and the pages of each.
+
+    \b
+    States, of the shard that had the hosts before the last growth:
+      waiting      it still has the hosts of all that come of it
+      asked        its scheduler is asked to stop picking for a moment
+      held         the scheduler has stopped: it can be split now
+      split        each of those that came of it has its own
+    """
+    from services.cli.growing import shards_now  # noqa: PLC0415 - commands load what they need
+    from shared.runtime.settings import load_settings  # noqa: PLC0415
+
+    answer = shards_now(load_settings().database_url.get_secret_value())
+    if as_json:
+        show_json(answer)
+        return
+    rows = answer.pop("states")
+    show(answer, as_json=False)
+    click.echo()
+    show_rows(rows, as_json=False, empty="there are no shards")
+
+
+@command.command("grow")
+@click.argument("number", type=click.IntRange(1, 4096))
+@click.option(
+    "--wait-seconds",
+    type=click.FloatRange(0, 86_400),
+    default=300.0,
+    show_default=True,
+    help="For each shard: until its scheduler has stopped, and it is split.",
+)
+@click.option(
+    "--unattended",
+    is_flag=True,
+    help="No scheduler runs at all: split shards whose scheduler has not answered in that time.",
+)
+@click.option("--json", "as_json", is_flag=True, help="Answer as JSON.")
+def grow(number: int, wait_seconds: float, unattended: bool, as_json: bool) -> None:
+    """Make NUMBER shards of those that there are, while everything runs.
+
+    NUMBER is a multiple of how many there are. The database gets room for the new shards, the
+    topics get partitions, and then each shard is split, one after the other. While one is, for
+    seconds a million pages, nothing of it is picked; all others go on.
+
+    Nothing is lost if this command is killed: call it again with the same number, and it goes on.
+    There is no way back to fewer shards. The user in DATABASE_URL must own the tables, as for
+    `freshet migrate`. All workers must be of this version.
+
+    Workers go by the number of the database at once; set FRESHET_PARTITIONS to it in their settings
+    when it is convenient.
+
+    \b
+    Examples:
+      freshet shards grow 32
+      freshet shards show
+    """
+    from shared.runtime.growing import add_partitions  # noqa: PLC0415
+
+    from services.cli.growing import finish, prepare, split_all  # noqa: PLC0415
+    from services.cli.kafka import require_broker  # noqa: PLC0415
+    from shared.runtime.settings import load_settings  # noqa: PLC0415
+
+    settings = load_settings()
+    url = settings.database_url.get_secret_value()
+    require_broker(settings)
+    layout = prepare(url, number)
+    topics = asyncio.run(add_partitions(settings, number))
+    with _bar() as told:
+        counts = split_all(url, layout, told, wait_seconds=wait_seconds, unattended=unattended)
+        observations = finish(url, layout, told)
+    answer = {
+        "shards": layout.shards,
+        "grown_from": layout.grown_from,
+        "topics": topics,
+        "shards_split": len(counts),
+        "pages_moved": sum(one.pages for one in counts),
+        "hosts_moved": sum(one.hosts for one in counts),
+        "observations_moved": observations,
+    }
+    show(answer, as_json=as_json)
+
+
+@contextmanager
+def _bar() -> "Iterator[Told]":
+    """A bar on standard error; where that is no terminal, a line for each thing that is done."""
+    from rich.console import Console  # noqa: PLC0415 - commands load what they need
+    from rich.progress import Progress  # noqa: PLC0415
+
+    console = Console(stderr=True)
+    said = ""
+    with Progress(console=console, disable=not console.is_terminal, transient=True) as progress:
+        task = progress.add_task("", total=None)
+
+        def told(done: int, total: int, what: str) -> None:
+            nonlocal said
+            progress.update(task, description=what, completed=done, total=total)
+            if what != said and not console.is_terminal:
+                click.echo(what, err=True)
+            said = what
+
+        yield told

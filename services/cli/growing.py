@@ -1,0 +1,197 @@
+"""The growth of the number of shards, step by step; whoever begins again goes on where it stopped.
+
+First the database has room for the new shards, then the topics have partitions for them, and then
+the shards of before are split, one after the other: while one is, its scheduler picks nothing of
+it, and all others go on. In the end what crawls found follows its pages.
+"""
+
+import contextlib
+import os
+import secrets
+import time
+from collections.abc import Callable
+from typing import Any, Final
+
+import psycopg
+
+from services.cli.errors import SystemFailed
+from shared.contracts.layout import Layout
+from shared.store.connection import PASSING, connect
+from shared.store.imports import StoreBusy
+from shared.store.layout import fetch_layout, read_layout
+from shared.store.moving import SplitCounts, move_observations, tidy
+from shared.store.splits import (
+    NotHeld,
+    Split,
+    SplitState,
+    ask,
+    begin_growth,
+    hold,
+    read_splits,
+    split_shard,
+)
+from shared.store.status import count_by_shard
+
+ASKED_SECONDS: Final = 15.0
+"""A command that has not asked again for so long is taken for gone, and the shard is picked on."""
+
+LOOK_SECONDS: Final = 0.2
+"""It asks again, and looks whether the shard is held, so often."""
+
+_ROLE: Final = "cli"
+
+Told = Callable[[int, int, str], None]
+"""Told how many shards of how many are split, and what is done or waited for."""
+
+
+def prepare(database_url: str, shards: int) -> Layout:
+    """Make room in the database; what a growth before has left to do is done first.
+
+    Raises:
+        GrowthRefused: so many shards cannot come next.
+    """
+    before = fetch_layout(database_url, _ROLE)
+    if before.shards not in (shards, before.grown_from) and not before.is_growing:
+        move_observations(database_url, before)
+    return begin_growth(database_url, shards)
+
+
+def split_all(
+    database_url: str, layout: Layout, told: Told, *, wait_seconds: float, unattended: bool = False
+) -> list[SplitCounts]:
+    """Split all shards that are not split yet.
+
+    Args:
+        database_url: libpq URL, of the tables' owner.
+        layout: by `prepare`; the topics have partitions for it.
+        told: of each step.
+        wait_seconds: for each shard; then it is given up.
+        unattended: there are no schedulers: a shard whose scheduler has not answered for so long is
+            split all the same.
+
+    Raises:
+        SystemFailed: a shard could not be split in time; those before it are split.
+    """
+    splitter = _Splitter(database_url, layout, told, wait_seconds, unattended)
+    waiting = sorted(set(range(layout.grown_from)) - layout.split)
+    return [splitter.split(parent) for parent in waiting]
+
+
+class _Splitter:
+    """Splits the shards of a growth, one at a time."""
+
+    def __init__(
+        self, database_url: str, layout: Layout, told: Told, wait_seconds: float, unattended: bool
+    ) -> None:
+        self._database_url = database_url
+        self._layout = layout
+        self._told = told
+        self._wait_seconds = wait_seconds
+        self._unattended = unattended
+        self._done = len(layout.split)
+        self._holder = f"shards-grow/{os.getpid()}-{secrets.token_hex(4)}"
+
+    def split(self, parent: int) -> SplitCounts:
+        """Split a shard, and tidy up.
+
+        Raises:
+            SystemFailed: it could not be split in time.
+        """
+        counts = self._split(parent)
+        self._done += 1
+        self._tell(f"shard {parent} is split: tidying up")
+        # What is not tidied up here is left to autovacuum.
+        with contextlib.suppress(*PASSING), self._connection() as connection:
+            tidy(connection, self._layout, parent)
+        return counts
+
+    def _split(self, parent: int) -> SplitCounts:
+        """Try again and again until it is done, or has taken too long."""
+        deadline = time.monotonic() + self._wait_seconds
+        while True:
+            try:
+                with self._connection() as connection:
+                    if not self._is_to_be_split(connection, parent, deadline):
+                        return SplitCounts(0, 0)
+                    self._tell(f"shard {parent} is being split")
+                    return split_shard(connection, self._layout, parent, self._holder)
+            except (NotHeld, StoreBusy) as error:
+                reason = str(error)
+            except PASSING as error:
+                reason = f"the database is away or busy: {str(error).strip()}"
+            if time.monotonic() >= deadline:
+                raise self._failed(parent, reason)
+            self._tell(reason)
+            time.sleep(LOOK_SECONDS)
+
+    def _is_to_be_split(self, connection: psycopg.Connection, parent: int, deadline: float) -> bool:
+        """Wait until a shard is held; False: it is split, as a try that was cut off has done it."""
+        silent = f"the scheduler of shard {parent} does not answer: is one running?"
+        while True:
+            state = read_splits(connection, [parent])[parent].state
+            if state is SplitState.SPLIT:
+                return False
+            ask(connection, parent, ASKED_SECONDS)
+            if state is SplitState.HELD:
+                return True
+            if time.monotonic() >= deadline:
+                if self._unattended and hold(connection, parent):
+                    return True
+                raise self._failed(parent, silent)
+            self._tell(silent if state is SplitState.ASKED else f"shard {parent} is asked for")
+            time.sleep(LOOK_SECONDS)
+
+    def _connection(self) -> psycopg.Connection:
+        return connect(self._database_url, _ROLE, autocommit=True)
+
+    def _tell(self, what: str) -> None:
+        self._told(self._done, self._layout.grown_from, what)
+
+    def _failed(self, parent: int, reason: str) -> SystemFailed:
+        return SystemFailed(
+            f"shard {parent} could not be split in {self._wait_seconds:g} s: {reason} "
+            f"{self._done} of {self._layout.grown_from} shards are split, and everything works; "
+            f"`freshet shards grow {self._layout.shards}` goes on with the others"
+        )
+
+
+def finish(database_url: str, layout: Layout, told: Told) -> int:
+    """Let what crawls found follow its pages; how many of them did."""
+
+    def tell(done: int, total: int) -> None:
+        told(done, total, "what crawls found follows its pages")
+
+    return move_observations(database_url, layout, tell)
+
+
+def shards_now(database_url: str) -> dict[str, Any]:
+    """The shards: their number, how far a growth is, and their pages, which are counted.
+
+    Returns:
+        `shards`, `grown_from`, `is_growing`, and `states`, one a shard: `shard`, `grown_from` (the
+        shard that had its hosts before the last growth), `state` (of the split of that one; None:
+        there was no growth) and `pages`.
+    """
+    with connect(database_url, _ROLE) as connection:
+        layout = read_layout(connection)
+        splits = read_splits(connection, range(layout.grown_from))
+        pages = count_by_shard(connection)
+    states = [
+        {
+            "shard": shard,
+            "grown_from": layout.parent_of(shard),
+            "state": _state(splits.get(layout.parent_of(shard))),
+            "pages": pages.get(shard, 0),
+        }
+        for shard in range(layout.shards)
+    ]
+    return {
+        "shards": layout.shards,
+        "grown_from": layout.grown_from,
+        "is_growing": layout.is_growing,
+        "states": states,
+    }
+
+
+def _state(split: Split | None) -> str | None:
+    return None if split is None else split.state.name.lower()

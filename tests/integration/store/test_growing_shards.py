@@ -1,0 +1,286 @@
+"""`freshet shards grow` splits shard after shard, whoever is killed or does not answer."""
+
+import contextlib
+import json
+import sys
+import threading
+from types import SimpleNamespace
+
+import numpy as np
+import psycopg
+import pytest
+from click.testing import CliRunner
+from store_contents import NOW, SHARDS, fill, urls_of_shard
+
+from services.cli import growing, kafka
+from services.cli.errors import SystemFailed
+from services.cli.growing import finish, prepare, shards_now, split_all
+from services.cli.main import main
+from shared.contracts.identity import identify
+from shared.contracts.layout import Layout
+from shared.store.connection import connect
+from shared.store.imports import WRITER_LOCK
+from shared.store.layout import fetch_layout
+from shared.store.splits import SplitState, hold, read_splits
+from shared.store.writer import Observations, append_observations, ensure_observation_partition
+
+GROWN = 2 * SHARDS
+OVER = Layout(GROWN, SHARDS, frozenset(range(SHARDS)))
+LONG = 100.0
+PAGES = 40
+
+
+@pytest.fixture
+def filled(store):
+    fill(store, [url for shard in range(SHARDS) for url in urls_of_shard(shard, PAGES)])
+    return store
+
+
+@contextlib.contextmanager
+def schedulers(url, parents=range(SHARDS)):
+    """They hold what they are asked for."""
+    stopping = threading.Event()
+
+    def answer():
+        with connect(url, "scheduler", autocommit=True) as connection:
+            while not stopping.wait(0.02):
+                for parent in parents:
+                    hold(connection, parent)
+
+    thread = threading.Thread(target=answer)
+    thread.start()
+    try:
+        yield
+    finally:
+        stopping.set()
+        thread.join()
+
+
+class Log:
+    """What was told."""
+
+    def __init__(self, act=lambda _what: None):
+        self.said = []
+        self._act = act
+
+    def __call__(self, done, total, what):
+        self.said.append((done, total, what))
+        self._act(what)
+
+
+def quiet(*_):
+    """Nobody listens."""
+
+
+def pages_by_shard(url):
+    return {row["shard"]: row["pages"] for row in shards_now(url)["states"]}
+
+
+def test_all_shards_are_split_while_their_schedulers_hold_them(filled):
+    log = Log()
+    layout = prepare(filled, GROWN)
+    with schedulers(filled):
+        counts = split_all(filled, layout, log, wait_seconds=LONG)
+    assert fetch_layout(filled) == OVER
+    pages = pages_by_shard(filled)
+    assert sum(pages.values()) == SHARDS * PAGES
+    assert sum(one.pages for one in counts) == sum(pages[s] for s in range(SHARDS, GROWN)) > 0
+    assert [entry for entry in log.said if "being split" in entry[2]] == [
+        (shard, SHARDS, f"shard {shard} is being split") for shard in range(SHARDS)
+    ]
+
+
+def test_a_shard_whose_scheduler_is_silent_stays_whole_and_the_others_are_not_split_again(filled):
+    log = Log()
+    layout = prepare(filled, GROWN)
+    with (
+        schedulers(filled, [0]),
+        pytest.raises(
+            SystemFailed,
+            match=f"(?s)scheduler of shard 1 does not answer.*1 of {SHARDS}"
+            f".*`freshet shards grow {GROWN}` goes on",
+        ),
+    ):
+        split_all(filled, layout, log, wait_seconds=1.0)
+    assert (1, SHARDS, "the scheduler of shard 1 does not answer: is one running?") in log.said
+    assert fetch_layout(filled) == Layout(GROWN, SHARDS, frozenset({0}))
+    assert pages_by_shard(filled)[1] == PAGES
+    again = prepare(filled, GROWN)
+    assert again.split == {0}
+    with schedulers(filled):
+        assert len(split_all(filled, again, quiet, wait_seconds=LONG)) == SHARDS - 1
+    assert fetch_layout(filled) == OVER
+
+
+def test_where_no_scheduler_runs_shards_are_split_all_the_same_if_that_is_wanted(filled):
+    split_all(filled, prepare(filled, GROWN), quiet, wait_seconds=0.0, unattended=True)
+    assert fetch_layout(filled) == OVER
+
+
+class Killed(BaseException):
+    """Of the command."""
+
+
+@pytest.mark.parametrize("moment", ["shard 1 is asked for", "being split", "tidying up"])
+def test_a_command_that_is_killed_goes_on_where_it_stopped(filled, moment):
+    def die(what):
+        if moment in what:
+            raise Killed
+
+    with schedulers(filled):
+        with pytest.raises(Killed):
+            split_all(filled, prepare(filled, GROWN), Log(die), wait_seconds=LONG)
+        assert fetch_layout(filled).is_growing
+        split_all(filled, prepare(filled, GROWN), quiet, wait_seconds=LONG)
+    assert fetch_layout(filled) == OVER
+    assert sum(pages_by_shard(filled).values()) == SHARDS * PAGES
+
+
+def test_a_database_that_goes_away_in_the_middle_is_waited_for(filled):
+    ends = []
+
+    def cut_off(what):
+        if "being split" in what and len(ends) < 2:
+            with psycopg.connect(filled, autocommit=True) as other:
+                ends.append(
+                    other.execute(
+                        "SELECT pg_terminate_backend(pid) FROM pg_stat_activity "
+                        "WHERE application_name = 'freshet-cli' AND datname = current_database()"
+                    ).fetchall()
+                )
+
+    log = Log(cut_off)
+    with schedulers(filled):
+        split_all(filled, prepare(filled, GROWN), log, wait_seconds=LONG)
+    assert len(ends) == 2
+    assert any("the database is away or busy" in what for _, _, what in log.said)
+    assert fetch_layout(filled) == OVER
+
+
+def test_an_import_is_waited_for(filled):
+    with connect(filled, "import", autocommit=True) as importing, schedulers(filled):
+        importing.execute("SELECT pg_advisory_lock(%s)", (WRITER_LOCK,))
+
+        def end(what):
+            if "an import of pages is under way" in what:
+                importing.execute("SELECT pg_advisory_unlock_all()")
+
+        log = Log(end)
+        split_all(filled, prepare(filled, GROWN), log, wait_seconds=LONG)
+    assert [what for _, _, what in log.said if "an import" in what]
+    assert fetch_layout(filled) == OVER
+
+
+def observe(url):
+    """A crawl of each page of shard 0."""
+    ids = np.array([identify(page).page_id for page in urls_of_shard(0, PAGES)])
+    found = Observations(
+        np.zeros(PAGES, np.int16),
+        ids,
+        np.full(PAGES, NOW),
+        np.ones(PAGES),
+        np.zeros(PAGES, np.int32),
+        np.zeros(PAGES, np.bool_),
+        np.zeros(PAGES, np.float32),
+        np.zeros(PAGES, np.float32),
+        np.zeros(PAGES, np.int16),
+    )
+    with connect(url, "test") as connection:
+        ensure_observation_partition(connection, NOW)
+        append_observations(connection, found, NOW)
+
+
+def astray(url):
+    with connect(url, "test") as connection:
+        return connection.execute(
+            "SELECT count(*) FROM observations JOIN pages USING (page_id) "
+            "WHERE observations.shard <> pages.shard"
+        ).fetchone()[0]
+
+
+def test_what_crawls_found_follows_before_another_growth_begins(filled):
+    observe(filled)
+    layout = prepare(filled, GROWN)
+    split_all(filled, layout, quiet, wait_seconds=0.0, unattended=True)
+    # The command is killed here.
+    assert astray(filled) > 0
+    again = prepare(filled, 2 * GROWN)
+    assert again == Layout(2 * GROWN, GROWN, frozenset())
+    assert astray(filled) == 0
+    split_all(filled, again, quiet, wait_seconds=0.0, unattended=True)
+    assert finish(filled, again, quiet) > 0
+    assert astray(filled) == 0
+
+
+@pytest.fixture
+def freshet(filled, monkeypatch):
+    """Calls of the command on this database, with a broker that gets its partitions."""
+    grown = []
+
+    async def add_partitions(_settings, shards):
+        # The database has room first.
+        assert fetch_layout(filled).shards == shards
+        grown.append(shards)
+        return ["page-signals"]
+
+    module = SimpleNamespace(add_partitions=add_partitions)
+    monkeypatch.setitem(sys.modules, "shared.runtime.growing", module)
+    monkeypatch.setattr(kafka, "require_broker", quiet)
+    monkeypatch.setenv("DATABASE_URL", filled)
+
+    def call(*arguments):
+        return CliRunner().invoke(main, ["shards", *arguments])
+
+    call.grown = grown
+    return call
+
+
+def test_the_command_grows_and_shows(filled, freshet):
+    before = json.loads(freshet("show", "--json").stdout)
+    assert (before["shards"], before["grown_from"], before["is_growing"]) == (SHARDS, SHARDS, False)
+    assert [row["pages"] for row in before["states"]] == [PAGES] * SHARDS
+    assert {row["state"] for row in before["states"]} == {None}
+    with schedulers(filled):
+        grown = freshet("grow", str(GROWN), "--json")
+    assert grown.exit_code == 0
+    answer = json.loads(grown.stdout)
+    assert (answer["shards"], answer["shards_split"]) == (GROWN, SHARDS)
+    assert answer["topics"] == ["page-signals"]
+    assert "shard 0 is being split" in grown.stderr
+    after = json.loads(freshet("show", "--json").stdout)
+    assert answer["pages_moved"] == sum(row["pages"] for row in after["states"][SHARDS:])
+    assert {row["state"] for row in after["states"]} == {"split"}
+    assert f"grown from  {SHARDS}" in freshet("show").stdout
+    assert freshet.grown == [GROWN]
+
+
+def test_the_command_fails_in_words_and_may_be_called_again(filled, freshet):
+    failed = freshet("grow", str(GROWN), "--wait-seconds", "0.5")
+    assert failed.exit_code == 1
+    assert "the scheduler of shard 0 does not answer" in failed.output
+    wrong = freshet("grow", str(GROWN + 1))
+    assert wrong.exit_code == 2
+    assert f"let `freshet shards grow {GROWN}` end first" in wrong.output
+    shown = json.loads(freshet("show", "--json").stdout)
+    assert shown["is_growing"]
+    assert shown["states"][0]["state"] == "asked"
+    again = freshet("grow", str(GROWN), "--wait-seconds", "0", "--unattended")
+    assert again.exit_code == 0
+    assert freshet.grown == [GROWN, GROWN]
+    assert freshet("grow", str(GROWN)).exit_code == 0
+
+
+def test_a_command_that_waits_says_so_again_and_again(filled, monkeypatch):
+    """Its `until` never passes while it waits, however long that is."""
+    monkeypatch.setattr(growing, "ASKED_SECONDS", 1.0)
+    seen = []
+
+    def look(_what):
+        with connect(filled, "test") as connection:
+            split = read_splits(connection, [0])[0]
+        seen.append((split.state, split.is_current))
+
+    with pytest.raises(SystemFailed):
+        split_all(filled, prepare(filled, GROWN), Log(look), wait_seconds=3.0)
+    assert len(seen) > 3
+    assert set(seen) == {(SplitState.ASKED, True)}
