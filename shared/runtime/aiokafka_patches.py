@@ -134,17 +134,17 @@ def client_of(consumer: AIOKafkaConsumer) -> AIOKafkaClient:
     return client
 
 
-def read_ahead(consumer: AIOKafkaConsumer, partition_bytes: int, least_bytes: int) -> None:
-    """Let a started consumer ask for more or less from now on.
+def read_ahead(consumer: AIOKafkaConsumer, partition_bytes: int) -> None:
+    """Let a started consumer ask for less, from now on, as it has got more partitions.
 
     Args:
-        consumer: whose options were made for another number of partitions.
-        partition_bytes: at most of a partition, in one answer.
-        least_bytes: in one answer, if the broker need not be waited for longer for that.
+        consumer: whose options were made for fewer partitions.
+        partition_bytes: at most of a partition in one answer; for half of it, or less if that was
+            said before, no broker waits.
     """
     fetcher: Any = consumer._fetcher  # noqa: SLF001
     fetcher._max_partition_fetch_bytes = partition_bytes  # noqa: SLF001
-    fetcher._fetch_min_bytes = least_bytes  # noqa: SLF001
+    fetcher._fetch_min_bytes = min(fetcher._fetch_min_bytes, partition_bytes // 2)  # noqa: SLF001
 
 
 def versions_of(connection: AIOKafkaConnection) -> dict[int, tuple[int, int]]:

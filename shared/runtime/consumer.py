@@ -85,7 +85,7 @@ class BatchConsumer:
         self._max_bytes = settings.fetch_buffer_bytes
         self._names = {settings.topic(topic.name): topic.name for topic in topics}
         self._handler = handler
-        self._partition_watch = PartitionWatch(self._names)
+        self._partition_watch = PartitionWatch(settings, self._names)
         self._consumer = make_consumer(
             settings,
             group,
@@ -312,6 +312,7 @@ class BatchConsumer:
             self._precedence.forget()
         if self._loading is not None and self._loading.positions.done():
             await self._take_loaded()
+        self._partition_watch.shared_anew()
         wanted = self._rebalances.common_partitions()
         # Where others may have had our partitions, what we have in memory stands still since then:
         # it is loaded again.

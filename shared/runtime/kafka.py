@@ -164,10 +164,16 @@ def appended_at(record: ConsumerRecord | RecordMetadata) -> float | None:
     return float(record.timestamp) / 1000
 
 
-def fetch_bytes(settings: Settings, topics: int) -> int:
+def fetch_bytes(settings: Settings, topics: int, partitions: int = 0) -> int:
     """How much may be read ahead of each partition, so that all partitions of some topics together
-    stay at about `fetch_buffer_bytes`; a batch of records comes whole, however long."""
-    each = settings.fetch_buffer_bytes // (topics * settings.partitions)
+    stay at about `fetch_buffer_bytes`; a batch of records comes whole, however long.
+
+    Args:
+        settings: of the process.
+        topics: how many are read.
+        partitions: that each of them has, if that may be more than the settings say.
+    """
+    each = settings.fetch_buffer_bytes // (topics * max(settings.partitions, partitions))
     return min(max(each, LEAST_FETCHED_BYTES), MOST_FETCHED_BYTES)
 
 

@@ -15,7 +15,9 @@ from typing import Final
 import structlog
 from aiokafka import AIOKafkaConsumer
 
-from shared.runtime.aiokafka_patches import GroupMember, client_of
+from shared.runtime.aiokafka_patches import GroupMember, client_of, read_ahead
+from shared.runtime.kafka import fetch_bytes
+from shared.runtime.settings import Settings
 from shared.runtime.striped import FormerAssignor, StripedAssignor, common_count
 
 log = structlog.get_logger(__name__)
@@ -27,14 +29,16 @@ LOOK_SECONDS: Final = 10.0
 class PartitionWatch:
     """Looks after the sharing of a group's partitions, as one member of it."""
 
-    def __init__(self, topics: Collection[str]) -> None:
+    def __init__(self, settings: Settings, topics: Collection[str]) -> None:
         """Make it, before its consumer.
 
         Args:
+            settings: of the process.
             topics: on the broker; partition p of each goes to the same member.
         """
         self.assignor = StripedAssignor()
         """For the consumer's options."""
+        self._settings = settings
         self._topics = topics
         self._consumer: AIOKafkaConsumer | None = None
         self._member: GroupMember | None = None
@@ -51,6 +55,12 @@ class PartitionWatch:
         if self._consumer is None:
             return 0
         return common_count(self._consumer, self._topics)
+
+    def shared_anew(self) -> None:
+        """The group has decided: if there are more partitions now, less is read ahead of each."""
+        there = self.there
+        if there > self._settings.partitions and self._consumer is not None:
+            read_ahead(self._consumer, fetch_bytes(self._settings, len(self._topics), there))
 
     def look_again(self) -> None:
         """Ask the broker soon which partitions there are."""

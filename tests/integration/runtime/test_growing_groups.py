@@ -13,7 +13,13 @@ from group_member import member, until
 from shared.contracts.topics import CRAWL_OUTCOMES, PAGE_SIGNALS
 from shared.runtime import kafka, partition_watch
 from shared.runtime.growing import add_partitions
-from shared.runtime.kafka import administering, ensure_topics, make_consumer, wait_for_leaders
+from shared.runtime.kafka import (
+    administering,
+    ensure_topics,
+    fetch_bytes,
+    make_consumer,
+    wait_for_leaders,
+)
 from shared.runtime.publisher import Publisher
 from shared.runtime.settings import load_settings
 
@@ -34,6 +40,7 @@ def settings_for(broker, prefix, instance="one"):
         partitions=BEFORE,
         instance=instance,
         kafka_session_timeout_seconds=6.0,
+        fetch_buffer_bytes=1024 * 1024,
     )
 
 
@@ -131,6 +138,9 @@ async def test_new_partitions_are_shared_and_nothing_is_read_twice_or_left_out(s
         assert sorted(seen) == sorted(writer.written)
         assert set().union(*one.loads[-1:], *two.loads[-1:]) == set(range(BEFORE, AFTER))
         assert one.lost == two.lost == [], "nobody's partition moved"
+        ahead = first._consumer._fetcher._max_partition_fetch_bytes
+        assert ahead == fetch_bytes(settings.model_copy(update={"partitions": AFTER}), len(READ))
+        assert ahead < fetch_bytes(settings, len(READ))
 
 
 async def test_a_partition_is_given_away_once_every_topic_has_it(settings):

@@ -5,10 +5,12 @@ import uuid
 
 import pytest
 from aiokafka.admin import NewPartitions
+from aiokafka.errors import UnknownTopicOrPartitionError
 from structlog.testing import capture_logs
 
 from shared.contracts.messages import PageSignal
 from shared.contracts.topics import HOST_LIMITS, PAGE_SIGNALS, SIGNALS, TOPICS
+from shared.runtime import kafka, known_partitions
 from shared.runtime.growing import OF_SHARDS, add_partitions
 from shared.runtime.kafka import administering, ensure_topics, partition_counts, wait_for_leaders
 from shared.runtime.partition_counts import TopicMismatch
@@ -147,3 +149,33 @@ async def test_signals_may_have_any_number(settings):
     await ensure_topics(settings)
     await grow(settings, [SIGNALS], 5)
     await ensure_topics(settings)
+
+
+async def test_a_producer_that_runs_writes_to_partitions_it_has_not_heard_of(settings, monkeypatch):
+    monkeypatch.setattr(kafka, "METADATA_SECONDS", 300)
+    await ensure_topics(settings)
+    publisher = Publisher(settings)
+    await publisher.start()
+    try:
+        await (await publisher.send(PAGE_SIGNALS, b"k", b"before", partition=0))
+        assert await publisher.partitions_of(PAGE_SIGNALS) == 2
+        await add_partitions(settings, 8)
+        assert (await (await publisher.send(PAGE_SIGNALS, b"k", b"one", partition=5))).offset == 0
+        assert await publisher.partitions_of(PAGE_SIGNALS) == 8
+        await grow(settings, [PAGE_SIGNALS], 16)
+        place = (PAGE_SIGNALS.name, 13)
+        assert await publisher.send_batches({place: [(b"k", b"two")]}) == {place: 1}
+    finally:
+        await publisher.stop()
+
+
+async def test_a_partition_that_is_not_there_is_an_error_of_the_broker(settings, monkeypatch):
+    monkeypatch.setattr(known_partitions, "PATIENCE_SECONDS", 0.3)
+    await ensure_topics(settings)
+    publisher = Publisher(settings)
+    await publisher.start()
+    try:
+        with pytest.raises(UnknownTopicOrPartitionError, match="has no partition 2"):
+            await publisher.send(PAGE_SIGNALS, b"k", b"v", partition=2)
+    finally:
+        await publisher.stop()
