@@ -140,7 +140,7 @@ async def _erased(
     try:
         if host is not None:
             # So that compaction leaves nothing of its rules.
-            shard = shard_of(host.host, settings.partitions)
+            shard = shard_of(host.host, await publisher.partitions_of(HOST_LIMITS))
             await (await publisher.send(HOST_LIMITS, host.host.encode(), None, partition=shard))
         while part := await asyncio.to_thread(next, parts, ()):
             await eraser.erase([identify(url) for url in part])

@@ -31,7 +31,8 @@ async def publish_rows(
     await publisher.start()
     try:
         for part in rows:
-            await publisher.queue_batches(_messages(settings, part, report))
+            shards = await publisher.partitions_of(PAGE_UPDATES)
+            await publisher.queue_batches(_messages(settings, part, report, shards))
             progress(report)
         await publisher.flush()
     finally:
@@ -71,7 +72,7 @@ async def publish_urgent(settings: Settings, urls: Sequence[str]) -> list[PageId
     return pages
 
 
-def _messages(settings: Settings, rows: PageRows, report: ImportReport) -> ByPlace:
+def _messages(settings: Settings, rows: PageRows, report: ImportReport, shards: int) -> ByPlace:
     now = settings.clock().now()
     messages: ByPlace = {}
     for row, url in enumerate(rows.urls):
@@ -96,7 +97,7 @@ def _messages(settings: Settings, rows: PageRows, report: ImportReport) -> ByPla
             updated_at=now,
             crawled_at=crawled_at if math.isfinite(crawled_at) else None,
         )
-        place = (PAGE_UPDATES.name, shard_of(page.host, settings.partitions))
+        place = (PAGE_UPDATES.name, shard_of(page.host, shards))
         messages.setdefault(place, []).append((page.host.encode(), encode(message)))
         report.added += 1
     return messages

@@ -76,7 +76,8 @@ async def _publish(settings: Settings, pages: Selected, update_of: UpdateOf) -> 
     try:
         parts = pages.parts(settings)
         while urls := await asyncio.to_thread(next, parts, ()):
-            messages = _messages(map(identify, urls), update_of, now, settings.partitions)
+            shards = await publisher.partitions_of(PAGE_UPDATES)
+            messages = _messages(map(identify, urls), update_of, now, shards)
             await publisher.queue_batches(messages)
             published += len(urls)
         await publisher.flush()

@@ -70,7 +70,6 @@ class SignalHandler:
     """Turns batches of `signals` into `page-signals` and dead letters."""
 
     def __init__(self, settings: Settings, clock: Clock, publisher: Publisher) -> None:
-        self._settings = settings
         self._clock = clock
         self._publisher = publisher
         self._sifter = make_sifter(settings, clock)
@@ -91,7 +90,11 @@ class SignalHandler:
         Raises:
             KafkaError: something will never be delivered; the batch must be read again.
         """
-        messages, refused = await asyncio.to_thread(self._work, records)
+        shards = 0
+        async for attempt in self._attempts():
+            with attempt:
+                shards = await self._publisher.partitions_of(PAGE_SIGNALS)
+        messages, refused = await asyncio.to_thread(self._work, records, shards)
         # Only this is tried again: a batch that is sifted once more would be all repetitions.
         async for attempt in self._attempts():
             with attempt:
@@ -112,7 +115,9 @@ class SignalHandler:
         self.trouble = f"the broker cannot be written: {error!r}"
         log.warning("signals not published yet, trying again", error=repr(error))
 
-    def _work(self, records: Sequence[ConsumerRecord]) -> tuple[ByPlace, list[Refused]]:
+    def _work(
+        self, records: Sequence[ConsumerRecord], shards: int
+    ) -> tuple[ByPlace, list[Refused]]:
         """The work of the processor, in a thread."""
         messages: ByPlace = {}
         refused: list[Refused] = []
@@ -125,7 +130,7 @@ class SignalHandler:
                     log.exception("a signal always fails and is set aside")
                     refused.append((piece[0], reason_of(error)))
                 continue
-            for place, part in by_shard(sifted.accepted, self._settings.partitions).items():
+            for place, part in by_shard(sifted.accepted, shards).items():
                 messages.setdefault(place, []).extend(part)
             refused += [(piece[index], reason) for index, reason in sifted.refused]
             metrics.SIGNALS.labels("accepted").inc(len(sifted.accepted))

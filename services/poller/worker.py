@@ -103,9 +103,10 @@ class Poller(WorkerService):
         """Publish new pages; when this returns the broker has them. Waits for it."""
         if not pages:
             return
-        messages = await asyncio.to_thread(_updates, pages, self.settings.partitions)
         async for attempt in until_it_passes(None, may_pass, _note):
             with attempt:
+                shards = await self._publisher.partitions_of(PAGE_UPDATES)
+                messages = await asyncio.to_thread(_updates, pages, shards)
                 await self._publisher.send_batches(messages)
         metrics.PAGES.inc(len(pages))
 

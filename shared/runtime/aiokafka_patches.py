@@ -1,9 +1,10 @@
 """All that reaches behind aiokafka's public face, in one place.
 
-aiokafka tells nobody of its heartbeats, lets nobody hold a producer back, and has one time-out for
-two matters. What is used and replaced here may change with any of its releases, so pyproject.toml
-keeps it below the next one, and `tests/contract/test_aiokafka_patches.py` holds each private part
-to the form that this was written for: look at what has changed before you raise the bound.
+aiokafka tells nobody of its heartbeats, lets nobody hold a producer back, has one time-out for two
+matters, and asks a group once for each way of sharing that it offers. What is used and replaced
+here may change with any of its releases, so pyproject.toml keeps it below the next one, and
+`tests/contract/test_aiokafka_patches.py` holds each private part to the form that this was written
+for: look at what has changed before you raise the bound.
 """
 
 import asyncio
@@ -13,8 +14,9 @@ from typing import Any, Final
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer
 from aiokafka.client import AIOKafkaClient
 from aiokafka.conn import AIOKafkaConnection
+from aiokafka.coordinator.assignors.abstract import AbstractPartitionAssignor
 from aiokafka.errors import KafkaError
-from aiokafka.protocol.group import SyncGroupRequest
+from aiokafka.protocol.group import JoinGroupRequest, SyncGroupRequest
 
 ASK_SECONDS: Final = 0.1
 """Between two questions whether what is held back may go."""
@@ -49,6 +51,35 @@ class GroupMember:
             return answered
 
         coordinator._do_heartbeat = noted  # noqa: SLF001
+
+    def offer(self, other: AbstractPartitionAssignor) -> None:
+        """Offer the group one more way of sharing, for members that know only that one.
+
+        aiokafka can be given several itself, but then asks the group anew for each of them: it
+        decides twice, and a static member that comes back disturbs all others.
+
+        Args:
+            other: liked less than those that the consumer was made with.
+        """
+        coordinator = self._coordinator
+        send, look_up = coordinator._send_req, coordinator._lookup_assignor  # noqa: SLF001
+
+        async def offering(request: Any) -> Any:
+            if isinstance(request, JoinGroupRequest):
+                offered = request._group_protocols  # noqa: SLF001
+                if other.name not in [name for name, _ in offered]:
+                    topics = coordinator._subscription.topics  # noqa: SLF001
+                    offered.append((other.name, other.metadata(topics).encode()))
+            return await send(request)
+
+        coordinator._send_req = offering  # noqa: SLF001
+        coordinator._lookup_assignor = (  # noqa: SLF001
+            lambda name: other if name == other.name else look_up(name)
+        )
+
+    def rejoin(self) -> None:
+        """Join again; the group shares anew if we lead it."""
+        self._coordinator.request_rejoin()
 
     async def _is_known(self) -> bool:
         """Whether the group, at rest in our generation, has us as a member.
@@ -101,6 +132,19 @@ def client_of(consumer: AIOKafkaConsumer) -> AIOKafkaClient:
     """The connections of a started consumer, for requests that it has no method for."""
     client: AIOKafkaClient = consumer._client  # noqa: SLF001
     return client
+
+
+def read_ahead(consumer: AIOKafkaConsumer, partition_bytes: int) -> None:
+    """Let a started consumer ask for less, from now on, as it has got more partitions.
+
+    Args:
+        consumer: whose options were made for fewer partitions.
+        partition_bytes: at most of a partition in one answer; for half of it, or less if that was
+            said before, no broker waits.
+    """
+    fetcher: Any = consumer._fetcher  # noqa: SLF001
+    fetcher._max_partition_fetch_bytes = partition_bytes  # noqa: SLF001
+    fetcher._fetch_min_bytes = min(fetcher._fetch_min_bytes, partition_bytes // 2)  # noqa: SLF001
 
 
 def versions_of(connection: AIOKafkaConnection) -> dict[int, tuple[int, int]]:

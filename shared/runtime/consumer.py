@@ -7,7 +7,6 @@ from typing import NamedTuple
 
 import structlog
 from aiokafka import TopicPartition
-from aiokafka.coordinator.assignors.range import RangePartitionAssignor
 from aiokafka.errors import OffsetOutOfRangeError
 
 from shared.contracts.topics import Topic
@@ -19,6 +18,7 @@ from shared.runtime.kafka import fetch_bytes, gathering, make_consumer
 from shared.runtime.lag import Lag, late_ones
 from shared.runtime.leftovers import Leftovers
 from shared.runtime.membership import Membership
+from shared.runtime.partition_watch import PartitionWatch
 from shared.runtime.polling import Polling
 from shared.runtime.precedence import Precedence
 from shared.runtime.rebalances import BeforeLeaving, Rebalances
@@ -39,9 +39,10 @@ PASSED_OVER_SECONDS = 0.5
 class BatchConsumer:
     """Reads co-partitioned topics for a group and hands batches to a handler.
 
-    Partition i of every topic goes to the same member (range assignment over equal counts). When
-    the group rebalances, partitions that stay are kept as they are; new ones are loaded by the
-    handler and read from the positions that it returns. Offsets are never committed to Kafka.
+    Partition i of every topic goes to the same member (`shared.runtime.striped`). When the group
+    rebalances, partitions that stay are kept as they are; new ones, also those that are added to
+    the topics, are loaded by the handler and read from the positions that it returns. Offsets are
+    never committed to Kafka.
 
     A member with `loads_beside` goes on with the partitions that it keeps while it loads new ones.
     """
@@ -84,10 +85,11 @@ class BatchConsumer:
         self._max_bytes = settings.fetch_buffer_bytes
         self._names = {settings.topic(topic.name): topic.name for topic in topics}
         self._handler = handler
+        self._partition_watch = PartitionWatch(settings, self._names)
         self._consumer = make_consumer(
             settings,
             group,
-            partition_assignment_strategy=(RangePartitionAssignor,),
+            partition_assignment_strategy=(self._partition_watch.assignor,),
             # Where to read is said below, always: nothing may be skipped silently.
             auto_offset_reset="none",
             **gathering(linger_seconds, fetch_bytes(settings, len(topics))),
@@ -97,9 +99,7 @@ class BatchConsumer:
         self._reached = reached
         self._passed_over_at = 0.0
         self._membership = Membership(settings.kafka_session_timeout_seconds)
-        self._rebalances = Rebalances(
-            self._consumer, self._membership, before_leaving or _nothing_to_do
-        )
+        self._rebalances = Rebalances(self._consumer, self._membership, before_leaving)
         self._followed = 0
         self._ours: set[int] = set()
         self._next: dict[TopicPartition, int] = {}
@@ -149,6 +149,7 @@ class BatchConsumer:
         """Connect and join the group."""
         await self._consumer.start()
         self._membership.watch(self._consumer)
+        self._partition_watch.watch(self._consumer)
         self._consumer.subscribe(list(self._names), listener=self._rebalances)
 
     async def stop(self) -> None:
@@ -156,11 +157,16 @@ class BatchConsumer:
         self._continuity.give_up()
         await self._consumer.stop()
 
+    def partitions_added(self) -> None:
+        """Somebody says that the topics have got partitions: look at once, not within a minute."""
+        self._partition_watch.look_again()
+
     async def run(self, stopping: asyncio.Event) -> None:
         """Read and handle batches until `stopping` is set; the batch at hand is finished."""
         try:
             await self._polling.beside(
-                lambda: self._run(stopping), self._lag.run, self._continuity.run
+                *(lambda: self._run(stopping), self._lag.run),
+                *(self._continuity.run, self._partition_watch.run),
             )
         finally:
             self._give_up_loading()
@@ -317,7 +323,8 @@ class BatchConsumer:
             self._precedence.forget()
         if self._loading is not None and self._loading.positions.done():
             await self._take_loaded()
-        wanted = {tp.partition for tp in self._rebalances.assignment}
+        self._partition_watch.shared_anew()
+        wanted = self._rebalances.common_partitions()
         # Where others may have had our partitions, what we have in memory stands still since then:
         # it is loaded again.
         lost = set(self._ours) if self._rebalances.was_left_out else self._ours - wanted
@@ -399,7 +406,3 @@ class _Loading(NamedTuple):
 
     partitions: set[int]
     positions: "asyncio.Future[Positions]"
-
-
-async def _nothing_to_do() -> None:
-    return

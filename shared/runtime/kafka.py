@@ -2,7 +2,9 @@
 
 import asyncio
 import ssl
-from typing import Any
+from collections.abc import AsyncIterator, Iterable
+from contextlib import asynccontextmanager
+from typing import Any, Final
 
 import structlog
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, ConsumerRecord
@@ -22,6 +24,7 @@ from shared.contracts.topic_safety import IN_SYNC, least_in_sync
 from shared.contracts.topics import TOPICS, Topic
 from shared.runtime.access import AccessRefused, check_access
 from shared.runtime.findings import Finding
+from shared.runtime.partition_counts import check_shards, mismatch
 from shared.runtime.retrying import until_it_passes
 from shared.runtime.settings import Settings, SettingsError
 from shared.runtime.topic_safety import check_topics, log_risks
@@ -41,9 +44,8 @@ LEAST_FETCHED_BYTES = 64 * 1024
 START_PATIENCE_SECONDS = 120.0
 """A worker waits so long for its broker at start before it gives up and is restarted."""
 
-
-class TopicMismatch(Exception):
-    """A topic on the broker is not as configured; the text says which and what to do."""
+METADATA_SECONDS: Final = 60
+"""So often a client looks by itself which partitions there are: some may have been added."""
 
 
 def _ssl_context(settings: Settings) -> ssl.SSLContext | None:
@@ -91,6 +93,7 @@ def make_producer(settings: Settings, **options: Any) -> AIOKafkaProducer:
         "linger_ms": 2,
         "max_batch_size": MAX_BATCH_BYTES,
         "request_timeout_ms": 30_000,
+        "metadata_max_age_ms": METADATA_SECONDS * 1000,
     }
     return AIOKafkaProducer(**client_options(settings), **(defaults | options))
 
@@ -138,6 +141,7 @@ def make_consumer(settings: Settings, group: str | None = None, **options: Any) 
         "fetch_max_wait_ms": 100,
         "fetch_max_bytes": min(16 * 1024 * 1024, settings.fetch_buffer_bytes),
         "max_partition_fetch_bytes": MOST_FETCHED_BYTES,
+        "metadata_max_age_ms": METADATA_SECONDS * 1000,
     }
     if group is not None:
         timeout_ms = int(settings.kafka_session_timeout_seconds * 1000)
@@ -160,10 +164,16 @@ def appended_at(record: ConsumerRecord | RecordMetadata) -> float | None:
     return float(record.timestamp) / 1000
 
 
-def fetch_bytes(settings: Settings, topics: int) -> int:
+def fetch_bytes(settings: Settings, topics: int, partitions: int = 0) -> int:
     """How much may be read ahead of each partition, so that all partitions of some topics together
-    stay at about `fetch_buffer_bytes`; a batch of records comes whole, however long."""
-    each = settings.fetch_buffer_bytes // (topics * settings.partitions)
+    stay at about `fetch_buffer_bytes`; a batch of records comes whole, however long.
+
+    Args:
+        settings: of the process.
+        topics: how many are read.
+        partitions: that each of them has, if that may be more than the settings say.
+    """
+    each = settings.fetch_buffer_bytes // (topics * max(settings.partitions, partitions))
     return min(max(each, LEAST_FETCHED_BYTES), MOST_FETCHED_BYTES)
 
 
@@ -227,18 +237,30 @@ def may_pass(error: BaseException) -> bool:
 async def _ensure_topics(
     settings: Settings, topics: tuple[Topic, ...], *, fix: bool
 ) -> list[Finding]:
+    async with administering(settings) as admin:
+        existing = set(await admin.list_topics())
+        missing = [topic for topic in topics if settings.topic(topic.name) not in existing]
+        shards = await _check_partitions(admin, settings, [t for t in topics if t not in missing])
+        if missing:
+            await _create(admin, settings, missing, shards)
+            log.info("topics created", topics=[topic.name for topic in missing])
+            await wait_for_leaders(admin, [settings.topic(topic.name) for topic in missing])
+        return await check_topics(admin, settings, topics, fix=fix)
+
+
+@asynccontextmanager
+async def administering(settings: Settings) -> AsyncIterator[AIOKafkaAdminClient]:
+    """A client that asks and alters what is on the broker.
+
+    Raises:
+        AccessRefused: a password or certificate is wrong.
+        KafkaConnectionError: the broker cannot be reached.
+    """
     options = client_options(settings)
     admin = AIOKafkaAdminClient(**options)
     try:
         await admin.start()
-        existing = set(await admin.list_topics())
-        missing = [topic for topic in topics if settings.topic(topic.name) not in existing]
-        if missing:
-            await _create(admin, settings, missing)
-            log.info("topics created", topics=[topic.name for topic in missing])
-            await _wait_for_leaders(admin, [settings.topic(topic.name) for topic in missing])
-        await _check_partitions(admin, settings, [t for t in topics if t not in missing])
-        return await check_topics(admin, settings, topics, fix=fix)
+        yield admin
     except KafkaConnectionError:
         await _check_access(settings, options)
         raise
@@ -260,12 +282,16 @@ async def _check_access(settings: Settings, options: dict[str, Any]) -> None:
         log.warning("the broker may not let this worker in", reason=str(refused))
 
 
-async def _create(admin: AIOKafkaAdminClient, settings: Settings, missing: list[Topic]) -> None:
+async def _create(
+    admin: AIOKafkaAdminClient, settings: Settings, missing: list[Topic], shards: int
+) -> None:
     response = await admin.create_topics(
         [
             NewTopic(
                 name=settings.topic(topic.name),
-                num_partitions=partitions_of(topic, settings),
+                num_partitions=shards
+                if topic.partitioning == "shards"
+                else partitions_of(topic, settings),
                 replication_factor=settings.replication_factor,
                 topic_configs={
                     IN_SYNC: str(least_in_sync(settings.replication_factor)),
@@ -281,36 +307,53 @@ async def _create(admin: AIOKafkaAdminClient, settings: Settings, missing: list[
             raise error(f"topic {name} could not be created: {rest[0] if rest else code}")
 
 
-async def _wait_for_leaders(admin: AIOKafkaAdminClient, names: list[str]) -> None:
-    """A broker answers before a new topic can be written; the first writers would be refused.
+async def wait_for_leaders(
+    admin: AIOKafkaAdminClient, names: Iterable[str], partitions: int = 1
+) -> None:
+    """A broker answers before what it has made can be written; the first writers would be refused.
+
+    Args:
+        admin: a started client.
+        names: of topics on the broker.
+        partitions: each of them has at least so many.
 
     Raises:
         LeaderNotAvailableError: not yet; try again.
     """
+    wanted = list(names)
     for _ in range(50):
-        described = await admin.describe_topics(names)
+        described = await admin.describe_topics(wanted)
         if all(
             item["error_code"] == 0
+            and len(item["partitions"]) >= partitions
             and all(partition["leader"] >= 0 for partition in item["partitions"])
             for item in described
         ):
             return
         await asyncio.sleep(0.1)
-    raise LeaderNotAvailableError(f"no leader yet for some of: {', '.join(names)}")
+    raise LeaderNotAvailableError(f"no leader yet for some of: {', '.join(wanted)}")
+
+
+async def partition_counts(
+    admin: AIOKafkaAdminClient, settings: Settings, topics: Iterable[Topic]
+) -> dict[str, int]:
+    """How many partitions topics have, by their names on the broker; 0: there is no such topic."""
+    names = [settings.topic(topic.name) for topic in topics]
+    described = await admin.describe_topics(names) if names else []
+    found = {item["topic"]: len(item["partitions"]) for item in described}
+    return {name: found.get(name, 0) for name in names}
 
 
 async def _check_partitions(
     admin: AIOKafkaAdminClient, settings: Settings, topics: list[Topic]
-) -> None:
-    if not topics:
-        return
-    described = await admin.describe_topics([settings.topic(topic.name) for topic in topics])
-    found = {item["topic"]: len(item["partitions"]) for item in described}
+) -> int:
+    """Look at the partitions of topics that are there; how many a new one of the shards gets."""
+    found = await partition_counts(admin, settings, topics)
+    of_shards: dict[str, int] = {}
     for topic in topics:
         name, wanted = settings.topic(topic.name), partitions_of(topic, settings)
-        if topic.partitioning != "any" and found.get(name) != wanted:
-            raise TopicMismatch(
-                f"topic {name} has {found.get(name)} partitions on the broker, but the settings "
-                f"say {wanted}: set FRESHET_PARTITIONS to what the broker has, or use another "
-                "FRESHET_TOPIC_PREFIX; a topic must never be repartitioned"
-            )
+        if topic.partitioning == "shards":
+            of_shards[name] = found[name]
+        elif topic.partitioning == "single" and found[name] != wanted:
+            raise mismatch(name, found[name], wanted)
+    return check_shards(of_shards, settings.partitions)

@@ -15,6 +15,7 @@ from shared.runtime import metrics
 from shared.runtime.aiokafka_patches import give_up_requests_after, hold_back
 from shared.runtime.dead_letters import Header, letter_of
 from shared.runtime.kafka import make_producer
+from shared.runtime.known_partitions import wait_for_new_partitions
 from shared.runtime.settings import Settings
 from shared.runtime.wall_time import WALL
 
@@ -67,6 +68,7 @@ class Publisher:
         if self._request_seconds is not None:
             give_up_requests_after(producer, self._request_seconds)
         await producer.start()
+        wait_for_new_partitions(producer)
         if self._may_send is not None:
             hold_back(producer, self._may_send)
         self._producer = producer
@@ -87,6 +89,17 @@ class Publisher:
         if self._producer is None:
             raise RuntimeError("the publisher is not started")
         return self._producer
+
+    async def partitions_of(self, topic: Topic) -> int:
+        """How many partitions a topic has, as far as is known.
+
+        They may be more than the settings say, as shards are added while workers run. That is
+        learned within a minute; what goes to the partition of before meanwhile is passed on there.
+
+        Raises:
+            KafkaError: nobody answers, or there is no such topic.
+        """
+        return len(await self.producer.partitions_for(self.settings.topic(topic.name)))
 
     async def send(
         self,
@@ -115,7 +128,7 @@ class Publisher:
 
     async def send_for_host(self, topic: Topic, host: str, message: Struct) -> Acknowledgement:
         """Queue a message on the partition of its host's shard."""
-        shard = shard_of(host, self.settings.partitions)
+        shard = shard_of(host, await self.partitions_of(topic))
         return await self.send(topic, host.encode(), encode(message), partition=shard)
 
     async def send_global(self, topic: Topic, message: Struct) -> RecordMetadata:

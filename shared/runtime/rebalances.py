@@ -13,7 +13,10 @@ class Rebalances(ConsumerRebalanceListener):  # type: ignore[misc]  # aiokafka i
     """Notes what the group decided; the reading loop acts on it between two batches."""
 
     def __init__(
-        self, consumer: AIOKafkaConsumer, membership: Membership, before_leaving: BeforeLeaving
+        self,
+        consumer: AIOKafkaConsumer,
+        membership: Membership,
+        before_leaving: BeforeLeaving | None,
     ) -> None:
         self._consumer = consumer
         self._membership = membership
@@ -28,7 +31,7 @@ class Rebalances(ConsumerRebalanceListener):  # type: ignore[misc]  # aiokafka i
         """The group begins to decide."""
         self.deciding = True
         self.generation += 1
-        if self.assignment:
+        if self.assignment and self._before_leaving is not None:
             await self._before_leaving()
 
     async def on_partitions_assigned(self, assigned: list[TopicPartition]) -> None:
@@ -43,3 +46,15 @@ class Rebalances(ConsumerRebalanceListener):  # type: ignore[misc]  # aiokafka i
             self.was_left_out = True
         self.deciding = False
         self.generation += 1
+
+    def common_partitions(self) -> set[int]:
+        """Numbers of partitions that are ours, in all topics of which any is.
+
+        Where members of before share by range, and topics just get more partitions, one after the
+        other, a partition of one topic may be ours and that of another somebody else's: nobody can
+        do anything with that until the group has shared anew.
+        """
+        ours: dict[str, set[int]] = {}
+        for tp in self.assignment:
+            ours.setdefault(tp.topic, set()).add(tp.partition)
+        return set.intersection(*ours.values()) if ours else set()

@@ -20,10 +20,16 @@ import pytest
 from aiokafka import AIOKafkaProducer, TopicPartition
 from aiokafka.client import AIOKafkaClient
 from aiokafka.conn import AIOKafkaConnection
-from aiokafka.consumer.group_coordinator import GroupCoordinator
+from aiokafka.consumer.fetcher import Fetcher
+from aiokafka.consumer.group_coordinator import (
+    BaseCoordinator,
+    CoordinatorGroupRebalance,
+    GroupCoordinator,
+)
 from aiokafka.errors import NoError, RebalanceInProgressError
 from aiokafka.producer.message_accumulator import MessageAccumulator
 from aiokafka.producer.sender import Sender
+from aiokafka.protocol.group import JoinGroupRequest
 from packaging.requirements import Requirement
 from packaging.version import Version
 
@@ -35,6 +41,13 @@ FORMS: dict[Callable[..., Any], str] = {
     GroupCoordinator._heartbeat_routine: "61d01028952239d0",
     GroupCoordinator._do_heartbeat: "dc1d6632aaa68e96",
     GroupCoordinator._send_req: "fa4b12e914ce9fcf",
+    GroupCoordinator._lookup_assignor: "5b6704580d82ea4d",
+    GroupCoordinator._perform_assignment: "a5cf61fa97320199",
+    GroupCoordinator.request_rejoin: "f70a261c91c38cb5",
+    BaseCoordinator._handle_metadata_update: "b2832b6d82bea7c4",
+    CoordinatorGroupRebalance.perform_group_join: "ff2c2109b2e9868d",
+    JoinGroupRequest.__init__: "08cf1df3c36c67da",
+    Fetcher._get_actions_per_node: "1dab2cf937d165d0",
     MessageAccumulator.drain_by_nodes: "fc995afbfc5718e2",
     MessageAccumulator.waiter: "052557b73c747c32",
     Sender._sender_routine: "2380dc5e333d9ebd",

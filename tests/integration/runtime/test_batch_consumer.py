@@ -15,7 +15,8 @@ from shared.contracts.topics import CRAWL_OUTCOMES, DEAD_LETTERS, MULTIPLIERS, P
 from shared.runtime import leftovers
 from shared.runtime.consumer import BatchConsumer
 from shared.runtime.follower import Follower
-from shared.runtime.kafka import TopicMismatch, appended_at, ensure_topics
+from shared.runtime.kafka import appended_at, ensure_topics
+from shared.runtime.partition_counts import TopicMismatch
 from shared.runtime.publisher import Publisher
 from shared.runtime.settings import load_settings
 

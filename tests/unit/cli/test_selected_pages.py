@@ -28,6 +28,9 @@ def sent(monkeypatch):
 
         stop = flush = start
 
+        async def partitions_of(self, topic):
+            return self.settings.partitions
+
         async def queue_batches(self, batches):
             for place, part in batches.items():
                 messages.extend((place, key, decode(PageUpdate, value)) for key, value in part)

@@ -19,6 +19,9 @@ class Letters:
     async def dead_letter(self, record, stage, reason):
         self.records.append((record, stage, reason))
 
+    async def partitions_of(self, topic):
+        return 8
+
     async def send_batches(self, messages):
         return {}
 

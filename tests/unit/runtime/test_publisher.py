@@ -21,6 +21,10 @@ class Producer:
         self.sent = []
         self.batches = []
         self.refuses = None
+        self.partitions = 8
+
+    async def partitions_for(self, topic):
+        return set(range(self.partitions))
 
     async def send(self, topic, value, *, key, partition, headers):
         assert key is not None or value is not None, "as aiokafka does"
@@ -72,6 +76,14 @@ async def test_a_hosts_message_goes_to_its_shard_under_its_host(publisher):
     assert (sent.topic, sent.key) == ("t-page-signals", b"a.example")
     assert sent.partition == shard_of("a.example", 8)
     assert decode(PageSignal, sent.value) == message
+
+
+async def test_a_host_goes_where_it_belongs_when_shards_were_added(publisher):
+    publisher.producer.partitions = 24
+    for number in range(30):
+        host = f"h{number}.example"
+        await publisher.send_for_host(PAGE_SIGNALS, host, Bandwidth(1.0))
+        assert publisher.producer.sent[-1].partition == shard_of(host, 24)
 
 
 async def test_a_global_message_has_one_key_and_one_partition(publisher):

@@ -152,6 +152,10 @@ class Consumer:
         """What is read."""
         return frozenset(self._places)
 
+    def partitions_for_topic(self, topic: str) -> set[int]:
+        """Which partitions there are."""
+        return set(range(len(self.broker.topics[topic])))
+
     def _place(self, tp: TopicPartition) -> _Place:
         if tp not in self._places:
             raise IllegalStateError(f"No current assignment for partition {tp}")

@@ -11,6 +11,7 @@ from typing import Final, Literal
 
 from services.verify.simulation.loop import VirtualLoop
 from services.verify.simulation.process import OUTSIDE
+from shared.runtime.striped import stripes
 
 FIRST_WAIT_SECONDS: Final = 0.3
 """An empty group waits so long for more members before it begins."""
@@ -165,12 +166,8 @@ class Groups:
         group.is_deciding = False
         group.generation += 1
         members = [group.members[name] for name in sorted(group.members)]
-        each, more = divmod(group.partitions, len(members))
-        first = 0
-        for place, member in enumerate(members):
-            count = each + (place < more)
-            member.partitions = tuple(range(first, first + count))
-            first += count
+        for name, stripe in stripes(group.members, group.partitions).items():
+            group.members[name].partitions = tuple(stripe)
         shared = {m.instance: list(m.partitions) for m in members}
         self.changed(group.name, f"generation {group.generation}: {shared}")
         for member in members:

@@ -78,11 +78,17 @@ class _Accumulator:
         return self._producer.waiter()
 
 
-class _ClientOptions:
-    """What `give_up_requests_after` sets."""
+class _Client:
+    """What our code sets and asks of a producer's connections."""
 
-    def __init__(self) -> None:
+    def __init__(self, broker: Broker) -> None:
         self._request_timeout_ms = int(1000 * REQUEST_SECONDS)
+        self._broker = broker
+        self.cluster = self
+
+    def leader_for_partition(self, tp: TopicPartition) -> int | None:
+        """The only broker, for partitions that there are."""
+        return 0 if tp.partition < len(self._broker.topics[tp.topic]) else None
 
     @property
     def request_seconds(self) -> float:
@@ -98,7 +104,7 @@ class Producer:
     ) -> None:
         self._loop, self._broker, self._network = loop, broker, network
         self._is_idempotent = enable_idempotence
-        self.client = _ClientOptions()
+        self.client = _Client(broker)
         self._message_accumulator: Any = _Accumulator(self)
         self._waiter: asyncio.Future[None] | None = None
         self._sender: asyncio.Task[None] | None = None
@@ -129,6 +135,10 @@ class Producer:
     def _look(self) -> None:
         if self._waiter is not None and not self._waiter.done():
             self._waiter.set_result(None)
+
+    async def partitions_for(self, topic: str) -> set[int]:
+        """Which partitions there are."""
+        return set(range(len(self._broker.topics[topic])))
 
     async def send(
         self,
