@@ -17,6 +17,7 @@ from shared.runtime.precedence import Precedence
 from shared.runtime.publisher import Publisher
 from shared.runtime.settings import Settings, load_settings
 from shared.runtime.worker import WorkerService, end_now, make_app, run_app
+from shared.store.growth_watch import GrowthWatch
 from shared.store.positions import Forgotten
 from shared.store.stream_topics import StoredTopics
 
@@ -74,8 +75,13 @@ class Estimator(WorkerService):
             _unless_forgotten(self._opened.run(self.stopping)),
             Retention(self.settings, self.clock).run(self.stopping),
             _unless_forgotten(remembering.run(self.stopping)),
+            self._growth().run(self.stopping),
             watch_kernels(LateKernels().names, self.stopping),
         ]
+
+    def _growth(self) -> GrowthWatch:
+        url = self.settings.database_url.get_secret_value()
+        return GrowthWatch(url, self._opened.partition_watch)
 
     def not_ready(self) -> str | None:
         """Wait for the database and the group."""

@@ -22,8 +22,8 @@ from aiokafka.errors import (
 
 from shared.contracts.topics import SIGNALS
 from shared.runtime import metrics
-from shared.runtime.consumer import HALT_LOOK_SECONDS
 from shared.runtime.continuity import Continuity, StreamBroken
+from shared.runtime.halting import standing_still
 from shared.runtime.kafka import fetch_bytes, gathering, make_consumer
 from shared.runtime.lag import Lag
 from shared.runtime.polling import Polling
@@ -137,11 +137,9 @@ class SignalReader(ConsumerRebalanceListener):  # type: ignore[misc]  # aiokafka
         except StreamBroken as error:
             metrics.STREAM_BROKEN.labels(error.topic).set(1)
             self.halted = str(error)
-            log.critical("reading has stopped", reason=self.halted)
-            while not stopping.is_set():
+            async for _ in standing_still(self.halted, stopping):
                 self.progressed_at = time.monotonic()
                 self._polling.check()
-                await asyncio.sleep(HALT_LOOK_SECONDS)
 
     async def _read_and_handle(self, stopping: asyncio.Event) -> None:
         while not stopping.is_set():

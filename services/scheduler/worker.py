@@ -31,6 +31,7 @@ from shared.runtime.late_kernels import watch_kernels
 from shared.runtime.publisher import Publisher
 from shared.runtime.settings import Settings, load_settings
 from shared.runtime.worker import WorkerService, end_now, make_app, run_app
+from shared.store.growth_watch import GrowthWatch
 from shared.store.stream_topics import StoredTopics
 
 log = structlog.get_logger(__name__)
@@ -120,6 +121,8 @@ class Scheduler(WorkerService):
         consumer, pacer = self._opened
         shards = self._handler.shards
         splits = SplitWatch(self.settings, self._thread, lambda: shards, consumer, pacer)
+        url = self.settings.database_url.get_secret_value()
+        growth = GrowthWatch(url, consumer.partition_watch)
         return [
             consumer.run(self.stopping),
             self._follower.run(self.stopping),
@@ -129,6 +132,7 @@ class Scheduler(WorkerService):
             self._reporting.run_demand(self.stopping),
             self._imports.run(self.stopping),
             splits.run(self.stopping),
+            growth.run(self.stopping),
             watch_kernels(LateKernels().names, self.stopping),
         ]
 

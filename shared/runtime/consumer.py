@@ -13,6 +13,7 @@ from shared.contracts.topics import Topic
 from shared.runtime import metrics
 from shared.runtime.batches import Batch, BatchHandler, Positions, Reached
 from shared.runtime.continuity import Continuity, KnownTopics, StreamBroken
+from shared.runtime.halting import standing_still
 from shared.runtime.isolation import TooManyBadMessages
 from shared.runtime.kafka import fetch_bytes, gathering, make_consumer
 from shared.runtime.lag import Lag, late_ones
@@ -26,11 +27,6 @@ from shared.runtime.settings import Settings
 from shared.runtime.slices import Pace, count_of, passed_over, read_on, read_slice
 
 log = structlog.get_logger(__name__)
-
-HALT_LOOK_SECONDS = 0.1
-
-HALT_REPORT_SECONDS = 60.0
-"""A worker that has stopped reading says so once in so long."""
 
 PASSED_OVER_SECONDS = 0.5
 """Between two looks at what was read that is no record."""
@@ -85,11 +81,12 @@ class BatchConsumer:
         self._max_bytes = settings.fetch_buffer_bytes
         self._names = {settings.topic(topic.name): topic.name for topic in topics}
         self._handler = handler
-        self._partition_watch = PartitionWatch(settings, self._names)
+        self.partition_watch = PartitionWatch(settings, self._names)
+        """Sees that the topics have got partitions: within a minute, or when it is told to look."""
         self._consumer = make_consumer(
             settings,
             group,
-            partition_assignment_strategy=(self._partition_watch.assignor,),
+            partition_assignment_strategy=(self.partition_watch.assignor,),
             # Where to read is said below, always: nothing may be skipped silently.
             auto_offset_reset="none",
             **gathering(linger_seconds, fetch_bytes(settings, len(topics))),
@@ -149,7 +146,7 @@ class BatchConsumer:
         """Connect and join the group."""
         await self._consumer.start()
         self._membership.watch(self._consumer)
-        self._partition_watch.watch(self._consumer)
+        self.partition_watch.watch(self._consumer)
         self._consumer.subscribe(list(self._names), listener=self._rebalances)
 
     async def stop(self) -> None:
@@ -157,16 +154,12 @@ class BatchConsumer:
         self._continuity.give_up()
         await self._consumer.stop()
 
-    def partitions_added(self) -> None:
-        """Somebody says that the topics have got partitions: look at once, not within a minute."""
-        self._partition_watch.look_again()
-
     async def run(self, stopping: asyncio.Event) -> None:
         """Read and handle batches until `stopping` is set; the batch at hand is finished."""
         try:
             await self._polling.beside(
                 *(lambda: self._run(stopping), self._lag.run),
-                *(self._continuity.run, self._partition_watch.run),
+                *(self._continuity.run, self.partition_watch.run),
             )
         finally:
             self._give_up_loading()
@@ -225,15 +218,10 @@ class BatchConsumer:
         """
         self.halted = reason
         self._give_up_loading()
-        report_at = 0.0
-        while not stopping.is_set():
-            self.progressed_at = now = time.monotonic()
-            if now >= report_at:
-                report_at = now + HALT_REPORT_SECONDS
-                log.critical("reading has stopped", reason=self.halted)
+        async for _ in standing_still(reason, stopping):
+            self.progressed_at = time.monotonic()
             self._polling.check()
             self._consumer.pause(*self._consumer.assignment())
-            await asyncio.sleep(HALT_LOOK_SECONDS)
 
     async def _read(self) -> Batch:
         try:
@@ -323,7 +311,7 @@ class BatchConsumer:
             self._precedence.forget()
         if self._loading is not None and self._loading.positions.done():
             await self._take_loaded()
-        self._partition_watch.shared_anew()
+        self.partition_watch.shared_anew()
         wanted = self._rebalances.common_partitions()
         # Where others may have had our partitions, what we have in memory stands still since then:
         # it is loaded again.

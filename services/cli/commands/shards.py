@@ -77,10 +77,9 @@ def grow(number: int, wait_seconds: float, unattended: bool, as_json: bool) -> N
       freshet shards grow 32
       freshet shards show
     """
-    from shared.runtime.growing import add_partitions  # noqa: PLC0415
-
     from services.cli.growing import finish, prepare, split_all  # noqa: PLC0415
     from services.cli.kafka import require_broker  # noqa: PLC0415
+    from shared.runtime.growing import add_partitions  # noqa: PLC0415
     from shared.runtime.settings import load_settings  # noqa: PLC0415
 
     settings = load_settings()

@@ -16,7 +16,6 @@ import structlog
 from numpy.typing import NDArray
 
 from services.scheduler import metrics
-from services.scheduler.flow.looking import Looking
 from services.scheduler.flow.shard_thread import ShardThread
 from services.scheduler.state.shard import Shard
 from shared.contracts.identity import identify
@@ -28,6 +27,7 @@ from shared.store.imports_log import (
     read_imported_pages,
     read_imports,
 )
+from shared.store.looking import Looking
 
 log = structlog.get_logger(__name__)
 
@@ -50,7 +50,7 @@ class ImportWatch:
             thread: that of the shards.
             shards: those of this process, number → shard; called in that thread.
         """
-        self._looking = Looking(settings, "imports")
+        self._looking = Looking(settings.database_url.get_secret_value(), "imports")
         self._thread = thread
         self._shards = shards
 

@@ -13,13 +13,13 @@ from typing import Final, Protocol
 
 import structlog
 
-from services.scheduler.flow.looking import Looking
 from services.scheduler.flow.shard_thread import ShardThread
 from services.scheduler.state.shard import Shard
 from shared.contracts.layout import Layout
 from shared.runtime.settings import Settings
 from shared.store.connection import connect
 from shared.store.layout import read_layout
+from shared.store.looking import Looking
 from shared.store.splits import Split, SplitState, hold, read_splits, resume, take_over
 
 log = structlog.get_logger(__name__)
@@ -84,7 +84,7 @@ class SplitWatch:
             consumer: of the scheduler.
             pauses: what stops picking.
         """
-        self._looking = Looking(settings, "splits")
+        self._looking = Looking(settings.database_url.get_secret_value(), "splits")
         self._thread = thread
         self._shards = shards
         self._consumer = consumer

@@ -135,10 +135,6 @@ class Shard:
         """URL of the page in a row."""
         return self.urls.get(row)
 
-    def page_id_of(self, row: int) -> int:
-        """Id of the page in a row."""
-        return int(self.lookup.ids[row])
-
     def page_ids_of(self, rows: NDArray[np.int64]) -> NDArray[np.int64]:
         """Ids of the pages in some rows."""
         return np.asarray(self.lookup.ids[rows])

@@ -126,8 +126,8 @@ async def test_new_partitions_are_shared_and_nothing_is_read_twice_or_left_out(s
         async with writing(settings) as writer:
             await until(lambda: len(seen) > 200)
             await add_partitions(settings, AFTER)
-            first.partitions_added()
-            second.partitions_added()
+            first.partition_watch.look_again()
+            second.partition_watch.look_again()
             writer.partitions = AFTER
             await until(
                 lambda: share(first, second) == [set(range(0, 12, 2)), set(range(1, 12, 2))]
@@ -153,7 +153,7 @@ async def test_a_partition_is_given_away_once_every_topic_has_it(settings):
                 await admin.create_partitions({name: NewPartitions(AFTER)})
                 await wait_for_leaders(admin, [name], AFTER)
                 before = only._rebalances.generation
-                only.partitions_added()
+                only.partition_watch.look_again()
                 await until(lambda before=before: only._rebalances.generation >= before + 2)
                 await until(lambda: only.settled)
                 assert share(only) == [set(range(AFTER if name == names[-1] else BEFORE))]

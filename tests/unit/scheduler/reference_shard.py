@@ -378,7 +378,7 @@ class World:
             # Where the least value wanted is met to the last digits only, either is right.
             assert best is None or (best[0] == 0 and math.isclose(best[1], least, rel_tol=1e-9))
             return None
-        page_id = self.shard.page_id_of(pick["row"])
+        page_id = int(self.shard.lookup.ids[pick["row"]])
         page = self.reference.pages[page_id]
         assert self.reference.hosts[page.host].is_usable(now)
         tier, weight = self.reference.priority(page, weighed)

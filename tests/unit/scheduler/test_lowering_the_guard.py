@@ -33,7 +33,7 @@ def advance(world, rate, seconds, tick=1.0):
         sure = shard.selector.uncertain_picks == unsure
         wrong += sure and not np.allclose(values, expected, rtol=2e-6)
         for pick in picks[picks["row"] >= 0]:
-            world.outcome(shard.page_id_of(pick["row"]), float(pick["time"]))
+            world.outcome(int(shard.lookup.ids[pick["row"]]), float(pick["time"]))
         now = float(slots[-1])
     world.now = now
     return wrong

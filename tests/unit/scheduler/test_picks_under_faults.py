@@ -49,7 +49,7 @@ class HarmedWorld(World):
                 found.append(self._checked(pick, float(slot), float(slots[0]), least))
             elif pick["row"] >= 0:
                 self.uncertain += 1
-                found.append(self.shard.page_id_of(pick["row"]))
+                found.append(int(self.shard.lookup.ids[pick["row"]]))
                 self.reference.crawl(found[-1], float(slot))
         picked = zip(found, slots, strict=False)
         self.sent += [(page, float(slot)) for page, slot in picked if page is not None]

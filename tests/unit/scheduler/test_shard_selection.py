@@ -250,7 +250,7 @@ def test_a_page_that_two_signals_lift_at_once_is_picked_once():
     world.pick(START + np.arange(1, 5) / 10, 10.0)
     shard = world.shard
     waiting = np.flatnonzero([is_put_off(bucket) for bucket in shard.pages["bucket"][: shard.used]])
-    page_ids = np.array([shard.page_id_of(row) for row in waiting])
+    page_ids = np.array([int(shard.lookup.ids[row]) for row in waiting])
     times = np.repeat([START + 0.44, START + 0.45], page_ids.size)
     shard.signals(np.tile(page_ids, 2), times, ["feed"] * times.size)
 

@@ -113,7 +113,7 @@ def test_who_was_gone_is_looked_at_at_once_and_no_more(world):
 def test_a_shard_that_is_loaded_knows_what_is_still_asked_for(world):
     done = world.add_page("b", 1, NOW, last_crawled_at=NOW)
     urgent_at = {world.page.page_id: NOW - 5.0, done.page_id: NOW - 5.0}
-    ids = [world.shard.page_id_of(row) for row in range(world.shard.used)]
+    ids = [int(world.shard.lookup.ids[row]) for row in range(world.shard.used)]
     columns = SimpleNamespace(
         urgent_at=np.array([urgent_at.get(page_id, NEVER) for page_id in ids]),
         last_crawled_at=world.shard.pages["last_crawled_at"][: world.shard.used],

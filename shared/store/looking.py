@@ -1,4 +1,4 @@
-"""Asking the database something again and again, beside the crawling."""
+"""Asking the database something again and again, beside other work."""
 
 import asyncio
 import contextlib
@@ -7,7 +7,6 @@ from collections.abc import Awaitable, Callable
 import psycopg
 import structlog
 
-from shared.runtime.settings import Settings
 from shared.store.connection import PASSING, connect
 
 log = structlog.get_logger(__name__)
@@ -16,14 +15,14 @@ log = structlog.get_logger(__name__)
 class Looking:
     """A connection of its own; a database that is away is asked again."""
 
-    def __init__(self, settings: Settings, what: str) -> None:
+    def __init__(self, database_url: str, what: str) -> None:
         """Make it, not connected yet.
 
         Args:
-            settings: of the process.
+            database_url: libpq URL.
             what: is asked for; names the connection, and says in the log what is not known.
         """
-        self._database_url = settings.database_url.get_secret_value()
+        self._database_url = database_url
         self._what = what
         self._connection: psycopg.Connection | None = None
         self._is_away = False

@@ -1,0 +1,43 @@
+"""Seeing early that shards grow: what comes on new partitions is to wait for nobody."""
+
+import asyncio
+from typing import Final, Protocol
+
+from shared.store.layout import read_layout
+from shared.store.looking import Looking
+
+EVERY_SECONDS: Final = 1.0
+
+
+class Partitions(Protocol):
+    """What is known of the topics of the shards."""
+
+    @property
+    def there(self) -> int:
+        """How many partitions each has, as far as is known."""
+
+    def look_again(self) -> None:
+        """Ask the broker soon."""
+
+
+class GrowthWatch:
+    """Compares the number of shards in the database with that of the partitions that are known."""
+
+    def __init__(self, database_url: str, partitions: Partitions) -> None:
+        """Make it, not connected yet.
+
+        Args:
+            database_url: libpq URL.
+            partitions: of the topics, as a consumer knows them.
+        """
+        self._looking = Looking(database_url, "growth")
+        self._partitions = partitions
+
+    async def run(self, stopping: asyncio.Event) -> None:
+        """Look until `stopping` is set; a database that is away is asked again."""
+        await self._looking.run(self._turn, EVERY_SECONDS, stopping)
+
+    async def _turn(self) -> None:
+        layout = await asyncio.to_thread(lambda: read_layout(self._looking.connection))
+        if self._partitions.there < layout.shards:
+            self._partitions.look_again()
