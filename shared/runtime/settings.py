@@ -68,8 +68,8 @@ class Settings(BaseSettings):
     topic_prefix: str = ""
     """Set before every topic and consumer group, to share a cluster."""
     partitions: Annotated[int, Field(ge=1, le=4096)] = 64
-    """Shards, which are the partitions of every host-keyed topic, as they are made. They become more
-    by `freshet shards grow`; then the number of before is accepted as well."""
+    """Shards, which are the partitions of every host-keyed topic, when they are made. They become
+    more by `freshet shards grow`; the number of before is accepted then, too."""
     replication_factor: Annotated[int, Field(ge=1)] = 1
 
     # Postgres
