@@ -65,9 +65,11 @@ def move_rows(connection: psycopg.Connection, layout: Layout, parent: int) -> Sp
     """
     children = np.array(layout.family_of(parent)[1:], np.int16)
     _require_empty(connection, children)
+    # Tables of hashes fit; and to compile the statements costs more than it saves.
     connection.execute("SET LOCAL work_mem = '128MB'")
+    connection.execute("SET LOCAL jit = off")
     _note_moves(connection, layout, parent)
-    pages = _move_pages(connection, parent, children)
+    pages = _move_pages(connection, parent)
     hosts = connection.execute(
         "UPDATE hosts AS host SET shard = moved.shard FROM host_moves AS moved "
         "WHERE host.shard = %s AND host.host_id = moved.host_id",
@@ -106,19 +108,17 @@ def _note_moves(connection: psycopg.Connection, layout: Layout, parent: int) -> 
     connection.execute("ANALYZE host_moves")
 
 
-def _move_pages(connection: psycopg.Connection, parent: int, children: NDArray[np.int16]) -> int:
+def _move_pages(connection: psycopg.Connection, parent: int) -> int:
     """Rows that an UPDATE takes to other partitions cost less than copies and deletions do."""
-    pages = connection.execute(
-        "UPDATE pages AS page SET shard = moved.shard FROM host_moves AS moved "
-        "WHERE page.shard = %s AND page.host_id = moved.host_id",
-        (parent,),
+    return connection.execute(
+        "WITH page AS ("
+        "    UPDATE pages SET shard = moved.shard FROM host_moves AS moved "
+        "    WHERE pages.shard = %(parent)s AND pages.host_id = moved.host_id "
+        "    RETURNING page_id, pages.shard) "
+        "UPDATE page_urls AS url SET shard = page.shard FROM page "
+        "WHERE url.shard = %(parent)s AND url.page_id = page.page_id",
+        {"parent": parent},
     ).rowcount
-    connection.execute(
-        "UPDATE page_urls AS url SET shard = page.shard FROM pages AS page "
-        "WHERE url.shard = %s AND page.shard = ANY(%s) AND page.page_id = url.page_id",
-        (parent, children),
-    )
-    return pages
 
 
 def _copy_erased(

@@ -15,7 +15,13 @@ if TYPE_CHECKING:
 
 @click.group()
 def command() -> None:
-    """How many shards there are; let them become more while everything runs."""
+    """How many shards there are; let them become more while everything runs.
+
+    \b
+    Examples:
+      freshet shards show
+      freshet shards grow 128
+    """
 
 
 @command.command("show")
@@ -47,7 +53,7 @@ def show_(as_json: bool) -> None:
 @click.argument("number", type=click.IntRange(1, 4096))
 @click.option(
     "--wait-seconds",
-    type=click.FloatRange(0, 86_400),
+    type=click.FloatRange(min=0),
     default=300.0,
     show_default=True,
     help="For each shard: until its scheduler has stopped, and it is split.",
@@ -73,9 +79,8 @@ def grow(number: int, wait_seconds: float, unattended: bool, as_json: bool) -> N
     when it is convenient.
 
     \b
-    Examples:
-      freshet shards grow 32
-      freshet shards show
+    Example:
+      freshet shards grow 128
     """
     from services.cli.growing import finish, prepare, split_all  # noqa: PLC0415
     from services.cli.kafka import require_broker  # noqa: PLC0415

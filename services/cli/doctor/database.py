@@ -173,10 +173,29 @@ def _schema(connection: psycopg.Connection, shards: int) -> Iterator[Finding]:
     yield from _shards(connection, shards)
 
 
+def _growth(connection: psycopg.Connection, shards: int) -> Finding:
+    waiting = 0
+    if connection.execute("SELECT to_regclass('shard_splits')").fetchone() != (None,):
+        row = connection.execute(
+            "SELECT count(*) FROM shard_splits WHERE split_at IS NULL"
+        ).fetchone()
+        waiting = int(row[0]) if row else 0
+    if not waiting:
+        return Finding("ok", "shards", str(shards))
+    return Finding(
+        "note",
+        "shards",
+        f"growing to {shards}: {waiting} are not split yet",
+        "all of them split",
+        "pages can go to as many schedulers and estimators as there are shards",
+        f"freshet shards grow {shards}",
+    )
+
+
 def _shards(connection: psycopg.Connection, shards: int) -> Iterator[Finding]:
     row = connection.execute("SELECT shards FROM deployment").fetchone()
     made_for = int(row[0]) if row else 0
-    if made_for != shards:
+    if not made_for or made_for % shards:
         yield Finding(
             "risk",
             "shards",
@@ -186,7 +205,7 @@ def _shards(connection: psycopg.Connection, shards: int) -> Iterator[Finding]:
             f"set FRESHET_PARTITIONS={made_for}, or use another database",
         )
     else:
-        yield Finding("ok", "shards", str(made_for))
+        yield _growth(connection, made_for)
     for table in _PARTITIONED:
         row = connection.execute(
             "SELECT count(*) FROM pg_inherits WHERE inhparent = to_regclass(%s)", (table,)

@@ -11,6 +11,7 @@ from click.testing import CliRunner
 
 from migrations.upgrade import migrate
 from services.cli.main import main
+from shared.store.splits import begin_growth
 
 PARTITIONS = 2
 
@@ -115,6 +116,18 @@ def test_other_shards_than_the_settings_say_are_found(prefix, database_url, monk
     assert code == 1
     assert risks(found)["shards"] == "made for 2"
     assert any(f["found"] == "2 partitions" for f in found.values() if f["level"] == "risk")
+
+
+def test_a_growth_of_shards_that_is_not_over_is_found(prefix, database_url):
+    migrate(database_url, PARTITIONS)
+    run("topics", "ensure")
+    begin_growth(database_url, 3 * PARTITIONS)
+    _, found = diagnosis()
+    assert found["shards"]["level"] == "note"
+    assert (
+        found["shards"]["found"] == f"growing to {3 * PARTITIONS}: {PARTITIONS} are not split yet"
+    )
+    assert found["shards"]["remedy"] == f"freshet shards grow {3 * PARTITIONS}"
 
 
 def test_servers_that_are_away_are_found(prefix, monkeypatch):
