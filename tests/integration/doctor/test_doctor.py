@@ -11,6 +11,8 @@ from click.testing import CliRunner
 
 from migrations.upgrade import migrate
 from services.cli.main import main
+from shared.runtime.growing import add_partitions
+from shared.runtime.settings import load_settings
 
 PARTITIONS = 2
 
@@ -115,6 +117,17 @@ def test_other_shards_than_the_settings_say_are_found(prefix, database_url, monk
     assert code == 1
     assert risks(found)["shards"] == "made for 2"
     assert any(f["found"] == "2 partitions" for f in found.values() if f["level"] == "risk")
+
+
+def test_topics_that_are_growing_or_have_grown_are_told_from_mistakes(prefix, monkeypatch):
+    run("topics", "ensure")
+    asyncio.run(add_partitions(load_settings(), 2 * PARTITIONS))
+    _, found = diagnosis()
+    assert "topics of the shards" not in found
+    assert not [about for about in risks(found) if about.startswith(prefix)]
+    monkeypatch.setenv("FRESHET_PARTITIONS", str(4 * PARTITIONS))
+    _, found = diagnosis()
+    assert found["topics of the shards"]["remedy"] == f"freshet shards grow {4 * PARTITIONS}"
 
 
 def test_servers_that_are_away_are_found(prefix, monkeypatch):
