@@ -12,6 +12,7 @@ from typing import Any, Final
 
 import msgspec
 
+from shared.contracts.layout import MOST_SHARDS
 from shared.units import SECONDS_PER_DAY
 
 MEASURED_FILE: Final = Path(__file__).with_name("measured.yml")
@@ -19,7 +20,6 @@ MEASURED_FILE: Final = Path(__file__).with_name("measured.yml")
 MOST_PAGES_A_SHARD: Final = 4_000_000
 """A larger shard is served too late after it has moved."""
 
-MOST_SHARDS: Final = 4096
 LEAST_SHARDS: Final = 64
 """They are for life: room to grow."""
 

@@ -1,6 +1,7 @@
 """Whether topics have the partitions that a process expects, also while an installation grows."""
 
 from collections.abc import Mapping
+from typing import NamedTuple
 
 import structlog
 
@@ -14,12 +15,43 @@ class TopicMismatch(Exception):
     """A topic on the broker is not as configured; the text says which and what to do."""
 
 
-def check_shards(found: Mapping[str, int], wanted: int) -> int:
-    """Look whether the topics of the shards can be used.
+class Growth(NamedTuple):
+    """What the numbers of partitions say of an installation."""
+
+    shards: int
+    """How many there are, or will be when the growth is over."""
+    is_over: bool
+    """Whether all topics have so many partitions; true also of one that never grew."""
+
+
+def growth_of(found: Mapping[str, int], wanted: int) -> Growth:
+    """Whether the topics of the shards can be used. Pure.
 
     A process that knows no database goes by a setting that may be older than a growth: more
     partitions are right if there are a whole multiple of them. A worker that knows the database's
     number may start when the database is prepared for a growth and the topics are not.
+
+    Args:
+        found: topic on the broker → partitions that it has.
+        wanted: how many the settings say.
+
+    Raises:
+        TopicMismatch: a growth does not explain the numbers.
+    """
+    sizes = set(found.values())
+    if sizes <= {wanted}:
+        return Growth(wanted, is_over=True)
+    least, most = min(sizes), max(sizes)
+    is_grown = least > 0 and least % wanted == 0
+    is_behind = least > 0 and not any(wanted % size for size in sizes)
+    if len(sizes) > _SIZES_OF_A_GROWTH or not (is_grown or is_behind) or most % least:
+        name = next(name for name, count in found.items() if count != wanted)
+        raise mismatch(name, found[name], wanted)
+    return Growth(max(most, wanted), is_over=is_grown and least == most)
+
+
+def check_shards(found: Mapping[str, int], wanted: int) -> int:
+    """Look whether the topics of the shards can be used, and say so if they are of a growth.
 
     Args:
         found: topic on the broker → partitions that it has.
@@ -31,30 +63,21 @@ def check_shards(found: Mapping[str, int], wanted: int) -> int:
     Raises:
         TopicMismatch: a growth does not explain the numbers.
     """
-    sizes = set(found.values())
-    if sizes <= {wanted}:
-        return wanted
-    least, most = min(sizes), max(sizes)
-    is_grown = least > 0 and least % wanted == 0
-    is_behind = least > 0 and most <= wanted and not any(wanted % size for size in sizes)
-    if len(sizes) > _SIZES_OF_A_GROWTH or not (is_grown or is_behind) or most % least:
-        name = next(name for name, count in found.items() if count != wanted)
-        raise mismatch(name, found[name], wanted)
-    target = max(most, wanted)
-    if sizes == {most} and is_grown:
-        log.info(
-            "the shards have grown: the topics have more partitions than the settings say",
-            partitions=most,
-            settings=wanted,
-        )
-    else:
+    growth = growth_of(found, wanted)
+    if not growth.is_over:
         log.warning(
             "a growth is under way",
-            goes_on_with=f"freshet shards grow {target}",
-            partitions=sorted(sizes),
+            goes_on_with=f"freshet shards grow {growth.shards}",
+            partitions=sorted(set(found.values())),
             settings=wanted,
         )
-    return target
+    elif growth.shards != wanted:
+        log.info(
+            "the shards have grown: the topics have more partitions than the settings say",
+            partitions=growth.shards,
+            settings=wanted,
+        )
+    return growth.shards
 
 
 def mismatch(name: str, found: int | None, wanted: int) -> TopicMismatch:

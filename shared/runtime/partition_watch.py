@@ -58,9 +58,9 @@ class PartitionWatch:
 
     def shared_anew(self) -> None:
         """The group has decided: if there are more partitions now, less is read ahead of each."""
-        there = self.there
-        if there > self._settings.partitions and self._consumer is not None:
-            read_ahead(self._consumer, fetch_bytes(self._settings, len(self._topics), there))
+        partitions = max(self.there, self.assignor.shared or 0)
+        if partitions > self._settings.partitions and self._consumer is not None:
+            read_ahead(self._consumer, fetch_bytes(self._settings, len(self._topics), partitions))
 
     def look_again(self) -> None:
         """Ask the broker soon which partitions there are."""

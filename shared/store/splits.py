@@ -26,7 +26,7 @@ import numpy as np
 import psycopg
 from sqlalchemy import Connection, text
 
-from shared.contracts.layout import Layout
+from shared.contracts.layout import MOST_SHARDS, Layout
 from shared.store.connection import alchemy_engine
 from shared.store.deployment import StoreMismatch
 from shared.store.imports import keep_imports_out
@@ -35,9 +35,6 @@ from shared.store.moving import SplitCounts, move_rows
 from shared.store.owners import pass_on_announcing, raise_epochs
 from shared.store.partitions import ensure_partitions, lock_schema
 from shared.store.roles import ensure_roles
-
-MOST_SHARDS: Final = 4096
-"""As many as the settings allow."""
 
 
 class SplitState(IntEnum):

@@ -11,6 +11,7 @@ from shared.contracts.topics import TOPICS
 from shared.runtime.aiokafka_patches import versions_of
 from shared.runtime.findings import Finding, gathered
 from shared.runtime.kafka import client_options, partitions_of
+from shared.runtime.partition_counts import Growth, TopicMismatch, growth_of
 from shared.runtime.settings import Settings
 from shared.runtime.topic_safety import TopicState, judge, look_at_topics
 
@@ -92,6 +93,9 @@ async def _api_versions(settings: Settings) -> dict[int, tuple[int, int]]:
 
 
 def _topics(settings: Settings, states: dict[str, TopicState], brokers: int) -> Iterator[Finding]:
+    growth = _growth(settings, states)
+    if growth is not None and not growth.is_over:
+        yield _under_way(growth.shards)
     for topic in TOPICS:
         name = settings.topic(topic.name)
         state = states.get(name)
@@ -107,11 +111,33 @@ def _topics(settings: Settings, states: dict[str, TopicState], brokers: int) -> 
             continue
         found = judge(topic, state, brokers, settings)
         wanted = partitions_of(topic, settings)
-        if topic.partitioning != "any" and state.partitions != wanted:
+        has_grown = topic.partitioning == "shards" and growth is not None
+        if topic.partitioning != "any" and state.partitions != wanted and not has_grown:
             found.append(_other_partitions(name, state.partitions, wanted))
         if all(finding.level == "ok" for finding in found):
             yield Finding("ok", name, "its settings hold what is promised")
         yield from found
+
+
+def _growth(settings: Settings, states: dict[str, TopicState]) -> Growth | None:
+    """How the shards have grown; None: their topics have numbers that no growth explains."""
+    names = {settings.topic(topic.name) for topic in TOPICS if topic.partitioning == "shards"}
+    counts = {name: state.partitions for name, state in states.items() if name in names}
+    try:
+        return growth_of(counts, settings.partitions)
+    except TopicMismatch:
+        return None
+
+
+def _under_way(shards: int) -> Finding:
+    return Finding(
+        "risk",
+        "topics of the shards",
+        "not all have their new partitions",
+        f"{shards} partitions",
+        "the number of shards grows",
+        f"freshet shards grow {shards}",
+    )
 
 
 def _other_partitions(name: str, found: int, wanted: int) -> Finding:
@@ -121,6 +147,6 @@ def _other_partitions(name: str, found: int, wanted: int) -> Finding:
         f"{found} partitions",
         f"{wanted} partitions",
         "every page is served by one shard",
-        f"set FRESHET_PARTITIONS={found}, or use another FRESHET_TOPIC_PREFIX; a topic must never "
-        "be repartitioned",
+        f"set FRESHET_PARTITIONS={found}, or use another FRESHET_TOPIC_PREFIX; only "
+        "`freshet shards grow` gives the topics of an installation more partitions",
     )

@@ -11,6 +11,8 @@ from click.testing import CliRunner
 
 from migrations.upgrade import migrate
 from services.cli.main import main
+from shared.runtime.growing import add_partitions
+from shared.runtime.settings import load_settings
 from shared.store.splits import begin_growth
 
 PARTITIONS = 2
@@ -128,6 +130,17 @@ def test_a_growth_of_shards_that_is_not_over_is_found(prefix, database_url):
         found["shards"]["found"] == f"growing to {3 * PARTITIONS}: {PARTITIONS} are not split yet"
     )
     assert found["shards"]["remedy"] == f"freshet shards grow {3 * PARTITIONS}"
+
+
+def test_topics_that_are_growing_or_have_grown_are_told_from_mistakes(prefix, monkeypatch):
+    run("topics", "ensure")
+    asyncio.run(add_partitions(load_settings(), 2 * PARTITIONS))
+    _, found = diagnosis()
+    assert "topics of the shards" not in found
+    assert not [about for about in risks(found) if about.startswith(prefix)]
+    monkeypatch.setenv("FRESHET_PARTITIONS", str(4 * PARTITIONS))
+    _, found = diagnosis()
+    assert found["topics of the shards"]["remedy"] == f"freshet shards grow {4 * PARTITIONS}"
 
 
 def test_servers_that_are_away_are_found(prefix, monkeypatch):
