@@ -78,11 +78,15 @@ class Window:
         return await call(self._socket, method, parameters)
 
 
-@asynccontextmanager
-async def chromium() -> AsyncIterator[Window]:
-    """A window; the test is skipped where there is no Chromium."""
+def need_chromium() -> None:
+    """Skip the test where there is no Chromium."""
     if not any(map(shutil.which, NAMES)):
         pytest.skip(f"{NO_TOOL}chromium (Debian: apt install chromium)")
+
+
+@asynccontextmanager
+async def chromium() -> AsyncIterator[Window]:
+    """A window."""
     with tempfile.TemporaryDirectory("-browser", "freshet", ignore_cleanup_errors=True) as folder:
         async with browser(Path(folder), 1180, 860) as address, ClientSession() as session:
             async with session.put(f"{address}/json/new?about:blank") as answer:

@@ -86,7 +86,7 @@ class WorkerProcess:
             for field in settings.model_fields_set - {"kafka_bootstrap_servers", "database_url"}
         }
         environment |= variables or {}
-        code = f"from services.{name}.worker import main; main()"
+        code = f"from services.cli.main import main; main(['worker', {name!r}])"
         if clock is not None:
             code = _SET_CLOCK.format(path=str(clock)) + code
         with log.open("ab") as output:

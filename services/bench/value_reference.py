@@ -34,8 +34,7 @@ def regularised_gamma(i: int, x: Number) -> Number:
     term = mp.exp((i + 1) * mp.log(x) - x - mp.loggamma(i + 2))
     total = term
     k = i + 1
-    smallest = mp.mpf(10) ** (-DIGITS - 30)
-    while term > total * smallest:
+    while term > total * mp.eps:
         k += 1
         term *= x / k
         total += term

@@ -9,7 +9,7 @@ import numpy as np
 
 from services.verify.crawlers import Crawlers
 from services.verify.faults import SOFT, Injected, Injector
-from services.verify.plan import RATES, Fault, VerifyPlan
+from services.verify.plan import Fault, VerifyPlan
 from services.verify.sending import Sender
 from services.verify.system import System
 
@@ -61,7 +61,7 @@ class Campaign:
         self._crawlers = crawlers
         self._sender = sender
         self._plan = plan
-        self._rates = RATES[plan.topology]
+        self._rates = plan.rates
         self._hard = [fault for fault in plan.faults if fault not in SOFT]
         self._soft = [fault for fault in plan.faults if fault in SOFT]
         self._rng = np.random.default_rng([plan.seed, 23])

@@ -79,6 +79,8 @@ class VerifyPlan:
     """The outcomes of half of the shards are published in transactions; not on the local broker."""
     seed: int = 0
     pages: int = 3000
+    rate: float | None = None
+    """The highest budget, crawls per second; None: the topology's."""
     max_age_seconds: float = 60.0
     """Every page is crawled at least so often."""
     away_seconds: tuple[float, float] | None = None
@@ -90,6 +92,12 @@ class VerifyPlan:
     """Folder for logs and records; None: a temporary one, which is removed where all is well."""
 
     @property
+    def rates(self) -> tuple[float, float]:
+        """The budget changes between these, crawls per second."""
+        lowest, highest = RATES[self.topology]
+        return (lowest, highest) if self.rate is None else (self.rate * lowest / highest, self.rate)
+
+    @property
     def highest_rate(self) -> float:
         """Of the budget, crawls per second; at the start as well."""
-        return RATES[self.topology][1]
+        return self.rates[1]

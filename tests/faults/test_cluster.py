@@ -18,7 +18,7 @@ def test_a_node_and_a_primary_are_lost_and_nothing_else(tmp_path: Path) -> None:
 
     report = verify(
         *(tmp_path / "data", "--topology", "cluster", "--faults", ",".join(FAULTS)),
-        *("--minutes", "0.3", "--seed", "5", "--pages", "1500"),
+        *("--minutes", "0.3", "--seed", "5", "--pages", "750", "--rate", "60"),
     )
 
     assert set(report["faults"]) == set(FAULTS)

@@ -17,7 +17,10 @@ def test_no_fault_breaks_a_promise(tmp_path: Path, broker: str) -> None:
     if broker == "apache":
         need_apache_kafka()
 
-    report = verify(tmp_path / "data", "--minutes", "0.3", "--seed", "3", "--broker", broker)
+    report = verify(
+        *(tmp_path / "data", "--broker", broker),
+        *("--minutes", "0.3", "--seed", "3", "--pages", "1000", "--rate", "60"),
+    )
 
     assert min(report["looked_at"].values()) > 0, report["looked_at"]
     assert set(report["faults"]) == set(FAULTS["one"])

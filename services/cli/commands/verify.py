@@ -74,6 +74,11 @@ MUTANT_SEEDS = 50
 )
 @click.option("--pages", type=click.IntRange(min=200, max=200_000), default=3000, show_default=True)
 @click.option(
+    "--rate",
+    type=click.FloatRange(min=10, max=10_000),
+    help="The highest budget, crawls per second.  [default: 180; of a cluster 120]",
+)
+@click.option(
     "--keep",
     type=click.Path(file_okay=False, path_type=Path),
     help="Folder for logs and data; without it they are removed where all is well.",
@@ -82,7 +87,7 @@ MUTANT_SEEDS = 50
     "--simulate",
     is_flag=True,
     help="In one process on virtual time, on models of Kafka and PostgreSQL; --minutes, --pages, "
-    "--broker and --keep do not count.",
+    "--rate, --broker and --keep do not count.",
 )
 @click.option(
     "--seeds",
@@ -160,6 +165,7 @@ def command(**given: Any) -> None:
         in_transactions=given["transactions"],
         seed=given["seed"] or 0,
         pages=given["pages"],
+        rate=given["rate"],
         away_seconds=(given["away"], given["away"]) if given["away"] else None,
         before=given["before"],
         keep=keep,

@@ -1,5 +1,6 @@
 """`freshet worker NAME`."""
 
+import gc
 import importlib
 
 import click
@@ -29,4 +30,9 @@ def command(name: str) -> None:
       freshet worker coordinator
       FRESHET_INSTANCE=scheduler-2 FRESHET_HTTP_PORT=7002 freshet worker scheduler
     """
-    importlib.import_module(f"services.{name}.worker").main()
+    # What it loads stays: looking through it for garbage meanwhile is a fifth of the loading.
+    gc.disable()
+    module = importlib.import_module(f"services.{name}.worker")
+    gc.freeze()
+    gc.enable()
+    module.main()

@@ -3,10 +3,11 @@
 from urllib.parse import quote
 
 import pytest
-from chromium import chromium
+from chromium import chromium, need_chromium
 from views_world import HOSTILE, URL
+from workers import worker
 
-pytestmark = [pytest.mark.slow(30), pytest.mark.kafka, pytest.mark.postgres]
+pytestmark = [pytest.mark.slow(20), pytest.mark.kafka, pytest.mark.postgres]
 
 PAGES = ["", f"page?url={quote(URL, safe='')}", "hosts", "sources", "calibration?days=28"]
 WHERE = "(document.activeElement.id || document.activeElement.textContent.trim())"
@@ -31,6 +32,12 @@ return [...document.querySelectorAll(named)].filter((one) => {
 }).map((one) => one.outerHTML.slice(0, 120));
 })()"""
 """Texts with less contrast than WCAG 2 asks for (AA, 4.5 to 1)."""
+
+
+@pytest.fixture(scope="module", autouse=True)
+def installed():
+    """Nothing is started for tests that are skipped."""
+    need_chromium()
 
 
 async def tab_to(window, wanted):
@@ -114,12 +121,15 @@ async def test_names_that_are_made_to_do_harm_are_texts(viewed):
         assert "taken" not in await window.ask("document.title")
 
 
-async def test_where_the_coordinator_is_gone_the_page_says_so(viewed):
-    async with chromium() as window:
-        await window.go(f"{viewed.url}/hosts")
-        viewed.kill()
-        await window.ask("document.querySelector('#host').value = 'a.example'")
-        await window.ask("import('./common.js').then((c) => c.fill('hosts.json', () => ''))")
-        await window.until("document.getElementById('message').className === 'notice'")
-        said = await window.ask("document.getElementById('message').textContent")
-        assert said == "the coordinator does not answer"
+async def test_where_the_coordinator_is_gone_the_page_says_so(view_settings, tmp_path):
+    settings = view_settings.model_copy(update={"instance": "another"})
+    with worker("coordinator", settings, tmp_path) as process:
+        await process.ready()
+        async with chromium() as window:
+            await window.go(f"{process.url}/hosts")
+            process.kill()
+            await window.ask("document.querySelector('#host').value = 'a.example'")
+            await window.ask("import('./common.js').then((c) => c.fill('hosts.json', () => ''))")
+            await window.until("document.getElementById('message').className === 'notice'")
+            said = await window.ask("document.getElementById('message').textContent")
+            assert said == "the coordinator does not answer"

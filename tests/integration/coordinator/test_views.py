@@ -39,10 +39,10 @@ async def said_by(database_url, *command):
     return json.loads(result.stdout)
 
 
-async def test_each_view_says_what_the_command_says(viewed, database_url):
+async def test_each_view_says_what_the_command_says(viewed, view_database):
     # Written otherwise than it is kept, as people do.
     status, page = await get(viewed, f"/page.json?url={quote('HTTPS://A.example:443/news#x')}")
-    told = await said_by(database_url, "explain", URL)
+    told = await said_by(view_database, "explain", URL)
     assert status == 200
     for part in ("url", "state", "parameters", "host", "crawls", "status"):
         assert page[part] == told[part], part
@@ -52,17 +52,17 @@ async def test_each_view_says_what_the_command_says(viewed, database_url):
 
     status, hosts = await get(viewed, "/hosts.json")
     assert (status, hosts["is_whole"]) == (200, True)
-    assert hosts["hosts"] == await said_by(database_url, "hosts", "list")
+    assert hosts["hosts"] == await said_by(view_database, "hosts", "list")
     bound = {host["host"]: (host["by"], host["blocked_by"]) for host in hosts["hosts"]}
     assert bound["host-1.example"] == ("operators", None)
     assert bound["host-2.example"] == ("robots.txt", None)
     assert bound["host-3.example"][1] == "operators"
     assert bound["host-4.example"][1] == "the host asked for it"
     status, one = await get(viewed, "/hosts.json?host=HOST-1.example.")
-    assert one["hosts"] == [await said_by(database_url, "hosts", "show", "host-1.example")]
+    assert one["hosts"] == [await said_by(view_database, "hosts", "show", "host-1.example")]
 
     status, sources = await get(viewed, "/sources.json")
-    [sitemap], [told] = sources["sources"], await said_by(database_url, "sites", "list")
+    [sitemap], [told] = sources["sources"], await said_by(view_database, "sites", "list")
     # By what was announced a day, up to the moment.
     assert sitemap["recall"] == pytest.approx(told["recall"], rel=1e-3)
     assert sitemap | {"recall": None} == told | {"recall": None}
@@ -72,7 +72,7 @@ async def test_each_view_says_what_the_command_says(viewed, database_url):
     assert [sender["source"] for sender in sources["senders"]] == ["site:a.example/sitemap.xml"]
 
     status, calibration = await get(viewed, "/calibration.json?days=30")
-    told = await said_by(database_url, "calibration", "--days", "30")
+    told = await said_by(view_database, "calibration", "--days", "30")
     assert status == 200
     assert calibration["crawls"] == told["crawls"] > 0
     for part in ("all", "deciles", "hosts", "sources"):
@@ -99,9 +99,9 @@ async def test_what_cannot_be_answered_says_why(viewed):
         assert words in answer["error"], answer
 
 
-async def test_a_database_that_hangs_keeps_nobody_but_who_looks(viewed, database_url):
+async def test_a_database_that_hangs_keeps_nobody_but_who_looks(viewed, view_database):
     assert (await get(viewed, "/hosts.json"))[0] == 200
-    with psycopg.connect(database_url) as blocker:
+    with psycopg.connect(view_database) as blocker:
         blocker.execute("LOCK TABLE hosts")
         looking = [asyncio.ensure_future(get(viewed, "/hosts.json")) for _ in range(10)]
         version = (await get(viewed, "/state.json"))[1]["now"]["at"]
@@ -116,10 +116,11 @@ async def test_a_database_that_hangs_keeps_nobody_but_who_looks(viewed, database
     assert (await get(viewed, "/hosts.json"))[0] == 200
 
 
-async def test_pages_are_read_by_the_user_who_may_read_them(view_settings, database_url, tmp_path):
+async def test_pages_are_read_by_the_user_who_may_read_them(view_settings, view_database, tmp_path):
     for role, wanted in (("freshet_coordinator", {503}), ("freshet_readonly", {200})):
-        with a_login(database_url, role) as address:
-            settings = view_settings.model_copy(update={"view_database_url": SecretStr(address)})
+        with a_login(view_database, role) as address:
+            more = {"instance": "another", "view_database_url": SecretStr(address)}
+            settings = view_settings.model_copy(update=more)
             with worker("coordinator", settings, tmp_path) as process:
                 await process.ready()
                 answers = [await get(process, path) for path in VIEWS]
@@ -139,7 +140,10 @@ def a_login(database_url, role):
 
 
 async def test_where_the_database_is_away_the_rest_goes_on(view_settings, tmp_path):
-    away = {"view_database_url": SecretStr("postgresql://nobody:secret@127.0.0.1:1/none")}
+    away = {
+        "instance": "another",
+        "view_database_url": SecretStr("postgresql://nobody:secret@127.0.0.1:1/none"),
+    }
     with worker("coordinator", view_settings.model_copy(update=away), tmp_path) as process:
         await process.ready()
         for path in VIEWS:

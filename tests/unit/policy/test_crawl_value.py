@@ -32,6 +32,10 @@ STATE = {
 @pytest.mark.slow(6)
 def test_value_and_interval_match_the_textbook_sums_in_sixty_digits():
     states = random_states(250, seed=11)
+    alpha, kappa, _, elapsed, signals = states.T
+    # The sums' time grows with the square of their terms: one state of a thousand is enough.
+    of_many = np.flatnonzero(signals + elapsed * alpha / kappa > 300)
+    states = np.delete(states, of_many[1:], axis=0)
     values = crawl_value(1.0, *states.T)
     psis, _ = intervals(*states.T)
     for row, value, psi in zip(states, values, psis, strict=True):

@@ -93,7 +93,7 @@ def knowing(trace: Trace) -> tuple[state.Columns, state.Hosts]:
 
 
 def test_scheduler_and_lab_pick_the_same_pages() -> None:
-    trace = limited_trace(2000, 40.0)
+    trace = limited_trace(2000, 20.0)
     slots = Budget.constant(103.0).slot_times(trace.days)
     rules = Rules(values.EXACT, 1.0, state.KNOWN, True, 0.0)
     picked = calendar_picks(trace, slots, rules)
