@@ -21,7 +21,7 @@ MOST_PAGES_A_SHARD: Final = 4_000_000
 """A larger shard is served too late after it has moved."""
 
 LEAST_SHARDS: Final = 64
-"""They are for life: room to grow."""
+"""Few are cheap, and to have more later takes a growth of shards."""
 
 USED_CORES: Final = 0.5
 """Of a core that a worker has: the rest is for bursts, and for the shards of one that died."""

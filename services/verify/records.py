@@ -7,13 +7,12 @@ from collections.abc import Iterable
 from typing import Any, Final, TypeVar
 
 from aiokafka import AIOKafkaConsumer, ConsumerRecord, TopicPartition
-from aiokafka.admin import AIOKafkaAdminClient
 from msgspec import Struct
 
 from shared.contracts.codec import BadMessage, decode
 from shared.contracts.identity import BadUrl, identify
 from shared.contracts.topics import Topic
-from shared.runtime.kafka import client_options, make_consumer, partitions_of
+from shared.runtime.kafka import administering, make_consumer, partition_counts
 from shared.runtime.settings import Settings
 
 READ_SECONDS: Final = 300.0
@@ -37,7 +36,8 @@ async def read_topic(settings: Settings, topic: Topic) -> list[ConsumerRecord]:
     await consumer.start()
     try:
         name = settings.topic(topic.name)
-        partitions = [TopicPartition(name, p) for p in range(partitions_of(topic, settings))]
+        count = await partitions_there(settings, topic)
+        partitions = [TopicPartition(name, number) for number in range(count)]
         consumer.assign(partitions)
         await consumer.seek_to_beginning()
         ends = await consumer.end_offsets(partitions)
@@ -62,13 +62,16 @@ async def _is_behind(consumer: AIOKafkaConsumer, ends: dict[TopicPartition, int]
 
 async def end_offsets(settings: Settings, topics: Iterable[Topic]) -> dict[tuple[str, int], int]:
     """Where topics end now: (topic, partition) → next offset."""
+    topics = tuple(topics)
+    async with administering(settings) as admin:
+        counts = await partition_counts(admin, settings, topics)
     consumer = make_consumer(settings)
     await consumer.start()
     try:
         names = {
             TopicPartition(settings.topic(topic.name), number): (topic.name, number)
             for topic in topics
-            for number in range(partitions_of(topic, settings))
+            for number in range(counts[settings.topic(topic.name)])
         }
         ends = await consumer.end_offsets(list(names))
         return {names[tp]: end for tp, end in ends.items()}
@@ -78,13 +81,9 @@ async def end_offsets(settings: Settings, topics: Iterable[Topic]) -> dict[tuple
 
 async def partitions_there(settings: Settings, topic: Topic) -> int:
     """How many partitions a topic has now."""
-    admin = AIOKafkaAdminClient(**client_options(settings))
-    await admin.start()
-    try:
-        (described,) = await admin.describe_topics([settings.topic(topic.name)])
-        return len(described["partitions"])
-    finally:
-        await admin.close()
+    async with administering(settings) as admin:
+        (count,) = (await partition_counts(admin, settings, [topic])).values()
+    return count
 
 
 def decoded(kind: type[M], records: Iterable[ConsumerRecord]) -> list[tuple[ConsumerRecord, M]]:
@@ -114,7 +113,8 @@ async def last_message(settings: Settings, topic: Topic) -> dict[str, Any] | Non
     await consumer.start()
     try:
         name = settings.topic(topic.name)
-        partitions = [TopicPartition(name, p) for p in range(partitions_of(topic, settings))]
+        count = await partitions_there(settings, topic)
+        partitions = [TopicPartition(name, number) for number in range(count)]
         consumer.assign(partitions)
         ends = await consumer.end_offsets(partitions)
         begins = await consumer.beginning_offsets(partitions)

@@ -127,7 +127,9 @@ class Sender:
             on_time: whatever the faults say.
         """
         key, value = host.encode(), encode(message)
-        partition = shard_of(host, self.partitions)
+        # Nobody's signals are of a shard yet: their topic keeps the partitions that it has.
+        grows = topic.partitioning == "shards"
+        partition = shard_of(host, self.partitions if grows else self._settings.partitions)
         now = time.monotonic()
         delay = self._rng.uniform(0.0, LATEST_SECONDS) if self.late and not on_time else 0.0
         self._push(now + delay, topic, partition, key, value)
