@@ -50,7 +50,7 @@ def show_(as_json: bool) -> None:
 
 
 @command.command("grow")
-@click.argument("number", type=click.IntRange(1, 4096))
+@click.argument("number", type=click.IntRange(min=1))
 @click.option(
     "--wait-seconds",
     type=click.FloatRange(min=0),
