@@ -55,8 +55,8 @@ class GroupMember:
     def offer(self, other: AbstractPartitionAssignor) -> None:
         """Offer the group one more way of sharing, for members that know only that one.
 
-        aiokafka can be given several itself, but then asks the group anew for each of them: it
-        decides twice, and a static member that comes back disturbs all others.
+        aiokafka can be given several itself, but then asks the group anew for each of them, so that
+        it decides twice: to a member it looks as if others had had its partitions in between.
 
         Args:
             other: liked less than those that the consumer was made with.
