@@ -3,6 +3,7 @@
 A pytest plugin, which `conftest.py` loads. `tests/README.md` says how to use the marks.
 """
 
+import gc
 from collections import Counter
 from collections.abc import Iterable, Iterator
 
@@ -91,6 +92,17 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
             item.add_marker(mark)
     if hasattr(config, "workerinput"):
         items[:] = longest_first(items)
+
+
+@pytest.hookimpl(wrapper=True, tryfirst=True)
+def pytest_collection() -> Iterator[None]:
+    """What is loaded for the tests stays: nobody looks through it for garbage, now or later."""
+    gc.disable()
+    try:
+        return (yield)
+    finally:
+        gc.freeze()
+        gc.enable()
 
 
 AT_MOST = "--at-most"

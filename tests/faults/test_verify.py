@@ -9,7 +9,7 @@ from verify_run import verify
 from services.verify.plan import FAULTS
 
 
-@pytest.mark.slow(85)
+@pytest.mark.slow(70)
 @pytest.mark.postgres
 @pytest.mark.timeout(960)
 @pytest.mark.parametrize("broker", ["local", "apache"])

@@ -168,11 +168,12 @@ def judge_of(mutant, seed, scale):
     return judge(seed, scale, mutant.plant).broken
 
 
-@pytest.mark.slow(25)
+@pytest.mark.slow(10)
 def test_the_story_names_the_fault_that_it_takes(compiled):
     mutant = BY_NAME["positions-before-effects"]
     scale = replace(mutant.scale, kinds=("kill-in-commit", "bandwidth", "duplicate"))
-    broken = (seed for seed in range(50) if "crawls applied" in judge_of(mutant, seed, scale))
+    # None of the seeds before breaks it.
+    broken = (seed for seed in range(14, 50) if "crawls applied" in judge_of(mutant, seed, scale))
     story = story_of(next(broken), scale, mutant.plant)
     faults = [line for line in story if " * " in line]
     assert len(faults) == 1
