@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+import hypothesis
 import psycopg
 import pytest
 from apache import need_apache_kafka
@@ -20,6 +21,12 @@ from deploy.local.postgres import EmbeddedPostgres
 
 # Servers are forked from here while threads of gRPC run: its handlers would abort the child.
 os.environ["GRPC_ENABLE_FORK_SUPPORT"] = "false"
+
+# A machine that has something else to do for a second is no fault of ours.
+hypothesis.settings.register_profile(
+    "freshet", deadline=None, suppress_health_check=[hypothesis.HealthCheck.too_slow]
+)
+hypothesis.settings.load_profile("freshet")
 
 pytest_plugins = ("arranging", "simulated_seeds", "pytester")
 

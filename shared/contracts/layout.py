@@ -63,10 +63,6 @@ class Layout:
             return self.shards
         return self.grown_from if shard < self.grown_from else 0
 
-    def has_hosts(self, shard: int) -> bool:
-        """Whether a shard can have hosts yet: not while its parent still has them."""
-        return self.modulus_of(shard) > 0
-
 
 MOST_SHARDS: Final = 4096
 """An installation has no more."""

@@ -34,6 +34,7 @@ def test_a_growth_explains_them(counts, wanted, shards, is_over):
         ((3, 3), 8, "topic-0 has 3 partitions"),
         ((8, 16, 32), 8, "topic-1 has 16 partitions"),
         ((8, 64), 32, "topic-0 has 8 partitions"),
+        ((1, 1), 8, "topic-0 has 1 partitions"),  # the broker has made them by itself
         ((32, 0), 8, "topic-0 has 32 partitions"),
         ((0,), 8, "topic-0 has 0 partitions"),
     ],
