@@ -30,7 +30,7 @@ def command(name: str) -> None:
       freshet worker coordinator
       FRESHET_INSTANCE=scheduler-2 FRESHET_HTTP_PORT=7002 freshet worker scheduler
     """
-    # What it loads stays: looking through it for garbage meanwhile is a fifth of the loading.
+    # What it loads stays: looking through it for garbage meanwhile is a seventh of the loading.
     gc.disable()
     module = importlib.import_module(f"services.{name}.worker")
     gc.freeze()

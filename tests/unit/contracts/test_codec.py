@@ -3,7 +3,8 @@
 import json
 
 import pytest
-from hypothesis import given, settings
+from hostile_messages import hostile
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from shared.contracts.codec import MAX_MESSAGE_BYTES, BadMessage, decode, decode_many, encode
@@ -41,16 +42,14 @@ def test_any_bytes_decode_or_are_bad(data):
         assert decode(kind, encode(message)) == message
 
 
-@settings(max_examples=100, deadline=None)
-@given(
-    given_values=st.lists(
-        st.none()
-        | st.just(b"x" * (MAX_MESSAGE_BYTES + 1))
-        | st.binary(max_size=50)
-        | documents.map(lambda d: json.dumps(d).encode()),
-        max_size=5,
-    )
-)
+def some_for(kind):
+    """Values of a batch of a topic: some that can be decoded, and some that nobody should send."""
+    bad = st.none() | st.just(b"x" * (MAX_MESSAGE_BYTES + 1)) | st.binary(max_size=50)
+    return st.lists(bad | hostile(kind) | hostile(kind), max_size=5)
+
+
+@settings(max_examples=200, deadline=None, suppress_health_check=list(HealthCheck))
+@given(given_values=st.sampled_from(KINDS).flatmap(some_for))
 def test_many_are_decoded_as_one_by_one(given_values):
     for kind in KINDS:
         messages, reasons = [], {}
