@@ -13,6 +13,7 @@ from shared.contracts.topics import CRAWL_OUTCOMES, HOST_LIMITS, PAGE_SIGNALS, P
 from shared.policy.compiled import LateKernels
 from shared.runtime.consumer import BatchConsumer
 from shared.runtime.late_kernels import watch_kernels
+from shared.runtime.metrics import SHARDS_TO_SPLIT
 from shared.runtime.precedence import Precedence
 from shared.runtime.publisher import Publisher
 from shared.runtime.settings import Settings, load_settings
@@ -81,7 +82,7 @@ class Estimator(WorkerService):
 
     def _growth(self) -> GrowthWatch:
         url = self.settings.database_url.get_secret_value()
-        return GrowthWatch(url, self._opened.partition_watch)
+        return GrowthWatch(url, self._opened.partition_watch, SHARDS_TO_SPLIT.set)
 
     def not_ready(self) -> str | None:
         """Wait for the database and the group."""

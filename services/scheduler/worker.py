@@ -28,6 +28,7 @@ from shared.runtime.consumer import BatchConsumer
 from shared.runtime.follower import Follower
 from shared.runtime.kafka import appended_at
 from shared.runtime.late_kernels import watch_kernels
+from shared.runtime.metrics import SHARDS_TO_SPLIT
 from shared.runtime.publisher import Publisher
 from shared.runtime.settings import Settings, load_settings
 from shared.runtime.worker import WorkerService, end_now, make_app, run_app
@@ -122,7 +123,7 @@ class Scheduler(WorkerService):
         shards = self._handler.shards
         splits = SplitWatch(self.settings, self._thread, lambda: shards, consumer, pacer)
         url = self.settings.database_url.get_secret_value()
-        growth = GrowthWatch(url, consumer.partition_watch)
+        growth = GrowthWatch(url, consumer.partition_watch, SHARDS_TO_SPLIT.set)
         return [
             consumer.run(self.stopping),
             self._follower.run(self.stopping),

@@ -55,6 +55,9 @@ CLOCK_OFFSET_SECONDS = Gauge(
     "freshet_clock_offset_seconds",
     "How far this machine's clock is ahead of the broker's; NaN: not known.",
 )
+SHARDS_TO_SPLIT = Gauge(
+    "freshet_shards_to_split", "Shards that a growth has still to split; 0: none is under way."
+)
 ASSIGNED_SHARDS = Gauge("freshet_assigned_shards", "Shards that this worker serves now.")
 CONSUMER_LAG = Gauge(
     "freshet_consumer_lag_records", "Records not yet read, all partitions.", ["topic"]

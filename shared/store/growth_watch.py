@@ -1,6 +1,8 @@
-"""Seeing early that shards grow: what comes on new partitions is to wait for nobody."""
+"""Seeing early that shards grow, and that a growth is not over: what comes on new partitions is to
+wait for nobody."""
 
 import asyncio
+from collections.abc import Callable
 from typing import Final, Protocol
 
 from shared.store.layout import read_layout
@@ -23,15 +25,19 @@ class Partitions(Protocol):
 class GrowthWatch:
     """Compares the number of shards in the database with that of the partitions that are known."""
 
-    def __init__(self, database_url: str, partitions: Partitions) -> None:
+    def __init__(
+        self, database_url: str, partitions: Partitions, to_split: Callable[[int], None]
+    ) -> None:
         """Make it, not connected yet.
 
         Args:
             database_url: libpq URL.
             partitions: of the topics, as a consumer knows them.
+            to_split: told how many shards are still to be split.
         """
         self._looking = Looking(database_url, "growth")
         self._partitions = partitions
+        self._to_split = to_split
 
     async def run(self, stopping: asyncio.Event) -> None:
         """Look until `stopping` is set; a database that is away is asked again."""
@@ -39,5 +45,6 @@ class GrowthWatch:
 
     async def _turn(self) -> None:
         layout = await asyncio.to_thread(lambda: read_layout(self._looking.connection))
+        self._to_split(layout.grown_from - len(layout.split) if layout.is_growing else 0)
         if self._partitions.there < layout.shards:
             self._partitions.look_again()
