@@ -38,6 +38,9 @@ ASKED_SECONDS: Final = 15.0
 LOOK_SECONDS: Final = 0.2
 """It asks again, and looks whether the shard is held, so often."""
 
+SHOWN_SECONDS: Final = 10.0
+"""What a long wait is for is said so often."""
+
 _ROLE: Final = "cli"
 
 Told = Callable[[int, int, str], None]
@@ -54,6 +57,17 @@ def prepare(database_url: str, shards: int) -> Layout:
     if before.shards not in (shards, before.grown_from) and not before.is_growing:
         move_observations(database_url, before)
     return begin_growth(database_url, shards)
+
+
+def let_be_known(layout: Layout, told: Told, seconds: float) -> None:
+    """Wait until crawlers and producers know of new partitions, before anything goes there.
+
+    Once a shard is split nobody waits any more: it was waited for before.
+    """
+    until = time.monotonic() + (0.0 if layout.split else seconds)
+    while (left := until - time.monotonic()) > 0:
+        told(0, layout.grown_from, f"crawlers learn of the new partitions: {left:.0f} s more")
+        time.sleep(min(left, SHOWN_SECONDS))
 
 
 def split_all(

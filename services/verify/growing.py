@@ -27,6 +27,9 @@ FACTOR: Final = 4
 
 KILLED_AFTER_SECONDS: Final = (1.0, 6.0)
 AGAIN_SECONDS: Final = (0.5, 2.0)
+KNOWN_SECONDS: Final = 1.0
+"""The crawlers learn of new partitions within this."""
+
 UNHEARD_SECONDS: Final = 3.0
 """Producers go on with what they know of partitions for so long."""
 
@@ -87,6 +90,7 @@ class Growth:
             "FRESHET_REPLICATION_FACTOR": str(settings.replication_factor),
         }
         argv = python_argv("-m", "services.cli.main", "shards", "grow", str(shards), "--json")
+        argv += ["--known-seconds", str(KNOWN_SECONDS)]
         with await asyncio.to_thread(log.open, "ab") as output:
             process = await asyncio.create_subprocess_exec(
                 *argv, env=environment, stdout=output, stderr=output

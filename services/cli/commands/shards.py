@@ -52,6 +52,14 @@ def show_(as_json: bool) -> None:
 @command.command("grow")
 @click.argument("number", type=click.IntRange(min=1))
 @click.option(
+    "--known-seconds",
+    type=click.FloatRange(0, 86_400),
+    default=300.0,
+    show_default=True,
+    help="Between new partitions and the first split: crawlers learn of them within their "
+    "`metadata.max.age.ms`, and their requests would wait there.",
+)
+@click.option(
     "--wait-seconds",
     type=click.FloatRange(min=0),
     default=300.0,
@@ -64,12 +72,14 @@ def show_(as_json: bool) -> None:
     help="No scheduler runs at all: split shards whose scheduler has not answered in that time.",
 )
 @click.option("--json", "as_json", is_flag=True, help="Answer as JSON.")
-def grow(number: int, wait_seconds: float, unattended: bool, as_json: bool) -> None:
+def grow(
+    number: int, known_seconds: float, wait_seconds: float, unattended: bool, as_json: bool
+) -> None:
     """Make NUMBER shards of those that there are, while everything runs.
 
     NUMBER is a multiple of how many there are. The database gets room for the new shards, the
-    topics get partitions, and then each shard is split, one after the other. While one is, for
-    seconds a million pages, nothing of it is picked; all others go on.
+    topics get partitions, and once crawlers can know them each shard is split, one after the
+    other. While one is, for seconds a million pages, nothing of it is picked; all others go on.
 
     Nothing is lost if this command is killed: call it again with the same number, and it goes on.
     There is no way back to fewer shards. The user in DATABASE_URL must own the tables, as for
@@ -82,7 +92,7 @@ def grow(number: int, wait_seconds: float, unattended: bool, as_json: bool) -> N
     Example:
       freshet shards grow 128
     """
-    from services.cli.growing import finish, prepare, split_all  # noqa: PLC0415
+    from services.cli.growing import finish, let_be_known, prepare, split_all  # noqa: PLC0415
     from services.cli.kafka import require_broker  # noqa: PLC0415
     from shared.runtime.growing import add_partitions  # noqa: PLC0415
     from shared.runtime.settings import load_settings  # noqa: PLC0415
@@ -93,6 +103,7 @@ def grow(number: int, wait_seconds: float, unattended: bool, as_json: bool) -> N
     layout = prepare(url, number)
     topics = asyncio.run(add_partitions(settings, number))
     with _bar() as told:
+        let_be_known(layout, told, known_seconds)
         counts = split_all(url, layout, told, wait_seconds=wait_seconds, unattended=unattended)
         observations = finish(url, layout, told)
     answer = {

@@ -33,7 +33,8 @@ MUTANT_SEEDS = 50
     help="Which, with commas between: kill, term, pause, rebalance, broker, postgres, network, "
     "clock, duplicate, reorder, poison; with --topology cluster, in place of broker: node-kill, "
     "node-stop, node-pause, node-cut, standby, failover, forget, disk, node-disk (where file "
-    "systems may be mounted); or none.",
+    "systems may be mounted); or none. And grow, which is not among all: the shards become "
+    "four times as many, once, beside the others (all,grow).",
 )
 @click.option(
     "--topology",
@@ -123,6 +124,7 @@ def command(**given: Any) -> None:
       freshet verify --minutes 1
       freshet verify --minutes 5 --broker apache --seed 7 --json
       freshet verify --minutes 2 --faults kill,postgres
+      freshet verify --minutes 2 --faults all,grow
       freshet verify --minutes 5 --topology cluster
       freshet verify --minutes 1 --faults broker,postgres --away 360
       freshet verify --minutes 2 --before ../last-release
@@ -245,13 +247,8 @@ def _faults(text: str, topology: Literal["one", "cluster"]) -> Any:
     known = FAULTS[topology]
     if text == "none":
         return ()
-    if text == "all":
-        if may_mount() or DISKS.isdisjoint(known):
-            return known
-        left_out = ", ".join(sorted(DISKS))
-        click.echo(f"left out, as file systems may not be mounted here: {left_out}", err=True)
-        return tuple(name for name in known if name not in DISKS)
-    names = tuple(name.strip() for name in text.split(",") if name.strip())
+    given = [name.strip() for name in text.split(",") if name.strip()]
+    names = tuple(one for name in given for one in (_possible(known) if name == "all" else (name,)))
     unknown = [name for name in names if name not in (*known, "grow")]
     if unknown or not names:
         there = ", ".join((*known, "grow"))
@@ -261,6 +258,18 @@ def _faults(text: str, topology: Literal["one", "cluster"]) -> Any:
             "a disk is filled that is mounted for it: run this as root, or leave it out"
         )
     return names
+
+
+def _possible(known: tuple[str, ...]) -> tuple[str, ...]:
+    """Those that can be done on this machine."""
+    from services.verify.disks import may_mount  # noqa: PLC0415
+    from services.verify.plan import DISKS  # noqa: PLC0415
+
+    if may_mount() or DISKS.isdisjoint(known):
+        return known
+    left_out = ", ".join(sorted(DISKS))
+    click.echo(f"left out, as file systems may not be mounted here: {left_out}", err=True)
+    return tuple(name for name in known if name not in DISKS)
 
 
 async def _verify(plan: Any) -> dict[str, Any]:

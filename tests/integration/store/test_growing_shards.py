@@ -241,7 +241,7 @@ def test_the_command_grows_and_shows(filled, freshet):
     assert [row["pages"] for row in before["states"]] == [PAGES] * SHARDS
     assert {row["state"] for row in before["states"]} == {None}
     with schedulers(filled):
-        grown = freshet("grow", str(GROWN), "--json")
+        grown = freshet("grow", str(GROWN), "--known-seconds", "0", "--json")
     assert grown.exit_code == 0
     answer = json.loads(grown.stdout)
     assert (answer["shards"], answer["shards_split"]) == (GROWN, SHARDS)
@@ -255,7 +255,7 @@ def test_the_command_grows_and_shows(filled, freshet):
 
 
 def test_the_command_fails_in_words_and_may_be_called_again(filled, freshet):
-    failed = freshet("grow", str(GROWN), "--wait-seconds", "0.5")
+    failed = freshet("grow", str(GROWN), "--known-seconds", "0", "--wait-seconds", "0.5")
     assert failed.exit_code == 1
     assert "the scheduler of shard 0 does not answer" in failed.output
     wrong = freshet("grow", str(GROWN + 1))
@@ -264,10 +264,12 @@ def test_the_command_fails_in_words_and_may_be_called_again(filled, freshet):
     shown = json.loads(freshet("show", "--json").stdout)
     assert shown["is_growing"]
     assert shown["states"][0]["state"] == "asked"
-    again = freshet("grow", str(GROWN), "--wait-seconds", "0", "--unattended")
+    again = freshet(
+        "grow", str(GROWN), "--known-seconds", "0", "--wait-seconds", "0", "--unattended"
+    )
     assert again.exit_code == 0
     assert freshet.grown == [GROWN, GROWN]
-    assert freshet("grow", str(GROWN)).exit_code == 0
+    assert freshet("grow", str(GROWN), "--known-seconds", "0").exit_code == 0
 
 
 def test_a_command_that_waits_says_so_again_and_again(filled, monkeypatch):
