@@ -11,6 +11,7 @@ from workers import reader, settings_for, worker
 
 from migrations.upgrade import migrate
 from shared.contracts.codec import decode, encode
+from shared.contracts.layout import MOST_SHARDS
 from shared.contracts.messages import Bandwidth, DemandCurve, Multipliers
 from shared.contracts.topics import BANDWIDTH, DEAD_LETTERS, DEMAND_CURVES, GLOBAL_KEY, MULTIPLIERS
 from shared.runtime.kafka import ensure_topics
@@ -154,7 +155,7 @@ async def test_bad_messages_are_set_aside_and_change_nothing(publisher, tmp_path
     settings = publisher.settings
     bad_budgets = [b"{", b'{"crawls_per_second": -1}', b'{"crawls_per_second": NaN}', b"[]"]
     bad_curves = [
-        encode(curve(99)),
+        encode(curve(MOST_SHARDS)),
         b'{"shard": "x"}',
         encode(curve(0)).replace(b'"pages":1000', b'"pages":-1'),
         encode(curve(0)).replace(b'"thresholds":[', b'"thresholds":[1e9,'),

@@ -20,6 +20,7 @@ from services.scheduler.flow.loading import shard_rules
 from services.scheduler.picking.calendar import make_shard
 from services.scheduler.worker import Scheduler, add_pages
 from shared.contracts.identity import identify, shard_of
+from shared.contracts.layout import Layout
 from shared.contracts.messages import PageUpdate
 from shared.runtime.settings import Settings
 from shared.runtime.worker import make_app
@@ -64,9 +65,9 @@ def make(name: str):
     scheduler = Scheduler(settings)
     page = identify(KNOWN)
     for number in range(SHARDS):
-        scheduler._handler.shards[number] = make_shard(
-            number, shard_rules(settings, scheduler.clock)
-        )
+        shard = make_shard(number, shard_rules(settings, scheduler.clock))
+        shard.layout = Layout.of(SHARDS)
+        scheduler._handler.shards[number] = shard
     shard = scheduler._handler.shards[shard_of(page.host, SHARDS)]
     shard.upsert(page, PageUpdate("upsert", KNOWN), 1e9)
     app = make_app(name, scheduler)

@@ -8,6 +8,7 @@ import pytest
 import services.scheduler.flow.handler as scheduler_handler
 from services.scheduler.flow.handler import SchedulerHandler
 from services.scheduler.flow.shard_thread import ShardThread
+from shared.contracts.layout import ALONE
 from shared.contracts.topics import CRAWL_OUTCOMES
 from shared.runtime.clock import ManualClock
 from shared.runtime.settings import Settings
@@ -21,7 +22,7 @@ class Database:
     def __init__(self, looks):
         self.position, self.looks, self.loads = 21, looks, 0
 
-    async def load(self, _partitions):
+    async def load(self, _partitions, _layout):
         self.loads += 1
         return {}, {}, {KEY: self.position}
 
@@ -43,6 +44,7 @@ def load(monkeypatch):
             handler = SchedulerHandler(Settings(), ManualClock(), mock.Mock(), thread)
             bounds = mock.AsyncMock(return_value=({KEY: begin}, {KEY: 33}))
             with (
+                mock.patch.object(scheduler_handler, "begin_anew", return_value=ALONE),
                 mock.patch.object(handler, "_read_all", database.load),
                 mock.patch.object(handler, "_bounds", bounds),
                 mock.patch.object(scheduler_handler, "read_applied", database.look),

@@ -22,9 +22,10 @@ class _Adapters:
 class Connection:
     """As psycopg's: used by itself, or as a context that is one transaction."""
 
-    def __init__(self, database: Database) -> None:
+    def __init__(self, database: Database, *, autocommit: bool = False) -> None:
         database.check()
         self.database = database
+        self.autocommit = autocommit
         self.adapters = _Adapters()
         self.at_hand: Transaction | None = None
         self._is_closed = False
@@ -32,7 +33,8 @@ class Connection:
         self._entered = ExitStack()
 
     def __enter__(self) -> Self:
-        self._entered.enter_context(self.transaction())
+        if not self.autocommit:
+            self._entered.enter_context(self.transaction())
         return self
 
     def __exit__(

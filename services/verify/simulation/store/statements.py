@@ -48,10 +48,10 @@ class Statements:
         database_url: str,  # noqa: ARG002
         role: str,  # noqa: ARG002
         *,
-        autocommit: bool = False,  # noqa: ARG002
+        autocommit: bool = False,
     ) -> Connection:
         """As `shared.store.connection.connect` and `connect_writer`."""
-        return Connection(self._database)
+        return Connection(self._database, autocommit=autocommit)
 
     # Growing: in a simulation nothing does.
 

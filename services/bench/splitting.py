@@ -1,0 +1,61 @@
+"""How long a shard is not picked while it is split: its transaction, and loading what is left."""
+
+import time
+from typing import Any, Final
+
+from deploy.local.postgres import EmbeddedPostgres
+from migrations.upgrade import migrate
+from services.bench.real_system import scratch_folder
+from services.bench.recovery_load import import_population
+from shared.store.connection import connect
+from shared.store.snapshot import load_shard
+from shared.store.splits import ask, begin_growth, hold, split_shard
+
+_ASKED_SECONDS: Final = 3600.0
+
+
+def run(pages: int = 1_000_000, factor: int = 4) -> dict[str, Any]:
+    """Split one shard of generated pages.
+
+    Args:
+        pages: of the shard; they are imported first, which takes the longest.
+        factor: so many shards come of it.
+
+    Returns:
+        pages and hosts that moved, and the seconds of the transaction and of loading each of the
+        shards that came of it.
+    """
+    with scratch_folder() as folder:
+        folder.chmod(0o711)
+        postgres = EmbeddedPostgres(folder / "postgres")
+        postgres.start()
+        try:
+            migrate(postgres.uri, 1)
+            import_population(postgres.uri, pages, time.time(), 1)
+            layout = begin_growth(postgres.uri, factor)
+            with connect(postgres.uri, "bench", autocommit=True) as connection:
+                connection.execute("VACUUM ANALYZE pages, page_urls")
+                connection.execute("CHECKPOINT")
+                ask(connection, 0, _ASKED_SECONDS)
+                hold(connection, 0)
+                began = time.perf_counter()
+                counts = split_shard(connection, layout, 0, "bench")
+                seconds = time.perf_counter() - began
+            loading = [_seconds_to_load(postgres.uri, shard) for shard in layout.family_of(0)]
+        finally:
+            postgres.stop()
+    return {
+        "pages": pages,
+        "shards": factor,
+        "pages_moved": counts.pages,
+        "hosts_moved": counts.hosts,
+        "split_seconds": round(seconds, 2),
+        "split_seconds_a_million_pages": round(1e6 * seconds / pages, 2),
+        "loading_seconds": loading,
+    }
+
+
+def _seconds_to_load(database_url: str, shard: int) -> float:
+    began = time.perf_counter()
+    load_shard(database_url, shard)
+    return round(time.perf_counter() - began, 2)
