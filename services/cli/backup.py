@@ -7,17 +7,18 @@ message that stands, with its topic and key. Beside a dump of the database that 
 import asyncio
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
+from operator import itemgetter
 from pathlib import Path
 from typing import Any, Final, TextIO
 
 import msgspec
-from aiokafka import TopicPartition
+from aiokafka import ConsumerRecord
 
 from services.cli.errors import UserError
 from services.cli.kafka import READ_SECONDS, require_broker
 from shared.contracts.codec import MAX_MESSAGE_BYTES, BadMessage, decode
 from shared.contracts.topics import BANDWIDTH, HOST_LIMITS, Topic
-from shared.runtime.kafka import make_consumer, partitions_of
+from shared.runtime.kafka import make_consumer, topic_partitions
 from shared.runtime.publisher import Publisher
 from shared.runtime.settings import Settings
 
@@ -172,11 +173,10 @@ async def read_standing(settings: Settings, topic: Topic) -> dict[str, bytes]:
     """
     require_broker(settings)
     consumer = make_consumer(settings)
-    found: dict[str, bytes] = {}
+    found: dict[str, dict[int, tuple[int, bytes | None]]] = {}
     try:
         await consumer.start()
-        name = settings.topic(topic.name)
-        partitions = [TopicPartition(name, n) for n in range(partitions_of(topic, settings))]
+        partitions = (await topic_partitions(settings, [topic]))[topic.name]
         consumer.assign(partitions)
         ends = await consumer.end_offsets(partitions)
         begins = await consumer.beginning_offsets(partitions)
@@ -187,22 +187,23 @@ async def read_standing(settings: Settings, topic: Topic) -> dict[str, bytes]:
                 fetched = await consumer.getmany(timeout_ms=200)
                 for records in fetched.values():
                     for record in records:
-                        _take(found, topic, record.key, record.value)
+                        _take(found, topic, record)
                 left = {tp for tp in left if await consumer.position(tp) < ends[tp]}
     finally:
         await consumer.stop()
-    return found
+    # A host that went to another shard may have rules on both partitions: the later ones stand.
+    standing = {name: max(of_key.values(), key=itemgetter(0))[1] for name, of_key in found.items()}
+    return {name: value for name, value in standing.items() if value is not None}
 
 
-def _take(found: dict[str, bytes], topic: Topic, key: bytes | None, value: bytes | None) -> None:
-    """Let a record stand for its key; one without a value ends what stood."""
+def _take(
+    found: dict[str, dict[int, tuple[int, bytes | None]]], topic: Topic, record: ConsumerRecord
+) -> None:
+    """Let a record stand for its key on its partition: its time and its value."""
     try:
-        name = (key or b"").decode()
-        if value is None:
-            found.pop(name, None)
-            return
-        if topic.message is not None:
-            decode(topic.message, value)
+        name = (record.key or b"").decode()
+        if record.value is not None and topic.message is not None:
+            decode(topic.message, record.value)
     except (BadMessage, UnicodeDecodeError):
         return
-    found[name] = value
+    found.setdefault(name, {})[record.partition] = record.timestamp, record.value

@@ -15,7 +15,7 @@ from services.estimator.worker import TOPICS as ESTIMATED
 from services.ingester.reading import GROUP as INGESTERS
 from shared.contracts.topics import HOST_PARAMETERS, PAGE_PARAMETERS, SIGNALS, Topic
 from shared.runtime.aiokafka_patches import client_of
-from shared.runtime.kafka import client_options, make_consumer, may_pass, partitions_of
+from shared.runtime.kafka import client_options, make_consumer, may_pass, topic_partitions
 from shared.runtime.retrying import Attempts, until_it_passes
 from shared.runtime.settings import Settings
 from shared.runtime.topic_ids import topic_ids
@@ -104,9 +104,10 @@ async def places(settings: Settings) -> list[Place]:
     require_broker(settings)
     wanted = [(INGESTER, SIGNALS), *((ESTIMATOR, topic) for topic in STORED)]
     stored, known = _stored(settings)
-    positions = stored | await _committed(settings)
+    there = await topic_partitions(settings, [topic for _, topic in wanted])
+    positions = stored | await _committed(settings, there[SIGNALS.name])
     async with _reader(settings) as consumer:
-        partitions = [tp for _, topic in wanted for tp in _partitions(settings, topic)]
+        partitions = [tp for of_topic in there.values() for tp in of_topic]
         begins = await consumer.beginning_offsets(partitions)
         ends = await consumer.end_offsets(partitions)
         names = [settings.topic(topic.name) for _, topic in wanted]
@@ -123,7 +124,7 @@ async def places(settings: Settings) -> list[Place]:
             known.get(topic.name) if reader == ESTIMATOR else None,
         )
         for reader, topic in wanted
-        for tp in _partitions(settings, topic)
+        for tp in there[topic.name]
     ]
 
 
@@ -179,11 +180,6 @@ def _set_position(connection: psycopg.Connection, place: Place, offset: int) -> 
     )
 
 
-def _partitions(settings: Settings, topic: Topic) -> list[TopicPartition]:
-    name = settings.topic(topic.name)
-    return [TopicPartition(name, number) for number in range(partitions_of(topic, settings))]
-
-
 @asynccontextmanager
 async def _reader(settings: Settings) -> Any:
     consumer: AIOKafkaConsumer = make_consumer(settings)
@@ -208,8 +204,10 @@ def _attempts() -> Attempts:
     return until_it_passes(None, may_pass, patience_seconds=PATIENCE_SECONDS)
 
 
-async def _committed(settings: Settings) -> dict[tuple[str, str, int], int]:
-    group, partitions = settings.topic_prefix + INGESTERS, _partitions(settings, SIGNALS)
+async def _committed(
+    settings: Settings, partitions: list[TopicPartition]
+) -> dict[tuple[str, str, int], int]:
+    group = settings.topic_prefix + INGESTERS
     found: dict[TopicPartition, OffsetAndMetadata] = {}
     async for attempt in _attempts():
         with attempt:

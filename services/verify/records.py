@@ -12,7 +12,7 @@ from msgspec import Struct
 from shared.contracts.codec import BadMessage, decode
 from shared.contracts.identity import BadUrl, identify
 from shared.contracts.topics import Topic
-from shared.runtime.kafka import administering, make_consumer, partition_counts
+from shared.runtime.kafka import make_consumer, topic_partitions
 from shared.runtime.settings import Settings
 
 READ_SECONDS: Final = 300.0
@@ -62,17 +62,11 @@ async def _is_behind(consumer: AIOKafkaConsumer, ends: dict[TopicPartition, int]
 
 async def end_offsets(settings: Settings, topics: Iterable[Topic]) -> dict[tuple[str, int], int]:
     """Where topics end now: (topic, partition) → next offset."""
-    topics = tuple(topics)
-    async with administering(settings) as admin:
-        counts = await partition_counts(admin, settings, topics)
+    there = await topic_partitions(settings, topics)
     consumer = make_consumer(settings)
     await consumer.start()
     try:
-        names = {
-            TopicPartition(settings.topic(topic.name), number): (topic.name, number)
-            for topic in topics
-            for number in range(counts[settings.topic(topic.name)])
-        }
+        names = {tp: (name, tp.partition) for name, part in there.items() for tp in part}
         ends = await consumer.end_offsets(list(names))
         return {names[tp]: end for tp, end in ends.items()}
     finally:
@@ -81,9 +75,7 @@ async def end_offsets(settings: Settings, topics: Iterable[Topic]) -> dict[tuple
 
 async def partitions_there(settings: Settings, topic: Topic) -> int:
     """How many partitions a topic has now."""
-    async with administering(settings) as admin:
-        (count,) = (await partition_counts(admin, settings, [topic])).values()
-    return count
+    return len((await topic_partitions(settings, [topic]))[topic.name])
 
 
 def decoded(kind: type[M], records: Iterable[ConsumerRecord]) -> list[tuple[ConsumerRecord, M]]:

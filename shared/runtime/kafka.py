@@ -7,7 +7,7 @@ from contextlib import asynccontextmanager
 from typing import Any, Final
 
 import structlog
-from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, ConsumerRecord
+from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, ConsumerRecord, TopicPartition
 from aiokafka.admin import AIOKafkaAdminClient, NewTopic
 from aiokafka.errors import (
     KafkaConnectionError,
@@ -342,6 +342,25 @@ async def partition_counts(
     described = await admin.describe_topics(names) if names else []
     found = {item["topic"]: len(item["partitions"]) for item in described}
     return {name: found.get(name, 0) for name in names}
+
+
+async def topic_partitions(
+    settings: Settings, topics: Iterable[Topic]
+) -> dict[str, list[TopicPartition]]:
+    """Topic (without prefix) → its partitions: those on the broker, whatever the settings say.
+
+    Raises:
+        AccessRefused: a password or certificate is wrong.
+        KafkaError: the broker cannot be reached.
+    """
+    wanted = tuple(topics)
+    async with administering(settings) as admin:
+        counts = await partition_counts(admin, settings, wanted)
+    names = {topic.name: settings.topic(topic.name) for topic in wanted}
+    return {
+        topic: [TopicPartition(name, number) for number in range(counts[name])]
+        for topic, name in names.items()
+    }
 
 
 async def _check_partitions(
