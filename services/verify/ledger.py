@@ -177,14 +177,15 @@ def _first_written(crawls: list[tuple[float, float]]) -> tuple[list[float], list
     return [crawled for crawled, _ in crawls], written[::-1]
 
 
-def pauses(ledger: Ledger) -> dict[str, list[tuple[float, float]]]:
-    """Host → when it asked for a pause (the broker had it), and until when, Unix seconds."""
-    found: dict[str, list[tuple[float, float]]] = defaultdict(list)
+def pauses(ledger: Ledger) -> dict[str, list[tuple[float, float, int]]]:
+    """Host → when it asked for a pause (the broker had it), until when, Unix seconds; and on which
+    partition it did."""
+    found: dict[str, list[tuple[float, float, int]]] = defaultdict(list)
     for answered in ledger.outcomes:
         outcome = answered.outcome
         if outcome.retry_after_seconds is not None:
             until = outcome.crawled_at + outcome.retry_after_seconds
-            found[outcome.host].append((answered.written_at, until))
+            found[outcome.host].append((answered.written_at, until, answered.partition))
     return found
 
 

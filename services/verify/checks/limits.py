@@ -215,6 +215,11 @@ def _quantile(values: NDArray[np.float64], part: float) -> float | None:
     return round(float(np.quantile(values, part)), 3) if values.size else None
 
 
+PASSED_ON_SECONDS: Final = 6.0
+"""News that came on another partition of the host's family is passed on by an estimator, which may
+have to load the shard first that was just split; wall seconds more."""
+
+
 def blocked_hosts(ledger: Ledger, downtimes: Downtimes) -> Finding:
     """A host that asked for a pause is not crawled until it is over, whatever restarts.
 
@@ -227,10 +232,12 @@ def blocked_hosts(ledger: Ledger, downtimes: Downtimes) -> Finding:
     def delays() -> Iterator[tuple[float, str]]:
         for asked in ledger.requests:
             at = asked.request.requested_at
-            for told, until in asked_for.get(asked.request.host, ()):
+            for told, until, partition in asked_for.get(asked.request.host, ()):
                 if at >= until or at <= told:
                     continue
                 unheard = at - told - down_within(downtimes, told, at)
+                if partition != asked.partition:
+                    unheard -= PASSED_ON_SECONDS
                 yield (
                     unheard,
                     f"{asked.request.host}: crawled at {at:.3f}, {at - told:.2f} s after it "

@@ -124,7 +124,7 @@ def visited(
     of_hosts = pauses(ledger)
 
     def paused(url: str) -> Downtimes:
-        return sorted(of_hosts.get(identify(url).host, ()))
+        return sorted((told, until) for told, until, _ in of_hosts.get(identify(url).host, ()))
 
     waits: list[_Wait] = []
     active = [page.url for page in ledger.pages if page.status == ACTIVE]

@@ -10,6 +10,8 @@ from aiokafka.errors import GroupAuthorizationFailedError, GroupCoordinatorNotAv
 from services.cli import positions
 from shared.runtime.settings import load_settings
 
+PLACE = TopicPartition("signals", 3)
+
 
 @pytest.fixture
 def admin(monkeypatch):
@@ -34,10 +36,10 @@ def admin(monkeypatch):
 
 
 async def test_offsets_are_asked_for_again(admin):
-    found = {TopicPartition("signals", 3): OffsetAndMetadata(17, "")}
+    found = {PLACE: OffsetAndMetadata(17, "")}
     admin.answers += [GroupCoordinatorNotAvailableError(), found]
 
-    assert await positions._committed(load_settings()) == {("ingester", "signals", 3): 17}
+    assert await positions._committed(load_settings(), [PLACE]) == {("ingester", "signals", 3): 17}
 
 
 async def test_members_are_asked_for_again(admin):
@@ -51,4 +53,4 @@ async def test_a_refusal_is_told_at_once(admin):
     admin.answers += [GroupAuthorizationFailedError(), {}]
 
     with pytest.raises(GroupAuthorizationFailedError):
-        await positions._committed(load_settings())
+        await positions._committed(load_settings(), [PLACE])

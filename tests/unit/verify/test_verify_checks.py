@@ -188,6 +188,16 @@ def test_a_crawl_during_a_pause_is_found():
     assert offences(14.8, [(8.0, 11.0), (12.0, 12.5)]) == 1  # by then it had come
 
 
+def test_news_of_a_pause_that_is_passed_on_may_take_longer():
+    busy = answered(asked(10.0), 10.1, "failed", http_status=429, retry_after_seconds=30.0)
+
+    def offences(time):
+        moved = asked(time, partition=busy.partition + SHARDS)
+        return limits.blocked_hosts(ledger(requests=[moved], outcomes=[busy]), ()).count
+
+    assert [offences(18.9), offences(19.4)] == [0, 1]
+
+
 def test_crawls_lost_and_applied_twice_are_found():
     outcomes = [answered(asked(10.0), 10.1), answered(asked(20.0), 20.1)]
 

@@ -76,7 +76,7 @@ class _Pair(Connection):
     """A connection to the model, and the one to the server that goes with it."""
 
     def __init__(self, database: Database, real: psycopg.Connection) -> None:
-        super().__init__(database)
+        super().__init__(database, autocommit=real.autocommit)
         self.real = real
         self.adapters: Any = real.adapters
         self._last: Transaction | None = None
