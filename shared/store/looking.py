@@ -1,15 +1,12 @@
 """Asking the database something again and again, beside other work."""
 
 import asyncio
-import contextlib
 from collections.abc import Awaitable, Callable
 
 import psycopg
-import structlog
 
 from shared.store.connection import PASSING, connect
-
-log = structlog.get_logger(__name__)
+from shared.store.questions import take_turns
 
 
 class Looking:
@@ -25,7 +22,6 @@ class Looking:
         self._database_url = database_url
         self._what = what
         self._connection: psycopg.Connection | None = None
-        self._is_away = False
 
     @property
     def connection(self) -> psycopg.Connection:
@@ -42,23 +38,18 @@ class Looking:
         self, turn: Callable[[], Awaitable[None]], every_seconds: float, stopping: asyncio.Event
     ) -> None:
         """Take turns until `stopping` is set."""
-        try:
-            while not stopping.is_set():
-                await self._take(turn)
-                with contextlib.suppress(TimeoutError):
-                    await asyncio.wait_for(stopping.wait(), every_seconds)
-        finally:
-            await asyncio.to_thread(self._disconnect)
 
-    async def _take(self, turn: Callable[[], Awaitable[None]]) -> None:
+        async def ask() -> None:
+            try:
+                await turn()
+            except PASSING:
+                await asyncio.to_thread(self._disconnect)
+                raise
+
+        waiting = f"the database cannot be asked: {self._what}"
         try:
-            await turn()
-            self._is_away = False
-        except PASSING as error:
-            if not self._is_away:
-                reason = str(error).partition("\n")[0]
-                log.warning("the database cannot be asked", what=self._what, reason=reason)
-            self._is_away = True
+            await take_turns(ask, every_seconds, waiting, stopping=stopping, passing=PASSING)
+        finally:
             await asyncio.to_thread(self._disconnect)
 
     def _disconnect(self) -> None:

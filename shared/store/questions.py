@@ -1,9 +1,10 @@
 """A worker's way to rows that are few: a connection for each question, in threads of its own."""
 
 import asyncio
+import contextlib
 from collections.abc import Awaitable, Callable
 from concurrent.futures import ThreadPoolExecutor
-from typing import Concatenate, Final, Never, ParamSpec, TypeVar
+from typing import Concatenate, Final, ParamSpec, TypeVar
 
 import psycopg
 import structlog
@@ -56,22 +57,33 @@ class Questions:
         self._threads.shutdown(wait=False, cancel_futures=True)
 
 
-async def take_turns(turn: Callable[[], Awaitable[None]], seconds: float, waiting: str) -> Never:
-    """Do something again and again, for ever; where the database is away, the next turn asks it.
+async def take_turns(
+    turn: Callable[[], Awaitable[None]],
+    seconds: float,
+    waiting: str,
+    *,
+    stopping: asyncio.Event | None = None,
+    passing: tuple[type[Exception], ...] = (psycopg.Error,),
+) -> None:
+    """Do something again and again; where the database is away, the next turn asks it.
 
     Args:
         turn: what is done.
         seconds: between the end of one turn and the next.
         waiting: is logged once each time that the database is away, or refuses.
+        stopping: ends it between two turns; None: nothing does.
+        passing: what is waited for; anything else is raised.
     """
+    stopping = stopping or asyncio.Event()
     is_away = False
-    while True:
+    while not stopping.is_set():
         try:
             await turn()
             is_away = False
-        except psycopg.Error as error:
+        except passing as error:
             # What else the worker does goes on, whatever is wrong here.
             if not is_away:
                 log.warning(waiting, error=str(error).strip())
             is_away = True
-        await asyncio.sleep(seconds)
+        with contextlib.suppress(TimeoutError):
+            await asyncio.wait_for(stopping.wait(), seconds)
