@@ -163,7 +163,7 @@ class _Splitter:
 
     def _failed(self, parent: int, reason: str) -> SystemFailed:
         return SystemFailed(
-            f"shard {parent} could not be split in {self._wait_seconds:g} s: {reason} "
+            f"shard {parent} could not be split in {self._wait_seconds:g} s: {reason}\n"
             f"{self._done} of {self._layout.grown_from} shards are split, and everything works; "
             f"`freshet shards grow {self._layout.shards}` goes on with the others"
         )

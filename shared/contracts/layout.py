@@ -34,9 +34,14 @@ class Layout:
         return cls(shards, shards, frozenset())
 
     @property
+    def to_split(self) -> int:
+        """How many shards a growth has still to split; 0: none is under way."""
+        return self.grown_from - len(self.split) if self.shards > self.grown_from else 0
+
+    @property
     def is_growing(self) -> bool:
         """Whether shards are still to be split."""
-        return self.shards > self.grown_from and len(self.split) < self.grown_from
+        return self.to_split > 0
 
     def shard_of(self, host: str) -> int:
         """The shard that has a host."""
