@@ -121,9 +121,14 @@ class Scheduler(WorkerService):
         """Reading, ticking and reporting."""
         consumer, pacer = self._opened
         shards = self._handler.shards
-        splits = SplitWatch(self.settings, self._thread, lambda: shards, consumer, pacer)
-        url = self.settings.database_url.get_secret_value()
-        growth = GrowthWatch(url, consumer.partition_watch, SHARDS_TO_SPLIT.set)
+        growth = GrowthWatch(
+            self.settings.database_url.get_secret_value(),
+            consumer.partition_watch,
+            SHARDS_TO_SPLIT.set,
+        )
+        splits = SplitWatch(
+            self.settings, self._thread, lambda: shards, consumer, pacer, growth.note
+        )
         return [
             consumer.run(self.stopping),
             self._follower.run(self.stopping),
@@ -133,7 +138,6 @@ class Scheduler(WorkerService):
             self._reporting.run_demand(self.stopping),
             self._imports.run(self.stopping),
             splits.run(self.stopping),
-            growth.run(self.stopping),
             watch_kernels(LateKernels().names, self.stopping),
         ]
 

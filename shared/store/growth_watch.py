@@ -5,6 +5,7 @@ import asyncio
 from collections.abc import Callable
 from typing import Final, Protocol
 
+from shared.contracts.layout import Layout
 from shared.store.layout import read_layout
 from shared.store.looking import Looking
 
@@ -44,7 +45,10 @@ class GrowthWatch:
         await self._looking.run(self._turn, EVERY_SECONDS, stopping)
 
     async def _turn(self) -> None:
-        layout = await asyncio.to_thread(lambda: read_layout(self._looking.connection))
-        self._to_split(layout.grown_from - len(layout.split) if layout.is_growing else 0)
+        self.note(await asyncio.to_thread(lambda: read_layout(self._looking.connection)))
+
+    def note(self, layout: Layout) -> None:
+        """Compare; also for who has read the layout for purposes of its own."""
+        self._to_split(layout.to_split)
         if self._partitions.there < layout.shards:
             self._partitions.look_again()

@@ -74,6 +74,7 @@ class SplitWatch:
         shards: Callable[[], Mapping[int, Shard]],
         consumer: Shards,
         pauses: Pauses,
+        note: Callable[[Layout], None],
     ) -> None:
         """Make it, not connected yet.
 
@@ -83,12 +84,14 @@ class SplitWatch:
             shards: those of this process, number → shard; called in that thread.
             consumer: of the scheduler.
             pauses: what stops picking.
+            note: told each time how the hosts are shared out.
         """
         self._looking = Looking(settings.database_url.get_secret_value(), "splits")
         self._thread = thread
         self._shards = shards
         self._consumer = consumer
         self._pauses = pauses
+        self._note = note
 
     async def run(self, stopping: asyncio.Event) -> None:
         """Look until `stopping` is set; a database that is away is asked again."""
@@ -96,9 +99,8 @@ class SplitWatch:
 
     async def _turn(self) -> None:
         shards = await self._thread.run(lambda: dict(self._shards()))
-        if not shards:
-            return
         layout, splits = await asyncio.to_thread(self._read, shards)
+        self._note(layout)
         self._reload_others(layout, shards)
         for number, split in splits.items():
             if number in shards:

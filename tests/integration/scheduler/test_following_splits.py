@@ -51,13 +51,15 @@ class Scheduler:
     def __init__(self, url, shards, layout):
         self.url = url
         self.consumer, self.pauses = Consumer(), Pauses()
+        self.layouts = []
         self.shards = {
             number: SimpleNamespace(number=number, layout=layout, is_held=False)
             for number in shards
         }
         self._stopping = asyncio.Event()
         watch = SplitWatch(
-            Settings(database_url=url), Thread(), lambda: self.shards, self.consumer, self.pauses
+            *(Settings(database_url=url), Thread(), lambda: self.shards),
+            *(self.consumer, self.pauses, self.layouts.append),
         )
         self._running = asyncio.create_task(watch.run(self._stopping))
 
