@@ -17,10 +17,10 @@ from deploy.local.supervisor import python_argv
 from services.verify.crawlers import Crawlers
 from services.verify.harm import Harm
 from services.verify.poison import Poison
-from services.verify.records import partitions_there
 from services.verify.sending import Sender
 from services.verify.system import System
 from shared.contracts.topics import CRAWL_REQUESTS
+from shared.runtime.kafka import topic_partitions
 
 FACTOR: Final = 4
 """So many times as many shards."""
@@ -100,7 +100,8 @@ class Growth:
         while not ending.done() and time.monotonic() < until:
             await asyncio.wait([ending], timeout=LOOK_SECONDS)
             # The crawlers hear of new partitions while shards are split.
-            if await partitions_there(settings, CRAWL_REQUESTS) == shards:
+            there = await topic_partitions(settings, [CRAWL_REQUESTS])
+            if len(there[CRAWL_REQUESTS.name]) == shards:
                 await self._crawlers.read_more(shards)
         if not ending.done():
             process.kill()

@@ -36,8 +36,7 @@ async def read_topic(settings: Settings, topic: Topic) -> list[ConsumerRecord]:
     await consumer.start()
     try:
         name = settings.topic(topic.name)
-        count = await partitions_there(settings, topic)
-        partitions = [TopicPartition(name, number) for number in range(count)]
+        partitions = (await topic_partitions(settings, [topic]))[topic.name]
         consumer.assign(partitions)
         await consumer.seek_to_beginning()
         ends = await consumer.end_offsets(partitions)
@@ -73,11 +72,6 @@ async def end_offsets(settings: Settings, topics: Iterable[Topic]) -> dict[tuple
         await consumer.stop()
 
 
-async def partitions_there(settings: Settings, topic: Topic) -> int:
-    """How many partitions a topic has now."""
-    return len((await topic_partitions(settings, [topic]))[topic.name])
-
-
 def decoded(kind: type[M], records: Iterable[ConsumerRecord]) -> list[tuple[ConsumerRecord, M]]:
     """The records that can be read, with their messages."""
     taken = []
@@ -104,9 +98,7 @@ async def last_message(settings: Settings, topic: Topic) -> dict[str, Any] | Non
     consumer = make_consumer(settings, fetch_max_wait_ms=50)
     await consumer.start()
     try:
-        name = settings.topic(topic.name)
-        count = await partitions_there(settings, topic)
-        partitions = [TopicPartition(name, number) for number in range(count)]
+        partitions = (await topic_partitions(settings, [topic]))[topic.name]
         consumer.assign(partitions)
         ends = await consumer.end_offsets(partitions)
         begins = await consumer.beginning_offsets(partitions)
