@@ -139,9 +139,7 @@ async def _erased(
     await publisher.start()
     try:
         if host is not None:
-            # So that compaction leaves nothing of its rules.
-            shard = shard_of(host.host, await publisher.partitions_of(HOST_LIMITS))
-            await (await publisher.send(HOST_LIMITS, host.host.encode(), None, partition=shard))
+            await forget_rules(settings, publisher, host.host)
         while part := await asyncio.to_thread(next, parts, ()):
             await eraser.erase([identify(url) for url in part])
             erased += len(part)
@@ -150,6 +148,15 @@ async def _erased(
     finally:
         await publisher.stop()
     return erased
+
+
+async def forget_rules(settings: Settings, publisher: Publisher, host: str) -> None:
+    """Leave nothing of a host's rules when their topic is compacted: on the partition that it has
+    now, and on the one that it had before shards became more."""
+    layout = await asyncio.to_thread(fetch_layout, settings.database_url.get_secret_value())
+    counts = {layout.grown_from, await publisher.partitions_of(HOST_LIMITS)}
+    for partition in {shard_of(host, count) for count in counts}:
+        await (await publisher.send(HOST_LIMITS, host.encode(), None, partition=partition))
 
 
 def erase_host(settings: Settings, host: str, progress: Progress) -> Erasure:

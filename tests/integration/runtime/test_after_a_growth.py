@@ -7,15 +7,17 @@ import pytest
 
 from migrations.upgrade import migrate
 from services.cli.backup import read_standing
+from services.cli.erasing import forget_rules
 from services.cli.positions import places
 from shared.contracts.codec import decode, encode
 from shared.contracts.identity import shard_of
 from shared.contracts.messages import HostLimit
 from shared.contracts.topics import CRAWL_OUTCOMES, HOST_LIMITS
 from shared.runtime.growing import add_partitions
-from shared.runtime.kafka import ensure_topics
+from shared.runtime.kafka import ensure_topics, make_consumer, topic_partitions
 from shared.runtime.publisher import Publisher
 from shared.runtime.settings import load_settings
+from shared.store.splits import begin_growth
 
 BEFORE, AFTER = 2, 6
 MOVED = next(
@@ -46,6 +48,21 @@ async def limit(settings, partition, rate):
     await publisher.stop()
 
 
+async def last_values(settings, topic):
+    """The last record of each partition that has any."""
+    consumer = make_consumer(settings)
+    await consumer.start()
+    try:
+        partitions = (await topic_partitions(settings, [topic]))[topic.name]
+        consumer.assign(partitions)
+        ends = {tp: end for tp, end in (await consumer.end_offsets(partitions)).items() if end}
+        for tp, end in ends.items():
+            consumer.seek(tp, end - 1)
+        return [(await consumer.getone(tp)).value for tp in ends]
+    finally:
+        await consumer.stop()
+
+
 @pytest.mark.parametrize("stale_last", [False, True])
 async def test_the_later_of_two_rules_of_a_host_that_moved_is_saved(settings, stale_last):
     """Whoever is stale writes to the partition of before, sooner or later."""
@@ -56,6 +73,18 @@ async def test_the_later_of_two_rules_of_a_host_that_moved_is_saved(settings, st
         await asyncio.sleep(0.01)
     standing = await read_standing(settings, HOST_LIMITS)
     assert decode(HostLimit, standing[MOVED]).max_crawls_per_second == 2.0
+
+
+async def test_nothing_is_left_of_the_rules_of_a_host_that_is_erased(settings):
+    begin_growth(settings.database_url.get_secret_value(), AFTER)
+    await add_partitions(settings, AFTER)
+    for shards in (BEFORE, AFTER):
+        await limit(settings, shard_of(MOVED, shards), 1.0)
+    publisher = Publisher(settings)
+    await publisher.start()
+    await forget_rules(settings, publisher, MOVED)
+    await publisher.stop()
+    assert await last_values(settings, HOST_LIMITS) == [None, None]
 
 
 async def test_positions_are_those_of_all_partitions(settings):
