@@ -7,7 +7,6 @@ from typing import Any, Final, Literal
 
 import psycopg
 from aiokafka import AIOKafkaConsumer, OffsetAndMetadata, TopicPartition
-from aiokafka.admin import AIOKafkaAdminClient
 
 from services.cli.kafka import require_broker
 from services.estimator.worker import GROUP as ESTIMATORS
@@ -15,7 +14,13 @@ from services.estimator.worker import TOPICS as ESTIMATED
 from services.ingester.reading import GROUP as INGESTERS
 from shared.contracts.topics import HOST_PARAMETERS, PAGE_PARAMETERS, SIGNALS, Topic
 from shared.runtime.aiokafka_patches import client_of
-from shared.runtime.kafka import client_options, make_consumer, may_pass, topic_partitions
+from shared.runtime.kafka import (
+    administering,
+    client_options,
+    make_consumer,
+    may_pass,
+    topic_partitions,
+)
 from shared.runtime.retrying import Attempts, until_it_passes
 from shared.runtime.settings import Settings
 from shared.runtime.topic_ids import topic_ids
@@ -190,16 +195,6 @@ async def _reader(settings: Settings) -> Any:
         await consumer.stop()
 
 
-@asynccontextmanager
-async def _admin(settings: Settings) -> Any:
-    admin = AIOKafkaAdminClient(**client_options(settings))
-    try:
-        await admin.start()
-        yield admin
-    finally:
-        await admin.close()
-
-
 def _attempts() -> Attempts:
     return until_it_passes(None, may_pass, patience_seconds=PATIENCE_SECONDS)
 
@@ -211,7 +206,7 @@ async def _committed(
     found: dict[TopicPartition, OffsetAndMetadata] = {}
     async for attempt in _attempts():
         with attempt:
-            async with _admin(settings) as admin:
+            async with administering(settings) as admin:
                 found = await admin.list_consumer_group_offsets(group, partitions=partitions)
     return {
         (INGESTER, SIGNALS.name, tp.partition): meta.offset
@@ -225,7 +220,7 @@ async def _require_stopped(settings: Settings, reader: str) -> None:
     answers: list[Any] = []
     async for attempt in _attempts():
         with attempt:
-            async with _admin(settings) as admin:
+            async with administering(settings) as admin:
                 answers = await admin.describe_consumer_groups([group])
     for answer in answers:
         for described in answer.groups:

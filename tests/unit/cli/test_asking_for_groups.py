@@ -31,7 +31,7 @@ def admin(monkeypatch):
     async def connected(_):
         yield fake
 
-    monkeypatch.setattr(positions, "_admin", connected)
+    monkeypatch.setattr(positions, "administering", connected)
     return fake
 
 
