@@ -10,6 +10,7 @@ import psycopg
 import structlog
 
 from services.coordinator import metrics
+from shared.store.connection import first_line
 from shared.store.multipliers import (
     PRUNED_AT_ONCE,
     Decided,
@@ -85,7 +86,7 @@ class DecisionHistory:
             log.warning(
                 "decisions not recorded yet; the coordination goes on",
                 waiting=len(self._waiting),
-                reason=str(error).partition("\n")[0],
+                reason=first_line(error),
             )
             return
         self._failed = False
@@ -102,7 +103,7 @@ class DecisionHistory:
         try:
             gone = await asyncio.to_thread(prune_multipliers, self._database_url, self._oldest())
         except psycopg.Error as error:
-            log.warning("old decisions stay", reason=str(error).partition("\n")[0])
+            log.warning("old decisions stay", reason=first_line(error))
         else:
             if gone == PRUNED_AT_ONCE:
                 return  # There are more: go on with the next write.

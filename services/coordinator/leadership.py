@@ -19,6 +19,7 @@ from typing import Final
 import psycopg
 import structlog
 
+from shared.store.connection import first_line
 from shared.store.lease import (
     Lease,
     connect_lease,
@@ -208,4 +209,4 @@ def _reason(error: Exception) -> str:
         return "the database is not of this version: run `freshet migrate`"
     if isinstance(error, TimeoutError):
         return f"no answer within {ANSWER_SECONDS:g} s"
-    return str(error).partition("\n")[0] or type(error).__name__
+    return first_line(error) or type(error).__name__

@@ -65,6 +65,7 @@ class ShardEffects:
     """Rows of hosts that have heard of a new source."""
     refused: list[Refused]
     misplaced: list[Misplaced] = field(default_factory=list)
+    """What is passed on to other shards."""
     erased: NDArray[np.int64] = field(default_factory=lambda: np.empty(0, np.int64))
     """Rows of pages, known or new, that are not kept, in rising order of page id."""
     erased_hosts: list[ErasedHost] = field(default_factory=list)

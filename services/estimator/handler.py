@@ -28,7 +28,7 @@ from services.estimator.decoding import Refused
 from services.estimator.isolating import isolate
 from services.estimator.learning import News, learn, material_news, news_again
 from services.estimator.ordering import ShardRecords, by_shard, counts_of, not_applied
-from services.estimator.passing import TRANSIENT, first_line, passes, passes_at_once
+from services.estimator.passing import TRANSIENT, passes, passes_at_once
 from services.estimator.persistence import Commit, Store, Unacceptable
 from services.estimator.refitting import Refits, merged, refit
 from services.estimator.remembering import durable
@@ -39,6 +39,7 @@ from shared.runtime.clock import Clock
 from shared.runtime.isolation import BadShare
 from shared.runtime.retrying import Attempts, until_it_passes
 from shared.runtime.settings import Settings
+from shared.store.connection import first_line
 from shared.store.positions import require_remembered
 from shared.store.snapshot import load_for_learning
 
@@ -302,8 +303,7 @@ class EstimatorHandler:
         refits = self._may_refit and not self._stale
         refits = refits and self._refits.are_due(self._shards.values(), now)
         # Until the commit has come through, what these shards have is not what the database has.
-        touched = set(self._shards) if refits else set(records)
-        self._stale |= touched
+        self._stale |= (touched := set(self._shards) if refits else set(records))
         applied = {} if refused else records
         done, news, spent = await asyncio.to_thread(
             self._apply, applied, Acceptance.at_present(self._settings, self._clock), refits=refits

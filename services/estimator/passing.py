@@ -21,8 +21,3 @@ def passes(error: BaseException) -> bool:
 def passes_at_once(error: BaseException) -> bool:
     """The same, where other shards are not to wait for one that somebody holds locked."""
     return passes(error) and not isinstance(error, LockNotAvailable)
-
-
-def first_line(error: Exception) -> str:
-    """What a server says of an error, without its context."""
-    return str(error).partition("\n")[0]

@@ -11,6 +11,7 @@ import structlog
 from services.estimator import metrics
 from shared.runtime.clock import Clock
 from shared.runtime.settings import Settings
+from shared.store.connection import first_line
 from shared.store.erasing import KEPT_SECONDS, drop_old_erasures
 from shared.store.retention import drop_old_observations
 from shared.units import SECONDS_PER_DAY
@@ -48,8 +49,7 @@ class Retention:
                 drop_old_erasures, self._database_url, self._clock.now() - KEPT_SECONDS
             )
         except psycopg.Error as error:
-            reason = str(error).partition("\n")[0]
-            log.warning("old observations not dropped this time", reason=reason)
+            log.warning("old observations not dropped this time", reason=first_line(error))
             return False
         if dropped:
             metrics.DROPPED.inc(dropped)

@@ -53,6 +53,11 @@ PASSING: Final = (
 """What passes: the server is away or busy, or has given this session up."""
 
 
+def first_line(error: Exception) -> str:
+    """What a server says of an error, without its context."""
+    return str(error).partition("\n")[0]
+
+
 @dataclass(frozen=True, slots=True)
 class Limits:
     """When a session is given up; wall seconds."""
