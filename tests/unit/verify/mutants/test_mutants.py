@@ -171,13 +171,13 @@ def judge_of(mutant, seed, scale):
 @pytest.mark.slow(10)
 def test_the_story_names_the_fault_that_it_takes(compiled):
     mutant = BY_NAME["positions-before-effects"]
-    scale = replace(mutant.scale, kinds=("kill-in-commit", "bandwidth", "duplicate"))
-    # None of the seeds before breaks it.
-    broken = (seed for seed in range(28, 78) if "crawls applied" in judge_of(mutant, seed, scale))
-    story = story_of(next(broken), scale, mutant.plant)
+    scale = replace(mutant.scale, kinds=("kill-in-commit", "bandwidth", "duplicate"), faults=16)
+    # About one in ten breaks it; which one moves whenever a worker's loop does.
+    broken = (seed for seed in range(200) if "crawls applied" in judge_of(mutant, seed, scale))
+    story = story_of(seed := next(broken), scale, mutant.plant)
     faults = [line for line in story if " * " in line]
-    # One kill may be needed to bring about the commit that the other one hits.
-    assert len(faults) in (1, 2)
+    # Others may be needed to bring about the commit that the last one hits.
+    assert len(faults) <= len(draw_plan(seed, scale).faults) / 2
     assert "is killed within its next commit" in faults[-1]
     assert any(line.startswith("broken: ") for line in story)
 
