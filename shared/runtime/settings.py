@@ -195,7 +195,7 @@ class Settings(BaseSettings):
     a user who may read them (`freshet_readonly`); absent: DATABASE_URL."""
     scheduler_urls: Annotated[str, _unprefixed("SCHEDULER_URLS")] = "http://127.0.0.1:6067"
     """Web servers of the schedulers, with spaces between them: `freshet explain` and the
-    coordinator's page ask them what they know of a page."""
+    coordinator's page ask them what they know of a page. All that a name stands for are asked."""
 
     # Receiver
     receiver_port: Annotated[int, Field(ge=1, le=65535)] = 6080

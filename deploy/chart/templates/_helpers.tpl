@@ -39,10 +39,12 @@ helm.sh/chart: {{ printf "%s-%s" .root.Chart.Name .root.Chart.Version }}
 {{- end -}}
 {{- end }}
 
-{{/* Secrets that a pod gets, by setting. Only who uses the database gets its address. */}}
+{{/* Secrets that a pod gets, by setting. Only who uses the database gets its address, and only who
+shows what is in it the other user's. */}}
 {{- define "freshet.secrets" -}}
 {{- $secrets := deepCopy .root.Values.secrets -}}
 {{- if not .database }}{{ $secrets = omit $secrets "DATABASE_URL" }}{{ end -}}
+{{- if ne .component "coordinator" }}{{ $secrets = omit $secrets "FRESHET_VIEW_DATABASE_URL" }}{{ end -}}
 {{ toYaml $secrets }}
 {{- end }}
 
@@ -55,6 +57,10 @@ helm.sh/chart: {{ printf "%s-%s" .root.Chart.Name .root.Chart.Version }}
 {{- $_ := set $all "FRESHET_KAFKA_SSL_CERTFILE" "/run/freshet/kafka-tls/tls.crt" }}
 {{- $_ := set $all "FRESHET_KAFKA_SSL_KEYFILE" "/run/freshet/kafka-tls/tls.key" }}
 {{- end }}{{ end }}{{ end }}
+{{- if and (eq .component "coordinator") $values.workers.scheduler.enabled }}
+{{- /* A headless service: its name stands for all pods. */}}
+{{- $_ := set $all "SCHEDULER_URLS" (printf "http://%s-scheduler:6067" (include "freshet.name" .root)) }}
+{{- end }}
 {{- $all = mergeOverwrite $all (deepCopy $values.settings) (deepCopy .settings) -}}
 {{- range $name, $from := include "freshet.secrets" . | fromYaml }}
 {{- $_ := set $all (printf "%s_FILE" $name) (printf "/run/freshet/%s/%s" (lower $name | replace "_" "-") $from.key) }}

@@ -125,7 +125,7 @@ def test_every_worker_runs_on_its_port_as_a_plain_user_who_can_write_nothing():
 def test_the_settings_are_those_that_there_are_and_are_accepted(examples, monkeypatch, tmp_path):
     for document in [*workers_of(rendered(examples, *ALL)).values()]:
         environment = plain_environment(container_of(document))
-        unprefixed = {"KAFKA_BOOTSTRAP_SERVERS", "DATABASE_URL_FILE"}
+        unprefixed = {"KAFKA_BOOTSTRAP_SERVERS", "DATABASE_URL_FILE", "SCHEDULER_URLS"}
         assert set(environment) <= known_variables() | unprefixed
         with monkeypatch.context() as patch:
             for name, value in environment.items():
@@ -163,6 +163,7 @@ def test_secrets_come_as_files_to_who_needs_them():
         for container in [*pod["containers"], *pod.get("initContainers", ())]:
             given = plain_environment(container)
             assert ("DATABASE_URL_FILE" in given) == (name != "ingester")
+            assert ("FRESHET_VIEW_DATABASE_URL_FILE" in given) == (name == "coordinator")
             mounts = {m["mountPath"]: m["name"] for m in container["volumeMounts"]}
             volumes = {v["name"]: v for v in pod["volumes"]}
             for variable in [v for v in given if v.endswith("_FILE")]:
@@ -226,7 +227,9 @@ def test_disruption_budgets_services_and_spreads_select_the_pods_they_mean():
 def test_strangers_may_send_pings_and_nothing_else():
     documents = rendered((), *ALL)
     opened = {
-        name: d for name, d in of_kind(documents, "NetworkPolicy").items() if name != "freshet"
+        name: d
+        for name, d in of_kind(documents, "NetworkPolicy").items()
+        if name not in ("freshet", "freshet-views")
     }
     assert set(opened) == {"freshet-frontier", "freshet-receiver"}
     assert opened["freshet-frontier"]["spec"]["ingress"] == [
@@ -237,6 +240,29 @@ def test_strangers_may_send_pings_and_nothing_else():
     ports = container_of(workers_of(documents)["receiver"])["ports"]
     default = Settings.model_fields["receiver_port"].default
     assert {"name": "pings", "containerPort": default} in ports
+
+
+def test_the_coordinators_page_may_ask_every_scheduler():
+    documents = rendered((), *ALL)
+    workers = workers_of(documents)
+    asked = {
+        name: plain_environment(container_of(document)).get("SCHEDULER_URLS")
+        for name, document in workers.items()
+    }
+    service = of_kind(documents, "Service")["freshet-scheduler"]
+    [port] = service["spec"]["ports"]
+    assert service["spec"]["clusterIP"] == "None", "its name stands for all pods"
+    url = f"http://freshet-scheduler:{port['port']}"
+    assert {name for name, value in asked.items() if value} == {"coordinator"}
+    assert asked["coordinator"] == url
+    spec = of_kind(documents, "NetworkPolicy")["freshet-views"]["spec"]
+    [rule] = spec["ingress"]
+    labels = {n: d["spec"]["template"]["metadata"]["labels"] for n, d in workers.items()}
+    [asking] = [source["podSelector"]["matchLabels"].items() for source in rule["from"]]
+    assert [n for n, given in labels.items() if asking <= given.items()] == ["coordinator"]
+    opened = spec["podSelector"]["matchLabels"].items()
+    assert [n for n, given in labels.items() if opened <= given.items()] == ["scheduler"]
+    assert rule["ports"] == [{"port": "http"}]
 
 
 def test_the_schema_and_the_topics_are_there_before_a_worker_is_changed():
