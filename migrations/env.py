@@ -4,7 +4,7 @@ from alembic import context
 from sqlalchemy import Connection
 
 from shared.runtime.settings import load_settings
-from shared.store.connection import alchemy_engine
+from shared.store.alchemy import alchemy_engine
 from shared.store.models_outside import ALL_TABLES
 
 

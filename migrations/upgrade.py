@@ -7,7 +7,7 @@ from alembic import command
 from alembic.config import Config
 from sqlalchemy import Connection, text
 
-from shared.store.connection import alchemy_engine
+from shared.store.alchemy import alchemy_engine
 from shared.store.deployment import require_shards
 from shared.store.partitions import ensure_partitions, lock_schema
 from shared.store.roles import ensure_roles

@@ -21,7 +21,7 @@ from shared.policy.estimation.page_factors import activity_bins
 from shared.rules.host_rules import HostRules
 from shared.rules.page_events import SIGNAL
 from shared.runtime.acceptance import Acceptance
-from shared.store.models import NEVER
+from shared.store.page_status import NEVER
 from shared.store.writer import Observations
 
 Records = Mapping[str, Sequence[ConsumerRecord]]

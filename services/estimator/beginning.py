@@ -7,7 +7,7 @@ import numpy as np
 from shared.policy.compiled import compiled
 from shared.rules.page_events import NO_DIGEST
 from shared.store.history import Rings
-from shared.store.models import ACTIVE, NEVER
+from shared.store.page_status import ACTIVE, NEVER
 from shared.store.source_times import NO_ENTRY, Ages, clear_entry
 
 

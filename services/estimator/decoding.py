@@ -24,7 +24,7 @@ from shared.contracts.messages import CrawlOutcome, HostLimit, PageSignal, PageU
 from shared.rules.host_rules import reach_of
 from shared.rules.page_events import SIGNAL, kind_of
 from shared.runtime.acceptance import Acceptance
-from shared.store.models import NEVER
+from shared.store.page_status import NEVER
 
 RowsOf = Callable[[NDArray[np.int64]], NDArray[np.int64]]
 """Page ids to rows, −1 for pages that are not there."""

@@ -43,7 +43,7 @@ from shared.rules.page_events import (
     status_after_failure,
 )
 from shared.store.history import DEPTH, MOST_SIGNALS, SOURCES, Rings
-from shared.store.models import ACTIVE, NEVER, REMOVED
+from shared.store.page_status import ACTIVE, NEVER, REMOVED
 from shared.store.source_times import (
     NO_ENTRY,
     Ages,

@@ -9,7 +9,7 @@ from services.estimator.application import ShardEffects, by_host_id
 from shared.store import writer
 from shared.store.columns import host_rules
 from shared.store.erasing import ErasedRows, erase_hosts, erase_pages
-from shared.store.models import NEVER
+from shared.store.page_status import NEVER
 
 
 def erase(connection: psycopg.Connection, done: Sequence[ShardEffects]) -> None:

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from services.estimator.columns import ERASE, UpdateColumns
 from services.estimator.decoding import Updates
 from services.estimator.shard import Shard
-from shared.store.models import REMOVED
+from shared.store.page_status import REMOVED
 
 
 class ErasedHost(NamedTuple):

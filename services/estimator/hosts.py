@@ -17,7 +17,7 @@ from shared.store.directories import DIRECTORIES
 from shared.store.history import OWN_SOURCES, SOURCES
 from shared.store.host_factors import HostFactors
 from shared.store.hosts import HostLearning
-from shared.store.models import NEVER
+from shared.store.page_status import NEVER
 
 HOST: Final = np.dtype(
     [

@@ -15,8 +15,8 @@ from shared.policy.estimation.smoothed import signal_rates
 from shared.policy.estimation.sources import effective_signal_evidence, usual_mix
 from shared.store.history import OWN_SOURCES, SOURCES
 from shared.store.host_factors import HostFactors
-from shared.store.models import ACTIVE
 from shared.store.owners import Announcing
+from shared.store.page_status import ACTIVE
 from shared.units import SECONDS_PER_DAY
 
 _ANNOUNCED: Final = {

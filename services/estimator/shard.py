@@ -11,9 +11,9 @@ from shared.contracts.layout import ALONE, Layout
 from shared.policy.estimation.page_factors import activity_bins
 from shared.store.directories import directories_of, directory_of
 from shared.store.history import Rings
-from shared.store.models import ACTIVE, NEVER
 from shared.store.owners import NO_OWNER
 from shared.store.page_lookup import PageLookup
+from shared.store.page_status import ACTIVE, NEVER
 from shared.store.removals import Removals
 from shared.store.snapshot import LearningSnapshot
 from shared.store.source_times import SourceTimes

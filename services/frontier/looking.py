@@ -30,7 +30,6 @@ from services.frontier.refusing import Refused
 from shared.contracts.identity import BadUrl, identify
 from shared.runtime.clock import Clock
 from shared.runtime.settings import Settings
-from shared.store.models import ACTIVE, STATUS_NAMES
 from shared.store.page_listing import (
     Wanted,
     count_by_state,
@@ -39,6 +38,7 @@ from shared.store.page_listing import (
     list_pages,
     read_page,
 )
+from shared.store.page_status import ACTIVE, STATUS_NAMES
 
 log = structlog.get_logger(__name__)
 

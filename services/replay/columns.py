@@ -7,7 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from services.replay.trace import Trace
-from shared.policy.estimation.host_priors import INITIAL_CHANGE_RATE, INITIAL_PRECISION
+from shared.policy.estimation.first_guesses import INITIAL_CHANGE_RATE, INITIAL_PRECISION
 from shared.store.history import DEPTH, SOURCES
 
 Floats = NDArray[np.float64]

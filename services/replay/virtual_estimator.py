@@ -30,7 +30,7 @@ from shared.contracts.identity import PageIdentity
 from shared.contracts.messages import HostParameters
 from shared.rules.page_events import CHANGED, SIGNAL, UNCHANGED
 from shared.store.history import SOURCES
-from shared.store.models import NEVER
+from shared.store.page_status import NEVER
 from shared.units import SECONDS_PER_DAY
 
 Floats = NDArray[np.float64]

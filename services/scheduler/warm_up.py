@@ -26,7 +26,7 @@ from shared.store.directories import directories_of
 from shared.store.history import SOURCES
 from shared.store.host_factors import HostFactors
 from shared.store.hosts import HostLearning
-from shared.store.models import NEVER
+from shared.store.page_status import NEVER
 from shared.store.snapshot import PAGE_TYPES, ShardSnapshot, chosen_urls
 
 _MANY: Final = 4_096

@@ -13,7 +13,7 @@ from typing import Final
 import psycopg
 from psycopg import sql
 
-from shared.policy.estimation.host_priors import INITIAL_CHANGE_RATE, INITIAL_SHAPE
+from shared.policy.estimation.first_guesses import INITIAL_CHANGE_RATE, INITIAL_SHAPE
 from shared.store.history import SOURCES
 from shared.store.hosts import INITIAL
 

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from typing import Any, Final, Literal, NamedTuple, Self
 
 from shared.contracts.messages import CrawlOutcome, HostLimit
-from shared.store.models import NEVER
+from shared.store.page_status import NEVER
 from shared.units import SECONDS_PER_DAY
 
 Rule = Literal["default", "operator", "robots", "host", "learned"]

@@ -34,7 +34,7 @@ import numpy as np
 
 from shared.contracts.messages import CrawlOutcome
 from shared.policy.compiled import compiled
-from shared.store.models import ACTIVE, GONE, NEVER, REMOVED
+from shared.store.page_status import ACTIVE, GONE, NEVER, REMOVED
 from shared.units import SECONDS_PER_DAY
 
 SIGNAL: Final = 0

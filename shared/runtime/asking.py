@@ -63,6 +63,6 @@ def _standing_for(address: str) -> Iterable[str]:
         found = socket.getaddrinfo(parts.hostname, parts.port or 80, type=socket.SOCK_STREAM)
     except (OSError, ValueError):
         return ()
-    ports = [(str(place[0]), place[1]) for *_, place in found]
+    ports = [(place[0], place[1]) for *_, place in found if isinstance(place[0], str)]
     netlocs = [f"[{host}]:{port}" if ":" in host else f"{host}:{port}" for host, port in ports]
     return dict.fromkeys(parts._replace(netloc=netloc).geturl() for netloc in netlocs)

@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 
 from shared.store.host_factors import HostFactors
 from shared.store.hosts import HostLearning
-from shared.store.models import NEVER
+from shared.store.page_status import NEVER
 from shared.store.source_times import Ages, unpack_source_times
 
 Floats = NDArray[np.float64]

@@ -16,8 +16,6 @@ from typing import Any, Final
 
 import psycopg
 from psycopg.conninfo import conninfo_to_dict
-from sqlalchemy import Engine, create_engine
-from sqlalchemy.pool import NullPool
 
 from shared.store.binary import register_arrays
 
@@ -166,20 +164,3 @@ def session_limits(limits: Limits = WORKING) -> str:
     }
     calls = [f"set_config('{name}', '{value}', false)" for name, value in settings.items()]
     return f"SELECT {', '.join(calls)}"
-
-
-def alchemy_engine(database_url: str) -> Engine:
-    """An SQLAlchemy engine on the same libpq URL, for Alembic; it keeps no connection open."""
-
-    def connection() -> psycopg.Connection:
-        made = psycopg.connect(
-            database_url,
-            application_name="freshet-migrate",
-            connect_timeout=CONNECT_SECONDS,
-            **transport(database_url, MIGRATING),
-        )
-        made.execute(session_limits(MIGRATING))
-        made.commit()
-        return made
-
-    return create_engine("postgresql+psycopg://", creator=connection, poolclass=NullPool)

@@ -14,7 +14,7 @@ from shared.store.directories import directory_of
 from shared.store.history import records_of
 from shared.store.host_factors import NONE, HostFactors, unpack_factors
 from shared.store.layout import read_layout
-from shared.store.models import STATUS_NAMES
+from shared.store.page_status import STATUS_NAMES
 from shared.units import SECONDS_PER_DAY
 
 _PAGE = """

@@ -13,7 +13,7 @@ from shared.policy.estimation.bursts import (
     burst_multipliers,
     bursts_trusted,
 )
-from shared.policy.estimation.host_priors import INITIAL_PRECISION
+from shared.policy.estimation.first_guesses import INITIAL_PRECISION
 from shared.policy.estimation.sources import effective_signal_evidence, usual_mix
 from shared.store.binary import Blobs
 from shared.store.history import SOURCES

@@ -31,8 +31,8 @@ from shared.store.history import EMPTY
 from shared.store.hosts import NO_SOURCES
 from shared.store.imports_log import KEPT_SECONDS, forget_imports, note_import
 from shared.store.layout import read_layout
-from shared.store.models import ACTIVE, NEVER, REMOVED
 from shared.store.owners import raise_epochs
+from shared.store.page_status import ACTIVE, NEVER, REMOVED
 
 WRITER_LOCK: Final = 0x66726573_0002
 """Advisory lock: estimators share it, an import has it alone, because they cache the pages."""

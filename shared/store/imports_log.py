@@ -14,8 +14,8 @@ import psycopg
 from numpy.typing import NDArray
 
 from shared.contracts.messages import PageUpdate
-from shared.store.models import ACTIVE
 from shared.store.owners import ids_of, packed_ids
+from shared.store.page_status import ACTIVE
 from shared.units import SECONDS_PER_DAY
 
 NO_IMPORT: Final = 0

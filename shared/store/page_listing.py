@@ -12,7 +12,7 @@ from shared.contracts.identity import PageIdentity, host_id_of
 from shared.store.connection import connect
 from shared.store.known_pages import known_pages
 from shared.store.layout import read_layout
-from shared.store.models import ACTIVE, GONE, REMOVED
+from shared.store.page_status import ACTIVE, GONE, REMOVED
 
 PATIENCE_SECONDS: Final = 30
 """A question that takes longer is given up: it looks through all pages."""

@@ -10,7 +10,7 @@ from shared.policy.calibration import Crawls
 from shared.store.connection import READING, Limits, connect
 from shared.store.history import OWN_SOURCES, SOURCES
 from shared.store.hosts import unpack_sources
-from shared.store.models import ACTIVE
+from shared.store.page_status import ACTIVE
 
 _PARTS: Final = 1 << 16
 """Pages are sampled by the low bits of their ids, which are hashes."""

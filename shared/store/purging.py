@@ -13,7 +13,7 @@ from shared.contracts.identity import PageIdentity, host_id_of
 from shared.contracts.layout import Layout
 from shared.store.connection import connect
 from shared.store.layout import read_layout
-from shared.store.models import GONE, REMOVED
+from shared.store.page_status import GONE, REMOVED
 
 URLS_AT_ONCE: Final = 5_000
 """Of a part: an estimator erases it within a second or two, among its other work."""

@@ -6,7 +6,7 @@ import numpy as np
 
 from shared.contracts.identity import PageIdentity, host_id_of
 from shared.store.columns import RemovedPages
-from shared.store.models import NEVER
+from shared.store.page_status import NEVER
 
 _MOST_NOTED: Final = 100_000
 """Removals that are kept beside the others; then they are put among them."""

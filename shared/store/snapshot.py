@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from shared.contracts.layout import Layout
 from shared.policy.compiled import compiled
-from shared.policy.estimation.host_priors import INITIAL_CHANGE_RATE, INITIAL_SHAPE
+from shared.policy.estimation.first_guesses import INITIAL_CHANGE_RATE, INITIAL_SHAPE
 from shared.store.binary import Blobs
 from shared.store.columns import (
     HOST_RULES,
@@ -33,8 +33,8 @@ from shared.store.host_factors import unpack_factors
 from shared.store.hosts import INITIAL, HostLearning, unpack_hosts, unpack_sources
 from shared.store.imports_log import NO_IMPORT, read_last_import
 from shared.store.layout import read_layout
-from shared.store.models import REMOVED
 from shared.store.owners import NO_OWNER, Announcing, read_owner
+from shared.store.page_status import REMOVED
 from shared.store.positions import ESTIMATOR, Positions, read_positions
 from shared.store.removals import joined
 from shared.store.source_times import unpack_source_times

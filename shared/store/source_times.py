@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from shared.policy.compiled import compiled
 from shared.store.binary import Blobs
 from shared.store.history import SOURCES
-from shared.store.models import NEVER
+from shared.store.page_status import NEVER
 from shared.store.reserved import grown, reserved
 
 Ages = NDArray[np.uint32]

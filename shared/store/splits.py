@@ -27,7 +27,7 @@ import psycopg
 from sqlalchemy import Connection, text
 
 from shared.contracts.layout import MOST_SHARDS, Layout
-from shared.store.connection import alchemy_engine
+from shared.store.alchemy import alchemy_engine
 from shared.store.deployment import StoreMismatch
 from shared.store.imports import keep_imports_out
 from shared.store.layout import read_layout

@@ -6,7 +6,7 @@ import psycopg
 from psycopg.rows import dict_row
 
 from shared.store.connection import connect
-from shared.store.models import ACTIVE, GONE, REMOVED
+from shared.store.page_status import ACTIVE, GONE, REMOVED
 
 _PAGES = f"""
 SELECT count(*) FILTER (WHERE status = {ACTIVE}) AS active,

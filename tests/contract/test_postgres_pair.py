@@ -7,7 +7,8 @@ import psycopg
 import pytest
 
 from deploy.local.postgres_pair import PostgresPair
-from shared.store.connection import alchemy_engine, connect
+from shared.store.alchemy import alchemy_engine
+from shared.store.connection import connect
 
 
 @pytest.fixture

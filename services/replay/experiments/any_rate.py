@@ -14,12 +14,8 @@ from numpy.typing import NDArray
 
 from services.replay.experiments.estimator_study import ROUNDS
 from services.replay.experiments.results import Figure, Scale, Told, summarised
-from shared.policy.estimation.host_priors import (
-    INITIAL_CHANGE_RATE,
-    fit_host_priors,
-    host_sums,
-    initial_host_priors,
-)
+from shared.policy.estimation.first_guesses import INITIAL_CHANGE_RATE
+from shared.policy.estimation.host_priors import fit_host_priors, host_sums, initial_host_priors
 from shared.policy.estimation.map_fit import MapColumns, fit_rings_map
 
 Floats = NDArray[np.float64]

@@ -25,7 +25,7 @@ from shared.policy.compiled import compiled
 from shared.policy.estimation.page_factors import ACTIVITY_BINS
 from shared.rules.page_events import brings_back, is_after_crawl, is_news
 from shared.store.growing_table import find_row
-from shared.store.models import ACTIVE
+from shared.store.page_status import ACTIVE
 from shared.store.prefetch import AHEAD, prefetch
 
 _MOST_ACTIVE: Final = ACTIVITY_BINS - 1

@@ -26,7 +26,7 @@ from services.scheduler.state.rows import NEVER, UNSET, Rows
 from shared.contracts.messages import HostParameters
 from shared.policy.compiled import compiled
 from shared.policy.estimation.bursts import AGE_BINS, age_bin
-from shared.policy.estimation.host_priors import INITIAL_CHANGE_RATE, INITIAL_PRECISION
+from shared.policy.estimation.first_guesses import INITIAL_CHANGE_RATE, INITIAL_PRECISION
 from shared.policy.estimation.smoothed import PSEUDO_DAYS, PSEUDO_SIGNALS
 from shared.store.columns import HostColumns
 from shared.store.history import OWN_SOURCES, SOURCES

@@ -11,7 +11,7 @@ from typing import Any, Final, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from shared.store.models import ACTIVE, GONE, NEVER, REMOVED
+from shared.store.page_status import ACTIVE, GONE, NEVER, REMOVED
 from shared.store.reserved import reserved
 
 __all__ = [

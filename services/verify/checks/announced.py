@@ -20,7 +20,7 @@ from services.verify.reference.state import SOURCES, HostState, PageState, State
 from shared.contracts.messages import HostParameters, PageParameters
 from shared.contracts.topics import HOST_PARAMETERS, PAGE_PARAMETERS
 from shared.policy.estimation.bursts import burst_multiplier, trusts_bursts
-from shared.store.models import ACTIVE
+from shared.store.page_status import ACTIVE
 
 ROUNDING: Final = 1e-9
 

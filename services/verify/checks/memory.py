@@ -26,7 +26,7 @@ from shared.contracts.identity import identify
 from shared.contracts.messages import HostParameters
 from shared.contracts.topics import HOST_PARAMETERS
 from shared.runtime.settings import Settings
-from shared.store.models import ACTIVE, REMOVED, STATUS_NAMES
+from shared.store.page_status import ACTIVE, REMOVED, STATUS_NAMES
 
 ROUNDING: Final = 1e-6
 """Of what is kept in single precision."""

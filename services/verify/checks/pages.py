@@ -15,7 +15,7 @@ from services.verify.checks.finding import Finding
 from services.verify.ledger import NO_CRAWLS, Ledger, pauses
 from services.verify.traffic import Expected
 from shared.contracts.identity import identify
-from shared.store.models import ACTIVE, REMOVED
+from shared.store.page_status import ACTIVE, REMOVED
 
 SLACK_SECONDS: Final = 12.0
 """A page may be so late: an over-age page waits for its host, and for a lost request's deadline."""

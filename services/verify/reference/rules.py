@@ -33,7 +33,7 @@ from shared.policy.estimation.bursts import (
     trusts_bursts,
     update_bursts,
 )
-from shared.store.models import ACTIVE, GONE, NEVER, REMOVED
+from shared.store.page_status import ACTIVE, GONE, NEVER, REMOVED
 from shared.units import SECONDS_PER_DAY
 
 OWN_SOURCES: Final = SOURCES - 1

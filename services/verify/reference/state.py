@@ -16,12 +16,12 @@ import psycopg
 from numpy.typing import NDArray
 
 from shared.policy.estimation.bursts import AGE_BINS, PRIOR_CHANGES
-from shared.policy.estimation.host_priors import (
+from shared.policy.estimation.first_guesses import (
     INITIAL_CHANGE_RATE,
     INITIAL_PRECISION,
     INITIAL_SHAPE,
 )
-from shared.store.models import ACTIVE, NEVER
+from shared.store.page_status import ACTIVE, NEVER
 from shared.units import SECONDS_PER_DAY
 
 ACTIVITY_BINS: Final = 7

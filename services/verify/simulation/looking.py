@@ -18,7 +18,7 @@ from services.verify.checks.finding import MOST_EXAMPLES, Finding
 from services.verify.simulation.clocks import BEGINNING
 from services.verify.simulation.replacing import instead
 from shared.policy.kernels.crawl_value import crawl_value_scalar
-from shared.store.models import ACTIVE, GONE
+from shared.store.page_status import ACTIVE, GONE
 from shared.units import SECONDS_PER_DAY
 
 _TOLERANCE: Final = 2e-6

@@ -21,20 +21,16 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import digamma, polygamma
 
+from shared.policy.estimation.first_guesses import (
+    INITIAL_CHANGE_RATE,
+    INITIAL_PRECISION,
+    INITIAL_SHAPE,
+)
 from shared.policy.estimation.histories import Flags, Floats, Integers
 from shared.policy.estimation.host_kernel import credit_rings, surprise_rings
 from shared.policy.estimation.light_modes import light_modes
 from shared.policy.estimation.map_kernel import LOWEST_PRECISION
 from shared.policy.estimation.smoothed import check_rings
-
-INITIAL_CHANGE_RATE = 1.0 / 60.0
-"""Mean of α before anything is known, per day."""
-
-INITIAL_SHAPE = 0.5
-"""Shape A of the prior of α before anything is known: spread over orders of magnitude."""
-
-INITIAL_PRECISION = 0.5
-"""Mean precision of a signal source before anything is known."""
 
 PSEUDO_PAGES = 5.0
 """Pages' worth of the parent's statistics that every host starts with."""

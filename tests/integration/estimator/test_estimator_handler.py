@@ -27,7 +27,7 @@ from shared.contracts.topics import CRAWL_OUTCOMES, PAGE_UPDATES
 from shared.runtime.clock import ManualClock
 from shared.store.deployment import StoreMismatch
 from shared.store.imports import PageBatch, StoreBusy, import_pages
-from shared.store.models import GONE, NEVER
+from shared.store.page_status import GONE, NEVER
 from shared.store.snapshot import load_for_learning, load_shard
 
 

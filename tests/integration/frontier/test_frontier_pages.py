@@ -16,7 +16,7 @@ from shared.contracts.codec import decode
 from shared.contracts.messages import PageUpdate
 from shared.contracts.topics import PAGE_UPDATES
 from shared.store.imports import PageBatch, import_pages
-from shared.store.models import GONE, REMOVED
+from shared.store.page_status import GONE, REMOVED
 
 pytestmark = [pytest.mark.kafka, pytest.mark.postgres, pytest.mark.slow(6)]
 

@@ -5,7 +5,7 @@ import numpy as np
 from shared.contracts.identity import shard_of
 from shared.store.history import Rings, pack
 from shared.store.imports import PageBatch, import_pages
-from shared.store.models import NEVER
+from shared.store.page_status import NEVER
 from shared.store.source_times import SourceTimes, pack_source_times
 
 SHARDS = 3

@@ -6,6 +6,7 @@ import struct
 import pytest
 from psycopg.errors import LockNotAvailable, QueryCanceled, ReadOnlySqlTransaction
 
+from shared.store.alchemy import alchemy_engine
 from shared.store.connection import (
     LOCK_SECONDS,
     PASSING,
@@ -13,7 +14,6 @@ from shared.store.connection import (
     READING,
     SILENT_SECONDS,
     Limits,
-    alchemy_engine,
     connect,
     connect_writer,
     transport,

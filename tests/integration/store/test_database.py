@@ -14,13 +14,13 @@ from migrations.upgrade import alembic_config, migrate
 from shared.contracts.identity import host_id_of, identify
 from shared.contracts.messages import Allotment, Multipliers
 from shared.store import writer
+from shared.store.alchemy import alchemy_engine
 from shared.store.binary import Blobs
 from shared.store.columns import HOST_RULES
-from shared.store.connection import alchemy_engine, connect, connect_writer
+from shared.store.connection import connect, connect_writer
 from shared.store.deployment import StoreMismatch, check_deployment
 from shared.store.history import DEPTH
 from shared.store.imports import StoreBusy, import_pages, share_writer_lock
-from shared.store.models import GONE, NEVER, REMOVED
 from shared.store.models_outside import ALL_TABLES
 from shared.store.multipliers import (
     Decided,
@@ -28,6 +28,7 @@ from shared.store.multipliers import (
     last_multipliers,
     prune_multipliers,
 )
+from shared.store.page_status import GONE, NEVER, REMOVED
 from shared.store.positions import (
     ESTIMATOR,
     Superseded,

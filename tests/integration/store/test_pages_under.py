@@ -6,8 +6,8 @@ from shared.contracts.identity import identify
 from shared.store import page_listing
 from shared.store.connection import connect
 from shared.store.imports import import_pages
-from shared.store.models import REMOVED
 from shared.store.page_listing import count_under, urls_under
+from shared.store.page_status import REMOVED
 
 
 def test_pages_are_found_by_host_and_by_prefix_in_parts_without_removed_ones(store, monkeypatch):

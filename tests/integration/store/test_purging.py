@@ -11,7 +11,7 @@ from shared.contracts.topics import TOPICS
 from shared.store import erased_traces, purging
 from shared.store.erased_traces import delete_observations
 from shared.store.erasing import KEPT_SECONDS
-from shared.store.models import ACTIVE, GONE, REMOVED
+from shared.store.page_status import ACTIVE, GONE, REMOVED
 from shared.store.purging import Purgeable, count_purgeable, purgeable_urls
 from shared.store.writer import ensure_observation_partition
 from shared.units import SECONDS_PER_DAY as DAY

@@ -8,7 +8,8 @@ import pytest
 
 from shared.runtime.database_watch import DatabaseWatch
 from shared.runtime.settings import Settings
-from shared.store.connection import alchemy_engine, connect
+from shared.store.alchemy import alchemy_engine
+from shared.store.connection import connect
 from shared.store.lease import connect_lease
 
 SOCKET = ".s.PGSQL.5432"

@@ -7,7 +7,8 @@ from store_contents import SHARDS
 
 from migrations.upgrade import alembic_config, migrate
 from shared.contracts.layout import Layout
-from shared.store.connection import alchemy_engine, connect
+from shared.store.alchemy import alchemy_engine
+from shared.store.connection import connect
 from shared.store.deployment import StoreMismatch, check_deployment
 from shared.store.imports import WRITER_LOCK, StoreBusy
 from shared.store.layout import fetch_layout, read_layout

@@ -21,7 +21,7 @@ from shared.contracts.messages import (
     PageUpdate,
 )
 from shared.runtime.acceptance import BUSY_HOST_SECONDS, Acceptance
-from shared.store.models import NEVER
+from shared.store.page_status import NEVER
 
 DAY = 86_400.0
 NOW = 100 * DAY

@@ -18,7 +18,7 @@ from shared.rules.page_events import (
     SIGNAL,
     UNCHANGED,
 )
-from shared.store.models import ACTIVE, REMOVED
+from shared.store.page_status import ACTIVE, REMOVED
 
 DAY = 86_400.0
 

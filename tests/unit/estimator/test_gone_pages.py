@@ -5,7 +5,7 @@ from test_effects import DAY, one_page, play, update
 from services.estimator import effects
 from services.estimator.columns import UPSERT
 from shared.rules.page_events import FAILED, GONE_FOR_GOOD, IS_GONE, SIGNAL, UNCHANGED
-from shared.store.models import ACTIVE, GONE
+from shared.store.page_status import ACTIVE, GONE
 
 
 def test_gone_pages_come_back_by_signal_upsert_or_crawl():

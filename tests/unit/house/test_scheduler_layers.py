@@ -32,7 +32,7 @@ MEMORY = {
             "removals",
             "reserved",
         ),  # how rows are kept in memory
-        *("columns", "history", "models", "source_times", "directories"),  # what a row means
+        *("columns", "history", "page_status", "source_times", "directories"),  # what a row means
     )
 }
 """The modules of the store that connect to nothing."""

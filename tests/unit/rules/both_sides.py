@@ -28,7 +28,7 @@ from shared.rules.page_events import (
 )
 from shared.runtime.acceptance import Acceptance
 from shared.store.history import SOURCES
-from shared.store.models import NEVER, REMOVED
+from shared.store.page_status import NEVER, REMOVED
 from shared.store.source_times import time_of_source
 
 START = 1.7e9

@@ -6,7 +6,7 @@ import pytest
 
 from shared.contracts.messages import CrawlOutcome, HostLimit
 from shared.rules.host_rules import FIRST_BACK_OFF_SECONDS, PATIENCE, HostRules, reach_of
-from shared.store.models import NEVER
+from shared.store.page_status import NEVER
 from shared.views.hosts import described, line_of
 
 NOW = 1.7e9

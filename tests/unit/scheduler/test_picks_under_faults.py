@@ -14,14 +14,14 @@ from services.scheduler.state.request_ids import microseconds, request_id_of
 from shared.contracts.identity import host_id_of
 from shared.contracts.layout import ALONE
 from shared.contracts.messages import CrawlRequest
-from shared.policy.estimation.host_priors import INITIAL_CHANGE_RATE, INITIAL_SHAPE
+from shared.policy.estimation.first_guesses import INITIAL_CHANGE_RATE, INITIAL_SHAPE
 from shared.rules.page_events import UNCHANGED
 from shared.store.binary import Blobs
 from shared.store.columns import HostColumns, PageColumns, SignalsBySource, host_rules
 from shared.store.history import SOURCES
 from shared.store.host_factors import HostFactors
 from shared.store.hosts import HostLearning
-from shared.store.models import ACTIVE, GONE
+from shared.store.page_status import ACTIVE, GONE
 from shared.store.snapshot import ShardSnapshot
 
 LOOKED_BACK = 10.0

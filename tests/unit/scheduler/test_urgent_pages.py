@@ -13,7 +13,7 @@ from services.scheduler.picking.priority import NEW, OVER_AGE, RETRY, URGENT
 from services.verify.simulation.looking import Looks, every_pick_looked_at
 from shared.contracts.messages import PageUpdate
 from shared.rules.page_events import FAILED, IS_GONE, UNCHANGED
-from shared.store.models import NEVER
+from shared.store.page_status import NEVER
 
 NOW = 1.7e9
 RESTING = {"least_interval": 300.0, "retry": 300.0, "host_rate": 10.0}

@@ -15,7 +15,7 @@ from shared.contracts.codec import encode
 from shared.contracts.identity import identify
 from shared.contracts.layout import ALONE
 from shared.contracts.messages import CrawlRequest, HostParameters, PageParameters
-from shared.store.models import GONE, REMOVED
+from shared.store.page_status import GONE, REMOVED
 
 NOW = 1.7e9
 MATERIAL = 0.05

@@ -17,8 +17,8 @@ from shared.store.host_factors import NONE as NO_FACTORS
 from shared.store.hosts import NO_SOURCES
 from shared.store.imports import StoreBusy
 from shared.store.imports_log import NO_IMPORT, PageImport
-from shared.store.models import ACTIVE, NEVER
 from shared.store.owners import NO_OWNER
+from shared.store.page_status import ACTIVE, NEVER
 
 _NEW_PAGE: Final[Row] = {
     "max_age_days": math.inf,

@@ -14,7 +14,7 @@ from services.verify.simulation.store.imports import ImportStatements, last_impo
 from services.verify.simulation.store.lease import LeaseStatements
 from services.verify.simulation.store.owners import OwnerStatements
 from shared.contracts.layout import Layout
-from shared.policy.estimation.host_priors import INITIAL_CHANGE_RATE, INITIAL_SHAPE
+from shared.policy.estimation.first_guesses import INITIAL_CHANGE_RATE, INITIAL_SHAPE
 from shared.store.binary import Blobs
 from shared.store.columns import (
     HOST_RULES,
@@ -27,7 +27,7 @@ from shared.store.columns import (
 from shared.store.history import WAITING, WAITING_OFFSET, unpack
 from shared.store.host_factors import NONE, unpack_factors
 from shared.store.hosts import INITIAL, PACKED_BYTES, unpack_hosts, unpack_sources
-from shared.store.models import REMOVED
+from shared.store.page_status import REMOVED
 from shared.store.positions import ESTIMATOR, Positions, Superseded
 from shared.store.removals import joined
 from shared.store.snapshot import LearningSnapshot, ShardSnapshot
