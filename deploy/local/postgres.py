@@ -21,7 +21,7 @@ from pathlib import Path
 import psycopg
 import structlog
 
-from deploy.local.process import spawn, stop_process, wait_ready
+from deploy.local.process import StartError, spawn, stop_process, wait_ready
 from deploy.local.supervisor import ChildSpec
 
 SUPERUSER = "postgres"
@@ -130,7 +130,7 @@ class EmbeddedPostgres:
     def prepare(self) -> None:
         """Make the data directory if need be, and end a server that a killed owner left.
 
-        Raises subprocess.CalledProcessError if the directory cannot be made.
+        Raises StartError if the directory cannot be made.
         """
         self._directory.mkdir(parents=True, exist_ok=True)
         self._socket_directory.mkdir(parents=True, exist_ok=True)
@@ -148,7 +148,7 @@ class EmbeddedPostgres:
         Args:
             host: folder of the other server's socket; it is followed there from the start on.
 
-        Raises subprocess.CalledProcessError if it cannot be copied.
+        Raises StartError if it cannot be copied.
         """
         self.stop()
         self._directory.mkdir(parents=True, exist_ok=True)
@@ -170,16 +170,19 @@ class EmbeddedPostgres:
         unfinished = self._directory / "cluster.new"  # a killed one leaves half a directory
         shutil.rmtree(unfinished, ignore_errors=True)
         account = pwd.getpwnam(self._user) if self._user else None
-        subprocess.run(  # noqa: S603
+        done = subprocess.run(  # noqa: S603
             [str(self._binaries / program), *options, "-U", SUPERUSER, "-D", str(unfinished)],
-            check=True,
+            check=False,
             capture_output=True,
+            text=True,
             stdin=subprocess.DEVNULL,
             cwd=self._directory,
             user=account.pw_uid if account else None,
             group=account.pw_gid if account else None,
             extra_groups=[] if account else None,
         )
+        if done.returncode:
+            raise StartError(f"{program} failed: {done.stderr.strip()}")
         unfinished.rename(self._cluster)
 
     def argv(self) -> list[str]:

@@ -64,7 +64,7 @@ class PostgresPair:
     def follow(self) -> None:
         """Make the standby anew, and let the primary wait for it in each commit.
 
-        Raises StartError, subprocess.CalledProcessError.
+        Raises StartError.
         """
         standby = self.servers[self.standby]
         standby.copy_from(self._seen(self.primary))
