@@ -20,6 +20,7 @@ from services.verify.harm import DOWN_SECONDS, PAUSE_SECONDS, WAYS, Harm, harmed
 from services.verify.plan import Fault
 from services.verify.servers import Cluster
 from services.verify.system import System
+from shared.runtime.retrying import until_it_passes
 from shared.store.positions import ESTIMATOR
 
 BEHIND_SECONDS: Final = (1.0, 3.0)
@@ -127,7 +128,7 @@ class ClusterFaults:
         await self._system.in_server_thread(lambda: self._pair.wait_for(standby=False))
         link.cut()
         # Nothing reaches the standby from here on: it has no more than what is committed now.
-        has = await asyncio.to_thread(applied, self._system.database_url)
+        has = await self._applied()
         await asyncio.sleep(self._within(BEHIND_SECONDS))
         lost = await self._more_than(has)
         _signal(primary, signal.SIGKILL)
@@ -160,10 +161,22 @@ class ClusterFaults:
         """How many more records are applied, once there are any."""
         deadline = time.monotonic() + COMMITS_SECONDS
         while True:
-            more = await asyncio.to_thread(applied, self._system.database_url) - has
+            more = await self._applied() - has
             if more > 0 or time.monotonic() > deadline:
                 return more
             await asyncio.sleep(_LOOK_SECONDS)
+
+    async def _applied(self) -> int:
+        """How many records are applied; a server may be about to come back from a fault before."""
+        found = 0
+        async for attempt in until_it_passes(None, _passes, patience_seconds=COMMITS_SECONDS):
+            with attempt:
+                found = await asyncio.to_thread(applied, self._system.database_url)
+        return found
+
+
+def _passes(error: BaseException) -> bool:
+    return isinstance(error, psycopg.OperationalError)
 
 
 def _up_again(server: EmbeddedPostgres) -> None:
