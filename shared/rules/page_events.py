@@ -12,14 +12,14 @@ older one never undoes a newer one, and one that was applied changes nothing.
 - A 404 is a failure, too, until it is confirmed: the third in a row, over a time that fits the
   page's own rhythm, confirms it; a 410 counts as three.
 - An *update* counts if it is not older than the last one.
-- Who only *leads elsewhere* (a redirect), says that *another URL* is the one to keep, or may *not be
-  crawled* by robots.txt, has nothing at its address for now: that counts as a 410 does. There is no
-  crawl record of it, as there is none of a 404.
-- A page is *away* if 404s confirmed it, or what counts as three, and no signal and no update was made
-  after the last attempt to crawl it. This is so at any time, whichever of them was heard of first:
-  404s are counted as crawls come, and what names the page takes none of them back. So a page that
-  was brought back is away again with the next 404. Why it is away is what the last attempt found; if
-  that found nothing out, it is gone.
+- Who only *leads elsewhere* (a redirect), says that *another URL* is the one to keep, or may *not
+  be crawled* by robots.txt, has nothing at its address for now: that counts as a 410 does. There is
+  no crawl record of it, as there is none of a 404.
+- A page is *away* if 404s confirmed it, or what counts as three, and no signal and no update was
+  made after the last attempt to crawl it. This is so at any time, whichever of them was heard of
+  first: 404s are counted as crawls come, and what names the page takes none of them back. So a page
+  that was brought back is away again with the next 404. Why it is away is what the last attempt
+  found; if that found nothing out, it is gone.
 - A crawl that fails is tried again soon, and then ever more rarely: so a page that never answers
   costs next to nothing, however small the budget is. Who is away is looked at after a day, and then
   ever more rarely; who was brought back, as if the last look had been a first failure.
