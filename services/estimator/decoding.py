@@ -63,8 +63,8 @@ class Events:
     busy_until: NDArray[np.float64]
     """Until when the host asked to be left alone; −inf: it did not."""
     reached: NDArray[np.int8]
-    """Of an outcome: whether the crawl reached its host (1), or did not (−1); 0: it was not made, or
-    it is a signal."""
+    """Of an outcome: whether the crawl reached its host (1), or did not (−1); 0: it was not made,
+    or it is a signal."""
     slots: NDArray[np.int8]
     """Of a signal: its source's slot at the host."""
     records: list[ConsumerRecord]

@@ -9,7 +9,7 @@ from typing import Final
 
 from services.verify.checks.downtime import NEWS_SECONDS
 from services.verify.checks.finding import Finding
-from services.verify.ledger import NO_CRAWLS, Asked, Ledger, first_answers
+from services.verify.ledger import AWAY, NO_CRAWLS, Asked, Ledger, first_answers
 from shared.contracts.messages import CrawlOutcome
 
 ROUNDING_SECONDS: Final = 1e-5
@@ -53,15 +53,15 @@ def in_flight_twice(ledger: Ledger) -> Finding:
 
 
 def unanswered(ledger: Ledger) -> Finding:
-    """Requests without an outcome are asked again; those of pages that were found gone by their own
-    rhythm, which may take longer."""
+    """Requests without an outcome are asked again; those of pages that were found gone or
+    away by their own rhythm, which may take longer."""
     answered = first_answers(ledger)
     latest: dict[str, CrawlOutcome] = {}
     for one in ledger.outcomes:
         before = latest.get(one.outcome.url)
         if before is None or one.outcome.crawled_at >= before.crawled_at:
             latest[one.outcome.url] = one.outcome
-    gone = {url for url, outcome in latest.items() if outcome.result == "gone"}
+    gone = {url for url, outcome in latest.items() if outcome.result in ("gone", *AWAY)}
     last = {page: asked[-1] for page, asked in _by_page(ledger).items()}
     asked_again = sum(a.request.request_id not in answered for a in ledger.requests)
     active = {page.page_id for page in ledger.pages if page.status == 0}

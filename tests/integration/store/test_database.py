@@ -20,7 +20,7 @@ from shared.store.connection import alchemy_engine, connect, connect_writer
 from shared.store.deployment import StoreMismatch, check_deployment
 from shared.store.history import DEPTH
 from shared.store.imports import StoreBusy, import_pages, share_writer_lock
-from shared.store.models import GONE, NEVER, REMOVED
+from shared.store.models import AWAY, GONE, NEVER, REMOVED, STATUS_NAMES
 from shared.store.models_outside import ALL_TABLES
 from shared.store.multipliers import (
     Decided,

@@ -184,14 +184,16 @@ def test_a_look_at_a_gone_page_that_fails_is_made_again_soon_twice():
         (IS_DISALLOWED, models.DISALLOWED),
     ],
 )
-def test_who_leads_elsewhere_or_is_not_allowed_is_looked_at_after_a_day_then_two_four(kind, status):
+def test_who_is_away_at_once_is_looked_at_after_a_day_two_four(kind, status):
     world, page_id, row = crawled_world(retry=300.0)
     crawled = row["last_crawled_at"]
     looks = looks_at(world, page_id, row, [kind] * 9)
     assert (np.diff(looks) / DAY).tolist() == [1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 64.0, 90.0]
     assert (row["status"], row["last_crawled_at"]) == (status, crawled)
-    assert world.pick([row["retry_at"] - 1.0, row["retry_at"] + 1.0], 1.0) == [None, page_id]
-    world.outcome(page_id, row["retry_at"] + 2.0, UNCHANGED)
+    due = row["retry_at"]
+    assert world.pick([due - 1.0], 1.0) == [None]
+    assert world.pick([due + 1.0], 1.0) == [page_id]
+    world.outcome(page_id, due + 2.0, UNCHANGED)
     assert (row["status"], row["failures"], row["misses"]) == (pages.ACTIVE, 0, 0)
 
 

@@ -56,7 +56,7 @@ def test_a_request_that_nobody_asks_again_is_found():
     ).passed
 
 
-@pytest.mark.parametrize(("result", "found"), [("gone", 0), ("failed", 1)])
+@pytest.mark.parametrize(("result", "found"), [("gone", 0), ("disallowed", 0), ("failed", 1)])
 def test_a_page_that_was_found_gone_is_asked_for_by_its_own_rhythm(result, found):
     first, second = asked(10.0), asked(20.0)
 
@@ -92,7 +92,9 @@ def test_a_page_is_chosen_before_its_request_waits_for_the_broker():
     assert requests.forgotten_crawls(run, 60.0).passed
 
 
-@pytest.mark.parametrize(("result", "status"), [("failed", 500), ("gone", 404)])
+@pytest.mark.parametrize(
+    ("result", "status"), [("failed", 500), ("gone", 404), ("redirected", 301)]
+)
 def test_a_page_that_was_not_got_is_soon_asked_for_again(result, status):
     first, second = asked(10.0), asked(40.0, reason="max-age")
     missed = answered(first, 10.1, result, http_status=status)
