@@ -58,7 +58,7 @@ FAILED_SHARE: Final = 0.003
 GONE_SHARE: Final = 0.001
 """Crawls of pages that were there from the beginning that find them gone."""
 
-AWAY_SHARE: Final = 0.0005
+AWAY_SHARE: Final = 0.001
 """Crawls of such pages that find that they lead elsewhere, or that robots.txt forbids them."""
 
 DIGEST_EVERY: Final = 3

@@ -104,6 +104,26 @@ def test_a_page_that_was_not_got_is_soon_asked_for_again(result, status):
     assert requests.forgotten_crawls(run, 60.0).passed
 
 
+@pytest.mark.parametrize(
+    ("result", "named_at", "found"),
+    [
+        *(("redirected", None, 1), ("disallowed", 10.0, 1), ("canonical", 50.0, 1)),
+        *(("redirected", 20.0, 0), ("gone", None, 0), ("unchanged", None, 0)),
+    ],
+)
+def test_who_is_away_is_not_asked_for_until_somebody_names_it(result, named_at, found):
+    first, second = asked(10.0), asked(40.0)
+    signals = [PageSignal(PAGE.page_id, URL, PAGE.host, "feed", named_at or 0.0)]
+    outcome = answered(first, 10.1, result)
+    run = ledger(requests=[first, second], outcomes=[outcome], page_signals=signals)
+    assert requests.asked_while_away(run, []).count == found
+
+    update = PageUpdate("upsert", URL, updated_at=named_at or 0.0)
+    run = ledger(requests=[first, second], outcomes=[outcome])
+    assert requests.asked_while_away(run, [update]).count == found
+    assert requests.asked_while_away(ledger(requests=[first]), []).passed
+
+
 def test_a_late_failure_is_no_crawl_for_the_request_that_came_meanwhile():
     first, second = asked(10.0, reason="new"), asked(10.0 + TIMEOUT, reason="new")
     third = asked(30.0, reason="new")
