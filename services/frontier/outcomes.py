@@ -66,7 +66,7 @@ def found_of(url: str, metadata: Mapping[str, str], refetchable_from: int, now: 
     status = _status(_first(metadata, _STATUSES))
     wait = _retry_after(_first(metadata, _RETRY_AFTER), now)
     result, digest, is_clear = _result(metadata, status, wants_again=refetchable_from > 0)
-    if result not in _TARGETS:
+    if result is None or result not in _TARGETS:
         return Found(result, digest, status, wait, is_clear=is_clear)
     target = _target(url, _first(metadata, _TARGETS[result]))
     if target is not None and _is_same(url, target):
