@@ -138,17 +138,16 @@ def means(looks: Sequence[Look], interval: float, wanted: Callable[[Look], bool]
 
 
 def _there(website: Website, now: float) -> list[tuple[Site, str]]:
-    """Pages that can be had."""
+    """Pages that can be had, at addresses of their own: old ones only lead there."""
     return [
         (site, page.path)
         for site in website.sites
         for page in site.plan.pages.values()
-        if page.appears_at <= now
+        if page.appears_at <= now and page.leads_to is None
     ]
 
 
 def _versions(site: Site, path: str, now: float) -> list[bytes]:
     """What a site has shown there, oldest first."""
-    page = site.plan.pages[path]
-    shown = page.leads_to or path
-    return [documents.page(site.plan, shown, n) for n in range(page.version(now) + 1)]
+    versions = site.plan.pages[path].version(now) + 1
+    return [documents.page(site.plan, path, n) for n in range(versions)]

@@ -56,7 +56,8 @@ def _now(demo: Demo) -> Means | None:
 
 
 def _paths(demo: Demo) -> list[str]:
-    return [path for site in demo.website.sites for path in site.plan.pages]
+    pages = [page for site in demo.website.sites for page in site.plan.pages.values()]
+    return [page.path for page in pages if page.leads_to is None]
 
 
 def _line(demo: Demo) -> str:

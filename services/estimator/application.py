@@ -284,7 +284,7 @@ def _apply_updates(shard: Shard, updates: Updates) -> tuple[NDArray[np.int64], N
 def _note_hosts(shard: Shard, rows: NDArray[np.int64], events: Events) -> set[int]:
     """What outcomes say of their hosts, whether their pages are known or not: rows of the hosts
     whose rules are others now."""
-    is_outcome = events.reached != 0
+    is_outcome = events.kinds != SIGNAL
     if not is_outcome.any():
         return set()
     hosts = (

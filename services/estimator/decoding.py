@@ -15,14 +15,13 @@ from shared.contracts.codec import decode_many
 from shared.contracts.identity import (
     BadUrl,
     PageIdentity,
-    digest_id_of,
     identify,
     page_id_of,
 )
 from shared.contracts.layout import Layout
 from shared.contracts.messages import CrawlOutcome, HostLimit, PageSignal, PageUpdate
 from shared.rules.host_rules import reach_of
-from shared.rules.page_events import SIGNAL, kind_of
+from shared.rules.page_events import SIGNAL, digest_of, kind_of, why_not_elsewhere
 from shared.runtime.acceptance import Acceptance
 from shared.store.page_status import NEVER
 
@@ -64,7 +63,8 @@ class Events:
     busy_until: NDArray[np.float64]
     """Until when the host asked to be left alone; −inf: it did not."""
     reached: NDArray[np.int8]
-    """Of an outcome: whether the crawl reached its host (1), or did not (−1); of a signal 0."""
+    """Of an outcome: whether the crawl reached its host (1), or did not (−1); 0: it was not made,
+    or it is a signal."""
     slots: NDArray[np.int8]
     """Of a signal: its source's slot at the host."""
     records: list[ConsumerRecord]
@@ -171,8 +171,14 @@ class Reader:
             *self._decoded(CrawlOutcome, records), lambda m: m.crawled_at
         )
         page_ids = np.array([page_id_of(outcome.url) for outcome in outcomes], np.int64)
-        good = np.ones(page_ids.size, np.bool_)
-        for unknown in np.flatnonzero(rows_of(page_ids) < 0).tolist():
+        good = np.array(
+            [
+                self._accepts(record, why_not_elsewhere(outcome))
+                for record, outcome in zip(kept, outcomes, strict=True)
+            ],
+            np.bool_,
+        )
+        for unknown in np.flatnonzero(good & (rows_of(page_ids) < 0)).tolist():
             page = self._identity(kept[unknown], outcomes[unknown].url)
             good[unknown] = page is not None
             if page is not None:
@@ -184,7 +190,7 @@ class Reader:
             page_ids[good],
             np.array([outcome.crawled_at for outcome in outcomes], np.float64),
             np.array([kind_of(outcome) for outcome in outcomes], np.int8),
-            np.array([digest_id_of(outcome.digest) for outcome in outcomes], np.int64),
+            np.array([digest_of(outcome) for outcome in outcomes], np.int64),
             np.array(
                 [_or(self.acceptance.busy_until(outcome), NEVER) for outcome in outcomes],
                 np.float64,

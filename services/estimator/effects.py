@@ -352,7 +352,7 @@ def _failure(page: Any, time: float, kind: int) -> int:
     page.misses = misses_after(kind, page.misses)
     page.failures = failures_after(kind, page.failures, page.misses)
     was_named_since = max(page.updated_at, page.last_signal_at) > time
-    page.status = status_after_failure(page.status, page.misses, was_named_since)
+    page.status = status_after_failure(kind, page.status, page.misses, was_named_since)
     return APPLIED
 
 

@@ -77,7 +77,7 @@ class Looking:
             size=counts["active"],
             inProcess=self._book.in_flight(host),
             counts={
-                "completed": counts["gone"],
+                "completed": counts["away"],
                 "never_crawled": counts["never_crawled"],
                 "failing": counts["failing"],
                 "waiting": self._book.waiting(host),

@@ -5,13 +5,19 @@ metadata. Crawlers of whatever kind say it by `freshet.result` or `freshet.diges
 own names are understood too, where its `metadata.persist` lets them pass. When a page is crawled
 again is not for its crawler to say; but a time of 0 says, by the API, that it is not to be: without
 any other word that is `gone`, which is looked at ever more rarely.
+
+A redirect leads to another page, which is none of this outcome's. One to the page itself (a cookie
+is set on the way) has not got it.
 """
 
 from collections.abc import Mapping
 from email.utils import parsedate_to_datetime
 from typing import Any, Final, NamedTuple, get_args
 
-from shared.contracts.messages import MAX_DIGEST_LENGTH, Result
+import ada_url
+
+from shared.contracts.identity import BadUrl, identify
+from shared.contracts.messages import MAX_DIGEST_LENGTH, MAX_URL_LENGTH, Result
 
 REQUEST_ID: Final = "freshet.request-id"
 RESULT: Final = "freshet.result"
@@ -21,7 +27,13 @@ _DIGESTS: Final = ("freshet.digest", "signature")
 _STATUSES: Final = ("freshet.status", "fetch.statusCode")
 _RETRY_AFTER: Final = ("freshet.retry-after", "protocol.retry-after", "retry-after")
 _ERRORS: Final = ("fetch.exception", "error.cause")
-_REDIRECT: Final = "_redirTo"
+_ROBOTS: Final = "robots.txt"
+"""What StormCrawler names as the cause where it forbids a page."""
+
+_TARGETS: Final[Mapping[Result, tuple[str, ...]]] = {
+    "redirected": ("freshet.redirected-to", "_redirTo"),
+    "canonical": ("freshet.canonical-url",),
+}
 
 _RESULTS: Final[Mapping[str, Result]] = {name: name for name in get_args(Result)}
 _NOT_MODIFIED: Final = 304
@@ -36,14 +48,17 @@ class Found(NamedTuple):
     digest: str | None
     http_status: int | None
     retry_after_seconds: float | None
+    redirected_to: str | None = None
+    canonical_url: str | None = None
     is_clear: bool = True
     """Whether anything was said of it; else it is a guess."""
 
 
-def found_of(metadata: Mapping[str, str], refetchable_from: int, now: float) -> Found:
+def found_of(url: str, metadata: Mapping[str, str], refetchable_from: int, now: float) -> Found:
     """What the metadata of a known URL say.
 
     Args:
+        url: canonical.
         metadata: the first value of each key.
         refetchable_from: Unix seconds; 0: the crawler wants it never again.
         now: Unix seconds.
@@ -51,7 +66,31 @@ def found_of(metadata: Mapping[str, str], refetchable_from: int, now: float) -> 
     status = _status(_first(metadata, _STATUSES))
     wait = _retry_after(_first(metadata, _RETRY_AFTER), now)
     result, digest, is_clear = _result(metadata, status, wants_again=refetchable_from > 0)
-    return Found(result, digest, status, wait, is_clear)
+    if result is None or result not in _TARGETS:
+        return Found(result, digest, status, wait, is_clear=is_clear)
+    target = _target(url, _first(metadata, _TARGETS[result]))
+    if target is not None and _is_same(url, target):
+        return Found("failed", None, status, wait)
+    if result == "redirected":
+        return Found(result, None, status, wait, redirected_to=target)
+    return Found(result, None, status, wait, canonical_url=target)
+
+
+def _target(url: str, written: str) -> str | None:
+    """Where a page leads to, as it says it, from its own address on; None: it is no URL that a
+    message could have."""
+    try:
+        target = ada_url.join_url(url, written) if written else ""
+    except ValueError:
+        return None
+    return target if 0 < len(target) <= MAX_URL_LENGTH else None
+
+
+def _is_same(url: str, target: str) -> bool:
+    try:
+        return identify(target).url == url
+    except BadUrl:
+        return False
 
 
 def _result(
@@ -62,7 +101,10 @@ def _result(
     if said is not None:
         return said, digest, True
     if status is not None and not 200 <= status < 300:
-        return (*_by_status(status, metadata.get(_REDIRECT, "")), True)
+        is_target_known = bool(_first(metadata, _TARGETS["redirected"]))
+        return _by_status(status, is_target_known=is_target_known), None, True
+    if metadata.get("error.cause") == _ROBOTS:
+        return "disallowed", None, True
     if _first(metadata, _ERRORS):
         return "failed" if wants_again else "gone", None, True
     if digest is not None:
@@ -72,13 +114,12 @@ def _result(
     return ("changed", None, False) if wants_again else ("gone", None, True)
 
 
-def _by_status(status: int, target: str) -> tuple[Result | None, str | None]:
+def _by_status(status: int, *, is_target_known: bool) -> Result:
     if status == _NOT_MODIFIED:
-        return "unchanged", None
-    if 300 <= status < 400 and target:
-        # What such a page holds is where it leads to.
-        return None, f"to {target}"[:MAX_DIGEST_LENGTH]
-    return "gone" if status in _GONE else "failed", None
+        return "not_modified"
+    if 300 <= status < 400 and is_target_known:
+        return "redirected"
+    return "gone" if status in _GONE else "failed"
 
 
 def crawled_at_of(metadata: Mapping[str, str], given_at: float | None, now: float) -> float:

@@ -99,7 +99,7 @@ class Putting:
         if ticket is not None and ticket.request.url != page.url:
             # Metadata that went along to another URL: a link's, or a redirect's.
             request_id, ticket = None, self._book.find(None, page.url)
-        found = found_of(metadata, refetchable_from, now)
+        found = found_of(page.url, metadata, refetchable_from, now)
         outcome = CrawlOutcome(
             page.url,
             crawled_at_of(metadata, ticket.given_at if ticket else None, now),
@@ -109,6 +109,8 @@ class Putting:
             found.digest,
             found.http_status,
             found.retry_after_seconds,
+            found.redirected_to,
+            found.canonical_url,
         )
         await self._sender.send(CRAWL_OUTCOMES, page.host, outcome)
         if ticket is not None:

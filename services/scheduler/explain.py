@@ -18,15 +18,14 @@ from services.scheduler.picking.priority import (
 )
 from services.scheduler.picking.thresholds import host_multipliers
 from services.scheduler.state.hosts import usable_from
-from services.scheduler.state.rows import ACTIVE, ATTEMPT, GONE, NEVER
+from services.scheduler.state.rows import ACTIVE, ATTEMPT, NEVER
 from services.scheduler.state.shard import Shard
 from shared.contracts.identity import PageIdentity
 from shared.policy.kernels.threshold import due_after_days_scalar, threshold_staleness_scalar
+from shared.store.page_status import AWAY, STATUS_NAMES
 from shared.units import SECONDS_PER_DAY
 
 NO_ATTEMPT_YET = np.array([(NEVER, NEVER, NEVER, 0, NEVER, 0, 0, 0, 0)], ATTEMPT)[0]
-
-_STATUS = {ACTIVE: "active", GONE: "gone"}
 
 
 def shard_state(shard: Shard, multiplier: float) -> dict[str, Any]:
@@ -42,7 +41,7 @@ def shard_state(shard: Shard, multiplier: float) -> dict[str, Any]:
         "never_crawled": int(
             ((pages["last_crawled_at"] == NEVER) & (pages["status"] == ACTIVE)).sum()
         ),
-        "gone": int((pages["status"] == GONE).sum()),
+        **{STATUS_NAMES[status]: int((pages["status"] == status).sum()) for status in AWAY},
         "candidates": selector.candidates,
         "guard": selector.guard,
         "rebuilds": selector.rebuilds,
@@ -73,7 +72,7 @@ def page_state(
         "url": identity.url,
         "page_id": identity.page_id,
         "shard": shard.number,
-        "status": _STATUS.get(int(page["status"]), "removed"),
+        "status": STATUS_NAMES[int(page["status"])],
         "crawl_value": float(crawl_value_of(page, now, terms.uniform)),
         "threshold": threshold,
         "multiplier": multiplier,

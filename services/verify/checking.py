@@ -22,6 +22,7 @@ from services.verify.late_plans import changes_held
 from services.verify.ledger import Ledger
 from services.verify.plan import VerifyPlan
 from services.verify.poison import Place
+from services.verify.records import decoded
 from services.verify.reference.state import State, read_state
 from services.verify.relearning import (
     MOST_OUT_OF_ORDER,
@@ -158,6 +159,7 @@ def _findings(facts: Facts, ledger: Ledger) -> list[Finding]:
     stored, owners = read_state(facts.database_url), audit.read_owners(facts.database_url)
     expected = pages.without(facts.expected, unsure_of(facts.accounts))
     material, other = facts.settings.material_change, BEFORE if facts.plan.before else THIS
+    updates = [update for _, update in decoded(PageUpdate, ledger.raw[PAGE_UPDATES.name])]
     at_rest = [] if facts.drained else ["messages are still waiting to be applied"]
     return [
         Finding.of("rest", "without a budget the system comes to rest", at_rest, looked_at=1),
@@ -179,6 +181,7 @@ def _findings(facts: Facts, ledger: Ledger) -> list[Finding]:
         requests.in_flight_twice(ledger),
         requests.unanswered(ledger),
         requests.forgotten_crawls(ledger, age),
+        requests.asked_while_away(ledger, updates),
         requests.slots_filled_once(ledger),
         requests.right_partitions(ledger),
         limits.budget(ledger, held_changes, end),

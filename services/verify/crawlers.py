@@ -3,13 +3,15 @@
 import asyncio
 import time
 from collections import Counter, deque
-from typing import Final
+from typing import Any, Final
 
 import numpy as np
 from aiokafka import AIOKafkaConsumer, TopicPartition
 
 from services.verify.crowd import Crowd
+from services.verify.ledger import AWAY
 from services.verify.plan import (
+    AWAY_SHARE,
     BUSY_SECONDS,
     BUSY_SHARE,
     CRAWL_SECONDS,
@@ -21,7 +23,7 @@ from services.verify.plan import (
 from services.verify.sending import Account, Sender
 from services.world.web import Web
 from shared.contracts.codec import BadMessage, decode
-from shared.contracts.messages import CrawlOutcome, CrawlRequest, Result
+from shared.contracts.messages import CrawlOutcome, CrawlRequest
 from shared.contracts.topics import CRAWL_OUTCOMES, CRAWL_REQUESTS
 from shared.runtime.kafka import make_consumer
 from shared.runtime.settings import Settings
@@ -34,7 +36,24 @@ _REMEMBERED_SECONDS: Final = 30.0
 class Crawlers:
     """Reads `crawl-requests` from the very beginning, every partition, without a group."""
 
-    def __init__(self, settings: Settings, crowd: Crowd, sender: Sender, seed: int) -> None:
+    def __init__(
+        self,
+        settings: Settings,
+        crowd: Crowd,
+        sender: Sender,
+        seed: int,
+        *,
+        in_old_words: bool = False,
+    ) -> None:
+        """Set up, without connecting.
+
+        Args:
+            settings: of the system.
+            crowd: the pages.
+            sender: of what they find.
+            seed: of what becomes of crawls.
+            in_old_words: whether they say nothing that workers of 0.2 refuse.
+        """
         self.seen = Account()
         """The requests that came, with their offsets."""
         self.requests = 0
@@ -55,6 +74,7 @@ class Crawlers:
         self._origin = time.time()
         self._web = Web(crowd.pages.importance, crowd.pages.held, crowd.stream)
         self._rows = {page: row for row, page in enumerate(crowd.pages.page_ids.tolist())}
+        self._in_old_words = in_old_words
         self._gone: set[int] = set()
         self._versions: Counter[int] = Counter()
         """Page → how often it was found changed."""
@@ -141,33 +161,40 @@ class Crawlers:
         self._under_way.append((time.monotonic() + CRAWL_SECONDS, request))
 
     def _answer(self, request: CrawlRequest) -> None:
-        now, luck = time.time(), self._rng.random()
-        result: Result | None
-        status, busy_for, digest = 200, None, None
-        if luck < BUSY_SHARE and not self.answers_everything:
-            result, status, busy_for = "failed", 429, float(self._rng.uniform(*BUSY_SECONDS))
-        elif luck < BUSY_SHARE + FAILED_SHARE:
-            result, status = "failed", 500
-        elif luck > 1.0 - GONE_SHARE and request.page_id in self._rows:
-            result, status = "gone", 404
-            self._gone.add(request.page_id)
-        else:
-            changed = self._changed(request.page_id, now)
-            result = "changed" if changed else "unchanged"
-            self._versions[request.page_id] += changed
-            if request.page_id % DIGEST_EVERY == 0:
-                result, digest = None, f"version {self._versions[request.page_id]}"
+        now = time.time()
         outcome = CrawlOutcome(
             url=request.url,
             host=request.host,
             request_id=request.request_id,
             crawled_at=now,
-            http_status=status,
-            result=result,
-            digest=digest,
-            retry_after_seconds=busy_for,
+            **self._found(request, now),
         )
         self._sender.queue(CRAWL_OUTCOMES, request.host, outcome)
+
+    def _found(self, request: CrawlRequest, now: float) -> dict[str, Any]:
+        """What a crawl found: fields of its outcome."""
+        luck, page_id = self._rng.random(), request.page_id
+        if luck < BUSY_SHARE and not self.answers_everything:
+            pause = float(self._rng.uniform(*BUSY_SECONDS))
+            return {"result": "failed", "http_status": 429, "retry_after_seconds": pause}
+        if luck < BUSY_SHARE + FAILED_SHARE:
+            return {"result": "failed", "http_status": 500}
+        away_share = 0.0 if self._in_old_words else AWAY_SHARE
+        if luck > 1.0 - GONE_SHARE - away_share and page_id in self._rows:
+            self._gone.add(page_id)
+            is_gone = luck > 1.0 - GONE_SHARE
+            return {"result": "gone", "http_status": 404} if is_gone else _away(request)
+        return self._content(page_id, now)
+
+    def _content(self, page_id: int, now: float) -> dict[str, Any]:
+        changed = self._changed(page_id, now)
+        self._versions[page_id] += changed
+        if page_id % DIGEST_EVERY == 0:
+            return {"digest": f"version {self._versions[page_id]}", "http_status": 200}
+        if changed or self._in_old_words or page_id % 2:
+            return {"result": "changed" if changed else "unchanged", "http_status": 200}
+        # What a crawler makes of the empty body of a 304 says nothing.
+        return {"result": "not_modified", "digest": f"empty at {now}", "http_status": 304}
 
     def _changed(self, page_id: int, now: float) -> bool:
         row = self._rows.get(page_id)
@@ -175,3 +202,14 @@ class Crawlers:
             return False  # added while the system runs: such pages never change
         day = (now - self._origin) / SECONDS_PER_DAY
         return bool(self._web.crawl(np.array([row]), max(day, self._web.day))[0])
+
+
+def _away(request: CrawlRequest) -> dict[str, Any]:
+    """Fields of an outcome that takes a page out of the order of all others."""
+    result, target = AWAY[request.page_id % len(AWAY)], f"{request.url}/elsewhere"
+    if result == "disallowed":
+        return {"result": result}
+    return {
+        "result": result,
+        "redirected_to" if result == "redirected" else "canonical_url": target,
+    }

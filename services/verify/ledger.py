@@ -38,7 +38,10 @@ _READ: Final[tuple[Topic, ...]] = (
     *(HOST_LIMITS, PAGE_PARAMETERS, HOST_PARAMETERS, MULTIPLIERS, DEAD_LETTERS),
 )
 
-NO_CRAWLS: Final = ("failed", "gone")
+AWAY: Final = ("redirected", "canonical", "disallowed")
+"""Results that take a page out of the order of all others at once."""
+
+NO_CRAWLS: Final = ("failed", "gone", *AWAY)
 """Results of those that did not get the page: it is as old as before."""
 
 _PAGES: Final = """

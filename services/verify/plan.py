@@ -58,6 +58,9 @@ FAILED_SHARE: Final = 0.003
 GONE_SHARE: Final = 0.001
 """Crawls of pages that were there from the beginning that find them gone."""
 
+AWAY_SHARE: Final = 0.001
+"""Crawls of such pages that find that they lead elsewhere, or that robots.txt forbids them."""
+
 DIGEST_EVERY: Final = 3
 """Of one page in so many the crawlers give a digest, and do not say whether it changed."""
 

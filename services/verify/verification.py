@@ -59,7 +59,10 @@ class Verification:
         self.system = System(plan, self.directory)
         settings = self.system.settings
         self.sender = Sender(settings, plan.seed, in_transactions=plan.in_transactions)
-        self.crawlers = Crawlers(settings, self.crowd, self.sender, plan.seed)
+        self.crawlers = Crawlers(
+            *(settings, self.crowd, self.sender, plan.seed),
+            in_old_words=plan.before is not None,
+        )
         self.traffic = Traffic(self.crowd, self.sender, plan.seed)
         self.poison = Poison(settings, plan.seed)
         self.injector = Injector(self.system, self.sender, self.crawlers, self.poison, plan)

@@ -9,7 +9,8 @@ Each rule has one writer and a field of its own, and what holds is the strictest
   from time to time to see whether it is there again.
 
 An answer of any kind says that a host is well, but 429 and server errors. A crawl that failed and
-names no `http_status` says that the host did not answer: DNS, connection, time-out.
+names no `http_status` says that the host did not answer: DNS, connection, time-out. One that
+robots.txt forbids was not made, and says nothing.
 """
 
 import math
@@ -115,10 +116,13 @@ class HostRules:
         return is_later
 
     def note(self, reached: int, time: float) -> bool:
-        """A crawl at a time reached the host (1), or did not (−1); whether that says something new.
+        """A crawl at a time reached the host (1), did not (−1), or was not made (0); whether that
+        says something new.
 
         Crawls that were on their way when the host was backed off from say nothing.
         """
+        if reached == 0:
+            return False
         if reached > 0:
             is_over = self.failures > 0 and time >= self.failed_at
             if is_over:
@@ -154,8 +158,11 @@ class HostRules:
 
 
 def reach_of(outcome: CrawlOutcome) -> int:
-    """1: the crawl reached its host, which is well; −1: it did not, or the host is not well."""
+    """1: the crawl reached its host, which is well; −1: it did not, or the host is not well; 0: it
+    was not made."""
     status = outcome.http_status
     if status is None:
+        if outcome.result == "disallowed":
+            return 0
         return -1 if outcome.result == "failed" else 1
     return -1 if status == _TOO_MANY_REQUESTS or status >= _SERVER_ERRORS else 1

@@ -12,12 +12,16 @@ older one never undoes a newer one, and one that was applied changes nothing.
 - A 404 is a failure, too, until it is confirmed: the third in a row, over a time that fits the
   page's own rhythm, confirms it; a 410 counts as three.
 - An *update* counts if it is not older than the last one.
-- A page is *gone* if 404s confirmed it, and no signal and no update was made after the last attempt
-  to crawl it. This is so at any time, whichever of them was heard of first: 404s are counted as
-  crawls come, and what names the page takes none of them back. So a page that was brought back is
-  gone again with the next 404.
+- Who only *leads elsewhere* (a redirect), says that *another URL* is the one to keep, or may *not
+  be crawled* by robots.txt, has nothing at its address for now: that counts as a 410 does. There is
+  no crawl record of it, as there is none of a 404.
+- A page is *away* if 404s confirmed it, or what counts as three, and no signal and no update was
+  made after the last attempt to crawl it. This is so at any time, whichever of them was heard of
+  first: 404s are counted as crawls come, and what names the page takes none of them back. So a page
+  that was brought back is away again with the next 404. Why it is away is what the last attempt
+  found; if that found nothing out, it is gone.
 - A crawl that fails is tried again soon, and then ever more rarely: so a page that never answers
-  costs next to nothing, however small the budget is. Who is gone is looked at after a day, and then
+  costs next to nothing, however small the budget is. Who is away is looked at after a day, and then
   ever more rarely; who was brought back, as if the last look had been a first failure.
 
 What still depends on the order of arrival: a failure that is heard of after a later attempt does
@@ -32,9 +36,19 @@ from typing import Final
 
 import numpy as np
 
+from shared.contracts.identity import BadUrl, digest_id_of, identify
 from shared.contracts.messages import CrawlOutcome
 from shared.policy.compiled import compiled
-from shared.store.page_status import ACTIVE, GONE, NEVER, REMOVED
+from shared.store.page_status import (
+    ACTIVE,
+    DISALLOWED,
+    DUPLICATE,
+    FIRST_AWAY,
+    GONE,
+    NEVER,
+    REDIRECTED,
+    REMOVED,
+)
 from shared.units import SECONDS_PER_DAY
 
 SIGNAL: Final = 0
@@ -52,10 +66,23 @@ COMPARE: Final = 5
 GONE_FOR_GOOD: Final = 6
 """410: its host says that the page will not come back."""
 
+IS_REDIRECTED: Final = 7
+"""The page's address only leads to another one."""
+
+IS_DUPLICATE: Final = 8
+"""The page says that another URL is the one to keep."""
+
+IS_DISALLOWED: Final = 9
+"""The robots.txt of its host forbids the page."""
+
 _RESULTS: Final = {
     "changed": CHANGED,
     "unchanged": UNCHANGED,
+    "not_modified": UNCHANGED,
     "gone": IS_GONE,
+    "redirected": IS_REDIRECTED,
+    "canonical": IS_DUPLICATE,
+    "disallowed": IS_DISALLOWED,
     "failed": FAILED,
     None: COMPARE,
 }
@@ -68,18 +95,43 @@ def kind_of(outcome: CrawlOutcome) -> int:
     return GONE_FOR_GOOD if kind == IS_GONE and outcome.http_status == _GONE_STATUS else kind
 
 
+def digest_of(outcome: CrawlOutcome) -> int:
+    """Of the content that an outcome is about; `NO_DIGEST`: it says nothing of it.
+
+    A 304 has no content: what a crawler makes of its empty body would pass for a change at the next
+    crawl.
+    """
+    return NO_DIGEST if outcome.result == "not_modified" else digest_id_of(outcome.digest)
+
+
+def why_not_elsewhere(outcome: CrawlOutcome) -> str | None:
+    """Why an outcome that names another page is not taken; None: it is, or names none.
+
+    What is no URL of a page is nobody: the page has nothing at its address all the same.
+    """
+    target = outcome.redirected_to or outcome.canonical_url
+    if target is None:
+        return None
+    try:
+        is_itself = identify(target).page_id == identify(outcome.url).page_id
+    except BadUrl:
+        return None
+    return f"it is `{outcome.result}`, but to the page itself" if is_itself else None
+
+
 CONFIRMATIONS: Final = 3
-"""So many 404s in a row say that a page is gone."""
+"""So many 404s in a row say that a page is gone; all else that says that it is away counts as so
+many."""
 
 NO_DIGEST: Final = 0
 
 LONGEST_RETRY_SECONDS: Final = 90.0 * SECONDS_PER_DAY
 
 QUICK_RETRIES: Final = 2
-"""After so many failures in a row a page's own rhythm counts, too; or that of who is gone."""
+"""After so many failures in a row a page's own rhythm counts, too; or that of who is away."""
 
 FIRST_LOOK_SECONDS: Final = SECONDS_PER_DAY
-"""After so long it is looked whether a page that is gone has come back; then twice as long, ..."""
+"""After so long it is looked whether a page that is away has come back; then twice as long, ..."""
 
 MOST_MISSES: Final = 100
 """More 404s in a row are not counted."""
@@ -103,13 +155,19 @@ def is_after_crawl(time: float, last_crawled_at: float, delay: float) -> bool:
 
 
 @compiled
-def brings_back(status: int, time: float, last_attempt_at: float) -> bool:
-    """Whether a signal or an update makes a page be crawled again that was gone.
+def is_away(status: int) -> bool:
+    """Whether a page is out of the order in which others are crawled, and only looked at."""
+    return status >= FIRST_AWAY
 
-    What a newer crawl found to be gone stays so. The delay of signals does not count here: to look
+
+@compiled
+def brings_back(status: int, time: float, last_attempt_at: float) -> bool:
+    """Whether a signal or an update makes a page be crawled again that was away.
+
+    What a newer crawl found to be away stays so. The delay of signals does not count here: to look
     once too often costs a crawl, not to look may cost weeks.
     """
-    return status == GONE and time > last_attempt_at
+    return is_away(status) and time > last_attempt_at
 
 
 @compiled
@@ -121,7 +179,7 @@ def is_wanted(urgent_at: float, last_crawled_at: float) -> bool:
 
 @compiled
 def is_back(status: int, misses: int) -> bool:
-    """Whether a page was gone, and something newer than its last attempt has brought it back."""
+    """Whether a page was away, and something newer than its last attempt has brought it back."""
     return status == ACTIVE and misses >= CONFIRMATIONS
 
 
@@ -139,8 +197,8 @@ def misses_that_count(status: int, misses: int) -> int:
 
 @compiled
 def is_failure(kind: int) -> bool:
-    """Whether an outcome says that a crawl did not get the page."""
-    return kind in (FAILED, IS_GONE, GONE_FOR_GOOD)
+    """Whether an outcome says that a crawl did not get the page's content."""
+    return kind in (FAILED, IS_GONE) or kind >= GONE_FOR_GOOD
 
 
 @compiled
@@ -149,7 +207,7 @@ def misses_after(kind: int, misses: int) -> int:
     if kind == FAILED:
         return misses
     more = min(misses + 1, MOST_MISSES)
-    return max(more, CONFIRMATIONS) if kind == GONE_FOR_GOOD else more
+    return max(more, CONFIRMATIONS) if kind >= GONE_FOR_GOOD else more
 
 
 @compiled
@@ -159,7 +217,7 @@ def failures_after(kind: int, failures: int, misses: int) -> int:
     Args:
         kind: of this one.
         failures: before.
-        misses: after it (see `misses_after`). A 404 that says that the page is gone leaves as many
+        misses: after it (see `misses_after`). A 404 that says that the page is away leaves as many
             failures as there are 404s, so that those beyond are what has failed since.
     """
     if kind != FAILED and misses >= CONFIRMATIONS:
@@ -168,17 +226,24 @@ def failures_after(kind: int, failures: int, misses: int) -> int:
 
 
 @compiled
-def status_after_failure(status: int, misses: int, was_named_since: bool) -> int:
+def status_after_failure(kind: int, status: int, misses: int, was_named_since: bool) -> int:
     """Status of a page after a failure.
 
     Args:
+        kind: of the failure.
         status: before.
         misses: 404s in a row, this one included.
         was_named_since: whether the page's last signal or update is newer than the crawl.
     """
     if status == REMOVED:
         return status
-    return GONE if misses >= CONFIRMATIONS and not was_named_since else ACTIVE
+    if misses < CONFIRMATIONS or was_named_since:
+        return ACTIVE
+    if kind == IS_REDIRECTED:
+        return REDIRECTED
+    if kind == IS_DUPLICATE:
+        return DUPLICATE
+    return DISALLOWED if kind == IS_DISALLOWED else GONE
 
 
 @compiled
@@ -200,7 +265,7 @@ def retry_wait(failures: float, misses: float, first: float, silence: float) -> 
     They double with each. From the third on, they are as long as the time that has passed since
     the page was crawled well, if that is more: a page that is worth a crawl a week is not worth
     eight tries a day, and in n weeks it is tried 3 + log₂ n times. A 404 is confirmed in half of
-    that time, from the first one on. What is gone is looked at after a day, two, four, ...; a look
+    that time, from the first one on. What is away is looked at after a day, two, four, ...; a look
     that fails otherwise is made again soon, twice.
 
     Args:
@@ -209,10 +274,10 @@ def retry_wait(failures: float, misses: float, first: float, silence: float) -> 
         first: seconds after the first one.
         silence: seconds from the last good crawl to the last failure; infinite: there was none.
     """
-    is_gone = misses >= CONFIRMATIONS
-    others = failures - misses if is_gone else failures
+    is_out = misses >= CONFIRMATIONS
+    others = failures - misses if is_out else failures
     wait: float = first * 2.0 ** min(max(others - 1.0, 0.0), _MOST_DOUBLINGS)
-    if is_gone:
+    if is_out:
         if not 0.0 < others <= QUICK_RETRIES:
             wait = max(wait, FIRST_LOOK_SECONDS * 2.0 ** (misses - CONFIRMATIONS))
     elif silence < np.inf and misses > 0:
@@ -245,7 +310,7 @@ def digest_after_crawl(digest: int, known_digest: int) -> int:
 @compiled
 def status_after_crawl(status: int, is_latest: bool) -> int:
     """Status of a page after a crawl that got it; `is_latest`: no attempt to crawl it is newer."""
-    return ACTIVE if status == GONE and is_latest else status
+    return ACTIVE if is_away(status) and is_latest else status
 
 
 @compiled

@@ -12,7 +12,7 @@ from shared.contracts.identity import PageIdentity, host_id_of
 from shared.store.connection import connect
 from shared.store.known_pages import known_pages
 from shared.store.layout import read_layout
-from shared.store.page_status import ACTIVE, GONE, REMOVED
+from shared.store.page_status import ACTIVE, FIRST_AWAY, REMOVED
 
 PATIENCE_SECONDS: Final = 30
 """A question that takes longer is given up: it looks through all pages."""
@@ -22,7 +22,7 @@ URLS_AT_ONCE: Final = 10_000
 
 _COUNTS: Final = f"""
 SELECT count(*) FILTER (WHERE status = {ACTIVE}) AS active,
-       count(*) FILTER (WHERE status = {GONE}) AS gone,
+       count(*) FILTER (WHERE status >= {FIRST_AWAY}) AS away,
        count(*) FILTER (WHERE status = {ACTIVE} AND last_crawled_at = '-infinity') AS never_crawled,
        count(*) FILTER (WHERE status = {ACTIVE} AND failures > 0) AS failing
 FROM pages
@@ -49,7 +49,7 @@ class Wanted:
 
 
 def count_by_state(database_url: str, host: str | None) -> dict[str, int]:
-    """How many pages a host has, or all have: `active`, `gone`, `never_crawled`, `failing`; and
+    """How many pages a host has, or all have: `active`, `away`, `never_crawled`, `failing`; and
     `hosts`, how many are known.
 
     Args:

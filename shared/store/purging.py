@@ -13,7 +13,7 @@ from shared.contracts.identity import PageIdentity, host_id_of
 from shared.contracts.layout import Layout
 from shared.store.connection import connect
 from shared.store.layout import read_layout
-from shared.store.page_status import GONE, REMOVED
+from shared.store.page_status import DUPLICATE, GONE, REDIRECTED, REMOVED
 
 URLS_AT_ONCE: Final = 5_000
 """Of a part: an estimator erases it within a second or two, among its other work."""
@@ -28,7 +28,7 @@ _GONE_SINCE: Final = (
 )
 _OLD: Final = (
     f"((%(removed)s AND status = {REMOVED} AND updated_at <= %(before)s) "
-    f"OR (%(gone)s AND status = {GONE} AND {_NAMED_AT} <= %(before)s "
+    f"OR (%(gone)s AND status IN ({GONE}, {REDIRECTED}, {DUPLICATE}) AND {_NAMED_AT} <= %(before)s "
     f"AND {_GONE_SINCE} <= %(before)s))"
 )
 
@@ -57,7 +57,8 @@ class Purgeable:
     removed: bool = True
     """Those that an operator removed."""
     gone: bool = True
-    """Those that their hosts do not have any more."""
+    """Those that their hosts do not have any more, at that address: also what leads elsewhere, or
+    says that another URL is the one to keep. What robots.txt forbids may be there, and stays."""
     host: str | None = None
     """Only those of a host."""
     any_status: bool = False

@@ -6,12 +6,15 @@ import psycopg
 from psycopg.rows import dict_row
 
 from shared.store.connection import connect
-from shared.store.page_status import ACTIVE, GONE, REMOVED
+from shared.store.page_status import ACTIVE, AWAY, REMOVED, STATUS_NAMES
+
+_BY_STATUS = ",\n       ".join(
+    f"count(*) FILTER (WHERE status = {status}) AS {STATUS_NAMES[status]}"
+    for status in (ACTIVE, REMOVED, *AWAY)
+)
 
 _PAGES = f"""
-SELECT count(*) FILTER (WHERE status = {ACTIVE}) AS active,
-       count(*) FILTER (WHERE status = {REMOVED}) AS removed,
-       count(*) FILTER (WHERE status = {GONE}) AS gone,
+SELECT {_BY_STATUS},
        count(*) FILTER (WHERE status = {ACTIVE} AND last_crawled_at = '-infinity') AS never_crawled,
        count(*) FILTER (WHERE status = {ACTIVE} AND failures > 0) AS failing,
        coalesce(sum(crawls), 0)::int8 AS crawls,

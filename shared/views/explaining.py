@@ -40,6 +40,15 @@ def explain(
     return {**known, "decision": decision, "why": _why(known, live, decision, now)}
 
 
+_NOT_ACTIVE: Final = {
+    "removed": "it is removed",
+    "gone": "it is gone",
+    "redirected": "its address only leads to another one",
+    "duplicate": "it says that another URL is the one to keep",
+    "disallowed": "robots.txt forbids it",
+}
+"""By status."""
+
 CURVE_POINTS: Final = 61
 _ROOM: Final = 1.2
 """A curve goes on a little behind the last moment that it is to show."""
@@ -146,8 +155,8 @@ def _why(
     known: dict[str, Any], live: dict[str, Any] | None, decision: dict[str, Any], now: float
 ) -> list[str]:
     if known["status"] != "active":
-        reasons = [f"It is not crawled: it is {known['status']}."]
-        if known["status"] == "gone" and live is not None:
+        reasons = [f"It is not crawled: {_NOT_ACTIVE[known['status']]}."]
+        if known["status"] != "removed" and live is not None:
             reasons.append(f"It may be looked at again from {_when(live['retry_at'], now)} on.")
         return reasons
     reasons = []

@@ -16,7 +16,8 @@ from scrapy.utils.httpobj import urlparse_cached
 
 from scrapy_freshet.addresses import is_private_literal, is_public
 from scrapy_freshet.fleet import Fleet, fleet_of
-from scrapy_freshet.outcomes import has_content, outcome_of
+from scrapy_freshet.moving import moved_to
+from scrapy_freshet.outcomes import has_content, outcome_of, redirected
 from scrapy_freshet.robots import crawl_delay
 from scrapy_freshet.spider_middleware import ID_KEY
 
@@ -68,9 +69,13 @@ class OutcomeMiddleware:
             self._note_robots(request, response)
         ticket = self._fleet.ticket(request.meta.get(ID_KEY))
         if ticket is not None:
-            ticket.outcome = outcome_of(ticket.request, response, time.time())
+            asked, now = ticket.request, time.time()
+            moved = moved_to(request) if self._fleet.options.redirected else None
+            ticket.outcome = outcome_of(asked, response, now)
             if not has_content(response.status):
-                self._fleet.answer(ticket.request.request_id, ticket.outcome)
+                self._fleet.answer(asked.request_id, ticket.outcome)
+            elif moved is not None:
+                ticket.outcome = redirected(asked, *moved, now)
         return response
 
     def _note_robots(self, request: Request, response: Response) -> None:

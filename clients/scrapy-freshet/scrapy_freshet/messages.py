@@ -14,8 +14,18 @@ HOST_LIMITS = "host-limits"
 
 MOST_RETRY_AFTER_SECONDS = 1e9
 MOST_DIGEST_CHARACTERS = 256
+MOST_URL_CHARACTERS = 2048
 
-Result = Literal["changed", "unchanged", "gone", "failed"]
+Result = Literal[
+    "changed",
+    "unchanged",
+    "not_modified",
+    "gone",
+    "redirected",
+    "canonical",
+    "disallowed",
+    "failed",
+]
 
 
 class CrawlRequest(Struct, frozen=True):
@@ -41,6 +51,10 @@ class CrawlOutcome(Struct, frozen=True, omit_defaults=True):
     """Of the content that matters: another one than the last means changed."""
     http_status: int | None = None
     retry_after_seconds: float | None = None
+    redirected_to: str | None = None
+    """Of `redirected`: where to."""
+    canonical_url: str | None = None
+    """Of `canonical`: the URL to keep."""
 
 
 class HostLimit(Struct, frozen=True):

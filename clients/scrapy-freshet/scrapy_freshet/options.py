@@ -13,6 +13,7 @@ DEFAULTS: Final[dict[str, Any]] = {
     "FRESHET_FOLLOW": False,
     "FRESHET_RETRY": False,
     "FRESHET_CRAWL_DELAYS": True,
+    "FRESHET_REDIRECTED": True,
     "FRESHET_PRIVATE_ADDRESSES": False,
     "FRESHET_ROBOTS_SECONDS": 86_400.0,
     "FRESHET_STOP_SECONDS": 10.0,
@@ -47,6 +48,7 @@ class Options:
     follow: bool
     retry: bool
     crawl_delays: bool
+    redirected: bool
     private_addresses: bool
     stop_seconds: float
     kafka: dict[str, Any] = field(repr=False)
@@ -73,6 +75,7 @@ def options_of(settings: BaseSettings) -> Options:
         follow=settings.getbool("FRESHET_FOLLOW", DEFAULTS["FRESHET_FOLLOW"]),
         retry=settings.getbool("FRESHET_RETRY", DEFAULTS["FRESHET_RETRY"]),
         crawl_delays=settings.getbool("FRESHET_CRAWL_DELAYS", DEFAULTS["FRESHET_CRAWL_DELAYS"]),
+        redirected=settings.getbool("FRESHET_REDIRECTED", DEFAULTS["FRESHET_REDIRECTED"]),
         private_addresses=may_be_private(settings),
         stop_seconds=float(plain("FRESHET_STOP_SECONDS")),
         kafka=_kafka_options(shared),

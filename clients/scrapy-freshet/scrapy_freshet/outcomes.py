@@ -3,11 +3,16 @@
 import time
 from email.utils import parsedate_to_datetime
 
+from msgspec.structs import replace
 from scrapy.http import Response
 
 from scrapy_freshet.messages import MOST_RETRY_AFTER_SECONDS, CrawlOutcome, CrawlRequest
+from scrapy_freshet.moving import is_same_page, joined, target_of
 
 NOT_MODIFIED = 304
+REDIRECTS = frozenset({301, 302, 303, 307, 308})
+"""They come here where Scrapy does not follow them."""
+
 GONE = frozenset({404, 410})
 
 
@@ -23,13 +28,30 @@ def outcome_of(request: CrawlRequest, response: Response, now: float) -> CrawlOu
     told = CrawlOutcome(request.url, request.host, request.request_id, now, http_status=status)
     if has_content(status):
         return told
-    fields = {name: getattr(told, name) for name in told.__struct_fields__}
     if status == NOT_MODIFIED:
-        return CrawlOutcome(**fields | {"result": "unchanged"})
+        return replace(told, result="not_modified")
     if status in GONE:
-        return CrawlOutcome(**fields | {"result": "gone"})
+        return replace(told, result="gone")
+    location = response.headers.get(b"Location")
+    if location and status in REDIRECTS:
+        target = joined(response, location)
+        if not is_same_page(request.url, target):
+            return redirected(request, status, target, now)
     wait = retry_after(response.headers.get(b"Retry-After"), now)
-    return CrawlOutcome(**fields | {"result": "failed", "retry_after_seconds": wait})
+    return replace(told, result="failed", retry_after_seconds=wait)
+
+
+def redirected(request: CrawlRequest, status: int, target: str, now: float) -> CrawlOutcome:
+    """What is said of a page that leads elsewhere.
+
+    Args:
+        request: for the page.
+        status: that its address answers with.
+        target: the other address.
+        now: when that was found, Unix seconds.
+    """
+    told = CrawlOutcome(request.url, request.host, request.request_id, now, "redirected")
+    return replace(told, http_status=status, redirected_to=target_of(target))
 
 
 def has_content(status: int) -> bool:

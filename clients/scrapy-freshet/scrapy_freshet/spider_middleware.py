@@ -1,9 +1,11 @@
 """Between the engine and the spider: requests come from Freshet, answers wait for the spider."""
 
 import logging
+import time
 from collections.abc import AsyncIterator
 from typing import Any, Self
 
+from msgspec.structs import replace
 from scrapy import Request, Spider, signals
 from scrapy.crawler import Crawler
 from scrapy.exceptions import IgnoreRequest
@@ -13,6 +15,8 @@ from twisted.python.failure import Failure
 from scrapy_freshet.content import digest_of
 from scrapy_freshet.fleet import Fleet, fleet_of
 from scrapy_freshet.messages import MOST_DIGEST_CHARACTERS, CrawlOutcome, CrawlRequest
+from scrapy_freshet.moving import is_same_page, joined, moved_to, target_of
+from scrapy_freshet.outcomes import redirected
 from scrapy_freshet.robots import FORBIDDEN
 
 ID_KEY = "freshet_request_id"
@@ -23,6 +27,9 @@ URL_KEY = "freshet_url"
 
 DIGEST_KEY = "freshet_digest"
 """Of a response's `meta`: the spider's own digest of what matters in the page."""
+
+CANONICAL_KEY = "freshet_canonical_url"
+"""Of a response's `meta`: the URL that the page says is the one to keep."""
 
 log = logging.getLogger(__name__)
 
@@ -79,8 +86,19 @@ class FleetMiddleware:
         request_id = failure.request.meta.get(ID_KEY)  # type: ignore[attr-defined]
         if request_id is not None:
             forbidden = isinstance(failure.value, IgnoreRequest) and str(failure.value) == FORBIDDEN
-            self._fleet.fail(request_id, "gone" if forbidden else "failed")
+            if not forbidden:
+                self._fleet.fail(request_id)
+            elif not self._has_moved(request_id, failure.request):  # type: ignore[attr-defined]
+                self._fleet.fail(request_id, "disallowed")
         return failure
+
+    def _has_moved(self, request_id: str, request: Request) -> bool:
+        """Whether a page has moved to where nobody may crawl, and is answered so."""
+        moved, ticket = moved_to(request), self._fleet.ticket(request_id)
+        if not self._fleet.options.redirected or moved is None or ticket is None:
+            return False
+        self._fleet.answer(request_id, redirected(ticket.request, *moved, time.time()))
+        return True
 
     async def process_spider_output(
         self,
@@ -121,16 +139,8 @@ class FleetMiddleware:
         ticket = self._fleet.ticket(request_id)
         if ticket is None or ticket.outcome is None:
             return
-        digest = str(response.meta.get(DIGEST_KEY) or digest_of(response))
-        found = ticket.outcome
-        ticket.outcome = CrawlOutcome(
-            found.url,
-            found.host,
-            found.request_id,
-            found.crawled_at,
-            digest=digest[:MOST_DIGEST_CHARACTERS],
-            http_status=found.http_status,
-        )
+        if ticket.outcome.result is None:
+            ticket.outcome = _with_content(ticket.outcome, response)
         ticket.scraped = True
         self._fleet.settle(request_id)
 
@@ -167,6 +177,17 @@ class FleetMiddleware:
     async def spider_closed(self) -> None:
         """Leave the fleet in order."""
         await self._fleet.stop()
+
+
+def _with_content(found: CrawlOutcome, response: Response) -> CrawlOutcome:
+    """What was found, with what its content says."""
+    canonical = str(response.meta.get(CANONICAL_KEY) or "")
+    if canonical:
+        target = joined(response, canonical)
+        if not is_same_page(found.url, target):
+            return replace(found, result="canonical", canonical_url=target_of(target))
+    digest = str(response.meta.get(DIGEST_KEY) or digest_of(response))
+    return replace(found, digest=digest[:MOST_DIGEST_CHARACTERS])
 
 
 def _id_of(response: Response | Failure | None) -> str | None:

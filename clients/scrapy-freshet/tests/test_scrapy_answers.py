@@ -1,6 +1,7 @@
 """Each request is answered once, when the spider and its pipelines are done with it."""
 
 import asyncio
+from dataclasses import replace
 from types import SimpleNamespace
 
 import msgspec
@@ -14,7 +15,12 @@ from scrapy_freshet.downloader_middleware import OutcomeMiddleware
 from scrapy_freshet.fleet import GRACE_SECONDS, Fleet
 from scrapy_freshet.messages import CrawlRequest
 from scrapy_freshet.options import options_of
-from scrapy_freshet.spider_middleware import DIGEST_KEY, ID_KEY, FleetMiddleware
+from scrapy_freshet.spider_middleware import (
+    CANONICAL_KEY,
+    DIGEST_KEY,
+    ID_KEY,
+    FleetMiddleware,
+)
 from twisted.python.failure import Failure
 
 NOW, URL = 1_000.0, "http://a.example/1"
@@ -132,7 +138,7 @@ async def test_a_page_without_content_is_answered_at_once_and_once(member):
 @pytest.mark.parametrize(
     ("error", "result"),
     [
-        (IgnoreRequest("Forbidden by robots.txt"), "gone"),
+        (IgnoreRequest("Forbidden by robots.txt"), "disallowed"),
         (IgnoreRequest("max redirections reached"), "failed"),
         (TimeoutError(), "failed"),
     ],
@@ -142,6 +148,90 @@ async def test_what_was_never_downloaded_is_answered_too(member, error, result):
     failure.request = member.request
     assert member.request.errback(failure) is failure
     assert [outcome["result"] for outcome in await answers(member)] == [result]
+
+
+A, B, C = URL, "http://a.example/2", "https://b.example/3"
+
+
+def led(member, urls, reasons, status=200):
+    """The response at the end of redirects."""
+    meta = {"redirect_urls": urls[:-1], "redirect_reasons": reasons}
+    request = member.request.replace(url=urls[-1], meta=member.request.meta | meta)
+    response = HtmlResponse(urls[-1], status, body=b"<p>words</p>", request=request)
+    return member.downloads.process_response(request, response)
+
+
+@pytest.mark.parametrize(
+    ("urls", "reasons", "target"),
+    [
+        ([A, B], [301], B),
+        ([A, B, C], [308, 301], C),
+        ([A, B, C], [301, 302], B),
+        ([A, B, C], [302, 301], None),
+        ([A, B], ["meta refresh"], None),
+        ([A, B], [307], None),
+        ([A, B, A], [301, 301], None),
+        ([A, A + "#x"], [301], None),
+    ],
+)
+async def test_a_page_that_has_moved_for_good_says_where_to_and_is_scraped_all_the_same(
+    member, urls, reasons, target
+):
+    response = led(member, urls, reasons)
+    item = {"a": 1}
+    assert await scrape(member, response, item) == [item]
+    assert await answers(member) == []
+    member.spiders.item_done(response)
+    [outcome] = await answers(member)
+    assert (outcome["url"], outcome.get("redirected_to")) == (URL, target)
+    if target is None:
+        assert outcome["digest"]
+        assert "result" not in outcome
+    else:
+        assert (outcome["result"], outcome["http_status"]) == ("redirected", reasons[0])
+        assert "digest" not in outcome
+
+
+async def test_what_a_moved_page_leads_to_may_count_as_its_content(member):
+    member.fleet.options = replace(member.fleet.options, redirected=False)
+    await scrape(member, led(member, [A, B], [301]))
+    [outcome] = await answers(member)
+    assert outcome["digest"]
+    assert "result" not in outcome
+
+
+async def test_a_page_that_has_moved_to_what_is_not_there_is_not_there(member):
+    led(member, [A, B], [301], status=404)
+    assert [outcome["result"] for outcome in await answers(member)] == ["gone"]
+
+
+async def test_a_page_that_has_moved_to_where_nobody_may_crawl_has_moved(member):
+    failure = Failure(IgnoreRequest("Forbidden by robots.txt"))
+    meta = {"redirect_urls": [A], "redirect_reasons": [301]}
+    failure.request = member.request.replace(url=C, meta=member.request.meta | meta)
+    member.request.errback(failure)
+    [outcome] = await answers(member)
+    assert (outcome["result"], outcome["redirected_to"]) == ("redirected", C)
+
+
+@pytest.mark.parametrize(
+    ("said", "result"),
+    [
+        ("/2", "canonical"),
+        (C, "canonical"),
+        ("http://[", "canonical"),
+        (A + "#x", None),
+        ("", None),
+    ],
+)
+async def test_the_spider_may_say_that_another_url_is_the_one_to_keep(member, said, result):
+    response = downloaded(member)
+    response.meta[CANONICAL_KEY] = said
+    await scrape(member, response)
+    [outcome] = await answers(member)
+    assert outcome.get("result") == result
+    assert ("digest" in outcome) == (result is None)
+    assert outcome.get("canonical_url") == {"/2": B, C: C}.get(said)
 
 
 async def test_links_are_not_followed_and_a_try_of_the_same_page_is(member):

@@ -49,7 +49,7 @@ def test_any_bytes_have_a_digest(body):
 @pytest.mark.parametrize(
     ("status", "result"),
     [
-        *((200, None), (304, "unchanged"), (404, "gone"), (410, "gone")),
+        *((200, None), (304, "not_modified"), (404, "gone"), (410, "gone")),
         *((301, "failed"), (403, "failed"), (429, "failed"), (503, "failed")),
     ],
 )
@@ -57,6 +57,25 @@ def test_a_status_says_what_the_crawl_found(status, result):
     request = CrawlRequest("1", "http://a.example/", "a.example", 0.0)
     outcome = outcome_of(request, Response(request.url, status), now=5.0)
     assert (outcome.result, outcome.http_status, outcome.crawled_at) == (result, status, 5.0)
+
+
+@pytest.mark.parametrize(
+    ("location", "result", "target"),
+    [
+        ("/2", "redirected", "http://a.example/2"),
+        ("https://b.example/ä#x", "redirected", "https://b.example/%C3%A4"),
+        ("http://b.example/" + "x" * 2048, "redirected", None),
+        ("http://A.example:80", "failed", None),
+        ("http://[", "redirected", None),
+        ("", "failed", None),
+    ],
+)
+def test_a_redirect_that_is_not_followed_leads_elsewhere(location, result, target):
+    request = CrawlRequest("1", "http://a.example/", "a.example", 0.0)
+    for status in (301, 302, 308):
+        response = Response(request.url, status, headers={"Location": location})
+        outcome = outcome_of(request, response, now=5.0)
+        assert (outcome.result, outcome.redirected_to) == (result, target)
 
 
 @pytest.mark.parametrize(

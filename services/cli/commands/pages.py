@@ -162,6 +162,8 @@ def purge(
 ) -> None:
     """Erase pages that were removed, or that have been gone, for longer than so many days.
 
+    Those that lead to another page, or name another URL as theirs, count as gone.
+
     Nothing is kept of them: their crawl records, the times of their signals and what was predicted
     go as well. A link or a sitemap that names one later makes it a new page. All workers run on;
     the estimators erase a part at a time. What is stopped half-way is done by the same command.

@@ -11,7 +11,7 @@ from services.scheduler.state.crawls import short_digests
 from services.scheduler.state.hosts import list_pages
 from services.scheduler.state.learned_hosts import refresh_pages
 from services.scheduler.state.packing import load_changes, load_rates, load_updates
-from services.scheduler.state.rows import GONE, NEVER, clear
+from services.scheduler.state.rows import NEVER, clear
 from services.scheduler.state.rules import PickingRules, ShardRules
 from services.scheduler.state.shard import Shard
 from services.scheduler.state.url_arena import UrlArena
@@ -22,6 +22,7 @@ from shared.runtime.clock import Clock
 from shared.runtime.settings import Settings
 from shared.store.columns import PageColumns
 from shared.store.directories import directories_of
+from shared.store.page_status import FIRST_AWAY
 from shared.store.snapshot import ShardSnapshot
 from shared.units import SECONDS_PER_DAY
 
@@ -119,11 +120,11 @@ def _max_age_seconds(own_days: NDArray[np.float64], rules: ShardRules) -> NDArra
 
 
 def _load_failures(shard: Shard, columns: PageColumns) -> None:
-    """Attempts of the pages whose last crawl failed, or that are gone."""
-    is_gone = columns.status == GONE
-    failed = np.flatnonzero((columns.failures > 0) | is_gone)
+    """Attempts of the pages whose last crawl failed, or that are away."""
+    is_away = columns.status >= FIRST_AWAY
+    failed = np.flatnonzero((columns.failures > 0) | is_away)
     # Pages that were gone before 404s were counted have none.
-    misses = np.where(is_gone, np.maximum(columns.misses, CONFIRMATIONS), columns.misses)
+    misses = np.where(is_away, np.maximum(columns.misses, CONFIRMATIONS), columns.misses)
     load_attempts(
         shard.pages,
         shard.attempts.reserve(failed.size),

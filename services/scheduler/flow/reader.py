@@ -17,7 +17,7 @@ from services.scheduler.state.erasing import erase_host
 from services.scheduler.state.request_ids import requested_us_of
 from services.scheduler.state.shard import Shard
 from shared.contracts.codec import decode_many
-from shared.contracts.identity import BadUrl, PageIdentity, digest_id_of, identify, page_id_of
+from shared.contracts.identity import BadUrl, PageIdentity, identify, page_id_of
 from shared.contracts.messages import (
     CrawlOutcome,
     HostLimit,
@@ -36,7 +36,7 @@ from shared.contracts.topics import (
     Topic,
 )
 from shared.rules.host_rules import reach_of
-from shared.rules.page_events import kind_of
+from shared.rules.page_events import digest_of, kind_of, why_not_elsewhere
 from shared.runtime.acceptance import Acceptance
 from shared.store.page_lookup import UNKNOWN
 
@@ -160,7 +160,8 @@ class Reader:
 
     def outcomes(self, shard: Shard, records: Sequence[ConsumerRecord]) -> int:
         """Apply `crawl-outcomes` in order of time, and the pauses that hosts ask for with them."""
-        messages = self._decoded(CRAWL_OUTCOMES, CrawlOutcome, records)
+        decoded = self._decoded(CRAWL_OUTCOMES, CrawlOutcome, records)
+        messages = [message for message in decoded if why_not_elsewhere(message) is None]
         messages.sort(key=attrgetter("crawled_at"))
         while messages and self.acceptance.why_not_yet(messages[-1].crawled_at):
             messages.pop()
@@ -168,7 +169,7 @@ class Reader:
             return 0
         page_ids, rows = _pages_of(shard, [m.url for m in messages])
         self._note_hosts(shard, messages, rows)
-        digests = np.array([digest_id_of(m.digest) for m in messages], np.int64)
+        digests = np.array([digest_of(m) for m in messages], np.int64)
         outcomes = Outcomes(
             page_ids,
             np.array([m.crawled_at for m in messages], np.float64),

@@ -20,12 +20,13 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 
 from services.scheduler.state.attempts import NO_ATTEMPT, failures_of, is_asked_anew
-from services.scheduler.state.rows import ACTIVE, GONE, NEVER, Rows
+from services.scheduler.state.rows import ACTIVE, NEVER, Rows
 from services.scheduler.state.rules import PickingRules
 from shared.contracts.messages import Reason
 from shared.policy.compiled import compiled
 from shared.policy.kernels.crawl_value import value_and_psi, value_at_evidence
 from shared.policy.kernels.threshold import due_after_days_scalar, threshold_staleness_scalar
+from shared.rules.page_events import is_away
 from shared.units import SECONDS_PER_DAY
 
 BY_VALUE: Final = 0
@@ -38,7 +39,7 @@ URGENT: Final = 4
 """Somebody asks for it at once."""
 
 NOT_NOW: Final = -1
-"""The page cannot be crawled: gone, removed, in flight, or failed a moment ago."""
+"""The page cannot be crawled: away, removed, in flight, or failed a moment ago."""
 
 REASONS: Final[tuple[Reason, ...]] = ("value", "retry", "max-age", "new", "urgent")
 """By tier."""
@@ -102,8 +103,8 @@ def crawl_value_of(page: Any, now: float, uniform: bool) -> float:
 
 @compiled
 def is_looked_at(page: Any) -> bool:
-    """Whether a page is gone, but is looked at now and then in case that it comes back."""
-    return bool(page.status == GONE and page.attempt != NO_ATTEMPT)
+    """Whether a page is away, but is looked at now and then in case that it comes back."""
+    return bool(is_away(page.status) and page.attempt != NO_ATTEMPT)
 
 
 @compiled
@@ -121,7 +122,7 @@ def tier_of(page: Any, attempts: Rows, now: float, terms: Terms) -> int:
         # Who is asked for a moment later (clocks differ) goes by value until then: the priority of
         # what is among the urgent pages must not change.
         is_due = attempt.urgent_at <= now
-        has_claim = is_due and page.status != GONE and failures_of(page, attempt) < PATIENCE
+        has_claim = is_due and not is_away(page.status) and failures_of(page, attempt) < PATIENCE
         if is_anew or (is_urgent and has_claim):
             return URGENT
     if page.last_crawled_at + terms.least_interval > now:
@@ -209,7 +210,7 @@ def urgent_from(page: Any, attempt: Any) -> float:
     earliest: float = max(attempt.urgent_at, attempt.deadline)
     if is_asked_anew(attempt):
         return earliest
-    has_claim = page.status != GONE and failures_of(page, attempt) < PATIENCE
+    has_claim = not is_away(page.status) and failures_of(page, attempt) < PATIENCE
     return max(earliest, attempt.retry_at) if has_claim else math.inf
 
 
@@ -227,7 +228,7 @@ def due_at(page: Any, attempts: Rows, guard: float, terms: Terms) -> float:
     if page.attempt != NO_ATTEMPT:
         attempt = attempts[page.attempt]
         ready = max(ready, attempt.deadline, attempt.retry_at)
-        has_tier = page.status != GONE and failures_of(page, attempt) < PATIENCE
+        has_tier = not is_away(page.status) and failures_of(page, attempt) < PATIENCE
         if tier_priority(page, URGENT) >= guard:
             at_once = urgent_from(page, attempt)
     if has_tier and page.last_crawled_at == NEVER:

@@ -115,7 +115,7 @@ def _apply_failure(
     if attempt.misses > 0:  # else it does not matter, and the look-up is spared
         was_named_since = updated_steps_of(record) > update_steps(time)
         was_named_since = was_named_since or last_signal_at(signals, row) > time
-    page.status = status_after_failure(page.status, attempt.misses, was_named_since)
+    page.status = status_after_failure(result, page.status, attempt.misses, was_named_since)
     note_retry(page, attempt, retry_seconds)
 
 

@@ -345,7 +345,7 @@ class Shard:
             self._apply_rules(host, now)
 
     def note_reached(self, host: int, reached: int, time: float, now: float) -> None:
-        """A crawl at a time reached a host (1), or did not (−1): see `HostRules.note`."""
+        """A crawl at a time reached a host (1), or did not (−1), ...: see `HostRules.note`."""
         if self.hosts.change_rules(host).note(reached, time):
             self._apply_rules(host, now)
 

@@ -12,7 +12,7 @@ import numpy as np
 from services.verify.checks.deadlines import deadlines
 from services.verify.checks.downtime import NEWS_SECONDS, Downtimes, down_within
 from services.verify.checks.finding import Finding
-from services.verify.ledger import NO_CRAWLS, Ledger, pauses
+from services.verify.ledger import AWAY, NO_CRAWLS, Ledger, pauses
 from services.verify.traffic import Expected
 from shared.contracts.identity import identify
 from shared.store.page_status import ACTIVE, REMOVED
@@ -164,11 +164,16 @@ def visited(
 
 def _visits(ledger: Ledger) -> dict[str, list[tuple[float, float]]]:
     """URL → when it was asked for, and when it was crawled for that: where there is no such crawl,
-    when it was asked for."""
+    when it was asked for; infinite: it was found to be away, and is not due until it is asked for
+    again."""
     crawled = {
         answered.outcome.request_id: answered.outcome.crawled_at
         for answered in ledger.outcomes
         if answered.outcome.result not in NO_CRAWLS
+    } | {
+        answered.outcome.request_id: math.inf
+        for answered in ledger.outcomes
+        if answered.outcome.result in AWAY
     }
     found: dict[str, list[tuple[float, float]]] = defaultdict(list)
     for asked in ledger.requests:

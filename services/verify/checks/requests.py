@@ -3,14 +3,14 @@
 import itertools
 import math
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import Final
 
 from services.verify.checks.downtime import NEWS_SECONDS
 from services.verify.checks.finding import Finding
-from services.verify.ledger import NO_CRAWLS, Asked, Ledger, first_answers
-from shared.contracts.messages import CrawlOutcome
+from services.verify.ledger import AWAY, NO_CRAWLS, Asked, Ledger, first_answers
+from shared.contracts.messages import CrawlOutcome, PageUpdate
 
 ROUNDING_SECONDS: Final = 1e-5
 """Times on the topics are rounded to microseconds."""
@@ -53,15 +53,15 @@ def in_flight_twice(ledger: Ledger) -> Finding:
 
 
 def unanswered(ledger: Ledger) -> Finding:
-    """Requests without an outcome are asked again; those of pages that were found gone by their own
-    rhythm, which may take longer."""
+    """Requests without an outcome are asked again; those of pages that were found gone or
+    away by their own rhythm, which may take longer."""
     answered = first_answers(ledger)
     latest: dict[str, CrawlOutcome] = {}
     for one in ledger.outcomes:
         before = latest.get(one.outcome.url)
         if before is None or one.outcome.crawled_at >= before.crawled_at:
             latest[one.outcome.url] = one.outcome
-    gone = {url for url, outcome in latest.items() if outcome.result == "gone"}
+    gone = {url for url, outcome in latest.items() if outcome.result in ("gone", *AWAY)}
     last = {page: asked[-1] for page, asked in _by_page(ledger).items()}
     asked_again = sum(a.request.request_id not in answered for a in ledger.requests)
     active = {page.page_id for page in ledger.pages if page.status == 0}
@@ -111,6 +111,43 @@ def forgotten_crawls(ledger: Ledger, max_age_seconds: float) -> Finding:
         "no crawl is forgotten and made again",
         offenders(),
         looked_at=sum(len(of_page) - 1 for of_page in by_page.values()),
+    )
+
+
+def asked_while_away(ledger: Ledger, updates: Sequence[PageUpdate]) -> Finding:
+    """No page that a crawl found to be away is asked for soon after, but one that somebody has
+    named since.
+
+    Args:
+        ledger: of less than a day: then such pages are looked at.
+        updates: of pages.
+    """
+    named: dict[str, list[float]] = defaultdict(list)
+    for url, at in (
+        *((signal.url, signal.observed_at) for signal in ledger.page_signals),
+        *((update.url, update.updated_at or 0.0) for update in updates),
+    ):
+        named[url].append(at)
+    away = [one for one in ledger.outcomes if one.outcome.result in AWAY]
+    found_at = {one.outcome.request_id: one.outcome.crawled_at for one in away}
+    answered = first_answers(replace(ledger, outcomes=away))
+
+    def offenders() -> Iterator[str]:
+        for of_page in _by_page(ledger).values():
+            for first, second in itertools.pairwise(of_page):
+                found, asked = found_at.get(first.request.request_id), second.request.requested_at
+                known = answered.get(first.request.request_id, math.inf)
+                if found is None or known + NEWS_SECONDS > asked:
+                    continue
+                if not any(found < at < asked + NEWS_SECONDS for at in named[second.request.url]):
+                    yield f"{second.request.url}: found to be away {asked - found:.2f} s before"
+
+    return Finding.of(
+        "away",
+        "who is away is not asked for until somebody names it",
+        offenders(),
+        looked_at=len(ledger.outcomes),
+        found_away=len(away),
     )
 
 

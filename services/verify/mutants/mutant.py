@@ -40,7 +40,7 @@ HELD_BY: Final[dict[Promise, tuple[str, ...]]] = {
     Promise.HOSTS: ("host limits", "memory"),
     Promise.LOST: ("rest", "crawls applied", "pages", "crawl records", "signals", "memory"),
     Promise.TWICE: ("crawls applied once", "pages", "crawl records", "memory"),
-    Promise.FORGOTTEN: ("in flight", "crawls in a row", "forgotten", "starved", "memory"),
+    Promise.FORGOTTEN: ("in flight", "crawls in a row", "away", "forgotten", "starved", "memory"),
     Promise.AWAY: ("rest", "ready", "owners", "pages", "signals"),
     Promise.TRANSACTIONS: ("pages", "owners", "ready"),
     Promise.KILLED: ("ready", "owners", "memory", "crawls in a row", "leaders", "new budget"),

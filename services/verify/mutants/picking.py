@@ -8,6 +8,7 @@ import msgspec
 import numpy as np
 
 import services.scheduler.flow.handler as flow_handler
+import services.scheduler.flow.reader as flow_reader
 from services.scheduler.flow import loading
 from services.scheduler.flow.handler import SchedulerHandler
 from services.scheduler.flow.loading import shard_rules
@@ -17,8 +18,11 @@ from services.scheduler.state import events
 from services.scheduler.state.hosts import DEPTH
 from services.scheduler.state.rules import ShardRules
 from services.scheduler.state.shard import Shard
+from services.verify.ledger import AWAY
 from services.verify.mutants.mutant import Planted, Promise, breaks, does_nothing
 from services.verify.simulation.replacing import instead
+from shared.contracts.messages import CrawlOutcome
+from shared.rules.page_events import FAILED, kind_of
 
 
 def _hears_nothing(*_: Any) -> int:
@@ -149,6 +153,16 @@ def in_flight_without_a_deadline() -> Planted:
         return restore(shard, for_ever)
 
     return instead(flow_handler, "restore", restore_for_ever)
+
+
+@breaks(Promise.FORGOTTEN)
+def away_pages_asked_for_soon() -> Planted:
+    """A page that leads elsewhere, or is forbidden, is asked for again like one that failed."""
+
+    def as_failed(outcome: CrawlOutcome) -> int:
+        return FAILED if outcome.result in AWAY else kind_of(outcome)
+
+    return instead(flow_reader, "kind_of", as_failed)
 
 
 @breaks(Promise.FORGOTTEN)

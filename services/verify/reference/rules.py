@@ -33,7 +33,7 @@ from shared.policy.estimation.bursts import (
     trusts_bursts,
     update_bursts,
 )
-from shared.store.page_status import ACTIVE, GONE, NEVER, REMOVED
+from shared.store.page_status import ACTIVE, DISALLOWED, DUPLICATE, GONE, NEVER, REDIRECTED, REMOVED
 from shared.units import SECONDS_PER_DAY
 
 OWN_SOURCES: Final = SOURCES - 1
@@ -46,6 +46,13 @@ BUSY_SECONDS: Final = 60.0
 
 LONGEST_PAUSE_SECONDS: Final = SECONDS_PER_DAY
 """A host that asks for more gets so much."""
+
+AT_ONCE: Final[Mapping[str | None, int]] = {
+    "redirected": REDIRECTED,
+    "canonical": DUPLICATE,
+    "disallowed": DISALLOWED,
+}
+"""Result → status of a page that has nothing at its address, as far as is known now."""
 
 Records = Mapping[str, Sequence[ConsumerRecord]]
 """Topic → records of one partition, in order of offset."""
@@ -88,7 +95,7 @@ def apply(state: State, shard: int, records: Records, terms: Terms) -> Effects:
     for event in sorted([*signals, *outcomes], key=lambda event: event.time):
         if event.outcome is None:
             company.signal(event)
-        elif event.outcome.result in ("failed", "gone"):
+        elif event.outcome.result in ("failed", "gone", *AT_ONCE):
             company.failure(event, event.outcome)
         else:
             company.crawl(event, event.outcome)
@@ -189,6 +196,8 @@ class _Company:
             identity = self._identity(outcome.url)
             if outcome.crawled_at > self._terms.latest or identity is None:
                 continue
+            if _leads_to_itself(outcome, identity):
+                continue
             page, host = self._pages.get(identity.page_id), self._hosts.get(identity.host)
             if host is not None:
                 # What a crawl says of its host counts, whether its page is known or not.
@@ -217,21 +226,24 @@ class _Company:
         page.pending[event.source] = min(page.pending[event.source] + 1, MOST_SIGNALS)
 
     def failure(self, event: _Event, outcome: CrawlOutcome) -> None:
-        """A crawl did not get the page; three 404s in a row, or a 410, say that it is gone."""
+        """A crawl did not get the page; three 404s in a row, or a 410, say that it is gone, and
+        some results say by themselves that it is away."""
         page = event.page
         if event.time <= page.last_attempt_at:
             return
         page.last_attempt_at = event.time
         page.failures = min(page.failures + 1, MOST_FAILURES)
         self.effects.touched.add(page.page_id)
-        if outcome.result == "gone":
+        if outcome.result != "failed":
+            is_sure = outcome.result in AT_ONCE or outcome.http_status == 410
             page.misses = min(page.misses + 1, MOST_MISSES)
-            page.misses = max(page.misses, 3 if outcome.http_status == 410 else 0)
+            page.misses = max(page.misses, 3 if is_sure else 0)
             if page.misses >= 3:
                 page.failures = page.misses
         is_named_since = event.time < max(page.updated_at, page.last_signal_at)
         if page.status != REMOVED:
-            page.status = GONE if page.misses >= 3 and not is_named_since else ACTIVE
+            is_away = page.misses >= 3 and not is_named_since
+            page.status = AT_ONCE.get(outcome.result, GONE) if is_away else ACTIVE
 
     def crawl(self, event: _Event, outcome: CrawlOutcome) -> None:
         """A crawl got the page."""
@@ -240,7 +252,7 @@ class _Company:
             return
         self.effects.touched.add(page.page_id)
         before, age_before = page.last_crawled_at, age_of(page)
-        digest = digest_id_of(outcome.digest)
+        digest = 0 if outcome.result == "not_modified" else digest_id_of(outcome.digest)
         observed = before > NEVER and (outcome.result is not None or page.digest != 0)
         changed = observed and _is_changed(page, outcome, digest)
         signals, waiting = self._signals_before(page, time)
@@ -294,6 +306,8 @@ def _note_host(host: HostState, outcome: CrawlOutcome) -> None:
     """A crawl reached its host or did not; and the host may ask for a pause."""
     host.asked_until = max(host.asked_until, _busy_until(outcome))
     status, time = outcome.http_status, outcome.crawled_at
+    if status is None and outcome.result == "disallowed":
+        return  # nobody was there
     is_bad = outcome.result == "failed" if status is None else status == 429 or status >= 500
     if is_bad and time > host.failed_at + host.back_off:
         host.failures, host.failed_at = min(host.failures + 1, 1000), time
@@ -323,7 +337,7 @@ def _update(page: PageState, time: float, update: PageUpdate) -> None:
 
 def _bring_back(page: PageState, time: float) -> None:
     """Somebody says of a page at a time that it is there; newer crawls know better."""
-    if page.status == GONE and time > page.last_attempt_at:
+    if page.status in (GONE, *AT_ONCE.values()) and time > page.last_attempt_at:
         page.status = ACTIVE
 
 
@@ -341,7 +355,18 @@ def _note_crawl(page: PageState, time: float, digest: int, *, changed: bool) -> 
 def _note_success(page: PageState, time: float) -> None:
     if time >= page.last_attempt_at:
         page.last_attempt_at, page.failures, page.misses = time, 0, 0
-        page.status = ACTIVE if page.status == GONE else page.status
+        page.status = REMOVED if page.status == REMOVED else ACTIVE
+
+
+def _leads_to_itself(outcome: CrawlOutcome, page: PageIdentity) -> bool:
+    """Whether the page that an outcome names instead is the page: nobody believes that."""
+    for target in (outcome.redirected_to, outcome.canonical_url):
+        try:
+            if target is not None and identify(target) == page:
+                return True
+        except BadUrl:
+            pass
+    return False
 
 
 def _is_changed(page: PageState, outcome: CrawlOutcome, digest: int) -> bool:

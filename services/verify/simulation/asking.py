@@ -11,14 +11,14 @@ from services.coordinator.allotment import HICCUP_SHARE
 from services.verify.checks import requests
 from services.verify.checks.downtime import NEWS_SECONDS
 from services.verify.checks.finding import Finding
-from services.verify.ledger import NO_CRAWLS, Answered, Ledger
+from services.verify.ledger import AWAY, NO_CRAWLS, Answered, Ledger
 from services.verify.records import decoded
 from services.verify.simulation.clocks import BEGINNING
 from services.verify.simulation.facts import Facts
 from services.verify.simulation.truth import Page
 from services.verify.simulation.workers import MAX_AGE_SECONDS
-from shared.contracts.messages import DemandCurve
-from shared.contracts.topics import CRAWL_OUTCOMES, DEMAND_CURVES
+from shared.contracts.messages import DemandCurve, PageUpdate
+from shared.contracts.topics import CRAWL_OUTCOMES, DEMAND_CURVES, PAGE_UPDATES
 from shared.pacing.slots import SlotTimeline
 
 FEW_SLOTS: Final = 0.5
@@ -32,6 +32,7 @@ MOST_IN_VAIN: Final = 3
 def asked_again(ledger: Ledger, facts: Facts, timeline: SlotTimeline) -> tuple[Finding, Finding]:
     """After the last fault every page is asked for again, or crawled late for what it was asked for
     before, within its bound: where its shard had the slots, and everywhere if there were for all.
+    Not where it was found to be away: it comes back, or does not, as others check.
 
     Not where its host was asked for such pages as often as it may be since this one was due. Nor
     need there be slots for a shard that was away twice: coordinators take what it left empty then
@@ -52,7 +53,7 @@ def asked_again(ledger: Ledger, facts: Facts, timeline: SlotTimeline) -> tuple[F
     slots = [timeline.allotted(n, since, until) for n in range(scale.partitions)]
     pages = Counter(page.partition for page in truth.pages)
     starving = _starving(slots, pages) - _away_twice(ledger, facts)
-    unsure = truth.unsure | facts.unread(CRAWL_OUTCOMES.name)
+    unsure = truth.unsure | facts.unread(CRAWL_OUTCOMES.name) | _found_away(ledger)
     forgotten: list[str] = []
     starved: list[str] = []
     for page in truth.pages:
@@ -78,6 +79,15 @@ def _starving(slots: Sequence[float], pages: Counter[int]) -> set[int]:
     if sum(slots) < 2 * pages.total():
         return set()
     return {shard for shard, had in enumerate(slots) if had < FEW_SLOTS * pages[shard]}
+
+
+def _found_away(ledger: Ledger) -> set[str]:
+    """URLs of pages whose last attempt found them away."""
+    found = {
+        answered.outcome.url: answered.outcome.result
+        for answered in sorted(ledger.outcomes, key=lambda answered: answered.outcome.crawled_at)
+    }
+    return {url for url, result in found.items() if result in AWAY}
 
 
 def _last_crawls(ledger: Ledger) -> dict[str, float]:
@@ -129,8 +139,9 @@ def _away_twice(ledger: Ledger, facts: Facts) -> set[int]:
     return {shard for shard, count in gaps.items() if count + unheard > 1}
 
 
-def crawls_in_a_row(ledger: Ledger, facts: Facts) -> Finding:
-    """No crawl is forgotten and made again, but for those that the broker has lost.
+def crawls_in_a_row(ledger: Ledger, facts: Facts) -> tuple[Finding, Finding]:
+    """No crawl is forgotten and made again, nor what it found of a page that is away, but for those
+    that the broker has lost.
 
     Whoever cannot read an outcome, as its partition has no leader or a transaction is open there,
     asks again when the request times out: it counts as written when it can be read.
@@ -147,4 +158,8 @@ def crawls_in_a_row(ledger: Ledger, facts: Facts) -> Finding:
         requests=[] if has_lost else ledger.requests,
         outcomes=[replace(one, written_at=read_from(one)) for one in ledger.outcomes],
     )
-    return requests.forgotten_crawls(kept, MAX_AGE_SECONDS)
+    updates = [update for _, update in decoded(PageUpdate, ledger.raw[PAGE_UPDATES.name])]
+    return (
+        requests.forgotten_crawls(kept, MAX_AGE_SECONDS),
+        requests.asked_while_away(kept, [*updates, *facts.truth.imported]),
+    )

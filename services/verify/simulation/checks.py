@@ -72,7 +72,7 @@ def check(facts: Facts) -> list[Finding]:
         learned(facts),
         limits.hosts(ledger, facts.truth.host_limits),
         *asked_again(ledger, facts, _plan(ledger)),
-        crawls_in_a_row(ledger, facts),
+        *crawls_in_a_row(ledger, facts),
         _owned_once(facts),
         remembered(ledger, facts),
         *_modelled_well(facts),
@@ -141,11 +141,13 @@ def _learned(facts: Facts, reference: dict[str, PageRecord]) -> Finding:
                 "last_crawled_at": page.last_crawled_at,
                 "last_attempt_at": page.last_attempt_at,
                 "importance": page.importance,
-                "status": int(page.is_removed),
+                "misses": page.misses,
             }
             for name, value in expected.items():
                 if row[name] != value:
                     yield f"{url}: {name} is {row[name]}, not {value}"
+            if row["status"] not in page.statuses:
+                yield f"{url}: its status is {row['status']}, none of {sorted(page.statuses)}"
             if not page.least_signals <= row["signal_count"] <= page.most_signals:
                 yield (
                     f"{url}: {row['signal_count']} signals counted, not {page.least_signals} to "

@@ -18,7 +18,7 @@ from services.verify.checks.finding import MOST_EXAMPLES, Finding
 from services.verify.simulation.clocks import BEGINNING
 from services.verify.simulation.replacing import instead
 from shared.policy.kernels.crawl_value import crawl_value_scalar
-from shared.store.page_status import ACTIVE, GONE
+from shared.store.page_status import ACTIVE, AWAY
 from shared.units import SECONDS_PER_DAY
 
 _TOLERANCE: Final = 2e-6
@@ -112,7 +112,7 @@ def _depth(host: Any) -> float:
 
 def _rank(page: Any, attempt: Any, now: float, rules: PickingRules) -> Rank | None:
     """How urgent a page is; None: it is not to be crawled now."""
-    is_gone = page["status"] == GONE and attempt is not None
+    is_gone = page["status"] in AWAY and attempt is not None
     if page["status"] != ACTIVE and not is_gone:
         return None
     failures, asked, is_urgent, is_anew = 0, -math.inf, False, False

@@ -14,6 +14,7 @@ from services.verify.ledger import Ledger
 from services.verify.simulation.facts import Facts, url_of
 from services.verify.simulation.store.statements import Statements
 from shared.contracts.identity import identify
+from shared.store.page_status import ACTIVE
 from shared.store.source_times import STEPS
 
 _LEARNED_TOLERANCE: Final = 0.12
@@ -53,7 +54,7 @@ def _differences(shard: Any, fresh: Any, told: set[str], hosts: set[str]) -> Ite
         yield f"{url}: {'only in memory' if url in mine else 'not in memory'}"
     for url in sorted((mine.keys() & stored.keys()) - told):
         one, other = mine[url], stored[url]
-        for name, tolerance in _COMPARED.items():
+        for name, tolerance in (_COMPARED if one["status"] == ACTIVE else _COMPARED_AWAY).items():
             if not np.isclose(one[name], other[name], rtol=tolerance, atol=1e-9, equal_nan=True):
                 yield f"{url}: {name} is {one[name]} in memory, {other[name]} in the database"
         host, known = _host_of(shard, one), _host_of(fresh, other)
@@ -73,6 +74,12 @@ _COMPARED: Final = {
 """Columns, and by how much they may differ, relatively. α is not among them: a scheduler that hears
 of a crawl goes by the burst multipliers that it knows then, the estimator by those that this very
 crawl has changed. Nor is what signals count (`lost_or_doubled`)."""
+
+
+_COMPARED_AWAY: Final = {
+    name: tolerance for name, tolerance in _COMPARED.items() if tolerance != _LEARNED_TOLERANCE
+}
+"""What is learned of a page that is away is not announced before it is back."""
 
 
 def lost_or_doubled(

@@ -1,15 +1,25 @@
 """What the events come to, by the rules of pages written down once more and as short as can be.
 
 It shares no code with the estimator. It knows the world of the simulation: the outcomes of a page
-stand on the topic in rising order of their times, but for repetitions; no page is ever gone.
+stand on the topic in rising order of their times, but for repetitions; no page is ever not found,
+but some lead elsewhere for a while, or are forbidden.
 """
 
 import math
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
+from typing import Final
 
 from shared.contracts.messages import CrawlOutcome, PageSignal, PageUpdate
+from shared.store.page_status import ACTIVE, DISALLOWED, DUPLICATE, GONE, REDIRECTED, REMOVED
 from shared.units import SECONDS_PER_DAY
+
+AWAY: Final[Mapping[str | None, int]] = {
+    "redirected": REDIRECTED,
+    "canonical": DUPLICATE,
+    "disallowed": DISALLOWED,
+}
+"""Result → status."""
 
 
 @dataclass(slots=True)
@@ -25,6 +35,9 @@ class PageRecord:
     crawls: int = 0
     changes: int = 0
     failures: int = 0
+    misses: int = 0
+    found: int = ACTIVE
+    """Status that the last attempt gave the page."""
     last_crawled_at: float = -math.inf
     last_attempt_at: float = -math.inf
     least_signals: int = 0
@@ -34,6 +47,17 @@ class PageRecord:
     """Each with its source."""
     observations: list[tuple[float, float, bool]] = field(default_factory=list)
     """Time of the crawl, days since the one before, changed."""
+
+    @property
+    def statuses(self) -> set[int]:
+        """Those that the page may have: who is away comes back with a newer signal, or update; one
+        that came before the page was known may have counted."""
+        if self.is_removed:
+            return {REMOVED}
+        sure = max(self.updated_at, *self.last_signal_at.values(), -math.inf)
+        maybe = max(self.updated_at, *(at for _, at in self.signal_times), -math.inf)
+        named = [at > self.last_attempt_at for at in (sure, maybe)]
+        return {ACTIVE if is_named else self.found for is_named in named}
 
     @property
     def most_signals(self) -> int:
@@ -86,10 +110,9 @@ def page_records(
 
 def _apply(page: PageRecord, outcome: CrawlOutcome) -> None:
     at = outcome.crawled_at
-    if outcome.result == "failed":
+    if outcome.result == "failed" or outcome.result in AWAY:
         if at > page.last_attempt_at:
-            page.last_attempt_at = at
-            page.failures += 1
+            _note_miss(page, at, outcome.result)
         return
     if at <= page.last_crawled_at:
         return
@@ -101,4 +124,13 @@ def _apply(page: PageRecord, outcome: CrawlOutcome) -> None:
     page.last_crawled_at = at
     if at >= page.last_attempt_at:
         page.last_attempt_at = at
-        page.failures = 0
+        page.failures = page.misses = 0
+        page.found = ACTIVE
+
+
+def _note_miss(page: PageRecord, at: float, result: str | None) -> None:
+    page.last_attempt_at = at
+    page.failures += 1
+    if result in AWAY:
+        page.failures = page.misses = max(page.misses + 1, 3)
+    page.found = AWAY.get(result, GONE) if page.misses else ACTIVE

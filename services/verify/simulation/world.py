@@ -10,6 +10,7 @@ import msgspec
 from aiokafka import ConsumerRecord
 from msgspec import Struct
 
+from services.verify.ledger import AWAY
 from services.verify.simulation.clocks import BEGINNING
 from services.verify.simulation.kafka.broker import Broker, Given, Header, Partition
 from services.verify.simulation.loop import VirtualLoop
@@ -45,6 +46,9 @@ LATE_SHARE: Final = 0.02
 FAILED_SHARE: Final = 0.04
 BUSY_SHARE: Final = 0.02
 BUSY_SECONDS: Final = 2.5
+
+WAVERING: Final = 4
+"""One page in so many is away instead, where crawls of others fail."""
 
 CHANGE_SECONDS: Final = 6.0
 """A page changes about so often."""
@@ -224,7 +228,9 @@ class World:
     def _crawl(self, request: CrawlRequest) -> None:
         page, draw = self._by_url[request.url], self._draw()
         if draw < FAILED_SHARE:
-            outcome = self._outcome(request, page, "failed")
+            is_away = page.page_id % WAVERING == 0
+            result = AWAY[int(self._loop.now) % len(AWAY)] if is_away else "failed"
+            outcome = self._outcome(request, page, result)
         elif draw < FAILED_SHARE + BUSY_SHARE:
             outcome = CrawlOutcome(
                 page.url,
@@ -238,7 +244,8 @@ class World:
         else:
             is_new = page.changed_at > page.crawled_at
             page.crawled_at = self._loop.now
-            outcome = self._outcome(request, page, "changed" if is_new else "unchanged")
+            same = "unchanged" if page.page_id % 2 else "not_modified"
+            outcome = self._outcome(request, page, "changed" if is_new else same)
         self._send(CRAWL_OUTCOMES, page.host, outcome)
 
     def _outcome(self, request: CrawlRequest, page: Page, result: str) -> CrawlOutcome:

@@ -38,10 +38,11 @@ async def test_each_request_gets_one_outcome_whatever_the_web_says(local_broker,
         again = await fleet.ask(site.url(0), host)
         forbidden = await fleet.ask(f"http://{host}/private/1", host)
         nobody = await fleet.ask("http://127.0.0.1:1/page/1", "127.0.0.1:1")
+        old = await fleet.ask(f"http://{host}/old/3", host)
         late = await fleet.ask(site.url(2), host, seconds=-5)
         log = tmp_path / "log"
         with crawler([*CRAWL, "--files", tmp_path / "pages"], fleet.settings, log) as process:
-            outcomes = await fleet.outcomes(9)
+            outcomes = await fleet.outcomes(10)
             async with reader(fleet.settings, HOST_LIMITS) as limits:
                 [limit] = await limits.until(bool)
             process.send_signal(signal.SIGTERM)
@@ -52,13 +53,15 @@ async def test_each_request_gets_one_outcome_whatever_the_web_says(local_broker,
     assert all(o.digest and o.http_status == 200 and o.result is None for o in content)
     assert outcomes[ask[0]].digest == outcomes[again].digest != outcomes[ask[1]].digest
     assert outcomes[ask[49]].result == "gone"
-    assert outcomes[forbidden].result == "gone"
+    assert (outcomes[forbidden].result, outcomes[forbidden].http_status) == ("disallowed", None)
+    assert (outcomes[old].result, outcomes[old].redirected_to) == ("redirected", site.url(3))
     assert outcomes[nobody].result == "failed"
     assert late not in outcomes
     assert site.seen["/page/2"] == site.seen["/private/1"] == 0
     for number in (0, 1, 29):
         assert body_file(tmp_path / "pages", site.url(number)).read_bytes() == site.body(number)
     assert body_file(tmp_path / "pages", site.url(38)).read_bytes() == site.body(37)
+    assert body_file(tmp_path / "pages", f"http://{host}/old/3").read_bytes() == site.body(3)
     told = decode(HostLimit, limit.value)
     assert (told.host, told.max_crawls_per_second) == (host, 0.25)
     assert "'freshet/requests/expired': 1" in text

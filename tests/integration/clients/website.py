@@ -69,6 +69,8 @@ class Website:
             return web.Response(status=429, headers={"Retry-After": "7"})
         await self.answering.wait()
         number = int(request.path.rpartition("/")[2])
+        if request.path.startswith("/old/"):
+            raise web.HTTPMovedPermanently(f"/page/{number}")
         if self.target(number) != number:
             raise web.HTTPFound(f"/page/{self.target(number)}")
         if self.is_gone(number):

@@ -41,6 +41,8 @@ async def test_what_a_crawl_found_is_told_by_its_metadata(start):
         "https://a.example/same": {"fetch_statusCode": "304"},
         "https://a.example/none": {"fetch_statusCode": "404"},
         "https://a.example/busy": {"fetch_statusCode": "503", "protocol_retry--after": "90"},
+        "https://a.example/old": {"fetch_statusCode": "301", "freshet_redirected--to": "young"},
+        "https://a.example/secret": {"error_cause": "robots.txt"},
         "https://a.example/new": {"freshet_result": "changed"},
         "https://a.example/lost": {"fetch_exception": "time-out"},
     }
@@ -53,12 +55,15 @@ async def test_what_a_crawl_found_is_told_by_its_metadata(start):
     outcomes = await frontier.outcomes(len(said))
     found = {url.rpartition("/")[2]: outcome for url, outcome in outcomes.items()}
     assert {name: outcome.result for name, outcome in found.items()} == {
-        "same": "unchanged",
+        "same": "not_modified",
+        "old": "redirected",
+        "secret": "disallowed",
         "none": "gone",
         "busy": "failed",
         "new": "changed",
         "lost": "failed",
     }
+    assert found["old"].redirected_to == "https://a.example/young"
     assert (found["busy"].http_status, found["busy"].retry_after_seconds) == (503, 90.0)
 
 

@@ -16,7 +16,7 @@ from shared.contracts.codec import decode
 from shared.contracts.messages import PageUpdate
 from shared.contracts.topics import PAGE_UPDATES
 from shared.store.imports import PageBatch, import_pages
-from shared.store.page_status import GONE, REMOVED
+from shared.store.page_status import REDIRECTED, REMOVED
 
 pytestmark = [pytest.mark.kafka, pytest.mark.postgres, pytest.mark.slow(6)]
 
@@ -41,7 +41,7 @@ def as_frontier(database_url):
         "WHERE u.shard = pages.shard AND u.page_id = pages.page_id AND url = %s"
     )
     with psycopg.connect(database_url, autocommit=True) as connection:
-        connection.execute(change, (GONE, URLS[4]))
+        connection.execute(change, (REDIRECTED, URLS[4]))
         connection.execute(change, (REMOVED, URLS[5]))
         connection.execute(f"CREATE ROLE {user} LOGIN IN ROLE freshet_frontier")
     yield SecretStr(database_url.replace("postgres@", f"{user}@", 1))

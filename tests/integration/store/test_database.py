@@ -28,7 +28,7 @@ from shared.store.multipliers import (
     last_multipliers,
     prune_multipliers,
 )
-from shared.store.page_status import GONE, NEVER, REMOVED
+from shared.store.page_status import AWAY, GONE, NEVER, REMOVED, STATUS_NAMES
 from shared.store.positions import (
     ESTIMATOR,
     Superseded,
@@ -303,15 +303,21 @@ def test_hosts_are_added_and_changed(store):
 
 
 def test_status_counts(store):
-    fill(store, urls_of_shard(0, 5) + urls_of_shard(1, 4))
+    away = urls_of_shard(2, len(AWAY))
+    fill(store, urls_of_shard(0, 5) + urls_of_shard(1, 4) + away)
     with connect(store, "test") as connection:
+        for status, url in zip(AWAY, away, strict=True):
+            change = "UPDATE pages SET status = %s WHERE page_id = %s"
+            connection.execute(change, (status, identify(url).page_id))
         connection.execute("UPDATE hosts SET blocked_until = %s WHERE shard = 0", (NOW + 5,))
         raise_positions(connection, ESTIMATOR, {("a", 0): 5, ("a", 1): 12})
     status = store_status(store, NOW)
     assert status["shards"] == SHARDS
     assert (status["pages"]["active"], status["pages"]["never_crawled"]) == (9, 9)
+    assert [status["pages"][STATUS_NAMES[name]] for name in AWAY] == [1] * len(AWAY)
     assert sum(status["max_ages"].values()) == 9
-    assert (status["hosts"]["known"], status["hosts"]["blocked"]) == (9, 5)
+    known = 9 + len(AWAY)
+    assert (status["hosts"]["known"], status["hosts"]["blocked"]) == (known, 5)
     assert status["positions"] == {ESTIMATOR: {"a": 17}}
 
 

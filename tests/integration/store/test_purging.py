@@ -11,7 +11,7 @@ from shared.contracts.topics import TOPICS
 from shared.store import erased_traces, purging
 from shared.store.erased_traces import delete_observations
 from shared.store.erasing import KEPT_SECONDS
-from shared.store.page_status import ACTIVE, GONE, REMOVED
+from shared.store.page_status import ACTIVE, DISALLOWED, DUPLICATE, GONE, REDIRECTED, REMOVED
 from shared.store.purging import Purgeable, count_purgeable, purgeable_urls
 from shared.store.writer import ensure_observation_partition
 from shared.units import SECONDS_PER_DAY as DAY
@@ -73,8 +73,13 @@ def test_how_long_a_page_has_been_gone_is_never_made_longer(store, days, columns
     assert found(store, Purgeable(at + 1.0, rhythm=rhythm)) == [url]
     assert found(store, Purgeable(at - 1.0, rhythm=rhythm)) == []
     assert found(store, Purgeable(at + 1.0, gone=False, rhythm=rhythm)) == []
-    become(store, url, status=ACTIVE)
-    assert found(store, Purgeable(at + 1.0, rhythm=rhythm)) == []
+    for status in (REDIRECTED, DUPLICATE):
+        become(store, url, status=status)
+        assert found(store, Purgeable(at + 1.0, rhythm=rhythm)) == [url]
+        assert found(store, Purgeable(at - 1.0, rhythm=rhythm)) == []
+    for status in (ACTIVE, DISALLOWED):
+        become(store, url, status=status)
+        assert found(store, Purgeable(at + 1.0, rhythm=rhythm)) == []
 
 
 def test_what_crawls_found_goes_with_the_page_and_of_no_other(store, monkeypatch):

@@ -5,6 +5,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from shared.store.page_status import AWAY, STATUS_NAMES
 from shared.views.explaining import explain, lines, value_curve
 
 NOW = 1_700_864_000.0
@@ -96,6 +97,10 @@ def test_a_page_that_was_never_crawled_has_no_curve() -> None:
     ("page", "words"),
     [
         (known(status="removed"), "it is removed"),
+        (known(status="gone"), "it is gone"),
+        (known(status="redirected"), "its address only leads to another one"),
+        (known(status="duplicate"), "another URL is the one to keep"),
+        (known(status="disallowed"), "robots.txt forbids it"),
         (known(state={"last_crawled_at": None}), "never crawled"),
         (known(host={"blocked_until": NOW + DAY}), "blocked until"),
         (known(host={"max_crawls_per_second": 0.5}), "at most 0.5"),
@@ -109,6 +114,15 @@ def test_other_reasons(page: dict[str, Any], words: str) -> None:
 
 def test_without_a_multiplier_the_coordinator_is_named() -> None:
     assert any("coordinator" in reason for reason in explain(known(), None, None, NOW)["why"])
+
+
+def test_when_a_page_that_is_away_is_looked_at_again_is_said() -> None:
+    for status in AWAY:
+        page = known(status=STATUS_NAMES[status])
+        live = {"multiplier": 3.0, "host_multiplier": 1.0, "crawl_value": 9.0, "due_at": None}
+        live |= {"in_flight": False, "class": "not now", "retry_at": NOW + 2 * DAY}
+        assert "looked at again from" in explain(page, live, 2.0, NOW)["why"][1]
+        assert "2 days" in explain(page, live, 2.0, NOW)["why"][1]
 
 
 def test_the_scheduler_knows_better() -> None:

@@ -23,6 +23,14 @@ def test_its_messages_are_read_as_they_were_meant():
     )
     read = decode(messages.CrawlOutcome, encode(outcome))
     assert all(getattr(read, name) == getattr(outcome, name) for name in outcome.__struct_fields__)
+    for result, target in (("redirected", "redirected_to"), ("canonical", "canonical_url")):
+        told = client.CrawlOutcome(
+            "http://a.example/", "a.example", "1", 5.0, result, **{target: "http://b.example/"}
+        )
+        read = decode(messages.CrawlOutcome, encode(told))
+        assert (read.result, getattr(read, target)) == (result, "http://b.example/")
+    assert client.Result == messages.Result
+    assert client.MOST_URL_CHARACTERS == messages.MAX_URL_LENGTH
     limit = decode(messages.HostLimit, encode(client.HostLimit("a.example", 0.25, 4.0)))
     assert (limit.host, limit.max_crawls_per_second) == ("a.example", 0.25)
 

@@ -8,7 +8,7 @@ import click
 import pytest
 from documents import documents
 from scrapy_freshet.options import DEFAULTS as CLIENT_SETTINGS
-from scrapy_freshet.spider_middleware import DIGEST_KEY
+from scrapy_freshet.spider_middleware import CANONICAL_KEY, DIGEST_KEY
 from simulated_seeds import COUNT, FIRST
 
 from deploy.docs import metrics
@@ -174,7 +174,11 @@ def missing_settings(text):
 
 
 def missing_metrics(text):
-    known = set(re.findall(r"`(freshet_\w+)`", metrics.page())) | {*ROLES, DIGEST_KEY}
+    known = set(re.findall(r"`(freshet_\w+)`", metrics.page())) | {
+        *ROLES,
+        DIGEST_KEY,
+        CANONICAL_KEY,
+    }
     return set(re.findall(r"\bfreshet_[a-z_]+[a-z]\b", text)) - known
 
 

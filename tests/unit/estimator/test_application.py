@@ -21,7 +21,7 @@ from shared.contracts.messages import (
     PageUpdate,
 )
 from shared.runtime.acceptance import BUSY_HOST_SECONDS, Acceptance
-from shared.store.page_status import NEVER
+from shared.store.page_status import NEVER, REDIRECTED
 
 DAY = 86_400.0
 NOW = 100 * DAY
@@ -148,6 +148,18 @@ BAD_OUTCOMES = {
     "absolute URL": [CrawlOutcome("no url", DAY, result="changed")],
     "credentials": [CrawlOutcome("https://u:p@news.example/a", DAY, result="changed")],
     "key the record by its host": [CrawlOutcome(ELSEWHERE, DAY, result="changed")],
+    "to the page itself": [
+        CrawlOutcome(URL, DAY, result="redirected", redirected_to=URL + "#top"),
+        CrawlOutcome(URL, DAY, result="canonical", canonical_url="HTTPS://News.example:443/a"),
+    ],
+    "belongs to the result": [
+        json.dumps(GOOD_TIME | {"result": "changed", "redirected_to": ELSEWHERE}).encode(),
+        json.dumps(GOOD_TIME | {"digest": "d", "canonical_url": ELSEWHERE}).encode(),
+        json.dumps(GOOD_TIME | {"result": "redirected", "canonical_url": ELSEWHERE}).encode(),
+    ],
+    "Expected `str` of length <= 2048": [
+        json.dumps(GOOD_TIME | {"result": "redirected", "redirected_to": "x" * 2049}).encode(),
+    ],
 }
 
 
@@ -206,6 +218,40 @@ def test_busy_hosts_are_left_alone():
     outcome = CrawlOutcome(URL, 2 * DAY, result="failed", http_status=503)
     apply(shard, crawl_outcomes=[outcome])
     assert shard.hosts.records["asked_until"][0] == 2 * DAY + BUSY_HOST_SECONDS
+
+
+@pytest.mark.parametrize("target", [None, "mailto:you@news.example", "/b", ELSEWHERE, "x" * 2048])
+def test_a_page_is_away_wherever_it_is_said_to_lead(target):
+    shard = with_page()
+    outcome = CrawlOutcome(URL, DAY, result="redirected", redirected_to=target)
+    assert apply(shard, crawl_outcomes=[outcome]).refused == []
+    assert shard.pages["status"][0] == REDIRECTED
+
+
+def test_what_robots_txt_forbids_is_no_failure_of_the_host():
+    shard = with_page()
+    forbidden = [CrawlOutcome(URL, n * DAY, result="disallowed") for n in range(1, 10)]
+    assert apply(shard, crawl_outcomes=forbidden).hosts == []
+    assert shard.hosts.records["failures"][0] == 0
+    # Nor does it say that a host is well which does not answer.
+    apply(shard, crawl_outcomes=[CrawlOutcome(URL, 20 * DAY, result="failed")])
+    apply(shard, crawl_outcomes=[CrawlOutcome(URL, 21 * DAY, result="disallowed")])
+    assert shard.hosts.records["failures"][0] == 1
+    asking = CrawlOutcome(URL, 22 * DAY, result="disallowed", retry_after_seconds=60.0)
+    apply(shard, crawl_outcomes=[asking])
+    assert shard.hosts.records["asked_until"][0] == 22 * DAY + 60.0
+
+
+def test_not_modified_is_unchanged_and_keeps_the_digest():
+    shards = [with_page(), with_page()]
+    for shard, result in zip(shards, ("unchanged", "not_modified"), strict=True):
+        apply(shard, crawl_outcomes=[CrawlOutcome(URL, DAY, digest="of the content")])
+        outcome = CrawlOutcome(URL, 2 * DAY, result=result, http_status=304)
+        learn(apply(shard, crawl_outcomes=[outcome]))
+    assert shards[0].pages.tobytes() == shards[1].pages.tobytes()
+    apply(shards[1], crawl_outcomes=[CrawlOutcome(URL, 3 * DAY, "", None, "not_modified", "empty")])
+    apply(shards[1], crawl_outcomes=[CrawlOutcome(URL, 4 * DAY, digest="of the content")])
+    assert (shards[1].pages["crawls"][0], shards[1].pages["changes"][0]) == (4, 0)
 
 
 def test_the_last_host_limit_stands():

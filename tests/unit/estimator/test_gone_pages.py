@@ -1,11 +1,60 @@
-"""When a page is gone, and what brings it back."""
+"""When a page is gone, or away for another reason, and what brings it back."""
 
+import pytest
 from test_effects import DAY, one_page, play, update
 
 from services.estimator import effects
 from services.estimator.columns import UPSERT
-from shared.rules.page_events import FAILED, GONE_FOR_GOOD, IS_GONE, SIGNAL, UNCHANGED
-from shared.store.page_status import ACTIVE, GONE
+from shared.rules.page_events import (
+    CHANGED,
+    FAILED,
+    GONE_FOR_GOOD,
+    IS_DISALLOWED,
+    IS_DUPLICATE,
+    IS_GONE,
+    IS_REDIRECTED,
+    SIGNAL,
+    UNCHANGED,
+)
+from shared.store.page_status import ACTIVE, DISALLOWED, DUPLICATE, GONE, REDIRECTED
+
+AWAY_BY = [
+    (GONE_FOR_GOOD, GONE),
+    (IS_REDIRECTED, REDIRECTED),
+    (IS_DUPLICATE, DUPLICATE),
+    (IS_DISALLOWED, DISALLOWED),
+]
+
+
+@pytest.mark.parametrize(("kind", "status"), AWAY_BY)
+def test_why_a_page_is_away_is_what_its_last_attempt_found(kind, status):
+    shard = one_page()
+    play(shard, (DAY, UNCHANGED))
+    page = shard.pages[0]
+    assert play(shard, (2 * DAY, kind)).verdicts.tolist() == [effects.APPLIED]
+    assert (page["status"], page["misses"], page["failures"]) == (status, 3, 3)
+    # It was not crawled: there is nothing to learn of its changes.
+    assert (page["last_crawled_at"], page["crawls"], shard.rings.seen[0]) == (DAY, 1, 0)
+    play(shard, (3 * DAY, FAILED))
+    assert (page["status"], page["misses"], page["failures"]) == (GONE, 3, 4)
+    play(shard, (4 * DAY, kind), (4 * DAY, kind), (3.5 * DAY, IS_GONE))
+    assert (page["status"], page["misses"], page["failures"]) == (status, 4, 4)
+    play(shard, (5 * DAY, SIGNAL))
+    assert page["status"] == ACTIVE
+    play(shard, (6 * DAY, kind))
+    assert (page["status"], page["misses"]) == (status, 5)
+
+
+@pytest.mark.parametrize(("kind", "status"), AWAY_BY)
+def test_a_page_that_is_found_again_is_learned_from_as_before(kind, status):
+    shard = one_page()
+    play(shard, (DAY, UNCHANGED), (2 * DAY, kind), (4 * DAY, kind))
+    page = shard.pages[0]
+    assert page["status"] == status
+    found = play(shard, (6 * DAY, CHANGED))
+    assert found.verdicts.tolist() == [effects.OBSERVED]
+    assert (found.interval_days[0], found.changed[0]) == (5.0, True)
+    assert (page["status"], page["failures"], page["misses"]) == (ACTIVE, 0, 0)
 
 
 def test_gone_pages_come_back_by_signal_upsert_or_crawl():

@@ -1,5 +1,7 @@
 """What crawlers report of known URLs is understood, however they say it."""
 
+from typing import get_args
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -7,19 +9,28 @@ from hypothesis import strategies as st
 from services.frontier.api.urlfrontier_pb2 import StringList, URLInfo
 from services.frontier.outcomes import crawled_at_of, found_of, plain
 from shared.contracts.codec import decode, encode
-from shared.contracts.messages import CrawlOutcome
+from shared.contracts.messages import CrawlOutcome, Result
+from shared.rules.page_events import why_not_elsewhere
 
 NOW = 1.7e9
+URL = "https://a.example/x/y"
 
 CASES = {
     "its own word": ({"freshet.result": "unchanged", "fetch.statusCode": "200"}, "unchanged", None),
     "its own digest": ({"freshet.digest": "d", "signature": "s"}, None, "d"),
     "StormCrawler's digest": ({"signature": "s", "fetch.statusCode": "200"}, None, "s"),
-    "304": ({"fetch.statusCode": "304", "signature": "s"}, "unchanged", None),
+    "304": ({"fetch.statusCode": "304", "signature": "s"}, "not_modified", None),
     "404": ({"fetch.statusCode": "404"}, "gone", None),
     "410": ({"freshet.status": "410"}, "gone", None),
     "503": ({"fetch.statusCode": "503"}, "failed", None),
-    "a redirect": ({"fetch.statusCode": "301", "_redirTo": "https://b/"}, None, "to https://b/"),
+    "a redirect": ({"fetch.statusCode": "301", "_redirTo": "https://b/"}, "redirected", None),
+    "a redirect to itself": ({"fetch.statusCode": "302", "_redirTo": "y#x"}, "failed", None),
+    "robots.txt": ({"error.cause": "robots.txt"}, "disallowed", None),
+    "its own word for a redirect": (
+        {"freshet.result": "redirected", "signature": "s"},
+        "redirected",
+        None,
+    ),
     "a redirect to nowhere": ({"fetch.statusCode": "301"}, "failed", None),
     "no answer": ({"fetch.exception": "SocketTimeoutException"}, "failed", None),
     "a bad parse": ({"fetch.statusCode": "200", "error.cause": "tika"}, "failed", None),
@@ -30,20 +41,41 @@ CASES = {
 @pytest.mark.parametrize("name", CASES)
 def test_what_is_said_of_a_crawl(name):
     metadata, result, digest = CASES[name]
-    found = found_of(metadata, 1, NOW)
+    found = found_of(URL, metadata, 1, NOW)
     assert (found.result, found.digest, found.is_clear) == (result, digest, True)
 
 
+@pytest.mark.parametrize(
+    ("written", "target"),
+    [
+        ("https://b.example/", "https://b.example/"),
+        ("../z?q=1", "https://a.example/z?q=1"),
+        ("//b.example", "https://b.example/"),
+        ("mailto:you", "mailto:you"),
+        ("https://", None),
+        ("/" + "z" * 2048, None),
+    ],
+)
+def test_where_a_page_leads_to_is_told_from_its_own_address_on(written, target):
+    metadata = {"fetch.statusCode": "308", "_redirTo": written}
+    found = found_of(URL, metadata, 1, NOW)
+    assert (found.result, found.redirected_to, found.canonical_url) == ("redirected", target, None)
+    metadata = {"freshet.result": "canonical", "freshet.canonical-url": written}
+    found = found_of(URL, metadata, 1, NOW)
+    assert (found.result, found.redirected_to, found.canonical_url) == ("canonical", None, target)
+
+
 def test_a_crawler_that_wants_a_url_never_again_has_given_it_up():
-    assert found_of({}, 0, NOW).result == "gone"
-    assert found_of({"error.cause": "ROBOTS_TXT"}, 0, NOW).result == "gone"
+    assert found_of(URL, {}, 0, NOW).result == "gone"
+    assert found_of(URL, {"error.cause": "malformed URL"}, 0, NOW).result == "gone"
+    assert found_of(URL, {"error.cause": "robots.txt"}, 0, NOW).result == "disallowed"
     # But not where it has read it, or only its host is in trouble.
-    assert found_of({"signature": "s"}, 0, NOW).digest == "s"
-    assert found_of({"fetch.statusCode": "503"}, 0, NOW).result == "failed"
+    assert found_of(URL, {"signature": "s"}, 0, NOW).digest == "s"
+    assert found_of(URL, {"fetch.statusCode": "503"}, 0, NOW).result == "failed"
 
 
 def test_a_crawler_that_says_nothing_of_the_content_may_have_seen_a_change():
-    found = found_of({"fetch.statusCode": "200"}, 1, NOW)
+    found = found_of(URL, {"fetch.statusCode": "200"}, 1, NOW)
     assert (found.result, found.is_clear) == ("changed", False)
 
 
@@ -61,7 +93,7 @@ def test_a_crawler_that_says_nothing_of_the_content_may_have_seen_a_change():
 )
 def test_a_host_asks_to_be_left_alone_in_seconds_or_until_a_date(text, seconds):
     metadata = {"fetch.statusCode": "429", "protocol.retry-after": text}
-    assert found_of(metadata, 1, NOW).retry_after_seconds == seconds
+    assert found_of(URL, metadata, 1, NOW).retry_after_seconds == seconds
 
 
 def test_a_page_was_read_when_it_was_handed_out_or_as_its_crawler_says():
@@ -73,17 +105,19 @@ def test_a_page_was_read_when_it_was_handed_out_or_as_its_crawler_says():
 
 
 KEYS = ["freshet.result", "freshet.digest", "freshet.status", "fetch.statusCode", "retry-after"]
-KEYS += ["_redirTo", "error.cause", "freshet.crawled-at"]
+KEYS += ["_redirTo", "error.cause", "freshet.crawled-at", "freshet.canonical-url"]
+SAID = st.text(max_size=400) | st.sampled_from([*get_args(Result), "301", "304", "../z", "#", "y"])
 
 
 @given(
-    st.dictionaries(st.sampled_from(KEYS), st.lists(st.text(max_size=400), max_size=2)),
+    st.dictionaries(st.sampled_from(KEYS), st.lists(SAID, max_size=2)),
     st.integers(0, 2**64 - 1),
 )
 def test_whatever_is_said_it_makes_a_message_that_is_read(said, refetch):
     info = URLInfo(metadata={key: StringList(values=values) for key, values in said.items()})
     metadata = plain(info.metadata)
-    found = found_of(metadata, refetch, NOW)
+    found = found_of(URL, metadata, refetch, NOW)
     at = crawled_at_of(metadata, NOW - 9, NOW)
-    outcome = CrawlOutcome("https://a.example/", at, "a.example", None, *found[:4])
+    outcome = CrawlOutcome(URL, at, "a.example", None, *found[:-1])
     assert decode(CrawlOutcome, encode(outcome)) == outcome
+    assert why_not_elsewhere(outcome) is None

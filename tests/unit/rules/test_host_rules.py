@@ -103,10 +103,24 @@ def test_one_answer_ends_a_back_off_but_not_one_of_before():
         ("failed", 429, -1),
         ("failed", 503, -1),
         ("failed", None, -1),
+        ("not_modified", 304, 1),
+        ("redirected", None, 1),
+        ("canonical", 200, 1),
+        ("disallowed", None, 0),
+        ("disallowed", 200, 1),
+        ("disallowed", 503, -1),
     ],
 )
 def test_which_answers_say_that_a_host_is_well(result, status, reached):
     assert reach_of(CrawlOutcome(URL, NOW, result=result, http_status=status)) == reached
+
+
+def test_a_crawl_that_was_not_made_says_nothing_of_its_host():
+    rules = failing(PATIENCE)
+    before = str(rules)
+    assert not rules.note(0, rules.failed_at + 1.0)
+    assert not rules.note(0, rules.failed_at + 1e6)
+    assert str(rules) == before
 
 
 def test_people_see_which_rule_binds():

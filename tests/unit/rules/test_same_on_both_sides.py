@@ -30,12 +30,24 @@ def signal_of(url, observed_at, source):
 
 
 signals = st.builds(signal_of, urls, times, st.sampled_from(["feed", "map", "hub", "x", "y"]))
+AWAY = ["redirected", "canonical", "disallowed"]
+TARGETS = {"redirected": "redirected_to", "canonical": "canonical_url"}
+
+
+def outcome_of(target, **fields):
+    """An outcome, with a target if its result has one."""
+    name = TARGETS.get(fields["result"])
+    return CrawlOutcome(**fields, **({name: target} if name else {}))
+
+
 outcomes = st.builds(
-    CrawlOutcome,
+    outcome_of,
+    # To the page itself, maybe, to what is no URL, or elsewhere.
+    target=maybe | st.sampled_from([URLS[0] + "#here", "mailto:you", "https://c.example/"]),
     url=urls,
     crawled_at=times,
     host=st.sampled_from(["", *HOSTS]),
-    result=st.sampled_from(["changed", "unchanged", "gone", "failed"]),
+    result=st.sampled_from(["changed", "unchanged", "not_modified", "gone", "failed", *AWAY]),
     digest=maybe | st.sampled_from(["one", "two"]),
     http_status=maybe | st.sampled_from([404, 410, 429, 500]),
     retry_after_seconds=maybe | st.sampled_from([50.0, 5000.0, 1e9]),
@@ -169,7 +181,7 @@ crawls = st.builds(
     CrawlOutcome,
     url=st.sampled_from(URLS[:2]),
     crawled_at=steps,
-    result=st.sampled_from(["gone", "gone", "failed", "unchanged"]),
+    result=st.sampled_from(["gone", "gone", "failed", "unchanged", *AWAY]),
     http_status=st.sampled_from([None, 410, None]),
 )
 named = st.builds(
@@ -186,7 +198,7 @@ added = st.builds(PageUpdate, st.just("upsert"), st.sampled_from(URLS[:2]), upda
     st.integers(0, 1 << 32).map(np.random.default_rng),
 )
 @settings(max_examples=200, deadline=None)
-def test_whether_a_page_is_gone_does_not_depend_on_which_topic_is_read_first(
+def test_whether_and_why_a_page_is_away_does_not_depend_on_which_topic_is_read_first(
     crawls, signals, updates, delay, order
 ):
     items = [

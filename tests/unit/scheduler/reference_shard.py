@@ -282,12 +282,12 @@ class ReferenceShard:
             page.deadline, page.unanswered = NEVER, 0
         elif time > max(page.last_attempt_at, page.last_crawled_at):
             page.unanswered = 0
-        if result in (FAILED, IS_GONE, GONE_FOR_GOOD):
+        if result in (FAILED, IS_GONE) or result >= GONE_FOR_GOOD:
             if time > page.last_attempt_at:
                 page.last_attempt_at = time
                 page.failures += 1
                 page.misses += result != FAILED
-                page.misses = max(page.misses, 3) if result == GONE_FOR_GOOD else page.misses
+                page.misses = max(page.misses, 3) if result >= GONE_FOR_GOOD else page.misses
                 if result != FAILED and page.misses >= 3:
                     page.failures = page.misses
                 page.gone = page.misses >= 3 and page.last_signal_at <= time

@@ -5,8 +5,8 @@ import pytest
 from reference_shard import DAY, World, rules
 
 from services.scheduler.explain import page_state, shard_state
-from services.scheduler.state.rows import GONE
 from shared.contracts.codec import encode
+from shared.store.page_status import AWAY, STATUS_NAMES
 
 NOW = 1.7e9
 
@@ -38,9 +38,11 @@ def test_it_tells_why_a_page_waits():
     assert waiting["class"] == "not now"
     assert (waiting["deadline_at"], waiting["due_at"]) == (NOW + 50.0, NOW + 350.0)
     row = world.shard.pages[world.shard.row_of(page.page_id)]
-    row["status"] = GONE
-    assert explain(world, page)["status"] == "gone"
-    assert explain(world, page)["due_at"] >= NOW + 350.0  # it is looked at once more
+    for status in AWAY:
+        row["status"] = status
+        assert explain(world, page)["status"] == STATUS_NAMES[status]
+        assert explain(world, page)["due_at"] >= NOW + 350.0  # it is looked at once more
+        assert shard_state(world.shard, 1.0)[STATUS_NAMES[status]] == 1
 
 
 def test_a_page_that_was_crawled_a_moment_ago_rests():

@@ -11,7 +11,15 @@ from services.scheduler.state import rows as pages
 from services.scheduler.state.crawls import NO_REQUEST, Outcomes
 from services.scheduler.state.request_ids import microseconds
 from shared.contracts.messages import PageUpdate
-from shared.rules.page_events import FAILED, GONE_FOR_GOOD, IS_GONE, UNCHANGED
+from shared.rules.page_events import (
+    FAILED,
+    GONE_FOR_GOOD,
+    IS_DISALLOWED,
+    IS_DUPLICATE,
+    IS_GONE,
+    IS_REDIRECTED,
+    UNCHANGED,
+)
 from shared.store import models
 
 NOW = 1.7e9
@@ -166,6 +174,27 @@ def test_a_look_at_a_gone_page_that_fails_is_made_again_soon_twice():
     assert np.diff(looks).tolist() == [DAY, 300.0, 600.0, DAY, DAY]
     assert (row["status"], row["failures"], row["misses"]) == (pages.GONE, 4, 4)
     assert row["retry_at"] - looks[-1] == 2 * DAY
+
+
+@pytest.mark.parametrize(
+    ("kind", "status"),
+    [
+        (IS_REDIRECTED, models.REDIRECTED),
+        (IS_DUPLICATE, models.DUPLICATE),
+        (IS_DISALLOWED, models.DISALLOWED),
+    ],
+)
+def test_who_is_away_at_once_is_looked_at_after_a_day_two_four(kind, status):
+    world, page_id, row = crawled_world(retry=300.0)
+    crawled = row["last_crawled_at"]
+    looks = looks_at(world, page_id, row, [kind] * 9)
+    assert (np.diff(looks) / DAY).tolist() == [1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 64.0, 90.0]
+    assert (row["status"], row["last_crawled_at"]) == (status, crawled)
+    due = row["retry_at"]
+    assert world.pick([due - 1.0], 1.0) == [None]
+    assert world.pick([due + 1.0], 1.0) == [page_id]
+    world.outcome(page_id, due + 2.0, UNCHANGED)
+    assert (row["status"], row["failures"], row["misses"]) == (pages.ACTIVE, 0, 0)
 
 
 def test_a_deployment_that_fails_for_ten_minutes_loses_no_page():

@@ -10,7 +10,7 @@ from reference_shard import DAY, World, rules
 from services.scheduler.picking.wheel import is_put_off
 from services.verify.simulation.looking import Looks, every_pick_looked_at
 from shared.contracts.messages import HostLimit
-from shared.rules.page_events import FAILED, IS_GONE, UNCHANGED
+from shared.rules.page_events import FAILED, IS_DISALLOWED, IS_GONE, IS_REDIRECTED, UNCHANGED
 
 START = 1.7e9
 
@@ -40,7 +40,8 @@ def something_happens(rng, world, now, picked):
     ids = [identity.page_id for identity in world.identities]
     for page_id in [p for p in picked if p is not None]:
         if rng.random() < 0.8:
-            result = rng.choice([UNCHANGED, FAILED, IS_GONE], p=[0.8, 0.15, 0.05])
+            kinds = [UNCHANGED, FAILED, IS_GONE, IS_REDIRECTED]
+            result = rng.choice(kinds, p=[0.8, 0.15, 0.04, 0.01])
             world.outcome(page_id, now - float(rng.random()) * 0.01, result)
     for page_id in rng.choice(ids, 5):
         world.signal(int(page_id), now - float(rng.exponential(1.0)))
@@ -107,7 +108,9 @@ def test_the_look_of_the_simulator_knows_the_rules_of_picking(seed):
             now += 1.0
             picks += world.pick(now + np.array([0.1, 0.2]), 2.0)
             for page_id in [p for p in picks[-2:] if p is not None and rng.random() < 0.5]:
-                result = rng.choice([UNCHANGED, FAILED, IS_GONE], p=[0.3, 0.5, 0.2])
+                result = rng.choice(
+                    [UNCHANGED, FAILED, IS_GONE, IS_DISALLOWED], p=[0.3, 0.5, 0.18, 0.02]
+                )
                 world.outcome(page_id, now + 0.3, result)
     asked = Counter(page_id for page_id in picks if page_id is not None)
     assert max(asked.values()) > 3  # some have failed again and again, and are asked for by value

@@ -140,6 +140,9 @@ def host_of(shard, row, name, number):
     return host
 
 
+TARGETS = {"redirected": "redirected_to", "canonical": "canonical_url", "disallowed": None}
+
+
 def some_messages(rng, now):
     """A company of messages: repeated, late and out of order ones among them."""
     for _ in range(int(rng.integers(5, 60))):
@@ -150,11 +153,13 @@ def some_messages(rng, now):
             source = f"s{rng.integers(6)}"
             yield PageSignal(page.page_id, page.url, page.host, source, time), now
         elif luck < 0.9:
-            results = ["changed", "unchanged", "gone", "failed", None]
-            result = rng.choice(results, p=[0.35, 0.35, 0.05, 0.1, 0.15])
+            results = ["changed", "unchanged", "not_modified", "gone", "failed", None, *TARGETS]
+            result = rng.choice(results, p=[0.35, 0.25, 0.05, 0.05, 0.1, 0.15, 0.01, 0.02, 0.02])
+            target = rng.choice([None, page.url + "#x", "mailto:you", f"https://{page.host}/else"])
+            elsewhere = {TARGETS[result]: target} if TARGETS.get(result) else {}
             digest = f"d{rng.integers(3)}" if result is None or rng.random() < 0.3 else None
             busy = float(rng.uniform(1, 9)) if rng.random() < 0.1 else None
-            status = int(rng.choice([200, 200, 503]))
+            status = rng.choice([200, 200, 503, None])
             yield (
                 CrawlOutcome(
                     *(page.url, time),
@@ -162,6 +167,7 @@ def some_messages(rng, now):
                     digest=digest,
                     http_status=status,
                     retry_after_seconds=busy,
+                    **elsewhere,
                 ),
                 now,
             )
@@ -221,7 +227,7 @@ def life():
 )
 def test_a_page_that_is_other_is_found(life, name):
     theirs = life.estimators_state()
-    page = next(page for page in theirs.pages.values() if page.records)
+    page = next(p for p in theirs.pages.values() if p.records and math.isfinite(p.last_signal_at))
     setattr(page, name, getattr(page, name) * (1 + 1e-5) + 1)
 
     [found] = comparing.differences(theirs, life.state)[0]

@@ -56,7 +56,7 @@ def test_a_request_that_nobody_asks_again_is_found():
     ).passed
 
 
-@pytest.mark.parametrize(("result", "found"), [("gone", 0), ("failed", 1)])
+@pytest.mark.parametrize(("result", "found"), [("gone", 0), ("disallowed", 0), ("failed", 1)])
 def test_a_page_that_was_found_gone_is_asked_for_by_its_own_rhythm(result, found):
     first, second = asked(10.0), asked(20.0)
 
@@ -92,7 +92,9 @@ def test_a_page_is_chosen_before_its_request_waits_for_the_broker():
     assert requests.forgotten_crawls(run, 60.0).passed
 
 
-@pytest.mark.parametrize(("result", "status"), [("failed", 500), ("gone", 404)])
+@pytest.mark.parametrize(
+    ("result", "status"), [("failed", 500), ("gone", 404), ("redirected", 301)]
+)
 def test_a_page_that_was_not_got_is_soon_asked_for_again(result, status):
     first, second = asked(10.0), asked(40.0, reason="max-age")
     missed = answered(first, 10.1, result, http_status=status)
@@ -100,6 +102,26 @@ def test_a_page_that_was_not_got_is_soon_asked_for_again(result, status):
     run = ledger(requests=[first, second], outcomes=[missed])
 
     assert requests.forgotten_crawls(run, 60.0).passed
+
+
+@pytest.mark.parametrize(
+    ("result", "named_at", "found"),
+    [
+        *(("redirected", None, 1), ("disallowed", 10.0, 1), ("canonical", 50.0, 1)),
+        *(("redirected", 20.0, 0), ("gone", None, 0), ("unchanged", None, 0)),
+    ],
+)
+def test_who_is_away_is_not_asked_for_until_somebody_names_it(result, named_at, found):
+    first, second = asked(10.0), asked(40.0)
+    signals = [PageSignal(PAGE.page_id, URL, PAGE.host, "feed", named_at or 0.0)]
+    outcome = answered(first, 10.1, result)
+    run = ledger(requests=[first, second], outcomes=[outcome], page_signals=signals)
+    assert requests.asked_while_away(run, []).count == found
+
+    update = PageUpdate("upsert", URL, updated_at=named_at or 0.0)
+    run = ledger(requests=[first, second], outcomes=[outcome])
+    assert requests.asked_while_away(run, [update]).count == found
+    assert requests.asked_while_away(ledger(requests=[first]), []).passed
 
 
 def test_a_late_failure_is_no_crawl_for_the_request_that_came_meanwhile():

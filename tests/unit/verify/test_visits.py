@@ -66,6 +66,14 @@ def test_a_page_that_is_crawled_too_late_is_found():
     assert late_pages({URL: [80.0]}).count == 1
 
 
+@pytest.mark.parametrize(
+    ("result", "times", "found"),
+    [("unchanged", [20.0], 1), ("redirected", [20.0], 0), ("disallowed", [20.0, 40.0], 1)],
+)
+def test_who_is_found_to_be_away_is_not_due_until_it_is_asked_for_again(result, times, found):
+    assert late_pages({URL: times}, end=200.0, crawled=[(20.0, 20.1, result)]).count == found
+
+
 def test_a_copy_is_as_old_as_its_crawl():
     # The broker was away for 19 seconds just when it had the request.
     asked_at = {URL: [20.0, 97.5]}

@@ -4,6 +4,7 @@ import pytest
 
 from services.verify.simulation.reference import page_records
 from shared.contracts.messages import CrawlOutcome, PageSignal, PageUpdate
+from shared.store.page_status import ACTIVE, DISALLOWED, GONE
 from shared.units import SECONDS_PER_DAY
 
 URL = "http://a.example/"
@@ -37,6 +38,21 @@ def test_failures_count_until_a_crawl_reaches_the_page():
     page = page_after([outcome(10.0), outcome(12.0, "failed"), outcome(14.0, "failed")])
     assert (page.failures, page.crawls, page.last_attempt_at) == (2, 1, 14.0)
     assert page_after([outcome(12.0, "failed"), outcome(14.0)]).failures == 0
+
+
+def test_a_page_is_away_until_it_is_named_or_crawled():
+    away = [outcome(10.0), outcome(12.0, "disallowed")]
+    page = page_after(away)
+    assert (page.failures, page.misses, page.crawls, page.statuses) == (3, 3, 1, {DISALLOWED})
+    assert page_after([*away, outcome(13.0, "failed")]).statuses == {GONE}
+    assert page_after(away, [signal(11.0)]).statuses == {DISALLOWED}
+    assert page_after(away, [signal(13.0)]).statuses == {ACTIVE}
+    back = page_after([*away, outcome(14.0, "not_modified")])
+    assert (back.misses, back.statuses, len(back.observations)) == (0, {ACTIVE}, 1)
+    early = {signal(13.0)}
+    update = PageUpdate("upsert", URL, updated_at=1.0)
+    page = page_records([update], list(early), away, early)[URL]
+    assert page.statuses == {DISALLOWED, ACTIVE}
 
 
 def test_signals_that_came_out_of_order_count_by_how_they_were_batched():
