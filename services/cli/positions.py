@@ -115,7 +115,8 @@ async def places(settings: Settings) -> list[Place]:
     """
     require_broker(settings)
     stored, known = _stored(settings)
-    read = dict.fromkeys([*STORED, *(topic for topics in COMMITTED.values() for topic in topics)])
+    topics = [*STORED, *(topic for topics in COMMITTED.values() for topic in topics)]
+    read = {topic.name: topic for topic in topics}.values()
     there = await topic_partitions(settings, read)
     committed = {reader: await _committed(settings, reader, there) for reader in COMMITTED}
     wanted = [
