@@ -107,8 +107,6 @@ class CrawlOutcome(Struct, frozen=True, gc=False):
     """Of the meaningful content: another digest than the last one means changed."""
     http_status: Annotated[int, Meta(ge=0, le=999)] | None = None
     retry_after_seconds: Annotated[float, Meta(ge=0, le=1e9)] | None = None
-    redirected_to: Url | None = None
-    canonical_url: Url | None = None
 
     def __post_init__(self) -> None:
         """Refuse an outcome that says nothing.
