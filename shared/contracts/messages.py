@@ -56,7 +56,16 @@ Importance = Annotated[float, Meta(ge=0, le=1e12)]
 Days = Annotated[float, Meta(gt=0, le=1e6)]
 
 Reason = Literal["value", "new", "max-age", "retry", "urgent"]
-Result = Literal["changed", "unchanged", "gone", "failed"]
+Result = Literal[
+    "changed",
+    "unchanged",
+    "not_modified",
+    "gone",
+    "redirected",
+    "canonical",
+    "disallowed",
+    "failed",
+]
 
 
 class Signal(Struct, frozen=True, gc=False):
@@ -103,19 +112,32 @@ class CrawlOutcome(Struct, frozen=True, gc=False):
     request_id: Annotated[str, Meta(min_length=1, max_length=64)] | None = None
     """Absent for a crawl that nobody asked for."""
     result: Result | None = None
+    """`not_modified`: the server says so (304). `redirected`: the address only leads elsewhere.
+    `canonical`: the page says that another URL is the one to keep. `disallowed`: robots.txt forbids
+    it. `failed`: the page was not got, and may be there."""
     digest: Annotated[str, Meta(min_length=1, max_length=MAX_DIGEST_LENGTH)] | None = None
     """Of the meaningful content: another digest than the last one means changed."""
     http_status: Annotated[int, Meta(ge=0, le=999)] | None = None
     retry_after_seconds: Annotated[float, Meta(ge=0, le=1e9)] | None = None
+    redirected_to: Url | None = None
+    """Of `redirected`: where to; absent: not said. One that is no URL of a page, or longer than
+    2048 characters, is left out."""
+    canonical_url: Url | None = None
+    """Of `canonical`: the URL to keep; absent: not said. Otherwise as `redirected_to`."""
 
     def __post_init__(self) -> None:
-        """Refuse an outcome that says nothing.
+        """Refuse an outcome that says nothing, and a target that its result does not have.
 
         Raises:
-            ValueError: neither `result` nor `digest` is given.
+            ValueError: neither `result` nor `digest` is given, or one of the URLs is not of the
+                result.
         """
         if self.result is None and self.digest is None:
             raise ValueError("an outcome needs `result` or `digest`: add one of them")
+        if self.redirected_to is not None and self.result != "redirected":
+            raise ValueError("`redirected_to` belongs to the result `redirected`: leave it out")
+        if self.canonical_url is not None and self.result != "canonical":
+            raise ValueError("`canonical_url` belongs to the result `canonical`: leave it out")
 
 
 class Discovery(Struct, frozen=True, gc=False):

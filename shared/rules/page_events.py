@@ -52,10 +52,23 @@ COMPARE: Final = 5
 GONE_FOR_GOOD: Final = 6
 """410: its host says that the page will not come back."""
 
+REDIRECTED: Final = 7
+"""The page's address only leads to another one."""
+
+CANONICAL: Final = 8
+"""The page says that another URL is the one to keep."""
+
+DISALLOWED: Final = 9
+"""The robots.txt of its host forbids the page."""
+
 _RESULTS: Final = {
     "changed": CHANGED,
     "unchanged": UNCHANGED,
+    "not_modified": UNCHANGED,
     "gone": IS_GONE,
+    "redirected": REDIRECTED,
+    "canonical": CANONICAL,
+    "disallowed": DISALLOWED,
     "failed": FAILED,
     None: COMPARE,
 }
