@@ -59,13 +59,13 @@ async def test_links_become_pages_unless_they_are_known_removed_or_not_wanted(
     await publish(publisher, ["https://a.example/too-far"], depth=3)
     for value in bad:
         await publisher.send(DISCOVERIES, None, value)
-    for where in (
-        {"redirected_to": "https://b.example/moved"},
-        {"canonical_url": "https://b.example/named"},
-        {"redirected_to": "https://c.example/not-wanted"},
-        {},
+    for result, where in (
+        ("redirected", {"redirected_to": "https://b.example/moved"}),
+        ("canonical", {"canonical_url": "https://b.example/named"}),
+        ("redirected", {"redirected_to": "https://c.example/not-wanted"}),
+        ("unchanged", {}),
     ):
-        outcome = CrawlOutcome(PAGE, sent_at, "a.example", result="unchanged", **where)
+        outcome = CrawlOutcome(PAGE, sent_at, "a.example", result=result, **where)
         await publisher.send_for_host(CRAWL_OUTCOMES, "a.example", outcome)
     with worker("discoverer", settings, tmp_path) as process:
         await process.ready()

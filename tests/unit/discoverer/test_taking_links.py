@@ -53,14 +53,20 @@ def test_a_link_that_comes_often_is_taken_once_by_its_shortest_way_at_its_first_
 
 
 def test_where_outcomes_lead_is_a_link_and_the_others_say_nothing():
-    led = CrawlOutcome(PAGE, 90.0, result="unchanged", redirected_to="https://b.example/")
-    named = CrawlOutcome(PAGE, 90.0, result="changed", canonical_url="https://c.example/")
+    led = CrawlOutcome(PAGE, 90.0, result="redirected", redirected_to="https://b.example/")
+    named = CrawlOutcome(PAGE, 90.0, result="canonical", canonical_url="https://c.example/")
     spaced = json.dumps(
-        {"url": PAGE, "crawled_at": 90, "result": "gone", "redirected_to": "https://d.example/"},
+        {
+            "url": PAGE,
+            "crawled_at": 90,
+            "result": "redirected",
+            "redirected_to": "https://d.example/",
+        },
         indent=2,
     ).encode()
     others = [
         encode(CrawlOutcome(PAGE, 90.0, result="changed")),
+        encode(CrawlOutcome(PAGE, 90.0, result="redirected")),
         b'{"redirected_to": "https://x.example/"}',  # no outcome: for others to set aside
         b'{"redirected_to": "',
         b"rubbish",
