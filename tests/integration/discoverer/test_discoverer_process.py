@@ -105,14 +105,20 @@ def decoded(records):
 
 
 async def test_a_host_with_its_quota_full_gets_no_more(local_broker, deploy, tmp_path):
-    publisher = await deploy(local_broker, discovery_most_pages_of_host=10)
+    publisher = await deploy(
+        local_broker, discovery_most_pages_of_host=10, discovery_redirects=False
+    )
+    where = {"redirected_to": "https://b.example/not-looked-at"}
+    moved = CrawlOutcome(PAGE, time.time(), "a.example", result="redirected", **where)
+    await publisher.send_for_host(CRAWL_OUTCOMES, "a.example", moved)
     with worker("discoverer", publisher.settings, tmp_path):
         async with reader(publisher.settings, PAGE_UPDATES) as updates:
             for number in range(30):
                 await publish(publisher, [f"https://a.example/calendar/{number}"])
                 await asyncio.sleep(0.05)
             records = await until_done(updates, publisher)
-    assert len([url for url in urls_of(records) if "/calendar/" in url]) == 7
+    assert len(records) == 7
+    assert all("/calendar/" in url for url in urls_of(records))
 
 
 COUNT = 600

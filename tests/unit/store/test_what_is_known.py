@@ -1,9 +1,12 @@
 """What is asked of the database about hosts, and what is remembered."""
 
+from types import SimpleNamespace
+
 import numpy as np
 
-from shared.contracts.identity import host_id_of
+from shared.contracts.identity import host_id_of, identify, shard_of
 from shared.contracts.layout import Layout
+from shared.store import known_pages as looking_up
 from shared.store.host_pages import HostPages, PagesByHost, count_pages_by_host, hosts_there
 from shared.store.layout import read_layout
 from shared.store.what_is_known import ABSENT_SECONDS, COUNTED_SECONDS, WhatIsKnown
@@ -62,3 +65,23 @@ async def test_a_host_that_came_after_the_counting_is_known_within_a_minute():
 async def test_a_shard_without_pages_has_no_hosts():
     known = WhatIsKnown(Questions({}))
     assert await known.hosts(["a.example"], 0.0) == {"a.example": HostPages(0, False)}
+
+
+def test_a_page_whose_shard_is_split_meanwhile_is_found_where_it_is_then(monkeypatch):
+    page = next(
+        page
+        for page in (identify(f"https://host-{n}.example/") for n in range(99))
+        if shard_of(page.host, 2) == 1
+    )
+    before, after = Layout(2, 1, frozenset()), Layout(2, 1, frozenset({0}))
+    layouts = [before, after, after]
+    asked = []
+
+    def execute(query, values):
+        # Once the layout was read, the split was committed: the page has left its first shard.
+        asked.append(values[0])
+        return [(page.page_id,)] if values[0] == 1 else []
+
+    monkeypatch.setattr(looking_up, "read_layout", lambda connection: layouts.pop(0))
+    found = looking_up.known_pages(SimpleNamespace(execute=execute), [page])
+    assert (found, asked) == ({page.page_id}, [0, 1])
