@@ -33,8 +33,8 @@ class Discoverer(WorkerService):
         super().__init__(settings)
         self._publisher = Publisher(settings)
         self._questions = Questions(settings.database_url.get_secret_value(), NAME)
-        admission = Admission(DiscoveryRules.of(settings), WhatIsKnown(self._questions))
-        self._handler = DiscoveryHandler(settings, self.clock, self._publisher, admission)
+        self._admission = Admission(DiscoveryRules.of(settings), WhatIsKnown(self._questions))
+        self._handler = DiscoveryHandler(settings, self.clock, self._publisher, self._admission)
         self._reader: GroupReader | None = None
 
     async def open(self) -> None:
@@ -52,6 +52,11 @@ class Discoverer(WorkerService):
             await self._reader.stop()
         self._questions.stop()
         await self._publisher.stop()
+
+    def take_settings(self, settings: Settings) -> None:
+        """The rules of links."""
+        super().take_settings(settings)
+        self._admission.go_by(DiscoveryRules.of(settings))
 
     def loops(self) -> list[Coroutine[Any, Any, None]]:
         """Reading is all there is to do."""

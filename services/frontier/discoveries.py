@@ -87,6 +87,10 @@ class Discoveries:
         metrics.DISCOVERED.labels(became).inc()
         return became
 
+    def take_settings(self, settings: Settings) -> None:
+        """Go by other rules, from the next URLs on."""
+        self._admission.go_by(DiscoveryRules.of(settings))
+
     def stop(self) -> None:
         """Ask nothing more."""
         self._questions.stop()

@@ -76,6 +76,11 @@ class Frontier(WorkerService):
             await self._reader.stop()
         await self._publisher.stop()
 
+    def take_settings(self, settings: Settings) -> None:
+        """The rules of discovered URLs."""
+        super().take_settings(settings)
+        self._discoveries.take_settings(settings)
+
     def loops(self) -> list[Coroutine[Any, Any, None]]:
         """Calls come by themselves; requests are read for them."""
         return [self._read()]

@@ -77,6 +77,10 @@ class Admission:
         self._most_remembered = most_remembered
         self._remembered: OrderedDict[int, None] = OrderedDict()
 
+    def go_by(self, rules: DiscoveryRules) -> None:
+        """Go by other rules, from the next links on."""
+        self._rules = rules
+
     async def judge(self, links: Sequence[Link], now: float) -> list[Judged]:
         """What becomes of each link; of several that are one page, all become what it does.
 

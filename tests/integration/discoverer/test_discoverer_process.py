@@ -179,3 +179,24 @@ async def test_before_too_many_bad_messages_it_stands_still_and_says_why(
         assert b'freshet_halted{topic="discoveries"} 1.0' in metrics
         assert process.stop() == 0
     assert TooManyBadMessages.__name__ not in process.log
+
+
+async def test_other_rules_hold_at_once_when_the_settings_are_read_again(
+    local_broker, deploy, tmp_path
+):
+    publisher = await deploy(local_broker)
+    file = tmp_path / "freshet.toml"
+    file.write_text('discovery_exclude = ["*/shop/*"]\n')
+    variables = {"FRESHET_SETTINGS_FILE": str(file)}
+    links = [f"https://a.example/{folder}/1" for folder in ("shop", "news")]
+    with worker("discoverer", publisher.settings, tmp_path, variables=variables) as process:
+        await process.ready()
+        async with reader(publisher.settings, PAGE_UPDATES) as updates:
+            await publish(publisher, links)
+            assert urls_of(await updates.until(lambda got: len(got) >= 1)) == links[1:]
+            file.write_text('discovery_exclude = ["*/news/*"]\n')
+            process.hang_up()
+            while "settings read again" not in process.log:
+                await asyncio.sleep(0.05)
+            await publish(publisher, ["https://a.example/news/2", *links])
+            assert urls_of(await updates.until(lambda got: len(got) >= 2)) == links[::-1]
