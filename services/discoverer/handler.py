@@ -3,7 +3,7 @@
 import asyncio
 import time
 from collections import Counter
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from itertools import islice
 from typing import Final, TypeVar
 
@@ -22,11 +22,15 @@ from shared.runtime.kafka import may_pass
 from shared.runtime.publisher import Publisher
 from shared.runtime.retrying import Attempts, until_it_passes
 from shared.runtime.settings import Settings
-from shared.store.connection import PASSING
+from shared.store.connection import PASSING, first_line
 
 log = structlog.get_logger(__name__)
 
 STAGE: Final = "discoverer"
+
+PIECE_BYTES: Final = 4 * 1024 * 1024
+"""A batch is done in pieces of about so much: links take several times the memory of their message,
+and a batch that was waited for may be all that a consumer reads ahead."""
 
 LINKS_AT_ONCE: Final = 20_000
 """So many are judged, and looked up in the database, together."""
@@ -61,9 +65,14 @@ class DiscoveryHandler:
         """Apply a batch; when this returns, the broker has all that came of it. Waits for it.
 
         Raises:
-            TooManyBadMessages: the batch has too many; nothing of it was done.
+            TooManyBadMessages: the batch has too many; they are not set aside.
             KafkaError: something will never be delivered; the batch must be read again.
         """
+        for piece in pieces_of(records):
+            await self._handle(piece)
+        self.trouble = None
+
+    async def _handle(self, records: Sequence[ConsumerRecord]) -> None:
         taken = await asyncio.to_thread(
             take,
             records,
@@ -71,8 +80,7 @@ class DiscoveryHandler:
             self._clock.now(),
             record_times_count=self._record_times_count,
         )
-        read = taken.records.get(DISCOVERIES.name, 0)
-        counts = {DISCOVERIES.name: Count(read, len(taken.refused))}
+        counts = {DISCOVERIES.name: Count(taken.messages, len(taken.refused))}
         self._bad_share.check(counts, time.monotonic())
         links = iter(taken.links.values())
         while piece := list(islice(links, LINKS_AT_ONCE)):
@@ -81,9 +89,7 @@ class DiscoveryHandler:
         self._bad_share.add(counts, time.monotonic())
         for topic, count in taken.read.items():
             metrics.TAKEN.labels(topic).inc(count)
-        repeated = sum(taken.read.values()) - len(taken.links)
-        metrics.LINKS.labels("repeated").inc(repeated)
-        self.trouble = None
+        metrics.LINKS.labels("repeated").inc(sum(taken.read.values()) - len(taken.links))
 
     async def _new_pages(self, links: Sequence[Link]) -> Found:
         judged: list[Judged] = []
@@ -135,7 +141,21 @@ class DiscoveryHandler:
     def _attempts(self, passes: Callable[[BaseException], bool], server: str) -> Attempts:
         def note(error: BaseException) -> None:
             self.progressed_at = time.monotonic()
-            self.trouble = f"the {server} does not answer: {str(error).strip() or error!r}"
+            self.trouble = f"the {server} does not answer: {first_line(error) or repr(error)}"
             log.warning("links wait", server=server, error=repr(error))
 
         return until_it_passes(None, passes, note)
+
+
+def pieces_of(records: Sequence[ConsumerRecord]) -> Iterator[list[ConsumerRecord]]:
+    """Records in their order, as many at a time as a piece has room for."""
+    piece: list[ConsumerRecord] = []
+    size = 0
+    for record in records:
+        piece.append(record)
+        size += len(record.value or b"")
+        if size >= PIECE_BYTES:
+            yield piece
+            piece, size = [], 0
+    if piece:
+        yield piece

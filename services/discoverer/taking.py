@@ -32,9 +32,10 @@ class Taken:
     """By URL as it is written, each once: by its shortest way, at the first time."""
     read: dict[str, int] = field(default_factory=dict)
     """Topic (without prefix) → links, repeated ones too."""
-    records: dict[str, int] = field(default_factory=dict)
-    """Topic → records that are to be judged by whether they can be read."""
+    messages: int = 0
+    """Of `discoveries`, bad ones too."""
     refused: list[Refused] = field(default_factory=list)
+    """Bad ones. Those of `crawl-outcomes` are set aside by the workers that they are for."""
 
     def add(self, topic: str, url: str, depth: int | None, found_at: float) -> None:
         """Take a link."""
@@ -66,7 +67,7 @@ def take(
         if record.topic == outcomes:
             _take_outcome(taken, record.value, arrived_at)
             continue
-        taken.records[DISCOVERIES.name] = taken.records.get(DISCOVERIES.name, 0) + 1
+        taken.messages += 1
         try:
             _take_discovery(taken, record.value, arrived_at)
         except BadMessage as error:

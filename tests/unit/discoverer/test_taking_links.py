@@ -79,7 +79,7 @@ def test_where_outcomes_lead_is_a_link_and_the_others_say_nothing():
     }
     assert taken.read == {OUTCOMES: 3}
     # They are no messages to this worker: none is counted, and none set aside.
-    assert (taken.records, taken.refused) == ({}, [])
+    assert (taken.messages, taken.refused) == (0, [])
 
 
 def test_bad_messages_are_refused_with_the_reason_and_the_others_count():
@@ -101,7 +101,7 @@ def test_bad_messages_are_refused_with_the_reason_and_the_others_count():
     for (_, reason), said in zip(taken.refused, bad.values(), strict=True):
         assert said in reason
     assert list(taken.links) == ["https://b.example/", "not a url", "x" * 5000]
-    assert taken.records == {DISCOVERIES: len(bad) + 1}
+    assert taken.messages == len(bad) + 1
 
 
 def test_a_message_may_be_longer_than_others_where_it_has_many_links():
