@@ -121,20 +121,20 @@ async def test_a_host_with_its_quota_full_gets_no_more(local_broker, deploy, tmp
     assert all("/calendar/" in url for url in urls_of(records))
 
 
-COUNT = 600
-"""Links that come slowly: the first worker dies before the last one, on a busy machine too."""
-
-
 async def test_a_crash_loses_no_link_and_what_is_said_twice_is_the_same(
     local_broker, deploy, tmp_path
 ):
     publisher = await deploy(local_broker)
     settings = publisher.settings
+    enough = asyncio.Event()
 
-    async def send_slowly() -> None:
-        for number in range(COUNT):
+    async def send_slowly() -> int:
+        number = 0
+        while not enough.is_set():
             await publish(publisher, [f"https://a.example/new/{number}"])
             await asyncio.sleep(0.01)
+            number += 1
+        return number
 
     sending = asyncio.ensure_future(send_slowly())
     async with reader(settings, PAGE_UPDATES) as updates:
@@ -142,11 +142,13 @@ async def test_a_crash_loses_no_link_and_what_is_said_twice_is_the_same(
             await updates.until(lambda got: len(got) >= 50)
             process.kill()
         with worker("discoverer", settings, tmp_path) as process:
-            await sending
-            await updates.until(lambda got: len(set(urls_of(got))) == COUNT)
+            await process.ready()
+            enough.set()
+            count = await sending
+            await updates.until(lambda got: len(set(urls_of(got))) == count)
             assert process.stop() == 0
     said = {(message.url, message.updated_at) for _, message in decoded(updates.records)}
-    assert len(said) == COUNT
+    assert len(said) == count
 
 
 async def test_links_wait_for_a_database_that_is_away(local_broker, deploy, tmp_path):
