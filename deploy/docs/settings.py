@@ -1,5 +1,6 @@
 """The page of the settings: all of them, with their defaults and what they mean."""
 
+import json
 import types
 from pathlib import Path
 from typing import Annotated, Any, Literal, Union, get_args, get_origin
@@ -90,4 +91,6 @@ def _default(name: str, field: FieldInfo) -> str:
         value = str(value).lower()
     if isinstance(value, float):
         value = f"{value:g}" if value < 1e6 else f"{value:.0f}"
+    if isinstance(value, tuple) and value:
+        value = json.dumps(value)
     return "" if value in (None, "", (), {}) else f"`{value}`"

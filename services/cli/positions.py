@@ -1,6 +1,6 @@
 """Where the workers stand in what they read, and how to go on where a stream was broken."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import Any, Final, Literal
@@ -9,6 +9,8 @@ import psycopg
 from aiokafka import AIOKafkaConsumer, OffsetAndMetadata, TopicPartition
 
 from services.cli.kafka import require_broker
+from services.discoverer.worker import GROUP as DISCOVERERS
+from services.discoverer.worker import TOPICS as DISCOVERED
 from services.estimator.worker import GROUP as ESTIMATORS
 from services.estimator.worker import TOPICS as ESTIMATED
 from services.ingester.reading import GROUP as INGESTERS
@@ -29,11 +31,15 @@ from shared.store.positions import ESTIMATOR
 from shared.store.stream_topics import read_topics, set_topic
 
 INGESTER: Final = "ingester"
+DISCOVERER: Final = "discoverer"
+
+COMMITTED: Final[dict[str, tuple[Topic, ...]]] = {INGESTER: (SIGNALS,), DISCOVERER: DISCOVERED}
+"""Consumer → topics whose positions its group keeps in Kafka."""
 
 STORED: Final[tuple[Topic, ...]] = (*ESTIMATED, PAGE_PARAMETERS, HOST_PARAMETERS)
 """Topics whose positions are in the database. Schedulers begin from them too."""
 
-GROUPS: Final = {INGESTER: INGESTERS, ESTIMATOR: ESTIMATORS}
+GROUPS: Final = {INGESTER: INGESTERS, DISCOVERER: DISCOVERERS, ESTIMATOR: ESTIMATORS}
 
 PATIENCE_SECONDS: Final = 10.0
 """A broker that was started a moment ago may not yet know who coordinates a group."""
@@ -100,22 +106,30 @@ class Place:
 
 
 async def places(settings: Settings) -> list[Place]:
-    """Where every consumer stands, by consumer, topic and partition.
+    """Where every consumer stands, by consumer, topic and partition; discoverers, which are
+    optional, where there ever was one.
 
     Raises:
         KafkaError: the broker cannot be asked.
         psycopg.Error: the database cannot be asked.
     """
     require_broker(settings)
-    wanted = [(INGESTER, SIGNALS), *((ESTIMATOR, topic) for topic in STORED)]
     stored, known = _stored(settings)
-    there = await topic_partitions(settings, [topic for _, topic in wanted])
-    positions = stored | await _committed(settings, there[SIGNALS.name])
+    topics = [*STORED, *(topic for topics in COMMITTED.values() for topic in topics)]
+    read = {topic.name: topic for topic in topics}.values()
+    there = await topic_partitions(settings, read)
+    committed = {reader: await _committed(settings, reader, there) for reader in COMMITTED}
+    wanted = [
+        *((INGESTER, topic) for topic in COMMITTED[INGESTER]),
+        *((DISCOVERER, topic) for topic in COMMITTED[DISCOVERER] if committed[DISCOVERER]),
+        *((ESTIMATOR, topic) for topic in STORED),
+    ]
+    positions = stored | committed[INGESTER] | committed[DISCOVERER]
     async with _reader(settings) as consumer:
         partitions = [tp for of_topic in there.values() for tp in of_topic]
         begins = await consumer.beginning_offsets(partitions)
         ends = await consumer.end_offsets(partitions)
-        names = [settings.topic(topic.name) for _, topic in wanted]
+        names = [settings.topic(topic.name) for topic in read]
         ids = await topic_ids(client_of(consumer), names)
     return [
         Place(
@@ -147,15 +161,16 @@ async def settle(settings: Settings, chosen: Sequence[Place], at: At) -> None:
     for reader in {place.consumer for place in chosen}:
         await _require_stopped(settings, reader)
     _store([place for place in chosen if place.consumer == ESTIMATOR], settings, at)
-    offsets = {
-        TopicPartition(settings.topic(place.topic), place.partition): OffsetAndMetadata(
-            place.settled_at(at), ""
-        )
-        for place in chosen
-        if place.consumer == INGESTER
-    }
-    if offsets:
-        await _commit(settings, offsets)
+    for reader in COMMITTED:
+        offsets = {
+            TopicPartition(settings.topic(place.topic), place.partition): OffsetAndMetadata(
+                place.settled_at(at), ""
+            )
+            for place in chosen
+            if place.consumer == reader
+        }
+        if offsets:
+            await _commit(settings, reader, offsets)
 
 
 def _stored(settings: Settings) -> tuple[dict[tuple[str, str, int], int], dict[str, str]]:
@@ -200,16 +215,18 @@ def _attempts() -> Attempts:
 
 
 async def _committed(
-    settings: Settings, partitions: list[TopicPartition]
+    settings: Settings, reader: str, there: Mapping[str, list[TopicPartition]]
 ) -> dict[tuple[str, str, int], int]:
-    group = settings.topic_prefix + INGESTERS
+    group = settings.topic_prefix + GROUPS[reader]
+    partitions = [tp for topic in COMMITTED[reader] for tp in there[topic.name]]
+    names = {settings.topic(topic.name): topic.name for topic in COMMITTED[reader]}
     found: dict[TopicPartition, OffsetAndMetadata] = {}
     async for attempt in _attempts():
         with attempt:
             async with administering(settings) as admin:
                 found = await admin.list_consumer_group_offsets(group, partitions=partitions)
     return {
-        (INGESTER, SIGNALS.name, tp.partition): meta.offset
+        (reader, names[tp.topic], tp.partition): meta.offset
         for tp, meta in found.items()
         if meta.offset >= 0
     }
@@ -233,10 +250,12 @@ async def _require_stopped(settings: Settings, reader: str) -> None:
                 )
 
 
-async def _commit(settings: Settings, offsets: dict[TopicPartition, OffsetAndMetadata]) -> None:
+async def _commit(
+    settings: Settings, reader: str, offsets: dict[TopicPartition, OffsetAndMetadata]
+) -> None:
     # Not `make_consumer`: a static member would have to join the group first.
     consumer = AIOKafkaConsumer(
-        group_id=settings.topic_prefix + INGESTERS,
+        group_id=settings.topic_prefix + GROUPS[reader],
         enable_auto_commit=False,
         **client_options(settings),
     )

@@ -26,6 +26,11 @@ from shared.runtime.clock import Clock
 MOST_OF_BATCH: Final = 1_000
 """URLs of a batch that are seen to at once."""
 
+DEPTH: Final = "depth"
+"""Of the metadata, as StormCrawler counts: how many links away from its seed a URL is."""
+
+MOST_DIGITS: Final = 9
+
 MOST_ID: Final = 64
 """Characters of a request's id."""
 
@@ -73,7 +78,7 @@ class Putting:
     async def _put_discovered(self, info: URLInfo) -> AckMessage.Status:
         if not self._is_ours(info):
             return AckMessage.SKIPPED
-        return _STATUS[await self._discoveries.take(info.url)]
+        return _STATUS[await self._discoveries.take(info.url, _depth_of(info))]
 
     async def _put_known(self, info: URLInfo, refetchable_from: int) -> AckMessage.Status:
         if not self._is_ours(info):
@@ -130,3 +135,9 @@ class Putting:
             self._once.warn("URLs of another crawl are skipped", reason=str(error))
             return False
         return True
+
+
+def _depth_of(info: URLInfo) -> int | None:
+    """The depth of a discovered URL; None: it says none."""
+    said = plain(info.metadata).get(DEPTH, "")
+    return int(said) if said.isascii() and said.isdigit() and len(said) <= MOST_DIGITS else None

@@ -32,6 +32,7 @@ class Frontier(WorkerService):
         self._sender = Sender(self._publisher, lambda: self.broker.trouble)
         self._book = Book(settings.frontier_max_requests)
         self._reader: RequestReader | None = None
+        self._discoveries = Discoveries(settings, self._sender, self.clock)
         self._server = self._make_server()
         self._is_open = False
 
@@ -40,11 +41,10 @@ class Frontier(WorkerService):
         host = settings.http_host
         address = f"{f'[{host}]' if ':' in host else host}:{settings.frontier_port}"
         names = Names(settings.frontier_crawl_id)
-        discoveries = Discoveries(settings, self._sender, clock)
         service = Service(
             address,
             Giving(self._book, names, clock),
-            Putting(self._book, self._sender, discoveries, names, clock),
+            Putting(self._book, self._sender, self._discoveries, names, clock),
             Hosts(self._book, self._sender, names),
             Looking(settings, self._book, names, clock),
             names,
@@ -71,9 +71,15 @@ class Frontier(WorkerService):
         self._is_open = False
         await self._server.close()
         await self._sender.stop()
+        self._discoveries.stop()
         if self._reader is not None:
             await self._reader.stop()
         await self._publisher.stop()
+
+    def take_settings(self, settings: Settings) -> None:
+        """The rules of discovered URLs."""
+        super().take_settings(settings)
+        self._discoveries.take_settings(settings)
 
     def loops(self) -> list[Coroutine[Any, Any, None]]:
         """Calls come by themselves; requests are read for them."""

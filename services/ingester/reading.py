@@ -1,196 +1,20 @@
-"""Reading `signals`: the one busy topic whose positions are kept in Kafka.
+"""Reading `signals`. The ingester has no database, so its positions are kept in Kafka."""
 
-The ingester has no state but what it may forget, and no database. So its group commits to Kafka,
-after the broker has acknowledged all that came of a batch: a crash reads a batch again, and what
-is published twice is applied once by those who read it.
-"""
-
-import asyncio
-import contextlib
-import time
-from collections.abc import Awaitable, Callable, Sequence
 from typing import Final
 
-import structlog
-from aiokafka import ConsumerRebalanceListener, ConsumerRecord, TopicPartition
-from aiokafka.errors import (
-    CommitFailedError,
-    IllegalStateError,
-    KafkaError,
-    OffsetOutOfRangeError,
-)
-
 from shared.contracts.topics import SIGNALS
-from shared.runtime import metrics
-from shared.runtime.continuity import Continuity, StreamBroken
-from shared.runtime.halting import standing_still
-from shared.runtime.kafka import fetch_bytes, gathering, make_consumer
-from shared.runtime.lag import Lag
-from shared.runtime.polling import Polling
+from shared.runtime.group_reading import GroupReader, Handle
 from shared.runtime.settings import Settings
-from shared.runtime.slices import Fetched, Pace, passed_over, read_on, read_slice
 
-log = structlog.get_logger(__name__)
-
-GROUP = "freshet-ingester"
-
-QUESTIONS: Final = 3
-"""A broker is asked so often whether nothing was ever committed, before it is believed."""
-
-QUESTION_SECONDS: Final = 0.25
+GROUP: Final = "freshet-ingester"
 
 GATHERED_SECONDS: Final = 0.05
 """Signals are gathered for so long: a batch costs as much as some hundred of them, on three topics
 and in what the group commits."""
 
-Handle = Callable[[Sequence[ConsumerRecord]], Awaitable[None]]
 
-
-class SignalReader(ConsumerRebalanceListener):  # type: ignore[misc]  # aiokafka is untyped
+class SignalReader(GroupReader):
     """Hands batches of `signals` to a callback and commits each when it is done."""
 
     def __init__(self, settings: Settings, handle: Handle) -> None:
-        self._topic = settings.topic(SIGNALS.name)
-        self._max_records = settings.batch_max_messages
-        self._max_bytes = settings.fetch_buffer_bytes
-        self._handle = handle
-        self._consumer = make_consumer(
-            settings,
-            GROUP,
-            auto_offset_reset="none",
-            **gathering(GATHERED_SECONDS, fetch_bytes(settings, 1)),
-        )
-        self._pace = Pace(GATHERED_SECONDS)
-        self._busy = asyncio.Lock()
-        self._next: dict[TopicPartition, int] = {}
-        self._polling = Polling(self._consumer)
-        self._continuity = Continuity(self._consumer, {self._topic: SIGNALS.name})
-        self._lag = Lag(self._consumer, {self._topic: SIGNALS.name}, lambda: self._next)
-        self._reached: dict[TopicPartition, int] = {}
-        """What we have ever committed, of partitions that others may have now too."""
-        self.settled = False
-        """Whether the group has decided which partitions are ours."""
-        self.halted: str | None = None
-        """Why reading has stopped for good, until the worker is started again; None: it goes on."""
-        self.progressed_at = time.monotonic()
-        """Wall time of the last turn of the loop, for the watchdog."""
-
-    async def start(self) -> None:
-        """Connect and join the group."""
-        await self._consumer.start()
-        self._consumer.subscribe([self._topic], listener=self)
-
-    async def stop(self) -> None:
-        """Disconnect."""
-        self._continuity.give_up()
-        await self._consumer.stop()
-
-    async def on_partitions_revoked(self, revoked: list[TopicPartition]) -> None:
-        """Let the batch at hand be committed before its partitions go to somebody else."""
-        self.settled = False
-        async with self._busy:
-            self._next = {tp: o for tp, o in self._next.items() if tp not in revoked}
-
-    async def on_partitions_assigned(self, assigned: list[TopicPartition]) -> None:
-        """Go on from what the group has committed, or from where we were ourselves."""
-        # Nothing is fetched before it is known from where; until then any position will do.
-        self._consumer.pause(*assigned)
-        for tp in assigned:
-            self._consumer.seek(tp, 0)
-        committed = await self._committed(assigned)
-        starts = await self._continuity.starts(
-            {tp: committed.get(tp, self._reached.get(tp)) for tp in assigned}
-        )
-        for tp, start in starts.items():
-            self._consumer.seek(tp, start)
-        self._consumer.resume(*assigned)
-        self._next |= starts
-        self.settled = True
-        log.info("partitions assigned", partitions=sorted(tp.partition for tp in assigned))
-
-    async def _committed(self, assigned: list[TopicPartition]) -> dict[TopicPartition, int]:
-        """What is committed of partitions; of those that nothing is known of, nothing.
-
-        A broker that is just stopping may say that nothing was ever committed, and a reader that
-        takes its word begins with the oldest signal there is. So it is asked again.
-        """
-        found: dict[TopicPartition, int] = {}
-        for turn in range(QUESTIONS):
-            if turn:
-                await asyncio.sleep(QUESTION_SECONDS)
-            for tp in set(assigned) - set(found):
-                with contextlib.suppress(KafkaError):
-                    offset = await self._consumer.committed(tp)
-                    if offset is not None:
-                        found[tp] = offset
-            if len(found) == len(assigned):
-                break
-        return found
-
-    async def run(self, stopping: asyncio.Event) -> None:
-        """Read, handle and commit until `stopping` is set; the batch at hand is finished."""
-        await self._polling.beside(lambda: self._run(stopping), self._lag.run, self._continuity.run)
-
-    async def _run(self, stopping: asyncio.Event) -> None:
-        try:
-            await self._read_and_handle(stopping)
-        except StreamBroken as error:
-            metrics.STREAM_BROKEN.labels(error.topic).set(1)
-            self.halted = str(error)
-            async for _ in standing_still(self.halted, stopping):
-                self.progressed_at = time.monotonic()
-                self._polling.check()
-
-    async def _read_and_handle(self, stopping: asyncio.Event) -> None:
-        while not stopping.is_set():
-            self.progressed_at = time.monotonic()
-            self._polling.check()
-            self._continuity.raise_if_broken()
-            if not self.settled:
-                await asyncio.sleep(0.01)
-                continue
-            # Outside the lock: while the group decides, this waits for the decision, and the
-            # group waits for the lock.
-            fetched = await self._read()
-            self._lag.read_at = time.monotonic()
-            async with self._busy:
-                await self._take(fetched)
-            if not fetched and self.settled:
-                # The end of a transaction is no record: nothing is left behind there.
-                self._next |= await passed_over(self._consumer, self._next)
-            await asyncio.sleep(self._pace.left(time.monotonic()))
-
-    async def _read(self) -> Fetched:
-        try:
-            fetched = await read_slice(self._consumer, self._max_records, timeout_ms=100)
-            await read_on(self._consumer, fetched, self._max_records, self._max_bytes)
-        except OffsetOutOfRangeError as error:
-            self._next |= await self._continuity.behind(error.args[0], self._next)
-            # What was read with it is read again. A rebalance may have begun just now.
-            for tp in self._next.keys() & self._consumer.assignment():
-                self._consumer.seek(tp, self._next[tp])
-            return {}
-        return fetched
-
-    async def _take(self, fetched: dict[TopicPartition, list[ConsumerRecord]]) -> None:
-        records = [record for part in fetched.values() for record in part]
-        if not records:
-            return
-        started = time.perf_counter()
-        metrics.MESSAGES_CONSUMED.labels(SIGNALS.name).inc(len(records))
-        await self._handle(records)
-        await self._commit({tp: part[-1].offset + 1 for tp, part in fetched.items()})
-        spent = time.perf_counter() - started
-        metrics.BATCH_SECONDS.observe(spent)
-        if len(records) < self._max_records // 4:
-            self._pace.done(time.monotonic(), spent)
-
-    async def _commit(self, done: dict[TopicPartition, int]) -> None:
-        try:
-            await self._consumer.commit(done)
-        except (CommitFailedError, IllegalStateError) as error:
-            # The group took a partition away meanwhile: its new reader does this batch again.
-            log.warning("batch not committed", reason=str(error))
-            return
-        self._next |= done
-        self._reached |= done
+        super().__init__(settings, GROUP, (SIGNALS,), handle, GATHERED_SECONDS)

@@ -12,14 +12,13 @@ from services.poller.cursors import Cursors
 from services.poller.reading import StreamReader
 from services.poller.sites.polling import SitePoller
 from services.poller.streams import streams_of
-from shared.contracts.codec import encode
-from shared.contracts.identity import PageIdentity, shard_of
-from shared.contracts.messages import PageUpdate
+from shared.contracts.identity import PageIdentity
 from shared.contracts.topics import PAGE_UPDATES
+from shared.discovery.updates import updates_by_place
 from shared.runtime.fetching import Fetcher
 from shared.runtime.kafka import may_pass
 from shared.runtime.pings import KEY_HEADER, Ping, signals_by_place
-from shared.runtime.publisher import ByPlace, Publisher
+from shared.runtime.publisher import Publisher
 from shared.runtime.retrying import until_it_passes
 from shared.runtime.settings import Settings, load_settings
 from shared.runtime.stopping import until_stopped
@@ -106,7 +105,9 @@ class Poller(WorkerService):
         async for attempt in until_it_passes(None, may_pass, _note):
             with attempt:
                 shards = await self._publisher.partitions_of(PAGE_UPDATES)
-                messages = await asyncio.to_thread(_updates, pages, shards)
+                now = WALL.now()
+                found = [(page, now) for page in pages]
+                messages = await asyncio.to_thread(updates_by_place, found, shards)
                 await self._publisher.send_batches(messages)
         metrics.PAGES.inc(len(pages))
 
@@ -117,16 +118,6 @@ class Poller(WorkerService):
     def progressed_at(self) -> float:
         """Wall time of the loop's last turn."""
         return self._beat_at
-
-
-def _updates(pages: Sequence[PageIdentity], shards: int) -> ByPlace:
-    made: ByPlace = {}
-    now = WALL.now()
-    for page in pages:
-        value = encode(PageUpdate("upsert", page.url, updated_at=now))
-        place = (PAGE_UPDATES.name, shard_of(page.host, shards))
-        made.setdefault(place, []).append((page.host.encode(), value))
-    return made
 
 
 def _note(error: BaseException) -> None:

@@ -20,7 +20,7 @@ _SCHEMAS = "#/components/schemas/"
 
 _WORKERS = (
     *("ingester", "scheduler", "estimator", "coordinator"),
-    *("receiver", "poller", "frontier"),
+    *("receiver", "poller", "frontier", "discoverer"),
 )
 
 _RAW = {

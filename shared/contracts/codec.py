@@ -11,7 +11,10 @@ _PATTERN = re.compile(r"matching regex '.*?'")
 """All patterns of the contract keep such characters out; people need not read them."""
 
 MAX_MESSAGE_BYTES = 64 * 1024
-"""No message of the contract comes near, but demand curves of a large grid."""
+"""No message of the contract comes near, but demand curves of a large grid, and links."""
+
+MAX_DISCOVERY_BYTES = 1024 * 1024
+"""Of a thousand links; brokers take no more either, unless they are told to."""
 
 _NOT_READ: Final = (msgspec.MsgspecError, UnicodeDecodeError, RecursionError)
 
@@ -55,20 +58,21 @@ def decode_many(
     return messages, bad
 
 
-def decode(kind: type[T], data: bytes | None) -> T:
+def decode(kind: type[T], data: bytes | None, most_bytes: int = MAX_MESSAGE_BYTES) -> T:
     """One message from the wire.
 
     Args:
         kind: the struct that the topic carries.
         data: the record's value; None is a tombstone.
+        most_bytes: a longer one is refused.
 
     Raises:
         BadMessage: not JSON, wrong types or values out of range, too large, or empty.
     """
     if data is None:
         raise BadMessage("the message is empty (a tombstone), but this topic is not compacted")
-    if len(data) > MAX_MESSAGE_BYTES:
-        raise BadMessage(f"the message has {len(data)} bytes; at most {MAX_MESSAGE_BYTES} are read")
+    if len(data) > most_bytes:
+        raise BadMessage(f"the message has {len(data)} bytes; at most {most_bytes} are read")
     try:
         return cast(T, decoder(kind).decode(data))
     except _NOT_READ as error:

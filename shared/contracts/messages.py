@@ -14,6 +14,9 @@ MAX_URL_LENGTH = 2048
 
 MAX_SOURCE_LENGTH = 128
 MAX_DIGEST_LENGTH = 256
+MAX_LINKS = 1_000
+"""Of a message; few pages have more."""
+
 MAX_UNIX_SECONDS = 1e11
 """Year 5138: a time in milliseconds by mistake is larger, and is refused."""
 
@@ -135,6 +138,20 @@ class CrawlOutcome(Struct, frozen=True, gc=False):
             raise ValueError("`redirected_to` belongs to the result `redirected`: leave it out")
         if self.canonical_url is not None and self.result != "canonical":
             raise ValueError("`canonical_url` belongs to the result `canonical`: leave it out")
+
+
+class Discovery(Struct, frozen=True, gc=False):
+    """`discoveries`: a page that was crawled links to these URLs."""
+
+    url: Url
+    """The page that links."""
+    links: Annotated[list[str], Meta(max_length=MAX_LINKS)]
+    """Absolute URLs. More than so many make several messages. Pages say what they like here: what
+    is no URL of a page is left out, and the others count."""
+    found_at: UnixSeconds | None = None
+    """Without it, or where it is later, the record's arrival counts."""
+    depth: Annotated[int, Meta(ge=0, le=1_000_000)] | None = None
+    """Of the page that links: how many links away from where the crawl began; absent: not known."""
 
 
 class PageUpdate(Struct, frozen=True, gc=False):

@@ -59,6 +59,8 @@ _HOWEVER_MANY: Final = "messages are kept for as long as it says, however many c
 _ARRIVAL: Final = {
     topics.SIGNALS.name: "limits and repetitions go by the arrival of a signal, which no producer "
     "may make up",
+    topics.DISCOVERIES.name: "a page that a link makes is of the link's arrival, which no producer "
+    "may make up: so what an operator does later counts",
     topics.MULTIPLIERS.name: "multipliers that come too late count for nobody: all schedulers see "
     "the same time of each, the broker's",
     topics.CRAWL_REQUESTS.name: "a scheduler that starts finds all requests in flight, whatever "
@@ -84,6 +86,7 @@ _KEPT: Final = {
     "a scheduler that starts knows what is in flight",
     topics.CRAWL_OUTCOMES.name: "no outcome is lost while schedulers or estimators are away for up "
     "to {}",
+    topics.DISCOVERIES.name: "no link is lost while discoverers are away for up to {}",
     topics.PAGE_UPDATES.name: "no page is lost while schedulers or estimators are away for up to "
     "{}",
     topics.PAGE_PARAMETERS.name: "a scheduler misses nothing that was learned of pages while it is "

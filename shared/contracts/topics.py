@@ -82,15 +82,25 @@ CRAWL_OUTCOMES = Topic(
     "host",
     "shards",
     "crawler fleet, frontier",
-    "scheduler, estimator",
+    "scheduler, estimator, discoverer",
     _kept(7 * _DAY_MS),
+)
+DISCOVERIES = Topic(
+    "discoveries",
+    messages.Discovery,
+    "host of the page that links",
+    "any",
+    "crawler fleet",
+    "discoverer",
+    # A page that a link makes is of the link's arrival, which no producer may make up.
+    _kept(_DAY_MS) | _STAMPED,
 )
 PAGE_UPDATES = Topic(
     "page-updates",
     messages.PageUpdate,
     "host",
     "shards",
-    "operators, poller, discovery, frontier",
+    "operators, poller, discoverer, frontier",
     "estimator, scheduler",
     _kept(7 * _DAY_MS),
 )
@@ -139,7 +149,7 @@ CLOCK = Topic(
     None,
     "-",
     "single",
-    "ingester, scheduler, estimator, coordinator, receiver, poller, frontier",
+    "ingester, scheduler, estimator, coordinator, receiver, poller, frontier, discoverer",
     "nobody: the broker's answer tells its time",
     _kept(_TEN_MINUTES_MS) | {"segment.ms": str(_TEN_MINUTES_MS)} | _STAMPED,
 )
@@ -162,6 +172,7 @@ TOPICS: tuple[Topic, ...] = (
     PAGE_SIGNALS,
     CRAWL_REQUESTS,
     CRAWL_OUTCOMES,
+    DISCOVERIES,
     PAGE_UPDATES,
     PAGE_PARAMETERS,
     HOST_PARAMETERS,

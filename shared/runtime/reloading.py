@@ -18,6 +18,13 @@ log = structlog.get_logger(__name__)
 
 RELOADED: Final = frozenset(
     {
+        "discovery_exclude",
+        "discovery_hosts",
+        "discovery_include",
+        "discovery_most_depth",
+        "discovery_most_pages_of_host",
+        "discovery_most_query_characters",
+        "discovery_most_segments",
         "log_level",
         "receiver_tokens",
         "receiver_urls_per_sender_per_second",

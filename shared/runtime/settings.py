@@ -11,7 +11,14 @@ import socket
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from pydantic import AliasChoices, Field, SecretStr, ValidationError, model_validator
+from pydantic import (
+    AfterValidator,
+    AliasChoices,
+    Field,
+    SecretStr,
+    ValidationError,
+    model_validator,
+)
 from pydantic_settings import (
     BaseSettings,
     PydanticBaseSettingsSource,
@@ -21,6 +28,7 @@ from pydantic_settings import (
 
 from shared.contracts.layout import MOST_SHARDS
 from shared.runtime.clock import AcceleratedClock, Clock, SystemClock
+from shared.runtime.host_patterns import host_pattern
 from shared.runtime.secret_files import SecretFileError, read_secrets, variables
 from shared.units import SECONDS_PER_DAY
 
@@ -29,6 +37,9 @@ FILE_VARIABLE = "FRESHET_SETTINGS_FILE"
 
 Positive = Annotated[float, Field(gt=0)]
 NonNegative = Annotated[float, Field(ge=0)]
+UrlPatterns = Annotated[
+    tuple[Annotated[str, Field(min_length=1, max_length=1000)], ...], Field(max_length=1000)
+]
 
 
 class SettingsError(Exception):
@@ -256,13 +267,37 @@ class Settings(BaseSettings):
     frontier_crawl_id: Annotated[str, Field(min_length=1, max_length=255)] = "DEFAULT"
     """The name of the one crawl, as its clients call it."""
     frontier_discoveries: bool = False
-    """Make pages of the URLs that crawlers discover and that nobody knows yet: all of them."""
+    """Make pages of the URLs that its clients discover, by the same rules as discoverers do."""
     frontier_max_requests: Annotated[int, Field(ge=100)] = 100_000
     """Crawl requests that are read and not answered yet; others wait in Kafka."""
     frontier_calls: Annotated[int, Field(ge=10)] = 1_000
     """Calls under way at most; others are told to come again."""
     frontier_max_message_bytes: Annotated[int, Field(ge=64 * 1024)] = 4 * 1024 * 1024
     """A longer message is refused."""
+
+    # Discoverer, and the frontier's discoveries
+    discovery_hosts: Annotated[
+        tuple[Annotated[str, AfterValidator(host_pattern)], ...],
+        Field(min_length=1, max_length=10_000),
+    ] = ("known",)
+    """Whose pages links may add, as JSON: ["known", "example.com", "*.example.org"]. `known`: hosts
+    that have pages already; `*.`: all hosts below a domain; `any`: of the whole web."""
+    discovery_include: UrlPatterns = ()
+    """Patterns of URLs that links may add, as JSON: ["https://*/news/*"]; `*` stands for anything.
+    None: all of the hosts."""
+    discovery_exclude: UrlPatterns = ()
+    """Patterns of URLs that links do not add."""
+    discovery_most_depth: Annotated[int, Field(ge=0)] | None = None
+    """So many links away from where the crawl began; what comes without a depth is then left out.
+    Absent: any number."""
+    discovery_most_pages_of_host: Annotated[int, Field(ge=1)] = 100_000
+    """A host that has so many pages gets no more by links; about, where several discoverers run."""
+    discovery_most_segments: Annotated[int, Field(ge=1)] = 20
+    """Parts of the path of a URL that a link adds; none of them more than three times."""
+    discovery_most_query_characters: Annotated[int, Field(ge=0)] = 300
+    """Characters of its query."""
+    discovery_redirects: bool = True
+    """Take where crawls were redirected to, and what pages call their canonical URL, for links."""
 
     @classmethod
     def settings_customise_sources(

@@ -81,6 +81,7 @@ DEFAULT_PORTS = {
     "receiver": 6071,
     "poller": 6072,
     "frontier": 6073,
+    "discoverer": 6074,
 }
 
 

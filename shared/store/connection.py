@@ -51,7 +51,7 @@ PASSING: Final = (
 """What passes: the server is away or busy, or has given this session up."""
 
 
-def first_line(error: Exception) -> str:
+def first_line(error: BaseException) -> str:
     """What a server says of an error, without its context."""
     return str(error).partition("\n")[0]
 

@@ -1,6 +1,6 @@
 """Pages and hosts, counted and listed, as fleets ask for them. Removed pages are not there."""
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, Final
@@ -10,7 +10,6 @@ from psycopg.rows import dict_row
 
 from shared.contracts.identity import PageIdentity, host_id_of
 from shared.store.connection import connect
-from shared.store.known_pages import known_pages
 from shared.store.layout import read_layout
 from shared.store.page_status import ACTIVE, FIRST_AWAY, REMOVED
 
@@ -128,12 +127,6 @@ def read_page(database_url: str, page: PageIdentity) -> dict[str, Any] | None:
         shard = read_layout(connection).shard_of(page.host)
         cursor = connection.cursor(row_factory=dict_row)
         return cursor.execute(query, (shard, page.page_id)).fetchone()
-
-
-def find_known(database_url: str, pages: Iterable[PageIdentity]) -> set[int]:
-    """Ids of those pages that are known, be they removed or gone."""
-    with _asking(database_url) as connection:
-        return known_pages(connection, pages)
 
 
 @contextmanager

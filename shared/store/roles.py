@@ -96,6 +96,13 @@ ROLES: Final[dict[str, dict[str, str]]] = {
         "page_urls": "SELECT",
         "hosts": "SELECT",
     },
+    # Which pages there are, and how many each host has.
+    "freshet_discoverer": {
+        "deployment": "SELECT",
+        "shard_splits": "SELECT",
+        "pages": "SELECT (shard, page_id, host_id, status)",
+        "hosts": "SELECT (shard, host_id)",
+    },
     # The secrets of subscriptions are nobody's to read.
     "freshet_readonly": dict.fromkeys(_EVERYTHING, "SELECT"),
 }

@@ -8,6 +8,7 @@ coordinator: {port: 6069, member: false, database: true}
 receiver: {port: 6071, member: false, database: true, pings: 6080}
 poller: {port: 6072, member: false, database: true}
 frontier: {port: 6073, member: false, database: true, fleet: 7071}
+discoverer: {port: 6074, member: true, database: true}
 {{- end }}
 
 {{- define "freshet.name" -}}

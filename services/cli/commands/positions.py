@@ -60,9 +60,10 @@ def list_(topic: str | None, broken: bool, as_json: bool) -> None:
 def settle(topic: str, partitions: tuple[int, ...], at: Literal["start", "end"], yes: bool) -> None:
     """Go on in partitions that do not continue what was read.
 
-    Stop the workers first that keep the positions: the ingesters for `signals`, the estimators for
-    all other topics; the command refuses while one runs. Then start them again, and all schedulers
-    anew: one that had not noticed yet might go on behind what it has not read.
+    Stop the workers first that keep the positions: the ingesters for `signals`, the discoverers for
+    `discoveries` and theirs of `crawl-outcomes`, the estimators for all others; the command refuses
+    while one runs. Then start them again, and all schedulers anew: one that had not noticed yet
+    might go on behind what it has not read.
 
     At the start, all that is in the log is read, some of it perhaps again: outcomes, updates and
     signals that were applied are known by their times. At the end, what was written since the

@@ -13,6 +13,7 @@ WORKERS = (
     "receiver",
     "poller",
     "frontier",
+    "discoverer",
 )
 
 

@@ -1,12 +1,11 @@
 """Which addresses of a document count: those of the site's hosts that the patterns let pass."""
 
-import re
 from collections.abc import Mapping, Sequence
-from fnmatch import translate
 from typing import Final
 
 from services.poller.sites.news import News
 from shared.contracts.identity import BadUrl, PageIdentity, identify
+from shared.discovery.patterns import Patterns
 from shared.discovery.robots import Robots
 
 REFUSED: Final = "refused"
@@ -30,8 +29,7 @@ class SiteRules:
             exclude: what fits one of these does not count.
         """
         self._hosts = frozenset(hosts)
-        self._include = [re.compile(translate(pattern)) for pattern in include]
-        self._exclude = [re.compile(translate(pattern)) for pattern in exclude]
+        self._patterns = Patterns(include, exclude)
 
     def page_of(self, news: News, robots: Mapping[str, Robots]) -> PageIdentity | str:
         """The page, or why it does not count: `REFUSED`, `DISALLOWED`.
@@ -44,9 +42,6 @@ class SiteRules:
             page = identify(news.url)
         except BadUrl:
             return REFUSED
-        fits = not self._include or any(p.match(page.url) for p in self._include)
-        if page.host not in self._hosts or not fits:
-            return REFUSED
-        if any(pattern.match(page.url) for pattern in self._exclude):
+        if page.host not in self._hosts or not self._patterns.let_pass(page.url):
             return REFUSED
         return page if robots[page.host].allows(page.url) else DISALLOWED

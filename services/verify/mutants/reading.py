@@ -10,7 +10,6 @@ from aiokafka import TopicPartition
 import services.ingester.handler as ingester_handler
 from services.ingester.debounce import Debouncer
 from services.ingester.handler import SignalHandler
-from services.ingester.reading import SignalReader
 from services.ingester.sifting import Sifter
 from services.scheduler.flow.handler import SchedulerHandler
 from services.scheduler.flow.imported import ImportWatch
@@ -19,6 +18,7 @@ from services.verify.simulation.replacing import instead
 from shared.contracts.identity import shard_of
 from shared.runtime import consumer, kafka
 from shared.runtime.continuity import Continuity
+from shared.runtime.group_reading import GroupReader
 from shared.runtime.polling import Polling
 from shared.runtime.publisher import Publisher
 
@@ -49,13 +49,13 @@ def signals_on_the_next_shard() -> Planted:
 def committed_before_it_is_done() -> Planted:
     """The ingester commits a batch of signals when it has read it, and then publishes."""
 
-    async def take(self: SignalReader, fetched: dict[TopicPartition, Sequence[Any]]) -> None:
+    async def take(self: GroupReader, fetched: dict[TopicPartition, Sequence[Any]]) -> None:
         records = [record for part in fetched.values() for record in part]
         if records:
             await self._commit({tp: part[-1].offset + 1 for tp, part in fetched.items()})
             await self._handle(records)
 
-    return instead(SignalReader, "_take", take)
+    return instead(GroupReader, "_take", take)
 
 
 @breaks(Promise.LOST, "broker-down", "kill", "cut-broker", estimators=1, coordinators=1)

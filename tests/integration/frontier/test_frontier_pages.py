@@ -86,27 +86,40 @@ async def test_a_page_is_shown_as_it_stands(start, as_frontier):
                 await client.GetURLStatus(api.URLStatusRequest(url=url))
 
 
+def depth(links: int) -> dict[str, api.StringList]:
+    """Metadata as StormCrawler sends them."""
+    return {"depth": api.StringList(values=[str(links)])}
+
+
 async def test_discovered_urls_become_pages_where_nobody_knows_them(start, as_frontier):
-    frontier = await start(database_url=as_frontier, frontier_discoveries=True)
+    frontier = await start(
+        database_url=as_frontier,
+        frontier_discoveries=True,
+        discovery_hosts=("known", "c.example", "d.example"),
+        discovery_exclude=("*/print/*",),
+        discovery_most_depth=3,
+    )
+    too_deep = "https://a.example/deep"
     found = {
         URLS[0]: "SKIPPED",
         URLS[5]: "SKIPPED",  # an operator has removed it
         "https://a.example/new": "OK",
         "https://c.example/#top": "OK",
         "https://127.0.0.1/admin": "SKIPPED",
+        "https://e.example/": "SKIPPED",  # a host that is not wanted
+        "https://a.example/print/new": "SKIPPED",
+        too_deep: "SKIPPED",
         "mailto:a@a.example": "SKIPPED",
     }
     async with frontier.client() as client:
-        items = (
-            api.URLItem(discovered=api.DiscoveredURLItem(info=api.URLInfo(url=url)))
-            for url in found
-        )
+        infos = [api.URLInfo(url=url, metadata=depth(4 if url == too_deep else 3)) for url in found]
+        items = (api.URLItem(discovered=api.DiscoveredURLItem(info=info)) for info in infos)
         assert await client.put(*items) == found
         batch = api.DiscoveredBatch(
-            ID="7", items=[api.URLInfo(url=url) for url in (*found, "https://d.example/")]
+            ID="7", items=[*infos, api.URLInfo(url="https://d.example/", metadata=depth(1))]
         )
         [ack] = [ack async for ack in client.PutDiscovered(iter([batch]))]
-        assert list(ack.statuses) == [*[api.AckMessage.SKIPPED] * 6, api.AckMessage.OK]
+        assert list(ack.statuses) == [*[api.AckMessage.SKIPPED] * len(found), api.AckMessage.OK]
 
     async with reader(frontier.settings, PAGE_UPDATES) as topic:
         records = await topic.until(lambda got: len(got) >= 3)

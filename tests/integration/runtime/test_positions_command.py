@@ -14,10 +14,11 @@ from workers import settings_for, worker
 
 from migrations.upgrade import migrate
 from services.cli.main import main
+from services.discoverer.worker import GROUP as DISCOVERERS
 from services.ingester.reading import GROUP as INGESTERS
 from shared.contracts.identity import identify
 from shared.contracts.messages import PageUpdate
-from shared.contracts.topics import PAGE_UPDATES, SIGNALS
+from shared.contracts.topics import CRAWL_OUTCOMES, PAGE_UPDATES, SIGNALS
 from shared.runtime.kafka import ensure_topics
 from shared.runtime.publisher import Publisher
 
@@ -155,12 +156,21 @@ async def test_a_log_that_lost_its_end_is_settled_by_people(broker, prepared, da
     assert "nothing to settle" in nothing.output
 
 
-async def test_the_ingesters_positions_are_kafkas_own(broker, prepared):
+@pytest.mark.parametrize(
+    ("name", "group", "topic"),
+    [("ingester", INGESTERS, SIGNALS), ("discoverer", DISCOVERERS, CRAWL_OUTCOMES)],
+    ids=["ingester", "discoverer"],
+)
+async def test_positions_of_ingesters_and_discoverers_are_kafkas_own(
+    broker, prepared, name, group, topic
+):
     settings = await prepared(broker)
-    tp = TopicPartition(settings.topic(SIGNALS.name), 0)
+    # One that never ran has none.
+    assert "discoverer" not in {row["consumer"] for row in await listed()}
+    tp = TopicPartition(settings.topic(topic.name), 0)
     consumer = AIOKafkaConsumer(
         bootstrap_servers=settings.kafka_bootstrap_servers,
-        group_id=settings.topic_prefix + INGESTERS,
+        group_id=settings.topic_prefix + group,
         enable_auto_commit=False,
     )
     await consumer.start()
@@ -168,10 +178,11 @@ async def test_the_ingesters_positions_are_kafkas_own(broker, prepared):
     await consumer.commit({tp: 1000})
     await consumer.stop()
     [row] = await listed("--broken")
-    assert (row["consumer"], row["state"], row["position"]) == ("ingester", "beyond end", 1000)
-    done = await freshet("settle", "--topic", "signals", "--yes")
+    assert (row["consumer"], row["state"], row["position"]) == (name, "beyond end", 1000)
+    done = await freshet("settle", "--topic", topic.name, "--yes")
     assert done.exit_code == 0, done.output
-    rows = [r for r in await listed("--topic", "signals") if r["partition"] == 0]
+    of_topic = await listed("--topic", topic.name)
+    rows = [r for r in of_topic if (r["consumer"], r["partition"]) == (name, 0)]
     assert (rows[0]["state"], rows[0]["position"]) == ("ok", 0)
 
 

@@ -14,12 +14,11 @@ from deploy.local.postgres import EmbeddedPostgres
 from migrations.upgrade import migrate
 from services.estimator.handler import EstimatorHandler
 from services.estimator.worker import TOPICS as ESTIMATED
-from services.ingester import reading
 from services.ingester.reading import SignalReader
 from shared.contracts.identity import identify
 from shared.contracts.messages import PageSignal, PageUpdate
 from shared.contracts.topics import PAGE_SIGNALS, PAGE_UPDATES, SIGNALS
-from shared.runtime import consumer, kafka, lag
+from shared.runtime import consumer, group_reading, kafka, lag
 from shared.runtime.consumer import BatchConsumer
 from shared.runtime.kafka import ensure_topics
 from shared.runtime.publisher import Publisher
@@ -41,7 +40,7 @@ def impatient_groups(monkeypatch):
         return kafka.make_consumer(settings, group, **options)
 
     monkeypatch.setattr(consumer, "make_consumer", make_consumer)
-    monkeypatch.setattr(reading, "make_consumer", make_consumer)
+    monkeypatch.setattr(group_reading, "make_consumer", make_consumer)
     monkeypatch.setattr(lag, "REPORT_SECONDS", 0.2)
 
 

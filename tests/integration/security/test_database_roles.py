@@ -191,6 +191,13 @@ FORBIDDEN = {
         "SELECT * FROM observations",
         "SELECT * FROM stream_positions",
     ],
+    "freshet_discoverer": [
+        "SELECT * FROM pages",
+        "SELECT * FROM page_urls",
+        "SELECT blocked_until FROM hosts",
+        "UPDATE pages SET importance = 9",
+        "SELECT * FROM stream_positions",
+    ],
     "freshet_readonly": [
         "SELECT secret FROM websub_subscriptions",
         "UPDATE pages SET importance = 9",
@@ -217,7 +224,10 @@ def test_the_reading_role_reads_everything(logins):
         connection.execute("SELECT * FROM pages_3").fetchall()
 
 
-LOOKERS = ["freshet_estimator", "freshet_scheduler", "freshet_poller", "freshet_frontier"]
+LOOKERS = [
+    *("freshet_estimator", "freshet_scheduler", "freshet_poller", "freshet_frontier"),
+    "freshet_discoverer",
+]
 
 
 def test_who_looks_pages_up_reads_which_shard_has_them_and_those_that_a_growth_adds(

@@ -35,11 +35,15 @@ def admin(monkeypatch):
     return fake
 
 
+async def committed():
+    return await positions._committed(load_settings(), positions.INGESTER, {PLACE.topic: [PLACE]})
+
+
 async def test_offsets_are_asked_for_again(admin):
     found = {PLACE: OffsetAndMetadata(17, "")}
     admin.answers += [GroupCoordinatorNotAvailableError(), found]
 
-    assert await positions._committed(load_settings(), [PLACE]) == {("ingester", "signals", 3): 17}
+    assert await committed() == {("ingester", "signals", 3): 17}
 
 
 async def test_members_are_asked_for_again(admin):
@@ -53,4 +57,4 @@ async def test_a_refusal_is_told_at_once(admin):
     admin.answers += [GroupAuthorizationFailedError(), {}]
 
     with pytest.raises(GroupAuthorizationFailedError):
-        await positions._committed(load_settings(), [PLACE])
+        await committed()

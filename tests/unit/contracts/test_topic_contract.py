@@ -8,7 +8,7 @@ from shared.runtime.settings import Settings
 
 
 def test_names_are_unique():
-    assert len({topic.name for topic in TOPICS}) == len(TOPICS) == 13
+    assert len({topic.name for topic in TOPICS}) == len(TOPICS) == 14
 
 
 @pytest.mark.parametrize("topic", TOPICS, ids=lambda topic: topic.name)

@@ -48,6 +48,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "services.receiver": WORKER,
     "services.poller": WORKER,
     "services.frontier": WORKER,
+    "services.discoverer": WORKER,
     # The folders within a worker have their rows here, each after those that it may import.
     #
     # Around them: the simulated web, one machine with everything, the lab, the faults.
@@ -84,7 +85,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     | {"services.verify", "services.verify.simulation", "services.verify.mutants"}
     | {"services.bench"}
     # Whose positions it shows and settles.
-    | {"services.ingester", "services.estimator"},
+    | {"services.ingester", "services.estimator", "services.discoverer"},
     # The pages of the documentation that are made from the code.
     "deploy.docs": WORKER
     | ONE_MACHINE

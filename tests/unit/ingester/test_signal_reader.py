@@ -4,8 +4,9 @@ import pytest
 from aiokafka import TopicPartition
 from aiokafka.errors import NotCoordinatorForGroupError
 
-from services.ingester import reading
-from services.ingester.reading import QUESTIONS, SignalReader
+from services.ingester.reading import SignalReader
+from shared.runtime import group_reading
+from shared.runtime.group_reading import QUESTIONS
 from shared.runtime.settings import load_settings
 
 HERE, THERE = TopicPartition("signals", 0), TopicPartition("signals", 1)
@@ -42,8 +43,8 @@ class Consumer:
 
 @pytest.fixture
 def reader(monkeypatch):
-    monkeypatch.setattr(reading, "make_consumer", lambda *_, **__: None)
-    monkeypatch.setattr(reading, "QUESTION_SECONDS", 0.0)
+    monkeypatch.setattr(group_reading, "make_consumer", lambda *_, **__: None)
+    monkeypatch.setattr(group_reading, "QUESTION_SECONDS", 0.0)
     return SignalReader(load_settings(), lambda records: None)
 
 

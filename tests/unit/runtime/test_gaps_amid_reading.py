@@ -10,8 +10,8 @@ from unittest import mock
 import pytest
 from aiokafka import TopicPartition
 
-import services.ingester.reading
 import shared.runtime.consumer
+import shared.runtime.group_reading
 from services.ingester.reading import SignalReader
 from services.verify.simulation.clocks import virtual_clocks
 from services.verify.simulation.kafka.broker import Broker, Given
@@ -146,7 +146,7 @@ def test_an_ingester_says_what_it_has_read_in_vain(monkeypatch, said):
     read_by(
         lambda: SignalReader(Settings(partitions=1), handle),
         SIGNALS,
-        services.ingester.reading,
+        shared.runtime.group_reading,
         monkeypatch,
     )
     assert offsets == set(range(KEPT_FROM, RECORDS))

@@ -1,0 +1,1 @@
+"""The discoverer: what crawls come upon in, new pages out."""

@@ -1,0 +1,160 @@
+"""Links in, new pages out: what is no page, not wanted or known is sorted out, each with why."""
+
+import asyncio
+from collections import Counter, OrderedDict
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from typing import Final, Literal, NamedTuple, Protocol
+
+from shared.contracts.identity import BadUrl, PageIdentity, identify
+from shared.discovery.rules import DiscoveryRules, Refusal
+
+MOST_REMEMBERED: Final = 500_000
+"""Pages that are known to be known, about 60 MB: links lead to the same ones again and again."""
+
+FEW: Final = 100
+"""More links are looked at in a thread."""
+
+Became = Refusal | Literal["new", "known"]
+
+
+class Link(NamedTuple):
+    """A URL that a crawl has come upon."""
+
+    url: str
+    """As it was written."""
+    depth: int | None
+    """Its own, in links from where the crawl began; None: not known."""
+    found_at: float
+    """Unix seconds."""
+
+
+class Judged(NamedTuple):
+    """What became of a link."""
+
+    became: Became
+    page: PageIdentity | None
+    """None: it is no URL of a page."""
+
+
+class HostPages(Protocol):
+    """What is known of a host."""
+
+    @property
+    def pages(self) -> int:
+        """How many it has, those that were removed and are gone, too."""
+        ...
+
+    @property
+    def is_known(self) -> bool:
+        """Whether it has one that was not removed."""
+        ...
+
+
+class Known(Protocol):
+    """What is there already. Every question waits for the database, and may fail as it does."""
+
+    async def pages(self, pages: Sequence[PageIdentity]) -> set[int]:
+        """Ids of those pages that are there, whatever their status."""
+        ...
+
+    async def hosts(self, hosts: Collection[str], now: float) -> Mapping[str, HostPages]:
+        """What is known of hosts; `now` in wall (monotonic) seconds."""
+        ...
+
+    def add(self, pages_by_host: Mapping[str, int]) -> None:
+        """So many pages more are on their way."""
+        ...
+
+
+class Admission:
+    """Judges links. One call at a time."""
+
+    def __init__(
+        self, rules: DiscoveryRules, known: Known, most_remembered: int = MOST_REMEMBERED
+    ) -> None:
+        self._rules = rules
+        self._known = known
+        self._most_remembered = most_remembered
+        self._remembered: OrderedDict[int, None] = OrderedDict()
+
+    def go_by(self, rules: DiscoveryRules) -> None:
+        """Go by other rules, from the next links on."""
+        self._rules = rules
+
+    async def judge(self, links: Sequence[Link], now: float) -> list[Judged]:
+        """What becomes of each link; of several that are one page, all become what it does.
+
+        A page that is `new` is to be published, and remembered when that is done.
+
+        Args:
+            links: as they were found.
+            now: wall (monotonic) seconds.
+        """
+        if len(links) <= FEW:
+            judged, open_ = self._sort_out(links)
+        else:
+            judged, open_ = await asyncio.to_thread(self._sort_out, links)
+        if open_:
+            verdicts = await self._look_up(list(open_.values()), now)
+            judged = [
+                Judged(verdicts[was.page.page_id], was.page)
+                if was.became == "new" and was.page is not None
+                else was
+                for was in judged
+            ]
+        return judged
+
+    def remember(self, pages: Iterable[PageIdentity]) -> None:
+        """Note that pages are known now."""
+        for page in pages:
+            self._remember(page.page_id)
+
+    def _remember(self, page_id: int) -> None:
+        self._remembered[page_id] = None
+        self._remembered.move_to_end(page_id)
+        if len(self._remembered) > self._most_remembered:
+            self._remembered.popitem(last=False)
+
+    def _sort_out(self, links: Sequence[Link]) -> tuple[list[Judged], dict[int, PageIdentity]]:
+        """What the links say by themselves; and the pages, by id, that are still to be looked up,
+        which are taken for new."""
+        judged: list[Judged] = []
+        open_: dict[int, PageIdentity] = {}
+        for link in links:
+            try:
+                page = identify(link.url)
+            except BadUrl:
+                judged.append(Judged("no-url", None))
+                continue
+            if page.page_id in self._remembered:
+                self._remembered.move_to_end(page.page_id)
+                judged.append(Judged("known", page))
+            elif (refusal := self._rules.refusal(page, link.depth)) is not None:
+                judged.append(Judged(refusal, page))
+            else:
+                open_[page.page_id] = page
+                judged.append(Judged("new", page))
+        return judged, open_
+
+    async def _look_up(self, pages: Sequence[PageIdentity], now: float) -> dict[int, Became]:
+        """What becomes of pages that the rules have nothing against, by their ids."""
+        verdicts: dict[int, Became] = {}
+        hosts = await self._known.hosts({page.host for page in pages}, now)
+        named = {host: self._rules.hosts.name(host) for host in hosts}
+        wanted = [page for page in pages if named[page.host] or hosts[page.host].is_known]
+        found = await self._known.pages(wanted) if wanted else set()
+        more: Counter[str] = Counter()
+        for page in pages:
+            host = hosts[page.host]
+            if page.page_id in found:
+                verdicts[page.page_id] = "known"
+                self._remember(page.page_id)
+            elif not named[page.host] and not host.is_known:
+                verdicts[page.page_id] = "host"
+            elif host.pages + more[page.host] >= self._rules.most_pages_of_host:
+                verdicts[page.page_id] = "quota"
+            else:
+                verdicts[page.page_id] = "new"
+                more[page.host] += 1
+        self._known.add(more)
+        return verdicts

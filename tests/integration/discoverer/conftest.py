@@ -1,0 +1,57 @@
+"""A deployment with pages, for discoverers."""
+
+import asyncio
+import math
+import uuid
+
+import numpy as np
+import psycopg
+import pytest
+from discovered_pages import CHANGE, GONE_PAGE, KNOWN, REMOVED_PAGE
+from pydantic import SecretStr
+from workers import settings_for
+
+from migrations.upgrade import migrate
+from shared.runtime.kafka import ensure_topics
+from shared.runtime.publisher import Publisher
+from shared.store.imports import PageBatch, import_pages
+from shared.store.page_status import GONE, REMOVED
+
+
+@pytest.fixture
+async def deploy(database_url):
+    """A function that prepares a broker, and a database in which a discoverer may do no more than
+    its role; what it returns publishes."""
+    user = f"discoverer_{uuid.uuid4().hex[:8]}"
+    started = []
+
+    def fill() -> None:
+        migrate(database_url, 4)
+        count = len(KNOWN)
+        never = np.full(count, -math.inf)
+        pages = PageBatch(KNOWN, np.full(count, 3.0), np.full(count, math.inf), never)
+        import_pages(database_url, 4, [pages], now=1.7e9)
+        with psycopg.connect(database_url, autocommit=True) as connection:
+            connection.execute(CHANGE, (REMOVED, REMOVED_PAGE))
+            connection.execute(CHANGE, (GONE, GONE_PAGE))
+            connection.execute(f"CREATE ROLE {user} LOGIN IN ROLE freshet_discoverer")
+
+    async def deploying(broker, **more) -> Publisher:
+        await asyncio.to_thread(fill)
+        settings = settings_for(
+            broker.bootstrap_servers,
+            f"discoverer-{uuid.uuid4().hex[:8]}",
+            database_url=SecretStr(database_url.replace("postgres@", f"{user}@", 1)),
+            **more,
+        )
+        await ensure_topics(settings)
+        publisher = Publisher(settings)
+        await publisher.start()
+        started.append(publisher)
+        return publisher
+
+    yield deploying
+    for publisher in started:
+        await publisher.stop()
+    with psycopg.connect(database_url, autocommit=True) as connection:
+        connection.execute(f"DROP ROLE IF EXISTS {user}")
