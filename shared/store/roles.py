@@ -5,7 +5,7 @@ crawl_scheduler`), and each worker logs in as its user: whoever takes over a sch
 what it reads, and change nothing. The ingester has no database, and no role.
 """
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from typing import Final
 
 import structlog
@@ -117,12 +117,12 @@ END $$
 """Roles are of the whole server: a migration of another database may make them meanwhile."""
 
 
-def ensure_roles(connection: Connection, shards: int) -> list[str]:
+def ensure_roles(connection: Connection, shards: Collection[int]) -> list[str]:
     """Make the roles where that is allowed, and give them their privileges. Idempotent.
 
     Args:
         connection: of the tables' owner, in a transaction.
-        shards: of the deployment; their partitions are there.
+        shards: those whose partitions are there.
 
     Returns:
         roles that are missing, as this user may not make them; said in the log as well.
@@ -146,12 +146,12 @@ def ensure_roles(connection: Connection, shards: int) -> list[str]:
     return missing
 
 
-def _grants(role: str, shards: int) -> Iterator[str]:
+def _grants(role: str, shards: Collection[int]) -> Iterator[str]:
     for table, privileges in ROLES[role].items():
         yield f"REVOKE ALL ON {table} FROM {role}"
         yield f"GRANT {privileges} ON {table} TO {role}"
         if table in _BY_SHARD and "(" not in privileges:
-            parts = ", ".join(f"{table}_{shard}" for shard in range(shards))
+            parts = ", ".join(f"{table}_{shard}" for shard in shards)
             yield f"GRANT SELECT ON {parts} TO {role}"
     for function in _FUNCTIONS.get(role, ()):
         yield f"GRANT EXECUTE ON FUNCTION {function} TO {role}"
