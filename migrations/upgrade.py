@@ -45,7 +45,7 @@ def migrate(database_url: str, shards: int) -> int:
         layout = layout_in(connection)
         require_shards(layout.shards, shards)
         ensure_partitions(connection, layout.having_hosts)
-        ensure_roles(connection, layout.having_hosts)
+        ensure_roles(connection)
     log.info("database migrated", shards=layout.shards)
     return layout.shards
 

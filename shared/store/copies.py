@@ -19,7 +19,7 @@ from shared.store.partitions import add_keys, attach, make_apart
 
 _TABLES: Final = ("pages", "page_urls")
 
-_CHANGED: Final = "age({table}.xmin) <= age(%(since)s::text::xid)"
+_CHANGED: Final = "age(pages.xmin) <= age(%(since)s::text::xid)"
 """Rows that were written by a transaction which had not ended at some time. Numbers of transactions
 come round: a few rows that are very old may be taken for changed ones."""
 
@@ -101,35 +101,24 @@ def put_in_place(connection: psycopg.Connection, parent: int, copies: Copies) ->
 
 
 def _bring_up_to_date(connection: psycopg.Connection, parent: int, copies: Copies) -> None:
-    """Copy anew what was written since, and drop what is not there any more."""
-    since = {"since": copies.since}
-    urls = connection.execute(
-        f"SELECT array_agg(page_id) FROM page_urls_{parent} AS page_urls "
-        f"WHERE {_CHANGED.format(table='page_urls')}",
-        since,
-        binary=True,
-    ).fetchone()
+    """Copy anew what was written since, and drop what is not there any more.
+
+    A URL comes and goes with its page, and never changes.
+    """
     rows = connection.execute(
-        "SELECT moved.shard, count(*), array_agg(page_id) FILTER "
-        f"(WHERE {_CHANGED.format(table='pages')}) "
+        f"SELECT moved.shard, count(*), array_agg(page_id) FILTER (WHERE {_CHANGED}) "
         f"FROM pages_{parent} AS pages JOIN host_moves AS moved USING (host_id) "
         "GROUP BY moved.shard",
-        since,
+        {"since": copies.since},
         binary=True,
     ).fetchall()
-    named = _ids(urls[0] if urls else None)
-    found = {shard: (count, _ids(changed)) for shard, count, changed in rows}
+    found = {shard: (count, changed) for shard, count, changed in rows}
     for shard in copies.pages:
-        count, changed = found.get(shard, (0, _ids(None)))
-        ids = np.union1d(named, changed)
-        if ids.size:
-            _copy_again(connection, parent, shard, copies, ids)
+        count, changed = found.get(shard, (0, None))
+        if changed is not None:
+            _copy_again(connection, parent, shard, copies, changed)
         if copies.pages[shard] != count:
             _drop_vanished(connection, parent, shard, copies)
-
-
-def _ids(found: NDArray[np.int64] | None) -> NDArray[np.int64]:
-    return np.asarray([] if found is None else found, np.int64)
 
 
 def _copy_again(

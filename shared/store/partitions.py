@@ -43,7 +43,7 @@ def ensure_partitions(connection: Connection, shards: Collection[int]) -> None:
         shards: those that can have hosts.
     """
     for table in _TABLES:
-        there = _partitions(connection, table)
+        there = partitions_of(connection, table)
         for shard in shards:
             if f"{table}_{shard}" in there:
                 continue
@@ -53,7 +53,8 @@ def ensure_partitions(connection: Connection, shards: Collection[int]) -> None:
             connection.exec_driver_sql(_attach(table, shard))
 
 
-def _partitions(connection: Connection, table: str) -> set[str]:
+def partitions_of(connection: Connection, table: str) -> set[str]:
+    """The names of a table's partitions."""
     rows = connection.execute(
         text(
             "SELECT relname FROM pg_inherits JOIN pg_class ON pg_class.oid = inhrelid "

@@ -297,4 +297,4 @@ def missing_roles(url: str) -> list[str]:
         "postgresql+psycopg://", creator=lambda: psycopg.connect(url), poolclass=NullPool
     )
     with engine.begin() as connection:
-        return ensure_roles(connection, range(SHARDS))
+        return ensure_roles(connection)

@@ -124,7 +124,7 @@ class Killed(BaseException):
 
 
 def test_a_shard_is_picked_while_its_pages_are_copied(filled, monkeypatch):
-    """It is copied for everybody to see that it is asked for only then, and held for less long."""
+    """Nobody is asked to hold it before that."""
     seen = []
     make_copies = splits.make_copies
 

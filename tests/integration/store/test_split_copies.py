@@ -172,6 +172,8 @@ def test_what_is_written_while_a_shard_is_copied_moves_as_it_is_in_the_end(
         before.update(contents(command))
 
     with connect(filled, "test", autocommit=True) as splitting:
+        # Whatever is the default of the server.
+        splitting.isolation_level = psycopg.IsolationLevel.REPEATABLE_READ
         counts = split_shard(splitting, layout, PARENT, "me", go_on)
     assert contents(command) == before
     assert before["pages"].total() == PAGES - 4 - 4 + 4 + 4 + 4
