@@ -36,6 +36,7 @@ def run(pages: int = 1_000_000, factor: int = 4) -> dict[str, Any]:
             layout = begin_growth(postgres.uri, factor)
             with connect(postgres.uri, "bench", autocommit=True) as connection:
                 connection.execute("VACUUM ANALYZE pages, page_urls")
+                # What is deleted after one is written to the log block by block: the worst moment.
                 connection.execute("CHECKPOINT")
                 began = time.perf_counter()
                 held: list[float] = []
