@@ -9,6 +9,7 @@ from sqlalchemy import Connection, text
 
 from shared.store.alchemy import alchemy_engine
 from shared.store.deployment import require_shards
+from shared.store.layout import layout_in
 from shared.store.partitions import ensure_partitions, lock_schema
 from shared.store.roles import ensure_roles
 
@@ -17,6 +18,8 @@ log = structlog.get_logger(__name__)
 
 def migrate(database_url: str, shards: int) -> int:
     """Bring the database to the newest schema, with a partition for each shard. Idempotent.
+
+    In a growth, shards that have no hosts yet get theirs when the shard of before is split.
 
     Args:
         database_url: libpq URL.
@@ -39,12 +42,12 @@ def migrate(database_url: str, shards: int) -> int:
             ),
             {"shards": shards},
         )
-        found: int = connection.execute(text("SELECT shards FROM deployment")).scalar_one()
-        require_shards(found, shards)
-        ensure_partitions(connection, found)
-        ensure_roles(connection, found)
-    log.info("database migrated", shards=found)
-    return found
+        layout = layout_in(connection)
+        require_shards(layout.shards, shards)
+        ensure_partitions(connection, layout.having_hosts)
+        ensure_roles(connection)
+    log.info("database migrated", shards=layout.shards)
+    return layout.shards
 
 
 def alembic_config(connection: Connection) -> Config:

@@ -1,8 +1,9 @@
 """The growth of the number of shards, step by step; whoever begins again goes on where it stopped.
 
-First the database has room for the new shards, then the topics have partitions for them, and then
-the shards of before are split, one after the other: while one is, its scheduler picks nothing of
-it, and all others go on. In the end what crawls found follows its pages.
+First the database knows of the new shards, then the topics have partitions for them, and then the
+shards of before are split, one after the other: what moves of one is copied, and then its scheduler
+picks nothing of it until it is split; all others go on. In the end what crawls found follows its
+pages.
 """
 
 import contextlib
@@ -48,7 +49,7 @@ Told = Callable[[int, int, str], None]
 
 
 def prepare(database_url: str, shards: int) -> Layout:
-    """Make room in the database; what a growth before has left to do is done first.
+    """Let the database grow; what a growth before has left to do is done first.
 
     Raises:
         GrowthRefused: so many shards cannot come next.
@@ -91,6 +92,10 @@ def split_all(
     return [splitter.split(parent) for parent in waiting]
 
 
+class _IsSplit(Exception):
+    """A shard is split already: by a try that was cut off, or by another command."""
+
+
 class _Splitter:
     """Splits the shards of a growth, one at a time."""
 
@@ -124,11 +129,10 @@ class _Splitter:
         deadline = time.monotonic() + self._wait_seconds
         while True:
             try:
-                with self._connection() as connection:
-                    if not self._is_to_be_split(connection, parent, deadline):
-                        return SplitCounts(0, 0)
-                    self._tell(f"shard {parent} is being split")
-                    return split_shard(connection, self._layout, parent, self._holder)
+                with self._connection() as connection, self._connection() as splitting:
+                    return self._split_once(connection, splitting, parent, deadline)
+            except _IsSplit:
+                return SplitCounts(0, 0)
             except (NotHeld, StoreBusy) as error:
                 reason = str(error)
             except PASSING as error:
@@ -138,22 +142,49 @@ class _Splitter:
             self._tell(reason)
             time.sleep(LOOK_SECONDS)
 
-    def _is_to_be_split(self, connection: psycopg.Connection, parent: int, deadline: float) -> bool:
-        """Wait until a shard is held; False: it is split, as a try that was cut off has done it."""
+    def _split_once(
+        self,
+        connection: psycopg.Connection,
+        splitting: psycopg.Connection,
+        parent: int,
+        deadline: float,
+    ) -> SplitCounts:
+        """Split a shard by a connection of its own, as `connection` asks for it meanwhile.
+
+        Raises:
+            _IsSplit: it is already.
+        """
+
+        def until_held() -> None:
+            while not self._is_held(connection, parent, deadline):
+                time.sleep(LOOK_SECONDS)
+                # The server gives up who says nothing, and so does this if it has.
+                splitting.execute("SELECT")
+            self._tell(f"shard {parent} is being split")
+
+        self._state(connection, parent)
+        self._tell(f"shard {parent} is copied")
+        return split_shard(splitting, self._layout, parent, self._holder, until_held)
+
+    def _state(self, connection: psycopg.Connection, parent: int) -> SplitState:
+        state = read_splits(connection, [parent])[parent].state
+        if state is SplitState.SPLIT:
+            raise _IsSplit
+        return state
+
+    def _is_held(self, connection: psycopg.Connection, parent: int, deadline: float) -> bool:
+        """Ask for a shard; whether it is held."""
         silent = f"the scheduler of shard {parent} does not answer: is one running?"
-        while True:
-            state = read_splits(connection, [parent])[parent].state
-            if state is SplitState.SPLIT:
-                return False
-            ask(connection, parent, ASKED_SECONDS)
-            if state is SplitState.HELD:
+        state = self._state(connection, parent)
+        ask(connection, parent, ASKED_SECONDS)
+        if state is SplitState.HELD:
+            return True
+        if time.monotonic() >= deadline:
+            if self._unattended and hold(connection, parent):
                 return True
-            if time.monotonic() >= deadline:
-                if self._unattended and hold(connection, parent):
-                    return True
-                raise self._failed(parent, silent)
-            self._tell(silent if state is SplitState.ASKED else f"shard {parent} is asked for")
-            time.sleep(LOOK_SECONDS)
+            raise self._failed(parent, silent)
+        self._tell(silent if state is SplitState.ASKED else f"shard {parent} is asked for")
+        return False
 
     def _connection(self) -> psycopg.Connection:
         return connect(self._database_url, _ROLE, autocommit=True)

@@ -61,6 +61,12 @@ class Layout:
         """A shard of before, and those that its hosts are split among."""
         return range(parent, self.shards, self.grown_from)
 
+    @property
+    def having_hosts(self) -> list[int]:
+        """The shards that can have hosts: others get theirs, and their room in the database, when
+        the shard of before is split."""
+        return [shard for shard in range(self.shards) if self.modulus_of(shard)]
+
     def modulus_of(self, shard: int) -> int:
         """m, where a shard's hosts are those with murmur2 mod m ≡ the shard; 0: it has none yet.
         Two layouts give a shard the same hosts where this is the same."""

@@ -77,7 +77,8 @@ class TableReader:
             condition: which rows.
 
         Returns:
-            a row for each part that has any, in the order of the parts.
+            a row for each part that has any, in the order of the parts; none where there is no
+            such table.
         """
         statement = (
             f"SELECT {', '.join(gathered)} FROM {table} "
@@ -105,8 +106,12 @@ class TableReader:
     def _parts(self, table: str) -> Iterator[tuple[str, str]]:
         """Where each part begins and ends; the size is looked up after the moment was fixed, so no
         row of it lies beyond."""
-        size = self.connection.execute("SELECT pg_relation_size(%s::regclass)", (table,)).fetchone()
-        blocks = int(size[0] if size else 0) // _BLOCK_BYTES
+        size = self.connection.execute(
+            "SELECT pg_relation_size(to_regclass(%s))", (table,)
+        ).fetchone()
+        if size is None or size[0] is None:
+            return
+        blocks = int(size[0]) // _BLOCK_BYTES
         step = max(PART_BYTES // _BLOCK_BYTES, 1)
         for start in range(0, max(blocks, 1), step):
             end = f"({start + step},0)" if start + step < blocks else _END

@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from shared.contracts.identity import shard_of
 from shared.contracts.layout import Layout
 from shared.store.connection import connect
+from shared.store.copies import Copies, put_in_place
 from shared.store.deployment import StoreMismatch
 from shared.store.erased_traces import observation_runs
 
@@ -23,9 +24,14 @@ _EMPTY: Final = ("pages", "page_urls", "hosts")
 """Tables in which shards have nothing before they get their hosts."""
 
 _MOVES: Final = """
-CREATE TEMPORARY TABLE host_moves (host_id int8 PRIMARY KEY, shard int2 NOT NULL) ON COMMIT DROP
+CREATE TEMPORARY TABLE IF NOT EXISTS host_moves (host_id int8 PRIMARY KEY, shard int2 NOT NULL)
+ON COMMIT DROP
 """
 
+_NEW_HOSTS: Final = """
+SELECT host_id, host FROM hosts WHERE shard = %s
+AND NOT EXISTS (SELECT FROM host_moves AS noted WHERE noted.host_id = hosts.host_id)
+"""
 
 _FOLLOW: Final = """
 UPDATE {table} AS found SET shard = moved.shard
@@ -52,28 +58,31 @@ class SplitCounts:
     hosts: int
 
 
-def move_rows(connection: psycopg.Connection, layout: Layout, parent: int) -> SplitCounts:
+def move_rows(
+    connection: psycopg.Connection, layout: Layout, parent: int, copies: Copies
+) -> SplitCounts:
     """Move what the other shards of a family get of their parent's.
 
     Args:
         connection: with the transaction, in which nobody else writes these shards.
         layout: the numbers of shards before and after.
         parent: the shard.
+        copies: of its pages, for the shards that have no partitions yet.
 
     Raises:
         StoreMismatch: shards that must be empty are not.
     """
     children = np.array(layout.family_of(parent)[1:], np.int16)
     _require_empty(connection, children)
-    # Tables of hashes fit; and to compile the statements costs more than it saves.
-    connection.execute("SET LOCAL work_mem = '128MB'")
-    connection.execute("SET LOCAL jit = off")
-    _note_moves(connection, layout, parent)
-    pages = _move_pages(connection, parent)
+    note_moves(connection, layout, parent)
+    pages = put_in_place(connection, parent, copies)
+    if attached := sorted(set(children.tolist()) - copies.pages.keys()):
+        pages += _move_pages(connection, parent, np.array(attached, np.int16))
     hosts = connection.execute(
         "UPDATE hosts AS host SET shard = moved.shard FROM host_moves AS moved "
-        "WHERE host.shard = %s AND host.host_id = moved.host_id",
-        (parent,),
+        "WHERE host.shard = %(parent)s AND host.host_id = moved.host_id "
+        "AND moved.shard <> %(parent)s",
+        {"parent": parent},
     ).rowcount
     for table in ("erased_pages", "erased_hosts"):
         _copy_erased(connection, table, parent, children)
@@ -92,32 +101,39 @@ def _require_empty(connection: psycopg.Connection, children: NDArray[np.int16]) 
             )
 
 
-def _note_moves(connection: psycopg.Connection, layout: Layout, parent: int) -> None:
-    """Note the hosts that move, and where to, in a table of this transaction."""
-    hosts = connection.execute(
-        "SELECT host_id, host FROM hosts WHERE shard = %s", (parent,)
-    ).fetchall()
+def note_moves(connection: psycopg.Connection, layout: Layout, parent: int) -> None:
+    """Note where a shard's hosts belong, those that are not noted yet, in a table `host_moves` of
+    this transaction.
+
+    Args:
+        connection: with the transaction.
+        layout: the numbers of shards before and after.
+        parent: the shard.
+    """
+    # Tables of hashes fit; and to compile the statements costs more than it saves.
+    connection.execute("SET LOCAL work_mem = '128MB'")
+    connection.execute("SET LOCAL jit = off")
+    connection.execute(_MOVES)
+    hosts = connection.execute(_NEW_HOSTS, (parent,)).fetchall()
     host_ids = np.array([host_id for host_id, _ in hosts], np.int64)
     shards = np.array([shard_of(host, layout.shards) for _, host in hosts], np.int16)
-    moving = shards != parent
-    connection.execute(_MOVES)
     connection.execute(
-        "INSERT INTO host_moves SELECT * FROM unnest(%s::int8[], %s::int2[])",
-        (host_ids[moving], shards[moving]),
+        "INSERT INTO host_moves SELECT * FROM unnest(%s::int8[], %s::int2[])", (host_ids, shards)
     )
     connection.execute("ANALYZE host_moves")
 
 
-def _move_pages(connection: psycopg.Connection, parent: int) -> int:
-    """Rows that an UPDATE takes to other partitions cost less than copies and deletions do."""
+def _move_pages(connection: psycopg.Connection, parent: int, attached: NDArray[np.int16]) -> int:
+    """Move pages to shards that have partitions, as the release before made them all at once."""
     return connection.execute(
         "WITH page AS ("
         "    UPDATE pages SET shard = moved.shard FROM host_moves AS moved "
         "    WHERE pages.shard = %(parent)s AND pages.host_id = moved.host_id "
+        "        AND moved.shard = ANY(%(attached)s)"
         "    RETURNING page_id, pages.shard) "
         "UPDATE page_urls AS url SET shard = page.shard FROM page "
         "WHERE url.shard = %(parent)s AND url.page_id = page.page_id",
-        {"parent": parent},
+        {"parent": parent, "attached": attached},
     ).rowcount
 
 

@@ -1,11 +1,17 @@
-"""The partitions of tables that have one for each shard."""
+"""The partitions of tables that have one for each shard.
 
+They come with the database, and those of a growth's new shards when their hosts come
+(`shared.store.copies`): nobody has rows in a shard that has no hosts.
+"""
+
+from collections.abc import Collection
 from typing import Final
 
+import psycopg
 from sqlalchemy import Connection, text
 
 MIGRATION_LOCK: Final = 0x66726573_0001
-"""Advisory lock: migrations and the beginnings of growths wait for each other."""
+"""Advisory lock: migrations, the beginnings of growths and splits wait for each other."""
 
 FILLFACTOR: Final = 82
 """Room on every heap page for new versions of its rows, so that updates stay HOT."""
@@ -13,34 +19,42 @@ FILLFACTOR: Final = 82
 _TABLES: Final = {"pages": f" WITH (fillfactor = {FILLFACTOR})", "page_urls": ""}
 """Table → options of its partitions."""
 
+_ONLY: Final = "only_its_shard"
+"""Constraint that tells the server of all rows of a table what shard they are of."""
+
+_READERS: Final = """
+SELECT DISTINCT CASE acl.grantee WHEN 0 THEN 'PUBLIC' ELSE acl.grantee::regrole::text END,
+    acl.privilege_type
+FROM pg_class, aclexplode(relacl) AS acl
+WHERE pg_class.oid = %s::regclass AND acl.grantee <> relowner
+"""
+
 
 def lock_schema(connection: Connection) -> None:
     """Let nobody else change tables until the end of the transaction; waits for who does."""
     connection.execute(text("SELECT pg_advisory_xact_lock(:key)"), {"key": MIGRATION_LOCK})
 
 
-def ensure_partitions(connection: Connection, shards: int) -> None:
+def ensure_partitions(connection: Connection, shards: Collection[int]) -> None:
     """Make the partitions that are not there yet, while workers go on.
 
     Args:
         connection: of the tables' owner, in a transaction.
-        shards: of the deployment.
+        shards: those that can have hosts.
     """
-    for table, options in _TABLES.items():
-        there = _partitions(connection, table)
-        for shard in range(shards):
-            name = f"{table}_{shard}"
-            if name in there:
+    for table in _TABLES:
+        there = partitions_of(connection, table)
+        for shard in shards:
+            if f"{table}_{shard}" in there:
                 continue
             # Attached, not made as a part: that would keep everybody from the whole table, and
             # wait for its longest reader.
-            connection.exec_driver_sql(f"CREATE TABLE {name} (LIKE {table} INCLUDING ALL){options}")
-            connection.exec_driver_sql(
-                f"ALTER TABLE {table} ATTACH PARTITION {name} FOR VALUES IN ({shard})"
-            )
+            connection.exec_driver_sql(_make(table, shard, "INCLUDING ALL"))
+            connection.exec_driver_sql(_attach(table, shard))
 
 
-def _partitions(connection: Connection, table: str) -> set[str]:
+def partitions_of(connection: Connection, table: str) -> set[str]:
+    """The names of a table's partitions."""
     rows = connection.execute(
         text(
             "SELECT relname FROM pg_inherits JOIN pg_class ON pg_class.oid = inhrelid "
@@ -49,3 +63,50 @@ def _partitions(connection: Connection, table: str) -> set[str]:
         {"table": table},
     )
     return {str(name) for (name,) in rows}
+
+
+def _make(table: str, shard: int, like: str) -> str:
+    return f"CREATE TABLE {table}_{shard} (LIKE {table} {like}){_TABLES[table]}"
+
+
+def _attach(table: str, shard: int) -> str:
+    return f"ALTER TABLE {table} ATTACH PARTITION {table}_{shard} FOR VALUES IN ({shard})"
+
+
+def without_partitions(connection: psycopg.Connection, shards: Collection[int]) -> list[int]:
+    """Those of some shards that have no partitions yet."""
+    rows = connection.execute(
+        "SELECT inhrelid::regclass::text FROM pg_inherits WHERE inhparent = 'pages'::regclass"
+    ).fetchall()
+    there = {name for (name,) in rows}
+    return [shard for shard in shards if f"pages_{shard}" not in there]
+
+
+def make_apart(connection: psycopg.Connection, table: str, shard: int) -> None:
+    """Make what is to be a partition, without keys: rows come faster, and the keys after them."""
+    connection.execute(_make(table, shard, "INCLUDING ALL EXCLUDING INDEXES"))
+
+
+def add_keys(connection: psycopg.Connection, table: str, shard: int) -> None:
+    """Give what is to be a partition all that the server would have to look for in its rows."""
+    connection.execute(
+        f"ALTER TABLE {table}_{shard} ADD PRIMARY KEY (shard, page_id), "
+        f"ADD CONSTRAINT {_ONLY} CHECK (shard = {shard})"
+    )
+
+
+def attach(connection: psycopg.Connection, table: str, shard: int, parent: int) -> None:
+    """Make a partition of what was made apart, for all who may use that of another shard.
+
+    Who reads or writes the table goes on meanwhile, and sees it when the transaction is committed.
+
+    Args:
+        connection: of the tables' owner, in a transaction.
+        table: `pages` or `page_urls`.
+        shard: whose rows it has.
+        parent: the other shard.
+    """
+    connection.execute(_attach(table, shard))
+    connection.execute(f"ALTER TABLE {table}_{shard} DROP CONSTRAINT {_ONLY}")
+    for grantee, privilege in connection.execute(_READERS, (f"{table}_{parent}",)).fetchall():
+        connection.execute(f"GRANT {privilege} ON {table}_{shard} TO {grantee}")

@@ -106,11 +106,8 @@ def count_removed(database_url: str, pages: Sequence[PageIdentity]) -> int:
     return int(found[0]) if found else 0
 
 
-def _shards(layout: Layout, wanted: Purgeable) -> range:
-    if wanted.host is None:
-        return range(layout.shards)
-    shard = layout.shard_of(wanted.host)
-    return range(shard, shard + 1)
+def _shards(layout: Layout, wanted: Purgeable) -> list[int]:
+    return layout.having_hosts if wanted.host is None else [layout.shard_of(wanted.host)]
 
 
 def _condition(wanted: Purgeable) -> str:

@@ -5,11 +5,13 @@ crawl_scheduler`), and each worker logs in as its user: whoever takes over a sch
 what it reads, and change nothing. The ingester has no database, and no role.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Final
 
 import structlog
 from sqlalchemy import Connection, text
+
+from shared.store.partitions import partitions_of
 
 log = structlog.get_logger(__name__)
 
@@ -124,12 +126,11 @@ END $$
 """Roles are of the whole server: a migration of another database may make them meanwhile."""
 
 
-def ensure_roles(connection: Connection, shards: int) -> list[str]:
+def ensure_roles(connection: Connection) -> list[str]:
     """Make the roles where that is allowed, and give them their privileges. Idempotent.
 
     Args:
-        connection: of the tables' owner, in a transaction.
-        shards: of the deployment; their partitions are there.
+        connection: of the tables' owner, in a transaction; the partitions are there.
 
     Returns:
         roles that are missing, as this user may not make them; said in the log as well.
@@ -140,9 +141,10 @@ def ensure_roles(connection: Connection, shards: int) -> list[str]:
             connection.execute(text(_CREATE.format(role=role)))
         missing = []
     schema = connection.scalar(text("SELECT quote_ident(current_schema())"))
+    parts = {table: sorted(partitions_of(connection, table)) for table in _BY_SHARD}
     for role in ROLES.keys() - set(missing):
         connection.execute(text(f"GRANT USAGE ON SCHEMA {schema} TO {role}"))
-        for statement in _grants(role, shards):
+        for statement in _grants(role, parts):
             connection.execute(text(statement))
     if missing:
         log.warning(
@@ -153,13 +155,12 @@ def ensure_roles(connection: Connection, shards: int) -> list[str]:
     return missing
 
 
-def _grants(role: str, shards: int) -> Iterator[str]:
+def _grants(role: str, parts: Mapping[str, list[str]]) -> Iterator[str]:
     for table, privileges in ROLES[role].items():
         yield f"REVOKE ALL ON {table} FROM {role}"
         yield f"GRANT {privileges} ON {table} TO {role}"
         if table in _BY_SHARD and "(" not in privileges:
-            parts = ", ".join(f"{table}_{shard}" for shard in range(shards))
-            yield f"GRANT SELECT ON {parts} TO {role}"
+            yield f"GRANT SELECT ON {', '.join(parts[table])} TO {role}"
     for function in _FUNCTIONS.get(role, ()):
         yield f"GRANT EXECUTE ON FUNCTION {function} TO {role}"
 

@@ -143,6 +143,7 @@ def load_shard(
         DamagedStore: a page has no URL.
     """
     with reading(database_url, progress) as reader:
+        layout = _layout(reader, shard)
         columns, packed, by_source = _pages(
             reader, shard, PAGE_TYPES, f"status <> {REMOVED}", _WAITING
         )
@@ -154,7 +155,6 @@ def load_shard(
         positions = read_positions(reader.connection, ESTIMATOR, [shard])
         epoch, _ = read_owner(reader.connection, shard)
         imported = read_last_import(reader.connection, shard)
-        layout = read_layout(reader.connection)
     waiting = packed.arena.view(WAITING)
     return ShardSnapshot(
         shard,
@@ -177,6 +177,7 @@ def load_shard(
 def load_for_learning(database_url: str, shard: int) -> LearningSnapshot:
     """All pages of a shard with their crawl histories (see `load_shard`)."""
     with reading(database_url) as reader:
+        layout = _layout(reader, shard)
         columns, histories, by_source = _pages(
             reader, shard, PAGE_TYPES | _LEARNING_TYPES, "true", "history"
         )
@@ -185,7 +186,6 @@ def load_for_learning(database_url: str, shard: int) -> LearningSnapshot:
         positions = read_positions(reader.connection, ESTIMATOR, [shard])
         _, announcing = read_owner(reader.connection, shard)
         erased = read_erased(reader.connection, shard)
-        layout = read_layout(reader.connection)
     split = len(PAGE_TYPES)
     return LearningSnapshot(
         shard,
@@ -200,6 +200,14 @@ def load_for_learning(database_url: str, shard: int) -> LearningSnapshot:
         erased,
         layout,
     )
+
+
+def _layout(reader: TableReader, shard: int) -> Layout:
+    """The layout; a shard that can have hosts must have its tables, others need none."""
+    layout = read_layout(reader.connection)
+    if layout.modulus_of(shard):
+        reader.connection.execute("SELECT %s::regclass", (f"pages_{shard}",))
+    return layout
 
 
 def _pages(

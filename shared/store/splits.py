@@ -1,7 +1,8 @@
 """The growth of the number of shards: how a shard's hosts are split among it and new ones.
 
-`begin_growth` makes room for the new shards; nobody has hosts there yet. Each shard of before is
-then split by itself, when nobody writes it and its scheduler picks nothing of it. They agree on
+`begin_growth` notes that there are new shards; nobody has hosts there yet. Each shard of before is
+then split by itself: what moves is copied first, while all go on (`copies`), and then everything
+takes its place when nobody writes the shard and its scheduler picks nothing of it. They agree on
 that in the shard's row of `shard_splits`:
 
 - `WAITING`: nobody wants to split it now.
@@ -17,7 +18,7 @@ Each step is one statement, to be committed by itself. None but `take_over` wait
 is under way: they answer False, and whoever calls them looks again later.
 """
 
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from enum import IntEnum
 from typing import Final
@@ -28,13 +29,13 @@ from sqlalchemy import Connection, text
 
 from shared.contracts.layout import MOST_SHARDS, Layout
 from shared.store.alchemy import alchemy_engine
+from shared.store.copies import make_copies
 from shared.store.deployment import StoreMismatch
 from shared.store.imports import keep_imports_out
-from shared.store.layout import read_layout
-from shared.store.moving import SplitCounts, move_rows
+from shared.store.layout import layout_in
+from shared.store.moving import SplitCounts, move_rows, note_moves
 from shared.store.owners import pass_on_announcing, raise_epochs
-from shared.store.partitions import ensure_partitions, lock_schema
-from shared.store.roles import ensure_roles
+from shared.store.partitions import MIGRATION_LOCK, lock_schema, without_partitions
 
 
 class SplitState(IntEnum):
@@ -66,7 +67,7 @@ class NotHeld(Exception):
 
 
 def begin_growth(database_url: str, shards: int) -> Layout:
-    """Make room for new shards, and note that those of before are to be split. Idempotent.
+    """Note that there are new shards, and that those of before are to be split. Idempotent.
 
     Workers go on meanwhile; new shards have no hosts yet.
 
@@ -84,21 +85,12 @@ def begin_growth(database_url: str, shards: int) -> Layout:
     """
     with alchemy_engine(database_url).begin() as connection:
         lock_schema(connection)
-        layout = _locked_layout(connection)
+        layout = layout_in(connection)
         if shards == layout.shards != layout.grown_from:
             return layout
         _require_growth(layout, shards)
-        ensure_partitions(connection, shards)
-        ensure_roles(connection, shards)
         _note_growth(connection, layout.shards, shards)
     return Layout(shards, layout.shards, frozenset())
-
-
-def _locked_layout(connection: Connection) -> Layout:
-    driver = connection.connection.driver_connection
-    if not isinstance(driver, psycopg.Connection):
-        raise TypeError(f"{type(driver)} is no connection of psycopg")
-    return read_layout(driver)
 
 
 def _require_growth(layout: Layout, shards: int) -> None:
@@ -219,19 +211,26 @@ FROM shard_splits, deployment WHERE parent = %s FOR UPDATE OF shard_splits
 
 
 def split_shard(
-    connection: psycopg.Connection, layout: Layout, parent: int, holder: str
+    connection: psycopg.Connection,
+    layout: Layout,
+    parent: int,
+    holder: str,
+    until_held: Callable[[], None] = lambda: None,
 ) -> SplitCounts:
-    """Split a shard that is held: its hosts go where the new number of shards has them.
+    """Split a shard: its hosts go where the new number of shards has them.
 
-    One transaction, all of it or nothing. Owners of before, of the shard and of those that its
-    hosts go to, can commit nothing any more. What crawls found follows later
-    (`moving.move_observations`).
+    One transaction, all of it or nothing: what is copied before the shard is held is gone if it is
+    not split then. Owners of before, of the shard and of those that its hosts go to, can commit
+    nothing any more. What crawls found follows later (`moving.move_observations`).
 
     Args:
         connection: of the tables' owner, without a transaction.
         layout: by `begin_growth`.
         parent: the shard.
         holder: name of this process, which no other has.
+        until_held: called once what moves is copied: sees to it that the shard is held, by another
+            connection. While it waits it has to use this one now and then, as the server gives up
+            who says nothing in a transaction.
 
     Returns:
         what went to other shards.
@@ -245,10 +244,16 @@ def split_shard(
     """
     family = layout.family_of(parent)
     with connection.transaction():
-        _require_held(connection, layout, parent)
+        # Each statement is to see what others have committed before it.
+        connection.execute("SET TRANSACTION ISOLATION LEVEL READ COMMITTED")
+        connection.execute("SELECT pg_advisory_xact_lock(%s)", (MIGRATION_LOCK,))
         keep_imports_out(connection)
+        note_moves(connection, layout, parent)
+        copies = make_copies(connection, parent, without_partitions(connection, family[1:]))
+        until_held()
+        _require_held(connection, layout, parent)
         raise_epochs(connection, family, holder)
-        counts = move_rows(connection, layout, parent)
+        counts = move_rows(connection, layout, parent, copies)
         pass_on_announcing(connection, parent, family[1:])
         connection.execute(
             f"UPDATE shard_splits SET state = {SplitState.SPLIT:d}, split_at = {_NOW} "

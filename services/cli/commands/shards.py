@@ -77,9 +77,9 @@ def grow(
 ) -> None:
     """Make NUMBER shards of those that there are, while everything runs.
 
-    NUMBER is a multiple of how many there are. The database gets room for the new shards, the
-    topics get partitions, and once crawlers can know them each shard is split, one after the
-    other. While one is, for seconds a million pages, nothing of it is picked; all others go on.
+    NUMBER is a multiple of how many there are. The topics get partitions, and once crawlers can
+    know them each shard is split, one after the other. What moves is copied first; then nothing of
+    the shard is picked for some seconds a million pages; all others go on.
 
     Nothing is lost if this command is killed: call it again with the same number, and it goes on.
     There is no way back to fewer shards. The user in DATABASE_URL must own the tables, as for

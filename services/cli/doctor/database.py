@@ -12,6 +12,8 @@ from alembic.script import ScriptDirectory
 import migrations
 from shared.runtime.findings import Finding
 from shared.store.connection import connect, connect_writer
+from shared.store.deployment import StoreMismatch
+from shared.store.layout import read_layout
 from shared.store.roles import ROLES
 
 OLDEST_VERSION: Final = 140_000
@@ -206,20 +208,29 @@ def _shards(connection: psycopg.Connection, shards: int) -> Iterator[Finding]:
         )
     else:
         yield _growth(connection, made_for)
+    wanted = _with_hosts(connection, made_for)
     for table in _PARTITIONED:
         row = connection.execute(
             "SELECT count(*) FROM pg_inherits WHERE inhparent = to_regclass(%s)", (table,)
         ).fetchone()
         found = int(row[0]) if row else 0
-        if found < made_for:
+        if found < wanted:
             yield Finding(
                 "risk",
                 f"table {table}",
                 f"{found} partitions",
-                f"{made_for} partitions",
+                f"{wanted} partitions",
                 "pages of every shard can be stored",
                 "freshet migrate",
             )
+
+
+def _with_hosts(connection: psycopg.Connection, shards: int) -> int:
+    """How many shards can have hosts; all, where the tables are too old for a growth."""
+    try:
+        return len(read_layout(connection).having_hosts)
+    except StoreMismatch:
+        return shards
 
 
 def _roles(connection: psycopg.Connection) -> Iterator[Finding]:

@@ -130,6 +130,12 @@ def test_a_growth_of_shards_that_is_not_over_is_found(prefix, database_url):
         found["shards"]["found"] == f"growing to {3 * PARTITIONS}: {PARTITIONS} are not split yet"
     )
     assert found["shards"]["remedy"] == f"freshet shards grow {3 * PARTITIONS}"
+    # Shards that have no hosts yet have no partitions.
+    assert not [about for about in risks(found) if about.startswith("table ")]
+    with psycopg.connect(database_url, autocommit=True) as connection:
+        connection.execute("DROP TABLE pages_1")
+    _, found = diagnosis()
+    assert risks(found)["table pages"] == f"{PARTITIONS - 1} partitions"
 
 
 def test_topics_that_are_growing_or_have_grown_are_told_from_mistakes(prefix, monkeypatch):

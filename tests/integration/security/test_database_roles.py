@@ -27,7 +27,8 @@ from shared.runtime.publisher import Publisher
 from shared.store.connection import connect
 from shared.store.layout import fetch_layout
 from shared.store.roles import ROLES, ensure_roles
-from shared.store.splits import ask, begin_growth, hold, resume, take_over
+from shared.store.snapshot import load_for_learning, load_shard
+from shared.store.splits import ask, begin_growth, hold, resume, split_shard, take_over
 
 pytestmark = pytest.mark.postgres
 
@@ -224,6 +225,9 @@ def test_the_reading_role_reads_everything(logins):
         connection.execute("SELECT * FROM pages_3").fetchall()
 
 
+NOT_ALLOWED = psycopg.errors.InsufficientPrivilege
+READERS = ["freshet_estimator", "freshet_scheduler", "freshet_frontier", "freshet_readonly"]
+"""Of partitions one by one."""
 LOOKERS = [
     *("freshet_estimator", "freshet_scheduler", "freshet_poller", "freshet_frontier"),
     "freshet_discoverer",
@@ -236,14 +240,25 @@ def test_who_looks_pages_up_reads_which_shard_has_them_and_those_that_a_growth_a
     begin_growth(database_url, 2 * SHARDS)
     for role in (*LOOKERS, "freshet_coordinator", "freshet_readonly"):
         assert fetch_layout(logins[role]) == Layout(2 * SHARDS, SHARDS, frozenset())
-    with connect(logins["freshet_scheduler"], "test", autocommit=True) as connection:
-        connection.execute("SELECT * FROM pages_7, page_urls_7").fetchall()
-        with connect(database_url, "test", autocommit=True) as command:
-            ask(command, 1, 1000.0)
+    with (
+        connect(logins["freshet_scheduler"], "test", autocommit=True) as connection,
+        connect(database_url, "test", autocommit=True) as command,
+    ):
+        ask(command, 1, 1000.0)
         assert hold(connection, 1)
         take_over(connection, [1])
         assert hold(connection, 1)
         assert not resume(connection, 1)
+        split_shard(command, fetch_layout(database_url), 1, "test")
+    for role, may in (*((name, True) for name in READERS), ("freshet_poller", False)):
+        with connect(logins[role], "test", autocommit=True) as connection:
+            expected = contextlib.nullcontext() if may else pytest.raises(NOT_ALLOWED)
+            with expected:
+                connection.execute("SELECT * FROM pages_5, page_urls_5").fetchall()
+    for role in ("freshet_estimator", "freshet_scheduler"):
+        load = load_shard if role == "freshet_scheduler" else load_for_learning
+        # Also those whose hosts have not come yet.
+        assert [load(logins[role], shard).shard for shard in (1, 5, 7)] == [1, 5, 7]
 
 
 def test_migrating_again_restores_privileges_and_takes_others_away(logins, database_url):
@@ -292,4 +307,4 @@ def missing_roles(url: str) -> list[str]:
         "postgresql+psycopg://", creator=lambda: psycopg.connect(url), poolclass=NullPool
     )
     with engine.begin() as connection:
-        return ensure_roles(connection, SHARDS)
+        return ensure_roles(connection)

@@ -4,6 +4,7 @@ import contextlib
 import json
 import sys
 import threading
+from functools import partial
 from types import SimpleNamespace
 
 import numpy as np
@@ -18,7 +19,8 @@ from services.cli.growing import finish, prepare, shards_now, split_all
 from services.cli.main import main
 from shared.contracts.identity import identify
 from shared.contracts.layout import Layout
-from shared.store.connection import connect
+from shared.store import splits
+from shared.store.connection import Limits, connect
 from shared.store.imports import WRITER_LOCK
 from shared.store.layout import fetch_layout
 from shared.store.splits import SplitState, hold, read_splits
@@ -121,7 +123,53 @@ class Killed(BaseException):
     """Of the command."""
 
 
-@pytest.mark.parametrize("moment", ["shard 1 is asked for", "being split", "tidying up"])
+def test_a_shard_is_picked_while_its_pages_are_copied(filled, monkeypatch):
+    """Nobody is asked to hold it before that."""
+    seen = []
+    make_copies = splits.make_copies
+
+    def look(connection, parent, shards):
+        made = make_copies(connection, parent, shards)
+        with connect(filled, "test") as other:
+            seen.append(
+                (parent, read_splits(other, [parent])[parent].state, sum(made.pages.values()))
+            )
+        return made
+
+    monkeypatch.setattr(splits, "make_copies", look)
+    layout = prepare(filled, GROWN)
+    with schedulers(filled):
+        counts = split_all(filled, layout, quiet, wait_seconds=LONG)
+    waiting = SplitState.WAITING
+    assert seen == [(parent, waiting, counts[parent].pages) for parent in range(SHARDS)]
+
+
+def test_who_waits_for_a_scheduler_is_not_given_up_and_copies_once(filled, monkeypatch):
+    impatient = Limits(silent=1)
+    monkeypatch.setattr(growing, "connect", partial(connect, limits=impatient))
+    waited = []
+
+    def look(what):
+        if "does not answer" in what:
+            waited.append(what)
+            if len(waited) == 12:
+                with connect(filled, "test", autocommit=True) as connection:
+                    hold(connection, 0)
+
+    log = Log(look)
+    layout = prepare(filled, GROWN)
+    with pytest.raises(SystemFailed), schedulers(filled, [2]):
+        split_all(filled, layout, log, wait_seconds=5.0)
+    assert len(waited) > 12
+    said = [what for _, _, what in log.said]
+    assert not [what for what in said if "away" in what]
+    assert said.count("shard 0 is copied") == 1
+    assert fetch_layout(filled).split == {0}
+
+
+@pytest.mark.parametrize(
+    "moment", ["shard 1 is copied", "shard 1 is asked for", "being split", "tidying up"]
+)
 def test_a_command_that_is_killed_goes_on_where_it_stopped(filled, moment):
     def die(what):
         if moment in what:
@@ -277,10 +325,11 @@ def test_a_command_that_waits_says_so_again_and_again(filled, monkeypatch):
     monkeypatch.setattr(growing, "ASKED_SECONDS", 1.0)
     seen = []
 
-    def look(_what):
+    def look(what):
         with connect(filled, "test") as connection:
             split = read_splits(connection, [0])[0]
-        seen.append((split.state, split.is_current))
+        if "is copied" not in what:
+            seen.append((split.state, split.is_current))
 
     with pytest.raises(SystemFailed):
         split_all(filled, prepare(filled, GROWN), Log(look), wait_seconds=3.0)

@@ -7,7 +7,8 @@ import pytest
 from store_contents import NOW, SHARDS, fill, page_batch, urls_of_shard
 
 from shared.contracts.identity import host_id_of, identify, shard_of
-from shared.store import moving
+from shared.store import moving, splits
+from shared.store.alchemy import alchemy_engine
 from shared.store.connection import connect, connect_writer
 from shared.store.deployment import StoreMismatch
 from shared.store.erased_traces import delete_observations
@@ -22,6 +23,7 @@ from shared.store.owners import (
     read_owner,
     require_ownership,
 )
+from shared.store.partitions import ensure_partitions
 from shared.store.positions import Superseded
 from shared.store.snapshot import load_for_learning
 from shared.store.splits import ask, begin_growth, hold, split_shard
@@ -209,34 +211,60 @@ def test_who_owned_a_shard_of_the_family_commits_nothing_more(filled, layout, co
             estimator.rollback()
 
 
+def tables_there(connection):
+    """Temporary ones, too."""
+    return {name for (name,) in connection.execute("SELECT relname FROM pg_class").fetchall()}
+
+
 class Killed(Exception):
     """Of the one who splits."""
 
 
-@pytest.mark.parametrize("last", ["_note_moves", "_move_pages", "_copy_erased", "move_rows"])
+@pytest.mark.parametrize(
+    ("module", "last"),
+    [
+        (splits, "note_moves"),
+        (splits, "make_copies"),
+        (moving, "put_in_place"),
+        (moving, "_move_pages"),
+        (moving, "_copy_erased"),
+        (splits, "move_rows"),
+    ],
+)
 def test_who_dies_in_the_middle_of_a_split_has_changed_nothing(
-    filled, layout, command, monkeypatch, last
+    filled, layout, command, monkeypatch, module, last
 ):
-    place = "shared.store.splits" if last == "move_rows" else "shared.store.moving"
-    step = getattr(moving, last)
+    step = getattr(module, last)
+    if last == "_move_pages":
+        # As the release before made them, when a growth began.
+        with alchemy_engine(filled).begin() as connection:
+            ensure_partitions(connection, FAMILY)
 
     def dies(connection, *arguments):
         step(connection, *arguments)
         connection.close()
         raise Killed
 
-    before = everything(command)
-    monkeypatch.setattr(f"{place}.{last}", dies)
+    before, tables = everything(command), tables_there(command)
+    monkeypatch.setattr(module, last, dies)
     with connect(filled, "test", autocommit=True) as killed, pytest.raises(Killed):
         split_shard(killed, layout, PARENT, "me")
     assert everything(command) == before
-    monkeypatch.setattr(f"{place}.{last}", step)
+    assert tables_there(command) == tables
+    monkeypatch.setattr(module, last, step)
     assert split_shard(command, layout, PARENT, "me").pages > 0
 
 
-def test_rows_that_should_not_be_there_are_no_reason_to_mix_them(command, layout):
-    command.execute("UPDATE pages SET shard = 7 WHERE shard = 1 AND importance = 3")
-    with pytest.raises(StoreMismatch, match="table pages has rows of shard 7"):
+@pytest.mark.parametrize("table", ["pages", "page_urls", "hosts"])
+def test_rows_that_should_not_be_there_are_no_reason_to_mix_them(filled, command, layout, table):
+    with alchemy_engine(filled).begin() as connection:
+        ensure_partitions(connection, FAMILY)
+    command.execute(
+        f"UPDATE {table} SET shard = 7 WHERE ctid = (SELECT min(ctid) FROM {table}_1)"
+        if table != "hosts"
+        else "UPDATE hosts SET shard = 7 WHERE host_id = (SELECT min(host_id) FROM hosts)"
+    )
+    with pytest.raises(StoreMismatch, match=f"table {table} has rows of shard 7"):
         split_shard(command, layout, PARENT, "me")
 
 
