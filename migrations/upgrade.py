@@ -7,9 +7,8 @@ from alembic import command
 from alembic.config import Config
 from sqlalchemy import Connection, text
 
-from shared.store.alchemy import alchemy_engine
+from shared.store.alchemy import alchemy_engine, layout_in
 from shared.store.deployment import require_shards
-from shared.store.layout import layout_in
 from shared.store.partitions import ensure_partitions, lock_schema
 from shared.store.roles import ensure_roles
 

@@ -9,8 +9,9 @@ from migrations.upgrade import migrate
 from services.bench.real_system import scratch_folder
 from services.bench.recovery_load import import_population
 from shared.store.connection import connect
+from shared.store.growth import begin_growth, split_shard
 from shared.store.snapshot import load_shard
-from shared.store.splits import ask, begin_growth, hold, split_shard
+from shared.store.splits import ask, hold
 
 _ASKED_SECONDS: Final = 3600.0
 

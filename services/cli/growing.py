@@ -18,19 +18,11 @@ import psycopg
 from services.cli.errors import SystemFailed
 from shared.contracts.layout import Layout
 from shared.store.connection import PASSING, connect
+from shared.store.growth import NotHeld, begin_growth, split_shard
 from shared.store.imports import StoreBusy
 from shared.store.layout import fetch_layout, read_layout
 from shared.store.moving import SplitCounts, move_observations, tidy
-from shared.store.splits import (
-    NotHeld,
-    Split,
-    SplitState,
-    ask,
-    begin_growth,
-    hold,
-    read_splits,
-    split_shard,
-)
+from shared.store.splits import Split, SplitState, ask, hold, read_splits
 from shared.store.status import count_by_shard
 
 ASKED_SECONDS: Final = 15.0

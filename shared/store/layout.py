@@ -3,7 +3,6 @@
 from typing import Final
 
 import psycopg
-from sqlalchemy import Connection
 
 from shared.contracts.layout import Layout
 from shared.store.connection import WORKING, Limits, connect
@@ -36,14 +35,6 @@ def read_layout(connection: psycopg.Connection) -> Layout:
         raise StoreMismatch(UNMIGRATED)
     shards, grown_from, split = row
     return Layout(shards, grown_from, frozenset(map(int, split)))
-
-
-def layout_in(connection: Connection) -> Layout:
-    """The same by a connection of SQLAlchemy, in its transaction."""
-    driver = connection.connection.driver_connection
-    if not isinstance(driver, psycopg.Connection):
-        raise TypeError(f"{type(driver)} is no connection of psycopg")
-    return read_layout(driver)
 
 
 def fetch_layout(database_url: str, role: str = "layout", limits: Limits = WORKING) -> Layout:

@@ -157,7 +157,7 @@ def move_observations(
 
     Args:
         database_url: libpq URL, of the tables' owner.
-        layout: by `splits.begin_growth`.
+        layout: by `growth.begin_growth`.
         progress: told how many of how many runs of blocks are done.
 
     Returns:

@@ -13,7 +13,7 @@ from migrations.upgrade import migrate
 from services.cli.main import main
 from shared.runtime.growing import add_partitions
 from shared.runtime.settings import load_settings
-from shared.store.splits import begin_growth
+from shared.store.growth import begin_growth
 
 PARTITIONS = 2
 

@@ -23,8 +23,9 @@ from shared.contracts.messages import HostLimit, PageUpdate
 from shared.runtime.clock import ManualClock
 from shared.runtime.settings import Settings
 from shared.store.connection import connect
+from shared.store.growth import begin_growth, split_shard
 from shared.store.layout import fetch_layout
-from shared.store.splits import ask, begin_growth, hold, split_shard
+from shared.store.splits import ask, hold
 
 GROWN = 3 * SHARDS
 

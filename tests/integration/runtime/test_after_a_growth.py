@@ -17,7 +17,7 @@ from shared.runtime.growing import add_partitions
 from shared.runtime.kafka import ensure_topics, make_consumer, topic_partitions
 from shared.runtime.publisher import Publisher
 from shared.runtime.settings import load_settings
-from shared.store.splits import begin_growth
+from shared.store.growth import begin_growth
 
 BEFORE, AFTER = 2, 6
 MOVED = next(

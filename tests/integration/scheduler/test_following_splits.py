@@ -13,7 +13,8 @@ from shared.contracts.identity import shard_of
 from shared.contracts.layout import Layout
 from shared.runtime.settings import Settings
 from shared.store.connection import connect
-from shared.store.splits import SplitState, ask, begin_growth, hold, read_splits, split_shard
+from shared.store.growth import begin_growth, split_shard
+from shared.store.splits import SplitState, ask, hold, read_splits
 
 BEFORE, AFTER = 2, 8
 PARENT = 1

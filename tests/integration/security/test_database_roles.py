@@ -25,10 +25,11 @@ from shared.contracts.topics import (
 from shared.runtime.kafka import ensure_topics
 from shared.runtime.publisher import Publisher
 from shared.store.connection import connect
+from shared.store.growth import begin_growth, split_shard
 from shared.store.layout import fetch_layout
 from shared.store.roles import ROLES, ensure_roles
 from shared.store.snapshot import load_for_learning, load_shard
-from shared.store.splits import ask, begin_growth, hold, resume, split_shard, take_over
+from shared.store.splits import ask, hold, resume, take_over
 
 pytestmark = pytest.mark.postgres
 

@@ -13,6 +13,7 @@ from shared.store.connection import connect, connect_writer
 from shared.store.deployment import StoreMismatch
 from shared.store.erased_traces import delete_observations
 from shared.store.erasing import ErasedRows, erase_hosts, erase_pages, read_erased
+from shared.store.growth import begin_growth, split_shard
 from shared.store.imports import import_pages
 from shared.store.models_outside import ALL_TABLES
 from shared.store.moving import move_observations, tidy
@@ -26,7 +27,7 @@ from shared.store.owners import (
 from shared.store.partitions import ensure_partitions
 from shared.store.positions import Superseded
 from shared.store.snapshot import load_for_learning
-from shared.store.splits import ask, begin_growth, hold, split_shard
+from shared.store.splits import ask, hold
 from shared.store.writer import (
     Observations,
     append_observations,

@@ -10,21 +10,10 @@ from shared.contracts.layout import Layout
 from shared.store.alchemy import alchemy_engine
 from shared.store.connection import connect
 from shared.store.deployment import StoreMismatch, check_deployment
+from shared.store.growth import GrowthRefused, NotHeld, begin_growth, split_shard
 from shared.store.imports import WRITER_LOCK, StoreBusy
 from shared.store.layout import fetch_layout, read_layout
-from shared.store.splits import (
-    GrowthRefused,
-    NotHeld,
-    Split,
-    SplitState,
-    ask,
-    begin_growth,
-    hold,
-    read_splits,
-    resume,
-    split_shard,
-    take_over,
-)
+from shared.store.splits import Split, SplitState, ask, hold, read_splits, resume, take_over
 
 GROWN = 2 * SHARDS
 LONG = 1000.0

@@ -1,0 +1,156 @@
+"""The growth of the number of shards: how a shard's hosts are split among it and new ones.
+
+`begin_growth` notes that there are new shards; nobody has hosts there yet. Each shard of before is
+then split by itself (`split_shard`): what moves is copied first, while all go on (`copies`), and
+then everything takes its place when nobody writes the shard and its scheduler picks nothing of it.
+`splits` is how they agree on that.
+"""
+
+from collections.abc import Callable
+from typing import Final
+
+import psycopg
+from sqlalchemy import Connection, text
+
+from shared.contracts.layout import MOST_SHARDS, Layout
+from shared.store.alchemy import alchemy_engine, layout_in
+from shared.store.copies import make_copies
+from shared.store.deployment import StoreMismatch
+from shared.store.imports import keep_imports_out
+from shared.store.moving import SplitCounts, move_rows, note_moves
+from shared.store.owners import pass_on_announcing, raise_epochs
+from shared.store.partitions import MIGRATION_LOCK, lock_schema, without_partitions
+from shared.store.splits import SERVERS_TIME, SplitState
+
+
+class GrowthRefused(StoreMismatch):
+    """The number of shards cannot become what is wanted; the text says why."""
+
+
+class NotHeld(Exception):
+    """Nobody has stopped the picking of a shard, or not for long enough: it is not split."""
+
+
+def begin_growth(database_url: str, shards: int) -> Layout:
+    """Note that there are new shards, and that those of before are to be split. Idempotent.
+
+    Workers go on meanwhile; new shards have no hosts yet.
+
+    Args:
+        database_url: libpq URL, of the tables' owner.
+        shards: how many there are to be: a multiple of how many there are.
+
+    Returns:
+        how the hosts are shared out now; also of a growth that is under way, or done, already.
+
+    Raises:
+        GrowthRefused: no growth from the present number, or another one is under way.
+        StoreMismatch: the database is not migrated.
+        psycopg.OperationalError: the server cannot be reached.
+    """
+    with alchemy_engine(database_url).begin() as connection:
+        lock_schema(connection)
+        layout = layout_in(connection)
+        if shards == layout.shards != layout.grown_from:
+            return layout
+        _require_growth(layout, shards)
+        _note_growth(connection, layout.shards, shards)
+    return Layout(shards, layout.shards, frozenset())
+
+
+def _require_growth(layout: Layout, shards: int) -> None:
+    """Raises `GrowthRefused` where so many shards cannot come next."""
+    if layout.is_growing:
+        raise GrowthRefused(
+            f"a growth from {layout.grown_from} to {layout.shards} shards is under way: let "
+            f"`freshet shards grow {layout.shards}` end first"
+        )
+    if shards <= layout.shards or shards % layout.shards:
+        raise GrowthRefused(
+            f"there are {layout.shards} shards, and only a multiple can come of them "
+            f"({2 * layout.shards}, {3 * layout.shards}, …), not {shards}"
+        )
+    if shards > MOST_SHARDS:
+        raise GrowthRefused(f"{shards} shards are more than the {MOST_SHARDS} that there can be")
+
+
+def _note_growth(connection: Connection, before: int, after: int) -> None:
+    connection.execute(text("DELETE FROM shard_splits"))
+    connection.execute(
+        text("INSERT INTO shard_splits (parent) SELECT * FROM generate_series(0, :last)"),
+        {"last": before - 1},
+    )
+    connection.execute(
+        text("UPDATE deployment SET shards = :after, grown_from = :before"),
+        {"after": after, "before": before},
+    )
+
+
+_LOCK: Final = f"""
+SELECT state = {SplitState.HELD:d} AND until > {SERVERS_TIME}, state, shards, grown_from
+FROM shard_splits, deployment WHERE parent = %s FOR UPDATE OF shard_splits
+"""
+
+
+def split_shard(
+    connection: psycopg.Connection,
+    layout: Layout,
+    parent: int,
+    holder: str,
+    until_held: Callable[[], None] = lambda: None,
+) -> SplitCounts:
+    """Split a shard: its hosts go where the new number of shards has them.
+
+    One transaction, all of it or nothing: what is copied before the shard is held is gone if it is
+    not split then. Owners of before, of the shard and of those that its hosts go to, can commit
+    nothing any more. What crawls found follows later (`moving.move_observations`).
+
+    Args:
+        connection: of the tables' owner, without a transaction.
+        layout: by `begin_growth`.
+        parent: the shard.
+        holder: name of this process, which no other has.
+        until_held: called once what moves is copied: sees to it that the shard is held, by another
+            connection. While it waits it has to use this one now and then, as the server gives up
+            who says nothing in a transaction.
+
+    Returns:
+        what went to other shards.
+
+    Raises:
+        NotHeld: its scheduler has not stopped, or was not asked again in time; or it is split.
+        StoreBusy: an import is under way.
+        StoreMismatch: the layout is another one, or shards that must be empty are not.
+        psycopg.errors.LockNotAvailable: a commit has been under way for too long.
+        psycopg.OperationalError: the server went away; whether it committed is not known.
+    """
+    family = layout.family_of(parent)
+    with connection.transaction():
+        # Each statement is to see what others have committed before it.
+        connection.execute("SET TRANSACTION ISOLATION LEVEL READ COMMITTED")
+        connection.execute("SELECT pg_advisory_xact_lock(%s)", (MIGRATION_LOCK,))
+        keep_imports_out(connection)
+        note_moves(connection, layout, parent)
+        copies = make_copies(connection, parent, without_partitions(connection, family[1:]))
+        until_held()
+        _require_held(connection, layout, parent)
+        raise_epochs(connection, family, holder)
+        counts = move_rows(connection, layout, parent, copies)
+        pass_on_announcing(connection, parent, family[1:])
+        connection.execute(
+            f"UPDATE shard_splits SET state = {SplitState.SPLIT:d}, split_at = {SERVERS_TIME} "
+            "WHERE parent = %s",
+            (parent,),
+        )
+    return counts
+
+
+def _require_held(connection: psycopg.Connection, layout: Layout, parent: int) -> None:
+    """Lock a shard's row until the end of the transaction; raises `NotHeld`, `StoreMismatch`."""
+    row = connection.execute(_LOCK, (parent,)).fetchone()
+    if row is None or (row[2], row[3]) != (layout.shards, layout.grown_from):
+        raise StoreMismatch(f"shard {parent} is none that is split from {layout}")
+    if not row[0]:
+        raise NotHeld(
+            f"shard {parent} is {SplitState(row[1]).name.lower()}, or was asked for too long ago"
+        )
