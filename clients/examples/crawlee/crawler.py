@@ -1,7 +1,7 @@
 """A whole crawler for Freshet with Crawlee: pip install crawlee aiokafka msgspec.
 
 KAFKA_BOOTSTRAP_SERVERS says where Kafka is, FRESHET_TOPIC_PREFIX what topics begin with. Before
-you let it out, let it refuse addresses that are not public, and obey robots.txt.
+you let it out, let it refuse addresses that are not public, obey robots.txt, and say who it is.
 """
 
 import asyncio
@@ -49,7 +49,7 @@ class Fleet(RequestManager):
     async def is_empty(self) -> bool:
         """Whether nothing is to be crawled. Crawlee asks when it has room: then more is read."""
         if not self._waiting:
-            await self.commit()
+            await self._commit()
             read = await self._consumer.getmany(timeout_ms=500, max_records=20)
             for part, record in [(one, record) for one in read for record in read[one]]:
                 try:
@@ -83,7 +83,6 @@ class Fleet(RequestManager):
         if response.status_code >= 400 and wait.isdecimal():
             found["retry_after_seconds"] = min(int(wait[:9]), 86_400)
         self._tickets[request.unique_key].found = found
-        # A handler that knows what matters in the page sets a digest of its own.
         request.user_data["digest"] = hashlib.sha256(await response.read()).hexdigest()
 
     async def mark_request_as_handled(self, request: Request) -> None:
@@ -101,8 +100,9 @@ class Fleet(RequestManager):
         # aiokafka's default partitioner is Kafka's, so the host leads to the right partition.
         await self._producer.send_and_wait(PREFIX + "crawl-outcomes", value, ticket.host.encode())
         del self._tickets[ticket.request_id]
+        await self._commit()
 
-    async def commit(self) -> None:
+    async def _commit(self) -> None:
         """Commit up to where all is answered: what is not is read again, here or elsewhere."""
         try:
             at = {part: await self._consumer.position(part) for part in self._consumer.assignment()}
@@ -123,7 +123,7 @@ class Fleet(RequestManager):
 
 
 async def handle(context: HttpCrawlingContext) -> None:
-    """Your part: a crawl is a failed one if this raises an error."""
+    """Your part: an error fails the crawl; `user_data["digest"]` may be of what matters only."""
 
 
 async def main() -> None:
@@ -143,7 +143,6 @@ async def main() -> None:
         crawler.post_navigation_hook(fleet.note)
         asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, crawler.stop)
         await crawler.run()
-        await fleet.commit()
 
 
 if __name__ == "__main__":
