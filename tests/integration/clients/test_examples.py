@@ -12,8 +12,8 @@ from deploy.local.java import resolve_jars
 
 
 def command_of(example):
-    if example == "python":
-        return [sys.executable, EXAMPLES / "python" / "crawler.py"]
+    if example in {"python", "crawlee"}:
+        return [sys.executable, EXAMPLES / example / "crawler.py"]
     if example == "java":
         need_apache_kafka()
         java = ["java", "-XX:TieredStopAtLevel=1", "-cp", f"{resolve_jars()}/*"]
@@ -25,7 +25,7 @@ def command_of(example):
 
 
 @pytest.mark.slow(6)
-@pytest.mark.parametrize("example", ["python", "java", "shell"])
+@pytest.mark.parametrize("example", ["python", "crawlee", "java", "shell"])
 async def test_an_example_answers_what_it_is_asked(example, local_broker, tmp_path):
     command = command_of(example)
     async with website(60) as site, desk(local_broker.bootstrap_servers) as fleet:
