@@ -106,8 +106,10 @@ docs: setup ## Build the documentation into site/; a link that leads nowhere fai
 pictures: setup ## Draw the documentation's pictures again (the screenshot needs Chromium).
 	$(BIN)/python -m deploy.docs.pictures docs/pictures
 
-dashboard: setup ## Make the dashboard by worker again, from the metrics there are.
+# Copies and no links: a link does not survive every way in which a checkout is carried.
+dashboard: setup ## Make the dashboard by worker again, from the metrics there are; the chart gets it and the alerts.
 	$(BIN)/python -m deploy.docs.dashboard deploy/grafana/workers.json
+	cp deploy/prometheus/alerts.yml deploy/grafana/freshet.json deploy/grafana/workers.json deploy/chart/files/
 
 TOOLS := .tools
 tools: $(TOOLS)/helm $(TOOLS)/promtool ## Build helm and promtool into .tools, for the tests of chart and alerts (needs Go; minutes, once).

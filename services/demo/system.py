@@ -36,6 +36,7 @@ HASTY: Final = {
 CRAWLER: Final = {
     "CONCURRENT_REQUESTS_PER_DOMAIN": "64",
     "DOWNLOAD_TIMEOUT": "10",
+    "FRESHET_REDIRECTED": "true",
 }
 """Settings of Scrapy, for which all sites of one address are one site."""
 

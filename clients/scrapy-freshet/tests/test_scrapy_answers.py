@@ -1,7 +1,6 @@
 """Each request is answered once, when the spider and its pipelines are done with it."""
 
 import asyncio
-from dataclasses import replace
 from types import SimpleNamespace
 
 import msgspec
@@ -41,7 +40,9 @@ class Broker:
 def member():
     """A crawler's parts, with one request taken."""
     crawler = get_crawler(Spider)
-    fleet = Fleet(options_of(Settings()), crawler.stats.inc_value, lambda: NOW)
+    fleet = Fleet(
+        options_of(Settings({"FRESHET_REDIRECTED": True})), crawler.stats.inc_value, lambda: NOW
+    )
     fleet._producer = broker = Broker()
     made = SimpleNamespace(
         fleet=fleet,
@@ -192,8 +193,8 @@ async def test_a_page_that_has_moved_for_good_says_where_to_and_is_scraped_all_t
         assert "digest" not in outcome
 
 
-async def test_what_a_moved_page_leads_to_may_count_as_its_content(member):
-    member.fleet.options = replace(member.fleet.options, redirected=False)
+async def test_what_a_moved_page_leads_to_counts_as_its_content_unless_told_otherwise(member):
+    member.fleet.options = options_of(Settings())
     await scrape(member, led(member, [A, B], [301]))
     [outcome] = await answers(member)
     assert outcome["digest"]

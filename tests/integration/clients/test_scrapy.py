@@ -15,7 +15,10 @@ from shared.contracts.codec import decode
 from shared.contracts.messages import HostLimit
 from shared.contracts.topics import HOST_LIMITS
 
-CRAWL = [sys.executable, "-m", "scrapy_freshet", "crawl", "--private-addresses"]
+CRAWL = [
+    *(sys.executable, "-m", "scrapy_freshet", "crawl", "--private-addresses"),
+    *("--set", "FRESHET_REDIRECTED=true"),
+]
 
 
 def bodies(folder):

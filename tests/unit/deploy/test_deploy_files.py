@@ -27,6 +27,16 @@ def test_every_variable_is_a_setting(path):
     assert set(re.findall(r"FRESHET_[A-Z0-9_]+", text)) <= known
 
 
+@pytest.mark.parametrize(
+    "file", sorted((TOP / "deploy/chart/files").iterdir()), ids=lambda f: f.name
+)
+def test_the_chart_brings_the_alerts_and_the_dashboards_that_there_are(file):
+    """Where it fails: `make dashboard`. A link would not come along with every checkout."""
+    folder = "prometheus" if file.suffix == ".yml" else "grafana"
+    assert not file.is_symlink()
+    assert file.read_text() == (TOP / "deploy" / folder / file.name).read_text()
+
+
 def test_composes_workers_are_the_workers_on_their_ports():
     services = COMPOSE["services"]
     assert set(services) == {"kafka", "postgres", "migrate", *WORKERS}
