@@ -55,10 +55,7 @@ class Estimator(WorkerService):
             known_topics=StoredTopics(
                 self.settings.database_url.get_secret_value(), NAME, writes=True
             ),
-            precedence=Precedence(
-                self.settings.topic(PAGE_UPDATES.name),
-                {self.settings.topic(topic.name) for topic in (CRAWL_OUTCOMES, PAGE_SIGNALS)},
-            ),
+            precedence=Precedence.of_pages(self.settings),
         )
         await self._consumer.start()
 

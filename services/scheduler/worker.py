@@ -29,6 +29,7 @@ from shared.runtime.follower import Follower
 from shared.runtime.kafka import appended_at
 from shared.runtime.late_kernels import watch_kernels
 from shared.runtime.metrics import SHARDS_TO_SPLIT
+from shared.runtime.precedence import Precedence
 from shared.runtime.publisher import Publisher
 from shared.runtime.settings import Settings, load_settings
 from shared.runtime.worker import WorkerService, end_now, make_app, run_app
@@ -90,6 +91,8 @@ class Scheduler(WorkerService):
             linger_seconds=self.settings.tick_seconds,
             before_leaving=self._send_the_rest,
             loads_beside=True,
+            # The database may not know yet what was crawled already.
+            precedence=Precedence.of_pages(self.settings),
             reached=self._handler.reached,
             known_topics=StoredTopics(
                 self.settings.database_url.get_secret_value(), NAME, writes=False

@@ -345,6 +345,8 @@ class BatchConsumer:
     async def _let_go(self, partitions: set[int]) -> None:
         await self._handler.revoked(partitions)
         self._to_reload -= partitions
+        if self._precedence is not None:
+            self._precedence.forget(partitions)
         self._next = {tp: o for tp, o in self._next.items() if tp.partition not in partitions}
         self._ours -= partitions
 

@@ -12,12 +12,14 @@ import time
 from collections.abc import Iterable, Mapping
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
-from typing import Final
+from typing import Final, Self
 
 from aiokafka import AIOKafkaConsumer, TopicPartition
 from aiokafka.errors import IllegalStateError, KafkaError
 
+from shared.contracts.topics import CRAWL_OUTCOMES, PAGE_SIGNALS, PAGE_UPDATES
 from shared.runtime.lag import end_of
+from shared.runtime.settings import Settings
 from shared.runtime.slices import Fetched, position_of
 
 _ANSWER_SECONDS: Final = 2.0
@@ -56,9 +58,20 @@ class Precedence:
         self._followers = followers
         self._waiting: dict[int, _Waiting] = {}
 
-    def forget(self) -> None:
-        """Partitions come and go: what waited is read again, once its reader resumes it."""
-        self._waiting.clear()
+    @classmethod
+    def of_pages(cls, settings: Settings) -> Self:
+        """Pages are known before what crawls and signals say of them."""
+        followers = {settings.topic(topic.name) for topic in (CRAWL_OUTCOMES, PAGE_SIGNALS)}
+        return cls(settings.topic(PAGE_UPDATES.name), followers)
+
+    def forget(self, partitions: AbstractSet[int] | None = None) -> None:
+        """Partitions come and go: what waited is read again, once its reader resumes it.
+
+        Args:
+            partitions: which; None: all.
+        """
+        for partition in list(self._waiting) if partitions is None else partitions:
+            self._waiting.pop(partition, None)
 
     async def hold_back(self, consumer: AIOKafkaConsumer, fetched: Fetched) -> None:
         """Take out of what was read what has to wait; the consumer will read it again.

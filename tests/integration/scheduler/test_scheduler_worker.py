@@ -11,7 +11,8 @@ from aiokafka import TopicPartition
 
 from migrations.upgrade import migrate
 from services.scheduler.worker import Scheduler
-from shared.contracts.codec import decode
+from shared.contracts.codec import decode, encode
+from shared.contracts.identity import identify, shard_of
 from shared.contracts.messages import (
     Allotment,
     CrawlOutcome,
@@ -35,6 +36,7 @@ from shared.runtime.kafka import ensure_topics, make_consumer
 from shared.runtime.publisher import Publisher
 from shared.runtime.settings import load_settings
 from shared.store.imports import PageBatch, import_pages
+from shared.store.page_status import NEVER
 
 SHARDS = 2
 PAGES = 40
@@ -133,6 +135,26 @@ async def answer(publisher, request, **more):
         **more,
     )
     await publisher.send_for_host(CRAWL_OUTCOMES, request.host, outcome)
+
+
+async def test_a_crawl_counts_though_its_page_is_not_in_the_database_yet(settings, publisher):
+    """As where an estimator stood still: the page comes late among many, its outcome at once."""
+    await give_budget(publisher, 1.0)
+    host, padding = "host1.example", b"x" * 50_000
+    urls = [f"https://{host}/late/{number}" for number in range(60)]
+    shard, crawled_at = shard_of(host, SHARDS), time.time()
+    for url in urls:
+        value = encode(PageUpdate("upsert", url, updated_at=crawled_at - 60.0))
+        value = value[:-1] + b',"unknown":"' + padding + b'"}'
+        await publisher.send(PAGE_UPDATES, host.encode(), value, partition=shard)
+    outcome = CrawlOutcome(urls[-1], crawled_at, host=host, result="unchanged")
+    await publisher.send_for_host(CRAWL_OUTCOMES, host, outcome)
+    await publisher.flush()
+    few = settings.model_copy(update={"fetch_buffer_bytes": 1024 * 1024})
+    async with running(few) as scheduler:
+        known = scheduler._handler.shards[shard]
+        crawls = [known.pages["last_crawled_at"][known.row_of(identify(u).page_id)] for u in urls]
+    assert crawls == [NEVER] * (len(urls) - 1) + [crawled_at]
 
 
 async def test_every_new_page_is_asked_for_once_whatever_restarts(settings, publisher):
