@@ -11,7 +11,7 @@ import xxhash
 
 from services.ingester.debounce import Debouncer
 from services.ingester.sources import REPORT_SECONDS, SourceLimiter, Verdict
-from shared.contracts.codec import BadMessage, decode
+from shared.contracts.codec import BadMessage, decode_many
 from shared.contracts.identity import BadUrl, identify, is_private_host
 from shared.contracts.messages import PageSignal, Signal
 from shared.units import SECONDS_PER_DAY
@@ -100,9 +100,15 @@ class Sifter:
         sifted = Sifted()
         keys: list[int] = []
         times: list[float] = []
+        decoded, bad = decode_many(Signal, [record.value for record in records])
+        signals = iter(decoded)
         for index, record in enumerate(records):
+            if index in bad:
+                sifted.refused.append((index, str(bad[index])))
+                continue
+            signal = next(signals)
             try:
-                signal, arrived_at = self._read(record, now)
+                arrived_at = self._arrival_of(signal, record, now)
                 verdict = self._limiter.take(signal.source, arrived_at)
                 if verdict is Verdict.PASS:
                     named = self._name(signal, arrived_at)
@@ -121,11 +127,12 @@ class Sifter:
         self._drop_repeated(sifted, keys, times)
         return sifted
 
-    def _read(self, record: Record, now: float) -> tuple[Signal, float]:
-        signal = decode(Signal, record.value)
+    def _arrival_of(self, signal: Signal, record: Record, now: float) -> float:
+        """When a signal arrived; raises `BadMessage` where it is not to be taken."""
         if not signal.source.isprintable():
             raise BadMessage("the source has control or unprintable characters")
-        self._check_key(signal.source, record)
+        if signal.source in self._rules.source_keys:
+            self._check_key(signal.source, record)
         stamped = self._rules.record_times_count and record.timestamp >= 0
         arrived_at = record.timestamp / 1000 if stamped else now
         observed_at = arrived_at if signal.observed_at is None else signal.observed_at
@@ -141,12 +148,10 @@ class Sifter:
                 f"observed {-ahead / SECONDS_PER_DAY:.1f} days ago; at most "
                 f"{self._rules.max_age_seconds / SECONDS_PER_DAY:.1f} days are taken"
             )
-        return signal, min(arrived_at, now)
+        return min(arrived_at, now)
 
     def _check_key(self, source: str, record: Record) -> None:
-        key = self._rules.source_keys.get(source)
-        if key is None:
-            return
+        key = self._rules.source_keys[source]
         shown = next((value for name, value in record.headers if name == KEY_HEADER), None) or b""
         if not hmac.compare_digest(shown, key):
             raise BadMessage(
