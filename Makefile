@@ -46,7 +46,7 @@ unit: setup ## Run only the pure tests.
 	$(BIN)/pytest -q tests/unit clients
 
 # Each file goes to one worker, the longest files first (tests/arranging.py). Tests with servers wait
-# for most of their time: a third worker uses it, each has servers of its own.
+# for most of their time: four workers use it, each has servers of its own.
 PYTEST := $(BIN)/pytest -q --dist loadfile --no-loadscope-reorder
 
 quick: lint types ## Run what takes about a minute: style, types and the pure tests, without servers.
@@ -58,7 +58,7 @@ kernels: setup ## Compile what the workers run, as a first start would; in a fre
 # The kernels are compiled while style and types are checked: each of them uses one core.
 test: setup ## Run all tests: style, types, unit, contract (both brokers), integration, faults.
 	$(MAKE) --jobs 3 kernels lint types
-	$(PYTEST) -n 3 tests clients
+	$(PYTEST) -n 4 tests clients
 
 # Seeds that failed are to be given again: FRESHET_SIMULATION_SEED, as the first run said.
 again: ## Run up to three tests that failed once more, one after the other; passing now, they are unsteady.
