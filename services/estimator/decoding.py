@@ -171,13 +171,10 @@ class Reader:
             *self._decoded(CrawlOutcome, records), lambda m: m.crawled_at
         )
         page_ids = np.array([page_id_of(outcome.url) for outcome in outcomes], np.int64)
-        good = np.array(
-            [
-                self._accepts(record, why_not_elsewhere(outcome))
-                for record, outcome in zip(kept, outcomes, strict=True)
-            ],
-            np.bool_,
-        )
+        good = np.ones(len(outcomes), np.bool_)
+        for place, outcome in enumerate(outcomes):
+            if outcome.redirected_to is not None or outcome.canonical_url is not None:
+                good[place] = self._accepts(kept[place], why_not_elsewhere(outcome))
         for unknown in np.flatnonzero(good & (rows_of(page_ids) < 0)).tolist():
             page = self._identity(kept[unknown], outcomes[unknown].url)
             good[unknown] = page is not None

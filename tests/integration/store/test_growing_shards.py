@@ -19,7 +19,7 @@ from services.cli.growing import finish, prepare, shards_now, split_all
 from services.cli.main import main
 from shared.contracts.identity import identify
 from shared.contracts.layout import Layout
-from shared.store import splits
+from shared.store import growth
 from shared.store.connection import Limits, connect
 from shared.store.imports import WRITER_LOCK
 from shared.store.layout import fetch_layout
@@ -126,7 +126,7 @@ class Killed(BaseException):
 def test_a_shard_is_picked_while_its_pages_are_copied(filled, monkeypatch):
     """Nobody is asked to hold it before that."""
     seen = []
-    make_copies = splits.make_copies
+    make_copies = growth.make_copies
 
     def look(connection, parent, shards):
         made = make_copies(connection, parent, shards)
@@ -136,7 +136,7 @@ def test_a_shard_is_picked_while_its_pages_are_copied(filled, monkeypatch):
             )
         return made
 
-    monkeypatch.setattr(splits, "make_copies", look)
+    monkeypatch.setattr(growth, "make_copies", look)
     layout = prepare(filled, GROWN)
     with schedulers(filled):
         counts = split_all(filled, layout, quiet, wait_seconds=LONG)

@@ -9,7 +9,7 @@ from store_contents import NOW, SHARDS, fill, page_batch
 
 from migrations.upgrade import migrate
 from shared.contracts.identity import host_id_of, identify, shard_of
-from shared.store import copies, splits
+from shared.store import copies, growth
 from shared.store.alchemy import alchemy_engine
 from shared.store.connection import connect, connect_writer
 from shared.store.deployment import StoreMismatch
@@ -213,7 +213,7 @@ def test_the_place_of_a_url_that_is_erased_goes_to_no_other_that_is_then_deleted
 def test_others_read_and_write_all_the_while(filled, layout, command, estimator, monkeypatch):
     """Other shards' estimators, and who reads all pages, at whatever moment they began."""
     estimator.execute("SET lock_timeout = '1s'")
-    split = splits.pass_on_announcing
+    split = growth.pass_on_announcing
     seen = []
 
     def go_on(number):
@@ -234,7 +234,7 @@ def test_others_read_and_write_all_the_while(filled, layout, command, estimator,
         go_on(1)
         held(filled)
 
-    monkeypatch.setattr(splits, "pass_on_announcing", just_before_its_end)
+    monkeypatch.setattr(growth, "pass_on_announcing", just_before_its_end)
     with (
         connect(filled, "test") as reader,
         connect(filled, "test", autocommit=True) as splitting,

@@ -7,7 +7,7 @@ import pytest
 from store_contents import NOW, SHARDS, fill, page_batch, urls_of_shard
 
 from shared.contracts.identity import host_id_of, identify, shard_of
-from shared.store import moving, splits
+from shared.store import growth, moving
 from shared.store.alchemy import alchemy_engine
 from shared.store.connection import connect, connect_writer
 from shared.store.deployment import StoreMismatch
@@ -224,12 +224,12 @@ class Killed(Exception):
 @pytest.mark.parametrize(
     ("module", "last"),
     [
-        (splits, "note_moves"),
-        (splits, "make_copies"),
+        (growth, "note_moves"),
+        (growth, "make_copies"),
         (moving, "put_in_place"),
         (moving, "_move_pages"),
         (moving, "_copy_erased"),
-        (splits, "move_rows"),
+        (growth, "move_rows"),
     ],
 )
 def test_who_dies_in_the_middle_of_a_split_has_changed_nothing(

@@ -20,7 +20,7 @@ from shared.rules.page_events import (
     IS_REDIRECTED,
     UNCHANGED,
 )
-from shared.store import models
+from shared.store import page_status
 
 NOW = 1.7e9
 
@@ -41,11 +41,11 @@ def crawled_world(**settings):
 
 def test_statuses_are_those_of_the_store():
     assert (pages.ACTIVE, pages.GONE, pages.REMOVED) == (
-        models.ACTIVE,
-        models.GONE,
-        models.REMOVED,
+        page_status.ACTIVE,
+        page_status.GONE,
+        page_status.REMOVED,
     )
-    assert pages.NEVER == models.NEVER
+    assert pages.NEVER == page_status.NEVER
 
 
 def test_a_signal_counts_once_and_never_an_older_one():
@@ -179,9 +179,9 @@ def test_a_look_at_a_gone_page_that_fails_is_made_again_soon_twice():
 @pytest.mark.parametrize(
     ("kind", "status"),
     [
-        (IS_REDIRECTED, models.REDIRECTED),
-        (IS_DUPLICATE, models.DUPLICATE),
-        (IS_DISALLOWED, models.DISALLOWED),
+        (IS_REDIRECTED, page_status.REDIRECTED),
+        (IS_DUPLICATE, page_status.DUPLICATE),
+        (IS_DISALLOWED, page_status.DISALLOWED),
     ],
 )
 def test_who_is_away_at_once_is_looked_at_after_a_day_two_four(kind, status):
