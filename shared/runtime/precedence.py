@@ -18,7 +18,6 @@ from aiokafka import AIOKafkaConsumer, TopicPartition
 from aiokafka.errors import IllegalStateError, KafkaError
 
 from shared.contracts.topics import CRAWL_OUTCOMES, PAGE_SIGNALS, PAGE_UPDATES
-from shared.runtime.lag import end_of
 from shared.runtime.settings import Settings
 from shared.runtime.slices import Fetched, position_of
 
@@ -85,17 +84,9 @@ class Precedence:
         try:
             await self._go_on(consumer)
             positions = await _positions(consumer, followers)
-            unsure = [
-                first
-                for first, tps in followers.items()
-                if not _is_read(
-                    consumer,
-                    first,
-                    positions[first],
-                    max(fetched[tp][-1].timestamp for tp in tps),
-                )
-            ]
-            ends = positions | await _ends(consumer, unsure)
+            # Asked now that the followers' records are here: what a fetch said of the first topic
+            # may be older than they are, and clocks do not tell.
+            ends = await _ends(consumer, list(followers))
             for first, tps in followers.items():
                 offsets = {tp: fetched[tp][-1].offset + 1 for tp in tps}
                 waited = self._waiting.get(first.partition)
@@ -174,18 +165,6 @@ async def _positions(
             raise IllegalStateError(f"{tp} is being handed out")
         found[tp] = position
     return found
-
-
-def _is_read(
-    consumer: AIOKafkaConsumer, first: TopicPartition, position: int, since_ms: int
-) -> bool:
-    """Whether the broker has said, at a time or later, that a partition is read to its end.
-
-    It says so with every answer to a fetch, so that it has to be asked only after a backlog. What a
-    message speaks of is older than the message.
-    """
-    end, said_at_ms = end_of(consumer, first), consumer.last_poll_timestamp(first)
-    return end is not None and position >= end and said_at_ms is not None and said_at_ms >= since_ms
 
 
 async def _ends(

@@ -81,11 +81,6 @@ class Consumer:
     async def end_offsets(self, partitions):
         return dict.fromkeys(partitions, self.end)
 
-    def last_stable_offset(self, _tp):
-        return None
-
-    highwater = last_poll_timestamp = last_stable_offset
-
     def seek(self, tp, offset):
         self.at[tp] = offset
 
@@ -114,6 +109,16 @@ async def test_what_waits_is_not_fetched_again_and_again(precedence):
     fetched = {CRAWLS: [crawl(4), crawl(5)]}
     await precedence.hold_back(consumer, fetched)
     assert len(fetched[CRAWLS]) == 2
+
+
+async def test_the_end_is_asked_for_when_the_records_are_there(precedence):
+    """What a fetch said before may be older than they are, whatever the clocks say."""
+    consumer = Consumer(7, 8)
+    consumer.highwater = consumer.last_stable_offset = lambda _: 7
+    consumer.last_poll_timestamp = lambda _: 10**15
+    fetched = {CRAWLS: [crawl(4)]}
+    await precedence.hold_back(consumer, fetched)
+    assert not fetched
 
 
 async def test_what_waits_is_looked_at_again(precedence, monkeypatch):

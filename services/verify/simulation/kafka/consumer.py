@@ -2,7 +2,6 @@
 
 import asyncio
 import contextvars
-import time
 from collections.abc import Iterable, Mapping
 from random import Random
 from typing import Any, Final
@@ -41,7 +40,6 @@ class _Place:
         """What the broker has told of it goes up to here."""
         self.highwater: int | None = None
         self.stable: int | None = None
-        self.told_at_ms: int | None = None
 
 
 class Consumer:
@@ -200,10 +198,6 @@ class Consumer:
         """Where the oldest transaction begins that is not ended; without one, the end."""
         return self._place(tp).stable
 
-    def last_poll_timestamp(self, tp: TopicPartition) -> int | None:
-        """When that was, milliseconds of this process's clock."""
-        return self._place(tp).told_at_ms
-
     # Fetching.
 
     @property
@@ -225,7 +219,7 @@ class Consumer:
         if not self.network.reaches(self._process):
             self.network.when_reached(self._tell)
             return
-        now_ms, is_new = int(time.time() * 1000), False
+        is_new = False
         uneven = self._weather.uneven
         for place in self._places.values():
             log = place.log
@@ -241,7 +235,6 @@ class Consumer:
             until = stable if self._reads_committed else log.end
             is_new = is_new or until != place.seen_until
             place.seen_until, place.highwater, place.stable = until, log.end, stable
-            place.told_at_ms = now_ms
         if is_new:
             self._wake.set()
 
