@@ -125,7 +125,7 @@ API := services/frontier/api
 api: setup ## Make the code of URLFrontier's API again, from its .proto.
 	$(BIN)/python -m grpc_tools.protoc -I . --python_out=. --pyi_out=. $(API)/urlfrontier.proto
 
-COMPILE := $(BIN)/uv pip compile pyproject.toml --generate-hashes --no-emit-index-url --no-header --quiet
+COMPILE := $(BIN)/uv pip compile pyproject.toml --python-version 3.11.0 --generate-hashes --no-emit-index-url --no-header --quiet
 
 lock: setup ## Resolve the dependencies again: all of them, and those that the image needs.
 	$(COMPILE) --extra build --extra dev --extra docs --upgrade --output-file requirements-dev.lock
