@@ -33,6 +33,7 @@ def shard_state(shard: Shard, multiplier: float) -> dict[str, Any]:
     pages = shard.pages[: shard.used]
     selector = shard.selector
     hosts = shard.host_rows[: shard.host_count]
+    by_status = np.bincount(pages["status"], minlength=len(STATUS_NAMES))
     return {
         "shard": shard.number,
         "pages": shard.count,
@@ -41,7 +42,7 @@ def shard_state(shard: Shard, multiplier: float) -> dict[str, Any]:
         "never_crawled": int(
             ((pages["last_crawled_at"] == NEVER) & (pages["status"] == ACTIVE)).sum()
         ),
-        **{STATUS_NAMES[status]: int((pages["status"] == status).sum()) for status in AWAY},
+        **{STATUS_NAMES[status]: int(by_status[status]) for status in AWAY},
         "candidates": selector.candidates,
         "guard": selector.guard,
         "rebuilds": selector.rebuilds,
