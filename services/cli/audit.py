@@ -10,6 +10,7 @@ import psycopg
 
 from shared.runtime.settings import Settings
 from shared.store.changes import About, Change, note_change
+from shared.store.connection import first_line
 
 
 def note(settings: Settings, about: About, host: str | None, change: Mapping[str, Any]) -> None:
@@ -21,9 +22,9 @@ def note(settings: Settings, about: About, host: str | None, change: Mapping[str
     try:
         note_change(settings.database_url.get_secret_value(), noted)
     except psycopg.Error as error:
-        reason = str(error).strip().partition("\n")[0]
         click.echo(
-            f"the change holds, but could not be noted for `freshet changes`: {reason}", err=True
+            f"the change holds, but could not be noted for `freshet changes`: {first_line(error)}",
+            err=True,
         )
 
 

@@ -53,7 +53,7 @@ PASSING: Final = (
 
 def first_line(error: BaseException) -> str:
     """What a server says of an error, without its context."""
-    return str(error).partition("\n")[0]
+    return str(error).strip().partition("\n")[0]
 
 
 @dataclass(frozen=True, slots=True)
