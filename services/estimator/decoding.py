@@ -21,7 +21,7 @@ from shared.contracts.identity import (
 from shared.contracts.layout import Layout
 from shared.contracts.messages import CrawlOutcome, HostLimit, PageSignal, PageUpdate
 from shared.rules.host_rules import reach_of
-from shared.rules.page_events import SIGNAL, digest_of, kind_of, why_not_elsewhere
+from shared.rules.page_events import SIGNAL, digest_of, elsewhere_to_themselves, kind_of
 from shared.runtime.acceptance import Acceptance
 from shared.store.page_status import NEVER
 
@@ -172,9 +172,8 @@ class Reader:
         )
         page_ids = np.array([page_id_of(outcome.url) for outcome in outcomes], np.int64)
         good = np.ones(len(outcomes), np.bool_)
-        for place, outcome in enumerate(outcomes):
-            if outcome.redirected_to is not None or outcome.canonical_url is not None:
-                good[place] = self._accepts(kept[place], why_not_elsewhere(outcome))
+        for place, objection in elsewhere_to_themselves(outcomes).items():
+            good[place] = self._accepts(kept[place], objection)
         for unknown in np.flatnonzero(good & (rows_of(page_ids) < 0)).tolist():
             page = self._identity(kept[unknown], outcomes[unknown].url)
             good[unknown] = page is not None

@@ -32,6 +32,7 @@ Both keep pages in rows of their own layout, so what is here takes numbers and r
 compiled into its callers, it costs nothing.
 """
 
+from collections.abc import Sequence
 from typing import Final
 
 import numpy as np
@@ -104,19 +105,31 @@ def digest_of(outcome: CrawlOutcome) -> int:
     return NO_DIGEST if outcome.result == "not_modified" else digest_id_of(outcome.digest)
 
 
-def why_not_elsewhere(outcome: CrawlOutcome) -> str | None:
-    """Why an outcome that names another page is not taken; None: it is, or names none.
+def elsewhere_to_themselves(outcomes: Sequence[CrawlOutcome]) -> dict[int, str]:
+    """Those outcomes that name as another page the page itself, and are not taken: place → why.
+
+    Most name none, and cost next to nothing.
+    """
+    return {
+        place: f"it is `{outcome.result}`, but to the page itself"
+        for place, outcome in enumerate(outcomes)
+        if (outcome.redirected_to is not None or outcome.canonical_url is not None)
+        and _is_itself(outcome)
+    }
+
+
+def _is_itself(outcome: CrawlOutcome) -> bool:
+    """Whether what an outcome names is its own page.
 
     What is no URL of a page is nobody: the page has nothing at its address all the same.
     """
-    target = outcome.redirected_to or outcome.canonical_url
-    if target is None:
-        return None
     try:
-        is_itself = identify(target).page_id == identify(outcome.url).page_id
+        return (
+            identify(outcome.redirected_to or outcome.canonical_url or "").page_id
+            == identify(outcome.url).page_id
+        )
     except BadUrl:
-        return None
-    return f"it is `{outcome.result}`, but to the page itself" if is_itself else None
+        return False
 
 
 CONFIRMATIONS: Final = 3

@@ -36,7 +36,7 @@ from shared.contracts.topics import (
     Topic,
 )
 from shared.rules.host_rules import reach_of
-from shared.rules.page_events import digest_of, kind_of, why_not_elsewhere
+from shared.rules.page_events import digest_of, elsewhere_to_themselves, kind_of
 from shared.runtime.acceptance import Acceptance
 from shared.store.page_lookup import UNKNOWN
 
@@ -161,7 +161,8 @@ class Reader:
     def outcomes(self, shard: Shard, records: Sequence[ConsumerRecord]) -> int:
         """Apply `crawl-outcomes` in order of time, and the pauses that hosts ask for with them."""
         decoded = self._decoded(CRAWL_OUTCOMES, CrawlOutcome, records)
-        messages = [message for message in decoded if why_not_elsewhere(message) is None]
+        refused = elsewhere_to_themselves(decoded)
+        messages = [m for place, m in enumerate(decoded) if place not in refused]
         messages.sort(key=attrgetter("crawled_at"))
         while messages and self.acceptance.why_not_yet(messages[-1].crawled_at):
             messages.pop()

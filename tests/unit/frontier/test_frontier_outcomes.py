@@ -10,7 +10,7 @@ from services.frontier.api.urlfrontier_pb2 import StringList, URLInfo
 from services.frontier.outcomes import crawled_at_of, found_of, plain
 from shared.contracts.codec import decode, encode
 from shared.contracts.messages import CrawlOutcome, Result
-from shared.rules.page_events import why_not_elsewhere
+from shared.rules.page_events import elsewhere_to_themselves
 
 NOW = 1.7e9
 URL = "https://a.example/x/y"
@@ -120,4 +120,4 @@ def test_whatever_is_said_it_makes_a_message_that_is_read(said, refetch):
     at = crawled_at_of(metadata, NOW - 9, NOW)
     outcome = CrawlOutcome(URL, at, "a.example", None, *found[:-1])
     assert decode(CrawlOutcome, encode(outcome)) == outcome
-    assert why_not_elsewhere(outcome) is None
+    assert not elsewhere_to_themselves([outcome])
