@@ -3,8 +3,8 @@
 from alembic import context
 from sqlalchemy import Connection
 
+from migrations.engine import alchemy_engine
 from shared.runtime.settings import load_settings
-from shared.store.alchemy import alchemy_engine
 from shared.store.models_outside import ALL_TABLES
 
 

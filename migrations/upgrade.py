@@ -7,8 +7,9 @@ from alembic import command
 from alembic.config import Config
 from sqlalchemy import Connection, text
 
-from shared.store.alchemy import alchemy_engine, layout_in
+from migrations.engine import alchemy_engine, psycopg_of
 from shared.store.deployment import require_shards
+from shared.store.layout import read_layout
 from shared.store.partitions import ensure_partitions, lock_schema
 from shared.store.roles import ensure_roles
 
@@ -32,7 +33,8 @@ def migrate(database_url: str, shards: int) -> int:
         psycopg.OperationalError: the server cannot be reached.
     """
     with alchemy_engine(database_url).begin() as connection:
-        lock_schema(connection)
+        psycopg_connection = psycopg_of(connection)
+        lock_schema(psycopg_connection)
         command.upgrade(alembic_config(connection), "head")
         connection.execute(
             text(
@@ -41,10 +43,10 @@ def migrate(database_url: str, shards: int) -> int:
             ),
             {"shards": shards},
         )
-        layout = layout_in(connection)
+        layout = read_layout(psycopg_connection)
         require_shards(layout.shards, shards)
-        ensure_partitions(connection, layout.having_hosts)
-        ensure_roles(connection)
+        ensure_partitions(psycopg_connection, layout.having_hosts)
+        ensure_roles(psycopg_connection)
     log.info("database migrated", shards=layout.shards)
     return layout.shards
 

@@ -10,16 +10,16 @@ from collections.abc import Callable
 from typing import Final
 
 import psycopg
-from sqlalchemy import Connection, text
 
 from shared.contracts.layout import MOST_SHARDS, Layout
-from shared.store.alchemy import alchemy_engine, layout_in
+from shared.store.connection import MIGRATING, connect
 from shared.store.copies import make_copies
 from shared.store.deployment import StoreMismatch
 from shared.store.imports import keep_imports_out
+from shared.store.layout import read_layout
 from shared.store.moving import SplitCounts, move_rows, note_moves
 from shared.store.owners import pass_on_announcing, raise_epochs
-from shared.store.partitions import MIGRATION_LOCK, lock_schema, without_partitions
+from shared.store.partitions import lock_schema, without_partitions
 from shared.store.splits import SERVERS_TIME, SplitState
 
 
@@ -48,9 +48,11 @@ def begin_growth(database_url: str, shards: int) -> Layout:
         StoreMismatch: the database is not migrated.
         psycopg.OperationalError: the server cannot be reached.
     """
-    with alchemy_engine(database_url).begin() as connection:
+    with connect(database_url, "growth", limits=MIGRATING) as connection:
+        # Each statement is to see what others have committed before it.
+        connection.execute("SET TRANSACTION ISOLATION LEVEL READ COMMITTED")
         lock_schema(connection)
-        layout = layout_in(connection)
+        layout = read_layout(connection)
         if shards == layout.shards != layout.grown_from:
             return layout
         _require_growth(layout, shards)
@@ -74,16 +76,12 @@ def _require_growth(layout: Layout, shards: int) -> None:
         raise GrowthRefused(f"{shards} shards are more than the {MOST_SHARDS} that there can be")
 
 
-def _note_growth(connection: Connection, before: int, after: int) -> None:
-    connection.execute(text("DELETE FROM shard_splits"))
+def _note_growth(connection: psycopg.Connection, before: int, after: int) -> None:
+    connection.execute("DELETE FROM shard_splits")
     connection.execute(
-        text("INSERT INTO shard_splits (parent) SELECT * FROM generate_series(0, :last)"),
-        {"last": before - 1},
+        "INSERT INTO shard_splits (parent) SELECT * FROM generate_series(0, %s)", (before - 1,)
     )
-    connection.execute(
-        text("UPDATE deployment SET shards = :after, grown_from = :before"),
-        {"after": after, "before": before},
-    )
+    connection.execute("UPDATE deployment SET shards = %s, grown_from = %s", (after, before))
 
 
 _LOCK: Final = f"""
@@ -128,7 +126,7 @@ def split_shard(
     with connection.transaction():
         # Each statement is to see what others have committed before it.
         connection.execute("SET TRANSACTION ISOLATION LEVEL READ COMMITTED")
-        connection.execute("SELECT pg_advisory_xact_lock(%s)", (MIGRATION_LOCK,))
+        lock_schema(connection)
         keep_imports_out(connection)
         note_moves(connection, layout, parent)
         copies = make_copies(connection, parent, without_partitions(connection, family[1:]))

@@ -8,9 +8,8 @@ from collections.abc import Collection
 from typing import Final
 
 import psycopg
-from sqlalchemy import Connection, text
 
-MIGRATION_LOCK: Final = 0x66726573_0001
+_MIGRATION_LOCK: Final = 0x66726573_0001
 """Advisory lock: migrations, the beginnings of growths and splits wait for each other."""
 
 FILLFACTOR: Final = 82
@@ -30,12 +29,12 @@ WHERE pg_class.oid = %s::regclass AND acl.grantee <> relowner
 """
 
 
-def lock_schema(connection: Connection) -> None:
+def lock_schema(connection: psycopg.Connection) -> None:
     """Let nobody else change tables until the end of the transaction; waits for who does."""
-    connection.execute(text("SELECT pg_advisory_xact_lock(:key)"), {"key": MIGRATION_LOCK})
+    connection.execute("SELECT pg_advisory_xact_lock(%s)", (_MIGRATION_LOCK,))
 
 
-def ensure_partitions(connection: Connection, shards: Collection[int]) -> None:
+def ensure_partitions(connection: psycopg.Connection, shards: Collection[int]) -> None:
     """Make the partitions that are not there yet, while workers go on.
 
     Args:
@@ -49,20 +48,18 @@ def ensure_partitions(connection: Connection, shards: Collection[int]) -> None:
                 continue
             # Attached, not made as a part: that would keep everybody from the whole table, and
             # wait for its longest reader.
-            connection.exec_driver_sql(_make(table, shard, "INCLUDING ALL"))
-            connection.exec_driver_sql(_attach(table, shard))
+            connection.execute(_make(table, shard, "INCLUDING ALL"))
+            connection.execute(_attach(table, shard))
 
 
-def partitions_of(connection: Connection, table: str) -> set[str]:
+def partitions_of(connection: psycopg.Connection, table: str) -> set[str]:
     """The names of a table's partitions."""
     rows = connection.execute(
-        text(
-            "SELECT relname FROM pg_inherits JOIN pg_class ON pg_class.oid = inhrelid "
-            "WHERE inhparent = CAST(:table AS regclass)"
-        ),
-        {"table": table},
-    )
-    return {str(name) for (name,) in rows}
+        "SELECT relname FROM pg_inherits JOIN pg_class ON pg_class.oid = inhrelid "
+        "WHERE inhparent = %s::regclass",
+        (table,),
+    ).fetchall()
+    return {name for (name,) in rows}
 
 
 def _make(table: str, shard: int, like: str) -> str:
@@ -75,10 +72,7 @@ def _attach(table: str, shard: int) -> str:
 
 def without_partitions(connection: psycopg.Connection, shards: Collection[int]) -> list[int]:
     """Those of some shards that have no partitions yet."""
-    rows = connection.execute(
-        "SELECT inhrelid::regclass::text FROM pg_inherits WHERE inhparent = 'pages'::regclass"
-    ).fetchall()
-    there = {name for (name,) in rows}
+    there = partitions_of(connection, "pages")
     return [shard for shard in shards if f"pages_{shard}" not in there]
 
 

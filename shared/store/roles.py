@@ -8,8 +8,8 @@ what it reads, and change nothing. The ingester has no database, and no role.
 from collections.abc import Iterator, Mapping
 from typing import Final
 
+import psycopg
 import structlog
-from sqlalchemy import Connection, text
 
 from shared.store.partitions import partitions_of
 
@@ -126,7 +126,7 @@ END $$
 """Roles are of the whole server: a migration of another database may make them meanwhile."""
 
 
-def ensure_roles(connection: Connection) -> list[str]:
+def ensure_roles(connection: psycopg.Connection) -> list[str]:
     """Make the roles where that is allowed, and give them their privileges. Idempotent.
 
     Args:
@@ -138,14 +138,14 @@ def ensure_roles(connection: Connection) -> list[str]:
     missing = [role for role in ROLES if not _exists(connection, role)]
     if missing and _may_create(connection):
         for role in missing:
-            connection.execute(text(_CREATE.format(role=role)))
+            connection.execute(_CREATE.format(role=role))
         missing = []
-    schema = connection.scalar(text("SELECT quote_ident(current_schema())"))
+    [(schema,)] = connection.execute("SELECT quote_ident(current_schema())").fetchall()
     parts = {table: sorted(partitions_of(connection, table)) for table in _BY_SHARD}
     for role in ROLES.keys() - set(missing):
-        connection.execute(text(f"GRANT USAGE ON SCHEMA {schema} TO {role}"))
+        connection.execute(f"GRANT USAGE ON SCHEMA {schema} TO {role}")
         for statement in _grants(role, parts):
-            connection.execute(text(statement))
+            connection.execute(statement)
     if missing:
         log.warning(
             "roles of the workers are missing, and this user may not create roles: let one who "
@@ -165,14 +165,10 @@ def _grants(role: str, parts: Mapping[str, list[str]]) -> Iterator[str]:
         yield f"GRANT EXECUTE ON FUNCTION {function} TO {role}"
 
 
-def _exists(connection: Connection, role: str) -> bool:
-    query = text("SELECT EXISTS (SELECT 1 FROM pg_roles WHERE rolname = :role)")
-    return bool(connection.scalar(query, {"role": role}))
+def _exists(connection: psycopg.Connection, role: str) -> bool:
+    return connection.execute("SELECT FROM pg_roles WHERE rolname = %s", (role,)).rowcount > 0
 
 
-def _may_create(connection: Connection) -> bool:
-    return bool(
-        connection.scalar(
-            text("SELECT rolsuper OR rolcreaterole FROM pg_roles WHERE rolname = current_user")
-        )
-    )
+def _may_create(connection: psycopg.Connection) -> bool:
+    query = "SELECT FROM pg_roles WHERE rolname = current_user AND (rolsuper OR rolcreaterole)"
+    return connection.execute(query).rowcount > 0

@@ -7,7 +7,7 @@ import psycopg
 import pytest
 
 from deploy.local.postgres_pair import PostgresPair
-from shared.store.alchemy import alchemy_engine
+from migrations.engine import alchemy_engine
 from shared.store.connection import connect
 
 

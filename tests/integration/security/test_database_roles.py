@@ -7,8 +7,6 @@ from pathlib import Path
 
 import psycopg
 import pytest
-from sqlalchemy import create_engine
-from sqlalchemy.pool import NullPool
 from workers import PATIENCE_SECONDS, reader, settings_for, worker
 
 from migrations.upgrade import migrate
@@ -304,8 +302,5 @@ def test_an_owner_who_may_not_create_roles_migrates_all_the_same(
 
 
 def missing_roles(url: str) -> list[str]:
-    engine = create_engine(
-        "postgresql+psycopg://", creator=lambda: psycopg.connect(url), poolclass=NullPool
-    )
-    with engine.begin() as connection:
+    with psycopg.connect(url) as connection:
         return ensure_roles(connection)

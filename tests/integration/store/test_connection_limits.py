@@ -6,7 +6,7 @@ import struct
 import pytest
 from psycopg.errors import LockNotAvailable, QueryCanceled, ReadOnlySqlTransaction
 
-from shared.store.alchemy import alchemy_engine
+from migrations.engine import alchemy_engine
 from shared.store.connection import (
     LOCK_SECONDS,
     PASSING,

@@ -10,11 +10,11 @@ from alembic.autogenerate import compare_metadata
 from alembic.migration import MigrationContext
 from store_contents import NOW, SHARDS, changed_columns, fill, page_batch, urls_of_shard
 
+from migrations.engine import alchemy_engine
 from migrations.upgrade import alembic_config, migrate
 from shared.contracts.identity import host_id_of, identify
 from shared.contracts.messages import Allotment, Multipliers
 from shared.store import writer
-from shared.store.alchemy import alchemy_engine
 from shared.store.binary import Blobs
 from shared.store.columns import HOST_RULES
 from shared.store.connection import connect, connect_writer

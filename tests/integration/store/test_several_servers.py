@@ -6,9 +6,9 @@ import uuid
 import psycopg
 import pytest
 
+from migrations.engine import alchemy_engine
 from shared.runtime.database_watch import DatabaseWatch
 from shared.runtime.settings import Settings
-from shared.store.alchemy import alchemy_engine
 from shared.store.connection import connect
 from shared.store.lease import connect_lease
 

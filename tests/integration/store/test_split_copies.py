@@ -10,7 +10,6 @@ from store_contents import NOW, SHARDS, fill, page_batch
 from migrations.upgrade import migrate
 from shared.contracts.identity import host_id_of, identify, shard_of
 from shared.store import copies, growth
-from shared.store.alchemy import alchemy_engine
 from shared.store.connection import connect, connect_writer
 from shared.store.deployment import StoreMismatch
 from shared.store.erasing import ErasedRows, erase_pages
@@ -72,7 +71,7 @@ def estimator(filled):
 
 def attach_as_before(url, shards):
     """Make empty partitions, as growths of the release before did at once."""
-    with alchemy_engine(url).begin() as connection:
+    with connect(url, "test") as connection:
         ensure_partitions(connection, shards)
 
 

@@ -8,7 +8,6 @@ from store_contents import NOW, SHARDS, fill, page_batch, urls_of_shard
 
 from shared.contracts.identity import host_id_of, identify, shard_of
 from shared.store import growth, moving
-from shared.store.alchemy import alchemy_engine
 from shared.store.connection import connect, connect_writer
 from shared.store.deployment import StoreMismatch
 from shared.store.erased_traces import delete_observations
@@ -238,7 +237,7 @@ def test_who_dies_in_the_middle_of_a_split_has_changed_nothing(
     step = getattr(module, last)
     if last == "_move_pages":
         # As the release before made them, when a growth began.
-        with alchemy_engine(filled).begin() as connection:
+        with connect(filled, "test") as connection:
             ensure_partitions(connection, FAMILY)
 
     def dies(connection, *arguments):
@@ -258,7 +257,7 @@ def test_who_dies_in_the_middle_of_a_split_has_changed_nothing(
 
 @pytest.mark.parametrize("table", ["pages", "page_urls", "hosts"])
 def test_rows_that_should_not_be_there_are_no_reason_to_mix_them(filled, command, layout, table):
-    with alchemy_engine(filled).begin() as connection:
+    with connect(filled, "test") as connection:
         ensure_partitions(connection, FAMILY)
     command.execute(
         f"UPDATE {table} SET shard = 7 WHERE ctid = (SELECT min(ctid) FROM {table}_1)"

@@ -5,9 +5,9 @@ import pytest
 from alembic import command as alembic
 from store_contents import SHARDS
 
+from migrations.engine import alchemy_engine
 from migrations.upgrade import alembic_config, migrate
 from shared.contracts.layout import Layout
-from shared.store.alchemy import alchemy_engine
 from shared.store.connection import connect
 from shared.store.deployment import StoreMismatch, check_deployment
 from shared.store.growth import GrowthRefused, NotHeld, begin_growth, split_shard
