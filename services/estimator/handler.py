@@ -27,7 +27,7 @@ from services.estimator.application import ShardEffects, apply_records, forget_e
 from services.estimator.decoding import Refused
 from services.estimator.isolating import isolate
 from services.estimator.learning import News, learn, material_news, news_again
-from services.estimator.ordering import ShardRecords, by_shard, counts_of, not_applied
+from services.estimator.ordering import ShardRecords, by_shard, counts_of, ends_of, not_applied
 from services.estimator.passing import TRANSIENT, passes, passes_at_once
 from services.estimator.persistence import Commit, Store, Unacceptable
 from services.estimator.refitting import Refits, merged, refit
@@ -215,9 +215,10 @@ class EstimatorHandler:
                     await self._outbox.note_ends(self._store.note_announced)
 
     def _needed_to_refit(self) -> set[int]:
-        """Shards that others have taken or split meanwhile, where a refit of all is due."""
-        is_due = self._may_refit and self._refits.are_due(self._shards.values(), self._clock.now())
-        return self._stale - self._stuck if is_due else set()
+        """Shards that others have taken meanwhile, if a refit is due: of all, so none is stuck."""
+        may_refit = self._may_refit and not self._stuck
+        is_due = may_refit and self._refits.are_due(self._shards.values(), self._clock.now())
+        return self._stale if is_due else set()
 
     async def _note_lost(self) -> None:
         """See which shards others have taken: what is known here of them is out of date."""
@@ -311,7 +312,7 @@ class EstimatorHandler:
         letters = [refused] if refused else [letter for part in done for letter in part.refused]
         counts = counts_of(records, letters)
         self._bad_share.check(counts, time.monotonic())
-        commit = self._commit_of(records, done, news)
+        commit = self._commit_of(records, touched, done, news)
         await self._outbox.put_aside(letters, [m for part in done for m in part.misplaced])
         with metrics.WORK_SECONDS.labels("store").time():
             await asyncio.to_thread(self._store.commit, commit)
@@ -328,18 +329,17 @@ class EstimatorHandler:
         self._report_size()
 
     def _commit_of(
-        self, records: ShardRecords, done: Sequence[ShardEffects], news: Mapping[int, News]
+        self,
+        records: ShardRecords,
+        touched: set[int],
+        done: Sequence[ShardEffects],
+        news: Mapping[int, News],
     ) -> Commit:
-        about = records.keys() | news.keys()
         return Commit(
             done=done,
-            owned={number: self._shards[number].epoch for number in about},
+            owned={number: self._shards[number].epoch for number in touched},
             before=self._positions,
-            after={
-                (topic, shard): part[-1].offset + 1
-                for shard, topics in records.items()
-                for topic, part in topics.items()
-            },
+            after=ends_of(records),
             announcing={n: part.announcing for n, part in news.items() if part.pages or part.hosts},
             recorded_at=self._clock.now(),
             hurried=records.keys() <= self._stuck,

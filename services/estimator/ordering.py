@@ -47,6 +47,15 @@ def not_applied(records: ShardRecords, positions: Positions) -> ShardRecords:
     return left
 
 
+def ends_of(records: ShardRecords) -> Positions:
+    """How far the records reach: the positions after them."""
+    return {
+        (topic, shard): part[-1].offset + 1
+        for shard, topics in records.items()
+        for topic, part in topics.items()
+    }
+
+
 def in_order(topics: Mapping[str, Sequence[ConsumerRecord]]) -> list[Labelled]:
     """A shard's records in one row that may be cut anywhere.
 

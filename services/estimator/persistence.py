@@ -100,7 +100,8 @@ class Commit:
     done: Sequence[ShardEffects]
     """Effects, in rising order of shards."""
     owned: Mapping[int, int]
-    """Shards that it is about → the epoch in which this process owns each."""
+    """Shards that it is about → the epoch in which this process owns each. Of a refit, all that it
+    was made from."""
     before: Offsets
     """The positions that this process believes to hold."""
     after: Offsets

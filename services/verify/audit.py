@@ -26,10 +26,8 @@ _STATEMENTS: Final = (
         id bigserial PRIMARY KEY, transaction int8 NOT NULL, at float8 NOT NULL,
         topic text NOT NULL, partition int4 NOT NULL, before int8 NOT NULL, after int8 NOT NULL)""",
     """CREATE TABLE verify.refits (
-        transaction int8 NOT NULL, shard int2 NOT NULL, is_changed bool NOT NULL,
-        PRIMARY KEY (transaction, shard))""",
-    """CREATE TABLE verify.owners (
-        shard int2 NOT NULL, epoch int8 NOT NULL, last_move int8 NOT NULL)""",
+        transaction int8 NOT NULL, shard int2 NOT NULL, PRIMARY KEY (transaction, shard))""",
+    """CREATE TABLE verify.owners (shard int2 NOT NULL, epoch int8 NOT NULL)""",
     """CREATE TABLE verify.splits (parent int2 NOT NULL, last_move int8 NOT NULL)""",
     """CREATE FUNCTION verify.note_split() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
         INSERT INTO verify.splits
@@ -43,16 +41,13 @@ _STATEMENTS: Final = (
              NEW.topic, NEW.partition, OLD.next_offset, NEW.next_offset);
         RETURN NULL; END $$""",
     """CREATE FUNCTION verify.note_refit() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
-        INSERT INTO verify.refits AS known
-            SELECT pg_current_xact_id()::text::int8, theirs.shard, theirs.shard = NEW.shard
-            FROM shard_owners AS theirs JOIN shard_owners AS one USING (holder)
-            WHERE one.shard = NEW.shard
-            ON CONFLICT (transaction, shard)
-            DO UPDATE SET is_changed = known.is_changed OR excluded.is_changed;
+        INSERT INTO verify.refits
+            SELECT pg_current_xact_id()::text::int8, shard FROM shard_owners
+            WHERE pg_current_xact_id()::xid IN (xmin, xmax)
+            ON CONFLICT DO NOTHING;
         RETURN NULL; END $$""",
     """CREATE FUNCTION verify.note_owner() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
-        INSERT INTO verify.owners
-            SELECT NEW.shard, NEW.epoch, coalesce(max(id), 0) FROM verify.moves;
+        INSERT INTO verify.owners VALUES (NEW.shard, NEW.epoch);
         RETURN NULL; END $$""",
     """CREATE TRIGGER note_owner AFTER INSERT OR UPDATE OF epoch ON shard_owners FOR EACH ROW
         EXECUTE FUNCTION verify.note_owner()""",
@@ -68,24 +63,7 @@ CREATE TRIGGER note_refit AFTER UPDATE ON hosts FOR EACH ROW WHEN (
         IS DISTINCT FROM substring(coalesce(NEW.learning, {learning}) FROM 1 FOR {length})
     OR OLD.factors IS DISTINCT FROM NEW.factors
 ) EXECUTE FUNCTION verify.note_refit()"""
-
-_REFITTED: Final = """
-SELECT refit.transaction, refit.shard
-FROM verify.refits AS refit
-JOIN (SELECT transaction, max(id) AS last FROM verify.moves GROUP BY transaction) AS own
-    USING (transaction)
-LEFT JOIN LATERAL (
-    SELECT min(last_move) AS last_move FROM verify.owners
-    WHERE shard = refit.shard AND last_move >= own.last
-) AS next ON true
-WHERE refit.is_changed OR next.last_move IS NULL OR EXISTS (
-    SELECT FROM verify.moves AS later
-    WHERE later.partition = refit.shard AND later.id > own.last AND later.id <= next.last_move
-)
-"""
-"""Shards that were refitted together: those of which a host was changed, and those that the same
-owner still had, as it moved a position of theirs later. One that it had given up, and that nobody
-had taken yet, was not."""
+"""Shards that were refitted together are those whose owner's rows the transaction has locked."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,7 +113,7 @@ def read(database_url: str) -> list[Transaction]:
             "ORDER BY id"
         ).fetchall()
         refits: dict[int, set[int]] = defaultdict(set)
-        for number, shard in connection.execute(_REFITTED):
+        for number, shard in connection.execute("SELECT transaction, shard FROM verify.refits"):
             refits[number].add(shard)
         splits = list(connection.execute("SELECT last_move, parent FROM verify.splits"))
     found: dict[int, Transaction] = {}

@@ -93,6 +93,27 @@ async def test_one_that_cannot_be_loaded_does_not_keep_the_others_waiting(settin
     await handler.close()
 
 
+async def test_a_refit_keeps_nobody_waiting_for_a_quiet_shard_that_is_locked(
+    settings, start, kafka
+):
+    handler = await start(kafka)
+    await handler.handle(kafka.batch(*map(upsert, URLS)))
+    handler._store._connection.execute("SET lock_timeout = '300ms'")
+    handler._store._connection.commit()
+    handler._refits.are_due = lambda *_: True
+    with psycopg.connect(settings.database_url.get_secret_value()) as other:
+        other.execute(LOCKS["the owner's row"], (STUCK,))
+        for day in (1, 2, 3):
+            batch = kafka.batch(*(crawl(url, NOW + day * DAY) for url in URLS))
+            theirs = {topic: {n: parts[n] for n in OTHERS} for topic, parts in batch.items()}
+            assert await handler.handle(theirs) == set()
+            assert crawls(settings) == expected(OTHERS, day)
+    batch = kafka.batch(*(crawl(url, NOW + 4 * DAY) for url in URLS))
+    assert await handler.handle(batch) == set()
+    assert handler.trouble is None
+    assert not handler._stale
+
+
 async def test_an_owner_that_is_frozen_in_its_transaction_is_given_up(settings, start, kafka):
     handler = await start(kafka)
     await handler.handle(kafka.batch(*map(upsert, URLS)))

@@ -13,6 +13,7 @@ from services.verify.checks import announced, delivery
 from services.verify.reference.state import read_state
 from services.verify.relearning import differences, in_order_of_time, out_of_order, relearn
 from shared.contracts.codec import encode
+from shared.contracts.identity import identify, shard_of
 from shared.contracts.layout import Layout
 from shared.contracts.messages import HostLimit
 
@@ -120,10 +121,22 @@ async def test_what_an_estimator_learned_is_what_the_reference_does(run):
     transactions = audit.read(run.url)
 
     assert run.found() == NOTHING
-    assert {one.refitted for one in transactions} == {frozenset(), frozenset(range(SHARDS))}
+    assert {one.refitted for one in transactions} == {frozenset(), ALL}
     at = transactions[-1].at
     in_order = in_order_of_time(run.settings, Layout.of(SHARDS), run.beginning_url, at, run.records)
     assert out_of_order(run._ledger().observations, in_order) == 0.0
+
+
+ALL = frozenset(range(SHARDS))
+
+
+def a_day(kafka, day, shards, result="changed"):
+    """Crawls of all pages of some shards."""
+    batch = kafka.batch(*(crawl(url, NOW + day * DAY, result) for url in URLS))
+    return {
+        topic: {shard: part for shard, part in parts.items() if shard in shards}
+        for topic, parts in batch.items()
+    }
 
 
 async def test_of_two_estimators_each_learns_from_its_own_shards(
@@ -153,27 +166,37 @@ async def test_a_shard_that_was_given_up_and_that_nobody_took_yet_is_not_refitte
     settings, beginning_url, kafka, start
 ):
     run = Run(settings, beginning_url, kafka)
-
-    def a_day(day, shards):
-        batch = kafka.batch(*(crawl(url, NOW + day * DAY, "changed") for url in URLS))
-        return {
-            topic: {shard: part for shard, part in parts.items() if shard in shards}
-            for topic, parts in batch.items()
-        }
-
-    everything, rest = set(range(SHARDS)), set(range(1, SHARDS))
     handler = await start(kafka)
-    for batch in [*a_day_of_life(kafka)[:1], *(a_day(day, everything) for day in range(4, 8))]:
+    for batch in [*a_day_of_life(kafka)[:1], *(a_day(kafka, day, ALL) for day in range(4, 8))]:
         await run.handle(handler, batch)
     await handler.revoked({0})
     handler._refits = Refits(settings.prior_refit_days)  # the next one is due at once
     for day in range(8, 12):
-        await run.handle(handler, a_day(day, rest))
+        await run.handle(handler, a_day(kafka, day, ALL - {0}))
     other = await start(kafka, {0})
-    await run.handle(other, a_day(12, {0}))
+    await run.handle(other, a_day(kafka, 12, {0}))
 
     refitted = {one.refitted for one in audit.read(run.url)} - {frozenset()}
-    assert {frozenset(everything), frozenset(rest)} <= refitted
+    assert {ALL, ALL - {0}} <= refitted
+    assert run.found() == NOTHING
+
+
+async def test_shards_that_another_takes_right_after_a_refit_were_part_of_it(
+    settings, beginning_url, kafka, start
+):
+    run = Run(settings, beginning_url, kafka)
+    handler = await start(kafka)
+    for batch in [*a_day_of_life(kafka)[:1], *(a_day(kafka, day, ALL) for day in range(4, 12))]:
+        await run.handle(handler, batch)
+    of_one = next(url for url in URLS if shard_of(identify(url).host, SHARDS) == 1)
+    for day in range(12, 30):
+        handler._refits = Refits(settings.prior_refit_days)  # the next one is due at once
+        await run.handle(handler, kafka.batch(crawl(of_one, NOW + day * DAY, "unchanged")))
+        await start(kafka, ALL - {1})
+        handler = await start(kafka)
+
+    refitted = [one.refitted for one in audit.read(run.url)]
+    assert set(refitted) == {frozenset(), ALL}
     assert run.found() == NOTHING
 
 
