@@ -73,10 +73,14 @@ def warm_up() -> None:
     reporter.report(21.0, 1.0)
     shard_state(shard, 1.0)
     page_state(shard, first, 21.0, 1.0)
+    shard.signals(ids[:1], times[:1] + 12.0, ["another"])
     shard.outcomes(_outcomes(ids[:1], times[:1] + 20.0, GONE_FOR_GOOD))
     page_state(shard, first, 31.0, 1.0)
+    shard.upsert(first, PageUpdate("upsert", first.url), 32.0)
     for page in pages:
-        shard.remove(page.page_id, 30.0)
+        shard.remove(page.page_id, 40.0)
+    for page in pages:  # in the rows of those that went
+        shard.upsert(page, PageUpdate("upsert", page.url), 41.0)
     _crowd(build_shard(_snapshot(), shard.rules))
 
 

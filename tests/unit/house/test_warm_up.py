@@ -52,6 +52,55 @@ print(*late.names(), sep="\\n")
 """
 
 
+ASKED_BY_TESTS = {
+    "services.scheduler.state.attempts.open_attempt",
+    "services.scheduler.state.signal_times._time_in",
+}
+
+CALLED = """
+import ast, importlib, inspect, pkgutil, sys
+
+from numba.core.dispatcher import Dispatcher
+
+package, warm_up = sys.argv[1:]
+importlib.import_module(warm_up).warm_up()
+
+
+def names_in(module):
+    \"\"\"What the functions of a module name that are not compiled themselves.\"\"\"
+    for function in ast.walk(ast.parse(inspect.getsource(module))):
+        if not isinstance(function, ast.FunctionDef | ast.AsyncFunctionDef):
+            continue
+        if isinstance(vars(module).get(function.name), Dispatcher):
+            continue
+        for node in ast.walk(function):
+            if isinstance(node, ast.Name):
+                yield vars(module).get(node.id)
+            elif isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name):
+                yield getattr(vars(module).get(node.value.id), node.attr, None)
+
+
+path = importlib.import_module(package).__path__
+for found in pkgutil.walk_packages(path, f"{package}."):
+    for kernel in names_in(importlib.import_module(found.name)):
+        if isinstance(kernel, Dispatcher) and not kernel.signatures:
+            print(f"{kernel.py_func.__module__}.{kernel.__name__}")
+"""
+
+
+@pytest.mark.parametrize(
+    ("package", "warm_up"),
+    [
+        ("services.scheduler", "services.scheduler.warm_up"),
+        ("services.estimator", "services.estimator.compilation"),
+    ],
+)
+def test_whatever_a_worker_calls_was_called_in_its_warm_up(package, warm_up):
+    run = [sys.executable, "-c", CALLED, package, warm_up]
+    done = subprocess.run(run, capture_output=True, text=True, check=True)
+    assert set(done.stdout.split()) <= ASKED_BY_TESTS
+
+
 def late_ones():
     done = subprocess.run([sys.executable, "-c", RUN], capture_output=True, text=True, check=True)
     return set(done.stdout.split())
