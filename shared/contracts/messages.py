@@ -247,7 +247,8 @@ class HostParameters(Struct, frozen=True, gc=False):
 
 
 class HostLimit(Struct, frozen=True, gc=False):
-    """`host-limits`: how often a host may be crawled. Of all its rules the strictest holds."""
+    """`host-limits`: how often a host may be crawled, and how many requests of it may be open at
+    once. Of all its rules the strictest holds."""
 
     host: Host
     max_crawls_per_second: CrawlRate | None = None
@@ -257,7 +258,10 @@ class HostLimit(Struct, frozen=True, gc=False):
     crawl_delay_seconds: Annotated[float, Meta(ge=0, le=1e7)] | None = None
     """What the host's robots.txt asks for, from crawlers: no two crawls are nearer to each other.
     Absent, or 0: nothing."""
-    only: Literal["limit", "block", "crawl-delay"] | None = None
+    max_open_requests: Annotated[int, Meta(ge=1, le=1000)] | None = None
+    """The operators' bound of how many requests of the host are on their way at once: asked for,
+    and not answered yet. Absent: none."""
+    only: Literal["limit", "block", "crawl-delay", "open"] | None = None
     """What this message is about; all else stays as it is. Absent: limit and block together, as
     senders of before say it."""
 

@@ -1,8 +1,8 @@
-"""How often a host may be crawled, and who says so: the rules that scheduler and estimator share.
+"""How a host may be crawled, and who says so: the rules that scheduler and estimator share.
 
 Each rule has one writer and a field of its own, and what holds is the strictest of all:
 
-- *operators* limit a host, and block it (`host-limits`);
+- *operators* limit a host, block it, and bound how many requests of it are open (`host-limits`);
 - *crawlers* pass on the crawl delay of its robots.txt (`host-limits`);
 - the *host* asks to be left alone: Retry-After, or a 429 or 503 without one (`crawl-outcomes`);
 - *learned*: a host that fails again and again is backed off from, exponentially, with one crawl
@@ -48,6 +48,8 @@ class Effective(NamedTuple):
     block_rule: Rule
     is_paced: bool
     """Whether no two crawls may be nearer to each other than the rate says."""
+    most_open: int
+    """So many requests at most are asked for and not answered yet; 0: there is no such bound."""
 
 
 @dataclass(slots=True)
@@ -66,6 +68,8 @@ class HostRules:
     """Learned: in a row."""
     failed_at: float = NEVER
     """Learned: the last of them that counted."""
+    most_open: int = 0
+    """Operators': requests that are asked for and not answered yet; 0: no bound."""
 
     @classmethod
     def read(cls, row: Any) -> Self:
@@ -77,6 +81,7 @@ class HostRules:
             float(row["asked_until"]),
             int(row["failures"]),
             float(row["failed_at"]),
+            int(row["max_open_requests"]),
         )
 
     def write(self, row: Any) -> None:
@@ -84,6 +89,7 @@ class HostRules:
         row["max_crawls_per_second"], row["blocked_until"] = self.limit, self.blocked_until
         row["crawl_delay"], row["asked_until"] = self.crawl_delay, self.asked_until
         row["failures"], row["failed_at"] = self.failures, self.failed_at
+        row["max_open_requests"] = self.most_open
 
     @property
     def is_failing(self) -> bool:
@@ -108,6 +114,8 @@ class HostRules:
         if message.only == "crawl-delay":
             delay = message.crawl_delay_seconds
             self.crawl_delay = math.nan if delay is None else delay
+        if message.only == "open":
+            self.most_open = message.max_open_requests or 0
 
     def ask(self, until: float) -> bool:
         """The host asks to be left alone until a time; whether that is later than it did."""
@@ -154,7 +162,7 @@ class HostRules:
             (self.failed_at + back_off if back_off > 0.0 else NEVER, "learned"),
         ]
         until, block_rule = max(blocks, key=lambda block: block[0])
-        return Effective(rate, rate_rule, until, block_rule, len(rates) > 1)
+        return Effective(rate, rate_rule, until, block_rule, len(rates) > 1, self.most_open)
 
 
 def reach_of(outcome: CrawlOutcome) -> int:

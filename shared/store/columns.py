@@ -84,9 +84,10 @@ HOST_RULES: Final = np.dtype(
         ("asked_until", np.float64),
         ("failures", np.int32),
         ("failed_at", np.float64),
+        ("max_open_requests", np.int16),
     ]
 )
-"""The rules of a host, as the columns of `hosts` have them; NaN: none."""
+"""The rules of a host, as the columns of `hosts` have them; NaN, or no request: none."""
 
 
 def host_rules(hosts: int) -> NDArray[Any]:

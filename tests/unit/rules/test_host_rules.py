@@ -58,7 +58,29 @@ def test_a_crawl_delay_lifts_no_block_and_no_limit_and_is_kept_exactly():
 
 def test_what_senders_of_before_say_replaces_limit_and_block():
     rules = rules_after({"max_crawls_per_second": 0.05, "blocked_until": NOW}, {})
-    assert rules.effective(DEFAULT) == (DEFAULT, "default", NEVER, "operator", False)
+    assert rules.effective(DEFAULT) == (DEFAULT, "default", NEVER, "operator", False, 0)
+
+
+def test_a_bound_of_open_requests_is_changed_by_messages_about_it_alone():
+    rules = rules_after({"only": "open", "max_open_requests": 3})
+    assert rules.effective(DEFAULT) == (DEFAULT, "default", NEVER, "operator", False, 3)
+    rules.take(HostLimit("a.example", 0.5, NOW + 60))
+    rules.take(HostLimit("a.example", only="limit"))
+    rules.take(HostLimit("a.example", only="crawl-delay", crawl_delay_seconds=5.0))
+    # Who knows nothing of it says nothing of it, and a tombstone neither.
+    rules.take(HostLimit("a.example", max_open_requests=9))
+    rules.take(HostLimit("a.example"))
+    assert rules.effective(DEFAULT).most_open == 3
+    rules.take(HostLimit("a.example", only="open"))
+    assert rules.effective(DEFAULT) == (0.2, "robots", NEVER, "operator", True, 0)
+
+
+def test_a_bound_of_open_requests_leaves_limit_and_block_alone():
+    rules = rules_after(
+        {"max_crawls_per_second": 0.5, "blocked_until": NOW + 60},
+        {"only": "open", "max_open_requests": 1000},
+    )
+    assert rules.effective(DEFAULT) == (0.5, "operator", NOW + 60, "operator", False, 1000)
 
 
 def test_an_operator_who_ends_a_block_does_not_end_a_pause_that_the_host_asked_for():
