@@ -72,8 +72,8 @@ class DemandReporter:
         rates = shard.host_rows["rate"][: shard.host_count]
         self._misses = demand.misses(rates)
         limited, unlimited = demand.limited(rates), demand.unlimited()
-        crawls, marginal = shard.take_crawl_notes()
-        answered, held, unused = shard.take_fleet_notes()
+        crawls, marginal = shard.notes.take_crawl_notes()
+        answered, held, unused = shard.notes.take_fleet_notes()
         elapsed = now - self._reported_at
         self._reported_at = now
         point = int(np.searchsorted(demand.thresholds, multiplier, side="right")) - 1

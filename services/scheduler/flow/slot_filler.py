@@ -76,7 +76,7 @@ class SlotFiller:
         if self._ready.keys() != set(ready):
             self._window.recount()
             known = self._ready
-            self._ready = {shard: known.get(shard, shard.answered) for shard in ready}
+            self._ready = {shard: known.get(shard, shard.notes.answered) for shard in ready}
 
     def _within_reach(
         self, times: NDArray[np.float64], owners: NDArray[np.int32], plan: SlotPlan
@@ -90,12 +90,12 @@ class SlotFiller:
         times, owners = times[ours], owners[ours]
         if not times.size:
             return times, owners
-        answered = sum(shard.answered - before for shard, before in self._ready.items())
-        self._ready = {shard: shard.answered for shard in self._ready}
+        answered = sum(shard.notes.answered - before for shard, before in self._ready.items())
+        self._ready = {shard: shard.notes.answered for shard in self._ready}
         rate = plan.slots_per_second * sum(plan.share_of(s.number) for s in self._ready)
         room = self._window.room(float(times[-1]), answered, rate)
         for number in owners[room:].tolist():
-            self._shards[number].held_slots += 1
+            self._shards[number].notes.held_slots += 1
         metrics.HELD_SLOTS.inc(owners[room:].size)
         return times[:room], owners[:room]
 
@@ -106,10 +106,10 @@ class SlotFiller:
         least = 0.0 if self._work_conserving else plan.multiplier
         least = max(least, shard.rules.picking.least_value)
         rate = plan.slots_per_second * plan.share_of(shard.number)
-        picks = shard.selector.select(slots, rate, least)
+        picks = shard.select(slots, rate, least)
         shard.filled_until = float(slots[-1])
         crawls = picks[picks["row"] >= 0]
-        shard.unused_slots += picks.size - crawls.size
+        shard.notes.unused_slots += picks.size - crawls.size
         metrics.EMPTY_SLOTS.inc(picks.size - crawls.size)
         for counter, count in zip(
             _REQUESTS_BY_TIER, np.bincount(crawls["tier"], minlength=len(REASONS)), strict=True
@@ -117,7 +117,7 @@ class SlotFiller:
             if count:
                 counter.inc(int(count))
         values = crawls["value"][crawls["tier"] <= RETRY]
-        shard.note_crawls(crawls.size, float(values.min(initial=math.inf)))
+        shard.notes.note_crawls(crawls.size, float(values.min(initial=math.inf)))
         return Emission(shard, crawls, write_requests(shard, crawls, plan.multiplier))
 
 

@@ -30,12 +30,12 @@ _MEMORY: Final = 0.2
 
 @compiled
 def usable_from(host: Any) -> float:
-    """From when on the host may be crawled.
+    """From when on the host may be crawled; infinite: not before something happens.
 
     Not before its bucket was filled last: slots of before, which are filled late, would have tokens
     that came after them.
     """
-    if not host.rate > 0.0:
+    if not host.rate > 0.0 or (host.most_open > 0 and host.open_left == 0):
         return math.inf
     filled = host.filled_at + max(1.0 - host.tokens, 0.0) / host.rate
     return float(max(filled, host.blocked_until))
@@ -70,6 +70,7 @@ def take_token(host: Any, now: float) -> None:
     """Account for a crawl."""
     refill(host, now)
     host.tokens = max(host.tokens - 1.0, 0.0)
+    host.open_left = max(host.open_left - 1, 0)
 
 
 @compiled
@@ -210,6 +211,8 @@ class Hosts:
         row["rate"], row["blocked_until"] = effective.rate, effective.blocked_until
         row["own_limit"] = effective.rate_rule != "default"
         row["is_paced"] = effective.is_paced
+        if row["most_open"] != effective.most_open:
+            row["most_open"] = row["open_left"] = effective.most_open
         row["tokens"] = min(row["tokens"], depth_of(row))
         if rules.is_failing:
             self.failing.add(index)
@@ -223,6 +226,7 @@ class Hosts:
         self.failing.discard(index)
         row["rate"], row["blocked_until"] = self._default_rate, NEVER
         row["own_limit"] = row["is_paced"] = False
+        row["most_open"] = row["open_left"] = 0
         self.learned.forget(index)
 
     def load_rules(self, index: int, rules: HostRules) -> None:

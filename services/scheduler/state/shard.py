@@ -3,7 +3,6 @@
 Everything here runs in one thread (see `handler`), knows no Kafka and no clock.
 """
 
-import math
 from collections.abc import Callable, Sequence
 from typing import Final
 
@@ -24,7 +23,9 @@ from services.scheduler.state.crawls import Outcomes, apply_outcomes
 from services.scheduler.state.events import Requests
 from services.scheduler.state.hosts import Hosts, list_pages, pages_of, unlist_page
 from services.scheduler.state.learned_hosts import rate_by_host, refresh_pages
+from services.scheduler.state.open_requests import OpenRequests
 from services.scheduler.state.packing import take_update, update_steps, updated_steps_of
+from services.scheduler.state.report_notes import ReportNotes
 from services.scheduler.state.rows import ACTIVE, ASLEEP, NEVER, UNSET, Rows, clear, reserved_rows
 from services.scheduler.state.rules import ShardRules
 from services.scheduler.state.selector import Selector
@@ -72,6 +73,7 @@ class Shard:
         self.used = 0
         """Rows from here on have never been used."""
         self.selector = make_selector(self)
+        self.open_requests = OpenRequests(self)
         self.parameter_changes = 0
         """Counts what makes the demand another: parameters, pages, host limits."""
         self.filled_until = NEVER
@@ -85,24 +87,16 @@ class Shard:
         self.epochs: dict[str, int] = {}
         """Topic (without prefix) → the newest epoch that was read there. By topic: what an owner
         before announced on another one may not be read yet."""
-        self.answered = 0
-        self.held_slots = 0
-        self.unused_slots = 0
-        """Since the shard was loaded: answers, and slots left empty as the crawlers are behind, or
-        as no page is to be crawled."""
+        self.notes = ReportNotes()
         self.removals = Removals()
         self.imported = 0
         """Number of the last import whose pages are here (`shared.store.imports_log`)."""
-        self._crawls = 0
-        self._least_crawled = math.inf
         self.lookup = PageLookup(expected)
         self._free: list[int] = []
         self._removals = 0
         self._asked_for: dict[int, tuple[int, float]] = {}
         """Requests of before the shard was loaded, of pages that it does not know yet: page id →
         when it was asked for (Unix microseconds), until when the request waits."""
-        self._marginal_value = 0.0
-        self._reported = (0, 0, 0)
 
     @property
     def host_rows(self) -> Rows:
@@ -183,7 +177,7 @@ class Shard:
         rows = self.rows_of(outcomes.page_ids) if rows is None else rows
         tables, signals = self.hosts.learned.tables, self.signal_times.arrays
         batches = self.batches.arrays(self.signal_times.size)
-        self.answered += apply_outcomes(
+        self.notes.answered += apply_outcomes(
             self.pages,
             self.records,
             self.attempts.reserve(rows.size),
@@ -197,6 +191,7 @@ class Shard:
         )
         if batches.counts[1]:
             self.selector.touch(renew_pages(self.pages, signals.rows, batches, tables.weights))
+        self.open_requests.settled(outcomes.page_ids)
         return self._touched(rows)
 
     def parameters(
@@ -351,6 +346,7 @@ class Shard:
 
     def _apply_rules(self, host: int, now: float) -> None:
         self.hosts.apply_rules(host, now)
+        self.open_requests.follow(host)
         self.selector.touch_host(host)
         self.parameter_changes += 1
 
@@ -368,6 +364,10 @@ class Shard:
             self.pages, attempts, self.hosts.rows, rows, *asked[1:], self.rules.failed_retry
         )
         self.selector.touch(rows[waiting])
+        is_open = waiting | (rows == UNKNOWN)
+        self.open_requests.asked(
+            asked.page_ids[is_open], asked.hosts[is_open], asked.deadlines[is_open]
+        )
         for place in np.flatnonzero(rows == UNKNOWN).tolist():
             times = int(asked.requested_us[place]), float(asked.deadlines[place])
             self._asked_for[int(asked.page_ids[place])] = times
@@ -377,22 +377,12 @@ class Shard:
         """Requests are not sent after all: their pages are not in flight."""
         first = self.rules.failed_retry
         take_back_requests(self.pages, self.attempts.rows, rows.astype(np.int64), first)
+        self.open_requests.settled(self.page_ids_of(rows))
         self.selector.touch(rows.astype(np.int32))
 
-    def note_crawls(self, crawls: int, least_value: float) -> None:
-        """Remember so many picks for the next report, and the least value of those by value."""
-        self._crawls += crawls
-        self._least_crawled = min(self._least_crawled, least_value)
-
-    def take_fleet_notes(self) -> tuple[int, int, int]:
-        """Since the last call: requests answered, slots held back, slots without a page."""
-        answered, held, unused = self._reported
-        self._reported = self.answered, self.held_slots, self.unused_slots
-        return self.answered - answered, self.held_slots - held, self.unused_slots - unused
-
-    def take_crawl_notes(self) -> tuple[int, float]:
-        """Picks since the last call, and the crawl value of the least valuable of late."""
-        crawls, self._crawls = self._crawls, 0
-        if self._least_crawled < math.inf:
-            self._marginal_value, self._least_crawled = self._least_crawled, math.inf
-        return crawls, self._marginal_value
+    def select(self, slots: NDArray[np.float64], rate: float, least: float) -> Rows:
+        """Fill slots (see `Selector.select`)."""
+        self.open_requests.time_out(float(slots[0]))
+        picks = self.selector.select(slots, rate, least)
+        self.open_requests.picked(picks["row"][picks["row"] >= 0])
+        return picks

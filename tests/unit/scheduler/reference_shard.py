@@ -11,7 +11,7 @@ from services.scheduler.state.packing import set_own_rate, updated_at
 from services.scheduler.state.rows import PAGE
 from services.scheduler.state.rules import PickingRules, ShardRules
 from shared.contracts.identity import identify
-from shared.contracts.messages import PageUpdate
+from shared.contracts.messages import HostLimit, PageUpdate
 from shared.policy.kernels.crawl_value import crawl_value_scalar
 from shared.rules.page_events import CHANGED, FAILED, GONE_FOR_GOOD, IS_GONE, UNCHANGED
 
@@ -177,6 +177,7 @@ class ReferenceHost:
     tokens: float = 2.0
     filled_at: float = NEVER
     blocked_until: float = NEVER
+    most_open: int = 0
 
     def refill(self, now):
         if self.filled_at > NEVER:
@@ -206,6 +207,18 @@ class ReferenceShard:
     hosts: dict = field(default_factory=dict)
     batches: dict = field(default_factory=dict)
     """The last one of each host."""
+    open: dict = field(default_factory=dict)
+    """Page id → host and time-out of its request, while it is on its way."""
+
+    def is_usable(self, name, now):
+        """Whether a host can be crawled now."""
+        host = self.hosts[name]
+        count = sum(of == name for of, _ in self.open.values())
+        return host.is_usable(now) and (not host.most_open or count < host.most_open)
+
+    def time_out(self, now):
+        """What has waited until now for an answer is not on its way any more."""
+        self.open = {page: (of, until) for page, (of, until) in self.open.items() if until > now}
 
     def priority(self, page, now):
         """(tier, what counts within it), or None where the page cannot be crawled."""
@@ -220,7 +233,7 @@ class ReferenceShard:
 
     def best(self, now, weighed, least=0.0):
         """The greatest priority, at `weighed`, of a page that can be crawled now; None: none."""
-        usable = {name for name, host in self.hosts.items() if host.is_usable(now)}
+        usable = {name for name in self.hosts if self.is_usable(name, now)}
         priorities = [
             self.priority(page, weighed) for page in self.pages.values() if page.host in usable
         ]
@@ -235,6 +248,7 @@ class ReferenceShard:
         page.unanswered += page.deadline > NEVER
         page.deadline = now + self.rules.picking.request_timeout
         page.requested_at = now
+        self.open[page_id] = page.host, page.deadline
 
     def signal(self, page_id, time):
         page = self.pages.get(page_id)
@@ -277,9 +291,11 @@ class ReferenceShard:
     def outcome(self, page_id, time, result):
         page = self.pages.get(page_id)
         if page is None:
+            self.open.pop(page_id, None)
             return
         if time >= page.requested_at and page.deadline > NEVER:
             page.deadline, page.unanswered = NEVER, 0
+            self.open.pop(page_id, None)
         elif time > max(page.last_attempt_at, page.last_crawled_at):
             page.unanswered = 0
         if result in (FAILED, IS_GONE) or result >= GONE_FOR_GOOD:
@@ -361,12 +377,25 @@ class World:
         host.rate = self.shard.rules.default_host_rate if rate is None else rate
         host.blocked_until = NEVER if blocked_until is None else blocked_until
 
+    def bound_open(self, name, most, now):
+        """At most so many requests of a host at once; None: any number."""
+        self.shard.take_host_limit(HostLimit(name, max_open_requests=most, only="open"), now)
+        reference, host = self.reference, self.reference.hosts[name]
+        if not host.most_open:
+            # Before, nobody counted, and pages that went meanwhile are not found.
+            gone = reference.open.keys() - reference.pages.keys()
+            for page_id in gone & {p for p, (of, _) in reference.open.items() if of == name}:
+                del reference.open[page_id]
+        host.note_change(now)
+        host.most_open = most or 0
+
     def pick(self, slots, rate, least=0.0):
         """Let the shard fill slots and check each against the reference; the page ids.
 
         Priorities are those of the first slot, host limits those of each.
         """
-        picks = self.shard.selector.select(np.asarray(slots, float), rate, least)
+        picks = self.shard.select(np.asarray(slots, float), rate, least)
+        self.reference.time_out(float(slots[0]))
         return [
             self._checked(pick, float(slot), float(slots[0]), least)
             for pick, slot in zip(picks, slots, strict=True)
@@ -380,7 +409,7 @@ class World:
             return None
         page_id = int(self.shard.lookup.ids[pick["row"]])
         page = self.reference.pages[page_id]
-        assert self.reference.hosts[page.host].is_usable(now)
+        assert self.reference.is_usable(page.host, now)
         tier, weight = self.reference.priority(page, weighed)
         assert best is not None
         assert tier == best[0]

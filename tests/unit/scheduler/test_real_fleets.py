@@ -196,9 +196,9 @@ def test_a_fleet_that_is_away_costs_few_requests_and_is_found_again():
 def test_slots_that_wait_for_the_fleet_are_counted_and_reported():
     system = System(Fleet(10.0), pages_of(3000), 1 / 1000, shards=1, timeout=60.0)
     system.run(40.0, 120.0)
-    system.shards[0].take_fleet_notes()
+    system.shards[0].notes.take_fleet_notes()
     system.run(40.0, 100.0)
-    answered, held, _ = system.shards[0].take_fleet_notes()
+    answered, held, _ = system.shards[0].notes.take_fleet_notes()
     assert answered == pytest.approx(1000, rel=0.02)
     assert held == pytest.approx(3000, rel=0.02)
 

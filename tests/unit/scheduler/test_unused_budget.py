@@ -12,17 +12,17 @@ def test_what_pages_cannot_use_of_the_budget_stays_unused_and_is_counted():
     shards = make_shards(pages=5)
     before = metrics.EMPTY_SLOTS._value.get()
     assert len(requests_of(fill(shards, timeline(40.0)))) == 20
-    assert sum(shard.unused_slots for shard in shards.values()) == 20
+    assert sum(shard.notes.unused_slots for shard in shards.values()) == 20
     assert metrics.EMPTY_SLOTS._value.get() == before + 20
-    shards[0].unused_slots += 3
-    assert shards[0].take_fleet_notes() == (0, 0, shards[0].unused_slots)
-    assert shards[0].take_fleet_notes() == (0, 0, 0)
+    shards[0].notes.unused_slots += 3
+    assert shards[0].notes.take_fleet_notes() == (0, 0, shards[0].notes.unused_slots)
+    assert shards[0].notes.take_fleet_notes() == (0, 0, 0)
 
 
 def test_no_slot_is_spent_on_what_is_worth_less_than_the_floor():
     poor = make_shards(count=1, least_value=1e9)
     assert requests_of(fill(poor, timeline(40.0, shards=1))) == []
-    assert poor[0].unused_slots == 40
+    assert poor[0].notes.unused_slots == 40
     rich = make_shards(count=1, least_value=1e-9)
     assert len(requests_of(fill(rich, timeline(40.0, shards=1)))) == 40
 

@@ -1,0 +1,154 @@
+"""How many requests of a host are on their way at once, where operators bound that.
+
+Few hosts have a bound, so what is on its way there is kept by page. The kernels that fill slots
+need only know how many more may be made (`HOST`), and count it down; here it is brought up to date,
+before slots are filled and after it, and with every answer.
+
+A request is open from its slot until its answer, or its time-out: whoever reads answers late knows
+of more that are open than there are, and never of fewer.
+"""
+
+import heapq
+from typing import Final, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from services.scheduler.state.attempts import NO_ATTEMPT, Attempts
+from services.scheduler.state.hosts import Hosts, pages_of
+from services.scheduler.state.rows import NEVER, Rows
+from services.scheduler.state.selector import Selector
+
+_UNKNOWN: Final = -1
+
+
+class _Space(Protocol):
+    """What is read of a shard."""
+
+    pages: Rows
+    records: Rows
+    attempts: Attempts
+    hosts: Hosts
+    selector: Selector
+
+    def row_of(self, page_id: int) -> int: ...
+
+    def page_ids_of(self, rows: NDArray[np.int64]) -> NDArray[np.int64]: ...
+
+
+class OpenRequests:
+    """Those of the hosts of a shard that have a bound."""
+
+    def __init__(self, shard: _Space) -> None:
+        self._shard = shard
+        self._until: dict[int, dict[int, float]] = {}
+        """Host → page id → the time-out of its request."""
+        self._host_of: dict[int, int] = {}
+        """Page id → its host."""
+        self._ends: list[tuple[float, int]] = []
+        """Heap of time-outs and their page ids; those of before stay until they are first."""
+
+    def count(self, host: int) -> int:
+        """How many are open of a host with a bound."""
+        return len(self._until.get(host, ()))
+
+    def follow(self, host: int) -> None:
+        """The bound of a host is new, or another, or gone."""
+        if not self._shard.hosts.rows[host]["most_open"]:
+            for page_id in self._until.pop(host, {}):
+                del self._host_of[page_id]
+        elif host in self._until:
+            self._renew(host)
+        else:
+            self._until[host] = {}
+            self._find(host)
+
+    def asked(
+        self,
+        page_ids: NDArray[np.int64],
+        hosts: NDArray[np.int64],
+        deadlines: NDArray[np.float64],
+    ) -> None:
+        """Requests were made, and the kernels have counted them.
+
+        Args:
+            page_ids: of each.
+            hosts: of each.
+            deadlines: until when each waits.
+        """
+        bounded = np.flatnonzero(self._shard.hosts.rows["most_open"][hosts] > 0)
+        for place in bounded.tolist():
+            self._add(int(hosts[place]), int(page_ids[place]), float(deadlines[place]))
+        for host in np.unique(hosts[bounded]).tolist():
+            self._renew(host)
+
+    def picked(self, rows: NDArray[np.int64]) -> None:
+        """The same of pages that were picked, by their rows."""
+        shard = self._shard
+        hosts = shard.pages["host"][rows]
+        bounded = shard.hosts.rows["most_open"][hosts] > 0
+        if bounded.any():
+            rows = rows[bounded]
+            deadlines = shard.attempts.rows["deadline"][shard.pages["attempt"][rows]]
+            self.asked(shard.page_ids_of(rows), hosts[bounded].astype(np.int64), deadlines)
+
+    def settled(self, page_ids: NDArray[np.int64]) -> None:
+        """Pages that were answered, or are not asked for after all; others may be among them."""
+        if not self._host_of:
+            return
+        hosts = set()
+        for page_id in page_ids.tolist():
+            if page_id in self._host_of and not self._waits(page_id):
+                hosts.add(self._drop(page_id))
+        for host in hosts:
+            self._renew(host)
+
+    def time_out(self, now: float) -> None:
+        """The time has come to `now`: what has waited for too long is not open any more."""
+        hosts = set()
+        while self._ends and self._ends[0][0] <= now:
+            until, page_id = heapq.heappop(self._ends)
+            host = self._host_of.get(page_id)
+            if host is not None and self._until[host][page_id] == until:
+                hosts.add(self._drop(page_id))
+        for host in hosts:
+            self._renew(host)
+
+    def _find(self, host: int) -> None:
+        """Look for what is open at all pages of a host: its bound is new."""
+        shard = self._shard
+        rows = pages_of(shard.records, shard.hosts.rows, host)
+        attempts = shard.pages["attempt"][rows]
+        rows, attempts = rows[attempts != NO_ATTEMPT], attempts[attempts != NO_ATTEMPT]
+        deadlines = shard.attempts.rows["deadline"][attempts]
+        waits = deadlines > NEVER
+        page_ids = shard.page_ids_of(rows[waits].astype(np.int64))
+        for page_id, until in zip(page_ids.tolist(), deadlines[waits].tolist(), strict=True):
+            self._add(host, page_id, until)
+        self._renew(host)
+
+    def _waits(self, page_id: int) -> bool:
+        """Whether a page is in flight still."""
+        row = self._shard.row_of(page_id)
+        attempt = NO_ATTEMPT if row == _UNKNOWN else self._shard.pages[row]["attempt"]
+        return bool(
+            attempt != NO_ATTEMPT and self._shard.attempts.rows[attempt]["deadline"] > NEVER
+        )
+
+    def _add(self, host: int, page_id: int, until: float) -> None:
+        self._until.setdefault(host, {})[page_id] = until
+        self._host_of[page_id] = host
+        heapq.heappush(self._ends, (until, page_id))
+
+    def _drop(self, page_id: int) -> int:
+        host = self._host_of.pop(page_id)
+        del self._until[host][page_id]
+        return host
+
+    def _renew(self, host: int) -> None:
+        """Let the kernels know how many more requests of a host may be made."""
+        row, until = self._shard.hosts.rows[host], self._until[host]
+        if not row["most_open"]:
+            return  # it was erased
+        row["open_left"] = max(int(row["most_open"]) - len(until), 0)
+        self._shard.selector.touch_host(host)
