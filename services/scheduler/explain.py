@@ -102,6 +102,8 @@ def page_state(
             "own_limit": bool(host["own_limit"]),
             "blocked_until": _time(host["blocked_until"]),
             "usable_from": _time(float(usable_from(host))),
+            "max_open_requests": int(host["most_open"]) or None,
+            "open_requests": shard.open_requests.count(int(page["host"])),
             "pages": int(host["pages"]),
             "held_back_value": float(host["held_back"]),
         },

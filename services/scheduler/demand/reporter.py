@@ -69,7 +69,7 @@ class DemandReporter:
         if demand is None:
             return None
         self._refresh_ripe(demand, now)
-        rates = shard.host_rows["rate"][: shard.host_count]
+        rates = shard.open_requests.crawl_rates()
         self._misses = demand.misses(rates)
         limited, unlimited = demand.limited(rates), demand.unlimited()
         crawls, marginal = shard.notes.take_crawl_notes()

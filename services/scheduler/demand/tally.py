@@ -253,7 +253,7 @@ class Tally:
         self._most = SECONDS_PER_DAY / rules.least_interval if has_interval else math.inf
         self._exact = is_sample or shard.used <= few_pages
         self._hosts = shard.host_count
-        self._rates = shard.host_rows["rate"][: self._hosts].copy()
+        self._rates = shard.open_requests.crawl_rates()[: self._hosts].copy()
         most = min(size, shard.used) if is_sample or not self._exact else shard.used
         self._buffer = np.empty(max(most, 1), shard.pages.dtype)
         self._next_row = 0

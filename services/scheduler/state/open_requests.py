@@ -17,9 +17,16 @@ from numpy.typing import NDArray
 from services.scheduler.state.attempts import NO_ATTEMPT, Attempts
 from services.scheduler.state.hosts import Hosts, pages_of
 from services.scheduler.state.rows import NEVER, Rows
+from services.scheduler.state.rules import ShardRules
 from services.scheduler.state.selector import Selector
 
 _UNKNOWN: Final = -1
+
+_MEMORY: Final = 0.1
+"""Weight of the newest answer in how long answers of a host take."""
+
+_LEAST_SECONDS: Final = 0.01
+"""No answer is taken to be faster: clocks differ."""
 
 
 class _Space(Protocol):
@@ -30,6 +37,7 @@ class _Space(Protocol):
     attempts: Attempts
     hosts: Hosts
     selector: Selector
+    rules: ShardRules
 
     def row_of(self, page_id: int) -> int: ...
 
@@ -45,12 +53,25 @@ class OpenRequests:
         """Host → page id → the time-out of its request."""
         self._host_of: dict[int, int] = {}
         """Page id → its host."""
+        self._seconds: dict[int, float] = {}
+        """Host → how long an answer takes, typically."""
         self._ends: list[tuple[float, int]] = []
         """Heap of time-outs and their page ids; those of before stay until they are first."""
 
     def count(self, host: int) -> int:
         """How many are open of a host with a bound."""
         return len(self._until.get(host, ()))
+
+    def crawl_rates(self) -> NDArray[np.float64]:
+        """Crawls per second that each host of the shard can take: where a bound makes requests wait
+        for each other, as many as are answered (Little's law)."""
+        rates: NDArray[np.float64] = self._shard.hosts.known["rate"]
+        if self._seconds:
+            rates, most = rates.copy(), self._shard.hosts.known["most_open"]
+            for host, seconds in self._seconds.items():
+                if most[host]:
+                    rates[host] = min(rates[host], most[host] / seconds)
+        return rates
 
     def follow(self, host: int) -> None:
         """The bound of a host is new, or another, or gone."""
@@ -92,15 +113,24 @@ class OpenRequests:
             deadlines = shard.attempts.rows["deadline"][shard.pages["attempt"][rows]]
             self.asked(shard.page_ids_of(rows), hosts[bounded].astype(np.int64), deadlines)
 
-    def settled(self, page_ids: NDArray[np.int64]) -> None:
-        """Pages that were answered, or are not asked for after all; others may be among them."""
+    def answered(self, page_ids: NDArray[np.int64], crawled_at: NDArray[np.float64]) -> None:
+        """Crawls of these pages are known; others may be among them, and older crawls."""
         if not self._host_of:
             return
-        hosts = set()
-        for page_id in page_ids.tolist():
-            if page_id in self._host_of and not self._waits(page_id):
+        timeout, hosts = self._shard.rules.picking.request_timeout, set()
+        for page_id, time in zip(page_ids.tolist(), crawled_at.tolist(), strict=True):
+            host = self._host_of.get(page_id)
+            if host is not None and not self._waits(page_id):
+                seconds = max(time - (self._until[host][page_id] - timeout), _LEAST_SECONDS)
+                before = self._seconds.get(host, seconds)
+                self._seconds[host] = before + _MEMORY * (seconds - before)
                 hosts.add(self._drop(page_id))
         for host in hosts:
+            self._renew(host)
+
+    def taken_back(self, page_ids: NDArray[np.int64]) -> None:
+        """These pages are not asked for after all; others may be among them."""
+        for host in {self._drop(n) for n in page_ids.tolist() if n in self._host_of}:
             self._renew(host)
 
     def time_out(self, now: float) -> None:

@@ -191,7 +191,7 @@ class Shard:
         )
         if batches.counts[1]:
             self.selector.touch(renew_pages(self.pages, signals.rows, batches, tables.weights))
-        self.open_requests.settled(outcomes.page_ids)
+        self.open_requests.answered(outcomes.page_ids, outcomes.crawled_at)
         return self._touched(rows)
 
     def parameters(
@@ -377,7 +377,7 @@ class Shard:
         """Requests are not sent after all: their pages are not in flight."""
         first = self.rules.failed_retry
         take_back_requests(self.pages, self.attempts.rows, rows.astype(np.int64), first)
-        self.open_requests.settled(self.page_ids_of(rows))
+        self.open_requests.taken_back(self.page_ids_of(rows))
         self.selector.touch(rows.astype(np.int32))
 
     def select(self, slots: NDArray[np.float64], rate: float, least: float) -> Rows:

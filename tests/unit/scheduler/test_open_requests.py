@@ -5,6 +5,7 @@ import pytest
 from reference_shard import DAY, World, rules
 from test_shard_selection import START, random_world, something_happens
 
+from services.scheduler.explain import page_state
 from services.scheduler.flow.recovery import restore
 from services.scheduler.picking.calendar import make_shard
 from shared.contracts.messages import CrawlRequest, HostLimit, PageUpdate
@@ -118,6 +119,32 @@ def test_an_erased_host_has_no_bound():
     shard.open_requests.time_out(START + 2 * TIMEOUT)
     picks = shard.select(START + 2 + np.linspace(0.0, 0.1, 8), 80.0, 0.0)
     assert (picks["row"] >= 0).all()
+
+
+def test_a_bound_host_takes_as_many_crawls_as_it_answers():
+    world = one_host(most=2)
+    shard = world.shard
+    host = shard.hosts.find(HOST)
+    assert shard.open_requests.crawl_rates()[host] == 1000.0
+    now = START + 1
+    for _ in range(60):
+        for page_id in pick(world, now):
+            world.outcome(page_id, now + 4.0)
+        now += 5.0
+    rates = shard.open_requests.crawl_rates()
+    assert rates[host] == pytest.approx(2 / 4.0, rel=0.05)
+    assert np.delete(rates, host) == pytest.approx(1000.0)
+    world.bound_open(HOST, None, now)
+    assert shard.open_requests.crawl_rates()[host] == 1000.0
+
+
+def test_it_is_said_how_many_are_open():
+    world = one_host()
+    pick(world, START + 1)
+    page = next(identity for identity in world.identities if identity.host == HOST)
+    of_host = page_state(world.shard, page, START + 1, 0.0)["host"]
+    assert (of_host["max_open_requests"], of_host["open_requests"]) == (2, 2)
+    assert of_host["usable_from"] is None
 
 
 @pytest.mark.parametrize("seed", range(12))
