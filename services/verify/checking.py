@@ -70,6 +70,10 @@ _RARE_SECONDS: Final = 30.0
 UNREAD_SECONDS: Final = 2.0
 """A message may have been there so long before its reader went down, and not have been read."""
 
+HANDED_OVER_SECONDS: Final = 15.0
+"""Shards go to others once a session has timed out, or who is new has started: though crawls may be
+at the budget long before, who has them then loads a snapshot of so much later."""
+
 
 @dataclass(frozen=True, slots=True)
 class Differences:
@@ -226,7 +230,7 @@ def may_be_skipped(
         for place, at in poison_written_at.items()
         if place[0] in _READ_FROM_THE_LAST
         and any(
-            begin - UNREAD_SECONDS <= at <= end
+            begin - UNREAD_SECONDS <= at <= end + HANDED_OVER_SECONDS
             for begin, end in down[_READ_FROM_THE_LAST[place[0]]]
         )
     }

@@ -2,7 +2,7 @@
 
 import pytest
 
-from services.verify.checking import may_be_skipped
+from services.verify.checking import HANDED_OVER_SECONDS, may_be_skipped
 from services.verify.checks.downtime import downtimes_of
 from services.verify.faults import Injected
 from shared.contracts.topics import DEMAND_CURVES, PAGE_PARAMETERS, SIGNALS
@@ -38,7 +38,8 @@ def test_a_letter_may_be_missing_while_its_own_reader_was_down(hit, skipped):
 
 
 def test_a_reader_that_was_back_is_no_excuse():
-    assert may_be_skipped(WRITTEN, [fault("kill", "scheduler", settled=11.5)]) == set()
+    before = fault("kill", "scheduler", began=-6.0, settled=12.0 - HANDED_OVER_SECONDS - 0.1)
+    assert may_be_skipped(WRITTEN, [before]) == set()
     assert may_be_skipped(WRITTEN, [fault("kill", "scheduler", began=15.0, settled=16.0)]) == set()
 
 
