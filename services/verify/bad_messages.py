@@ -70,7 +70,7 @@ _NUMBERS = {
         *("page_id", "unsignalled_change_rate", "signal_evidence", "signal_rate", "updated_at"),
     ),
     HOST_PARAMETERS.name: ("unsignalled_change_rate", "signal_evidence", "updated_at"),
-    HOST_LIMITS.name: ("max_crawls_per_second", "blocked_until"),
+    HOST_LIMITS.name: ("max_crawls_per_second", "blocked_until", "max_open_requests"),
     BANDWIDTH.name: ("crawls_per_second", "set_at"),
     DEMAND_CURVES.name: (
         *("shard", "reported_at", "pages", "achieved_crawls_per_second", "host_limited_share"),

@@ -26,6 +26,9 @@ MAX_RATE = 1e9
 MAX_CRAWL_RATE = 1e6
 """Crawls per second that nobody could spend are refused: each is a slot to be filled."""
 
+MOST_OPEN_REQUESTS = 1_000
+"""Of one host: who bounds them means a few."""
+
 _VISIBLE = r"^[^\x00-\x20\x7f]*$"
 """No spaces nor control characters: PostgreSQL refuses some of them, and no host has any."""
 
@@ -258,7 +261,7 @@ class HostLimit(Struct, frozen=True, gc=False):
     crawl_delay_seconds: Annotated[float, Meta(ge=0, le=1e7)] | None = None
     """What the host's robots.txt asks for, from crawlers: no two crawls are nearer to each other.
     Absent, or 0: nothing."""
-    max_open_requests: Annotated[int, Meta(ge=1, le=1000)] | None = None
+    max_open_requests: Annotated[int, Meta(ge=1, le=MOST_OPEN_REQUESTS)] | None = None
     """The operators' bound of how many requests of the host are on their way at once: asked for,
     and not answered yet. Absent: none."""
     only: Literal["limit", "block", "crawl-delay", "open"] | None = None

@@ -10,13 +10,14 @@ from shared.store.layout import read_layout
 
 _COLUMNS: Final = """
 SELECT host, shard, coalesce(max_crawls_per_second, 'NaN') AS max_crawls_per_second, blocked_until,
-       coalesce(crawl_delay, 'NaN') AS crawl_delay, asked_until, failures, failed_at
+       coalesce(crawl_delay, 'NaN') AS crawl_delay, asked_until, failures, failed_at,
+       coalesce(max_open_requests, 0) AS max_open_requests
 FROM hosts
 """
 _ONE: Final = f"{_COLUMNS} WHERE shard = %s AND host_id = %s"
 _WITH_RULES: Final = f"""{_COLUMNS}
 WHERE max_crawls_per_second IS NOT NULL OR crawl_delay > 0 OR blocked_until > %(now)s
-      OR asked_until > %(now)s OR failures >= %(patience)s
+      OR asked_until > %(now)s OR failures >= %(patience)s OR max_open_requests > 0
 ORDER BY host LIMIT %(most)s
 """
 

@@ -132,6 +132,8 @@ class Host(Base):
     """Crawls in a row that did not reach it (`shared.rules.host_rules`)."""
     failed_at: Mapped[float] = mapped_column(Double, server_default="-infinity")
     """The last of them that counted."""
+    max_open_requests: Mapped[int | None] = mapped_column(SmallInteger)
+    """The operators' bound of requests that are not answered yet; NULL: none."""
     limit_updated_at: Mapped[float] = mapped_column(Double)
     prior_shape: Mapped[float | None] = mapped_column(Double)
     """A of the host's Gamma(A, B) prior of α; NULL: not learned yet."""

@@ -126,15 +126,24 @@ _HOST_COLUMNS: Final = {
     "asked_until": "float8",
     "failures": "int4",
     "failed_at": "float8",
+    "max_open_requests": "int2",
     "limit_updated_at": "float8",
 }
-_OR_NULL: Final = ("max_crawls_per_second", "crawl_delay")
+_OR_NULL: Final = {
+    "max_crawls_per_second": "'NaN'",
+    "crawl_delay": "'NaN'",
+    "max_open_requests": "0",
+}
+"""What says that there is no such rule, by the columns that have NULL for it."""
+
 _HOST_KEY: Final = ("shard", "host_id", "host")
 
 
 def write_hosts(connection: psycopg.Connection, limits: HostLimits) -> None:
     """Add hosts, or write the rules of known ones."""
-    given = [f"nullif({name}, 'NaN')" if name in _OR_NULL else name for name in _HOST_COLUMNS]
+    given = [
+        f"nullif({name}, {_OR_NULL[name]})" if name in _OR_NULL else name for name in _HOST_COLUMNS
+    ]
     assignments = [f"{name} = excluded.{name}" for name in _HOST_COLUMNS if name not in _HOST_KEY]
     connection.execute(
         f"INSERT INTO hosts ({', '.join(_HOST_COLUMNS)}, sources) "

@@ -203,9 +203,12 @@ def _host_reasons(known: dict[str, Any], now: float) -> list[str]:
         return [f"Its host is blocked until {_when(until, now)}."]
     if host.get("failures"):
         return [f"Its host failed {host['failures']} times in a row: see `freshet hosts show`."]
+    reasons = []
     if host.get("max_crawls_per_second") is not None:
-        return [f"Its host takes at most {host['max_crawls_per_second']:g} crawls a second."]
-    return []
+        reasons.append(f"Its host takes at most {host['max_crawls_per_second']:g} crawls a second.")
+    if host.get("max_open_requests") is not None:
+        reasons.append(f"Its host takes at most {host['max_open_requests']} open requests.")
+    return reasons
 
 
 def _section(title: str, values: dict[str, Any], now: float) -> list[str]:

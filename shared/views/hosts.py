@@ -44,8 +44,8 @@ def described(row: Mapping[str, Any], default: float, now: float) -> dict[str, A
         now: Unix seconds.
 
     Returns:
-        `max_crawls_per_second`, `by`, `blocked_until` and `blocked_by` are what holds; the others
-        are each writer's own. None: no such rule.
+        `max_crawls_per_second`, `by`, `blocked_until`, `blocked_by`, `max_open_requests` and
+        `open_requests_by` are what holds; the others are each writer's own. None: no such rule.
     """
     rules = HostRules.read(row)
     holds = rules.effective(default)
@@ -57,6 +57,8 @@ def described(row: Mapping[str, Any], default: float, now: float) -> dict[str, A
         "by": WHOSE[holds.rate_rule],
         "blocked_until": holds.blocked_until if is_blocked else None,
         "blocked_by": WHOSE[holds.block_rule] if is_blocked else None,
+        "max_open_requests": holds.most_open or None,
+        "open_requests_by": WHOSE["operator"] if holds.most_open else None,
         "operators_limit": _known(rules.limit),
         "operators_block_until": _known(rules.blocked_until),
         "crawl_delay_seconds": _known(rules.crawl_delay),
@@ -70,6 +72,8 @@ def described(row: Mapping[str, Any], default: float, now: float) -> dict[str, A
 def line_of(host: Mapping[str, Any], now: float) -> str:
     """A host in one line."""
     text = f"{host['host']:<40} {host['max_crawls_per_second']:.6g}/s ({host['by']})"
+    if host["max_open_requests"] is not None:
+        text += f", at most {host['max_open_requests']} open requests ({host['open_requests_by']})"
     if host["blocked_until"] is None:
         return text
     hours = (host["blocked_until"] - now) / 3600

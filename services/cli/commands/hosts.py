@@ -1,6 +1,7 @@
 """`freshet hosts show|list|limit|block|unblock|erase`."""
 
 import asyncio
+import math
 from typing import Any, Literal
 
 import click
@@ -11,7 +12,8 @@ from shared.terminal.output import show, show_json
 
 @click.group()
 def command() -> None:
-    """Say how often hosts may be crawled, and see which rule binds.
+    """Say how often hosts may be crawled, and how many requests of them may be open; see which
+    rule binds.
 
     HOST is a URL's authority: `example.com`, or `example.com:8080` on a port that is not the
     scheme's own. The strictest rule holds: the operators' limit and block, the crawl delay of
@@ -22,6 +24,7 @@ def command() -> None:
     Examples:
       freshet hosts limit example.com 0.5/s
       freshet hosts limit example.com default
+      freshet hosts limit example.com --open 2
       freshet hosts block example.com --hours 12
       freshet hosts unblock example.com
       freshet hosts show example.com
@@ -37,20 +40,49 @@ class RateOrDefault(click.ParamType):
 
     def convert(
         self, value: Any, param: click.Parameter | None, ctx: click.Context | None
-    ) -> float | None:
-        """Crawls per second; None: the default."""
-        return None if value == "default" else Rate().convert(value, param, ctx)
+    ) -> float:
+        """Crawls per second; NaN: the default."""
+        return math.nan if value == "default" else Rate().convert(value, param, ctx)
+
+
+class NumberOrNone(click.ParamType):
+    """A number of requests, or `none`."""
+
+    name = "number"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
+        """How many; 0: there is no bound."""
+        from shared.contracts.messages import MOST_OPEN_REQUESTS  # noqa: PLC0415
+
+        if value == "none":
+            return 0
+        return int(click.IntRange(1, MOST_OPEN_REQUESTS).convert(value, param, ctx))
 
 
 @command.command("limit")
 @click.argument("host")
-@click.argument("rate", type=RateOrDefault())
+@click.argument("rate", type=RateOrDefault(), required=False)
+@click.option(
+    "--open",
+    "most_open",
+    type=NumberOrNone(),
+    help="Let so many of its requests be on their way at once, or `none`: any number.",
+)
 @click.option("--json", "as_json", is_flag=True, help="Answer as JSON.")
-def limit(host: str, rate: float | None, as_json: bool) -> None:
-    """Crawl HOST at most at RATE (`0.5/s`, `1000/day`, or `default`). A block stays."""
+def limit(host: str, rate: float | None, most_open: int | None, as_json: bool) -> None:
+    """Crawl HOST at most at RATE (`0.5/s`, `1000/day`, or `default`), with at most so many requests
+    open: asked for, and not answered yet. What is not given stays, and so does a block."""
+    if rate is None and most_open is None:
+        raise click.UsageError("say how often, or how many at once: give RATE, --open, or both")
     name = _name_of(host)
-    _publish(name, "limit", rate=rate)
-    show({"host": name, "max_crawls_per_second": rate}, as_json=as_json)
+    said: dict[str, Any] = {}
+    if rate is not None:
+        said["max_crawls_per_second"] = None if math.isnan(rate) else rate
+        _publish(name, "limit", rate=said["max_crawls_per_second"])
+    if most_open is not None:
+        said["max_open_requests"] = most_open or None
+        _publish(name, "open", most_open=said["max_open_requests"])
+    show({"host": name} | said, as_json=as_json)
 
 
 @command.command("block")
@@ -150,10 +182,11 @@ def _name_of(host: str) -> str:
 
 def _publish(
     host: str,
-    only: Literal["limit", "block"],
+    only: Literal["limit", "block", "open"],
     *,
     rate: float | None = None,
     until: float | None = None,
+    most_open: int | None = None,
 ) -> None:
     from services.cli.audit import note  # noqa: PLC0415
     from services.cli.kafka import publish_for_host  # noqa: PLC0415
@@ -162,7 +195,11 @@ def _publish(
     from shared.runtime.settings import load_settings  # noqa: PLC0415
 
     settings = load_settings()
-    message: HostLimit = HostLimit(host, max_crawls_per_second=rate, blocked_until=until, only=only)
+    changes: dict[str, dict[str, Any]] = {
+        "limit": {"max_crawls_per_second": rate},
+        "block": {"blocked_until": until},
+        "open": {"max_open_requests": most_open},
+    }
+    message: HostLimit = HostLimit(host, only=only, **changes[only])
     asyncio.run(publish_for_host(settings, HOST_LIMITS, host, message))
-    change = {"max_crawls_per_second": rate} if only == "limit" else {"blocked_until": until}
-    note(settings, "host", host, change)
+    note(settings, "host", host, changes[only])

@@ -1,4 +1,4 @@
-// What binds hosts: a limit, a crawl delay, a pause that they asked for, a back-off or a block.
+// What binds hosts: a limit, a bound of open requests, a crawl delay, a pause that they asked for, a back-off or a block.
 
 import { $, facts, fill, link, make, number, stretch, table, when } from "./common.js";
 
@@ -8,6 +8,7 @@ const COLUMNS = (now) => [
   { title: "by", of: (host) => host.by, isText: true },
   { title: "Left alone until", of: (host) => (host.blocked_until === null ? "–" : when(host.blocked_until, now)), isText: true },
   { title: "by", of: (host) => host.blocked_by ?? "–", isText: true },
+  { title: "Open requests at most", of: (host) => number(host.max_open_requests) },
   { title: "Crawl delay", of: (host) => stretch(host.crawl_delay_seconds) },
   { title: "Back-off", of: (host) => (host.back_off_seconds > 0 ? stretch(host.back_off_seconds) : "–") },
   { title: "Failures in a row", of: (host) => number(host.failures) },
@@ -16,10 +17,11 @@ const COLUMNS = (now) => [
 function showOne({ hosts: [host], now }) {
   const rate = `At most ${number(host.max_crawls_per_second)} crawls a second: ${host.by}.`;
   const block = host.blocked_until === null ? "It is not left alone." : `Left alone until ${when(host.blocked_until, now)}: ${host.blocked_by}.`;
-  const why = make("ul", undefined, make("li", rate), make("li", block));
+  const open = host.max_open_requests === null ? "" : `At most ${number(host.max_open_requests)} open requests: ${host.open_requests_by}.`;
+  const why = make("ul", undefined, ...[rate, open, block].filter((line) => line).map((line) => make("li", line)));
   why.className = "why";
   $("result").append(make("h2", host.host), why, facts("All rules", host, now), link("All hosts that a rule binds", "hosts"));
-  return `${host.host}: ${rate} ${block}`;
+  return [`${host.host}:`, rate, open, block].filter((line) => line).join(" ");
 }
 
 function showAll({ hosts, now, is_whole: isWhole }) {

@@ -151,7 +151,7 @@ def _load_hosts(shard: Shard, snapshot: ShardSnapshot) -> NDArray[np.int32]:
     rules = columns.rules
     has_rules = ~np.isnan(rules["max_crawls_per_second"]) | ~np.isnan(rules["crawl_delay"])
     has_rules |= (rules["blocked_until"] > NEVER) | (rules["asked_until"] > NEVER)
-    has_rules |= rules["failures"] > 0
+    has_rules |= (rules["failures"] > 0) | (rules["max_open_requests"] > 0)
     for place in np.flatnonzero(has_rules).tolist():
         hosts.load_rules(int(numbers[place]), HostRules.read(rules[place]))
     hosts.learned.load(numbers, columns)

@@ -27,7 +27,7 @@ _PAGE: Final = ("unsignalled_change_rate", "signal_evidence", "signal_rate")
 _PAGE_SINGLE: Final = ("source_evidence", "posterior_shape", "multiplier")
 _HOST_EXACT: Final = (
     *("max_crawls_per_second", "blocked_until", "crawl_delay", "asked_until", "failures"),
-    *("failed_at", "signals", "sources", "numbers"),
+    *("failed_at", "max_open_requests", "signals", "sources", "numbers"),
 )
 _HOST: Final = (
     *("prior_shape", "prior_rate", "precision", "expected_changes", "predicted_changes"),

@@ -300,6 +300,8 @@ def _limit(host: HostState, limit: HostLimit) -> None:
         host.blocked_until = NEVER if until is None else until
     if limit.only == "crawl-delay":
         host.crawl_delay = math.nan if delay is None else delay
+    if limit.only == "open":
+        host.max_open_requests = limit.max_open_requests or 0
 
 
 def _note_host(host: HostState, outcome: CrawlOutcome) -> None:

@@ -69,7 +69,8 @@ _PAGES: Final = """
     FROM pages p JOIN hosts h USING (shard, host_id) JOIN page_urls u USING (shard, page_id)"""
 _HOSTS: Final = """
     SELECT host, shard, max_crawls_per_second, blocked_until, crawl_delay, asked_until, failures,
-           failed_at, prior_shape, prior_rate, prior_precision, sources, learning, factors
+           failed_at, max_open_requests, prior_shape, prior_rate, prior_precision, sources,
+           learning, factors
     FROM hosts"""
 
 
@@ -170,6 +171,8 @@ class HostState:
     asked_until: float = NEVER
     failures: int = 0
     failed_at: float = NEVER
+    max_open_requests: int = 0
+    """0: no bound."""
     prior_shape: float = INITIAL_SHAPE
     prior_rate: float = INITIAL_SHAPE / INITIAL_CHANGE_RATE
     prior_precision: float | None = None
@@ -301,6 +304,7 @@ def _host(
     asked_until: float,
     failures: int,
     failed_at: float,
+    most_open: int | None,
     shape: float | None,
     rate: float | None,
     precision: float | None,
@@ -311,6 +315,7 @@ def _host(
     host = HostState(name, shard, math.nan if limit is None else limit, blocked_until)
     host.crawl_delay = math.nan if crawl_delay is None else crawl_delay
     host.asked_until, host.failures, host.failed_at = asked_until, failures, failed_at
+    host.max_open_requests = most_open or 0
     host.prior_precision = precision
     host.sources = json.loads(sources)
     if factors:

@@ -58,6 +58,8 @@ async def test_each_view_says_what_the_command_says(viewed, view_database):
     assert bound["host-2.example"] == ("robots.txt", None)
     assert bound["host-3.example"][1] == "operators"
     assert bound["host-4.example"][1] == "the host asked for it"
+    open_requests = {host["host"]: host["max_open_requests"] for host in hosts["hosts"]}
+    assert (open_requests["host-1.example"], open_requests["host-2.example"]) == (2, None)
     status, one = await get(viewed, "/hosts.json?host=HOST-1.example.")
     assert one["hosts"] == [await said_by(view_database, "hosts", "show", "host-1.example")]
 

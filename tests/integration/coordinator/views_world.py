@@ -61,6 +61,7 @@ def _life(now):
         HostLimit("host-1.example", max_crawls_per_second=0.25),
         HostLimit("host-2.example", crawl_delay_seconds=30.0, only="crawl-delay"),
         HostLimit("host-3.example", blocked_until=now + DAY),
+        HostLimit("host-1.example", max_open_requests=2, only="open"),
         *(
             CrawlOutcome(url, now - days * DAY, result="changed" if days % 4 else "unchanged")
             for days in (8, 6, 4)

@@ -125,6 +125,7 @@ def a_day_of_life(broker):
             *(crawl(url, NOW + DAY) for url in URLS),
             *(signal(url, NOW + 1.5 * DAY) for url in URLS[::2]),
             HostLimit("host-1.example", 3.0),
+            HostLimit("host-2.example", max_open_requests=4, only="open"),
         ),
         broker.batch(
             *(crawl(url, NOW + 2 * DAY, "changed") for url in URLS[::2]),

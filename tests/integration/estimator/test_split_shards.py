@@ -162,6 +162,7 @@ def story():
                 result = "changed" if (number + day) % 3 == 0 else "unchanged"
                 yield crawl(url, NOW + day * DAY, result)
     yield HostLimit("host-1.example", 3.0)
+    yield HostLimit("host-2.example", max_open_requests=4, only="open")
     yield crawl(URLS[1], NOW + 9 * DAY, "failed", http_status=429, retry_after_seconds=60.0)
     yield crawl(URLS[3], NOW + 9 * DAY, "gone", http_status=410)
     yield PageUpdate("remove", URLS[5], updated_at=NOW + 9 * DAY)

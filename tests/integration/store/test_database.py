@@ -281,25 +281,27 @@ def test_observations_are_appended_and_dropped_by_partition(store):
 
 
 def test_hosts_are_added_and_changed(store):
-    def limits(rate, blocked):
+    def limits(rate, blocked, most_open):
         return writer.HostLimits(
             np.array([1], np.int16),
             np.array([5]),
             ["h"],
-            np.array([(rate, blocked, 2.5, NOW + 3, 7, NOW - 1)], HOST_RULES),
+            np.array([(rate, blocked, 2.5, NOW + 3, 7, NOW - 1, most_open)], HOST_RULES),
             np.array([NOW]),
         )
 
     with connect(store, "test") as connection:
-        writer.write_hosts(connection, limits(np.nan, NEVER))
-        writer.write_hosts(connection, limits(2.5, NOW))
+        writer.write_hosts(connection, limits(np.nan, NEVER, 0))
+        writer.write_hosts(connection, limits(2.5, NOW, 4))
     hosts = load_shard(store, 1).hosts
-    assert hosts.rules.tolist() == [(2.5, NOW, 2.5, NOW + 3, 7, NOW - 1)]
+    assert hosts.rules.tolist() == [(2.5, NOW, 2.5, NOW + 3, 7, NOW - 1, 4)]
     with connect(store, "test") as connection:
-        writer.write_hosts(connection, limits(np.nan, NEVER))
+        writer.write_hosts(connection, limits(np.nan, NEVER, 0))
+        assert connection.execute("SELECT max_open_requests FROM hosts").fetchone() == (None,)
     hosts = load_shard(store, 1).hosts
     assert np.isnan(hosts.rules["max_crawls_per_second"][0])
     assert hosts.rules["blocked_until"].tolist() == [NEVER]
+    assert hosts.rules["max_open_requests"].tolist() == [0]
 
 
 def test_status_counts(store):

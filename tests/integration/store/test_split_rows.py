@@ -117,7 +117,10 @@ def filled(store):
             observe(connection, urls, time)
             observe(connection, urls_of_shard(2, 20), time, 2)
         connection.execute("UPDATE pages SET digest = page_id, crawls = 3")
-        connection.execute("UPDATE hosts SET max_crawls_per_second = host_id % 5")
+        connection.execute(
+            "UPDATE hosts SET max_crawls_per_second = host_id % 5, "
+            "max_open_requests = nullif(abs(host_id % 4), 0)"
+        )
         gone = urls[-1]
         erase_pages(connection, erased([identify(gone).page_id, 12345]))
         erase_hosts(connection, erased([777]))

@@ -104,6 +104,8 @@ def test_a_page_that_was_never_crawled_has_no_curve() -> None:
         (known(state={"last_crawled_at": None}), "never crawled"),
         (known(host={"blocked_until": NOW + DAY}), "blocked until"),
         (known(host={"max_crawls_per_second": 0.5}), "at most 0.5"),
+        (known(host={"max_open_requests": 3}), "at most 3 open requests"),
+        (known(host={"max_crawls_per_second": 0.5, "max_open_requests": 3}), "at most 3 open"),
     ],
 )
 def test_other_reasons(page: dict[str, Any], words: str) -> None:

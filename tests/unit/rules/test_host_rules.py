@@ -159,3 +159,18 @@ def test_people_see_which_rule_binds():
     assert later["blocked_until"] is later["blocked_by"] is None
     assert math.isclose(later["asked_until"], NOW + 7200)
     assert "left alone" not in line_of(later, NOW + 7201)
+
+
+def test_people_see_how_many_requests_may_be_open():
+    rules = rules_after({"only": "open", "max_open_requests": 3})
+    row = {"host": "a.example", "shard": 3}
+    rules.write(row)
+    assert HostRules.read(row) == rules
+    shown = described(row, DEFAULT, NOW)
+    assert (shown["max_open_requests"], shown["open_requests_by"]) == (3, "operators")
+    assert "2/s (the default), at most 3 open requests (operators)" in line_of(shown, NOW)
+    rules.take(HostLimit("a.example", only="open"))
+    rules.write(row)
+    shown = described(row, DEFAULT, NOW)
+    assert shown["max_open_requests"] is shown["open_requests_by"] is None
+    assert "open" not in line_of(shown, NOW)

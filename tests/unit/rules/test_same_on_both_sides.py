@@ -78,7 +78,8 @@ limits = st.builds(
     maybe | st.sampled_from([0.0, 0.25, 9.0]),
     maybe | times,
     maybe | st.sampled_from([0.0, 30.0]),
-    maybe | st.sampled_from(["limit", "block", "crawl-delay"]),
+    maybe | st.sampled_from([1, 7]),
+    maybe | st.sampled_from(["limit", "block", "crawl-delay", "open"]),
 )
 KINDS = {
     PAGE_SIGNALS.name: signals,

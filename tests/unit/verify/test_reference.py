@@ -174,7 +174,9 @@ def some_messages(rng, now):
         elif luck < 0.97:
             yield some_update(rng, page, time), now
         else:
-            yield HostLimit(page.host, float(rng.integers(1, 9))), now
+            rate, most_open = float(rng.integers(1, 9)), int(rng.integers(1, 4))
+            only = rng.choice([None, "limit", "open", "open"])
+            yield HostLimit(page.host, rate, max_open_requests=most_open, only=only), now
 
 
 def some_update(rng, page, time):

@@ -50,6 +50,7 @@ _NEW_HOST: Final[Row] = {
     "asked_until": NEVER,
     "failures": 0,
     "failed_at": NEVER,
+    "max_open_requests": None,
     "limit_updated_at": NEVER,
     "prior_shape": None,
     "prior_rate": None,

@@ -160,6 +160,8 @@ class Statements:
                 "limit_updated_at": limits.limit_updated_at,
             }
         )
+        for row in rows:
+            row["max_open_requests"] = row["max_open_requests"] or None
         keys = [("host", row["shard"], row["host_id"]) for row in rows]
         database.lock(mine, list(keys))
         mine.inserted.update(keys)
@@ -312,9 +314,9 @@ class Statements:
                 [otherwise if row[name] is None else row[name] for row in rows], np.float64
             )
 
-        rules = host_rules(len(rows))
+        rules, nothing = host_rules(len(rows)), host_rules(1)[0]
         for name in HOST_RULES.names or ():
-            rules[name] = [np.nan if row[name] is None else row[name] for row in rows]
+            rules[name] = [nothing[name] if row[name] is None else row[name] for row in rows]
         learning = b"".join(row["learning"] or INITIAL for row in rows)
         return HostColumns(
             np.array([row["host_id"] for row in rows], np.int64),
