@@ -95,11 +95,12 @@ class OpenRequests:
         Args:
             page_ids: of each.
             hosts: of each.
-            deadlines: until when each waits.
+            deadlines: until when each waits; `NEVER`: it is answered.
         """
         bounded = np.flatnonzero(self._shard.hosts.rows["most_open"][hosts] > 0)
         for place in bounded.tolist():
-            self._add(int(hosts[place]), int(page_ids[place]), float(deadlines[place]))
+            if deadlines[place] > NEVER:
+                self._add(int(hosts[place]), int(page_ids[place]), float(deadlines[place]))
         for host in np.unique(hosts[bounded]).tolist():
             self._renew(host)
 
@@ -177,7 +178,7 @@ class OpenRequests:
 
     def _renew(self, host: int) -> None:
         """Let the kernels know how many more requests of a host may be made."""
-        row, until = self._shard.hosts.rows[host], self._until[host]
+        row, until = self._shard.hosts.rows[host], self._until.setdefault(host, {})
         if not row["most_open"]:
             return  # it was erased
         row["open_left"] = max(int(row["most_open"]) - len(until), 0)

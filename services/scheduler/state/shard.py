@@ -364,10 +364,8 @@ class Shard:
             self.pages, attempts, self.hosts.rows, rows, *asked[1:], self.rules.failed_retry
         )
         self.selector.touch(rows[waiting])
-        is_open = waiting | (rows == UNKNOWN)
-        self.open_requests.asked(
-            asked.page_ids[is_open], asked.hosts[is_open], asked.deadlines[is_open]
-        )
+        until = np.where(waiting | (rows == UNKNOWN), asked.deadlines, NEVER)
+        self.open_requests.asked(asked.page_ids, asked.hosts, until)
         for place in np.flatnonzero(rows == UNKNOWN).tolist():
             times = int(asked.requested_us[place]), float(asked.deadlines[place])
             self._asked_for[int(asked.page_ids[place])] = times

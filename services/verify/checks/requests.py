@@ -3,7 +3,7 @@
 import itertools
 import math
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Final
 
@@ -49,6 +49,47 @@ def in_flight_twice(ledger: Ledger) -> Finding:
         "no page has two requests in flight",
         offenders(),
         looked_at=len(ledger.requests),
+    )
+
+
+def open_at_once(ledger: Ledger, bounds: Mapping[str, int]) -> Finding:
+    """No host has more requests on their way at once than its operators allow: with the broker, and
+    not answered, as far as the broker has the answers, nor late.
+
+    Args:
+        ledger: of the run.
+        bounds: host → how many; of those that have any, the same all the time.
+    """
+    answered = first_answers(ledger)
+    timeout = ledger.settings.request_timeout_seconds
+    by_host: dict[str, list[Asked]] = defaultdict(list)
+    for asked in ledger.requests:
+        if asked.request.host in bounds:
+            by_host[asked.request.host].append(asked)
+
+    def offenders() -> Iterator[str]:
+        for host, of_host in by_host.items():
+            before: list[Asked] = []
+            for asked in sorted(of_host, key=lambda one: (one.partition, one.offset)):
+                before = [
+                    one
+                    for one in before
+                    if answered.get(one.request.request_id, math.inf) > asked.written_at
+                    and asked.request.requested_at - one.request.requested_at < timeout
+                ]
+                if len(before) >= bounds[host]:
+                    yield (
+                        f"{host}: {asked.request.url} asked at {asked.request.requested_at:.3f} "
+                        f"(written {asked.written_at:.3f}), while {len(before)} others were open"
+                    )
+                before.append(asked)
+
+    return Finding.of(
+        "open at once",
+        "no host has more requests on their way at once than it may have",
+        offenders(),
+        looked_at=sum(map(len, by_host.values())),
+        hosts=len(by_host),
     )
 
 

@@ -110,8 +110,13 @@ def _is_host_busy(ledger: Ledger, facts: Facts, page: Page, asked_at: float, unt
         and due <= one.written_at <= until
         for one in ledger.requests
     )
+    rate = facts.truth.host_limits[page.host]
+    if page.host in facts.truth.open_bounds:
+        # Each that nobody answers keeps its place until it times out.
+        bound = facts.truth.open_bounds[page.host]
+        rate = min(rate, bound / ledger.settings.request_timeout_seconds)
     # One less: its bucket was empty when the page was due.
-    return asked >= int(facts.truth.host_limits[page.host] * max(until - due, 0.0)) - 1
+    return asked >= int(rate * max(until - due, 0.0)) - 1
 
 
 def _away_twice(ledger: Ledger, facts: Facts) -> set[int]:

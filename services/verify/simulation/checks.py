@@ -71,6 +71,7 @@ def check(facts: Facts) -> list[Finding]:
         facts.looks.finding(),
         learned(facts),
         limits.hosts(ledger, facts.truth.host_limits),
+        requests.open_at_once(ledger, facts.truth.open_bounds),
         *asked_again(ledger, facts, _plan(ledger)),
         *crawls_in_a_row(ledger, facts),
         _owned_once(facts),

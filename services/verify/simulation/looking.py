@@ -88,6 +88,8 @@ class _Look:
             # What is in a bucket came until it was filled: maybe after a slot that is filled late.
             if host["rate"] <= 0.0 or host["blocked_until"] > at or since < 0.0:
                 continue
+            if host["most_open"] and host["open_left"] < 1:
+                continue
             now = tokens + since * float(host["rate"])
             if tokens >= 1.0 or now >= 1.0 + _ROUNDING:
                 found.add(number)
@@ -104,6 +106,7 @@ class _Look:
             host["tokens"] = min(_depth(host), float(host["tokens"]) + since * float(host["rate"]))
             host["filled_at"] = at
         host["tokens"] -= 1.0
+        host["open_left"] -= 1
 
 
 def _depth(host: Any) -> float:

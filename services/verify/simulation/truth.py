@@ -39,6 +39,8 @@ class Truth:
 
     pages: list[Page] = field(default_factory=list)
     host_limits: dict[str, float] = field(default_factory=dict)
+    open_bounds: dict[str, int] = field(default_factory=dict)
+    """Host → how many requests of it may be on their way at once, of those that have a bound."""
     budgets: list[tuple[float, float]] = field(default_factory=list)
     """When the budget was set, and to how many crawls a second."""
     bad: set[tuple[str, int, int]] = field(default_factory=set)

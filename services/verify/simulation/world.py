@@ -118,6 +118,10 @@ class World:
         slow = hosts[0]
         self.truth.host_limits[slow] = 0.5
         self._at(0.01, lambda: self._send(HOST_LIMITS, slow, HostLimit(slow, 0.5)))
+        narrow = hosts[1]
+        self.truth.open_bounds[narrow] = 1
+        bound = HostLimit(narrow, max_open_requests=1, only="open")
+        self._at(0.01, lambda: self._send(HOST_LIMITS, narrow, bound))
         for log in self._broker.topics[CRAWL_REQUESTS.name]:
             log.followers.append(lambda log=log: self._look(log))  # type: ignore[misc]
 

@@ -110,6 +110,22 @@ def test_what_was_asked_for_before_a_restart_counts(is_known):
     assert (later["row"] >= 0).sum() == 2
 
 
+def test_what_was_answered_before_a_restart_is_not_open():
+    world = one_host()
+    shard = make_shard(0, world.shard.rules)
+    shard.take_host_limit(HostLimit(HOST, max_open_requests=2, only="open"), START)
+    pages = [identity for identity in world.identities if identity.host == HOST]
+    for page in pages:
+        shard.upsert(page, PageUpdate("upsert", page.url, crawled_at=START + 1), START - DAY)
+    asked = [
+        CrawlRequest(f"0-0-{n}", page.page_id, page.url, HOST, START, START + TIMEOUT, 1, 0, "value")
+        for n, page in enumerate(pages[:3])
+    ]
+    assert restore(shard, asked) == 0
+    picks = shard.select(START + DAY + np.linspace(0.0, 0.1, 8), 80.0, 0.0)
+    assert (picks["row"] >= 0).sum() == 2
+
+
 def test_an_erased_host_has_no_bound():
     world = one_host(most=1)
     assert len(pick(world, START + 1)) == 1
