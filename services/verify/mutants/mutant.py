@@ -37,7 +37,7 @@ HELD_BY: Final[dict[Promise, tuple[str, ...]]] = {
     Promise.SIGNALS: ("signals", "partitions", "dead letters", "memory"),
     Promise.BUDGET: ("slots", "budget", "in time"),
     Promise.NEW_BUDGET: ("new budget",),
-    Promise.HOSTS: ("host limits", "memory"),
+    Promise.HOSTS: ("host limits", "open at once", "memory"),
     Promise.LOST: ("rest", "crawls applied", "pages", "crawl records", "signals", "memory"),
     Promise.TWICE: ("crawls applied once", "pages", "crawl records", "memory"),
     Promise.FORGOTTEN: ("in flight", "crawls in a row", "away", "forgotten", "starved", "memory"),

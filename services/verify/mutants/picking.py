@@ -15,7 +15,7 @@ from services.scheduler.flow.loading import shard_rules
 from services.scheduler.flow.recovery import restore
 from services.scheduler.picking.calendar import Calendar
 from services.scheduler.state import events
-from services.scheduler.state.hosts import DEPTH
+from services.scheduler.state.hosts import DEPTH, Hosts
 from services.scheduler.state.rules import ShardRules
 from services.scheduler.state.shard import Shard
 from services.verify.ledger import AWAY
@@ -136,6 +136,18 @@ def limits_not_restored() -> Planted:
         return numbers
 
     return instead(loading, "_load_hosts", without_limits)
+
+
+@breaks(Promise.HOSTS)
+def open_bounds_unheard() -> Planted:
+    """A scheduler does not hear how many requests of a host may be open at once."""
+    apply_rules = Hosts.apply_rules
+
+    def apply_others(self: Hosts, index: int, now: float) -> None:
+        apply_rules(self, index, now)
+        self.rows[index]["most_open"] = 0
+
+    return instead(Hosts, "apply_rules", apply_others)
 
 
 @breaks(Promise.FORGOTTEN, "kill", "term", estimators=1)

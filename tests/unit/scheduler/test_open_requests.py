@@ -118,7 +118,9 @@ def test_what_was_answered_before_a_restart_is_not_open():
     for page in pages:
         shard.upsert(page, PageUpdate("upsert", page.url, crawled_at=START + 1), START - DAY)
     asked = [
-        CrawlRequest(f"0-0-{n}", page.page_id, page.url, HOST, START, START + TIMEOUT, 1, 0, "value")
+        CrawlRequest(
+            f"0-0-{n}", page.page_id, page.url, HOST, START, START + TIMEOUT, 1, 0, "value"
+        )
         for n, page in enumerate(pages[:3])
     ]
     assert restore(shard, asked) == 0

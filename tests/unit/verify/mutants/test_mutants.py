@@ -26,7 +26,7 @@ QUICK = (
     *("signals-unheard", "repeated-for-too-long"),
     *("slots-filled-twice", "slots-begin-anew"),
     "more-than-was-set",
-    "a-token-too-many",
+    *("a-token-too-many", "open-bounds-unheard"),
     "read-on-one-record-later",
     *("signal-of-before-the-crawl-counts", "crawls-by-arrival", "signals-by-arrival"),
     "removed-pages-stay",
