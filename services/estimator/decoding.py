@@ -20,8 +20,8 @@ from shared.contracts.identity import (
 )
 from shared.contracts.layout import Layout
 from shared.contracts.messages import CrawlOutcome, HostLimit, PageSignal, PageUpdate
-from shared.rules.host_rules import reach_of
-from shared.rules.page_events import SIGNAL, digest_of, elsewhere_to_themselves, kind_of
+from shared.rules.host_rules import reaches_of
+from shared.rules.page_events import SIGNAL, digests_of, elsewhere_to_themselves, kinds_of
 from shared.runtime.acceptance import Acceptance
 from shared.store.page_status import NEVER
 
@@ -185,13 +185,10 @@ class Reader:
         return Events(
             page_ids[good],
             np.array([outcome.crawled_at for outcome in outcomes], np.float64),
-            np.array([kind_of(outcome) for outcome in outcomes], np.int8),
-            np.array([digest_of(outcome) for outcome in outcomes], np.int64),
-            np.array(
-                [_or(self.acceptance.busy_until(outcome), NEVER) for outcome in outcomes],
-                np.float64,
-            ),
-            np.array([reach_of(outcome) for outcome in outcomes], np.int8),
+            kinds_of(outcomes),
+            digests_of(outcomes),
+            self.acceptance.busy_until(outcomes),
+            reaches_of(outcomes),
             np.zeros(len(outcomes), np.int8),
             kept,
         )

@@ -1,5 +1,6 @@
 """Learning the parameters of pages from their crawl records, and which changes matter."""
 
+from itertools import repeat
 from typing import Any, Final, NamedTuple
 
 import numpy as np
@@ -157,29 +158,18 @@ def material_pages(done: ShardEffects, material_change: float) -> NDArray[np.int
 
 
 def _page_messages(shard: Shard, rows: NDArray[np.int64], now: float) -> Messages:
-    names, epoch = shard.hosts.names, shard.epoch
-    columns = [shard.pages[name][rows].tolist() for name in ("page_id", "host", *_ANNOUNCED)]
-    columns.append(activity_bins(shard.pages["signal_count"][rows]).tolist())
-    return [
-        (
-            names[host].encode(),
-            encode(
-                PageParameters(
-                    page_id,
-                    names[host],
-                    alpha if known else None,
-                    kappa if known else None,
-                    gamma,
-                    now,
-                    epoch,
-                    activity,
-                )
-            ),
-        )
-        for page_id, host, alpha, kappa, gamma, activity, known in zip(
-            *columns, (shard.rings.seen[rows] > 0).tolist(), strict=True
-        )
-    ]
+    pages = shard.pages[rows]
+    page_ids, alphas, kappas, gammas = (pages[name].tolist() for name in ("page_id", *_ANNOUNCED))
+    for place in np.flatnonzero(shard.rings.seen[rows] == 0).tolist():
+        alphas[place] = kappas[place] = None
+    hosts = [shard.hosts.names[host] for host in pages["host"].tolist()]
+    activities = activity_bins(np.ascontiguousarray(pages["signal_count"])).tolist()
+    messages = map(
+        PageParameters,
+        *(page_ids, hosts, alphas, kappas, gammas),
+        *(repeat(now), repeat(shard.epoch), activities),
+    )
+    return list(zip(map(str.encode, hosts), map(encode, messages), strict=True))
 
 
 def material_hosts(done: ShardEffects, material_change: float) -> NDArray[np.int64]:

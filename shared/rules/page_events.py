@@ -36,6 +36,7 @@ from collections.abc import Sequence
 from typing import Final
 
 import numpy as np
+from numpy.typing import NDArray
 
 from shared.contracts.identity import BadUrl, digest_id_of, identify
 from shared.contracts.messages import CrawlOutcome
@@ -90,19 +91,30 @@ _RESULTS: Final = {
 _GONE_STATUS: Final = 410
 
 
-def kind_of(outcome: CrawlOutcome) -> int:
-    """Which kind of event an outcome is."""
-    kind = _RESULTS[outcome.result]
-    return GONE_FOR_GOOD if kind == IS_GONE and outcome.http_status == _GONE_STATUS else kind
+def kinds_of(outcomes: Sequence[CrawlOutcome]) -> NDArray[np.int8]:
+    """Which kind of event each outcome is."""
+    kinds = np.array([_RESULTS[outcome.result] for outcome in outcomes], np.int8)
+    for place in np.flatnonzero(kinds == IS_GONE).tolist():
+        if outcomes[place].http_status == _GONE_STATUS:
+            kinds[place] = GONE_FOR_GOOD
+    return kinds
 
 
-def digest_of(outcome: CrawlOutcome) -> int:
-    """Of the content that an outcome is about; `NO_DIGEST`: it says nothing of it.
+def digests_of(outcomes: Sequence[CrawlOutcome]) -> NDArray[np.int64]:
+    """Of the content that each outcome is about; `NO_DIGEST`: it says nothing of it.
 
     A 304 has no content: what a crawler makes of its empty body would pass for a change at the next
     crawl.
     """
-    return NO_DIGEST if outcome.result == "not_modified" else digest_id_of(outcome.digest)
+    return np.array(
+        [
+            NO_DIGEST
+            if outcome.digest is None or outcome.result == "not_modified"
+            else digest_id_of(outcome.digest)
+            for outcome in outcomes
+        ],
+        np.int64,
+    )
 
 
 def elsewhere_to_themselves(outcomes: Sequence[CrawlOutcome]) -> dict[int, str]:

@@ -1,9 +1,12 @@
 """What the readers of a shard's topics accept, so that scheduler and estimator act on the same."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Self
 
+import numpy as np
 from aiokafka import ConsumerRecord
+from numpy.typing import NDArray
 
 from shared.contracts.identity import is_private_host, not_public
 from shared.contracts.messages import CrawlOutcome, PageUpdate
@@ -69,10 +72,13 @@ class Acceptance:
             return None
         return f"its time {time} lies in the future (now is {self.now})"
 
-    def busy_until(self, outcome: CrawlOutcome) -> float | None:
-        """Until when the host of an outcome asks to be left alone; None: it does not."""
-        if outcome.retry_after_seconds is not None:
-            return outcome.crawled_at + min(outcome.retry_after_seconds, self.longest_pause)
-        if outcome.http_status in BUSY_STATUSES:
-            return outcome.crawled_at + min(BUSY_HOST_SECONDS, self.longest_pause)
-        return None
+    def busy_until(self, outcomes: Sequence[CrawlOutcome]) -> NDArray[np.float64]:
+        """Until when the host of each outcome asks to be left alone; −inf: it does not."""
+        until = np.full(len(outcomes), -np.inf)
+        for place, outcome in enumerate(outcomes):
+            if outcome.retry_after_seconds is None and outcome.http_status not in BUSY_STATUSES:
+                continue
+            asked = outcome.retry_after_seconds
+            seconds = BUSY_HOST_SECONDS if asked is None else asked
+            until[place] = outcome.crawled_at + min(seconds, self.longest_pause)
+        return until

@@ -35,10 +35,11 @@ from shared.contracts.topics import (
     PAGE_UPDATES,
     Topic,
 )
-from shared.rules.host_rules import reach_of
-from shared.rules.page_events import digest_of, elsewhere_to_themselves, kind_of
+from shared.rules.host_rules import reaches_of
+from shared.rules.page_events import digests_of, elsewhere_to_themselves, kinds_of
 from shared.runtime.acceptance import Acceptance
 from shared.store.page_lookup import UNKNOWN
+from shared.store.page_status import NEVER
 
 Message = TypeVar("Message", bound=msgspec.Struct)
 Announced = TypeVar("Announced", PageParameters, HostParameters)
@@ -170,13 +171,12 @@ class Reader:
             return 0
         page_ids, rows = _pages_of(shard, [m.url for m in messages])
         self._note_hosts(shard, messages, rows)
-        digests = np.array([digest_of(m) for m in messages], np.int64)
         outcomes = Outcomes(
             page_ids,
             np.array([m.crawled_at for m in messages], np.float64),
-            np.array([kind_of(m) for m in messages], np.int8),
+            kinds_of(messages),
             np.array([requested_us_of(m.request_id) for m in messages], np.int64),
-            short_digests(digests),
+            short_digests(digests_of(messages)),
         )
         return shard.outcomes(outcomes, rows)
 
@@ -185,18 +185,18 @@ class Reader:
     ) -> None:
         """What outcomes say of their hosts, whether their pages are known or not."""
         failing = shard.hosts.failing
-        reached = [reach_of(outcome) for outcome in outcomes]
-        until = [self.acceptance.busy_until(outcome) for outcome in outcomes]
-        if not failing and -1 not in reached and until.count(None) == len(until):
+        reached, until = reaches_of(outcomes), self.acceptance.busy_until(outcomes)
+        if not failing and reached.min() >= 0 and until.max() == NEVER:
             return  # as most batches are: all is well, and was
         hosts = _hosts_of(shard, outcomes, rows)
+        signs, pauses = reached.tolist(), until.tolist()
         troubled = failing.intersection(hosts)
-        troubled |= {host for host, sign in zip(hosts, reached, strict=True) if sign < 0}
+        troubled |= {host for host, sign in zip(hosts, signs, strict=True) if sign < 0}
         now = self.acceptance.now
-        for host, sign, asked, outcome in zip(hosts, reached, until, outcomes, strict=True):
-            if host == UNKNOWN or (asked is None and host not in troubled):
+        for host, sign, asked, outcome in zip(hosts, signs, pauses, outcomes, strict=True):
+            if host == UNKNOWN or (asked == NEVER and host not in troubled):
                 continue
-            if asked is not None:
+            if asked > NEVER:
                 shard.pause_host(host, asked, now)
             shard.note_reached(host, sign, outcome.crawled_at, now)
 

@@ -1,6 +1,7 @@
 """Faults of a scheduler's shards: what they hear, are loaded with, and pick."""
 
 import math
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -22,7 +23,7 @@ from services.verify.ledger import AWAY
 from services.verify.mutants.mutant import Planted, Promise, breaks, does_nothing
 from services.verify.simulation.replacing import instead
 from shared.contracts.messages import CrawlOutcome
-from shared.rules.page_events import FAILED, kind_of
+from shared.rules.page_events import FAILED, kinds_of
 
 
 def _hears_nothing(*_: Any) -> int:
@@ -171,10 +172,11 @@ def in_flight_without_a_deadline() -> Planted:
 def away_pages_asked_for_soon() -> Planted:
     """A page that leads elsewhere, or is forbidden, is asked for again like one that failed."""
 
-    def as_failed(outcome: CrawlOutcome) -> int:
-        return FAILED if outcome.result in AWAY else kind_of(outcome)
+    def as_failed(outcomes: Sequence[CrawlOutcome]) -> Any:
+        is_away = [outcome.result in AWAY for outcome in outcomes]
+        return np.where(is_away, np.int8(FAILED), kinds_of(outcomes))
 
-    return instead(flow_reader, "kind_of", as_failed)
+    return instead(flow_reader, "kinds_of", as_failed)
 
 
 @breaks(Promise.FORGOTTEN)
