@@ -9,7 +9,7 @@ import asyncio
 import logging
 import time
 from collections import OrderedDict
-from collections.abc import AsyncIterator, Callable, Iterable
+from collections.abc import AsyncIterator, Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 from weakref import WeakKeyDictionary
@@ -23,9 +23,12 @@ from scrapy_freshet.ending import for_at_most
 from scrapy_freshet.messages import (
     CRAWL_OUTCOMES,
     CRAWL_REQUESTS,
+    DISCOVERIES,
     HOST_LIMITS,
+    MOST_LINKS_A_MESSAGE,
     CrawlOutcome,
     CrawlRequest,
+    Discovery,
     HostLimit,
     Result,
 )
@@ -235,6 +238,18 @@ class Fleet:
         ticket = self._tickets.get(request_id)
         if ticket is not None and ticket.outcome and ticket.scraped and ticket.items <= 0:
             self.answer(request_id, ticket.outcome)
+
+    def discover(self, request_id: str, links: Sequence[str]) -> None:
+        """Say to what the page of a request links, while the request is not answered."""
+        ticket = self._tickets.get(request_id)
+        if ticket is None:
+            return
+        request, now = ticket.request, self._clock()
+        for begin in range(0, len(links), MOST_LINKS_A_MESSAGE):
+            some = links[begin : begin + MOST_LINKS_A_MESSAGE]
+            message = msgspec.json.encode(Discovery(request.url, list(some), now))
+            self._keep(self._send(DISCOVERIES, request.host, message))
+            self._count("freshet/discoveries")
 
     def delay(self, host: str, seconds: float) -> None:
         """Say how far apart a host's crawls are to be, where that is news."""

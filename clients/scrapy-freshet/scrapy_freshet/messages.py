@@ -11,10 +11,13 @@ from msgspec import Struct
 CRAWL_REQUESTS = "crawl-requests"
 CRAWL_OUTCOMES = "crawl-outcomes"
 HOST_LIMITS = "host-limits"
+DISCOVERIES = "discoveries"
 
 MOST_RETRY_AFTER_SECONDS = 1e9
 MOST_DIGEST_CHARACTERS = 256
 MOST_URL_CHARACTERS = 2048
+MOST_LINKS_A_MESSAGE = 400
+"""So many of the longest URLs stay below what a broker takes."""
 
 Result = Literal[
     "changed",
@@ -55,6 +58,15 @@ class CrawlOutcome(Struct, frozen=True, omit_defaults=True):
     """Of `redirected`: where to."""
     canonical_url: str | None = None
     """Of `canonical`: the URL to keep."""
+
+
+class Discovery(Struct, frozen=True):
+    """`discoveries`: a page that was crawled links to these URLs."""
+
+    url: str
+    links: list[str]
+    found_at: float
+    """Unix seconds."""
 
 
 class HostLimit(Struct, frozen=True):

@@ -11,6 +11,7 @@ DEFAULTS: Final[dict[str, Any]] = {
     "FRESHET_GROUP": "crawlers",
     "FRESHET_MAX_IN_FLIGHT": 0,
     "FRESHET_FOLLOW": False,
+    "FRESHET_LINKS": False,
     "FRESHET_RETRY": False,
     "FRESHET_CRAWL_DELAYS": True,
     "FRESHET_REDIRECTED": False,
@@ -46,6 +47,7 @@ class Options:
     max_in_flight: int
     """Requests that are taken and not yet answered."""
     follow: bool
+    links: bool
     retry: bool
     crawl_delays: bool
     redirected: bool
@@ -73,6 +75,7 @@ def options_of(settings: BaseSettings) -> Options:
         group=prefix + str(plain("FRESHET_GROUP")),
         max_in_flight=in_flight or max(LEAST_IN_FLIGHT, 4 * settings.getint("CONCURRENT_REQUESTS")),
         follow=settings.getbool("FRESHET_FOLLOW", DEFAULTS["FRESHET_FOLLOW"]),
+        links=settings.getbool("FRESHET_LINKS", DEFAULTS["FRESHET_LINKS"]),
         retry=settings.getbool("FRESHET_RETRY", DEFAULTS["FRESHET_RETRY"]),
         crawl_delays=settings.getbool("FRESHET_CRAWL_DELAYS", DEFAULTS["FRESHET_CRAWL_DELAYS"]),
         redirected=settings.getbool("FRESHET_REDIRECTED", DEFAULTS["FRESHET_REDIRECTED"]),

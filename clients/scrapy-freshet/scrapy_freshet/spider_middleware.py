@@ -14,6 +14,7 @@ from twisted.python.failure import Failure
 
 from scrapy_freshet.content import digest_of
 from scrapy_freshet.fleet import Fleet, fleet_of
+from scrapy_freshet.links import links_of
 from scrapy_freshet.messages import MOST_DIGEST_CHARACTERS, CrawlOutcome, CrawlRequest
 from scrapy_freshet.moving import is_same_page, joined, moved_to, target_of
 from scrapy_freshet.outcomes import redirected
@@ -141,6 +142,8 @@ class FleetMiddleware:
             return
         if ticket.outcome.result is None:
             ticket.outcome = _with_content(ticket.outcome, response)
+            if self._fleet.options.links:
+                self._fleet.discover(request_id, links_of(response))
         ticket.scraped = True
         self._fleet.settle(request_id)
 

@@ -1,6 +1,7 @@
 """Each request is answered once, when the spider and its pipelines are done with it."""
 
 import asyncio
+from dataclasses import replace
 from types import SimpleNamespace
 
 import msgspec
@@ -12,7 +13,7 @@ from scrapy.settings import Settings
 from scrapy.utils.test import get_crawler
 from scrapy_freshet.downloader_middleware import OutcomeMiddleware
 from scrapy_freshet.fleet import GRACE_SECONDS, Fleet
-from scrapy_freshet.messages import CrawlRequest
+from scrapy_freshet.messages import MOST_LINKS_A_MESSAGE, CrawlRequest
 from scrapy_freshet.options import options_of
 from scrapy_freshet.spider_middleware import (
     CANONICAL_KEY,
@@ -65,8 +66,8 @@ def take(member, request_id, offset=7, deadline=NOW + 100):
     return None
 
 
-def downloaded(member, status=200, **more):
-    response = HtmlResponse(URL, status, body=b"<p>words</p>", request=member.request, **more)
+def downloaded(member, status=200, body=b"<p>words</p>", **more):
+    response = HtmlResponse(URL, status, body=body, request=member.request, **more)
     return member.downloads.process_response(member.request, response)
 
 
@@ -279,3 +280,19 @@ def test_an_address_of_ones_own_network_is_refused(member):
     with pytest.raises(IgnoreRequest):
         member.downloads.process_request(Request("http://169.254.169.254/latest"))
     member.downloads.process_request(Request("http://a.example/"))
+
+
+@pytest.mark.parametrize("wanted", [True, False])
+async def test_links_are_told_where_it_is_wanted(member, wanted):
+    member.fleet.options = replace(member.fleet.options, links=wanted)
+    links = [f"http://a.example/{n}" for n in range(2, MOST_LINKS_A_MESSAGE + 3)]
+    body = "".join(f'<a href="{link}">x</a>' for link in links).encode()
+    await scrape(member, downloaded(member, body=body))
+    await member.fleet._finish()
+    told = [message for message in member.broker.outcomes if "links" in message]
+    assert [len(message["links"]) for message in told] == (
+        [MOST_LINKS_A_MESSAGE, 1] if wanted else []
+    )
+    assert [link for message in told for link in message["links"]] == (links if wanted else [])
+    assert {message["url"] for message in told} <= {URL}
+    assert sum("digest" in message for message in member.broker.outcomes) == 1

@@ -6,7 +6,7 @@ from scrapy_freshet import messages as client
 
 from deploy.docs.places import TOP
 from shared.contracts import messages, topics
-from shared.contracts.codec import decode, encode
+from shared.contracts.codec import MAX_DISCOVERY_BYTES, decode, encode
 
 PACKAGE = TOP / "clients" / "scrapy-freshet" / "scrapy_freshet"
 
@@ -15,6 +15,7 @@ def test_topics_have_their_names():
     assert topics.CRAWL_REQUESTS.name == client.CRAWL_REQUESTS
     assert topics.CRAWL_OUTCOMES.name == client.CRAWL_OUTCOMES
     assert topics.HOST_LIMITS.name == client.HOST_LIMITS
+    assert topics.DISCOVERIES.name == client.DISCOVERIES
 
 
 def test_its_messages_are_read_as_they_were_meant():
@@ -33,6 +34,16 @@ def test_its_messages_are_read_as_they_were_meant():
     assert client.MOST_URL_CHARACTERS == messages.MAX_URL_LENGTH
     limit = decode(messages.HostLimit, encode(client.HostLimit("a.example", 0.25, 4.0)))
     assert (limit.host, limit.max_crawls_per_second) == ("a.example", 0.25)
+    links = ["http://b.example/"]
+    found = decode(messages.Discovery, encode(client.Discovery("http://a.example/", links, 5.0)))
+    assert (found.url, found.links, found.found_at) == ("http://a.example/", links, 5.0)
+
+
+def test_the_longest_discovery_is_one_that_is_read():
+    links = ["h" * client.MOST_URL_CHARACTERS] * client.MOST_LINKS_A_MESSAGE
+    largest = encode(client.Discovery(links[0], links, 1_700_000_000.123456))
+    assert len(largest) <= MAX_DISCOVERY_BYTES
+    assert len(links) <= messages.MAX_LINKS
 
 
 def test_it_reads_requests_as_they_are_written():
