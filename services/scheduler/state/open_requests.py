@@ -54,7 +54,7 @@ class OpenRequests:
         self._host_of: dict[int, int] = {}
         """Page id → its host."""
         self._seconds: dict[int, float] = {}
-        """Host → how long an answer takes, typically."""
+        """Host → how long a request is open, typically."""
         self._ends: list[tuple[float, int]] = []
         """Heap of time-outs and their page ids; those of before stay until they are first."""
 
@@ -122,9 +122,7 @@ class OpenRequests:
         for page_id, time in zip(page_ids.tolist(), crawled_at.tolist(), strict=True):
             host = self._host_of.get(page_id)
             if host is not None and not self._waits(page_id):
-                seconds = max(time - (self._until[host][page_id] - timeout), _LEAST_SECONDS)
-                before = self._seconds.get(host, seconds)
-                self._seconds[host] = before + _MEMORY * (seconds - before)
+                self._note_seconds(host, time - (self._until[host][page_id] - timeout))
                 hosts.add(self._drop(page_id))
         for host in hosts:
             self._renew(host)
@@ -136,11 +134,12 @@ class OpenRequests:
 
     def time_out(self, now: float) -> None:
         """The time has come to `now`: what has waited for too long is not open any more."""
-        hosts = set()
+        timeout, hosts = self._shard.rules.picking.request_timeout, set()
         while self._ends and self._ends[0][0] <= now:
             until, page_id = heapq.heappop(self._ends)
             host = self._host_of.get(page_id)
             if host is not None and self._until[host][page_id] == until:
+                self._note_seconds(host, timeout)
                 hosts.add(self._drop(page_id))
         for host in hosts:
             self._renew(host)
@@ -165,6 +164,12 @@ class OpenRequests:
         return bool(
             attempt != NO_ATTEMPT and self._shard.attempts.rows[attempt]["deadline"] > NEVER
         )
+
+    def _note_seconds(self, host: int, seconds: float) -> None:
+        """A request of a host was open for so long."""
+        seconds = max(seconds, _LEAST_SECONDS)
+        before = self._seconds.get(host, seconds)
+        self._seconds[host] = before + _MEMORY * (seconds - before)
 
     def _add(self, host: int, page_id: int, until: float) -> None:
         self._until.setdefault(host, {})[page_id] = until

@@ -156,6 +156,16 @@ def test_a_bound_host_takes_as_many_crawls_as_it_answers():
     assert shard.open_requests.crawl_rates()[host] == 1000.0
 
 
+def test_a_bound_host_that_does_not_answer_takes_next_to_none():
+    world = one_host(pages=200, most=1)
+    host = world.shard.hosts.find(HOST)
+    now = START + 1
+    for _ in range(60):
+        pick(world, now)
+        now += TIMEOUT + 1
+    assert world.shard.open_requests.crawl_rates()[host] == pytest.approx(1 / TIMEOUT, rel=0.05)
+
+
 def test_it_is_said_how_many_are_open():
     world = one_host()
     pick(world, START + 1)
