@@ -32,6 +32,9 @@ from shared.store.snapshot import PAGE_TYPES, ShardSnapshot, chosen_urls
 _MANY: Final = 4_096
 """Pages of a shard that has more than it needs."""
 
+_SEVERAL: Final = 256
+"""Pages of a shard that has to make room for them."""
+
 
 def warm_up() -> None:
     """Take a small shard through all that can happen; some seconds once, then cached on disk."""
@@ -81,7 +84,16 @@ def warm_up() -> None:
         shard.remove(page.page_id, 40.0)
     for page in pages:  # in the rows of those that went
         shard.upsert(page, PageUpdate("upsert", page.url), 41.0)
+    _grow(shard)
     _crowd(build_shard(_snapshot(), shard.rules))
+
+
+def _grow(shard: Shard) -> None:
+    """More pages, and more with signals, than the first tables have room for."""
+    for number in range(_SEVERAL):
+        page = identify(f"http://more.example/{number}")
+        shard.upsert(page, PageUpdate("upsert", page.url), 42.0)
+        shard.signals(np.array([page.page_id]), np.array([43.0]), ["warm"])
 
 
 def _snapshot() -> ShardSnapshot:

@@ -45,9 +45,25 @@ def explain_a_page_that_is_gone():
     assert page_state(shard, page, 20.0, 1.0)["status"] == "gone"
 
 
+def shards_grow():
+    rules = ShardRules(PickingRules(120.0, 1.0), 0.0, 300.0, float("inf"), 1.0)
+    shard = make_shard(0, rules)
+    for begin in range(0, 2000, 40):
+        pages = [identify(f"http://h{n % 300}.example/{n}") for n in range(begin, begin + 40)]
+        for page in pages:
+            shard.upsert(page, PageUpdate("upsert", page.url), 0.0)
+        ids = np.array([page.page_id for page in pages])
+        shard.signals(ids, np.full(ids.size, 10.0 + begin), ["feed"] * ids.size)
+        shard.signals(ids[::2].copy(), np.full(20, 20.0 + begin), ["other"] * 20)
+        shard.select(np.array([30.0 + begin, 31.0 + begin]), 1.0, 0.0)
+    for page in pages:
+        shard.remove(page.page_id, 1e4)
+
+
 for seed in range(6):
     campaign.judge(seed, campaign.Scale())
 explain_a_page_that_is_gone()
+shards_grow()
 print(*late.names(), sep="\\n")
 """
 
