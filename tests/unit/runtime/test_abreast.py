@@ -1,0 +1,167 @@
+"""Records wait for those that were written before them, and for nothing that does not come."""
+
+import math
+import time
+from types import SimpleNamespace
+
+import pytest
+from aiokafka import TopicPartition
+from aiokafka.errors import IllegalStateError
+
+from shared.runtime import abreast as module
+from shared.runtime.abreast import LATE_SECONDS, PATIENCE_SECONDS, Abreast
+
+CRAWLS, SIGNALS = TopicPartition("crawls", 3), TopicPartition("signals", 3)
+HOUR = 3_600.0
+
+
+class Consumer:
+    """Two topics of which everything up to `read` was fetched, and `ends` are known."""
+
+    def __init__(self):
+        self.read, self.ends, self.paused = {CRAWLS: 0, SIGNALS: 0}, {CRAWLS: 0, SIGNALS: 0}, set()
+
+    async def position(self, tp):
+        return self.read[tp]
+
+    async def end_offsets(self, tps):
+        return {tp: self.ends[tp] for tp in tps}
+
+    def seek(self, tp, offset):
+        self.read[tp] = offset
+
+    def pause(self, tp):
+        self.paused.add(tp)
+
+    def resume(self, tp):
+        self.paused.discard(tp)
+
+    def fetch(self, tp, *times):
+        """Records of these times come next."""
+        first = self.read[tp]
+        self.read[tp] += len(times)
+        self.ends[tp] = max(self.ends[tp], self.read[tp])
+        return [
+            SimpleNamespace(offset=first + n, timestamp=round(at * 1e3))
+            for n, at in enumerate(times)
+        ]
+
+
+@pytest.fixture
+def consumer():
+    return Consumer()
+
+
+@pytest.fixture
+def abreast():
+    return Abreast({"crawls", "signals"})
+
+
+def offsets(fetched):
+    return {tp: [record.offset for record in records] for tp, records in fetched.items()}
+
+
+async def hold(abreast, consumer, fetched):
+    await abreast.hold_back(consumer, fetched)
+    return offsets(fetched)
+
+
+async def test_who_is_ahead_waits_and_goes_on(abreast, consumer):
+    begin = time.time() - HOUR
+    consumer.ends[SIGNALS] = 4
+    crawls = consumer.fetch(CRAWLS, *(begin + second for second in range(10)))
+    signals = consumer.fetch(SIGNALS, begin + 2.5, begin + 4.5)
+    found = await hold(abreast, consumer, {CRAWLS: crawls, SIGNALS: signals})
+    assert found == {CRAWLS: [0, 1, 2, 3, 4], SIGNALS: [0, 1]}
+    assert consumer.paused == {CRAWLS}
+    assert consumer.read[CRAWLS] == 5
+    # The next signals are later than what waits: now they do.
+    signals = consumer.fetch(SIGNALS, begin + 4.7, begin + 7.5)
+    assert await hold(abreast, consumer, {SIGNALS: signals}) == {SIGNALS: [2]}
+    assert consumer.paused == {SIGNALS}
+    crawls = consumer.fetch(CRAWLS, *(begin + second for second in range(5, 10)))
+    assert await hold(abreast, consumer, {CRAWLS: crawls}) == {CRAWLS: [5, 6, 7]}
+    signals = consumer.fetch(SIGNALS, begin + 7.5)
+    assert await hold(abreast, consumer, {SIGNALS: signals}) == {SIGNALS: [3]}
+    crawls = consumer.fetch(CRAWLS, begin + 8, begin + 9)
+    assert await hold(abreast, consumer, {CRAWLS: crawls}) == {CRAWLS: [8, 9]}
+    assert consumer.paused == set()
+    assert abreast._late == {}
+
+
+async def test_a_topic_that_is_read_to_its_end_holds_nobody_back(abreast, consumer):
+    begin = time.time() - HOUR
+    consumer.ends[CRAWLS] = 100
+    crawls = consumer.fetch(CRAWLS, begin, begin + 1)
+    assert await hold(abreast, consumer, {CRAWLS: crawls}) == {CRAWLS: [0, 1]}
+
+
+async def test_where_no_record_is_late_the_broker_is_not_asked(abreast, consumer):
+    consumer.ends[SIGNALS] = 5
+    consumer.end_offsets = None
+    crawls = consumer.fetch(CRAWLS, time.time() - LATE_SECONDS / 2)
+    assert await hold(abreast, consumer, {CRAWLS: crawls}) == {CRAWLS: [0]}
+
+
+async def test_nothing_waits_for_a_topic_whose_clock_is_behind(abreast, consumer, monkeypatch):
+    """Its records are always an hour old, and there are always more."""
+    now = time.time()
+    clock = SimpleNamespace(at=0.0)
+    monkeypatch.setattr(
+        module, "time", SimpleNamespace(time=lambda: now + clock.at, monotonic=lambda: clock.at)
+    )
+    handled, waited = [], 0
+    signals = []
+    while clock.at < 5 * PATIENCE_SECONDS:
+        crawls = consumer.fetch(CRAWLS, now - HOUR + clock.at)
+        consumer.ends[CRAWLS] += 1
+        fetched = {CRAWLS: crawls}
+        if SIGNALS not in consumer.paused:
+            signals = consumer.fetch(SIGNALS, now + clock.at)
+            fetched[SIGNALS] = signals
+        found = await hold(abreast, consumer, fetched)
+        assert found[CRAWLS] == [crawls[0].offset]
+        handled += found.get(SIGNALS, [])
+        waited = max(waited, clock.at) if not handled else waited
+        clock.at += 0.5
+    assert waited <= 2 * PATIENCE_SECONDS
+    assert len(handled) >= 2 * PATIENCE_SECONDS / 0.5
+
+
+async def test_a_topic_that_is_not_fetched_at_all_is_not_waited_for_for_ever(
+    abreast, consumer, monkeypatch
+):
+    now = time.time()
+    clock = SimpleNamespace(at=0.0)
+    monkeypatch.setattr(
+        module, "time", SimpleNamespace(time=lambda: now, monotonic=lambda: clock.at)
+    )
+    consumer.ends[SIGNALS] = 5
+    crawls = consumer.fetch(CRAWLS, now - HOUR)
+    assert await hold(abreast, consumer, {CRAWLS: crawls}) == {}
+    clock.at = PATIENCE_SECONDS + 1
+    await hold(abreast, consumer, {})
+    assert consumer.paused == set()
+    assert await hold(abreast, consumer, {CRAWLS: consumer.fetch(CRAWLS, now - HOUR)}) != {}
+
+
+async def test_what_has_gone_to_another_member_is_nobodys(abreast, consumer):
+    async def gone(_tp):
+        raise IllegalStateError("not assigned")
+
+    consumer.position = gone
+    crawls = consumer.fetch(CRAWLS, time.time() - HOUR)
+    await hold(abreast, consumer, {CRAWLS: crawls})
+    abreast.forget({3})
+    assert abreast._late == {}
+
+
+async def test_a_broker_that_does_not_say_where_a_topic_ends_is_waited_for(
+    abreast, consumer, monkeypatch
+):
+    async def silent(_consumer, tps):
+        return dict.fromkeys(tps, math.inf)
+
+    monkeypatch.setattr(module, "ends_of", silent)
+    crawls = consumer.fetch(CRAWLS, time.time() - HOUR)
+    assert await hold(abreast, consumer, {CRAWLS: crawls}) == {}
