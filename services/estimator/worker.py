@@ -11,7 +11,6 @@ from services.estimator.remembering import Remembering
 from services.estimator.retention import Retention
 from shared.contracts.topics import CRAWL_OUTCOMES, HOST_LIMITS, PAGE_SIGNALS, PAGE_UPDATES
 from shared.policy.compiled import LateKernels
-from shared.runtime.abreast import Abreast
 from shared.runtime.consumer import BatchConsumer
 from shared.runtime.late_kernels import watch_kernels
 from shared.runtime.metrics import SHARDS_TO_SPLIT
@@ -56,7 +55,7 @@ class Estimator(WorkerService):
             known_topics=StoredTopics(
                 self.settings.database_url.get_secret_value(), NAME, writes=True
             ),
-            holding=(Precedence.of_pages(self.settings), Abreast.of_crawls(self.settings)),
+            precedence=Precedence.of_pages(self.settings),
         )
         await self._consumer.start()
 

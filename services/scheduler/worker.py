@@ -92,7 +92,7 @@ class Scheduler(WorkerService):
             before_leaving=self._send_the_rest,
             loads_beside=True,
             # The database may not know yet what was crawled already.
-            holding=(Precedence.of_pages(self.settings),),
+            precedence=Precedence.of_pages(self.settings),
             reached=self._handler.reached,
             known_topics=StoredTopics(
                 self.settings.database_url.get_secret_value(), NAME, writes=False

@@ -2,7 +2,7 @@
 
 import asyncio
 import time
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping
 from typing import NamedTuple
 
 import structlog
@@ -14,7 +14,6 @@ from shared.runtime import metrics
 from shared.runtime.batches import Batch, BatchHandler, Positions, Reached
 from shared.runtime.continuity import Continuity, KnownTopics, StreamBroken
 from shared.runtime.halting import standing_still
-from shared.runtime.holding import Holding
 from shared.runtime.isolation import TooManyBadMessages
 from shared.runtime.kafka import fetch_bytes, gathering, make_consumer
 from shared.runtime.lag import Lag, late_ones
@@ -22,6 +21,7 @@ from shared.runtime.leftovers import Leftovers
 from shared.runtime.membership import Membership
 from shared.runtime.partition_watch import PartitionWatch
 from shared.runtime.polling import Polling
+from shared.runtime.precedence import Precedence
 from shared.runtime.rebalances import BeforeLeaving, Rebalances
 from shared.runtime.settings import Settings
 from shared.runtime.slices import Pace, count_of, passed_over, read_on, read_slice
@@ -53,7 +53,7 @@ class BatchConsumer:
         linger_seconds: float = 0.0,
         before_leaving: BeforeLeaving | None = None,
         loads_beside: bool = False,
-        holding: Sequence[Holding] = (),
+        precedence: Precedence | None = None,
         reached: Reached | None = None,
         known_topics: KnownTopics | None = None,
         reloads: bool = False,
@@ -68,7 +68,7 @@ class BatchConsumer:
             linger_seconds: how long records are gathered for a batch, where there are few.
             before_leaving: awaited before partitions may go to another member.
             loads_beside: whether the handler can load partitions while others are read.
-            holding: what holds back records until others are read.
+            precedence: holds back topics until another one is read; absent: none waits.
             reached: told, between two batches, the positions that were reached without a record:
                 all before them is handled, as the end of a transaction is nothing to handle.
             known_topics: which topics the positions are about; absent: those of the start.
@@ -92,7 +92,7 @@ class BatchConsumer:
             **gathering(linger_seconds, fetch_bytes(settings, len(topics))),
         )
         self._pace = Pace(linger_seconds)
-        self._holding = holding
+        self._precedence = precedence
         self._reached = reached
         self._passed_over_at = 0.0
         self._membership = Membership(settings.kafka_session_timeout_seconds)
@@ -236,8 +236,8 @@ class BatchConsumer:
         if fetched and count_of(fetched) < self._max_records // 4:
             await asyncio.sleep(self._pace.left(time.monotonic()))
         await read_on(self._consumer, fetched, self._max_records, self._max_bytes)
-        for holding in self._holding:
-            await holding.hold_back(self._consumer, fetched)
+        if self._precedence is not None:
+            await self._precedence.hold_back(self._consumer, fetched)
         batch: Batch = {}
         for tp, records in fetched.items():
             batch.setdefault(self._names[tp.topic], {})[tp.partition] = records
@@ -256,8 +256,8 @@ class BatchConsumer:
         partitions = {tp.partition for tp in gone} & self._ours
         if self._reloads and partitions:
             await self._load_anew(partitions)
-        for holding in self._holding:
-            holding.forget()
+        if self._precedence is not None:
+            self._precedence.forget()
         if self.settled:
             self._read_on_with(self._ours)
 
@@ -307,8 +307,8 @@ class BatchConsumer:
             await asyncio.sleep(0.01)
             return
         generation = self._rebalances.generation
-        for holding in self._holding:
-            holding.forget()
+        if self._precedence is not None:
+            self._precedence.forget()
         if self._loading is not None and self._loading.positions.done():
             await self._take_loaded()
         self.partition_watch.shared_anew()
@@ -345,8 +345,8 @@ class BatchConsumer:
     async def _let_go(self, partitions: set[int]) -> None:
         await self._handler.revoked(partitions)
         self._to_reload -= partitions
-        for holding in self._holding:
-            holding.forget(partitions)
+        if self._precedence is not None:
+            self._precedence.forget(partitions)
         self._next = {tp: o for tp, o in self._next.items() if tp.partition not in partitions}
         self._ours -= partitions
 

@@ -6,6 +6,7 @@ first is read as far as it went when they were read, however long that takes: no
 more than what is there, and so for nothing that may never come.
 """
 
+import asyncio
 import math
 import time
 from collections.abc import Iterable, Mapping
@@ -14,12 +15,14 @@ from dataclasses import dataclass, field
 from typing import Final, Self
 
 from aiokafka import AIOKafkaConsumer, TopicPartition
-from aiokafka.errors import IllegalStateError
+from aiokafka.errors import IllegalStateError, KafkaError
 
 from shared.contracts.topics import CRAWL_OUTCOMES, PAGE_SIGNALS, PAGE_UPDATES
-from shared.runtime.holding import cut, ends_of, positions_of
 from shared.runtime.settings import Settings
-from shared.runtime.slices import Fetched
+from shared.runtime.slices import Fetched, position_of
+
+_ANSWER_SECONDS: Final = 2.0
+"""The broker is asked again after so long."""
 
 LOOK_SECONDS: Final = 2.0
 """Records that wait are looked at again after so long, if not before: an end that was said may be
@@ -80,10 +83,10 @@ class Precedence:
                 followers.setdefault(TopicPartition(self._first, tp.partition), []).append(tp)
         try:
             await self._go_on(consumer)
-            positions = await positions_of(consumer, followers)
+            positions = await _positions(consumer, followers)
             # Asked now that the followers' records are here: what a fetch said of the first topic
             # may be older than they are, and clocks do not tell.
-            ends = await ends_of(consumer, list(followers))
+            ends = await _ends(consumer, list(followers))
             for first, tps in followers.items():
                 offsets = {tp: fetched[tp][-1].offset + 1 for tp in tps}
                 waited = self._waiting.get(first.partition)
@@ -92,7 +95,7 @@ class Precedence:
                     # One topic has learned that the wait is over; the others wait no longer either.
                     consumer.resume(*waited.paused)
                 for tp in tps:
-                    cut(consumer, fetched, tp, admitted.get(tp, 0))
+                    _cut(consumer, fetched, tp, admitted.get(tp, 0))
                 self._pause(consumer, first.partition, [tp for tp in tps if tp not in fetched])
         except IllegalStateError:
             # The partition has just gone to another member: nothing of it is handled.
@@ -140,8 +143,52 @@ class Precedence:
             for partition, waiting in self._waiting.items()
             if waiting.paused
         }
-        positions = await positions_of(consumer, paused)
+        positions = await _positions(consumer, paused)
         for first, waiting in paused.items():
             if positions[first] >= waiting.end or time.monotonic() >= waiting.look_at:
                 consumer.resume(*waiting.paused)
                 waiting.paused.clear()
+
+
+async def _positions(
+    consumer: AIOKafkaConsumer, partitions: Iterable[TopicPartition]
+) -> dict[TopicPartition, int]:
+    """How far partitions are read.
+
+    Raises:
+        IllegalStateError: one of them has just gone to another member, or has just come back.
+    """
+    found = {}
+    for tp in partitions:
+        position = await position_of(consumer, tp)
+        if position is None:
+            raise IllegalStateError(f"{tp} is being handed out")
+        found[tp] = position
+    return found
+
+
+async def _ends(
+    consumer: AIOKafkaConsumer, partitions: list[TopicPartition]
+) -> dict[TopicPartition, float]:
+    """Where partitions end; infinite if the broker does not say so soon."""
+    if not partitions:
+        return {}
+    try:
+        return dict(await asyncio.wait_for(consumer.end_offsets(partitions), _ANSWER_SECONDS))
+    except IllegalStateError:
+        raise
+    except (KafkaError, TimeoutError):
+        return dict.fromkeys(partitions, math.inf)
+
+
+def _cut(consumer: AIOKafkaConsumer, fetched: Fetched, tp: TopicPartition, until: int) -> None:
+    """Leave only the records before an offset, and read the others again."""
+    records = fetched[tp]
+    kept = [record for record in records if record.offset < until]
+    if len(kept) == len(records):
+        return
+    consumer.seek(tp, records[len(kept)].offset)
+    if kept:
+        fetched[tp] = kept
+    else:
+        del fetched[tp]
