@@ -128,8 +128,8 @@ api: setup ## Make the code of URLFrontier's API again, from its .proto.
 COMPILE := $(BIN)/uv pip compile pyproject.toml --python-version 3.11.0 --generate-hashes --no-emit-index-url --no-header --quiet
 
 lock: setup ## Resolve the dependencies again: all of them, and those that the image needs.
-	$(COMPILE) --extra build --extra dev --extra docs --upgrade --output-file requirements-dev.lock
-	$(COMPILE) --extra build --constraints requirements-dev.lock --output-file requirements.lock
+	$(COMPILE) --extra build --extra dev --extra docs --extra traces --upgrade --output-file requirements-dev.lock
+	$(COMPILE) --extra build --extra traces --constraints requirements-dev.lock --output-file requirements.lock
 
 clean: ## Remove the environment and local data.
 	rm -rf $(VENV) $(TOOLS) .freshet

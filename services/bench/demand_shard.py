@@ -118,7 +118,7 @@ async def _until(reporting: Reporting, shard: Shard, version: int) -> None:
 
 
 def _error(shard: Shard) -> float:
-    rates = shard.host_rows["rate"]
+    rates = shard.crawl_rates()
     exact = demand_of(shard, 0.0, few_pages=shard.used)
     found = demand_of(shard, 0.0, few_pages=0)
     pages = shard.pages

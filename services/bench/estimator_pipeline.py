@@ -73,7 +73,7 @@ def run(database_url: str, pages: int = 1_000_000, seconds: float = 10.0) -> dic
     migrate(database_url, settings.partitions)
     urls = [_url(page) for page in range(pages)]
     report = import_pages(database_url, settings.partitions, _batches(urls), now=_BEGIN)
-    _fill_histories(database_url)
+    fill_histories(database_url)
     return {"pages": pages, "imported": report.added} | asyncio.run(
         _measure(settings, urls, seconds)
     )
@@ -93,7 +93,7 @@ def _batches(urls: list[str]) -> Iterator[PageBatch]:
         )
 
 
-def _fill_histories(database_url: str) -> None:
+def fill_histories(database_url: str) -> None:
     """Give every page a full history: learning then costs what it costs in the long run."""
     random = np.random.default_rng(2)
     rings = Rings.empty(1)

@@ -54,7 +54,7 @@ def run(folder: Path, pages: int, rates: Sequence[float], seconds: float) -> dic
 
 
 async def _run(folder: Path, pages: int, rates: Sequence[float], seconds: float) -> dict[str, Any]:
-    days_per_second = SIGNALS_PER_CRAWL * rates[-1] / (pages * _signals_per_page_and_day())
+    days_per_second = SIGNALS_PER_CRAWL * rates[-1] / (pages * signals_per_page_and_day())
     per_day = rates[0] / (days_per_second * SECONDS_PER_DAY)
     system = RealSystem(
         RunOptions(
@@ -87,7 +87,8 @@ async def _run(folder: Path, pages: int, rates: Sequence[float], seconds: float)
     }
 
 
-def _signals_per_page_and_day() -> float:
+def signals_per_page_and_day() -> float:
+    """Of a generated world, on average."""
     sample = generate_population(_SAMPLE, 0)
     rates = sample.recall * sample.change_rate + sample.false_signal_rate
     return float(rates.mean())

@@ -40,6 +40,21 @@ def usage_of(process_id: int) -> Usage:
     return Usage(own / _TICKS, (own + ended) / _TICKS, int(fields[21]) * _PAGE_BYTES)
 
 
+def memory_of(process_id: int) -> tuple[int, int]:
+    """Bytes of memory that a process has had at most, and those that are its own alone now."""
+    most = own = 0
+    with contextlib.suppress(OSError):
+        status = Path(f"/proc/{process_id}/status").read_text()
+        most = sum(_kilobytes(line) for line in status.splitlines() if line.startswith("VmHWM:"))
+        shares = Path(f"/proc/{process_id}/smaps_rollup").read_text()
+        own = sum(_kilobytes(line) for line in shares.splitlines() if line.startswith("Private_"))
+    return most * 1024, own * 1024
+
+
+def _kilobytes(line: str) -> int:
+    return int(line.split()[1])
+
+
 def children_of(process_id: int) -> list[int]:
     """The processes that a process has started and that are still there."""
     found = []

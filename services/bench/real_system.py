@@ -6,7 +6,7 @@ import shutil
 import signal
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -64,8 +64,12 @@ class RealSystem:
         """Wall seconds since the clock began to run."""
         return time.time() - self.began
 
-    async def start(self) -> None:
-        """Import the pages, start everything, and let the clock run."""
+    async def start(self, imported: Callable[[str], None] | None = None) -> None:
+        """Import the pages, start everything, and let the clock run.
+
+        Args:
+            imported: called with the database's address between import and start.
+        """
         stack, options = self.stack, self.stack.options
         await stack.start_servers()
         await prepare_system(stack.settings, must_be_empty=False)
@@ -74,6 +78,8 @@ class RealSystem:
         before = time.monotonic()
         await import_world(stack.settings, plan, lambda _done, _of: None)
         self.setup_seconds["import"] = round(time.monotonic() - before, 1)
+        if imported is not None:
+            await asyncio.to_thread(imported, stack.settings.database_url.get_secret_value())
         await self.set_rate(options.budget[0].crawls_per_second * self._speed)
         before = time.monotonic()
         await stack.supervisor.start([*stack.workers(), stack.world()])
@@ -176,6 +182,20 @@ def scratch_folder() -> Iterator[Path]:
         while folder.exists() and time.monotonic() < deadline:
             shutil.rmtree(folder, ignore_errors=True)
             time.sleep(0.1)
+
+
+@contextmanager
+def environment(name: str, value: str) -> Iterator[None]:
+    """A setting for all processes that are started meanwhile."""
+    before = os.environ.get(name)
+    os.environ[name] = value
+    try:
+        yield
+    finally:
+        if before is None:
+            del os.environ[name]
+        else:
+            os.environ[name] = before
 
 
 async def until_steady(system: RealSystem, good_seconds: int, patience: float) -> bool:

@@ -1,13 +1,12 @@
 """How soon a shard is served again: the time to load it, and a scheduler that is killed."""
 
 import asyncio
-import os
 from typing import Any, Final
 
 import click
 
 from services.bench import recovery_load
-from services.bench.real_system import scratch_folder
+from services.bench.real_system import environment, scratch_folder
 from services.bench.recovery_kill import kill_one
 from shared.terminal.output import show
 
@@ -75,16 +74,8 @@ def _load(pages: int, in_flight: int) -> dict[str, Any]:
 
 
 def _kill(pages: int, rate: float) -> dict[str, Any]:
-    before = os.environ.get(_SESSION_VARIABLE)
-    os.environ[_SESSION_VARIABLE] = str(SESSION_SECONDS)
-    try:
-        with scratch_folder() as folder:
-            answer = asyncio.run(kill_one(folder, pages, rate))
-    finally:
-        if before is None:
-            del os.environ[_SESSION_VARIABLE]
-        else:
-            os.environ[_SESSION_VARIABLE] = before
+    with environment(_SESSION_VARIABLE, str(SESSION_SECONDS)), scratch_folder() as folder:
+        answer = asyncio.run(kill_one(folder, pages, rate))
     allowed = SESSION_SECONDS + SERVED_SECONDS
     seconds = answer["seconds_until_served"]
     return {

@@ -1,7 +1,7 @@
 """How much disk a page takes in PostgreSQL, and an outcome in its log and in Kafka's."""
 
 import time
-from typing import Any, Final
+from typing import Any, Final, LiteralString
 
 import numpy as np
 import psycopg
@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 
 from deploy.local.postgres import EmbeddedPostgres
 from migrations.upgrade import migrate
+from services.bench.estimator_pipeline import fill_histories
 from services.bench.real_system import scratch_folder
 from services.bench.recovery_load import import_population
 from shared.contracts.codec import encode
@@ -30,6 +31,12 @@ SELECT coalesce(sum(pg_total_relation_size(relid)), 0)::float8
 FROM pg_partition_tree(%s::regclass)
 """
 
+_KEYS: Final = """
+SELECT sum(pg_indexes_size(relid))::float8
+FROM (SELECT relid FROM pg_partition_tree('pages')
+      UNION ALL SELECT relid FROM pg_partition_tree('page_urls'))
+"""
+
 _UPDATE: Final = (
     "UPDATE pages SET last_crawled_at = %(now)s, last_attempt_at = %(now)s, crawls = crawls + 1, "
     "history = history WHERE shard = %(shard)s AND page_id = ANY(%(ids)s)"
@@ -40,13 +47,15 @@ _BATCH: Final = 2_000
 def run(pages: int) -> dict[str, Any]:
     """Import generated pages, update each a few times as outcomes do, and weigh what is there.
 
+    Their histories are full, as they are in the long run.
+
     Args:
         pages: how many; from 50,000 on the figures no longer depend on it.
 
     Returns:
         bytes a page by table, with their keys, as imported and after its updates and an
-        observation; of write-ahead log an update; of a request and an outcome as JSON with its URL,
-        before Kafka compresses and copies them.
+        observation; of the keys of pages and URLs alone; of write-ahead log an update;
+        of a request and an outcome as JSON with its URL, before Kafka compresses and copies them.
     """
     with scratch_folder() as folder:
         folder.chmod(0o711)
@@ -58,9 +67,13 @@ def run(pages: int) -> dict[str, Any]:
             with connect_writer(postgres.uri, "bench") as connection:
                 connection.autocommit = True
                 imported = _sizes(connection, pages)
+            fill_histories(postgres.uri)
+            with connect_writer(postgres.uri, "bench") as connection:
+                connection.autocommit = True
                 wal_bytes = _update(connection)
                 _observe(connection)
                 updated = _sizes(connection, pages)
+                keys = _number(connection, _KEYS) / pages
         finally:
             postgres.stop()
     urls = [page.url for page in population.pages.identities(slice(0, min(pages, 1000)))]
@@ -68,6 +81,7 @@ def run(pages: int) -> dict[str, Any]:
         "pages": pages,
         "bytes_a_page_imported": imported,
         "bytes_a_page": updated,
+        "bytes_of_keys_a_page": round(keys, 1),
         "wal_bytes_an_update": round(wal_bytes / (ROUNDS * pages), 1),
         "request_bytes": round(float(np.mean([len(encode(_request(url))) for url in urls])), 1),
         "outcome_bytes": round(float(np.mean([len(encode(_outcome(url))) for url in urls])), 1),
@@ -78,9 +92,13 @@ def _sizes(connection: psycopg.Connection, pages: int) -> dict[str, float]:
     connection.execute("VACUUM ANALYZE pages")
     sizes = {}
     for table in TABLES:
-        row = connection.execute(_SIZE, (table,)).fetchone()
-        sizes[table] = round((row[0] if row else 0.0) / pages, 1)
+        sizes[table] = round(_number(connection, _SIZE, (table,)) / pages, 1)
     return sizes
+
+
+def _number(connection: psycopg.Connection, query: LiteralString, given: Any = ()) -> float:
+    row = connection.execute(query, given).fetchone()
+    return float(row[0]) if row and row[0] is not None else 0.0
 
 
 def _update(connection: psycopg.Connection) -> float:
@@ -123,10 +141,8 @@ def _observe(connection: psycopg.Connection) -> None:
 
 
 def _written(connection: psycopg.Connection) -> float:
-    row = connection.execute(
-        "SELECT pg_wal_lsn_diff(pg_current_wal_insert_lsn(), '0/0')::float8"
-    ).fetchone()
-    return float(row[0]) if row else 0.0
+    query = "SELECT pg_wal_lsn_diff(pg_current_wal_insert_lsn(), '0/0')::float8"
+    return _number(connection, query)
 
 
 def _request(url: str) -> CrawlRequest:

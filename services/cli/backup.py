@@ -17,12 +17,12 @@ from aiokafka import ConsumerRecord
 from services.cli.errors import UserError
 from services.cli.kafka import READ_SECONDS, require_broker
 from shared.contracts.codec import MAX_MESSAGE_BYTES, BadMessage, decode
-from shared.contracts.topics import BANDWIDTH, HOST_LIMITS, Topic
+from shared.contracts.topics import BANDWIDTH, GROUP_LIMITS, HOST_LIMITS, Topic
 from shared.runtime.kafka import make_consumer, topic_partitions
 from shared.runtime.publisher import Publisher
 from shared.runtime.settings import Settings
 
-SAVED: Final[tuple[Topic, ...]] = (BANDWIDTH, HOST_LIMITS)
+SAVED: Final[tuple[Topic, ...]] = (BANDWIDTH, GROUP_LIMITS, HOST_LIMITS)
 """What operators write. `multipliers` is compacted too, but the coordinator makes it anew."""
 
 FORMAT: Final = 1

@@ -20,6 +20,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "crawl": ("commands.crawl", "Crawl pages at once."),
     "bandwidth": ("commands.bandwidth", "Read and set the budget of crawls."),
     "hosts": ("commands.hosts", "Limit how often a host is crawled, or block it."),
+    "groups": ("commands.groups", "Limit how often all hosts of a domain are crawled."),
     "changes": ("commands.changes", "Who changed the budget and limits, and when."),
     "backup": ("commands.backup", "Copy what operators have set, and set it again."),
     "plan": ("commands.plan", "How large an installation must be."),

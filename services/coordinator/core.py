@@ -7,6 +7,7 @@ from msgspec import structs
 
 from services.coordinator import reasons
 from services.coordinator.allotment import ADOPTED, Change, Decision, Fleet
+from services.coordinator.groups import GroupLimits
 from services.coordinator.solver import check_curve
 from services.coordinator.usage import Made
 from shared.contracts.codec import BadMessage
@@ -36,6 +37,9 @@ KEPT_SECONDS = 60.0
 
 _FAR_AHEAD_SECONDS = 60.0
 """Multipliers that take effect later than this (wall) belong to a clock that ran ahead of ours."""
+
+MOST_WHY = 1000
+"""Characters that a message has for its reason."""
 
 _SAME = 1e-6
 """Rates that differ by less, relatively, are one and the same: a ramp is computed in many ways."""
@@ -67,6 +71,7 @@ class Coordination:
         """
         self.fleet = Fleet(silent_after_seconds)
         self.timeline = SlotTimeline()
+        self.groups = GroupLimits()
         self.budget: Budget | None = None
         """As the operators set it; None: they did not."""
         self.epoch = 0
@@ -238,8 +243,15 @@ class Coordination:
         decision = self.fleet.decide(
             stretch, planning, self._change(effective_at, stretch), now.wall, now.speed
         )
-        cause = decision.cause
-        if not decision.material:
+        cause, why = decision.cause, decision.why
+        before = self.timeline.newest.groups if self.timeline.newest is not None else ()
+        groups = self.groups.next(
+            before, self.fleet.shards, decision.live, effective_at, now.wall, now.speed
+        )
+        if groups != before:
+            why = "; ".join(filter(None, [why, reasons.groups(before, groups)]))
+            cause = cause if decision.material else "groups"
+        elif not decision.material:
             if now.wall - self._published_at < REFRESH_SECONDS:
                 return None
             cause = "refresh"
@@ -252,9 +264,10 @@ class Coordination:
             stretch=stretch,
             shares=dict(decision.shares),
             cause=cause,
-            why=decision.why,
+            why=why[:MOST_WHY],
             epoch=self.epoch,
             leader=self._leader,
+            groups=groups,
         )
 
     def published(self, message: Multipliers, now: Moment) -> None:
@@ -329,7 +342,7 @@ class Coordination:
         """After one whose clock ran ahead, slots go on from now, not from the far future."""
         newest = self.timeline.newest
         if newest and newest.effective_at > now.clock + now.speed * _FAR_AHEAD_SECONDS:
-            here = replace(newest, effective_at=now.clock)
+            here = newest.moved(now.clock - newest.effective_at)
             self.timeline = SlotTimeline([here])
 
 

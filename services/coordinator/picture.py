@@ -1,7 +1,7 @@
 """The picture of the system: `/state.json`, and the page that draws it."""
 
 import math
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
@@ -75,6 +75,16 @@ class ShardState(msgspec.Struct, frozen=True):
     """Crawls per second of the clock that it was seen to be able to use; None: all it was given."""
 
 
+class GroupState(msgspec.Struct, frozen=True):
+    """A row of the table of groups of hosts that have limits."""
+
+    group: str
+    crawls_per_second: float
+    shards: int
+    """That share it."""
+    pages: int
+
+
 class State(msgspec.Struct, frozen=True):
     """`/state.json`."""
 
@@ -99,6 +109,7 @@ class State(msgspec.Struct, frozen=True):
     next_change_at: float | None
     """When the schedule changes it next, clock time."""
     shards: list[ShardState]
+    groups: list[GroupState]
     history: list[Sample]
 
 
@@ -156,6 +167,7 @@ class Picture:
             scheduled=budget is not None and bool(budget.schedule),
             next_change_at=change if math.isfinite(change) else None,
             shards=sorted(rows, key=lambda row: row.shard),
+            groups=self._groups(live),
             history=list(self._history),
         )
 
@@ -190,6 +202,18 @@ class Picture:
             heard = fleet.live(now.wall)
             theirs = sum(share for number, share in fleet.last.shares.items() if number in heard)
         return Achieved(reported, crawls / slots * min(theirs, 1.0))
+
+    def _groups(self, live: frozenset[int]) -> list[GroupState]:
+        """Those that have limits, and what the shards report of them."""
+        last, shards = self._coordination.last, self._coordination.fleet.shards
+        curves = [curve for n in live if (curve := shards[n].curve) is not None]
+        pages = Counter[str]()
+        for of in (of for curve in curves for of in curve.groups):
+            pages[of.group] += of.pages
+        return [
+            GroupState(g.group, g.crawls_per_second, len(g.allotments), pages[g.group])
+            for g in (last.groups if last else ())
+        ]
 
     def _row(self, number: int, now: Moment, *, silent: bool) -> ShardState:
         fleet = self._coordination.fleet

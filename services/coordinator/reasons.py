@@ -3,6 +3,7 @@
 from collections.abc import Iterable, Mapping
 
 from shared.pacing.budget import Stretch
+from shared.pacing.groups import Groups
 
 _LISTED = 8
 """Shards are named one by one up to so many."""
@@ -63,6 +64,21 @@ def demand(before: float, now: float, moved: float, ramp: Stretch) -> str:
     what = " and ".join(parts) or "nothing"
     why = "the bandwidth is in a ramp" if ramp.ramp_seconds > 0 else "the shards' demand changed"
     return f"{why}: {what}"
+
+
+def groups(before: Groups, now: Groups) -> str:
+    """Limits of groups of hosts are others, or are shared in another way."""
+    had = {shares.group: shares for shares in before}
+    have = {shares.group: shares for shares in now}
+    parts = [f"{name} has no limit any more" for name in sorted(had.keys() - have.keys())]
+    for name, shares in have.items():
+        last, rate = had.get(name), f"{shares.crawls_per_second:.6g} crawls/s"
+        if last is None or last.crawls_per_second != shares.crawls_per_second:
+            parts.append(f"the hosts of {name} take at most {rate} together")
+        elif last != shares:
+            parts.append(f"the limit of {name}, {rate}, is shared by {len(shares.allotments)}")
+    more = f", and {len(parts) - _LISTED} more" if len(parts) > _LISTED else ""
+    return ", ".join(parts[:_LISTED]) + more
 
 
 def _named(shards: list[int]) -> str:

@@ -28,8 +28,15 @@ from services.coordinator.leadership import Leadership
 from services.coordinator.picture import Picture, State, add_picture
 from services.coordinator.views.serving import Asking, add_views
 from shared.contracts.codec import BadMessage, decode, encode
-from shared.contracts.messages import Bandwidth, DemandCurve, Multipliers
-from shared.contracts.topics import BANDWIDTH, CLAIM_KEY, DEMAND_CURVES, MULTIPLIERS, Topic
+from shared.contracts.messages import Bandwidth, DemandCurve, GroupLimit, Multipliers
+from shared.contracts.topics import (
+    BANDWIDTH,
+    CLAIM_KEY,
+    DEMAND_CURVES,
+    GROUP_LIMITS,
+    MULTIPLIERS,
+    Topic,
+)
 from shared.pacing.slots import KNOWN_AHEAD_SECONDS, is_late
 from shared.runtime.follower import Follower
 from shared.runtime.kafka import appended_at
@@ -52,12 +59,16 @@ DECIDE_SECONDS = 1.0
 LEAST_SECONDS = 0.1
 """Between two decisions at least: what comes together is decided together."""
 
+_TAIL = 1_000
+_TAILS = {GROUP_LIMITS.name: 100_000}
+"""Records that are read at a start: of limits all, as each group has its own."""
+
 _NOTICE_SECONDS = 60.0
 """What keeps the system from crawling is logged so often."""
 
 
 class Coordinator(WorkerService):
-    """Reads `bandwidth` and `demand-curves`, writes `multipliers`."""
+    """Reads `bandwidth`, `group-limits` and `demand-curves`, writes `multipliers`."""
 
     database_user = NAME
 
@@ -94,6 +105,7 @@ class Coordinator(WorkerService):
         for topic, receive in (
             (MULTIPLIERS, self._receiver(Multipliers, self._on_multipliers)),
             (BANDWIDTH, self._receiver(Bandwidth, self._on_bandwidth)),
+            (GROUP_LIMITS, self._receiver(GroupLimit, self._on_group_limit)),
             (DEMAND_CURVES, self._receiver(DemandCurve, self._on_demand)),
         ):
             await self._follow(topic, receive)
@@ -147,7 +159,7 @@ class Coordinator(WorkerService):
         return self._coordination.timeline.epoch
 
     async def _follow(self, topic: Topic, receive: Callable[[ConsumerRecord], None]) -> None:
-        follower = Follower(self.settings, topic, receive)
+        follower = Follower(self.settings, topic, receive, _TAILS.get(topic.name, _TAIL))
         self._followers[topic.name] = follower
         await follower.start()
 
@@ -176,6 +188,10 @@ class Coordinator(WorkerService):
 
     def _on_bandwidth(self, message: Bandwidth, _record: ConsumerRecord) -> None:
         if self._coordination.receive_bandwidth(message):
+            self._wake.set()
+
+    def _on_group_limit(self, message: GroupLimit, _record: ConsumerRecord) -> None:
+        if self._coordination.groups.receive(message):
             self._wake.set()
 
     def _on_demand(self, message: DemandCurve, record: ConsumerRecord) -> None:

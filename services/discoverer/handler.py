@@ -117,7 +117,9 @@ class DiscoveryHandler:
         async for attempt in self._attempts(may_pass, "broker"):
             with attempt:
                 shards = await self._publisher.partitions_of(PAGE_UPDATES)
-                messages = await asyncio.to_thread(updates_by_place, found.values(), shards)
+                messages = await asyncio.to_thread(
+                    updates_by_place, found.values(), shards, self._admission.importance_of
+                )
                 await self._publisher.send_batches(messages)
         self._admission.remember(page for page, _ in found.values())
 

@@ -16,6 +16,7 @@ from shared.contracts.messages import CrawlOutcome, PageSignal, PageUpdate
 from shared.contracts.topics import CRAWL_OUTCOMES, PAGE_SIGNALS, PAGE_UPDATES, Topic
 from shared.runtime.acceptance import Acceptance
 from shared.store.directories import directories_of
+from shared.store.history import pack
 from shared.store.snapshot import chosen_urls
 from shared.units import SECONDS_PER_DAY as DAY
 
@@ -50,6 +51,7 @@ def warm_up() -> int:
     learn(done)
     refit([shard], 0.05)
     material_news(done, 0.05, 4 * DAY)
+    pack(shard.rings, done.learned)
     _load([page])
     return int(done.learned.size)
 

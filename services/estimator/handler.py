@@ -17,7 +17,6 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 
 import structlog
-from aiokafka import ConsumerRecord
 from aiokafka.errors import KafkaError
 from psycopg.errors import LockNotAvailable
 
@@ -33,12 +32,14 @@ from services.estimator.persistence import Commit, Store, Unacceptable
 from services.estimator.refitting import Refits, merged, refit
 from services.estimator.remembering import durable
 from services.estimator.shard import Shard
+from services.estimator.traces import note_stored
 from shared.runtime.acceptance import Acceptance
 from shared.runtime.batches import Batch, Positions
 from shared.runtime.clock import Clock
 from shared.runtime.isolation import BadShare
 from shared.runtime.retrying import Attempts, until_it_passes
 from shared.runtime.settings import Settings
+from shared.runtime.tracing import Tracing
 from shared.store.connection import first_line
 from shared.store.positions import require_remembered
 from shared.store.snapshot import load_for_learning
@@ -50,10 +51,14 @@ class EstimatorHandler:
     """Owns the shards of this process (see `shared.runtime.consumer.BatchHandler`)."""
 
     def __init__(
-        self, settings: Settings, clock: Clock, announcer: Announcer, stopping: asyncio.Event
+        self,
+        settings: Settings,
+        clock: Clock,
+        announcer: Announcer,
+        stopping: asyncio.Event,
+        tracing: Tracing | None = None,
     ) -> None:
-        self._settings = settings
-        self._clock = clock
+        self._settings, self._clock, self._tracing = settings, clock, tracing
         self._outbox = Outbox(announcer)
         self._stopping = stopping
         self._database_url = settings.database_url.get_secret_value()
@@ -310,12 +315,14 @@ class EstimatorHandler:
             self._apply, applied, Acceptance.at_present(self._settings, self._clock), refits=refits
         )
         letters = [refused] if refused else [letter for part in done for letter in part.refused]
+        misplaced = [record for part in done for record in part.misplaced]
         counts = counts_of(records, letters)
         self._bad_share.check(counts, time.monotonic())
         commit = self._commit_of(records, touched, done, news)
-        await self._outbox.put_aside(letters, [m for part in done for m in part.misplaced])
+        await self._outbox.put_aside(letters, misplaced)
         with metrics.WORK_SECONDS.labels("store").time():
             await asyncio.to_thread(self._store.commit, commit)
+        note_stored(self._tracing, applied, [*letters, *misplaced])
         if refits:
             self._refits.noted(self._shards.values(), self._clock.now(), spent)
         self._stale -= touched
@@ -346,11 +353,7 @@ class EstimatorHandler:
         )
 
     def _apply(
-        self,
-        records: Mapping[int, Mapping[str, list[ConsumerRecord]]],
-        acceptance: Acceptance,
-        *,
-        refits: bool,
+        self, records: ShardRecords, acceptance: Acceptance, *, refits: bool
     ) -> tuple[list[ShardEffects], dict[int, News], float]:
         """The work of the processor, in a thread; and the seconds that a refit took.
 
@@ -366,11 +369,7 @@ class EstimatorHandler:
             raise Unacceptable(f"it cannot be applied: {error}") from error
 
     def _apply_all(
-        self,
-        records: Mapping[int, Mapping[str, list[ConsumerRecord]]],
-        acceptance: Acceptance,
-        *,
-        refits: bool,
+        self, records: ShardRecords, acceptance: Acceptance, *, refits: bool
     ) -> tuple[list[ShardEffects], dict[int, News], float]:
         with metrics.WORK_SECONDS.labels("apply").time():
             delay = self._settings.signal_delay_seconds

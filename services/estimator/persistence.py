@@ -20,7 +20,7 @@ from shared.store import writer
 from shared.store.binary import joined_blobs
 from shared.store.connection import connect_writer
 from shared.store.deployment import check_deployment
-from shared.store.history import Rings, pack
+from shared.store.history import pack
 from shared.store.host_factors import pack_factors
 from shared.store.hosts import HostLearning, pack_hosts, pack_sources
 from shared.store.imports import share_writer_lock
@@ -320,8 +320,6 @@ def _pages(
     for shard, rows in parts:
         np.take(shard.pages, rows, out=records[begin : begin + rows.size])
         begin += rows.size
-    taken = [shard.rings.take(rows) for shard, rows in parts]
-    rings = Rings(*map(np.concatenate, zip(*taken, strict=True)))
     columns: dict[str, writer.Column] = {
         name: np.ascontiguousarray(records[name]) for name in _STORED
     }
@@ -331,7 +329,7 @@ def _pages(
     columns["host_id"] = np.concatenate(
         [shard.hosts.records["host_id"][shard.pages["host"][rows]] for shard, rows in parts]
     )
-    columns["history"] = pack(rings, np.arange(records.size))
+    columns["history"] = joined_blobs([pack(shard.rings, rows) for shard, rows in parts])
     columns["signal_times"] = joined_blobs(
         [
             pack_source_times(shard.by_source.ages, shard.pages["several"][rows])

@@ -125,15 +125,15 @@ def _set_factors(shard: Shard) -> NDArray[np.int64]:
     pages, rings, hosts = shard.pages, shard.rings, shard.hosts
     crawled = np.flatnonzero(rings.seen[: len(pages)] > 0)
     found, covered = np.empty((2, crawled.size))
-    of_hosts = hosts.records[pages["host"]]
+    priors = hosts.priors
     heard, _ = light_modes(
         crawled,
         rings.interval_days,
         rings.signals,
         rings.changed,
         rings.seen,
-        of_hosts["prior_shape"],
-        of_hosts["prior_rate"] / pages["factor"],
+        priors.shape[pages["host"]],
+        priors.rate[pages["host"]] / pages["factor"],
         pages["unsignalled_change_rate"],
         rings.evidence,
         rings.posterior_shape[: len(pages)],
@@ -153,7 +153,6 @@ def _set_factors(shard: Shard) -> NDArray[np.int64]:
     keys, group = np.unique(
         of_crawled["host"] * DIRECTORIES + of_crawled["directory"], return_inverse=True
     )
-    priors = hosts.priors
     fitted = fit_page_factors(
         found,
         covered,
@@ -169,8 +168,9 @@ def _set_factors(shard: Shard) -> NDArray[np.int64]:
     fitted.activity[~bursts_trusted(learning.signals, learning.precision)[: len(hosts.names)]] = 1.0
     none = HostFactors.none()
     new = {}
-    for row in np.unique(of_crawled["host"]).tolist():
-        begin, end = np.searchsorted(keys, (row * DIRECTORIES, (row + 1) * DIRECTORIES))
+    rows = np.unique(of_crawled["host"])
+    begins, ends = (np.searchsorted(keys, first * DIRECTORIES) for first in (rows, rows + 1))
+    for row, begin, end in zip(rows.tolist(), begins.tolist(), ends.tolist(), strict=True):
         factors = _kept(fitted, keys, row, slice(begin, end))
         if factors.is_beyond(hosts.factors.get(row, none), PRIOR_TOLERANCE):
             new[row] = factors

@@ -11,12 +11,14 @@ from services.estimator.remembering import Remembering
 from services.estimator.retention import Retention
 from shared.contracts.topics import CRAWL_OUTCOMES, HOST_LIMITS, PAGE_SIGNALS, PAGE_UPDATES
 from shared.policy.compiled import LateKernels
+from shared.runtime.abreast import Abreast
 from shared.runtime.consumer import BatchConsumer
 from shared.runtime.late_kernels import watch_kernels
 from shared.runtime.metrics import SHARDS_TO_SPLIT
 from shared.runtime.precedence import Precedence
 from shared.runtime.publisher import Publisher
 from shared.runtime.settings import Settings, load_settings
+from shared.runtime.tracing import make_tracing
 from shared.runtime.worker import WorkerService, end_now, make_app, run_app
 from shared.store.growth_watch import GrowthWatch
 from shared.store.positions import Forgotten
@@ -35,8 +37,9 @@ class Estimator(WorkerService):
     def __init__(self, settings: Settings) -> None:
         super().__init__(settings)
         self._publisher = Publisher(settings)
+        self.tracing = make_tracing(settings, NAME)
         self._handler = EstimatorHandler(
-            settings, self.clock, KafkaAnnouncer(self._publisher), self.stopping
+            settings, self.clock, KafkaAnnouncer(self._publisher), self.stopping, self.tracing
         )
         self._consumer: BatchConsumer | None = None
 
@@ -55,7 +58,7 @@ class Estimator(WorkerService):
             known_topics=StoredTopics(
                 self.settings.database_url.get_secret_value(), NAME, writes=True
             ),
-            precedence=Precedence.of_pages(self.settings),
+            holding=(Precedence.of_pages(self.settings), Abreast.of_crawls(self.settings)),
         )
         await self._consumer.start()
 

@@ -10,7 +10,8 @@ from services.frontier.book import Book
 from services.frontier.names import Names
 from services.frontier.refusing import NotStored, Refused
 from services.frontier.sending import Sender
-from shared.contracts.messages import MAX_UNIX_SECONDS, HostLimit
+from shared.contracts.fields import MAX_UNIX_SECONDS
+from shared.contracts.messages import HostLimit
 from shared.contracts.topics import HOST_LIMITS
 
 log = structlog.get_logger(__name__)

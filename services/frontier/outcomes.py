@@ -16,8 +16,8 @@ from typing import Any, Final, NamedTuple, get_args
 
 import ada_url
 
+from shared.contracts.fields import MAX_DIGEST_LENGTH, MAX_URL_LENGTH, Result
 from shared.contracts.identity import BadUrl, identify
-from shared.contracts.messages import MAX_DIGEST_LENGTH, MAX_URL_LENGTH, Result
 
 REQUEST_ID: Final = "freshet.request-id"
 RESULT: Final = "freshet.result"

@@ -3,7 +3,8 @@
 import asyncio
 import dataclasses
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 
 import structlog
 from aiokafka import ConsumerRecord
@@ -13,6 +14,7 @@ from services.ingester.debounce import Debouncer
 from services.ingester.refusals import Refusals
 from services.ingester.sifting import KEY_HEADER, Sifter, SignalRules
 from services.ingester.sources import SourceLimiter
+from services.ingester.traces import SignalTraces
 from shared.contracts.codec import encode
 from shared.contracts.identity import shard_of
 from shared.contracts.messages import PageSignal
@@ -20,9 +22,11 @@ from shared.contracts.topics import PAGE_SIGNALS
 from shared.runtime.clock import Clock, SystemClock
 from shared.runtime.isolation import Pieces, reason_of
 from shared.runtime.kafka import may_pass
-from shared.runtime.publisher import ByPlace, Publisher
+from shared.runtime.publisher import ByPlace, HeadersByPlace, Place, Publisher
 from shared.runtime.retrying import Attempts, until_it_passes
 from shared.runtime.settings import Settings
+from shared.runtime.tracing import Span, Tracing
+from shared.runtime.wall_time import WALL
 from shared.units import SECONDS_PER_DAY
 
 log = structlog.get_logger(__name__)
@@ -66,12 +70,50 @@ def make_rules(settings: Settings, clock: Clock) -> tuple[SignalRules, SourceLim
     return rules, limiter
 
 
+@dataclass(slots=True)
+class _Work:
+    """What comes of a batch."""
+
+    shards: int
+    messages: ByPlace = field(default_factory=dict)
+    headers: HeadersByPlace = field(default_factory=dict)
+    """Of those that are traced."""
+    spans: list[Span] = field(default_factory=list)
+    refused: list[Refused] = field(default_factory=list)
+
+    def add(self, signals: Sequence[PageSignal], spans: Mapping[int, Span]) -> None:
+        """Put signals where they belong, as keys and values; some are traced, by their places."""
+        begin = 0
+        for place in sorted(spans):
+            self._add(signals[begin:place])
+            begin, target = place, self._target_of(signals[place])
+            number = len(self.messages.get(target, ()))
+            self.headers.setdefault(target, {})[number] = spans[place].mark.headers()
+            self.spans.append(spans[place])
+        self._add(signals[begin:])
+
+    def _add(self, signals: Sequence[PageSignal]) -> None:
+        for signal in signals:
+            part = self.messages.setdefault(self._target_of(signal), [])
+            part.append((signal.host.encode(), encode(signal)))
+
+    def _target_of(self, signal: PageSignal) -> Place:
+        return (PAGE_SIGNALS.name, shard_of(signal.host, self.shards))
+
+
 class SignalHandler:
     """Turns batches of `signals` into `page-signals` and dead letters."""
 
-    def __init__(self, settings: Settings, clock: Clock, publisher: Publisher) -> None:
+    def __init__(
+        self,
+        settings: Settings,
+        clock: Clock,
+        publisher: Publisher,
+        tracing: Tracing | None = None,
+    ) -> None:
         self._clock = clock
         self._publisher = publisher
+        self._traces = SignalTraces(tracing) if tracing is not None else None
         self._sifter = make_sifter(settings, clock)
         self._refusals = Refusals(settings.refused_signals_kept_per_second)
         self.trouble: str | None = None
@@ -94,12 +136,14 @@ class SignalHandler:
         async for attempt in self._attempts():
             with attempt:
                 shards = await self._publisher.partitions_of(PAGE_SIGNALS)
-        messages, refused = await asyncio.to_thread(self._work, records, shards)
+        work = await asyncio.to_thread(self._work, records, shards)
         # Only this is tried again: a batch that is sifted once more would be all repetitions.
         async for attempt in self._attempts():
             with attempt:
-                await self._publisher.send_batches(messages)
-        letters = list(self._copied(refused))
+                await self._publisher.send_batches(work.messages, own=work.headers)
+        for span in work.spans:
+            span.end(WALL.now())
+        letters = list(self._copied(work.refused))
         async for attempt in self._attempts():
             with attempt:
                 for record, reason in letters:
@@ -115,12 +159,9 @@ class SignalHandler:
         self.trouble = f"the broker cannot be written: {error!r}"
         log.warning("signals not published yet, trying again", error=repr(error))
 
-    def _work(
-        self, records: Sequence[ConsumerRecord], shards: int
-    ) -> tuple[ByPlace, list[Refused]]:
+    def _work(self, records: Sequence[ConsumerRecord], shards: int) -> _Work:
         """The work of the processor, in a thread."""
-        messages: ByPlace = {}
-        refused: list[Refused] = []
+        work = _Work(shards)
         pieces = Pieces(records)
         for piece in pieces:
             try:
@@ -128,17 +169,17 @@ class SignalHandler:
             except Exception as error:
                 if not pieces.split(piece):
                     log.exception("a signal always fails and is set aside")
-                    refused.append((piece[0], reason_of(error)))
+                    work.refused.append((piece[0], reason_of(error)))
                 continue
-            for place, part in by_shard(sifted.accepted, shards).items():
-                messages.setdefault(place, []).extend(part)
-            refused += [(piece[index], reason) for index, reason in sifted.refused]
-            metrics.SIGNALS.labels("accepted").inc(len(sifted.accepted))
+            traces, accepted = self._traces, sifted.accepted
+            work.add(accepted, traces.begun(piece, accepted, WALL.now()) if traces else {})
+            work.refused += [(piece[index], reason) for index, reason in sifted.refused]
+            metrics.SIGNALS.labels("accepted").inc(len(accepted))
             metrics.SIGNALS.labels("refused").inc(len(sifted.refused))
             metrics.SIGNALS.labels("repeated").inc(sifted.repeated)
             metrics.SIGNALS.labels("over_limit").inc(sifted.over_limit)
         metrics.SOURCES.set(self._sifter.sources)
-        return messages, refused
+        return work
 
     def _copied(self, refused: Iterable[Refused]) -> Iterator[Refused]:
         """What is kept of refused records."""
@@ -157,12 +198,3 @@ def _without_key(record: ConsumerRecord) -> ConsumerRecord:
         return record
     kept = tuple(header for header in record.headers if header[0] != KEY_HEADER)
     return dataclasses.replace(record, headers=kept)
-
-
-def by_shard(signals: Sequence[PageSignal], shards: int) -> ByPlace:
-    """Signals as keys and values, each on the partition of its host's shard."""
-    messages: ByPlace = {}
-    for signal in signals:
-        place = (PAGE_SIGNALS.name, shard_of(signal.host, shards))
-        messages.setdefault(place, []).append((signal.host.encode(), encode(signal)))
-    return messages

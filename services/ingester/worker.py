@@ -5,6 +5,7 @@ from services.ingester.reading import SignalReader
 from shared.contracts.topics import SIGNALS
 from shared.runtime.group_worker import GroupWorker
 from shared.runtime.settings import Settings, load_settings
+from shared.runtime.tracing import make_tracing
 from shared.runtime.worker import make_app, run_app
 
 NAME = "ingester"
@@ -17,7 +18,10 @@ class Ingester(GroupWorker):
 
     def __init__(self, settings: Settings) -> None:
         super().__init__(settings)
-        self._handler: SignalHandler = SignalHandler(settings, self.clock, self._publisher)
+        self.tracing = make_tracing(settings, NAME)
+        self._handler: SignalHandler = SignalHandler(
+            settings, self.clock, self._publisher, self.tracing
+        )
 
     def make_reader(self) -> SignalReader:
         """Of `signals`."""

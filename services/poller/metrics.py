@@ -12,6 +12,21 @@ SIGNALS = Counter(
     "Signals that the broker has acknowledged, by source.",
     ["source"],
 )
+CONNECTIONS = Counter(
+    "freshet_poller_connections_total",
+    "Connections to streams that were asked for: they are what a stream costs.",
+    ["stream"],
+)
+FAILURES = Counter(
+    "freshet_poller_stream_failures_total",
+    "Connections to streams that brought no event.",
+    ["stream"],
+)
+BYTES = Counter(
+    "freshet_poller_stream_bytes_total",
+    "What came over streams, unpacked.",
+    ["stream"],
+)
 CONNECTED = Gauge("freshet_poller_connected", "1: the stream is being read.", ["stream"])
 DELAY_SECONDS = Gauge(
     "freshet_poller_delay_seconds",

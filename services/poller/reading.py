@@ -11,8 +11,10 @@ import structlog
 from yarl import URL
 
 from services.poller import metrics
+from services.poller.accounts import StreamAccount
 from services.poller.cursors import Cursors
 from services.poller.formats import Said, read_event
+from services.poller.sites.prices import Prices
 from services.poller.sse import EventParser
 from services.poller.streams import Stream
 from shared.runtime.pings import Ping
@@ -52,6 +54,7 @@ class StreamReader:
         self,
         stream: Stream,
         cursors: Cursors,
+        prices: Prices,
         publish: Publish,
         wait_seconds: float,
         user_agent: str,
@@ -61,6 +64,7 @@ class StreamReader:
         Args:
             stream: which.
             cursors: where each stream stands.
+            prices: by which it is told what its signals are worth.
             publish: waits for the broker.
             wait_seconds: until the first attempt to connect again.
             user_agent: who we say that we are.
@@ -72,26 +76,28 @@ class StreamReader:
         self._user_agent = user_agent
         self._read = stream.reader()
         self._cursor = ""
-        self._stored = ""
+        self._account = StreamAccount(stream.source, stream.url, prices, WALL.now())
         self._stored_at = time.monotonic()
 
     async def run(self) -> None:
         """Read, again and again."""
-        self._cursor = self._stored = await self._cursors.load(self._stream.source)
+        self._cursor = await self._cursors.load(self._stream.source)
         wait = self._wait_seconds
         while True:
             before = self._cursor
+            self._account.connecting()
             try:
                 await self._follow()
                 reason = "it ended"
             except HistoryLost:
-                metrics.GAPS.labels(self._stream.source).inc()
+                self._account.lost()
                 log.warning("a stream's server has forgotten our place", source=self._stream.source)
                 self._cursor, reason = "", "its history is lost"
             except (aiohttp.ClientError, OSError, TimeoutError, ValueError) as error:
-                reason = repr(error)
+                reason = in_words(error)
             finally:
                 metrics.CONNECTED.labels(self._stream.source).set(0)
+            self._account.disconnected(reason)
             await self._store()
             wait = self._wait_seconds if self._cursor != before else wait
             log.info("a stream is connected to anew", source=self._stream.source, reason=reason)
@@ -115,6 +121,7 @@ class StreamReader:
             self._check(answer.status)
             parser = EventParser()
             async for chunk in answer.content.iter_any():
+                self._account.came(len(chunk))
                 yield [(event.data, event.last_id) for event in parser.feed(chunk)]
 
     async def _messages(self, client: aiohttp.ClientSession) -> AsyncGenerator[Part, None]:
@@ -125,7 +132,9 @@ class StreamReader:
             async with client.ws_connect(url, heartbeat=SILENT_SECONDS / 3) as socket:
                 metrics.CONNECTED.labels(self._stream.source).set(1)
                 while not socket.closed:
-                    yield await _gathered(socket)
+                    part = await _gathered(socket)
+                    self._account.came(sum(len(data) for data, _ in part))
+                    yield part
         except aiohttp.WSServerHandshakeError as error:
             self._check(error.status)
             raise
@@ -148,9 +157,7 @@ class StreamReader:
                 pings.setdefault(f"{source}-bots" if said.by_bot else source, []).append(said.ping)
         for name, some in pings.items():
             await self._publish(name, some)
-            times = [ping.observed_at for ping in some if ping.observed_at is not None]
-            if times:
-                metrics.DELAY_SECONDS.labels(source).set(WALL.now() - max(times))
+            self._account.published(name, some, WALL.now())
         self._cursor = cursor
         if time.monotonic() - self._stored_at >= STORED_SECONDS:
             await self._store()
@@ -159,19 +166,29 @@ class StreamReader:
         try:
             said = read_event(self._read, data)
         except ValueError as error:
-            metrics.EVENTS.labels(self._stream.source, "bad").inc()
+            self._account.event("bad")
             log.debug("an event of a stream is left out", reason=str(error))
             return Said(None)
-        result = "ignored" if said.ping is None else "signal"
-        metrics.EVENTS.labels(self._stream.source, result).inc()
+        self._account.event("ignored" if said.ping is None else "signal")
         return said
 
     async def _store(self) -> None:
         self._stored_at = time.monotonic()
-        if self._cursor != self._stored and await self._cursors.store(
-            self._stream.source, self._cursor
-        ):
-            self._stored = self._cursor
+        if self._account.is_new:
+            news = await self._account.news(WALL.now())
+            if await self._cursors.store(self._cursor, *news):
+                self._account.written()
+
+
+def in_words(error: Exception) -> str:
+    """Why a stream could not be read, without its URL, which may have a secret in it."""
+    if isinstance(error, aiohttp.ClientResponseError):
+        return f"it answers {error.status}"
+    if isinstance(error, TimeoutError):
+        return "it says nothing, or does not answer"
+    if isinstance(error, aiohttp.InvalidURL):
+        return "it leads to what is no URL"
+    return str(error) or type(error).__name__
 
 
 async def _gathered(socket: aiohttp.ClientWebSocketResponse) -> Part:

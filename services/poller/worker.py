@@ -11,6 +11,7 @@ from services.poller import metrics
 from services.poller.cursors import Cursors
 from services.poller.reading import StreamReader
 from services.poller.sites.polling import SitePoller
+from services.poller.sites.prices import Prices
 from services.poller.streams import streams_of
 from shared.contracts.identity import PageIdentity
 from shared.contracts.topics import PAGE_UPDATES
@@ -24,6 +25,7 @@ from shared.runtime.settings import Settings, load_settings
 from shared.runtime.stopping import until_stopped
 from shared.runtime.wall_time import WALL
 from shared.runtime.worker import WorkerService, make_app, run_app
+from shared.store.questions import Questions
 
 log = structlog.get_logger(__name__)
 
@@ -39,11 +41,13 @@ class Poller(WorkerService):
     def __init__(self, settings: Settings) -> None:
         super().__init__(settings)
         self._publisher = Publisher(settings)
-        cursors = Cursors(settings.database_url.get_secret_value())
+        self._questions = Questions(settings.database_url.get_secret_value(), NAME)
+        cursors, prices = Cursors(self._questions), Prices(settings, self._questions)
         self._readers = [
             StreamReader(
                 stream,
                 cursors,
+                prices,
                 self.publish,
                 settings.poller_reconnect_seconds,
                 settings.poller_user_agent,
@@ -69,6 +73,7 @@ class Poller(WorkerService):
         """Disconnect."""
         self._is_open = False
         self._sites.stop()
+        self._questions.stop()
         await self._fetcher.stop()
         await self._publisher.stop()
 

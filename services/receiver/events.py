@@ -15,8 +15,8 @@ from cloudevents.core.formats.json import JSONFormat
 
 from services.receiver.lines import Read
 from services.receiver.refusing import Refused
+from shared.contracts.fields import MAX_UNIX_SECONDS
 from shared.contracts.identity import BadUrl, identify
-from shared.contracts.messages import MAX_UNIX_SECONDS
 from shared.runtime.pings import Ping
 
 MOST_EVENTS: Final = 1_000

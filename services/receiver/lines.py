@@ -7,8 +7,8 @@ import msgspec
 from msgspec import Struct
 
 from services.receiver.refusing import Refused
+from shared.contracts.fields import UnixSeconds, Url
 from shared.contracts.identity import BadUrl, identify
-from shared.contracts.messages import UnixSeconds, Url
 from shared.runtime.pings import Ping
 
 MOST_LINES: Final = 10_000

@@ -50,8 +50,14 @@ class Books:
 
     @property
     def known_days(self) -> Floats:
-        """How long each page was known within the trace."""
-        return np.maximum(self.trace.days - self.trace.born_days, 0.0)
+        """How long each page was known, while the policy is judged."""
+        begin = np.maximum(self.trace.born_days, self.trace.judged_from)
+        return np.maximum(self.trace.days - begin, 0.0)
+
+    @property
+    def judged_days(self) -> float:
+        """How long the policy is judged."""
+        return self.trace.days - self.trace.judged_from
 
     @property
     def staleness(self) -> float:
@@ -69,13 +75,13 @@ class Books:
     def harmonic_cost(self) -> float:
         """[K]'s J_h measured: mean over pages and time of importance times H(n)."""
         total = (self.trace.importance * self.penalty_days).sum()
-        return float(total / (self.trace.days * len(self.trace)))
+        return float(total / (self.judged_days * len(self.trace)))
 
     @property
     def binary_cost(self) -> float:
         """[K]'s J_b measured: mean over pages and time of importance times staleness."""
         total = (self.trace.importance * self.stale_days).sum()
-        return float(total / (self.trace.days * len(self.trace)))
+        return float(total / (self.judged_days * len(self.trace)))
 
     def report(self, crawls_by_site: bool = True) -> dict[str, Any]:
         """The accounts for JSON."""
@@ -126,6 +132,7 @@ def settle(trace: Trace, slot_days: Floats, crawled: Integers) -> Books:
         trace.change_pages,
         slot_days,
         crawled,
+        trace.judged_from,
         trace.days,
         stale,
         penalty,
@@ -140,6 +147,7 @@ def settle(trace: Trace, slot_days: Floats, crawled: Integers) -> Books:
     asked, fresh = np.zeros(count, np.int64), np.zeros(count, np.int64)
     _answer(
         trace.born_days,
+        trace.judged_from,
         trace.held,
         trace.change_days,
         trace.change_pages,
@@ -150,12 +158,15 @@ def settle(trace: Trace, slot_days: Floats, crawled: Integers) -> Books:
         asked,
         fresh,
     )
+    judged = ends > trace.judged_from
+    ends, series = ends[judged], series[judged]
     return Books(trace, stale, penalty, crawls, unchanged, oldest, ends, series, asked, fresh)
 
 
 @compiled
 def _answer(
     born: Floats,
+    start: float,
     held: NDArray[np.bool_],
     change_days: Floats,
     change_pages: Integers,
@@ -184,9 +195,15 @@ def _answer(
                 if crawled[slot] >= 0:
                     stale[crawled[slot]] = False
                 slot += 1
-        if now >= born[page]:
+        if now >= max(born[page], start):
             asked[page] += 1
             fresh[page] += not stale[page]
+
+
+@compiled
+def _judged(begin: float, end: float, start: float) -> float:
+    """How much of [begin, end] lies after `start`."""
+    return max(end, start) - max(begin, start)
 
 
 @compiled
@@ -210,6 +227,7 @@ def _settle(
     change_pages: Integers,
     slot_days: Floats,
     crawled: Integers,
+    start: float,
     length: float,
     stale: Floats,
     penalty: Floats,
@@ -226,7 +244,8 @@ def _settle(
     stale_since = np.zeros(count)
     last_crawl = born.copy()
     for page in range(count):
-        _spread(known, min(born[page], length), length, length, importance[page])
+        begin = min(max(born[page], start), length)
+        _spread(known, begin, length, length, importance[page])
         if not held[page]:
             unseen[page], height[page] = 1, NEVER_HELD_PENALTY
             since[page] = stale_since[page] = born[page]
@@ -242,7 +261,7 @@ def _settle(
             if unseen[page] == 0:
                 stale_since[page] = day
             else:
-                penalty[page] += height[page] * (day - since[page])
+                penalty[page] += height[page] * _judged(since[page], day, start)
             unseen[page] += 1
             height[page] += 1.0 / unseen[page]
             since[page] = day
@@ -255,13 +274,13 @@ def _settle(
         if unseen[page] == 0:
             unchanged[page] += 1
             continue
-        penalty[page] += height[page] * (now - since[page])
-        stale[page] += now - stale_since[page]
-        _spread(bins, stale_since[page], now, length, importance[page])
+        penalty[page] += height[page] * _judged(since[page], now, start)
+        stale[page] += _judged(stale_since[page], now, start)
+        _spread(bins, max(stale_since[page], start), max(now, start), length, importance[page])
         unseen[page], height[page] = 0, 0.0
     for page in range(count):
         oldest[page] = max(oldest[page], length - last_crawl[page])
         if unseen[page] > 0 and since[page] < length:
-            penalty[page] += height[page] * (length - since[page])
-            stale[page] += length - stale_since[page]
-            _spread(bins, stale_since[page], length, length, importance[page])
+            penalty[page] += height[page] * _judged(since[page], length, start)
+            stale[page] += _judged(stale_since[page], length, start)
+            _spread(bins, max(stale_since[page], start), length, length, importance[page])

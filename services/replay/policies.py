@@ -1,5 +1,6 @@
 """Every policy that a replay knows, by name; and how one is run, tuned where it has a grid."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -11,6 +12,7 @@ from services.replay.books import Books, settle
 from services.replay.by_rate import Facts, RatePolicy, run_by_rate
 from services.replay.by_schedule import SchedulePolicy, run_by_schedule
 from services.replay.by_value import CALENDAR, Progress, ValuePolicy, oracle_of, run_by_value
+from services.replay.schedules import Schedule
 from services.replay.slots import Budget
 from services.replay.trace import Trace, trace_parameters
 from shared.policy.lambdacrawl.binary import (
@@ -32,6 +34,12 @@ from shared.policy.lambdacrawl.learning import (
 )
 
 Floats = NDArray[np.float64]
+
+Heard = Callable[[Schedule], tuple[Trace, Floats, Floats | None]]
+"""Schedule → the trace as it hears it, its slots, and the days that signals are about."""
+
+SHARE_LEFT = 0.97
+"""How many variants a peer is tuned by is not known before; each leaves so much of the rest."""
 
 DEFAULT_DELAY_SLOTS = 5.0
 """[N] appendix C: GREEDY-NCIS-D does not count signals that come within 5/R of a crawl."""
@@ -107,7 +115,6 @@ POLICIES: dict[str, Policy] = {
     "freshet-no-signals": ValuePolicy(
         values.EXACT, PRODUCTION, uses_signals=False, selection=CALENDAR
     ),
-    "freshet-smoothed": ValuePolicy(values.EXACT),
     "GREEDY": ValuePolicy(values.NO_SIGNALS, uses_signals=False),
     "GREEDY-CIS": ValuePolicy(values.TRUSTING),
     "GREEDY-CIS+": ValuePolicy(values.SELECTIVE),
@@ -129,12 +136,21 @@ POLICIES: dict[str, Policy] = {
     "nutch": SchedulePolicy(by_schedule.NUTCH),
     "nutch-tuned": SchedulePolicy(by_schedule.NUTCH, by_schedule.NUTCH_GRID),
     "nutch-by-score": SchedulePolicy(
-        by_schedule.NUTCH, by_schedule.NUTCH_GRID | by_schedule.BY_SCORE
+        by_schedule.NUTCH, by_schedule.NUTCH_GRID | by_schedule.SCORED
+    ),
+    "nutch-at-best": SchedulePolicy(
+        by_schedule.NUTCH, by_schedule.AT_BEST | by_schedule.NUTCH_GRID
     ),
     "stormcrawler": SchedulePolicy(by_schedule.STORMCRAWLER),
     "stormcrawler-tuned": SchedulePolicy(by_schedule.STORMCRAWLER, by_schedule.STORMCRAWLER_GRID),
+    "stormcrawler-at-best": SchedulePolicy(
+        by_schedule.STORMCRAWLER, by_schedule.AT_BEST | by_schedule.STORMCRAWLER_GRID
+    ),
     "fixed-interval": SchedulePolicy(by_schedule.FIXED),
     "fixed-interval-tuned": SchedulePolicy(by_schedule.FIXED, by_schedule.FIXED_GRID),
+    "fixed-interval-at-best": SchedulePolicy(
+        by_schedule.FIXED, by_schedule.AT_BEST | by_schedule.FIXED_GRID
+    ),
     "software-heritage": SchedulePolicy(by_schedule.SOFTWARE_HERITAGE),
     "software-heritage-tuned": SchedulePolicy(
         by_schedule.SOFTWARE_HERITAGE, by_schedule.SOFTWARE_HERITAGE_GRID
@@ -142,6 +158,9 @@ POLICIES: dict[str, Policy] = {
     "software-heritage-lag": SchedulePolicy(by_schedule.SOFTWARE_HERITAGE_LAG),
     "software-heritage-lag-tuned": SchedulePolicy(
         by_schedule.SOFTWARE_HERITAGE_LAG, by_schedule.SOFTWARE_HERITAGE_LAG_GRID
+    ),
+    "software-heritage-at-best": SchedulePolicy(
+        by_schedule.SOFTWARE_HERITAGE_LAG, by_schedule.AT_BEST | by_schedule.SOFTWARE_HERITAGE_GRID
     ),
 }
 """Name → policy; GREEDY-NCIS-D's delay of NaN stands for 5/R."""
@@ -161,8 +180,8 @@ def is_online(name: str) -> bool:
     return isinstance(policy, SchedulePolicy) and not policy.grid
 
 
-ALSO_KNOWN_AS = {"BLCe": "BLCε", "BLLCe": "BLLCε"}
-"""For keyboards without Greek."""
+ALSO_KNOWN_AS = {"BLCe": "BLCε", "BLLCe": "BLLCε", "freshet-smoothed": "GREEDY-NCIS"}
+"""For keyboards without Greek, and for those who know a policy by what it once was called."""
 
 
 class UnknownPolicy(ValueError):
@@ -221,7 +240,7 @@ def replay_policy(
     if isinstance(policy, ValuePolicy):
         return _replay_values(trace, slots, policy, budget, oracle, progress)
     if isinstance(policy, SchedulePolicy):
-        return _replay_schedules(trace, slots, policy, seed, progress)
+        return replay_schedules(trace, slots, policy, seed, progress)
     if isinstance(policy, RatePolicy):
         crawled = run_by_rate(trace, slots, policy, seed)
     else:
@@ -253,22 +272,34 @@ def _replay_values(
     return Replayed(settle(trace, slots, run.crawled), parameters, run.crawled)
 
 
-def _replay_schedules(
+def replay_schedules(
     trace: Trace,
     slots: Floats,
     policy: SchedulePolicy,
     seed: int,
     progress: Progress | None,
+    heard: Heard | None = None,
 ) -> Replayed:
-    best: Replayed | None = None
-    variants = policy.variants()
-    for number, schedule in enumerate(variants):
-        crawled = run_by_schedule(trace, slots, schedule, seed)
-        books = settle(trace, slots, crawled)
-        if best is None or books.staleness < best.books.staleness:
-            best = Replayed(books, schedule._asdict() | {"variants": len(variants)}, crawled)
+    """Replay a peer's schedule, the best of its grid.
+
+    `heard` says what a schedule hears of the trace, and which slots are left to it; absent: all.
+    """
+    pass_days = len(trace) * (trace.days - trace.judged_from) / max(slots.size, 1)
+    tried = 0
+
+    def replayed(schedule: Schedule) -> tuple[Books, NDArray[np.int64]]:
+        told, left, about = (trace, slots, None) if heard is None else heard(schedule)
+        crawled = run_by_schedule(told, left, schedule, seed, about)
+        return settle(trace, left, crawled), crawled
+
+    def staleness(schedule: Schedule) -> float:
+        nonlocal tried
+        tried += 1
         if progress is not None:
-            progress(trace.days * (number + 1) / len(variants))
-    if best is None:
-        raise ValueError("the grid of the schedule is empty")
-    return best
+            progress(trace.days * (1.0 - SHARE_LEFT**tried))
+        return replayed(schedule)[0].staleness
+
+    best = policy.tuned(staleness, pass_days, np.random.default_rng([seed, 9]))
+    books, crawled = replayed(best)
+    parameters = best._asdict() | {"variants": tried, "pass_days": pass_days}
+    return Replayed(books, parameters, crawled)

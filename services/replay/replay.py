@@ -37,6 +37,7 @@ class Comparison:
             "code_version": code_version(),
             "seed": self.seed,
             "oracle": self.oracle,
+            "trace": self.trace.digest(),
             "days": self.trace.days,
             "pages": len(self.trace),
             "changes": int(self.trace.change_days.size),

@@ -22,6 +22,9 @@ BURST_SHARE = 0.3
 LIMITED_SHARE = 0.5
 """Host limits: half of the demand of each of the busiest hosts is what it allows."""
 NEW_SHARE = 0.2
+HOUR_DAYS = 1.0 / 24
+OLD_SHARE = 0.25
+"""Old copies were made at any time in this first share of the trace."""
 
 
 def noise(trace: Trace, budget: Budget, seed: int) -> Bent:
@@ -130,6 +133,64 @@ def cold_start(trace: Trace, budget: Budget, seed: int) -> Bent:
     return replace(trace, held=np.zeros(len(trace), np.bool_)), budget
 
 
+def hour_late(trace: Trace, budget: Budget, seed: int) -> Bent:
+    """Every signal comes an hour later."""
+    del seed
+    return _later(trace, HOUR_DAYS), budget
+
+
+def six_hours_late(trace: Trace, budget: Budget, seed: int) -> Bent:
+    """Every signal comes six hours later."""
+    del seed
+    return _later(trace, 6 * HOUR_DAYS), budget
+
+
+def day_late(trace: Trace, budget: Budget, seed: int) -> Bent:
+    """Every signal comes a day later."""
+    del seed
+    return _later(trace, 1.0), budget
+
+
+def half_the_hosts(trace: Trace, budget: Budget, seed: int) -> Bent:
+    """Half of the hosts that send signals send none."""
+    sending = np.unique(trace.host[trace.signal_pages])
+    dumb = _rng(seed, 8).permutation(sending)[: (sending.size + 1) // 2]
+    kept = ~np.isin(trace.host[trace.signal_pages], dumb)
+    return _with_signals(
+        trace, trace.signal_days[kept], trace.signal_pages[kept], trace.signal_sources[kept]
+    ), budget
+
+
+def no_signals(trace: Trace, budget: Budget, seed: int) -> Bent:
+    """Nobody sends any signal."""
+    del seed
+    return without_signals(trace), budget
+
+
+def old_copies(trace: Trace, budget: Budget, seed: int) -> Bent:
+    """Copies were made at any time in the first quarter of the trace, and nobody crawled since.
+
+    Signals of that time are lost, crawls and accounts begin after it: so at first copies are as
+    old as a quarter of the trace, and stale where the page has changed since.
+    """
+    start = OLD_SHARE * trace.days
+    born = np.where(trace.held, _rng(seed, 9).random(len(trace)) * start, trace.born_days)
+    heard = trace.signal_days > start
+    bent = _with_signals(
+        trace, trace.signal_days[heard], trace.signal_pages[heard], trace.signal_sources[heard]
+    )
+    begun = [rate for day, rate in budget.steps if day <= start][-1]
+    later = [(day, rate) for day, rate in budget.steps if day > start]
+    steps = ((0.0, 0.0), (start, begun), *later)
+    return replace(bent, born_days=born, judged_from=start), Budget(steps)
+
+
+def importance_one(trace: Trace, budget: Budget, seed: int) -> Bent:
+    """All pages are equally important."""
+    del seed
+    return replace(trace, importance=np.ones(len(trace)), known=None), budget
+
+
 SCENARIOS: dict[str, Callable[[Trace, Budget, int], Bent]] = {
     "noise": noise,
     "delay": delay,
@@ -141,8 +202,25 @@ SCENARIOS: dict[str, Callable[[Trace, Budget, int], Bent]] = {
     "host-limits": host_limits,
     "new-pages": new_pages,
     "cold-start": cold_start,
+    "hour-late": hour_late,
+    "six-hours-late": six_hours_late,
+    "day-late": day_late,
+    "half-the-hosts": half_the_hosts,
+    "no-signals": no_signals,
+    "old-copies": old_copies,
+    "importance-one": importance_one,
 }
 """Name → (trace, budget, seed) → what it becomes."""
+
+
+def without_signals(trace: Trace) -> Trace:
+    """The trace as those know it who listen to nobody."""
+    nothing = np.empty(0, np.int64)
+    return _with_signals(trace, np.empty(0), nothing, nothing)
+
+
+def _later(trace: Trace, days: float) -> Trace:
+    return _with_signals(trace, trace.signal_days + days, trace.signal_pages, trace.signal_sources)
 
 
 def _rng(seed: int, stream: int) -> np.random.Generator:

@@ -4,6 +4,7 @@ Times are days from the beginning, rates per day. Nothing here is known to a pol
 observe it: signals when they arrive, changes when a crawl finds them.
 """
 
+import hashlib
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -61,6 +62,8 @@ class Trace:
     request_pages: NDArray[np.int64] = field(default_factory=lambda: np.empty(0, np.int64))
     signal_sources: NDArray[np.int64] = field(default_factory=lambda: np.empty(0, np.int64))
     """Number of the source of each signal; absent: all of one."""
+    judged_from: float = 0.0
+    """Day from which on policies are judged; what lies before is how their copies came about."""
 
     def __post_init__(self) -> None:
         if self.signal_sources.size == 0:
@@ -90,6 +93,20 @@ class Trace:
             kinds[self.change_days.size :] += slots.astype(np.int8)
         order = np.argsort(days, kind="stable")
         return days[order], pages[order], kinds[order]
+
+    def digest(self) -> str:
+        """Names the pages and events, whatever file they came from."""
+        digest = hashlib.sha256("\n".join(self.urls).encode())
+        for column in (
+            self.importance,
+            self.change_days,
+            self.change_pages,
+            self.signal_days,
+            self.signal_pages,
+            self.signal_sources,
+        ):
+            digest.update(column.tobytes())
+        return digest.hexdigest()[:16]
 
     def until(self, days: float) -> "Trace":
         """The first `days` of the trace."""

@@ -8,7 +8,7 @@ from typing import Final
 
 from shared.policy.sources import fingerprint_of
 
-_ROOTS: Final = ("replay.py", "experiments/catalogue.py")
+_ROOTS: Final = ("replay.py", "as_they_come.py", "polled.py", "experiments/catalogue.py")
 """From these everything is reached that a result depends on: the scheduler's code and the
 estimator's, too."""
 

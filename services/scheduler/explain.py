@@ -17,7 +17,7 @@ from services.scheduler.picking.priority import (
     tier_of,
 )
 from services.scheduler.picking.thresholds import host_multipliers
-from services.scheduler.state.hosts import usable_from
+from services.scheduler.state.hosts import crawlable_from
 from services.scheduler.state.rows import ACTIVE, ATTEMPT, NEVER
 from services.scheduler.state.shard import Shard
 from shared.contracts.identity import PageIdentity
@@ -65,6 +65,7 @@ def page_state(
     attempts = shard.attempts.rows
     attempt = attempts[page["attempt"]] if page["attempt"] else NO_ATTEMPT_YET
     host = shard.host_rows[page["host"]]
+    group = shard.groups.of(int(page["host"]))
     terms = terms_of(shard.rules.picking)
     tier = int(tier_of(page, attempts, now, terms))
     of_host = float(host_multipliers(host, multiplier))
@@ -101,7 +102,9 @@ def page_state(
             "max_crawls_per_second": float(host["rate"]),
             "own_limit": bool(host["own_limit"]),
             "blocked_until": _time(host["blocked_until"]),
-            "usable_from": _time(float(usable_from(host))),
+            "usable_from": _time(float(crawlable_from(host, shard.group_rows, now))),
+            "group": group.group if group is not None else None,
+            "group_crawls_per_second": group.crawls_per_second if group is not None else None,
             "max_open_requests": int(host["most_open"]) or None,
             "open_requests": shard.open_requests.count(int(page["host"])),
             "pages": int(host["pages"]),

@@ -17,6 +17,7 @@ from services.scheduler.flow.pacer import Pacer, Plans
 from services.scheduler.flow.reporting import Reporting
 from services.scheduler.flow.shard_thread import ShardThread
 from services.scheduler.flow.splitting import SplitWatch
+from services.scheduler.flow.traces import PageTraces
 from services.scheduler.warm_up import warm_up
 from shared.contracts.codec import BadMessage, decode
 from shared.contracts.identity import BadUrl, PageIdentity, identify
@@ -32,6 +33,7 @@ from shared.runtime.metrics import SHARDS_TO_SPLIT
 from shared.runtime.precedence import Precedence
 from shared.runtime.publisher import Publisher
 from shared.runtime.settings import Settings, load_settings
+from shared.runtime.tracing import make_tracing
 from shared.runtime.worker import WorkerService, end_now, make_app, run_app
 from shared.store.growth_watch import GrowthWatch
 from shared.store.stream_topics import StoredTopics
@@ -66,8 +68,10 @@ class Scheduler(WorkerService):
             settings, self._is_sure, REQUEST_SHARE * settings.kafka_session_timeout_seconds
         )
         """Of `crawl-requests` alone: what waits there must not be sent once the shards are lost."""
+        self.tracing = make_tracing(settings, NAME)
+        self._traces = PageTraces(self.tracing) if self.tracing is not None else None
         self._handler = SchedulerHandler(
-            settings, self.clock, self._publisher, self._thread, self.stopping
+            settings, self.clock, self._publisher, self._thread, self.stopping, self._traces
         )
         self._imports = ImportWatch(settings, self._thread, lambda: self._handler.shards)
         self._follower = Follower(settings, MULTIPLIERS, self._receive_multipliers)
@@ -92,8 +96,9 @@ class Scheduler(WorkerService):
             before_leaving=self._send_the_rest,
             loads_beside=True,
             # The database may not know yet what was crawled already.
-            precedence=Precedence.of_pages(self.settings),
+            holding=(Precedence.of_pages(self.settings),),
             reached=self._handler.reached,
+            unread=self._handler.unread,
             known_topics=StoredTopics(
                 self.settings.database_url.get_secret_value(), NAME, writes=False
             ),
@@ -108,6 +113,7 @@ class Scheduler(WorkerService):
             self._handler,
             self._thread,
             Emitter(self.settings, self._requests),
+            self._traces,
         )
         await self._consumer.start()
 

@@ -15,7 +15,8 @@ from services.world.pages import WorldPages
 from services.world.plan import FleetPlan
 from services.world.web import Web
 from shared.contracts.codec import encode
-from shared.contracts.messages import CrawlOutcome, CrawlRequest, Result
+from shared.contracts.fields import Result
+from shared.contracts.messages import CrawlOutcome, CrawlRequest
 from shared.contracts.topics import CRAWL_OUTCOMES
 from shared.runtime.clock import Clock
 from shared.runtime.publisher import ByPlace, Publisher

@@ -12,8 +12,8 @@ from numpy.typing import NDArray
 
 from services.world.events import Changes, RecordedStream, Requests, Signals
 from services.world.pages import WorldPages, make_pages
+from shared.contracts.fields import MAX_SOURCE_LENGTH
 from shared.contracts.identity import BadUrl, identify
-from shared.contracts.messages import MAX_SOURCE_LENGTH
 
 PAGE_COLUMNS = {"url": pa.string(), "importance": pa.float64()}
 PAGE_OPTIONAL = {"max_age_days": pa.float64()}

@@ -12,7 +12,7 @@ from shared.contracts.topics import TOPICS, Topic
 
 ASYNCAPI_VERSION = "3.0.0"
 
-CONTRACT_VERSION = "2.1.0"
+CONTRACT_VERSION = "2.2.0"
 """Of the messages: the first number rises when a reader of today could not read tomorrow's."""
 
 _KAFKA_BINDING_VERSION = "0.5.0"
@@ -32,6 +32,15 @@ _RAW = {
     topics.CLOCK.name: ("ClockProbe", "The instance of a worker that asks for the broker's time."),
 }
 """Names and descriptions of messages that are no JSON."""
+
+_TRACED = {
+    topics.SIGNALS.name: "of the producer's own trace, where it samples the signal: Freshet may go "
+    "on with it",
+    topics.PAGE_SIGNALS.name: "of a signal that is traced",
+    topics.CRAWL_REQUESTS.name: "of a request that is traced: its outcome carries it back",
+    topics.CRAWL_OUTCOMES.name: "of the request that is answered, or of a span below it",
+}
+"""Topics whose records may carry a trace, and what their header is."""
 
 
 def document() -> dict[str, Any]:
@@ -120,12 +129,19 @@ def _message(topic: Topic) -> dict[str, Any]:
             "payload": {},
         }
     binding = {"key": key, "bindingVersion": _KAFKA_BINDING_VERSION}
-    return {
+    message = {
         "name": topic.message.__name__,
         "contentType": "application/json",
         "payload": {"$ref": _SCHEMAS + topic.message.__name__},
         "bindings": {"kafka": binding},
     }
+    return message | ({"headers": _trace_header(topic)} if topic.name in _TRACED else {})
+
+
+def _trace_header(topic: Topic) -> dict[str, Any]:
+    said = f"W3C Trace Context, optional: {_TRACED[topic.name]}."
+    header = {"type": "string", "description": said, "maxLength": 256}
+    return {"type": "object", "properties": {"traceparent": header}}
 
 
 def _operations(topic: Topic) -> list[tuple[str, dict[str, Any]]]:

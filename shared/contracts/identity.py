@@ -9,7 +9,7 @@ import ada_url
 import xxhash
 from aiokafka.partitioner import murmur2
 
-from shared.contracts.messages import MAX_URL_LENGTH
+from shared.contracts.fields import MAX_URL_LENGTH
 
 _ID_MASK = (1 << 63) - 1
 _SCHEMES = ("http:", "https:")

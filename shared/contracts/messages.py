@@ -9,66 +9,32 @@ from typing import Annotated, Literal
 
 from msgspec import Meta, Struct, field
 
-MAX_URL_LENGTH = 2048
-"""Longer URLs are refused: no page that people read needs one, and hostile ones do."""
-
-MAX_SOURCE_LENGTH = 128
-MAX_DIGEST_LENGTH = 256
-MAX_LINKS = 1_000
-"""Of a message; few pages have more."""
-
-MAX_UNIX_SECONDS = 1e11
-"""Year 5138: a time in milliseconds by mistake is larger, and is refused."""
-
-MAX_RATE = 1e9
-"""No rate of changes or signals is larger; a larger number is a fault of its sender."""
-
-MAX_CRAWL_RATE = 1e6
-"""Crawls per second that nobody could spend are refused: each is a slot to be filled."""
-
-MOST_OPEN_REQUESTS = 1_000
-"""Of one host: who bounds them means a few."""
-
-_VISIBLE = r"^[^\x00-\x20\x7f]*$"
-"""No spaces nor control characters: PostgreSQL refuses some of them, and no host has any."""
-
-Url = Annotated[str, Meta(min_length=1, max_length=MAX_URL_LENGTH)]
-Host = Annotated[str, Meta(min_length=1, max_length=300, pattern=_VISIBLE)]
-Source = Annotated[
-    str, Meta(min_length=1, max_length=MAX_SOURCE_LENGTH, pattern=r"^[^\x00-\x1f\x7f]*$")
-]
-UnixSeconds = Annotated[float, Meta(ge=0, le=MAX_UNIX_SECONDS)]
-Rate = Annotated[float, Meta(ge=0, le=MAX_RATE)]
-CrawlRate = Annotated[float, Meta(ge=0, le=MAX_CRAWL_RATE)]
-NonNegative = Annotated[float, Meta(ge=0)]
-Evidence = Annotated[float, Meta(ge=1e-150, le=1e150)]
-"""The ratio of any two is a number too."""
-
-Demand = Annotated[float, Meta(ge=0, le=1e12)]
-"""Crawls per second that some pages ask for: more than all machines could make."""
-
-SlotNumber = Annotated[float, Meta(ge=0, le=2**53)]
-"""Counted exactly, with whatever fraction there is room for."""
-
-Multiplier = Annotated[float, Meta(gt=0, le=1000)]
-DirectoryCode = Annotated[int, Meta(ge=0, le=65_535)]
-Count = Annotated[int, Meta(ge=0, le=2**62)]
-PageId = Annotated[int, Meta(ge=0, le=2**63 - 1)]
-Shard = Annotated[int, Meta(ge=0, le=32767)]
-Importance = Annotated[float, Meta(ge=0, le=1e12)]
-Days = Annotated[float, Meta(gt=0, le=1e6)]
-
-Reason = Literal["value", "new", "max-age", "retry", "urgent"]
-Result = Literal[
-    "changed",
-    "unchanged",
-    "not_modified",
-    "gone",
-    "redirected",
-    "canonical",
-    "disallowed",
-    "failed",
-]
+from shared.contracts.fields import (
+    MAX_DIGEST_LENGTH,
+    MAX_LINKS,
+    MOST_GROUPS,
+    MOST_OPEN_REQUESTS,
+    Count,
+    CrawlRate,
+    Days,
+    Demand,
+    DirectoryCode,
+    Evidence,
+    Group,
+    Host,
+    Importance,
+    Multiplier,
+    NonNegative,
+    PageId,
+    Rate,
+    Reason,
+    Result,
+    Shard,
+    SlotNumber,
+    Source,
+    UnixSeconds,
+    Url,
+)
 
 
 class Signal(Struct, frozen=True, gc=False):
@@ -269,6 +235,16 @@ class HostLimit(Struct, frozen=True, gc=False):
     senders of before say it."""
 
 
+class GroupLimit(Struct, frozen=True, gc=False):
+    """`group-limits`: how often all hosts of a group may be crawled together. The last one of a
+    group stands."""
+
+    group: Group
+    """A domain: its host and all below it, of whatever port."""
+    max_crawls_per_second: CrawlRate | None = None
+    """The operators' limit. Absent: none."""
+
+
 class ScheduledRate(Struct, frozen=True, gc=False):
     """The budget from a time of the day on, every day."""
 
@@ -308,6 +284,13 @@ class Bandwidth(Struct, frozen=True, gc=False):
             raise ValueError("a ramp needs `ramp_from` and `set_at`: add them")
 
 
+class GroupPages(Struct, frozen=True, gc=False):
+    """What a shard has of a group with a limit."""
+
+    group: Group
+    pages: Count
+
+
 class DemandCurve(Struct, frozen=True, gc=False):
     """`demand-curves`: what a shard would crawl under each threshold, and how it does."""
 
@@ -340,6 +323,8 @@ class DemandCurve(Struct, frozen=True, gc=False):
     unused_crawls_per_second: NonNegative = 0.0
     """Slots that were left empty because no page was to be crawled: each was crawled a moment ago,
     waits for its host or after a failure, or is worth less than the floor."""
+    groups: Annotated[list[GroupPages], Meta(max_length=MOST_GROUPS)] = []
+    """Those of `multipliers` of which the shard has pages."""
 
 
 class Allotment(Struct, frozen=True, gc=False):
@@ -347,6 +332,26 @@ class Allotment(Struct, frozen=True, gc=False):
 
     shard: Shard
     share: Annotated[float, Meta(ge=0, le=1)]
+
+
+class GroupShares(Struct, frozen=True, gc=False):
+    """A group with a limit, and which shards may crawl its hosts when.
+
+    The limit is a sequence of slots of its own, `crawls_per_second` apart, that all shards know.
+    Each belongs to one shard, in the manner of the budget's, and is for one crawl
+    (`shared.pacing.groups`).
+    """
+
+    group: Group
+    crawls_per_second: CrawlRate
+    """The limit."""
+    since: UnixSeconds
+    """From then on these shares hold."""
+    first_slot: SlotNumber
+    """How many of its slots (with a fraction) have passed then. The one that had begun is nobody's
+    from then on."""
+    allotments: list[Allotment]
+    """A shard that is not there crawls no host of the group."""
 
 
 class Multipliers(Struct, frozen=True, gc=False):
@@ -382,3 +387,5 @@ class Multipliers(Struct, frozen=True, gc=False):
     append_by: UnixSeconds | None = None
     """Wall time by which the broker must have appended the message. One that comes later counts for
     nobody: others may have filled slots without it. The topic has the broker's own times."""
+    groups: Annotated[list[GroupShares], Meta(max_length=MOST_GROUPS)] = []
+    """All that have a limit."""

@@ -73,6 +73,7 @@ _ARRIVAL: Final = {
 
 _STANDS: Final = {
     topics.HOST_LIMITS.name: "a host's limit or block stands until it is changed",
+    topics.GROUP_LIMITS.name: "the limit of a group of hosts stands until it is changed",
     topics.BANDWIDTH.name: "the budget stands until an operator changes it",
     topics.MULTIPLIERS.name: "the last multipliers stand: a scheduler that starts goes on by them",
 }

@@ -134,6 +134,9 @@ HOST_LIMITS = Topic(
 BANDWIDTH = Topic(
     "bandwidth", messages.Bandwidth, "-", "single", "operators", "coordinator", _COMPACTED
 )
+GROUP_LIMITS = Topic(
+    "group-limits", messages.GroupLimit, "group", "single", "operators", "coordinator", _COMPACTED
+)
 DEMAND_CURVES = Topic(
     "demand-curves",
     messages.DemandCurve,
@@ -178,6 +181,7 @@ TOPICS: tuple[Topic, ...] = (
     HOST_PARAMETERS,
     HOST_LIMITS,
     BANDWIDTH,
+    GROUP_LIMITS,
     DEMAND_CURVES,
     MULTIPLIERS,
     DEAD_LETTERS,

@@ -1,7 +1,7 @@
 """Links in, new pages out: what is no page, not wanted or known is sorted out, each with why."""
 
 import asyncio
-from collections import Counter, OrderedDict
+from collections import OrderedDict
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Final, Literal, NamedTuple, Protocol
 
@@ -36,20 +36,6 @@ class Judged(NamedTuple):
     """None: it is no URL of a page."""
 
 
-class HostPages(Protocol):
-    """What is known of a host."""
-
-    @property
-    def pages(self) -> int:
-        """How many it has, those that were removed and are gone, too."""
-        ...
-
-    @property
-    def is_known(self) -> bool:
-        """Whether it has one that was not removed."""
-        ...
-
-
 class Known(Protocol):
     """What is there already. Every question waits for the database, and may fail as it does."""
 
@@ -57,12 +43,15 @@ class Known(Protocol):
         """Ids of those pages that are there, whatever their status."""
         ...
 
-    async def hosts(self, hosts: Collection[str], now: float) -> Mapping[str, HostPages]:
-        """What is known of hosts; `now` in wall (monotonic) seconds."""
+    async def hosts(self, hosts: Collection[str], now: float) -> set[str]:
+        """Those that have a page which was not removed; `now` in wall (monotonic) seconds."""
         ...
 
-    def add(self, pages_by_host: Mapping[str, int]) -> None:
-        """So many pages more are on their way."""
+    async def let_in(
+        self, pages: Sequence[PageIdentity], most: int, now: float
+    ) -> Mapping[int, Literal["new", "known", "quota"]]:
+        """Let pages in as long as their hosts have fewer than the most; by id what became of each:
+        one that is `new` counts from now on, and once, however often it is let in."""
         ...
 
 
@@ -81,10 +70,15 @@ class Admission:
         """Go by other rules, from the next links on."""
         self._rules = rules
 
+    def importance_of(self, page: PageIdentity) -> float | None:
+        """Of a page that is let in; None: the usual one."""
+        return self._rules.importance_of(page)
+
     async def judge(self, links: Sequence[Link], now: float) -> list[Judged]:
         """What becomes of each link; of several that are one page, all become what it does.
 
-        A page that is `new` is to be published, and remembered when that is done.
+        A page that is `new` is to be published, and remembered when that is done; until then it is
+        new again.
 
         Args:
             links: as they were found.
@@ -138,23 +132,19 @@ class Admission:
 
     async def _look_up(self, pages: Sequence[PageIdentity], now: float) -> dict[int, Became]:
         """What becomes of pages that the rules have nothing against, by their ids."""
-        verdicts: dict[int, Became] = {}
-        hosts = await self._known.hosts({page.host for page in pages}, now)
-        named = {host: self._rules.hosts.name(host) for host in hosts}
-        wanted = [page for page in pages if named[page.host] or hosts[page.host].is_known]
+        hosts = {page.host for page in pages}
+        hosts = {host for host in hosts if self._rules.hosts.name(host)} | await self._known.hosts(
+            hosts, now
+        )
+        wanted = [page for page in pages if page.host in hosts]
+        verdicts: dict[int, Became] = {page.page_id: "host" for page in pages}
         found = await self._known.pages(wanted) if wanted else set()
-        more: Counter[str] = Counter()
-        for page in pages:
-            host = hosts[page.host]
-            if page.page_id in found:
-                verdicts[page.page_id] = "known"
-                self._remember(page.page_id)
-            elif not named[page.host] and not host.is_known:
-                verdicts[page.page_id] = "host"
-            elif host.pages + more[page.host] >= self._rules.most_pages_of_host:
-                verdicts[page.page_id] = "quota"
-            else:
-                verdicts[page.page_id] = "new"
-                more[page.host] += 1
-        self._known.add(more)
+        verdicts |= dict.fromkeys(found, "known")
+        asking = [page for page in wanted if page.page_id not in found]
+        if asking:
+            most = self._rules.most_pages_of_host
+            verdicts |= await self._known.let_in(asking, most, now)
+        for page_id, became in verdicts.items():
+            if became == "known":
+                self._remember(page_id)
         return verdicts

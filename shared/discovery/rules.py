@@ -30,6 +30,8 @@ class DiscoveryRules:
     """Parts of the path."""
     most_query_characters: int
     allow_private: bool
+    importance: tuple[tuple[Patterns, float], ...] = ()
+    """Of pages that are let in: that of the first patterns that fit."""
 
     @classmethod
     def of(cls, settings: Settings) -> Self:
@@ -42,7 +44,18 @@ class DiscoveryRules:
             settings.discovery_most_segments,
             settings.discovery_most_query_characters,
             settings.allow_private_hosts,
+            tuple(
+                (Patterns([pattern], []), importance)
+                for pattern, importance in settings.discovery_importance.items()
+            ),
         )
+
+    def importance_of(self, page: PageIdentity) -> float | None:
+        """Of a page that is let in; None: nothing is said of such a one."""
+        for patterns, importance in self.importance:
+            if patterns.let_pass(page.url):
+                return importance
+        return None
 
     def refusal(self, page: PageIdentity, depth: int | None) -> Refusal | None:
         """Why a page is not wanted, whatever is known of it and its host; None: it may be.

@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 
 from shared.contracts.messages import Allotment, Multipliers
 from shared.pacing.budget import Stretch
+from shared.pacing.groups import Groups, moved
 
 _GOLDEN = np.uint64(0x9E3779B97F4A7C15)
 """2^64 divided by the golden ratio: multiples of it, modulo 2^64, are the sequence, exactly."""
@@ -69,6 +70,8 @@ class SlotPlan:
     ramp_to: float | None = None
     """R at the end of the ramp and from then on; None: there is no ramp."""
     ramp_seconds: float = 0.0
+    groups: Groups = ()
+    """Of hosts, that have limits."""
 
     @classmethod
     def from_message(cls, message: Multipliers) -> Self:
@@ -92,12 +95,18 @@ class SlotPlan:
             epoch=message.epoch,
             ramp_to=message.ramp_to if is_ramp else None,
             ramp_seconds=message.ramp_seconds if is_ramp else 0.0,
+            groups=tuple(message.groups),
         )
 
     @property
     def order(self) -> tuple[int, int]:
         """Of two plans the one with the higher order stands."""
         return self.epoch, self.version
+
+    def moved(self, seconds: float) -> Self:
+        """The same slots at other times: the clock was set by so much."""
+        at = self.effective_at + seconds
+        return replace(self, effective_at=at, groups=moved(self.groups, seconds))
 
     def rate_at(self, time: float) -> float:
         """R at a time of the plan."""
@@ -253,6 +262,15 @@ class SlotTimeline:
         holding = [plan for plan in self._plans if plan.effective_at <= time]
         return holding[-1] if holding else None
 
+    def groups_after(self, after: float, until: float) -> tuple[Groups, float]:
+        """The limits of groups that hold from after a time on, and up to when; `until` at most."""
+        holding = self.at(after)
+        groups = holding.groups if holding is not None else ()
+        for plan in self._plans:
+            if after < plan.effective_at < until and plan.groups != groups:
+                return groups, plan.effective_at
+        return groups, until
+
     def passed(self, time: float) -> float:
         """How many slots have passed at a time, with a fraction; 0 before the first plan."""
         plan = self.at(time)
@@ -272,7 +290,7 @@ class SlotTimeline:
 
     def shift(self, seconds: float) -> None:
         """Move all plans: the clock was set by so much, and the slots go on where they were."""
-        self._plans = [replace(p, effective_at=p.effective_at + seconds) for p in self._plans]
+        self._plans = [plan.moved(seconds) for plan in self._plans]
 
     def forget(self, before: float) -> None:
         """Drop the plans that no longer hold at a time."""
@@ -311,6 +329,7 @@ def next_multipliers(
     why: str = "",
     epoch: int = 0,
     leader: str = "",
+    groups: Groups = (),
 ) -> Multipliers:
     """The message that goes on from a timeline: slots keep their numbers through the change.
 
@@ -325,6 +344,7 @@ def next_multipliers(
         why: the cause in words.
         epoch: of the leadership.
         leader: who sends it.
+        groups: that have limits.
     """
     newest = timeline.newest
     ramps = stretch.ramp_seconds > 0
@@ -342,6 +362,7 @@ def next_multipliers(
         ramp_to=stretch.ramp_to if ramps else None,
         ramp_seconds=stretch.ramp_seconds if ramps else 0.0,
         why=why,
+        groups=list(groups),
     )
 
 

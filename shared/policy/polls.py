@@ -80,6 +80,11 @@ def _exponent(level: Column) -> Column:
     return exponent
 
 
+def kept_after(days: float) -> float:
+    """The share at which what was brought so many days ago still counts."""
+    return math.exp(-days / MEMORY_DAYS)
+
+
 class PollRecord(NamedTuple):
     """What the polls of a source have brought, the older ones less and less."""
 
@@ -92,7 +97,7 @@ class PollRecord(NamedTuple):
 
     def after(self, days: float, signals: int, worth: float) -> "PollRecord":
         """With a poll that came so many days after the one before."""
-        kept = math.exp(-days / MEMORY_DAYS)
+        kept = kept_after(days)
         return PollRecord(
             self.worth * kept + worth, self.signals * kept + signals, self.days * kept + days
         )

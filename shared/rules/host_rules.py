@@ -39,8 +39,6 @@ MOST_FAILURES: Final = 1000
 _MOST_DOUBLINGS: Final = 40
 _SERVER_ERRORS: Final = 500
 _TOO_MANY_REQUESTS: Final = 429
-_NO_ANSWERS: Final = ("failed", "disallowed")
-"""Results of crawls that may not have reached their hosts."""
 
 
 class Effective(NamedTuple):
@@ -172,16 +170,8 @@ class HostRules:
 
 
 def reaches_of(outcomes: Sequence[CrawlOutcome]) -> NDArray[np.int8]:
-    """`reach_of` each; most crawls reach their hosts, and cost next to nothing here."""
-    return np.array(
-        [
-            1
-            if (outcome.http_status or 0) < _TOO_MANY_REQUESTS and outcome.result not in _NO_ANSWERS
-            else reach_of(outcome)
-            for outcome in outcomes
-        ],
-        np.int8,
-    )
+    """`reach_of` each."""
+    return np.array([reach_of(outcome) for outcome in outcomes], np.int8)
 
 
 def reach_of(outcome: CrawlOutcome) -> int:

@@ -2,7 +2,7 @@
 
 import asyncio
 import time
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from typing import NamedTuple
 
 import structlog
@@ -14,6 +14,7 @@ from shared.runtime import metrics
 from shared.runtime.batches import Batch, BatchHandler, Positions, Reached
 from shared.runtime.continuity import Continuity, KnownTopics, StreamBroken
 from shared.runtime.halting import standing_still
+from shared.runtime.holding import Holding
 from shared.runtime.isolation import TooManyBadMessages
 from shared.runtime.kafka import fetch_bytes, gathering, make_consumer
 from shared.runtime.lag import Lag, late_ones
@@ -21,7 +22,6 @@ from shared.runtime.leftovers import Leftovers
 from shared.runtime.membership import Membership
 from shared.runtime.partition_watch import PartitionWatch
 from shared.runtime.polling import Polling
-from shared.runtime.precedence import Precedence
 from shared.runtime.rebalances import BeforeLeaving, Rebalances
 from shared.runtime.settings import Settings
 from shared.runtime.slices import Pace, count_of, passed_over, read_on, read_slice
@@ -53,8 +53,9 @@ class BatchConsumer:
         linger_seconds: float = 0.0,
         before_leaving: BeforeLeaving | None = None,
         loads_beside: bool = False,
-        precedence: Precedence | None = None,
+        holding: Sequence[Holding] = (),
         reached: Reached | None = None,
+        unread: Reached | None = None,
         known_topics: KnownTopics | None = None,
         reloads: bool = False,
     ) -> None:
@@ -68,9 +69,11 @@ class BatchConsumer:
             linger_seconds: how long records are gathered for a batch, where there are few.
             before_leaving: awaited before partitions may go to another member.
             loads_beside: whether the handler can load partitions while others are read.
-            precedence: holds back topics until another one is read; absent: none waits.
+            holding: what holds back records until others are read.
             reached: told, between two batches, the positions that were reached without a record:
                 all before them is handled, as the end of a transaction is nothing to handle.
+            unread: told, whenever the group has decided, where topics end beyond what is handled:
+                meanwhile nothing was read, and time went on.
             known_topics: which topics the positions are about; absent: those of the start.
             reloads: whether a partition is loaded anew where records are gone before they were
                 read: for handlers whose state another worker has written meanwhile.
@@ -92,8 +95,8 @@ class BatchConsumer:
             **gathering(linger_seconds, fetch_bytes(settings, len(topics))),
         )
         self._pace = Pace(linger_seconds)
-        self._precedence = precedence
-        self._reached = reached
+        self._holding = holding
+        self._reached, self._unread = reached, unread
         self._passed_over_at = 0.0
         self._membership = Membership(settings.kafka_session_timeout_seconds)
         self._rebalances = Rebalances(self._consumer, self._membership, before_leaving)
@@ -104,7 +107,7 @@ class BatchConsumer:
         self._continuity = Continuity(self._consumer, self._names, known_topics)
         self._reloads = reloads
         self._lag = Lag(self._consumer, self._names, lambda: self._next)
-        self._leftovers = Leftovers()
+        self._leftovers = Leftovers(self._consumer)
         self._to_reload: set[int] = set()
         self.halted: str | None = None
         """Why reading has stopped for good, until the worker is started again; None: it goes on."""
@@ -197,7 +200,7 @@ class BatchConsumer:
             if again := self._to_reload & self._ours:
                 await self._load_anew(again)
             await self._note_passed_over()
-            self._resume_leftovers()
+            self._leftovers.resume(self._ours)
             batch = await self._read()
             if not batch:
                 continue
@@ -208,7 +211,7 @@ class BatchConsumer:
                 metrics.BATCH_SECONDS.observe(spent)
                 self._pace.done(time.monotonic(), spent)
                 self._advance(batch, left)
-                self._put_back(left)
+                self._leftovers.put_back(left, self._next)
             # Else a rebalance came between reading and handling: `_next` still points before it.
 
     async def _halt(self, reason: str, stopping: asyncio.Event) -> None:
@@ -236,8 +239,8 @@ class BatchConsumer:
         if fetched and count_of(fetched) < self._max_records // 4:
             await asyncio.sleep(self._pace.left(time.monotonic()))
         await read_on(self._consumer, fetched, self._max_records, self._max_bytes)
-        if self._precedence is not None:
-            await self._precedence.hold_back(self._consumer, fetched)
+        for holding in self._holding:
+            await holding.hold_back(self._consumer, fetched)
         batch: Batch = {}
         for tp, records in fetched.items():
             batch.setdefault(self._names[tp.topic], {})[tp.partition] = records
@@ -256,8 +259,8 @@ class BatchConsumer:
         partitions = {tp.partition for tp in gone} & self._ours
         if self._reloads and partitions:
             await self._load_anew(partitions)
-        if self._precedence is not None:
-            self._precedence.forget()
+        for holding in self._holding:
+            holding.forget()
         if self.settled:
             self._read_on_with(self._ours)
 
@@ -276,21 +279,6 @@ class BatchConsumer:
                     metrics.LATE_RECORDS.labels(topic).inc(late_ones(records, time.time()))
                     self._next[TopicPartition(by_name[topic], partition)] = records[-1].offset + 1
 
-    def _put_back(self, left: Collection[int]) -> None:
-        """Have records read again, after a while."""
-        if not left:
-            return
-        self._leftovers.note(left, time.monotonic())
-        there = [tp for tp in self._consumer.assignment() if tp.partition in left]
-        for tp in there:
-            self._consumer.seek(tp, self._next[tp])
-        self._consumer.pause(*there)
-
-    def _resume_leftovers(self) -> None:
-        if due := self._leftovers.due(time.monotonic()):
-            assigned = self._consumer.assignment()
-            self._consumer.resume(*(tp for tp in assigned if tp.partition in due & self._ours))
-
     async def _note_passed_over(self) -> None:
         if time.monotonic() < self._passed_over_at:
             return
@@ -307,8 +295,8 @@ class BatchConsumer:
             await asyncio.sleep(0.01)
             return
         generation = self._rebalances.generation
-        if self._precedence is not None:
-            self._precedence.forget()
+        for holding in self._holding:
+            holding.forget()
         if self._loading is not None and self._loading.positions.done():
             await self._take_loaded()
         self.partition_watch.shared_anew()
@@ -329,11 +317,22 @@ class BatchConsumer:
         if new:
             await self._load(new)
         metrics.ASSIGNED_SHARDS.set(len(self._ours))
-        if self._rebalances.generation != generation:
+        if self._rebalances.generation != generation or not await self._tell_unread():
             return
         self._read_on_with(self._ours)
         self._followed = generation
         log.info("partitions assigned", new=sorted(new), lost=sorted(lost), now=len(self._ours))
+
+    async def _tell_unread(self) -> bool:
+        """Whether the handler knows what it has to read; if not, it is to be tried again."""
+        if self._unread is None:
+            return True
+        unread = await self._lag.unread()
+        if unread is None:
+            await asyncio.sleep(0.1)
+            return False
+        await self._unread({(self._names[tp.topic], tp.partition): unread[tp] for tp in unread})
+        return True
 
     async def _stop_loading(self) -> set[int]:
         partitions = self._give_up_loading()
@@ -345,8 +344,8 @@ class BatchConsumer:
     async def _let_go(self, partitions: set[int]) -> None:
         await self._handler.revoked(partitions)
         self._to_reload -= partitions
-        if self._precedence is not None:
-            self._precedence.forget(partitions)
+        for holding in self._holding:
+            holding.forget(partitions)
         self._next = {tp: o for tp, o in self._next.items() if tp.partition not in partitions}
         self._ours -= partitions
 

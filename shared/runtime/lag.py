@@ -81,6 +81,14 @@ class Lag:
         for topic, records in behind.items():
             metrics.CONSUMER_LAG.labels(topic).set(records)
 
+    async def unread(self) -> dict[TopicPartition, int] | None:
+        """Where partitions end that are not read up to there; None: the broker does not say so."""
+        positions = dict(self._positions())
+        ends = await self._asked(positions)
+        if ends.keys() != positions.keys():
+            return None
+        return {tp: end for tp, end in ends.items() if end > positions[tp]}
+
     async def _update(self) -> None:
         assigned = self._consumer.assignment()
         read = [tp for tp in self._positions() if tp in assigned]

@@ -1,25 +1,39 @@
 """Partitions whose records could not be handled yet, while those of others could."""
 
-from collections.abc import Collection
+import time
+from collections.abc import Collection, Mapping
+from collections.abc import Set as AbstractSet
 from typing import Final
+
+from aiokafka import AIOKafkaConsumer, TopicPartition
 
 PAUSE_SECONDS: Final = 5.0
 """After so long their records are handed over again. Each time costs the others a moment."""
 
 
 class Leftovers:
-    """When partitions that were put back are read again. Wall (monotonic) seconds, handed in."""
+    """Has records read again, after a while."""
 
-    def __init__(self) -> None:
+    def __init__(self, consumer: AIOKafkaConsumer) -> None:
+        self._consumer = consumer
         self._due_at: dict[int, float] = {}
 
-    def note(self, partitions: Collection[int], now: float) -> None:
-        """These were put back just now."""
-        self._due_at |= dict.fromkeys(partitions, now + PAUSE_SECONDS)
+    def put_back(
+        self, partitions: Collection[int], positions: Mapping[TopicPartition, int]
+    ) -> None:
+        """Records of these were handed over in vain: they are read again from where they begin."""
+        if not partitions:
+            return
+        self._due_at |= dict.fromkeys(partitions, time.monotonic() + PAUSE_SECONDS)
+        there = [tp for tp in self._consumer.assignment() if tp.partition in partitions]
+        for tp in there:
+            self._consumer.seek(tp, positions[tp])
+        self._consumer.pause(*there)
 
-    def due(self, now: float) -> set[int]:
-        """Those that are to be read again now; each is named once."""
-        due = {partition for partition, at in self._due_at.items() if at <= now}
+    def resume(self, ours: AbstractSet[int]) -> None:
+        """Read on with those for which it is time, if they are still ours."""
+        due = {partition for partition, at in self._due_at.items() if at <= time.monotonic()}
         for partition in due:
             del self._due_at[partition]
-        return due
+        assigned = self._consumer.assignment()
+        self._consumer.resume(*(tp for tp in assigned if tp.partition in due & ours))

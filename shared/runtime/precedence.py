@@ -18,8 +18,9 @@ from aiokafka import AIOKafkaConsumer, TopicPartition
 from aiokafka.errors import IllegalStateError, KafkaError
 
 from shared.contracts.topics import CRAWL_OUTCOMES, PAGE_SIGNALS, PAGE_UPDATES
+from shared.runtime.holding import cut, positions_of
 from shared.runtime.settings import Settings
-from shared.runtime.slices import Fetched, position_of
+from shared.runtime.slices import Fetched
 
 _ANSWER_SECONDS: Final = 2.0
 """The broker is asked again after so long."""
@@ -83,10 +84,10 @@ class Precedence:
                 followers.setdefault(TopicPartition(self._first, tp.partition), []).append(tp)
         try:
             await self._go_on(consumer)
-            positions = await _positions(consumer, followers)
+            positions = await positions_of(consumer, followers)
             # Asked now that the followers' records are here: what a fetch said of the first topic
             # may be older than they are, and clocks do not tell.
-            ends = await _ends(consumer, list(followers))
+            ends = await _ends_of(consumer, list(followers))
             for first, tps in followers.items():
                 offsets = {tp: fetched[tp][-1].offset + 1 for tp in tps}
                 waited = self._waiting.get(first.partition)
@@ -95,7 +96,7 @@ class Precedence:
                     # One topic has learned that the wait is over; the others wait no longer either.
                     consumer.resume(*waited.paused)
                 for tp in tps:
-                    _cut(consumer, fetched, tp, admitted.get(tp, 0))
+                    cut(consumer, fetched, tp, admitted.get(tp, 0))
                 self._pause(consumer, first.partition, [tp for tp in tps if tp not in fetched])
         except IllegalStateError:
             # The partition has just gone to another member: nothing of it is handled.
@@ -143,31 +144,14 @@ class Precedence:
             for partition, waiting in self._waiting.items()
             if waiting.paused
         }
-        positions = await _positions(consumer, paused)
+        positions = await positions_of(consumer, paused)
         for first, waiting in paused.items():
             if positions[first] >= waiting.end or time.monotonic() >= waiting.look_at:
                 consumer.resume(*waiting.paused)
                 waiting.paused.clear()
 
 
-async def _positions(
-    consumer: AIOKafkaConsumer, partitions: Iterable[TopicPartition]
-) -> dict[TopicPartition, int]:
-    """How far partitions are read.
-
-    Raises:
-        IllegalStateError: one of them has just gone to another member, or has just come back.
-    """
-    found = {}
-    for tp in partitions:
-        position = await position_of(consumer, tp)
-        if position is None:
-            raise IllegalStateError(f"{tp} is being handed out")
-        found[tp] = position
-    return found
-
-
-async def _ends(
+async def _ends_of(
     consumer: AIOKafkaConsumer, partitions: list[TopicPartition]
 ) -> dict[TopicPartition, float]:
     """Where partitions end; infinite if the broker does not say so soon."""
@@ -179,16 +163,3 @@ async def _ends(
         raise
     except (KafkaError, TimeoutError):
         return dict.fromkeys(partitions, math.inf)
-
-
-def _cut(consumer: AIOKafkaConsumer, fetched: Fetched, tp: TopicPartition, until: int) -> None:
-    """Leave only the records before an offset, and read the others again."""
-    records = fetched[tp]
-    kept = [record for record in records if record.offset < until]
-    if len(kept) == len(records):
-        return
-    consumer.seek(tp, records[len(kept)].offset)
-    if kept:
-        fetched[tp] = kept
-    else:
-        del fetched[tp]

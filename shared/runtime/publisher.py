@@ -2,6 +2,8 @@
 
 import asyncio
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from types import MappingProxyType
+from typing import Any, Final
 
 from aiokafka import AIOKafkaProducer, ConsumerRecord
 from aiokafka.producer.message_accumulator import BatchBuilder
@@ -33,9 +35,53 @@ Messages = Sequence[tuple[bytes, bytes]]
 ByPlace = dict[Place, list[tuple[bytes, bytes]]]
 """Messages that are being gathered."""
 
+HeadersByNumber = Mapping[int, Sequence[Header]]
+"""Headers of single messages, by their places among those that go to one partition."""
+
+HeadersByPlace = dict[Place, dict[int, list[Header]]]
+"""The same, of messages that are being gathered."""
+
+_NONE: Final[Mapping[Any, Any]] = MappingProxyType({})
 
 _ROUNDS = 3
 _ROUND_SECONDS = 0.001
+
+
+def filled_batches(
+    producer: AIOKafkaProducer,
+    messages: Messages,
+    headers: Sequence[Header] = (),
+    own: HeadersByNumber = _NONE,
+) -> list[BatchBuilder]:
+    """Messages for one partition as batches of a producer, in order; one at least.
+
+    Args:
+        producer: that sends them.
+        messages: keys and values.
+        headers: of each of them.
+        own: of single ones, besides.
+    """
+    batches = [producer.create_batch()]
+    begin = 0
+    for number in sorted(own):
+        _fill(producer, batches, messages[begin:number], headers)
+        _fill(producer, batches, messages[number : number + 1], [*headers, *own[number]])
+        begin = number + 1
+    _fill(producer, batches, messages[begin:], headers)
+    return batches
+
+
+def _fill(
+    producer: AIOKafkaProducer,
+    batches: list[BatchBuilder],
+    messages: Messages,
+    headers: Sequence[Header],
+) -> None:
+    more = {"headers": list(headers)} if headers else {}
+    for key, value in messages:
+        if batches[-1].append(timestamp=None, key=key, value=value, **more) is None:
+            batches.append(producer.create_batch())
+            batches[-1].append(timestamp=None, key=key, value=value, **more)
 
 
 class Publisher:
@@ -136,7 +182,10 @@ class Publisher:
         return await (await self.send(topic, GLOBAL_KEY, encode(message), partition=0))
 
     async def send_batches(
-        self, messages: Mapping[Place, Messages], headers: Sequence[Header] = ()
+        self,
+        messages: Mapping[Place, Messages],
+        headers: Sequence[Header] = (),
+        own: Mapping[Place, HeadersByNumber] = _NONE,
     ) -> dict[Place, int]:
         """Publish many messages, each partition's in order, and wait until the broker has them.
 
@@ -146,6 +195,7 @@ class Publisher:
         Args:
             messages: by place.
             headers: of each of them.
+            own: of single ones, besides.
 
         Returns:
             for each place that has messages, the offset after the last one.
@@ -154,7 +204,7 @@ class Publisher:
             KafkaError: something could not be delivered.
         """
         given = {place: part for place, part in messages.items() if part}
-        batches = await asyncio.to_thread(self._made, given, headers)
+        batches = await asyncio.to_thread(self._made, given, headers, own)
         ends = await asyncio.gather(*(self._send_made(*item) for item in batches.items()))
         for (topic, _), part in given.items():
             metrics.MESSAGES_PUBLISHED.labels(topic).inc(len(part))
@@ -174,17 +224,15 @@ class Publisher:
             metrics.MESSAGES_PUBLISHED.labels(topic).inc(len(given[topic, partition]))
 
     def _made(
-        self, messages: Mapping[Place, Messages], headers: Sequence[Header] = ()
+        self,
+        messages: Mapping[Place, Messages],
+        headers: Sequence[Header] = (),
+        own: Mapping[Place, HeadersByNumber] = _NONE,
     ) -> dict[Place, list[BatchBuilder]]:
-        made: dict[Place, list[BatchBuilder]] = {}
-        more = {"headers": list(headers)} if headers else {}
-        for place, part in messages.items():
-            batches = made[place] = [self.producer.create_batch()]
-            for key, value in part:
-                if batches[-1].append(timestamp=None, key=key, value=value, **more) is None:
-                    batches.append(self.producer.create_batch())
-                    batches[-1].append(timestamp=None, key=key, value=value, **more)
-        return made
+        return {
+            place: filled_batches(self.producer, part, headers, own.get(place, _NONE))
+            for place, part in messages.items()
+        }
 
     async def _send_made(self, place: Place, batches: Sequence[BatchBuilder]) -> int:
         name, partition = self.settings.topic(place[0]), place[1]

@@ -105,6 +105,9 @@ class Settings(BaseSettings):
     """A worker whose loop or batch makes no progress for so long ends itself."""
     loop_lag_warning_seconds: Positive = 0.5
     """An event loop that was blocked for so long is warned of in the log."""
+    trace_share: Annotated[float, Field(ge=0, le=1)] = 0.0
+    """Share of signals, and of crawl requests that no traced signal led to, whose way is traced
+    (OpenTelemetry, by OTEL_EXPORTER_OTLP_ENDPOINT and its like); 0: none."""
     fetch_buffer_bytes: Annotated[int, Field(ge=1024 * 1024)] = 128 * 1024 * 1024
     """About how much a worker's consumer reads ahead, all partitions together."""
     bad_messages_share: Annotated[float, Field(gt=0, le=1)] = 0.5
@@ -287,11 +290,20 @@ class Settings(BaseSettings):
     None: all of the hosts."""
     discovery_exclude: UrlPatterns = ()
     """Patterns of URLs that links do not add."""
+    discovery_importance: Annotated[
+        dict[
+            Annotated[str, Field(min_length=1, max_length=1000)],
+            Annotated[float, Field(ge=0.0, le=1e12)],
+        ],
+        Field(max_length=1000),
+    ] = {}
+    """Importance of pages that links add, by patterns of URLs, as JSON: {"*/news/*": 5}; the
+    first that fits counts. Others have importance 1."""
     discovery_most_depth: Annotated[int, Field(ge=0)] | None = None
     """So many links away from where the crawl began; what comes without a depth is then left out.
     Absent: any number."""
     discovery_most_pages_of_host: Annotated[int, Field(ge=1)] = 100_000
-    """A host that has so many pages gets no more by links; about, where several discoverers run."""
+    """A host that has so many pages gets no more by links."""
     discovery_most_segments: Annotated[int, Field(ge=1)] = 20
     """Parts of the path of a URL that a link adds; none of them more than three times."""
     discovery_most_query_characters: Annotated[int, Field(ge=0)] = 300

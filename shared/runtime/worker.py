@@ -49,6 +49,7 @@ from shared.runtime.kafka import ensure_topics
 from shared.runtime.logs import configure_logs
 from shared.runtime.reloading import Reloading
 from shared.runtime.settings import Settings
+from shared.runtime.tracing import Tracing
 from shared.runtime.web import web_options
 
 log = structlog.get_logger(__name__)
@@ -102,6 +103,8 @@ class WorkerService(Service, ABC):  # type: ignore[misc]  # mode is untyped
         self.stopping = asyncio.Event()
         self.broker = BrokerWatch(settings)
         self.clock_offset = ClockOffset(settings, _begin_anew)
+        self.tracing: Tracing | None = None
+        """Of a worker that pages' traces go through; None: it is off."""
         self._loops: list[asyncio.Future[Any]] = []
 
     @abstractmethod
@@ -164,6 +167,8 @@ class WorkerService(Service, ABC):  # type: ignore[misc]  # mode is untyped
             await asyncio.wait(self._loops, timeout=STOP_SECONDS)
         await self.close()
         await self.clock_offset.stop()
+        if self.tracing is not None:
+            await asyncio.to_thread(self.tracing.close)
         log.info("worker stopped")
 
     def take_settings(self, settings: Settings) -> None:

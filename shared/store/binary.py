@@ -36,8 +36,6 @@ _TYPES: Final = {
 }
 _BY_OID: Final = {kind.oid: (native, kind) for native, kind in _TYPES.items()}
 
-_BYTEA_OID: Final = 17
-_BYTEA_ARRAY_OID: Final = 1001
 _ARRAY_HEADER: Final = struct.Struct(">iiiii")
 _COPY_SIGNATURE: Final = b"PGCOPY\n\xff\r\n\0" + bytes(8)
 _COPY_END: Final = b"\xff\xff"
@@ -59,16 +57,19 @@ def _type_of(array: NDArray[Any]) -> _Type:
 
 @dataclass(frozen=True, slots=True)
 class Blobs:
-    """Byte strings of varying length, one after the other, to be sent as a bytea array."""
+    """Byte strings of varying length, one after the other."""
 
     arena: NDArray[np.uint8]
     offsets: NDArray[np.int64]
     """Blob i is arena[offsets[i]:offsets[i + 1]]; shape (count + 1,)."""
 
     @property
-    def count(self) -> int:
-        """How many there are."""
-        return int(self.offsets.size - 1)
+    def slices(self) -> tuple[bytes, NDArray[np.int32], NDArray[np.int32]]:
+        """What `substr` takes on the server: all in one; where each begins, counted from 1; how
+        long it is."""
+        used = self.arena[self.offsets[0] : self.offsets[-1]]
+        begins = self.offsets[:-1] - self.offsets[0] + 1
+        return used.tobytes(), begins.astype(np.int32), np.diff(self.offsets).astype(np.int32)
 
 
 def joined_blobs(parts: Sequence[Blobs]) -> Blobs:
@@ -87,20 +88,6 @@ def array_bytes(array: NDArray[Any]) -> bytes:
     items["length"] = kind.wire.itemsize
     items["value"] = array
     return _ARRAY_HEADER.pack(1, 0, kind.oid, array.size, 1) + items.tobytes()
-
-
-def blobs_bytes(blobs: Blobs) -> bytes:
-    """Byte strings as a PostgreSQL binary array of bytea without NULLs."""
-    lengths = np.diff(blobs.offsets)
-    begins = blobs.offsets[:-1] - blobs.offsets[0] + 4 * np.arange(blobs.count)
-    used = blobs.arena[blobs.offsets[0] : blobs.offsets[-1]]
-    out = np.empty(used.size + 4 * blobs.count, np.uint8)
-    is_payload = np.ones(out.size, np.bool_)
-    prefixes = (begins[:, np.newaxis] + np.arange(4)).ravel()
-    is_payload[prefixes] = False
-    out[prefixes] = lengths.astype(">i4").view(np.uint8)
-    out[is_payload] = used
-    return _ARRAY_HEADER.pack(1, 0, _BYTEA_OID, blobs.count, 1) + out.tobytes()
 
 
 def parse_array(data: Buffer) -> NDArray[Any]:
@@ -160,14 +147,6 @@ class _ArrayDumper(Dumper):
         return array_bytes(obj)
 
 
-class _BlobsDumper(Dumper):
-    format = Format.BINARY
-    oid = _BYTEA_ARRAY_OID
-
-    def dump(self, obj: Blobs) -> bytes:
-        return blobs_bytes(obj)
-
-
 class _ArrayLoader(Loader):
     format = Format.BINARY
 
@@ -176,9 +155,8 @@ class _ArrayLoader(Loader):
 
 
 def register_arrays(connection: psycopg.Connection[Any]) -> None:
-    """Let a connection send numpy arrays and `Blobs`, and get arrays in binary results as numpy."""
+    """Let a connection send numpy arrays, and get arrays in binary results as numpy."""
     adapters = connection.adapters
     adapters.register_dumper(np.ndarray, _ArrayDumper)
-    adapters.register_dumper(Blobs, _BlobsDumper)
     for kind in _TYPES.values():
         adapters.register_loader(kind.array_oid, _ArrayLoader)

@@ -49,8 +49,6 @@ def begin_growth(database_url: str, shards: int) -> Layout:
         psycopg.OperationalError: the server cannot be reached.
     """
     with connect(database_url, "growth", limits=MIGRATING) as connection:
-        # Each statement is to see what others have committed before it.
-        connection.execute("SET TRANSACTION ISOLATION LEVEL READ COMMITTED")
         lock_schema(connection)
         layout = read_layout(connection)
         if shards == layout.shards != layout.grown_from:
@@ -124,8 +122,6 @@ def split_shard(
     """
     family = layout.family_of(parent)
     with connection.transaction():
-        # Each statement is to see what others have committed before it.
-        connection.execute("SET TRANSACTION ISOLATION LEVEL READ COMMITTED")
         lock_schema(connection)
         keep_imports_out(connection)
         note_moves(connection, layout, parent)

@@ -15,6 +15,7 @@ from typing import Any, Final, NamedTuple, Self
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
+from shared.policy.compiled import compiled
 from shared.store.binary import Blobs
 
 DEPTH: Final = 16
@@ -106,46 +107,54 @@ class Rings(NamedTuple):
             np.ones(pages, np.float32),
         )
 
-    def take(self, rows: NDArray[np.int64]) -> Self:
-        """A copy of some rows."""
-        columns: list[Any] = [column[rows] for column in self]
-        return type(self)(*columns)
 
-
-_BESIDES: Final = (
-    "pending",
-    "last_source",
-    "totals",
-    "evidence",
-    "posterior_shape",
-    "multiplier",
-)
-"""Fields of a packed history that are columns of `Rings` as they are."""
+_BESIDES: Final = Rings._fields[Rings._fields.index("seen") + 1 :]
+"""Columns of `Rings` that are fields of a packed history as they are."""
 
 
 def pack(rings: Rings, rows: NDArray[np.int64]) -> Blobs:
     """Pack the histories of some rows of the rings, in the order of `rows`."""
-    seen = rings.seen[rows]
-    kept = np.minimum(seen, DEPTH)
-    # Place j of a packed history holds record number seen − kept + j.
-    places = np.arange(DEPTH)
-    slots = ((seen - kept)[:, np.newaxis] + places) % DEPTH
-    used = places < kept[:, np.newaxis]
-    packed = np.zeros(rows.size, _PACKED)
+    # Columns of a single one would be contiguous: the kernel would be compiled for them again.
+    packed = np.zeros(max(rows.size, 2), _PACKED)
     packed["version"] = VERSION
-    packed["records"] = kept
-    for name in _BESIDES:
-        packed[name] = getattr(rings, name)[rows]
-    picked = rows[:, np.newaxis], slots
+    _pack(rings, rows, _fields_of(packed))
+    return Blobs(
+        packed[: rows.size].view(np.uint8), np.arange(rows.size + 1, dtype=np.int64) * PACKED_BYTES
+    )
+
+
+def _fields_of(packed: NDArray[Any]) -> Rings:
+    """Packed histories as if they were rings whose slot 0 has the oldest record; views."""
     records = packed["record"]
-    records["interval_days"] = np.where(used, rings.interval_days[picked], 0)
-    records["signals"] = np.where(used[:, :, np.newaxis], rings.signals[picked], 0)
-    records["changed"] = np.where(used, rings.changed[picked], 0)
-    return Blobs(packed.view(np.uint8), np.arange(rows.size + 1, dtype=np.int64) * PACKED_BYTES)
+    return Rings(
+        records["interval_days"],
+        records["signals"],
+        records["changed"],
+        packed["records"],
+        *(packed[name] for name in _BESIDES),
+    )
 
 
-EMPTY: Final = pack(Rings.empty(1), np.zeros(1, np.int64)).arena.tobytes()
-"""The history of a page without a record."""
+@compiled
+def _pack(rings: Rings, rows: NDArray[np.int64], packed: Rings) -> None:
+    for place in range(rows.size):
+        row = rows[place]
+        seen = rings.seen[row]
+        kept = min(seen, DEPTH)
+        packed.seen[place] = kept
+        packed.last_source[place] = rings.last_source[row]
+        packed.posterior_shape[place] = rings.posterior_shape[row]
+        packed.multiplier[place] = rings.multiplier[row]
+        for source in range(SOURCES):
+            packed.pending[place, source] = rings.pending[row, source]
+            packed.totals[place, source] = rings.totals[row, source]
+            packed.evidence[place, source] = rings.evidence[row, source]
+        for number in range(kept):
+            slot = (seen - kept + number) % DEPTH
+            packed.interval_days[place, number] = rings.interval_days[row, slot]
+            packed.changed[place, number] = rings.changed[row, slot]
+            for source in range(SOURCES):
+                packed.signals[place, number, source] = rings.signals[row, slot, source]
 
 
 def unpack(histories: Blobs) -> Rings:
@@ -183,6 +192,16 @@ def _check(bad: NDArray[np.bool_]) -> None:
             f"the packed history in row {int(np.argmax(bad))} is not of version {VERSION}: this "
             "database was written by another version of Freshet; upgrade this one"
         )
+
+
+def _empty() -> bytes:
+    packed = np.zeros(1, _PACKED)
+    packed["version"], packed["multiplier"] = VERSION, 1.0
+    return packed.tobytes()
+
+
+EMPTY: Final = _empty()
+"""The history of a page without a record."""
 
 
 def records_of(packed: bytes) -> list[dict[str, Any]]:

@@ -48,7 +48,9 @@ class HostFactors(NamedTuple):
 
     def is_beyond(self, other: Self, tolerance: float) -> bool:
         """Whether a factor is another, by more than so much, relatively."""
-        every = np.union1d(self.directories, other.directories)
+        every = self.directories
+        if not np.array_equal(every, other.directories):
+            every = np.union1d(every, other.directories)
         mine = np.concatenate([self.activity, self.of(every)])
         theirs = np.concatenate([other.activity, other.of(every)])
         return bool((np.abs(mine - theirs) > tolerance * theirs).any())

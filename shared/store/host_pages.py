@@ -8,24 +8,39 @@ import psycopg
 from numpy.typing import NDArray
 
 from shared.contracts.identity import host_id_of
+from shared.store.layout import read_layout
 from shared.store.page_status import REMOVED
 
 COUNTING_SECONDS: Final = 600
 """A shard's pages are looked through in less; a million rows take about a second."""
 
 _COUNT: Final = f"""
-SELECT array_agg(host_id ORDER BY host_id), array_agg(pages ORDER BY host_id),
-       array_agg(kept ORDER BY host_id)
-FROM (SELECT host_id, count(*) AS pages, count(*) FILTER (WHERE status <> {REMOVED}) AS kept
-      FROM pages WHERE shard = %s GROUP BY host_id) AS counted
+WITH there AS (
+    SELECT host_id, count(*) AS pages, count(*) FILTER (WHERE status <> {REMOVED}) AS kept
+    FROM pages WHERE shard = %(shard)s GROUP BY host_id
+), coming AS (
+    SELECT host_id, count(*) AS pages FROM let_in_pages AS noted
+    WHERE place %% %(modulus)s = %(shard)s
+    AND NOT EXISTS (SELECT FROM pages WHERE shard = %(shard)s AND page_id = noted.page_id)
+    GROUP BY host_id
+), let_in AS (
+    SELECT host_id, pages FROM let_in_hosts WHERE place %% %(modulus)s = %(shard)s
+)
+SELECT array_agg(host_id ORDER BY host_id), array_agg(coalesce(kept, 0) ORDER BY host_id),
+       array_agg(coalesce(there.pages, 0) + coalesce(coming.pages, 0) - coalesce(let_in.pages, 0)
+                 ORDER BY host_id)
+FROM there FULL JOIN coming USING (host_id) FULL JOIN let_in USING (host_id)
 """
+"""One statement, so all of it is as of one moment: whatever is let in later, or was by others who
+are not done yet, raises `let_in_hosts.pages` above what was taken away."""
 
 
 class HostPages(NamedTuple):
     """Of one host."""
 
-    pages: int
-    """Those that were removed and are gone, too."""
+    before: int
+    """How many it had that `let_in_hosts` does not count (`shared.store.let_in`): those that were
+    removed and are gone, too. Below 0 where some of those are erased."""
     is_known: bool
     """Whether it has one that was not removed."""
 
@@ -33,25 +48,32 @@ class HostPages(NamedTuple):
 class PagesByHost(NamedTuple):
     """Of the hosts of a shard, by id, rising."""
 
+    modulus: int
+    """Those hosts were of the shard whose place is the shard modulo this."""
     host_ids: NDArray[np.int64]
-    pages: NDArray[np.int64]
     kept: NDArray[np.int64]
+    """Pages that were not removed."""
+    before: NDArray[np.int64]
 
     def of_host(self, host: str) -> HostPages | None:
-        """Those of a host; None: it had none."""
+        """Those of a host; None: it had none, and none was let in."""
         host_id = host_id_of(host)
         at = int(np.searchsorted(self.host_ids, host_id))
         if at == self.host_ids.size or self.host_ids[at] != host_id:
             return None
-        return HostPages(int(self.pages[at]), bool(self.kept[at]))
+        return HostPages(int(self.before[at]), bool(self.kept[at]))
 
 
 def count_pages_by_host(connection: psycopg.Connection, shard: int) -> PagesByHost:
-    """Count the pages of each host of a shard; looks through all of them."""
+    """Count the pages of each host of a shard that has hosts; looks through all of them."""
     connection.execute(f"SET statement_timeout = '{COUNTING_SECONDS}s'")
-    row = connection.execute(_COUNT, (shard,), binary=True).fetchone()
+    with connection.transaction():
+        connection.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ READ ONLY")
+        modulus = read_layout(connection).modulus_of(shard)
+        values = {"shard": shard, "modulus": modulus}
+        row = connection.execute(_COUNT, values, binary=True).fetchone()
     columns: Iterable[Any] = row if row is not None and row[0] is not None else ((), (), ())
-    return PagesByHost(*(np.asarray(column, np.int64) for column in columns))
+    return PagesByHost(modulus, *(np.asarray(column, np.int64) for column in columns))
 
 
 def hosts_there(connection: psycopg.Connection, shards_of: Mapping[str, int]) -> set[str]:

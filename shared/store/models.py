@@ -20,6 +20,7 @@ from sqlalchemy import (
     SmallInteger,
     Table,
     Text,
+    text,
 )
 from sqlalchemy.dialects.postgresql import ARRAY, JSONB, REAL
 from sqlalchemy.orm import DeclarativeBase, Mapped, mapped_column
@@ -292,6 +293,31 @@ class MultiplierRecord(Base):
     shares: Mapped[list[float] | None] = mapped_column(
         ARRAY(REAL), comment="of the shards, in their order"
     )
+
+
+class LetInPage(Base):
+    """A page that a link made, and estimators may not have yet (`shared.store.let_in`)."""
+
+    __tablename__ = "let_in_pages"
+
+    page_id: Mapped[int] = mapped_column(BigInteger, primary_key=True)
+    host_id: Mapped[int] = mapped_column(BigInteger)
+    place: Mapped[int] = mapped_column(Integer)
+    let_in_at: Mapped[float] = mapped_column(
+        Double, server_default=text("extract(epoch FROM now())")
+    )
+    """Unix seconds of the database's clock."""
+
+
+class LetInHost(Base):
+    """How many pages links ever made of a host (`shared.store.let_in`)."""
+
+    __tablename__ = "let_in_hosts"
+
+    host_id: Mapped[int] = mapped_column(BigInteger, primary_key=True)
+    place: Mapped[int] = mapped_column(Integer)
+    """From which its shard follows, for any number of shards."""
+    pages: Mapped[int] = mapped_column(BigInteger, server_default="0")
 
 
 class OperatorChange(Base):

@@ -41,6 +41,33 @@ class StreamCursor(Base):
     source: Mapped[str] = mapped_column(Text, primary_key=True)
     cursor: Mapped[str] = mapped_column(Text)
     """As the stream's server has it."""
+    url: Mapped[str] = mapped_column(Text, server_default="")
+    """Without what may be secret of it."""
+    since: Mapped[float] = mapped_column(Double, server_default="infinity")
+    """When it was asked for first."""
+    read_at: Mapped[float] = mapped_column(Double, server_default="-infinity")
+    """When this was written."""
+    connections: Mapped[int] = mapped_column(BigInteger, server_default="0")
+    """That were asked for."""
+    failures: Mapped[int] = mapped_column(BigInteger, server_default="0")
+    """Of them in a row, up to the last, those that brought no event."""
+    reason: Mapped[str] = mapped_column(Text, server_default="")
+    """Why the last of these did not."""
+    gaps: Mapped[int] = mapped_column(BigInteger, server_default="0")
+    """Times that its server had forgotten our place."""
+    bytes_read: Mapped[int] = mapped_column(BigInteger, server_default="0")
+    events: Mapped[int] = mapped_column(BigInteger, server_default="0")
+    bad_events: Mapped[int] = mapped_column(BigInteger, server_default="0")
+    """Of them, those that could not be read."""
+    signals: Mapped[int] = mapped_column(BigInteger, server_default="0")
+    exact_signals: Mapped[int] = mapped_column(BigInteger, server_default="0")
+    """Those that have a time."""
+    delay_seconds: Mapped[float] = mapped_column(Double, server_default="0")
+    """Of them all, from their times to our reading."""
+    worth: Mapped[float] = mapped_column(Double, server_default="0")
+    """As of a watched source."""
+    worth_signals: Mapped[float] = mapped_column(Double, server_default="0")
+    worth_days: Mapped[float] = mapped_column(Double, server_default="0")
 
 
 class WatchedSite(Base):

@@ -30,7 +30,13 @@ WHERE pg_class.oid = %s::regclass AND acl.grantee <> relowner
 
 
 def lock_schema(connection: psycopg.Connection) -> None:
-    """Let nobody else change tables until the end of the transaction; waits for who does."""
+    """Let nobody else change tables until the end of the transaction; waits for who does.
+
+    Args:
+        connection: in a transaction that has done nothing yet. Each of its statements sees what
+            others have committed before it, so what who was waited for has done is seen.
+    """
+    connection.execute("SET TRANSACTION ISOLATION LEVEL READ COMMITTED")
     connection.execute("SELECT pg_advisory_xact_lock(%s)", (_MIGRATION_LOCK,))
 
 

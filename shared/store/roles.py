@@ -38,7 +38,15 @@ _EVERYTHING: Final = (
     "stream_cursors",
     "watched_sites",
     "watched_sources",
+    "let_in_pages",
+    "let_in_hosts",
 )
+
+_LETTING_IN: Final = {
+    "let_in_pages": "SELECT, INSERT, DELETE",
+    "let_in_hosts": "SELECT, INSERT, UPDATE",
+}
+"""Of those who make pages of links, and keep the quotas of hosts."""
 
 ROLES: Final[dict[str, dict[str, str]]] = {
     "freshet_estimator": {
@@ -97,6 +105,7 @@ ROLES: Final[dict[str, dict[str, str]]] = {
         "pages": "SELECT",
         "page_urls": "SELECT",
         "hosts": "SELECT",
+        **_LETTING_IN,
     },
     # Which pages there are, and how many each host has.
     "freshet_discoverer": {
@@ -104,6 +113,7 @@ ROLES: Final[dict[str, dict[str, str]]] = {
         "shard_splits": "SELECT",
         "pages": "SELECT (shard, page_id, host_id, status)",
         "hosts": "SELECT (shard, host_id)",
+        **_LETTING_IN,
     },
     # The secrets of subscriptions are nobody's to read.
     "freshet_readonly": dict.fromkeys(_EVERYTHING, "SELECT"),

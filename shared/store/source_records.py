@@ -1,6 +1,6 @@
 """What is learned of signal sources, over some hosts: for people."""
 
-from collections.abc import Sequence
+from collections.abc import Collection, Iterator, Sequence
 from typing import Any, Final, NamedTuple
 
 import numpy as np
@@ -20,7 +20,7 @@ WHERE page.shard = %s AND page.host_id = %s
 """
 
 
-_SENDERS: Final = "SELECT sources, learning FROM hosts WHERE sources <> %s LIMIT %s"
+_SENDERS: Final = "SELECT host, sources, learning FROM hosts WHERE sources <> %s LIMIT %s"
 
 
 class SourceRecord(NamedTuple):
@@ -73,19 +73,42 @@ def read_senders(connection: psycopg.Connection, most: int) -> dict[str, Sender]
 
     Those that share a slot with others at a host are left out there.
     """
-    rows = connection.execute(_SENDERS, (NO_SOURCES, most)).fetchall()
-    rows = [row for row in rows if row[1] is not None]
-    learned = unpack_hosts(b"".join(bytes(packed) for _, packed in rows), len(rows))
-    true = learned.signals * learned.precision
     sums: dict[str, Any] = {}
-    for number, (stored, _) in enumerate(rows):
-        for slot, name in enumerate(unpack_sources(stored)[:OWN_SOURCES]):
-            one = np.array([1.0, learned.signals[number, slot], true[number, slot]])
-            sums[name] = sums.get(name, 0.0) + one
+    for _, name, signals, true in _of_hosts(connection, most):
+        sums[name] = sums.get(name, 0.0) + np.array([1.0, signals, true])
     return {
         name: Sender(int(hosts), float(signals), float(found / max(signals, 1.0)))
         for name, (hosts, signals, found) in sums.items()
     }
+
+
+def read_busiest_hosts(
+    connection: psycopg.Connection, sources: Collection[str], most: int, each: int
+) -> dict[str, list[str]]:
+    """Source → the hosts of which it has sent the most signals, so many at most, the busiest first.
+
+    Args:
+        connection: to the database.
+        sources: that are asked about.
+        most: hosts that are looked at.
+        each: hosts of a source.
+    """
+    found: dict[str, list[tuple[float, str]]] = {source: [] for source in sources}
+    for host, name, signals, _ in _of_hosts(connection, most):
+        if name in found:
+            found[name].append((-signals, host))
+    return {source: [host for _, host in sorted(hosts)[:each]] for source, hosts in found.items()}
+
+
+def _of_hosts(connection: psycopg.Connection, most: int) -> Iterator[tuple[str, str, float, float]]:
+    """(Host, source, signals, true ones) of so many hosts that ever had a signal."""
+    rows = connection.execute(_SENDERS, (NO_SOURCES, most)).fetchall()
+    rows = [row for row in rows if row[2] is not None]
+    learned = unpack_hosts(b"".join(bytes(packed) for _, _, packed in rows), len(rows))
+    true = learned.signals * learned.precision
+    for number, (host, stored, _) in enumerate(rows):
+        for slot, name in enumerate(unpack_sources(stored)[:OWN_SOURCES]):
+            yield host, name, float(learned.signals[number, slot]), float(true[number, slot])
 
 
 def _of_host(

@@ -1,20 +1,20 @@
 """Which pages are there, and how many each host has: for those who find new ones."""
 
-from collections import Counter, OrderedDict
+from collections import OrderedDict
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Final
 
 from shared.contracts.identity import PageIdentity
-from shared.contracts.layout import Layout
 from shared.store.host_pages import HostPages, PagesByHost, count_pages_by_host, hosts_there
 from shared.store.known_pages import known_pages
 from shared.store.layout import read_layout
+from shared.store.let_in import Became, forget_let_in, let_in
 from shared.store.questions import Questions
 
 COUNTED_SECONDS: Final = 3600.0
-"""The pages of a shard's hosts are counted anew after so long; until then those that were let in
-here are added."""
+"""The pages of a shard's hosts are counted anew after so long; what links add meanwhile is known,
+and what operators add is not."""
 
 ABSENT_SECONDS: Final = 60.0
 """A host that is not there is asked for again after so long."""
@@ -22,18 +22,11 @@ ABSENT_SECONDS: Final = 60.0
 MOST_ABSENT: Final = 200_000
 """Hosts that are known not to be there; each page links to some of them."""
 
-_NEW: Final = HostPages(0, True)
-"""It came after its shard was counted."""
 
-_NOT_THERE: Final = HostPages(0, False)
-
-
-@dataclass(slots=True)
+@dataclass(frozen=True, slots=True)
 class _Counted:
     at: float
     by_host: PagesByHost
-    more: Counter[str] = field(default_factory=Counter)
-    """Pages that are on their way since."""
 
 
 class WhatIsKnown:
@@ -41,7 +34,6 @@ class WhatIsKnown:
 
     def __init__(self, questions: Questions) -> None:
         self._questions = questions
-        self._layout: Layout | None = None
         self._counted: dict[int, _Counted] = {}
         self._absent: OrderedDict[str, float] = OrderedDict()
 
@@ -53,8 +45,8 @@ class WhatIsKnown:
         """
         return await self._questions.ask(known_pages, pages)
 
-    async def hosts(self, hosts: Collection[str], now: float) -> dict[str, HostPages]:
-        """How many pages hosts have.
+    async def hosts(self, hosts: Collection[str], now: float) -> set[str]:
+        """Those hosts that have a page which was not removed.
 
         The first question about a host of a shard in an hour looks through all pages of the shard.
 
@@ -65,29 +57,50 @@ class WhatIsKnown:
         Raises:
             psycopg.Error: the database is away, or refuses.
         """
-        layout = self._layout = await self._questions.ask(read_layout)
-        shards = {host: layout.shard_of(host) for host in hosts}
-        for shard in set(shards.values()):
-            await self._count(shard, now)
-        known = {host: self._counted[shard].by_host.of_host(host) for host, shard in shards.items()}
-        unknown = {host: shards[host] for host, found in known.items() if found is None}
-        there = await self._there(unknown, now)
-        return {
-            host: self._with_more(
-                found or (_NEW if host in there else _NOT_THERE), host, shards[host]
-            )
-            for host, found in known.items()
-        }
+        found = await self._of_hosts(hosts, now)
+        unknown = {host: shard for host, (shard, counted) in found.items() if counted is None}
+        known = {host for host, (_, counted) in found.items() if counted and counted.is_known}
+        return known | await self._there(unknown, now)
 
-    def add(self, pages_by_host: Mapping[str, int]) -> None:
-        """So many pages more are on their way; of hosts that were asked for."""
-        for host, pages in pages_by_host.items():
-            if self._layout is not None:
-                self._counted[self._layout.shard_of(host)].more[host] += pages
+    async def let_in(
+        self, pages: Sequence[PageIdentity], most: int, now: float
+    ) -> Mapping[int, Became]:
+        """Let pages in as long as their hosts have fewer than the most; what became of each, by id.
 
-    async def _count(self, shard: int, now: float) -> None:
+        Args:
+            pages: each once.
+            most: pages of a host.
+            now: wall (monotonic) seconds.
+
+        Raises:
+            psycopg.Error: the database is away, or refuses.
+        """
+        found = await self._of_hosts({page.host for page in pages}, now)
+        # A host that was not there when its shard was counted has what was let in since.
+        before = {host: counted.before if counted else 0 for host, (_, counted) in found.items()}
+        return await self._questions.ask(let_in, pages, before, most)
+
+    async def _of_hosts(
+        self, hosts: Collection[str], now: float
+    ) -> dict[str, tuple[int, HostPages | None]]:
+        """The shard of each host, and what was counted there."""
+        while True:
+            layout = await self._questions.ask(read_layout)
+            shards = {host: layout.shard_of(host) for host in hosts}
+            for shard in set(shards.values()):
+                await self._count(shard, layout.modulus_of(shard), now)
+            counted = {shard: self._counted[shard].by_host for shard in set(shards.values())}
+            # A shard that was split meanwhile was counted without what went to others.
+            if all(layout.modulus_of(shard) == one.modulus for shard, one in counted.items()):
+                return {
+                    host: (shard, counted[shard].of_host(host)) for host, shard in shards.items()
+                }
+
+    async def _count(self, shard: int, modulus: int, now: float) -> None:
         counted = self._counted.get(shard)
-        if counted is None or now >= counted.at + COUNTED_SECONDS:
+        is_old = counted is None or now >= counted.at + COUNTED_SECONDS
+        if counted is None or is_old or counted.by_host.modulus != modulus:
+            await self._questions.ask(forget_let_in, shard, modulus)
             by_host = await self._questions.ask(count_pages_by_host, shard)
             self._counted[shard] = _Counted(now, by_host)
 
@@ -110,7 +123,3 @@ class WhatIsKnown:
             self._absent.move_to_end(host)
         while len(self._absent) > MOST_ABSENT:
             self._absent.popitem(last=False)
-
-    def _with_more(self, found: HostPages, host: str, shard: int) -> HostPages:
-        more = self._counted[shard].more.get(host, 0)
-        return HostPages(found.pages + more, found.is_known)

@@ -4,7 +4,7 @@ All key columns come sorted by (shard, id), so that two writers cannot deadlock 
 walks its index in order.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any, Final, Self
 
@@ -58,8 +58,36 @@ def _unnest(columns: dict[str, str], name: str) -> str:
     return f"unnest({arrays}) AS {name} ({', '.join(columns)})"
 
 
-def _picked(columns: dict[str, str], values: dict[str, Column]) -> Sequence[Column]:
-    return [values[name] for name in columns]
+_EVERY_PAGE: Final = (
+    "(SELECT shard, page_id, place::int4 FROM unnest(%s::int2[], %s::int8[]) "
+    "WITH ORDINALITY AS key (shard, page_id, place)) AS new"
+)
+"""The keys of pages, each with its place in the arrays of their other columns.
+
+An update takes the server a fifth less than with rows that it makes of all arrays: it puts those
+down one by one before it joins them, while an element is taken from where it lies.
+"""
+
+
+def _element(kind: str) -> str:
+    """The part of a column that is a page's (see `_picked`)."""
+    if kind == "bytea":
+        return "substr(%s::bytea, (%s::int4[])[new.place], (%s::int4[])[new.place])"
+    return f"(%s::{kind}[])[new.place]"
+
+
+_PAGE_ELEMENTS: Final = {
+    name: _element(kind) for name, kind in _NEW_PAGE_COLUMNS.items() if name not in _KEY
+}
+
+
+def _picked(columns: Iterable[str], values: dict[str, Column]) -> list[Any]:
+    """What a statement takes that has the elements of these columns, and then `_EVERY_PAGE`."""
+    given: list[Any] = []
+    for name in (*columns, *_KEY):
+        value = values[name]
+        given += value.slices if isinstance(value, Blobs) else (value,)
+    return given
 
 
 def update_pages(connection: psycopg.Connection, values: dict[str, Column]) -> int:
@@ -69,11 +97,12 @@ def update_pages(connection: psycopg.Connection, values: dict[str, Column]) -> i
         connection: of `connect_writer`.
         values: `shard`, `page_id` and every changing column of `pages`, sorted by key.
     """
-    assignments = ", ".join(f"{name} = new.{name}" for name in _PAGE_COLUMNS if name not in _KEY)
+    columns = [name for name in _PAGE_COLUMNS if name not in _KEY]
+    assignments = ", ".join(f"{name} = {_PAGE_ELEMENTS[name]}" for name in columns)
     return connection.execute(
-        f"UPDATE pages AS page SET {assignments} FROM {_unnest(_PAGE_COLUMNS, 'new')} "
+        f"UPDATE pages AS page SET {assignments} FROM {_EVERY_PAGE} "
         "WHERE page.shard = new.shard AND page.page_id = new.page_id",
-        _picked(_PAGE_COLUMNS, values),
+        _picked(columns, values),
         binary=True,
     ).rowcount
 
@@ -91,10 +120,10 @@ def insert_pages(
     Raises:
         psycopg.errors.UniqueViolation: a page is there already.
     """
-    names = ", ".join(_NEW_PAGE_COLUMNS)
     connection.execute(
-        f"INSERT INTO pages ({names}) SELECT {names} FROM {_unnest(_NEW_PAGE_COLUMNS, 'new')}",
-        _picked(_NEW_PAGE_COLUMNS, values),
+        f"INSERT INTO pages ({', '.join((*_PAGE_ELEMENTS, *_KEY))}) "
+        f"SELECT {', '.join(_PAGE_ELEMENTS.values())}, shard, page_id FROM {_EVERY_PAGE}",
+        _picked(_PAGE_ELEMENTS, values),
         binary=True,
     )
     connection.execute(
@@ -182,18 +211,20 @@ def update_hosts(connection: psycopg.Connection, estimates: HostEstimates) -> in
     """Write what was learned of known hosts, and return how many there were."""
     return connection.execute(
         "UPDATE hosts AS host SET prior_shape = new.shape, prior_rate = new.rate, "
-        "prior_precision = new.precision, sources = new.sources, learning = new.learning "
-        "FROM unnest(%s::int2[], %s::int8[], %s::float8[], %s::float8[], %s::float8[], %s::text[],"
-        " %s::bytea[]) AS new (shard, host_id, shape, rate, precision, sources, learning) "
+        "prior_precision = new.precision, sources = new.sources, "
+        "learning = substr(%s::bytea, new.begins, new.length) "
+        "FROM unnest(%s::int4[], %s::int4[], %s::int2[], %s::int8[], %s::float8[], %s::float8[], "
+        "%s::float8[], %s::text[]) "
+        "AS new (begins, length, shard, host_id, shape, rate, precision, sources) "
         "WHERE host.shard = new.shard AND host.host_id = new.host_id",
         (
+            *estimates.learning.slices,
             estimates.shards,
             estimates.host_ids,
             estimates.prior_shape,
             estimates.prior_rate,
             estimates.prior_precision,
             estimates.sources,
-            estimates.learning,
         ),
     ).rowcount
 

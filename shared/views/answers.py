@@ -17,7 +17,7 @@ from shared.units import SECONDS_PER_DAY
 from shared.views.calibration import report
 from shared.views.explaining import explain, value_curve
 from shared.views.hosts import described, host_name
-from shared.views.sources import senders, sources
+from shared.views.sources import senders, sources, streams
 
 
 class NotKnown(LookupError):
@@ -88,6 +88,14 @@ def sources_answer(
     """What each watched sitemap and feed costs and brings; as `shared.views.sources.sources`."""
     with connect(settings.database_url.get_secret_value(), "sources", limits=limits) as connection:
         return sources(connection, settings, most, seconds)
+
+
+def streams_answer(
+    settings: Settings, seconds: float = float("inf"), limits: Limits = WORKING
+) -> list[dict[str, Any]]:
+    """What each stream of events costs and brings; as `shared.views.sources.streams`."""
+    with connect(settings.database_url.get_secret_value(), "sources", limits=limits) as connection:
+        return streams(connection, settings, seconds)
 
 
 def senders_answer(settings: Settings, most: int, limits: Limits = WORKING) -> list[dict[str, Any]]:

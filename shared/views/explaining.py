@@ -174,7 +174,7 @@ def _why(
         )
     elif live["class"] == "not now":
         reasons.append(f"It waits after a failed crawl until {_when(live['retry_at'], now)}.")
-    reasons += _host_reasons(known, now)
+    reasons += _host_reasons(known, now) + _group_reasons(live)
     if known["state"]["last_crawled_at"] is None:
         return [*reasons, "It was never crawled: new pages go first."]
     value, threshold = decision["crawl_value"], decision["threshold"]
@@ -209,6 +209,14 @@ def _host_reasons(known: dict[str, Any], now: float) -> list[str]:
     if host.get("max_open_requests") is not None:
         reasons.append(f"Its host takes at most {host['max_open_requests']} open requests.")
     return reasons
+
+
+def _group_reasons(live: dict[str, Any] | None) -> list[str]:
+    host = (live or {}).get("host", {})
+    if host.get("group") is None:
+        return []
+    rate = f"{host['group_crawls_per_second']:g} crawls a second"
+    return [f"Its host is of the group {host['group']}, whose hosts take at most {rate} together."]
 
 
 def _section(title: str, values: dict[str, Any], now: float) -> list[str]:

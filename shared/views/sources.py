@@ -1,18 +1,32 @@
-"""Watched sitemaps and feeds: what each costs, and what it brings."""
+"""Watched sitemaps, feeds and streams of events: what each costs, and what it brings."""
 
 import math
 import time
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Final
 
 import psycopg
 
 from shared.policy.polls import PollRecord, staleness_saved
 from shared.runtime.settings import Settings
-from shared.store.source_records import SourceRecord, read_records, read_senders
-from shared.store.stream_cursors import list_streams
+from shared.store.source_records import (
+    SourceRecord,
+    read_busiest_hosts,
+    read_records,
+    read_senders,
+)
+from shared.store.stream_cursors import StreamRow, list_streams
 from shared.store.watched import SourceRow, list_sources
 from shared.units import SECONDS_PER_DAY
+
+HOSTS_OF_STREAMS: Final = 20_000
+"""So many hosts are looked at for those that a stream says most of."""
+
+HOSTS_OF_STREAM: Final = 3
+"""Of so many of them it is told which share of their changes it announced."""
+
+LEAST_DAYS: Final = 1.0 / 24.0
+"""What was read for less has no figures by the day."""
 
 
 def sources(
@@ -32,8 +46,8 @@ def sources(
     Returns:
         for each `site`, `url`, `kind`, `found_by`, `source`, `entries`, `pages`, `signals`,
         `precision`, `recall`, `delay_seconds`, `staleness_saved` (pages of importance one),
-        `cost_crawls_a_day`, `every_seconds`, `by_value`, `polls`, `failures` and `reason`. None:
-        not known.
+        `cost_crawls_a_day`, `bytes_a_day`, `every_seconds`, `by_value`, `polls`, `gaps`, `read_at`
+        (Unix seconds), `failures` and `reason`. None: not known, or there is no such thing.
 
     Raises:
         psycopg.Error: the database is away, or refuses.
@@ -46,6 +60,37 @@ def sources(
             is_late = time.monotonic() > until
             learned[row.site] = {} if is_late else read_records(connection, row.hosts, now)
     return [_described(row, learned[row.site], settings) for row in rows]
+
+
+def streams(
+    connection: psycopg.Connection, settings: Settings, seconds: float = math.inf
+) -> list[dict[str, Any]]:
+    """All streams of events that were ever read, by source; as `sources`.
+
+    `entries` are its events and `polls` its connections, which are its cost. Recall is of the hosts
+    that it says most of. A source that a stream has besides (edits by bots) costs nothing more.
+
+    Args:
+        connection: to the database.
+        settings: of the deployment; the poller's say what a request costs.
+        seconds: of the wall; what is learned is left out for streams that would come later.
+
+    Raises:
+        psycopg.Error: the database is away, or refuses.
+    """
+    rows = list_streams(connection)
+    until, now = time.monotonic() + seconds, settings.clock().now()
+    names = [row.sums.source for row in rows]
+    hosts = read_busiest_hosts(connection, names, HOSTS_OF_STREAMS, HOSTS_OF_STREAM) if rows else {}
+    known = read_senders(connection, HOSTS_OF_STREAMS) if rows else {}
+    found = []
+    for row in rows:
+        is_late, name = time.monotonic() > until, row.sums.source
+        learned = {} if is_late else read_records(connection, hosts[name], now)
+        precision = known[name].precision if name in known else None
+        recall = learned[name].recall if name in learned else None
+        found.append(_stream(row, precision, recall, settings))
+    return found
 
 
 def senders(connection: psycopg.Connection, most: int) -> list[dict[str, Any]]:
@@ -61,7 +106,8 @@ def senders(connection: psycopg.Connection, most: int) -> list[dict[str, Any]]:
     Raises:
         psycopg.Error: the database is away, or refuses.
     """
-    streams, found = list_streams(connection), read_senders(connection, most)
+    streams = {row.sums.source for row in list_streams(connection)}
+    found = read_senders(connection, most)
     return [
         {"source": name, "is_stream": name in streams, **sender._asdict()}
         for name, sender in sorted(found.items(), key=lambda item: (-item[1].signals, item[0]))
@@ -89,11 +135,54 @@ def _described(
         "cost_crawls_a_day": None
         if every is None
         else settings.poller_poll_crawls * SECONDS_PER_DAY / every,
+        "bytes_a_day": None,
         "every_seconds": every,
         "by_value": row.by_value,
         "polls": row.polls,
+        "gaps": None,
+        "read_at": row.polled_at if math.isfinite(row.polled_at) else None,
         "failures": row.failures,
         "reason": row.reason,
+    }
+
+
+def _stream(
+    row: StreamRow, precision: float | None, recall: float | None, settings: Settings
+) -> dict[str, Any]:
+    sums = row.sums
+    days = (sums.read_at - row.since) / SECONDS_PER_DAY
+    is_watched = days >= LEAST_DAYS
+    delay = sums.delay_seconds / sums.exact_signals if sums.exact_signals else None
+    saved = None
+    if sums.worth_days > 0.0:
+        record = PollRecord(sums.worth, sums.worth_signals, sums.worth_days)
+        # What is known d days late is known as if it was polled every 2d, which is late by d.
+        late = 2.0 * (delay or 0.0) / SECONDS_PER_DAY
+        saved = staleness_saved(record, late, settings.poller_longest_seconds / SECONDS_PER_DAY)
+    return {
+        "site": None,
+        "url": sums.url,
+        "kind": "stream",
+        "found_by": "settings",
+        "source": sums.source,
+        "entries": sums.events,
+        "pages": 0,
+        "signals": sums.signals,
+        "precision": precision,
+        "recall": recall,
+        "delay_seconds": delay,
+        "staleness_saved": saved,
+        "cost_crawls_a_day": settings.poller_poll_crawls * sums.connections / days
+        if is_watched
+        else None,
+        "bytes_a_day": sums.bytes_read / days if is_watched else None,
+        "every_seconds": None,
+        "by_value": False,
+        "polls": sums.connections,
+        "gaps": sums.gaps,
+        "read_at": sums.read_at if math.isfinite(sums.read_at) else None,
+        "failures": sums.failures,
+        "reason": sums.reason,
     }
 
 

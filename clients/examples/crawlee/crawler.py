@@ -35,6 +35,7 @@ class Ticket(msgspec.Struct):
     part: TopicPartition | None = None
     offset: int = 0
     found: dict[str, float] = {}
+    trace: list[tuple[str, bytes]] = []
 
 
 class Fleet(RequestManager):
@@ -58,6 +59,8 @@ class Fleet(RequestManager):
                     logging.warning("%s of %s is no request: %s", record.offset, part, error)
                     continue
                 ticket.part, ticket.offset = part, record.offset
+                # A request that is traced has a header, which its outcome carries back.
+                ticket.trace = [one for one in record.headers if one[0] == "traceparent"]
                 if self._tickets.setdefault(ticket.request_id, ticket) is ticket:
                     self._waiting.append(ticket)  # else it is read once more, and under way
         return not self._waiting
@@ -98,7 +101,9 @@ class Fleet(RequestManager):
         about = {"request_id": ticket.request_id, "url": ticket.url, "host": ticket.host}
         value = msgspec.json.encode(about | {"crawled_at": time.time()} | ticket.found | outcome)
         # aiokafka's default partitioner is Kafka's, so the host leads to the right partition.
-        await self._producer.send_and_wait(PREFIX + "crawl-outcomes", value, ticket.host.encode())
+        await self._producer.send_and_wait(
+            PREFIX + "crawl-outcomes", value, ticket.host.encode(), headers=ticket.trace
+        )
         del self._tickets[ticket.request_id]
         await self._commit()
 

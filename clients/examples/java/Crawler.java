@@ -82,16 +82,18 @@ public class Crawler {
             consumer.subscribe(List.of(prefix + "crawl-requests"));
             while (true) {
                 var records = consumer.poll(Duration.ofMillis(500));
-                var crawls = StreamSupport.stream(records.spliterator(), false)
-                        .map(record -> parse(record.value()))
-                        // What is late was asked for again.
-                        .filter(request -> request.get("deadline_at").asDouble() * 1000
-                                > System.currentTimeMillis())
-                        .map(Crawler::crawl).toList();
-                for (var crawl : crawls) {
-                    ObjectNode outcome = crawl.join();
-                    producer.send(new ProducerRecord<>(prefix + "crawl-outcomes",
-                            outcome.get("host").asText(), outcome.toString())).get();
+                // What is late was asked for again.
+                var fresh = StreamSupport.stream(records.spliterator(), false)
+                        .filter(record -> parse(record.value()).get("deadline_at").asDouble() * 1000
+                                > System.currentTimeMillis()).toList();
+                var crawls = fresh.stream().map(record -> crawl(parse(record.value()))).toList();
+                for (int n = 0; n < crawls.size(); n++) {
+                    ObjectNode outcome = crawls.get(n).join();
+                    var answer = new ProducerRecord<>(prefix + "crawl-outcomes",
+                            outcome.get("host").asText(), outcome.toString());
+                    // A request that is traced has a header, which its outcome carries back.
+                    fresh.get(n).headers().headers("traceparent").forEach(answer.headers()::add);
+                    producer.send(answer).get();
                 }
                 // Once the outcomes are there: what is not answered is read again.
                 if (!records.isEmpty()) {

@@ -58,13 +58,18 @@ async def main() -> None:
     async with consumer, producer, aiohttp.ClientSession(timeout=timeout) as client:
         while True:
             read = await consumer.getmany(timeout_ms=500, max_records=50)
-            requests = [json.loads(record.value) for part in read.values() for record in part]
+            records = [record for part in read.values() for record in part]
+            asked = [(json.loads(record.value), record) for record in records]
             # What is late was asked for again.
-            fresh = [request for request in requests if request["deadline_at"] > time.time()]
-            for outcome in await asyncio.gather(*(crawl(client, request) for request in fresh)):
+            fresh = [one for one in asked if one[0]["deadline_at"] > time.time()]
+            crawls = (crawl(client, request) for request, _ in fresh)
+            for (_, record), outcome in zip(fresh, await asyncio.gather(*crawls), strict=True):
                 value, key = json.dumps(outcome).encode(), outcome["host"].encode()
-                await producer.send_and_wait(PREFIX + "crawl-outcomes", value, key=key)
-            if requests:
+                # A request that is traced has a header, which its outcome carries back.
+                trace = [header for header in record.headers if header[0] == "traceparent"]
+                to = PREFIX + "crawl-outcomes"
+                await producer.send_and_wait(to, value, key=key, headers=trace)
+            if records:
                 await consumer.commit()
 
 

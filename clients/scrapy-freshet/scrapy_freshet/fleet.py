@@ -26,11 +26,13 @@ from scrapy_freshet.messages import (
     DISCOVERIES,
     HOST_LIMITS,
     MOST_LINKS_A_MESSAGE,
+    TRACE_HEADER,
     CrawlOutcome,
     CrawlRequest,
     Discovery,
     HostLimit,
     Result,
+    Trace,
 )
 from scrapy_freshet.options import Options, options_of
 from scrapy_freshet.positions import Positions
@@ -78,6 +80,8 @@ class Ticket:
     """Those that the spider made of it, and pipelines still work at."""
     scraped: bool = False
     """The spider's callback has ended."""
+    trace: Trace = None
+    """The outcome carries it back, where the request is traced."""
 
 
 class Fleet:
@@ -193,7 +197,8 @@ class Fleet:
         if request.deadline_at <= self._clock():
             self._expired(partition, offset)
             return False
-        self._tickets[request.request_id] = Ticket(request, partition, offset)
+        trace = [one for one in record.headers if one[0] == TRACE_HEADER]
+        self._tickets[request.request_id] = Ticket(request, partition, offset, trace=trace)
         self._count("freshet/requests")
         return True
 
@@ -287,16 +292,16 @@ class Fleet:
         task.add_done_callback(self._sending.discard)
 
     async def _send_outcome(self, ticket: Ticket, outcome: CrawlOutcome) -> None:
-        await self._send(CRAWL_OUTCOMES, outcome.host, msgspec.json.encode(outcome))
+        await self._send(CRAWL_OUTCOMES, outcome.host, msgspec.json.encode(outcome), ticket.trace)
         self._positions.finish(ticket.partition, ticket.offset)
         self._count(f"freshet/outcomes/{outcome.result or 'digest'}")
 
-    async def _send(self, topic: str, host: str, message: bytes) -> None:
+    async def _send(self, topic: str, host: str, message: bytes, trace: Trace = None) -> None:
         """Send until the broker has it; aiokafka's default partitioner is the wanted one."""
-        wait, most = WAIT_SECONDS
+        (wait, most), name = WAIT_SECONDS, self._topic(topic)
         while self._producer is not None:
             try:
-                await self._producer.send_and_wait(self._topic(topic), message, key=host.encode())
+                await self._producer.send_and_wait(name, message, host.encode(), headers=trace)
             except KafkaError as error:
                 self._count("freshet/send_errors")
                 log.warning("the broker did not take a message for %s: %r", topic, error)

@@ -13,6 +13,12 @@ CRAWL_OUTCOMES = "crawl-outcomes"
 HOST_LIMITS = "host-limits"
 DISCOVERIES = "discoveries"
 
+TRACE_HEADER = "traceparent"
+"""Of a request that is traced; its outcome carries the same."""
+
+Trace = list[tuple[str, bytes]] | None
+"""Such headers."""
+
 MOST_RETRY_AFTER_SECONDS = 1e9
 MOST_DIGEST_CHARACTERS = 256
 MOST_URL_CHARACTERS = 2048

@@ -31,9 +31,11 @@ class Broker:
 
     def __init__(self):
         self.outcomes = []
+        self.headers = []
 
-    async def send_and_wait(self, topic, value, key):
+    async def send_and_wait(self, topic, value, key, headers):
         self.outcomes.append(msgspec.json.decode(value))
+        self.headers.append(headers)
         await asyncio.sleep(0)
 
 
@@ -56,9 +58,9 @@ def member():
     return made
 
 
-def take(member, request_id, offset=7, deadline=NOW + 100):
+def take(member, request_id, offset=7, deadline=NOW + 100, headers=()):
     value = msgspec.json.encode(CrawlRequest(request_id, URL, "a.example", deadline))
-    record = SimpleNamespace(partition=0, offset=offset, value=value)
+    record = SimpleNamespace(partition=0, offset=offset, value=value, headers=headers)
     member.fleet._positions.begin(0, offset)
     request = member.fleet._read(record)
     if request is not None and member.fleet._take(request, record):
@@ -94,6 +96,16 @@ async def test_content_is_answered_when_the_callback_has_ended(member):
     assert outcome["digest"]
     assert (outcome["request_id"], outcome["http_status"]) == ("r1", 200)
     assert member.fleet._positions.to_commit() == {0: 8}
+
+
+async def test_a_traced_request_has_its_header_back_with_its_outcome(member):
+    trace = ("traceparent", b"00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01")
+    take(member, "r2", offset=8, headers=(("other", b"x"), trace))
+    for request_id in ("r1", "r2"):
+        member.fleet.fail(request_id)
+    await asyncio.gather(*member.fleet._sending)
+    assert [outcome["request_id"] for outcome in member.broker.outcomes] == ["r1", "r2"]
+    assert member.broker.headers == [[], [trace]]
 
 
 async def test_pipelines_are_waited_for(member):

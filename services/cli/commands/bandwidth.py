@@ -138,7 +138,7 @@ def schedule_(schedule: str, timezone: str, ramp: float, as_json: bool) -> None:
     "causes",
     multiple=True,
     help="Only those: bandwidth, schedule, ramp, demand, silent-shard, new-shard, shortfall, "
-    "takeover, start. Repeatable.",
+    "groups, takeover, start. Repeatable.",
 )
 @click.option("--json", "as_json", is_flag=True, help="Answer as JSON, with all shares.")
 def history(last: int, causes: tuple[str, ...], as_json: bool) -> None:

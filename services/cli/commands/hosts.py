@@ -2,12 +2,15 @@
 
 import asyncio
 import math
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import click
 
 from services.cli.commands.bandwidth import Rate
 from shared.terminal.output import show, show_json
+
+if TYPE_CHECKING:
+    from shared.runtime.settings import Settings
 
 
 @click.group()
@@ -52,7 +55,7 @@ class NumberOrNone(click.ParamType):
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
         """How many; 0: there is no bound."""
-        from shared.contracts.messages import MOST_OPEN_REQUESTS  # noqa: PLC0415
+        from shared.contracts.fields import MOST_OPEN_REQUESTS  # noqa: PLC0415
 
         if value == "none":
             return 0
@@ -113,11 +116,13 @@ def unblock(host: str, as_json: bool) -> None:
 @click.argument("host")
 @click.option("--json", "as_json", is_flag=True, help="Answer as JSON.")
 def show_host(host: str, as_json: bool) -> None:
-    """All rules of HOST, and which of them binds."""
+    """All rules of HOST, which of them binds, and the limit that it shares with other hosts."""
     from shared.runtime.settings import load_settings  # noqa: PLC0415
     from shared.views.answers import host_answer  # noqa: PLC0415
 
-    show(host_answer(load_settings(), host), as_json=as_json)
+    settings = load_settings()
+    answer = host_answer(settings, host)
+    show(answer | _group_of(settings, answer["host"]), as_json=as_json)
 
 
 @command.command("list")
@@ -172,6 +177,21 @@ def erase(host: str, dry_run: bool, yes: bool, as_json: bool) -> None:
         erased = erase_host(settings, name, bar.advance)
     note(settings, "host", name, {"erased": erased.pages} | watched)
     show_erased(erased, of_host=True, as_json=as_json)
+
+
+def _group_of(settings: "Settings", name: str) -> dict[str, Any]:
+    from aiokafka.errors import KafkaError  # noqa: PLC0415
+
+    from services.cli.group_limits import standing_limits  # noqa: PLC0415
+    from shared.rules.host_groups import group_of  # noqa: PLC0415
+
+    try:
+        limits = asyncio.run(standing_limits(settings))
+    except (KafkaError, TimeoutError) as error:
+        click.echo(f"limits of groups are not known, the broker is away: {error}", err=True)
+        return {}
+    group = group_of(name, limits)
+    return {"group": group, "group_crawls_per_second": limits[group] if group else None}
 
 
 def _name_of(host: str) -> str:

@@ -9,6 +9,7 @@ from rich.console import Console
 from rich.progress import Progress
 
 from services.cli.errors import UserError
+from services.replay.as_they_come import DEFAULT, FRESHET, compare_as_they_come
 from services.replay.plots import check_picture, draw_comparison
 from services.replay.policies import policy_names
 from services.replay.polled import GRID_DAYS, compare_rhythms
@@ -19,6 +20,7 @@ from services.replay.trace import Trace, read_trace
 from shared.terminal.output import show_json, show_rows
 
 POLLED = "polled"
+AS_THEY_COME = "as-they-come"
 
 _FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
 
@@ -45,16 +47,15 @@ _FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
 )
 @click.option(
     "--policy",
-    default="freshet",
-    show_default=True,
     metavar="P[,P...]",
-    help="Policies to compare; all: every one.",
+    help="Policies to compare; all: every one. [default: freshet; as-they-come has peers, too]",
 )
 @click.option("--oracle", is_flag=True, help="Value policies know the trace's own parameters.")
 @click.option(
     "--scenario",
-    type=click.Choice([*SCENARIOS, POLLED]),
-    help="Bend the trace in this way; polled: signals are known by polls alone, which cost crawls.",
+    type=click.Choice([*SCENARIOS, POLLED, AS_THEY_COME]),
+    help="Bend the trace in this way; polled: signals are known by polls alone, which cost crawls; "
+    "as-they-come: in nine ways, one after the other.",
 )
 @click.option(
     "--poll-every",
@@ -83,7 +84,7 @@ def command(
     events_file: Path,
     crawls_per_day: float,
     days: float | None,
-    policy: str,
+    policy: str | None,
     scenario: str | None,
     poll_every: tuple[float, ...],
     source_per: str,
@@ -105,10 +106,13 @@ def command(
           --policy freshet,freshet-no-signals,nutch-tuned --plot freshness.svg
       freshet replay --pages pages.csv --events events.csv --crawls-per-day 200 \\
           --scenario polled --source-per site --poll-every 0.3 --poll-every 1
+      freshet replay --pages pages.csv --events events.csv --crawls-per-day 200 \\
+          --scenario as-they-come
       freshet replay --pages pages.csv --events events.csv --crawls-per-day 200 --policy all
     """
     try:
-        names = policy_names(policy)
+        usual = DEFAULT if scenario == AS_THEY_COME else (FRESHET,)
+        names = list(usual) if policy is None else policy_names(policy)
         if plot is not None:
             check_picture(plot)
     except ValueError as error:
@@ -118,6 +122,9 @@ def command(
         budget = Budget.constant(crawls_per_day)
         if scenario == POLLED:
             _show_polled(trace, budget, poll_every, as_json=as_json, by_host=source_per == "host")
+            return
+        if scenario == AS_THEY_COME:
+            _show_as_they_come(trace, budget, names, seed, as_json=as_json)
             return
         if scenario is not None:
             trace, budget = SCENARIOS[scenario](trace, budget, seed)
@@ -143,6 +150,24 @@ def _show_polled(
         show_json(found.report())
     else:
         show_rows(found.rows, as_json=False, empty="nothing was replayed")
+
+
+def _show_as_they_come(
+    trace: Trace, budget: Budget, names: Sequence[str], seed: int, *, as_json: bool
+) -> None:
+    console = Console(stderr=True)
+    with console.status("") as status:
+
+        def told(scenario: str, policy: str) -> None:
+            status.update(f"{scenario}: {policy}")
+
+        found = compare_as_they_come(trace, budget, names, seed=seed, told=told)
+    if as_json:
+        show_json(found.report())
+        return
+    show_rows(found.rows, as_json=False, empty="nothing was replayed")
+    click.echo()
+    show_rows(found.summary(), as_json=False, empty="there is nothing to compare with")
 
 
 @contextmanager

@@ -84,18 +84,23 @@ def add(
 @command.command("list")
 @click.option("--json", "as_json", is_flag=True, help="Answer as JSON.")
 def list_(as_json: bool) -> None:
-    """Show what each sitemap and feed costs, and what it has brought.
+    """Show what each sitemap, feed and stream of events costs, and what it has brought.
 
     Precision is the share of its signals that were followed by a change, recall the share of its
     site's changes that it announced, both as learned from crawls; delay is seconds from the time
     that a signal carries until the poller had it. Staleness saved is how many pages of importance
     one are fresh, on average, because it is read every so many seconds and not only every
     FRESHET_POLLER_LONGEST_SECONDS; cost is its polls in crawls a day. A dash: not known yet.
+
+    Of a stream (FRESHET_POLLER_STREAMS) entries are events, polls are connections, gaps are times
+    that its server had forgotten our place, and failures are connections in a row that brought
+    nothing. A site is what `freshet sites add` was told; a stream has none.
     """
     from shared.runtime.settings import load_settings  # noqa: PLC0415
-    from shared.views.answers import sources_answer  # noqa: PLC0415
+    from shared.views.answers import sources_answer, streams_answer  # noqa: PLC0415
 
-    rows = sources_answer(load_settings())
+    settings = load_settings()
+    rows = sources_answer(settings) + streams_answer(settings)
     show_rows(rows, as_json=as_json, empty="no site is watched")
 
 

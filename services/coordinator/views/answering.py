@@ -24,6 +24,7 @@ from shared.views.answers import (
     page_answer,
     senders_answer,
     sources_answer,
+    streams_answer,
 )
 from shared.views.explaining import explain, value_curve
 from shared.views.hosts import BadHost
@@ -42,8 +43,9 @@ HOSTS_OF_SENDERS: Final = 20_000
 
 MOST_CRAWLS: Final = 50_000
 HOSTS_OF_CALIBRATION: Final = 10
-LEARNED_SECONDS: Final = 6.0
-"""What is learned of sources is read for so long; sites that come later go without."""
+LEARNED_SECONDS: Final = 3.0
+"""What is learned of sites is read for so long, and what is of streams; those that come later go
+without."""
 
 MOST_DAYS: Final = 3650.0
 _NICE: Final = 10
@@ -74,11 +76,12 @@ def hosts_view(settings: Settings, _about: str) -> Any:
 
 
 def sources_view(settings: Settings, _about: str) -> Any:
-    """What watched sitemaps and feeds cost and bring, and who else sends signals."""
+    """What sitemaps, feeds and streams cost and bring, and who else sends signals."""
     sources = sources_answer(settings, MOST_SOURCES + 1, LEARNED_SECONDS, VIEWING)
     return {
         "sources": sources[:MOST_SOURCES],
         "is_whole": len(sources) <= MOST_SOURCES,
+        "streams": streams_answer(settings, LEARNED_SECONDS, VIEWING),
         "senders": senders_answer(settings, HOSTS_OF_SENDERS, VIEWING)[:MOST_SENDERS],
     }
 

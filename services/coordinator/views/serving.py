@@ -11,7 +11,7 @@ from aiohttp.web import Request, Response
 
 from services.coordinator.picture import HEADERS
 from services.coordinator.views.questions import ANSWER_SECONDS, Answer, Question
-from shared.contracts.messages import MAX_URL_LENGTH
+from shared.contracts.fields import MAX_URL_LENGTH
 from shared.runtime.helper_process import HelperProcess
 
 log = structlog.get_logger(__name__)

@@ -14,6 +14,21 @@ const COLUMNS = (now) => [
   { title: "Failures in a row", of: (host) => number(host.failures) },
 ];
 
+const GROUP_COLUMNS = [
+  { title: "Domain", of: (group) => group.group, isText: true },
+  { title: "Crawls/s at most, together", of: (group) => number(group.crawls_per_second) },
+  { title: "Pages", of: (group) => number(group.pages) },
+  { title: "Shards", of: (group) => number(group.shards) },
+];
+
+// Domains whose hosts share a limit; for one host the nearest above it.
+async function showGroups(name) {
+  const { groups } = await (await fetch("state.json")).json();
+  const below = (group) => `.${name.replace(/:\d+$/, "")}`.endsWith(`.${group.group}`);
+  const shown = name ? groups.filter(below).sort((a, b) => b.group.length - a.group.length).slice(0, 1) : groups;
+  if (shown.length) $("result").append(table("Domains whose hosts share a limit", GROUP_COLUMNS, shown));
+}
+
 function showOne({ hosts: [host], now }) {
   const rate = `At most ${number(host.max_crawls_per_second)} crawls a second: ${host.by}.`;
   const block = host.blocked_until === null ? "It is not left alone." : `Left alone until ${when(host.blocked_until, now)}: ${host.blocked_by}.`;
@@ -38,3 +53,4 @@ if (host) {
 } else {
   fill("hosts.json", showAll);
 }
+showGroups(host);

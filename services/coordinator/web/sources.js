@@ -1,4 +1,4 @@
-// What watched sitemaps and feeds cost and bring, and what is learned of everybody who sends signals.
+// What watched sitemaps, feeds and streams of events cost and bring, and what is learned of everybody who sends signals.
 
 import { $, fill, number, percent, stretch, table } from "./common.js";
 
@@ -18,6 +18,23 @@ const WATCHED = [
   { title: "Why it fails", of: (source) => source.reason || "–", isText: true },
 ];
 
+const STREAMS = [
+  { title: "Source", of: (stream) => stream.source, isText: true },
+  { title: "Stream", of: (stream) => stream.url, isText: true },
+  { title: "Failures in a row", of: (stream) => number(stream.failures) },
+  { title: "Signals", of: (stream) => number(stream.signals) },
+  { title: "Precision", of: (stream) => percent(stream.precision) },
+  { title: "Recall", of: (stream) => percent(stream.recall) },
+  { title: "Delay", of: (stream) => stretch(stream.delay_seconds) },
+  { title: "Staleness saved", of: (stream) => number(stream.staleness_saved, 3) },
+  { title: "Cost, crawls a day", of: (stream) => number(stream.cost_crawls_a_day, 3) },
+  { title: "Bytes a day", of: (stream) => number(stream.bytes_a_day === null ? null : Math.round(stream.bytes_a_day)) },
+  { title: "Events", of: (stream) => number(stream.entries) },
+  { title: "Connections", of: (stream) => number(stream.polls) },
+  { title: "Gaps", of: (stream) => number(stream.gaps) },
+  { title: "Why it fails", of: (stream) => stream.reason || "–", isText: true },
+];
+
 const SENDERS = [
   { title: "Source", of: (sender) => sender.source, isText: true },
   { title: "Kind", of: (sender) => (sender.is_stream ? "stream of events" : "pings, sitemaps and feeds"), isText: true },
@@ -27,14 +44,17 @@ const SENDERS = [
 ];
 
 function show(answer) {
-  const { sources, senders } = answer;
+  const { sources, streams, senders } = answer;
   const failing = sources.filter((source) => source.failures > 0).length;
   if (sources.length > 0) {
     const which = answer.is_whole ? "Watched sitemaps and feeds" : `The first ${sources.length} watched sitemaps and feeds`;
     $("result").append(table(which, WATCHED, sources));
   }
+  if (streams.length > 0) $("result").append(table("Streams of events", STREAMS, streams));
   if (senders.length > 0) $("result").append(table("Everybody who sends signals", SENDERS, senders));
-  return sources.length === 0 ? "no site is watched: freshet sites add" : `${sources.length} watched, ${failing} failing`;
+  const away = streams.filter((stream) => stream.failures > 0).length;
+  const said = sources.length === 0 ? "no site is watched: freshet sites add" : `${sources.length} watched, ${failing} failing`;
+  return streams.length === 0 ? said : `${said}; ${streams.length} of streams, ${away} failing`;
 }
 
 fill("sources.json", show);

@@ -64,12 +64,30 @@ class Prices:
             pages: that a source has shown, each once.
             multiplier: λ₀, above 0.
         """
+        found = await self._found(pages, multiplier)
+        if found is None:
+            return None
+        worth, known = found
+        return worth * len(pages) / known if known else 0.0
+
+    async def worth_of_known(
+        self, pages: Sequence[PageIdentity], multiplier: float
+    ) -> float | None:
+        """As `worth_of`, but pages that Freshet does not have count nothing: whoever sends signals
+        of the whole web names more of them than anybody wants."""
+        found = await self._found(pages, multiplier)
+        return None if found is None else found[0]
+
+    async def _found(
+        self, pages: Sequence[PageIdentity], multiplier: float
+    ) -> tuple[float, int] | None:
+        if not pages:
+            return 0.0, 0
         try:
-            worth, known = await self._questions.ask(_worth_of, pages, multiplier)
+            return await self._questions.ask(_worth_of, pages, multiplier)
         except psycopg.Error as error:
             self._note(error)
             return None
-        return worth * len(pages) / known if known else 0.0
 
     def _note(self, error: psycopg.Error) -> None:
         if not self._is_away:

@@ -9,7 +9,7 @@ import numpy as np
 from services.scheduler.demand.ripe import count_ripe
 from services.scheduler.demand.tally import NEAR_THE_END, Demand
 from services.scheduler.state.shard import Shard
-from shared.contracts.messages import DemandCurve
+from shared.contracts.messages import DemandCurve, GroupPages
 
 _WEIGHED: Final = 20_000
 """Pages looked at for a report, beyond those that are ripe for certain."""
@@ -69,7 +69,7 @@ class DemandReporter:
         if demand is None:
             return None
         self._refresh_ripe(demand, now)
-        rates = shard.open_requests.crawl_rates()
+        rates = shard.crawl_rates()
         self._misses = demand.misses(rates)
         limited, unlimited = demand.limited(rates), demand.unlimited()
         crawls, marginal = shard.notes.take_crawl_notes()
@@ -95,6 +95,7 @@ class DemandReporter:
             answered_crawls_per_second=answered / elapsed if elapsed > 0 else 0.0,
             held_crawls_per_second=held / elapsed if elapsed > 0 else 0.0,
             unused_crawls_per_second=unused / elapsed if elapsed > 0 else 0.0,
+            groups=[GroupPages(name, count) for name, count in shard.groups.pages().items()],
         )
 
     def _refresh_ripe(self, demand: Demand, now: float) -> None:
@@ -104,7 +105,8 @@ class DemandReporter:
             priorities,
             shard.pages["host"][rows],
             weights,
-            shard.host_rows[: shard.host_count],
+            shard.host_rows,
+            shard.groups.room(self._horizon),
             demand.thresholds,
             now,
             self._horizon,

@@ -14,12 +14,13 @@ def count_ripe(
     host_numbers: NDArray[np.int32],
     weights: NDArray[np.float64],
     hosts: Rows,
+    group_rooms: NDArray[np.float64],
     thresholds: NDArray[np.float64],
     now: float,
     horizon: float,
 ) -> NDArray[np.float64]:
-    """Pages of a priority at or above each threshold, of each host no more than it can take
-    within `horizon` seconds from now.
+    """Pages of a priority at or above each threshold, of each host, and of each group of hosts,
+    no more than it can take within `horizon` seconds from now.
 
     Without that bound, the many ripe pages of a host that is blocked or slow would draw a budget
     that its shard can only spend on pages worth less than others'.
@@ -29,6 +30,7 @@ def count_ripe(
         host_numbers: rows in `hosts`; (pages,).
         weights: how many pages of the shard each of these stands for; (pages,).
         hosts: `HOST` rows.
+        group_rooms: crawls that each group of hosts can take in that time; used up.
         thresholds: rising.
         now: clock seconds.
         horizon: clock seconds.
@@ -44,9 +46,11 @@ def count_ripe(
     for index in np.argsort(-priorities[ripe_rows]):
         row = ripe_rows[index]
         host = host_numbers[row]
-        taken = min(weights[row], rooms[host])
+        group = hosts[host].group
+        taken = min(weights[row], rooms[host], group_rooms[group])
         if taken > 0.0:
             rooms[host] -= taken
+            group_rooms[group] -= taken
             counts[np.searchsorted(thresholds, priorities[row], side="right")] += taken
     ripe = np.empty(thresholds.size)
     above = 0.0

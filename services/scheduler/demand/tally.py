@@ -10,7 +10,8 @@ from typing import Final, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from services.scheduler.state.rows import ACTIVE, Rows
+from services.scheduler.state.groups import CrawlRates
+from services.scheduler.state.rows import ACTIVE, NO_GROUP, Rows
 from services.scheduler.state.shard import Shard
 from shared.policy.compiled import compiled
 from shared.policy.kernels.crawl_value import change_rate_scalar
@@ -96,26 +97,43 @@ class Demand(NamedTuple):
         total = self.sums.others + self.sums.by_host.sum(axis=0)
         return np.asarray(total / SECONDS_PER_DAY)
 
-    def limited(self, host_rates: NDArray[np.float64]) -> NDArray[np.float64]:
-        """Crawls per second under each threshold where hosts may take `host_rates` a second."""
-        limits = host_rates[self.hosts] * SECONDS_PER_DAY
-        total = self.sums.others + cut_sums(self.sums.by_host, limits)
+    def limited(self, rates: CrawlRates) -> NDArray[np.float64]:
+        """Crawls per second under each threshold where hosts and groups may take no more."""
+        total = self.sums.others + cut_sums(
+            self.sums.by_host,
+            rates.hosts[self.hosts] * SECONDS_PER_DAY,
+            rates.group_of[self.hosts],
+            rates.groups * SECONDS_PER_DAY,
+        )
         return np.asarray(total / SECONDS_PER_DAY)
 
-    def misses(self, host_rates: NDArray[np.float64]) -> bool:
-        """Whether a host asks for more than it may take and is not summed on its own."""
-        known = self.sums.slots.size
-        over = self.sums.largest > host_rates[:known] * SECONDS_PER_DAY
+    def misses(self, rates: CrawlRates) -> bool:
+        """Whether a host asks for more than it may take, or is of a group with a limit, and is not
+        summed on its own."""
+        largest, known = self.sums.largest, self.sums.slots.size
+        over = largest > rates.hosts[:known] * SECONDS_PER_DAY
+        if rates.groups.size > 1:
+            over |= (rates.group_of[:known] != NO_GROUP) & (largest > 0.0)
         return bool((over & (self.sums.slots < 0)).any())
 
 
 @compiled
-def cut_sums(by_host: NDArray[np.float64], limits: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Σ min(demand, limit) over hosts, for each threshold."""
-    total = np.zeros(by_host.shape[1])
+def cut_sums(
+    by_host: NDArray[np.float64],
+    limits: NDArray[np.float64],
+    group_of: NDArray[np.int32],
+    group_limits: NDArray[np.float64],
+) -> NDArray[np.float64]:
+    """Σ min(Σ min(demand, limit) over hosts, limit of the group) over groups, for each
+    threshold."""
+    of_groups = np.zeros((group_limits.size, by_host.shape[1]))
     for row in range(limits.size):
+        for point in range(by_host.shape[1]):
+            of_groups[group_of[row], point] += min(by_host[row, point], limits[row])
+    total = np.zeros(by_host.shape[1])
+    for group in range(group_limits.size):
         for point in range(total.size):
-            total[point] += min(by_host[row, point], limits[row])
+            total[point] += min(of_groups[group, point], group_limits[group])
     return total
 
 
@@ -253,7 +271,7 @@ class Tally:
         self._most = SECONDS_PER_DAY / rules.least_interval if has_interval else math.inf
         self._exact = is_sample or shard.used <= few_pages
         self._hosts = shard.host_count
-        self._rates = shard.open_requests.crawl_rates()[: self._hosts].copy()
+        self._rates = shard.crawl_rates().copy()
         most = min(size, shard.used) if is_sample or not self._exact else shard.used
         self._buffer = np.empty(max(most, 1), shard.pages.dtype)
         self._next_row = 0
@@ -324,7 +342,9 @@ class Tally:
         asked = np.zeros(self._hosts)
         known = self._before.sums.largest
         asked[: known.size] = known
-        wanted = asked * _MARGIN > self._rates * SECONDS_PER_DAY
+        rates = self._rates
+        wanted = asked * _MARGIN > rates.hosts * SECONDS_PER_DAY
+        wanted |= rates.group_of != NO_GROUP
         if asked.size > _LARGEST:
             least = np.partition(asked, -_LARGEST)[-_LARGEST]
             wanted |= (asked >= least) & (asked > 0.0)

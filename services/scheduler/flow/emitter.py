@@ -8,8 +8,9 @@ from aiokafka import AIOKafkaProducer
 from services.scheduler.flow.slot_filler import Emission
 from shared.contracts.topics import CRAWL_REQUESTS
 from shared.runtime import metrics as common_metrics
-from shared.runtime.publisher import Publisher
+from shared.runtime.publisher import Publisher, filled_batches
 from shared.runtime.settings import Settings
+from shared.runtime.wall_time import WALL
 
 _MOST_UNACKNOWLEDGED: Final = 2_000
 """Batches on their way to the broker before filling slots waits for it."""
@@ -48,14 +49,12 @@ class Emitter:
         return await self._publisher.is_empty_within(seconds)
 
     async def _send_shard(self, producer: AIOKafkaProducer, emission: Emission) -> None:
-        partition = emission.shard.number
-        batch = producer.create_batch()
-        for key, value in emission.messages:
-            if batch.append(timestamp=None, key=key, value=value) is None:
-                self._follow(await producer.send_batch(batch, self._topic, partition=partition))
-                batch = producer.create_batch()
-                batch.append(timestamp=None, key=key, value=value)
-        self._follow(await producer.send_batch(batch, self._topic, partition=partition))
+        headers = {number: span.mark.headers() for number, span in emission.spans.items()}
+        for batch in filled_batches(producer, emission.messages, own=headers):
+            number = emission.shard.number
+            self._follow(await producer.send_batch(batch, self._topic, partition=number))
+        for span in emission.spans.values():
+            span.end(WALL.now())
 
     def _follow(self, acknowledgement: "asyncio.Future[object]") -> None:
         self._waiting.add(acknowledgement)

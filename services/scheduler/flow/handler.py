@@ -21,6 +21,7 @@ from services.scheduler.flow.recovery import (
 )
 from services.scheduler.flow.shard_thread import ShardThread
 from services.scheduler.flow.splitting import begin_anew
+from services.scheduler.flow.traces import PageTraces
 from services.scheduler.state.shard import Shard
 from shared.contracts.layout import Layout
 from shared.contracts.messages import CrawlRequest
@@ -79,6 +80,7 @@ class SchedulerHandler:
         publisher: Publisher,
         thread: ShardThread,
         stopping: asyncio.Event | None = None,
+        traces: PageTraces | None = None,
     ) -> None:
         self.shards: dict[int, Shard] = {}
         """Only to be touched in the shards' thread."""
@@ -87,6 +89,7 @@ class SchedulerHandler:
         self._clock = clock
         self._publisher = publisher
         self._thread = thread
+        self._traces = traces
         self._rules = shard_rules(settings, clock)
         self._behind: dict[tuple[str, int], int] = {}
         self._stopping = stopping or asyncio.Event()
@@ -303,6 +306,8 @@ class SchedulerHandler:
         for topic in TOPIC_ORDER:
             for partition, records in batch.get(topic, {}).items():
                 apply_in_pieces(reader, self.shards[partition], topic, records)
+                if self._traces is not None and topic == PAGE_SIGNALS.name:
+                    self._traces.applied(self.shards[partition], records)
                 self._reach((topic, partition), records[-1].offset + 1)
         self._note_caught_up()
         return reader.refused
@@ -311,6 +316,17 @@ class SchedulerHandler:
         """All before these positions is applied, though what came last is no record."""
         if self._behind.keys() & positions.keys():
             await self._thread.run(self._reach_all, positions)
+
+    async def unread(self, ends: Positions) -> None:
+        """These are not read yet, after a time in which nothing was: first of all they are.
+
+        Among them may be the answer to a request whose time has passed meanwhile.
+        """
+        await self._thread.run(self._wait_for, ends)
+
+    def _wait_for(self, ends: Positions) -> None:
+        self._behind |= ends
+        self._note_caught_up()
 
     def _reach_all(self, positions: Positions) -> None:
         for key, position in positions.items():

@@ -13,6 +13,7 @@ from services.scheduler.flow.emitter import Emitter
 from services.scheduler.flow.handler import SchedulerHandler
 from services.scheduler.flow.shard_thread import ShardThread
 from services.scheduler.flow.slot_filler import Emission, SlotFiller, lag_of, parted, take_back
+from services.scheduler.flow.traces import PageTraces
 from services.scheduler.state.shard import Shard
 from shared.pacing.slots import KNOWN_AHEAD_SECONDS, SHOWN_WITHIN_SECONDS, SlotTimeline
 from shared.runtime.clock import Clock
@@ -61,6 +62,7 @@ class Pacer:
         handler: SchedulerHandler,
         thread: ShardThread,
         emitter: Emitter,
+        traces: PageTraces | None = None,
     ) -> None:
         self._tick_seconds = settings.tick_seconds
         self._clock = clock
@@ -68,7 +70,7 @@ class Pacer:
         self._timeline = plans.timeline
         self._consumer = consumer
         self._handler = handler
-        self._filler = SlotFiller(settings, clock, handler.shards)
+        self._filler = SlotFiller(settings, clock, handler.shards, traces)
         self._thread = thread
         self._emitter = emitter
         self._filled_until, self._stepped = clock.read()
@@ -117,12 +119,13 @@ class Pacer:
         self._forfeit(now - self._clock.span(PATIENCE_SECONDS))
         if until <= self._filled_until:
             return
+        groups, until = self._timeline.groups_after(self._filled_until, until)
         times, owners = self._timeline.between(self._filled_until, until)
         self._filled_until = until
         if not times.size:
             return
         with metrics.TICK_SECONDS.time():
-            emissions = await self._thread.run(self._filler.fill, times, owners, plan)
+            emissions = await self._thread.run(self._filler.fill, times, owners, plan, groups)
         earliest = now - self._clock.span(PATIENCE_SECONDS + FILLING_SECONDS)
         await self._send(emissions, lambda: earliest + self._unstepped() - shown)
         if emissions:

@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Final
 
 import numpy as np
@@ -11,12 +11,15 @@ from numpy.typing import NDArray
 from services.scheduler import metrics
 from services.scheduler.flow.in_flight import FleetWindow
 from services.scheduler.flow.requests import write_requests
+from services.scheduler.flow.traces import PageTraces
 from services.scheduler.picking.priority import REASONS, RETRY
 from services.scheduler.state.rows import Rows
 from services.scheduler.state.shard import Shard
+from shared.pacing.groups import Groups
 from shared.pacing.slots import NOBODY, SlotPlan
 from shared.runtime.clock import Clock
 from shared.runtime.settings import Settings
+from shared.runtime.tracing import Span
 
 _REQUESTS_BY_TIER: Final = [metrics.REQUESTS.labels(reason) for reason in REASONS]
 
@@ -29,13 +32,22 @@ class Emission:
     picks: Rows
     messages: list[tuple[bytes, bytes]]
     """Key and value."""
+    spans: Mapping[int, Span] = field(default_factory=dict)
+    """Of those that are traced, by their places among the messages."""
 
 
 class SlotFiller:
     """Fills slots with pages, and writes the requests. Runs in the shards' thread."""
 
-    def __init__(self, settings: Settings, clock: Clock, shards: Mapping[int, Shard]) -> None:
+    def __init__(
+        self,
+        settings: Settings,
+        clock: Clock,
+        shards: Mapping[int, Shard],
+        traces: PageTraces | None = None,
+    ) -> None:
         self._shards = shards
+        self._traces = traces
         self._work_conserving = settings.work_conserving
         timeout = clock.span(settings.request_timeout_seconds)
         self._window = FleetWindow(timeout, self._count_in_flight)
@@ -47,6 +59,7 @@ class SlotFiller:
         times: NDArray[np.float64],
         owners: NDArray[np.int32],
         plan: SlotPlan,
+        groups: Groups = (),
     ) -> list[Emission]:
         """Pick a page for each slot of a shard that is ready.
 
@@ -54,6 +67,7 @@ class SlotFiller:
             times: of the slots, rising.
             owners: shard of each.
             plan: that holds at the end; says λ₀, the rate and the shares.
+            groups: of hosts, whose limits hold at all of these slots.
         """
         self._follow_shards()
         times, owners = self._within_reach(times, owners, plan)
@@ -67,7 +81,7 @@ class SlotFiller:
             shard = self._shards[int(number)]
             slots = given[given > shard.filled_until]
             if slots.size:
-                emissions.append(self._fill_shard(shard, slots, plan))
+                emissions.append(self._fill_shard(shard, slots, plan, groups))
         self._window.asked(sum(len(emission.messages) for emission in emissions))
         return emissions
 
@@ -102,10 +116,13 @@ class SlotFiller:
     def _count_in_flight(self, now: float) -> int:
         return sum(shard.in_flight(now) for shard in self._ready)
 
-    def _fill_shard(self, shard: Shard, slots: NDArray[np.float64], plan: SlotPlan) -> Emission:
+    def _fill_shard(
+        self, shard: Shard, slots: NDArray[np.float64], plan: SlotPlan, groups: Groups
+    ) -> Emission:
         least = 0.0 if self._work_conserving else plan.multiplier
         least = max(least, shard.rules.picking.least_value)
         rate = plan.slots_per_second * plan.share_of(shard.number)
+        shard.groups.follow(groups, rate)
         picks = shard.select(slots, rate, least)
         shard.filled_until = float(slots[-1])
         crawls = picks[picks["row"] >= 0]
@@ -118,7 +135,9 @@ class SlotFiller:
                 counter.inc(int(count))
         values = crawls["value"][crawls["tier"] <= RETRY]
         shard.notes.note_crawls(crawls.size, float(values.min(initial=math.inf)))
-        return Emission(shard, crawls, write_requests(shard, crawls, plan.multiplier))
+        messages = write_requests(shard, crawls, plan.multiplier)
+        spans = self._traces.asked_for(shard, crawls, messages) if self._traces else {}
+        return Emission(shard, crawls, messages, spans)
 
 
 def take_back(emission: Emission) -> None:
@@ -132,10 +151,16 @@ def parted(emission: Emission, earliest: float) -> tuple[Emission | None, Emissi
     if not late.any():
         return None, emission
     gone, kept = np.flatnonzero(late), np.flatnonzero(~late)
-    shard, picks, messages = emission.shard, emission.picks, emission.messages
-    return (
-        Emission(shard, picks[gone], [messages[n] for n in gone.tolist()]),
-        Emission(shard, picks[kept], [messages[n] for n in kept.tolist()]),
+    return _part_of(emission, gone), _part_of(emission, kept)
+
+
+def _part_of(emission: Emission, places: NDArray[np.int64]) -> Emission:
+    messages, spans = emission.messages, emission.spans
+    return Emission(
+        emission.shard,
+        emission.picks[places],
+        [messages[place] for place in places.tolist()],
+        {new: spans[old] for new, old in enumerate(places.tolist()) if old in spans},
     )
 
 

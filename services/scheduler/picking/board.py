@@ -80,6 +80,7 @@ class Board(NamedTuple):
     records: Rows
     attempts: Rows
     hosts: Rows
+    groups: Rows
     wheel: Wheel
     listed: Rows
     """Of `ENTRY`."""
@@ -107,6 +108,7 @@ def make_board(
     """A board without pages; `attach` gives it rows."""
     none = np.empty(0, np.int32)
     return Board(
+        none,
         none,
         none,
         none,

@@ -29,6 +29,7 @@ from services.scheduler.picking.pens import (
     release_host,
     shrink_pen,
     take_best,
+    waits_for_group,
     weigh_pen,
 )
 from services.scheduler.picking.priority import (
@@ -44,8 +45,8 @@ from services.scheduler.picking.priority import (
 from services.scheduler.picking.weighing import queue_listed, weigh_listed
 from services.scheduler.picking.wheel import put_off
 from services.scheduler.state.attempts import begin_request, failures_of
-from services.scheduler.state.hosts import note_value, take_token, usable_from
-from services.scheduler.state.rows import Rows
+from services.scheduler.state.hosts import crawlable_from, note_value, take_token, use_slot
+from services.scheduler.state.rows import NO_GROUP, Rows
 from shared.policy.compiled import compiled
 
 PICK: Final = np.dtype(
@@ -70,6 +71,7 @@ def commit(
     pages: Rows,
     attempts: Rows,
     hosts: Rows,
+    groups: Rows,
     pick: Any,
     timeout: float,
     first_retry: float,
@@ -81,6 +83,7 @@ def commit(
         pages: rows of the shard.
         attempts: with room for one more.
         hosts: rows of the hosts.
+        groups: rows of the groups of hosts.
         pick: has its row, its slot's time and its priority.
         timeout: clock seconds until the request counts as unanswered.
         first_retry: clock seconds that a page is left alone after its first failure.
@@ -94,6 +97,8 @@ def commit(
     pick.tier = BY_VALUE
     pick.value = pick.priority
     take_token(host, now)
+    if host.group != NO_GROUP:
+        use_slot(groups[host.group], now)
     if pick.priority > HIGHEST_VALUE:
         pick.tier = tier_of(page, attempts, now, terms)
         pick.value = crawl_value_of(page, now, terms.uniform)
@@ -119,7 +124,7 @@ def _limit_host(board: Board, number: int, row: int, priority: float, now: float
     shrink_pen(board, number, now)
     if not host.is_parked:
         host.held_back = priority
-        park(board, number, usable_from(host))
+        park(board, number, crawlable_from(host, board.groups, now))
 
 
 @compiled
@@ -138,7 +143,7 @@ def _release_hosts(
         host = board.hosts[number]
         if not host.is_parked or host.ready_at != ready:
             continue
-        usable = usable_from(host)
+        usable = crawlable_from(host, board.groups, now)
         if usable > now:
             park(board, number, usable)
             continue
@@ -241,12 +246,14 @@ def _take_next(
                 host = board.hosts[-2 - item]
                 if host.is_parked or host.offer != top:
                     continue  # another page took the token, or a later offer counts
+                if waits_for_group(board, -2 - item, top, now):
+                    continue
                 pick.row = take_best(board, -2 - item)
                 return item, size
             row = int(board.listed[item].row)
             board.listed[item].row = LEFT
         number = int(board.pages[row].host)
-        if usable_from(board.hosts[number]) <= now:
+        if crawlable_from(board.hosts[number], board.groups, now) <= now:
             pick.row = row
             return _NOBODY, size
         _limit_host(board, number, row, pick.priority, weighed)
@@ -256,6 +263,7 @@ def _take_next(
 def _take_listed(
     pages: Rows,
     hosts: Rows,
+    groups: Rows,
     listed: Rows,
     keys: NDArray[np.float64],
     items: NDArray[np.int32],
@@ -267,7 +275,7 @@ def _take_listed(
     if size == 0 or keys[0] < floor or items[0] < 0:
         return False
     row = listed[items[0]].row
-    if usable_from(hosts[pages[row].host]) > pick.time:
+    if crawlable_from(hosts[pages[row].host], groups, pick.time) > pick.time:
         return False
     pick.row, pick.priority = row, keys[0]
     listed[items[0]].row = LEFT
@@ -303,6 +311,7 @@ def fill_slots(
     """
     pages, attempts, hosts, listed = board.pages, board.attempts, board.hosts, board.listed
     wheel, state, parked_keys = board.wheel, board.state[0], board.parked_keys
+    groups = board.groups
     weigh_listed(board, weighed, skip_below)
     keys, items, size = queue_listed(board, max(least, skip_below), slots.size)
     certain_from = max(state.certain_from if must_be_certain else 0.0, skip_below)
@@ -313,7 +322,9 @@ def fill_slots(
         pick.time = slots[slot]
         if state.parked > 0 and -parked_keys[0] <= pick.time:
             size = _release_hosts(board, keys, items, size, weighed, pick.time)
-        if state.urgent == 0 and _take_listed(pages, hosts, listed, keys, items, size, pick, floor):
+        if state.urgent == 0 and _take_listed(
+            pages, hosts, groups, listed, keys, items, size, pick, floor
+        ):
             size -= 1
         else:
             item, size = _take_next(board, keys, items, size, weighed, pick, floor)
@@ -323,7 +334,7 @@ def fill_slots(
         if pick.row < 0:
             continue
         again_at = commit(
-            pages, attempts, hosts, pick, state.timeout, state.first_retry, board.terms
+            pages, attempts, hosts, groups, pick, state.timeout, state.first_retry, board.terms
         )
         if not put_off(wheel, pages, pick.row, again_at):
             list_page(board, pick.row)
@@ -339,7 +350,7 @@ def fill_slots(
 def _can_go_on(board: Board, number: int, now: float) -> bool:
     """After a crawl of a host with a pen: whether it has one more token; else it waits for it."""
     host = board.hosts[number]
-    usable = usable_from(host)
+    usable = crawlable_from(host, board.groups, now)
     if usable <= now:
         return True
     host.held_back = best_of_pen(board, number)
@@ -360,6 +371,8 @@ def _close(
             number = -2 - int(items[place])
             host = board.hosts[number]
             if host.is_parked or not host.is_limited:
+                continue
+            if waits_for_group(board, number, host.offer, now):
                 continue
             if host.guard > board.state[0].guard and host.pages > _LARGE_HOST:
                 park(board, number, now)

@@ -18,13 +18,14 @@ from services.scheduler.picking.board import (
     Board,
     guard_of,
     list_page,
+    park,
     settle,
     time_due,
 )
 from services.scheduler.picking.priority import HIGHEST_VALUE, priority_of
 from services.scheduler.picking.wheel import is_put_off, put_off
-from services.scheduler.state.hosts import capacity, pages_of
-from services.scheduler.state.rows import ASLEEP, UNSET
+from services.scheduler.state.hosts import capacity, crawlable_from, pages_of
+from services.scheduler.state.rows import ASLEEP, NO_GROUP, UNSET
 from shared.policy.compiled import compiled
 
 _LEAST: Final = 16.0
@@ -275,6 +276,20 @@ def fill_pen(board: Board, number: int, now: float) -> None:
         add_to_pen(board, row, priority)
     host.weighed_at = -np.inf
     weigh_pen(board, number, now)
+
+
+@compiled
+def waits_for_group(board: Board, number: int, best: float, now: float) -> bool:
+    """Whether another host of its group has been crawled since a host was offered; it waits."""
+    host = board.hosts[number]
+    if host.group == NO_GROUP:
+        return False
+    usable = crawlable_from(host, board.groups, now)
+    if usable <= now:
+        return False
+    host.held_back = best
+    park(board, number, usable)
+    return True
 
 
 @compiled

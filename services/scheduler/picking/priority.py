@@ -22,7 +22,7 @@ import numpy as np
 from services.scheduler.state.attempts import NO_ATTEMPT, failures_of, is_asked_anew
 from services.scheduler.state.rows import ACTIVE, NEVER, Rows
 from services.scheduler.state.rules import PickingRules
-from shared.contracts.messages import Reason
+from shared.contracts.fields import Reason
 from shared.policy.compiled import compiled
 from shared.policy.kernels.crawl_value import value_and_psi, value_at_evidence
 from shared.policy.kernels.threshold import due_after_days_scalar, threshold_staleness_scalar

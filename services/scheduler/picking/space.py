@@ -25,6 +25,11 @@ class Space(Protocol):
         ...
 
     @property
+    def group_rows(self) -> Rows:
+        """Rows of the groups of hosts; another array where they are others."""
+        ...
+
+    @property
     def host_count(self) -> int:
         """How many hosts there are."""
         ...
@@ -37,10 +42,12 @@ def is_attached(board: Board, space: Space) -> bool:
         and board.records is space.records
         and board.attempts is space.attempts.rows
         and board.hosts is space.host_rows
+        and board.groups is space.group_rows
     )
 
 
 def attached(board: Board, space: Space, touched: int) -> Board:
     """The board over the rows as they are now, with room for so many more moves."""
+    board = board._replace(groups=space.group_rows)
     attempts, hosts = space.attempts.rows, space.host_rows
     return attach(board, space.pages, space.records, attempts, hosts, space.used, touched)

@@ -2,7 +2,8 @@
 
 A bucket holds two tokens, so in any window of w seconds a host is crawled at most 2 + w·rate
 times; where robots.txt asks for a delay, or the host fails, it holds one, and no two crawls are
-nearer to each other than 1/rate. Times are clock seconds.
+nearer to each other than 1/rate. Hosts of a group with a limit share its slots, of which some are
+the shard's (`groups`). Times are clock seconds.
 """
 
 import math
@@ -13,7 +14,7 @@ from numpy.typing import NDArray
 
 from services.scheduler.state.host_names import UNKNOWN, HostKeys, HostNames
 from services.scheduler.state.learned_hosts import LearnedHosts
-from services.scheduler.state.rows import HOST, NEVER, REMOVED, Rows
+from services.scheduler.state.rows import HOST, NEVER, NO_GROUP, REMOVED, Rows
 from shared.policy.compiled import compiled
 from shared.rules.host_rules import HostRules
 from shared.store.reserved import grown
@@ -23,6 +24,10 @@ DEPTH: Final = 2.0
 
 NO_PAGE: Final = -1
 """Row of no page: the end of a host's list."""
+
+_GOLDEN: Final = np.uint64(0x9E3779B97F4A7C15)
+_PARTS: Final = 2.0**64
+"""As in `shared.pacing.slots`: where in [0, 1) a slot's point lies, and so whose it is."""
 
 _MEMORY: Final = 0.2
 """Weight of the newest crawl in a host's typical crawl value."""
@@ -71,6 +76,62 @@ def take_token(host: Any, now: float) -> None:
     refill(host, now)
     host.tokens = max(host.tokens - 1.0, 0.0)
     host.open_left = max(host.open_left - 1, 0)
+
+
+@compiled
+def _number_at(group: Any, time: float) -> int:
+    """Number of the slot that has come last."""
+    number: int = math.floor(group.first_slot + (time - group.since) * group.rate)
+    return number
+
+
+@compiled
+def _is_ours(group: Any, number: int) -> bool:
+    position = np.float64(np.uint64(number) * _GOLDEN) / _PARTS
+    return bool(group.low <= position < group.high)
+
+
+@compiled
+def _slot_for(group: Any, now: float) -> int:
+    """Number of the slot that a crawl at a time would use: the last of the shard's that has come,
+    if it is kept still, or the next one that comes; the group must have some."""
+    number: int = _number_at(group, now)
+    oldest = max(group.used + 1, _number_at(group, now - group.kept) + 1)
+    while number >= oldest:
+        if _is_ours(group, number):
+            return number
+        number -= 1
+    number = max(_number_at(group, now), group.used) + 1
+    while not _is_ours(group, number):
+        number += 1
+    return number
+
+
+@compiled
+def open_from(group: Any, now: float) -> float:
+    """From when on a host of the group may be crawled, `now` at the earliest; infinite: not before
+    the shares are others."""
+    if not (group.rate > 0.0 and group.high > group.low):
+        return math.inf
+    comes = group.since + (_slot_for(group, now) - group.first_slot) / group.rate
+    return float(max(comes, now))
+
+
+@compiled
+def use_slot(group: Any, now: float) -> None:
+    """Account for a crawl."""
+    if group.rate > 0.0 and group.high > group.low:
+        group.used = _slot_for(group, now)
+
+
+@compiled
+def crawlable_from(host: Any, groups: Rows, now: float) -> float:
+    """From when on a host may be crawled, by its own rules and its group's; as far as is known at
+    `now`, which may be too early."""
+    usable: float = usable_from(host)
+    if host.group == NO_GROUP:
+        return usable
+    return float(max(usable, open_from(groups[host.group], now)))
 
 
 @compiled

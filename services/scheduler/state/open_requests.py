@@ -69,8 +69,7 @@ class OpenRequests:
         if self._seconds:
             rates, most = rates.copy(), self._shard.hosts.known["most_open"]
             for host, seconds in self._seconds.items():
-                if most[host]:
-                    rates[host] = min(rates[host], most[host] / seconds)
+                rates[host] = min(rates[host], most[host] / seconds)
         return rates
 
     def follow(self, host: int) -> None:
@@ -78,6 +77,7 @@ class OpenRequests:
         if not self._shard.hosts.rows[host]["most_open"]:
             for page_id in self._until.pop(host, {}):
                 del self._host_of[page_id]
+            self._seconds.pop(host, None)
         elif host in self._until:
             self._renew(host)
         else:
@@ -184,7 +184,5 @@ class OpenRequests:
     def _renew(self, host: int) -> None:
         """Let the kernels know how many more requests of a host may be made."""
         row, until = self._shard.hosts.rows[host], self._until.setdefault(host, {})
-        if not row["most_open"]:
-            return  # it was erased
         row["open_left"] = max(int(row["most_open"]) - len(until), 0)
         self._shard.selector.touch_host(host)

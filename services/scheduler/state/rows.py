@@ -19,8 +19,10 @@ __all__ = [
     "ASLEEP",
     "ATTEMPT",
     "GONE",
+    "GROUP",
     "HOST",
     "NEVER",
+    "NO_GROUP",
     "PAGE",
     "RECORD",
     "REMOVED",
@@ -32,7 +34,7 @@ __all__ = [
 ]
 
 Rows: TypeAlias = NDArray[Any]
-"""A structured array of `PAGE`, `RECORD`, `ATTEMPT` or `HOST`."""
+"""A structured array of `PAGE`, `RECORD`, `ATTEMPT`, `HOST` or `GROUP`."""
 
 PAGE: Final = np.dtype(
     [
@@ -102,6 +104,7 @@ HOST: Final = np.dtype(
         ("first_page", np.int32),  # row of one of its pages; -1: none
         ("pen", np.int32),  # first item of its pen; 0: none
         ("penned", np.int32),  # items in its pen
+        ("group", np.int32),  # number of its group that has a limit; 0: none (`groups`)
         ("most_open", np.int16),  # requests that may be on their way at once; 0: any number
         ("open_left", np.int16),  # how many more of them may be made (`open_requests`)
         ("is_limited", np.uint8),  # its ripe pages go to its pen
@@ -111,6 +114,22 @@ HOST: Final = np.dtype(
     ],
     align=True,
 )
+
+GROUP: Final = np.dtype(
+    [
+        ("rate", np.float64),  # crawls per second, over all shards
+        ("since", np.float64),  # from then on its slots are counted ...
+        ("first_slot", np.float64),  # ... from here
+        ("low", np.float64),  # where the points of the shard's slots begin ...
+        ("high", np.float64),  # ... and end; where they begin: the shard has none
+        ("kept", np.float64),  # clock seconds for which a slot may be used
+        ("used", np.int64),  # number of the last slot that is used, or is nobody's
+    ],
+    align=True,
+)
+"""Hosts that share a limit."""
+
+NO_GROUP: Final = 0
 
 ASLEEP: Final = 0xFFFF
 """Bucket of a page that nothing but an event can make due."""

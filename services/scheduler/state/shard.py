@@ -21,6 +21,7 @@ from services.scheduler.state.attempts import (
 from services.scheduler.state.batches import BatchTruth, leave_batch, renew_pages
 from services.scheduler.state.crawls import Outcomes, apply_outcomes
 from services.scheduler.state.events import Requests
+from services.scheduler.state.groups import CrawlRates, HostGroups
 from services.scheduler.state.hosts import Hosts, list_pages, pages_of, unlist_page
 from services.scheduler.state.learned_hosts import rate_by_host, refresh_pages
 from services.scheduler.state.open_requests import OpenRequests
@@ -65,6 +66,7 @@ class Shard:
         self.number = number
         self.rules = rules
         self.hosts = Hosts(rules.default_host_rate)
+        self.groups = HostGroups(self)
         self.urls = UrlArena()
         self.pages, self.records = reserved_rows(max(_SMALLEST, expected))
         self.attempts = Attempts()
@@ -104,6 +106,11 @@ class Shard:
         return self.hosts.known
 
     @property
+    def group_rows(self) -> Rows:
+        """Rows of the groups of hosts that have limits."""
+        return self.groups.rows
+
+    @property
     def host_count(self) -> int:
         """How many hosts are known."""
         return len(self.hosts)
@@ -112,6 +119,10 @@ class Shard:
     def count(self) -> int:
         """How many pages there are."""
         return self.used - len(self._free) - self._removals
+
+    def crawl_rates(self) -> CrawlRates:
+        """What each host can take, and each group."""
+        return self.groups.crawl_rates(self.open_requests.crawl_rates())
 
     def in_flight(self, now: float) -> int:
         """Requests that are not answered and have not timed out."""

@@ -175,6 +175,78 @@ def hosts_by_arrival(ledger: Ledger, limits: Mapping[str, float], downtimes: Dow
     )
 
 
+def groups(ledger: Ledger, limits: Mapping[str, float]) -> Finding:
+    """All hosts below a domain have no more slots than 1 + n + w·rate in any window of w seconds,
+    in n shards: each may have kept one slot of the domain's that it did not use.
+
+    Args:
+        ledger: of the run.
+        limits: crawls per second by domain, the same all the time.
+    """
+    times, parts = _by_group(ledger, limits)
+    return Finding.of(
+        "group limits",
+        "no group of hosts is over its limit in any window, over all shards, by the slots",
+        _groups_over(times, parts, limits, 0.0),
+        looked_at=sum(map(len, times.values())),
+        groups=len(limits),
+    )
+
+
+def groups_by_arrival(ledger: Ledger, limits: Mapping[str, float], downtimes: Downtimes) -> Finding:
+    """As `groups`, by when the broker had the requests.
+
+    Args:
+        ledger: of the run.
+        limits: crawls per second by domain.
+        downtimes: in which requests may have been held up.
+    """
+    on_time = replace(
+        ledger, requests=[a for a in ledger.requests if not _was_held_up(a, downtimes)]
+    )
+    times, parts = _by_group(on_time, limits, by_arrival=True)
+    return Finding.of(
+        "group limits by arrival",
+        "no group of hosts is over its limit in any window, by when the broker had the requests",
+        _groups_over(times, parts, limits, LATE_SECONDS),
+        looked_at=sum(map(len, times.values())),
+        groups=len(limits),
+    )
+
+
+def _by_group(
+    ledger: Ledger, limits: Mapping[str, float], *, by_arrival: bool = False
+) -> tuple[dict[str, NDArray[np.float64]], dict[str, int]]:
+    """When the hosts of each group were crawled, and in how many shards they are."""
+    times: dict[str, list[float]] = defaultdict(list)
+    shards: dict[str, set[int]] = defaultdict(set)
+    for asked in ledger.requests:
+        domain = "." + asked.request.host.partition(":")[0]
+        for group in limits:
+            if domain.endswith(f".{group}"):
+                at = asked.written_at if by_arrival else asked.request.requested_at
+                times[group].append(at)
+                shards[group].add(asked.partition)
+    return (
+        {group: np.sort(of_group) for group, of_group in times.items()},
+        {group: len(of_group) for group, of_group in shards.items()},
+    )
+
+
+def _groups_over(
+    times: Mapping[str, NDArray[np.float64]],
+    parts: Mapping[str, int],
+    limits: Mapping[str, float],
+    late: float,
+) -> Iterator[str]:
+    for group, of_group in times.items():
+        rate = limits[group]
+        room = rate * (of_group - of_group[0])
+        if over := overdrawn(of_group, room, room - rate * late, 1.0 + parts[group]):
+            worst = max(excess for _, excess in over)
+            yield f"{group}: {worst:.3f} crawls more than {rate}/s allows"
+
+
 def _budget_of(changes: Sequence[tuple[float, float]]) -> Budget:
     begin = changes[0][0]
     return Budget(

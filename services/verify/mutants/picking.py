@@ -15,7 +15,7 @@ from services.scheduler.flow.handler import SchedulerHandler
 from services.scheduler.flow.loading import shard_rules
 from services.scheduler.flow.recovery import restore
 from services.scheduler.picking.calendar import Calendar
-from services.scheduler.state import events
+from services.scheduler.state import events, groups
 from services.scheduler.state.hosts import DEPTH, Hosts
 from services.scheduler.state.rules import ShardRules
 from services.scheduler.state.shard import Shard
@@ -118,6 +118,16 @@ def a_token_too_many() -> Planted:
 def limits_unheard() -> Planted:
     """A scheduler does not hear the limits that are set for hosts."""
     return instead(Shard, "take_host_limit", does_nothing)
+
+
+@breaks(Promise.HOSTS)
+def whole_limits_of_groups() -> Planted:
+    """Every shard takes the whole limit of a group of hosts for its own."""
+
+    def all_of_it(*_: Any) -> tuple[float, float]:
+        return 0.0, 1.0
+
+    return instead(groups, "interval_of", all_of_it)
 
 
 @breaks(Promise.HOSTS)

@@ -64,8 +64,8 @@ def acknowledgements_not_waited_for() -> Planted:
     send_batches = Publisher.send_batches
     sent = set()
 
-    async def send(self: Publisher, messages: Any) -> dict[Any, int]:
-        task = asyncio.ensure_future(send_batches(self, messages))
+    async def send(self: Publisher, messages: Any, **more: Any) -> dict[Any, int]:
+        task = asyncio.ensure_future(send_batches(self, messages, **more))
         sent.add(task)
         task.add_done_callback(sent.discard)
         return {}

@@ -15,11 +15,12 @@ from services.verify.ledger import AWAY, NO_CRAWLS, Answered, Ledger
 from services.verify.records import decoded
 from services.verify.simulation.clocks import BEGINNING
 from services.verify.simulation.facts import Facts
-from services.verify.simulation.truth import Page
+from services.verify.simulation.truth import Page, Truth
 from services.verify.simulation.workers import MAX_AGE_SECONDS
 from shared.contracts.messages import DemandCurve, PageUpdate
 from shared.contracts.topics import CRAWL_OUTCOMES, DEMAND_CURVES, PAGE_UPDATES
 from shared.pacing.slots import SlotTimeline
+from shared.rules.host_groups import group_of
 
 FEW_SLOTS: Final = 0.5
 """Slots a page within the bound. What a shard left empty once it is taken to be unable to use, and
@@ -35,10 +36,11 @@ def asked_again(ledger: Ledger, facts: Facts, timeline: SlotTimeline) -> tuple[F
     Not where it was found to be away: it comes back, or does not, as others check.
 
     Not where its host was asked for such pages as often as it may be since this one was due. Nor
-    need there be slots for a shard that was away twice: coordinators take what it left empty then
-    for what it cannot use, and it has slots again within a minute: no simulation lasts that long.
-    Nor need a page be due of which an outcome was deleted unread, or that was asked for in vain
-    some times in a row: after failures and without answers it is asked for ever more rarely.
+    need there be slots for a shard all of whose hosts share a limit with those of others, nor for
+    one that was away twice: coordinators take what it left empty then for what it cannot use, and
+    it has slots again within a minute: no simulation lasts that long. Nor need a page be due of
+    which an outcome was deleted unread, or that was asked for in vain some times in a row: after
+    failures and without answers it is asked for ever more rarely.
     """
     scale, truth = facts.plan.scale, facts.truth
     until = BEGINNING + scale.seconds
@@ -52,7 +54,7 @@ def asked_again(ledger: Ledger, facts: Facts, timeline: SlotTimeline) -> tuple[F
         last[url] = max(asked.written_at, last.get(url, -math.inf))
     slots = [timeline.allotted(n, since, until) for n in range(scale.partitions)]
     pages = Counter(page.partition for page in truth.pages)
-    starving = _starving(slots, pages) - _away_twice(ledger, facts)
+    starving = _starving(slots, pages) - _away_twice(ledger, facts) - _of_groups(truth)
     unsure = truth.unsure | facts.unread(CRAWL_OUTCOMES.name) | _found_away(ledger)
     forgotten: list[str] = []
     starved: list[str] = []
@@ -79,6 +81,12 @@ def _starving(slots: Sequence[float], pages: Counter[int]) -> set[int]:
     if sum(slots) < 2 * pages.total():
         return set()
     return {shard for shard, had in enumerate(slots) if had < FEW_SLOTS * pages[shard]}
+
+
+def _of_groups(truth: Truth) -> set[int]:
+    """Shards without a page but those of hosts that share a limit."""
+    others = {p.partition for p in truth.pages if group_of(p.host, truth.group_limits) is None}
+    return {page.partition for page in truth.pages} - others
 
 
 def _found_away(ledger: Ledger) -> set[str]:

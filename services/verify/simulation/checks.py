@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import Final
 
 from services.verify.checks import delivery, limits, requests
-from services.verify.checks.downtime import down_within
+from services.verify.checks.downtime import Downtimes, down_within
 from services.verify.checks.finding import Finding
 from services.verify.ledger import Ledger
 from services.verify.records import decoded
@@ -71,6 +71,8 @@ def check(facts: Facts) -> list[Finding]:
         facts.looks.finding(),
         learned(facts),
         limits.hosts(ledger, facts.truth.host_limits),
+        limits.groups(ledger, facts.truth.group_limits),
+        limits.groups_by_arrival(ledger, facts.truth.group_limits, _held_up(facts)),
         requests.open_at_once(ledger, facts.truth.open_bounds),
         *asked_again(ledger, facts, _plan(ledger)),
         *crawls_in_a_row(ledger, facts),
@@ -288,6 +290,14 @@ def _in_time(ledger: Ledger, facts: Facts) -> Finding:
         if not is_in_time(asked.request.requested_at, asked.written_at)
     ]
     return Finding.of("in time", "requests come soon after their slots", late)
+
+
+def _held_up(facts: Facts) -> Downtimes:
+    """The time of the faults: what was filled before may come to the broker after them."""
+    return [
+        (BEGINNING + f.at, BEGINNING + f.at + f.seconds + facts.plan.scale.session_seconds)
+        for f in facts.plan.faults
+    ]
 
 
 def _owned_once(facts: Facts) -> Finding:

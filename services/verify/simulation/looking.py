@@ -16,6 +16,7 @@ from services.scheduler.picking.calendar import Calendar
 from services.scheduler.state.rules import PickingRules
 from services.verify.checks.finding import MOST_EXAMPLES, Finding
 from services.verify.simulation.clocks import BEGINNING
+from services.verify.simulation.group_look import GroupLook
 from services.verify.simulation.replacing import instead
 from shared.policy.kernels.crawl_value import crawl_value_scalar
 from shared.store.page_status import ACTIVE, AWAY
@@ -69,6 +70,7 @@ class _Look:
         attempts, pages = space.attempts.rows, space.pages[: space.used]
         rules = calendar._rules  # noqa: SLF001
         self.hosts = space.host_rows[: space.host_count].copy()
+        self.groups = [GroupLook(row) for row in space.group_rows]
         self.ranks: dict[int, Rank] = {}
         """Row → of the pages that may be crawled, host limits aside."""
         self.unsure = set(np.flatnonzero(pages["last_crawled_at"] > now).tolist())
@@ -91,9 +93,10 @@ class _Look:
             if host["most_open"] and host["open_left"] < 1:
                 continue
             now = tokens + since * float(host["rate"])
-            if tokens >= 1.0 or now >= 1.0 + _ROUNDING:
+            least, most = self.groups[host["group"]].open_at(at) if host["group"] else (True, True)
+            if (tokens >= 1.0 or now >= 1.0 + _ROUNDING) and least:
                 found.add(number)
-            elif now >= 1.0 - _ROUNDING:
+            elif now >= 1.0 - _ROUNDING and most:
                 maybe.add(number)
         return found, maybe
 
@@ -107,6 +110,8 @@ class _Look:
             host["filled_at"] = at
         host["tokens"] -= 1.0
         host["open_left"] -= 1
+        if host["group"]:
+            self.groups[host["group"]].crawl(at)
 
 
 def _depth(host: Any) -> float:

@@ -23,6 +23,7 @@ from shared.contracts.messages import (
     Bandwidth,
     CrawlOutcome,
     CrawlRequest,
+    GroupLimit,
     HostLimit,
     PageUpdate,
     Signal,
@@ -32,6 +33,7 @@ from shared.contracts.topics import (
     CRAWL_OUTCOMES,
     CRAWL_REQUESTS,
     GLOBAL_KEY,
+    GROUP_LIMITS,
     HOST_LIMITS,
     HOST_PARAMETERS,
     PAGE_PARAMETERS,
@@ -63,6 +65,13 @@ LATEST_SECONDS: Final = 14.0
 
 MOST_IMPORTED: Final = 4
 """Pages."""
+
+SHARED: Final = "shared.example"
+SHARED_HOSTS: Final = ("host0.shared.example", "host1.shared.example")
+"""Hosts of one server, which are in two shards."""
+
+SHARED_RATE: Final = 1.0
+"""Crawls per second that it can take: fewer than its pages are worth."""
 
 _NO_REQUEST: Final = "asked-for-by-nobody"
 
@@ -102,7 +111,8 @@ class World:
         self._is_away = is_away
         scale, rng = self._scale, self._rng
         self.set_budget(scale.crawls_per_second)
-        hosts = [f"host{number}.example" for number in range(scale.hosts)]
+        hosts = [f"host{number}.example" for number in range(scale.hosts - len(SHARED_HOSTS))]
+        hosts += SHARED_HOSTS
         for number in range(scale.pages):
             host = hosts[number % len(hosts)]
             url = f"http://{host}/page{number}"
@@ -122,6 +132,9 @@ class World:
         self.truth.open_bounds[narrow] = 1
         bound = HostLimit(narrow, max_open_requests=1, only="open")
         self._at(0.01, lambda: self._send(HOST_LIMITS, narrow, bound))
+        self.truth.group_limits[SHARED] = SHARED_RATE
+        together = encode(GroupLimit(SHARED, SHARED_RATE))
+        self._at(0.01, lambda: self._append(GROUP_LIMITS, 0, SHARED.encode(), together))
         for log in self._broker.topics[CRAWL_REQUESTS.name]:
             log.followers.append(lambda log=log: self._look(log))  # type: ignore[misc]
 
@@ -171,7 +184,7 @@ class World:
         # Few, and none of the slow host: all pages must be crawled again in time.
         room = self._scale.pages + MOST_IMPORTED - len(self.truth.pages)
         for _ in range(min(2, room)):
-            host = f"host{rng.randrange(1, self._scale.hosts)}.example"
+            host = f"host{rng.randrange(1, self._scale.hosts - len(SHARED_HOSTS))}.example"
             chosen.append(self._know(host, f"http://{host}/import{len(self._by_url)}", now))
         found = [
             PageUpdate("upsert", p.url, round(0.5 + 2 * rng.random(), 2), updated_at=self._wall)

@@ -10,12 +10,13 @@ from contextlib import asynccontextmanager, contextmanager
 from workers import TopicReader, reader, settings_for
 
 from deploy.docs.places import TOP
-from shared.contracts.codec import decode
+from shared.contracts.codec import decode, encode
 from shared.contracts.identity import shard_of
 from shared.contracts.messages import CrawlOutcome, CrawlRequest
 from shared.contracts.topics import CRAWL_OUTCOMES, CRAWL_REQUESTS
 from shared.runtime.kafka import ensure_topics
 from shared.runtime.publisher import Publisher
+from shared.runtime.tracing import Mark, marks_of
 
 CLIENT = TOP / "clients" / "scrapy-freshet"
 EXAMPLES = TOP / "clients" / "examples"
@@ -29,13 +30,28 @@ class Desk:
         self._publisher = publisher
         self._answers = answers
 
-    async def ask(self, url: str, host: str, *, seconds: float = 120.0) -> str:
+    async def ask(
+        self, url: str, host: str, *, seconds: float = 120.0, trace: Mark | None = None
+    ) -> str:
         """Ask for a page; returns the request's id."""
         now = time.time()
         request_id = uuid.uuid4().hex
         request = CrawlRequest(request_id, 1, url, host, now, now + seconds, 1.0, 1.0, "value")
-        await (await self._publisher.send_for_host(CRAWL_REQUESTS, host, request))
+        headers = trace.headers() if trace is not None else ()
+        shard = shard_of(host, self.settings.partitions)
+        await self._publisher.send(
+            CRAWL_REQUESTS, host.encode(), encode(request), partition=shard, headers=headers
+        )
+        await self._publisher.flush()
         return request_id
+
+    def traces(self) -> dict[str, Mark]:
+        """Request → what its outcome says of its trace, of those that say something."""
+        records = self._answers.records
+        return {
+            decode(CrawlOutcome, records[place].value).request_id or "": mark
+            for place, mark in marks_of(records)
+        }
 
     async def outcomes(self, count: int) -> dict[str, CrawlOutcome]:
         """Request → outcome, when so many are there: no more, none twice, each on its shard."""

@@ -9,6 +9,9 @@ from fleet import EXAMPLES, crawler, desk
 from website import website
 
 from deploy.local.java import resolve_jars
+from shared.runtime.tracing import Mark
+
+MARK = Mark(7, 9)
 
 
 def command_of(example):
@@ -31,12 +34,13 @@ async def test_an_example_answers_what_it_is_asked(example, local_broker, tmp_pa
     async with website(60) as site, desk(local_broker.bootstrap_servers) as fleet:
         [host] = site.hosts
         found = [await fleet.ask(site.url(number), host) for number in (0, 1, 38)]
+        traced = await fleet.ask(site.url(3), host, trace=MARK)
         again = await fleet.ask(site.url(0), host)
         gone = await fleet.ask(site.url(49), host)
         nobody = await fleet.ask("http://127.0.0.1:1/page/1", "127.0.0.1:1")
         late = await fleet.ask(site.url(2), host, seconds=-5)
         with crawler(command, fleet.settings, tmp_path / "log"):
-            outcomes = await fleet.outcomes(6)
+            outcomes = await fleet.outcomes(7)
 
     digests = [outcomes[request_id].digest for request_id in (*found, again)]
     assert None not in digests
@@ -45,4 +49,5 @@ async def test_an_example_answers_what_it_is_asked(example, local_broker, tmp_pa
     assert outcomes[gone].result == "gone"
     assert outcomes[nobody].result == "failed"
     assert late not in outcomes
+    assert fleet.traces() == ({} if example == "shell" else {traced: MARK})
     assert site.seen["/page/2"] == 0

@@ -14,6 +14,9 @@ from workers import reader
 from shared.contracts.codec import decode
 from shared.contracts.messages import HostLimit
 from shared.contracts.topics import HOST_LIMITS
+from shared.runtime.tracing import Mark
+
+MARK = Mark(7, 9)
 
 CRAWL = [
     *(sys.executable, "-m", "scrapy_freshet", "crawl", "--private-addresses"),
@@ -38,7 +41,7 @@ async def test_each_request_gets_one_outcome_whatever_the_web_says(local_broker,
     async with website(80) as site, desk(local_broker.bootstrap_servers) as fleet:
         [host] = site.hosts
         ask = {number: await fleet.ask(site.url(number), host) for number in (0, 0, 1, 29, 38, 49)}
-        again = await fleet.ask(site.url(0), host)
+        again = await fleet.ask(site.url(0), host, trace=MARK)
         forbidden = await fleet.ask(f"http://{host}/private/1", host)
         nobody = await fleet.ask("http://127.0.0.1:1/page/1", "127.0.0.1:1")
         old = await fleet.ask(f"http://{host}/old/3", host)
@@ -52,6 +55,7 @@ async def test_each_request_gets_one_outcome_whatever_the_web_says(local_broker,
             assert process.wait(20) == 0
         text = log.read_text()
 
+    assert fleet.traces() == {again: MARK}
     content = [outcomes[ask[number]] for number in (0, 1, 29, 38)] + [outcomes[again]]
     assert all(o.digest and o.http_status == 200 and o.result is None for o in content)
     assert outcomes[ask[0]].digest == outcomes[again].digest != outcomes[ask[1]].digest

@@ -4,7 +4,7 @@ from urllib.parse import quote
 
 import pytest
 from chromium import chromium, need_chromium
-from views_world import HOSTILE, URL
+from views_world import HOSTILE, STREAM, URL
 from workers import worker
 
 pytestmark = [pytest.mark.slow(20), pytest.mark.kafka, pytest.mark.postgres]
@@ -104,6 +104,23 @@ async def test_every_page_fits_a_phone_by_day_and_by_night(viewed, dark, tmp_pat
             assert await window.ask("document.querySelectorAll('h1').length") == 1
             here = "document.querySelector('nav [aria-current=page]').href === location.href"
             assert await window.ask(f"({here}) || location.search !== ''"), page
+
+
+async def test_a_stream_is_shown_with_its_cost_and_why_it_fails(viewed):
+    cells = f"""[...document.querySelectorAll('table')]
+        .find((one) => one.textContent.includes('{STREAM}')).rows"""
+    async with chromium() as window:
+        await window.see(1180, 860)
+        await window.go(f"{viewed.url}/sources")
+        texts = f"[...{cells}].map((row) => [...row.cells].map((cell) => cell.textContent))"
+        titles, stream, bots = await window.ask(texts)
+        shown = dict(zip(titles, stream, strict=True))
+        assert (shown["Source"], shown["Cost, crawls a day"]) == ("changes", "48")
+        assert (shown["Failures in a row"], shown["Why it fails"]) == ("3", HOSTILE)
+        assert (shown["Bytes a day"], shown["Connections"]) == ("500,000,000", "96")
+        assert dict(zip(titles, bots, strict=True))["Source"] == "changes-bots"
+        said = await window.ask("document.getElementById('message').textContent")
+        assert said.endswith("2 of streams, 1 failing")
 
 
 async def test_names_that_are_made_to_do_harm_are_texts(viewed):

@@ -10,7 +10,7 @@ import psycopg
 import pytest
 from click.testing import CliRunner
 from pydantic import SecretStr
-from views_world import HOSTILE, SHARDS, SITEMAP, URL
+from views_world import DAY, HOSTILE, SHARDS, SITEMAP, STREAM, URL
 from workers import worker
 
 from services.cli.main import main
@@ -64,14 +64,26 @@ async def test_each_view_says_what_the_command_says(viewed, view_database):
     assert one["hosts"] == [await said_by(view_database, "hosts", "show", "host-1.example")]
 
     status, sources = await get(viewed, "/sources.json")
-    [sitemap], [told] = sources["sources"], await said_by(view_database, "sites", "list")
+    [sitemap] = sources["sources"]
+    told, stream, bots = await said_by(view_database, "sites", "list")
     # By what was announced a day, up to the moment.
     assert sitemap["recall"] == pytest.approx(told["recall"], rel=1e-3)
     assert sitemap | {"recall": None} == told | {"recall": None}
     assert (sitemap["url"], sitemap["cost_crawls_a_day"]) == (SITEMAP, 24.0)
     # Two a day, known after half an hour on average instead of half a day.
     assert sitemap["staleness_saved"] == pytest.approx(2.0 * (1.0 - 1.0 / 24.0) / 2.0)
-    assert [sender["source"] for sender in sources["senders"]] == ["site:a.example/sitemap.xml"]
+    assert [view["source"] for view in sources["streams"]] == ["changes", "changes-bots"]
+    for view, one in zip(sources["streams"], (stream, bots), strict=True):
+        assert view | {"recall": None} == one | {"recall": None}
+    assert (stream["url"], stream["polls"], stream["cost_crawls_a_day"]) == (STREAM, 96, 48.0)
+    assert (stream["failures"], stream["gaps"], stream["bytes_a_day"]) == (3, 1, 5e8)
+    assert 0.0 < stream["precision"] <= 1.0
+    assert 0.0 < stream["recall"] <= 1.0
+    # Two a day, known after ten seconds instead of half a day.
+    assert stream["staleness_saved"] == pytest.approx(2.0 * (0.5 - 10.0 / DAY))
+    assert (bots["signals"], bots["polls"], bots["precision"]) == (7, 0, None)
+    senders = {sender["source"]: sender["is_stream"] for sender in sources["senders"]}
+    assert senders == {"site:a.example/sitemap.xml": False, "changes": True}
 
     status, calibration = await get(viewed, "/calibration.json?days=30")
     told = await said_by(view_database, "calibration", "--days", "30")

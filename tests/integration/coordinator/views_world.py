@@ -14,12 +14,14 @@ from shared.contracts.messages import CrawlOutcome, HostLimit, PageSignal, PageU
 from shared.contracts.topics import CRAWL_OUTCOMES, HOST_LIMITS, PAGE_SIGNALS, PAGE_UPDATES
 from shared.runtime.clock import ManualClock
 from shared.runtime.settings import Settings
+from shared.store.stream_cursors import StreamNews, write_streams
 from shared.store.watched import NewSource, Site, add_site, add_sources
 
 SHARDS = 4
 DAY = 86_400.0
 URL = "https://a.example/news"
 URLS = [URL, *(f"https://host-{n % 5}.example/{n}" for n in range(20))]
+STREAM = "https://s.example/changes"
 SITEMAP = "https://a.example/sitemap.xml"
 HOSTILE = "<img src=x onerror=document.title='taken'>"
 """What no worker takes for a name, and whoever writes to the database by hand may."""
@@ -72,8 +74,9 @@ def _life(now):
         ),
     ]
     yield [
-        PageSignal(page.page_id, page.url, page.host, "site:a.example/sitemap.xml", now - DAY)
+        PageSignal(page.page_id, page.url, page.host, source, now - DAY)
         for page in map(identify, URLS[:3])
+        for source in ("site:a.example/sitemap.xml", "changes")
     ]
 
 
@@ -101,6 +104,7 @@ def _more(connection, now):
         "crawls_per_second, cause) VALUES (1, %s, %s, 2.0, 1.0, 'start')",
         (now - 60, now - 60),
     )
+    _add_streams(connection, now)
     add_site(connection, Site("https://a.example/", ["a.example"], [], []))
     source = NewSource(SITEMAP, "a.example", "site:a.example/sitemap.xml", "", "robots")
     add_sources(connection, "https://a.example/", [source])
@@ -110,3 +114,14 @@ def _more(connection, now):
         "worth_signals = 8, worth_days = 2, failures = 1, reason = %s",
         (HOSTILE,),
     )
+
+
+def _add_streams(connection, now):
+    """One that is away, for the third time in a row, and the edits by bots that it had."""
+    own = StreamNews("changes", STREAM, now - 2 * DAY, 0, "", connections=1)
+    write_streams(connection, "1", own)
+    own = own._replace(read_at=now, failures=3, reason=HOSTILE, connections=95, gaps=1)
+    own = own._replace(bytes_read=10**9, events=5000, signals=8, exact_signals=8)
+    own = own._replace(delay_seconds=80.0, worth=4.0, worth_signals=8.0, worth_days=2.0)
+    bots = StreamNews("changes-bots", STREAM, now, 0, "", signals=7)
+    write_streams(connection, "2", own, bots)

@@ -14,7 +14,7 @@ from shared.contracts.topics import DISCOVERIES, PAGE_UPDATES
 from shared.discovery.updates import found_page
 from shared.store.page_status import ACTIVE, REMOVED
 
-pytestmark = [pytest.mark.kafka, pytest.mark.postgres, pytest.mark.slow(10)]
+pytestmark = [pytest.mark.kafka, pytest.mark.postgres, pytest.mark.slow(20)]
 
 PAGE = "https://a.example/0"
 FOUND = "https://a.example/found"
@@ -81,4 +81,33 @@ async def test_a_page_that_was_found_and_removed_stays_removed_whatever_comes_la
         assert updated_at == found_at + 2
         # Its importance is as it was imported.
         await state_of(database_url, PAGE, (ACTIVE, 3.0))
+        assert estimator.stop() == 0
+
+
+async def test_a_page_that_nobody_has_applied_yet_is_what_operators_said_and_not_what_links_do(
+    local_broker, deploy, database_url, tmp_path
+):
+    publisher = await deploy(local_broker, discovery_importance={"*/weighty": 9.0})
+    settings, now = publisher.settings, time.time()
+    weighty, added = "https://a.example/weighty", "https://a.example/added/weighty"
+    for message in (
+        PageUpdate("upsert", FOUND, importance=7.0, updated_at=now - 60),
+        PageUpdate("remove", FOUND, updated_at=now - 50),
+        PageUpdate("upsert", added, importance=2.0, updated_at=now - 60),
+    ):
+        await publisher.send_for_host(PAGE_UPDATES, "a.example", message)
+    with worker("discoverer", settings, tmp_path):
+        async with reader(settings, PAGE_UPDATES) as updates:
+            for url in (FOUND, added, weighty):
+                value = encode(Discovery("https://a.example/1", [url], now))
+                await publisher.send(DISCOVERIES, None, value, partition=0)
+            # Estimators are behind, so the links go out.
+            await updates.until(lambda got: len(got) >= 6)
+    as_estimator = settings.model_copy(
+        update={"database_url": type(settings.database_url)(database_url)}
+    )
+    with worker("estimator", as_estimator, tmp_path) as estimator:
+        await state_of(database_url, weighty, (ACTIVE, 9.0))
+        await state_of(database_url, added, (ACTIVE, 2.0))
+        await state_of(database_url, FOUND, (REMOVED, 7.0))
         assert estimator.stop() == 0

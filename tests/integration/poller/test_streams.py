@@ -17,6 +17,7 @@ from shared.contracts.codec import decode
 from shared.contracts.messages import Signal
 from shared.contracts.topics import SIGNALS
 from shared.runtime.kafka import ensure_topics
+from shared.views.answers import streams_answer
 
 pytestmark = [pytest.mark.kafka, pytest.mark.postgres, pytest.mark.slow(3)]
 
@@ -41,12 +42,16 @@ class Streams:
         self.posts = [post(n, *["app.bsky.feed.like"] * (n % 2)) for n in range(EVENTS)]
         self.forgets = False
         """Whether it has lost its history."""
+        self.is_ill = False
+        """Whether it answers nothing but 503."""
         self.asked: list[str | None] = []
         self.held = asyncio.Event()
 
     async def recentchange(self, request: web.Request) -> web.StreamResponse:
         last = request.headers.get("Last-Event-ID")
         self.asked.append(last)
+        if self.is_ill:
+            return web.Response(status=503)
         if last is not None and self.forgets:
             return web.Response(status=400, text="no such place")
         ids = [own_id for own_id, _ in self.changes]
@@ -101,7 +106,11 @@ async def settings(local_broker, database_url, streams):
         signal_source_keys={"wiki": SecretStr("key-1")},
         poller_reconnect_seconds=0.02,
         poller_streams=(
-            {"url": f"http://{address}/recentchange", "source": "wiki", "format": "wikimedia"},
+            {
+                "url": f"http://me:pw@{address}/recentchange?key=s3cret",
+                "source": "wiki",
+                "format": "wikimedia",
+            },
             {"url": f"ws://{address}/subscribe", "source": "posts", "format": "jetstream"},
         ),
     )
@@ -160,3 +169,43 @@ async def test_a_server_that_has_forgotten_our_place_is_read_from_now_and_counte
 
 def wiki(number: int) -> str:
     return f"https://en.wiki.example/wiki/Page_{number}"
+
+
+async def told(settings, enough):
+    """What is told of each source, once it is enough."""
+    while True:
+        found = {row["source"]: row for row in await asyncio.to_thread(streams_answer, settings)}
+        if enough(found):
+            return found
+        await asyncio.sleep(0.05)
+
+
+async def test_what_a_stream_costs_and_brings_is_told_whatever_is_cut_or_killed(
+    settings, streams, tmp_path
+):
+    streams.is_ill = True
+    with worker("poller", settings, tmp_path) as process:
+        ill = await told(settings, lambda found: found.get("wiki", {}).get("failures", 0) >= 2)
+        streams.is_ill = False
+        await told(settings, lambda found: found["wiki"]["entries"] >= 2 * CUT_AFTER)
+        process.kill()
+    with worker("poller", settings, tmp_path) as process:
+        while len(streams.asked) * CUT_AFTER < EVENTS:
+            await asyncio.sleep(0.01)
+        # Where a stream stands is written when it is cut, if not before.
+        streams.held.set()
+        well = await told(settings, lambda found: found["wiki"]["entries"] >= EVENTS)
+        _, metrics = await process.get("/metrics")
+        assert process.stop() == 0
+    assert ill["wiki"]["reason"] == "it answers 503"
+    assert ill["wiki"]["url"] == f"http://127.0.0.1:{streams.port}/recentchange"
+    assert "s3cret" not in process.log
+    wiki, bots = well["wiki"], well["wiki-bots"]
+    # Each once, though what was not written down was read again.
+    assert [wiki["entries"], wiki["signals"], bots["signals"]] == [EVENTS, EVENTS // 4, EVENTS // 4]
+    assert wiki["polls"] > EVENTS // CUT_AFTER
+    assert (bots["polls"], bots["entries"]) == (0, 0)
+    assert wiki["kind"] == well["posts"]["kind"] == "stream"
+    assert wiki["delay_seconds"] > 0.0
+    for name in ("connections", "stream_bytes"):
+        assert f'freshet_poller_{name}_total{{stream="wiki"}}'.encode() in metrics

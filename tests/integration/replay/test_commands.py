@@ -61,6 +61,26 @@ def test_replay_makes_a_table_under_a_scenario(files: list[str]) -> None:
     assert {line.split()[0] for line in lines[1:]} == {"uniform", "GREEDY"}
 
 
+@pytest.mark.slow(8)
+def test_replay_tells_the_middle_of_signals_as_they_come_and_the_range(files: list[str]) -> None:
+    options = [*files, "--crawls-per-day", "5", "--scenario", "as-they-come"]
+    result = CliRunner().invoke(replay.command, [*options, "--json"])
+    assert result.exit_code == 0, result.output
+    report = json.loads(result.stdout)
+    peers = ["nutch-tuned", "nutch-at-best", "software-heritage-at-best"]
+    assert [row["policy"] for row in report["summary"]] == peers
+    for row in report["summary"]:
+        assert row["least"] <= row["middle"] <= row["most"]
+    assert {row["scenario"] for row in report["scenarios"]} >= {"as-recorded", "polled"}
+    options += ["--policy", "freshet-no-signals,uniform"]
+    lines = CliRunner().invoke(replay.command, options).stdout.splitlines()
+    assert lines[0].split() == ["scenario", "draw", "policy", "staleness", "times"]
+    assert lines[-2].split() == ["policy", "middle", "least", "most"]
+    result = CliRunner().invoke(replay.command, [*options[:-1], "LC"])
+    assert result.exit_code == 2
+    assert "freshet and the schedules are compared alone" in result.output
+
+
 def test_replay_counts_requests_that_find_a_fresh_copy(files: list[str]) -> None:
     events = Path(files[3])
     rng = np.random.default_rng(5)

@@ -132,8 +132,9 @@ async def test_an_older_moment_is_restored_and_made_good_by_the_topics(
         await ours.until(crawled(20), estimator)
         await asyncio.to_thread(freshet, "bandwidth", "set", "12/s")
         await asyncio.to_thread(freshet, "hosts", "limit", "host-1.example", "0.5/s")
+        await asyncio.to_thread(freshet, "groups", "limit", "shared.example", "2/s")
         said = await asyncio.to_thread(follow, "Back up", programs)
-        assert re.findall(r"\d+", said["backup save"]) == ["1", "1"]
+        assert re.findall(r"\d+", said["backup save"]) == ["1", "1", "1"]
 
         # What comes after the backup: pages, their crawls, and another budget.
         await ours.publish(range(10, 30), crawled_at=1.7e9 + 500)
@@ -172,6 +173,7 @@ async def test_an_older_moment_is_restored_and_made_good_by_the_topics(
     assert [(c["who"], c["about"], c["host"]) for c in noted] == [
         ("ada", "budget", None),
         ("ada", "host", "host-1.example"),
+        ("ada", "host", "shared.example"),
         ("ada", "backup", None),
     ], "that of the budget of 30/s came after the dump"
     assert noted[0]["change"]["crawls_per_second"] == 12

@@ -148,6 +148,33 @@ async def test_partitions_that_stay_are_read_while_others_are_loaded(broker, pre
     assert len(set(one.seen)) == len(one.seen) == len(HOSTS)
 
 
+async def test_what_came_while_the_group_decided_is_told_before_it_is_read(
+    broker, prefix, publisher
+):
+    positions, told = {}, []
+    one, two = Recorder(positions), Recorder(positions)
+
+    async def meanwhile():
+        if not told[-1]:
+            await publish_signals(publisher)
+
+    async def unread(ends):
+        assert not one.seen
+        told.append(dict(ends))
+
+    settings = settings_for(broker, prefix)
+    async with member(settings, one, before_leaving=meanwhile, unread=unread) as first:
+        await until(lambda: first.settled and len(first.partitions) == PARTITIONS)
+        assert told[-1] == {}
+        async with member(settings_for(broker, prefix, "two"), two) as second:
+            await until(lambda: len(first.partitions) == len(second.partitions) == 2)
+            await until(lambda: len(one.seen) + len(two.seen) >= len(HOSTS))
+    ends = {}
+    for topic, partition, offset in one.seen:
+        ends[topic, partition] = max(ends.get((topic, partition), 0), offset + 1)
+    assert told[-1] == ends != {}
+
+
 async def test_what_fails_beside_the_reading_ends_it(broker, prefix):
     one, two = SlowRecorder({}), Recorder({})
     topics = (PAGE_SIGNALS, CRAWL_OUTCOMES)

@@ -68,7 +68,7 @@ async def test_an_outcome_waits_for_its_page_however_long(local_broker):
         settings.topic(PAGE_UPDATES.name), {settings.topic(CRAWL_OUTCOMES.name)}
     )
     consumer = BatchConsumer(
-        settings, "learners", (PAGE_UPDATES, CRAWL_OUTCOMES), learner, precedence=precedence
+        settings, "learners", (PAGE_UPDATES, CRAWL_OUTCOMES), learner, holding=(precedence,)
     )
     await consumer.start()
     stopping = asyncio.Event()

@@ -195,7 +195,7 @@ async def test_outcomes_do_not_wait_for_pages_whose_transaction_hangs(settings):
     recorder = Recorder()
     first = settings.topic(PAGE_UPDATES.name)
     precedence = Precedence(first, {settings.topic(CRAWL_OUTCOMES.name)})
-    async with member(settings, recorder, precedence=precedence):
+    async with member(settings, recorder, holding=(precedence,)):
         await until(lambda: recorder.count(CRAWL_OUTCOMES) == len(URLS))
         assert recorder.count(PAGE_UPDATES) == len(URLS)
 

@@ -195,6 +195,7 @@ FORBIDDEN = {
         "SELECT * FROM pages",
         "SELECT * FROM page_urls",
         "SELECT blocked_until FROM hosts",
+        "DELETE FROM let_in_hosts",
         "UPDATE pages SET importance = 9",
         "SELECT * FROM stream_positions",
     ],

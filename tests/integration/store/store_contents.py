@@ -49,7 +49,7 @@ def changed_columns(snapshot, rows, status=0, records=0):
     """Columns for `update_pages` with values that tell them apart."""
     count = rows.size
     rings = Rings.empty(count)
-    rings.interval_days[:] = 1.5
+    rings.interval_days[:] = 1.5 + np.arange(count)[:, np.newaxis]
     rings.seen[:] = records
     columns = {"shard": np.full(count, snapshot.shard, np.int16)}
     columns["page_id"] = snapshot.pages.page_ids[rows]

@@ -5,7 +5,7 @@ import ast
 from scrapy_freshet import messages as client
 
 from deploy.docs.places import TOP
-from shared.contracts import messages, topics
+from shared.contracts import fields, messages, topics
 from shared.contracts.codec import MAX_DISCOVERY_BYTES, decode, encode
 
 PACKAGE = TOP / "clients" / "scrapy-freshet" / "scrapy_freshet"
@@ -30,8 +30,8 @@ def test_its_messages_are_read_as_they_were_meant():
         )
         read = decode(messages.CrawlOutcome, encode(told))
         assert (read.result, getattr(read, target)) == (result, "http://b.example/")
-    assert client.Result == messages.Result
-    assert client.MOST_URL_CHARACTERS == messages.MAX_URL_LENGTH
+    assert client.Result == fields.Result
+    assert client.MOST_URL_CHARACTERS == fields.MAX_URL_LENGTH
     limit = decode(messages.HostLimit, encode(client.HostLimit("a.example", 0.25, 4.0)))
     assert (limit.host, limit.max_crawls_per_second) == ("a.example", 0.25)
     links = ["http://b.example/"]
@@ -43,7 +43,7 @@ def test_the_longest_discovery_is_one_that_is_read():
     links = ["h" * client.MOST_URL_CHARACTERS] * client.MOST_LINKS_A_MESSAGE
     largest = encode(client.Discovery(links[0], links, 1_700_000_000.123456))
     assert len(largest) <= MAX_DISCOVERY_BYTES
-    assert len(links) <= messages.MAX_LINKS
+    assert len(links) <= fields.MAX_LINKS
 
 
 def test_it_reads_requests_as_they_are_written():

@@ -8,7 +8,7 @@ from shared.runtime.settings import Settings
 
 
 def test_names_are_unique():
-    assert len({topic.name for topic in TOPICS}) == len(TOPICS) == 14
+    assert len({topic.name for topic in TOPICS}) == len(TOPICS) == 15
 
 
 @pytest.mark.parametrize("topic", TOPICS, ids=lambda topic: topic.name)
@@ -21,6 +21,7 @@ def test_host_keyed_topics_have_a_partition_a_shard_and_the_others_one(topic):
 
 
 def test_what_stands_for_ever_is_compacted_and_the_rest_is_kept_for_a_time():
-    assert {t.name for t in TOPICS if t.compacted} == {"bandwidth", "multipliers", "host-limits"}
+    standing = {"bandwidth", "multipliers", "host-limits", "group-limits"}
+    assert {t.name for t in TOPICS if t.compacted} == standing
     assert all(int(t.config["retention.ms"]) > 0 for t in TOPICS if not t.compacted)
     assert DEAD_LETTERS.message is None

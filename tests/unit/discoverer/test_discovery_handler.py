@@ -13,7 +13,6 @@ from shared.discovery.admission import Admission
 from shared.discovery.rules import DiscoveryRules
 from shared.runtime.isolation import TooManyBadMessages
 from shared.runtime.settings import Settings
-from shared.store.host_pages import HostPages
 
 
 class Known:
@@ -28,10 +27,10 @@ class Known:
         return set()
 
     async def hosts(self, hosts, now):
-        return dict.fromkeys(hosts, HostPages(1, True))
+        return set(hosts)
 
-    def add(self, pages_by_host):
-        pass
+    async def let_in(self, pages, most, now):
+        return {page.page_id: "new" for page in pages}
 
 
 class Publisher:

@@ -7,9 +7,8 @@ import pytest
 from shared.contracts.identity import identify
 from shared.discovery.admission import FEW, Admission, Link
 from shared.discovery.rules import DiscoveryRules
-from shared.discovery.updates import updates_by_place
+from shared.discovery.updates import BEHIND_SECONDS, updates_by_place
 from shared.runtime.settings import Settings
-from shared.store.host_pages import HostPages
 
 
 class Database:
@@ -18,7 +17,7 @@ class Database:
     def __init__(self, pages=(), removed_hosts=()):
         self.there = {identify(url).page_id: identify(url) for url in pages}
         self.removed_hosts = set(removed_hosts)
-        self.more = Counter()
+        self.let = {}
         self.asked = []
 
     async def pages(self, pages):
@@ -26,17 +25,17 @@ class Database:
         return {page.page_id for page in pages} & self.there.keys()
 
     async def hosts(self, hosts, now):
-        counts = Counter(page.host for page in self.there.values())
-        return {
-            host: HostPages(
-                counts[host] + self.more[host],
-                counts[host] > 0 and host not in self.removed_hosts,
-            )
-            for host in hosts
-        }
+        return {page.host for page in self.there.values()} & set(hosts) - self.removed_hosts
 
-    def add(self, pages_by_host):
-        self.more.update(pages_by_host)
+    async def let_in(self, pages, most, now):
+        found = {}
+        for page in pages:
+            counts = Counter(page.host for page in (self.there | self.let).values())
+            has_room = page.page_id in self.let or counts[page.host] < most
+            found[page.page_id] = "new" if has_room else "quota"
+            if has_room:
+                self.let[page.page_id] = page
+        return found
 
 
 def admission(database, most_remembered=1000, **settings):
@@ -131,8 +130,23 @@ async def test_a_thousand_links_of_two_thousand_characters_each_are_judged_as_an
     assert await judged(some, *long) == ["new"] * 1000
 
 
-def test_a_page_goes_to_its_hosts_shard_with_the_time_at_which_it_was_found():
-    found = [(identify(f"https://{host}.example/"), 5.0) for host in "abc"]
+async def test_what_links_add_is_as_important_as_the_first_pattern_says_that_fits():
+    some = admission(
+        Database(["https://a.example/1"]),
+        discovery_importance={"*/news/*": 5.0, "https://a.example/*": 0.5},
+    )
+    urls = ["https://a.example/news/1", "https://a.example/2", "https://b.example/"]
+    pages = [identify(url) for url in urls]
+    assert [some.importance_of(page) for page in pages] == [5.0, 0.5, None]
+    [said] = updates_by_place([(page, 700.0) for page in pages], 1, some.importance_of).values()
+    assert [b'"importance":5.0' in said[0][1], b'"importance":null' in said[2][1]] == [True, True]
+    some.go_by(DiscoveryRules.of(Settings()))
+    assert some.importance_of(pages[0]) is None
+
+
+def test_a_page_goes_to_its_hosts_shard_with_a_time_before_it_was_found():
+    found_at = BEHIND_SECONDS + 5.0
+    found = [(identify(f"https://{host}.example/"), found_at) for host in "abc"]
     [one] = updates_by_place(found, 1).values()
     assert [key for key, _ in one] == [b"a.example", b"b.example", b"c.example"]
     assert all(b'"updated_at":5.0' in value for _, value in one)

@@ -27,8 +27,9 @@ def test_the_picture_of_the_system_knows_its_topics_and_no_others():
     known = {topic.name for topic in TOPICS}
     shown = {name for arrow in system.ARROWS for name in arrow.text.split(", ") if name}
     assert shown <= known
-    # Workers that are optional are left out, and the topic that is one's own.
-    assert known - shown == {"clock", "dead-letters", "host-parameters", "discoveries"}
+    # Workers that are optional are left out, and the topics that are one's own, or that few need.
+    left_out = {"clock", "dead-letters", "host-parameters", "discoveries", "group-limits"}
+    assert known - shown == left_out
 
 
 def texts(svg):

@@ -72,10 +72,12 @@ MAY_IMPORT: dict[str, set[str]] = {
     "services.verify.mutants": WORKER
     | {"services.verify", "services.verify.simulation"}
     | {f"services.{name}" for name in ("ingester", "estimator", "scheduler", "coordinator")},
+    # How large an installation must be: sums, of what was measured.
+    "services.plan": GROUND,
     # Benchmarks look into everything but the checks and the command line.
     "services.bench": WORKER
     | ONE_MACHINE
-    | {"shared.terminal", "services.world", "services.run", "services.replay"}
+    | {"shared.terminal", "services.world", "services.run", "services.replay", "services.plan"}
     | {f"services.{name}" for name in ("ingester", "estimator", "scheduler", "coordinator")},
     # What starts the simulated world, and nothing else of the command line, knows it.
     "services.cli.commands.world": {"services.cli", "services.world"},
@@ -83,7 +85,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     | {"shared.terminal", "shared.views", "migrations"}
     | {"services.run", "services.demo", "services.replay"}
     | {"services.verify", "services.verify.simulation", "services.verify.mutants"}
-    | {"services.bench"}
+    | {"services.plan", "services.bench"}
     # Whose positions it shows and settles.
     | {"services.ingester", "services.estimator", "services.discoverer"},
     # The pages of the documentation that are made from the code.
@@ -107,6 +109,7 @@ UNKNOWN_TO: dict[str, set[str]] = {
     "shared.runtime": POSTGRES,
     "shared.discovery": KAFKA | POSTGRES,
     "shared.terminal": KAFKA | POSTGRES,
+    "services.plan": CLOCKS | KAFKA | POSTGRES,
 }
 """Row → modules of others that it must not import."""
 

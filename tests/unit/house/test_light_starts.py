@@ -8,6 +8,7 @@ import pytest
 from services.cli.commands.worker import WORKERS
 
 HEAVY = {"sqlalchemy", "alembic", "scipy.special", "scipy.optimize", "scipy.stats", "matplotlib"}
+HEAVY |= {"opentelemetry"}  # traces are off
 NEEDED = {
     "coordinator": {"scipy.special", "scipy.optimize"},  # solves for λ₀
     "estimator": {"scipy.special"},  # priors of hosts

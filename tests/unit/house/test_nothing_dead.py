@@ -55,6 +55,8 @@ READ_BY_OTHERS = {
         "CoordinatorLease",
         "Deployment",
         "ErasedPage",
+        "LetInHost",
+        "LetInPage",
         "MultiplierRecord",
         "OBSERVATIONS",
         "OperatorChange",

@@ -80,3 +80,18 @@ def test_many_requests_find_the_freshness() -> None:
     )
     books = settle(asked, slots, np.arange(slots.size) % len(trace))
     assert books.fresh_request_share == pytest.approx(1.0 - books.staleness, abs=0.01)
+
+
+def test_nothing_counts_before_the_day_from_which_policies_are_judged() -> None:
+    trace = hand_made([(1.0, 0), (2.0, 1), (7.0, 0)])
+    slots, crawled = np.array([3.0, 6.0]), np.array([1, 0])
+    late = settle(replace(trace, judged_from=4.0), slots, crawled)
+    # Page 0 was stale before, and is until day 6; page 1 was, and is no more.
+    assert late.stale_days.tolist() == [2.0 + 3.0, 0.0]
+    assert late.penalty_days.tolist() == [2.0 + 3.0, 0.0]
+    assert late.known_days.tolist() == [6.0, 6.0]
+    assert late.staleness == pytest.approx(1.0 * 5.0 / (3.0 * 6.0))
+    assert late.series_days.min() > 4.0
+    assert late.series_freshness.mean() == pytest.approx(1.0 - late.staleness, abs=0.01)
+    whole = settle(trace, slots, crawled)
+    assert whole.stale_days.tolist() == [5.0 + 3.0, 1.0]

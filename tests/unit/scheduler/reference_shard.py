@@ -4,6 +4,7 @@ import math
 from dataclasses import dataclass, field
 
 import numpy as np
+from reference_groups import ReferenceGroup
 from reference_pages import DAY, NEVER, ReferenceBatch, ReferenceHost, ReferencePage
 
 from services.scheduler.picking.calendar import make_shard
@@ -77,12 +78,23 @@ class ReferenceShard:
     """The last one of each host."""
     open: dict = field(default_factory=dict)
     """Page id → host and time-out of its request, while it is on its way."""
+    groups: dict = field(default_factory=dict)
+    """By name: those that have limits."""
+    slots_per_second: float = 0.0
 
     def is_usable(self, name, now):
         """Whether a host can be crawled now."""
-        host = self.hosts[name]
+        host, group = self.hosts[name], self.group_for(name)
+        if group is not None and group.usable_slot(now, self.slots_per_second) is None:
+            return False
         count = sum(of == name for of, _ in self.open.values())
         return host.is_usable(now) and (not host.most_open or count < host.most_open)
+
+    def group_for(self, name):
+        """The group that binds a host; None: there is none."""
+        below = {g for g in self.groups if name == g or name.endswith("." + g)}
+        nearest = max(below, key=len, default=None)
+        return self.groups.get(nearest)
 
     def time_out(self, now):
         """What has waited until now for an answer is not on its way any more."""
@@ -113,6 +125,8 @@ class ReferenceShard:
         host = self.hosts[page.host]
         host.refill(now)
         host.tokens -= 1.0
+        if group := self.group_for(page.host):
+            group.crawl(now, self.slots_per_second)
         page.unanswered += page.deadline > NEVER
         page.deadline = now + self.rules.picking.request_timeout
         page.requested_at = now
@@ -188,10 +202,11 @@ class ReferenceShard:
 class World:
     """A shard and its reference, to which the same things happen."""
 
-    def __init__(self, shard_rules):
-        self.shard = make_shard(0, shard_rules)
+    def __init__(self, shard_rules, number=0):
+        self.shard = make_shard(number, shard_rules)
         self.reference = ReferenceShard(shard_rules)
         self.identities = []
+        self.groups = ()
 
     def add_page(self, host, number, now, **fields):
         identity = url_of(host, number)
@@ -257,11 +272,23 @@ class World:
         host.note_change(now)
         host.most_open = most or 0
 
+    def limit_groups(self, *groups):
+        """These groups have limits from the next pick on; all others have none."""
+        self.groups = groups
+        known = self.reference.groups
+        self.reference.groups = {
+            g.group: known.get(g.group) or ReferenceGroup(g, self.shard.number) for g in groups
+        }
+        for group in groups:
+            self.reference.groups[group.group].follow(group)
+
     def pick(self, slots, rate, least=0.0):
         """Let the shard fill slots and check each against the reference; the page ids.
 
         Priorities are those of the first slot, host limits those of each.
         """
+        self.shard.groups.follow(self.groups, rate)
+        self.reference.slots_per_second = rate
         picks = self.shard.select(np.asarray(slots, float), rate, least)
         self.reference.time_out(float(slots[0]))
         return [

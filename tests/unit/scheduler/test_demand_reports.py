@@ -14,6 +14,7 @@ from services.scheduler.demand.tally import (
     grid,
 )
 from services.scheduler.picking.priority import BY_VALUE
+from services.scheduler.state.groups import CrawlRates
 from shared.policy.demand import demand_curve
 from shared.policy.model import PageParameters
 
@@ -41,7 +42,7 @@ def world_of(rng, pages=400, **settings):
 
 
 def rates_of(shard):
-    return shard.host_rows["rate"][: shard.host_count]
+    return shard.crawl_rates()
 
 
 def by_tables(shard, multiplier=0.1, size=150):
@@ -88,7 +89,7 @@ def test_a_maximum_age_is_a_floor(compute):
     demand = compute(world.shard)
     assert demand.limited(limits)[-1] * DAY == pytest.approx(200.0)
     assert demand.limited(limits)[0] > demand.limited(limits)[-1]
-    assert demand.limited(np.full(10, 4.0 / DAY)) * DAY == pytest.approx(40.0)
+    assert demand.limited(CrawlRates.of_hosts(np.full(10, 4.0 / DAY))) * DAY == pytest.approx(40.0)
 
 
 @pytest.mark.parametrize("few_pages", [0, 50_000])

@@ -8,6 +8,7 @@ from test_shard_selection import START, random_world, something_happens
 from services.scheduler.explain import page_state
 from services.scheduler.flow.recovery import restore
 from services.scheduler.picking.calendar import make_shard
+from services.scheduler.state.erasing import erase_host
 from shared.contracts.messages import CrawlRequest, HostLimit, PageUpdate
 
 HOST = "h0.example"
@@ -132,8 +133,10 @@ def test_an_erased_host_has_no_bound():
     world = one_host(most=1)
     assert len(pick(world, START + 1)) == 1
     shard = world.shard
-    shard.hosts.forget(shard.hosts.find(HOST))
-    shard.selector.touch_host(shard.hosts.find(HOST))
+    erase_host(shard, HOST, START + 1)
+    assert shard.open_requests.count(shard.hosts.find(HOST)) == 0
+    for page in world.identities:
+        shard.upsert(page, PageUpdate("upsert", page.url), START + 1)
     shard.open_requests.time_out(START + 2 * TIMEOUT)
     picks = shard.select(START + 2 + np.linspace(0.0, 0.1, 8), 80.0, 0.0)
     assert (picks["row"] >= 0).all()

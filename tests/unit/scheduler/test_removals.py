@@ -11,6 +11,7 @@ from services.scheduler.state.rows import NEVER
 from shared.contracts.codec import encode
 from shared.contracts.layout import ALONE
 from shared.contracts.messages import HostLimit, HostParameters, PageUpdate
+from shared.discovery.updates import BEHIND_SECONDS, found_page
 from shared.policy.estimation.bursts import AGE_BINS
 from shared.runtime.acceptance import Acceptance
 from shared.store import removals as stored_removals
@@ -169,3 +170,11 @@ def test_what_is_under_way_of_a_host_that_is_erased_is_left_out():
     late = record_of("host-limits", HostLimit(host, 0.25), host, NOW + 1)
     reader.apply(shard, "host-limits", [late])
     assert shard.hosts.rows[shard.hosts.find(host)]["rate"] == 0.25
+
+
+def test_a_link_that_is_found_just_after_a_removal_does_not_bring_the_page_back():
+    # Whoever found it did not know of the removal, unless estimators were up to date.
+    shard = loaded(removed(PAGE))
+    for found_at, comes_back in ((NOW + 60, False), (NOW + BEHIND_SECONDS + 1, True)):
+        update = found_page(PAGE, found_at)
+        assert shard.upsert(PAGE, update, update.updated_at) == comes_back

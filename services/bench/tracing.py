@@ -1,0 +1,114 @@
+"""What traces cost each worker, switched on and off in turn within one run."""
+
+import asyncio
+import statistics
+import time
+from typing import TYPE_CHECKING, Any, Final
+
+from services.bench.tracing_work import WORKS, Work
+from shared.runtime.tracing import SPANS_PER_SECOND, Tracing
+
+if TYPE_CHECKING:
+    from opentelemetry.sdk.trace import ReadableSpan
+
+_WARM_TURNS: Final = 3
+_ANY_NUMBER: Final = 1e9
+
+
+def run(pages: int = 20_000, share: float = 0.01, turns: int = 200) -> dict[str, Any]:
+    """Measure the processor time of each worker's work with traces over that without.
+
+    Each turn does the same work twice, with and without, in an order that changes from turn to
+    turn. What spans cost until they are bytes for the backend is in it, sending these is not. Of
+    the workers' work it is what grows with messages: no broker, no server, no ticks.
+
+    Args:
+        pages: that the scheduler and the estimator have.
+        share: of signals and requests that are traced.
+        turns: pairs to measure.
+
+    Returns:
+        `share`, `turns`; by worker: `cost`: the median over the turns of the time with traces over
+        the time without, less 1; `low`, `high`: bounds of that median, at 95 %; `microseconds` of
+        a message without; `spans` of a thousand messages. `any_number`: the same where a process
+        may make any number of spans a second.
+    """
+    made = {limit: asyncio.run(_run(pages, share, turns, limit)) for limit in _LIMITS}
+    return {
+        "share": share,
+        "turns": turns,
+        **made[SPANS_PER_SECOND],
+        "any_number": made[_ANY_NUMBER],
+    }
+
+
+_LIMITS: Final = (SPANS_PER_SECOND, _ANY_NUMBER)
+
+
+async def _run(pages: int, share: float, turns: int, limit: float) -> dict[str, Any]:
+    answer = {}
+    for name, kind in WORKS.items():
+        sink = _Sink()
+        tracing = Tracing(share, sink.take, sink.resource, spans_per_second=limit)
+        answer[name] = await _measure(kind(pages, tracing), sink, turns)
+    return answer
+
+
+async def _measure(work: Work, sink: "_Sink", turns: int) -> dict[str, float]:
+    ratios, without, spans_before = [], [], 0
+    for turn in range(_WARM_TURNS + turns):
+        if turn == _WARM_TURNS:
+            spans_before = sink.count
+        work.prepare()
+        seconds = {}
+        for is_on in (True, False) if turn % 2 else (False, True):
+            started = time.process_time()
+            await work.do(is_on=is_on)
+            sink.encode()
+            seconds[is_on] = time.process_time() - started
+        if turn >= _WARM_TURNS:
+            ratios.append(seconds[True] / seconds[False])
+            without.append(seconds[False])
+    low, high = _bounds(ratios)
+    return {
+        "cost": round(statistics.median(ratios) - 1.0, 5),
+        "low": round(low - 1.0, 5),
+        "high": round(high - 1.0, 5),
+        "microseconds": round(1e6 * statistics.median(without) / work.messages, 3),
+        "spans": round(1000.0 * (sink.count - spans_before) / (turns * work.messages), 2),
+    }
+
+
+def _bounds(values: list[float]) -> tuple[float, float]:
+    """Of the median, by the order of the values: 95 of 100 such bounds have it between them."""
+    ordered, middle = sorted(values), len(values) / 2
+    reach = 0.98 * len(values) ** 0.5
+    last = len(values) - 1
+    return ordered[max(int(middle - reach), 0)], ordered[min(int(middle + reach), last)]
+
+
+class _Sink:
+    """Takes spans, and makes of them what goes to a backend."""
+
+    def __init__(self) -> None:
+        # Here, as they are no part of every installation.
+        from opentelemetry.exporter.otlp.proto.common.trace_encoder import (  # noqa: PLC0415
+            encode_spans,
+        )
+        from opentelemetry.sdk.resources import Resource  # noqa: PLC0415
+
+        self.resource = Resource.create({})
+        self.count = 0
+        self._encode = encode_spans
+        self._spans: list[ReadableSpan] = []
+
+    def take(self, span: "ReadableSpan") -> None:
+        """Queue a span."""
+        self._spans.append(span)
+
+    def encode(self) -> None:
+        """Encode what is queued."""
+        if self._spans:
+            self._encode(self._spans).SerializeToString()
+            self.count += len(self._spans)
+            self._spans = []

@@ -1,0 +1,72 @@
+"""What a field of a message may hold, and how much of it."""
+
+from typing import Annotated, Literal
+
+from msgspec import Meta
+
+MAX_URL_LENGTH = 2048
+"""Longer URLs are refused: no page that people read needs one, and hostile ones do."""
+
+MAX_SOURCE_LENGTH = 128
+MAX_DIGEST_LENGTH = 256
+MAX_LINKS = 1_000
+"""Of a message; few pages have more."""
+
+MAX_UNIX_SECONDS = 1e11
+"""Year 5138: a time in milliseconds by mistake is larger, and is refused."""
+
+MAX_RATE = 1e9
+"""No rate of changes or signals is larger; a larger number is a fault of its sender."""
+
+MAX_CRAWL_RATE = 1e6
+"""Crawls per second that nobody could spend are refused: each is a slot to be filled."""
+
+MOST_OPEN_REQUESTS = 1_000
+"""Of one host: who bounds them means a few."""
+
+MOST_GROUPS = 100
+"""Of hosts, that have a limit: each is told to all schedulers."""
+
+MAX_GROUP_LENGTH = 255
+
+VISIBLE = r"^[^\x00-\x20\x7f]*$"
+"""No spaces nor control characters: PostgreSQL refuses some of them, and no host has any."""
+
+Url = Annotated[str, Meta(min_length=1, max_length=MAX_URL_LENGTH)]
+Host = Annotated[str, Meta(min_length=1, max_length=300, pattern=VISIBLE)]
+Source = Annotated[
+    str, Meta(min_length=1, max_length=MAX_SOURCE_LENGTH, pattern=r"^[^\x00-\x1f\x7f]*$")
+]
+Group = Annotated[str, Meta(min_length=1, max_length=MAX_GROUP_LENGTH, pattern=VISIBLE)]
+UnixSeconds = Annotated[float, Meta(ge=0, le=MAX_UNIX_SECONDS)]
+Rate = Annotated[float, Meta(ge=0, le=MAX_RATE)]
+CrawlRate = Annotated[float, Meta(ge=0, le=MAX_CRAWL_RATE)]
+NonNegative = Annotated[float, Meta(ge=0)]
+Evidence = Annotated[float, Meta(ge=1e-150, le=1e150)]
+"""The ratio of any two is a number too."""
+
+Demand = Annotated[float, Meta(ge=0, le=1e12)]
+"""Crawls per second that some pages ask for: more than all machines could make."""
+
+SlotNumber = Annotated[float, Meta(ge=0, le=2**53)]
+"""Counted exactly, with whatever fraction there is room for."""
+
+Multiplier = Annotated[float, Meta(gt=0, le=1000)]
+DirectoryCode = Annotated[int, Meta(ge=0, le=65_535)]
+Count = Annotated[int, Meta(ge=0, le=2**62)]
+PageId = Annotated[int, Meta(ge=0, le=2**63 - 1)]
+Shard = Annotated[int, Meta(ge=0, le=32767)]
+Importance = Annotated[float, Meta(ge=0, le=1e12)]
+Days = Annotated[float, Meta(gt=0, le=1e6)]
+
+Reason = Literal["value", "new", "max-age", "retry", "urgent"]
+Result = Literal[
+    "changed",
+    "unchanged",
+    "not_modified",
+    "gone",
+    "redirected",
+    "canonical",
+    "disallowed",
+    "failed",
+]

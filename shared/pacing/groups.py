@@ -1,0 +1,41 @@
+"""The limit of a group of hosts, shared out between shards that do not talk: slots of its own.
+
+A limit of R crawls a second is a sequence of slots, 1/R apart, each for one crawl at most, which is
+made when it has come or soon after. As with the budget (`shared.pacing.slots`) each slot belongs to
+the shard in whose interval of [0, 1) its point of the golden-ratio sequence lies; so all shards
+together never crawl the group above R, whatever each of them does. Slots are numbered on through
+every change of the limit or of the shares. The one that had begun then is nobody's: who had it
+before may have used it.
+"""
+
+from collections.abc import Iterable
+
+from msgspec.structs import replace
+
+from shared.contracts.messages import GroupShares
+
+Groups = tuple[GroupShares, ...]
+"""All groups that have a limit."""
+
+
+def passed(shares: GroupShares, time: float) -> float:
+    """How many slots of a group have passed at a time from `since` on, with a fraction."""
+    return shares.first_slot + shares.crawls_per_second * max(time - shares.since, 0.0)
+
+
+def interval_of(shares: GroupShares, shard: int) -> tuple[float, float]:
+    """Where the points of a shard's slots lie, [low, high); (0, 0): it has none."""
+    # Rounding must not let two shards have one slot: the bounds are sums in one and the same order.
+    low = 0.0
+    total = max(sum(allotment.share for allotment in shares.allotments), 1.0)
+    for allotment in shares.allotments:
+        high = low + allotment.share / total
+        if allotment.shard == shard:
+            return low, high
+        low = high
+    return 0.0, 0.0
+
+
+def moved(groups: Iterable[GroupShares], seconds: float) -> Groups:
+    """The same slots at other times: the clock was set by so much."""
+    return tuple(replace(g, since=max(g.since + seconds, 0.0)) for g in groups)

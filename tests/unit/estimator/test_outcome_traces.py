@@ -1,0 +1,62 @@
+"""The end of a trace: an outcome that was committed, and no other."""
+
+from random import Random
+
+import pytest
+from aiokafka import ConsumerRecord
+from opentelemetry.sdk.resources import Resource
+
+from services.estimator.decoding import Misplaced, Refused
+from services.estimator.traces import note_stored
+from shared.contracts.codec import encode
+from shared.contracts.identity import identify
+from shared.contracts.messages import CrawlOutcome
+from shared.runtime.tracing import STORED, Mark, Tracing
+
+NOW = 1.7e9
+PAGE = identify("https://a.example/1")
+
+
+@pytest.fixture
+def spans():
+    return []
+
+
+@pytest.fixture
+def tracing(spans):
+    return Tracing(0.01, spans.append, Resource({}), random=Random(1))
+
+
+def outcome(mark=None, result="changed", **more):
+    headers = () if mark is None else tuple(mark.headers())
+    value = encode(CrawlOutcome(PAGE.url, NOW, PAGE.host, "r", result, **more))
+    return ConsumerRecord(
+        "crawl-outcomes", 0, 0, int(NOW * 1000), 0, None, value, None, 0, 0, headers
+    )
+
+
+def test_an_outcome_that_carries_a_mark_ends_its_trace(tracing, spans):
+    records = [outcome(), outcome(Mark(5, 6)), outcome(Mark(7, 8), None, digest="d"), outcome()]
+    note_stored(
+        tracing, {0: {"crawl-outcomes": records[:2]}, 1: {"crawl-outcomes": records[2:]}}, []
+    )
+    assert [(span.name, span.parent.trace_id, span.parent.span_id) for span in spans] == [
+        (STORED, 5, 6),
+        (STORED, 7, 8),
+    ]
+    assert [span.attributes["freshet.result"] for span in spans] == ["changed", "digest"]
+    assert {span.attributes["freshet.page_id"] for span in spans} == {PAGE.page_id}
+    assert all(span.end_time >= span.start_time for span in spans)
+
+
+def test_what_was_refused_or_passed_on_was_not_committed_here(tracing, spans):
+    bad, elsewhere, good = outcome(Mark(1, 1)), outcome(Mark(2, 2)), outcome(Mark(3, 3))
+    left_out = [Refused(bad, "unknown page"), Misplaced(elsewhere, 4)]
+    note_stored(tracing, {0: {"crawl-outcomes": [bad, elsewhere, good]}}, left_out)
+    assert [span.parent.trace_id for span in spans] == [3]
+
+
+def test_other_topics_and_no_traces_at_all_are_nothing(tracing, spans):
+    note_stored(tracing, {0: {"page-signals": [outcome(Mark(1, 1))]}}, [])
+    note_stored(None, {0: {"crawl-outcomes": [outcome(Mark(1, 1))]}}, [])
+    assert spans == []

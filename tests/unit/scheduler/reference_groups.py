@@ -1,0 +1,71 @@
+"""Groups of hosts by the rules, in plain Python: see `reference_shard`."""
+
+import math
+from dataclasses import dataclass, field
+
+import numpy as np
+from reference_pages import NEVER
+
+from services.scheduler.state.groups import TURNS
+from shared.contracts.messages import Allotment, GroupShares
+from shared.pacing.groups import passed
+from shared.pacing.slots import slot_positions
+
+
+def shares_of(name, rate, parts, since, first_slot=0.0):
+    """A limit, and the parts of it by shard."""
+    allotments = [Allotment(shard, part) for shard, part in parts.items()]
+    return GroupShares(name, rate, since, first_slot, allotments)
+
+
+def followed_by(before, at, rate, parts):
+    """Other shares of the same group, from a time on."""
+    return shares_of(before.group, rate, parts, at, passed(before, at))
+
+
+def owner_of(shares, number):
+    """The shard that a slot belongs to; None: nobody's."""
+    if number <= math.floor(shares.first_slot):
+        return None
+    place = float(slot_positions(np.array([number]))[0])
+    upper = 0.0
+    for allotment in shares.allotments:
+        upper += allotment.share
+        if place < upper:
+            return allotment.shard
+    return None
+
+
+@dataclass
+class ReferenceGroup:
+    """A group as one shard has it."""
+
+    shares: GroupShares
+    shard: int = 0
+    used: set = field(default_factory=set)
+    closed: float = NEVER
+    """Slots that have come by then may be used already."""
+
+    def usable_slot(self, now, slots_per_second):
+        """The last slot of the shard that has come and is kept, unless it is used; None."""
+        rate, shares = self.shares.crawls_per_second, self.shares
+        if rate <= 0.0 or now <= shares.since:
+            return None
+        kept = max(1.0 / rate, TURNS / slots_per_second)
+        newest, oldest = math.floor(passed(shares, now)), shares.first_slot
+        if now - kept > shares.since:
+            oldest = passed(shares, now - kept)
+        for number in range(newest, math.floor(oldest), -1):
+            comes = shares.since + (number - shares.first_slot) / rate
+            if number <= max(self.used, default=-1) or comes <= self.closed:
+                return None
+            if owner_of(shares, number) == self.shard:
+                return number
+        return None
+
+    def crawl(self, now, slots_per_second):
+        self.used.add(self.usable_slot(now, slots_per_second))
+
+    def follow(self, shares):
+        if shares != self.shares:
+            self.shares, self.used = shares, set()
