@@ -32,7 +32,10 @@ class BrokerWatch:
         self.trouble: str | None = None
         """Why nothing can be read or written now; None: a broker answers."""
         self.away_at = float("-inf")
-        """When (monotonic) no broker answered last."""
+        """Until when (monotonic) no broker answered: an absence ends with an answer.
+
+        The last question may be seconds older than it, in which nobody could do anything.
+        """
 
     async def run(self, stopping: asyncio.Event) -> None:
         """Ask until `stopping` is set."""
@@ -59,12 +62,13 @@ class BrokerWatch:
 
     def _note(self, answers: bool) -> None:
         metrics.BROKER_AWAY.set(not answers)
+        if not answers or self.trouble is not None:
+            self.away_at = time.monotonic()
         if answers:
             if self.trouble is not None:
                 log.info("the broker answers again")
             self.trouble = None
             return
-        self.away_at = time.monotonic()
         if self.trouble is None:
             log.warning("no broker answers: waiting for it")
             self.trouble = "no broker answers: nothing is read or written until one does"

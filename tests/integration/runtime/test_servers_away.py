@@ -127,7 +127,7 @@ async def test_a_worker_that_waits_for_the_database_can_be_stopped(
 
 async def test_a_broker_that_is_away_is_waited_for(own_broker, database_url, tmp_path):
     # The watchdog's patience is shorter than the broker's absence: waiting is no stall.
-    settings = await prepared(own_broker, database_url, stall_seconds=3.0)
+    settings = await prepared(own_broker, database_url, stall_seconds=5.0)
     with (
         worker("estimator", settings, tmp_path) as estimator,
         worker("ingester", settings, tmp_path) as ingester,
@@ -139,7 +139,7 @@ async def test_a_broker_that_is_away_is_waited_for(own_broker, database_url, tmp
         await asyncio.gather(
             estimator.not_ready("no broker answers"), ingester.not_ready("no broker answers")
         )
-        await asyncio.sleep(5.0)
+        await asyncio.sleep(7.0)
         await asyncio.to_thread(own_broker.start)
         await asyncio.gather(estimator.ready(), ingester.ready())
         await publish_pages(settings, range(100, 200))

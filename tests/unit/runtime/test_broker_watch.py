@@ -1,0 +1,71 @@
+"""How long a broker was away, as the watchdog has to know: until it answers again."""
+
+import asyncio
+import itertools
+from types import SimpleNamespace
+
+import pytest
+
+from shared.runtime import broker_watch
+from shared.runtime.broker_watch import BrokerWatch
+from shared.runtime.settings import Settings
+
+ASKED_EVERY = 0.01
+
+
+class Client:
+    """Answers as it is told, and notes when it was asked."""
+
+    def __init__(self, answers, asked_all):
+        self._answers = list(answers)
+        self._asked_all = asked_all
+
+    async def bootstrap(self):
+        """It is connected."""
+
+    def set_topics(self, topics):
+        """It asks about those."""
+
+    async def force_metadata_update(self):
+        answer = self._answers.pop(0)
+        if not self._answers:
+            self._asked_all.set()
+        return answer
+
+    async def close(self):
+        """Nothing is open."""
+
+
+async def away_at_after(monkeypatch, *answers):
+    """The watch after those answers; the clock goes on by one whenever it is read."""
+    asked_all, clock = asyncio.Event(), itertools.count()
+    monkeypatch.setattr(broker_watch, "ASK_SECONDS", ASKED_EVERY)
+    monkeypatch.setattr(
+        broker_watch, "AIOKafkaClient", lambda **options: Client(answers, asked_all)
+    )
+    time = SimpleNamespace(monotonic=lambda: float(next(clock)))
+    monkeypatch.setattr(broker_watch, "time", time)
+    watch, stopping = BrokerWatch(Settings()), asyncio.Event()
+    watching = asyncio.create_task(watch.run(stopping))
+    await asyncio.wait_for(asked_all.wait(), 10.0)
+    stopping.set()
+    await watching
+    return watch
+
+
+async def test_an_absence_lasts_until_the_broker_answers(monkeypatch):
+    watch = await away_at_after(monkeypatch, True, False, False, True, True)
+    # Two questions without an answer, and the first answer after them: the third reading.
+    assert watch.away_at == 2.0
+    assert watch.trouble is None
+
+
+async def test_a_broker_that_is_away_is_waited_for_with_every_question(monkeypatch):
+    watch = await away_at_after(monkeypatch, True, False, False)
+    assert watch.away_at == 1.0
+    assert "no broker answers" in watch.trouble
+
+
+@pytest.mark.parametrize("answers", [1, 3])
+async def test_a_broker_that_answers_was_never_away(monkeypatch, answers):
+    assert (await away_at_after(monkeypatch, *[True] * answers)).away_at == float("-inf")
