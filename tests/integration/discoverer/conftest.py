@@ -1,20 +1,20 @@
 """A deployment with pages, for discoverers."""
 
 import asyncio
-import math
 import uuid
 
 import numpy as np
 import psycopg
 import pytest
 from discovered_pages import CHANGE, GONE_PAGE, KNOWN, REMOVED_PAGE
+from page_batches import page_batch
 from pydantic import SecretStr
 from workers import settings_for
 
 from migrations.upgrade import migrate
 from shared.runtime.kafka import ensure_topics
 from shared.runtime.publisher import Publisher
-from shared.store.imports import PageBatch, import_pages
+from shared.store.imports import import_pages
 from shared.store.page_status import GONE, REMOVED
 
 
@@ -27,9 +27,7 @@ async def deploy(database_url):
 
     def fill() -> None:
         migrate(database_url, 4)
-        count = len(KNOWN)
-        never = np.full(count, -math.inf)
-        pages = PageBatch(KNOWN, np.full(count, 3.0), np.full(count, math.inf), never)
+        pages = page_batch(KNOWN, importance=np.full(len(KNOWN), 3.0))
         import_pages(database_url, 4, [pages], now=1.7e9)
         with psycopg.connect(database_url, autocommit=True) as connection:
             connection.execute(CHANGE, (REMOVED, REMOVED_PAGE))

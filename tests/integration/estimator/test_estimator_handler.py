@@ -19,6 +19,7 @@ from estimator_world import (
     signal,
     upsert,
 )
+from page_batches import page_batch
 
 from services.estimator.handler import EstimatorHandler
 from services.scheduler.flow.loading import build_shard, shard_rules
@@ -26,7 +27,7 @@ from shared.contracts.identity import identify, shard_of
 from shared.contracts.topics import CRAWL_OUTCOMES, PAGE_UPDATES
 from shared.runtime.clock import ManualClock
 from shared.store.deployment import StoreMismatch
-from shared.store.imports import PageBatch, StoreBusy, import_pages
+from shared.store.imports import StoreBusy, import_pages
 from shared.store.page_status import GONE, NEVER
 from shared.store.snapshot import load_for_learning, load_shard
 
@@ -298,9 +299,8 @@ async def test_pages_that_were_imported_while_it_was_cut_off_are_known(settings,
             "SELECT pg_terminate_backend(pid, 10000) FROM pg_stat_activity "
             "WHERE application_name = 'freshet-estimator' AND datname = current_database()"
         )
-    count = len(URLS[30:])
-    batch = PageBatch(URLS[30:], np.ones(count), np.full(count, np.inf), np.full(count, NEVER))
-    assert import_pages(url, SHARDS, [batch], now=NOW).added == count
+    new = URLS[30:]
+    assert import_pages(url, SHARDS, [page_batch(new)], now=NOW).added == len(new)
     await handler.handle(kafka.batch(*(crawl(url, NOW + DAY) for url in URLS)))
     assert kafka.refused == []
     assert sum(int(load_for_learning(url, n).learning.crawls.sum()) for n in range(SHARDS)) == 60

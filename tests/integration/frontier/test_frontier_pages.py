@@ -1,12 +1,12 @@
 """What a fleet asks of pages, and pages that it discovers."""
 
-import math
 import uuid
 
 import grpc
 import numpy as np
 import psycopg
 import pytest
+from page_batches import page_batch
 from pydantic import SecretStr
 from workers import reader
 
@@ -15,8 +15,8 @@ from services.frontier.api import urlfrontier_pb2 as api
 from shared.contracts.codec import decode
 from shared.contracts.messages import PageUpdate
 from shared.contracts.topics import PAGE_UPDATES
-from shared.store.imports import PageBatch, import_pages
-from shared.store.page_status import REDIRECTED, REMOVED
+from shared.store.imports import import_pages
+from shared.store.page_status import NEVER, REDIRECTED, REMOVED
 
 pytestmark = [pytest.mark.kafka, pytest.mark.postgres, pytest.mark.slow(6)]
 
@@ -28,13 +28,8 @@ CRAWLED_AT, IMPORTED_AT = 1.7e9, 1.7e9 + 100
 def as_frontier(database_url):
     """Address of a database with pages, as a user who may do what a frontier does."""
     migrate(database_url, 4)
-    pages = PageBatch(
-        URLS,
-        np.ones(len(URLS)),
-        np.full(len(URLS), math.inf),
-        np.array([CRAWLED_AT, *[-math.inf] * (len(URLS) - 1)]),
-    )
-    import_pages(database_url, 4, [pages], now=IMPORTED_AT)
+    crawled_at = np.array([CRAWLED_AT, *[NEVER] * (len(URLS) - 1)])
+    import_pages(database_url, 4, [page_batch(URLS, crawled_at=crawled_at)], now=IMPORTED_AT)
     user = f"frontier_{uuid.uuid4().hex[:8]}"
     change = (
         "UPDATE pages SET status = %s FROM page_urls AS u "

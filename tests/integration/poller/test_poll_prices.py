@@ -7,6 +7,7 @@ import uuid
 import numpy as np
 import psycopg
 import pytest
+from page_batches import page_batch
 from pydantic import SecretStr
 from sites import date, sitemap
 
@@ -20,7 +21,7 @@ from shared.policy.polls import PollRecord, signal_worth
 from shared.runtime.fetching import Fetcher
 from shared.runtime.settings import load_settings
 from shared.store.connection import connect
-from shared.store.imports import PageBatch, import_pages
+from shared.store.imports import import_pages
 from shared.store.questions import Questions
 from shared.store.watched import NewSource, Site, add_site, add_sources, list_sources
 
@@ -62,8 +63,9 @@ def decide(owner, multiplier):
 
 
 def have(database_url, owner, urls, importance):
-    columns = np.array(importance), np.full(len(urls), np.inf), np.full(len(urls), time.time())
-    import_pages(database_url, 4, [PageBatch(urls, *columns)], now=time.time())
+    crawled_at = np.full(len(urls), time.time())
+    pages = page_batch(urls, importance=np.array(importance), crawled_at=crawled_at)
+    import_pages(database_url, 4, [pages], now=time.time())
     owner.execute("UPDATE pages SET unsignalled_change_rate = 0.1, signal_evidence = 2")
 
 

@@ -4,9 +4,9 @@ import contextlib
 import time
 import uuid
 
-import numpy as np
 import psycopg
 import pytest
+from page_batches import page_batch
 from pydantic import SecretStr
 from sites import atom, date, index, sitemap
 from workers import reader, settings_for, worker
@@ -18,7 +18,7 @@ from shared.contracts.topics import PAGE_UPDATES, SIGNALS
 from shared.discovery.looking import source_of
 from shared.runtime.kafka import ensure_topics
 from shared.store.connection import connect
-from shared.store.imports import PageBatch, import_pages
+from shared.store.imports import import_pages
 from shared.store.watched import NewSource, Site, add_site, add_sources, list_sources
 
 pytestmark = [pytest.mark.kafka, pytest.mark.postgres, pytest.mark.slow(3)]
@@ -237,8 +237,6 @@ async def test_pages_that_are_there_are_left_alone_even_removed_ones(
 
 def put_page(database_url, site, number):
     """A page that an operator has removed."""
-    columns = (np.array([value]) for value in (1.0, np.inf, -np.inf))
-    batch = PageBatch([site.page(number)], *columns)
-    import_pages(database_url, 4, [batch], now=time.time(), progress=lambda _: None)
+    import_pages(database_url, 4, [page_batch([site.page(number)])], now=time.time())
     with psycopg.connect(database_url, autocommit=True) as connection:
         connection.execute("UPDATE pages SET status = 1")

@@ -9,6 +9,7 @@ import uuid
 import numpy as np
 import pytest
 from aiokafka.admin import AIOKafkaAdminClient, NewTopic
+from page_batches import page_batch
 from workers import reader, settings_for, worker
 
 from migrations.upgrade import migrate
@@ -19,7 +20,7 @@ from shared.runtime.clock_offset import ClockOffset
 from shared.runtime.kafka import ensure_topics
 from shared.runtime.publisher import Publisher
 from shared.runtime.wall_time import WallTime
-from shared.store.imports import PageBatch, import_pages
+from shared.store.imports import import_pages
 
 HOUR = 3600.0
 RATE = 20
@@ -103,8 +104,7 @@ async def system(local_broker, database_url):
     )
     await asyncio.to_thread(migrate, database_url, SHARDS)
     urls = [f"https://host{n % HOSTS}.example/{n}" for n in range(PAGES)]
-    batch = PageBatch(urls, np.ones(PAGES), np.full(PAGES, np.inf), np.full(PAGES, -np.inf))
-    await asyncio.to_thread(import_pages, database_url, SHARDS, [batch], now=time.time())
+    await asyncio.to_thread(import_pages, database_url, SHARDS, [page_batch(urls)], now=time.time())
     await ensure_topics(settings)
     publisher = Publisher(settings)
     await publisher.start()

@@ -5,9 +5,9 @@ import time
 import uuid
 from contextlib import AsyncExitStack, asynccontextmanager
 
-import numpy as np
 import pytest
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
+from page_batches import page_batch
 from workers import reader
 
 from migrations.upgrade import migrate
@@ -29,7 +29,7 @@ from shared.runtime.kafka import ensure_topics
 from shared.runtime.publisher import Publisher
 from shared.runtime.settings import load_settings
 from shared.runtime.tracing import APPLIED, RECEIVED, REQUESTED, STORED, Mark, mark_in
-from shared.store.imports import PageBatch, import_pages
+from shared.store.imports import import_pages
 
 pytestmark = pytest.mark.slow(15)
 
@@ -61,8 +61,7 @@ async def make_settings(broker, database_url, share):
     )
     await asyncio.to_thread(migrate, database_url, SHARDS)
     urls = [f"https://host{n}.example/{n}" for n in range(PAGES)]
-    batch = PageBatch(urls, np.ones(PAGES), np.full(PAGES, np.inf), np.full(PAGES, -np.inf))
-    await asyncio.to_thread(import_pages, database_url, SHARDS, [batch], now=time.time())
+    await asyncio.to_thread(import_pages, database_url, SHARDS, [page_batch(urls)], now=time.time())
     await ensure_topics(settings)
     return settings
 

@@ -5,9 +5,9 @@ import time
 import uuid
 from contextlib import asynccontextmanager
 
-import numpy as np
 import pytest
 from aiokafka import TopicPartition
+from page_batches import page_batch
 
 from migrations.upgrade import migrate
 from services.scheduler.worker import Scheduler
@@ -35,7 +35,7 @@ from shared.contracts.topics import (
 from shared.runtime.kafka import ensure_topics, make_consumer
 from shared.runtime.publisher import Publisher
 from shared.runtime.settings import load_settings
-from shared.store.imports import PageBatch, import_pages
+from shared.store.imports import import_pages
 from shared.store.page_status import NEVER
 
 SHARDS = 2
@@ -57,8 +57,7 @@ async def settings(broker, database_url):
     )
     await asyncio.to_thread(migrate, database_url, SHARDS)
     urls = [f"https://host{n % 8}.example/{n}" for n in range(PAGES)]
-    batch = PageBatch(urls, np.ones(PAGES), np.full(PAGES, np.inf), np.full(PAGES, -np.inf))
-    await asyncio.to_thread(import_pages, database_url, SHARDS, [batch], now=time.time())
+    await asyncio.to_thread(import_pages, database_url, SHARDS, [page_batch(urls)], now=time.time())
     await ensure_topics(settings)
     return settings
 
@@ -223,8 +222,7 @@ async def test_pages_that_are_imported_into_the_database_are_asked_for(settings,
     async with running(settings):
         await read_until(settings, CRAWL_REQUESTS, CrawlRequest, PAGES)
         new = [f"https://host{n % 12}.example/imported/{n}" for n in range(2500)]
-        batch = PageBatch(new, np.ones(2500), np.full(2500, np.inf), np.full(2500, -np.inf))
-        await asyncio.to_thread(import_pages, url, SHARDS, [batch], now=time.time())
+        await asyncio.to_thread(import_pages, url, SHARDS, [page_batch(new)], now=time.time())
         found = await read_until(settings, CRAWL_REQUESTS, CrawlRequest, PAGES + 2500)
     assert len({request.url for request in found}) == len(found) == PAGES + 2500
     # A scheduler that starts has them in what it loads.

@@ -5,11 +5,11 @@ import uuid
 from collections.abc import Iterator
 from pathlib import Path
 
-import numpy as np
 import psycopg
 import pytest
 from certificates import Authority
 from click.testing import CliRunner
+from page_batches import page_batch
 from tls_front import TlsFront
 from workers import settings_for, worker
 
@@ -17,7 +17,7 @@ from deploy.local.postgres import EmbeddedPostgres
 from migrations.upgrade import migrate
 from services.cli.main import main
 from shared.store.connection import connect, connect_writer
-from shared.store.imports import PageBatch, import_pages
+from shared.store.imports import import_pages
 from shared.store.lease import connect_lease, read_lease
 from shared.store.snapshot import load_for_learning, load_shard
 from shared.store.status import store_status
@@ -67,8 +67,7 @@ async def test_all_clients_come_in_through_tls(front, authority):
     url = address(front, authority)
     migrate(url, SHARDS)
     urls = [f"https://host-{n}.example/" for n in range(20)]
-    batch = PageBatch(urls, np.ones(20), np.full(20, np.inf), np.full(20, -np.inf))
-    assert import_pages(url, SHARDS, [batch], now=1e9).added == 20
+    assert import_pages(url, SHARDS, [page_batch(urls)], now=1e9).added == 20
     assert sum(load_shard(url, shard).pages.page_ids.size for shard in range(SHARDS)) == 20
     assert sum(load_for_learning(url, shard).pages.page_ids.size for shard in range(SHARDS)) == 20
     for open_ in (connect, connect_writer):

@@ -1,11 +1,11 @@
 """What the tests of the store fill it with."""
 
 import numpy as np
+from page_batches import page_batch
 
 from shared.contracts.identity import shard_of
 from shared.store.history import Rings, pack
-from shared.store.imports import PageBatch, import_pages
-from shared.store.page_status import NEVER
+from shared.store.imports import import_pages
 from shared.store.source_times import SourceTimes, pack_source_times
 
 SHARDS = 3
@@ -29,16 +29,6 @@ def urls_of_shard(shard, count, shards=SHARDS):
     hosts = (f"host-{number}.example" for number in range(10_000))
     right = [host for host in hosts if shard_of(host, shards) == shard][:5]
     return [f"https://{right[n % 5]}/page/{n}" for n in range(count)]
-
-
-def page_batch(urls, **columns):
-    count = len(urls)
-    defaults = {
-        "importance": np.ones(count),
-        "max_age_days": np.full(count, np.inf),
-        "crawled_at": np.full(count, NEVER),
-    }
-    return PageBatch(urls, **(defaults | columns))
 
 
 def fill(url, urls, **columns):

@@ -8,7 +8,8 @@ import pytest
 from alembic import command
 from alembic.autogenerate import compare_metadata
 from alembic.migration import MigrationContext
-from store_contents import NOW, SHARDS, changed_columns, fill, page_batch, urls_of_shard
+from page_batches import page_batch
+from store_contents import NOW, SHARDS, changed_columns, fill, urls_of_shard
 
 from migrations.engine import alchemy_engine
 from migrations.upgrade import alembic_config, migrate

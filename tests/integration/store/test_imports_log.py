@@ -2,7 +2,8 @@
 
 import numpy as np
 import pytest
-from store_contents import NOW, SHARDS, fill, page_batch, urls_of_shard
+from page_batches import page_batch
+from store_contents import NOW, SHARDS, fill, urls_of_shard
 
 from shared.store.connection import connect
 from shared.store.imports import import_pages

@@ -3,15 +3,15 @@
 import asyncio
 import random
 
-import numpy as np
 import psycopg
 import pytest
+from page_batches import page_batch
 
 from migrations.upgrade import migrate
 from shared.contracts.identity import identify
 from shared.store.connection import connect
 from shared.store.growth import begin_growth
-from shared.store.imports import PageBatch, import_pages
+from shared.store.imports import import_pages
 from shared.store.let_in import KEPT_SECONDS, let_in
 from shared.store.questions import Questions
 from shared.store.what_is_known import COUNTED_SECONDS, WhatIsKnown
@@ -26,9 +26,7 @@ THERE = [f"https://{host}/there/{n}" for host in HOSTS for n in range(3)]
 
 def import_urls(database_url, urls):
     """What an estimator does with pages that are published."""
-    count, never = len(urls), np.full(len(urls), -np.inf)
-    batch = PageBatch(urls, np.ones(count), np.full(count, np.inf), never)
-    import_pages(database_url, SHARDS, [batch], now=1.7e9)
+    import_pages(database_url, SHARDS, [page_batch(urls)], now=1.7e9)
 
 
 @pytest.fixture

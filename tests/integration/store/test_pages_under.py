@@ -1,6 +1,7 @@
 """The pages of a host, or below a prefix, one and all."""
 
-from store_contents import NOW, SHARDS, fill, page_batch, urls_of_shard
+from page_batches import page_batch
+from store_contents import NOW, SHARDS, fill, urls_of_shard
 
 from shared.contracts.identity import identify
 from shared.store import page_listing

@@ -5,7 +5,8 @@ from collections import Counter
 import numpy as np
 import psycopg
 import pytest
-from store_contents import NOW, SHARDS, fill, page_batch
+from page_batches import page_batch
+from store_contents import NOW, SHARDS, fill
 
 from migrations.upgrade import migrate
 from shared.contracts.identity import host_id_of, identify, shard_of

@@ -4,7 +4,8 @@ from collections import Counter
 
 import numpy as np
 import pytest
-from store_contents import NOW, SHARDS, fill, page_batch, urls_of_shard
+from page_batches import page_batch
+from store_contents import NOW, SHARDS, fill, urls_of_shard
 
 from shared.contracts.identity import host_id_of, identify, shard_of
 from shared.store import growth, moving

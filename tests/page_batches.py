@@ -1,0 +1,17 @@
+"""Pages to be imported, as most tests want them."""
+
+import numpy as np
+
+from shared.store.imports import PageBatch
+from shared.store.page_status import NEVER
+
+
+def page_batch(urls, **columns):
+    """Pages of equal importance, without a bound and never crawled, but for some `columns`."""
+    count = len(urls)
+    defaults = {
+        "importance": np.ones(count),
+        "max_age_days": np.full(count, np.inf),
+        "crawled_at": np.full(count, NEVER),
+    }
+    return PageBatch(urls, **(defaults | columns))
