@@ -178,6 +178,9 @@ class SignalHandler:
             metrics.SIGNALS.labels("refused").inc(len(sifted.refused))
             metrics.SIGNALS.labels("repeated").inc(sifted.repeated)
             metrics.SIGNALS.labels("over_limit").inc(sifted.over_limit)
+            for source, delays in sifted.delays.items():
+                metrics.TIMED_SIGNALS.labels(source).inc(len(delays))
+                metrics.DELAY_SECONDS.labels(source).inc(sum(delays))
         metrics.SOURCES.set(self._sifter.sources)
         return work
 

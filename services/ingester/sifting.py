@@ -71,6 +71,9 @@ class Sifted:
     """For the dead letters, with the reason."""
     repeated: int = 0
     over_limit: int = 0
+    delays: dict[str, list[float]] = field(default_factory=dict)
+    """Source that is named, or `UNNAMED` → seconds from the times that its signals say to their
+    arrival, repetitions too."""
 
 
 class Sifter:
@@ -112,6 +115,9 @@ class Sifter:
                 verdict = self._limiter.take(signal.source, arrived_at)
                 if verdict is Verdict.PASS:
                     named = self._name(signal, arrived_at)
+                    if signal.observed_at is not None:
+                        late = max(arrived_at - signal.observed_at, 0.0)
+                        sifted.delays.setdefault(self._known(signal.source), []).append(late)
                     sifted.accepted.append(named)
                     keys.append(named.page_id ^ self._source_key(signal.source))
                     times.append(
@@ -170,9 +176,12 @@ class Sifter:
         if self._rules.record_times_count:
             # A time yet to come would make honest signals until then look old.
             observed_at = min(observed_at, arrived_at)
-        known = not self._rules.named_sources or signal.source in self._rules.named_sources
-        source = signal.source if known else UNNAMED
+        source = self._known(signal.source) if self._rules.named_sources else signal.source
         return PageSignal(page.page_id, page.url, page.host, source, observed_at)
+
+    def _known(self, source: str) -> str:
+        """A source that the operator has named; all others are one."""
+        return source if source in self._rules.named_sources else UNNAMED
 
     def _source_key(self, source: str) -> int:
         key = _source_hash(source)

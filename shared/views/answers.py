@@ -98,10 +98,16 @@ def streams_answer(
         return streams(connection, settings, seconds)
 
 
-def senders_answer(settings: Settings, most: int, limits: Limits = WORKING) -> list[dict[str, Any]]:
-    """Everybody who sends signals, by what is learned of so many hosts; as `sources.senders`."""
+def senders_answer(
+    settings: Settings,
+    most: int,
+    shown: int,
+    seconds: float = float("inf"),
+    limits: Limits = WORKING,
+) -> list[dict[str, Any]]:
+    """Who sends the most signals, by what is learned of so many hosts; as `sources.senders`."""
     with connect(settings.database_url.get_secret_value(), "sources", limits=limits) as connection:
-        return senders(connection, most)
+        return senders(connection, settings, most, shown, seconds)
 
 
 def calibration_answer(

@@ -2,7 +2,7 @@
 
 import math
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
 import psycopg
@@ -22,8 +22,8 @@ from shared.units import SECONDS_PER_DAY
 HOSTS_OF_STREAMS: Final = 20_000
 """So many hosts are looked at for those that a stream says most of."""
 
-HOSTS_OF_STREAM: Final = 3
-"""Of so many of them it is told which share of their changes it announced."""
+HOSTS_OF_SOURCE: Final = 3
+"""Of so many hosts that a source says most of it is told which share of changes it announced."""
 
 LEAST_DAYS: Final = 1.0 / 24.0
 """What was read for less has no figures by the day."""
@@ -81,37 +81,60 @@ def streams(
     rows = list_streams(connection)
     until, now = time.monotonic() + seconds, settings.clock().now()
     names = [row.sums.source for row in rows]
-    hosts = read_busiest_hosts(connection, names, HOSTS_OF_STREAMS, HOSTS_OF_STREAM) if rows else {}
+    hosts = read_busiest_hosts(connection, names, HOSTS_OF_STREAMS, HOSTS_OF_SOURCE) if rows else {}
     known = read_senders(connection, HOSTS_OF_STREAMS) if rows else {}
+    recalls = dict(zip(hosts, _recall(connection, hosts, until, now), strict=True))
     found = []
     for row in rows:
-        is_late, name = time.monotonic() > until, row.sums.source
-        learned = {} if is_late else read_records(connection, hosts[name], now)
+        name = row.sums.source
         precision = known[name].precision if name in known else None
-        recall = learned[name].recall if name in learned else None
-        found.append(_stream(row, precision, recall, settings))
+        found.append(_stream(row, precision, recalls[name], settings))
     return found
 
 
-def senders(connection: psycopg.Connection, most: int) -> list[dict[str, Any]]:
+def senders(
+    connection: psycopg.Connection,
+    settings: Settings,
+    most: int,
+    shown: int | None = None,
+    seconds: float = math.inf,
+) -> list[dict[str, Any]]:
     """Everybody who sends signals, whether or not anything is watched: the busiest first.
 
     Args:
         connection: to the database.
+        settings: of the deployment.
         most: hosts that are looked at.
+        shown: the first so many senders; None: all.
+        seconds: of the wall; recall is left out for senders that would come later.
 
     Returns:
-        for each `source`, `is_stream`, `hosts`, `signals` and `precision`.
+        for each `source`, `is_stream`, `hosts`, `signals`, `precision` and `recall`, which is of
+        the hosts that it says most of. None: not known.
 
     Raises:
         psycopg.Error: the database is away, or refuses.
     """
+    until, now = time.monotonic() + seconds, settings.clock().now()
     streams = {row.sums.source for row in list_streams(connection)}
     found = read_senders(connection, most)
+    names = sorted(found, key=lambda name: (-found[name].signals, name))[:shown]
+    busiest = read_busiest_hosts(connection, names, most, HOSTS_OF_SOURCE)
+    recall = _recall(connection, busiest, until, now)
     return [
-        {"source": name, "is_stream": name in streams, **sender._asdict()}
-        for name, sender in sorted(found.items(), key=lambda item: (-item[1].signals, item[0]))
+        {"source": name, "is_stream": name in streams, **found[name]._asdict(), "recall": known}
+        for name, known in zip(names, recall, strict=True)
     ]
+
+
+def _recall(
+    connection: psycopg.Connection, hosts: Mapping[str, list[str]], until: float, now: float
+) -> Iterator[float | None]:
+    """The recall of each source over its hosts, as far as the time (monotonic) reaches."""
+    for source, names in hosts.items():
+        is_late = time.monotonic() > until
+        record = None if is_late else read_records(connection, names, now).get(source)
+        yield None if record is None else record.recall
 
 
 def _described(

@@ -82,7 +82,9 @@ def sources_view(settings: Settings, _about: str) -> Any:
         "sources": sources[:MOST_SOURCES],
         "is_whole": len(sources) <= MOST_SOURCES,
         "streams": streams_answer(settings, LEARNED_SECONDS, VIEWING),
-        "senders": senders_answer(settings, HOSTS_OF_SENDERS, VIEWING)[:MOST_SENDERS],
+        "senders": senders_answer(
+            settings, HOSTS_OF_SENDERS, MOST_SENDERS, LEARNED_SECONDS, VIEWING
+        ),
     }
 
 

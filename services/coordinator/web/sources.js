@@ -41,6 +41,7 @@ const SENDERS = [
   { title: "Hosts", of: (sender) => number(sender.hosts) },
   { title: "Signals", of: (sender) => number(sender.signals) },
   { title: "Precision", of: (sender) => percent(sender.precision) },
+  { title: "Recall", of: (sender) => percent(sender.recall) },
 ];
 
 function show(answer) {

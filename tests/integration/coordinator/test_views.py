@@ -82,8 +82,12 @@ async def test_each_view_says_what_the_command_says(viewed, view_database):
     # Two a day, known after ten seconds instead of half a day.
     assert stream["staleness_saved"] == pytest.approx(2.0 * (0.5 - 10.0 / DAY))
     assert (bots["signals"], bots["polls"], bots["precision"]) == (7, 0, None)
-    senders = {sender["source"]: sender["is_stream"] for sender in sources["senders"]}
-    assert senders == {"site:a.example/sitemap.xml": False, "changes": True}
+    site, changes = sorted(sources["senders"], key=lambda sender: sender["is_stream"])
+    assert (site["source"], site["is_stream"]) == ("site:a.example/sitemap.xml", False)
+    assert (changes["source"], changes["is_stream"]) == ("changes", True)
+    # Of the hosts that each says most of, whoever it is; of one that is watched that is not all.
+    assert 0.0 < site["recall"] < sitemap["recall"]
+    assert changes["recall"] == pytest.approx(stream["recall"], rel=1e-3)
 
     status, calibration = await get(viewed, "/calibration.json?days=30")
     told = await said_by(view_database, "calibration", "--days", "30")

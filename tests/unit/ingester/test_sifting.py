@@ -131,6 +131,17 @@ def test_made_up_sources_raise_no_page_faster_than_a_few():
     assert [s.source for s in sifted.accepted] == [UNNAMED] * LANES + ["cms"]
 
 
+def test_how_late_signals_are_is_known_of_named_sources_and_of_all_others_together():
+    sifter = make(named_sources=frozenset({"cms"}))
+    url, arrived = "https://a.example/", int((NOW - 5) * 1000)
+    said = [("cms", NOW - 65), ("cms", None), ("cms", NOW), ("x", NOW - 25), ("y", NOW - 15)]
+    records = [Record(encode(Signal(url, *one)), timestamp=arrived) for one in said]
+    assert sifter.sift(records, NOW).delays == {"cms": [60.0, 0.0], UNNAMED: [20.0, 10.0]}
+    # What is refused says nothing.
+    bad = Record(encode(Signal("https://10.0.0.1/", "cms", NOW - 65)))
+    assert sifter.sift([bad], NOW).delays == {}
+
+
 def test_nobody_mutes_a_source_that_is_named():
     sifter = make(named_sources=frozenset({"sitemap"}))
     pings = [Signal("https://a.example/", f"anybody-{i}", NOW) for i in range(50)]
