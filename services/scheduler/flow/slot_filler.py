@@ -122,7 +122,7 @@ class SlotFiller:
         least = 0.0 if self._work_conserving else plan.multiplier
         least = max(least, shard.rules.picking.least_value)
         rate = plan.slots_per_second * plan.share_of(shard.number)
-        shard.groups.follow(groups, rate)
+        shard.groups.follow(groups, rate, float(slots[0]))
         picks = shard.select(slots, rate, least)
         shard.filled_until = float(slots[-1])
         crawls = picks[picks["row"] >= 0]

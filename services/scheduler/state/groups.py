@@ -93,12 +93,13 @@ class HostGroups:
         rooms[NO_GROUP] = math.inf
         return np.asarray(rooms, np.float64)
 
-    def follow(self, groups: Groups, slots_per_second: float) -> None:
+    def follow(self, groups: Groups, slots_per_second: float, now: float) -> None:
         """Go by these limits from now on.
 
         Args:
             groups: all that have limits.
             slots_per_second: of the budget, that are the shard's.
+            now: the time of the next slot of the budget, Unix seconds.
         """
         if groups is not self._groups and groups != self._groups:
             self._tell(self._take(groups))
@@ -107,9 +108,19 @@ class HostGroups:
         if self._looked_at < len(self._hosts):
             self._look_at(range(self._looked_at, len(self._hosts)))
             self._looked_at = len(self._hosts)
-        turns = TURNS / slots_per_second if slots_per_second > 0.0 else 0.0
+        self._keep(TURNS / slots_per_second if slots_per_second > 0.0 else 0.0, now)
+
+    def _keep(self, turns: float, now: float) -> None:
+        """From now on slots are kept for so many seconds, but for the group's own interval at
+        least. One that was over stays so: hosts wait for the next one already."""
+        rows = self.rows
         with np.errstate(divide="ignore"):
-            self.rows["kept"] = np.maximum(turns, 1.0 / self.rows["rate"])
+            kept = np.maximum(turns, 1.0 / rows["rate"])
+        longer = np.flatnonzero((kept > rows["kept"]) & (rows["rate"] > 0.0))
+        some = rows[longer]
+        over = np.floor(some["first_slot"] + (now - some["kept"] - some["since"]) * some["rate"])
+        rows["used"][longer] = np.maximum(some["used"], over.astype(np.int64))
+        rows["kept"] = kept
 
     def _take(self, groups: Groups) -> list[int]:
         """Groups have come or gone, or have other shares; their hosts of before and now."""
@@ -120,9 +131,11 @@ class HostGroups:
             row["low"], row["high"] = interval_of(group, self._shard.number)
             # Slots up to `first_slot` are of before, and nobody's.
             row["first_slot"], row["used"] = group.first_slot, math.floor(group.first_slot)
+            row["kept"] = math.inf
             place = before.get(group.group)
             if place is not None and self._groups[place] == group:
                 row["used"] = self.rows[place + 1]["used"]
+                row["kept"] = self.rows[place + 1]["kept"]
         members = np.flatnonzero(self._hosts.known["group"])
         numbers = {group.group: place + 1 for place, group in enumerate(groups)}
         is_regrouped = numbers != self._numbers

@@ -45,17 +45,28 @@ class ReferenceGroup:
     used: set = field(default_factory=set)
     closed: float = NEVER
     """Slots that have come by then may be used already."""
+    kept: float = math.inf
+    over: float = NEVER
+    """Slots that had come by then were over when slots began to be kept for longer."""
 
-    def usable_slot(self, now, slots_per_second):
+    def keep(self, now, slots_per_second):
+        """The shard has another part of the budget."""
+        rate = self.shares.crawls_per_second
+        kept = max(1.0 / rate, TURNS / slots_per_second) if rate > 0.0 else math.inf
+        if kept > self.kept:
+            self.over = max(self.over, now - self.kept)
+        self.kept = kept
+
+    def usable_slot(self, now):
         """The last slot of the shard that has come and is kept, unless it is used; None."""
         rate, shares = self.shares.crawls_per_second, self.shares
         if rate <= 0.0 or now <= shares.since:
             return None
-        kept = max(1.0 / rate, TURNS / slots_per_second)
-        newest, oldest = math.floor(passed(shares, now)), shares.first_slot
-        if now - kept > shares.since:
-            oldest = passed(shares, now - kept)
-        for number in range(newest, math.floor(oldest), -1):
+        oldest = shares.first_slot
+        for begin in (now - self.kept, self.over):
+            if begin > shares.since:
+                oldest = max(oldest, passed(shares, begin))
+        for number in range(math.floor(passed(shares, now)), math.floor(oldest), -1):
             comes = shares.since + (number - shares.first_slot) / rate
             if number <= max(self.used, default=-1) or comes <= self.closed:
                 return None
@@ -63,9 +74,10 @@ class ReferenceGroup:
                 return number
         return None
 
-    def crawl(self, now, slots_per_second):
-        self.used.add(self.usable_slot(now, slots_per_second))
+    def crawl(self, now):
+        self.used.add(self.usable_slot(now))
 
     def follow(self, shares):
         if shares != self.shares:
             self.shares, self.used = shares, set()
+            self.kept, self.over = math.inf, NEVER

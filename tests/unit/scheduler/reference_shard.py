@@ -80,12 +80,11 @@ class ReferenceShard:
     """Page id → host and time-out of its request, while it is on its way."""
     groups: dict = field(default_factory=dict)
     """By name: those that have limits."""
-    slots_per_second: float = 0.0
 
     def is_usable(self, name, now):
         """Whether a host can be crawled now."""
         host, group = self.hosts[name], self.group_for(name)
-        if group is not None and group.usable_slot(now, self.slots_per_second) is None:
+        if group is not None and group.usable_slot(now) is None:
             return False
         count = sum(of == name for of, _ in self.open.values())
         return host.is_usable(now) and (not host.most_open or count < host.most_open)
@@ -126,7 +125,7 @@ class ReferenceShard:
         host.refill(now)
         host.tokens -= 1.0
         if group := self.group_for(page.host):
-            group.crawl(now, self.slots_per_second)
+            group.crawl(now)
         page.unanswered += page.deadline > NEVER
         page.deadline = now + self.rules.picking.request_timeout
         page.requested_at = now
@@ -287,8 +286,9 @@ class World:
 
         Priorities are those of the first slot, host limits those of each.
         """
-        self.shard.groups.follow(self.groups, rate)
-        self.reference.slots_per_second = rate
+        self.shard.groups.follow(self.groups, rate, float(slots[0]))
+        for group in self.reference.groups.values():
+            group.keep(float(slots[0]), rate)
         picks = self.shard.select(np.asarray(slots, float), rate, least)
         self.reference.time_out(float(slots[0]))
         return [

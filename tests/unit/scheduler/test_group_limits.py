@@ -1,5 +1,6 @@
 """All hosts of a group together are crawled no more often than its limit lets them be."""
 
+import itertools
 import math
 
 import numpy as np
@@ -130,6 +131,20 @@ def test_a_slot_waits_for_the_turns_of_a_shard_that_has_few():
     assert crawls_of(world, START + 1, 60, rate=0.5).size == 30
 
 
+def test_a_slot_that_is_over_stays_so_where_slots_begin_to_be_kept_for_longer():
+    """Hosts of the group wait for the next one by then, and no other host is to come before."""
+    world = world_of(hosts=("a.shop",), pages=50)
+    shares = shares_of("shop.example", 1.0, {0: 0.2, 1: 0.8}, START)
+    world.limit_groups(shares)
+    ours = [number for number in range(1, 60) if owner_of(shares, number) == 0]
+    slot = next(one for one, two in itertools.pairwise(ours) if one > 10 and two - one > 4)
+    # It has come, and is over after a second, at ten turns a second.
+    assert world.pick([START + slot + 1.5], RATE) == [None]
+    world.add_page("b.shop", 0, START, last_crawled_at=START - 2 * DAY)
+    assert world.pick([START + slot + 1.6], 0.5) == [None]
+    assert crawls_of(world, START + slot + 2.0, 10).size > 0
+
+
 def test_after_a_quiet_time_there_is_no_burst():
     world = world_of(hosts=("a.shop",), pages=50)
     world.limit_groups(shares_of("shop.example", 2.0, EVERYTHING, START))
@@ -155,7 +170,7 @@ def test_what_was_crawled_before_a_restart_has_used_its_slot(pages_first):
     restore(shard, [asked])
     for page in world.identities:
         shard.upsert(page, PageUpdate("upsert", page.url), START - DAY)
-    shard.groups.follow((shares,), RATE)
+    shard.groups.follow((shares,), RATE, START + 20)
     slots = START + np.arange(12, 20, 0.1)
     assert (shard.select(slots, RATE, 0.0)["row"] < 0).all()
     later = shard.select(START + np.arange(20, 25, 0.1), RATE, 0.0)
@@ -189,8 +204,11 @@ def test_picks_are_the_most_urgent_of_hosts_whose_groups_let_them(seed):
     now, limits = START, {}
     # One group of a single host, and one of all others.
     groups = (str(rng.choice(sorted(world.reference.hosts))), "example")
-    for turn in range(40):
-        if turn % 8 == 0:
+    for turn in range(60):
+        if turn % 5 == 0:
+            # The shard's part of the budget is another, and slots are kept for longer, or less.
+            rate *= float(rng.choice([0.2, 1.0, 5.0]))
+        if turn % 12 == 0:
             for group in groups:
                 limit, part = rate * float(rng.choice([0.05, 0.3, 2.0])), float(rng.random())
                 parts = {0: part, 1: 1.0 - part}
