@@ -189,15 +189,16 @@ class PolledRun:
             self._trace.signal_days[signals[shown]],
             self._slots[signals[shown]],
         )
-        multiplier = self.multiplier
-        worth = float(self._worth(pages, multiplier).sum()) if multiplier > 0.0 else 0.0
         elapsed, self._polled[source] = now - self._polled[source], now
-        if multiplier > 0.0:
+        price = self.price
+        if price > 0.0:
+            worth = float(self._worth(pages, price).sum())
             record = self._records[source].after(elapsed, pages.size, worth)
             self._records[source] = record
         self.polls[source] += 1
-        self._due[source] = now + self._rhythm.interval(self._records[source], self.price)
+        self._due[source] = now + self._rhythm.interval(self._records[source], price)
 
-    def _worth(self, pages: Integers, multiplier: float) -> Floats:
+    def _worth(self, pages: Integers, price: float) -> Floats:
+        """By the price for which pages are crawled now: what is dear then is worth less to know."""
         alpha, kappa, gamma = self._estimator.believed(pages)
-        return signal_worth(self._trace.importance[pages], alpha, kappa, gamma, multiplier)
+        return signal_worth(self._trace.importance[pages], alpha, kappa, gamma, price)

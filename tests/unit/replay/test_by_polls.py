@@ -6,10 +6,11 @@ import numpy as np
 import pytest
 from replay_traces import paper_trace
 
+from services.replay import by_polls
 from services.replay.by_polls import IDLE, ByValue, Fixed, PolledRun, sources_of
 from services.replay.polled import BY_VALUE, compare_rhythms
 from services.replay.slots import Budget
-from shared.policy.polls import PollRecord
+from shared.policy.polls import PollRecord, signal_worth
 
 BUDGET = Budget.constant(12.0)
 
@@ -85,6 +86,28 @@ def test_a_poll_shows_the_last_signal_of_each_page(trace, monkeypatch):
 def test_by_value_the_source_whose_pages_matter_is_polled_more_often(trace):
     made, _, _ = run(trace, ByValue())
     assert made.polls[0] > 2 * made.polls[1] > 0
+
+
+def test_signals_are_worth_what_crawls_are_bought_for_now_and_not_in_the_long_run(
+    trace, monkeypatch
+):
+    """Copies are all fresh at first: pages are crawled that in the long run are not worth it."""
+    prices, made = (
+        [],
+        PolledRun(
+            trace, BUDGET.slot_times(trace.days), sources_of(trace, by_host=True), Fixed(2.0)
+        ),
+    )
+
+    def worth(importance, alpha, kappa, gamma, price):
+        prices.append((price, made.price, made.multiplier))
+        return signal_worth(importance, alpha, kappa, gamma, price)
+
+    monkeypatch.setattr(by_polls, "signal_worth", worth)
+    made.run()
+    assert len(prices) > 40
+    assert all(price == now <= in_the_long_run for price, now, in_the_long_run in prices)
+    assert prices[5][0] < 0.5 * prices[5][2]
 
 
 def test_without_a_record_or_a_price_a_source_is_polled_daily():
