@@ -13,6 +13,7 @@ from services.coordinator.solver import (
     gather,
     limits_of,
     solve_shares,
+    solve_slot_value,
     solve_threshold,
 )
 from services.coordinator.usage import Made, Usage
@@ -68,6 +69,8 @@ class Decision:
     """Whether it differs from the last decision enough to be worth a message."""
     why: str = ""
     live: frozenset[int] = frozenset()
+    slot_value: float | None = None
+    """λ*: what a slot is worth now; None: nobody has reported."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -246,11 +249,13 @@ class Fleet:
         reporting = frozenset(curves.shards if curves is not None else ())
         multiplier = self.last.multiplier if self.last else 0.0
         shares: dict[int, float] = {}
+        slot_value = None
         if curves is not None:
             limits = limits_of(curves, self._limits(planning, speed))
             horizon = relaxation(planning, RELAXATION_SECONDS * speed)
             multiplier = solve_threshold(curves, planning, limits)
             shares = solve_shares(curves, planning, horizon, limits)
+            slot_value = solve_slot_value(curves, planning, horizon, limits)
         shares = self._with_held_ones(shares, live - reporting)
         cause = self._cause(change, live, stretch)
         if cause in _ROUTINE and self.last is not None:
@@ -264,6 +269,7 @@ class Fleet:
             material=cause not in _ROUTINE or self._is_material(multiplier, shares),
             why=self._why(cause, change, live, shares, multiplier, stretch, speed),
             live=live,
+            slot_value=slot_value,
         )
 
     def decided(self, decision: Decision) -> None:

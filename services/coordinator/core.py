@@ -223,6 +223,11 @@ class Coordination:
         self.fleet.adopt(message.multiplier, message.crawls_per_second, shares, now.wall)
         return True
 
+    @property
+    def slot_value(self) -> float | None:
+        """λ* of our last decision, see `solver.solve_slot_value`; None: not known."""
+        return self._decision.slot_value if self._decision is not None else None
+
     def seconds_to_change(self, now: Moment) -> float:
         """Wall seconds until a decision is due: a change of the schedule, or a silent shard."""
         self._follow_clock(now)

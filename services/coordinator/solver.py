@@ -151,11 +151,7 @@ def solve_shares(
     """
     if limits is None:
         limits = np.full(len(curves.shards), np.inf)
-    wanted = curves.ripe / relaxation_seconds
-    if wanted[:, 0].sum() < budget:
-        wanted = wanted + curves.demand
-    wanted[curves.pages == 0] = 0.0
-    wanted = np.minimum(wanted, limits[:, np.newaxis])
+    wanted = _wanted(curves, budget, relaxation_seconds, limits)
     terms = _down_to(wanted, budget)
     for basis in (terms, wanted[:, 0], curves.pages):
         if basis.sum() > 0:
@@ -164,18 +160,49 @@ def solve_shares(
     return dict.fromkeys(curves.shards, 0.0)
 
 
+def solve_slot_value(
+    curves: Curves, budget: float, relaxation_seconds: float, limits: Floats
+) -> float:
+    """λ*: the value down to which the next slots are filled, see `solve_shares`. It is what a slot
+    is worth now, below λ₀ as long as most copies are fresher than they will be."""
+    if not budget > 0:
+        return float(curves.grid[-1])
+    wanted = _wanted(curves, budget, relaxation_seconds, limits)
+    if wanted[:, 0].sum() < budget:
+        return 0.0
+    return float(np.exp(_between(np.log(curves.grid), _place(wanted, budget))))
+
+
+def _wanted(curves: Curves, budget: float, relaxation_seconds: float, limits: Floats) -> Floats:
+    """Shards × grid: what each takes of the next crawls down to a threshold, per second."""
+    wanted = curves.ripe / relaxation_seconds
+    if wanted[:, 0].sum() < budget:
+        wanted = wanted + curves.demand
+    wanted[curves.pages == 0] = 0.0
+    return np.asarray(np.minimum(wanted, limits[:, np.newaxis]))
+
+
 def _down_to(wanted: Floats, budget: float) -> Floats:
     """Each shard's term where the sum of all terms is the budget, or nearest to it: the column of
     `wanted` there, linear in the logarithm of the threshold between two columns."""
+    return _between(wanted, _place(wanted, budget) if budget > 0 else 0.0)
+
+
+def _place(wanted: Floats, budget: float) -> float:
+    """Where the sum of all terms is the budget, or nearest to it: as a place on the grid."""
     total = np.minimum.accumulate(wanted.sum(axis=0))
     enough = int(np.count_nonzero(total >= budget))
-    if enough == 0 or not budget > 0:
-        return np.asarray(wanted[:, 0])
-    if enough == total.size:
-        return np.asarray(wanted[:, -1])
+    if enough in (0, total.size):
+        return float(max(enough - 1, 0))
     drop = total[enough - 1] - total[enough]
-    weight = (total[enough - 1] - budget) / drop
-    return np.asarray(wanted[:, enough - 1] * (1 - weight) + wanted[:, enough] * weight)
+    return float(enough - 1 + (total[enough - 1] - budget) / drop)
+
+
+def _between(columns: Floats, place: float) -> Floats:
+    """What stands at a place on the grid, linear between two of the last axis."""
+    below = min(int(place), columns.shape[-1] - 2)
+    weight = place - below
+    return np.asarray(columns[..., below] * (1 - weight) + columns[..., below + 1] * weight)
 
 
 def _fill(basis: Floats, pages: Floats, limits: Floats, budget: float) -> Floats:
@@ -212,8 +239,5 @@ def demand_at(curves: Curves, threshold: float) -> Floats:
 
 def _at(grid: Floats, rows: Floats, threshold: float) -> Floats:
     """Rows at a threshold, linear in its logarithm, constant beyond the grid."""
-    place = np.log(np.clip(threshold, grid[0], grid[-1]))
-    position = float(np.interp(place, np.log(grid), np.arange(len(grid))))
-    below = min(int(position), len(grid) - 2)
-    weight = position - below
-    return np.asarray(rows[:, below] * (1 - weight) + rows[:, below + 1] * weight)
+    logarithm = np.log(np.clip(threshold, grid[0], grid[-1]))
+    return _between(rows, float(np.interp(logarithm, np.log(grid), np.arange(len(grid)))))

@@ -271,7 +271,8 @@ class Coordinator(WorkerService):
             return
         achieved = self._picture.achieved(self._moment())
         live = sum(a.share > 0 for a in message.allotments)
-        self._history.add(Decided(message, achieved.rate, achieved.ratio, live))
+        value = self._coordination.slot_value
+        self._history.add(Decided(message, achieved.rate, achieved.ratio, live, value))
         if message.cause not in {"demand", "ramp"}:
             log.info(
                 "multipliers published",

@@ -168,13 +168,13 @@ class StreamAccount:
     async def _value(self, now: float) -> None:
         days = (now - self._valued_at) / SECONDS_PER_DAY
         self._valued_at = now
-        multiplier = await self._prices.multiplier()
+        price = await self._prices.of_slot()
         for brought in self._brought.values():
             pages, share = list(brought.pages.values()), brought.named / max(brought.noted, 1)
             brought.named, brought.noted, brought.pages = 0, 0, {}
             worth = None
-            if multiplier > 0.0:
-                worth = await self._prices.worth_of_known(pages, multiplier)
+            if price > 0.0:
+                worth = await self._prices.worth_of_known(pages, price)
             if worth is None:
                 continue
             brought.worth += worth * share

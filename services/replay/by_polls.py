@@ -23,7 +23,7 @@ from services.replay.values import EXACT
 from services.replay.virtual_estimator import VirtualEstimator
 from services.scheduler.demand.tally import demand_of
 from shared.policy.multipliers import solve_multiplier
-from shared.policy.polls import PollRecord, poll_interval, signal_worth
+from shared.policy.polls import PollRecord, poll_interval, signal_worth, slot_price
 from shared.units import SECONDS_PER_DAY
 
 Floats = NDArray[np.float64]
@@ -43,9 +43,6 @@ RECENT_CRAWLS: Final = 500
 
 AT_THRESHOLD: Final = 0.1
 """The quantile of them that does: others were lifted past the threshold by a signal."""
-
-LEAST_PRICE: Final = 0.05
-"""Of λ₀; a slot is not taken to be worth less."""
 
 LEAST_SHARE: Final = 0.1
 """Of the budget; λ₀ supposes that so much is left for crawls."""
@@ -142,8 +139,7 @@ class PolledRun:
         """
         if not self._values.size:
             return self.multiplier
-        now = float(np.quantile(self._values, AT_THRESHOLD))
-        return min(max(now, LEAST_PRICE * self.multiplier), self.multiplier)
+        return slot_price(self.multiplier, float(np.quantile(self._values, AT_THRESHOLD)))
 
     def _solve(self, now: float, slots: int) -> None:
         """Solve for λ₀ by the demand for crawls, and the slots that polls have left of late."""

@@ -26,6 +26,10 @@ poll after τ days shows each page with the probability 1 − e^{−δτ}: the w
 shows add up to L(τ), without bias, whatever hides in between. With A = L(τ)/τ, the worth that came
 a day, V(τ) = Aτ²/2 up to the terms in (δτ)³: too much by a quarter where δτ = 1, by which τ is a
 tenth too short, and the cost is flat there.
+
+λ₀ is the price of a slot in the long run. As long as copies are fresher than they will be then, the
+next slots buy less, λ* < λ₀: pages are crawled that λ₀ would not, to know of their signals is worth
+something, and of others more. So λ₀ here is the price of now (`slot_price`), in s* as in λ₀c.
 """
 
 import math
@@ -45,12 +49,25 @@ HIGHEST_LEVEL: Final = 1.0 - 1e-12
 NEWTON_STEPS: Final = 6
 """To about nine digits, and more where the level is not close to 0."""
 
+LEAST_PRICE: Final = 0.05
+"""Of λ₀; a slot is not taken to be worth less."""
+
 UNSEEN_SIGNALS: Final = 0.5
 """Usual signals that every source is believed to have sent besides those that were seen."""
 
 
+def slot_price(multiplier: float, slot_value: float) -> float:
+    """λ in all of the above: what the next slots buy, as long as that is less than λ₀.
+
+    Args:
+        multiplier: λ₀.
+        slot_value: down to which pages are crawled now.
+    """
+    return min(max(slot_value, LEAST_PRICE * multiplier), multiplier)
+
+
 def signal_worth(
-    importance: ArrayLike, alpha: ArrayLike, kappa: ArrayLike, gamma: ArrayLike, multiplier: float
+    importance: ArrayLike, alpha: ArrayLike, kappa: ArrayLike, gamma: ArrayLike, price: float
 ) -> Column:
     """μw of each page: what it saves a day to know of one signal. One row a page.
 
@@ -59,12 +76,12 @@ def signal_worth(
         alpha: changes a day that no signal announces.
         kappa: evidence of one signal.
         gamma: signals a day.
-        multiplier: λ₀, above 0.
+        price: of a slot, above 0 (`slot_price`).
     """
     weights, rates, evidence, signals = as_columns(importance, alpha, kappa, gamma)
-    price = multiplier * (rates - signals * np.expm1(-evidence))
-    is_crawled = (price > 0.0) & (price < HIGHEST_LEVEL * weights)
-    exponent = _exponent(np.divide(price, weights, out=np.full_like(price, 0.5), where=is_crawled))
+    least = price * (rates - signals * np.expm1(-evidence))
+    is_crawled = (least > 0.0) & (least < HIGHEST_LEVEL * weights)
+    exponent = _exponent(np.divide(least, weights, out=np.full_like(least, 0.5), where=is_crawled))
     precise = 1.0 - np.exp(-evidence) * np.expm1(exponent) / exponent
     vague = (np.minimum(evidence, exponent) + np.expm1(-evidence)) / exponent
     share = np.where(evidence >= exponent, precise, vague)

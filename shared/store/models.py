@@ -287,6 +287,8 @@ class MultiplierRecord(Base):
     achieved_ratio: Mapped[float | None] = mapped_column(Double)
     """Crawls to slots of the budget in the last seconds before."""
     live_shards: Mapped[int | None] = mapped_column(Integer)
+    slot_value: Mapped[float | None] = mapped_column(Double)
+    """What a slot was worth then; NULL: not known, or an older version has written it."""
     shards: Mapped[list[int] | None] = mapped_column(
         ARRAY(SmallInteger), comment="those with a share"
     )

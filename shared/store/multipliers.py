@@ -14,7 +14,8 @@ PRUNED_AT_ONCE = 5_000
 
 _PLAIN = (
     "version, computed_at, effective_at, multiplier, crawls_per_second, cause, why, epoch, leader, "
-    "ramp_to, ramp_seconds, achieved_crawls_per_second, achieved_ratio, live_shards"
+    "ramp_to, ramp_seconds, achieved_crawls_per_second, achieved_ratio, live_shards, "
+    "slot_value"
 )
 
 
@@ -27,6 +28,8 @@ class Decided(NamedTuple):
     achieved_ratio: float
     """To the slots of the budget that they had."""
     live_shards: int
+    slot_value: float | None = None
+    """λ*: what a slot is worth now; None: not known."""
 
 
 def append_multipliers(database_url: str, decided: Sequence[Decided]) -> None:
@@ -61,6 +64,7 @@ def _row(decided: Decided) -> tuple[Any, ...]:
         decided.achieved_crawls_per_second,
         decided.achieved_ratio,
         decided.live_shards,
+        decided.slot_value,
         np.array([a.shard for a in given], np.int16),
         np.array([a.share for a in given], np.float32),
     )

@@ -7,6 +7,8 @@ import numpy as np
 import psycopg
 from numpy.typing import NDArray
 
+from shared.policy.polls import slot_price
+
 Column = NDArray[np.float64]
 
 
@@ -22,12 +24,13 @@ class Beliefs(NamedTuple):
     """Signals a day."""
 
 
-def read_multiplier(connection: psycopg.Connection) -> float:
-    """λ₀ as the coordinator noted it last; 0: it never did."""
+def read_slot_price(connection: psycopg.Connection) -> float:
+    """What a slot is worth, as the coordinator noted it last; 0: it never did."""
     row = connection.execute(
-        "SELECT multiplier FROM multiplier_history ORDER BY id DESC LIMIT 1"
+        "SELECT multiplier, coalesce(slot_value, multiplier) FROM multiplier_history "
+        "ORDER BY id DESC LIMIT 1"
     ).fetchone()
-    return float(row[0]) if row else 0.0
+    return slot_price(*row) if row else 0.0
 
 
 def read_beliefs(connection: psycopg.Connection, shard: int, page_ids: Sequence[int]) -> Beliefs:

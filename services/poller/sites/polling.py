@@ -285,12 +285,12 @@ class SitePoller:
         record = PollRecord(due.worth, due.worth_signals, due.worth_days)
         price = 0.0
         if kind != INDEX and due.digest:
-            multiplier = await self._prices.multiplier()
-            worth = await self._prices.worth_of(shown, multiplier) if multiplier > 0.0 else None
+            slot = await self._prices.of_slot()
+            worth = await self._prices.worth_of(shown, slot) if slot > 0.0 else None
             if worth is not None:
                 days = max(now - due.polled_at, 0.0) / SECONDS_PER_DAY
                 record = record.after(days, len(shown), worth)
-                price = multiplier * settings.poller_poll_crawls
+                price = slot * settings.poller_poll_crawls
         seconds = interval_by_value(record, price, shortest=shortest, longest=longest)
         if seconds is not None:
             return Pace(seconds, True, *record)

@@ -15,17 +15,17 @@ from shared.policy.polls import signal_worth
 from shared.runtime.settings import Settings
 from shared.runtime.wall_time import WALL
 from shared.store.known_pages import ids_by_shard
-from shared.store.poll_prices import read_beliefs, read_multiplier
+from shared.store.poll_prices import read_beliefs, read_slot_price
 from shared.store.questions import Questions
 
 log = structlog.get_logger(__name__)
 
 FRESH_SECONDS: Final = 30.0
-"""λ₀ is asked for again after so long."""
+"""The price is asked for again after so long."""
 
 
 class Prices:
-    """Asks for λ₀ and for what is learned of pages."""
+    """Asks for the price of a slot and for what is learned of pages."""
 
     def __init__(self, settings: Settings, questions: Questions) -> None:
         """Make it.
@@ -36,55 +36,51 @@ class Prices:
         """
         self._settings = settings
         self._questions = questions
-        self._multiplier = 0.0
+        self._price = 0.0
         self._asked_at = float("-inf")
         self._is_away = False
 
-    async def multiplier(self) -> float:
-        """λ₀, days; 0: it is not known, or nothing is crawled by value."""
+    async def of_slot(self) -> float:
+        """What a slot is worth, days; 0: it is not known, or nothing is crawled by value."""
         if self._settings.policy != "crawl-value":
             return 0.0
         now = WALL.now()
         if abs(now - self._asked_at) >= FRESH_SECONDS:
             self._asked_at = now
             try:
-                self._multiplier = await self._questions.ask(read_multiplier)
+                self._price = await self._questions.ask(read_slot_price)
                 self._is_away = False
             except psycopg.Error as error:
-                self._multiplier = 0.0
+                self._price = 0.0
                 self._note(error)
-        return self._multiplier
+        return self._price
 
-    async def worth_of(self, pages: Sequence[PageIdentity], multiplier: float) -> float | None:
+    async def worth_of(self, pages: Sequence[PageIdentity], price: float) -> float | None:
         """What it saves to know of a signal of each page, summed. None: it cannot be known.
 
         Pages that Freshet does not have yet count as the others do on average.
 
         Args:
             pages: that a source has shown, each once.
-            multiplier: λ₀, above 0.
+            price: of a slot, above 0.
         """
-        found = await self._found(pages, multiplier)
+        found = await self._found(pages, price)
         if found is None:
             return None
         worth, known = found
         return worth * len(pages) / known if known else 0.0
 
-    async def worth_of_known(
-        self, pages: Sequence[PageIdentity], multiplier: float
-    ) -> float | None:
+    async def worth_of_known(self, pages: Sequence[PageIdentity], price: float) -> float | None:
         """As `worth_of`, but pages that Freshet does not have count nothing: whoever sends signals
         of the whole web names more of them than anybody wants."""
-        found = await self._found(pages, multiplier)
+        found = await self._found(pages, price)
         return None if found is None else found[0]
 
-    async def _found(
-        self, pages: Sequence[PageIdentity], multiplier: float
-    ) -> tuple[float, int] | None:
+    async def _found(self, pages: Sequence[PageIdentity], price: float) -> tuple[float, int] | None:
         if not pages:
             return 0.0, 0
         try:
-            return await self._questions.ask(_worth_of, pages, multiplier)
+            return await self._questions.ask(_worth_of, pages, price)
         except psycopg.Error as error:
             self._note(error)
             return None
@@ -96,12 +92,12 @@ class Prices:
 
 
 def _worth_of(
-    connection: psycopg.Connection, pages: Sequence[PageIdentity], multiplier: float
+    connection: psycopg.Connection, pages: Sequence[PageIdentity], price: float
 ) -> tuple[float, int]:
     """(worth, how many pages are there) of some pages."""
     worth, known = 0.0, 0
     for shard, page_ids in ids_by_shard(connection, pages).items():
         beliefs = read_beliefs(connection, shard, page_ids)
-        worth += float(signal_worth(*beliefs, multiplier).sum())
+        worth += float(signal_worth(*beliefs, price).sum())
         known += beliefs.alpha.size
     return worth, known

@@ -54,11 +54,11 @@ def asked(settings):
     questions.stop()
 
 
-def decide(owner, multiplier):
+def decide(owner, multiplier, slot_value=None):
     owner.execute(
         "INSERT INTO multiplier_history (version, computed_at, effective_at, multiplier, "
-        "crawls_per_second, cause) VALUES (1, 0, 0, %s, 1, 'start')",
-        (multiplier,),
+        "crawls_per_second, cause, slot_value) VALUES (1, 0, 0, %s, 1, 'start', %s)",
+        (multiplier, slot_value),
     )
 
 
@@ -69,13 +69,21 @@ def have(database_url, owner, urls, importance):
     owner.execute("UPDATE pages SET unsignalled_change_rate = 0.1, signal_evidence = 2")
 
 
-async def test_the_multiplier_is_the_last_one_decided_and_asked_for_rarely(owner, asked):
-    assert await asked.multiplier() == 0.0
+async def test_the_price_is_by_the_last_decision_and_asked_for_rarely(owner, asked):
+    assert await asked.of_slot() == 0.0
     decide(owner, 0.5)
     decide(owner, 0.25)
-    assert await asked.multiplier() == 0.0
+    assert await asked.of_slot() == 0.0
     asked._asked_at -= prices.FRESH_SECONDS
-    assert await asked.multiplier() == 0.25
+    assert await asked.of_slot() == 0.25
+
+
+@pytest.mark.parametrize(("slot_value", "price"), [(None, 4.0), (1.5, 1.5), (9.0, 4.0), (0.0, 0.2)])
+async def test_a_slot_is_worth_what_crawls_buy_now_and_no_more_than_in_the_long_run(
+    owner, asked, slot_value, price
+):
+    decide(owner, 4.0, slot_value)
+    assert await asked.of_slot() == price
 
 
 async def test_pages_are_worth_what_is_learned_of_them_and_new_ones_as_much(
@@ -96,7 +104,7 @@ async def test_pages_are_worth_what_is_learned_of_them_and_new_ones_as_much(
 async def test_who_may_not_ask_reads_by_what_comes(owner, database_url, asked, caplog):
     decide(owner, 0.5)
     owner.execute("REVOKE SELECT ON multiplier_history, page_estimates FROM freshet_poller")
-    assert await asked.multiplier() == 0.0
+    assert await asked.of_slot() == 0.0
     assert await asked.worth_of([identify("https://a.example/")], 0.5) is None
 
 

@@ -11,6 +11,7 @@ from services.coordinator.solver import (
     gather,
     limits_of,
     solve_shares,
+    solve_slot_value,
     solve_threshold,
 )
 from shared.contracts.messages import DemandCurve
@@ -55,6 +56,33 @@ def test_curves_on_shifted_parts_of_the_grid_add_up():
     shifted = curves(curve(0, root(1.0), grid=GRID[:40]), curve(1, root(3.0), grid=GRID[5:]))
     assert list(shifted.grid) == GRID
     assert solve_threshold(shifted, 10.0) == pytest.approx(0.16, rel=1e-6)
+
+
+NO_LIMITS = np.full(2, np.inf)
+
+
+@pytest.mark.parametrize(
+    ("budget", "crawls_per_second"),
+    [(0.5, 4.0 / 60.0), (3.0, 4.0 / 60.0), (10.0, 2.0 + 4.0 / 60.0), (100.0, 2.0 + 4.0 / 60.0)],
+)
+def test_a_slot_is_worth_the_value_down_to_which_the_next_ones_are_filled(
+    budget, crawls_per_second
+):
+    """In 60 s by the 4/√x pages that are worth at least x now; where all that is ripe is less than
+    the budget, also by the 2/√x crawls a second that come to be worth it."""
+    both = curves(curve(0, root(1.0), root(1.0)), curve(1, root(1.0), root(3.0)))
+    value = solve_slot_value(both, budget, 60.0, NO_LIMITS)
+    assert value == pytest.approx((crawls_per_second / budget) ** 2, rel=0.03)
+
+
+def test_a_slot_is_worth_nothing_where_the_budget_is_more_than_anything_asks_for():
+    idle = curves(curve(0, lambda x: 0.0), curve(1, lambda x: 0.0))
+    assert solve_slot_value(idle, 10.0, 60.0, NO_LIMITS) == 0.0
+    both = curves(curve(0, root(1.0), root(1.0)), curve(1, root(1.0), root(3.0)))
+    assert solve_slot_value(both, 0.0, 60.0, NO_LIMITS) == GRID[-1]
+    # One shard that cannot use what it has ripe leaves the slots to what is worth less.
+    limits = np.array([0.0, np.inf])
+    assert solve_slot_value(both, 3.0, 60.0, limits) < solve_slot_value(both, 3.0, 60.0, NO_LIMITS)
 
 
 def test_no_budget_means_that_nothing_is_worth_a_crawl():

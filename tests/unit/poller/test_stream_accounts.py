@@ -17,10 +17,10 @@ class Prices:
     def __init__(self, known=10**9):
         self.known, self.is_there, self.asked = known, True, []
 
-    async def multiplier(self):
+    async def of_slot(self):
         return 1.0 if self.is_there else 0.0
 
-    async def worth_of_known(self, pages, multiplier):
+    async def worth_of_known(self, pages, price):
         self.asked.append(len(pages))
         return 2.0 * min(len(pages), self.known)
 
