@@ -137,9 +137,14 @@ async def test_budget_shares_silence_and_a_restart(publisher, tmp_path):
         if message.cause != "refresh" and message.version in rows:
             row = rows[message.version]
             assert (row["cause"], row["why"]) == (message.cause, message.why)
+            # Nothing is ripe: the next slots buy what they do in the long run.
+            assert row["slot_value"] is None or row["slot_value"] == pytest.approx(
+                message.multiplier, rel=0.05
+            )
             assert row["shares"] == pytest.approx(
                 {a.shard: a.share for a in message.allotments if a.share > 0}, rel=1e-6
             )
+    assert any(row["slot_value"] for row in rows.values())
     assert {"start", "bandwidth", "silent-shard", "new-shard", "takeover"} <= {
         row["cause"] for row in rows.values()
     }

@@ -354,7 +354,7 @@ def test_a_decision_is_noted_with_its_shares_and_its_reason(store):
         ramp_seconds=60.0,
         why="shard 1 is away",
     )
-    append_multipliers(store, [Decided(sent, 4.5, 0.9, 2)])
+    append_multipliers(store, [Decided(sent, 4.5, 0.9, 2, 0.125)])
     [row] = last_multipliers(store, 1, ["silent-shard"])
     assert row.pop("shares") == {0: 0.25, 2: 0.75}
     assert row == {
@@ -372,6 +372,7 @@ def test_a_decision_is_noted_with_its_shares_and_its_reason(store):
         "achieved_crawls_per_second": 4.5,
         "achieved_ratio": 0.9,
         "live_shards": 2,
+        "slot_value": 0.125,
     }
     assert last_multipliers(store, 1, ["bandwidth"]) == []
 
