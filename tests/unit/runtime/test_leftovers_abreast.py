@@ -4,18 +4,13 @@ The reader is real; the broker and its client are the simulator's.
 """
 
 import asyncio
-from random import Random
 
 import pytest
+from simulated_reading import SimulatedReading
 
 import shared.runtime.consumer
-from services.verify.simulation.clocks import BEGINNING, virtual_clocks
-from services.verify.simulation.kafka.broker import Broker, Given
-from services.verify.simulation.kafka.consumer import Consumer, topic_ids
-from services.verify.simulation.kafka.network import Network
-from services.verify.simulation.loop import VirtualLoop
-from services.verify.simulation.plan import Scale, SimulationPlan, Weather
-from services.verify.simulation.process import Process
+from services.verify.simulation.clocks import BEGINNING
+from services.verify.simulation.kafka.broker import Given
 from shared.contracts.topics import CRAWL_OUTCOMES, PAGE_SIGNALS
 from shared.runtime.abreast import SLACK_SECONDS, Abreast
 from shared.runtime.consumer import BatchConsumer
@@ -24,7 +19,6 @@ from shared.runtime.settings import Settings
 HOUR = 3_600.0
 RECORDS = 40
 TOPICS = (CRAWL_OUTCOMES, PAGE_SIGNALS)
-A_FEW_AT_A_TIME = Weather(0.0, 0.0, 0.0, partly=1.0, uneven=0.0)
 
 
 class Reluctant:
@@ -61,25 +55,11 @@ class Reluctant:
 
 @pytest.mark.parametrize("seed", range(5))
 def test_what_is_left_is_read_abreast_again(monkeypatch, seed):
-    loop = VirtualLoop(Random(seed))
-    broker, network = Broker(loop, 1, frozenset()), Network(loop, Random(seed), 0.0)
-    plan = SimulationPlan(seed, Scale(), (), A_FEW_AT_A_TIME)
+    simulated = SimulatedReading(monkeypatch, shared.runtime.consumer, seed)
     handler = Reluctant()
     for topic, times in handler.left.items():
         given = [Given(b"host", b"{}", round(1e3 * at)) for at in times]
-        broker.partition(topic, 0).append(given, 0.0)
-
-    def consumer(_settings, group=None, **options):
-        known = {
-            "group_id": group,
-            "group_instance_id": "one",
-            "session_timeout_ms": 3000,
-            "heartbeat_interval_ms": 300,
-        }
-        return Consumer(loop, broker, network, Random(seed), known | options, plan)
-
-    monkeypatch.setattr(shared.runtime.consumer, "make_consumer", consumer)
-    monkeypatch.setattr("shared.runtime.continuity.topic_ids", topic_ids)
+        simulated.broker.partition(topic, 0).append(given, 0.0)
 
     async def read():
         settings, stopping = Settings(partitions=1), asyncio.Event()
@@ -94,7 +74,5 @@ def test_what_is_left_is_read_abreast_again(monkeypatch, seed):
         await reading
         await reader.stop()
 
-    with virtual_clocks(loop):
-        loop.run_until_complete(loop.create_task(read(), context=Process("reader").context()))
-    loop.end()
+    simulated.run(read())
     assert not any(handler.left.values())
