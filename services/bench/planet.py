@@ -22,6 +22,7 @@ from services.bench.recovery_kill import kill_one
 from services.plan.coefficients import (
     Coefficient,
     Coefficients,
+    NotMeasured,
     Run,
     read_measured,
     write_measured,
@@ -91,6 +92,7 @@ def command(
       freshet bench planet --write measured.yml && freshet plan --measured measured.yml ...
       freshet bench planet --pages 1e9 --crawls-per-second 1e4 --json
     """
+    known = {} if write is None else _known(write)
     crawls = crawls_per_second / machines
     own = Part(
         round(pages / machines), max(shards // machines, 1), crawls, SIGNALS_PER_CRAWL * crawls
@@ -111,7 +113,9 @@ def command(
         found |= _handover(answer["failover"])
     answer["coefficients"] = found
     if write is not None:
-        _write(write, found, _run(beside))
+        run = _run(beside)
+        fresh = {name: Coefficient(name, value, run) for name, value in found.items()}
+        write_measured(write, known | fresh)
     if as_json:
         show_json(answer)
     else:
@@ -167,10 +171,14 @@ def _handover(killed: Mapping[str, Any]) -> dict[str, float]:
     return {"handover_seconds": rounded(max(left, 0.0))}
 
 
-def _write(file: Path, found: Mapping[str, float], run: Run) -> None:
-    known: Coefficients = read_measured(file) if file.exists() else {}
-    fresh = {name: Coefficient(name, value, run) for name, value in found.items()}
-    write_measured(file, known | fresh)
+def _known(file: Path) -> Coefficients:
+    """What a file has that will be written, looked at before hours go into measuring."""
+    if not os.access(file if file.exists() else file.parent, os.W_OK):
+        raise click.ClickException(f"{file} cannot be written")
+    try:
+        return read_measured(file) if file.exists() else {}
+    except NotMeasured as error:
+        raise click.ClickException(str(error)) from error
 
 
 def _run(beside: str) -> Run:

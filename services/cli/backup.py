@@ -167,6 +167,8 @@ def _same(one: bytes, other: bytes) -> bool:
 async def read_standing(settings: Settings, topic: Topic) -> dict[str, bytes]:
     """The last message of each key of a compacted topic; those that cannot be read are left out.
 
+    A topic that is not there has none: it may be newer than the last `freshet topics ensure`.
+
     Raises:
         KafkaError: it cannot be read.
         TimeoutError: the broker stopped answering.
@@ -177,6 +179,8 @@ async def read_standing(settings: Settings, topic: Topic) -> dict[str, bytes]:
     try:
         await consumer.start()
         partitions = (await topic_partitions(settings, [topic]))[topic.name]
+        if not partitions:
+            return {}
         consumer.assign(partitions)
         ends = await consumer.end_offsets(partitions)
         begins = await consumer.beginning_offsets(partitions)

@@ -7,7 +7,7 @@ from typing import Final
 
 from aiokafka import ConsumerRecord
 
-from shared.contracts.codec import MAX_DISCOVERY_BYTES, BadMessage, decode
+from shared.contracts.codec import BadMessage, decode
 from shared.contracts.identity import BadUrl, identify
 from shared.contracts.messages import CrawlOutcome, Discovery
 from shared.contracts.topics import CRAWL_OUTCOMES, DISCOVERIES
@@ -76,7 +76,7 @@ def take(
 
 
 def _take_discovery(taken: Taken, value: bytes | None, arrived_at: float) -> None:
-    found = decode(Discovery, value, MAX_DISCOVERY_BYTES)
+    found = decode(Discovery, value)
     try:
         identify(found.url)
     except BadUrl as error:

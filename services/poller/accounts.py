@@ -1,6 +1,7 @@
 """What a stream costs and brings, from one time that it is written down to the next."""
 
-from dataclasses import dataclass, field
+from collections import defaultdict
+from dataclasses import asdict, dataclass, field
 from typing import Final
 
 from yarl import URL
@@ -29,20 +30,25 @@ def shown(url: str) -> str:
 
 @dataclass(slots=True)
 class _Brought:
-    """By one source."""
+    """By one source; fields as in `StreamNews`."""
 
     signals: int = 0
-    exact: int = 0
+    exact_signals: int = 0
     delay_seconds: float = 0.0
-    named: int = 0
-    """Signals since its pages were valued."""
-    noted: int = 0
-    """Of them, the first."""
-    pages: dict[int, PageIdentity] = field(default_factory=dict)
-    """Of those."""
     worth: float = 0.0
     worth_signals: float = 0.0
     worth_days: float = 0.0
+
+
+@dataclass(slots=True)
+class _Named:
+    """Signals of one source since its pages were valued."""
+
+    signals: int = 0
+    noted: int = 0
+    """The first of them."""
+    pages: dict[int, PageIdentity] = field(default_factory=dict)
+    """Of those."""
 
 
 class StreamAccount:
@@ -65,13 +71,15 @@ class StreamAccount:
         self._reason = ""
         self._has_events = False
         """Whether the connection at hand has brought one."""
+        self._named = defaultdict(_Named, {source: _Named()})
+        """By source: the stream's own and those that ever had a signal."""
         self.is_new = True
         """Whether there is something to write down."""
         self._begin()
 
     def _begin(self) -> None:
         self._connections = self._gaps = self._bytes = self._events = self._bad = 0
-        self._brought: dict[str, _Brought] = {self._source: _Brought()}
+        self._brought: defaultdict[str, _Brought] = defaultdict(_Brought)
 
     def connecting(self) -> None:
         """The server is asked for the stream."""
@@ -114,14 +122,14 @@ class StreamAccount:
             now: Unix seconds.
         """
         times = [ping.observed_at for ping in pings if ping.observed_at is not None]
-        brought = self._brought.setdefault(source, _Brought())
+        brought, named = self._brought[source], self._named[source]
         brought.signals += len(pings)
-        brought.exact += len(times)
+        brought.exact_signals += len(times)
         brought.delay_seconds += sum(max(now - time, 0.0) for time in times)
-        brought.named += len(pings)
-        noted = pings[: MOST_VALUED - brought.noted]
-        brought.noted += len(noted)
-        brought.pages |= {page.page_id: page for page in (identify(ping.url) for ping in noted)}
+        named.signals += len(pings)
+        noted = pings[: MOST_VALUED - named.noted]
+        named.noted += len(noted)
+        named.pages |= {page.page_id: page for page in (identify(ping.url) for ping in noted)}
         if times:
             metrics.DELAY_SECONDS.labels(self._source).set(now - max(times))
 
@@ -129,54 +137,43 @@ class StreamAccount:
         """What is new, at a time in Unix seconds; the stream's own source first."""
         if now - self._valued_at >= VALUED_SECONDS:
             await self._value(now)
-        own, *others = [
-            StreamNews(
-                source,
-                self._url,
-                now,
-                0,
-                "",
-                signals=brought.signals,
-                exact_signals=brought.exact,
-                delay_seconds=brought.delay_seconds,
-                worth=brought.worth,
-                worth_signals=brought.worth_signals,
-                worth_days=brought.worth_days,
-            )
-            for source, brought in self._brought.items()
-        ]
-        counted = own._replace(
-            failures=self._failures,
-            reason=self._reason,
-            connections=self._connections,
-            gaps=self._gaps,
-            bytes_read=self._bytes,
-            events=self._events,
-            bad_events=self._bad,
+        own = StreamNews(
+            self._source,
+            self._url,
+            now,
+            self._failures,
+            self._reason,
+            self._connections,
+            self._gaps,
+            self._bytes,
+            self._events,
+            self._bad,
+            **asdict(self._brought[self._source]),
         )
-        return [counted, *others]
+        others = [
+            StreamNews(source, self._url, now, 0, "", **asdict(self._brought[source]))
+            for source in self._named
+            if source != self._source
+        ]
+        return [own, *others]
 
     def written(self) -> None:
         """All of `news` is in the database."""
-        before = self._brought
         self._begin()
-        for source, brought in before.items():
-            waiting = (brought.named, brought.noted, brought.pages)
-            self._brought[source] = _Brought(0, 0, 0.0, *waiting)
         self.is_new = False
 
     async def _value(self, now: float) -> None:
         days = (now - self._valued_at) / SECONDS_PER_DAY
         self._valued_at = now
         price = await self._prices.of_slot()
-        for brought in self._brought.values():
-            pages, share = list(brought.pages.values()), brought.named / max(brought.noted, 1)
-            brought.named, brought.noted, brought.pages = 0, 0, {}
+        for source, one in self._named.items():
+            self._named[source] = _Named()
             worth = None
             if price > 0.0:
-                worth = await self._prices.worth_of_known(pages, price)
+                worth = await self._prices.worth_of_known(list(one.pages.values()), price)
             if worth is None:
                 continue
+            share, brought = one.signals / max(one.noted, 1), self._brought[source]
             brought.worth += worth * share
-            brought.worth_signals += len(pages) * share
+            brought.worth_signals += len(one.pages) * share
             brought.worth_days += days

@@ -186,7 +186,7 @@ def in_words(error: Exception) -> str:
         return f"it answers {error.status}"
     if isinstance(error, TimeoutError):
         return "it says nothing, or does not answer"
-    if isinstance(error, aiohttp.InvalidURL):
+    if isinstance(error, aiohttp.InvalidURL | aiohttp.NonHttpUrlClientError):
         return "it leads to what is no URL"
     return str(error) or type(error).__name__
 

@@ -61,17 +61,20 @@ class AsTheyCome:
     """Policies under all of the scenarios."""
 
     rows: list[dict[str, Any]]
-    """One a scenario, draw and policy; `times` is its staleness over that of the first policy."""
+    """One a scenario, draw and policy; `times` is its staleness over that of the first policy, None
+    where that one is never stale."""
     about: dict[str, Any]
 
     def summary(self) -> list[dict[str, Any]]:
         """Of each policy but the first: the middle of `times` over scenarios, and the range.
 
-        A scenario with several draws has the middle of them.
+        A scenario with several draws has the middle of them. Where the first policy is never stale
+        there is nothing to compare with.
         """
         found = []
-        for policy in dict.fromkeys(row["policy"] for row in self.rows):
-            mine = [row for row in self.rows if row["policy"] == policy]
+        rows = [row for row in self.rows if row["times"] is not None]
+        for policy in dict.fromkeys(row["policy"] for row in rows):
+            mine = [row for row in rows if row["policy"] == policy]
             times = [row["times"] for row in mine]
             middles = [
                 np.median([row["times"] for row in mine if row["scenario"] == name])
@@ -107,26 +110,25 @@ def compare_as_they_come(
         told: of progress.
 
     Raises:
-        ValueError: a policy cannot be told of polls.
+        ValueError: a policy cannot be told of polls, or there is no crawl.
     """
     for name in names:
         if name not in (FRESHET, DEAF) and not isinstance(POLICIES[name], SchedulePolicy):
             raise ValueError(
                 f"{name}: as signals come, freshet and the schedules are compared alone"
             )
+    if not budget.slot_times(trace.days).size:
+        raise ValueError(f"the budget has no crawl within the {trace.days:g} days of the trace")
     rows: list[dict[str, Any]] = []
     deaf: dict[str, Replayed] = {}
     for scenario in scenarios:
         for draw in range(DRAWS if scenario == HALF else 1):
-            first = None
             for name in names:
                 if told is not None:
                     told(scenario, name)
                 replayed = _replayed(trace, budget, scenario, name, seed + draw, deaf)
-                staleness = replayed.books.staleness
-                first = staleness if first is None else first
                 row = {"scenario": scenario, "draw": draw, "policy": name}
-                rows.append(row | {"staleness": staleness, "times": staleness / first})
+                rows.append(row | {"staleness": replayed.books.staleness})
     about = {
         "crawls_per_day": [list(step) for step in budget.steps],
         "days": trace.days,
@@ -137,7 +139,21 @@ def compare_as_they_come(
         "seed": seed,
         "code_version": code_version(),
     }
-    return AsTheyCome(rows, about)
+    return AsTheyCome(compared(rows), about)
+
+
+def compared(rows: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Rows with `times`; the first of each scenario and draw is what the others are compared with.
+
+    Args:
+        rows: with `scenario`, `draw`, `policy` and `staleness`.
+    """
+    first: dict[tuple[str, int], float] = {}
+    found = []
+    for row in rows:
+        least = first.setdefault((row["scenario"], row["draw"]), row["staleness"])
+        found.append(row | {"times": row["staleness"] / least if least > 0.0 else None})
+    return found
 
 
 def _replayed(

@@ -1,11 +1,13 @@
 """Bytes to messages and back."""
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from functools import cache
 from typing import Any, Final, TypeVar, cast
 
 import msgspec
+
+from shared.contracts.messages import Discovery, Multipliers
 
 _PATTERN = re.compile(r"matching regex '.*?'")
 """All patterns of the contract keep such characters out; people need not read them."""
@@ -13,8 +15,15 @@ _PATTERN = re.compile(r"matching regex '.*?'")
 MAX_MESSAGE_BYTES = 64 * 1024
 """No message of the contract comes near, but demand curves of a large grid, and links."""
 
-MAX_DISCOVERY_BYTES = 1024 * 1024
-"""Of a thousand links; brokers take no more either, unless they are told to."""
+MAX_LARGE_BYTES = 1024 * 1024
+"""Of a thousand links, or of what thousands of shards and a hundred groups of hosts may crawl;
+brokers take no more either, unless they are told to."""
+
+_MOST_BYTES: Final[Mapping[type[msgspec.Struct], int]] = {
+    Discovery: MAX_LARGE_BYTES,
+    Multipliers: MAX_LARGE_BYTES,
+}
+"""Of the kinds of messages that may be longer than others."""
 
 _NOT_READ: Final = (msgspec.MsgspecError, UnicodeDecodeError, RecursionError)
 
@@ -58,20 +67,19 @@ def decode_many(
     return messages, bad
 
 
-def decode(kind: type[T], data: bytes | None, most_bytes: int = MAX_MESSAGE_BYTES) -> T:
+def decode(kind: type[T], data: bytes | None) -> T:
     """One message from the wire.
 
     Args:
         kind: the struct that the topic carries.
         data: the record's value; None is a tombstone.
-        most_bytes: a longer one is refused.
 
     Raises:
         BadMessage: not JSON, wrong types or values out of range, too large, or empty.
     """
     if data is None:
         raise BadMessage("the message is empty (a tombstone), but this topic is not compacted")
-    if len(data) > most_bytes:
+    if len(data) > (most_bytes := _MOST_BYTES.get(kind, MAX_MESSAGE_BYTES)):
         raise BadMessage(f"the message has {len(data)} bytes; at most {most_bytes} are read")
     try:
         return cast(T, decoder(kind).decode(data))

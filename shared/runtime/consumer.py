@@ -107,7 +107,7 @@ class BatchConsumer:
         self._continuity = Continuity(self._consumer, self._names, known_topics)
         self._reloads = reloads
         self._lag = Lag(self._consumer, self._names, lambda: self._next)
-        self._leftovers = Leftovers(self._consumer)
+        self._leftovers = Leftovers(self._consumer, holding)
         self._to_reload: set[int] = set()
         self.halted: str | None = None
         """Why reading has stopped for good, until the worker is started again; None: it goes on."""

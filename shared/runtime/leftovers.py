@@ -1,11 +1,13 @@
 """Partitions whose records could not be handled yet, while those of others could."""
 
 import time
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from typing import Final
 
 from aiokafka import AIOKafkaConsumer, TopicPartition
+
+from shared.runtime.holding import Holding
 
 PAUSE_SECONDS: Final = 5.0
 """After so long their records are handed over again. Each time costs the others a moment."""
@@ -14,8 +16,9 @@ PAUSE_SECONDS: Final = 5.0
 class Leftovers:
     """Has records read again, after a while."""
 
-    def __init__(self, consumer: AIOKafkaConsumer) -> None:
+    def __init__(self, consumer: AIOKafkaConsumer, holding: Sequence[Holding]) -> None:
         self._consumer = consumer
+        self._holding = holding
         self._due_at: dict[int, float] = {}
 
     def put_back(
@@ -24,6 +27,9 @@ class Leftovers:
         """Records of these were handed over in vain: they are read again from where they begin."""
         if not partitions:
             return
+        # What holds back knows how far topics were read, and they are not read so far any more.
+        for holding in self._holding:
+            holding.forget(set(partitions))
         self._due_at |= dict.fromkeys(partitions, time.monotonic() + PAUSE_SECONDS)
         there = [tp for tp in self._consumer.assignment() if tp.partition in partitions]
         for tp in there:

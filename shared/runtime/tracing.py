@@ -279,7 +279,8 @@ def make_tracing(settings: Settings, worker: str) -> Tracing | None:
     Raises:
         SettingsError: they are on, and OpenTelemetry's SDK or its exporter is not installed.
     """
-    environment = os.environ
+    # OpenTelemetry's rule: what is empty is not set.
+    environment = {name: value for name, value in os.environ.items() if value}
     exporter = environment.get("OTEL_TRACES_EXPORTER", "otlp")
     is_disabled = environment.get("OTEL_SDK_DISABLED", "").lower() == "true"
     if not settings.trace_share or is_disabled or exporter == "none":

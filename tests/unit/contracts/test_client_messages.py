@@ -6,7 +6,7 @@ from scrapy_freshet import messages as client
 
 from deploy.docs.places import TOP
 from shared.contracts import fields, messages, topics
-from shared.contracts.codec import MAX_DISCOVERY_BYTES, decode, encode
+from shared.contracts.codec import MAX_LARGE_BYTES, decode, encode
 
 PACKAGE = TOP / "clients" / "scrapy-freshet" / "scrapy_freshet"
 
@@ -42,7 +42,7 @@ def test_its_messages_are_read_as_they_were_meant():
 def test_the_longest_discovery_is_one_that_is_read():
     links = ["h" * client.MOST_URL_CHARACTERS] * client.MOST_LINKS_A_MESSAGE
     largest = encode(client.Discovery(links[0], links, 1_700_000_000.123456))
-    assert len(largest) <= MAX_DISCOVERY_BYTES
+    assert len(largest) <= MAX_LARGE_BYTES
     assert len(links) <= fields.MAX_LINKS
 
 

@@ -8,7 +8,17 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from shared.contracts.codec import MAX_MESSAGE_BYTES, BadMessage, decode, decode_many, encode
-from shared.contracts.messages import Bandwidth, CrawlOutcome, PageUpdate, Signal
+from shared.contracts.fields import MOST_GROUPS
+from shared.contracts.layout import MOST_SHARDS
+from shared.contracts.messages import (
+    Allotment,
+    Bandwidth,
+    CrawlOutcome,
+    GroupShares,
+    Multipliers,
+    PageUpdate,
+    Signal,
+)
 from shared.contracts.topics import TOPICS
 
 KINDS = [topic.message for topic in TOPICS if topic.message is not None]
@@ -91,3 +101,16 @@ def test_the_reason_says_what_is_wrong(kind, data, reason):
 def test_unknown_fields_pass():
     data = b'{"url": "a", "source": "s", "added_later": {"x": [1]}}'
     assert decode(Signal, data) == Signal("a", "s")
+
+
+@pytest.mark.parametrize(
+    ("shards", "groups"), [(MOST_SHARDS, 0), (64, MOST_GROUPS), (192, MOST_GROUPS)]
+)
+def test_what_is_said_of_many_shards_and_groups_can_be_read(shards, groups):
+    shares = [Allotment(number, 1.0 / 3.0) for number in range(shards)]
+    of_groups = [
+        GroupShares(f"a-domain-{number}.example", 2.5, 1.7e9, 12.5, shares)
+        for number in range(groups)
+    ]
+    said = Multipliers(1, 1.7e9, 1.7e9, 0.5, 100.0, 0.0, shares, groups=of_groups)
+    assert decode(Multipliers, encode(said)) == said

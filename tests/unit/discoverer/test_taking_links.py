@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from services.discoverer.taking import NO_DEPTH, take
-from shared.contracts.codec import MAX_DISCOVERY_BYTES, encode
+from shared.contracts.codec import MAX_LARGE_BYTES, encode
 from shared.contracts.messages import MAX_LINKS, CrawlOutcome, Discovery
 
 OUTCOMES, DISCOVERIES = "crawl-outcomes", "discoveries"
@@ -93,7 +93,7 @@ def test_bad_messages_are_refused_with_the_reason_and_the_others_count():
         b'{"url": "mailto:x@a.example", "links": []}': "only http and https",
         b'{"url": "https://a.example/", "links": [], "depth": -1}': "depth",
         encode(Discovery(PAGE, ["x"] * (MAX_LINKS + 1))): "links",
-        long: f"at most {MAX_DISCOVERY_BYTES} are read",
+        long: f"at most {MAX_LARGE_BYTES} are read",
         None: "tombstone",
     }
     taken = taken_of(*(record(DISCOVERIES, value) for value in [*bad, good]))
@@ -107,7 +107,7 @@ def test_bad_messages_are_refused_with_the_reason_and_the_others_count():
 def test_a_message_may_be_longer_than_others_where_it_has_many_links():
     links = [f"https://a.example/{n:04}{'x' * 900}" for n in range(MAX_LINKS)]
     value = encode(Discovery(PAGE, links))
-    assert 64 * 1024 < len(value) < MAX_DISCOVERY_BYTES
+    assert 64 * 1024 < len(value) < MAX_LARGE_BYTES
     assert len(taken_of(record(DISCOVERIES, value)).links) == MAX_LINKS
 
 

@@ -1,5 +1,6 @@
 """What a stream costs and brings, written down or not."""
 
+import aiohttp
 import pytest
 
 from services.poller.accounts import MOST_VALUED, VALUED_SECONDS, StreamAccount, shown
@@ -116,6 +117,8 @@ def test_what_was_brought_a_memory_ago_counts_e_times_less():
 
 def test_nobody_is_shown_what_may_be_secret_of_a_stream():
     assert shown("wss://me:pw@s.example:8443/a?token=x#y") == "wss://s.example:8443/a"
-    for error in (TimeoutError("https://s.example/?token=x"), ValueError("it answers 404")):
+    secret = "https://s.example/?token=x"
+    elsewhere = (aiohttp.InvalidURL(secret), aiohttp.NonHttpUrlRedirectClientError(secret))
+    for error in (TimeoutError(secret), ValueError("it answers 404"), *elsewhere):
         assert "token" not in in_words(error)
     assert in_words(ConnectionResetError()) == "ConnectionResetError"

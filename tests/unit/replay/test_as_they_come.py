@@ -153,6 +153,37 @@ def test_the_middle_is_of_scenarios_and_the_range_of_all_rows() -> None:
     assert summary == {"policy": "peer", "middle": 9.0, "least": 1.5, "most": 40.0}
 
 
+def test_who_is_never_stale_is_compared_with_nobody() -> None:
+    rows = [
+        {"scenario": name, "draw": 0, "policy": policy, "staleness": staleness}
+        for name, policy, staleness in (
+            ("as-recorded", "freshet", 0.0),
+            ("as-recorded", "nutch", 0.1),
+            ("polled", "freshet", 0.1),
+            ("polled", "nutch", 0.3),
+        )
+    ]
+    rows = as_they_come.compared(rows)
+    assert [row["times"] for row in rows] == [None, None, 1.0, pytest.approx(3.0)]
+    [other] = AsTheyCome(rows, {}).summary()
+    assert other == {"policy": "nutch"} | dict.fromkeys(
+        ("middle", "least", "most"), pytest.approx(3.0)
+    )
+    assert AsTheyCome(rows[:2], {}).summary() == []
+
+
+def test_a_trace_in_which_nothing_happens_is_compared() -> None:
+    trace = hand_made([], days=4.0)
+    found = compare_as_they_come(trace, BUDGET, ("freshet", "nutch"), scenarios=("as-recorded",))
+    assert [row["staleness"] for row in found.rows] == [0.0, 0.0]
+    assert found.summary() == []
+
+
+def test_a_budget_without_a_crawl_is_refused() -> None:
+    with pytest.raises(ValueError, match="no crawl"):
+        compare_as_they_come(of_hosts(), Budget.constant(0.01), ("freshet",))
+
+
 def test_policies_that_cannot_be_told_of_polls_are_refused() -> None:
     with pytest.raises(ValueError, match="GREEDY: as signals come"):
         compare_as_they_come(of_hosts(), BUDGET, ["freshet", "GREEDY"])

@@ -4,22 +4,16 @@ The readers are real; the broker and its client are the simulator's.
 """
 
 import asyncio
-from random import Random
 from unittest import mock
 
 import pytest
 from aiokafka import TopicPartition
+from simulated_reading import SimulatedReading
 
 import shared.runtime.consumer
 import shared.runtime.group_reading
 from services.ingester.reading import SignalReader
-from services.verify.simulation.clocks import virtual_clocks
-from services.verify.simulation.kafka.broker import Broker, Given
-from services.verify.simulation.kafka.consumer import Consumer, topic_ids
-from services.verify.simulation.kafka.network import Network
-from services.verify.simulation.loop import VirtualLoop
-from services.verify.simulation.plan import Scale, SimulationPlan, Weather
-from services.verify.simulation.process import Process
+from services.verify.simulation.kafka.broker import Given
 from shared.contracts.topics import PAGE_SIGNALS, SIGNALS
 from shared.runtime.consumer import BatchConsumer
 from shared.runtime.continuity import Continuity
@@ -27,8 +21,6 @@ from shared.runtime.settings import Settings
 from shared.runtime.slices import read_on
 
 RECORDS, KEPT_FROM = 20, 17
-
-A_FEW_AT_A_TIME = Weather(0.0, 0.0, 0.0, partly=1.0, uneven=0.0)
 
 
 class Said:
@@ -61,34 +53,20 @@ class Handler:
 def said(monkeypatch):
     made = Said()
     monkeypatch.setattr("shared.runtime.continuity.log", made)
-    monkeypatch.setattr("shared.runtime.continuity.topic_ids", topic_ids)
     return made
 
 
 def read_by(make, topic, module, monkeypatch):
     """Let a reader read a partition of which most goes between two slices of its first batch."""
-    loop = VirtualLoop(Random(1))
-    broker = Broker(loop, 1, frozenset())
-    network = Network(loop, Random(2), 0.0)
-    plan = SimulationPlan(1, Scale(), (), A_FEW_AT_A_TIME)
-    log = broker.partition(topic.name, 0)
+    simulated = SimulatedReading(monkeypatch, module, seed=1)
+    log = simulated.broker.partition(topic.name, 0)
     log.append([Given(b"host", b"{}", 0)] * RECORDS, 0.0)
-
-    def consumer(_settings, group=None, **options):
-        known = {
-            "group_id": group,
-            "group_instance_id": "one",
-            "session_timeout_ms": 3000,
-            "heartbeat_interval_ms": 300,
-        }
-        return Consumer(loop, broker, network, Random(3), known | options, plan)
 
     async def read_on_while_they_go(reader, fetched, *limits):
         if fetched and not log.begin:
             log.keep_from(KEPT_FROM)
         await read_on(reader, fetched, *limits)
 
-    monkeypatch.setattr(module, "make_consumer", consumer)
     monkeypatch.setattr(module, "read_on", read_on_while_they_go)
 
     async def read():
@@ -100,9 +78,7 @@ def read_by(make, topic, module, monkeypatch):
         await reading
         await reader.stop()
 
-    with virtual_clocks(loop):
-        loop.run_until_complete(loop.create_task(read(), context=Process("reader").context()))
-    loop.end()
+    simulated.run(read())
     assert log.begin == KEPT_FROM, "the records went in the middle of a batch"
 
 

@@ -213,6 +213,21 @@ def test_an_exporter_that_no_package_brings_is_named_at_the_start(monkeypatch):
         make_tracing(Settings(trace_share=0.5), "ingester")
 
 
+def test_a_variable_that_is_empty_is_not_set(monkeypatch):
+    names = ("OTEL_TRACES_EXPORTER", "OTEL_EXPORTER_OTLP_PROTOCOL")
+    for name in names:
+        monkeypatch.setenv(name, "")
+    asked = []
+
+    def load(exporter, environment):
+        asked.append((exporter, [name for name in names if name in environment]))
+        return InMemorySpanExporter()
+
+    monkeypatch.setattr(tracing, "_load_exporter", load)
+    make_tracing(Settings(trace_share=0.1), "ingester").close()
+    assert asked == [("otlp", [])]
+
+
 def test_the_exporter_of_grpc_goes_where_opentelemetrys_variables_say():
     run = (
         "from shared.runtime.tracing import make_tracing\n"
