@@ -141,7 +141,8 @@ def _shares_of(
         number: rest * (EVENLY / len(pages) + (1.0 - EVENLY) * count / total)
         for number, count in pages.items()
     }
-    return kept | {number: int(part * _STEPS) / _STEPS for number, part in parts.items()}
+    rounded = {number: int(part * _STEPS) / _STEPS for number, part in parts.items()}
+    return kept | {number: part for number, part in rounded.items() if part > 0.0}
 
 
 def _allotments(parts: Mapping[int, float]) -> list[Allotment]:

@@ -70,6 +70,22 @@ def test_what_stays_as_it_is_is_said_again_word_for_word():
     assert run.group is before or run.group == before
 
 
+def test_a_shard_for_which_nothing_is_left_yet_changes_nothing():
+    """A leader that has just begun has not heard of those that have the whole limit."""
+    run = running({0: 10, 1: 30})
+    other = GroupRun({0: 10, 1: 30, 2: 5})
+    other.wall, other.reporting = run.wall, {2: 1.0}
+    other.core.follow()
+    other.core.receive_multipliers(run.published[-1], other.moment)
+    other.core.lead(2, "coordinator-2")
+    other.limit(2.0)
+    other.steps(3)
+    assert other.group == run.group
+    other.reporting = {0: 1.0, 1: 1.0, 2: 1.0}
+    other.steps(3)
+    assert other.parts[2] > 0.1
+
+
 def test_another_limit_goes_on_from_the_slots_that_have_passed():
     run = running({0: 10})
     before = run.group
