@@ -8,8 +8,9 @@ import numpy as np
 from services.world.pages import WorldPages
 from services.world.plan import WorldPlan
 from services.world.worker import load_world
+from shared.runtime.databases import databases_of
 from shared.runtime.settings import Settings
-from shared.store.imports import ImportReport, PageBatch, import_pages
+from shared.store.imports import ImportReport, PageBatch, import_shared
 
 BATCH_PAGES = 50_000
 
@@ -29,8 +30,8 @@ async def import_world(settings: Settings, plan: WorldPlan, progress: Progress) 
 
     def load() -> int:
         pages, _ = load_world(plan)
-        report = import_pages(
-            settings.database_url.get_secret_value(),
+        report = import_shared(
+            databases_of(settings),
             settings.partitions,
             _batches(pages, settings.clock_origin),
             now=settings.clock_origin,
