@@ -39,6 +39,9 @@ T = TypeVar("T")
 PATIENCE_SECONDS: Final = 3.0
 """A lane that was well so far is waited for so long, by the others too."""
 
+SILENT_SECONDS: Final = 10.0
+"""What is under way for longer than that, without a sign of life, is said to be in trouble."""
+
 STOP_SECONDS: Final = 5.0
 
 _AWAY: Final = (*PASSING, StoreBusy)
@@ -111,6 +114,8 @@ class Lane:
             return None
         if self._away is not None:
             return f"the database of the shards {self.database.held} is away: {self._away}"
+        if self.is_busy and time.monotonic() > self.progressed_at + SILENT_SECONDS:
+            return f"the database of the shards {self.database.held} has not answered for a while"
         return self.handler.trouble
 
     @property

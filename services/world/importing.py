@@ -8,9 +8,8 @@ import numpy as np
 from services.world.pages import WorldPages
 from services.world.plan import WorldPlan
 from services.world.worker import load_world
-from shared.runtime.databases import databases_of
 from shared.runtime.settings import Settings
-from shared.store.imports import ImportReport, PageBatch, import_shared
+from shared.store.imports import ImportReport, PageBatch, import_pages
 
 BATCH_PAGES = 50_000
 
@@ -30,8 +29,8 @@ async def import_world(settings: Settings, plan: WorldPlan, progress: Progress) 
 
     def load() -> int:
         pages, _ = load_world(plan)
-        report = import_shared(
-            databases_of(settings),
+        report = import_pages(
+            settings.database_url.get_secret_value(),
             settings.partitions,
             _batches(pages, settings.clock_origin),
             now=settings.clock_origin,
