@@ -42,16 +42,49 @@ PATIENCE_SECONDS: Final = 3.0
 SILENT_SECONDS: Final = 10.0
 """What is under way for longer than that, without a sign of life, is said to be in trouble."""
 
-STOP_SECONDS: Final = 5.0
+STOP_SECONDS: Final = 3.0
+"""What is under way when the worker stops gets so long to end."""
 
 _AWAY: Final = (*PASSING, StoreBusy)
+
+
+class Ending(asyncio.Event):
+    """Set by itself, or because the worker stops."""
+
+    def __init__(self, stopping: asyncio.Event) -> None:
+        super().__init__()
+        self._stopping = stopping
+
+    def is_set(self) -> bool:
+        """Whether nothing is begun again."""
+        return super().is_set() or self._stopping.is_set()
 
 
 class LaneHandler(EstimatorHandler):
     """Raises where its database is away: `handle` and `assigned` may be called again then."""
 
-    report: Callable[[], None]
-    """Tells the metrics of all lanes."""
+    def __init__(
+        self,
+        settings: Settings,
+        clock: Clock,
+        announcer: Announcer,
+        ending: Ending,
+        tracing: Tracing | None,
+        report: Callable[[], None],
+    ) -> None:
+        """Make it, not connected yet.
+
+        Args:
+            settings: `database_url` is that of the lane.
+            clock: of the process.
+            announcer: of the process.
+            ending: of this handler.
+            tracing: of the process.
+            report: tells the metrics of all lanes.
+        """
+        super().__init__(settings, clock, announcer, ending, tracing)
+        self.ending = ending
+        self._report = report
 
     @property
     def pages(self) -> int:
@@ -77,11 +110,11 @@ class LaneHandler(EstimatorHandler):
 
     def _what_is_stuck(self) -> str | None:
         found = super()._what_is_stuck()
-        self.report()
+        self._report()
         return found
 
     def _report_size(self) -> None:
-        self.report()
+        self._report()
 
 
 class Lane:
@@ -96,6 +129,8 @@ class Lane:
         self._away: str | None = None
         self._work: asyncio.Task[Any] | None = None
         self._began_at = time.monotonic()
+        self._ends: set[asyncio.Task[None]] = set()
+        """Of handlers that were given up."""
 
     @property
     def is_busy(self) -> bool:
@@ -164,13 +199,25 @@ class Lane:
         self.shards -= shards
         await self.until_idle(PATIENCE_SECONDS)
         if self.is_busy:
-            log.warning("a database hangs: its lane is given up", shards=self.database.held)
-            given_up, work = self.handler, self._work
-            self.handler, self._work = self._make(), None
-            self.handler.load_later(given_up.loaded & self.shards)
-            if work is not None:
-                work.add_done_callback(lambda task: task.cancelled() or task.exception())
+            self._give_up()
         await self.handler.revoked(shards)
+
+    def _give_up(self) -> None:
+        log.warning("a database hangs: its lane is given up", shards=self.database.held)
+        given_up, work = self.handler, self._work
+        self.handler, self._work = self._make(), None
+        self.handler.load_later(given_up.loaded & self.shards)
+        given_up.ending.set()
+
+        async def see_the_end() -> None:
+            if work is not None:
+                # Whatever it ends with: its shards are the new handler's.
+                await asyncio.gather(work, return_exceptions=True)
+            await given_up.close()
+
+        end = asyncio.ensure_future(see_the_end())
+        self._ends.add(end)
+        end.add_done_callback(self._ends.discard)
 
     async def close(self) -> None:
         """Disconnect; what is under way gets a while to end."""
@@ -222,11 +269,8 @@ class Lanes:
 
         def lane(database: Database) -> Lane:
             def make() -> LaneHandler:
-                made = LaneHandler(
-                    at_database(settings, database), clock, announcer, stopping, tracing
-                )
-                made.report = self._report
-                return made
+                ending, there = Ending(stopping), at_database(settings, database)
+                return LaneHandler(there, clock, announcer, ending, tracing, self._report)
 
             return Lane(database, make)
 

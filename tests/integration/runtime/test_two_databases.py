@@ -13,6 +13,7 @@ from workers import settings_for, worker
 
 from deploy.local.postgres import EmbeddedPostgres
 from migrations.upgrade import migrate
+from services.cli.positions import places as find_places
 from shared.contracts.codec import decode, encode
 from shared.contracts.identity import identify, shard_of
 from shared.contracts.messages import Allotment, CrawlOutcome, CrawlRequest, Multipliers, PageUpdate
@@ -238,7 +239,21 @@ async def test_shards_of_one_database_go_on_while_another_is_away(
                 return (crawls(home) | crawls(other)) == dict(fleet.answered)
 
             await until(all_applied, *processes)
+            await until_positions_are_well(settings)
+            assert set(fleet.answered) == {*HOME, *OTHER}
     assert await dead_letters(settings) == []
+
+
+async def until_positions_are_well(settings):
+    """`freshet positions` sees all of both databases: nothing waits, and nothing is broken."""
+    async with asyncio.timeout(PATIENCE_SECONDS):
+        while True:
+            places = [p for p in await find_places(settings) if p.topic == CRAWL_OUTCOMES.name]
+            ours = {place.partition: place for place in places if place.consumer == "estimator"}
+            assert ours.keys() == {*HOME, *OTHER}
+            if all(place.lag == 0 and place.position for place in ours.values()):
+                return
+            await asyncio.sleep(0.2)
 
 
 async def test_workers_that_start_without_one_database_take_up_the_shards_of_the_other(

@@ -10,6 +10,7 @@ from click.testing import CliRunner
 from store_contents import page_batch
 
 from migrations.upgrade import migrate
+from services.cli.doctor.database import look_at_databases
 from services.cli.growing import finish, prepare, shards_now, split_all
 from services.cli.main import main
 from shared.contracts.databases import Databases
@@ -184,6 +185,24 @@ def test_a_database_is_for_its_shards_alone(filled):
             migrate(url, SHARDS, held)
     with pytest.raises(StoreMismatch):
         import_pages(home.url, SHARDS, [], now=NOW)
+
+
+def test_the_doctor_looks_at_each_and_says_which(filled):
+    def risks(databases):
+        return {
+            one.about: one.found
+            for one in look_at_databases(databases, SHARDS)
+            if one.level == "risk"
+        }
+
+    assert risks(filled) == {}
+    grown(filled, 2 * SHARDS)
+    assert risks(filled) == {}
+    home, other = filled.each
+    swapped = Databases.parse(f"0-1={other.url},2-3={home.url}")
+    assert risks(swapped).keys() == {"shards held (0-1/4)", "shards held (2-3/4)"}
+    away = Databases.parse(f"0-1={home.url},2-3=postgresql://u@127.0.0.1:1/none")
+    assert risks(away).keys() == {"server (2-3/4)"}
 
 
 def test_an_empty_database_may_be_given_other_shards(databases):
