@@ -7,7 +7,7 @@ import numpy as np
 import psycopg
 import pytest
 from click.testing import CliRunner
-from store_contents import page_batch
+from page_batches import page_batch
 
 from migrations.upgrade import migrate
 from services.cli.doctor.database import look_at_databases

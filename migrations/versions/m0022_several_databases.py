@@ -1,13 +1,13 @@
 """Which shards a database has, where they are shared out among several.
 
-Revision 0021.
+Revision 0022.
 """
 
 import sqlalchemy as sa
 from alembic import op
 
-revision = "0021"
-down_revision = "0020"
+revision = "0022"
+down_revision = "0021"
 branch_labels = None
 depends_on = None
 
