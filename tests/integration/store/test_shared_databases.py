@@ -133,6 +133,10 @@ def test_status_goes_on_without_a_database_that_is_away(filled, environment, mon
     assert "hidden" not in json.dumps(store)
     result = CliRunner().invoke(main, ["status"])
     assert "shards 2-3/4: away" in result.stdout
+    refused = CliRunner().invoke(main, ["shards", "show"])
+    assert refused.exit_code == 2
+    assert "127.0.0.1:1/none" in refused.stderr
+    assert "hidden" not in refused.stderr
 
 
 def test_what_is_listed_is_of_both_a_page_at_a_time(filled):
