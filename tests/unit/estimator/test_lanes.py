@@ -32,7 +32,7 @@ class Handler:
     def __init__(self, settings, _clock, _announcer, ending, _tracing, report):
         self.url = settings.database_url.get_secret_value()
         self.ending, self.report = ending, report
-        self.loaded, self.later, self.done = set(), set(), []
+        self.loaded, self.later, self.done, self.asked = set(), set(), [], []
         self.trouble, self.progressed_at = None, time.monotonic()
         self.pages = self.stuck = 0
         self.running = 0
@@ -57,6 +57,7 @@ class Handler:
         self.closed = True
 
     async def assigned(self, shards):
+        self.asked += shards
         await self._ask()
         self.loaded |= shards
         self.pages = len(self.loaded)
@@ -146,6 +147,16 @@ async def test_a_database_that_hangs_is_waited_for_once(lanes):
     assert await lanes.handle(batch(HERE, THERE)) == set()
 
 
+async def test_a_database_that_was_away_is_not_waited_for(lanes, monkeypatch):
+    Handler.away.add(B)
+    await lanes.handle(batch(THERE))
+    monkeypatch.setattr(module, "PATIENCE_SECONDS", 3600.0)
+    Handler.hanging[B] = event = asyncio.Event()
+    async with asyncio.timeout(60):
+        assert await lanes.handle(batch(HERE, THERE)) == {THERE}
+    event.set()
+
+
 async def test_all_databases_that_hang_are_no_progress(lanes):
     Handler.hanging |= {A: asyncio.Event(), B: asyncio.Event()}
     await lanes.handle(batch(HERE, THERE))
@@ -191,6 +202,7 @@ async def test_shards_of_a_database_that_hangs_can_go_elsewhere(lanes):
 
 async def test_a_load_that_is_not_wanted_any_more_is_not_gone_on_with(lanes):
     await lanes.revoked({2, 3})
+    handler(B).asked.clear()
     Handler.hanging[B] = asyncio.Event()
     loading = asyncio.ensure_future(lanes.assigned({2, 3}))
     await asyncio.sleep(0.01)
@@ -200,7 +212,7 @@ async def test_a_load_that_is_not_wanted_any_more_is_not_gone_on_with(lanes):
     Handler.hanging.pop(B).set()
     await letting_go
     assert handler(B) is Handler.made[1]
-    assert handler(B).loaded == set()
+    assert (handler(B).asked, handler(B).loaded) == ([2], set())
 
 
 async def test_what_no_waiting_helps_against_is_raised_though_it_came_late(lanes, monkeypatch):
@@ -210,8 +222,9 @@ async def test_what_no_waiting_helps_against_is_raised_though_it_came_late(lanes
         await self._ask()
         raise StoreMismatch("another database")
 
-    monkeypatch.setattr(Handler, "handle", refuse)
-    assert await lanes.handle(batch(THERE)) == {THERE}
+    with monkeypatch.context() as patch:
+        patch.setattr(Handler, "handle", refuse)
+        assert await lanes.handle(batch(THERE)) == {THERE}
     Handler.hanging.pop(B).set()
     await until(lambda: not lanes.each[1].is_busy)
     with pytest.raises(StoreMismatch):
