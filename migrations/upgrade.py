@@ -8,15 +8,21 @@ from alembic.config import Config
 from sqlalchemy import Connection, text
 
 from migrations.engine import alchemy_engine, psycopg_of
-from shared.store.deployment import require_shards
+from shared.store.deployment import require_held, require_shards
 from shared.store.layout import read_layout
 from shared.store.partitions import ensure_partitions, lock_schema
 from shared.store.roles import ensure_roles
 
 log = structlog.get_logger(__name__)
 
+_HOLD = """
+UPDATE deployment SET shards_held = :held WHERE shards_held IS DISTINCT FROM :held
+AND NOT EXISTS (SELECT FROM pages) AND NOT EXISTS (SELECT FROM stream_positions)
+"""
+"""Only while there is nothing in it."""
 
-def migrate(database_url: str, shards: int) -> int:
+
+def migrate(database_url: str, shards: int, held: str | None = None) -> int:
     """Bring the database to the newest schema, with a partition for each shard. Idempotent.
 
     In a growth, shards that have no hosts yet get theirs when the shard of before is split.
@@ -24,12 +30,13 @@ def migrate(database_url: str, shards: int) -> int:
     Args:
         database_url: libpq URL.
         shards: of a database that is new; of one that is there, its number or one it grew from.
+        held: those that it is to have, of several databases; None: it is the only one.
 
     Returns:
         how many shards the database has.
 
     Raises:
-        StoreMismatch: the database was made for another number of shards.
+        StoreMismatch: the database was made for another number of shards, or for others of them.
         psycopg.OperationalError: the server cannot be reached.
     """
     with alchemy_engine(database_url).begin() as connection:
@@ -45,6 +52,8 @@ def migrate(database_url: str, shards: int) -> int:
         )
         layout = read_layout(psycopg_connection)
         require_shards(layout.shards, shards)
+        connection.execute(text(_HOLD), {"held": held})
+        require_held(psycopg_connection, held)
         ensure_partitions(psycopg_connection, layout.having_hosts)
         ensure_roles(psycopg_connection)
     log.info("database migrated", shards=layout.shards)

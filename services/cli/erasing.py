@@ -20,6 +20,7 @@ from shared.contracts.identity import PageIdentity, identify, shard_of
 from shared.contracts.messages import PageUpdate
 from shared.contracts.topics import DEAD_LETTERS, HOST_LIMITS, PAGE_UPDATES, SIGNALS, TOPICS
 from shared.rules.page_events import CONFIRMATIONS, FIRST_LOOK_SECONDS, LONGEST_RETRY_SECONDS
+from shared.runtime.databases import databases_of
 from shared.runtime.publisher import Place, Publisher
 from shared.runtime.settings import Settings
 from shared.store.erased_traces import delete_observations, forget_watched
@@ -63,31 +64,36 @@ class Eraser:
         Raises:
             SystemFailed: no estimator applies it.
         """
-        now, url = self.settings.clock().now(), self.settings.database_url.get_secret_value()
+        now, databases = self.settings.clock().now(), databases_of(self.settings)
         # Where its estimator reads it: one that passes it on would have applied nothing yet.
-        layout = await asyncio.to_thread(fetch_layout, url)
+        layouts = {
+            one: await asyncio.to_thread(fetch_layout, one.url)
+            for one in {databases.of_host(page.host) for page in pages}
+        }
         messages: dict[Place, list[tuple[bytes, bytes]]] = {}
         for page in pages:
             update = PageUpdate(
                 "remove", page.url, updated_at=now, for_good=True, whole_host=whole_host
             )
+            layout = layouts[databases.of_host(page.host)]
             place = (PAGE_UPDATES.name, layout.shard_of(page.host))
             messages.setdefault(place, []).append((page.host.encode(), encode(update)))
         await self._applied(await self.publisher.send_batches(messages))
-        if await asyncio.to_thread(count_removed, url, pages):
+        if await asyncio.to_thread(count_removed, databases, pages):
             raise SystemFailed(
                 "an estimator of an older version has removed the pages and not erased them: "
                 "bring all estimators up to date, then call `freshet pages purge --days 0`"
             )
 
     async def _applied(self, ends: Mapping[Place, int]) -> None:
-        url = self.settings.database_url.get_secret_value()
-        shards = {shard for _, shard in ends}
+        shared = databases_of(self.settings).shared(shard for _, shard in ends)
         found: dict[Place, int] = {}
         moved_at = time.monotonic()
         while True:
             before = found
-            found = await asyncio.to_thread(read_applied, url, ESTIMATOR, shards)
+            found = {}
+            for database, shards in shared.items():
+                found |= await asyncio.to_thread(read_applied, database.url, ESTIMATOR, shards)
             if all(found.get(place, 0) >= end for place, end in ends.items()):
                 return
             if found != before:
@@ -102,10 +108,10 @@ class Eraser:
 
 def purge(settings: Settings, wanted: Purgeable, progress: Progress) -> Erasure:
     """Erase the pages that may go."""
-    total, url = count(settings, wanted), settings.database_url.get_secret_value()
-    parts = purgeable_urls(url, wanted)
+    total, databases = count(settings, wanted), databases_of(settings)
+    parts = purgeable_urls(databases, wanted)
     pages = asyncio.run(_erased(settings, _told(parts, total, progress)))
-    return Erasure(pages, delete_observations(url))
+    return Erasure(pages, sum(delete_observations(one.url) for one in databases.each))
 
 
 def of_looks() -> Rhythm:
@@ -115,8 +121,7 @@ def of_looks() -> Rhythm:
 
 def count(settings: Settings, wanted: Purgeable) -> int:
     """How many pages may go."""
-    url = settings.database_url.get_secret_value()
-    return sum(count_purgeable(url, wanted))
+    return sum(count_purgeable(databases_of(settings), wanted))
 
 
 def _told(parts: Iterable[list[str]], total: int, progress: Progress) -> Iterator[list[str]]:
@@ -153,7 +158,7 @@ async def _erased(
 async def forget_rules(settings: Settings, publisher: Publisher, host: str) -> None:
     """Leave nothing of a host's rules when their topic is compacted: on the partition that it has
     now, and on the one that it had before shards became more."""
-    layout = await asyncio.to_thread(fetch_layout, settings.database_url.get_secret_value())
+    layout = await asyncio.to_thread(fetch_layout, databases_of(settings).of_host(host).url)
     counts = {layout.grown_from, await publisher.partitions_of(HOST_LIMITS)}
     for partition in {shard_of(host, count) for count in counts}:
         await (await publisher.send(HOST_LIMITS, host.encode(), None, partition=partition))
@@ -162,13 +167,13 @@ async def forget_rules(settings: Settings, publisher: Publisher, host: str) -> N
 def erase_host(settings: Settings, host: str, progress: Progress) -> Erasure:
     """Erase a host and what is watched of it."""
     wanted = Purgeable(host=host, any_status=True)
-    url = settings.database_url.get_secret_value()
+    databases = databases_of(settings)
     # First: the poller would find its pages again.
-    forget_watched(url, host)
-    parts = purgeable_urls(url, wanted)
+    forget_watched(databases.home.url, host)
+    parts = purgeable_urls(databases, wanted)
     told = _told(parts, count(settings, wanted), progress)
     pages = asyncio.run(_erased(settings, told, identify(f"http://{host}/")))
-    return Erasure(pages, delete_observations(url))
+    return Erasure(pages, delete_observations(databases.of_host(host).url))
 
 
 def show_erased(erased: Erasure, *, of_host: bool, as_json: bool) -> None:

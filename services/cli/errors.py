@@ -154,9 +154,11 @@ def _broker() -> str:
 
 
 def _database() -> str:
-    from shared.runtime.settings import load_settings  # noqa: PLC0415 - only in trouble
+    from shared.runtime.databases import databases_of  # noqa: PLC0415 - only in trouble
+    from shared.runtime.settings import load_settings  # noqa: PLC0415
 
-    return without_password(load_settings().database_url.get_secret_value())
+    # The reason that follows says which of several it is.
+    return " or ".join(without_password(one.url) for one in databases_of(load_settings()).each)
 
 
 _SECRET_OPTION = re.compile(

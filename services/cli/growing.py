@@ -16,9 +16,16 @@ from typing import Any, Final
 import psycopg
 
 from services.cli.errors import SystemFailed
-from shared.contracts.layout import Layout
+from shared.contracts.databases import Databases
+from shared.contracts.layout import Layout, together
 from shared.store.connection import PASSING, connect
-from shared.store.growth import NotHeld, begin_growth, split_shard
+from shared.store.growth import (
+    NotHeld,
+    begin_growth,
+    note_split_elsewhere,
+    require_growth,
+    split_shard,
+)
 from shared.store.imports import StoreBusy
 from shared.store.layout import fetch_layout, read_layout
 from shared.store.moving import SplitCounts, move_observations, tidy
@@ -40,16 +47,26 @@ Told = Callable[[int, int, str], None]
 """Told how many shards of how many are split, and what is done or waited for."""
 
 
-def prepare(database_url: str, shards: int) -> Layout:
-    """Let the database grow; what a growth before has left to do is done first.
+def prepare(databases: Databases, shards: int) -> Layout:
+    """Let the databases grow; what a growth before has left to do is done first.
+
+    Of several databases all are asked before any is changed. Each knows that all shards are to be
+    split, and splits its own.
+
+    Returns:
+        as of all databases together.
 
     Raises:
         GrowthRefused: so many shards cannot come next.
+        psycopg.OperationalError: one of the databases cannot be reached.
     """
-    before = fetch_layout(database_url, _ROLE)
-    if before.shards not in (shards, before.grown_from) and not before.is_growing:
-        move_observations(database_url, before)
-    return begin_growth(database_url, shards)
+    before = {database: fetch_layout(database.url, _ROLE) for database in databases.each}
+    for layout in before.values():
+        require_growth(layout, shards)
+    for database, layout in before.items():
+        if layout.shards not in (shards, layout.grown_from) and not layout.is_growing:
+            move_observations(database.url, layout)
+    return together([begin_growth(database.url, shards) for database in databases.each])
 
 
 def let_be_known(layout: Layout, told: Told, seconds: float) -> None:
@@ -64,12 +81,17 @@ def let_be_known(layout: Layout, told: Told, seconds: float) -> None:
 
 
 def split_all(
-    database_url: str, layout: Layout, told: Told, *, wait_seconds: float, unattended: bool = False
+    databases: Databases,
+    layout: Layout,
+    told: Told,
+    *,
+    wait_seconds: float,
+    unattended: bool = False,
 ) -> list[SplitCounts]:
-    """Split all shards that are not split yet.
+    """Split all shards that are not split yet, each in its database.
 
     Args:
-        database_url: libpq URL, of the tables' owner.
+        databases: by the tables' owner.
         layout: by `prepare`; the topics have partitions for it.
         told: of each step.
         wait_seconds: for each shard; then it is given up.
@@ -79,9 +101,16 @@ def split_all(
     Raises:
         SystemFailed: a shard could not be split in time; those before it are split.
     """
-    splitter = _Splitter(database_url, layout, told, wait_seconds, unattended)
+    splitter = _Splitter(databases, layout, told, wait_seconds, unattended)
     waiting = sorted(set(range(layout.grown_from)) - layout.split)
-    return [splitter.split(parent) for parent in waiting]
+    counts = [splitter.split(parent) for parent in waiting]
+    for database in databases.each if databases.are_several else ():
+        with connect(database.url, _ROLE, autocommit=True) as connection:
+            elsewhere = set(range(layout.grown_from))
+            note_split_elsewhere(
+                connection, elsewhere - set(databases.had_by(database, list(elsewhere)))
+            )
+    return counts
 
 
 class _IsSplit(Exception):
@@ -92,9 +121,14 @@ class _Splitter:
     """Splits the shards of a growth, one at a time."""
 
     def __init__(
-        self, database_url: str, layout: Layout, told: Told, wait_seconds: float, unattended: bool
+        self,
+        databases: Databases,
+        layout: Layout,
+        told: Told,
+        wait_seconds: float,
+        unattended: bool,
     ) -> None:
-        self._database_url = database_url
+        self._databases = databases
         self._layout = layout
         self._told = told
         self._wait_seconds = wait_seconds
@@ -112,7 +146,7 @@ class _Splitter:
         self._done += 1
         self._tell(f"shard {parent} is split: tidying up")
         # What is not tidied up here is left to autovacuum.
-        with contextlib.suppress(*PASSING), self._connection() as connection:
+        with contextlib.suppress(*PASSING), self._connection(parent) as connection:
             tidy(connection, self._layout, parent)
         return counts
 
@@ -121,7 +155,10 @@ class _Splitter:
         deadline = time.monotonic() + self._wait_seconds
         while True:
             try:
-                with self._connection() as connection, self._connection() as splitting:
+                with (
+                    self._connection(parent) as connection,
+                    self._connection(parent) as splitting,
+                ):
                     return self._split_once(connection, splitting, parent, deadline)
             except _IsSplit:
                 return SplitCounts(0, 0)
@@ -178,8 +215,8 @@ class _Splitter:
         self._tell(silent if state is SplitState.ASKED else f"shard {parent} is asked for")
         return False
 
-    def _connection(self) -> psycopg.Connection:
-        return connect(self._database_url, _ROLE, autocommit=True)
+    def _connection(self, parent: int) -> psycopg.Connection:
+        return connect(self._databases.of(parent).url, _ROLE, autocommit=True)
 
     def _tell(self, what: str) -> None:
         self._told(self._done, self._layout.grown_from, what)
@@ -192,16 +229,16 @@ class _Splitter:
         )
 
 
-def finish(database_url: str, layout: Layout, told: Told) -> int:
+def finish(databases: Databases, layout: Layout, told: Told) -> int:
     """Let what crawls found follow its pages; how many of them did."""
 
     def tell(done: int, total: int) -> None:
         told(done, total, "what crawls found follows its pages")
 
-    return move_observations(database_url, layout, tell)
+    return sum(move_observations(database.url, layout, tell) for database in databases.each)
 
 
-def shards_now(database_url: str) -> dict[str, Any]:
+def shards_now(databases: Databases) -> dict[str, Any]:
     """The shards: their number, how far a growth is, and their pages, which are counted.
 
     Returns:
@@ -209,10 +246,16 @@ def shards_now(database_url: str) -> dict[str, Any]:
         shard that had its hosts before the last growth), `state` (of the split of that one; None:
         there was no growth) and `pages`.
     """
-    with connect(database_url, _ROLE) as connection:
-        layout = read_layout(connection)
-        splits = read_splits(connection, range(layout.grown_from))
-        pages = count_by_shard(connection)
+    layouts: list[Layout] = []
+    splits: dict[int, Split] = {}
+    pages: dict[int, int] = {}
+    for database in databases.each:
+        with connect(database.url, _ROLE) as connection:
+            layouts.append(read_layout(connection))
+            parents = databases.had_by(database, range(layouts[-1].grown_from))
+            splits |= read_splits(connection, parents)
+            pages |= count_by_shard(connection)
+    layout = together(layouts)
     states = [
         {
             "shard": shard,

@@ -16,6 +16,7 @@ from services.estimator.worker import TOPICS as ESTIMATED
 from services.ingester.reading import GROUP as INGESTERS
 from shared.contracts.topics import HOST_PARAMETERS, PAGE_PARAMETERS, SIGNALS, Topic
 from shared.runtime.aiokafka_patches import client_of
+from shared.runtime.databases import databases_of
 from shared.runtime.kafka import (
     administering,
     client_options,
@@ -174,21 +175,27 @@ async def settle(settings: Settings, chosen: Sequence[Place], at: At) -> None:
 
 
 def _stored(settings: Settings) -> tuple[dict[tuple[str, str, int], int], dict[str, str]]:
-    with connect(settings.database_url.get_secret_value(), "cli") as connection:
-        rows = connection.execute(
-            "SELECT consumer, topic, partition, next_offset FROM stream_positions"
-        ).fetchall()
-        return {(reader, topic, part): at for reader, topic, part, at in rows}, read_topics(
-            connection
-        )
+    positions: dict[tuple[str, str, int], int] = {}
+    topics: dict[str, str] = {}
+    for database in databases_of(settings).each:
+        with connect(database.url, "cli") as connection:
+            rows = connection.execute(
+                "SELECT consumer, topic, partition, next_offset FROM stream_positions"
+            ).fetchall()
+            positions |= {(reader, topic, part): at for reader, topic, part, at in rows}
+            topics = read_topics(connection) | topics
+    return positions, topics
 
 
 def _store(chosen: Iterable[Place], settings: Settings, at: At) -> None:
-    with connect(settings.database_url.get_secret_value(), "cli") as connection:
-        for place in chosen:
-            _set_position(connection, place, place.settled_at(at))
-            if place.topic_id is not None:
-                set_topic(connection, place.topic, place.topic_id)
+    places, databases = list(chosen), databases_of(settings)
+    for database in databases.each:
+        with connect(database.url, "cli") as connection:
+            for place in places:
+                if databases.of(place.partition) == database:
+                    _set_position(connection, place, place.settled_at(at))
+                if place.topic_id is not None:
+                    set_topic(connection, place.topic, place.topic_id)
 
 
 def _set_position(connection: psycopg.Connection, place: Place, offset: int) -> None:

@@ -11,6 +11,7 @@ from shared.contracts.codec import encode
 from shared.contracts.identity import PageIdentity, identify, shard_of
 from shared.contracts.messages import PageUpdate
 from shared.contracts.topics import PAGE_UPDATES
+from shared.runtime.databases import databases_of
 from shared.runtime.publisher import ByPlace, Publisher
 from shared.runtime.settings import Settings
 from shared.store.page_listing import count_under, urls_under
@@ -34,7 +35,7 @@ class Selected:
         """How many there are."""
         if self.urls:
             return len(self.urls)
-        url = settings.database_url.get_secret_value()
+        url = databases_of(settings).of_host(self.host).url
         return count_under(url, self.host, self.prefix)
 
     def parts(self, settings: Settings) -> Iterator[Sequence[str]]:
@@ -42,7 +43,7 @@ class Selected:
         if self.urls:
             yield self.urls
             return
-        url = settings.database_url.get_secret_value()
+        url = databases_of(settings).of_host(self.host).url
         yield from urls_under(url, self.host, self.prefix)
 
 

@@ -6,11 +6,12 @@ from services.discoverer.handler import DiscoveryHandler
 from shared.contracts.topics import CRAWL_OUTCOMES, DISCOVERIES, Topic
 from shared.discovery.admission import Admission
 from shared.discovery.rules import DiscoveryRules
+from shared.runtime.databases import databases_of
 from shared.runtime.group_reading import GroupReader
 from shared.runtime.group_worker import GroupWorker
 from shared.runtime.settings import Settings, load_settings
 from shared.runtime.worker import make_app, run_app
-from shared.store.questions import Questions
+from shared.store.questions import SharedQuestions
 from shared.store.what_is_known import WhatIsKnown
 
 NAME = "discoverer"
@@ -31,7 +32,7 @@ class Discoverer(GroupWorker):
 
     def __init__(self, settings: Settings) -> None:
         super().__init__(settings)
-        self._questions = Questions(settings.database_url.get_secret_value(), NAME)
+        self._questions = SharedQuestions(databases_of(settings), NAME)
         self._admission = Admission(DiscoveryRules.of(settings), WhatIsKnown(self._questions))
         self._handler: DiscoveryHandler = DiscoveryHandler(
             settings, self.clock, self._publisher, self._admission

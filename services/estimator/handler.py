@@ -62,7 +62,7 @@ class EstimatorHandler:
         self._outbox = Outbox(announcer)
         self._stopping = stopping
         self._database_url = settings.database_url.get_secret_value()
-        self._store = Store(self._database_url, settings.partitions, settings.instance)
+        self._store = Store(settings)
         self._shards: dict[int, Shard] = {}
         self._refits = Refits(settings.prior_refit_days)
         self._bad_share = BadShare.of(settings)

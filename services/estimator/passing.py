@@ -21,3 +21,8 @@ def passes(error: BaseException) -> bool:
 def passes_at_once(error: BaseException) -> bool:
     """The same, where other shards are not to wait for one that somebody holds locked."""
     return passes(error) and not isinstance(error, LockNotAvailable)
+
+
+def passes_without_database(error: BaseException) -> bool:
+    """The same, where nobody is to wait for the database: others are there."""
+    return isinstance(error, Superseded) or (isinstance(error, KafkaError) and may_pass(error))

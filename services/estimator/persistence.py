@@ -16,6 +16,8 @@ from services.estimator.application import ShardEffects
 from services.estimator.comparing import count_predictions
 from services.estimator.erased_rows import erase
 from services.estimator.shard import PAGE
+from shared.runtime.databases import held_by
+from shared.runtime.settings import Settings
 from shared.store import writer
 from shared.store.binary import joined_blobs
 from shared.store.connection import connect_writer
@@ -117,17 +119,16 @@ class Commit:
 class Store:
     """The estimator's connection for writing. Not for several threads at once."""
 
-    def __init__(self, database_url: str, shards: int, instance: str) -> None:
+    def __init__(self, settings: Settings) -> None:
         """Make it, not connected yet.
 
         Args:
-            database_url: libpq URL.
-            shards: their configured number.
-            instance: name of this worker, for people.
+            settings: `database_url`, and which `partitions` it has, as shards; `instance` is the
+                name of this worker, for people.
         """
-        self._database_url = database_url
-        self._shards = shards
-        self._holder = f"{instance}/{os.getpid()}-{secrets.token_hex(4)}"
+        self._database_url = settings.database_url.get_secret_value()
+        self._shards, self._held = settings.partitions, held_by(settings)
+        self._holder = f"{settings.instance}/{os.getpid()}-{secrets.token_hex(4)}"
         self._connection: psycopg.Connection | None = None
         self._observation_partitions: set[int] = set()
 
@@ -142,7 +143,7 @@ class Store:
         self.close()
         connection = connect_writer(self._database_url, "estimator")
         try:
-            check_deployment(connection, self._shards)
+            check_deployment(connection, self._shards, self._held)
             share_writer_lock(connection)
             # As text, every name is quoted by regular expressions.
             connection.adapters.register_dumper(list, ListBinaryDumper)

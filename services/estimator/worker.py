@@ -7,12 +7,16 @@ from typing import Any
 from services.estimator.announcing import KafkaAnnouncer
 from services.estimator.compilation import warm_up
 from services.estimator.handler import EstimatorHandler
+from services.estimator.lanes import Lanes
 from services.estimator.remembering import Remembering
 from services.estimator.retention import Retention
+from shared.contracts.databases import Database
 from shared.contracts.topics import CRAWL_OUTCOMES, HOST_LIMITS, PAGE_SIGNALS, PAGE_UPDATES
 from shared.policy.compiled import LateKernels
 from shared.runtime.abreast import Abreast
 from shared.runtime.consumer import BatchConsumer
+from shared.runtime.database_threads import have_threads_for
+from shared.runtime.databases import at_database, databases_of
 from shared.runtime.late_kernels import watch_kernels
 from shared.runtime.metrics import SHARDS_TO_SPLIT
 from shared.runtime.precedence import Precedence
@@ -38,16 +42,21 @@ class Estimator(WorkerService):
         super().__init__(settings)
         self._publisher = Publisher(settings)
         self.tracing = make_tracing(settings, NAME)
-        self._handler = EstimatorHandler(
-            settings, self.clock, KafkaAnnouncer(self._publisher), self.stopping, self.tracing
+        self._databases = databases_of(settings)
+        announcer = KafkaAnnouncer(self._publisher)
+        make = Lanes if self._databases.are_several else EstimatorHandler
+        self._handler: Lanes | EstimatorHandler = make(
+            settings, self.clock, announcer, self.stopping, self.tracing
         )
         self._consumer: BatchConsumer | None = None
 
     async def open(self) -> None:
         """Connect to the database and the broker, and join the group."""
+        have_threads_for(self._databases)
         await asyncio.to_thread(warm_up)
         await self._handler.open()
         await self._publisher.start()
+        lanes = self._handler if isinstance(self._handler, Lanes) else None
         self._consumer = BatchConsumer(
             self.settings,
             GROUP,
@@ -55,9 +64,10 @@ class Estimator(WorkerService):
             self._handler,
             linger_seconds=self.settings.batch_linger_seconds,
             reached=self._handler.reached,
-            known_topics=StoredTopics(
-                self.settings.database_url.get_secret_value(), NAME, writes=True
-            ),
+            # A database that is away, or slow to be read, is to keep nobody else's shards waiting.
+            loads_beside=lanes is not None,
+            absent=lanes.absent if lanes is not None else None,
+            known_topics=StoredTopics(self._databases, NAME, writes=True),
             holding=(Precedence.of_pages(self.settings), Abreast.of_crawls(self.settings)),
         )
         await self._consumer.start()
@@ -71,13 +81,24 @@ class Estimator(WorkerService):
 
     def loops(self) -> list[Coroutine[Any, Any, None]]:
         """Reading, dropping what is too old, and looking whether the database forgets."""
-        remembering = Remembering(self.settings, self._handler.committed)
         return [
             _unless_forgotten(self._opened.run(self.stopping)),
-            Retention(self.settings, self.clock).run(self.stopping),
-            _unless_forgotten(remembering.run(self.stopping)),
+            *(loop for one in self._databases.each for loop in self._loops_of(one)),
             self._growth().run(self.stopping),
             watch_kernels(LateKernels().names, self.stopping),
+        ]
+
+    def _loops_of(self, database: Database) -> list[Coroutine[Any, Any, None]]:
+        settings = at_database(self.settings, database)
+        handler = self._handler
+        if isinstance(handler, Lanes):
+            committed = handler.committed_by(database)
+        else:
+            committed = handler.committed
+        remembering = Remembering(settings, committed)
+        return [
+            Retention(settings, self.clock).run(self.stopping),
+            _unless_forgotten(remembering.run(self.stopping)),
         ]
 
     def _growth(self) -> GrowthWatch:
@@ -96,6 +117,8 @@ class Estimator(WorkerService):
 
     def progressed_at(self) -> float:
         """Wall time of the last turn of the loop, or of the last step within a batch."""
+        if isinstance(self._handler, Lanes) and self._handler.are_all_busy:
+            return self._handler.progressed_at
         return max(self._opened.progressed_at, self._handler.progressed_at)
 
     @property

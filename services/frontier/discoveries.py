@@ -18,8 +18,9 @@ from shared.discovery.admission import Admission, Judged, Link
 from shared.discovery.rules import DiscoveryRules
 from shared.discovery.updates import found_page
 from shared.runtime.clock import Clock
+from shared.runtime.databases import databases_of
 from shared.runtime.settings import Settings
-from shared.store.questions import Questions
+from shared.store.questions import SharedQuestions
 from shared.store.what_is_known import WhatIsKnown
 
 Became = Literal["added", "known", "refused", "off", "failed"]
@@ -71,7 +72,7 @@ class Discoveries:
         self._is_on = settings.frontier_discoveries
         self._sender = sender
         self._clock = clock
-        self._questions = Questions(settings.database_url.get_secret_value(), "frontier")
+        self._questions = SharedQuestions(databases_of(settings), "frontier")
         self._admission = Admission(DiscoveryRules.of(settings), WhatIsKnown(self._questions))
         self._gathering = _Gathering(self._admission)
         self._once = Once()

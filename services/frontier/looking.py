@@ -29,6 +29,7 @@ from services.frontier.names import Names
 from services.frontier.refusing import Refused
 from shared.contracts.identity import BadUrl, identify
 from shared.runtime.clock import Clock
+from shared.runtime.databases import databases_of
 from shared.runtime.settings import Settings
 from shared.store.page_listing import (
     Wanted,
@@ -60,7 +61,7 @@ class Looking:
     """Answers what is asked of pages and hosts."""
 
     def __init__(self, settings: Settings, book: Book, names: Names, clock: Clock) -> None:
-        self._database_url = settings.database_url.get_secret_value()
+        self._databases = databases_of(settings)
         self._book = book
         self._names = names
         self._clock = clock
@@ -88,11 +89,11 @@ class Looking:
 
     async def _count(self, host: str | None) -> dict[str, int]:
         if host is not None:
-            return await self._ask(count_by_state, self._database_url, host)
+            return await self._ask(count_by_state, self._databases, host)
         async with self._counting:
             counted_at, counts = self._counts
             if time.monotonic() - counted_at > STATS_SECONDS:
-                counts = await self._ask(count_by_state, self._database_url, None)
+                counts = await self._ask(count_by_state, self._databases, None)
                 self._counts = (time.monotonic(), counts)
             return counts
 
@@ -101,7 +102,7 @@ class Looking:
         self._names.check_crawl(request.crawlID)
         names, total = await self._ask(
             list_host_names,
-            self._database_url,
+            self._databases,
             self._clock.now(),
             blocked_too=request.include_inactive,
             start=request.start,
@@ -121,7 +122,7 @@ class Looking:
         wanted = Wanted(self._names.host_or_all(request.key), request.filter, request.ignoreCase)
         rows = await self._ask(
             list_pages,
-            self._database_url,
+            self._databases,
             wanted,
             request.start,
             _size(request.size),
@@ -133,7 +134,7 @@ class Looking:
         """How many pages there are."""
         self._names.check_crawl(request.crawlID)
         wanted = Wanted(self._names.host_or_all(request.key), request.filter, request.ignoreCase)
-        pages = await self._ask(count_pages, self._database_url, wanted)
+        pages = await self._ask(count_pages, self._databases, wanted)
         return Long(value=pages)
 
     async def status(self, request: URLStatusRequest) -> URLItem:
@@ -143,7 +144,7 @@ class Looking:
             page = identify(request.url)
         except BadUrl as error:
             raise Refused(grpc.StatusCode.INVALID_ARGUMENT, str(error)) from error
-        row = await self._ask(read_page, self._database_url, page)
+        row = await self._ask(read_page, self._databases.of_host(page.host).url, page)
         if row is None:
             raise Refused(grpc.StatusCode.NOT_FOUND, "no page has this URL")
         return self._item(row)

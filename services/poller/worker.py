@@ -16,6 +16,7 @@ from services.poller.streams import streams_of
 from shared.contracts.identity import PageIdentity
 from shared.contracts.topics import PAGE_UPDATES
 from shared.discovery.updates import updates_by_place
+from shared.runtime.databases import databases_of
 from shared.runtime.fetching import Fetcher
 from shared.runtime.kafka import may_pass
 from shared.runtime.pings import KEY_HEADER, Ping, signals_by_place
@@ -25,7 +26,7 @@ from shared.runtime.settings import Settings, load_settings
 from shared.runtime.stopping import until_stopped
 from shared.runtime.wall_time import WALL
 from shared.runtime.worker import WorkerService, make_app, run_app
-from shared.store.questions import Questions
+from shared.store.questions import SharedQuestions
 
 log = structlog.get_logger(__name__)
 
@@ -41,8 +42,8 @@ class Poller(WorkerService):
     def __init__(self, settings: Settings) -> None:
         super().__init__(settings)
         self._publisher = Publisher(settings)
-        self._questions = Questions(settings.database_url.get_secret_value(), NAME)
-        cursors, prices = Cursors(self._questions), Prices(settings, self._questions)
+        self._questions = SharedQuestions(databases_of(settings), NAME)
+        cursors, prices = Cursors(self._questions.home), Prices(settings, self._questions)
         self._readers = [
             StreamReader(
                 stream,

@@ -36,8 +36,14 @@ async def prepare_system(settings: Settings, *, must_be_empty: bool) -> None:
     """Make tables and topics.
 
     Raises:
-        RunRefused: the database holds pages already, and a simulation would spoil them.
+        RunRefused: the database holds pages already, and a simulation would spoil them; or there
+            are several databases.
     """
+    if settings.databases is not None:
+        raise RunRefused(
+            "`freshet run` brings up a whole system with one database: unset FRESHET_DATABASES, "
+            "or start each worker by `freshet worker`"
+        )
     url = settings.database_url.get_secret_value()
     await asyncio.to_thread(migrate, url, settings.partitions)
     if must_be_empty and await asyncio.to_thread(_has_pages, url):

@@ -18,14 +18,19 @@ from services.scheduler.flow.reporting import Reporting
 from services.scheduler.flow.shard_thread import ShardThread
 from services.scheduler.flow.splitting import SplitWatch
 from services.scheduler.flow.traces import PageTraces
+from services.scheduler.state.shard import Shard
 from services.scheduler.warm_up import warm_up
 from shared.contracts.codec import BadMessage, decode
+from shared.contracts.databases import Database
 from shared.contracts.identity import BadUrl, PageIdentity, identify
+from shared.contracts.layout import Layout
 from shared.contracts.messages import Multipliers
 from shared.contracts.topics import MULTIPLIERS
 from shared.pacing.slots import SlotTimeline
 from shared.policy.compiled import LateKernels
 from shared.runtime.consumer import BatchConsumer
+from shared.runtime.database_threads import have_threads_for
+from shared.runtime.databases import at_database, databases_of
 from shared.runtime.follower import Follower
 from shared.runtime.kafka import appended_at
 from shared.runtime.late_kernels import watch_kernels
@@ -73,7 +78,7 @@ class Scheduler(WorkerService):
         self._handler = SchedulerHandler(
             settings, self.clock, self._publisher, self._thread, self.stopping, self._traces
         )
-        self._imports = ImportWatch(settings, self._thread, lambda: self._handler.shards)
+        self._databases = databases_of(settings)
         self._follower = Follower(settings, MULTIPLIERS, self._receive_multipliers)
         self._reporting = Reporting(
             settings, self.clock, self._publisher, self._thread, self._handler, self.timeline
@@ -83,6 +88,7 @@ class Scheduler(WorkerService):
 
     async def open(self) -> None:
         """Compile, connect, and join the group."""
+        have_threads_for(self._databases)
         await self._thread.run(warm_up)
         await self._publisher.start()
         await self._requests.start()
@@ -99,11 +105,10 @@ class Scheduler(WorkerService):
             holding=(Precedence.of_pages(self.settings),),
             reached=self._handler.reached,
             unread=self._handler.unread,
-            known_topics=StoredTopics(
-                self.settings.database_url.get_secret_value(), NAME, writes=False
-            ),
+            known_topics=StoredTopics(self._databases, NAME, writes=False),
             # What is gone may be in the database.
             reloads=True,
+            absent=self._handler.away.absent,
         )
         self._pacer = Pacer(
             self.settings,
@@ -129,15 +134,6 @@ class Scheduler(WorkerService):
     def loops(self) -> list[Coroutine[Any, Any, None]]:
         """Reading, ticking and reporting."""
         consumer, pacer = self._opened
-        shards = self._handler.shards
-        growth = GrowthWatch(
-            self.settings.database_url.get_secret_value(),
-            consumer.partition_watch,
-            SHARDS_TO_SPLIT.set,
-        )
-        splits = SplitWatch(
-            self.settings, self._thread, lambda: shards, consumer, pacer, growth.note
-        )
         return [
             consumer.run(self.stopping),
             self._follower.run(self.stopping),
@@ -145,10 +141,25 @@ class Scheduler(WorkerService):
             pacer.run(self.stopping),
             self._reporting.run_reports(self.stopping),
             self._reporting.run_demand(self.stopping),
-            self._imports.run(self.stopping),
-            splits.run(self.stopping),
+            *(loop for one in self._databases.each for loop in self._loops_of(one)),
             watch_kernels(LateKernels().names, self.stopping),
         ]
+
+    def _loops_of(self, database: Database) -> list[Coroutine[Any, Any, None]]:
+        """Following what others do to the shards of a database."""
+        consumer, pacer = self._opened
+        settings = at_database(self.settings, database)
+        growth = GrowthWatch(database.url, consumer.partition_watch, SHARDS_TO_SPLIT.set)
+        # One says how far a growth is: in the end all databases know all of it.
+        note = growth.note if database == self._databases.home else _note_nothing
+
+        def shards() -> dict[int, Shard]:
+            loaded = self._handler.shards
+            return {n: loaded[n] for n in self._databases.had_by(database, list(loaded))}
+
+        splits = SplitWatch(settings, self._thread, shards, consumer, pacer, note)
+        imports = ImportWatch(settings, self._thread, shards)
+        return [imports.run(self.stopping), splits.run(self.stopping)]
 
     def not_ready(self) -> str | None:
         """Wait for the group, the shards and the coordinator."""
@@ -231,6 +242,10 @@ class Scheduler(WorkerService):
             if shard.layout.shard_of(identity.host) == number:
                 return page_state(shard, identity, now, multiplier)
         return None
+
+
+def _note_nothing(_: Layout) -> None:
+    """Somebody else does."""
 
 
 def _json(content: object, status: int = 200) -> Response:

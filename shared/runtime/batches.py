@@ -22,7 +22,10 @@ class BatchHandler(Protocol):
     """
 
     async def assigned(self, partitions: set[int]) -> Positions:
-        """These partitions are ours now: load what is needed, and say where to start reading."""
+        """These partitions are ours now: load what is needed, and say where to start reading.
+
+        Some may have to be left out (see `Absent`).
+        """
         ...
 
     async def revoked(self, partitions: set[int]) -> None:
@@ -43,3 +46,7 @@ class BatchHandler(Protocol):
 
 
 Reached = Callable[[Positions], Awaitable[None]]
+
+Absent = Callable[[], Collection[int]]
+"""Which of the partitions that were assigned could not be loaded: they are assigned again, after a
+while, and the others go on."""

@@ -3,7 +3,6 @@
 import asyncio
 import time
 from collections.abc import Collection, Mapping, Sequence
-from typing import NamedTuple
 
 import structlog
 from aiokafka import TopicPartition
@@ -11,14 +10,14 @@ from aiokafka.errors import OffsetOutOfRangeError
 
 from shared.contracts.topics import Topic
 from shared.runtime import metrics
-from shared.runtime.batches import Batch, BatchHandler, Positions, Reached
+from shared.runtime.batches import Absent, Batch, BatchHandler, Reached
 from shared.runtime.continuity import Continuity, KnownTopics, StreamBroken
 from shared.runtime.halting import standing_still
 from shared.runtime.holding import Holding
 from shared.runtime.isolation import TooManyBadMessages
 from shared.runtime.kafka import fetch_bytes, gathering, make_consumer
 from shared.runtime.lag import Lag, late_ones
-from shared.runtime.leftovers import Leftovers
+from shared.runtime.leftovers import Leftovers, Loading, Missing
 from shared.runtime.membership import Membership
 from shared.runtime.partition_watch import PartitionWatch
 from shared.runtime.polling import Polling
@@ -58,6 +57,7 @@ class BatchConsumer:
         unread: Reached | None = None,
         known_topics: KnownTopics | None = None,
         reloads: bool = False,
+        absent: Absent | None = None,
     ) -> None:
         """Make a consumer that is not started yet.
 
@@ -77,9 +77,10 @@ class BatchConsumer:
             known_topics: which topics the positions are about; absent: those of the start.
             reloads: whether a partition is loaded anew where records are gone before they were
                 read: for handlers whose state another worker has written meanwhile.
+            absent: asked, once partitions are loaded, which of them could not be.
         """
         self._loads_beside = loads_beside
-        self._loading: _Loading | None = None
+        self._loading: Loading | None = None
         self._max_records = settings.batch_max_messages
         self._max_bytes = settings.fetch_buffer_bytes
         self._names = {settings.topic(topic.name): topic.name for topic in topics}
@@ -109,6 +110,7 @@ class BatchConsumer:
         self._lag = Lag(self._consumer, self._names, lambda: self._next)
         self._leftovers = Leftovers(self._consumer, holding)
         self._to_reload: set[int] = set()
+        self._missing = Missing(absent)
         self.halted: str | None = None
         """Why reading has stopped for good, until the worker is started again; None: it goes on."""
         self.progressed_at = time.monotonic()
@@ -199,6 +201,8 @@ class BatchConsumer:
                 await self._take_loaded()
             if again := self._to_reload & self._ours:
                 await self._load_anew(again)
+            if self._loading is None and (due := self._missing.due()):
+                await self._load(due)
             await self._note_passed_over()
             self._leftovers.resume(self._ours)
             batch = await self._read()
@@ -303,7 +307,8 @@ class BatchConsumer:
         wanted = self._rebalances.common_partitions()
         # Where others may have had our partitions, what we have in memory stands still since then:
         # it is loaded again.
-        lost = set(self._ours) if self._rebalances.was_left_out else self._ours - wanted
+        had = self._ours | self._missing.partitions
+        lost = had if self._rebalances.was_left_out else had - wanted
         new = wanted - (self._ours - lost)
         if self._loading is not None:
             if self._rebalances.was_left_out or self._loading.partitions != new:
@@ -348,10 +353,11 @@ class BatchConsumer:
             holding.forget(partitions)
         self._next = {tp: o for tp, o in self._next.items() if tp.partition not in partitions}
         self._ours -= partitions
+        self._missing.forget(partitions)
 
     async def _load(self, partitions: set[int]) -> None:
         loading = asyncio.ensure_future(self._handler.assigned(partitions))
-        self._loading = _Loading(partitions, loading)
+        self._loading = Loading(partitions, loading)
         if not (self._loads_beside and self._ours):
             await self._take_loaded()
 
@@ -359,8 +365,8 @@ class BatchConsumer:
         """Wait for what is being loaded, if anything is, and make it ours."""
         if self._loading is None:
             return
-        new, positions = self._loading
-        known = await positions
+        known = await self._loading.positions
+        new = self._missing.left_of(self._loading.partitions)
         await self._continuity.check()
         starts = await self._continuity.starts(
             {
@@ -388,10 +394,3 @@ class BatchConsumer:
         for tp in there:
             self._consumer.seek(tp, self._next[tp])
         self._consumer.resume(*there)
-
-
-class _Loading(NamedTuple):
-    """Partitions that the handler loads."""
-
-    partitions: set[int]
-    positions: "asyncio.Future[Positions]"

@@ -1,4 +1,4 @@
-"""Whether the database answers: asked for every few seconds, past those who use it.
+"""Whether a database answers: asked for every few seconds, past those who use it.
 
 They try again for ever by themselves; and of a server that hangs they only know that it is slow.
 """
@@ -12,6 +12,7 @@ import psycopg
 import structlog
 
 from shared.runtime import metrics
+from shared.runtime.databases import held_by
 from shared.runtime.settings import Settings
 
 log = structlog.get_logger(__name__)
@@ -29,6 +30,7 @@ class DatabaseWatch:
 
     def __init__(self, settings: Settings, worker: str) -> None:
         self._database_url = settings.database_url.get_secret_value()
+        self._held = held_by(settings) or "all"
         self._name = f"freshet-{worker}-watch"
         self._connection: psycopg.AsyncConnection | None = None
         self._away_since: float | None = None
@@ -69,11 +71,12 @@ class DatabaseWatch:
             await connection.close()
 
     def _note(self, failure: str | None) -> None:
-        metrics.DATABASE_AWAY.set(failure is not None)
         if failure is not None and self._away_since is None:
             self._away_since = time.monotonic()
-            log.warning("the database does not answer", error=failure)
+            metrics.DATABASE_AWAY.inc()
+            log.warning("the database does not answer", error=failure, shards=self._held)
         elif failure is None and self._away_since is not None:
             seconds = time.monotonic() - self._away_since
             self._away_since = None
-            log.info("the database answers again", seconds_away=round(seconds))
+            metrics.DATABASE_AWAY.dec()
+            log.info("the database answers again", seconds_away=round(seconds), shards=self._held)

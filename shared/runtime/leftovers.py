@@ -1,12 +1,14 @@
-"""Partitions whose records could not be handled yet, while those of others could."""
+"""Partitions that could not be handled yet, or loaded, while others could."""
 
+import asyncio
 import time
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
-from typing import Final
+from typing import Final, NamedTuple
 
 from aiokafka import AIOKafkaConsumer, TopicPartition
 
+from shared.runtime.batches import Absent, Positions
 from shared.runtime.holding import Holding
 
 PAUSE_SECONDS: Final = 5.0
@@ -43,3 +45,45 @@ class Leftovers:
             del self._due_at[partition]
         assigned = self._consumer.assignment()
         self._consumer.resume(*(tp for tp in assigned if tp.partition in due & ours))
+
+
+class Loading(NamedTuple):
+    """Partitions that a handler loads."""
+
+    partitions: set[int]
+    positions: "asyncio.Future[Positions]"
+
+
+class Missing:
+    """Partitions of this member that could not be loaded, and when they are tried again."""
+
+    def __init__(self, absent: Absent | None) -> None:
+        """Make it.
+
+        Args:
+            absent: asked which could not be; None: all can.
+        """
+        self._absent = absent
+        self._due_at: dict[int, float] = {}
+
+    @property
+    def partitions(self) -> AbstractSet[int]:
+        """Which they are."""
+        return self._due_at.keys()
+
+    def left_of(self, assigned: AbstractSet[int]) -> set[int]:
+        """Those of partitions that were to be loaded just now which are; the others are missing."""
+        absent = set(self._absent()) & assigned if self._absent is not None else set()
+        self.forget(assigned)
+        self._due_at |= dict.fromkeys(absent, time.monotonic() + PAUSE_SECONDS)
+        return set(assigned) - absent
+
+    def forget(self, partitions: Iterable[int]) -> None:
+        """Partitions go elsewhere, or are loaded."""
+        for partition in partitions:
+            self._due_at.pop(partition, None)
+
+    def due(self) -> set[int]:
+        """All of them, if it is time for one."""
+        is_time = any(at <= time.monotonic() for at in self._due_at.values())
+        return set(self._due_at) if is_time else set()

@@ -50,7 +50,7 @@ LOOP_LAG_MAX_SECONDS = Gauge(
     "freshet_loop_lag_max_seconds", "The longest that the event loop was blocked of late."
 )
 BROKER_AWAY = Gauge("freshet_broker_away", "1: no broker answers.")
-DATABASE_AWAY = Gauge("freshet_database_away", "1: the database does not answer.")
+DATABASE_AWAY = Gauge("freshet_database_away", "Databases that do not answer.")
 CLOCK_OFFSET_SECONDS = Gauge(
     "freshet_clock_offset_seconds",
     "How far this machine's clock is ahead of the broker's; NaN: not known.",

@@ -28,6 +28,7 @@ from pydantic_settings import (
 
 from shared.contracts.layout import MOST_SHARDS
 from shared.runtime.clock import AcceleratedClock, Clock, SystemClock
+from shared.runtime.databases import check_databases
 from shared.runtime.host_patterns import host_pattern
 from shared.runtime.secret_files import SecretFileError, read_secrets, variables
 from shared.units import SECONDS_PER_DAY
@@ -89,6 +90,9 @@ class Settings(BaseSettings):
         "postgresql://freshet@127.0.0.1:5432/freshet"
     )
     """libpq URL; TLS by its own parameters (sslmode, sslrootcert, ...)."""
+    databases: SecretStr | None = None
+    """Several databases in place of DATABASE_URL, each with its range of shards:
+    0-127=postgresql://a/freshet,128-255=postgresql://b/freshet. Absent: one has everything."""
 
     # Process
     instance: str = Field(default_factory=socket.gethostname, min_length=1)
@@ -207,6 +211,8 @@ class Settings(BaseSettings):
     view_database_url: SecretStr | None = None
     """libpq URL by which the coordinator's page looks up pages, hosts, sources and crawls: that of
     a user who may read them (`freshet_readonly`); absent: DATABASE_URL."""
+    view_databases: SecretStr | None = None
+    """The same of several databases, in the ranges of `databases`."""
     scheduler_urls: Annotated[str, _unprefixed("SCHEDULER_URLS")] = "http://127.0.0.1:6067"
     """Web servers of the schedulers, with spaces between them: `freshet explain` and the
     coordinator's page ask them what they know of a page. All that a name stands for are asked."""
@@ -333,6 +339,13 @@ class Settings(BaseSettings):
                 "kafka_security_protocol wants SASL: "
                 "set kafka_sasl_username and kafka_sasl_password"
             )
+        return self
+
+    @model_validator(mode="after")
+    def _databases_fit(self) -> "Settings":
+        if (home := check_databases(self)) is not None:
+            # Who knows of one database only asks the home.
+            object.__setattr__(self, "database_url", home)
         return self
 
     def clock(self) -> Clock:

@@ -44,6 +44,7 @@ from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
 from shared.runtime import metrics
 from shared.runtime.broker_watch import BrokerWatch
 from shared.runtime.clock_offset import ClockOffset
+from shared.runtime.databases import at_database, databases_of
 from shared.runtime.ending import ignore_further_stops
 from shared.runtime.kafka import ensure_topics
 from shared.runtime.logs import configure_logs
@@ -157,7 +158,9 @@ class WorkerService(Service, ABC):  # type: ignore[misc]  # mode is untyped
             # Here, as the ingester starts without a database's driver.
             from shared.runtime.database_watch import DatabaseWatch  # noqa: PLC0415
 
-            watches.append(DatabaseWatch(self.settings, self.database_user).run(self.stopping))
+            for database in databases_of(self.settings).each:
+                settings = at_database(self.settings, database)
+                watches.append(DatabaseWatch(settings, self.database_user).run(self.stopping))
         return watches
 
     async def on_stop(self) -> None:

@@ -5,25 +5,59 @@ from typing import Final
 import psycopg
 
 UNMIGRATED: Final = "the database has no Freshet tables yet: run `freshet migrate`"
+OLDER: Final = "the database is of an older version: run `freshet migrate`"
 
 
 class StoreMismatch(Exception):
     """The database is not what the settings say; the text says how, and what to do."""
 
 
-def check_deployment(connection: psycopg.Connection, shards: int) -> None:
+def check_deployment(connection: psycopg.Connection, shards: int, held: str | None = None) -> None:
     """Make sure at start that the database is there, and can be the one of the settings.
 
+    Args:
+        connection: without a transaction.
+        shards: by the settings.
+        held: those of them that it has to have, of several databases; None: it is the only one.
+
     Raises:
-        StoreMismatch: not migrated, or made for another number of shards (`require_shards`).
+        StoreMismatch: not migrated, or made for another number of shards (`require_shards`), or
+            for others of them (`require_held`).
     """
     try:
         row = connection.execute("SELECT shards FROM deployment").fetchone()
-    except psycopg.errors.UndefinedTable:
-        row = None
+        require_shards(row[0] if row else None, shards)
+        require_held(connection, held)
+    except psycopg.errors.UndefinedTable as error:
+        raise StoreMismatch(UNMIGRATED) from error
     finally:
         connection.rollback()
-    require_shards(row[0] if row else None, shards)
+
+
+def require_held(connection: psycopg.Connection, held: str | None) -> None:
+    """Refuse a database that has other shards than the settings say: none of them has two homes.
+
+    Args:
+        connection: with autocommit, or in the caller's transaction.
+        held: as by `shared.contracts.databases.Database`.
+
+    Raises:
+        StoreMismatch: it has others.
+    """
+    try:
+        row = connection.execute("SELECT shards_held FROM deployment").fetchone()
+    except psycopg.errors.UndefinedColumn as error:
+        raise StoreMismatch(OLDER) from error
+    found = row[0] if row else None
+    if found != held:
+        raise StoreMismatch(
+            f"the database has {_named(found)}, but by the settings it has {_named(held)}: see "
+            "FRESHET_DATABASES; shards do not move from one database to another"
+        )
+
+
+def _named(held: str | None) -> str:
+    return "all shards" if held is None else f"the shards {held}"
 
 
 def require_shards(found: int | None, wanted: int) -> None:

@@ -6,9 +6,10 @@ then everything takes its place when nobody writes the shard and its scheduler p
 `splits` is how they agree on that.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from typing import Final
 
+import numpy as np
 import psycopg
 
 from shared.contracts.layout import MOST_SHARDS, Layout
@@ -53,13 +54,19 @@ def begin_growth(database_url: str, shards: int) -> Layout:
         layout = read_layout(connection)
         if shards == layout.shards != layout.grown_from:
             return layout
-        _require_growth(layout, shards)
+        require_growth(layout, shards)
         _note_growth(connection, layout.shards, shards)
     return Layout(shards, layout.shards, frozenset())
 
 
-def _require_growth(layout: Layout, shards: int) -> None:
-    """Raises `GrowthRefused` where so many shards cannot come next."""
+def require_growth(layout: Layout, shards: int) -> None:
+    """Make sure that so many shards can come next, or have come, or come just now.
+
+    Raises:
+        GrowthRefused: they cannot.
+    """
+    if shards == layout.shards != layout.grown_from:
+        return
     if layout.is_growing:
         raise GrowthRefused(
             f"a growth from {layout.grown_from} to {layout.shards} shards is under way: let "
@@ -80,6 +87,20 @@ def _note_growth(connection: psycopg.Connection, before: int, after: int) -> Non
         "INSERT INTO shard_splits (parent) SELECT * FROM generate_series(0, %s)", (before - 1,)
     )
     connection.execute("UPDATE deployment SET shards = %s, grown_from = %s", (after, before))
+
+
+def note_split_elsewhere(connection: psycopg.Connection, parents: Collection[int]) -> None:
+    """Note in a database that shards are split which another one has; nothing of them is here.
+
+    Args:
+        connection: of the tables' owner, with autocommit.
+        parents: of the growth that is under way.
+    """
+    connection.execute(
+        f"UPDATE shard_splits SET state = {SplitState.SPLIT:d}, split_at = {SERVERS_TIME} "
+        "WHERE parent = ANY(%s) AND split_at IS NULL",
+        (np.array(sorted(parents), np.int16),),
+    )
 
 
 _LOCK: Final = f"""

@@ -8,6 +8,7 @@ connection, and so did not keep the import out, loads them anew. It notes which 
 import os
 import secrets
 from collections.abc import Callable, Iterable, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass, field, fields
 from typing import Any, Final, Self
 
@@ -15,6 +16,7 @@ import numpy as np
 import psycopg
 from numpy.typing import NDArray
 
+from shared.contracts.databases import Database, Databases
 from shared.contracts.identity import (
     BadUrl,
     PageIdentity,
@@ -163,11 +165,32 @@ def import_pages(
     progress: Callable[[ImportReport], None] = lambda _report: None,
     private_hosts: bool = True,
 ) -> ImportReport:
-    """Add pages, or set importance and bounds of known ones; a commit after each batch.
+    """`import_shared`, into the only database there is."""
+    return import_shared(
+        Databases.alone(database_url),
+        shards,
+        batches,
+        now=now,
+        progress=progress,
+        private_hosts=private_hosts,
+    )
+
+
+def import_shared(
+    databases: Databases,
+    shards: int,
+    batches: Iterable[PageBatch],
+    *,
+    now: float,
+    progress: Callable[[ImportReport], None] = lambda _report: None,
+    private_hosts: bool = True,
+) -> ImportReport:
+    """Add pages, or set importance and bounds of known ones; a commit after each batch, in each
+    database.
 
     Args:
-        database_url: libpq URL of a migrated database.
-        shards: their configured number; the database may have more by now.
+        databases: migrated ones; all are there, or nothing begins.
+        shards: their configured number; the databases may have more by now.
         batches: rows; about 100,000 in each go fastest. Of two rows about a page in one batch the
             last counts.
         now: clock time, Unix seconds: when new pages are first seen.
@@ -176,31 +199,41 @@ def import_pages(
 
     Raises:
         StoreBusy: an estimator is connected; send `page-updates` messages instead, or stop it.
-        StoreMismatch: the database is not migrated, or for another number of shards.
+        StoreMismatch: a database is not migrated, or for another number of shards, or others.
     """
     report = ImportReport()
-    with connect_writer(database_url, "import") as connection:
-        check_deployment(connection, shards)
-        got = connection.execute("SELECT pg_try_advisory_lock(%s)", (WRITER_LOCK,)).fetchone()
-        if not (got and got[0]):
-            raise StoreBusy(
-                "an estimator works on this database and would not see pages that are added "
-                "behind its back: send them as page-updates, or stop the workers first"
-            )
-        # Only now: no shard is split while an import has the lock.
-        layout = read_layout(connection)
-        raise_epochs(
-            connection, range(layout.shards), f"import/{os.getpid()}-{secrets.token_hex(4)}"
-        )
-        forget_imports(connection, now - KEPT_SECONDS)
-        connection.commit()
+    with ExitStack() as stack:
+        opened = [(database, *_begin(stack, database, shards, now)) for database in databases.each]
         known_hosts: set[str] = set()
         for batch in batches:
-            pages = _taken(batch, layout, report, private_hosts=private_hosts)
-            _import_batch(connection, pages, now, known_hosts, report)
+            named = _identified(batch, report, private_hosts=private_hosts)
+            for database, connection, layout in opened:
+                here = [one for one in named if databases.of_host(one[1].host) == database]
+                _import_batch(connection, _taken(batch, here, layout), now, known_hosts, report)
             progress(report)
-        _tidy(connection, report)
+        for _, connection, _ in opened:
+            _tidy(connection, report)
     return report
+
+
+def _begin(
+    stack: ExitStack, database: Database, shards: int, now: float
+) -> tuple[psycopg.Connection, Layout]:
+    """Connect, keep estimators and splits out, and take the shards over."""
+    connection = stack.enter_context(connect_writer(database.url, "import"))
+    check_deployment(connection, shards, database.held)
+    got = connection.execute("SELECT pg_try_advisory_lock(%s)", (WRITER_LOCK,)).fetchone()
+    if not (got and got[0]):
+        raise StoreBusy(
+            "an estimator works on this database and would not see pages that are added "
+            "behind its back: send them as page-updates, or stop the workers first"
+        )
+    # Only now: no shard is split while an import has the lock.
+    layout = read_layout(connection)
+    raise_epochs(connection, range(layout.shards), f"import/{os.getpid()}-{secrets.token_hex(4)}")
+    forget_imports(connection, now - KEPT_SECONDS)
+    connection.commit()
+    return connection, layout
 
 
 def _tidy(connection: psycopg.Connection, report: ImportReport) -> None:
@@ -312,11 +345,8 @@ def _copy_pages(connection: psycopg.Connection, new: _Pages, now: float) -> None
         copy.write(lines.replace("\\", "\\\\"))
 
 
-def _taken(
-    batch: PageBatch, layout: Layout, report: ImportReport, *, private_hosts: bool
-) -> _Pages:
-    """The rows that can be taken, the last of each page."""
-    named = _identified(batch, report, private_hosts=private_hosts)
+def _taken(batch: PageBatch, named: Sequence[tuple[int, PageIdentity]], layout: Layout) -> _Pages:
+    """Rows of a batch, given with their pages, by shard."""
     rows = np.array([row for row, _ in named], np.int64)
     pages = _Pages(
         np.array([layout.shard_of(page.host) for _, page in named], np.int16),

@@ -6,7 +6,7 @@ import psycopg
 
 from shared.contracts.layout import Layout
 from shared.store.connection import WORKING, Limits, connect
-from shared.store.deployment import UNMIGRATED, StoreMismatch
+from shared.store.deployment import OLDER, UNMIGRATED, StoreMismatch
 
 _LAYOUT: Final = """
 SELECT shards, grown_from,
@@ -30,7 +30,7 @@ def read_layout(connection: psycopg.Connection) -> Layout:
     except psycopg.errors.UndefinedTable as error:
         raise StoreMismatch(UNMIGRATED) from error
     except psycopg.errors.UndefinedColumn as error:
-        raise StoreMismatch("the database is of an older version: run `freshet migrate`") from error
+        raise StoreMismatch(OLDER) from error
     if row is None:
         raise StoreMismatch(UNMIGRATED)
     shards, grown_from, split = row

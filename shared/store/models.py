@@ -40,6 +40,8 @@ class Deployment(Base):
     shards: Mapped[int] = mapped_column(Integer)
     grown_from: Mapped[int] = mapped_column(Integer)
     """How many there were before the last growth; as many as now if there was none."""
+    shards_held: Mapped[str | None] = mapped_column(Text)
+    """Those that this database has (`shared.contracts.databases`); NULL: all."""
 
 
 class ShardSplit(Base):

@@ -8,6 +8,7 @@ from typing import Any, Final
 import psycopg
 from psycopg.rows import dict_row
 
+from shared.contracts.databases import Database, Databases
 from shared.contracts.identity import PageIdentity, host_id_of
 from shared.store.connection import connect
 from shared.store.layout import read_layout
@@ -47,15 +48,24 @@ class Wanted:
     ignore_case: bool = False
 
 
-def count_by_state(database_url: str, host: str | None) -> dict[str, int]:
+def count_by_state(databases: Databases, host: str | None) -> dict[str, int]:
     """How many pages a host has, or all have: `active`, `away`, `never_crawled`, `failing`; and
     `hosts`, how many are known.
 
     Args:
-        database_url: libpq URL.
+        databases: all of them.
         host: None: all pages, which are scanned, at some millions a second.
     """
-    with _asking(database_url) as connection:
+    counts = [_count_by_state(database, host) for database in _having(databases, host)]
+    return {name: sum(one[name] for one in counts) for name in counts[0]}
+
+
+def _having(databases: Databases, host: str | None) -> Sequence[Database]:
+    return databases.each if host is None else [databases.of_host(host)]
+
+
+def _count_by_state(database: Database, host: str | None) -> dict[str, int]:
+    with _asking(database.url) as connection:
         place, values = _place(connection, host)
         counts = _one(connection, f"{_COUNTS} WHERE {place}", values)
         hosts = "SELECT count(*) AS hosts FROM hosts WHERE true"
@@ -65,40 +75,68 @@ def count_by_state(database_url: str, host: str | None) -> dict[str, int]:
 
 
 def list_host_names(
-    database_url: str, now: float, *, blocked_too: bool, start: int, most: int
+    databases: Databases, now: float, *, blocked_too: bool, start: int, most: int
 ) -> tuple[list[str], int]:
     """Hosts, and how many there are in all: those that nobody blocks now, or all that are known.
 
     Args:
-        database_url: libpq URL.
+        databases: all of them, one after the other.
         now: Unix seconds.
         blocked_too: whether those that are blocked, or asked to be left alone, count too.
         start: so many are passed over.
         most: so many at most.
     """
-    values = {"all": blocked_too, "now": now, "start": start, "most": most}
     order = "ORDER BY shard, host_id OFFSET %(start)s LIMIT %(most)s"
-    with _asking(database_url) as connection:
-        rows = connection.execute(f"SELECT host {_HOSTS} {order}", values).fetchall()
-        total = _one(connection, f"SELECT count(*) AS total {_HOSTS}", values)["total"]
-    return [host for (host,) in rows], total
+    found: list[str] = []
+    total = 0
+    for database in databases.each:
+        values = {
+            "all": blocked_too,
+            "now": now,
+            "start": max(start - total, 0),
+            "most": most - len(found),
+        }
+        with _asking(database.url) as connection:
+            rows = connection.execute(f"SELECT host {_HOSTS} {order}", values).fetchall()
+            total += _one(connection, f"SELECT count(*) AS total {_HOSTS}", values)["total"]
+        found += [host for (host,) in rows]
+    return found, total
 
 
-def list_pages(database_url: str, wanted: Wanted, start: int, most: int) -> list[dict[str, Any]]:
-    """Pages, in the order of the primary key: URL, status and what was found so far."""
+def list_pages(databases: Databases, wanted: Wanted, start: int, most: int) -> list[dict[str, Any]]:
+    """Pages, in the order of the databases and of the primary key: URL, status and what was found
+    so far."""
     order = "ORDER BY shard, page_id OFFSET %(start)s LIMIT %(most)s"
-    with _asking(database_url) as connection:
-        where, values = _where(connection, wanted)
-        values |= {"start": start, "most": most}
-        cursor = connection.cursor(row_factory=dict_row)
-        return cursor.execute(f"SELECT {_COLUMNS} {_PAGES} AND {where} {order}", values).fetchall()
+    found: list[dict[str, Any]] = []
+    *others, last = _having(databases, wanted.host)
+    for database in (*others, last):
+        with _asking(database.url) as connection:
+            where, values = _where(connection, wanted)
+            values |= {"start": start, "most": most - len(found)}
+            cursor = connection.cursor(row_factory=dict_row)
+            query = f"SELECT {_COLUMNS} {_PAGES} AND {where} {order}"
+            rows = cursor.execute(query, values).fetchall()
+            found += rows
+            if len(found) >= most:
+                break
+            if database != last:
+                # What was passed over here is not to be passed over again.
+                start = 0 if rows else start - _count(connection, wanted)
+    return found
 
 
-def count_pages(database_url: str, wanted: Wanted) -> int:
+def count_pages(databases: Databases, wanted: Wanted) -> int:
     """How many pages there are."""
-    with _asking(database_url) as connection:
-        where, values = _where(connection, wanted)
-        return _one(connection, f"SELECT count(*) AS pages {_PAGES} AND {where}", values)["pages"]
+    total = 0
+    for database in _having(databases, wanted.host):
+        with _asking(database.url) as connection:
+            total += _count(connection, wanted)
+    return total
+
+
+def _count(connection: psycopg.Connection, wanted: Wanted) -> int:
+    where, values = _where(connection, wanted)
+    return _one(connection, f"SELECT count(*) AS pages {_PAGES} AND {where}", values)["pages"]
 
 
 def count_under(database_url: str, host: str, prefix: str) -> int:

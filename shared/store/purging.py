@@ -9,6 +9,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
 
+from shared.contracts.databases import Database, Databases
 from shared.contracts.identity import PageIdentity, host_id_of
 from shared.contracts.layout import Layout
 from shared.store.connection import connect
@@ -66,19 +67,33 @@ class Purgeable:
     rhythm: Rhythm = UNKNOWN_RHYTHM
 
 
-def count_purgeable(database_url: str, wanted: Purgeable) -> Iterator[int]:
+def count_purgeable(databases: Databases, wanted: Purgeable) -> Iterator[int]:
     """How many pages may go, shard by shard."""
-    with connect(database_url, "cli", autocommit=True) as connection:
-        for shard in _shards(read_layout(connection), wanted):
+    for database in _having(databases, wanted):
+        yield from _count_there(databases, database, wanted)
+
+
+def purgeable_urls(databases: Databases, wanted: Purgeable) -> Iterator[list[str]]:
+    """The URLs of pages that may go, in parts. No transaction is open between two parts."""
+    for database in _having(databases, wanted):
+        yield from _urls_there(databases, database, wanted)
+
+
+def _having(databases: Databases, wanted: Purgeable) -> Sequence[Database]:
+    return databases.each if wanted.host is None else [databases.of_host(wanted.host)]
+
+
+def _count_there(databases: Databases, database: Database, wanted: Purgeable) -> Iterator[int]:
+    with connect(database.url, "cli", autocommit=True) as connection:
+        for shard in databases.had_by(database, _shards(read_layout(connection), wanted)):
             query = f"SELECT count(*) FROM pages_{shard} WHERE {_condition(wanted)}"
             found = connection.execute(query, _values(wanted)).fetchone()
             yield int(found[0]) if found else 0
 
 
-def purgeable_urls(database_url: str, wanted: Purgeable) -> Iterator[list[str]]:
-    """The URLs of pages that may go, in parts. No transaction is open between two parts."""
-    with connect(database_url, "cli", autocommit=True) as connection:
-        for shard in _shards(read_layout(connection), wanted):
+def _urls_there(databases: Databases, database: Database, wanted: Purgeable) -> Iterator[list[str]]:
+    with connect(database.url, "cli", autocommit=True) as connection:
+        for shard in databases.had_by(database, _shards(read_layout(connection), wanted)):
             query = (
                 f"SELECT page_id, url FROM (SELECT page_id FROM pages_{shard} "
                 f"WHERE page_id > %(after)s AND {_condition(wanted)} "
@@ -91,10 +106,17 @@ def purgeable_urls(database_url: str, wanted: Purgeable) -> Iterator[list[str]]:
                 values["after"] = rows[-1][0]
 
 
-def count_removed(database_url: str, pages: Sequence[PageIdentity]) -> int:
+def count_removed(databases: Databases, pages: Sequence[PageIdentity]) -> int:
     """How many pages are there, and removed."""
+    return sum(
+        _count_removed(database, [p for p in pages if databases.of_host(p.host) == database])
+        for database in databases.each
+    )
+
+
+def _count_removed(database: Database, pages: Sequence[PageIdentity]) -> int:
     page_ids = [page.page_id for page in pages]
-    with connect(database_url, "cli", autocommit=True) as connection:
+    with connect(database.url, "cli", autocommit=True) as connection:
         layout = read_layout(connection)
         shards = [layout.shard_of(page.host) for page in pages]
         found = connection.execute(

@@ -2,13 +2,14 @@
 
 import asyncio
 import contextlib
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Concatenate, Final, ParamSpec, TypeVar
 
 import psycopg
 import structlog
 
+from shared.contracts.databases import Database, Databases
 from shared.store.connection import connect
 
 log = structlog.get_logger(__name__)
@@ -55,6 +56,43 @@ class Questions:
     def stop(self) -> None:
         """Ask nothing more."""
         self._threads.shutdown(wait=False, cancel_futures=True)
+
+
+class SharedQuestions:
+    """Asks the database that has what is asked about."""
+
+    def __init__(self, databases: Databases, role: str) -> None:
+        """Make it.
+
+        Args:
+            databases: all of them.
+            role: who asks, as seen in `pg_stat_activity`.
+        """
+        self._databases = databases
+        self._each = {database: Questions(database.url, role) for database in databases.each}
+
+    @property
+    def home(self) -> Questions:
+        """Of what is not of a single shard."""
+        return self._each[self._databases.home]
+
+    def of_shard(self, shard: int) -> Questions:
+        """Of what is of a shard."""
+        return self._each[self._databases.of(shard)]
+
+    def by_host(
+        self, some: Iterable[T], host_of: Callable[[T], str]
+    ) -> list[tuple[Questions, list[T]]]:
+        """Those of some things that each database is to be asked about, by their hosts."""
+        found: dict[Database, list[T]] = {}
+        for one in some:
+            found.setdefault(self._databases.of_host(host_of(one)), []).append(one)
+        return [(self._each[database], part) for database, part in found.items()]
+
+    def stop(self) -> None:
+        """Ask nothing more."""
+        for questions in self._each.values():
+            questions.stop()
 
 
 async def take_turns(

@@ -1,11 +1,13 @@
 """How many pages and hosts there are, and how far the streams were applied."""
 
+from collections.abc import Sequence
 from typing import Any
 
 import psycopg
 from psycopg.rows import dict_row
 
-from shared.store.connection import connect
+from shared.contracts.databases import Database, Databases
+from shared.store.connection import connect, first_line
 from shared.store.page_status import ACTIVE, AWAY, REMOVED, STATUS_NAMES
 
 _BY_STATUS = ",\n       ".join(
@@ -36,8 +38,66 @@ FROM hosts
 """
 
 
+def stores_status(databases: Databases, now: float) -> dict[str, Any]:
+    """`store_status` of all databases together.
+
+    Args:
+        databases: of several, one that is away is left out of the sums.
+        now: clock time, Unix seconds.
+
+    Returns:
+        as `store_status`; of several, also `databases`, one each: the `shards` that it has, its
+        `active` pages, `bytes`, and why it is `away` (None: it is not).
+
+    Raises:
+        psycopg.Error: the only database, or each of them, is away or refuses.
+    """
+    found: dict[Database, dict[str, Any]] = {}
+    why: dict[Database, psycopg.OperationalError] = {}
+    for database in databases.each:
+        try:
+            found[database] = store_status(database.url, now)
+        except psycopg.OperationalError as error:
+            why[database] = error
+    if not found:
+        raise next(iter(why.values()))
+    if not databases.are_several:
+        return found[databases.home]
+    each = [
+        {
+            "shards": database.held,
+            "active": found[database]["pages"]["active"] if database in found else None,
+            "bytes": found[database]["bytes"] if database in found else None,
+            "away": first_line(why[database]) if database in why else None,
+        }
+        for database in databases.each
+    ]
+    return _together(list(found.values())) | {"databases": each}
+
+
+def _together(some: Sequence[dict[str, Any]]) -> dict[str, Any]:
+    """The sums of what each database says."""
+    positions: dict[str, dict[str, int]] = {}
+    for one in some:
+        for consumer, topics in one["positions"].items():
+            positions[consumer] = _sums([positions.get(consumer, {}), topics])
+    shards = [one["shards"] for one in some if one["shards"] is not None]
+    return {
+        # Not yet in all of them, where a growth has just begun.
+        "shards": max(shards, default=None),
+        **{name: _sums([one[name] for one in some]) for name in ("pages", "max_ages", "hosts")},
+        "positions": positions,
+        "bytes": sum(one["bytes"] or 0 for one in some),
+    }
+
+
+def _sums(some: Sequence[dict[Any, int]]) -> dict[Any, int]:
+    names = dict.fromkeys(name for one in some for name in one)
+    return {name: sum(one.get(name, 0) for one in some) for name in names}
+
+
 def store_status(database_url: str, now: float) -> dict[str, Any]:
-    """Counts over the whole database; it is scanned, at some millions of pages a second.
+    """Counts over a whole database; it is scanned, at some millions of pages a second.
 
     Args:
         database_url: libpq URL.

@@ -4,12 +4,13 @@ A topic that is removed and made anew has its old name, and offsets that mean so
 """
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Final
 
 import psycopg
 import structlog
 
+from shared.contracts.databases import Databases
 from shared.store.connection import connect
 
 log = structlog.get_logger(__name__)
@@ -20,15 +21,15 @@ AGAIN_SECONDS: Final = 1.0
 class StoredTopics:
     """The ids of topics, kept in the database (see `shared.runtime.continuity.KnownTopics`)."""
 
-    def __init__(self, database_url: str, role: str, *, writes: bool) -> None:
+    def __init__(self, databases: Databases, role: str, *, writes: bool) -> None:
         """Make it; it connects when it is asked.
 
         Args:
-            database_url: libpq URL.
+            databases: all that have positions. Of several, those that are away are left out.
             role: who asks, as seen in `pg_stat_activity`.
             writes: whether it remembers what is not known yet, or only says what is known.
         """
-        self._database_url = database_url
+        self._urls = [one.url for one in databases.each]
         self._role = role
         self._writes = writes
 
@@ -36,20 +37,39 @@ class StoredTopics:
         """Remember the ids of topics of which none is known; waits for the database.
 
         Returns:
-            topic (without prefix) → id that is known now; of others, nothing.
+            topic (without prefix) → id that is known now; of others, nothing. Where databases do
+            not agree, one that is not the given one.
         """
         while True:
-            try:
-                return await asyncio.to_thread(self._note, ids)
-            except psycopg.OperationalError as error:
-                log.warning("waiting for the database", error=str(error).strip())
+            asked = (asyncio.to_thread(self._note, url, ids) for url in self._urls)
+            answers = await asyncio.gather(*asked, return_exceptions=True)
+            for error in answers:
+                if isinstance(error, psycopg.OperationalError):
+                    log.warning("waiting for the database", error=str(error).strip())
+                elif isinstance(error, BaseException):
+                    raise error
+            known = [answer for answer in answers if not isinstance(answer, BaseException)]
+            if known:
+                return _together(known, ids)
             await asyncio.sleep(AGAIN_SECONDS)
 
-    def _note(self, ids: Mapping[str, str]) -> Mapping[str, str]:
-        with connect(self._database_url, self._role) as connection:
+    def _note(self, url: str, ids: Mapping[str, str]) -> Mapping[str, str]:
+        with connect(url, self._role) as connection:
             if self._writes:
                 note_topics(connection, ids)
             return read_topics(connection)
+
+
+def _together(known: Sequence[Mapping[str, str]], ids: Mapping[str, str]) -> Mapping[str, str]:
+    """What several databases know; where they do not agree, another id than the given one."""
+    found: dict[str, str] = {}
+    for one in known:
+        found |= {
+            topic: topic_id
+            for topic, topic_id in one.items()
+            if topic not in found or topic_id != ids.get(topic)
+        }
+    return found
 
 
 def read_topics(connection: psycopg.Connection) -> dict[str, str]:

@@ -3,6 +3,7 @@
 from collections import OrderedDict
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from operator import attrgetter
 from typing import Final
 
 from shared.contracts.identity import PageIdentity
@@ -10,7 +11,7 @@ from shared.store.host_pages import HostPages, PagesByHost, count_pages_by_host,
 from shared.store.known_pages import known_pages
 from shared.store.layout import read_layout
 from shared.store.let_in import Became, forget_let_in, let_in
-from shared.store.questions import Questions
+from shared.store.questions import Questions, SharedQuestions
 
 COUNTED_SECONDS: Final = 3600.0
 """The pages of a shard's hosts are counted anew after so long; what links add meanwhile is known,
@@ -23,6 +24,9 @@ MOST_ABSENT: Final = 200_000
 """Hosts that are known not to be there; each page links to some of them."""
 
 
+_host_of: Final = attrgetter("host")
+
+
 @dataclass(frozen=True, slots=True)
 class _Counted:
     at: float
@@ -32,7 +36,7 @@ class _Counted:
 class WhatIsKnown:
     """Asks the database, and remembers what may be a little old. One call at a time."""
 
-    def __init__(self, questions: Questions) -> None:
+    def __init__(self, questions: SharedQuestions) -> None:
         self._questions = questions
         self._counted: dict[int, _Counted] = {}
         self._absent: OrderedDict[str, float] = OrderedDict()
@@ -43,7 +47,10 @@ class WhatIsKnown:
         Raises:
             psycopg.Error: the database is away, or refuses.
         """
-        return await self._questions.ask(known_pages, pages)
+        found: set[int] = set()
+        for questions, part in self._questions.by_host(pages, _host_of):
+            found |= await questions.ask(known_pages, part)
+        return found
 
     async def hosts(self, hosts: Collection[str], now: float) -> set[str]:
         """Those hosts that have a page which was not removed.
@@ -78,14 +85,25 @@ class WhatIsKnown:
         found = await self._of_hosts({page.host for page in pages}, now)
         # A host that was not there when its shard was counted has what was let in since.
         before = {host: counted.before if counted else 0 for host, (_, counted) in found.items()}
-        return await self._questions.ask(let_in, pages, before, most)
+        became: dict[int, Became] = {}
+        for questions, part in self._questions.by_host(pages, _host_of):
+            became |= await questions.ask(let_in, part, before, most)
+        return became
 
     async def _of_hosts(
         self, hosts: Collection[str], now: float
     ) -> dict[str, tuple[int, HostPages | None]]:
         """The shard of each host, and what was counted there."""
+        known: dict[str, tuple[int, HostPages | None]] = {}
+        for questions, some in self._questions.by_host(hosts, str):
+            known |= await self._of_hosts_there(questions, some, now)
+        return known
+
+    async def _of_hosts_there(
+        self, questions: Questions, hosts: Collection[str], now: float
+    ) -> dict[str, tuple[int, HostPages | None]]:
         while True:
-            layout = await self._questions.ask(read_layout)
+            layout = await questions.ask(read_layout)
             shards = {host: layout.shard_of(host) for host in hosts}
             for shard in set(shards.values()):
                 await self._count(shard, layout.modulus_of(shard), now)
@@ -100,8 +118,9 @@ class WhatIsKnown:
         counted = self._counted.get(shard)
         is_old = counted is None or now >= counted.at + COUNTED_SECONDS
         if counted is None or is_old or counted.by_host.modulus != modulus:
-            await self._questions.ask(forget_let_in, shard, modulus)
-            by_host = await self._questions.ask(count_pages_by_host, shard)
+            questions = self._questions.of_shard(shard)
+            await questions.ask(forget_let_in, shard, modulus)
+            by_host = await questions.ask(count_pages_by_host, shard)
             self._counted[shard] = _Counted(now, by_host)
 
     async def _there(self, wanted: Mapping[str, int], now: float) -> set[str]:
@@ -113,7 +132,9 @@ class WhatIsKnown:
         }
         if not asked:
             return set()
-        found = await self._questions.ask(hosts_there, asked)
+        found: set[str] = set()
+        for questions, some in self._questions.by_host(asked, str):
+            found |= await questions.ask(hosts_there, {host: asked[host] for host in some})
         self._note_absent(asked.keys() - found, now)
         return found
 

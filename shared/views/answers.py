@@ -3,10 +3,13 @@
 Every answer is one of dicts, lists, numbers and texts. Nothing here writes.
 """
 
+from operator import itemgetter
 from typing import Any
 
+from shared.contracts.identity import identify
 from shared.rules.host_rules import PATIENCE
 from shared.runtime.asking import ask_each
+from shared.runtime.databases import databases_of
 from shared.runtime.settings import Settings
 from shared.store.connection import READING, WORKING, Limits, connect
 from shared.store.explain import explain_page
@@ -37,12 +40,12 @@ def page_answer(settings: Settings, url: str, limits: Limits = WORKING) -> dict[
         NotKnown: it is none of the pages.
         psycopg.Error: the database is away, or refuses.
     """
-    database = settings.database_url.get_secret_value()
-    known = explain_page(database, url, limits)
+    databases = databases_of(settings)
+    known = explain_page(databases.of_host(identify(url).host).url, url, limits)
     if known is None:
         raise NotKnown(f"{url} is not one of the pages: add it with `freshet pages import`")
     live = ask_each(settings.scheduler_urls.split(), "/pages", url=known["url"])
-    sent = last_multipliers(database, 1, limits=limits)
+    sent = last_multipliers(databases.home.url, 1, limits=limits)
     now = settings.clock().now()
     answer = explain(known, live, sent[0]["multiplier"] if sent else None, now)
     return answer | {"now": now, "curve": value_curve(known, answer["decision"], now)}
@@ -62,7 +65,7 @@ def host_answer(settings: Settings, host: str, limits: Limits = WORKING) -> dict
         psycopg.Error: the database is away, or refuses.
     """
     name = host_name(host)
-    row = read_host(settings.database_url.get_secret_value(), name, limits)
+    row = read_host(databases_of(settings).of_host(name).url, name, limits)
     if row is None:
         raise NotKnown(f"{name} is not known: it has no page, and nobody has set a rule for it")
     return described(row, settings.default_host_crawls_per_second, settings.clock().now())
@@ -75,8 +78,13 @@ def hosts_answer(settings: Settings, most: int, limits: Limits = WORKING) -> lis
         psycopg.Error: the database is away, or refuses.
     """
     now, default = settings.clock().now(), settings.default_host_crawls_per_second
-    rows = list_hosts(settings.database_url.get_secret_value(), now, PATIENCE, most, limits)
-    return [described(row, default, now) for row in rows]
+    rows = [
+        row
+        for database in databases_of(settings).each
+        for row in list_hosts(database.url, now, PATIENCE, most, limits)
+    ]
+    rows.sort(key=itemgetter("host"))
+    return [described(row, default, now) for row in rows[:most]]
 
 
 def sources_answer(
@@ -85,7 +93,8 @@ def sources_answer(
     seconds: float = float("inf"),
     limits: Limits = WORKING,
 ) -> list[dict[str, Any]]:
-    """What each watched sitemap and feed costs and brings; as `shared.views.sources.sources`."""
+    """What each watched sitemap and feed costs and brings; as `shared.views.sources.sources`. Of
+    several databases, what is learned is of the first one's pages."""
     with connect(settings.database_url.get_secret_value(), "sources", limits=limits) as connection:
         return sources(connection, settings, most, seconds)
 
@@ -93,7 +102,8 @@ def sources_answer(
 def streams_answer(
     settings: Settings, seconds: float = float("inf"), limits: Limits = WORKING
 ) -> list[dict[str, Any]]:
-    """What each stream of events costs and brings; as `shared.views.sources.streams`."""
+    """What each stream of events costs and brings; as `shared.views.sources.streams`. Of several
+    databases, what is learned is of the first one's pages."""
     with connect(settings.database_url.get_secret_value(), "sources", limits=limits) as connection:
         return streams(connection, settings, seconds)
 
@@ -105,7 +115,8 @@ def senders_answer(
     seconds: float = float("inf"),
     limits: Limits = WORKING,
 ) -> list[dict[str, Any]]:
-    """Who sends the most signals, by what is learned of so many hosts; as `sources.senders`."""
+    """Who sends the most signals, by what is learned of so many hosts; as `sources.senders`. Of
+    several databases, of the first one's."""
     with connect(settings.database_url.get_secret_value(), "sources", limits=limits) as connection:
         return senders(connection, settings, most, shown, seconds)
 
@@ -114,6 +125,8 @@ def calibration_answer(
     settings: Settings, days: float, most: int, hosts: int, limits: Limits = READING
 ) -> dict[str, Any]:
     """Whether what was predicted of the last days' crawls came true (`calibration.report`).
+
+    Of several databases the first is asked: which hosts are there is chance.
 
     Args:
         settings: of the deployment.

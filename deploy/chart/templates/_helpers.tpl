@@ -44,8 +44,9 @@ helm.sh/chart: {{ printf "%s-%s" .root.Chart.Name .root.Chart.Version }}
 shows what is in it the other user's. */}}
 {{- define "freshet.secrets" -}}
 {{- $secrets := deepCopy .root.Values.secrets -}}
-{{- if not .database }}{{ $secrets = omit $secrets "DATABASE_URL" }}{{ end -}}
-{{- if ne .component "coordinator" }}{{ $secrets = omit $secrets "FRESHET_VIEW_DATABASE_URL" }}{{ end -}}
+{{- if hasKey $secrets "FRESHET_DATABASES" }}{{ $secrets = omit $secrets "DATABASE_URL" }}{{ end -}}
+{{- if not .database }}{{ $secrets = omit $secrets "DATABASE_URL" "FRESHET_DATABASES" }}{{ end -}}
+{{- if ne .component "coordinator" }}{{ $secrets = omit $secrets "FRESHET_VIEW_DATABASE_URL" "FRESHET_VIEW_DATABASES" }}{{ end -}}
 {{ toYaml $secrets }}
 {{- end }}
 

@@ -58,11 +58,12 @@ def _look(settings: "Settings") -> Areas:
         look_at_broker_clock,
         look_at_database_clock,
     )
-    from services.cli.doctor.database import look_at_database  # noqa: PLC0415
+    from services.cli.doctor.database import look_at_databases  # noqa: PLC0415
     from services.cli.doctor.versions import look_at_versions  # noqa: PLC0415
     from services.cli.kafka import require_broker  # noqa: PLC0415
+    from shared.runtime.databases import databases_of  # noqa: PLC0415
 
-    url = settings.database_url.get_secret_value()
+    databases = databases_of(settings)
 
     def broker() -> "list[Finding]":
         require_broker(settings)
@@ -74,10 +75,15 @@ def _look(settings: "Settings") -> Areas:
 
     return {
         "broker": _or_why_not("broker", broker),
-        "database": _or_why_not("database", lambda: look_at_database(url, settings.partitions)),
+        "database": _or_why_not(
+            "database", lambda: look_at_databases(databases, settings.partitions)
+        ),
         "clock": [
             *_or_why_not("broker's time", broker_clock),
-            *_or_why_not("database's time", lambda: [look_at_database_clock(url)]),
+            *_or_why_not(
+                "database's time",
+                lambda: [look_at_database_clock(one.url) for one in databases.each],
+            ),
         ],
         "versions": list(look_at_versions()),
     }

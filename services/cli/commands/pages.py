@@ -243,14 +243,15 @@ def max_age(
 
 def _copy(settings: "Settings", file: Path, progress: Any) -> "ImportReport":
     from services.cli.page_files import read_rows  # noqa: PLC0415
-    from shared.store.imports import PageBatch, import_pages  # noqa: PLC0415
+    from shared.runtime.databases import databases_of  # noqa: PLC0415
+    from shared.store.imports import PageBatch, import_shared  # noqa: PLC0415
 
     batches = (
         PageBatch(rows.urls, rows.importance, rows.max_age_days, rows.crawled_at)
         for rows in read_rows(file)
     )
-    return import_pages(
-        settings.database_url.get_secret_value(),
+    return import_shared(
+        databases_of(settings),
         settings.partitions,
         batches,
         now=settings.clock().now(),

@@ -37,9 +37,10 @@ def show_(as_json: bool) -> None:
       split        each of those that came of it has its own
     """
     from services.cli.growing import shards_now  # noqa: PLC0415 - commands load what they need
+    from shared.runtime.databases import databases_of  # noqa: PLC0415
     from shared.runtime.settings import load_settings  # noqa: PLC0415
 
-    answer = shards_now(load_settings().database_url.get_secret_value())
+    answer = shards_now(databases_of(load_settings()))
     if as_json:
         show_json(answer)
         return
@@ -83,7 +84,8 @@ def grow(
 
     Nothing is lost if this command is killed: call it again with the same number, and it goes on.
     There is no way back to fewer shards. The user in DATABASE_URL must own the tables, as for
-    `freshet migrate`. All workers must be of this version.
+    `freshet migrate`. All workers must be of this version. Of several databases (FRESHET_DATABASES)
+    each splits its own shards, and all must be there at the beginning.
 
     Workers go by the number of the database at once; set FRESHET_PARTITIONS to it in their settings
     when it is convenient.
@@ -94,18 +96,21 @@ def grow(
     """
     from services.cli.growing import finish, let_be_known, prepare, split_all  # noqa: PLC0415
     from services.cli.kafka import require_broker  # noqa: PLC0415
+    from shared.runtime.databases import databases_of  # noqa: PLC0415
     from shared.runtime.growing import add_partitions  # noqa: PLC0415
     from shared.runtime.settings import load_settings  # noqa: PLC0415
 
     settings = load_settings()
-    url = settings.database_url.get_secret_value()
+    databases = databases_of(settings)
     require_broker(settings)
-    layout = prepare(url, number)
+    layout = prepare(databases, number)
     topics = asyncio.run(add_partitions(settings, number))
     with _bar() as told:
         let_be_known(layout, told, known_seconds)
-        counts = split_all(url, layout, told, wait_seconds=wait_seconds, unattended=unattended)
-        observations = finish(url, layout, told)
+        counts = split_all(
+            databases, layout, told, wait_seconds=wait_seconds, unattended=unattended
+        )
+        observations = finish(databases, layout, told)
     answer = {
         "shards": layout.shards,
         "grown_from": layout.grown_from,

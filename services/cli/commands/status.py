@@ -24,7 +24,7 @@ def command(coordinator: str, as_json: bool) -> None:
 
     Says whether the maximum ages of pages can be kept at this bandwidth, and which would keep them.
     Takes pages from PostgreSQL (they are counted: some seconds for many millions) and rates from
-    the coordinator, if that answers.
+    the coordinator, if that answers. Of several databases one that is away is left out, and named.
 
     \b
     Examples:
@@ -33,11 +33,12 @@ def command(coordinator: str, as_json: bool) -> None:
     """
     from services.cli.max_ages import bounds_of, judged, max_age_lines  # noqa: PLC0415
     from shared.runtime.asking import ask  # noqa: PLC0415 - commands load what they need
+    from shared.runtime.databases import databases_of  # noqa: PLC0415
     from shared.runtime.settings import load_settings  # noqa: PLC0415
-    from shared.store.status import store_status  # noqa: PLC0415
+    from shared.store.status import stores_status  # noqa: PLC0415
 
     settings = load_settings()
-    store = store_status(settings.database_url.get_secret_value(), settings.clock().now())
+    store = stores_status(databases_of(settings), settings.clock().now())
     if store["shards"] is None:
         raise UserError("the database has no Freshet tables yet: run `freshet migrate`")
     picture = ask(coordinator, "/state.json")
@@ -66,6 +67,9 @@ def _lines(store: dict[str, Any], picture: dict[str, Any] | None, address: str) 
         f"hosts      {text(store['hosts'])}",
         f"database   {store['bytes'] / 1e6:,.0f} MB, {store['shards']} shards",
     ]
+    for one in store.get("databases", ()):
+        told = f"{one['active']:,} active pages" if one["away"] is None else f"away: {one['away']}"
+        lines.append(f"           shards {one['shards']}: {told}")
     lines += [
         f"applied    {consumer}: {text(topics)}" for consumer, topics in store["positions"].items()
     ]

@@ -1,8 +1,9 @@
 """What the promises rest on in the database: its settings, its schema, and who may do what."""
 
 import re
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Final
 
@@ -10,11 +11,15 @@ import psycopg
 from alembic.script import ScriptDirectory
 
 import migrations
+from shared.contracts.databases import Database, Databases
 from shared.runtime.findings import Finding
-from shared.store.connection import connect, connect_writer
-from shared.store.deployment import StoreMismatch
+from shared.store.connection import connect, connect_writer, first_line
+from shared.store.deployment import StoreMismatch, require_held
 from shared.store.layout import read_layout
 from shared.store.roles import ROLES
+
+Having = Callable[[list[int]], list[int]]
+"""Those of some shards that a database has."""
 
 OLDEST_VERSION: Final = 140_000
 """Of PostgreSQL that is still maintained, as `server_version_num`."""
@@ -44,24 +49,69 @@ _SETTINGS: Final = (
 )
 
 
-def look_at_database(database_url: str, shards: int) -> list[Finding]:
+def look_at_databases(databases: Databases, shards: int) -> list[Finding]:
+    """`look_at_database` of each; of several, each finding says which it is about."""
+    if not databases.are_several:
+        return look_at_database(databases.home, databases, shards)
+    found = []
+    for database in databases.each:
+        try:
+            findings = look_at_database(database, databases, shards)
+        except psycopg.OperationalError as error:
+            findings = [_away(first_line(error))]
+        found += [
+            replace(finding, about=f"{finding.about} ({database.held})") for finding in findings
+        ]
+    return found
+
+
+def _away(reason: str) -> Finding:
+    return Finding(
+        "risk",
+        "server",
+        reason,
+        "a server that answers",
+        "workers do the work of these shards, and wait only for a while",
+        "see FRESHET_DATABASES by `freshet settings`, and the server",
+    )
+
+
+def look_at_database(database: Database, databases: Databases, shards: int) -> list[Finding]:
     """Everything that was looked at, good or bad; nothing is changed.
 
     Args:
-        database_url: libpq URL.
+        database: which of them.
+        databases: all.
         shards: as the settings say.
 
     Raises:
         psycopg.OperationalError: the server cannot be reached.
     """
-    with connect(database_url, "doctor", autocommit=True) as connection:
+    with connect(database.url, "doctor", autocommit=True) as connection:
         findings = [*_server(connection), *_settings(connection), *_disks(connection)]
         has_tables = connection.execute("SELECT to_regclass('deployment')").fetchone() != (None,)
         if has_tables:
-            findings += [*_schema(connection, shards), *_roles(connection)]
+            having = partial(databases.had_by, database)
+            findings += [*_schema(connection, shards, having), *_roles(connection)]
+            findings += _held(connection, database)
         else:
             findings.append(_without_tables())
-    return [*findings, _writer_settings(database_url)]
+    return [*findings, _writer_settings(database.url)]
+
+
+def _held(connection: psycopg.Connection, database: Database) -> Iterator[Finding]:
+    """Whether the database has the shards that the settings say it has."""
+    try:
+        require_held(connection, database.held)
+    except StoreMismatch as mismatch:
+        yield Finding(
+            "risk",
+            "shards held",
+            str(mismatch),
+            "those of the settings",
+            "every page is served by one shard",
+            "see FRESHET_DATABASES, or freshet migrate",
+        )
 
 
 def _server(connection: psycopg.Connection) -> Iterator[Finding]:
@@ -145,7 +195,7 @@ def _without_tables() -> Finding:
     )
 
 
-def _schema(connection: psycopg.Connection, shards: int) -> Iterator[Finding]:
+def _schema(connection: psycopg.Connection, shards: int, having: Having) -> Iterator[Finding]:
     wanted = ScriptDirectory(str(Path(migrations.__file__).parent)).get_current_head()
     try:
         row = connection.execute("SELECT version_num FROM alembic_version").fetchone()
@@ -172,7 +222,7 @@ def _schema(connection: psycopg.Connection, shards: int) -> Iterator[Finding]:
         )
     else:
         yield Finding("ok", "schema", f"revision {found}")
-    yield from _shards(connection, shards)
+    yield from _shards(connection, shards, having)
 
 
 def _growth(connection: psycopg.Connection, shards: int) -> Finding:
@@ -194,7 +244,7 @@ def _growth(connection: psycopg.Connection, shards: int) -> Finding:
     )
 
 
-def _shards(connection: psycopg.Connection, shards: int) -> Iterator[Finding]:
+def _shards(connection: psycopg.Connection, shards: int, having: Having) -> Iterator[Finding]:
     row = connection.execute("SELECT shards FROM deployment").fetchone()
     made_for = int(row[0]) if row else 0
     if not made_for or made_for % shards:
@@ -208,7 +258,7 @@ def _shards(connection: psycopg.Connection, shards: int) -> Iterator[Finding]:
         )
     else:
         yield _growth(connection, made_for)
-    wanted = _with_hosts(connection, made_for)
+    wanted = len(having(_with_hosts(connection, made_for)))
     for table in _PARTITIONED:
         row = connection.execute(
             "SELECT count(*) FROM pg_inherits WHERE inhparent = to_regclass(%s)", (table,)
@@ -225,12 +275,12 @@ def _shards(connection: psycopg.Connection, shards: int) -> Iterator[Finding]:
             )
 
 
-def _with_hosts(connection: psycopg.Connection, shards: int) -> int:
-    """How many shards can have hosts; all, where the tables are too old for a growth."""
+def _with_hosts(connection: psycopg.Connection, shards: int) -> list[int]:
+    """The shards that can have hosts; all, where the tables are too old for a growth."""
     try:
-        return len(read_layout(connection).having_hosts)
+        return read_layout(connection).having_hosts
     except StoreMismatch:
-        return shards
+        return list(range(shards))
 
 
 def _roles(connection: psycopg.Connection) -> Iterator[Finding]:

@@ -13,6 +13,7 @@ import psycopg
 
 from services.coordinator.views.questions import ANSWER_SECONDS, Answer, Question
 from shared.contracts.identity import BadUrl
+from shared.runtime.databases import for_views
 from shared.runtime.helper_process import answer_all
 from shared.runtime.settings import Settings, load_settings
 from shared.store.connection import VIEWING
@@ -155,9 +156,7 @@ def _warm_up() -> None:
 def main() -> None:
     """Answer until nobody asks any more."""
     os.nice(_NICE)
-    settings = load_settings()
-    if settings.view_database_url is not None:
-        settings = settings.model_copy(update={"database_url": settings.view_database_url})
+    settings = for_views(load_settings())
     _warm_up()
 
     def answer(question: bytes) -> bytes:

@@ -8,6 +8,7 @@ counts once.
 import asyncio
 import contextlib
 from collections.abc import Mapping, Sequence
+from operator import attrgetter
 from typing import Final, Protocol
 from urllib.parse import urljoin
 
@@ -29,12 +30,13 @@ from shared.contracts.identity import BadUrl, PageIdentity, identify
 from shared.discovery.looking import source_of
 from shared.discovery.robots import Robots
 from shared.policy.polls import PollRecord
+from shared.runtime.databases import databases_of
 from shared.runtime.fetching import Fetcher, FetchFailed
 from shared.runtime.pings import Ping
 from shared.runtime.settings import Settings
 from shared.runtime.wall_time import WALL
 from shared.store.known_pages import known_pages
-from shared.store.questions import Questions, take_turns
+from shared.store.questions import SharedQuestions, take_turns
 from shared.store.watched import (
     INDEX,
     ROBOTS,
@@ -91,8 +93,9 @@ class SitePoller:
         self._settings = settings
         self._fetcher = fetcher
         self._output = output
-        self._questions = Questions(settings.database_url.get_secret_value(), "poller")
-        self._prices = Prices(settings, self._questions)
+        self._shared = SharedQuestions(databases_of(settings), "poller")
+        self._questions = self._shared.home
+        self._prices = Prices(settings, self._shared)
         self._feeds = FeedProcess()
         self._politeness = Politeness(settings.poller_host_gap_seconds)
         self._robots = RobotsBook(
@@ -114,7 +117,7 @@ class SitePoller:
     def stop(self) -> None:
         """Give up what is being read."""
         self._feeds.stop()
-        self._questions.stop()
+        self._shared.stop()
 
     async def _turn(self, group: asyncio.TaskGroup) -> None:
         room = AT_ONCE - len(self._under_way)
@@ -265,7 +268,9 @@ class SitePoller:
 
     async def _not_known(self, pages: Sequence[PageIdentity]) -> list[PageIdentity]:
         """Those that Freshet does not have; one that an operator removed stays so."""
-        known = await self._questions.ask(known_pages, pages)
+        known: set[int] = set()
+        for questions, part in self._shared.by_host(pages, attrgetter("host")):
+            known |= await questions.ask(known_pages, part)
         return [page for page in pages if page.page_id not in known]
 
     async def _pace(

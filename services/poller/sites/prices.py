@@ -5,6 +5,7 @@ rhythm of what they bring.
 """
 
 from collections.abc import Sequence
+from operator import attrgetter
 from typing import Final
 
 import psycopg
@@ -16,7 +17,7 @@ from shared.runtime.settings import Settings
 from shared.runtime.wall_time import WALL
 from shared.store.known_pages import ids_by_shard
 from shared.store.poll_prices import read_beliefs, read_slot_price
-from shared.store.questions import Questions
+from shared.store.questions import SharedQuestions
 
 log = structlog.get_logger(__name__)
 
@@ -27,12 +28,12 @@ FRESH_SECONDS: Final = 30.0
 class Prices:
     """Asks for the price of a slot and for what is learned of pages."""
 
-    def __init__(self, settings: Settings, questions: Questions) -> None:
+    def __init__(self, settings: Settings, questions: SharedQuestions) -> None:
         """Make it.
 
         Args:
             settings: of the process.
-            questions: asks the database.
+            questions: asks the databases.
         """
         self._settings = settings
         self._questions = questions
@@ -48,7 +49,7 @@ class Prices:
         if abs(now - self._asked_at) >= FRESH_SECONDS:
             self._asked_at = now
             try:
-                self._price = await self._questions.ask(read_slot_price)
+                self._price = await self._questions.home.ask(read_slot_price)
                 self._is_away = False
             except psycopg.Error as error:
                 self._price = 0.0
@@ -80,10 +81,14 @@ class Prices:
         if not pages:
             return 0.0, 0
         try:
-            return await self._questions.ask(_worth_of, pages, price)
+            worth, known = 0.0, 0
+            for questions, part in self._questions.by_host(pages, attrgetter("host")):
+                more, found = await questions.ask(_worth_of, part, price)
+                worth, known = worth + more, known + found
         except psycopg.Error as error:
             self._note(error)
             return None
+        return worth, known
 
     def _note(self, error: psycopg.Error) -> None:
         if not self._is_away:

@@ -2,15 +2,16 @@
 
 import asyncio
 import time
-from collections import Counter
+from collections import ChainMap, Counter
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from typing import Any, ParamSpec, TypeVar
+from typing import ParamSpec, TypeVar
 
 import structlog
 from aiokafka import ConsumerRecord, TopicPartition
 from aiokafka.errors import KafkaError
 
 from services.scheduler import metrics
+from services.scheduler.flow.away import Away, together
 from services.scheduler.flow.loading import build_shard, shard_rules
 from services.scheduler.flow.reader import TOPIC_ORDER, Reader, Refused
 from services.scheduler.flow.recovery import (
@@ -23,6 +24,7 @@ from services.scheduler.flow.shard_thread import ShardThread
 from services.scheduler.flow.splitting import begin_anew
 from services.scheduler.flow.traces import PageTraces
 from services.scheduler.state.shard import Shard
+from shared.contracts.databases import Database
 from shared.contracts.layout import Layout
 from shared.contracts.messages import CrawlRequest
 from shared.contracts.topics import (
@@ -36,6 +38,7 @@ from shared.contracts.topics import (
 from shared.runtime.acceptance import Acceptance
 from shared.runtime.batches import Batch, Positions
 from shared.runtime.clock import Clock
+from shared.runtime.databases import databases_of
 from shared.runtime.isolation import BadShare, Count, Pieces, TooManyBadMessages, reason_of
 from shared.runtime.kafka import make_consumer, may_pass
 from shared.runtime.publisher import Publisher
@@ -85,7 +88,9 @@ class SchedulerHandler:
         self.shards: dict[int, Shard] = {}
         """Only to be touched in the shards' thread."""
         self._settings = settings
-        self._database_url = settings.database_url.get_secret_value()
+        self._databases = databases_of(settings)
+        self.away = Away(self._databases)
+        """Databases whose shards cannot be loaded, where others can."""
         self._clock = clock
         self._publisher = publisher
         self._thread = thread
@@ -94,8 +99,7 @@ class SchedulerHandler:
         self._behind: dict[tuple[str, int], int] = {}
         self._stopping = stopping or asyncio.Event()
         self._bad_share = BadShare.of(settings)
-        self.trouble: str | None = None
-        """Why shards cannot be loaded; None: all is well."""
+        self._trouble: str | None = None
         self.progressed_at = time.monotonic()
         """Wall time of the last sign of life, for the watchdog."""
 
@@ -104,16 +108,32 @@ class SchedulerHandler:
         """Partitions whose past is not applied yet."""
         return len(self._behind)
 
+    @property
+    def trouble(self) -> str | None:
+        """Why shards cannot be loaded; None: all is well."""
+        return self._trouble or self.away.trouble
+
     async def assigned(self, partitions: set[int]) -> Positions:
         """Load shards from Postgres, and what is in flight from Kafka; waits for both.
+
+        Of several databases one is not waited for (`away`).
 
         Where topics no longer have what the database has not applied yet, it is given some time to.
 
         Raises:
             psycopg.OperationalError, KafkaError: the worker stops while one of them is away.
         """
+        loads = [
+            self.away.unless_away(database, shards, self._load(database, shards))
+            for database, shards in self._databases.shared(partitions).items()
+        ]
+        return dict(ChainMap(*map(dict, await together(*loads))))
+
+    async def _load(self, database: Database, partitions: set[int]) -> Positions:
         began = time.monotonic()
-        layout = await self._retried(asyncio.to_thread, begin_anew, self._database_url, partitions)
+        layout = await self._retried(
+            asyncio.to_thread, begin_anew, database.url, partitions, database.held
+        )
         while True:
             loaded, requests, positions = await self._read_all(partitions, layout)
             read = time.monotonic()
@@ -126,7 +146,7 @@ class SchedulerHandler:
         behind = {
             key: end for key, end in ends.items() if end > max(begins[key], positions.get(key, 0))
         }
-        self.trouble = None
+        self._trouble = None
         shards = {number: shard for number, (shard, _) in loaded.items()}
         waiting = await self._thread.run(self._take_over, shards, requests, behind)
         log.info(
@@ -144,7 +164,7 @@ class SchedulerHandler:
     ) -> tuple[dict[int, tuple[Shard, Positions]], dict[int, list[CrawlRequest]], Positions]:
         """Shards as the database has them, the last requests, and the positions of all shards."""
         is_loaded = asyncio.Event()
-        loaded, requests = await _together(
+        loaded, requests = await together(
             self._load_all(partitions, is_loaded),
             self._retried(
                 read_recent_requests, self._settings, partitions_of(partitions, layout), is_loaded
@@ -173,9 +193,11 @@ class SchedulerHandler:
         while time.monotonic() < until and not self._stopping.is_set():
             self._note_progress()
             await asyncio.sleep(APPLIED_LOOK_SECONDS)
-            found = await self._retried(
-                asyncio.to_thread, read_applied, self._database_url, ESTIMATOR, numbers
-            )
+            found: dict[tuple[str, int], int] = {}
+            for database, shards in self._databases.shared(numbers).items():
+                found |= await self._retried(
+                    asyncio.to_thread, read_applied, database.url, ESTIMATOR, shards
+                )
             if all(found.get(key, 0) >= at for key, at in gone.items()):
                 return True
         return False
@@ -188,15 +210,16 @@ class SchedulerHandler:
 
         async def load(number: int) -> tuple[Shard, Positions]:
             async with gate:
+                url = self._databases.of(number).url
                 snapshot = await self._retried(
-                    asyncio.to_thread, load_shard, self._database_url, number, self._note_progress
+                    asyncio.to_thread, load_shard, url, number, self._note_progress
                 )
                 shard = await asyncio.to_thread(build_shard, snapshot, self._rules)
                 self._note_progress()
                 return shard, snapshot.positions
 
         numbers = sorted(partitions)
-        shards = await _together(*map(load, numbers))
+        shards = await together(*map(load, numbers))
         is_loaded.set()
         return dict(zip(numbers, shards, strict=True))
 
@@ -213,11 +236,12 @@ class SchedulerHandler:
         raise RuntimeError("unreachable: the last attempt returns or raises")
 
     def _attempts(self) -> Attempts:
-        return until_it_passes(self._stopping, _may_pass, self._note_failure)
+        passes = _may_pass_of_kafka if self._databases.are_several else _may_pass
+        return until_it_passes(self._stopping, passes, self._note_failure)
 
     def _note_failure(self, error: BaseException) -> None:
         self.progressed_at = time.monotonic()
-        self.trouble = f"shards cannot be loaded: {error}".strip()
+        self._trouble = f"shards cannot be loaded: {error}".strip()
         log.warning("shards cannot be loaded yet", error=str(error).strip())
 
     async def _bounds(
@@ -233,7 +257,7 @@ class SchedulerHandler:
                 for number in partitions
             }
             consumer.assign(list(names))
-            begins, ends = await _together(
+            begins, ends = await together(
                 consumer.beginning_offsets(list(names)), consumer.end_offsets(list(names))
             )
         finally:
@@ -272,7 +296,8 @@ class SchedulerHandler:
 
     async def revoked(self, partitions: set[int]) -> None:
         """Forget shards, also such as could not be loaded so far."""
-        self.trouble = None
+        self._trouble = None
+        self.away.forget(partitions)
         await self._thread.run(self._forget, partitions)
 
     def _forget(self, partitions: set[int]) -> None:
@@ -358,16 +383,11 @@ def apply_in_pieces(
                 reader.refused.append(Refused(piece[0], reason_of(error)))
 
 
-async def _together(*awaitables: Awaitable[Any]) -> list[Any]:
-    """The results of all; if one fails, the others are given up."""
-    tasks = [asyncio.ensure_future(awaitable) for awaitable in awaitables]
-    try:
-        return await asyncio.gather(*tasks)
-    finally:
-        for task in tasks:
-            task.cancel()
-
-
 def _may_pass(error: BaseException) -> bool:
     """Whether waiting may help: a server is away or busy."""
-    return isinstance(error, PASSING) or (isinstance(error, KafkaError) and may_pass(error))
+    return isinstance(error, PASSING) or _may_pass_of_kafka(error)
+
+
+def _may_pass_of_kafka(error: BaseException) -> bool:
+    """The same, of the broker alone."""
+    return isinstance(error, KafkaError) and may_pass(error)

@@ -18,6 +18,7 @@ from services.scheduler.state.shard import Shard
 from shared.contracts.layout import Layout
 from shared.runtime.settings import Settings
 from shared.store.connection import connect
+from shared.store.deployment import require_held
 from shared.store.layout import read_layout
 from shared.store.looking import Looking
 from shared.store.splits import Split, SplitState, hold, read_splits, resume, take_over
@@ -27,14 +28,21 @@ log = structlog.get_logger(__name__)
 EVERY_SECONDS: Final = 0.5
 
 
-def begin_anew(database_url: str, shards: set[int]) -> Layout:
+def begin_anew(database_url: str, shards: set[int], held: str | None = None) -> Layout:
     """How the hosts are shared out, as shards are about to be loaded: what the scheduler before has
     said of them does not count any more.
 
+    Args:
+        database_url: libpq URL.
+        shards: of this database.
+        held: which it has to have (`shared.store.deployment.require_held`).
+
     Raises:
+        StoreMismatch: it has others.
         psycopg.OperationalError: the server cannot be reached.
     """
     with connect(database_url, "splits", autocommit=True) as connection:
+        require_held(connection, held)
         take_over(connection, shards)
         return read_layout(connection)
 

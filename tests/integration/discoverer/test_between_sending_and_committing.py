@@ -12,8 +12,9 @@ from shared.contracts.messages import Discovery, PageUpdate
 from shared.contracts.topics import DISCOVERIES, PAGE_UPDATES
 from shared.discovery.admission import Admission
 from shared.discovery.rules import DiscoveryRules
+from shared.runtime.databases import databases_of
 from shared.runtime.group_reading import GroupReader
-from shared.store.questions import Questions
+from shared.store.questions import SharedQuestions
 from shared.store.what_is_known import WhatIsKnown
 
 pytestmark = [pytest.mark.kafka, pytest.mark.postgres, pytest.mark.slow(5)]
@@ -32,7 +33,7 @@ async def killed(*_, **__):
 async def discover(publisher, alter, enough=None) -> None:
     """Run the parts of a discoverer, altered, until they die, or until there is enough."""
     settings = publisher.settings
-    questions = Questions(settings.database_url.get_secret_value(), "discoverer")
+    questions = SharedQuestions(databases_of(settings), "discoverer")
     admission = Admission(DiscoveryRules.of(settings), WhatIsKnown(questions))
     handler = DiscoveryHandler(settings, settings.clock(), publisher, admission)
     group = GroupReader(settings, GROUP, TOPICS, handler.handle, 0.05)

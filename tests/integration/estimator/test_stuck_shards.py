@@ -28,11 +28,12 @@ LOCKS = {
 FROZEN = """
 import os, signal, sys
 from services.estimator.persistence import Store
+from shared.runtime.settings import Settings
 from shared.store import connection, owners
 connection.WORKING = connection.Limits(silent=int(sys.argv[3]))
 connection.connect.__kwdefaults__["limits"] = connection.WORKING
 shard = int(sys.argv[2])
-store = Store(sys.argv[1], 4, "frozen")
+store = Store(Settings(database_url=sys.argv[1], partitions=4, instance="frozen"))
 store.open()
 epoch = store.own(shard)
 with store._connection.transaction():

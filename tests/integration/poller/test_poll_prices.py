@@ -18,11 +18,12 @@ from services.poller.sites.prices import Prices
 from shared.contracts.identity import identify
 from shared.discovery.looking import source_of
 from shared.policy.polls import PollRecord, signal_worth
+from shared.runtime.databases import databases_of
 from shared.runtime.fetching import Fetcher
 from shared.runtime.settings import load_settings
 from shared.store.connection import connect
 from shared.store.imports import import_pages
-from shared.store.questions import Questions
+from shared.store.questions import SharedQuestions
 from shared.store.watched import NewSource, Site, add_site, add_sources, list_sources
 
 pytestmark = pytest.mark.postgres
@@ -49,7 +50,7 @@ def settings(database_url, owner):
 
 @pytest.fixture
 def asked(settings):
-    questions = Questions(settings.database_url.get_secret_value(), "poller")
+    questions = SharedQuestions(databases_of(settings), "poller")
     yield Prices(settings, questions)
     questions.stop()
 

@@ -17,6 +17,7 @@ from services.cli import growing, kafka
 from services.cli.errors import SystemFailed
 from services.cli.growing import finish, prepare, shards_now, split_all
 from services.cli.main import main
+from shared.contracts.databases import Databases
 from shared.contracts.identity import identify
 from shared.contracts.layout import Layout
 from shared.store import growth
@@ -25,6 +26,8 @@ from shared.store.imports import WRITER_LOCK
 from shared.store.layout import fetch_layout
 from shared.store.splits import SplitState, hold, read_splits
 from shared.store.writer import Observations, append_observations, ensure_observation_partition
+
+alone = Databases.alone
 
 GROWN = 2 * SHARDS
 OVER = Layout(GROWN, SHARDS, frozenset(range(SHARDS)))
@@ -75,14 +78,14 @@ def quiet(*_):
 
 
 def pages_by_shard(url):
-    return {row["shard"]: row["pages"] for row in shards_now(url)["states"]}
+    return {row["shard"]: row["pages"] for row in shards_now(alone(url))["states"]}
 
 
 def test_all_shards_are_split_while_their_schedulers_hold_them(filled):
     log = Log()
-    layout = prepare(filled, GROWN)
+    layout = prepare(alone(filled), GROWN)
     with schedulers(filled):
-        counts = split_all(filled, layout, log, wait_seconds=LONG)
+        counts = split_all(alone(filled), layout, log, wait_seconds=LONG)
     assert fetch_layout(filled) == OVER
     pages = pages_by_shard(filled)
     assert sum(pages.values()) == SHARDS * PAGES
@@ -94,7 +97,7 @@ def test_all_shards_are_split_while_their_schedulers_hold_them(filled):
 
 def test_a_shard_whose_scheduler_is_silent_stays_whole_and_the_others_are_not_split_again(filled):
     log = Log()
-    layout = prepare(filled, GROWN)
+    layout = prepare(alone(filled), GROWN)
     with (
         schedulers(filled, [0]),
         pytest.raises(
@@ -103,19 +106,21 @@ def test_a_shard_whose_scheduler_is_silent_stays_whole_and_the_others_are_not_sp
             f".*`freshet shards grow {GROWN}` goes on",
         ),
     ):
-        split_all(filled, layout, log, wait_seconds=1.0)
+        split_all(alone(filled), layout, log, wait_seconds=1.0)
     assert (1, SHARDS, "the scheduler of shard 1 does not answer: is one running?") in log.said
     assert fetch_layout(filled) == Layout(GROWN, SHARDS, frozenset({0}))
     assert pages_by_shard(filled)[1] == PAGES
-    again = prepare(filled, GROWN)
+    again = prepare(alone(filled), GROWN)
     assert again.split == {0}
     with schedulers(filled):
-        assert len(split_all(filled, again, quiet, wait_seconds=LONG)) == SHARDS - 1
+        assert len(split_all(alone(filled), again, quiet, wait_seconds=LONG)) == SHARDS - 1
     assert fetch_layout(filled) == OVER
 
 
 def test_where_no_scheduler_runs_shards_are_split_all_the_same_if_that_is_wanted(filled):
-    split_all(filled, prepare(filled, GROWN), quiet, wait_seconds=0.0, unattended=True)
+    split_all(
+        alone(filled), prepare(alone(filled), GROWN), quiet, wait_seconds=0.0, unattended=True
+    )
     assert fetch_layout(filled) == OVER
 
 
@@ -137,9 +142,9 @@ def test_a_shard_is_picked_while_its_pages_are_copied(filled, monkeypatch):
         return made
 
     monkeypatch.setattr(growth, "make_copies", look)
-    layout = prepare(filled, GROWN)
+    layout = prepare(alone(filled), GROWN)
     with schedulers(filled):
-        counts = split_all(filled, layout, quiet, wait_seconds=LONG)
+        counts = split_all(alone(filled), layout, quiet, wait_seconds=LONG)
     waiting = SplitState.WAITING
     assert seen == [(parent, waiting, counts[parent].pages) for parent in range(SHARDS)]
 
@@ -157,9 +162,9 @@ def test_who_waits_for_a_scheduler_is_not_given_up_and_copies_once(filled, monke
                     hold(connection, 0)
 
     log = Log(look)
-    layout = prepare(filled, GROWN)
+    layout = prepare(alone(filled), GROWN)
     with pytest.raises(SystemFailed), schedulers(filled, [2]):
-        split_all(filled, layout, log, wait_seconds=5.0)
+        split_all(alone(filled), layout, log, wait_seconds=5.0)
     assert len(waited) > 12
     said = [what for _, _, what in log.said]
     assert not [what for what in said if "away" in what]
@@ -177,9 +182,9 @@ def test_a_command_that_is_killed_goes_on_where_it_stopped(filled, moment):
 
     with schedulers(filled):
         with pytest.raises(Killed):
-            split_all(filled, prepare(filled, GROWN), Log(die), wait_seconds=LONG)
+            split_all(alone(filled), prepare(alone(filled), GROWN), Log(die), wait_seconds=LONG)
         assert fetch_layout(filled).is_growing
-        split_all(filled, prepare(filled, GROWN), quiet, wait_seconds=LONG)
+        split_all(alone(filled), prepare(alone(filled), GROWN), quiet, wait_seconds=LONG)
     assert fetch_layout(filled) == OVER
     assert sum(pages_by_shard(filled).values()) == SHARDS * PAGES
 
@@ -199,7 +204,7 @@ def test_a_database_that_goes_away_in_the_middle_is_waited_for(filled):
 
     log = Log(cut_off)
     with schedulers(filled):
-        split_all(filled, prepare(filled, GROWN), log, wait_seconds=LONG)
+        split_all(alone(filled), prepare(alone(filled), GROWN), log, wait_seconds=LONG)
     assert len(ends) == 2
     assert any("the database is away or busy" in what for _, _, what in log.said)
     assert fetch_layout(filled) == OVER
@@ -214,7 +219,7 @@ def test_an_import_is_waited_for(filled):
                 importing.execute("SELECT pg_advisory_unlock_all()")
 
         log = Log(end)
-        split_all(filled, prepare(filled, GROWN), log, wait_seconds=LONG)
+        split_all(alone(filled), prepare(alone(filled), GROWN), log, wait_seconds=LONG)
     assert [what for _, _, what in log.said if "an import" in what]
     assert fetch_layout(filled) == OVER
 
@@ -248,15 +253,15 @@ def astray(url):
 
 def test_what_crawls_found_follows_before_another_growth_begins(filled):
     observe(filled)
-    layout = prepare(filled, GROWN)
-    split_all(filled, layout, quiet, wait_seconds=0.0, unattended=True)
+    layout = prepare(alone(filled), GROWN)
+    split_all(alone(filled), layout, quiet, wait_seconds=0.0, unattended=True)
     # The command is killed here.
     assert astray(filled) > 0
-    again = prepare(filled, 2 * GROWN)
+    again = prepare(alone(filled), 2 * GROWN)
     assert again == Layout(2 * GROWN, GROWN, frozenset())
     assert astray(filled) == 0
-    split_all(filled, again, quiet, wait_seconds=0.0, unattended=True)
-    assert finish(filled, again, quiet) > 0
+    split_all(alone(filled), again, quiet, wait_seconds=0.0, unattended=True)
+    assert finish(alone(filled), again, quiet) > 0
     assert astray(filled) == 0
 
 
@@ -332,6 +337,6 @@ def test_a_command_that_waits_says_so_again_and_again(filled, monkeypatch):
             seen.append((split.state, split.is_current))
 
     with pytest.raises(SystemFailed):
-        split_all(filled, prepare(filled, GROWN), Log(look), wait_seconds=3.0)
+        split_all(alone(filled), prepare(alone(filled), GROWN), Log(look), wait_seconds=3.0)
     assert len(seen) > 3
     assert set(seen) == {(SplitState.ASKED, True)}

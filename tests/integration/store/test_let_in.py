@@ -8,12 +8,13 @@ import pytest
 from page_batches import page_batch
 
 from migrations.upgrade import migrate
+from shared.contracts.databases import Databases
 from shared.contracts.identity import identify
 from shared.store.connection import connect
 from shared.store.growth import begin_growth
 from shared.store.imports import import_pages
 from shared.store.let_in import KEPT_SECONDS, let_in
-from shared.store.questions import Questions
+from shared.store.questions import SharedQuestions
 from shared.store.what_is_known import COUNTED_SECONDS, WhatIsKnown
 
 pytestmark = pytest.mark.postgres
@@ -42,7 +43,7 @@ def known(database):
     made = []
 
     def making():
-        made.append(Questions(database, "discoverer"))
+        made.append(SharedQuestions(Databases.alone(database), "discoverer"))
         return WhatIsKnown(made[-1])
 
     yield making

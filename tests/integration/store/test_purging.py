@@ -6,6 +6,7 @@ import pytest
 from store_contents import NOW, fill, urls_of_shard
 
 from services.cli.erasing import of_looks
+from shared.contracts.databases import Databases
 from shared.contracts.identity import identify
 from shared.contracts.topics import TOPICS
 from shared.store import erased_traces, purging
@@ -28,8 +29,8 @@ def become(store, url, **columns):
 
 
 def found(store, wanted):
-    urls = [url for part in purgeable_urls(store, wanted) for url in part]
-    assert sum(count_purgeable(store, wanted)) == len(urls)
+    urls = [url for part in purgeable_urls(Databases.alone(store), wanted) for url in part]
+    assert sum(count_purgeable(Databases.alone(store), wanted)) == len(urls)
     return sorted(urls)
 
 

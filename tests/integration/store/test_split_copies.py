@@ -9,6 +9,7 @@ from page_batches import page_batch
 from store_contents import NOW, SHARDS, fill
 
 from migrations.upgrade import migrate
+from shared.contracts.databases import Databases
 from shared.contracts.identity import host_id_of, identify, shard_of
 from shared.store import copies, growth
 from shared.store.connection import connect, connect_writer
@@ -284,11 +285,11 @@ def test_a_shard_without_hosts_is_empty_and_one_that_has_some_must_have_a_table(
     assert load_shard(filled, 4).pages.page_ids.size == 0
     assert load_for_learning(filled, 4).pages.page_ids.size == 0
     everything = Purgeable(any_status=True)
-    assert sum(count_purgeable(filled, everything)) == PAGES + len(OTHERS)
+    assert sum(count_purgeable(Databases.alone(filled), everything)) == PAGES + len(OTHERS)
     held(filled)
     split_shard(command, layout, PARENT, "me")
     assert load_shard(filled, 4).pages.page_ids.size == PAGES / 4
-    assert sum(count_purgeable(filled, everything)) == PAGES + len(OTHERS)
+    assert sum(count_purgeable(Databases.alone(filled), everything)) == PAGES + len(OTHERS)
     command.execute("DROP TABLE pages_4")
     for load in (load_shard, load_for_learning):
         with pytest.raises(psycopg.errors.UndefinedTable):
