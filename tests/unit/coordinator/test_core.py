@@ -23,16 +23,6 @@ def test_the_first_decision_comes_at_once_and_solves_the_multiplier():
     assert run.shares() == {0: 0.25, 1: 0.75}
 
 
-def test_a_slot_is_worth_less_than_in_the_long_run_while_less_is_ripe():
-    run = Run()
-    run.set_bandwidth(2.0)
-    ripe = [0.4 * relaxation(2.0, 5.0) / x**0.5 for x in GRID]
-    run.hear(report(0, 4.0, ripe=ripe))
-    message = run.step()
-    assert message.multiplier == pytest.approx(4.0, rel=1e-6)
-    assert run.core.slot_value == pytest.approx(0.04, rel=0.02)
-
-
 def test_a_decision_that_came_too_late_is_made_again_further_ahead():
     run = running()
     run.set_bandwidth(4.0)

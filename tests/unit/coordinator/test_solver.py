@@ -2,9 +2,12 @@
 
 import numpy as np
 import pytest
+from coordination_run import GRID as RUN_GRID
+from coordination_run import Run, report
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from services.coordinator.allotment import relaxation
 from services.coordinator.solver import (
     check_curve,
     demand_at,
@@ -246,3 +249,13 @@ def test_while_more_is_ripe_than_can_be_crawled_long_run_demand_does_not_count()
     stock = root(100.0)
     both = curves(curve(0, root(1.0), stock), curve(1, root(50.0), stock))
     assert solve_shares(both, budget=10.0, relaxation_seconds=5.0)[0] == pytest.approx(0.5)
+
+
+def test_a_slot_is_worth_less_than_in_the_long_run_while_less_is_ripe():
+    run = Run()
+    run.set_bandwidth(2.0)
+    ripe = [0.4 * relaxation(2.0, 5.0) / x**0.5 for x in RUN_GRID]
+    run.hear(report(0, 4.0, ripe=ripe))
+    message = run.step()
+    assert message.multiplier == pytest.approx(4.0, rel=1e-6)
+    assert run.core.slot_value == pytest.approx(0.04, rel=0.02)
