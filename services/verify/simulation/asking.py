@@ -85,7 +85,11 @@ def _starving(slots: Sequence[float], pages: Counter[int]) -> set[int]:
 
 def _of_groups(truth: Truth) -> set[int]:
     """Shards without a page but those of hosts that share a limit."""
-    others = {p.partition for p in truth.pages if group_of(p.host, truth.group_limits) is None}
+    others = {
+        page.partition
+        for page in truth.pages
+        if group_of(page.host, truth.group_limits) is None and page.host not in truth.at_address
+    }
     return {page.partition for page in truth.pages} - others
 
 

@@ -73,6 +73,16 @@ SHARED_HOSTS: Final = ("host0.shared.example", "host1.shared.example")
 SHARED_RATE: Final = 1.0
 """Crawls per second that it can take: fewer than its pages are worth."""
 
+ADDRESS: Final = "203.0.113.7"
+AT_ADDRESS: Final = ("host2.example", SHARED_HOSTS[0])
+"""Hosts of one machine, as crawlers find, in two shards; one of them keeps two limits."""
+
+ADDRESS_RATE: Final = 1.2
+"""Crawls per second that it can take."""
+
+OTHERS: Final = ("203.0.113.8", "2001:db8::8")
+"""Addresses of all other hosts, in turn: name servers tell both."""
+
 _NO_REQUEST: Final = "asked-for-by-nobody"
 
 _RETRY_SECONDS: Final = 0.1
@@ -133,10 +143,15 @@ class World:
         bound = HostLimit(narrow, max_open_requests=1, only="open")
         self._at(0.01, lambda: self._send(HOST_LIMITS, narrow, bound))
         self.truth.group_limits[SHARED] = SHARED_RATE
-        together = encode(GroupLimit(SHARED, SHARED_RATE))
-        self._at(0.01, lambda: self._append(GROUP_LIMITS, 0, SHARED.encode(), together))
+        self.truth.group_limits[ADDRESS] = ADDRESS_RATE
+        self.truth.at_address = dict.fromkeys(AT_ADDRESS, ADDRESS)
+        for group, rate in self.truth.group_limits.items():
+            self._at(0.01, lambda group=group, rate=rate: self._limit_group(group, rate))  # type: ignore[misc]
         for log in self._broker.topics[CRAWL_REQUESTS.name]:
             log.followers.append(lambda log=log: self._look(log))  # type: ignore[misc]
+
+    def _limit_group(self, group: str, rate: float) -> None:
+        self._append(GROUP_LIMITS, 0, group.encode(), encode(GroupLimit(group, rate)))
 
     def _know(self, host: str, url: str, at: float) -> Page:
         """A page that begins to change some time after it is added."""
@@ -272,6 +287,7 @@ class World:
             page.host,
             request.request_id,
             result,  # type: ignore[arg-type]
+            group=self.truth.at_address.get(page.host, OTHERS[int(self._loop.now) % 2]),
         )
 
     # What goes wrong in the world.

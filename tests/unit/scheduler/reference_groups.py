@@ -77,6 +77,11 @@ class ReferenceGroup:
     def crawl(self, now):
         self.used.add(self.usable_slot(now))
 
+    def close(self, time):
+        """A host that was crawled by then is of the group now: maybe in one of its slots."""
+        if time > self.shares.since:
+            self.closed = max(self.closed, time)
+
     def follow(self, shares):
         if shares != self.shares:
             self.shares, self.used = shares, set()
