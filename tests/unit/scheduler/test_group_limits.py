@@ -263,7 +263,8 @@ def test_picks_are_the_most_urgent_of_hosts_whose_groups_let_them(seed, names):
     for turn in range(60):
         if turn % 5 == 0:
             # The shard's part of the budget is another, and slots are kept for longer, or less.
-            rate *= float(rng.choice([0.2, 1.0, 5.0]))
+            # Not so often that clocks cannot tell slots apart.
+            rate = float(np.clip(rate * rng.choice([0.2, 1.0, 5.0]), 0.1, 500.0))
         if turn % 12 == 0:
             for group in groups:
                 limit, part = rate * float(rng.choice([0.05, 0.3, 2.0])), float(rng.random())
