@@ -77,7 +77,7 @@ ADDRESS: Final = "203.0.113.7"
 AT_ADDRESS: Final = ("host2.example", SHARED_HOSTS[0])
 """Hosts of one machine, as crawlers find, in two shards; one of them keeps two limits."""
 
-ADDRESS_RATE: Final = 2.0
+ADDRESS_RATE: Final = 1.2
 """Crawls per second that it can take."""
 
 OTHERS: Final = ("203.0.113.8", "2001:db8::8")
