@@ -10,8 +10,9 @@ from typing import Final, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from services.scheduler.demand.cutting import cut_sums
 from services.scheduler.state.groups import CrawlRates
-from services.scheduler.state.rows import ACTIVE, NO_GROUP, Rows
+from services.scheduler.state.rows import ACTIVE, Rows
 from services.scheduler.state.shard import Shard
 from shared.policy.compiled import compiled
 from shared.policy.kernels.crawl_value import change_rate_scalar
@@ -114,46 +115,8 @@ class Demand(NamedTuple):
         largest, known = self.sums.largest, self.sums.slots.size
         over = largest > rates.hosts[:known] * SECONDS_PER_DAY
         if rates.groups.size > 1:
-            over |= is_grouped(rates)[:known] & (largest > 0.0)
+            over |= rates.is_grouped[:known] & (largest > 0.0)
         return bool((over & (self.sums.slots < 0)).any())
-
-
-def is_grouped(rates: CrawlRates) -> NDArray[np.bool_]:
-    """Which hosts share a limit with others."""
-    return np.asarray((rates.group_of != NO_GROUP) | (rates.named_of != NO_GROUP))
-
-
-@compiled
-def cut_sums(
-    by_host: NDArray[np.float64],
-    limits: NDArray[np.float64],
-    group_of: NDArray[np.int32],
-    named_of: NDArray[np.int32],
-    group_limits: NDArray[np.float64],
-) -> NDArray[np.float64]:
-    """Σ min(Σ min(demand, limit) over hosts, limit of the group) over groups, for each threshold:
-    over the groups that outcomes name first, whose hosts have equal parts of what they ask for,
-    and of what is left over those of domains."""
-    of_groups = np.zeros((group_limits.size, by_host.shape[1]))
-    parts = np.ones((group_limits.size, by_host.shape[1]))
-    for row in range(limits.size):
-        if named_of[row] != NO_GROUP:
-            for point in range(by_host.shape[1]):
-                of_groups[named_of[row], point] += min(by_host[row, point], limits[row])
-    for group in range(group_limits.size):
-        for point in range(by_host.shape[1]):
-            if of_groups[group, point] > group_limits[group]:
-                parts[group, point] = group_limits[group] / of_groups[group, point]
-    of_groups[:] = 0.0
-    for row in range(limits.size):
-        for point in range(by_host.shape[1]):
-            asked = min(by_host[row, point], limits[row]) * parts[named_of[row], point]
-            of_groups[group_of[row], point] += asked
-    total = np.zeros(by_host.shape[1])
-    for group in range(group_limits.size):
-        for point in range(total.size):
-            total[point] += min(of_groups[group, point], group_limits[group])
-    return total
 
 
 @compiled
@@ -363,7 +326,7 @@ class Tally:
         asked[: known.size] = known
         rates = self._rates
         wanted = asked * _MARGIN > rates.hosts * SECONDS_PER_DAY
-        wanted |= is_grouped(rates)
+        wanted |= rates.is_grouped
         if asked.size > _LARGEST:
             least = np.partition(asked, -_LARGEST)[-_LARGEST]
             wanted |= (asked >= least) & (asked > 0.0)

@@ -43,6 +43,11 @@ class CrawlRates(NamedTuple):
     groups: NDArray[np.float64]
     """By number of a group: of all its hosts in the shard; of those of none: any."""
 
+    @property
+    def is_grouped(self) -> NDArray[np.bool_]:
+        """Which hosts share a limit with others."""
+        return np.asarray((self.group_of != NO_GROUP) | (self.named_of != NO_GROUP))
+
     @classmethod
     def of_hosts(cls, hosts: NDArray[np.float64]) -> Self:
         """No group has a limit."""

@@ -27,19 +27,11 @@ from shared.contracts.identity import BadUrl, PageIdentity, digest_id_of, identi
 from shared.contracts.layout import Layout
 from shared.contracts.messages import CrawlOutcome, HostLimit, PageSignal, PageUpdate
 from shared.contracts.topics import CRAWL_OUTCOMES, HOST_LIMITS, PAGE_SIGNALS, PAGE_UPDATES
-from shared.policy.estimation.bursts import (
-    age_bin,
-    burst_multiplier,
-    trusts_bursts,
-    update_bursts,
-)
+from shared.policy.estimation.bursts import age_bin, burst_multiplier, trusts_bursts, update_bursts
 from shared.store.page_status import ACTIVE, DISALLOWED, DUPLICATE, GONE, NEVER, REDIRECTED, REMOVED
 from shared.units import SECONDS_PER_DAY
 
 OWN_SOURCES: Final = SOURCES - 1
-_SETTLED_SECONDS: Final = SECONDS_PER_DAY
-"""A host is of a group that outcomes name for so long at least."""
-
 MOST_SIGNALS: Final = 65_535
 MOST_FAILURES: Final = 1000
 MOST_MISSES: Final = 100
@@ -309,10 +301,7 @@ def _limit(host: HostState, limit: HostLimit) -> None:
 
 def _note_host(host: HostState, outcome: CrawlOutcome) -> None:
     """A crawl reached its host or did not; the host may ask for a pause; and it has an address."""
-    group = (outcome.group or "").encode()
-    is_settled = outcome.crawled_at < host.named_since + _SETTLED_SECONDS
-    if group and group != host.named_group and not is_settled:
-        host.named_group, host.named_since = group, outcome.crawled_at
+    host.note_group(outcome.group, outcome.crawled_at)
     host.asked_until = max(host.asked_until, _busy_until(outcome))
     status, time = outcome.http_status, outcome.crawled_at
     if status is None and outcome.result == "disallowed":

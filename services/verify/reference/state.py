@@ -197,6 +197,12 @@ class HostState:
     directories: dict[int, float] = field(default_factory=dict)
     """Those of directories that differ, in rising order."""
 
+    def note_group(self, group: str | None, time: float) -> None:
+        """A crawl says of what group the host is; it is of one for a day at least."""
+        name, is_settled = (group or "").encode(), time < self.named_since + SECONDS_PER_DAY
+        if name and name != self.named_group and not is_settled:
+            self.named_group, self.named_since = name, time
+
     @property
     def numbers(self) -> list[int]:
         """Of the directories that differ."""

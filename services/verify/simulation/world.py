@@ -16,6 +16,7 @@ from services.verify.simulation.kafka.broker import Broker, Given, Header, Parti
 from services.verify.simulation.loop import VirtualLoop
 from services.verify.simulation.plan import Scale
 from services.verify.simulation.process import OUTSIDE
+from services.verify.simulation.sharing import ADDRESS, AT_ADDRESS, LIMITS, SHARED_HOSTS, address_of
 from services.verify.simulation.truth import Page, Truth
 from shared.contracts.codec import decode, encode
 from shared.contracts.identity import identify, shard_of
@@ -65,23 +66,6 @@ LATEST_SECONDS: Final = 14.0
 
 MOST_IMPORTED: Final = 4
 """Pages."""
-
-SHARED: Final = "shared.example"
-SHARED_HOSTS: Final = ("host0.shared.example", "host1.shared.example")
-"""Hosts of one server, which are in two shards."""
-
-SHARED_RATE: Final = 1.0
-"""Crawls per second that it can take: fewer than its pages are worth."""
-
-ADDRESS: Final = "203.0.113.7"
-AT_ADDRESS: Final = ("host2.example", SHARED_HOSTS[0])
-"""Hosts of one machine, as crawlers find, in two shards; one of them keeps two limits."""
-
-ADDRESS_RATE: Final = 1.2
-"""Crawls per second that it can take."""
-
-OTHERS: Final = ("203.0.113.8", "2001:db8::8")
-"""Addresses of all other hosts, in turn: name servers tell both."""
 
 _NO_REQUEST: Final = "asked-for-by-nobody"
 
@@ -142,8 +126,7 @@ class World:
         self.truth.open_bounds[narrow] = 1
         bound = HostLimit(narrow, max_open_requests=1, only="open")
         self._at(0.01, lambda: self._send(HOST_LIMITS, narrow, bound))
-        self.truth.group_limits[SHARED] = SHARED_RATE
-        self.truth.group_limits[ADDRESS] = ADDRESS_RATE
+        self.truth.group_limits |= LIMITS
         self.truth.at_address = dict.fromkeys(AT_ADDRESS, ADDRESS)
         for group, rate in self.truth.group_limits.items():
             self._at(0.01, lambda group=group, rate=rate: self._limit_group(group, rate))  # type: ignore[misc]
@@ -287,7 +270,7 @@ class World:
             page.host,
             request.request_id,
             result,  # type: ignore[arg-type]
-            group=self.truth.at_address.get(page.host, OTHERS[int(self._loop.now) % 2]),
+            group=address_of(page.host, self._loop.now),
         )
 
     # What goes wrong in the world.
