@@ -10,13 +10,20 @@ A page is in one place at a time, and its `bucket` says which:
 """
 
 import math
+from collections.abc import Sequence
 from typing import Any, Final, NamedTuple, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from services.scheduler.picking.heap import push
-from services.scheduler.picking.priority import Terms, due_at
+from services.scheduler.picking.priority import UPPER_TIERS, Terms, due_at
+from services.scheduler.picking.urgent_heaps import (
+    SHARERS,
+    column_with_room,
+    heaps_with_room,
+    push_urgent,
+)
 from services.scheduler.picking.wheel import (
     COARSE,
     FINE,
@@ -34,7 +41,6 @@ from services.scheduler.picking.wheel import (
 from services.scheduler.state.rows import ASLEEP, UNSET, Rows
 from shared.policy.compiled import compiled
 from shared.store.prefetch import AHEAD, prefetch
-from shared.store.reserved import reserved
 
 LISTED: Final = 0xFFFE
 URGENT: Final = 0xFFFD
@@ -64,6 +70,10 @@ STATE: Final = np.dtype(
         ("first_retry", np.float64),  # clock seconds after the first failure of a page
         ("reach", np.float64),  # clock seconds of crawling that pens keep pages for
         ("is_crowded", np.bool_),  # too many pages are listed: the guard is being raised
+        ("urgent_by_tier", np.int64, UPPER_TIERS),  # where tiers take turns: entries of each heap
+        ("shares", np.float64, SHARERS),  # ... parts of the slots ...
+        ("tags", np.float64, SHARERS),  # ... and when each has its next turn, in virtual time ...
+        ("virtual_time", np.float64),  # ... which is that of the turn that was last
     ]
 )
 
@@ -85,7 +95,8 @@ class Board(NamedTuple):
     listed: Rows
     """Of `ENTRY`."""
     urgent: NDArray[np.int32]
-    """Heap of urgent pages, the most urgent first; entries of pages that have left stay."""
+    """Heap of urgent pages, the most urgent first; entries of pages that have left stay. Where
+    tiers take turns: one of each tier, in a third of the array."""
     urgent_keys: NDArray[np.float64]
     parked: NDArray[np.int32]
     """Heap of hosts that wait for a token, the first to get one first."""
@@ -103,10 +114,20 @@ class Board(NamedTuple):
 
 
 def make_board(
-    expected: int, timeout: float, first_retry: float, reach: float, terms: Terms
+    expected: int,
+    timeout: float,
+    first_retry: float,
+    reach: float,
+    terms: Terms,
+    shares: Sequence[float] = (),
 ) -> Board:
     """A board without pages; `attach` gives it rows."""
     none = np.empty(0, np.int32)
+    state = np.zeros(1, STATE)
+    state["next_item"] = 1
+    state["timeout"], state["first_retry"], state["reach"] = timeout, first_retry, reach
+    if shares:
+        state["shares"] = [*shares, max(1.0 - sum(shares), 0.0)]
     return Board(
         none,
         none,
@@ -122,7 +143,7 @@ def make_board(
         none,
         np.empty(0),
         none,
-        np.array([(0, 0, 0, 0, 1, 0.0, 0.0, timeout, first_retry, reach, False)], STATE),
+        state,
         terms,
     )
 
@@ -148,7 +169,7 @@ def attach(
         touched: moves.
     """
     state = board.state[0]
-    host_count = hosts.size
+    in_turns, host_count = board.terms.in_turns, hosts.size
     lists = int(state["listed"]) + 2 * count + touched
     urgent = int(state["urgent"] + state["listed"]) + count + 1
     parked = int(state["parked"]) + 2 * host_count + 1
@@ -158,24 +179,15 @@ def attach(
         attempts=attempts,
         hosts=hosts,
         wheel=with_room(board.wheel, count + touched, 6 * count),
-        listed=_with_room(board.listed, lists, int(state["listed"])),
-        urgent=_with_room(board.urgent, urgent, int(state["urgent"])),
-        urgent_keys=_with_room(board.urgent_keys, urgent, int(state["urgent"])),
-        parked=_with_room(board.parked, parked, int(state["parked"])),
-        parked_keys=_with_room(board.parked_keys, parked, int(state["parked"])),
-        pen_rows=_with_room(board.pen_rows, count + 2, int(state["next_item"])),
-        pen_priorities=_with_room(board.pen_priorities, count + 2, int(state["next_item"])),
-        pen_next=_with_room(board.pen_next, count + 2, int(state["next_item"])),
+        listed=column_with_room(board.listed, lists, int(state["listed"])),
+        urgent=heaps_with_room(board.urgent, urgent, state, in_turns=in_turns),
+        urgent_keys=heaps_with_room(board.urgent_keys, urgent, state, in_turns=in_turns),
+        parked=column_with_room(board.parked, parked, int(state["parked"])),
+        parked_keys=column_with_room(board.parked_keys, parked, int(state["parked"])),
+        pen_rows=column_with_room(board.pen_rows, count + 2, int(state["next_item"])),
+        pen_priorities=column_with_room(board.pen_priorities, count + 2, int(state["next_item"])),
+        pen_next=column_with_room(board.pen_next, count + 2, int(state["next_item"])),
     )
-
-
-def _with_room(column: NDArray[Number], size: int, used: int) -> NDArray[Number]:
-    if column.size >= size:
-        return column
-    larger = reserved(size + size // 2, column.dtype, dense=False)
-    used = min(used, column.size)
-    larger[:used] = column[:used]
-    return larger
 
 
 @compiled
@@ -185,12 +197,14 @@ def clear_board(board: Board, used: int, host_count: int, now: float, width: flo
     state = board.state[0]
     state.listed = state.urgent = state.parked = state.free_item = 0
     state.next_item = 1
+    state.urgent_by_tier[:] = 0
     for row in range(used):
         board.pages[row].bucket = ASLEEP
         board.pages[row].due_staleness = UNSET
     for number in range(host_count):
         host = board.hosts[number]
         host.guard = host.held_back = 0.0
+        host.tier_guards[:] = 0.0
         host.pen = NO_ITEM
         host.penned = 0
         host.is_limited = host.is_parked = 0
@@ -375,8 +389,8 @@ def let_come(board: Board, time: float, enough: int) -> None:
 def add_urgent(board: Board, row: int, priority: float) -> None:
     """Put a page of an upper tier into the heap."""
     board.pages[row].bucket = URGENT
-    state = board.state[0]
-    state.urgent = push(board.urgent_keys, board.urgent, state.urgent, priority, row)
+    keys, items, state = board.urgent_keys, board.urgent, board.state
+    push_urgent(keys, items, state, board.terms.in_turns, priority, row)
 
 
 @compiled

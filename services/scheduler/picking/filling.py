@@ -20,12 +20,13 @@ from services.scheduler.picking.board import (
     park,
 )
 from services.scheduler.picking.heap import pop, push
+from services.scheduler.picking.pen_quotas import ABOVE
 from services.scheduler.picking.pens import (
-    ABOVE,
     add_to_pen,
     best_of_pen,
     dissolve_pen,
     fill_pen,
+    has_own_guard,
     release_host,
     shrink_pen,
     take_best,
@@ -60,7 +61,8 @@ PICK: Final = np.dtype(
     align=True,
 )
 
-_NOBODY: Final = -1
+NOBODY: Final = -1
+"""Items below are hosts whose pens take part."""
 
 _LARGE_HOST: Final = 4096
 """Pages of a host that are not all placed anew in the middle of a tick without need."""
@@ -114,7 +116,7 @@ def commit(
 
 
 @compiled
-def _limit_host(board: Board, number: int, row: int, priority: float, now: float) -> None:
+def limit_host(board: Board, number: int, row: int, priority: float, now: float) -> None:
     """A page cannot be crawled because its host has no token: put it into the host's pen."""
     host = board.hosts[number]
     if not host.is_limited:
@@ -227,7 +229,7 @@ def _take_next(
     `pick` gets its row, or -1, and its priority, or that of the best there is.
 
     Returns:
-        -2 - its host if it was penned, else `_NOBODY`; the new size of the heap.
+        -2 - its host if it was penned, else `NOBODY`; the new size of the heap.
     """
     now = pick.time
     pick.row = -1
@@ -236,13 +238,13 @@ def _take_next(
         top = keys[0] if size > 0 else 0.0
         pick.priority = max(urgent, top)
         if not pick.priority > 0.0 or pick.priority < floor:
-            return _NOBODY, size
+            return NOBODY, size
         if urgent >= top:
             row = _pop_urgent(board)
         else:
             item = int(items[0])
             size = pop(keys, items, size)
-            if item < _NOBODY:
+            if item < NOBODY:
                 host = board.hosts[-2 - item]
                 if host.is_parked or host.offer != top:
                     continue  # another page took the token, or a later offer counts
@@ -255,8 +257,8 @@ def _take_next(
         number = int(board.pages[row].host)
         if crawlable_from(board.hosts[number], board.groups, now) <= now:
             pick.row = row
-            return _NOBODY, size
-        _limit_host(board, number, row, pick.priority, weighed)
+            return NOBODY, size
+        limit_host(board, number, row, pick.priority, weighed)
 
 
 @compiled
@@ -318,7 +320,7 @@ def fill_slots(
     floor = max(least, certain_from)
     settled = 0
     for slot in range(slots.size):
-        pick, item = picks[slot], _NOBODY
+        pick, item = picks[slot], NOBODY
         pick.time = slots[slot]
         if state.parked > 0 and -parked_keys[0] <= pick.time:
             size = _release_hosts(board, keys, items, size, weighed, pick.time)
@@ -340,14 +342,15 @@ def fill_slots(
             list_page(board, pick.row)
         number = int(pages[pick.row].host)
         takes_part = hosts[number].is_limited and not hosts[number].is_parked
-        if takes_part and _can_go_on(board, number, pick.time) and item < _NOBODY:
+        if takes_part and can_go_on(board, number, pick.time) and item < NOBODY:
             size = _offer(board, keys, items, size, number, weighed)
-    _close(board, items, size, slots[slots.size - 1])
+    close_offers(board, items, size, slots[slots.size - 1])
+    drop_left(board)
     return settled
 
 
 @compiled
-def _can_go_on(board: Board, number: int, now: float) -> bool:
+def can_go_on(board: Board, number: int, now: float) -> bool:
     """After a crawl of a host with a pen: whether it has one more token; else it waits for it."""
     host = board.hosts[number]
     usable = crawlable_from(host, board.groups, now)
@@ -359,25 +362,30 @@ def _can_go_on(board: Board, number: int, now: float) -> bool:
 
 
 @compiled
-def _close(
+def close_offers(
     board: Board,
     items: NDArray[np.int32],
     size: int,
     now: float,
 ) -> None:
-    """Clean up: hosts that were offered and not wanted, entries of pages that have left."""
+    """Clean up after hosts that were offered and not wanted."""
     for place in range(size):
-        if items[place] < _NOBODY:
+        if items[place] < NOBODY:
             number = -2 - int(items[place])
             host = board.hosts[number]
             if host.is_parked or not host.is_limited:
                 continue
             if waits_for_group(board, number, host.offer, now):
                 continue
-            if host.guard > board.state[0].guard and host.pages > _LARGE_HOST:
+            if has_own_guard(board, number) and host.pages > _LARGE_HOST:
                 park(board, number, now)
             else:
                 release_host(board, number)
+
+
+@compiled
+def drop_left(board: Board) -> None:
+    """Clean up after pages that have left the list."""
     listed, state = board.listed, board.state[0]
     kept = 0
     for place in range(state.listed):

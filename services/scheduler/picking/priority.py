@@ -62,6 +62,11 @@ _LATEST: Final = 2e11
 LEAST_NEW: Final = _LEAST * _TIER_FACTOR**NEW
 """Priorities from here on are of pages that were never crawled, or are asked for at once."""
 
+_LEAST_URGENT: Final = _LEAST * _TIER_FACTOR**URGENT
+
+UPPER_TIERS: Final = URGENT - RETRY
+"""How many there are."""
+
 _CAUTION: Final = 1.0 - 1e-6
 """Pages are looked at a little early, so that rounding never makes it late."""
 
@@ -75,11 +80,14 @@ class Terms(NamedTuple):
     """Clock seconds from a page's last crawl to the next at least."""
     least_value: float
     """Crawl value from which on a page beyond its maximum age has a claim for that."""
+    in_turns: bool = False
+    """Tiers have parts of the slots, and take turns."""
 
 
 def terms_of(rules: PickingRules) -> Terms:
     """The part of the rules that priorities go by."""
-    return Terms(rules.uniform, rules.least_interval, rules.least_value)
+    in_turns = bool(rules.shares)
+    return Terms(rules.uniform, rules.least_interval, rules.least_value, in_turns)
 
 
 @compiled
@@ -153,6 +161,19 @@ def tier_priority(page: Any, tier: int) -> float:
     for _ in range(tier):
         weight *= _TIER_FACTOR
     return weight
+
+
+@compiled
+def queue_of(priority: float, in_turns: bool) -> int:
+    """Where a page waits for its turn: 0 by value, then the upper tiers; 0 if all go by priority.
+
+    Priorities of the tiers lie far apart, so each says of which it is.
+    """
+    if not in_turns or priority <= HIGHEST_VALUE:
+        return 0
+    if priority < LEAST_NEW:
+        return OVER_AGE - RETRY
+    return NEW - RETRY if priority < _LEAST_URGENT else URGENT - RETRY
 
 
 @compiled
