@@ -16,10 +16,10 @@ from typing import Any, Final, NamedTuple, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
+from services.scheduler.picking.board_rows import ENTRY, STATE
 from services.scheduler.picking.heap import push
-from services.scheduler.picking.priority import UPPER_TIERS, Terms, due_at
+from services.scheduler.picking.priority import Terms, due_at
 from services.scheduler.picking.urgent_heaps import (
-    SHARERS,
     column_with_room,
     heaps_with_room,
     push_urgent,
@@ -46,39 +46,7 @@ LISTED: Final = 0xFFFE
 URGENT: Final = 0xFFFD
 PENNED: Final = 0xFFFC
 
-ENTRY: Final = np.dtype(
-    [
-        ("row", np.int32),  # of the page; `LEFT`: it is somewhere else now
-        ("listing", np.uint8),  # the entry is the page's own while its `listing` is this
-        ("priority", np.float64),  # when it was looked at last
-        ("bound", np.float64),  # of its priority ...
-        ("until", np.float64),  # ... until then
-    ],
-    align=True,
-)
-
-STATE: Final = np.dtype(
-    [
-        ("listed", np.int64),  # entries
-        ("urgent", np.int64),  # entries of the heap
-        ("parked", np.int64),  # entries of the heap
-        ("free_item", np.int64),  # of pens: first of the free ones; 0: none
-        ("next_item", np.int64),  # of pens: first one never used
-        ("guard", np.float64),  # of pages that are placed now
-        ("certain_from", np.float64),  # guard of all pages that are placed
-        ("timeout", np.float64),  # of requests; clock seconds
-        ("first_retry", np.float64),  # clock seconds after the first failure of a page
-        ("reach", np.float64),  # clock seconds of crawling that pens keep pages for
-        ("is_crowded", np.bool_),  # too many pages are listed: the guard is being raised
-        ("urgent_by_tier", np.int64, UPPER_TIERS),  # where tiers take turns: entries of each heap
-        ("shares", np.float64, SHARERS),  # ... parts of the slots ...
-        ("tags", np.float64, SHARERS),  # ... and when each has its next turn, in virtual time ...
-        ("virtual_time", np.float64),  # ... which is that of the turn that was last
-    ]
-)
-
 NO_ITEM: Final = 0
-LEFT: Final = -1
 
 Number = TypeVar("Number", bound=np.generic)
 

@@ -16,7 +16,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from services.scheduler.picking.board import (
-    LEFT,
     PENNED,
     clear_board,
     let_come,
@@ -25,6 +24,7 @@ from services.scheduler.picking.board import (
     settle_all,
     settle_touched,
 )
+from services.scheduler.picking.board_rows import LEFT
 from services.scheduler.picking.filling import PICK, fill_slots
 from services.scheduler.picking.pens import leave_pen
 from services.scheduler.picking.priority import HIGHEST_VALUE, terms_of

@@ -12,13 +12,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from services.scheduler.picking.board import (
-    LEFT,
     URGENT,
     Board,
     add_urgent,
     list_page,
     park,
 )
+from services.scheduler.picking.board_rows import LEFT
 from services.scheduler.picking.heap import pop, push
 from services.scheduler.picking.pen_quotas import ABOVE
 from services.scheduler.picking.pens import (

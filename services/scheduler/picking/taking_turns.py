@@ -10,7 +10,8 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from services.scheduler.picking.board import LEFT, URGENT, Board, add_urgent, list_page, park
+from services.scheduler.picking.board import URGENT, Board, add_urgent, list_page, park
+from services.scheduler.picking.board_rows import LEFT
 from services.scheduler.picking.filling import (
     NOBODY,
     can_go_on,

@@ -1,6 +1,6 @@
 """Heaps of urgent pages: one of all, or one of each upper tier where these take turns."""
 
-from typing import Any, Final, TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,9 +12,6 @@ from shared.policy.compiled import compiled
 from shared.store.reserved import reserved
 
 Number = TypeVar("Number", bound=np.generic)
-
-SHARERS: Final = 1 + UPPER_TIERS + 1
-"""Who may have parts of the slots: by value, each upper tier, and the most urgent of all."""
 
 
 def column_with_room(column: NDArray[Number], size: int, used: int) -> NDArray[Number]:

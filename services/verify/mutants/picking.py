@@ -64,7 +64,7 @@ def slots_left_empty() -> Planted:
     return instead(Calendar, "select", select_few)
 
 
-@breaks(Promise.BEST, reason_shares=(("max-age", 0.1), ("value", 0.8)))
+@breaks(Promise.BEST, reason_shares=(("new", 0.2), ("max-age", 0.3), ("value", 0.3)))
 def parts_confused() -> Planted:
     """Parts of the slots go to other reasons to crawl than they are kept for."""
     select = Calendar.select

@@ -38,7 +38,7 @@ _WITH_SHARES: Final = 0.15
 _REASON_SHARES: Final = (
     (("value", 0.5),),
     (("new", 0.2), ("max-age", 0.3), ("value", 0.3)),
-    (("urgent", 0.1), ("new", 0.1), ("max-age", 0.1), ("value", 0.7)),
+    (("urgent", 0.1), ("new", 0.3), ("max-age", 0.2), ("value", 0.4)),
 )
 
 LONG_OUTAGE_SECONDS: Final = 14.0
