@@ -9,10 +9,9 @@ import numpy as np
 
 from services.scheduler.demand.ripe import count_ripe
 from services.scheduler.demand.tally import NEAR_THE_END, Demand
-from services.scheduler.picking.priority import REASONS
+from services.scheduler.state.report_notes import REASONS
 from services.scheduler.state.shard import Shard
 from shared.contracts.messages import DemandCurve, GroupPages, ReasonCrawls
-from shared.runtime.reason_shares import SHARED_REASONS
 
 _WEIGHED: Final = 20_000
 """Pages looked at for a report, beyond those that are ripe for certain."""
@@ -24,7 +23,8 @@ _STALE_SHARE: Final = 0.01
 def _reasons(by_tier: Sequence[int], seconds: float, shares: Sequence[float]) -> list[ReasonCrawls]:
     """Requests of so many seconds, and what is kept for each reason."""
     crawls = dict(zip(REASONS, by_tier, strict=False))
-    kept = dict(zip(SHARED_REASONS, shares, strict=False))
+    # What is tried again has its part of what goes by value.
+    kept = dict(zip((REASONS[0], *REASONS[2:]), shares, strict=False))
     return [
         ReasonCrawls(
             reason,

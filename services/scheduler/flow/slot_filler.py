@@ -12,7 +12,8 @@ from services.scheduler import metrics
 from services.scheduler.flow.in_flight import FleetWindow
 from services.scheduler.flow.requests import write_requests
 from services.scheduler.flow.traces import PageTraces
-from services.scheduler.picking.priority import REASONS, RETRY
+from services.scheduler.picking.priority import RETRY
+from services.scheduler.state.report_notes import REASONS
 from services.scheduler.state.rows import Rows
 from services.scheduler.state.shard import Shard
 from shared.pacing.groups import Groups

@@ -16,13 +16,12 @@ from typing import Any, Final, NamedTuple, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from services.scheduler.picking.board_rows import ENTRY, STATE
+from services.scheduler.picking.board_rows import ENTRY, STATE, UPPER_TIERS
 from services.scheduler.picking.heap import push
-from services.scheduler.picking.priority import Terms, due_at
+from services.scheduler.picking.priority import Terms, due_at, queue_of
 from services.scheduler.picking.urgent_heaps import (
     column_with_room,
     heaps_with_room,
-    push_urgent,
 )
 from services.scheduler.picking.wheel import (
     COARSE,
@@ -357,8 +356,16 @@ def let_come(board: Board, time: float, enough: int) -> None:
 def add_urgent(board: Board, row: int, priority: float) -> None:
     """Put a page of an upper tier into the heap."""
     board.pages[row].bucket = URGENT
-    keys, items, state = board.urgent_keys, board.urgent, board.state
-    push_urgent(keys, items, state, board.terms.in_turns, priority, row)
+    state, keys, items = board.state[0], board.urgent_keys, board.urgent
+    if board.terms.in_turns:
+        tier = queue_of(priority, True) - 1
+        size = items.size // UPPER_TIERS
+        first, end = tier * size, (tier + 1) * size
+        count = state.urgent_by_tier[tier]
+        state.urgent_by_tier[tier] = push(keys[first:end], items[first:end], count, priority, row)
+        state.urgent += 1
+    else:
+        state.urgent = push(keys, items, state.urgent, priority, row)
 
 
 @compiled

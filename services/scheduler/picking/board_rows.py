@@ -4,7 +4,8 @@ from typing import Final
 
 import numpy as np
 
-from services.scheduler.picking.priority import UPPER_TIERS
+UPPER_TIERS: Final = 3
+"""How many tiers there are above those that go by value."""
 
 SHARERS: Final = 1 + UPPER_TIERS + 1
 """Who may have parts of the slots: by value, each upper tier, and the most urgent of all."""

@@ -5,7 +5,8 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from services.scheduler.picking.priority import HIGHEST_VALUE, UPPER_TIERS, queue_of
+from services.scheduler.picking.board_rows import UPPER_TIERS
+from services.scheduler.picking.priority import HIGHEST_VALUE, queue_of
 from shared.policy.compiled import compiled
 
 ABOVE: Final = 1.0 + 1e-5

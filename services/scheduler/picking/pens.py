@@ -22,8 +22,9 @@ from services.scheduler.picking.board import (
     settle,
     time_due,
 )
+from services.scheduler.picking.board_rows import UPPER_TIERS
 from services.scheduler.picking.pen_quotas import ABOVE, least_kept, raise_guards
-from services.scheduler.picking.priority import HIGHEST_VALUE, UPPER_TIERS, priority_of, queue_of
+from services.scheduler.picking.priority import HIGHEST_VALUE, priority_of, queue_of
 from services.scheduler.picking.wheel import is_put_off, put_off
 from services.scheduler.state.hosts import capacity, crawlable_from, pages_of
 from services.scheduler.state.rows import ASLEEP, NO_GROUP, UNSET

@@ -22,7 +22,6 @@ import numpy as np
 from services.scheduler.state.attempts import NO_ATTEMPT, failures_of, is_asked_anew
 from services.scheduler.state.rows import ACTIVE, NEVER, Rows
 from services.scheduler.state.rules import PickingRules
-from shared.contracts.fields import Reason
 from shared.policy.compiled import compiled
 from shared.policy.kernels.crawl_value import value_and_psi, value_at_evidence
 from shared.policy.kernels.threshold import due_after_days_scalar, threshold_staleness_scalar
@@ -40,9 +39,6 @@ URGENT: Final = 4
 
 NOT_NOW: Final = -1
 """The page cannot be crawled: away, removed, in flight, or failed a moment ago."""
-
-REASONS: Final[tuple[Reason, ...]] = ("value", "retry", "max-age", "new", "urgent")
-"""By tier."""
 
 PATIENCE: Final = 3
 """After so many failures in a row a page has no claim to an upper tier."""
@@ -63,9 +59,6 @@ LEAST_NEW: Final = _LEAST * _TIER_FACTOR**NEW
 """Priorities from here on are of pages that were never crawled, or are asked for at once."""
 
 _LEAST_URGENT: Final = _LEAST * _TIER_FACTOR**URGENT
-
-UPPER_TIERS: Final = URGENT - RETRY
-"""How many there are."""
 
 _CAUTION: Final = 1.0 - 1e-6
 """Pages are looked at a little early, so that rounding never makes it late."""

@@ -11,15 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from services.scheduler.picking.board import URGENT, Board, add_urgent, list_page, park
-from services.scheduler.picking.board_rows import LEFT
-from services.scheduler.picking.filling import (
-    NOBODY,
-    can_go_on,
-    close_offers,
-    commit,
-    drop_left,
-    limit_host,
-)
+from services.scheduler.picking.board_rows import LEFT, UPPER_TIERS
 from services.scheduler.picking.heap import pop, push
 from services.scheduler.picking.pens import (
     best_of_pen,
@@ -31,7 +23,15 @@ from services.scheduler.picking.pens import (
     waits_for_group,
     weigh_pen,
 )
-from services.scheduler.picking.priority import HIGHEST_VALUE, UPPER_TIERS, priority_of, queue_of
+from services.scheduler.picking.priority import HIGHEST_VALUE, priority_of, queue_of
+from services.scheduler.picking.steps import (
+    NOBODY,
+    can_go_on,
+    close_offers,
+    commit,
+    drop_left,
+    limit_host,
+)
 from services.scheduler.picking.turns import NOBODY_WAITS, REST, next_turn, take_turn
 from services.scheduler.picking.urgent_heaps import pop_urgent
 from services.scheduler.picking.weighing import queue_listed, weigh_listed

@@ -15,7 +15,7 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from services.scheduler.picking.priority import UPPER_TIERS
+from services.scheduler.picking.board_rows import UPPER_TIERS
 from shared.policy.compiled import compiled
 
 REST: Final = UPPER_TIERS + 1

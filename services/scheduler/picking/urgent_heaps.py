@@ -5,8 +5,8 @@ from typing import Any, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from services.scheduler.picking.heap import pop, push
-from services.scheduler.picking.priority import UPPER_TIERS, queue_of
+from services.scheduler.picking.board_rows import UPPER_TIERS
+from services.scheduler.picking.heap import pop
 from services.scheduler.state.rows import Rows
 from shared.policy.compiled import compiled
 from shared.store.reserved import reserved
@@ -46,29 +46,6 @@ def rows_in(column: NDArray[np.int32], state: Any, *, in_turns: bool) -> NDArray
     size, counts = column.size // UPPER_TIERS, state["urgent_by_tier"].tolist()
     heaps = [column[tier * size :][:count] for tier, count in enumerate(counts)]
     return np.concatenate(heaps)
-
-
-@compiled
-def push_urgent(
-    keys: NDArray[np.float64],
-    items: NDArray[np.int32],
-    state: Rows,
-    in_turns: bool,
-    priority: float,
-    row: int,
-) -> None:
-    """Add a page to the heap, or to that of its tier."""
-    if in_turns:
-        tier = queue_of(priority, True) - 1
-        size = items.size // UPPER_TIERS
-        first, end = tier * size, (tier + 1) * size
-        count = state[0].urgent_by_tier[tier]
-        state[0].urgent_by_tier[tier] = push(
-            keys[first:end], items[first:end], count, priority, row
-        )
-        state[0].urgent += 1
-    else:
-        state[0].urgent = push(keys, items, state[0].urgent, priority, row)
 
 
 @compiled

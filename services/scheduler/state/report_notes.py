@@ -1,9 +1,15 @@
 """What a shard notes for its next report to the coordinator."""
 
 import math
+from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
+
+from shared.contracts.fields import Reason
+
+REASONS: Final[tuple[Reason, ...]] = ("value", "retry", "max-age", "new", "urgent")
+"""By tier (`picking.priority`)."""
 
 
 class ReportNotes:

@@ -10,13 +10,14 @@ from hypothesis import strategies as st
 from reference_shard import DAY, NEVER, World, rules
 from test_shard_selection import START, something_happens
 
-from services.scheduler.picking.priority import REASONS, UPPER_TIERS
+from services.scheduler.picking.board_rows import UPPER_TIERS
 from services.scheduler.picking.turns import NOBODY_WAITS, REST, next_turn, take_turn
 from services.scheduler.state.crawls import NO_REQUEST, Outcomes
+from services.scheduler.state.report_notes import REASONS
 from services.verify.simulation.looking import Looks, every_pick_looked_at
 from shared.contracts.messages import HostLimit, PageUpdate
 from shared.rules.page_events import UNCHANGED
-from shared.runtime.reason_shares import shares_by_queue
+from shared.runtime.reason_shares import SHARED_REASONS, shares_by_queue
 from shared.runtime.settings import SettingsError, load_settings
 
 
@@ -254,3 +255,5 @@ def test_no_share_at_all_is_the_order_of_the_tiers():
     assert shares_by_queue({}) == shares_by_queue({"new": 0.0}) == ()
     assert shares_by_queue({"urgent": 0.1, "value": 0.4}) == (0.4, 0.0, 0.0, 0.1)
     assert len(shares_by_queue({"new": 1.0})) == UPPER_TIERS + 1
+    # As tiers are numbered, but that retries have the part of what goes by value.
+    assert (REASONS[0], *REASONS[2:]) == SHARED_REASONS
