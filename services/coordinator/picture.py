@@ -85,6 +85,15 @@ class GroupState(msgspec.Struct, frozen=True):
     pages: int
 
 
+class ReasonState(msgspec.Struct, frozen=True):
+    """What is asked for, for one reason."""
+
+    reason: str
+    crawls_per_second: float
+    kept: float
+    """Part of the slots that is kept for it; 0: none is."""
+
+
 class State(msgspec.Struct, frozen=True):
     """`/state.json`."""
 
@@ -110,6 +119,7 @@ class State(msgspec.Struct, frozen=True):
     """When the schedule changes it next, clock time."""
     shards: list[ShardState]
     groups: list[GroupState]
+    reasons: list[ReasonState]
     history: list[Sample]
 
 
@@ -168,6 +178,7 @@ class Picture:
             next_change_at=change if math.isfinite(change) else None,
             shards=sorted(rows, key=lambda row: row.shard),
             groups=self._groups(live),
+            reasons=self._reasons(live),
             history=list(self._history),
         )
 
@@ -214,6 +225,18 @@ class Picture:
             GroupState(g.group, g.crawls_per_second, len(g.allotments), pages[g.group])
             for g in (last.groups if last else ())
         ]
+
+    def _reasons(self, live: frozenset[int]) -> list[ReasonState]:
+        """What the shards report of late, the most frequent first."""
+        shards = self._coordination.fleet.shards
+        reported = [of for n in live if (curve := shards[n].curve) for of in curve.reasons]
+        rates = {of.reason: 0.0 for of in reported}
+        kept = dict(rates)
+        for of in reported:
+            rates[of.reason] += of.crawls_per_second
+            kept[of.reason] = max(kept[of.reason], of.share)
+        by_rate = sorted(rates, key=lambda reason: -rates[reason])
+        return [ReasonState(reason, rates[reason], kept[reason]) for reason in by_rate]
 
     def _row(self, number: int, now: Moment, *, silent: bool) -> ShardState:
         fleet = self._coordination.fleet

@@ -8,7 +8,6 @@ import numpy as np
 from services.scheduler.picking.priority import (
     BY_VALUE,
     NOT_NOW,
-    REASONS,
     URGENT,
     Terms,
     crawl_value_of,
@@ -18,6 +17,7 @@ from services.scheduler.picking.priority import (
 )
 from services.scheduler.picking.thresholds import host_multipliers
 from services.scheduler.state.hosts import crawlable_from
+from services.scheduler.state.report_notes import REASONS
 from services.scheduler.state.rows import ACTIVE, ATTEMPT, NEVER
 from services.scheduler.state.shard import Shard
 from shared.contracts.identity import PageIdentity

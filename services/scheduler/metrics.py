@@ -18,6 +18,11 @@ IMPORTED = Counter(
     "freshet_scheduler_imported_pages_total", "Pages of imports that came while this runs."
 )
 REQUESTS = Counter("freshet_scheduler_requests_total", "Crawl requests by reason.", ["reason"])
+REASON_SHARES = Gauge(
+    "freshet_scheduler_reason_share_ratio",
+    "Part of the slots that is kept for a reason.",
+    ["reason"],
+)
 EMPTY_SLOTS = Counter(
     "freshet_scheduler_empty_slots_total", "Slots left empty as no page was to be crawled."
 )

@@ -84,8 +84,20 @@ def warm_up() -> None:
         shard.remove(page.page_id, 40.0)
     for page in pages:  # in the rows of those that went
         shard.upsert(page, PageUpdate("upsert", page.url), 41.0)
+    _take_turns()
     _grow(shard)
     _crowd(build_shard(_snapshot(), shard.rules))
+
+
+def _take_turns() -> None:
+    """Pages of which reasons to crawl have parts of the slots, some of a host at its limit."""
+    picking = PickingRules(120.0, 1.0, shares=(0.3, 0.3, 0.3, 0.1))
+    shard = make_shard(0, ShardRules(picking, 0.0, 300.0, float("inf"), 1.0))
+    for number in range(4):
+        page = identify(f"http://turns.example/{number}")
+        crawled_at = 1.0 if number % 2 else None
+        shard.upsert(page, PageUpdate("upsert", page.url, crawled_at=crawled_at), 0.0)
+    shard.select(np.array([2.0, 3.0, 4.0]), 1.0, 0.0)
 
 
 def _grow(shard: Shard) -> None:

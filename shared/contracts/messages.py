@@ -300,6 +300,15 @@ class GroupPages(Struct, frozen=True, gc=False):
     pages: Count
 
 
+class ReasonCrawls(Struct, frozen=True, gc=False):
+    """What a shard asks crawlers for, for one reason."""
+
+    reason: Reason
+    crawls_per_second: NonNegative
+    share: Annotated[float, Meta(ge=0, le=1)] = 0.0
+    """Part of the slots that is kept for it; 0: none is."""
+
+
 class DemandCurve(Struct, frozen=True, gc=False):
     """`demand-curves`: what a shard would crawl under each threshold, and how it does."""
 
@@ -322,18 +331,18 @@ class DemandCurve(Struct, frozen=True, gc=False):
     run: Annotated[str, Meta(max_length=64)] = ""
     """Of the reporting process with this shard: another one each time that it loads it."""
     sequence: Count = 0
-    """Rises from report to report of a run: of two, the higher one is the newer, whatever the
-    sender's clock says."""
+    """Rises from report to report of a run: the higher is the newer, whatever the clock says."""
     answered_crawls_per_second: NonNegative = 0.0
     """Requests that the crawlers answered."""
     held_crawls_per_second: NonNegative = 0.0
-    """Slots that were left empty because the crawlers are behind: they have not answered what they
-    were asked for before."""
+    """Slots left empty as the crawlers are behind: they have not answered what they were asked."""
     unused_crawls_per_second: NonNegative = 0.0
     """Slots that were left empty because no page was to be crawled: each was crawled a moment ago,
     waits for its host or after a failure, or is worth less than the floor."""
     groups: Annotated[list[GroupPages], Meta(max_length=MOST_GROUPS)] = []
     """Those of `multipliers` of which the shard has pages."""
+    reasons: Annotated[list[ReasonCrawls], Meta(max_length=16)] = []
+    """Requests by their reason: those that there were, or that parts of the slots are kept for."""
 
 
 class Allotment(Struct, frozen=True, gc=False):

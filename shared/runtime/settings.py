@@ -30,6 +30,7 @@ from shared.contracts.layout import MOST_SHARDS
 from shared.runtime.clock import AcceleratedClock, Clock, SystemClock
 from shared.runtime.databases import check_databases
 from shared.runtime.host_patterns import host_pattern
+from shared.runtime.reason_shares import ReasonShares
 from shared.runtime.secret_files import SecretFileError, read_secrets, variables
 from shared.units import SECONDS_PER_DAY
 
@@ -189,6 +190,10 @@ class Settings(BaseSettings):
     least_value: NonNegative = 0.0
     """Crawl value below which no slot is spent on a page that was crawled before, beyond its
     maximum age or not; 0: none. What is left of the budget stays unused, and is reported."""
+    reason_shares: ReasonShares = {}
+    """Parts of the slots of each shard that are kept for reasons to crawl, as JSON: {"new": 0.2,
+    "max-age": 0.3, "value": 0.3}; also urgent. A part that finds no page goes to the others. None:
+    what is asked for at once goes first, then new pages, then those beyond their maximum age."""
     longest_host_pause_seconds: Positive = SECONDS_PER_DAY
     """The longest pause (clock seconds) that a host may ask for, by Retry-After."""
     failed_retry_seconds: Positive = 300.0

@@ -61,6 +61,17 @@ def _fleet(now: dict[str, Any]) -> str:
     )
 
 
+def _reasons(reasons: list[dict[str, Any]]) -> str:
+    """What is asked for of late, by reason, beside what is kept for each."""
+    total = sum(of["crawls_per_second"] for of in reasons) or 1.0
+    parts = [
+        f"{of['reason']} {of['crawls_per_second'] / total:.1%}"
+        + (f" (kept {of['kept']:.6g})" if of["kept"] else "")
+        for of in reasons
+    ]
+    return ", ".join(parts)
+
+
 def _lines(store: dict[str, Any], picture: dict[str, Any] | None, address: str) -> list[str]:
     lines = [
         f"pages      {text(store['pages'])}",
@@ -86,6 +97,8 @@ def _lines(store: dict[str, Any], picture: dict[str, Any] | None, address: str) 
         f"shards     {picture['live_shards']} live, {picture['silent_shards']} silent",
         f"leader     {picture['leader'] or 'none'} (epoch {picture['epoch']})",
     ]
+    if picture.get("reasons"):
+        lines.append(f"reasons    {_reasons(picture['reasons'])}")
     if picture["notice"]:
         lines.append(f"notice     {picture['notice']}")
     return lines

@@ -2,20 +2,38 @@
 
 import itertools
 import uuid
+from collections.abc import Sequence
 from typing import Final
 
 import numpy as np
 
 from services.scheduler.demand.ripe import count_ripe
 from services.scheduler.demand.tally import NEAR_THE_END, Demand
+from services.scheduler.state.report_notes import REASONS
 from services.scheduler.state.shard import Shard
-from shared.contracts.messages import DemandCurve, GroupPages
+from shared.contracts.messages import DemandCurve, GroupPages, ReasonCrawls
 
 _WEIGHED: Final = 20_000
 """Pages looked at for a report, beyond those that are ripe for certain."""
 
 _STALE_SHARE: Final = 0.01
 """Part of the pages that may change before the demand is computed anew at once."""
+
+
+def _reasons(by_tier: Sequence[int], seconds: float, shares: Sequence[float]) -> list[ReasonCrawls]:
+    """Requests of so many seconds, and what is kept for each reason."""
+    crawls = dict(zip(REASONS, by_tier, strict=False))
+    # What is tried again has its part of what goes by value.
+    kept = dict(zip((REASONS[0], *REASONS[2:]), shares, strict=False))
+    return [
+        ReasonCrawls(
+            reason,
+            crawls.get(reason, 0) / seconds if seconds > 0 else 0.0,
+            kept.get(reason, 0.0),
+        )
+        for reason in REASONS
+        if crawls.get(reason) or kept.get(reason)
+    ]
 
 
 class DemandReporter:
@@ -72,7 +90,8 @@ class DemandReporter:
         rates = shard.crawl_rates()
         self._misses = demand.misses(rates)
         limited, unlimited = demand.limited(rates), demand.unlimited()
-        crawls, marginal = shard.notes.take_crawl_notes()
+        by_tier, marginal = shard.notes.take_crawl_notes()
+        crawls = sum(by_tier)
         answered, held, unused = shard.notes.take_fleet_notes()
         elapsed = now - self._reported_at
         self._reported_at = now
@@ -96,6 +115,7 @@ class DemandReporter:
             held_crawls_per_second=held / elapsed if elapsed > 0 else 0.0,
             unused_crawls_per_second=unused / elapsed if elapsed > 0 else 0.0,
             groups=[GroupPages(name, count) for name, count in shard.groups.pages().items()],
+            reasons=_reasons(by_tier, elapsed, shard.rules.picking.shares),
         )
 
     def _refresh_ripe(self, demand: Demand, now: float) -> None:

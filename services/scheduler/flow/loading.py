@@ -19,6 +19,7 @@ from shared.policy.estimation.page_factors import activity_bins
 from shared.rules.host_rules import HostRules
 from shared.rules.page_events import CONFIRMATIONS
 from shared.runtime.clock import Clock
+from shared.runtime.reason_shares import shares_by_queue
 from shared.runtime.settings import Settings
 from shared.store.columns import PageColumns
 from shared.store.directories import directories_of
@@ -40,6 +41,7 @@ def shard_rules(settings: Settings, clock: Clock) -> ShardRules:
             uniform=settings.policy == "uniform",
             least_interval=settings.least_interval_seconds,
             least_value=settings.least_value,
+            shares=shares_by_queue(settings.reason_shares),
         ),
         signal_delay=settings.signal_delay_seconds,
         failed_retry=max(settings.failed_retry_seconds, settings.least_interval_seconds),

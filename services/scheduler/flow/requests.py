@@ -1,7 +1,7 @@
 """From picks to the records of `crawl-requests`."""
 
-from services.scheduler.picking.priority import REASONS
 from services.scheduler.picking.thresholds import thresholds_of
+from services.scheduler.state.report_notes import REASONS
 from services.scheduler.state.request_ids import microseconds, request_id_of
 from services.scheduler.state.rows import Rows
 from services.scheduler.state.shard import Shard

@@ -12,7 +12,8 @@ from services.scheduler import metrics
 from services.scheduler.flow.in_flight import FleetWindow
 from services.scheduler.flow.requests import write_requests
 from services.scheduler.flow.traces import PageTraces
-from services.scheduler.picking.priority import REASONS, RETRY
+from services.scheduler.picking.priority import RETRY
+from services.scheduler.state.report_notes import REASONS
 from services.scheduler.state.rows import Rows
 from services.scheduler.state.shard import Shard
 from shared.pacing.groups import Groups
@@ -50,6 +51,8 @@ class SlotFiller:
         self._traces = traces
         self._work_conserving = settings.work_conserving
         timeout = clock.span(settings.request_timeout_seconds)
+        for reason, share in settings.reason_shares.items():
+            metrics.REASON_SHARES.labels(reason).set(share)
         self._window = FleetWindow(timeout, self._count_in_flight)
         self._ready: dict[Shard, int] = {}
         """The shards whose slots were filled last, and how many answers they had had."""
@@ -128,13 +131,12 @@ class SlotFiller:
         crawls = picks[picks["row"] >= 0]
         shard.notes.unused_slots += picks.size - crawls.size
         metrics.EMPTY_SLOTS.inc(picks.size - crawls.size)
-        for counter, count in zip(
-            _REQUESTS_BY_TIER, np.bincount(crawls["tier"], minlength=len(REASONS)), strict=True
-        ):
+        by_tier = np.bincount(crawls["tier"], minlength=len(REASONS))
+        for counter, count in zip(_REQUESTS_BY_TIER, by_tier, strict=True):
             if count:
                 counter.inc(int(count))
         values = crawls["value"][crawls["tier"] <= RETRY]
-        shard.notes.note_crawls(crawls.size, float(values.min(initial=math.inf)))
+        shard.notes.note_crawls(by_tier, float(values.min(initial=math.inf)))
         messages = write_requests(shard, crawls, plan.multiplier)
         spans = self._traces.asked_for(shard, crawls, messages) if self._traces else {}
         return Emission(shard, crawls, messages, spans)

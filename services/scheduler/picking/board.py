@@ -10,13 +10,19 @@ A page is in one place at a time, and its `bucket` says which:
 """
 
 import math
+from collections.abc import Sequence
 from typing import Any, Final, NamedTuple, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
+from services.scheduler.picking.board_rows import ENTRY, STATE, UPPER_TIERS
 from services.scheduler.picking.heap import push
-from services.scheduler.picking.priority import Terms, due_at
+from services.scheduler.picking.priority import Terms, due_at, queue_of
+from services.scheduler.picking.urgent_heaps import (
+    column_with_room,
+    heaps_with_room,
+)
 from services.scheduler.picking.wheel import (
     COARSE,
     FINE,
@@ -34,41 +40,12 @@ from services.scheduler.picking.wheel import (
 from services.scheduler.state.rows import ASLEEP, UNSET, Rows
 from shared.policy.compiled import compiled
 from shared.store.prefetch import AHEAD, prefetch
-from shared.store.reserved import reserved
 
 LISTED: Final = 0xFFFE
 URGENT: Final = 0xFFFD
 PENNED: Final = 0xFFFC
 
-ENTRY: Final = np.dtype(
-    [
-        ("row", np.int32),  # of the page; `LEFT`: it is somewhere else now
-        ("listing", np.uint8),  # the entry is the page's own while its `listing` is this
-        ("priority", np.float64),  # when it was looked at last
-        ("bound", np.float64),  # of its priority ...
-        ("until", np.float64),  # ... until then
-    ],
-    align=True,
-)
-
-STATE: Final = np.dtype(
-    [
-        ("listed", np.int64),  # entries
-        ("urgent", np.int64),  # entries of the heap
-        ("parked", np.int64),  # entries of the heap
-        ("free_item", np.int64),  # of pens: first of the free ones; 0: none
-        ("next_item", np.int64),  # of pens: first one never used
-        ("guard", np.float64),  # of pages that are placed now
-        ("certain_from", np.float64),  # guard of all pages that are placed
-        ("timeout", np.float64),  # of requests; clock seconds
-        ("first_retry", np.float64),  # clock seconds after the first failure of a page
-        ("reach", np.float64),  # clock seconds of crawling that pens keep pages for
-        ("is_crowded", np.bool_),  # too many pages are listed: the guard is being raised
-    ]
-)
-
 NO_ITEM: Final = 0
-LEFT: Final = -1
 
 Number = TypeVar("Number", bound=np.generic)
 
@@ -85,7 +62,8 @@ class Board(NamedTuple):
     listed: Rows
     """Of `ENTRY`."""
     urgent: NDArray[np.int32]
-    """Heap of urgent pages, the most urgent first; entries of pages that have left stay."""
+    """Heap of urgent pages, the most urgent first; entries of pages that have left stay. Where
+    tiers take turns: one of each tier, in a third of the array."""
     urgent_keys: NDArray[np.float64]
     parked: NDArray[np.int32]
     """Heap of hosts that wait for a token, the first to get one first."""
@@ -103,10 +81,20 @@ class Board(NamedTuple):
 
 
 def make_board(
-    expected: int, timeout: float, first_retry: float, reach: float, terms: Terms
+    expected: int,
+    timeout: float,
+    first_retry: float,
+    reach: float,
+    terms: Terms,
+    shares: Sequence[float] = (),
 ) -> Board:
     """A board without pages; `attach` gives it rows."""
     none = np.empty(0, np.int32)
+    state = np.zeros(1, STATE)
+    state["next_item"] = 1
+    state["timeout"], state["first_retry"], state["reach"] = timeout, first_retry, reach
+    if shares:
+        state["shares"] = [*shares, max(1.0 - sum(shares), 0.0)]
     return Board(
         none,
         none,
@@ -122,7 +110,7 @@ def make_board(
         none,
         np.empty(0),
         none,
-        np.array([(0, 0, 0, 0, 1, 0.0, 0.0, timeout, first_retry, reach, False)], STATE),
+        state,
         terms,
     )
 
@@ -148,7 +136,7 @@ def attach(
         touched: moves.
     """
     state = board.state[0]
-    host_count = hosts.size
+    in_turns, host_count = board.terms.in_turns, hosts.size
     lists = int(state["listed"]) + 2 * count + touched
     urgent = int(state["urgent"] + state["listed"]) + count + 1
     parked = int(state["parked"]) + 2 * host_count + 1
@@ -158,24 +146,15 @@ def attach(
         attempts=attempts,
         hosts=hosts,
         wheel=with_room(board.wheel, count + touched, 6 * count),
-        listed=_with_room(board.listed, lists, int(state["listed"])),
-        urgent=_with_room(board.urgent, urgent, int(state["urgent"])),
-        urgent_keys=_with_room(board.urgent_keys, urgent, int(state["urgent"])),
-        parked=_with_room(board.parked, parked, int(state["parked"])),
-        parked_keys=_with_room(board.parked_keys, parked, int(state["parked"])),
-        pen_rows=_with_room(board.pen_rows, count + 2, int(state["next_item"])),
-        pen_priorities=_with_room(board.pen_priorities, count + 2, int(state["next_item"])),
-        pen_next=_with_room(board.pen_next, count + 2, int(state["next_item"])),
+        listed=column_with_room(board.listed, lists, int(state["listed"])),
+        urgent=heaps_with_room(board.urgent, urgent, state, in_turns=in_turns),
+        urgent_keys=heaps_with_room(board.urgent_keys, urgent, state, in_turns=in_turns),
+        parked=column_with_room(board.parked, parked, int(state["parked"])),
+        parked_keys=column_with_room(board.parked_keys, parked, int(state["parked"])),
+        pen_rows=column_with_room(board.pen_rows, count + 2, int(state["next_item"])),
+        pen_priorities=column_with_room(board.pen_priorities, count + 2, int(state["next_item"])),
+        pen_next=column_with_room(board.pen_next, count + 2, int(state["next_item"])),
     )
-
-
-def _with_room(column: NDArray[Number], size: int, used: int) -> NDArray[Number]:
-    if column.size >= size:
-        return column
-    larger = reserved(size + size // 2, column.dtype, dense=False)
-    used = min(used, column.size)
-    larger[:used] = column[:used]
-    return larger
 
 
 @compiled
@@ -185,12 +164,14 @@ def clear_board(board: Board, used: int, host_count: int, now: float, width: flo
     state = board.state[0]
     state.listed = state.urgent = state.parked = state.free_item = 0
     state.next_item = 1
+    state.urgent_by_tier[:] = 0
     for row in range(used):
         board.pages[row].bucket = ASLEEP
         board.pages[row].due_staleness = UNSET
     for number in range(host_count):
         host = board.hosts[number]
         host.guard = host.held_back = 0.0
+        host.tier_guards[:] = 0.0
         host.pen = NO_ITEM
         host.penned = 0
         host.is_limited = host.is_parked = 0
@@ -375,8 +356,16 @@ def let_come(board: Board, time: float, enough: int) -> None:
 def add_urgent(board: Board, row: int, priority: float) -> None:
     """Put a page of an upper tier into the heap."""
     board.pages[row].bucket = URGENT
-    state = board.state[0]
-    state.urgent = push(board.urgent_keys, board.urgent, state.urgent, priority, row)
+    state, keys, items = board.state[0], board.urgent_keys, board.urgent
+    if board.terms.in_turns:
+        tier = queue_of(priority, True) - 1
+        size = items.size // UPPER_TIERS
+        first, end = tier * size, (tier + 1) * size
+        count = state.urgent_by_tier[tier]
+        state.urgent_by_tier[tier] = push(keys[first:end], items[first:end], count, priority, row)
+        state.urgent += 1
+    else:
+        state.urgent = push(keys, items, state.urgent, priority, row)
 
 
 @compiled

@@ -16,7 +16,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from services.scheduler.picking.board import (
-    LEFT,
     PENNED,
     clear_board,
     let_come,
@@ -25,6 +24,7 @@ from services.scheduler.picking.board import (
     settle_all,
     settle_touched,
 )
+from services.scheduler.picking.board_rows import LEFT
 from services.scheduler.picking.filling import PICK, fill_slots
 from services.scheduler.picking.pens import leave_pen
 from services.scheduler.picking.priority import HIGHEST_VALUE, terms_of
@@ -32,6 +32,8 @@ from services.scheduler.picking.scanning import best_pages, evaluate, value_of_r
 from services.scheduler.picking.shedding import BELOW_PICKED, raise_guard, shed_listed
 from services.scheduler.picking.space import Space, attached, is_attached
 from services.scheduler.picking.stock import SPARE, Stock, is_crowded, patience, shed_at_once
+from services.scheduler.picking.taking_turns import fill_in_turns
+from services.scheduler.picking.urgent_heaps import rows_in
 from services.scheduler.picking.wheel import entries_in, memory_of
 from services.scheduler.state.hosts import usable_from
 from services.scheduler.state.rows import Rows
@@ -86,6 +88,7 @@ class Calendar:
             shard_rules.failed_retry,
             rules.speed,
             terms_of(rules),
+            rules.shares,
         )
         self._is_ready = False
         self._stock = Stock.of(0, 0.0)
@@ -193,7 +196,8 @@ class Calendar:
         self, now: float, slots: NDArray[np.float64], least: float, skip_below: float, picks: Rows
     ) -> int:
         certain = not self._is_sweeping
-        return int(fill_slots(self._board, now, slots, least, certain, skip_below, picks))
+        fill = fill_in_turns if self._board.terms.in_turns else fill_slots
+        return int(fill(self._board, now, slots, least, certain, skip_below, picks))
 
     def _attach(self, touched: int) -> None:
         self._board = attached(self._board, self._space, touched)
@@ -288,7 +292,10 @@ class Calendar:
         stock, unsure = self._stock, self._is_sweeping
         needed, highest = stock.needed(picks)
         urgent = int(self._state["urgent"])
-        self._skip_below = stock.skip_below(picks, listed, urgent, highest, is_unsure=unsure)
+        skip_below = stock.skip_below(picks, listed, urgent, highest, is_unsure=unsure)
+        # Where tiers take turns, other slots may be for what is listed.
+        is_blinding = self._board.terms.in_turns and skip_below > HIGHEST_VALUE
+        self._skip_below = 0.0 if is_blinding else skip_below
         most = stock.most(needed, is_held=now < self._hold_until or unsure)
         are_too_many = listed > most and highest > 0.0
         is_blind = unsure or highest == HIGHEST_VALUE
@@ -355,7 +362,7 @@ class Calendar:
         looked_at = np.concatenate(
             [
                 board.listed["row"][: state["listed"]],
-                board.urgent[: state["urgent"]],
+                rows_in(board.urgent, state, in_turns=board.terms.in_turns),
                 board.pen_rows[1 : state["next_item"]],
             ]
         )

@@ -12,40 +12,38 @@ import numpy as np
 from numpy.typing import NDArray
 
 from services.scheduler.picking.board import (
-    LEFT,
     URGENT,
     Board,
     add_urgent,
     list_page,
     park,
 )
+from services.scheduler.picking.board_rows import LEFT
 from services.scheduler.picking.heap import pop, push
+from services.scheduler.picking.pen_quotas import ABOVE
 from services.scheduler.picking.pens import (
-    ABOVE,
-    add_to_pen,
     best_of_pen,
     dissolve_pen,
     fill_pen,
-    release_host,
-    shrink_pen,
     take_best,
     waits_for_group,
     weigh_pen,
 )
 from services.scheduler.picking.priority import (
-    BY_VALUE,
     HIGHEST_VALUE,
-    RETRY,
-    Terms,
-    crawl_value_of,
     priority_of,
-    tier_of,
-    urgent_from,
+)
+from services.scheduler.picking.steps import (
+    NOBODY,
+    can_go_on,
+    close_offers,
+    commit,
+    drop_left,
+    limit_host,
 )
 from services.scheduler.picking.weighing import queue_listed, weigh_listed
 from services.scheduler.picking.wheel import put_off
-from services.scheduler.state.attempts import begin_request, failures_of
-from services.scheduler.state.hosts import crawlable_from, note_value, take_token, use_slots
+from services.scheduler.state.hosts import crawlable_from
 from services.scheduler.state.rows import Rows
 from shared.policy.compiled import compiled
 
@@ -59,71 +57,6 @@ PICK: Final = np.dtype(
     ],
     align=True,
 )
-
-_NOBODY: Final = -1
-
-_LARGE_HOST: Final = 4096
-"""Pages of a host that are not all placed anew in the middle of a tick without need."""
-
-
-@compiled
-def commit(
-    pages: Rows,
-    attempts: Rows,
-    hosts: Rows,
-    groups: Rows,
-    pick: Any,
-    timeout: float,
-    first_retry: float,
-    terms: Terms,
-) -> float:
-    """Send a picked page on its way: in flight, its host's token taken, the pick completed.
-
-    Args:
-        pages: rows of the shard.
-        attempts: with room for one more.
-        hosts: rows of the hosts.
-        groups: rows of the groups of hosts.
-        pick: has its row, its slot's time and its priority.
-        timeout: clock seconds until the request counts as unanswered.
-        first_retry: clock seconds that a page is left alone after its first failure.
-        terms: what priorities go by.
-
-    Returns:
-        when the page is looked at again, if nobody answers.
-    """
-    page, now = pages[pick.row], pick.time
-    host = hosts[page.host]
-    pick.tier = BY_VALUE
-    pick.value = pick.priority
-    take_token(host, now)
-    use_slots(host, groups, now)
-    if pick.priority > HIGHEST_VALUE:
-        pick.tier = tier_of(page, attempts, now, terms)
-        pick.value = crawl_value_of(page, now, terms.uniform)
-    else:
-        note_value(host, pick.priority)
-    requested_us = int(np.floor(now * 1e6 + 0.5))
-    begin_request(attempts, page, now + timeout, requested_us, first_retry)
-    attempt = attempts[page.attempt]
-    if pick.tier == BY_VALUE and failures_of(page, attempt) > 1:
-        pick.tier = RETRY
-    again_at: float = min(attempt.retry_at, urgent_from(page, attempt))
-    return again_at
-
-
-@compiled
-def _limit_host(board: Board, number: int, row: int, priority: float, now: float) -> None:
-    """A page cannot be crawled because its host has no token: put it into the host's pen."""
-    host = board.hosts[number]
-    if not host.is_limited:
-        host.is_limited = 1
-        host.weighed_at = now
-    add_to_pen(board, row, priority)
-    shrink_pen(board, number, now)
-    if not host.is_parked:
-        host.held_back = priority
-        park(board, number, crawlable_from(host, board.groups, now))
 
 
 @compiled
@@ -226,7 +159,7 @@ def _take_next(
     `pick` gets its row, or -1, and its priority, or that of the best there is.
 
     Returns:
-        -2 - its host if it was penned, else `_NOBODY`; the new size of the heap.
+        -2 - its host if it was penned, else `NOBODY`; the new size of the heap.
     """
     now = pick.time
     pick.row = -1
@@ -235,13 +168,13 @@ def _take_next(
         top = keys[0] if size > 0 else 0.0
         pick.priority = max(urgent, top)
         if not pick.priority > 0.0 or pick.priority < floor:
-            return _NOBODY, size
+            return NOBODY, size
         if urgent >= top:
             row = _pop_urgent(board)
         else:
             item = int(items[0])
             size = pop(keys, items, size)
-            if item < _NOBODY:
+            if item < NOBODY:
                 host = board.hosts[-2 - item]
                 if host.is_parked or host.offer != top:
                     continue  # another page took the token, or a later offer counts
@@ -254,8 +187,8 @@ def _take_next(
         number = int(board.pages[row].host)
         if crawlable_from(board.hosts[number], board.groups, now) <= now:
             pick.row = row
-            return _NOBODY, size
-        _limit_host(board, number, row, pick.priority, weighed)
+            return NOBODY, size
+        limit_host(board, number, row, pick.priority, weighed)
 
 
 @compiled
@@ -317,7 +250,7 @@ def fill_slots(
     floor = max(least, certain_from)
     settled = 0
     for slot in range(slots.size):
-        pick, item = picks[slot], _NOBODY
+        pick, item = picks[slot], NOBODY
         pick.time = slots[slot]
         if state.parked > 0 and -parked_keys[0] <= pick.time:
             size = _release_hosts(board, keys, items, size, weighed, pick.time)
@@ -339,49 +272,8 @@ def fill_slots(
             list_page(board, pick.row)
         number = int(pages[pick.row].host)
         takes_part = hosts[number].is_limited and not hosts[number].is_parked
-        if takes_part and _can_go_on(board, number, pick.time) and item < _NOBODY:
+        if takes_part and can_go_on(board, number, pick.time) and item < NOBODY:
             size = _offer(board, keys, items, size, number, weighed)
-    _close(board, items, size, slots[slots.size - 1])
+    close_offers(board, items, size, slots[slots.size - 1])
+    drop_left(board)
     return settled
-
-
-@compiled
-def _can_go_on(board: Board, number: int, now: float) -> bool:
-    """After a crawl of a host with a pen: whether it has one more token; else it waits for it."""
-    host = board.hosts[number]
-    usable = crawlable_from(host, board.groups, now)
-    if usable <= now:
-        return True
-    host.held_back = best_of_pen(board, number)
-    park(board, number, usable)
-    return False
-
-
-@compiled
-def _close(
-    board: Board,
-    items: NDArray[np.int32],
-    size: int,
-    now: float,
-) -> None:
-    """Clean up: hosts that were offered and not wanted, entries of pages that have left."""
-    for place in range(size):
-        if items[place] < _NOBODY:
-            number = -2 - int(items[place])
-            host = board.hosts[number]
-            if host.is_parked or not host.is_limited:
-                continue
-            if waits_for_group(board, number, host.offer, now):
-                continue
-            if host.guard > board.state[0].guard and host.pages > _LARGE_HOST:
-                park(board, number, now)
-            else:
-                release_host(board, number)
-    listed, state = board.listed, board.state[0]
-    kept = 0
-    for place in range(state.listed):
-        if listed[place].row != LEFT:
-            if kept < place:
-                listed[kept] = listed[place]
-            kept += 1
-    state.listed = kept

@@ -22,7 +22,9 @@ from services.scheduler.picking.board import (
     settle,
     time_due,
 )
-from services.scheduler.picking.priority import HIGHEST_VALUE, priority_of
+from services.scheduler.picking.board_rows import UPPER_TIERS
+from services.scheduler.picking.pen_quotas import ABOVE, least_kept, raise_guards
+from services.scheduler.picking.priority import HIGHEST_VALUE, priority_of, queue_of
 from services.scheduler.picking.wheel import is_put_off, put_off
 from services.scheduler.state.hosts import capacity, crawlable_from, is_grouped, pages_of
 from services.scheduler.state.rows import ASLEEP, UNSET
@@ -30,9 +32,6 @@ from shared.policy.compiled import compiled
 
 _LEAST: Final = 16.0
 """Pages that a pen keeps, for small hosts."""
-
-ABOVE: Final = 1.0 + 1e-5
-"""Pages of a host that differ by less are as good as each other."""
 
 _ROOTS: Final = 2.0
 """... and for large ones so many square roots of their pages: looking through the pen at each
@@ -71,6 +70,26 @@ def quota_of(board: Board, number: int, now: float) -> int:
     soon = capacity(host, now, now + board.state[0].reach)
     quota = _LEAST + _ROOTS * math.sqrt(host.pages) + 2.0 * soon
     return int(min(quota, 1.0 + host.pages))
+
+
+@compiled
+def has_own_guard(board: Board, number: int) -> bool:
+    """Whether pages of a host wait for longer than all others do."""
+    host = board.hosts[number]
+    return bool(host.guard > board.state[0].guard or host.tier_guards.max() > 0.0)
+
+
+@compiled
+def lacks_best(board: Board, number: int) -> bool:
+    """Whether the best of a queue may be outside the pen of a host, which was weighed."""
+    host = board.hosts[number]
+    best = best_of_queue(board, number, 0)
+    if best * ABOVE < host.guard and host.guard > board.state[0].guard:
+        return True
+    for queue in range(1, UPPER_TIERS + 1):
+        if best_of_queue(board, number, queue) < host.tier_guards[queue - 1]:
+            return True
+    return False
 
 
 @compiled
@@ -150,6 +169,33 @@ def best_of_pen(board: Board, number: int) -> float:
 
 
 @compiled
+def best_of_queue(board: Board, number: int, queue: int) -> float:
+    """The greatest priority of a queue in a pen that was weighed; 0 without any."""
+    best = 0.0
+    item = board.hosts[number].pen
+    while item != NO_ITEM:
+        priority = board.pen_priorities[item]
+        if priority > best and queue_of(priority, board.terms.in_turns) == queue:
+            best = priority
+        item = board.pen_next[item]
+    return best
+
+
+@compiled
+def take_worth(board: Board, number: int, priority: float) -> int:
+    """Take a page of just this priority out of a pen that was weighed; its row, or -1."""
+    item, last = board.hosts[number].pen, NO_ITEM
+    while item != NO_ITEM:
+        if board.pen_priorities[item] == priority:
+            row: int = board.pen_rows[item]
+            _drop_item(board, number, item, last)
+            return row
+        last = item
+        item = board.pen_next[item]
+    return -1
+
+
+@compiled
 def take_best(board: Board, number: int) -> int:
     """Take the most urgent page out of a pen that was weighed; its row, or -1."""
     best, before_best, last = NO_ITEM, NO_ITEM, NO_ITEM
@@ -187,21 +233,21 @@ def shrink_pen(board: Board, number: int, now: float) -> None:
     for place in range(size):
         priorities[place] = board.pen_priorities[item]
         item = board.pen_next[item]
-    least = np.partition(priorities, size - quota)[size - quota]
-    host.guard = max(host.guard, _just_above(least))
-    spare = quota - _count_above(priorities, least)
+    leasts, spares, guards = least_kept(priorities, quota, 0.0, board.terms.in_turns)
+    raise_guards(host, guards)
     item, last = host.pen, NO_ITEM
     while item != NO_ITEM:
         following = board.pen_next[item]
         priority = board.pen_priorities[item]
-        if priority > least or (priority == least and spare > 0):
-            if priority == least:
-                spare -= 1
+        queue = queue_of(priority, board.terms.in_turns)
+        if priority > leasts[queue] or (priority == leasts[queue] and spares[queue] > 0):
+            if priority == leasts[queue]:
+                spares[queue] -= 1
             last = item
         else:
             row = board.pen_rows[item]
             board.pages[row].due_staleness = UNSET
-            if put_off(board.wheel, board.pages, row, _not_before(board, row, now)):
+            if put_off(board.wheel, board.pages, row, _not_before(board, row, queue, now)):
                 _drop_item(board, number, item, last)
             else:
                 last = item
@@ -209,26 +255,13 @@ def shrink_pen(board: Board, number: int, now: float) -> None:
 
 
 @compiled
-def _count_above(priorities: NDArray[np.float64], least: float) -> int:
-    count = 0
-    for priority in priorities:
-        if priority > least:
-            count += 1
-    return count
-
-
-@compiled
-def _just_above(priority: float) -> float:
-    """A guard for pages that are worth no more; those of the upper tiers stay what they are."""
-    return priority if priority > HIGHEST_VALUE else priority * ABOVE
-
-
-@compiled
-def _not_before(board: Board, row: int, now: float) -> float:
+def _not_before(board: Board, row: int, queue: int, now: float) -> float:
     """When a page that is left out of a pen is looked at again.
 
     One of an upper tier that is as good as the last one kept sleeps until the pen is filled anew.
     """
+    if queue > 0:
+        return math.inf
     due = time_due(board, row)
     guard = guard_of(board, board.pages[row].host)
     return math.inf if due <= now and guard > HIGHEST_VALUE else due
@@ -244,22 +277,16 @@ def fill_pen(board: Board, number: int, now: float) -> None:
     host = board.hosts[number]
     rows = pages_of(board.records, board.hosts, number)
     priorities = np.zeros(rows.size)
-    ripe = 0
     for place in range(rows.size):
         page = board.pages[rows[place]]
         if page.host == number:
-            priority = priority_of(page, board.attempts, now, board.terms)
-            priorities[place] = priority
-            if priority > 0.0 and priority >= board.state[0].guard:
-                ripe += 1
-    quota = quota_of(board, number, now)
+            priorities[place] = priority_of(page, board.attempts, now, board.terms)
+    quota, in_turns = quota_of(board, number, now), board.terms.in_turns
+    leasts, spares, guards = least_kept(priorities, quota, board.state[0].guard, in_turns)
     host.guard = 0.0
-    least = board.state[0].guard
-    if ripe > quota:
-        least = np.partition(priorities, rows.size - quota)[rows.size - quota]
-        host.guard = _just_above(least)
+    host.tier_guards[:] = 0.0
+    raise_guards(host, guards)
     guard = guard_of(board, number)
-    spare = quota - _count_above(priorities, least)
     for place in range(rows.size):
         row, priority = rows[place], priorities[place]
         page = board.pages[row]
@@ -269,10 +296,13 @@ def fill_pen(board: Board, number: int, now: float) -> None:
         if not (priority > 0.0 and priority * ABOVE >= guard):
             settle(board, row)
             continue
-        if priority <= least:
-            if spare <= 0 and put_off(board.wheel, board.pages, row, _not_before(board, row, now)):
+        queue = queue_of(priority, in_turns)
+        if priority <= leasts[queue]:
+            if spares[queue] <= 0 and put_off(
+                board.wheel, board.pages, row, _not_before(board, row, queue, now)
+            ):
                 continue
-            spare -= 1
+            spares[queue] -= 1
         add_to_pen(board, row, priority)
     host.weighed_at = -np.inf
     weigh_pen(board, number, now)
@@ -307,7 +337,7 @@ def dissolve_pen(board: Board, number: int) -> None:
 def release_host(board: Board, number: int) -> None:
     """The host is not at its limit any more, and has no guard of its own."""
     host = board.hosts[number]
-    if host.guard > board.state[0].guard:
+    if has_own_guard(board, number):
         host.guard = 0.0
         for row in pages_of(board.records, board.hosts, number):
             page = board.pages[row]
@@ -315,4 +345,5 @@ def release_host(board: Board, number: int) -> None:
                 page.due_staleness = UNSET
                 settle(board, row)
     host.guard = 0.0
+    host.tier_guards[:] = 0.0
     dissolve_pen(board, number)

@@ -22,7 +22,6 @@ import numpy as np
 from services.scheduler.state.attempts import NO_ATTEMPT, failures_of, is_asked_anew
 from services.scheduler.state.rows import ACTIVE, NEVER, Rows
 from services.scheduler.state.rules import PickingRules
-from shared.contracts.fields import Reason
 from shared.policy.compiled import compiled
 from shared.policy.kernels.crawl_value import value_and_psi, value_at_evidence
 from shared.policy.kernels.threshold import due_after_days_scalar, threshold_staleness_scalar
@@ -40,9 +39,6 @@ URGENT: Final = 4
 
 NOT_NOW: Final = -1
 """The page cannot be crawled: away, removed, in flight, or failed a moment ago."""
-
-REASONS: Final[tuple[Reason, ...]] = ("value", "retry", "max-age", "new", "urgent")
-"""By tier."""
 
 PATIENCE: Final = 3
 """After so many failures in a row a page has no claim to an upper tier."""
@@ -62,6 +58,8 @@ _LATEST: Final = 2e11
 LEAST_NEW: Final = _LEAST * _TIER_FACTOR**NEW
 """Priorities from here on are of pages that were never crawled, or are asked for at once."""
 
+_LEAST_URGENT: Final = _LEAST * _TIER_FACTOR**URGENT
+
 _CAUTION: Final = 1.0 - 1e-6
 """Pages are looked at a little early, so that rounding never makes it late."""
 
@@ -75,11 +73,14 @@ class Terms(NamedTuple):
     """Clock seconds from a page's last crawl to the next at least."""
     least_value: float
     """Crawl value from which on a page beyond its maximum age has a claim for that."""
+    in_turns: bool = False
+    """Tiers have parts of the slots, and take turns."""
 
 
 def terms_of(rules: PickingRules) -> Terms:
     """The part of the rules that priorities go by."""
-    return Terms(rules.uniform, rules.least_interval, rules.least_value)
+    in_turns = bool(rules.shares)
+    return Terms(rules.uniform, rules.least_interval, rules.least_value, in_turns)
 
 
 @compiled
@@ -153,6 +154,19 @@ def tier_priority(page: Any, tier: int) -> float:
     for _ in range(tier):
         weight *= _TIER_FACTOR
     return weight
+
+
+@compiled
+def queue_of(priority: float, in_turns: bool) -> int:
+    """Where a page waits for its turn: 0 by value, then the upper tiers; 0 if all go by priority.
+
+    Priorities of the tiers lie far apart, so each says of which it is.
+    """
+    if not in_turns or priority <= HIGHEST_VALUE:
+        return 0
+    if priority < LEAST_NEW:
+        return OVER_AGE - RETRY
+    return NEW - RETRY if priority < _LEAST_URGENT else URGENT - RETRY
 
 
 @compiled

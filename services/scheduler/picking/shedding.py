@@ -4,7 +4,8 @@ from typing import Final
 
 import numpy as np
 
-from services.scheduler.picking.board import LEFT, LISTED, Board, time_due
+from services.scheduler.picking.board import LISTED, Board, time_due
+from services.scheduler.picking.board_rows import LEFT
 from services.scheduler.picking.wheel import put_off
 from services.scheduler.state.rows import UNSET
 from shared.policy.compiled import compiled

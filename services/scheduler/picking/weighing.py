@@ -5,7 +5,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from services.scheduler.picking.board import LEFT, LISTED, Board, add_urgent, time_due
+from services.scheduler.picking.board import LISTED, Board, add_urgent, time_due
+from services.scheduler.picking.board_rows import LEFT
 from services.scheduler.picking.heap import push
 from services.scheduler.picking.pens import add_to_pen, shrink_pen
 from services.scheduler.picking.priority import HIGHEST_VALUE, LEAST_NEW, priority_of

@@ -96,6 +96,7 @@ HOST: Final = np.dtype(
         ("typical_value", np.float64),  # of the pages crawled of late
         ("held_back", np.float64),  # greatest priority among its pages that have to wait for it
         ("guard", np.float64),  # pages outside its pen are below; 0: no guard of its own
+        ("tier_guards", np.float64, 3),  # the same of its upper tiers, where these take turns
         ("ready_at", np.float64),  # of its parking that counts
         ("offer", np.float64),  # priority for which its pen takes part while slots are filled
         ("weighed_at", np.float64),  # when its pen was looked at last

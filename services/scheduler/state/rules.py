@@ -18,6 +18,9 @@ class PickingRules:
     """From a page's last crawl to the next at least."""
     least_value: float = 0.0
     """Crawl value below which no slot is spent on a page that was crawled before; 0: none."""
+    shares: tuple[float, ...] = ()
+    """Parts of the slots, by value and of each upper tier (`shared.runtime.reason_shares`); none:
+    upper tiers go first."""
 
 
 @dataclass(frozen=True, slots=True)

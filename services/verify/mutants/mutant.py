@@ -79,7 +79,7 @@ def catalogue() -> tuple[Mutant, ...]:
     return tuple(sorted(_CATALOGUE.values(), key=lambda m: (order.index(m.promise), m.name)))
 
 
-def breaks(promise: Promise, *kinds: Kind, **scale: int) -> Callable[[Plant], Plant]:
+def breaks(promise: Promise, *kinds: Kind, **scale: Any) -> Callable[[Plant], Plant]:
     """Take a function into the catalogue, by its name; its docstring says what is wrong.
 
     Args:
@@ -96,7 +96,7 @@ def breaks(promise: Promise, *kinds: Kind, **scale: int) -> Callable[[Plant], Pl
             promise,
             what,
             plant,
-            replace(Scale(kinds=kinds), **scale),  # type: ignore[arg-type]
+            replace(Scale(kinds=kinds), **scale),
         )
         return plant
 

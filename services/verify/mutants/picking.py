@@ -64,6 +64,22 @@ def slots_left_empty() -> Planted:
     return instead(Calendar, "select", select_few)
 
 
+@breaks(Promise.BEST, reason_shares=(("new", 0.2), ("max-age", 0.3), ("value", 0.3)))
+def parts_confused() -> Planted:
+    """Parts of the slots go to other reasons to crawl than they are kept for."""
+    select = Calendar.select
+
+    def select_by_others(self: Calendar, *given: Any) -> Any:
+        state = self._board.state
+        state["shares"] = state["shares"][:, ::-1].copy()
+        try:
+            return select(self, *given)
+        finally:
+            self._board.state["shares"] = state["shares"][:, ::-1].copy()
+
+    return instead(Calendar, "select", select_by_others)
+
+
 @breaks(Promise.BEST)
 def parameters_unheard() -> Planted:
     """A scheduler does not hear what was learned of pages."""

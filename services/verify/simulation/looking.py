@@ -5,10 +5,11 @@ check. Nothing is shared with the scheduler but its rows and the value of a page
 """
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any, Final
+from weakref import WeakKeyDictionary
 
 import numpy as np
 
@@ -18,6 +19,7 @@ from services.verify.checks.finding import MOST_EXAMPLES, Finding
 from services.verify.simulation.clocks import BEGINNING
 from services.verify.simulation.group_look import GroupLook
 from services.verify.simulation.replacing import instead
+from services.verify.simulation.turn_look import TurnLook
 from shared.policy.kernels.crawl_value import crawl_value_scalar
 from shared.store.page_status import ACTIVE, AWAY
 from shared.units import SECONDS_PER_DAY
@@ -175,12 +177,15 @@ def _value(page: Any, importance: float, age: float) -> float:
     return float(value)
 
 
-def _judge(looks: Looks, look: _Look, picks: Any, least: float) -> Iterator[str]:
+def _judge(
+    looks: Looks, look: _Look, picks: Any, least: float, turns: TurnLook | None
+) -> Iterator[str]:
     for pick in picks:
         at, row = float(pick["time"]), int(pick["row"])
         usable, maybe = look.usable(at)
-        of_hosts = ((rank, look.host_of[r]) for r, rank in look.ranks.items())
-        best = max((rank for rank, host in of_hosts if host in usable), default=None)
+        of_hosts = [(rank, look.host_of[r]) for r, rank in look.ranks.items()]
+        ours = [rank for rank, host in of_hosts if host in usable]
+        best = max(ours, default=None)
         looks.picks += 1
         where = f"at {at - BEGINNING:.6f}"
         if row < 0:
@@ -190,9 +195,27 @@ def _judge(looks: Looks, look: _Look, picks: Any, least: float) -> Iterator[str]
         rank = look.ranks.get(row) if look.host_of[row] in usable | maybe else None
         if rank is None and row not in look.unsure:
             yield f"{where}: row {row} is picked, which may not be crawled now"
-        elif rank is not None and best is not None and not _is_as_good(rank, best):
+        elif rank is not None and turns is not None:
+            maybe_ours = [rank for rank, host in of_hosts if host in maybe]
+            if not _is_turn(turns, ours, maybe_ours, rank[0], least):
+                yield f"{where}: row {row} of {rank} is picked, whose turn it is not"
+            best = max((other for other in ours if other[0] == rank[0]), default=None)
+        if rank is not None and best is not None and not _is_as_good(rank, best):
             yield f"{where}: row {row} of {rank} is picked, and there is one of {best}"
         look.crawl(row, at)
+
+
+def _is_turn(
+    turns: TurnLook, ours: Sequence[Rank], maybe: Sequence[Rank], tier: int, least: float
+) -> bool:
+    """Whether it is the turn of a tier, which takes it then."""
+    above, about = least * (1.0 + _TOLERANCE), least * (1.0 - _TOLERANCE)
+    sure = {other for other, weight in ours if other > 0 or weight > above}
+    unsure = {other for other, weight in (*ours, *maybe) if other > 0 or weight >= about}
+    found = [turn for turn in turns.allowed(sure, unsure) if turn[1] == tier]
+    if found:
+        turns.take(found[0])
+    return bool(found)
 
 
 def _is_as_good(rank: Rank, best: Rank) -> bool:
@@ -206,15 +229,21 @@ def _is_as_good(rank: Rank, best: Rank) -> bool:
 def every_pick_looked_at(looks: Looks) -> Iterator[None]:
     """Compare each pick of all shards for as long as this lasts."""
     select = Calendar.select
+    turns_of: WeakKeyDictionary[Calendar, TurnLook] = WeakKeyDictionary()
 
     def select_and_look(self: Calendar, slots: Any, rate: float, least: float) -> Any:
         look, uncertain = _Look(self, float(slots[0])), self.uncertain_picks
+        if shares := self._rules.shares:
+            turns_of.setdefault(self, TurnLook(shares))
+        turns = turns_of.get(self)
         picks = select(self, slots, rate, least)
-        if self.uncertain_picks > uncertain:
+        if self.uncertain_picks > uncertain or (turns is not None and look.unsure):
             looks.uncertain += len(picks)
+            if turns is not None:
+                turns.follow(self._state)
             return picks
         timed = [{"time": at, "row": row} for at, row in zip(slots, picks["row"], strict=True)]
-        found = list(_judge(looks, look, timed, least))
+        found = list(_judge(looks, look, timed, least, turns))
         looks.wrong += len(found)
         looks.examples += found[: MOST_EXAMPLES - len(looks.examples)]
         return picks

@@ -32,6 +32,15 @@ _BEFORE_BREAK_SECONDS: Final = 3.0
 _SETTLING_SECONDS: Final = 6.0
 """Around such a fault nothing else happens."""
 
+_WITH_SHARES: Final = 0.15
+"""Part of the seeds in which schedulers keep parts of the slots for reasons to crawl."""
+
+_REASON_SHARES: Final = (
+    (("value", 0.5),),
+    (("new", 0.2), ("max-age", 0.3), ("value", 0.3)),
+    (("urgent", 0.1), ("new", 0.3), ("max-age", 0.2), ("value", 0.4)),
+)
+
 LONG_OUTAGE_SECONDS: Final = 14.0
 """Longer than the (shortened) time after which a group gives up who does not poll."""
 
@@ -80,6 +89,8 @@ class Scale:
     session_seconds: float = 3.0
     poll_seconds: float = 11.0
     """After which a group gives up a member that does not poll; five minutes in production."""
+    reason_shares: tuple[tuple[str, float], ...] = ()
+    """Parts of the slots that schedulers keep for reasons to crawl; some seeds draw them."""
 
     def processes(self) -> list[str]:
         """Names of the workers."""
@@ -145,7 +156,16 @@ def draw_plan(seed: int, scale: Scale) -> SimulationPlan:
         partly=rng.choice((0.05, 0.2, 0.5)),
         uneven=rng.choice((0.0, 0.1, 0.4)),
     )
+    scale = _with_shares(seed, scale)
     return SimulationPlan(seed, scale, tuple(sorted(faults, key=lambda f: f.at)), weather)
+
+
+def _with_shares(seed: int, scale: Scale) -> Scale:
+    """In some seeds, parts of the slots are kept for reasons to crawl."""
+    rng = Random(f"shares {seed}")  # noqa: S311 - a simulation
+    if scale.reason_shares or rng.random() >= _WITH_SHARES:
+        return scale
+    return replace(scale, reason_shares=rng.choice(_REASON_SHARES))
 
 
 def _compatible(kinds: Sequence[Kind]) -> Sequence[Kind]:

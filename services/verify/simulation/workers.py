@@ -67,6 +67,7 @@ def settings_of(name: str, scale: Scale) -> Settings:
         default_host_crawls_per_second=1.0,
         bad_messages_least=1_000_000,
         signals_per_source_per_second=1000.0,
+        reason_shares=dict(scale.reason_shares),
     )
 
 

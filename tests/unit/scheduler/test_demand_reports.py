@@ -226,7 +226,7 @@ def test_a_report_counts_what_is_ripe_and_what_was_crawled():
     assert not reporter.is_stale(0.1)
     picks = shard.selector.select(NOW + np.arange(1, 9) / 10, 10.0, 0.0)
     by_value = picks["value"][picks["tier"] == BY_VALUE]
-    shard.notes.note_crawls(picks.size, float(by_value.min()))
+    shard.notes.note_crawls(np.bincount(picks["tier"], minlength=5), float(by_value.min()))
     report = reporter.report(NOW + 2.0, 0.1)
     assert (report.shard, report.instance, report.pages) == (0, "me", 105)
     assert report.achieved_crawls_per_second == 4.0

@@ -1,0 +1,44 @@
+"""Rows of the board: an entry of the list, and the state of the whole."""
+
+from typing import Final
+
+import numpy as np
+
+UPPER_TIERS: Final = 3
+"""How many tiers there are above those that go by value."""
+
+SHARERS: Final = 1 + UPPER_TIERS + 1
+"""Who may have parts of the slots: by value, each upper tier, and the most urgent of all."""
+
+LEFT: Final = -1
+
+ENTRY: Final = np.dtype(
+    [
+        ("row", np.int32),  # of the page; `LEFT`: it is somewhere else now
+        ("listing", np.uint8),  # the entry is the page's own while its `listing` is this
+        ("priority", np.float64),  # when it was looked at last
+        ("bound", np.float64),  # of its priority ...
+        ("until", np.float64),  # ... until then
+    ],
+    align=True,
+)
+
+STATE: Final = np.dtype(
+    [
+        ("listed", np.int64),  # entries
+        ("urgent", np.int64),  # entries of the heap
+        ("parked", np.int64),  # entries of the heap
+        ("free_item", np.int64),  # of pens: first of the free ones; 0: none
+        ("next_item", np.int64),  # of pens: first one never used
+        ("guard", np.float64),  # of pages that are placed now
+        ("certain_from", np.float64),  # guard of all pages that are placed
+        ("timeout", np.float64),  # of requests; clock seconds
+        ("first_retry", np.float64),  # clock seconds after the first failure of a page
+        ("reach", np.float64),  # clock seconds of crawling that pens keep pages for
+        ("is_crowded", np.bool_),  # too many pages are listed: the guard is being raised
+        ("urgent_by_tier", np.int64, UPPER_TIERS),  # where tiers take turns: entries of each heap
+        ("shares", np.float64, SHARERS),  # ... parts of the slots ...
+        ("tags", np.float64, SHARERS),  # ... and when each has its next turn, in virtual time ...
+        ("virtual_time", np.float64),  # ... which is that of the turn that was last
+    ]
+)

@@ -1,0 +1,49 @@
+"""Whose turn a slot is, where parts of the slots are kept for reasons to crawl: once more, for the
+look at every page. Queues are numbered as tiers are there: by value, over age, new, urgent."""
+
+from collections.abc import Collection, Sequence
+from typing import Any, Final
+
+_QUEUES: Final = (3, 2, 1, 0)
+
+Turn = tuple[int | None, int]
+"""Who takes it, None where nobody who has a part waits, and the queue that its page is of."""
+
+
+class TurnLook:
+    """Turns of a shard as they should be, from one call to the next."""
+
+    def __init__(self, shares: Sequence[float]) -> None:
+        rest = max(1.0 - sum(shares), 0.0)
+        self._shares = {who: share for who, share in enumerate([*shares, rest]) if share > 0.0}
+        self._next = dict.fromkeys(self._shares, 0.0)
+        self._now = 0.0
+
+    def follow(self, state: Any) -> None:
+        """Go on from what the scheduler has in memory: what it has done is not certain."""
+        self._next = {who: float(state["tags"][who]) for who in self._shares}
+        self._now = float(state["virtual_time"])
+
+    def allowed(self, sure: Collection[int], maybe: Collection[int]) -> list[Turn]:
+        """Turns that may be next, the first of them unless what it needs is a matter of rounding.
+
+        Args:
+            sure: queues that have a page that may be crawled now.
+            maybe: queues that have one which may be, by rounding.
+        """
+        by_turn = sorted(self._shares, key=lambda who: (max(self._next[who], self._now), who))
+        found: list[Turn] = []
+        for who in [*by_turn, None]:
+            for queue in (who,) if who in _QUEUES else _QUEUES:
+                if queue in sure or queue in maybe:
+                    found.append((who, queue))
+                if queue in sure:
+                    return found
+        return found
+
+    def take(self, turn: Turn) -> None:
+        """A turn is taken."""
+        who, _ = turn
+        if who is not None:
+            self._now = max(self._next[who], self._now)
+            self._next[who] = self._now + 1.0 / self._shares[who]
