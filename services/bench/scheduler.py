@@ -16,7 +16,13 @@ import numpy as np
 import psutil
 from numpy.typing import NDArray
 
-from services.bench import scheduler_bursts, scheduler_equals, scheduler_growth, scheduler_hosts
+from services.bench import (
+    scheduler_bursts,
+    scheduler_equals,
+    scheduler_groups,
+    scheduler_growth,
+    scheduler_hosts,
+)
 from services.bench.processor_time import usage_of
 from services.bench.scheduled_pages import Population, make_filled_shard
 from services.bench.scheduler_driver import CRAWLS_PER_SECOND, SIGNALS_PER_SECOND, Driver
@@ -35,6 +41,8 @@ _SLICE: Final = 500_000
 _SCALE: Final = (1_000_000, 50_000_000, 100_000_000)
 _BYTES_PER_PAGE: Final = 95
 """At most, while a shard is built; a size for which that is not free is left out."""
+
+_PARTS: Final = ("runs", "hosts", "groups", "equals", "bursts", "multiplier", "growth")
 
 _SAME: Final = 1e-9
 """Priorities that differ by less are the same."""
@@ -183,7 +191,7 @@ def _peak_bytes() -> int:
     "--scale/--no-scale", default=True, show_default=True, help="1M, 50M and 100M pages as well."
 )
 @click.option("--seconds", default=20.0, show_default=True, help="Simulated, for each run.")
-@click.option("--only", multiple=True, help="Of runs, hosts, equals, bursts, multiplier, growth.")
+@click.option("--only", multiple=True, help=f"Of {', '.join(_PARTS)}.")
 @click.option("--seed", default=1, show_default=True)
 @click.option("--json", "as_json", is_flag=True, help="Answer as JSON.")
 def command(  # noqa: D103 - the help is the module's
@@ -191,7 +199,7 @@ def command(  # noqa: D103 - the help is the module's
 ) -> None:
     started = time.perf_counter()
     answer: dict[str, Any] = {}
-    wanted = set(only) or {"runs", "hosts", "equals", "bursts", "multiplier", "growth"}
+    wanted = set(only or _PARTS)
     if "runs" in wanted:
         sizes = [(pages, 1.0), (pages, 0.1)]
         if scale:
@@ -201,6 +209,8 @@ def command(  # noqa: D103 - the help is the module's
         answer["too_large_for_the_memory"] = [size for size, _ in sizes if not _fits(size)]
     if "hosts" in wanted:
         answer["hosts"] = scheduler_hosts.run(pages, seed)
+    if "groups" in wanted:
+        answer["groups"] = scheduler_groups.run(seed)
     if "equals" in wanted:
         answer["equals"] = scheduler_equals.run(seed=seed)
     if "bursts" in wanted:

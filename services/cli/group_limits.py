@@ -1,12 +1,19 @@
 """The limits of groups of hosts, as they stand on their topic."""
 
+import contextlib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from ipaddress import ip_address
+
 from services.cli.backup import read_standing
 from services.cli.kafka import require_broker
 from shared.contracts.codec import decode, encode
 from shared.contracts.messages import GroupLimit
 from shared.contracts.topics import GROUP_LIMITS
+from shared.rules.host_groups import group_of
 from shared.runtime.publisher import Publisher
 from shared.runtime.settings import Settings
+from shared.store.host_listing import read_host
 
 
 async def standing_limits(settings: Settings) -> dict[str, float]:
@@ -34,11 +41,46 @@ async def publish_limit(settings: Settings, group: str, rate: float | None) -> N
         await publisher.stop()
 
 
+@dataclass(frozen=True, slots=True)
+class SharedLimit:
+    """A limit that a host shares with others."""
+
+    group: str
+    max_crawls_per_second: float
+
+
+def limits_of(
+    host: str, named: str | None, standing: Mapping[str, float]
+) -> tuple[SharedLimit, ...]:
+    """The limits that a host shares, the one that binds first.
+
+    Args:
+        host: a URL's authority.
+        named: the group that outcomes name; None: none does.
+        standing: crawls per second by group.
+    """
+    names = {group_of(host, standing), named} & standing.keys()
+    found = [SharedLimit(name, standing[name]) for name in sorted(n for n in names if n)]
+    return tuple(sorted(found, key=lambda limit: limit.max_crawls_per_second))
+
+
+def named_group(settings: Settings, host: str) -> str | None:
+    """The group that outcomes say a host is of; None: none does, or nobody knows the host.
+
+    Raises:
+        psycopg.Error: the database is away, or refuses.
+    """
+    row = read_host(settings.database_url.get_secret_value(), host)
+    return None if row is None else row["named_group"]
+
+
 def registered_domain(host: str) -> str | None:
     """The domain that a host is registered under, by the list of public suffixes that is shipped;
     the host itself where it is an address; None: it is a public suffix."""
     from publicsuffixlist import PublicSuffixList  # noqa: PLC0415 - it reads its list
 
+    with contextlib.suppress(ValueError):
+        return str(ip_address(host))
     name = host if host.endswith("]") else host.rpartition(":")[0] or host
     if name.startswith("[") or name.rpartition(".")[2].isdigit():
         return name

@@ -18,6 +18,7 @@ from shared.contracts.identity import PageIdentity, identify
 from shared.contracts.messages import CrawlOutcome, HostLimit
 from shared.contracts.topics import CRAWL_OUTCOMES, HOST_LIMITS, PAGE_SIGNALS, PAGE_UPDATES
 from shared.policy.estimation.page_factors import activity_bins
+from shared.rules.host_groups import goes_over
 from shared.rules.host_rules import HostRules
 from shared.rules.page_events import SIGNAL
 from shared.runtime.acceptance import Acceptance
@@ -63,6 +64,8 @@ class ShardEffects:
     """Rows of those with other factors of their pages, in rising order of host id."""
     new_sources: set[int]
     """Rows of hosts that have heard of a new source."""
+    regrouped: set[int]
+    """Rows of hosts that are of another group now, as outcomes say."""
     refused: list[Refused]
     misplaced: list[Misplaced] = field(default_factory=list)
     """What is passed on to other shards."""
@@ -74,7 +77,9 @@ class ShardEffects:
     def nothing(cls, shard: Shard) -> Self:
         """No effect."""
         none = np.empty(0, np.int64)
-        return cls(shard, none, none, [], none, Observations.none(), [], none, none, set(), [])
+        nobody: set[int] = set()
+        observations = Observations.none()
+        return cls(shard, none, none, [], none, observations, [], none, none, nobody, nobody, [])
 
 
 @dataclass(frozen=True, slots=True)
@@ -173,7 +178,9 @@ def apply_records(
     taken = take_events(shard, columns, signal_delay_seconds)
     results = taken.results
     _count(events, results)
-    hosts |= _note_hosts(shard, rows, events)
+    of_hosts = _hosts_of_outcomes(shard, rows, events)
+    regrouped = _note_groups(shard, of_hosts, events)
+    hosts |= _note_hosts(shard, of_hosts, events) | regrouped
     hosts |= set(range(known_hosts, len(shard.hosts.names)))
     touched = np.union1d(updated, taken.touched)
     urls = {page.page_id: page.url for page in new_pages}
@@ -189,6 +196,7 @@ def apply_records(
         counted_hosts=by_host_id(shard, np.union1d(taken.hosts, sorted(hosts | new_sources))),
         factored=np.empty(0, np.int64),
         new_sources=new_sources,
+        regrouped=regrouped,
         refused=reader.refused + _unknown_pages(shard, events, results),
         misplaced=reader.misplaced,
         erased=by_page_id(shard, erased),
@@ -281,20 +289,43 @@ def _apply_updates(shard: Shard, updates: Updates) -> tuple[NDArray[np.int64], N
     return columns.rows[is_applied], erased_rows(shard, columns, is_applied)
 
 
-def _note_hosts(shard: Shard, rows: NDArray[np.int64], events: Events) -> set[int]:
-    """What outcomes say of their hosts, whether their pages are known or not: rows of the hosts
-    whose rules are others now."""
+def _hosts_of_outcomes(shard: Shard, rows: NDArray[np.int64], events: Events) -> NDArray[np.int64]:
+    """Rows of the hosts of outcomes, whether their pages are known or not; −1 of those that nobody
+    knows, and of signals."""
     is_outcome = events.kinds != SIGNAL
-    if not is_outcome.any():
-        return set()
-    hosts = (
-        np.where(rows >= 0, shard.pages["host"][np.maximum(rows, 0)], -1)
-        if len(shard.pages)
-        else np.full(rows.size, -1, np.int64)
-    )
+    hosts = np.full(rows.size, -1, np.int64)
+    known = np.flatnonzero(is_outcome & (rows >= 0))
+    hosts[known] = shard.pages["host"][rows[known]]
     for event in np.flatnonzero(is_outcome & (rows < 0)).tolist():
         hosts[event] = _host_of(shard, events, event)
-    is_known = is_outcome & (hosts >= 0)
+    return hosts
+
+
+def _note_groups(shard: Shard, hosts: NDArray[np.int64], events: Events) -> set[int]:
+    """What outcomes say of the groups of their hosts: rows of those that are of others now."""
+    naming = np.flatnonzero((hosts >= 0) & (events.groups != b""))
+    if not naming.size:
+        return set()
+    records = shard.hosts.records
+    is_other = records["named_group"][hosts[naming]] != events.groups[naming]
+    others = np.unique(hosts[naming[is_other]])
+    changed = set()
+    # All of what is said of these, in order: a host may go there and back in one batch.
+    for event in naming[np.isin(hosts[naming], others)].tolist() if others.size else ():
+        record, time = records[hosts[event]], float(events.times[event])
+        is_new = record["named_group"] != events.groups[event]
+        if is_new and goes_over(float(record["named_since"]), time):
+            record["named_group"], record["named_since"] = events.groups[event], time
+            changed.add(int(hosts[event]))
+    return changed
+
+
+def _note_hosts(shard: Shard, hosts: NDArray[np.int64], events: Events) -> set[int]:
+    """What outcomes say of the health of their hosts, which are given by rows: rows of those whose
+    rules are others now."""
+    is_known = hosts >= 0
+    if not is_known.any():
+        return set()
     failing = np.zeros(len(shard.hosts.names) + 1, np.bool_)
     failing[:-1] = shard.hosts.records["failures"][: failing.size - 1] > 0
     failing[hosts[is_known & (events.reached < 0)]] = True

@@ -67,13 +67,23 @@ class Events:
     or it is a signal."""
     slots: NDArray[np.int8]
     """Of a signal: its source's slot at the host."""
+    groups: NDArray[np.bytes_]
+    """Of an outcome: the group that it says its host is of; empty: none."""
     records: list[ConsumerRecord]
 
 
 _NONE: Final = np.empty(0, np.int8)
 
 _NO_EVENTS: Final = Events(
-    np.empty(0, np.int64), np.empty(0), _NONE, np.empty(0, np.int64), np.empty(0), _NONE, _NONE, []
+    np.empty(0, np.int64),
+    np.empty(0),
+    _NONE,
+    np.empty(0, np.int64),
+    np.empty(0),
+    _NONE,
+    _NONE,
+    np.empty(0, "S1"),
+    [],
 )
 """Most batches have events of one kind only."""
 
@@ -156,6 +166,7 @@ class Reader:
             np.full(len(signals), NEVER),
             np.zeros(len(signals), np.int8),
             slots_of(page_ids, [signal.source for signal in signals]),
+            np.zeros(len(signals), "S1"),
             kept,
         )
 
@@ -190,6 +201,7 @@ class Reader:
             self.acceptance.busy_until(outcomes),
             reaches_of(outcomes),
             np.zeros(len(outcomes), np.int8),
+            np.array([outcome.group or "" for outcome in outcomes], np.bytes_),
             kept,
         )
 
@@ -294,6 +306,7 @@ def _sorted(events: Events) -> Events:
         events.busy_until[order],
         events.reached[order],
         events.slots[order],
+        events.groups[order],
         [events.records[position] for position in order.tolist()],
     )
 
@@ -311,6 +324,7 @@ def joined(first: Events, second: Events) -> Events:
             np.concatenate([first.busy_until, second.busy_until]),
             np.concatenate([first.reached, second.reached]),
             np.concatenate([first.slots, second.slots]),
+            np.concatenate([first.groups, second.groups]),
             first.records + second.records,
         )
     )

@@ -112,7 +112,7 @@ class Hosts:
         record = self.records[row]
         record["host_id"] = host_id_of(name)
         HostRules().write(record)
-        record["limit_updated_at"] = NEVER
+        record["limit_updated_at"] = record["named_since"] = NEVER
         record["prior_shape"], record["prior_rate"] = prior.shape[0], prior.rate[0]
         for mine, initial in zip(self.learning, HostLearning.initial(1), strict=True):
             mine[row] = initial[0]

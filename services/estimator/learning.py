@@ -173,8 +173,8 @@ def _page_messages(shard: Shard, rows: NDArray[np.int64], now: float) -> Message
 
 
 def material_hosts(done: ShardEffects, material_change: float) -> NDArray[np.int64]:
-    """Rows of hosts of which something changed materially, or that have a new source (see
-    `material_pages`)."""
+    """Rows of hosts of which something changed materially, or that have a new source, or another
+    group (see `material_pages`)."""
     shard, rows = done.shard, done.counted_hosts
     hosts = shard.hosts
     figures, known = hosts.figures(rows), hosts.announced[rows]
@@ -182,8 +182,8 @@ def material_hosts(done: ShardEffects, material_change: float) -> NDArray[np.int
     # A source that never sent a signal has no weight yet.
     moved[:, 2 : 2 + SOURCES] &= hosts.learning.signals[rows] > 0
     chosen: NDArray[np.bool_] = np.any(moved, axis=1)
-    if done.new_sources:
-        chosen |= np.isin(rows, sorted(done.new_sources))
+    if told := done.new_sources | done.regrouped:
+        chosen |= np.isin(rows, sorted(told))
     none = HostFactors.none()
     factored = np.flatnonzero(np.isin(rows, done.factored)) if done.factored.size else done.factored
     for place in factored.tolist():
@@ -221,4 +221,5 @@ def host_parameters(shard: Shard, row: int, figures: list[float], now: float) ->
         activity_factors=factors.activity.tolist(),
         directories=factors.directories.tolist(),
         directory_factors=factors.factors.tolist(),
+        group=shard.hosts.records[row]["named_group"].decode() or None,
     )

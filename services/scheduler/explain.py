@@ -65,7 +65,7 @@ def page_state(
     attempts = shard.attempts.rows
     attempt = attempts[page["attempt"]] if page["attempt"] else NO_ATTEMPT_YET
     host = shard.host_rows[page["host"]]
-    group = shard.groups.of(int(page["host"]))
+    groups = shard.groups.of(int(page["host"]))
     terms = terms_of(shard.rules.picking)
     tier = int(tier_of(page, attempts, now, terms))
     of_host = float(host_multipliers(host, multiplier))
@@ -103,8 +103,10 @@ def page_state(
             "own_limit": bool(host["own_limit"]),
             "blocked_until": _time(host["blocked_until"]),
             "usable_from": _time(float(crawlable_from(host, shard.group_rows, now))),
-            "group": group.group if group is not None else None,
-            "group_crawls_per_second": group.crawls_per_second if group is not None else None,
+            "groups": [
+                {"group": of.group, "max_crawls_per_second": of.crawls_per_second} for of in groups
+            ],
+            "named_group": shard.groups.named(int(page["host"])),
             "max_open_requests": int(host["most_open"]) or None,
             "open_requests": shard.open_requests.count(int(page["host"])),
             "pages": int(host["pages"]),

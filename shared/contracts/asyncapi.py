@@ -12,7 +12,7 @@ from shared.contracts.topics import TOPICS, Topic
 
 ASYNCAPI_VERSION = "3.0.0"
 
-CONTRACT_VERSION = "2.2.0"
+CONTRACT_VERSION = "2.3.0"
 """Of the messages: the first number rises when a reader of today could not read tomorrow's."""
 
 _KAFKA_BINDING_VERSION = "0.5.0"

@@ -29,6 +29,9 @@ MOST_GROUPS = 100
 
 MAX_GROUP_LENGTH = 255
 
+MAX_NAMED_GROUP_LENGTH = 64
+"""Of a name that outcomes give a group: longer than any address."""
+
 VISIBLE = r"^[^\x00-\x20\x7f]*$"
 """No spaces nor control characters: PostgreSQL refuses some of them, and no host has any."""
 
@@ -38,6 +41,11 @@ Source = Annotated[
     str, Meta(min_length=1, max_length=MAX_SOURCE_LENGTH, pattern=r"^[^\x00-\x1f\x7f]*$")
 ]
 Group = Annotated[str, Meta(min_length=1, max_length=MAX_GROUP_LENGTH, pattern=VISIBLE)]
+NamedGroup = Annotated[
+    str, Meta(min_length=1, max_length=MAX_NAMED_GROUP_LENGTH, pattern=r"^[!-~]*$")
+]
+"""ASCII: it is kept as bytes."""
+
 UnixSeconds = Annotated[float, Meta(ge=0, le=MAX_UNIX_SECONDS)]
 Rate = Annotated[float, Meta(ge=0, le=MAX_RATE)]
 CrawlRate = Annotated[float, Meta(ge=0, le=MAX_CRAWL_RATE)]

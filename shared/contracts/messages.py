@@ -24,6 +24,7 @@ from shared.contracts.fields import (
     Host,
     Importance,
     Multiplier,
+    NamedGroup,
     NonNegative,
     PageId,
     Rate,
@@ -93,6 +94,11 @@ class CrawlOutcome(Struct, frozen=True, gc=False):
     2048 characters, is left out."""
     canonical_url: Url | None = None
     """Of `canonical`: the URL to keep; absent: not said. Otherwise as `redirected_to`."""
+    group: NamedGroup | None = None
+    """What the host shares with others, as the address that the crawler connected to, written as
+    `203.0.113.7` or `2001:db8::7`; absent: not said. Its limit holds for all of them together
+    (`group-limits`). A host goes over to another group once a day at most
+    (`shared.rules.host_groups`)."""
 
     def __post_init__(self) -> None:
         """Refuse an outcome that says nothing, and a target that its result does not have.
@@ -213,6 +219,8 @@ class HostParameters(Struct, frozen=True, gc=False):
     of the CRC-32 (as in zlib) of the URL's path up to and with its last `/`."""
     directory_factors: Annotated[list[Multiplier], Meta(max_length=1024)] = []
     """Of each. Of a directory that is not named: 1."""
+    group: NamedGroup | None = None
+    """That crawl outcomes say the host is of; absent: none has said so."""
 
 
 class HostLimit(Struct, frozen=True, gc=False):
@@ -240,7 +248,8 @@ class GroupLimit(Struct, frozen=True, gc=False):
     group stands."""
 
     group: Group
-    """A domain: its host and all below it, of whatever port."""
+    """A domain: its host and all below it, of whatever port. Or a name that outcomes give (`group`
+    of `crawl-outcomes`), as an address: the hosts that are of it."""
     max_crawls_per_second: CrawlRate | None = None
     """The operators' limit. Absent: none."""
 

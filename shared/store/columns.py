@@ -6,6 +6,7 @@ from typing import Any, Final, Self
 import numpy as np
 from numpy.typing import NDArray
 
+from shared.contracts.fields import MAX_NAMED_GROUP_LENGTH
 from shared.store.host_factors import HostFactors
 from shared.store.hosts import HostLearning
 from shared.store.page_status import NEVER
@@ -85,16 +86,20 @@ HOST_RULES: Final = np.dtype(
         ("failures", np.int32),
         ("failed_at", np.float64),
         ("max_open_requests", np.int16),
+        ("named_group", f"S{MAX_NAMED_GROUP_LENGTH}"),
+        ("named_since", np.float64),
     ]
 )
-"""The rules of a host, as the columns of `hosts` have them; NaN, or no request: none."""
+"""The rules of a host, as the columns of `hosts` have them; NaN, no request, or an empty name:
+none."""
 
 
 def host_rules(hosts: int) -> NDArray[Any]:
     """The rules of so many hosts, of which nothing is said."""
     rules = np.zeros(hosts, HOST_RULES)
     rules["max_crawls_per_second"] = rules["crawl_delay"] = np.nan
-    rules["blocked_until"] = rules["asked_until"] = rules["failed_at"] = NEVER
+    for name in ("blocked_until", "asked_until", "failed_at", "named_since"):
+        rules[name] = NEVER
     return rules
 
 

@@ -11,7 +11,7 @@ from shared.store.layout import read_layout
 _COLUMNS: Final = """
 SELECT host, shard, coalesce(max_crawls_per_second, 'NaN') AS max_crawls_per_second, blocked_until,
        coalesce(crawl_delay, 'NaN') AS crawl_delay, asked_until, failures, failed_at,
-       coalesce(max_open_requests, 0) AS max_open_requests
+       coalesce(max_open_requests, 0) AS max_open_requests, named_group, named_since
 FROM hosts
 """
 _ONE: Final = f"{_COLUMNS} WHERE shard = %s AND host_id = %s"

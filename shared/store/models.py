@@ -137,6 +137,10 @@ class Host(Base):
     """The last of them that counted."""
     max_open_requests: Mapped[int | None] = mapped_column(SmallInteger)
     """The operators' bound of requests that are not answered yet; NULL: none."""
+    named_group: Mapped[str | None] = mapped_column(Text)
+    """That crawl outcomes say it is of (`shared.rules.host_groups`); NULL: none has said so."""
+    named_since: Mapped[float] = mapped_column(Double, server_default="-infinity")
+    """Time of the crawl by which it came to that group."""
     limit_updated_at: Mapped[float] = mapped_column(Double)
     prior_shape: Mapped[float | None] = mapped_column(Double)
     """A of the host's Gamma(A, B) prior of α; NULL: not learned yet."""

@@ -359,6 +359,7 @@ def _hosts(connection: psycopg.Connection, shard: int) -> HostColumns:
         "array_agg(coalesce(max_crawls_per_second, 'NaN')), array_agg(blocked_until), "
         "array_agg(coalesce(crawl_delay, 'NaN')), array_agg(asked_until), array_agg(failures), "
         "array_agg(failed_at), array_agg(coalesce(max_open_requests, 0)), "
+        "array_agg(coalesce(named_group, '')), array_agg(named_since), "
         "array_agg(limit_updated_at), array_agg(coalesce(prior_shape, %s)), "
         "array_agg(coalesce(prior_rate, %s)), array_agg(sources), "
         "string_agg(coalesce(learning, %s), ''::bytea), array_agg(factors) "

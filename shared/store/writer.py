@@ -156,16 +156,26 @@ _HOST_COLUMNS: Final = {
     "failures": "int4",
     "failed_at": "float8",
     "max_open_requests": "int2",
+    "named_group": "text",
+    "named_since": "float8",
     "limit_updated_at": "float8",
 }
 _OR_NULL: Final = {
     "max_crawls_per_second": "'NaN'",
     "crawl_delay": "'NaN'",
     "max_open_requests": "0",
+    "named_group": "''",
 }
 """What says that there is no such rule, by the columns that have NULL for it."""
 
 _HOST_KEY: Final = ("shard", "host_id", "host")
+
+
+def _column_of(rule: NDArray[Any]) -> NDArray[Any] | list[str]:
+    """A rule of hosts, as statements take it."""
+    if rule.dtype.kind == "S":
+        return [name.decode() for name in rule.tolist()]
+    return np.ascontiguousarray(rule)
 
 
 def write_hosts(connection: psycopg.Connection, limits: HostLimits) -> None:
@@ -183,7 +193,7 @@ def write_hosts(connection: psycopg.Connection, limits: HostLimits) -> None:
             limits.shards,
             limits.host_ids,
             limits.hosts,
-            *(np.ascontiguousarray(limits.rules[name]) for name in HOST_RULES.names or ()),
+            *(_column_of(limits.rules[name]) for name in HOST_RULES.names or ()),
             limits.limit_updated_at,
         ),
     )

@@ -212,11 +212,12 @@ def _host_reasons(known: dict[str, Any], now: float) -> list[str]:
 
 
 def _group_reasons(live: dict[str, Any] | None) -> list[str]:
-    host = (live or {}).get("host", {})
-    if host.get("group") is None:
-        return []
-    rate = f"{host['group_crawls_per_second']:g} crawls a second"
-    return [f"Its host is of the group {host['group']}, whose hosts take at most {rate} together."]
+    groups = (live or {}).get("host", {}).get("groups", [])
+    return [
+        f"Its host is of the group {of['group']}, whose hosts take at most "
+        f"{of['max_crawls_per_second']:g} crawls a second together."
+        for of in sorted(groups, key=lambda of: float(of["max_crawls_per_second"]))
+    ]
 
 
 def _section(title: str, values: dict[str, Any], now: float) -> list[str]:

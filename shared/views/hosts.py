@@ -45,7 +45,8 @@ def described(row: Mapping[str, Any], default: float, now: float) -> dict[str, A
 
     Returns:
         `max_crawls_per_second`, `by`, `blocked_until`, `blocked_by`, `max_open_requests` and
-        `open_requests_by` are what holds; the others are each writer's own. None: no such rule.
+        `open_requests_by` are what holds; the others are each writer's own, and `named_group` is
+        what outcomes say that the host is of. None: no such rule.
     """
     rules = HostRules.read(row)
     holds = rules.effective(default)
@@ -63,6 +64,7 @@ def described(row: Mapping[str, Any], default: float, now: float) -> dict[str, A
         "operators_block_until": _known(rules.blocked_until),
         "crawl_delay_seconds": _known(rules.crawl_delay),
         "asked_until": _known(rules.asked_until),
+        "named_group": row.get("named_group"),
         "failures": rules.failures,
         "failed_at": _known(rules.failed_at),
         "back_off_seconds": rules.back_off_seconds,

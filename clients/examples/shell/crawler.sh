@@ -10,12 +10,15 @@ page=$(mktemp)
 trap 'rm -f "$page"; kill 0' EXIT
 
 answer() { # the request as JSON → the outcome as JSON
-    local status=0 digest
-    status=$(curl --silent --location --max-time 60 --max-filesize 10000000 --proto =http,https \
-        --output "$page" --write-out '%{http_code}' -- "$(jq -r .url <<<"$1")") || true
+    local status=0 address= redirects=0 digest
+    read -r status redirects address < <(curl --silent --location --max-time 60 \
+        --max-filesize 10000000 --proto =http,https --output "$page" \
+        --write-out '%{http_code} %{num_redirects} %{remote_ip}\n' -- "$(jq -r .url <<<"$1")") || true
+    [ "$redirects" = 0 ] || address= # another host may have answered
     digest=$(sha256sum <"$page" | cut -c1-64)
-    jq -c --argjson status "$((10#$status))" --arg digest "$digest" '
+    jq -c --argjson status "$((10#$status))" --arg digest "$digest" --arg group "$address" '
         {request_id, url, host, crawled_at: now, http_status: $status} +
+        if $group == "" then {} else {$group} end +
         if $status >= 200 and $status < 300 then {$digest}
         elif $status == 404 or $status == 410 then {result: "gone"}
         else {result: "failed"} end' <<<"$1"

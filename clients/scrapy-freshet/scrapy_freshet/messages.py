@@ -64,6 +64,8 @@ class CrawlOutcome(Struct, frozen=True, omit_defaults=True):
     """Of `redirected`: where to."""
     canonical_url: str | None = None
     """Of `canonical`: the URL to keep."""
+    group: str | None = None
+    """What the host shares with others: the address that was connected to."""
 
 
 class Discovery(Struct, frozen=True):

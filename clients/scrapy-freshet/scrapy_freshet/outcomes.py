@@ -2,6 +2,7 @@
 
 import time
 from email.utils import parsedate_to_datetime
+from urllib.parse import urlsplit
 
 from msgspec.structs import replace
 from scrapy.http import Response
@@ -26,6 +27,7 @@ def outcome_of(request: CrawlRequest, response: Response, now: float) -> CrawlOu
     """
     status = response.status
     told = CrawlOutcome(request.url, request.host, request.request_id, now, http_status=status)
+    told = replace(told, group=address_of(request, response))
     if has_content(status):
         return told
     if status == NOT_MODIFIED:
@@ -36,9 +38,19 @@ def outcome_of(request: CrawlRequest, response: Response, now: float) -> CrawlOu
     if location and status in REDIRECTS:
         target = joined(response, location)
         if not is_same_page(request.url, target):
-            return redirected(request, status, target, now)
+            return replace(redirected(request, status, target, now), group=told.group)
     wait = retry_after(response.headers.get(b"Retry-After"), now)
     return replace(told, result="failed", retry_after_seconds=wait)
+
+
+def address_of(request: CrawlRequest, response: Response) -> str | None:
+    """The address of the page's host; None: it is not known, as another host has answered in the
+    end, a proxy, or a cache."""
+    came_by = {} if response.request is None else response.request.meta
+    if response.ip_address is None or came_by.get("proxy"):
+        return None
+    is_same_host = urlsplit(response.url).netloc.lower() == urlsplit(request.url).netloc.lower()
+    return str(response.ip_address) if is_same_host else None
 
 
 def redirected(request: CrawlRequest, status: int, target: str, now: float) -> CrawlOutcome:

@@ -1,7 +1,9 @@
 """What matters in a page, and what is told of a response."""
 
+from ipaddress import ip_address
+
 import pytest
-from scrapy.http import HtmlResponse, Response
+from scrapy.http import HtmlResponse, Request, Response
 from scrapy_freshet.content import digest_of
 from scrapy_freshet.messages import CrawlRequest
 from scrapy_freshet.outcomes import outcome_of, retry_after
@@ -93,3 +95,30 @@ def test_a_redirect_that_is_not_followed_leads_elsewhere(location, result, targe
 )
 def test_how_long_a_server_asks_to_be_left_alone(header, seconds):
     assert retry_after(header, 1795323600.0) == seconds
+
+
+ONE = ip_address("203.0.113.7")
+LONG = ip_address("2001:db8:0:0::7")
+
+
+@pytest.mark.parametrize(
+    ("url", "address", "proxy", "said"),
+    [
+        ("http://a.example/", ONE, None, "203.0.113.7"),
+        ("http://A.example/2", LONG, None, "2001:db8::7"),
+        ("http://b.example/", ONE, None, None),  # redirected there
+        ("http://a.example/", ONE, "http://proxy.example:3128", None),
+        ("http://a.example/", None, None, None),  # out of a cache
+    ],
+)
+def test_an_outcome_says_at_what_address_the_host_was(url, address, proxy, said):
+    request = CrawlRequest("1", "http://a.example/", "a.example", 0.0)
+    came_by = Request(url, meta={"proxy": proxy} if proxy else {})
+    for status in (200, 304, 404, 503):
+        response = Response(url, status, ip_address=address, request=came_by)
+        assert outcome_of(request, response, now=5.0).group == said
+    elsewhere = Response(
+        request.url, 302, {"Location": "/2"}, ip_address=ONE, request=Request(request.url)
+    )
+    moved = outcome_of(request, elsewhere, now=5.0)
+    assert (moved.result, moved.group) == ("redirected", "203.0.113.7")

@@ -1,6 +1,9 @@
 """`freshet groups limit|unlimit|list|show`."""
 
 import asyncio
+import contextlib
+import re
+from ipaddress import ip_address
 
 import click
 
@@ -11,51 +14,59 @@ from shared.terminal.output import show, show_rows
 
 @click.group()
 def command() -> None:
-    """Say how often all hosts of a domain may be crawled together.
+    """Say how often all hosts of a domain, or of an address, may be crawled together.
 
-    DOMAIN is a domain and all hosts below it, whatever shards they are in: `example.com` for
+    GROUP is a domain and all hosts below it, whatever shards they are in: `example.com` for
     `example.com`, `www.example.com` and `shop.example.com:8080`. Where a domain below it has a
-    limit too, hosts there go by the nearest one. The hosts' own limits hold besides
-    (`freshet hosts`).
+    limit too, hosts there go by the nearest one. Or GROUP is an address, of all hosts that
+    crawlers say are there; or, with `--named`, another name that crawlers give (the field `group`
+    of their outcomes). A host may be of a domain and of an address: both limits hold, and its own
+    besides (`freshet hosts`).
 
     \b
     Examples:
       freshet groups limit example.com 2/s
+      freshet groups limit 203.0.113.7 5/s
       freshet groups unlimit example.com
       freshet groups list
       freshet groups show shop.example.com
     """
 
 
+_NAMED = click.option("--named", is_flag=True, help="GROUP is a name that outcomes give.")
+
+
 @command.command("limit")
-@click.argument("domain")
+@click.argument("group")
 @click.argument("rate", type=Rate())
+@_NAMED
 @click.option("--anyway", is_flag=True, help="Though the domain is nobody's own: co.uk, github.io.")
 @click.option("--json", "as_json", is_flag=True, help="Answer as JSON.")
-def limit(domain: str, rate: float, anyway: bool, as_json: bool) -> None:
-    """Crawl all hosts of DOMAIN together at most at RATE: `0.5/s`, `1000/day`; 0: not at all."""
+def limit(group: str, rate: float, named: bool, anyway: bool, as_json: bool) -> None:
+    """Crawl all hosts of GROUP together at most at RATE: `0.5/s`, `1000/day`; 0: not at all."""
     from services.cli.group_limits import registered_domain  # noqa: PLC0415
     from shared.contracts.fields import MOST_GROUPS  # noqa: PLC0415
 
-    name = _name_of(domain)
-    if registered_domain(name) is None and not anyway:
+    name = _group_name(group, named)
+    if not (named or anyway) and registered_domain(name) is None:
         raise UserError(
             f"{name} is a public suffix, under which anybody has hosts that share no server: name "
-            "a domain below it, or say --anyway"
+            "a domain below it, or say --anyway; --named, if it is a name that crawlers give"
         )
     standing = _standing()
     if name not in standing and len(standing) >= MOST_GROUPS:
-        raise UserError(f"{MOST_GROUPS} domains have limits: take one back with `groups unlimit`")
+        raise UserError(f"{MOST_GROUPS} groups have limits: take one back with `groups unlimit`")
     _publish(name, rate)
     show({"group": name, "max_crawls_per_second": rate}, as_json=as_json)
 
 
 @command.command("unlimit")
-@click.argument("domain")
+@click.argument("group")
+@_NAMED
 @click.option("--json", "as_json", is_flag=True, help="Answer as JSON.")
-def unlimit(domain: str, as_json: bool) -> None:
-    """Take the limit of DOMAIN back; those of its hosts stay."""
-    name = _name_of(domain)
+def unlimit(group: str, named: bool, as_json: bool) -> None:
+    """Take the limit of GROUP back; those of its hosts stay."""
+    name = _group_name(group, named)
     _publish(name, None)
     show({"group": name, "max_crawls_per_second": None}, as_json=as_json)
 
@@ -63,34 +74,53 @@ def unlimit(domain: str, as_json: bool) -> None:
 @command.command("list")
 @click.option("--json", "as_json", is_flag=True, help="Answer as JSON.")
 def list_(as_json: bool) -> None:
-    """All domains that have limits."""
+    """All domains and addresses that have limits."""
     rows = [{"group": name, "max_crawls_per_second": rate} for name, rate in _standing().items()]
-    show_rows(rows, as_json=as_json, empty="no domain has a limit")
+    show_rows(rows, as_json=as_json, empty="no group has a limit")
 
 
 @command.command("show")
 @click.argument("host")
 @click.option("--json", "as_json", is_flag=True, help="Answer as JSON.")
 def show_group(host: str, as_json: bool) -> None:
-    """The limit that HOST shares with others, and the domain that it is registered under."""
-    from services.cli.group_limits import registered_domain  # noqa: PLC0415
-    from shared.rules.host_groups import group_of  # noqa: PLC0415
+    """The limits that HOST shares with others, the one that binds first; the domain that it is
+    registered under, and the group that crawlers name."""
+    from services.cli.group_limits import (  # noqa: PLC0415
+        limits_of,
+        named_group,
+        registered_domain,
+    )
+    from shared.runtime.settings import load_settings  # noqa: PLC0415
+    from shared.views.hosts import host_name  # noqa: PLC0415
 
-    name, limits = _name_of(host), _standing()
-    group = group_of(name, limits)
+    name = host_name(host)
+    named = named_group(load_settings(), name)
+    limits = limits_of(name, named, _standing())
     answer = {
         "host": name,
-        "group": group,
-        "max_crawls_per_second": limits[group] if group is not None else None,
+        "group": limits[0].group if limits else None,
+        "max_crawls_per_second": limits[0].max_crawls_per_second if limits else None,
+        "also": {limit.group: limit.max_crawls_per_second for limit in limits[1:]} or None,
         "registered_domain": registered_domain(name),
+        "named_group": named,
     }
     show(answer, as_json=as_json)
 
 
-def _name_of(host: str) -> str:
+def _group_name(written: str, is_named: bool) -> str:
+    from shared.contracts.fields import MAX_NAMED_GROUP_LENGTH  # noqa: PLC0415
     from shared.views.hosts import host_name  # noqa: PLC0415
 
-    return host_name(host)
+    with contextlib.suppress(ValueError):
+        return str(ip_address(written))
+    if not is_named:
+        return host_name(written)
+    if not re.fullmatch(rf"[!-~]{{1,{MAX_NAMED_GROUP_LENGTH}}}", written):
+        raise UserError(
+            f"{written!r} is no name that outcomes give: up to {MAX_NAMED_GROUP_LENGTH} visible "
+            "ASCII characters"
+        )
+    return written
 
 
 def _standing() -> dict[str, float]:

@@ -122,7 +122,8 @@ def show_host(host: str, as_json: bool) -> None:
 
     settings = load_settings()
     answer = host_answer(settings, host)
-    show(answer | _group_of(settings, answer["host"]), as_json=as_json)
+    shared = _groups_of(settings, answer["host"], answer["named_group"])
+    show(answer | shared, as_json=as_json)
 
 
 @command.command("list")
@@ -179,19 +180,22 @@ def erase(host: str, dry_run: bool, yes: bool, as_json: bool) -> None:
     show_erased(erased, of_host=True, as_json=as_json)
 
 
-def _group_of(settings: "Settings", name: str) -> dict[str, Any]:
+def _groups_of(settings: "Settings", name: str, named: str | None) -> dict[str, Any]:
     from aiokafka.errors import KafkaError  # noqa: PLC0415
 
-    from services.cli.group_limits import standing_limits  # noqa: PLC0415
-    from shared.rules.host_groups import group_of  # noqa: PLC0415
+    from services.cli.group_limits import limits_of, standing_limits  # noqa: PLC0415
 
     try:
         limits = asyncio.run(standing_limits(settings))
     except (KafkaError, TimeoutError) as error:
         click.echo(f"limits of groups are not known, the broker is away: {error}", err=True)
         return {}
-    group = group_of(name, limits)
-    return {"group": group, "group_crawls_per_second": limits[group] if group else None}
+    shared = limits_of(name, named, limits)
+    return {
+        "group": shared[0].group if shared else None,
+        "group_crawls_per_second": shared[0].max_crawls_per_second if shared else None,
+        "also_of": {limit.group: limit.max_crawls_per_second for limit in shared[1:]} or None,
+    }
 
 
 def _name_of(host: str) -> str:

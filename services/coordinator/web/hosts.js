@@ -15,18 +15,19 @@ const COLUMNS = (now) => [
 ];
 
 const GROUP_COLUMNS = [
-  { title: "Domain", of: (group) => group.group, isText: true },
+  { title: "Domain or address", of: (group) => group.group, isText: true },
   { title: "Crawls/s at most, together", of: (group) => number(group.crawls_per_second) },
   { title: "Pages", of: (group) => number(group.pages) },
   { title: "Shards", of: (group) => number(group.shards) },
 ];
 
-// Domains whose hosts share a limit; for one host the nearest above it.
-async function showGroups(name) {
+// Groups whose hosts share a limit; of one host the nearest domain above it, and its address.
+async function showGroups(name, address) {
   const { groups } = await (await fetch("state.json")).json();
   const below = (group) => `.${name.replace(/:\d+$/, "")}`.endsWith(`.${group.group}`);
-  const shown = name ? groups.filter(below).sort((a, b) => b.group.length - a.group.length).slice(0, 1) : groups;
-  if (shown.length) $("result").append(table("Domains whose hosts share a limit", GROUP_COLUMNS, shown));
+  const nearest = name && groups.filter(below).sort((a, b) => b.group.length - a.group.length)[0];
+  const shown = name ? groups.filter((group) => group === nearest || group.group === address) : groups;
+  if (shown.length) $("result").append(table("Domains and addresses whose hosts share a limit", GROUP_COLUMNS, shown));
 }
 
 function showOne({ hosts: [host], now }) {
@@ -36,6 +37,7 @@ function showOne({ hosts: [host], now }) {
   const why = make("ul", undefined, ...[rate, open, block].filter((line) => line).map((line) => make("li", line)));
   why.className = "why";
   $("result").append(make("h2", host.host), why, facts("All rules", host, now), link("All hosts that a rule binds", "hosts"));
+  showGroups(host.host, host.named_group);
   return [`${host.host}:`, rate, open, block].filter((line) => line).join(" ");
 }
 
@@ -52,5 +54,5 @@ if (host) {
   fill(`hosts.json?host=${encodeURIComponent(host)}`, showOne);
 } else {
   fill("hosts.json", showAll);
+  showGroups();
 }
-showGroups(host);

@@ -46,11 +46,12 @@ def count_ripe(
     for index in np.argsort(-priorities[ripe_rows]):
         row = ripe_rows[index]
         host = host_numbers[row]
-        group = hosts[host].group
-        taken = min(weights[row], rooms[host], group_rooms[group])
+        group, named = hosts[host].group, hosts[host].named
+        taken = min(weights[row], rooms[host], group_rooms[group], group_rooms[named])
         if taken > 0.0:
             rooms[host] -= taken
             group_rooms[group] -= taken
+            group_rooms[named] -= taken
             counts[np.searchsorted(thresholds, priorities[row], side="right")] += taken
     ripe = np.empty(thresholds.size)
     above = 0.0

@@ -10,8 +10,9 @@ from typing import Final, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from services.scheduler.demand.cutting import cut_sums
 from services.scheduler.state.groups import CrawlRates
-from services.scheduler.state.rows import ACTIVE, NO_GROUP, Rows
+from services.scheduler.state.rows import ACTIVE, Rows
 from services.scheduler.state.shard import Shard
 from shared.policy.compiled import compiled
 from shared.policy.kernels.crawl_value import change_rate_scalar
@@ -103,6 +104,7 @@ class Demand(NamedTuple):
             self.sums.by_host,
             rates.hosts[self.hosts] * SECONDS_PER_DAY,
             rates.group_of[self.hosts],
+            rates.named_of[self.hosts],
             rates.groups * SECONDS_PER_DAY,
         )
         return np.asarray(total / SECONDS_PER_DAY)
@@ -113,28 +115,8 @@ class Demand(NamedTuple):
         largest, known = self.sums.largest, self.sums.slots.size
         over = largest > rates.hosts[:known] * SECONDS_PER_DAY
         if rates.groups.size > 1:
-            over |= (rates.group_of[:known] != NO_GROUP) & (largest > 0.0)
+            over |= rates.is_grouped[:known] & (largest > 0.0)
         return bool((over & (self.sums.slots < 0)).any())
-
-
-@compiled
-def cut_sums(
-    by_host: NDArray[np.float64],
-    limits: NDArray[np.float64],
-    group_of: NDArray[np.int32],
-    group_limits: NDArray[np.float64],
-) -> NDArray[np.float64]:
-    """Σ min(Σ min(demand, limit) over hosts, limit of the group) over groups, for each
-    threshold."""
-    of_groups = np.zeros((group_limits.size, by_host.shape[1]))
-    for row in range(limits.size):
-        for point in range(by_host.shape[1]):
-            of_groups[group_of[row], point] += min(by_host[row, point], limits[row])
-    total = np.zeros(by_host.shape[1])
-    for group in range(group_limits.size):
-        for point in range(total.size):
-            total[point] += min(of_groups[group, point], group_limits[group])
-    return total
 
 
 @compiled
@@ -344,7 +326,7 @@ class Tally:
         asked[: known.size] = known
         rates = self._rates
         wanted = asked * _MARGIN > rates.hosts * SECONDS_PER_DAY
-        wanted |= rates.group_of != NO_GROUP
+        wanted |= rates.is_grouped
         if asked.size > _LARGEST:
             least = np.partition(asked, -_LARGEST)[-_LARGEST]
             wanted |= (asked >= least) & (asked > 0.0)

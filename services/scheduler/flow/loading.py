@@ -155,4 +155,6 @@ def _load_hosts(shard: Shard, snapshot: ShardSnapshot) -> NDArray[np.int32]:
     for place in np.flatnonzero(has_rules).tolist():
         hosts.load_rules(int(numbers[place]), HostRules.read(rules[place]))
     hosts.learned.load(numbers, columns)
+    for place in np.flatnonzero(rules["named_group"] != b"").tolist():
+        shard.groups.name(int(numbers[place]), rules["named_group"][place].decode())
     return numbers

@@ -45,8 +45,8 @@ from services.scheduler.picking.priority import (
 from services.scheduler.picking.weighing import queue_listed, weigh_listed
 from services.scheduler.picking.wheel import put_off
 from services.scheduler.state.attempts import begin_request, failures_of
-from services.scheduler.state.hosts import crawlable_from, note_value, take_token, use_slot
-from services.scheduler.state.rows import NO_GROUP, Rows
+from services.scheduler.state.hosts import crawlable_from, note_value, take_token, use_slots
+from services.scheduler.state.rows import Rows
 from shared.policy.compiled import compiled
 
 PICK: Final = np.dtype(
@@ -97,8 +97,7 @@ def commit(
     pick.tier = BY_VALUE
     pick.value = pick.priority
     take_token(host, now)
-    if host.group != NO_GROUP:
-        use_slot(groups[host.group], now)
+    use_slots(host, groups, now)
     if pick.priority > HIGHEST_VALUE:
         pick.tier = tier_of(page, attempts, now, terms)
         pick.value = crawl_value_of(page, now, terms.uniform)

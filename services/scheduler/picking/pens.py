@@ -24,8 +24,8 @@ from services.scheduler.picking.board import (
 )
 from services.scheduler.picking.priority import HIGHEST_VALUE, priority_of
 from services.scheduler.picking.wheel import is_put_off, put_off
-from services.scheduler.state.hosts import capacity, crawlable_from, pages_of
-from services.scheduler.state.rows import ASLEEP, NO_GROUP, UNSET
+from services.scheduler.state.hosts import capacity, crawlable_from, is_grouped, pages_of
+from services.scheduler.state.rows import ASLEEP, UNSET
 from shared.policy.compiled import compiled
 
 _LEAST: Final = 16.0
@@ -280,9 +280,10 @@ def fill_pen(board: Board, number: int, now: float) -> None:
 
 @compiled
 def waits_for_group(board: Board, number: int, best: float, now: float) -> bool:
-    """Whether another host of its group has been crawled since a host was offered; it waits."""
+    """Whether another host of a group of its has been crawled since a host was offered; it
+    waits."""
     host = board.hosts[number]
-    if host.group == NO_GROUP:
+    if not is_grouped(host):
         return False
     usable = crawlable_from(host, board.groups, now)
     if usable <= now:

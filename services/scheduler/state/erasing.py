@@ -24,6 +24,7 @@ def erase_host(shard: Shard, name: str, time: float) -> None:
     for page_id in shard.page_ids_of(rows).tolist():
         shard.remove(page_id, time)
     shard.hosts.forget(host)
+    shard.groups.name(host, None)
     shard.open_requests.follow(host)
     shard.selector.touch_host(host)
     shard.parameter_changes += 1

@@ -1,5 +1,8 @@
 """Hosts that share a limit: which hosts of the shard are of a group, and when it may be crawled.
 
+A host may be of two that have one: that of its domain, and that which outcomes name
+(`shared.rules.host_groups`).
+
 A limit is a sequence of slots (`shared.pacing.groups`), of which some are the shard's. A slot is
 for one crawl, of whichever host of the group has the page that is worth most. What is not used is
 kept for a while, as the shard's share of the budget may bring it no turn in between; but never more
@@ -14,6 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from services.scheduler.state.hosts import Hosts
+from services.scheduler.state.named_groups import NamedGroups
 from services.scheduler.state.rows import GROUP, NEVER, NO_GROUP, Rows
 from services.scheduler.state.selector import Selector
 from shared.contracts.messages import GroupShares
@@ -24,23 +28,36 @@ TURNS: Final = 3.0
 """A slot is kept for so many turns of the shard: two of them are never further apart."""
 
 
+_PLACES: Final = ("group", "named")
+"""Where hosts have the numbers of their groups."""
+
+
 class CrawlRates(NamedTuple):
     """Crawls per second that the hosts of a shard can take, each and together."""
 
     hosts: NDArray[np.float64]
     group_of: NDArray[np.int32]
-    """By host: the number of its group."""
+    """By host: the number of its domain's group."""
+    named_of: NDArray[np.int32]
+    """By host: that of the group that outcomes name, if it is another one."""
     groups: NDArray[np.float64]
     """By number of a group: of all its hosts in the shard; of those of none: any."""
+
+    @property
+    def is_grouped(self) -> NDArray[np.bool_]:
+        """Which hosts share a limit with others."""
+        return np.asarray((self.group_of != NO_GROUP) | (self.named_of != NO_GROUP))
 
     @classmethod
     def of_hosts(cls, hosts: NDArray[np.float64]) -> Self:
         """No group has a limit."""
-        return cls(hosts, np.zeros(hosts.size, np.int32), np.full(1, math.inf))
+        none = np.zeros(hosts.size, np.int32)
+        return cls(hosts, none, none, np.full(1, math.inf))
 
     def copy(self) -> Self:
         """As it is now."""
-        return type(self)(self.hosts.copy(), self.group_of.copy(), self.groups.copy())
+        of = self.group_of.copy(), self.named_of.copy()
+        return type(self)(self.hosts.copy(), *of, self.groups.copy())
 
 
 class _Space(Protocol):
@@ -62,30 +79,50 @@ class HostGroups:
         """By number of a group; the first is for hosts of none."""
         self._groups: Groups = ()
         self._numbers: dict[str, int] = {}
+        self._named = NamedGroups()
         self._looked_at = 0
         """Hosts up to this number have their groups."""
 
-    def of(self, host: int) -> GroupShares | None:
-        """The group of a host."""
-        number = int(self._hosts.rows[host]["group"])
-        return self._groups[number - 1] if number != NO_GROUP else None
+    def of(self, host: int) -> list[GroupShares]:
+        """The groups of a host that have limits."""
+        row = self._hosts.rows[host]
+        numbers = [int(row[place]) for place in _PLACES]
+        return [self._groups[number - 1] for number in numbers if number != NO_GROUP]
+
+    def named(self, host: int) -> str | None:
+        """The group that outcomes say a host is of, whether it has a limit or not."""
+        return self._named[host]
+
+    def name(self, host: int, group: str | None) -> None:
+        """Outcomes say that a host is of a group; None: of none any more."""
+        is_other = self._named.name(host, group)
+        if not is_other or not self._numbers or host >= self._looked_at:
+            return
+        row = self._hosts.rows[host]
+        before = int(row["named"])
+        self._look_at([host])
+        if row["named"] != before:
+            self._tell([host])
 
     def pages(self) -> dict[str, int]:
         """How many pages there are of each group that has any."""
         if not self._groups:
             return {}
-        hosts = self._hosts.known
-        counts = np.bincount(hosts["group"], hosts["pages"], len(self._groups) + 1)[1:]
+        hosts, size = self._hosts.known, len(self._groups) + 1
+        counts = np.zeros(size)
+        for of in _PLACES:
+            counts += np.bincount(hosts[of], hosts["pages"], size)
         return {
             group.group: int(count)
-            for group, count in zip(self._groups, counts, strict=True)
+            for group, count in zip(self._groups, counts[1:], strict=True)
             if count
         }
 
     def crawl_rates(self, hosts: NDArray[np.float64]) -> CrawlRates:
         """What the hosts can take, of which each can take so many crawls per second."""
         rates = self.room(1.0) - 1.0
-        return CrawlRates(hosts, self._hosts.known["group"], rates)
+        known = self._hosts.known
+        return CrawlRates(hosts, known["group"], known["named"], rates)
 
     def room(self, seconds: float) -> NDArray[np.float64]:
         """Crawls that each group can take in so many seconds, by number."""
@@ -136,7 +173,7 @@ class HostGroups:
             if place is not None and self._groups[place] == group:
                 row["used"] = self.rows[place + 1]["used"]
                 row["kept"] = self.rows[place + 1]["kept"]
-        members = np.flatnonzero(self._hosts.known["group"])
+        members = self._members()
         numbers = {group.group: place + 1 for place, group in enumerate(groups)}
         is_regrouped = numbers != self._numbers
         self.rows, self._groups, self._numbers = rows, groups, numbers
@@ -145,8 +182,13 @@ class HostGroups:
             return list(members.tolist())
         self._looked_at = len(self._hosts)
         self._look_at(range(self._looked_at))
-        both = np.union1d(members, np.flatnonzero(self._hosts.known["group"]))
+        both = np.union1d(members, self._members())
         return list(both.tolist())
+
+    def _members(self) -> NDArray[np.int64]:
+        """Hosts that are of any."""
+        known = self._hosts.known
+        return np.flatnonzero((known["group"] != NO_GROUP) | (known["named"] != NO_GROUP))
 
     def _tell(self, hosts: Sequence[int]) -> None:
         """The limits of hosts are others."""
@@ -158,17 +200,20 @@ class HostGroups:
         """Find the groups of hosts."""
         rows, names, numbers = self._hosts.rows, self._hosts.names, self._numbers
         for host in hosts:
-            name = group_of(names[host], numbers)
-            rows[host]["group"] = NO_GROUP if name is None else numbers[name]
+            domain, named = group_of(names[host], numbers), self._named[host]
+            number = NO_GROUP if domain is None else numbers[domain]
+            other = NO_GROUP if named is None else numbers.get(named, NO_GROUP)
+            rows[host]["group"] = number
+            rows[host]["named"] = NO_GROUP if other == number else other
         self._heed(np.array(hosts, np.int64))
 
     def _heed(self, hosts: NDArray[np.int64]) -> None:
         """Hosts may have been crawled already, before they were of their groups, or by whom had the
         shard before: as one of the slots that have come by then."""
         latest = np.full(self.rows.size, NEVER)
-        np.maximum.at(
-            latest, self._hosts.rows["group"][hosts], self._hosts.rows["filled_at"][hosts]
-        )
+        for of in _PLACES:
+            rows = self._hosts.rows
+            np.maximum.at(latest, rows[of][hosts], rows["filled_at"][hosts])
         for row, time in zip(self.rows[1:], latest[1:].tolist(), strict=True):
             if time > row["since"]:
                 number = row["first_slot"] + (time - row["since"]) * row["rate"]

@@ -3,7 +3,7 @@
 A bucket holds two tokens, so in any window of w seconds a host is crawled at most 2 + w·rate
 times; where robots.txt asks for a delay, or the host fails, it holds one, and no two crawls are
 nearer to each other than 1/rate. Hosts of a group with a limit share its slots, of which some are
-the shard's (`groups`). Times are clock seconds.
+the shard's (`groups`); one may be of two. Times are clock seconds.
 """
 
 import math
@@ -118,7 +118,7 @@ def open_from(group: Any, now: float) -> float:
 
 
 @compiled
-def use_slot(group: Any, now: float) -> None:
+def _use_slot(group: Any, now: float) -> None:
     """Account for a crawl."""
     if group.rate > 0.0 and group.high > group.low:
         group.used = _slot_for(group, now)
@@ -126,12 +126,29 @@ def use_slot(group: Any, now: float) -> None:
 
 @compiled
 def crawlable_from(host: Any, groups: Rows, now: float) -> float:
-    """From when on a host may be crawled, by its own rules and its group's; as far as is known at
-    `now`, which may be too early."""
+    """From when on a host may be crawled, by its own rules and those of its groups; as far as is
+    known at `now`, which may be too early."""
     usable: float = usable_from(host)
-    if host.group == NO_GROUP:
-        return usable
-    return float(max(usable, open_from(groups[host.group], now)))
+    if host.group != NO_GROUP:
+        usable = max(usable, open_from(groups[host.group], now))
+    if host.named != NO_GROUP:
+        usable = max(usable, open_from(groups[host.named], now))
+    return usable
+
+
+@compiled
+def use_slots(host: Any, groups: Rows, now: float) -> None:
+    """Account for a crawl of a host at its groups."""
+    if host.group != NO_GROUP:
+        _use_slot(groups[host.group], now)
+    if host.named != NO_GROUP:
+        _use_slot(groups[host.named], now)
+
+
+@compiled
+def is_grouped(host: Any) -> bool:
+    """Whether a host shares a limit with others."""
+    return bool(host.group != NO_GROUP or host.named != NO_GROUP)
 
 
 @compiled

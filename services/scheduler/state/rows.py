@@ -104,7 +104,8 @@ HOST: Final = np.dtype(
         ("first_page", np.int32),  # row of one of its pages; -1: none
         ("pen", np.int32),  # first item of its pen; 0: none
         ("penned", np.int32),  # items in its pen
-        ("group", np.int32),  # number of its group that has a limit; 0: none (`groups`)
+        ("group", np.int32),  # number of its domain that has a limit; 0: none (`groups`)
+        ("named", np.int32),  # the same of the group that outcomes name, if it is not that one
         ("most_open", np.int16),  # requests that may be on their way at once; 0: any number
         ("open_left", np.int16),  # how many more of them may be made (`open_requests`)
         ("is_limited", np.uint8),  # its ripe pages go to its pen

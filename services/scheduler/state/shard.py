@@ -234,6 +234,8 @@ class Shard:
         for message in messages:
             number = self.hosts.intern(message.host)
             self.hosts.learned.take(number, message)
+            if message.group is not None:
+                self.groups.name(number, message.group)
             of_hosts.append(pages_of(self.records, self.hosts.rows, number))
         rows = np.concatenate(of_hosts)
         tables = self.hosts.learned.tables

@@ -23,6 +23,11 @@ from services.verify.checks.finding import Finding
 from services.verify.ledger import Asked, Ledger, pauses
 from services.world.budget import Budget, overdrawn, seconds_until_reached
 
+Named = Mapping[str, tuple[str, float]]
+"""Host → the group that outcomes name, and the time from which on schedulers know of it."""
+
+_NOBODY: Final[Named] = {}
+
 DEPTH: Final = 2.0
 """Crawls of a host that may come at once: in any window of w seconds there are at most
 2 + w·rate."""
@@ -175,15 +180,16 @@ def hosts_by_arrival(ledger: Ledger, limits: Mapping[str, float], downtimes: Dow
     )
 
 
-def groups(ledger: Ledger, limits: Mapping[str, float]) -> Finding:
-    """All hosts below a domain have no more slots than 1 + n + w·rate in any window of w seconds,
-    in n shards: each may have kept one slot of the domain's that it did not use.
+def groups(ledger: Ledger, limits: Mapping[str, float], named: Named = _NOBODY) -> Finding:
+    """All hosts of a group have no more slots than 1 + n + w·rate in any window of w seconds, in n
+    shards: each may have kept one slot of the group's that it did not use.
 
     Args:
         ledger: of the run.
-        limits: crawls per second by domain, the same all the time.
+        limits: crawls per second by group, the same all the time.
+        named: hosts that are of groups other than domains.
     """
-    times, parts = _by_group(ledger, limits)
+    times, parts = _by_group(ledger, limits, named)
     return Finding.of(
         "group limits",
         "no group of hosts is over its limit in any window, over all shards, by the slots",
@@ -193,18 +199,21 @@ def groups(ledger: Ledger, limits: Mapping[str, float]) -> Finding:
     )
 
 
-def groups_by_arrival(ledger: Ledger, limits: Mapping[str, float], downtimes: Downtimes) -> Finding:
+def groups_by_arrival(
+    ledger: Ledger, limits: Mapping[str, float], downtimes: Downtimes, named: Named = _NOBODY
+) -> Finding:
     """As `groups`, by when the broker had the requests.
 
     Args:
         ledger: of the run.
-        limits: crawls per second by domain.
+        limits: crawls per second by group.
         downtimes: in which requests may have been held up.
+        named: as in `groups`.
     """
     on_time = replace(
         ledger, requests=[a for a in ledger.requests if not _was_held_up(a, downtimes)]
     )
-    times, parts = _by_group(on_time, limits, by_arrival=True)
+    times, parts = _by_group(on_time, limits, named, by_arrival=True)
     return Finding.of(
         "group limits by arrival",
         "no group of hosts is over its limit in any window, by when the broker had the requests",
@@ -215,15 +224,17 @@ def groups_by_arrival(ledger: Ledger, limits: Mapping[str, float], downtimes: Do
 
 
 def _by_group(
-    ledger: Ledger, limits: Mapping[str, float], *, by_arrival: bool = False
+    ledger: Ledger, limits: Mapping[str, float], named: Named, *, by_arrival: bool = False
 ) -> tuple[dict[str, NDArray[np.float64]], dict[str, int]]:
     """When the hosts of each group were crawled, and in how many shards they are."""
     times: dict[str, list[float]] = defaultdict(list)
     shards: dict[str, set[int]] = defaultdict(set)
     for asked in ledger.requests:
         domain = "." + asked.request.host.partition(":")[0]
+        name, since = named.get(asked.request.host, ("", math.inf))
         for group in limits:
-            if domain.endswith(f".{group}"):
+            is_named = group == name and asked.request.requested_at >= since
+            if is_named or domain.endswith(f".{group}"):
                 at = asked.written_at if by_arrival else asked.request.requested_at
                 times[group].append(at)
                 shards[group].add(asked.partition)

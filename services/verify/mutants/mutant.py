@@ -42,6 +42,7 @@ HELD_BY: Final[dict[Promise, tuple[str, ...]]] = {
         "group limits",
         "group limits by arrival",
         "open at once",
+        "addresses",
         "memory",
     ),
     Promise.LOST: ("rest", "crawls applied", "pages", "crawl records", "signals", "memory"),

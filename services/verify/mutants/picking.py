@@ -131,6 +131,12 @@ def whole_limits_of_groups() -> Planted:
 
 
 @breaks(Promise.HOSTS)
+def addresses_unheard() -> Planted:
+    """A scheduler does not hear which hosts are at one address."""
+    return instead(groups.HostGroups, "name", does_nothing)
+
+
+@breaks(Promise.HOSTS)
 def pauses_unheard() -> Planted:
     """A scheduler does not hear that a host asks to be left alone."""
     return instead(Shard, "pause_host", does_nothing)

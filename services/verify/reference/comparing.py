@@ -27,7 +27,15 @@ _PAGE: Final = ("unsignalled_change_rate", "signal_evidence", "signal_rate")
 _PAGE_SINGLE: Final = ("source_evidence", "posterior_shape", "multiplier")
 _HOST_EXACT: Final = (
     *("max_crawls_per_second", "blocked_until", "crawl_delay", "asked_until", "failures"),
-    *("failed_at", "max_open_requests", "signals", "sources", "numbers"),
+    *(
+        "failed_at",
+        "max_open_requests",
+        "named_group",
+        "named_since",
+        "signals",
+        "sources",
+        "numbers",
+    ),
 )
 _HOST: Final = (
     *("prior_shape", "prior_rate", "precision", "expected_changes", "predicted_changes"),
@@ -96,8 +104,8 @@ def _fields(
 
 
 def _close(one: object, other: object, tolerance: float) -> bool:
-    if isinstance(one, list | int) and not tolerance:
-        return one == other  # as a float, a hash would lose digits
+    if isinstance(one, list | int | bytes) and not tolerance:
+        return one == other  # as a float, a hash would lose digits, and a name is none
     return _near(one, other, tolerance)
 
 

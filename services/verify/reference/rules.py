@@ -27,12 +27,7 @@ from shared.contracts.identity import BadUrl, PageIdentity, digest_id_of, identi
 from shared.contracts.layout import Layout
 from shared.contracts.messages import CrawlOutcome, HostLimit, PageSignal, PageUpdate
 from shared.contracts.topics import CRAWL_OUTCOMES, HOST_LIMITS, PAGE_SIGNALS, PAGE_UPDATES
-from shared.policy.estimation.bursts import (
-    age_bin,
-    burst_multiplier,
-    trusts_bursts,
-    update_bursts,
-)
+from shared.policy.estimation.bursts import age_bin, burst_multiplier, trusts_bursts, update_bursts
 from shared.store.page_status import ACTIVE, DISALLOWED, DUPLICATE, GONE, NEVER, REDIRECTED, REMOVED
 from shared.units import SECONDS_PER_DAY
 
@@ -305,7 +300,8 @@ def _limit(host: HostState, limit: HostLimit) -> None:
 
 
 def _note_host(host: HostState, outcome: CrawlOutcome) -> None:
-    """A crawl reached its host or did not; and the host may ask for a pause."""
+    """A crawl reached its host or did not; the host may ask for a pause; and it has an address."""
+    host.note_group(outcome.group, outcome.crawled_at)
     host.asked_until = max(host.asked_until, _busy_until(outcome))
     status, time = outcome.http_status, outcome.crawled_at
     if status is None and outcome.result == "disallowed":

@@ -69,8 +69,8 @@ _PAGES: Final = """
     FROM pages p JOIN hosts h USING (shard, host_id) JOIN page_urls u USING (shard, page_id)"""
 _HOSTS: Final = """
     SELECT host, shard, max_crawls_per_second, blocked_until, crawl_delay, asked_until, failures,
-           failed_at, max_open_requests, prior_shape, prior_rate, prior_precision, sources,
-           learning, factors
+           failed_at, max_open_requests, named_group, named_since, prior_shape, prior_rate,
+           prior_precision, sources, learning, factors
     FROM hosts"""
 
 
@@ -173,6 +173,9 @@ class HostState:
     failed_at: float = NEVER
     max_open_requests: int = 0
     """0: no bound."""
+    named_group: bytes = b""
+    """Empty: no outcome names one."""
+    named_since: float = NEVER
     prior_shape: float = INITIAL_SHAPE
     prior_rate: float = INITIAL_SHAPE / INITIAL_CHANGE_RATE
     prior_precision: float | None = None
@@ -193,6 +196,12 @@ class HostState:
     """Factors of the rates of its pages, by their signals ever."""
     directories: dict[int, float] = field(default_factory=dict)
     """Those of directories that differ, in rising order."""
+
+    def note_group(self, group: str | None, time: float) -> None:
+        """A crawl says of what group the host is; it is of one for a day at least."""
+        name, is_settled = (group or "").encode(), time < self.named_since + SECONDS_PER_DAY
+        if name and name != self.named_group and not is_settled:
+            self.named_group, self.named_since = name, time
 
     @property
     def numbers(self) -> list[int]:
@@ -305,6 +314,8 @@ def _host(
     failures: int,
     failed_at: float,
     most_open: int | None,
+    named_group: str | None,
+    named_since: float,
     shape: float | None,
     rate: float | None,
     precision: float | None,
@@ -316,6 +327,7 @@ def _host(
     host.crawl_delay = math.nan if crawl_delay is None else crawl_delay
     host.asked_until, host.failures, host.failed_at = asked_until, failures, failed_at
     host.max_open_requests = most_open or 0
+    host.named_group, host.named_since = (named_group or "").encode(), named_since
     host.prior_precision = precision
     host.sources = json.loads(sources)
     if factors:

@@ -36,11 +36,12 @@ def asked_again(ledger: Ledger, facts: Facts, timeline: SlotTimeline) -> tuple[F
     Not where it was found to be away: it comes back, or does not, as others check.
 
     Not where its host was asked for such pages as often as it may be since this one was due. Nor
-    need there be slots for a shard all of whose hosts share a limit with those of others, nor for
-    one that was away twice: coordinators take what it left empty then for what it cannot use, and
-    it has slots again within a minute: no simulation lasts that long. Nor need a page be due of
-    which an outcome was deleted unread, or that was asked for in vain some times in a row: after
-    failures and without answers it is asked for ever more rarely.
+    need a page be due whose host is at an address that has a limit: all of those there ask for more
+    than it takes. Nor need there be slots for a shard all of whose hosts share a limit with those
+    of others, nor for one that was away twice: coordinators take what it left empty then for what
+    it cannot use, and it has slots again within a minute: no simulation lasts that long. Nor need a
+    page be due of which an outcome was deleted unread, or that was asked for in vain some times in
+    a row: after failures and without answers it is asked for ever more rarely.
     """
     scale, truth = facts.plan.scale, facts.truth
     until = BEGINNING + scale.seconds
@@ -61,6 +62,7 @@ def asked_again(ledger: Ledger, facts: Facts, timeline: SlotTimeline) -> tuple[F
     for page in truth.pages:
         is_due = page.removed_at > facts.ended_at and BEGINNING + page.added_at < since
         is_due = is_due and page.url not in unsure and in_vain[page.url] < MOST_IN_VAIN
+        is_due = is_due and page.host not in truth.at_address
         at = last.get(page.url, -math.inf)
         if not is_due or at >= since or _is_host_busy(ledger, facts, page, at, until):
             continue
@@ -85,7 +87,11 @@ def _starving(slots: Sequence[float], pages: Counter[int]) -> set[int]:
 
 def _of_groups(truth: Truth) -> set[int]:
     """Shards without a page but those of hosts that share a limit."""
-    others = {p.partition for p in truth.pages if group_of(p.host, truth.group_limits) is None}
+    others = {
+        page.partition
+        for page in truth.pages
+        if group_of(page.host, truth.group_limits) is None and page.host not in truth.at_address
+    }
     return {page.partition for page in truth.pages} - others
 
 

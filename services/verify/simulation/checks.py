@@ -24,11 +24,12 @@ from services.verify.simulation.faults import MOST_AHEAD_SECONDS
 from services.verify.simulation.learned import learned
 from services.verify.simulation.memory import remembered
 from services.verify.simulation.reference import PageRecord
-from shared.contracts.messages import Multipliers
+from shared.contracts.messages import HostParameters, Multipliers
 from shared.contracts.topics import (
     CRAWL_OUTCOMES,
     DEAD_LETTERS,
     HOST_LIMITS,
+    HOST_PARAMETERS,
     MULTIPLIERS,
     PAGE_SIGNALS,
     PAGE_UPDATES,
@@ -71,8 +72,11 @@ def check(facts: Facts) -> list[Finding]:
         facts.looks.finding(),
         learned(facts),
         limits.hosts(ledger, facts.truth.host_limits),
-        limits.groups(ledger, facts.truth.group_limits),
-        limits.groups_by_arrival(ledger, facts.truth.group_limits, _held_up(facts)),
+        limits.groups(ledger, facts.truth.group_limits, _at_addresses(facts, ledger)),
+        limits.groups_by_arrival(
+            ledger, facts.truth.group_limits, _held_up(facts), _at_addresses(facts, ledger)
+        ),
+        _named(facts),
         requests.open_at_once(ledger, facts.truth.open_bounds),
         *asked_again(ledger, facts, _plan(ledger)),
         *crawls_in_a_row(ledger, facts),
@@ -298,6 +302,33 @@ def _held_up(facts: Facts) -> Downtimes:
         (BEGINNING + f.at, BEGINNING + f.at + f.seconds + facts.plan.scale.session_seconds)
         for f in facts.plan.faults
     ]
+
+
+def _at_addresses(facts: Facts, ledger: Ledger) -> dict[str, tuple[str, float]]:
+    """Host → its address, and from when on every scheduler must know of it: after the estimators
+    have said so, and what faults there were then."""
+    found: dict[str, tuple[str, float]] = {}
+    for _, message in decoded(HostParameters, ledger.raw[HOST_PARAMETERS.name]):
+        if message.host in facts.truth.at_address and message.group is not None:
+            since = message.updated_at + 2.0 * facts.plan.scale.session_seconds
+            for begin, end in sorted(_held_up(facts)):
+                if begin <= since:
+                    since = max(since, end + facts.plan.scale.session_seconds)
+            found.setdefault(message.host, (message.group, since))
+    return found
+
+
+def _named(facts: Facts) -> Finding:
+    """What crawlers say of where hosts are is known at the end, of hosts that have pages."""
+
+    def offenders() -> Iterator[str]:
+        known = {row["host"]: row for of in facts.database.hosts.values() for row in of.values()}
+        answered = {page.host for page in facts.truth.pages if page.crawled_at > 0}
+        for host, address in sorted(facts.truth.at_address.items()):
+            if host in answered and host in known and known[host]["named_group"] != address:
+                yield f"{host} is of {known[host]['named_group']}, not {address}"
+
+    return Finding.of("addresses", "hosts are of the groups that outcomes name", offenders())
 
 
 def _owned_once(facts: Facts) -> Finding:

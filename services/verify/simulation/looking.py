@@ -93,7 +93,8 @@ class _Look:
             if host["most_open"] and host["open_left"] < 1:
                 continue
             now = tokens + since * float(host["rate"])
-            least, most = self.groups[host["group"]].open_at(at) if host["group"] else (True, True)
+            opens = [self.groups[number].open_at(at) for number in _groups_of(host)]
+            least, most = (all(is_open) for is_open in zip((True, True), *opens, strict=True))
             if (tokens >= 1.0 or now >= 1.0 + _ROUNDING) and least:
                 found.add(number)
             elif now >= 1.0 - _ROUNDING and most:
@@ -110,8 +111,13 @@ class _Look:
             host["filled_at"] = at
         host["tokens"] -= 1.0
         host["open_left"] -= 1
-        if host["group"]:
-            self.groups[host["group"]].crawl(at)
+        for number in _groups_of(host):
+            self.groups[number].crawl(at)
+
+
+def _groups_of(host: Any) -> list[int]:
+    """Numbers of the groups of a host that have limits."""
+    return [int(host[place]) for place in ("group", "named") if host[place]]
 
 
 def _depth(host: Any) -> float:

@@ -42,7 +42,9 @@ class Truth:
     open_bounds: dict[str, int] = field(default_factory=dict)
     """Host → how many requests of it may be on their way at once, of those that have a bound."""
     group_limits: dict[str, float] = field(default_factory=dict)
-    """Domain → crawls per second of all its hosts together, all the time."""
+    """Domain or address → crawls per second of all its hosts together, all the time."""
+    at_address: dict[str, str] = field(default_factory=dict)
+    """Host → where crawlers find it, of those whose address has a limit."""
     budgets: list[tuple[float, float]] = field(default_factory=list)
     """When the budget was set, and to how many crawls a second."""
     bad: set[tuple[str, int, int]] = field(default_factory=set)

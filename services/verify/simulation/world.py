@@ -16,6 +16,7 @@ from services.verify.simulation.kafka.broker import Broker, Given, Header, Parti
 from services.verify.simulation.loop import VirtualLoop
 from services.verify.simulation.plan import Scale
 from services.verify.simulation.process import OUTSIDE
+from services.verify.simulation.sharing import ADDRESS, AT_ADDRESS, LIMITS, SHARED_HOSTS, address_of
 from services.verify.simulation.truth import Page, Truth
 from shared.contracts.codec import decode, encode
 from shared.contracts.identity import identify, shard_of
@@ -65,13 +66,6 @@ LATEST_SECONDS: Final = 14.0
 
 MOST_IMPORTED: Final = 4
 """Pages."""
-
-SHARED: Final = "shared.example"
-SHARED_HOSTS: Final = ("host0.shared.example", "host1.shared.example")
-"""Hosts of one server, which are in two shards."""
-
-SHARED_RATE: Final = 1.0
-"""Crawls per second that it can take: fewer than its pages are worth."""
 
 _NO_REQUEST: Final = "asked-for-by-nobody"
 
@@ -132,11 +126,15 @@ class World:
         self.truth.open_bounds[narrow] = 1
         bound = HostLimit(narrow, max_open_requests=1, only="open")
         self._at(0.01, lambda: self._send(HOST_LIMITS, narrow, bound))
-        self.truth.group_limits[SHARED] = SHARED_RATE
-        together = encode(GroupLimit(SHARED, SHARED_RATE))
-        self._at(0.01, lambda: self._append(GROUP_LIMITS, 0, SHARED.encode(), together))
+        self.truth.group_limits |= LIMITS
+        self.truth.at_address = dict.fromkeys(AT_ADDRESS, ADDRESS)
+        for group, rate in self.truth.group_limits.items():
+            self._at(0.01, lambda group=group, rate=rate: self._limit_group(group, rate))  # type: ignore[misc]
         for log in self._broker.topics[CRAWL_REQUESTS.name]:
             log.followers.append(lambda log=log: self._look(log))  # type: ignore[misc]
+
+    def _limit_group(self, group: str, rate: float) -> None:
+        self._append(GROUP_LIMITS, 0, group.encode(), encode(GroupLimit(group, rate)))
 
     def _know(self, host: str, url: str, at: float) -> Page:
         """A page that begins to change some time after it is added."""
@@ -272,6 +270,7 @@ class World:
             page.host,
             request.request_id,
             result,  # type: ignore[arg-type]
+            group=address_of(page.host, self._loop.now),
         )
 
     # What goes wrong in the world.

@@ -286,23 +286,25 @@ def test_observations_are_appended_and_dropped_by_partition(store):
 
 
 def test_hosts_are_added_and_changed(store):
-    def limits(rate, blocked, most_open):
+    def limits(rate, blocked, most_open, *named):
         return writer.HostLimits(
             np.array([1], np.int16),
             np.array([5]),
             ["h"],
-            np.array([(rate, blocked, 2.5, NOW + 3, 7, NOW - 1, most_open)], HOST_RULES),
+            np.array([(rate, blocked, 2.5, NOW + 3, 7, NOW - 1, most_open, *named)], HOST_RULES),
             np.array([NOW]),
         )
 
     with connect(store, "test") as connection:
-        writer.write_hosts(connection, limits(np.nan, NEVER, 0))
-        writer.write_hosts(connection, limits(2.5, NOW, 4))
+        writer.write_hosts(connection, limits(np.nan, NEVER, 0, b"", NEVER))
+        writer.write_hosts(connection, limits(2.5, NOW, 4, b"203.0.113.7", NOW))
     hosts = load_shard(store, 1).hosts
-    assert hosts.rules.tolist() == [(2.5, NOW, 2.5, NOW + 3, 7, NOW - 1, 4)]
+    assert hosts.rules.tolist() == [(2.5, NOW, 2.5, NOW + 3, 7, NOW - 1, 4, b"203.0.113.7", NOW)]
     with connect(store, "test") as connection:
-        writer.write_hosts(connection, limits(np.nan, NEVER, 0))
-        assert connection.execute("SELECT max_open_requests FROM hosts").fetchone() == (None,)
+        writer.write_hosts(connection, limits(np.nan, NEVER, 0, b"", NEVER))
+        assert connection.execute(
+            "SELECT max_open_requests, named_group FROM hosts"
+        ).fetchone() == (None, None)
     hosts = load_shard(store, 1).hosts
     assert np.isnan(hosts.rules["max_crawls_per_second"][0])
     assert hosts.rules["blocked_until"].tolist() == [NEVER]

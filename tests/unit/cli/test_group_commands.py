@@ -15,7 +15,7 @@ from shared.contracts.fields import MOST_GROUPS
 def run(monkeypatch):
     """Runs a command over limits that stand: its answer, what is published, and the notes."""
 
-    def invoke(*arguments, standing=None):
+    def invoke(*arguments, standing=None, named=None):
         sent, noted = [], []
 
         async def publish(_settings, group, rate):
@@ -26,6 +26,7 @@ def run(monkeypatch):
 
         monkeypatch.setattr(group_limits, "publish_limit", publish)
         monkeypatch.setattr(group_limits, "standing_limits", limits)
+        monkeypatch.setattr(group_limits, "named_group", lambda _settings, _host: named)
         monkeypatch.setattr(audit, "note", lambda _, *noting: noted.append(noting))
         result = CliRunner().invoke(main, ["groups", *arguments, "--json"])
         if result.exit_code:
@@ -69,6 +70,36 @@ def test_what_stands_is_listed_and_a_host_says_what_it_shares(run):
         "host": "a.shop.example:81",
         "group": "shop.example",
         "max_crawls_per_second": 2.0,
+        "also": None,
         "registered_domain": "shop.example",
+        "named_group": None,
     }
     assert run("show", "other.example", standing=standing)[0]["group"] is None
+
+
+def test_a_host_of_a_domain_and_an_address_shows_which_of_them_binds(run):
+    standing = {"shop.example": 2.0, "203.0.113.7": 0.5}
+    said = run("show", "a.shop.example", standing=standing, named="203.0.113.7")[0]
+    assert (said["group"], said["max_crawls_per_second"]) == ("203.0.113.7", 0.5)
+    assert (said["also"], said["named_group"]) == ({"shop.example": 2.0}, "203.0.113.7")
+    said = run("show", "a.example", standing=standing, named="203.0.113.8")[0]
+    assert (said["group"], said["also"], said["named_group"]) == (None, None, "203.0.113.8")
+
+
+@pytest.mark.parametrize(
+    ("written", "name"),
+    [("203.0.113.7", "203.0.113.7"), ("2001:DB8:0::7", "2001:db8::7"), ("[::1]", "[::1]")],
+)
+def test_an_address_gets_a_limit_as_crawlers_write_it(run, written, name):
+    assert run("limit", written, "5/s")[1] == [(name, 5.0)]
+    assert run("unlimit", written)[1] == [(name, None)]
+
+
+def test_any_name_that_crawlers_give_gets_a_limit_where_one_says_that_it_is_one(run):
+    with pytest.raises(UserError, match="--named"):
+        run("limit", "cdn-a", "5/s")
+    assert run("limit", "CDN-a", "5/s", "--named")[1] == [("CDN-a", 5.0)]
+    assert run("unlimit", "CDN-a", "--named")[1] == [("CDN-a", None)]
+    for written in ("", "x" * 65, "two words", "ä"):
+        with pytest.raises(UserError, match="visible ASCII"):
+            run("limit", written, "5/s", "--named")

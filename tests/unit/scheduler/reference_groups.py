@@ -63,12 +63,11 @@ class ReferenceGroup:
         if rate <= 0.0 or now <= shares.since:
             return None
         oldest = shares.first_slot
-        for begin in (now - self.kept, self.over):
+        for begin in (now - self.kept, self.over, self.closed):
             if begin > shares.since:
                 oldest = max(oldest, passed(shares, begin))
         for number in range(math.floor(passed(shares, now)), math.floor(oldest), -1):
-            comes = shares.since + (number - shares.first_slot) / rate
-            if number <= max(self.used, default=-1) or comes <= self.closed:
+            if number <= max(self.used, default=-1):
                 return None
             if owner_of(shares, number) == self.shard:
                 return number
@@ -76,6 +75,11 @@ class ReferenceGroup:
 
     def crawl(self, now):
         self.used.add(self.usable_slot(now))
+
+    def close(self, time):
+        """A host that was crawled by then is of the group now: maybe in one of its slots."""
+        if time > self.shares.since:
+            self.closed = max(self.closed, time)
 
     def follow(self, shares):
         if shares != self.shares:

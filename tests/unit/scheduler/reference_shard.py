@@ -80,20 +80,22 @@ class ReferenceShard:
     """Page id → host and time-out of its request, while it is on its way."""
     groups: dict = field(default_factory=dict)
     """By name: those that have limits."""
+    named: dict = field(default_factory=dict)
+    """Host → the group that outcomes name."""
 
     def is_usable(self, name, now):
         """Whether a host can be crawled now."""
-        host, group = self.hosts[name], self.group_for(name)
-        if group is not None and group.usable_slot(now) is None:
+        host = self.hosts[name]
+        if any(group.usable_slot(now) is None for group in self.groups_for(name)):
             return False
         count = sum(of == name for of, _ in self.open.values())
         return host.is_usable(now) and (not host.most_open or count < host.most_open)
 
-    def group_for(self, name):
-        """The group that binds a host; None: there is none."""
+    def groups_for(self, name):
+        """The groups that bind a host."""
         below = {g for g in self.groups if name == g or name.endswith("." + g)}
         nearest = max(below, key=len, default=None)
-        return self.groups.get(nearest)
+        return [self.groups[g] for g in {nearest, self.named.get(name)} if g in self.groups]
 
     def time_out(self, now):
         """What has waited until now for an answer is not on its way any more."""
@@ -124,7 +126,7 @@ class ReferenceShard:
         host = self.hosts[page.host]
         host.refill(now)
         host.tokens -= 1.0
-        if group := self.group_for(page.host):
+        for group in self.groups_for(page.host):
             group.crawl(now)
         page.unanswered += page.deadline > NEVER
         page.deadline = now + self.rules.picking.request_timeout
@@ -270,6 +272,18 @@ class World:
                 del reference.open[page_id]
         host.note_change(now)
         host.most_open = most or 0
+
+    def name_group(self, name, group):
+        """Outcomes say that a host is of a group, from the next pick on."""
+        number, before = self.shard.hosts.find(name), self.reference.named.get(name)
+        self.shard.groups.name(number, group)
+        if group is None:
+            self.reference.named.pop(name, None)
+        else:
+            self.reference.named[name] = group
+        if group != before:
+            for of in self.reference.groups_for(name):
+                of.close(float(self.shard.host_rows[number]["filled_at"]))
 
     def limit_groups(self, *groups):
         """These groups have limits from the next pick on; all others have none."""

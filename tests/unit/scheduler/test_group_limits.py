@@ -187,6 +187,60 @@ def test_a_host_that_comes_later_is_of_its_group_at_once():
     assert world.shard.groups.pages() == {"shop.example": 100}
 
 
+def test_hosts_that_outcomes_name_one_group_of_share_its_limit():
+    world = world_of(hosts=("a.one", "b.two", "other"))
+    world.limit_groups(shares_of("203.0.113.7", 2.0, EVERYTHING, START))
+    world.name_group("a.one.example", "203.0.113.7")
+    world.name_group("b.two.example", "203.0.113.7")
+    world.name_group("other.example", "203.0.113.8")
+    crawls = crawls_of(world, START + 1, 30, ("one.example", "two.example"))
+    assert 57 <= crawls.size <= 61
+    for window in (0.6, 1.0, 5.0, 20.0):
+        assert most_in(crawls, window) <= 2 + 2.0 * window
+    assert world.shard.groups.pages() == {"203.0.113.7": 800}
+    # The one that goes over to another address is free, and the other one alone again.
+    world.name_group("a.one.example", "203.0.113.8")
+    assert len(crawls_of(world, START + 40, 10, ("a.one.example", "other.example"))) >= 78
+    world.shard.groups.name(0, None)
+    assert world.shard.groups.named(0) is None
+
+
+def test_a_host_of_a_domain_and_of_an_address_keeps_both_limits():
+    world = world_of(hosts=("a.shop", "b.shop", "far"))
+    for host in ("a.shop.example", "far.example"):
+        world.name_group(host, "203.0.113.7")
+    shop = shares_of("shop.example", 2.0, EVERYTHING, START)
+    address = shares_of("203.0.113.7", 0.5, EVERYTHING, START)
+    world.limit_groups(shop, address)
+    together, of_address = [], []
+    for turn in range(12):
+        begin = START + 1 + 5 * turn
+        hosts = {identity.page_id: identity.host for identity in world.identities}
+        slots = begin + np.arange(50) / RATE
+        for at, page_id in zip(slots, world.pick(slots, RATE), strict=True):
+            host = hosts.get(page_id, "")
+            together += [at] * host.endswith("shop.example")
+            of_address += [at] * (host in ("a.shop.example", "far.example"))
+    assert 115 <= len(together) <= 121
+    assert 28 <= len(of_address) <= 31
+    assert most_in(np.array(together), 2.0) <= 6
+    assert most_in(np.array(of_address), 8.0) <= 6
+    state = page_state(world.shard, world.identities[0], START + 70, 0.0)["host"]
+    assert state["groups"] == [
+        {"group": "shop.example", "max_crawls_per_second": 2.0},
+        {"group": "203.0.113.7", "max_crawls_per_second": 0.5},
+    ]
+    assert state["named_group"] == "203.0.113.7"
+
+
+def test_a_host_that_is_in_a_group_twice_uses_one_slot():
+    world = world_of(hosts=("a.shop",))
+    world.name_group("a.shop.example", "shop.example")
+    world.limit_groups(shares_of("shop.example", 2.0, EVERYTHING, START))
+    assert 19 <= crawls_of(world, START + 1, 10).size <= 21
+    assert world.shard.groups.pages() == {"shop.example": 400}
+
+
 def test_every_slot_of_a_group_has_one_owner():
     shares = shares_of("g", 1.0, dict.fromkeys(range(7), 1 / 7), START, 12.5)
     owners = [owner_of(shares, number) for number in range(3000)]
@@ -195,8 +249,9 @@ def test_every_slot_of_a_group_has_one_owner():
     assert (np.abs(counts - (3000 - 13) / 7) < 3).all()
 
 
+@pytest.mark.parametrize("names", [False, True])
 @pytest.mark.parametrize("seed", range(12))
-def test_picks_are_the_most_urgent_of_hosts_whose_groups_let_them(seed):
+def test_picks_are_the_most_urgent_of_hosts_whose_groups_let_them(seed, names):
     rng = np.random.default_rng(seed)
     host_rate = float(rng.choice([0.5, 2.0, 50.0]))
     world = random_world(rng, host_rate=host_rate, timeout=8.0, retry=5.0)
@@ -204,10 +259,12 @@ def test_picks_are_the_most_urgent_of_hosts_whose_groups_let_them(seed):
     now, limits = START, {}
     # One group of a single host, and one of all others.
     groups = (str(rng.choice(sorted(world.reference.hosts))), "example")
+    groups += ("203.0.113.7", "203.0.113.8") if names else ()
     for turn in range(60):
         if turn % 5 == 0:
             # The shard's part of the budget is another, and slots are kept for longer, or less.
-            rate *= float(rng.choice([0.2, 1.0, 5.0]))
+            # Not so often that clocks cannot tell slots apart.
+            rate = float(np.clip(rate * rng.choice([0.2, 1.0, 5.0]), 0.1, 500.0))
         if turn % 12 == 0:
             for group in groups:
                 limit, part = rate * float(rng.choice([0.05, 0.3, 2.0])), float(rng.random())
@@ -219,6 +276,9 @@ def test_picks_are_the_most_urgent_of_hosts_whose_groups_let_them(seed):
                     else shares_of(group, limit, parts, now)
                 )
             world.limit_groups(*limits.values())
+        if turn % 3 == 0 and names:
+            host = str(rng.choice(sorted(world.reference.hosts)))
+            world.name_group(host, str(rng.choice(["203.0.113.7", "203.0.113.8", "elsewhere"])))
         slots = now + np.sort(rng.random(rng.integers(1, 8))) / rate
         now = float(slots[-1]) + 1e-6
         picked = world.pick(slots, rate)
@@ -248,5 +308,5 @@ def test_it_is_said_that_the_group_binds():
     world.limit_groups(shares_of("shop.example", 0.01, EVERYTHING, START))
     world.pick([START + 1], RATE)
     of_host = page_state(world.shard, world.identities[0], START + 1, 0.0)["host"]
-    assert (of_host["group"], of_host["group_crawls_per_second"]) == ("shop.example", 0.01)
+    assert of_host["groups"] == [{"group": "shop.example", "max_crawls_per_second": 0.01}]
     assert of_host["usable_from"] == pytest.approx(START + 100)

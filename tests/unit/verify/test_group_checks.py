@@ -32,3 +32,16 @@ def test_a_slot_that_each_shard_has_kept_may_come_with_the_others():
     assert not limits.groups(ledger(requests=quiet + crawls(together)), LIMIT).passed
     spread = [*crawls(together[:2]), *crawls(together[2:], partition=1)]
     assert limits.groups(ledger(requests=quiet + spread), LIMIT).passed
+
+
+def test_hosts_of_one_address_count_together_from_when_that_is_known():
+    limit = {"203.0.113.7": 1.0}
+    seconds = [float(n) for n in range(50, 80)]
+    requests = crawls(seconds, "a.example") + crawls([at + 0.5 for at in seconds], "b.example")
+    named = dict.fromkeys(("a.example", "b.example"), ("203.0.113.7", 40.0))
+    assert limits.groups(ledger(requests=requests), limit, named).count == 1
+    assert limits.groups_by_arrival(ledger(requests=requests), limit, (), named).count == 1
+    late = named | {"b.example": ("203.0.113.7", 90.0)}
+    assert limits.groups(ledger(requests=requests), limit, late).passed
+    other = named | {"b.example": ("203.0.113.8", 40.0)}
+    assert limits.groups(ledger(requests=requests), limit, other).passed

@@ -167,6 +167,7 @@ def some_messages(rng, now):
                     digest=digest,
                     http_status=status,
                     retry_after_seconds=busy,
+                    group=rng.choice([None, "203.0.113.7", "2001:db8::7"]),
                     **elsewhere,
                 ),
                 now,
@@ -213,6 +214,7 @@ def test_the_estimator_comes_to_what_the_reference_does(seed):
     assert any(not math.isnan(p.unsignalled_change_rate) for p in both.state.pages.values())
     assert any(page.multiplier != 1.0 for page in both.state.pages.values())
     assert any(len(host.directories) > 1 for host in both.state.hosts.values())
+    assert {host.named_group for host in both.state.hosts.values()} > {b"203.0.113.7"}
 
 
 @pytest.fixture(scope="module")

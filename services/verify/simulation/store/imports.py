@@ -51,6 +51,8 @@ _NEW_HOST: Final[Row] = {
     "failures": 0,
     "failed_at": NEVER,
     "max_open_requests": None,
+    "named_group": None,
+    "named_since": NEVER,
     "limit_updated_at": NEVER,
     "prior_shape": None,
     "prior_rate": None,

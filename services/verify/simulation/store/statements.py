@@ -162,6 +162,7 @@ class Statements:
         )
         for row in rows:
             row["max_open_requests"] = row["max_open_requests"] or None
+            row["named_group"] = row["named_group"].decode() or None
         keys = [("host", row["shard"], row["host_id"]) for row in rows]
         database.lock(mine, list(keys))
         mine.inserted.update(keys)
