@@ -1,5 +1,6 @@
 """The hosts of a shard: limits, and what is learned of their pages in common."""
 
+import copy
 from collections.abc import Mapping, Sequence
 from typing import Any, Final, Self
 
@@ -68,6 +69,8 @@ class Hosts:
         """Hosts and their directories in one number each, rising; and the factors of those."""
         self._of_directories: NDArray[np.float64] = np.empty(0)
         self._rows: dict[str, int] = {}
+        self._by_id: NDArray[np.int64] = np.empty(0, np.int64)
+        """Rows in rising order of hosts' ids, as far as that was asked for."""
         self._slots: dict[tuple[int, str], int] = {}
         self._unknown = _figures(initial_host_priors(1, SOURCES), HostLearning.initial(1))[0]
 
@@ -93,9 +96,29 @@ class Hosts:
         hosts.announced_factors = dict(known)
         return hosts
 
+    def frozen(self) -> Self:
+        """A copy for a refit, which no event reaches: of priors, factors, and what signals say."""
+        count = len(self.names)
+        # What is not copied is not changed in place, but replaced; or nobody looks at it.
+        copied = copy.copy(self)
+        copied.names = self.names[:count]
+        copied.records = self.records[:count].copy()
+        copied.learning = self.learning.take(np.arange(count))
+        copied.factors = dict(self.factors)
+        copied.__dict__["_activity"] = self._activity[:count].copy()
+        return copied
+
     def row(self, name: str) -> int | None:
         """The row of a known host."""
         return self._rows.get(name)
+
+    def rows_of(self, host_ids: NDArray[np.int64]) -> NDArray[np.int64]:
+        """The rows of known hosts, by their ids."""
+        if self._by_id.size != len(self.names):
+            # As they were loaded, their ids rise; few come later.
+            self._by_id = np.argsort(self.records["host_id"][: len(self.names)], kind="stable")
+        known = self.records["host_id"][self._by_id]
+        return self._by_id[np.searchsorted(known, host_ids)]
 
     def row_or_new(self, name: str) -> int:
         """The row of a host, which is added where it is new."""
