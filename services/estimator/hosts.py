@@ -16,7 +16,7 @@ from shared.rules.host_rules import HostRules
 from shared.store.columns import HOST_RULES, HostColumns
 from shared.store.directories import DIRECTORIES
 from shared.store.history import OWN_SOURCES, SOURCES
-from shared.store.host_factors import HostFactors
+from shared.store.host_factors import NO_FACTORS, HostFactors
 from shared.store.hosts import HostLearning
 from shared.store.page_status import NEVER
 
@@ -78,20 +78,28 @@ class Hosts:
     def load(cls, columns: HostColumns) -> Self:
         """The hosts as the database has them."""
         hosts = cls()
-        for name in columns.names:
-            hosts.row_or_new(name)
-        count = len(hosts.names)
+        count = len(columns.names)
+        # As a whole, not by `row_or_new`: there may be a million.
+        hosts.names = list(columns.names)
+        hosts._rows = {name: row for row, name in enumerate(hosts.names)}
+        hosts.records = np.zeros(count, HOST)
+        hosts.records["host_id"] = columns.host_ids
         for name in HOST_RULES.names or ():
-            hosts.records[name][:count] = columns.rules[name]
+            hosts.records[name] = columns.rules[name]
         for name in ("limit_updated_at", "prior_shape", "prior_rate"):
-            hosts.records[name][:count] = getattr(columns, name)
-        for mine, stored in zip(hosts.learning, columns.learning, strict=True):
-            mine[:count] = stored
-        for row, names in enumerate(columns.sources):
-            hosts.sources[row] = list(names)
-            hosts._slots |= {(row, source): slot for slot, source in enumerate(names)}
-        hosts.announced[:count] = hosts.figures(np.arange(count))
-        known = {row: of for row, of in enumerate(columns.factors) if of.is_known}
+            hosts.records[name] = getattr(columns, name)
+        hosts.learning = HostLearning(*(stored.copy() for stored in columns.learning))
+        hosts.sources = [list(names) for names in columns.sources]
+        for row, names in enumerate(hosts.sources):
+            if names:
+                hosts._slots |= {(row, source): slot for slot, source in enumerate(names)}
+        hosts._activity = np.ones((count, ACTIVITY_BINS))
+        hosts.announced = hosts.figures(np.arange(count))
+        known = {
+            row: of
+            for row, of in enumerate(columns.factors)
+            if of is not NO_FACTORS and of.is_known
+        }
         hosts.set_factors(known)
         hosts.announced_factors = dict(known)
         return hosts
