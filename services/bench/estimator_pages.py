@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from deploy.local.postgres import EmbeddedPostgres
 from migrations.upgrade import migrate
 from services.bench.estimator_pipeline import RECORD_OVERHEAD, Nowhere, full_history
-from services.bench.processor_time import usage_of
+from services.bench.processor_time import usage_of, usage_with_children
 from services.bench.real_system import scratch_folder
 from services.estimator.compilation import warm_up
 from services.estimator.handler import EstimatorHandler
@@ -52,8 +52,9 @@ def run(pages: int, resident: int = 1_000_000, seconds: float = 20.0) -> dict[st
 
     Returns:
         `start_seconds`, until all shards are there; `memory_mb` after that, and `memory_most_mb` in
-        the end; `outcomes_per_second`, with how many `outcomes` and `pages_read`; how long a refit
-        looks through the pages of a shard, `survey_seconds_a_shard`; `fill_seconds` and
+        the end, of which `base_mb` before it; `outcomes_per_second`, with how many `outcomes` and
+        `pages_read`; processor time an outcome, of the estimator and of PostgreSQL; how long a
+        refit looks through the pages of a shard, `survey_seconds_a_shard`; `fill_seconds` and
         `table_bytes_a_page`.
     """
     with scratch_folder() as folder:
@@ -61,19 +62,16 @@ def run(pages: int, resident: int = 1_000_000, seconds: float = 20.0) -> dict[st
         postgres = EmbeddedPostgres(folder / "postgres")
         postgres.start()
         try:
-            settings = load_settings(
-                database_url=postgres.uri,
-                estimator_resident_pages=resident,
-                # What is measured by itself does not come in between.
-                prior_refit_days=1e6,
-            )
+            settings = load_settings(database_url=postgres.uri, estimator_resident_pages=resident)
             migrate(postgres.uri, settings.partitions)
             started = time.perf_counter()
             row_bytes = _fill(settings, pages)
             filled = time.perf_counter() - started
             spawning = multiprocessing.get_context("spawn")
             with ProcessPoolExecutor(1, spawning) as process:
-                measured = process.submit(_measure, settings, pages, seconds).result()
+                measured = process.submit(
+                    _measure, settings, pages, seconds, postgres.process_id or 0
+                ).result()
         finally:
             postgres.stop()
     return {
@@ -178,15 +176,16 @@ def _values(
 _WIDE: Final = {"digest": 0, "signal_count": 0}
 
 
-def _measure(settings: Settings, pages: int, seconds: float) -> dict[str, Any]:
+def _measure(settings: Settings, pages: int, seconds: float, server: int) -> dict[str, Any]:
     """In a process of its own, whose memory is the estimator's."""
     warm_up()
-    return asyncio.run(_measured(settings, pages, seconds))
+    return asyncio.run(_measured(settings, pages, seconds, server))
 
 
-async def _measured(settings: Settings, pages: int, seconds: float) -> dict[str, Any]:
+async def _measured(settings: Settings, pages: int, seconds: float, server: int) -> dict[str, Any]:
     sink, clock = Nowhere(), ManualClock(_BEGIN)
     handler = EstimatorHandler(settings, clock, sink, asyncio.Event())
+    handler._may_refit = False  # noqa: SLF001 - it is measured by itself
     base = _resident_mb()
     started = time.perf_counter()
     await handler.open()
@@ -195,15 +194,18 @@ async def _measured(settings: Settings, pages: int, seconds: float) -> dict[str,
     loaded = _resident_mb()
     source = _Outcomes(settings, pages, dict(positions))
     shards = handler._shards  # noqa: SLF001 - what it has read is counted nowhere else
-    outcomes, spent = 0, 0.0
+    outcomes, spent, own, servers = 0, 0.0, 0.0, 0.0
     try:
         for turn in range(1_000_000):
             batch = source.batch(clock)
-            started = time.perf_counter()
+            started, used = time.perf_counter(), time.process_time()
+            used_by_server = usage_with_children(server).seconds
             await handler.handle(batch)
             if turn < _WARM_UP_BATCHES:
                 continue
             spent += time.perf_counter() - started
+            own += time.process_time() - used
+            servers += usage_with_children(server).seconds - used_by_server
             outcomes += settings.batch_max_messages
             if spent >= seconds:
                 break
@@ -217,6 +219,8 @@ async def _measured(settings: Settings, pages: int, seconds: float) -> dict[str,
         "memory_mb": round(loaded),
         "memory_most_mb": round(most),
         "outcomes_per_second": round(outcomes / spent),
+        "processor_us_an_outcome": round(1e6 * own / outcomes, 1),
+        "processor_us_an_outcome_of_postgres": round(1e6 * servers / outcomes, 1),
         "outcomes": outcomes,
         "seconds": round(spent, 2),
         "announced": sink.announced,

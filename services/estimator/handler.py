@@ -67,6 +67,8 @@ class EstimatorHandler:
         self._database_url = settings.database_url.get_secret_value()
         self._store = Store(settings)
         self._shards: dict[int, Shard] = {}
+        self._mine: set[int] = set()
+        """Shards that are here or are to be: all pages are, or those that are named."""
         self._refits = Refits(settings.prior_refit_days)
         self._survey = Survey(self._database_url)
         self._bad_share = BadShare.of(settings)
@@ -98,6 +100,7 @@ class EstimatorHandler:
 
     async def assigned(self, partitions: set[int]) -> Positions:
         """Load shards; the positions that they reflect."""
+        self._mine = self._shards.keys() | partitions
         for number in sorted(partitions - self._shards.keys()):
             async for attempt in self._attempts():
                 with attempt:
@@ -112,6 +115,7 @@ class EstimatorHandler:
         """Forget shards; all their effects are in the database."""
         for shard in partitions:
             self._shards.pop(shard, None)
+        self._mine -= partitions
         self._stale -= partitions
         self._stuck -= partitions
         self._outbox.forget(partitions)
@@ -289,9 +293,13 @@ class EstimatorHandler:
         # Whoever read it before can commit nothing more; what it did commit is read here.
         hurried = number in self._stuck
         epoch = await asyncio.to_thread(self._store.own, number, hurried=hurried)
-        others = (len(shard.pages) for n, shard in self._shards.items() if n != number)
-        room = self._settings.estimator_resident_pages - sum(others)
-        snapshot = await asyncio.to_thread(load_for_learning, self._database_url, number, room)
+        snapshot = await asyncio.to_thread(
+            load_for_learning,
+            self._database_url,
+            number,
+            self._settings.estimator_resident_pages,
+            self._mine,
+        )
         ours = {k: v for k, v in self.committed().items() if k[1] == number}
         require_remembered(ours, snapshot.positions)
         self._positions = {k: v for k, v in self._positions.items() if k[1] != number}

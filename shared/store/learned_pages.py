@@ -5,7 +5,7 @@ rows are gathered (see `gathering`), for a refit some hosts at a time: what is h
 grow with the pages of a shard, but with those of its largest host.
 """
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from typing import Any, Final, Self
 
@@ -183,7 +183,7 @@ def crawled_pages(database_url: str, shard: int) -> Iterator[LearnedPages]:
         BadHistory: another version of Freshet has written one.
     """
     with reading(database_url) as reader:
-        groups = most_pages_of(reader.connection, shard) // PAGES_AT_ONCE + 1
+        groups = most_pages_of(reader.connection, [shard]) // PAGES_AT_ONCE + 1
         directories = _Directories(reader, shard)
         gathered = aggregates_of(_TYPES, "history")
         for group in range(groups):
@@ -223,14 +223,14 @@ def _numbered(part: tuple[Any, ...]) -> tuple[Any, ...]:
     return page_ids[order], directories_of(urls.arena, urls.offsets)
 
 
-def most_pages_of(connection: psycopg.Connection, shard: int) -> int:
-    """How many pages a shard has at most, by the size of its table; 0: it has none."""
-    return _table_bytes(connection, shard) // LEAST_ROW_BYTES
+def most_pages_of(connection: psycopg.Connection, shards: Collection[int]) -> int:
+    """How many pages shards have at most together, by the size of their tables."""
+    return _table_bytes(connection, shards) // LEAST_ROW_BYTES
 
 
 def about_records(connection: psycopg.Connection, shard: int) -> int:
     """About how many crawl records are kept of a shard's pages: more is not worth reading all."""
-    blocks = _table_bytes(connection, shard) // _BLOCK_BYTES
+    blocks = _table_bytes(connection, [shard]) // _BLOCK_BYTES
     row = connection.execute(
         f"SELECT coalesce(sum({_RECORDS}), 0)::int8 FROM pages_{shard} "
         "WHERE ctid < %s::tid".encode(),
@@ -240,8 +240,10 @@ def about_records(connection: psycopg.Connection, shard: int) -> int:
     return round(sampled * max(blocks / _SAMPLED_BLOCKS, 1.0))
 
 
-def _table_bytes(connection: psycopg.Connection, shard: int) -> int:
+def _table_bytes(connection: psycopg.Connection, shards: Collection[int]) -> int:
     row = connection.execute(
-        "SELECT coalesce(pg_relation_size(to_regclass(%s)), 0)", (f"pages_{shard}",)
+        "SELECT coalesce(sum(pg_relation_size(to_regclass('pages_' || shard))), 0)::int8 "
+        "FROM unnest(%s::int2[]) AS wanted (shard)",
+        (np.array(sorted(shards), np.int16),),
     ).fetchone()
     return 0 if row is None else int(row[0])

@@ -5,7 +5,7 @@ its host's name.
 """
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -141,7 +141,10 @@ def load_shard(
 
 
 def load_for_learning(
-    database_url: str, shard: int, most_pages: float = math.inf
+    database_url: str,
+    shard: int,
+    most_pages: float = math.inf,
+    among: Collection[int] = (),
 ) -> LearningSnapshot:
     """A shard's hosts, and all of its pages with their crawl histories (see `load_shard`).
 
@@ -150,10 +153,11 @@ def load_for_learning(
         shard: which.
         most_pages: where there may be more, none are loaded: they are read as they are named
             (`learned_pages.read_pages`).
+        among: the shards whose pages count together with those of this one.
     """
     with reading(database_url) as reader:
         layout = _layout(reader, shard)
-        is_whole = most_pages_of(reader.connection, shard) <= most_pages
+        is_whole = most_pages_of(reader.connection, {shard, *among}) <= most_pages
         pages = all_pages(reader, shard) if is_whole else LearnedPages.none()
         records = int(pages.histories.seen.sum())
         if not is_whole:

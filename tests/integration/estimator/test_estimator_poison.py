@@ -7,6 +7,7 @@ import pytest
 from aiokafka.errors import KafkaConnectionError, KafkaTimeoutError
 from estimator_world import DAY, NOW, SHARDS, URLS, a_day_of_life, contents, crawl, upsert
 
+from services.estimator import handler as handling
 from services.estimator import processing
 from services.estimator.handler import EstimatorHandler
 from shared.contracts.identity import identify
@@ -124,10 +125,10 @@ async def test_an_unforeseen_exception_is_one_messages_fault(
 
 
 async def test_a_refit_that_fails_makes_no_message_bad(settings, start, kafka, monkeypatch):
-    def fail(self, done):
+    def fail(*_):
         raise FloatingPointError("the priors do not converge")
 
-    monkeypatch.setattr(EstimatorHandler, "_refit", fail)
+    monkeypatch.setattr(handling, "refit", fail)
     handler = await start(kafka)
     for batch in a_day_of_life(kafka):
         handler._refits._records = 0.0

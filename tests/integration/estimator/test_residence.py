@@ -282,18 +282,18 @@ async def test_priors_are_refitted_where_few_pages_are_in_memory(settings, begin
 
 
 async def test_what_was_looked_through_under_another_owner_is_not_taken(
-    settings, begin, monkeypatch
+    settings, begin, no_refits, monkeypatch
 ):
     kafka = Broker()
     handler = await begin(kafka, FEW)
     await learned(handler, kafka)
-    handler._survey._found = {}
     handler._survey.begin(handler._shards)
     await until_surveyed(handler)
     assert handler._survey._found
     before = stored(settings)["hosts"]
     await begin(kafka, FEW)  # It takes the shards away.
     monkeypatch.setattr(surveying.Survey, "begin", lambda *_: None)
+    monkeypatch.setattr(Refits, "are_due", lambda *_: True)
     await handler.handle(kafka.batch(signal(URLS[0], NOW + 12 * DAY)))
     assert not handler._survey._found
     priors = [row[0].split(",")[-5:-3] for row in stored(settings)["hosts"]]

@@ -1,7 +1,7 @@
 """The functions of `shared.store` that speak SQL, on the model: same names, arguments, errors."""
 
 import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -277,13 +277,18 @@ class Statements:
         )
 
     def load_for_learning(
-        self, database_url: str, shard: int, most_pages: float = math.inf
+        self,
+        database_url: str,
+        shard: int,
+        most_pages: float = math.inf,
+        among: Collection[int] = (),
     ) -> LearningSnapshot:
         """As `shared.store.snapshot.load_for_learning`."""
         _ = database_url
         self._database.check()
         stored = self._pages_of(shard)
-        is_whole = len(stored) <= most_pages
+        together = sum(len(self._database.pages.get(n, {})) for n in {shard, *among})
+        is_whole = together <= most_pages
         pages = learned_of(self._database, shard, stored if is_whole else [])
         return LearningSnapshot(
             *pages.parts,
