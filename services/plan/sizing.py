@@ -106,6 +106,7 @@ def plan(wanted: Wanted, cost: Mapping[str, float]) -> Plan:
     """
     cost = _with_reads({name: cost[name] for name in KNOWN}, wanted)
     load = wanted.load
+    _shards(load.pages, SPARE)  # whether there can be as many says more than what follows of it
     serving = {name: _serving(name, wanted, cost) for name in _BY_PAGES}
     shards = _shards(load.pages, max(serving.values()) + SPARE)
     workers = {

@@ -69,7 +69,7 @@ class HostFactors(NamedTuple):
 NO_FACTORS: Final = HostFactors.none()
 """Of all hosts of which nothing is known, of which there may be a million; not to be written."""
 for _column in NO_FACTORS:
-    _column.flags.writeable = False
+    _column.setflags(write=False)
 
 
 def pack_factors(factors: HostFactors) -> bytes:
