@@ -9,6 +9,8 @@ from aiokafka import ConsumerRecord
 from replay_traces import paper_trace
 
 from services.estimator.handler import EstimatorHandler
+from services.estimator.processing import process
+from services.estimator.refitting import refit
 from services.replay import columns as state
 from services.replay.by_calendar import CalendarRun
 from services.replay.by_value import CALENDAR, ValuePolicy, run_by_value
