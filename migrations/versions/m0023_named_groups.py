@@ -1,13 +1,13 @@
 """The group that crawl outcomes say a host is of, as the address that it is at.
 
-Revision 0022.
+Revision 0023.
 """
 
 import sqlalchemy as sa
 from alembic import op
 
-revision = "0022"
-down_revision = "0021"
+revision = "0023"
+down_revision = "0022"
 branch_labels = None
 depends_on = None
 
