@@ -37,11 +37,13 @@ def asked_again(ledger: Ledger, facts: Facts, timeline: SlotTimeline) -> tuple[F
 
     Not where its host was asked for such pages as often as it may be since this one was due. Nor
     need a page be due whose host is at an address that has a limit: all of those there ask for more
-    than it takes. Nor need there be slots for a shard all of whose hosts share a limit with those
-    of others, nor for one that was away twice: coordinators take what it left empty then for what
-    it cannot use, and it has slots again within a minute: no simulation lasts that long. Nor need a
-    page be due of which an outcome was deleted unread, or that was asked for in vain some times in
-    a row: after failures and without answers it is asked for ever more rarely.
+    than it takes; nor one whose host shares a domain's limit, where parts of the slots are kept for
+    other reasons: it waits for a turn of its own. Nor need there be slots for a shard all of whose
+    hosts share a limit with those of others, nor for one that was away twice: coordinators take
+    what it left empty then for what it cannot use, and it has slots again within a minute: no
+    simulation lasts that long. Nor need a page be due of which an outcome was deleted unread, or
+    that was asked for in vain some times in a row: after failures and without answers it is asked
+    for ever more rarely.
     """
     scale, truth = facts.plan.scale, facts.truth
     until = BEGINNING + scale.seconds
@@ -63,6 +65,7 @@ def asked_again(ledger: Ledger, facts: Facts, timeline: SlotTimeline) -> tuple[F
         is_due = page.removed_at > facts.ended_at and BEGINNING + page.added_at < since
         is_due = is_due and page.url not in unsure and in_vain[page.url] < MOST_IN_VAIN
         is_due = is_due and page.host not in truth.at_address
+        is_due = is_due and not (scale.reason_shares and group_of(page.host, truth.group_limits))
         at = last.get(page.url, -math.inf)
         if not is_due or at >= since or _is_host_busy(ledger, facts, page, at, until):
             continue
@@ -116,11 +119,12 @@ def _last_crawls(ledger: Ledger) -> dict[str, float]:
 
 def _is_host_busy(ledger: Ledger, facts: Facts, page: Page, asked_at: float, until: float) -> bool:
     """Whether a page's host had its limit's worth of requests from when the page was due, none of
-    them for less than it: what is crawled for its value comes after what is new or too old."""
+    them for less than it: what is crawled for its value comes after what is new or too old, but
+    where parts of the slots are kept for reasons."""
     due = max(asked_at + MAX_AGE_SECONDS, BEGINNING + page.added_at)
     asked = sum(
         one.request.host == page.host
-        and one.request.reason != "value"
+        and (one.request.reason != "value" or bool(facts.plan.scale.reason_shares))
         and due <= one.written_at <= until
         for one in ledger.requests
     )
