@@ -12,7 +12,7 @@ from services.coordinator.allotment import Shard
 from shared.contracts.codec import BadMessage
 from shared.contracts.fields import MOST_GROUPS
 from shared.contracts.messages import Allotment, GroupLimit, GroupShares
-from shared.pacing.groups import Groups, passed
+from shared.pacing.groups import Groups, most_groups, passed
 
 EVENLY: Final = 0.5
 """Part of a limit that does not go by pages."""
@@ -100,7 +100,8 @@ class GroupLimits:
             if made is not last:
                 self._changed_at[name] = wall
             found.append(made)
-        return tuple(found[:MOST_GROUPS])
+        # More could not be sent, and no decision with them.
+        return tuple(found[: most_groups(len(shards))])
 
     def _is_due(
         self,

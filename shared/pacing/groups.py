@@ -9,13 +9,27 @@ before may have used it.
 """
 
 from collections.abc import Iterable
+from typing import Final
 
 from msgspec.structs import replace
 
+from shared.contracts.fields import MOST_GROUPS
 from shared.contracts.messages import GroupShares
+
+ROOM_BYTES: Final = 800_000
+"""For the shares of all groups, in a message that brokers take: less than a megabyte."""
+
+SHARE_BYTES: Final = 40
+"""Of one shard, with its names, at most."""
 
 Groups = tuple[GroupShares, ...]
 """All groups that have a limit."""
+
+
+def most_groups(shards: int) -> int:
+    """Groups that can have limits where there are so many shards, each of which may have a part of
+    every limit."""
+    return max(min(MOST_GROUPS, ROOM_BYTES // (SHARE_BYTES * max(shards, 1))), 1)
 
 
 def passed(shares: GroupShares, time: float) -> float:

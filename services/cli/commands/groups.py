@@ -45,7 +45,8 @@ _NAMED = click.option("--named", is_flag=True, help="GROUP is a name that outcom
 def limit(group: str, rate: float, named: bool, anyway: bool, as_json: bool) -> None:
     """Crawl all hosts of GROUP together at most at RATE: `0.5/s`, `1000/day`; 0: not at all."""
     from services.cli.group_limits import registered_domain  # noqa: PLC0415
-    from shared.contracts.fields import MOST_GROUPS  # noqa: PLC0415
+    from shared.pacing.groups import most_groups  # noqa: PLC0415
+    from shared.runtime.settings import load_settings  # noqa: PLC0415
 
     name = _group_name(group, named)
     if not (named or anyway) and registered_domain(name) is None:
@@ -54,8 +55,9 @@ def limit(group: str, rate: float, named: bool, anyway: bool, as_json: bool) -> 
             "a domain below it, or say --anyway; --named, if it is a name that crawlers give"
         )
     standing = _standing()
-    if name not in standing and len(standing) >= MOST_GROUPS:
-        raise UserError(f"{MOST_GROUPS} groups have limits: take one back with `groups unlimit`")
+    most = most_groups(load_settings().partitions)
+    if name not in standing and len(standing) >= most:
+        raise UserError(f"{most} groups have limits: take one back with `groups unlimit`")
     _publish(name, rate)
     show({"group": name, "max_crawls_per_second": rate}, as_json=as_json)
 
@@ -114,7 +116,10 @@ def _group_name(written: str, is_named: bool) -> str:
     with contextlib.suppress(ValueError):
         return str(ip_address(written))
     if not is_named:
-        return host_name(written)
+        name = host_name(written)
+        if not name.endswith("]") and ":" in name:
+            raise UserError(f"{name}: a domain has no port, its hosts are of it whatever theirs is")
+        return name
     if not re.fullmatch(rf"[!-~]{{1,{MAX_NAMED_GROUP_LENGTH}}}", written):
         raise UserError(
             f"{written!r} is no name that outcomes give: up to {MAX_NAMED_GROUP_LENGTH} visible "

@@ -184,10 +184,11 @@ def _groups_of(settings: "Settings", name: str, named: str | None) -> dict[str, 
     from aiokafka.errors import KafkaError  # noqa: PLC0415
 
     from services.cli.group_limits import limits_of, standing_limits  # noqa: PLC0415
+    from shared.runtime.access import AccessRefused  # noqa: PLC0415
 
     try:
         limits = asyncio.run(standing_limits(settings))
-    except (KafkaError, TimeoutError) as error:
+    except (KafkaError, TimeoutError, AccessRefused) as error:
         click.echo(f"limits of groups are not known, the broker is away: {error}", err=True)
         return {}
     shared = limits_of(name, named, limits)

@@ -53,6 +53,11 @@ def test_what_is_nobodys_domain_is_refused_unless_told_otherwise(run, suffix):
     assert run("limit", suffix, "1/s", "--anyway")[1] == [(suffix, 1.0)]
 
 
+def test_a_domain_with_a_port_is_refused_as_no_host_would_keep_its_limit(run):
+    with pytest.raises(UserError, match="a domain has no port"):
+        run("limit", "shop.example:8080", "1/s")
+
+
 def test_there_is_room_for_so_many(run):
     standing = {f"g{number}.example": 1.0 for number in range(MOST_GROUPS)}
     with pytest.raises(UserError, match="take one back"):

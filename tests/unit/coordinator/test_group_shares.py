@@ -3,10 +3,16 @@
 import pytest
 from coordination_run import Run, report
 
-from shared.contracts.codec import BadMessage
+from shared.contracts.codec import BadMessage, encode
 from shared.contracts.fields import MOST_GROUPS
-from shared.contracts.messages import GroupLimit, GroupPages
-from shared.pacing.groups import passed
+from shared.contracts.messages import (
+    Allotment,
+    GroupLimit,
+    GroupPages,
+    GroupShares,
+    Multipliers,
+)
+from shared.pacing.groups import most_groups, passed
 
 SHOP = "shop.example"
 
@@ -166,6 +172,16 @@ def test_there_is_room_for_so_many_groups():
     run.limit(1.0, "one-more")
     run.steps(2)
     assert len(run.core.timeline.newest.groups) == MOST_GROUPS
+
+
+def test_a_message_with_all_groups_and_shards_is_one_that_brokers_take():
+    for shards in (1, 64, 195, 256, 1024, 4096):
+        parts = [Allotment(shard, 0.123457) for shard in range(shards)]
+        group = GroupShares("x" * 64, 0.123456789, 1.7e9 + 1 / 3, 1e9 + 1 / 3, parts)
+        groups = [group] * most_groups(shards)
+        message = Multipliers(1, 0.0, 0.0, 1.0, 1.0, 0.0, parts, "groups", groups=groups)
+        assert len(encode(message)) < 1_000_000
+    assert (most_groups(0), most_groups(64), most_groups(1024)) == (100, 100, 19)
 
 
 def test_a_clock_that_is_set_moves_the_slots_of_groups_with_it():
