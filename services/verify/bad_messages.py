@@ -160,7 +160,8 @@ def unreadable(good: Template) -> Iterator[Injection]:
     yield good.bad("a text that is not UTF-8", _with_bad_text(good))
     yield good.bad("deeply nested", b"[" * 30_000 + b"]" * 30_000)
     yield good.bad("deeply nested in an unknown field", nested + whole[1:])
-    yield good.bad("too long", whole + b" " * 900_000)
+    if good.topic is not MULTIPLIERS:  # as long as brokers take them
+        yield good.bad("too long", whole + b" " * 900_000)
 
 
 def _with_bad_text(good: Template) -> bytes:
