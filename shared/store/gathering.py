@@ -65,11 +65,7 @@ class TableReader:
         return connection
 
     def gather(
-        self,
-        table: str,
-        gathered: list[str],
-        condition: str = "true",
-        taken: Callable[[tuple[Any, ...]], tuple[Any, ...]] = tuple,
+        self, table: str, gathered: list[str], condition: str = "true"
     ) -> list[tuple[Any, ...]]:
         """Run an aggregation over each part of a table.
 
@@ -79,7 +75,6 @@ class TableReader:
             table: its name, trusted.
             gathered: aggregates; the first is NULL where a part has no row.
             condition: which rows.
-            taken: what is kept of a part's row, at once.
 
         Returns:
             a row for each part that has any, in the order of the parts; none where there is no
@@ -99,15 +94,14 @@ class TableReader:
         def read(part: tuple[str, str]) -> tuple[Any, ...] | None:
             connection = idle.get()
             try:
-                row = connection.execute(statement, part, binary=True).fetchone()
-                return None if row is None or row[0] is None else taken(row)
+                return connection.execute(statement, part, binary=True).fetchone()
             finally:
                 idle.put(connection)
                 self._progress()
 
         with ThreadPoolExecutor(len(self._connections), "gathering") as pool:
             rows = list(pool.map(read, parts))
-        return [row for row in rows if row is not None]
+        return [row for row in rows if row is not None and row[0] is not None]
 
     def _parts(self, table: str) -> Iterator[tuple[str, str]]:
         """Where each part begins and ends; the size is looked up after the moment was fixed, so no

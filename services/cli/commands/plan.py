@@ -83,12 +83,7 @@ def command(
         retention_days,
         copies,
     )
-    wanted = Wanted(
-        load,
-        memory * GI,
-        settings.kafka_session_timeout_seconds,
-        settings.estimator_resident_pages,
-    )
+    wanted = Wanted(load, memory * GI, settings.kafka_session_timeout_seconds)
     try:
         sizes = plan(wanted, cost)
     except TooLarge as error:
