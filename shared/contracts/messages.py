@@ -36,6 +36,7 @@ from shared.contracts.fields import (
     UnixSeconds,
     Url,
 )
+from shared.contracts.reported import GroupPages, ReasonCrawls
 
 
 class Signal(Struct, frozen=True, gc=False):
@@ -291,22 +292,6 @@ class Bandwidth(Struct, frozen=True, gc=False):
                 raise ValueError("the times of the schedule must rise, and each be there once")
         elif self.ramp_seconds > 0 and (self.ramp_from is None or self.set_at is None):
             raise ValueError("a ramp needs `ramp_from` and `set_at`: add them")
-
-
-class GroupPages(Struct, frozen=True, gc=False):
-    """What a shard has of a group with a limit."""
-
-    group: Group
-    pages: Count
-
-
-class ReasonCrawls(Struct, frozen=True, gc=False):
-    """What a shard asks crawlers for, for one reason."""
-
-    reason: Reason
-    crawls_per_second: NonNegative
-    share: Annotated[float, Meta(ge=0, le=1)] = 0.0
-    """Part of the slots that is kept for it; 0: none is."""
 
 
 class DemandCurve(Struct, frozen=True, gc=False):

@@ -11,7 +11,8 @@ from services.scheduler.demand.ripe import count_ripe
 from services.scheduler.demand.tally import NEAR_THE_END, Demand
 from services.scheduler.state.report_notes import REASONS
 from services.scheduler.state.shard import Shard
-from shared.contracts.messages import DemandCurve, GroupPages, ReasonCrawls
+from shared.contracts.messages import DemandCurve
+from shared.contracts.reported import GroupPages, ReasonCrawls
 
 _WEIGHED: Final = 20_000
 """Pages looked at for a report, beyond those that are ripe for certain."""

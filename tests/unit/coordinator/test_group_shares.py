@@ -8,10 +8,10 @@ from shared.contracts.fields import MOST_GROUPS
 from shared.contracts.messages import (
     Allotment,
     GroupLimit,
-    GroupPages,
     GroupShares,
     Multipliers,
 )
+from shared.contracts.reported import GroupPages
 from shared.pacing.groups import most_groups, passed
 
 SHOP = "shop.example"

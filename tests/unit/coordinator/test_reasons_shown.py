@@ -7,7 +7,8 @@ from services.cli.commands.status import _reasons
 from services.coordinator.core import Coordination
 from services.coordinator.picture import Picture, ReasonState
 from services.scheduler.demand.reporter import _reasons as reported
-from shared.contracts.messages import Bandwidth, ReasonCrawls
+from shared.contracts.messages import Bandwidth
+from shared.contracts.reported import ReasonCrawls
 
 
 def test_live_shards_say_together_what_is_asked_for_and_what_is_kept():

@@ -205,6 +205,9 @@ def _same_news(
 
 
 def _same(name: str, one: np.ndarray, other: np.ndarray) -> None:
+    if one.dtype.kind == "S":  # a name
+        np.testing.assert_array_equal(one, other, err_msg=name)
+        return
     np.testing.assert_allclose(one, other, rtol=EXACTLY, atol=0.0, err_msg=name)
 
 

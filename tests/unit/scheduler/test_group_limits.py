@@ -14,7 +14,8 @@ from services.scheduler.demand.tally import demand_of
 from services.scheduler.explain import page_state
 from services.scheduler.flow.recovery import restore
 from services.scheduler.picking.calendar import make_shard
-from shared.contracts.messages import CrawlRequest, GroupPages, PageUpdate
+from shared.contracts.messages import CrawlRequest, PageUpdate
+from shared.contracts.reported import GroupPages
 
 RATE = 10.0
 """Slots of the budget per second."""
