@@ -12,8 +12,7 @@ from services.coordinator.solver import (
     Curves,
     gather,
     limits_of,
-    solve_shares,
-    solve_slot_value,
+    solve_slots,
     solve_threshold,
 )
 from services.coordinator.usage import Made, Usage
@@ -254,8 +253,7 @@ class Fleet:
             limits = limits_of(curves, self._limits(planning, speed))
             horizon = relaxation(planning, RELAXATION_SECONDS * speed)
             multiplier = solve_threshold(curves, planning, limits)
-            shares = solve_shares(curves, planning, horizon, limits)
-            slot_value = solve_slot_value(curves, planning, horizon, limits)
+            shares, slot_value = solve_slots(curves, planning, horizon, limits)
         shares = self._with_held_ones(shares, live - reporting)
         cause = self._cause(change, live, stretch)
         if cause in _ROUTINE and self.last is not None:

@@ -225,7 +225,7 @@ class Coordination:
 
     @property
     def slot_value(self) -> float | None:
-        """λ* of our last decision, see `solver.solve_slot_value`; None: not known."""
+        """λ* of our last decision, see `solver.solve_slots`; None: not known."""
         return self._decision.slot_value if self._decision is not None else None
 
     def seconds_to_change(self, now: Moment) -> float:

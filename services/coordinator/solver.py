@@ -23,6 +23,7 @@ import math
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from itertools import pairwise
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -138,10 +139,20 @@ def solve_threshold(curves: Curves, budget: float, limits: Floats | None = None)
     return float(np.exp(brentq(curve, low, high, xtol=1e-14)))
 
 
-def solve_shares(
+class Slots(NamedTuple):
+    """Who gets the next slots."""
+
+    shares: dict[int, float]
+    """Of the shards in the budget; they add up to 1, or to 0 if there is no page at all."""
+    value: float
+    """λ*: down to which they are filled. It is what a slot is worth now, below λ₀ as long as most
+    copies are fresher than they will be."""
+
+
+def solve_slots(
     curves: Curves, budget: float, relaxation_seconds: float, limits: Floats | None = None
-) -> dict[int, float]:
-    """The shards' shares of the budget; they add up to 1, or to 0 if there is no page at all.
+) -> Slots:
+    """Who gets the next slots, down to which value.
 
     Args:
         curves: of the shards that are there.
@@ -152,25 +163,20 @@ def solve_shares(
     if limits is None:
         limits = np.full(len(curves.shards), np.inf)
     wanted = _wanted(curves, budget, relaxation_seconds, limits)
-    terms = _down_to(wanted, budget)
-    for basis in (terms, wanted[:, 0], curves.pages):
+    place = _place(wanted, budget) if budget > 0 else 0.0
+    value = 0.0
+    if not budget > 0:
+        value = float(curves.grid[-1])
+    elif wanted[:, 0].sum() >= budget:
+        value = float(np.exp(_between(np.log(curves.grid), place)))
+    # Each shard's term where the sum of all terms is the budget, or nearest to it: the column
+    # there, linear in the logarithm of the threshold between two columns.
+    for basis in (_between(wanted, place), wanted[:, 0], curves.pages):
         if basis.sum() > 0:
             given = _fill(basis, curves.pages, limits, budget)
-            return dict(zip(curves.shards, (given / given.sum()).tolist(), strict=True))
-    return dict.fromkeys(curves.shards, 0.0)
-
-
-def solve_slot_value(
-    curves: Curves, budget: float, relaxation_seconds: float, limits: Floats
-) -> float:
-    """λ*: the value down to which the next slots are filled, see `solve_shares`. It is what a slot
-    is worth now, below λ₀ as long as most copies are fresher than they will be."""
-    if not budget > 0:
-        return float(curves.grid[-1])
-    wanted = _wanted(curves, budget, relaxation_seconds, limits)
-    if wanted[:, 0].sum() < budget:
-        return 0.0
-    return float(np.exp(_between(np.log(curves.grid), _place(wanted, budget))))
+            shares = (given / given.sum()).tolist()
+            return Slots(dict(zip(curves.shards, shares, strict=True)), value)
+    return Slots(dict.fromkeys(curves.shards, 0.0), value)
 
 
 def _wanted(curves: Curves, budget: float, relaxation_seconds: float, limits: Floats) -> Floats:
@@ -180,12 +186,6 @@ def _wanted(curves: Curves, budget: float, relaxation_seconds: float, limits: Fl
         wanted = wanted + curves.demand
     wanted[curves.pages == 0] = 0.0
     return np.asarray(np.minimum(wanted, limits[:, np.newaxis]))
-
-
-def _down_to(wanted: Floats, budget: float) -> Floats:
-    """Each shard's term where the sum of all terms is the budget, or nearest to it: the column of
-    `wanted` there, linear in the logarithm of the threshold between two columns."""
-    return _between(wanted, _place(wanted, budget) if budget > 0 else 0.0)
 
 
 def _place(wanted: Floats, budget: float) -> float:

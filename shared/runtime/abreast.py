@@ -20,7 +20,7 @@ from aiokafka import AIOKafkaConsumer, ConsumerRecord, TopicPartition
 from aiokafka.errors import IllegalStateError
 
 from shared.contracts.topics import CRAWL_OUTCOMES, PAGE_SIGNALS
-from shared.runtime.holding import cut, positions_of
+from shared.runtime.holding import Holding, cut, positions_of
 from shared.runtime.lag import end_of
 from shared.runtime.settings import Settings
 from shared.runtime.slices import Fetched
@@ -55,7 +55,7 @@ class _Late:
     """It does not catch up: nothing waits until it does."""
 
 
-class Abreast:
+class Abreast(Holding[_Late]):
     """Holds back records that were written later than other topics are read."""
 
     def __init__(self, topics: AbstractSet[str]) -> None:
@@ -64,22 +64,13 @@ class Abreast:
         Args:
             topics: names of those that are read abreast, partition by partition.
         """
+        super().__init__()
         self._topics = topics
-        self._late: dict[int, _Late] = {}
 
     @classmethod
     def of_crawls(cls, settings: Settings) -> Self:
         """Signals, and the crawls that they were made before or after."""
         return cls({settings.topic(topic.name) for topic in (CRAWL_OUTCOMES, PAGE_SIGNALS)})
-
-    def forget(self, partitions: AbstractSet[int] | None = None) -> None:
-        """Partitions come and go: what waited is read again, once its reader resumes it.
-
-        Args:
-            partitions: which; None: all.
-        """
-        for partition in list(self._late) if partitions is None else partitions:
-            self._late.pop(partition, None)
 
     async def hold_back(self, consumer: AIOKafkaConsumer, fetched: Fetched) -> None:
         """Take out of what was read what has to wait; the consumer will read it again.
@@ -87,12 +78,12 @@ class Abreast:
         To be called after each reading, also where nothing came.
         """
         self._find_late(fetched, time.time() - LATE_SECONDS)
-        if not self._late:
+        if not self._parts:
             return
-        tps = [TopicPartition(topic, number) for number in self._late for topic in self._topics]
+        tps = [TopicPartition(topic, number) for number in self._parts for topic in self._topics]
         try:
             positions = await positions_of(consumer, tps)
-            for number in list(self._late):
+            for number in list(self._parts):
                 here = [tp for tp in tps if tp.partition == number]
                 unread = {tp for tp in here if _goes_on(consumer, tp, positions[tp])}
                 self._hold_partition(consumer, fetched, here, unread)
@@ -102,9 +93,9 @@ class Abreast:
 
     def _find_late(self, fetched: Fetched, before: float) -> None:
         for tp, records in fetched.items():
-            is_known = tp.partition in self._late
+            is_known = tp.partition in self._parts
             if tp.topic in self._topics and not is_known and _time_of(records[0]) < before:
-                self._late[tp.partition] = _Late(time.monotonic())
+                self._parts[tp.partition] = _Late(time.monotonic())
 
     def _hold_partition(
         self,
@@ -121,7 +112,7 @@ class Abreast:
             here: the topics of the partition.
             unread: those of which there is more than was read.
         """
-        late = self._late[here[0].partition]
+        late = self._parts[here[0].partition]
         newest = late.newest | {tp: _newest(fetched[tp]) for tp in here if tp in fetched}
         reaches = {
             tp: late.held_from.get(tp, newest.get(tp, -math.inf) if tp in unread else math.inf)
@@ -143,7 +134,7 @@ class Abreast:
             if tp in fetched:
                 late.newest[tp] = _newest(fetched[tp])
         if reach == math.inf and not late.held_from:
-            del self._late[here[0].partition]
+            del self._parts[here[0].partition]
 
 
 def _goes_on(consumer: AIOKafkaConsumer, tp: TopicPartition, position: int) -> bool:

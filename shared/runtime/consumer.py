@@ -3,6 +3,7 @@
 import asyncio
 import time
 from collections.abc import Collection, Mapping, Sequence
+from typing import Any
 
 import structlog
 from aiokafka import TopicPartition
@@ -52,7 +53,7 @@ class BatchConsumer:
         linger_seconds: float = 0.0,
         before_leaving: BeforeLeaving | None = None,
         loads_beside: bool = False,
-        holding: Sequence[Holding] = (),
+        holding: Sequence[Holding[Any]] = (),
         reached: Reached | None = None,
         unread: Reached | None = None,
         known_topics: KnownTopics | None = None,

@@ -4,7 +4,7 @@ import asyncio
 import time
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from aiokafka import AIOKafkaConsumer, TopicPartition
 
@@ -18,7 +18,7 @@ PAUSE_SECONDS: Final = 5.0
 class Leftovers:
     """Has records read again, after a while."""
 
-    def __init__(self, consumer: AIOKafkaConsumer, holding: Sequence[Holding]) -> None:
+    def __init__(self, consumer: AIOKafkaConsumer, holding: Sequence[Holding[Any]]) -> None:
         self._consumer = consumer
         self._holding = holding
         self._due_at: dict[int, float] = {}

@@ -18,7 +18,7 @@ from aiokafka import AIOKafkaConsumer, TopicPartition
 from aiokafka.errors import IllegalStateError, KafkaError
 
 from shared.contracts.topics import CRAWL_OUTCOMES, PAGE_SIGNALS, PAGE_UPDATES
-from shared.runtime.holding import cut, positions_of
+from shared.runtime.holding import Holding, cut, positions_of
 from shared.runtime.settings import Settings
 from shared.runtime.slices import Fetched
 
@@ -44,7 +44,7 @@ class _Waiting:
     """When it is read again (monotonic)."""
 
 
-class Precedence:
+class Precedence(Holding[_Waiting]):
     """Holds back records of some topics until another one has been read so far."""
 
     def __init__(self, first: str, followers: AbstractSet[str]) -> None:
@@ -54,24 +54,15 @@ class Precedence:
             first: name of the topic that is read first.
             followers: names of the topics that wait for it, partition by partition.
         """
+        super().__init__()
         self._first = first
         self._followers = followers
-        self._waiting: dict[int, _Waiting] = {}
 
     @classmethod
     def of_pages(cls, settings: Settings) -> Self:
         """Pages are known before what crawls and signals say of them."""
         followers = {settings.topic(topic.name) for topic in (CRAWL_OUTCOMES, PAGE_SIGNALS)}
         return cls(settings.topic(PAGE_UPDATES.name), followers)
-
-    def forget(self, partitions: AbstractSet[int] | None = None) -> None:
-        """Partitions come and go: what waited is read again, once its reader resumes it.
-
-        Args:
-            partitions: which; None: all.
-        """
-        for partition in list(self._waiting) if partitions is None else partitions:
-            self._waiting.pop(partition, None)
 
     async def hold_back(self, consumer: AIOKafkaConsumer, fetched: Fetched) -> None:
         """Take out of what was read what has to wait; the consumer will read it again.
@@ -90,9 +81,9 @@ class Precedence:
             ends = await _ends_of(consumer, list(followers))
             for first, tps in followers.items():
                 offsets = {tp: fetched[tp][-1].offset + 1 for tp in tps}
-                waited = self._waiting.get(first.partition)
+                waited = self._parts.get(first.partition)
                 admitted = self.admit(first.partition, positions[first], ends[first], offsets)
-                if waited is not None and waited is not self._waiting.get(first.partition):
+                if waited is not None and waited is not self._parts.get(first.partition):
                     # One topic has learned that the wait is over; the others wait no longer either.
                     consumer.resume(*waited.paused)
                 for tp in tps:
@@ -113,14 +104,14 @@ class Precedence:
             end: up to which it goes at least; infinite: not known.
             offsets: up to which the followers are read.
         """
-        waiting = self._waiting.get(partition)
+        waiting = self._parts.get(partition)
         if position >= end:
-            self._waiting.pop(partition, None)
+            self._parts.pop(partition, None)
             return offsets
         if waiting is not None and position < waiting.end:
             waiting.end = min(waiting.end, end)
             return {}
-        self._waiting[partition] = _Waiting(end, offsets)
+        self._parts[partition] = _Waiting(end, offsets)
         if waiting is None:
             return {}
         return {tp: min(offset, waiting.until.get(tp, 0)) for tp, offset in offsets.items()}
@@ -129,7 +120,7 @@ class Precedence:
         self, consumer: AIOKafkaConsumer, partition: int, held: Iterable[TopicPartition]
     ) -> None:
         """Do not fetch what would only have to wait again."""
-        waiting = self._waiting.get(partition)
+        waiting = self._parts.get(partition)
         if waiting is None or waiting.end == math.inf:
             return
         for tp in held:
@@ -141,7 +132,7 @@ class Precedence:
         """Fetch again what has waited long enough."""
         paused = {
             TopicPartition(self._first, partition): waiting
-            for partition, waiting in self._waiting.items()
+            for partition, waiting in self._parts.items()
             if waiting.paused
         }
         positions = await positions_of(consumer, paused)

@@ -1,9 +1,8 @@
 """What is learned of signal sources, over some hosts: for people."""
 
-from collections.abc import Collection, Iterator, Sequence
-from typing import Any, Final, NamedTuple
+from collections.abc import Iterator, Sequence
+from typing import Final, NamedTuple
 
-import numpy as np
 import psycopg
 
 from shared.contracts.identity import host_id_of
@@ -41,6 +40,8 @@ class Sender(NamedTuple):
     signals: float
     precision: float
     """The share of its signals that were followed by a change."""
+    busiest: list[str]
+    """The hosts of which it has sent the most signals, those first."""
 
 
 class _Share(NamedTuple):
@@ -68,36 +69,27 @@ def read_records(
     return {source: _together(some) for source, some in shares.items()}
 
 
-def read_senders(connection: psycopg.Connection, most: int) -> dict[str, Sender]:
+def read_senders(connection: psycopg.Connection, most: int, each: int) -> dict[str, Sender]:
     """Source → what is learned of it, over so many hosts that ever had a signal.
 
     Those that share a slot with others at a host are left out there.
-    """
-    sums: dict[str, Any] = {}
-    for _, name, signals, true in _of_hosts(connection, most):
-        sums[name] = sums.get(name, 0.0) + np.array([1.0, signals, true])
-    return {
-        name: Sender(int(hosts), float(signals), float(found / max(signals, 1.0)))
-        for name, (hosts, signals, found) in sums.items()
-    }
-
-
-def read_busiest_hosts(
-    connection: psycopg.Connection, sources: Collection[str], most: int, each: int
-) -> dict[str, list[str]]:
-    """Source → the hosts of which it has sent the most signals, so many at most, the busiest first.
 
     Args:
         connection: to the database.
-        sources: that are asked about.
         most: hosts that are looked at.
-        each: hosts of a source.
+        each: hosts of a source that are named.
     """
-    found: dict[str, list[tuple[float, str]]] = {source: [] for source in sources}
-    for host, name, signals, _ in _of_hosts(connection, most):
-        if name in found:
-            found[name].append((-signals, host))
-    return {source: [host for _, host in sorted(hosts)[:each]] for source, hosts in found.items()}
+    found: dict[str, list[tuple[float, str, float]]] = {}
+    for host, name, signals, true in _of_hosts(connection, most):
+        found.setdefault(name, []).append((-signals, host, true))
+    return {name: _sender(hosts, each) for name, hosts in found.items()}
+
+
+def _sender(hosts: list[tuple[float, str, float]], each: int) -> Sender:
+    signals = -sum(negated for negated, _, _ in hosts)
+    true = sum(found for _, _, found in hosts)
+    busiest = [host for _, host, _ in sorted(hosts)[:each]]
+    return Sender(len(hosts), signals, true / max(signals, 1.0), busiest)
 
 
 def _of_hosts(connection: psycopg.Connection, most: int) -> Iterator[tuple[str, str, float, float]]:

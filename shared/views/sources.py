@@ -2,7 +2,7 @@
 
 import math
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import Any, Final
 
 import psycopg
@@ -10,8 +10,8 @@ import psycopg
 from shared.policy.polls import PollRecord, staleness_saved
 from shared.runtime.settings import Settings
 from shared.store.source_records import (
+    Sender,
     SourceRecord,
-    read_busiest_hosts,
     read_records,
     read_senders,
 )
@@ -80,15 +80,13 @@ def streams(
     """
     rows = list_streams(connection)
     until, now = time.monotonic() + seconds, settings.clock().now()
-    names = [row.sums.source for row in rows]
-    hosts = read_busiest_hosts(connection, names, HOSTS_OF_STREAMS, HOSTS_OF_SOURCE) if rows else {}
-    known = read_senders(connection, HOSTS_OF_STREAMS) if rows else {}
-    recalls = dict(zip(hosts, _recall(connection, hosts, until, now), strict=True))
+    known = read_senders(connection, HOSTS_OF_STREAMS, HOSTS_OF_SOURCE) if rows else {}
     found = []
     for row in rows:
-        name = row.sums.source
-        precision = known[name].precision if name in known else None
-        found.append(_stream(row, precision, recalls[name], settings))
+        sender = known.get(row.sums.source)
+        precision = None if sender is None else sender.precision
+        recall = _recall(connection, row.sums.source, sender, until, now)
+        found.append(_stream(row, precision, recall, settings))
     return found
 
 
@@ -117,24 +115,28 @@ def senders(
     """
     until, now = time.monotonic() + seconds, settings.clock().now()
     streams = {row.sums.source for row in list_streams(connection)}
-    found = read_senders(connection, most)
-    names = sorted(found, key=lambda name: (-found[name].signals, name))[:shown]
-    busiest = read_busiest_hosts(connection, names, most, HOSTS_OF_SOURCE)
-    recall = _recall(connection, busiest, until, now)
+    found = read_senders(connection, most, HOSTS_OF_SOURCE)
     return [
-        {"source": name, "is_stream": name in streams, **found[name]._asdict(), "recall": known}
-        for name, known in zip(names, recall, strict=True)
+        {
+            "source": name,
+            "is_stream": name in streams,
+            "hosts": sender.hosts,
+            "signals": sender.signals,
+            "precision": sender.precision,
+            "recall": _recall(connection, name, sender, until, now),
+        }
+        for name, sender in sorted(found.items(), key=lambda one: (-one[1].signals, one[0]))[:shown]
     ]
 
 
 def _recall(
-    connection: psycopg.Connection, hosts: Mapping[str, list[str]], until: float, now: float
-) -> Iterator[float | None]:
-    """The recall of each source over its hosts, as far as the time (monotonic) reaches."""
-    for source, names in hosts.items():
-        is_late = time.monotonic() > until
-        record = None if is_late else read_records(connection, names, now).get(source)
-        yield None if record is None else record.recall
+    connection: psycopg.Connection, source: str, sender: Sender | None, until: float, now: float
+) -> float | None:
+    """The recall of a source over its busiest hosts; None: not known, or it is too late to ask."""
+    if sender is None or time.monotonic() > until:
+        return None
+    record = read_records(connection, sender.busiest, now).get(source)
+    return None if record is None else record.recall
 
 
 def _described(

@@ -59,7 +59,7 @@ async def test_a_backlog_is_read_in_order_of_time(clients, unique):
     # The topics take turns, but not at each record.
     assert rounds < 2 * 1600 / 4
     await abreast.hold_back(consumer, {})
-    assert abreast._late == {}
+    assert abreast._parts == {}
 
 
 async def test_what_has_just_come_waits_for_nothing(clients, unique):

@@ -16,7 +16,6 @@ from services.scheduler.picking.board import (
     Board,
     add_urgent,
     list_page,
-    park,
 )
 from services.scheduler.picking.board_rows import LEFT
 from services.scheduler.picking.heap import pop, push
@@ -40,6 +39,7 @@ from services.scheduler.picking.steps import (
     commit,
     drop_left,
     limit_host,
+    next_released,
 )
 from services.scheduler.picking.weighing import queue_listed, weigh_listed
 from services.scheduler.picking.wheel import put_off
@@ -69,18 +69,10 @@ def _release_hosts(
     now: float,
 ) -> int:
     """Let hosts that have a token again take part, with the best of their pens; the new size."""
-    while board.state[0].parked > 0 and -board.parked_keys[0] <= now:
-        ready, number = -board.parked_keys[0], int(board.parked[0])
-        board.state[0].parked = pop(board.parked_keys, board.parked, board.state[0].parked)
-        host = board.hosts[number]
-        if not host.is_parked or host.ready_at != ready:
-            continue
-        usable = crawlable_from(host, board.groups, now)
-        if usable > now:
-            park(board, number, usable)
-            continue
-        host.is_parked = 0
+    number = next_released(board, now)
+    while number != NOBODY:
         size = _offer(board, keys, items, size, number, weighed)
+        number = next_released(board, now)
     return size
 
 

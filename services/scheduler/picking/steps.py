@@ -7,6 +7,7 @@ from numpy.typing import NDArray
 
 from services.scheduler.picking.board import Board, park
 from services.scheduler.picking.board_rows import LEFT
+from services.scheduler.picking.heap import pop
 from services.scheduler.picking.pens import (
     add_to_pen,
     best_of_pen,
@@ -80,6 +81,24 @@ def commit(
         pick.tier = RETRY
     again_at: float = min(attempt.retry_at, urgent_from(page, attempt))
     return again_at
+
+
+@compiled
+def next_released(board: Board, now: float) -> int:
+    """A host that was parked and has a token again, which is parked no more; `NOBODY`: none has."""
+    while board.state[0].parked > 0 and -board.parked_keys[0] <= now:
+        ready, number = -board.parked_keys[0], int(board.parked[0])
+        board.state[0].parked = pop(board.parked_keys, board.parked, board.state[0].parked)
+        host = board.hosts[number]
+        if not host.is_parked or host.ready_at != ready:
+            continue
+        usable = crawlable_from(host, board.groups, now)
+        if usable > now:
+            park(board, number, usable)
+            continue
+        host.is_parked = 0
+        return number
+    return NOBODY
 
 
 @compiled

@@ -10,7 +10,7 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from services.scheduler.picking.board import URGENT, Board, add_urgent, list_page, park
+from services.scheduler.picking.board import URGENT, Board, add_urgent, list_page
 from services.scheduler.picking.board_rows import LEFT, UPPER_TIERS
 from services.scheduler.picking.heap import pop, push
 from services.scheduler.picking.pens import (
@@ -31,6 +31,7 @@ from services.scheduler.picking.steps import (
     commit,
     drop_left,
     limit_host,
+    next_released,
 )
 from services.scheduler.picking.turns import NOBODY_WAITS, REST, next_turn, take_turn
 from services.scheduler.picking.urgent_heaps import pop_urgent
@@ -121,18 +122,10 @@ def _offer(board: Board, offers: Offers, number: int, weighed: float) -> Offers:
 @compiled
 def _release_hosts(board: Board, offers: Offers, weighed: float, now: float) -> Offers:
     """Let hosts that have a token again take part."""
-    while board.state[0].parked > 0 and -board.parked_keys[0] <= now:
-        ready, number = -board.parked_keys[0], int(board.parked[0])
-        board.state[0].parked = pop(board.parked_keys, board.parked, board.state[0].parked)
-        host = board.hosts[number]
-        if not host.is_parked or host.ready_at != ready:
-            continue
-        usable = crawlable_from(host, board.groups, now)
-        if usable > now:
-            park(board, number, usable)
-            continue
-        host.is_parked = 0
+    number = next_released(board, now)
+    while number != NOBODY:
         offers = _offer(board, offers, number, weighed)
+        number = next_released(board, now)
     return offers
 
 

@@ -13,8 +13,7 @@ from services.coordinator.solver import (
     demand_at,
     gather,
     limits_of,
-    solve_shares,
-    solve_slot_value,
+    solve_slots,
     solve_threshold,
 )
 from shared.contracts.messages import DemandCurve
@@ -48,6 +47,14 @@ def curves(*made):
     return gather({c.shard: c for c in made})
 
 
+def shares_of(*given, **named):
+    return solve_slots(*given, **named).shares
+
+
+def slot_value(*given):
+    return solve_slots(*given).value
+
+
 @pytest.mark.parametrize("budget", [0.5, 3.0, 10.0, 200.0])
 def test_the_threshold_is_where_all_demand_meets_the_budget(budget):
     both = curves(curve(0, root(1.0)), curve(1, root(3.0)))
@@ -74,18 +81,18 @@ def test_a_slot_is_worth_the_value_down_to_which_the_next_ones_are_filled(
     """In 60 s by the 4/√x pages that are worth at least x now; where all that is ripe is less than
     the budget, also by the 2/√x crawls a second that come to be worth it."""
     both = curves(curve(0, root(1.0), root(1.0)), curve(1, root(1.0), root(3.0)))
-    value = solve_slot_value(both, budget, 60.0, NO_LIMITS)
+    value = slot_value(both, budget, 60.0, NO_LIMITS)
     assert value == pytest.approx((crawls_per_second / budget) ** 2, rel=0.03)
 
 
 def test_a_slot_is_worth_nothing_where_the_budget_is_more_than_anything_asks_for():
     idle = curves(curve(0, lambda x: 0.0), curve(1, lambda x: 0.0))
-    assert solve_slot_value(idle, 10.0, 60.0, NO_LIMITS) == 0.0
+    assert slot_value(idle, 10.0, 60.0, NO_LIMITS) == 0.0
     both = curves(curve(0, root(1.0), root(1.0)), curve(1, root(1.0), root(3.0)))
-    assert solve_slot_value(both, 0.0, 60.0, NO_LIMITS) == GRID[-1]
+    assert slot_value(both, 0.0, 60.0, NO_LIMITS) == GRID[-1]
     # One shard that cannot use what it has ripe leaves the slots to what is worth less.
     limits = np.array([0.0, np.inf])
-    assert solve_slot_value(both, 3.0, 60.0, limits) < solve_slot_value(both, 3.0, 60.0, NO_LIMITS)
+    assert slot_value(both, 3.0, 60.0, limits) < slot_value(both, 3.0, 60.0, NO_LIMITS)
 
 
 def test_no_budget_means_that_nothing_is_worth_a_crawl():
@@ -99,37 +106,37 @@ def test_more_budget_than_hosts_allow_means_that_everything_is():
 
 def test_without_a_backlog_shares_follow_demand_at_the_threshold():
     both = curves(curve(0, root(1.0)), curve(1, root(3.0)))
-    assert solve_shares(both, 10.0, 60.0) == pytest.approx({0: 0.25, 1: 0.75})
+    assert shares_of(both, 10.0, 60.0) == pytest.approx({0: 0.25, 1: 0.75})
 
 
 def test_a_backlog_gets_budget_that_its_long_run_demand_would_not():
     def backlog(x):
         return 10_000.0 if x < 1.0 else 0.0
 
-    shares = solve_shares(curves(curve(0, root(1.0)), curve(1, root(1.0), backlog)), 10.0, 60.0)
+    shares = shares_of(curves(curve(0, root(1.0)), curve(1, root(1.0), backlog)), 10.0, 60.0)
     assert shares[1] > 0.9
 
 
 def test_budget_goes_where_the_value_is_highest_not_where_the_backlog_is_longest():
     low = curve(0, lambda _x: 0.0, lambda x: 1e6 if x < 0.01 else 0.0)
     high = curve(1, lambda _x: 0.0, lambda x: 1e4 if x < 1.0 else 0.0)
-    assert solve_shares(curves(low, high), 10.0, 60.0)[1] == pytest.approx(1.0, abs=0.01)
+    assert shares_of(curves(low, high), 10.0, 60.0)[1] == pytest.approx(1.0, abs=0.01)
 
 
 def test_new_pages_count_at_every_threshold():
     new = curve(0, lambda _x: 0.0, lambda _x: 5000.0)
-    assert solve_shares(curves(new, curve(1, root(1.0))), 10.0, 60.0)[0] > 0.95
+    assert shares_of(curves(new, curve(1, root(1.0))), 10.0, 60.0)[0] > 0.95
 
 
 def test_where_nobody_demands_anything_pages_count_and_without_pages_nothing():
     idle = curves(curve(0, lambda _x: 0.0, pages=100), curve(1, lambda _x: 0.0, pages=300))
-    assert solve_shares(idle, 10.0, 60.0) == {0: 0.25, 1: 0.75}
+    assert shares_of(idle, 10.0, 60.0) == {0: 0.25, 1: 0.75}
     empty = curves(curve(0, lambda _x: 0.0, pages=0), curve(1, lambda _x: 0.0, pages=0))
-    assert solve_shares(empty, 10.0, 60.0) == {0: 0.0, 1: 0.0}
+    assert shares_of(empty, 10.0, 60.0) == {0: 0.0, 1: 0.0}
 
 
 def test_a_shard_without_pages_gets_nothing_whatever_it_says():
-    assert solve_shares(curves(curve(0, root(5.0), pages=0), curve(1, root(1.0))), 1.0, 60.0) == {
+    assert shares_of(curves(curve(0, root(5.0), pages=0), curve(1, root(1.0))), 1.0, 60.0) == {
         0: 0.0,
         1: 1.0,
     }
@@ -153,7 +160,7 @@ def test_shares_of_any_reports_add_up_to_one(demands, ripe, budget, horizon):
     }
     reports[0] = curve(0, lambda _x: 1.0, dict(zip(grid, ripe, strict=True)).get, 10, grid)
     gathered = gather(reports)
-    shares = solve_shares(gathered, budget, horizon)
+    shares = shares_of(gathered, budget, horizon)
     assert sum(shares.values()) == pytest.approx(1.0)
     assert min(shares.values()) >= 0
     threshold = solve_threshold(gathered, budget)
@@ -190,18 +197,18 @@ def test_what_a_shard_cannot_use_is_the_others_and_does_not_raise_the_threshold(
     assert list(limits) == [np.inf, 2.5]
     # 1/√λ + 2.5 = 10
     assert solve_threshold(both, 10.0, limits) == pytest.approx(1 / 7.5**2, rel=1e-3)
-    assert solve_shares(both, 10.0, 60.0, limits) == pytest.approx({0: 0.75, 1: 0.25}, rel=1e-3)
-    assert solve_shares(both, 10.0, 60.0, limits_of(both, {1: 9.0}))[1] == pytest.approx(0.75)
+    assert shares_of(both, 10.0, 60.0, limits) == pytest.approx({0: 0.75, 1: 0.25}, rel=1e-3)
+    assert shares_of(both, 10.0, 60.0, limits_of(both, {1: 9.0}))[1] == pytest.approx(0.75)
 
 
 def test_budget_that_nobody_asks_for_goes_to_those_who_can_use_it():
     idle = curves(curve(0, lambda _x: 1.0), curve(1, lambda _x: 1.0), curve(2, lambda _x: 0.0))
-    shares = solve_shares(idle, 100.0, 60.0, limits_of(idle, {0: 10.0, 1: 20.0}))
+    shares = shares_of(idle, 100.0, 60.0, limits_of(idle, {0: 10.0, 1: 20.0}))
     assert shares == pytest.approx({0: 0.1, 1: 0.2, 2: 0.7})
     full = limits_of(idle, {0: 10.0, 1: 20.0, 2: 30.0})
-    assert solve_shares(idle, 100.0, 60.0, full) == pytest.approx({0: 1 / 6, 1: 1 / 3, 2: 1 / 2})
+    assert shares_of(idle, 100.0, 60.0, full) == pytest.approx({0: 1 / 6, 1: 1 / 3, 2: 1 / 2})
     nothing = limits_of(idle, dict.fromkeys(range(3), 0.0))
-    assert sum(solve_shares(idle, 100.0, 60.0, nothing).values()) == pytest.approx(1.0)
+    assert sum(shares_of(idle, 100.0, 60.0, nothing).values()) == pytest.approx(1.0)
 
 
 @settings(max_examples=200, deadline=None)
@@ -219,7 +226,7 @@ def test_no_shard_gets_more_than_it_can_use_while_another_could(demands, limits,
         }
     )
     of = limits_of(gathered, dict(enumerate(limits)))
-    shares = solve_shares(gathered, budget, 10.0, of)
+    shares = shares_of(gathered, budget, 10.0, of)
     assert sum(shares.values()) == pytest.approx(1.0)
     if of.sum() > 1.02 * budget:
         assert all(share * budget <= of[n] * 1.02 + 1e-6 for n, share in shares.items())
@@ -248,7 +255,7 @@ def test_while_more_is_ripe_than_can_be_crawled_long_run_demand_does_not_count()
     """Two shards of the same stock; one would want more in the long run, but not now."""
     stock = root(100.0)
     both = curves(curve(0, root(1.0), stock), curve(1, root(50.0), stock))
-    assert solve_shares(both, budget=10.0, relaxation_seconds=5.0)[0] == pytest.approx(0.5)
+    assert shares_of(both, budget=10.0, relaxation_seconds=5.0)[0] == pytest.approx(0.5)
 
 
 def test_a_slot_is_worth_less_than_in_the_long_run_while_less_is_ripe():

@@ -88,7 +88,7 @@ async def test_who_is_ahead_waits_and_goes_on(abreast, consumer):
     crawls = consumer.fetch(CRAWLS, begin + 80, begin + 90)
     assert await hold(abreast, consumer, {CRAWLS: crawls}) == {CRAWLS: [8, 9]}
     assert consumer.paused == set()
-    assert abreast._late == {}
+    assert abreast._parts == {}
 
 
 async def test_records_that_come_one_by_one_do_not_take_turns_at_each(abreast, consumer):
@@ -189,7 +189,7 @@ async def test_what_has_gone_to_another_member_is_nobodys(abreast, consumer):
     crawls = consumer.fetch(CRAWLS, time.time() - HOUR)
     await hold(abreast, consumer, {CRAWLS: crawls})
     abreast.forget({3})
-    assert abreast._late == {}
+    assert abreast._parts == {}
 
 
 async def test_a_topic_of_which_the_broker_has_said_nothing_yet_is_waited_for(abreast, consumer):
