@@ -11,6 +11,17 @@ NO_APACHE_KAFKA = "Apache Kafka cannot run here: "
 """Begins the reason of every skip that is due to it."""
 
 
+def best_broker() -> str:
+    """What whole systems are harmed on: Apache Kafka where it can run, else the local broker.
+
+    Once, as each takes minutes; the contract tests hold both brokers to the same.
+    """
+    if why_unavailable() is not None:
+        return "local"
+    need_apache_kafka()
+    return "apache"
+
+
 def need_apache_kafka(pom: Path = POM) -> None:
     """Skip the test where Java or Maven is missing, or the jars; in CI, jars must be there.
 
