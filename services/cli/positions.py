@@ -26,7 +26,7 @@ from shared.runtime.kafka import (
 )
 from shared.runtime.retrying import Attempts, until_it_passes
 from shared.runtime.settings import Settings
-from shared.runtime.topic_ids import topic_ids
+from shared.runtime.topic_metadata import topic_ids
 from shared.store.connection import connect
 from shared.store.positions import ESTIMATOR
 from shared.store.stream_topics import read_topics, set_topic

@@ -11,7 +11,14 @@ from services.estimator.lanes import Lanes
 from services.estimator.remembering import Remembering
 from services.estimator.retention import Retention
 from shared.contracts.databases import Database
-from shared.contracts.topics import CRAWL_OUTCOMES, HOST_LIMITS, PAGE_SIGNALS, PAGE_UPDATES
+from shared.contracts.topics import (
+    CRAWL_OUTCOMES,
+    HOST_LIMITS,
+    HOST_PARAMETERS,
+    PAGE_PARAMETERS,
+    PAGE_SIGNALS,
+    PAGE_UPDATES,
+)
 from shared.policy.compiled import LateKernels
 from shared.runtime.abreast import Abreast
 from shared.runtime.consumer import BatchConsumer
@@ -68,6 +75,7 @@ class Estimator(WorkerService):
             loads_beside=lanes is not None,
             absent=lanes.absent if lanes is not None else None,
             known_topics=StoredTopics(self._databases, NAME, writes=True),
+            written=(PAGE_PARAMETERS, HOST_PARAMETERS),
             holding=(Precedence.of_pages(self.settings), Abreast.of_crawls(self.settings)),
         )
         await self._consumer.start()
@@ -107,8 +115,8 @@ class Estimator(WorkerService):
 
     def not_ready(self) -> str | None:
         """Wait for the database and the group."""
-        if self._consumer is not None and self._consumer.halted is not None:
-            return self._consumer.halted
+        if self._consumer is not None and self._consumer.trouble is not None:
+            return self._consumer.trouble
         if self._handler.trouble is not None:
             return self._handler.trouble
         if self._consumer is None or not self._consumer.settled:

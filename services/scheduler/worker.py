@@ -25,7 +25,7 @@ from shared.contracts.databases import Database
 from shared.contracts.identity import BadUrl, PageIdentity, identify
 from shared.contracts.layout import Layout
 from shared.contracts.messages import Multipliers
-from shared.contracts.topics import MULTIPLIERS
+from shared.contracts.topics import CRAWL_REQUESTS, MULTIPLIERS
 from shared.pacing.slots import SlotTimeline
 from shared.policy.compiled import LateKernels
 from shared.runtime.consumer import BatchConsumer
@@ -109,6 +109,7 @@ class Scheduler(WorkerService):
             # What is gone may be in the database.
             reloads=True,
             absent=self._handler.away.absent,
+            written=(CRAWL_REQUESTS,),
         )
         self._pacer = Pacer(
             self.settings,
@@ -163,8 +164,8 @@ class Scheduler(WorkerService):
 
     def not_ready(self) -> str | None:
         """Wait for the group, the shards and the coordinator."""
-        if self._consumer is not None and self._consumer.halted is not None:
-            return self._consumer.halted
+        if self._consumer is not None and self._consumer.trouble is not None:
+            return self._consumer.trouble
         if self._handler.trouble is not None:
             return self._handler.trouble
         if self._consumer is None or not self._consumer.settled:

@@ -18,17 +18,18 @@ from shared.runtime.holding import Holding
 from shared.runtime.isolation import TooManyBadMessages
 from shared.runtime.kafka import fetch_bytes, gathering, make_consumer
 from shared.runtime.lag import Lag, late_ones
+from shared.runtime.leaders import PATIENCE_SECONDS, Leaders
 from shared.runtime.leftovers import Leftovers, Loading, Missing
 from shared.runtime.membership import Membership
 from shared.runtime.partition_watch import PartitionWatch
 from shared.runtime.polling import Polling
 from shared.runtime.rebalances import BeforeLeaving, Rebalances
 from shared.runtime.settings import Settings
-from shared.runtime.slices import Pace, count_of, passed_over, read_on, read_slice
+from shared.runtime.slices import Pace, count_of, read_on, read_slice
+from shared.runtime.telling import Telling
 
 log = structlog.get_logger(__name__)
 
-PASSED_OVER_SECONDS = 0.5
 """Between two looks at what was read that is no record."""
 
 
@@ -59,6 +60,7 @@ class BatchConsumer:
         known_topics: KnownTopics | None = None,
         reloads: bool = False,
         absent: Absent | None = None,
+        written: Sequence[Topic] = (),
     ) -> None:
         """Make a consumer that is not started yet.
 
@@ -79,6 +81,8 @@ class BatchConsumer:
             reloads: whether a partition is loaded anew where records are gone before they were
                 read: for handlers whose state another worker has written meanwhile.
             absent: asked, once partitions are loaded, which of them could not be.
+            written: topics that a partition's handler writes to the same partition of; one whose
+                partition has no leader is as absent as one that is read.
         """
         self._loads_beside = loads_beside
         self._loading: Loading | None = None
@@ -98,8 +102,6 @@ class BatchConsumer:
         )
         self._pace = Pace(linger_seconds)
         self._holding = holding
-        self._reached, self._unread = reached, unread
-        self._passed_over_at = 0.0
         self._membership = Membership(settings.kafka_session_timeout_seconds)
         self._rebalances = Rebalances(self._consumer, self._membership, before_leaving)
         self._followed = 0
@@ -109,7 +111,10 @@ class BatchConsumer:
         self._continuity = Continuity(self._consumer, self._names, known_topics)
         self._reloads = reloads
         self._lag = Lag(self._consumer, self._names, lambda: self._next)
+        self._telling = Telling(self._consumer, self._names, self._lag, reached, unread)
         self._leftovers = Leftovers(self._consumer, holding)
+        needed = [*self._names, *(settings.topic(topic.name) for topic in written)]
+        self._leaders = Leaders(self._consumer, needed)
         self._to_reload: set[int] = set()
         self._missing = Missing(absent)
         self.halted: str | None = None
@@ -132,6 +137,11 @@ class BatchConsumer:
         if self.halted is not None:
             return False
         return not self._rebalances.deciding and self._followed == self._rebalances.generation
+
+    @property
+    def trouble(self) -> str | None:
+        """Why partitions are not read, all of them or some; None: nothing is known of that."""
+        return self.halted or self._leaders.trouble
 
     @property
     def is_loading(self) -> bool:
@@ -203,8 +213,10 @@ class BatchConsumer:
             if again := self._to_reload & self._ours:
                 await self._load_anew(again)
             if self._loading is None and (due := self._missing.due()):
-                await self._load(due)
-            await self._note_passed_over()
+                await self._load_missing(due)
+            if moved := await self._telling.passed_over(self._next):
+                self._next |= moved
+                await self._telling.reached(moved)
             self._leftovers.resume(self._ours)
             batch = await self._read()
             if not batch:
@@ -284,17 +296,6 @@ class BatchConsumer:
                     metrics.LATE_RECORDS.labels(topic).inc(late_ones(records, time.time()))
                     self._next[TopicPartition(by_name[topic], partition)] = records[-1].offset + 1
 
-    async def _note_passed_over(self) -> None:
-        if time.monotonic() < self._passed_over_at:
-            return
-        self._passed_over_at = time.monotonic() + PASSED_OVER_SECONDS
-        moved = await passed_over(self._consumer, self._next)
-        self._next |= moved
-        if moved and self._reached is not None:
-            await self._reached(
-                {(self._names[tp.topic], tp.partition): offset for tp, offset in moved.items()}
-            )
-
     async def _follow_rebalance(self) -> None:
         if self._rebalances.deciding:
             await asyncio.sleep(0.01)
@@ -305,7 +306,11 @@ class BatchConsumer:
         if self._loading is not None and self._loading.positions.done():
             await self._take_loaded()
         self.partition_watch.shared_anew()
-        wanted = self._rebalances.common_partitions()
+        shared = self._rebalances.common_partitions()
+        leaderless = await self._leaders.lacking(shared, PATIENCE_SECONDS)
+        if self._rebalances.deciding or self._rebalances.generation != generation:
+            return
+        wanted = shared - leaderless
         # Where others may have had our partitions, what we have in memory stands still since then:
         # it is loaded again.
         had = self._ours | self._missing.partitions
@@ -320,25 +325,15 @@ class BatchConsumer:
         self._rebalances.was_left_out = False
         if lost:
             await self._let_go(lost)
+        self._missing.put_off(leaderless)
         if new:
             await self._load(new)
         metrics.ASSIGNED_SHARDS.set(len(self._ours))
-        if self._rebalances.generation != generation or not await self._tell_unread():
+        if self._rebalances.generation != generation or not await self._telling.unread():
             return
         self._read_on_with(self._ours)
         self._followed = generation
         log.info("partitions assigned", new=sorted(new), lost=sorted(lost), now=len(self._ours))
-
-    async def _tell_unread(self) -> bool:
-        """Whether the handler knows what it has to read; if not, it is to be tried again."""
-        if self._unread is None:
-            return True
-        unread = await self._lag.unread()
-        if unread is None:
-            await asyncio.sleep(0.1)
-            return False
-        await self._unread({(self._names[tp.topic], tp.partition): unread[tp] for tp in unread})
-        return True
 
     async def _stop_loading(self) -> set[int]:
         partitions = self._give_up_loading()
@@ -362,6 +357,13 @@ class BatchConsumer:
         if not (self._loads_beside and self._ours):
             await self._take_loaded()
 
+    async def _load_missing(self, partitions: set[int]) -> None:
+        leaderless = await self._leaders.lacking(partitions)
+        if self.settled:
+            self._missing.put_off(leaderless)
+            if there := partitions - leaderless:
+                await self._load(there)
+
     async def _take_loaded(self) -> None:
         """Wait for what is being loaded, if anything is, and make it ours."""
         if self._loading is None:
@@ -376,11 +378,9 @@ class BatchConsumer:
                 for number in new
             }
         )
-        if self._reloads and self._reached is not None:
+        if self._reloads:
             # What went while it was loaded is not waited for: nothing may come behind it.
-            await self._reached(
-                {(self._names[tp.topic], tp.partition): offset for tp, offset in starts.items()}
-            )
+            await self._telling.reached(starts)
         self._loading = None
         self._ours |= new
         self._next |= starts

@@ -18,7 +18,7 @@ from aiokafka.errors import KafkaError
 from shared.runtime import metrics
 from shared.runtime.aiokafka_patches import client_of
 from shared.runtime.kafka import may_pass
-from shared.runtime.topic_ids import topic_ids
+from shared.runtime.topic_metadata import topic_ids
 
 log = structlog.get_logger(__name__)
 

@@ -75,8 +75,12 @@ class Missing:
         """Those of partitions that were to be loaded just now which are; the others are missing."""
         absent = set(self._absent()) & assigned if self._absent is not None else set()
         self.forget(assigned)
-        self._due_at |= dict.fromkeys(absent, time.monotonic() + PAUSE_SECONDS)
+        self.put_off(absent)
         return set(assigned) - absent
+
+    def put_off(self, partitions: Iterable[int]) -> None:
+        """These cannot be loaded now."""
+        self._due_at |= dict.fromkeys(partitions, time.monotonic() + PAUSE_SECONDS)
 
     def forget(self, partitions: Iterable[int]) -> None:
         """Partitions go elsewhere, or are loaded."""

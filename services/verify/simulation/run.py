@@ -20,15 +20,17 @@ import services.scheduler.flow.reporting
 import shared.runtime.consumer
 import shared.runtime.follower
 import shared.runtime.kafka
+import shared.runtime.telling
 from services.verify.checks.finding import Finding
 from services.verify.simulation.checks import check
 from services.verify.simulation.clocks import virtual_clocks
 from services.verify.simulation.facts import GAP, Facts, Gap
 from services.verify.simulation.faults import Injector
 from services.verify.simulation.kafka.broker import Broker
-from services.verify.simulation.kafka.consumer import Consumer, end_of_log, topic_ids
+from services.verify.simulation.kafka.consumer import Consumer
 from services.verify.simulation.kafka.network import Network
 from services.verify.simulation.kafka.producer import Producer
+from services.verify.simulation.kafka.questions import end_of_log, leaderless, topic_ids
 from services.verify.simulation.looking import Looks, every_pick_looked_at
 from services.verify.simulation.loop import VirtualLoop
 from services.verify.simulation.operators import Operators
@@ -47,7 +49,7 @@ _SINGLE: Final = frozenset(topic.name for topic in TOPICS if topic.partitioning 
 
 _CHANGED: Final[dict[tuple[Any, str], Any]] = {
     (shared.runtime.follower, "ASK_SECONDS"): 0.25,
-    (shared.runtime.consumer, "PASSED_OVER_SECONDS"): 1.0,
+    (shared.runtime.telling, "PASSED_OVER_SECONDS"): 1.0,
     (services.scheduler.flow.reporting, "_POLL_SECONDS"): 1.0,
     (services.coordinator.picture.Picture, "sample"): nothing,
 }
@@ -214,7 +216,8 @@ def _surroundings(simulation: _Simulation) -> Iterator[None]:
     store = replacements if simulation.postgres is None else simulation.postgres.replacements
     functions = store(simulation.database) | {
         "shared.runtime.worker.end_now": simulation.end_now,
-        "shared.runtime.topic_ids.topic_ids": topic_ids,
+        "shared.runtime.topic_metadata.leaderless": leaderless,
+        "shared.runtime.topic_metadata.topic_ids": topic_ids,
         "shared.runtime.log_ends.end_of_log": end_of_log,
         "services.scheduler.warm_up.warm_up": nothing,
         "services.estimator.compilation.warm_up": nothing,

@@ -2,34 +2,17 @@
 
 import asyncio
 import time
-from contextlib import asynccontextmanager
 
 import pytest
 from aiokafka import TopicPartition
 from apache import need_apache_kafka
+from nodes import three_nodes
 
-from deploy.local.apache_cluster import ApacheCluster
-from services.verify.network import Network
-from services.verify.servers import open_nodes
 from shared.contracts.topics import MULTIPLIERS
 from shared.runtime.aiokafka_patches import client_of
 from shared.runtime.follower import Follower
 from shared.runtime.kafka import ensure_topics, make_consumer, make_producer
 from shared.runtime.settings import load_settings
-
-
-@asynccontextmanager
-async def three_nodes(folder):
-    cluster, network = ApacheCluster(folder), Network()
-    try:
-        await open_nodes(network, cluster)
-        await asyncio.to_thread(cluster.start)
-        yield cluster
-    finally:
-        for number in cluster.nodes:
-            cluster.resume(number)
-        await asyncio.to_thread(cluster.kill)
-        await network.close()
 
 
 async def leader_of(settings, name):

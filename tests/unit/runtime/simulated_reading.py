@@ -4,8 +4,9 @@ from random import Random
 
 from services.verify.simulation.clocks import virtual_clocks
 from services.verify.simulation.kafka.broker import Broker
-from services.verify.simulation.kafka.consumer import Consumer, topic_ids
+from services.verify.simulation.kafka.consumer import Consumer
 from services.verify.simulation.kafka.network import Network
+from services.verify.simulation.kafka.questions import leaderless, topic_ids
 from services.verify.simulation.loop import VirtualLoop
 from services.verify.simulation.plan import Scale, SimulationPlan, Weather
 from services.verify.simulation.process import Process
@@ -14,16 +15,17 @@ A_FEW_AT_A_TIME = Weather(0.0, 0.0, 0.0, partly=1.0, uneven=0.0)
 
 
 class SimulatedReading:
-    """Topics of one partition, and a member of a group that reads a few records at a time."""
+    """Topics, and a member of a group that reads a few records at a time."""
 
-    def __init__(self, monkeypatch, module, seed):
+    def __init__(self, monkeypatch, module, seed, partitions=1):
         """Have the readers of a module read here."""
         self.loop = VirtualLoop(Random(seed))
-        self.broker = Broker(self.loop, 1, frozenset())
+        self.broker = Broker(self.loop, partitions, frozenset())
         self._network = Network(self.loop, Random(seed + 1), 0.0)
         self._seed = seed
         monkeypatch.setattr(module, "make_consumer", self._consumer)
         monkeypatch.setattr("shared.runtime.continuity.topic_ids", topic_ids)
+        monkeypatch.setattr("shared.runtime.leaders.leaderless", leaderless)
 
     def _consumer(self, _settings, group=None, **options):
         known = {

@@ -116,6 +116,10 @@ class Partition:
         self.held.append((begin, end))
         self.unreadable_until = max(self.unreadable_until, end)
 
+    def is_led(self, now: float) -> bool:
+        """Whether it has a leader that is read from."""
+        return self.unreadable_until <= now
+
     def read_from(self, at: float, seconds: float) -> float:
         """From when on something that was appended at a time could be read for so many seconds
         without a break; virtual seconds."""

@@ -11,6 +11,7 @@ from aiokafka.errors import (
     CommitFailedError,
     IllegalStateError,
     KafkaError,
+    LeaderNotAvailableError,
     OffsetOutOfRangeError,
 )
 from aiokafka.structs import OffsetAndTimestamp
@@ -223,7 +224,7 @@ class Consumer:
         uneven = self._weather.uneven
         for place in self._places.values():
             log = place.log
-            if log.unreadable_until > self.loop.now:
+            if not log.is_led(self.loop.now):
                 wait = log.unreadable_until - self.loop.now
                 self.loop.call_later(wait, self._tell, context=self._context)
                 continue
@@ -321,16 +322,19 @@ class Consumer:
     async def end_offsets(self, tps: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
         """Where partitions end."""
         asked = list(tps)
-        return await self.network.query(
-            lambda: {tp: self.broker.partition(tp.topic, tp.partition).stable for tp in asked}
-        )
+        return await self.network.query(lambda: {tp: self._led(tp).stable for tp in asked})
 
     async def beginning_offsets(self, tps: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
         """Where they begin."""
         asked = list(tps)
-        return await self.network.query(
-            lambda: {tp: self.broker.partition(tp.topic, tp.partition).begin for tp in asked}
-        )
+        return await self.network.query(lambda: {tp: self._led(tp).begin for tp in asked})
+
+    def _led(self, tp: TopicPartition) -> Partition:
+        """A partition; as the real client, whoever asks waits until somebody leads it."""
+        log = self.broker.partition(tp.topic, tp.partition)
+        if not log.is_led(self.loop.now):
+            raise LeaderNotAvailableError(tp)
+        return log
 
     async def offsets_for_times(
         self, times: Mapping[TopicPartition, int]
@@ -379,15 +383,3 @@ class Consumer:
     def _group(self) -> Any:
         name = str(self._options["group_id"])
         return next(group for group in self.broker.groups.all() if group.name == name)
-
-
-async def end_of_log(consumer: Consumer, tp: TopicPartition) -> int:
-    """As `shared.runtime.log_ends.end_of_log`."""
-    log = consumer.broker.partition
-    return await consumer.network.query(lambda: log(tp.topic, tp.partition).end)
-
-
-async def topic_ids(client: Consumer, names: Iterable[str]) -> dict[str, str]:
-    """As `shared.runtime.topic_ids.topic_ids`."""
-    asked = list(names)
-    return await client.network.ask(lambda: {name: client.broker.topic_id(name) for name in asked})

@@ -1,11 +1,15 @@
-"""Which topic is meant by a name: a topic that is made anew under an old name has another id.
+"""What brokers say of topics beyond what aiokafka asks for.
 
-aiokafka asks for metadata of versions that do not have the ids yet, so the question is put here, in
-version 10 (Apache Kafka 2.8 and later).
+Which topic is meant by a name: one that is made anew under an old name has another id. aiokafka
+asks for metadata of versions that do not have the ids yet, so the question is put here, in version
+10 (Apache Kafka 2.8 and later).
+
+And which partitions have a leader now: aiokafka waits for one, wherever it meets a partition that
+has none, and tells nobody.
 """
 
 import uuid
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from io import BytesIO
 from typing import Any
 
@@ -126,15 +130,38 @@ async def topic_ids(client: AIOKafkaClient, names: Iterable[str]) -> dict[str, s
     Raises:
         KafkaError: no broker answers.
     """
+    return {
+        name: str(topic_id)
+        for error, name, topic_id, *_ in await _asked(client, names)
+        if not error and topic_id != _NONE
+    }
+
+
+async def leaderless(client: AIOKafkaClient, names: Iterable[str]) -> dict[str, set[int]]:
+    """The partitions of topics that no broker leads: nothing can be read of them, nor written.
+
+    Args:
+        client: connected.
+        names: of the topics, as the broker has them; absent of the answer: all are led, or the
+            brokers do not say.
+
+    Raises:
+        KafkaError: no broker answers.
+    """
+    found = {
+        name: {number for _, number, leader, *_ in partitions if leader < 0}
+        for _, name, _, _, partitions, *_ in await _asked(client, names)
+    }
+    return {name: numbers for name, numbers in found.items() if numbers}
+
+
+async def _asked(client: AIOKafkaClient, names: Iterable[str]) -> Sequence[Any]:
     node = client.get_random_node()
     if node is None:
         raise NodeNotReadyError("no broker is known")
     try:
         answer: Any = await client.send(node, _Topics(names))
     except NotImplementedError:
-        return {}
-    return {
-        name: str(topic_id)
-        for error, name, topic_id, *_ in answer.topics
-        if not error and topic_id != _NONE
-    }
+        return ()
+    topics: Sequence[Any] = answer.topics
+    return topics
