@@ -73,8 +73,9 @@ class _Loaded:
         for host in range(_GROUPED):
             shard.groups.name(host, f"group-{host % _GROUPS}")
         if has_groups:
+            # Limits are not set all at once: slots of different groups come at different times.
             self._groups = tuple(
-                GroupShares(f"group-{n}", self.limit, ORIGIN - 1.0, 0.0, [Allotment(0, 1.0)])
+                GroupShares(f"group-{n}", self.limit, ORIGIN - n, 0.37 * n, [Allotment(0, 1.0)])
                 for n in range(_GROUPS)
             )
 

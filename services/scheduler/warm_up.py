@@ -18,7 +18,13 @@ from services.scheduler.state.rules import PickingRules, ShardRules
 from services.scheduler.state.shard import Shard
 from shared.contracts.identity import PageIdentity, host_id_of, identify
 from shared.contracts.layout import ALONE
-from shared.contracts.messages import CrawlRequest, HostParameters, PageUpdate
+from shared.contracts.messages import (
+    Allotment,
+    CrawlRequest,
+    GroupShares,
+    HostParameters,
+    PageUpdate,
+)
 from shared.policy.kernels.rate_tables import make_tables
 from shared.rules.page_events import GONE_FOR_GOOD, UNCHANGED
 from shared.store.columns import HostColumns, PageColumns, SignalsBySource, host_rules
@@ -150,13 +156,19 @@ def _by_id(page: PageIdentity) -> int:
 
 
 def _crowd(shard: Shard) -> None:
-    """A host at its limit, one of whose pages goes; then more pages than the next slots need."""
+    """A host at its limit, one of whose pages goes, and at that of its group, which changes; then
+    more pages than the next slots need."""
     host = shard.hosts.names[0]
     for now in (100.0, 200.0):
         shard.selector.select(np.full(8, now), 1.0, 0.0)
     penned = np.flatnonzero(shard.pages["bucket"] == PENNED)
     shard.remove(int(shard.lookup.ids[penned[0]]), 200.0)
     shard.limit_host(host, 100.0, None, 200.0)
+    for limit in (0.01, 0.02):
+        shares = GroupShares(host, limit, 200.0, 0.0, [Allotment(shard.number, 1.0)])
+        shard.groups.follow((shares,), 1.0, 250.0)
+        shard.selector.select(np.full(8, 250.0), 1.0, 0.0)
+    shard.groups.follow((), 1.0, 250.0)
     new = identify(f"http://{host}/new")
     shard.upsert(new, PageUpdate("upsert", new.url), 200.0)
     for now in (300.0, 400.0, 500.0):

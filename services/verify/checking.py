@@ -11,13 +11,14 @@ from aiokafka import ConsumerRecord
 from services.verify import audit
 from services.verify.bad_messages import STAGES
 from services.verify.checks import announced, delivery, limits, pages, requests
-from services.verify.checks.downtime import downtimes_of
+from services.verify.checks.downtime import Downtimes, downtimes_of
 from services.verify.checks.finding import Finding
 from services.verify.checks.late_kernels import late_kernels
 from services.verify.checks.memory import remembered
 from services.verify.checks.recovery import recovery
 from services.verify.draining import Memory
 from services.verify.faults import SOFT, Injected
+from services.verify.group_news import named_since
 from services.verify.late_plans import changes_held
 from services.verify.ledger import Ledger
 from services.verify.plan import VerifyPlan
@@ -103,6 +104,12 @@ class Facts:
     """Database with the state before the first worker started."""
     limits: Mapping[str, float]
     """Crawls per second, by host."""
+    group_limits: Mapping[str, float]
+    """Crawls per second, by group."""
+    addresses: Mapping[str, str]
+    """Host → the group that crawlers name, of those that they say so of."""
+    open_bounds: Mapping[str, int]
+    """Host → requests that may be open at once."""
     held_at: Mapping[str, float]
     """URL → when the copy was crawled that was held at the beginning; −inf: none was."""
     accounts: Sequence[Account]
@@ -194,6 +201,7 @@ def _findings(facts: Facts, ledger: Ledger) -> list[Finding]:
         limits.hosts(ledger, facts.limits),
         limits.hosts_by_arrival(ledger, facts.limits, sending),
         limits.blocked_hosts(ledger, picking),
+        *([] if facts.plan.before else _further_limits(facts, ledger, sending, crawling)),
         pages.known_to_shards(ledger, facts.memory.pages),
         pages.as_updated(ledger, expected),
         pages.removed_are_left(ledger, expected, picking),
@@ -202,6 +210,18 @@ def _findings(facts: Facts, ledger: Ledger) -> list[Finding]:
         ),
         *([] if facts.plan.before else [late_kernels(facts.logs)]),
         recovery(ledger, facts.injected, changes, end),
+    ]
+
+
+def _further_limits(
+    facts: Facts, ledger: Ledger, sending: Downtimes, away: Downtimes
+) -> list[Finding]:
+    """What workers of 0.2 do not know."""
+    named = named_since(ledger, facts.addresses, away, HANDED_OVER_SECONDS)
+    return [
+        limits.groups(ledger, facts.group_limits, named),
+        limits.groups_by_arrival(ledger, facts.group_limits, sending, named),
+        requests.open_at_once(ledger, facts.open_bounds),
     ]
 
 

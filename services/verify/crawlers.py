@@ -75,6 +75,7 @@ class Crawlers:
         self._web = Web(crowd.pages.importance, crowd.pages.held, crowd.stream)
         self._rows = {page: row for row, page in enumerate(crowd.pages.page_ids.tolist())}
         self._in_old_words = in_old_words
+        self._addresses = crowd.addresses
         self._gone: set[int] = set()
         self._versions: Counter[int] = Counter()
         """Page → how often it was found changed."""
@@ -167,6 +168,7 @@ class Crawlers:
             host=request.host,
             request_id=request.request_id,
             crawled_at=now,
+            group=None if self._in_old_words else self._addresses.get(request.host),
             **self._found(request, now),
         )
         self._sender.queue(CRAWL_OUTCOMES, request.host, outcome)

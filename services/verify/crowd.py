@@ -19,6 +19,16 @@ _SPEED: Final = DAYS_PER_SECOND * SECONDS_PER_DAY
 LIMIT_OVER_NEED: Final = 12.0
 """A host's limit, as a multiple of the rate at which the bound on its pages' age wants them."""
 
+TOGETHER_OVER_NEED: Final = 6.0
+"""The same of the limit that the hosts at one address share."""
+
+ADDRESS: Final = "203.0.113.7"
+AT_ADDRESS: Final = 3
+"""Hosts there."""
+
+MOST_OPEN: Final = 2
+"""Requests that may be open at once, of the one host that has such a bound."""
+
 LEAST_LIMIT: Final = 1.0
 MOST_LIMIT: Final = 80.0
 
@@ -53,6 +63,12 @@ class Crowd:
     stream: FastStream
     limits: dict[str, float]
     """Crawls per second, by host."""
+    group_limits: dict[str, float]
+    """The same by address, of all hosts there."""
+    addresses: dict[str, str]
+    """Of the hosts of which crawlers say where they are."""
+    open_bounds: dict[str, int]
+    """Host → requests that may be open at once."""
 
 
 def make_crowd(pages: int, seed: int, max_age_seconds: float) -> Crowd:
@@ -61,8 +77,16 @@ def make_crowd(pages: int, seed: int, max_age_seconds: float) -> Crowd:
     hosts, counts = np.unique(population.pages.hosts, return_counts=True)
     need: NDArray[np.float64] = counts / max_age_seconds
     limits = np.clip(LIMIT_OVER_NEED * need, LEAST_LIMIT, MOST_LIMIT).round(3)
+    # Of middle size: they are crawled often, and nobody waits for them.
+    first = max(hosts.size // 2 - AT_ADDRESS, 0)
+    middle = np.argsort(need, kind="stable")[first : first + AT_ADDRESS + 1]
+    together, narrow = hosts[middle[:-1]].tolist(), str(hosts[middle[-1]])
+    shared = float(np.clip(TOGETHER_OVER_NEED * need[middle[:-1]].sum(), LEAST_LIMIT, MOST_LIMIT))
     return Crowd(
         population.pages,
         FastStream(GeneratedStream(population, seed)),
         dict(zip(hosts.tolist(), limits.tolist(), strict=True)),
+        {ADDRESS: round(shared, 3)},
+        dict.fromkeys(together, ADDRESS),
+        {narrow: MOST_OPEN},
     )

@@ -20,8 +20,8 @@ from aiokafka.errors import KafkaError
 from services.verify.transactions import Due, Transactions
 from shared.contracts.codec import encode
 from shared.contracts.identity import shard_of
-from shared.contracts.messages import Bandwidth, ScheduledRate
-from shared.contracts.topics import BANDWIDTH, CRAWL_OUTCOMES, GLOBAL_KEY, Topic
+from shared.contracts.messages import Bandwidth, GroupLimit, ScheduledRate
+from shared.contracts.topics import BANDWIDTH, CRAWL_OUTCOMES, GLOBAL_KEY, GROUP_LIMITS, Topic
 from shared.runtime.publisher import Publisher
 from shared.runtime.settings import Settings
 from shared.units import SECONDS_PER_DAY
@@ -254,6 +254,11 @@ class Sender:
         for at, rate in steps[1:]:
             await asyncio.sleep(max(at - time.time(), 0.0))
             self.budget_changes.append((max(at, self.budget_changes[-1][0]), rate))
+
+    async def limit_group(self, group: str, crawls_per_second: float) -> None:
+        """Limit a group of hosts, and wait until the broker has it."""
+        value = encode(GroupLimit(group, crawls_per_second))
+        await (await self._publisher.send(GROUP_LIMITS, group.encode(), value, partition=0))
 
     async def _publish_budget(self, message: Bandwidth) -> None:
         await (await self._publisher.send(BANDWIDTH, GLOBAL_KEY, encode(message), partition=0))

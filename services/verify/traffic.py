@@ -49,9 +49,17 @@ class Traffic:
         self._number = 0
 
     def limit_hosts(self) -> None:
-        """Say how often each host may be crawled."""
+        """Say how often each host may be crawled, and how many requests may be open."""
         for host, rate in self._crowd.limits.items():
             self._sender.queue(HOST_LIMITS, host, HostLimit(host, rate), on_time=True)
+
+    async def limit_further(self) -> None:
+        """Say what workers of 0.2 do not know: limits of groups, and bounds of open requests."""
+        for host, most in self._crowd.open_bounds.items():
+            bound = HostLimit(host, max_open_requests=most, only="open")
+            self._sender.queue(HOST_LIMITS, host, bound, on_time=True)
+        for group, rate in self._crowd.group_limits.items():
+            await self._sender.limit_group(group, rate)
 
     async def run(self, origin: float) -> None:
         """Go on until cancelled; the web's days begin at `origin`, Unix seconds."""

@@ -105,6 +105,8 @@ class Verification:
         await self.sender.start()
         await self.sender.set_budget(self.plan.highest_rate)
         self.traffic.limit_hosts()
+        if self.plan.before is None:
+            await self.traffic.limit_further()
         self._say("starting the workers")
         await self.system.start_first_workers(FIRST_WORKERS[self.plan.topology])
         await self.system.wait_until_ready()
@@ -186,6 +188,9 @@ class Verification:
             database_url=self.system.database_url,
             beginning_url=self.system.servers.database_uri(BEGINNING),
             limits=self.crowd.limits,
+            group_limits=self.crowd.group_limits,
+            addresses=self.crowd.addresses,
+            open_bounds=self.crowd.open_bounds,
             held_at=dict(zip(self.crowd.pages.urls, self._held_at.tolist(), strict=True)),
             accounts=(self.sender.account, self.crawlers.seen),
             budget_changes=self.sender.budget_changes,

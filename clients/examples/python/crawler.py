@@ -19,6 +19,18 @@ PREFIX = os.environ.get("FRESHET_TOPIC_PREFIX", "")
 KAFKA = {"bootstrap_servers": os.environ.get("KAFKA_BOOTSTRAP_SERVERS", "127.0.0.1:9092")}
 
 
+class Answer(aiohttp.ClientResponse):
+    """An answer that remembers from which address it came."""
+
+    address: str | None = None
+
+    async def start(self, connection: Any) -> aiohttp.ClientResponse:
+        """Note the address, while there is a connection."""
+        peer = connection.transport and connection.transport.get_extra_info("peername")
+        self.address = peer[0] if peer else None
+        return await super().start(connection)
+
+
 async def crawl(client: aiohttp.ClientSession, request: dict[str, Any]) -> dict[str, Any]:
     """Fetch a page; returns the outcome."""
     outcome = {key: request[key] for key in ("request_id", "url", "host")}
@@ -26,6 +38,8 @@ async def crawl(client: aiohttp.ClientSession, request: dict[str, Any]) -> dict[
     try:
         async with client.get(request["url"]) as answer:
             outcome["http_status"] = answer.status
+            if answer.address and not answer.history:  # else another host may have answered
+                outcome["group"] = answer.address
             if answer.status in {404, 410}:
                 outcome["result"] = "gone"
             elif answer.ok:
@@ -55,7 +69,11 @@ async def main() -> None:
     # aiokafka's default partitioner is Kafka's, so the host as key leads to the right partition.
     producer = AIOKafkaProducer(acks="all", **KAFKA)
     timeout = aiohttp.ClientTimeout(total=60)
-    async with consumer, producer, aiohttp.ClientSession(timeout=timeout) as client:
+    async with (
+        consumer,
+        producer,
+        aiohttp.ClientSession(timeout=timeout, response_class=Answer) as client,
+    ):
         while True:
             read = await consumer.getmany(timeout_ms=500, max_records=50)
             records = [record for part in read.values() for record in part]

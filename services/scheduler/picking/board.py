@@ -18,7 +18,8 @@ from numpy.typing import NDArray
 
 from services.scheduler.picking.board_rows import ENTRY, STATE, UPPER_TIERS
 from services.scheduler.picking.heap import push
-from services.scheduler.picking.priority import Terms, due_at, queue_of
+from services.scheduler.picking.line_heaps import IN_LINE, raise_bound
+from services.scheduler.picking.priority import Terms, due_at, priority_of, queue_of
 from services.scheduler.picking.urgent_heaps import (
     column_with_room,
     heaps_with_room,
@@ -58,6 +59,7 @@ class Board(NamedTuple):
     attempts: Rows
     hosts: Rows
     groups: Rows
+    lines: Rows
     wheel: Wheel
     listed: Rows
     """Of `ENTRY`."""
@@ -66,13 +68,14 @@ class Board(NamedTuple):
     tiers take turns: one of each tier, in a third of the array."""
     urgent_keys: NDArray[np.float64]
     parked: NDArray[np.int32]
-    """Heap of hosts that wait for a token, the first to get one first."""
+    """Heap of hosts that wait for a token, the first to get one first; -2 - a line: its groups.
+    And of hosts whose bounds expire."""
     parked_keys: NDArray[np.float64]
-    """Minus the times at which they get it."""
+    """Minus the times at which they get it, or do so."""
     pen_rows: NDArray[np.int32]
     """By item of a pen: the page."""
     pen_priorities: NDArray[np.float64]
-    """Of these pages, when slots were last filled for their host."""
+    """Of these pages, when they were last looked at; of hosts in line: when bounds expire."""
     pen_next: NDArray[np.int32]
     """By item: another one of the same pen; 0: the last one."""
     state: NDArray[Any]
@@ -96,6 +99,7 @@ def make_board(
     if shares:
         state["shares"] = [*shares, max(1.0 - sum(shares), 0.0)]
     return Board(
+        none,
         none,
         none,
         none,
@@ -139,7 +143,7 @@ def attach(
     in_turns, host_count = board.terms.in_turns, hosts.size
     lists = int(state["listed"]) + 2 * count + touched
     urgent = int(state["urgent"] + state["listed"]) + count + 1
-    parked = int(state["parked"]) + 2 * host_count + 1
+    parked = int(state["parked"]) + 4 * host_count + 4 * board.lines.size + touched + 1
     return board._replace(
         pages=pages,
         records=records,
@@ -175,7 +179,7 @@ def clear_board(board: Board, used: int, host_count: int, now: float, width: flo
         host.pen = NO_ITEM
         host.penned = 0
         host.is_limited = host.is_parked = 0
-        host.weighed_at = -np.inf
+        host.weighed_at = host.expires_at = -np.inf
 
 
 @compiled
@@ -255,8 +259,8 @@ def _settle(
 def settle_touched(board: Board, rows: NDArray[np.int32], reweigh: bool) -> bool:
     """Something happened to pages: put them where they belong now.
 
-    Penned ones stay: they are looked at anyway. So do urgent ones, unless they are to be weighed
-    again. What was known of listed ones is forgotten.
+    Penned ones stay: they are looked at when their hosts are called. So do urgent ones, unless they
+    are to be weighed again. What was known of listed ones is forgotten.
 
     Returns:
         whether there was room for so many moves; if not, nothing was done.
@@ -267,6 +271,7 @@ def settle_touched(board: Board, rows: NDArray[np.int32], reweigh: bool) -> bool
             board.pages,
             board.attempts,
             board.hosts,
+            board.lines,
             board.wheel.chains,
             board.wheel.chunks,
             board.wheel.dial,
@@ -284,6 +289,7 @@ def _settle_touched(
     pages: Rows,
     attempts: Rows,
     hosts: Rows,
+    lines: Rows,
     chains: Rows,
     chunks: NDArray[np.int32],
     dial: Rows,
@@ -305,6 +311,11 @@ def _settle_touched(
             count += 1
         elif bucket == LISTED or (reweigh and bucket == URGENT):
             _add_entry(listed, state, pages, row)
+        elif bucket == PENNED:
+            number = pages[row].host
+            if hosts[number].is_parked == IN_LINE:
+                later = priority_of(pages[row], attempts, hosts[number].expires_at, terms)
+                raise_bound(hosts, lines, number, later)
     _settle(pages, attempts, hosts, wheel, listed, state, terms, moved[:count])
     return True
 

@@ -15,12 +15,12 @@ from typing import Any, Final, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
+from services.scheduler.picking import lines
 from services.scheduler.picking.board import (
     PENNED,
     clear_board,
     let_come,
     make_board,
-    park,
     settle_all,
     settle_touched,
 )
@@ -35,7 +35,6 @@ from services.scheduler.picking.stock import SPARE, Stock, is_crowded, patience,
 from services.scheduler.picking.taking_turns import fill_in_turns
 from services.scheduler.picking.urgent_heaps import rows_in
 from services.scheduler.picking.wheel import entries_in, memory_of
-from services.scheduler.state.hosts import usable_from
 from services.scheduler.state.rows import Rows
 from services.scheduler.state.rules import ShardRules
 from services.scheduler.state.shard import Shard
@@ -146,12 +145,25 @@ class Calendar:
             leave_pen(self._board, row)
 
     def touch_host(self, number: int) -> None:
-        """The limit of a host has changed."""
+        """The limit of a host has changed, or it is of other groups."""
         if self._is_ready and number < self._space.host_count:
             host = self._space.host_rows[number]
             if host["is_parked"]:
                 self._attach(0)
-                park(self._board, number, float(usable_from(host)))
+                lines.touch_parked(self._board, number)
+
+    def touch_lines(self) -> None:
+        """The limits of groups have changed, or the shard's parts of them."""
+        if self._is_ready:
+            self._attach(0)
+            lines.touch_lines(self._board)
+            lines.drop_stale(self._board)
+
+    def empty_lines(self) -> None:
+        """There will be other lines; `touch_host` follows for all hosts that are of any."""
+        if self._is_ready:
+            self._attach(0)
+            lines.empty_lines(self._board)
 
     def select(self, slots: NDArray[np.float64], rate: float, least: float) -> Rows:
         """Fill slots with the most urgent pages, by their priorities at the first slot.
@@ -217,6 +229,7 @@ class Calendar:
         used, width = space.used, _TICK_SECONDS * self._rules.speed
         guard = self._first_guard(self._slots + 2 * self._more * self._stock.wanted, now)
         clear_board(board, used, space.host_count, now, width)
+        lines.clear_lines(board)
         self._state["guard"] = self._state["certain_from"] = guard
         for begin in range(0, used, _LOOKED_AT):
             settle_all(board, begin, min(begin + _LOOKED_AT, used))
@@ -251,12 +264,15 @@ class Calendar:
             self.sweeps += 1
 
     def _lower_guard(self, now: float, wanted: int) -> float:
-        """A guard that about so many more pages reach."""
+        """A guard that about so many more pages reach, of hosts that are not at their limits."""
         space, guard = self._space, float(self._state["guard"])
-        priorities = self._weigh(self._random.integers(0, space.used, _SAMPLED), now)
-        below = np.sort(priorities[(priorities < guard) & (priorities > 0.0)])[::-1]
+        rows = self._random.integers(0, space.used, _SAMPLED)
+        priorities = self._weigh(rows, now)
+        below = (priorities < guard) & (priorities > 0.0)
+        free = below & (space.host_rows["is_limited"][space.pages["host"][rows]] == 0)
         rank = max(round(wanted * _SAMPLED / space.used), _LEAST_SAMPLED)
-        return float(below[rank]) if rank < below.size else 0.0
+        counted = np.sort(priorities[free if rank < free.sum() else below])[::-1]
+        return float(counted[rank]) if rank < counted.size else 0.0
 
     def _sweep(self, now: float) -> None:
         """Place a slice of the pages anew, if the guard is being lowered."""

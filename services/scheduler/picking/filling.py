@@ -19,6 +19,7 @@ from services.scheduler.picking.board import (
 )
 from services.scheduler.picking.board_rows import LEFT
 from services.scheduler.picking.heap import pop, push
+from services.scheduler.picking.lines import call_out, offer_line
 from services.scheduler.picking.pen_quotas import ABOVE
 from services.scheduler.picking.pens import (
     best_of_pen,
@@ -38,13 +39,14 @@ from services.scheduler.picking.steps import (
     close_offers,
     commit,
     drop_left,
+    item_of,
     limit_host,
     next_released,
 )
 from services.scheduler.picking.weighing import queue_listed, weigh_listed
 from services.scheduler.picking.wheel import put_off
 from services.scheduler.state.hosts import crawlable_from
-from services.scheduler.state.rows import Rows
+from services.scheduler.state.rows import NO_HOST, Rows
 from shared.policy.compiled import compiled
 
 PICK: Final = np.dtype(
@@ -71,9 +73,22 @@ def _release_hosts(
     """Let hosts that have a token again take part, with the best of their pens; the new size."""
     number = next_released(board, now)
     while number != NOBODY:
-        size = _offer(board, keys, items, size, number, weighed)
+        if number < NOBODY:
+            size = _offer_line(board, keys, items, size, -2 - number)
+        else:
+            size = _offer(board, keys, items, size, number, weighed)
         number = next_released(board, now)
     return size
+
+
+@compiled
+def _offer_line(
+    board: Board, keys: NDArray[np.float64], items: NDArray[np.int32], size: int, line: int
+) -> int:
+    """Let the host on top of a line take part, by its bound; the new size of the heap."""
+    if not offer_line(board, line):
+        return size
+    return push(keys, items, size, board.lines[line].offer, item_of(board, line))
 
 
 @compiled
@@ -166,6 +181,13 @@ def _take_next(
         else:
             item = int(items[0])
             size = pop(keys, items, size)
+            if -2 - item >= board.hosts.size:
+                line = -2 - item - board.hosts.size
+                number = call_out(board, line, top, now)
+                if number != NO_HOST:
+                    size = _offer(board, keys, items, size, number, weighed)
+                    size = _offer_line(board, keys, items, size, line)
+                continue
             if item < NOBODY:
                 host = board.hosts[-2 - item]
                 if host.is_parked or host.offer != top:

@@ -23,11 +23,12 @@ from services.scheduler.picking.board import (
     time_due,
 )
 from services.scheduler.picking.board_rows import UPPER_TIERS
+from services.scheduler.picking.lines import heed_page, interval_of, is_line_open, join_line
 from services.scheduler.picking.pen_quotas import ABOVE, least_kept, raise_guards
 from services.scheduler.picking.priority import HIGHEST_VALUE, priority_of, queue_of
 from services.scheduler.picking.wheel import is_put_off, put_off
-from services.scheduler.state.hosts import capacity, crawlable_from, is_grouped, pages_of
-from services.scheduler.state.rows import ASLEEP, UNSET
+from services.scheduler.state.hosts import capacity, pages_of, usable_from
+from services.scheduler.state.rows import ASLEEP, NO_LINE, UNSET
 from shared.policy.compiled import compiled
 
 _LEAST: Final = 16.0
@@ -37,9 +38,13 @@ _ROOTS: Final = 2.0
 """... and for large ones so many square roots of their pages: looking through the pen at each
 crawl, and through all pages once a pen, then cost about the same."""
 
+_LEAST_IN_LINE: Final = 2.0
+_ROOTS_IN_LINE: Final = 0.5
+"""The same of hosts that wait in line: their pens are looked at some eight times for each crawl."""
+
 
 @compiled
-def add_to_pen(board: Board, row: int, priority: float) -> None:
+def add_to_pen(board: Board, row: int, priority: float, now: float) -> None:
     """Put a page into the pen of its host."""
     item = board.state[0].free_item
     if item != NO_ITEM:
@@ -55,6 +60,7 @@ def add_to_pen(board: Board, row: int, priority: float) -> None:
     board.pen_next[item] = host.pen
     host.pen = item
     host.penned += 1
+    heed_page(board, page.host, row, now)
 
 
 @compiled
@@ -67,8 +73,12 @@ def _free_item(board: Board, item: int) -> None:
 def quota_of(board: Board, number: int, now: float) -> int:
     """How many pages the pen of a host keeps."""
     host = board.hosts[number]
-    soon = capacity(host, now, now + board.state[0].reach)
+    reach = board.state[0].reach
+    soon = capacity(host, now, now + reach)
     quota = _LEAST + _ROOTS * math.sqrt(host.pages) + 2.0 * soon
+    if host.line != NO_LINE:
+        soon = min(soon, reach / interval_of(board, host.line))
+        quota = _LEAST_IN_LINE + _ROOTS_IN_LINE * math.sqrt(host.pages) + 2.0 * soon
     return int(min(quota, 1.0 + host.pages))
 
 
@@ -303,7 +313,7 @@ def fill_pen(board: Board, number: int, now: float) -> None:
             ):
                 continue
             spares[queue] -= 1
-        add_to_pen(board, row, priority)
+        add_to_pen(board, row, priority, now)
     host.weighed_at = -np.inf
     weigh_pen(board, number, now)
 
@@ -311,15 +321,16 @@ def fill_pen(board: Board, number: int, now: float) -> None:
 @compiled
 def waits_for_group(board: Board, number: int, best: float, now: float) -> bool:
     """Whether another host of a group of its has been crawled since a host was offered; it
-    waits."""
+    waits in line."""
     host = board.hosts[number]
-    if not is_grouped(host):
-        return False
-    usable = crawlable_from(host, board.groups, now)
-    if usable <= now:
+    usable = usable_from(host)
+    if host.line == NO_LINE or (usable <= now and is_line_open(board, number, now)):
         return False
     host.held_back = best
-    park(board, number, usable)
+    if usable > now:
+        park(board, number, usable)
+    else:
+        join_line(board, number, now)
     return True
 
 

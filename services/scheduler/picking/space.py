@@ -1,10 +1,16 @@
 """The shard of a calendar, and the calendar's board over its rows."""
 
-from typing import Protocol
+from typing import Final, Protocol
 
 from services.scheduler.picking.board import Board, attach
+from services.scheduler.picking.lines import drop_stale
 from services.scheduler.state.attempts import Attempts
+from services.scheduler.state.groups import HostGroups
 from services.scheduler.state.rows import Rows
+
+_FEW_WAIT: Final = 4096
+_MANY: Final = 8
+"""Entries for each host and line, most of them of before, that are worth a look at all of them."""
 
 
 class Space(Protocol):
@@ -13,6 +19,7 @@ class Space(Protocol):
     pages: Rows
     records: Rows
     attempts: Attempts
+    groups: HostGroups
 
     @property
     def used(self) -> int:
@@ -43,11 +50,15 @@ def is_attached(board: Board, space: Space) -> bool:
         and board.attempts is space.attempts.rows
         and board.hosts is space.host_rows
         and board.groups is space.group_rows
+        and board.lines is space.groups.lines
     )
 
 
 def attached(board: Board, space: Space, touched: int) -> Board:
     """The board over the rows as they are now, with room for so many more moves."""
-    board = board._replace(groups=space.group_rows)
+    board = board._replace(groups=space.group_rows, lines=space.groups.lines)
     attempts, hosts = space.attempts.rows, space.host_rows
-    return attach(board, space.pages, space.records, attempts, hosts, space.used, touched)
+    board = attach(board, space.pages, space.records, attempts, hosts, space.used, touched)
+    if board.state[0]["parked"] > _FEW_WAIT + _MANY * (hosts.size + board.lines.size):
+        drop_stale(board)
+    return board

@@ -8,9 +8,18 @@ from numpy.typing import NDArray
 from services.scheduler.picking.board import Board, park
 from services.scheduler.picking.board_rows import LEFT
 from services.scheduler.picking.heap import pop
+from services.scheduler.picking.line_heaps import IN_LINE, leave
+from services.scheduler.picking.lines import (
+    AT_ONCE,
+    is_line_open,
+    join_line,
+    opens_at,
+    park_line,
+)
 from services.scheduler.picking.pens import (
     add_to_pen,
     best_of_pen,
+    dissolve_pen,
     has_own_guard,
     release_host,
     shrink_pen,
@@ -26,15 +35,18 @@ from services.scheduler.picking.priority import (
     urgent_from,
 )
 from services.scheduler.state.attempts import begin_request, failures_of
-from services.scheduler.state.hosts import crawlable_from, note_value, take_token, use_slots
-from services.scheduler.state.rows import Rows
+from services.scheduler.state.hosts import note_value, take_token, usable_from, use_slots
+from services.scheduler.state.rows import NEVER, NO_HOST, Rows
 from shared.policy.compiled import compiled
 
 NOBODY: Final = -1
-"""Items below are hosts whose pens take part."""
+"""Items below are hosts whose pens take part, or lines of them: `item_of`."""
 
 _LARGE_HOST: Final = 4096
 """Pages of a host that are not all placed anew in the middle of a tick without need."""
+
+_LET_GO: Final = 4
+"""Hosts that leave a line at a tick whose groups let them be crawled, if nobody wants to."""
 
 
 @compiled
@@ -85,20 +97,65 @@ def commit(
 
 @compiled
 def next_released(board: Board, now: float) -> int:
-    """A host that was parked and has a token again, which is parked no more; `NOBODY`: none has."""
+    """A host that was parked and may be crawled again, which is parked no more; or -2 - a line that
+    was, with a host in it. `NOBODY`: there is none."""
     while board.state[0].parked > 0 and -board.parked_keys[0] <= now:
         ready, number = -board.parked_keys[0], int(board.parked[0])
         board.state[0].parked = pop(board.parked_keys, board.parked, board.state[0].parked)
-        host = board.hosts[number]
-        if not host.is_parked or host.ready_at != ready:
+        if number < NOBODY:
+            if _is_released(board, -2 - number, ready, now):
+                return number
             continue
-        usable = crawlable_from(host, board.groups, now)
+        host = board.hosts[number]
+        if host.expires_at == ready:
+            host.expires_at = NEVER
+            if host.is_parked == IN_LINE:
+                _renew(board, number, now)
+                continue
+        if host.is_parked != 1 or host.ready_at != ready:
+            continue
+        usable = usable_from(host)
         if usable > now:
             park(board, number, usable)
             continue
-        host.is_parked = 0
-        return number
+        if is_line_open(board, number, now):
+            host.is_parked = 0
+            return number
+        join_line(board, number, now)
     return NOBODY
+
+
+@compiled
+def _is_released(board: Board, number: int, ready: float, now: float) -> bool:
+    """Whether a line that was parked until a time may be offered."""
+    line = board.lines[number]
+    if not line.is_parked or line.ready_at != ready:
+        return False
+    line.is_parked = 0
+    if line.first == NO_HOST:
+        return False
+    opens = opens_at(board, number, now)
+    if opens > now:
+        park_line(board, number, opens)
+        return False
+    return True
+
+
+@compiled
+def _renew(board: Board, number: int, now: float) -> None:
+    """Find the bound anew of a host that waits in line; without pages it waits no more."""
+    host = board.hosts[number]
+    leave(board.hosts, board.lines, number)
+    if host.penned == 0 and not has_own_guard(board, number):
+        dissolve_pen(board, number)
+    else:
+        join_line(board, number, now)
+
+
+@compiled
+def item_of(board: Board, line: int) -> int:
+    """What stands for a line where hosts take part: a number beyond theirs."""
+    return -2 - int(board.hosts.size) - line
 
 
 @compiled
@@ -108,22 +165,30 @@ def limit_host(board: Board, number: int, row: int, priority: float, now: float)
     if not host.is_limited:
         host.is_limited = 1
         host.weighed_at = now
-    add_to_pen(board, row, priority)
+    add_to_pen(board, row, priority, now)
     shrink_pen(board, number, now)
     if not host.is_parked:
         host.held_back = priority
-        park(board, number, crawlable_from(host, board.groups, now))
+        usable = usable_from(host)
+        if usable > now or is_line_open(board, number, now):
+            park(board, number, usable)
+        else:
+            join_line(board, number, now)
 
 
 @compiled
 def can_go_on(board: Board, number: int, now: float) -> bool:
-    """After a crawl of a host with a pen: whether it has one more token; else it waits for it."""
+    """After a crawl of a host with a pen: whether it may be crawled once more; else it waits."""
     host = board.hosts[number]
-    usable = crawlable_from(host, board.groups, now)
-    if usable <= now:
+    usable = usable_from(host)
+    if usable <= now and is_line_open(board, number, now):
         return True
     host.held_back = best_of_pen(board, number)
-    park(board, number, usable)
+    if usable > now:
+        park(board, number, usable)
+    else:
+        board.lines[host.line].level = host.offer
+        join_line(board, number, now)
     return False
 
 
@@ -134,10 +199,13 @@ def close_offers(
     size: int,
     now: float,
 ) -> None:
-    """Clean up after hosts that were offered and not wanted."""
+    """Clean up after hosts, and lines of them, that were offered and not wanted."""
     for place in range(size):
         if items[place] < NOBODY:
             number = -2 - int(items[place])
+            if number >= board.hosts.size:
+                _close_line(board, number - int(board.hosts.size), now)
+                continue
             host = board.hosts[number]
             if host.is_parked or not host.is_limited:
                 continue
@@ -147,6 +215,27 @@ def close_offers(
                 park(board, number, now)
             else:
                 release_host(board, number)
+
+
+@compiled
+def _close_line(board: Board, number: int, now: float) -> None:
+    """Let a line that was offered and not wanted wait for the next tick; some hosts leave it, so
+    that it comes to an end."""
+    line = board.lines[number]
+    if not line.is_offered:
+        return
+    park_line(board, number, AT_ONCE)
+    if opens_at(board, number, now) > now:
+        return
+    for _ in range(_LET_GO):
+        if line.first == NO_HOST:
+            break
+        below = board.hosts[line.first].line_below
+        host = int(line.first if below == NO_HOST else below)
+        if has_own_guard(board, host) and board.hosts[host].pages > _LARGE_HOST:
+            break
+        leave(board.hosts, board.lines, host)
+        release_host(board, host)
 
 
 @compiled

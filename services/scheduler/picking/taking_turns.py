@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from services.scheduler.picking.board import URGENT, Board, add_urgent, list_page
 from services.scheduler.picking.board_rows import LEFT, UPPER_TIERS
 from services.scheduler.picking.heap import pop, push
+from services.scheduler.picking.lines import call_out, offer_line
 from services.scheduler.picking.pens import (
     best_of_pen,
     best_of_queue,
@@ -30,6 +31,7 @@ from services.scheduler.picking.steps import (
     close_offers,
     commit,
     drop_left,
+    item_of,
     limit_host,
     next_released,
 )
@@ -38,7 +40,7 @@ from services.scheduler.picking.urgent_heaps import pop_urgent
 from services.scheduler.picking.weighing import queue_listed, weigh_listed
 from services.scheduler.picking.wheel import put_off
 from services.scheduler.state.hosts import crawlable_from
-from services.scheduler.state.rows import Rows
+from services.scheduler.state.rows import NO_HOST, Rows
 from shared.policy.compiled import compiled
 
 _IDLE: Final = 0
@@ -50,6 +52,9 @@ _UNSURE: Final = 2
 
 _MOVED: Final = 3
 """A page has come to another queue: it may be that one's turn now."""
+
+_CALLED: Final = 4
+"""A host was called out of its line, to take part."""
 
 
 class Offers(NamedTuple):
@@ -120,11 +125,25 @@ def _offer(board: Board, offers: Offers, number: int, weighed: float) -> Offers:
 
 
 @compiled
+def _offer_line(board: Board, offers: Offers, line: int) -> Offers:
+    """Let the host on top of a line take part in each queue in which it may have a page."""
+    offers = _with_room(board, offers)
+    if offer_line(board, line):
+        bound = board.lines[line].offer
+        for queue in range(queue_of(bound, True) + 1):
+            _push(offers, queue, bound, item_of(board, line))
+    return offers
+
+
+@compiled
 def _release_hosts(board: Board, offers: Offers, weighed: float, now: float) -> Offers:
     """Let hosts that have a token again take part."""
     number = next_released(board, now)
     while number != NOBODY:
-        offers = _offer(board, offers, number, weighed)
+        if number < NOBODY:
+            offers = _offer_line(board, offers, -2 - number)
+        else:
+            offers = _offer(board, offers, number, weighed)
         number = next_released(board, now)
     return offers
 
@@ -174,7 +193,7 @@ def _take(
     worth `least`, and known to be the best. `pick` gets its row and its priority.
 
     Returns:
-        what became of it; and -2 - its host if it was penned, else `NOBODY`.
+        what became of it; and -2 - its host if it was penned, or was called, else `NOBODY`.
     """
     while True:
         urgent = 0.0
@@ -195,6 +214,11 @@ def _take(
         else:
             item = int(offers.items[queue, 0])
             _pop(offers, queue)
+            if -2 - item >= board.hosts.size:
+                called = call_out(board, -2 - item - board.hosts.size, top, pick.time)
+                if called != NO_HOST:
+                    return _CALLED, -2 - called
+                continue
             if item < NOBODY:
                 if _is_offered(board, -2 - item, queue, top) and not waits_for_group(
                     board, -2 - item, top, pick.time
@@ -268,6 +292,10 @@ def fill_in_turns(
         pick.time, pick.row = slots[slot], -1
         offers = _release_hosts(board, _with_room(board, offers), weighed, pick.time)
         found, item = _take_turn(board, offers, weighed, pick, least, certain)
+        while found == _CALLED:
+            offers = _offer_line(board, offers, int(hosts[-2 - item].in_line))
+            offers = _offer(board, offers, -2 - item, weighed)
+            found, item = _take_turn(board, offers, weighed, pick, least, certain)
         if found == _UNSURE:
             break
         settled += 1

@@ -73,7 +73,7 @@ def _send_elsewhere(board: Board, row: int, priority: float, now: float) -> bool
     if not priority > 0.0:
         return put_off(board.wheel, board.pages, row, time_due(board, row))
     if board.hosts[number].is_limited:
-        add_to_pen(board, row, priority)
+        add_to_pen(board, row, priority, now)
         shrink_pen(board, number, now)
     else:
         add_urgent(board, row, priority)
@@ -86,11 +86,12 @@ def queue_listed(
 ) -> tuple[NDArray[np.float64], NDArray[np.int32], int]:
     """A heap of the places of the listed pages, the most urgent first; keys, places, size.
 
-    There is room for an offer of each host, for one more a slot that came to count no more, and for
-    the urgent pages, should they be urgent no more.
+    There is room for an offer of each host and line, for one more a slot, or a host, that came to
+    count no more, and for the urgent pages, should they be urgent no more.
     """
     count = board.state[0].listed if least < LEAST_NEW else 0
-    keys = np.empty(count + board.state[0].urgent + board.hosts.size + slots + 1)
+    offers = 2 * (board.hosts.size + board.lines.size) + slots
+    keys = np.empty(count + board.state[0].urgent + offers + 1)
     items = np.empty(keys.size, np.int32)
     size = 0
     listed = board.listed

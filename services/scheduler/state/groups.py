@@ -18,11 +18,12 @@ from numpy.typing import NDArray
 
 from services.scheduler.state.hosts import Hosts
 from services.scheduler.state.named_groups import NamedGroups
-from services.scheduler.state.rows import GROUP, NEVER, NO_GROUP, Rows
+from services.scheduler.state.rows import GROUP, LINE, NEVER, NO_GROUP, NO_HOST, NO_LINE, Rows
 from services.scheduler.state.selector import Selector
 from shared.contracts.messages import GroupShares
 from shared.pacing.groups import Groups, interval_of
 from shared.rules.host_groups import group_of
+from shared.store.reserved import grown
 
 TURNS: Final = 3.0
 """A slot is kept for so many turns of the shard: two of them are never further apart."""
@@ -77,6 +78,10 @@ class HostGroups:
         self._hosts = shard.hosts
         self.rows: Rows = np.zeros(1, GROUP)
         """By number of a group; the first is for hosts of none."""
+        self.lines: Rows = _free_lines(1)
+        """By number of a line; the first is for hosts of none. There may be more than are used."""
+        self._line_numbers: dict[tuple[int, int], int] = {}
+        """By the numbers of its groups."""
         self._groups: Groups = ()
         self._numbers: dict[str, int] = {}
         self._named = NamedGroups()
@@ -160,7 +165,7 @@ class HostGroups:
         rows["kept"] = kept
 
     def _take(self, groups: Groups) -> list[int]:
-        """Groups have come or gone, or have other shares; their hosts of before and now."""
+        """Groups have come or gone, or have other shares; hosts that may be of other groups."""
         before = {group.group: place for place, group in enumerate(self._groups)}
         rows = np.zeros(len(groups) + 1, GROUP)
         for row, group in zip(rows[1:], groups, strict=True):
@@ -179,7 +184,12 @@ class HostGroups:
         self.rows, self._groups, self._numbers = rows, groups, numbers
         if not is_regrouped:
             self._heed(members)
-            return list(members.tolist())
+            self._shard.parameter_changes += members.size
+            self._shard.selector.touch_lines()
+            return []
+        self._shard.selector.empty_lines()
+        self.lines = _free_lines(1)
+        self._line_numbers.clear()
         self._looked_at = len(self._hosts)
         self._look_at(range(self._looked_at))
         both = np.union1d(members, self._members())
@@ -204,8 +214,22 @@ class HostGroups:
             number = NO_GROUP if domain is None else numbers[domain]
             other = NO_GROUP if named is None else numbers.get(named, NO_GROUP)
             rows[host]["group"] = number
-            rows[host]["named"] = NO_GROUP if other == number else other
+            other = NO_GROUP if other == number else other
+            rows[host]["named"] = other
+            rows[host]["line"] = self._line_of(number, other)
         self._heed(np.array(hosts, np.int64))
+
+    def _line_of(self, group: int, named: int) -> int:
+        """The line of hosts of these groups."""
+        if group == named == NO_GROUP:
+            return NO_LINE
+        number = self._line_numbers.setdefault((group, named), len(self._line_numbers) + 1)
+        if number >= self.lines.shape[0]:
+            used = self.lines.shape[0]
+            self.lines = grown(self.lines, 2 * (number + 1))
+            self.lines[used:] = _free_lines(1)
+        self.lines[number]["group"], self.lines[number]["named"] = group, named
+        return number
 
     def _heed(self, hosts: NDArray[np.int64]) -> None:
         """Hosts may have been crawled already, before they were of their groups, or by whom had the
@@ -218,3 +242,10 @@ class HostGroups:
             if time > row["since"]:
                 number = row["first_slot"] + (time - row["since"]) * row["rate"]
                 row["used"] = max(row["used"], math.floor(number))
+
+
+def _free_lines(count: int) -> Rows:
+    """So many lines in which nobody is."""
+    lines = np.zeros(count, LINE)
+    lines["first"] = NO_HOST
+    return lines

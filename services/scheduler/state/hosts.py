@@ -146,12 +146,6 @@ def use_slots(host: Any, groups: Rows, now: float) -> None:
 
 
 @compiled
-def is_grouped(host: Any) -> bool:
-    """Whether a host shares a limit with others."""
-    return bool(host.group != NO_GROUP or host.named != NO_GROUP)
-
-
-@compiled
 def note_value(host: Any, value: float) -> None:
     """Remember what a crawled page was worth: the host's multiplier is read off it."""
     host.typical_value += _MEMORY * (value - host.typical_value)
@@ -271,7 +265,7 @@ class Hosts:
         row["first_page"] = NO_PAGE
         row["rate"] = self._default_rate
         row["tokens"] = DEPTH
-        row["filled_at"] = row["blocked_until"] = NEVER
+        row["filled_at"] = row["blocked_until"] = row["expires_at"] = NEVER
         return index
 
     def change_rules(self, index: int) -> HostRules:

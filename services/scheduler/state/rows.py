@@ -21,8 +21,11 @@ __all__ = [
     "GONE",
     "GROUP",
     "HOST",
+    "LINE",
     "NEVER",
     "NO_GROUP",
+    "NO_HOST",
+    "NO_LINE",
     "PAGE",
     "RECORD",
     "REMOVED",
@@ -34,7 +37,7 @@ __all__ = [
 ]
 
 Rows: TypeAlias = NDArray[Any]
-"""A structured array of `PAGE`, `RECORD`, `ATTEMPT`, `HOST` or `GROUP`."""
+"""A structured array of `PAGE`, `RECORD`, `ATTEMPT`, `HOST`, `GROUP` or `LINE`."""
 
 PAGE: Final = np.dtype(
     [
@@ -100,6 +103,8 @@ HOST: Final = np.dtype(
         ("ready_at", np.float64),  # of its parking that counts
         ("offer", np.float64),  # priority for which its pen takes part while slots are filled
         ("weighed_at", np.float64),  # when its pen was looked at last
+        ("bound", np.float64),  # its pages are worth no more (`picking.lines`) ...
+        ("expires_at", np.float64),  # ... until then; NEVER: no bound is known
         ("pages", np.int32),
         ("removed", np.int32),  # pages that are still on its list
         ("first_page", np.int32),  # row of one of its pages; -1: none
@@ -107,10 +112,15 @@ HOST: Final = np.dtype(
         ("penned", np.int32),  # items in its pen
         ("group", np.int32),  # number of its domain that has a limit; 0: none (`groups`)
         ("named", np.int32),  # the same of the group that outcomes name, if it is not that one
+        ("line", np.int32),  # of hosts that wait for the same groups: it may be in; 0: none
+        ("in_line", np.int32),  # ... which it is in, if any; and where (`picking.line_heaps`):
+        ("line_below", np.int32),  # first of the hosts below it
+        ("line_next", np.int32),  # the next one below the same host
+        ("line_before", np.int32),  # the one before it there, or that they are below
         ("most_open", np.int16),  # requests that may be on their way at once; 0: any number
         ("open_left", np.int16),  # how many more of them may be made (`open_requests`)
         ("is_limited", np.uint8),  # its ripe pages go to its pen
-        ("is_parked", np.uint8),  # it waits for its next token
+        ("is_parked", np.uint8),  # it waits for its next token, or in a line
         ("own_limit", np.uint8),
         ("is_paced", np.uint8),  # no two crawls nearer to each other than its rate says
     ],
@@ -132,6 +142,26 @@ GROUP: Final = np.dtype(
 """Hosts that share a limit."""
 
 NO_GROUP: Final = 0
+
+LINE: Final = np.dtype(
+    [
+        ("offer", np.float64),  # for which it takes part while slots are filled
+        ("level", np.float64),  # what was crawled last of its hosts was worth
+        ("ready_at", np.float64),  # of its parking that counts
+        ("group", np.int32),  # number of the group that its hosts are of by their domains; 0: none
+        ("named", np.int32),  # the same of the one that outcomes name
+        ("first", np.int32),  # the host on top of its heap; -1: nobody waits
+        ("is_parked", np.uint8),  # it waits for its groups
+        ("is_offered", np.uint8),  # it takes part while slots are filled
+    ],
+    align=True,
+)
+"""Hosts of the same groups, which wait for these together (`picking.lines`)."""
+
+NO_LINE: Final = 0
+
+NO_HOST: Final = -1
+"""Number of no host."""
 
 ASLEEP: Final = 0xFFFF
 """Bucket of a page that nothing but an event can make due."""

@@ -42,7 +42,15 @@ class Selector(Protocol):
         ...
 
     def touch_host(self, number: int) -> None:
-        """The limit of a host has changed."""
+        """The limit of a host has changed, or it is of other groups."""
+        ...
+
+    def touch_lines(self) -> None:
+        """The limits of groups have changed, or the shard's parts of them."""
+        ...
+
+    def empty_lines(self) -> None:
+        """There will be other lines; `touch_host` follows for all hosts that are of any."""
         ...
 
     def select(self, slots: NDArray[np.float64], rate: float, least: float) -> Rows:

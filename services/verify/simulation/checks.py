@@ -8,6 +8,7 @@ from typing import Final
 from services.verify.checks import delivery, limits, requests
 from services.verify.checks.downtime import Downtimes, down_within
 from services.verify.checks.finding import Finding
+from services.verify.group_news import named_since
 from services.verify.ledger import Ledger
 from services.verify.records import decoded
 from services.verify.simulation.asking import asked_again, crawls_in_a_row
@@ -24,12 +25,11 @@ from services.verify.simulation.faults import MOST_AHEAD_SECONDS
 from services.verify.simulation.learned import learned
 from services.verify.simulation.memory import remembered
 from services.verify.simulation.reference import PageRecord
-from shared.contracts.messages import HostParameters, Multipliers
+from shared.contracts.messages import Multipliers
 from shared.contracts.topics import (
     CRAWL_OUTCOMES,
     DEAD_LETTERS,
     HOST_LIMITS,
-    HOST_PARAMETERS,
     MULTIPLIERS,
     PAGE_SIGNALS,
     PAGE_UPDATES,
@@ -307,15 +307,8 @@ def _held_up(facts: Facts) -> Downtimes:
 def _at_addresses(facts: Facts, ledger: Ledger) -> dict[str, tuple[str, float]]:
     """Host → its address, and from when on every scheduler must know of it: after the estimators
     have said so, and what faults there were then."""
-    found: dict[str, tuple[str, float]] = {}
-    for _, message in decoded(HostParameters, ledger.raw[HOST_PARAMETERS.name]):
-        if message.host in facts.truth.at_address and message.group is not None:
-            since = message.updated_at + 2.0 * facts.plan.scale.session_seconds
-            for begin, end in sorted(_held_up(facts)):
-                if begin <= since:
-                    since = max(since, end + facts.plan.scale.session_seconds)
-            found.setdefault(message.host, (message.group, since))
-    return found
+    seconds = 2.0 * facts.plan.scale.session_seconds
+    return named_since(ledger, facts.truth.at_address, _held_up(facts), seconds)
 
 
 def _named(facts: Facts) -> Finding:

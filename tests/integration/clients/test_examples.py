@@ -49,5 +49,11 @@ async def test_an_example_answers_what_it_is_asked(example, local_broker, tmp_pa
     assert outcomes[gone].result == "gone"
     assert outcomes[nobody].result == "failed"
     assert late not in outcomes
+    tells = example in {"python", "shell"}
+    # The third one leads elsewhere.
+    told = [outcomes[one].group for one in (*found, gone)]
+    here = "127.0.0.1" if tells else None
+    assert told == [here, here, None, here]
+    assert outcomes[nobody].group is None
     assert fleet.traces() == ({} if example == "shell" else {traced: MARK})
     assert site.seen["/page/2"] == 0

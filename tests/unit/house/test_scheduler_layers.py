@@ -47,7 +47,7 @@ UNKNOWN_TO = {
 }
 """Part → modules that it must not import, but for those of `MEMORY`."""
 
-MOST_FLOORS = 12
+MOST_FLOORS = 13
 """Modules above one another at most, from one that imports none of the scheduler to the worker."""
 
 
