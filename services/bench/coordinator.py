@@ -25,6 +25,7 @@ from deploy.local.process import free_port
 from deploy.local.supervisor import ChildSpec
 from services.bench.coordinator_figures import Crawls, most_over, rate_check, seconds_until_full
 from services.bench.coordinator_solver import measure_solver
+from services.cli.numbers import Number
 from services.run.options import CLOCK_ORIGIN, RunOptions
 from services.run.preparing import make_plan, prepare_system, publish_budget
 from services.run.readiness import wait_until_ready
@@ -78,7 +79,7 @@ _STANDBY = "coordinator-2"
 @click.option("--pages", type=click.IntRange(min=1000), default=60_000, show_default=True)
 @click.option(
     "--rate",
-    type=click.FloatRange(min=100),
+    type=Number(min=100),
     default=500.0,
     show_default=True,
     help="Crawls per second of the wall, before the steps.",

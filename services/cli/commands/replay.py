@@ -9,6 +9,7 @@ from rich.console import Console
 from rich.progress import Progress
 
 from services.cli.errors import UserError
+from services.cli.numbers import Number
 from services.replay.as_they_come import DEFAULT, FRESHET, compare_as_they_come
 from services.replay.plots import check_picture, draw_comparison
 from services.replay.policies import policy_names
@@ -36,13 +37,13 @@ _FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
 )
 @click.option(
     "--crawls-per-day",
-    type=click.FloatRange(min=0, min_open=True),
+    type=Number(min=0, min_open=True),
     required=True,
     help="The budget.",
 )
 @click.option(
     "--days",
-    type=click.FloatRange(min=0, min_open=True),
+    type=Number(min=0, min_open=True),
     help="Length of the replay; absent: to the last event.",
 )
 @click.option(
@@ -60,7 +61,7 @@ _FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
 @click.option(
     "--poll-every",
     multiple=True,
-    type=click.FloatRange(min=0, min_open=True),
+    type=Number(min=0, min_open=True),
     default=GRID_DAYS,
     show_default=True,
     help="Of polled: days of a fixed interval to compare with.",
