@@ -22,6 +22,7 @@ from services.verify.checks.downtime import NEWS_SECONDS, Downtimes, down_within
 from services.verify.checks.finding import Finding
 from services.verify.ledger import Asked, Ledger, pauses
 from services.world.budget import Budget, overdrawn, seconds_until_reached
+from shared.rules.host_groups import group_of
 
 Named = Mapping[str, tuple[str, float]]
 """Host → the group that outcomes name, and the time from which on schedulers know of it."""
@@ -230,14 +231,13 @@ def _by_group(
     times: dict[str, list[float]] = defaultdict(list)
     shards: dict[str, set[int]] = defaultdict(set)
     for asked in ledger.requests:
-        domain = "." + asked.request.host.partition(":")[0]
         name, since = named.get(asked.request.host, ("", math.inf))
-        for group in limits:
-            is_named = group == name and asked.request.requested_at >= since
-            if is_named or domain.endswith(f".{group}"):
-                at = asked.written_at if by_arrival else asked.request.requested_at
-                times[group].append(at)
-                shards[group].add(asked.partition)
+        # Of nested domains the innermost one's limit holds, and that of the name besides.
+        of_host = {group_of(asked.request.host, limits)}
+        of_host |= {name} if asked.request.requested_at >= since else set()
+        for group in of_host & limits.keys():
+            times[group].append(asked.written_at if by_arrival else asked.request.requested_at)
+            shards[group].add(asked.partition)
     return (
         {group: np.sort(of_group) for group, of_group in times.items()},
         {group: len(of_group) for group, of_group in shards.items()},
