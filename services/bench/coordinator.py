@@ -25,7 +25,6 @@ from deploy.local.process import free_port
 from deploy.local.supervisor import ChildSpec
 from services.bench.coordinator_figures import Crawls, most_over, rate_check, seconds_until_full
 from services.bench.coordinator_solver import measure_solver
-from services.cli.numbers import Number
 from services.run.options import CLOCK_ORIGIN, RunOptions
 from services.run.preparing import make_plan, prepare_system, publish_budget
 from services.run.readiness import wait_until_ready
@@ -40,6 +39,7 @@ from shared.runtime.clock import open_gate
 from shared.runtime.kafka import appended_at, make_consumer, partitions_of
 from shared.runtime.publisher import Publisher
 from shared.runtime.settings import Settings
+from shared.terminal.numbers import Number
 from shared.terminal.output import show, show_json
 from shared.units import SECONDS_PER_DAY
 

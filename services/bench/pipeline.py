@@ -12,7 +12,7 @@ from deploy.local.kafka import LocalBroker
 from deploy.local.postgres import EmbeddedPostgres
 from services.bench import estimator_pipeline, ingester_pipeline, loop, scheduler_pipeline
 from services.bench.real_system import scratch_folder
-from services.cli.numbers import Number
+from shared.terminal.numbers import Number
 from shared.terminal.output import show
 
 LOOP_CRAWLS_PER_SECOND = (2_000.0, 4_000.0, 6_000.0, 10_000.0)

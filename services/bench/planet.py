@@ -19,7 +19,6 @@ from services.bench.planet_figures import costs, rounded, seen
 from services.bench.planet_loop import Machine, Part
 from services.bench.real_system import scratch_folder
 from services.bench.recovery_kill import kill_one
-from services.cli.numbers import Number
 from services.plan.coefficients import (
     Coefficient,
     Coefficients,
@@ -29,6 +28,7 @@ from services.plan.coefficients import (
     write_measured,
 )
 from shared.runtime.settings import load_settings
+from shared.terminal.numbers import Number
 from shared.terminal.output import show, show_json
 
 PARTS: Final = ("machine", "disk", "failover")

@@ -8,7 +8,7 @@ import click
 from services.bench import recovery_load
 from services.bench.real_system import environment, scratch_folder
 from services.bench.recovery_kill import kill_one
-from services.cli.numbers import Number
+from shared.terminal.numbers import Number
 from shared.terminal.output import show
 
 LOAD_SECONDS: Final = {1_000_000: 5.0, 10_000_000: 40.0}

@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from services.cli.numbers import Number
+from shared.terminal.numbers import Number
 
 if TYPE_CHECKING:
     from services.run.options import FleetPlan

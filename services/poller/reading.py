@@ -163,7 +163,8 @@ class StreamReader:
         pings: dict[str, list[Ping]] = {}
         for data, own_id in part:
             said = self._said(data)
-            cursor = next((one for one in (own_id, said.cursor) if _can_be_said(one)), cursor)
+            places = (own_id or "", said.cursor)
+            cursor = next((place for place in places if _can_be_said(place)), cursor)
             if said.ping is not None:
                 pings.setdefault(f"{source}-bots" if said.by_bot else source, []).append(said.ping)
         for name, some in pings.items():
@@ -191,7 +192,7 @@ class StreamReader:
                 self._account.written()
 
 
-def _can_be_said(cursor: str | None) -> bool:
+def _can_be_said(cursor: str) -> bool:
     """Whether a server can be told of a place, and the database: with what no header may have, or
     what is too long for one, no attempt to connect again would ever come through."""
     return bool(cursor) and len(cursor) <= MOST_CURSOR and cursor.isprintable()

@@ -14,7 +14,7 @@ from services.cli.bandwidths import (
     when,
 )
 from services.cli.errors import UserError
-from services.cli.numbers import Number
+from shared.terminal.numbers import Number
 from shared.terminal.output import show, show_json, show_rows
 from shared.units import SECONDS_PER_DAY
 

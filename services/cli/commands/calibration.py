@@ -5,7 +5,7 @@ from pathlib import Path
 import click
 
 from services.cli.errors import UserError
-from services.cli.numbers import Number
+from shared.terminal.numbers import Number
 from shared.terminal.output import show_json
 
 

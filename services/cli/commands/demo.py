@@ -7,7 +7,7 @@ import click
 
 from services.cli.commands.bandwidth import Rate
 from services.cli.errors import UserError
-from services.cli.numbers import Number
+from shared.terminal.numbers import Number
 
 _SITES = 20
 _PAGES = 40

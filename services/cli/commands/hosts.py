@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import click
 
 from services.cli.commands.bandwidth import Rate
-from services.cli.numbers import Number
+from shared.terminal.numbers import Number
 from shared.terminal.output import show, show_json
 
 if TYPE_CHECKING:

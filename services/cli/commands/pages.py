@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from services.cli.numbers import Number
+from shared.terminal.numbers import Number
 from shared.terminal.output import show
 from shared.units import SECONDS_PER_DAY
 

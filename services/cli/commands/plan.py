@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from services.cli.errors import UserError
-from services.cli.numbers import Number
+from shared.terminal.numbers import Number
 from shared.terminal.output import show_json
 
 if TYPE_CHECKING:

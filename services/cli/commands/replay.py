@@ -9,7 +9,6 @@ from rich.console import Console
 from rich.progress import Progress
 
 from services.cli.errors import UserError
-from services.cli.numbers import Number
 from services.replay.as_they_come import DEFAULT, FRESHET, compare_as_they_come
 from services.replay.plots import check_picture, draw_comparison
 from services.replay.policies import policy_names
@@ -18,6 +17,7 @@ from services.replay.replay import Told, compare
 from services.replay.scenarios import SCENARIOS
 from services.replay.slots import Budget
 from services.replay.trace import Trace, read_trace
+from shared.terminal.numbers import Number
 from shared.terminal.output import show_json, show_rows
 
 POLLED = "polled"

@@ -10,7 +10,7 @@ import click
 from services.cli.commands.bandwidth import Rate
 from services.cli.errors import UserError
 from services.cli.fleet_options import FLEET_OPTIONS, fleet_plan
-from services.cli.numbers import Number
+from shared.terminal.numbers import Number
 from shared.units import SECONDS_PER_DAY
 
 if TYPE_CHECKING:

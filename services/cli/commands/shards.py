@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from services.cli.numbers import Number
+from shared.terminal.numbers import Number
 from shared.terminal.output import show, show_json, show_rows
 
 if TYPE_CHECKING:

@@ -8,7 +8,7 @@ from typing import Any, Literal
 import click
 
 from services.cli.errors import UserError
-from services.cli.numbers import Number
+from shared.terminal.numbers import Number
 
 LOOK_SECONDS = 0.3
 

@@ -22,7 +22,6 @@ from services.verify.checks.downtime import NEWS_SECONDS, Downtimes, down_within
 from services.verify.checks.finding import Finding
 from services.verify.ledger import Asked, Ledger, pauses
 from services.world.budget import Budget, overdrawn, seconds_until_reached
-from shared.rules.host_groups import group_of
 
 Named = Mapping[str, tuple[str, float]]
 """Host → the group that outcomes name, and the time from which on schedulers know of it."""
@@ -233,7 +232,8 @@ def _by_group(
     for asked in ledger.requests:
         name, since = named.get(asked.request.host, ("", math.inf))
         # Of nested domains the innermost one's limit holds, and that of the name besides.
-        of_host = {group_of(asked.request.host, limits)}
+        domain = "." + asked.request.host.partition(":")[0]
+        of_host = {max((g for g in limits if domain.endswith(f".{g}")), key=len, default="")}
         of_host |= {name} if asked.request.requested_at >= since else set()
         for group in of_host & limits.keys():
             times[group].append(asked.written_at if by_arrival else asked.request.requested_at)
