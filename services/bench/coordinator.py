@@ -39,6 +39,7 @@ from shared.runtime.clock import open_gate
 from shared.runtime.kafka import appended_at, make_consumer, partitions_of
 from shared.runtime.publisher import Publisher
 from shared.runtime.settings import Settings
+from shared.terminal.numbers import Number
 from shared.terminal.output import show, show_json
 from shared.units import SECONDS_PER_DAY
 
@@ -78,7 +79,7 @@ _STANDBY = "coordinator-2"
 @click.option("--pages", type=click.IntRange(min=1000), default=60_000, show_default=True)
 @click.option(
     "--rate",
-    type=click.FloatRange(min=100),
+    type=Number(min=100),
     default=500.0,
     show_default=True,
     help="Crawls per second of the wall, before the steps.",

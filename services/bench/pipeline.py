@@ -12,6 +12,7 @@ from deploy.local.kafka import LocalBroker
 from deploy.local.postgres import EmbeddedPostgres
 from services.bench import estimator_pipeline, ingester_pipeline, loop, scheduler_pipeline
 from services.bench.real_system import scratch_folder
+from shared.terminal.numbers import Number
 from shared.terminal.output import show
 
 LOOP_CRAWLS_PER_SECOND = (2_000.0, 4_000.0, 6_000.0, 10_000.0)
@@ -21,11 +22,11 @@ PARTS = ("ingester", "scheduler", "estimator", "loop")
 
 @click.command("pipeline")
 @click.option("--pages", type=click.IntRange(min=1), default=1_000_000, show_default=True)
-@click.option("--seconds", type=click.FloatRange(min=5), default=60.0, show_default=True)
+@click.option("--seconds", type=Number(min=5), default=60.0, show_default=True)
 @click.option(
     "--rate",
     "rates",
-    type=click.FloatRange(min=1),
+    type=Number(min=1),
     multiple=True,
     default=LOOP_CRAWLS_PER_SECOND,
     show_default=True,

@@ -28,6 +28,7 @@ from services.plan.coefficients import (
     write_measured,
 )
 from shared.runtime.settings import load_settings
+from shared.terminal.numbers import Number
 from shared.terminal.output import show, show_json
 
 PARTS: Final = ("machine", "disk", "failover")
@@ -48,12 +49,12 @@ _GI: Final = 1024.0**3
 
 
 @click.command("planet")
-@click.option("--pages", type=click.FloatRange(64_000, 1e12), default=2e7, show_default=True)
-@click.option("--crawls-per-second", type=click.FloatRange(64, 1e6), default=1e4, show_default=True)
+@click.option("--pages", type=Number(64_000, 1e12), default=2e7, show_default=True)
+@click.option("--crawls-per-second", type=Number(64, 1e6), default=1e4, show_default=True)
 @click.option("--machines", type=click.IntRange(1, 4096), default=64, show_default=True)
 @click.option("--shards", type=click.IntRange(1, 4096), default=256, show_default=True)
 @click.option(
-    "--seconds", type=click.FloatRange(min=5), default=30.0, show_default=True,
+    "--seconds", type=Number(min=5), default=30.0, show_default=True,
     help="Of each of the eight windows that are measured.",
 )  # fmt: skip
 @click.option("--part", "parts", type=click.Choice(PARTS), multiple=True, help="Only this one.")

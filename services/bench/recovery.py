@@ -8,6 +8,7 @@ import click
 from services.bench import recovery_load
 from services.bench.real_system import environment, scratch_folder
 from services.bench.recovery_kill import kill_one
+from shared.terminal.numbers import Number
 from shared.terminal.output import show
 
 LOAD_SECONDS: Final = {1_000_000: 5.0, 10_000_000: 40.0}
@@ -33,7 +34,7 @@ _SESSION_VARIABLE: Final = "FRESHET_KAFKA_SESSION_TIMEOUT_SECONDS"
 )
 @click.option("--in-flight", type=click.IntRange(min=0), default=100_000, show_default=True)
 @click.option("--kill-pages", type=click.IntRange(min=1000), default=1_000_000, show_default=True)
-@click.option("--rate", type=click.FloatRange(min=10), default=500.0, show_default=True)
+@click.option("--rate", type=Number(min=10), default=500.0, show_default=True)
 @click.option("--part", "parts", type=click.Choice(PARTS), multiple=True, help="Only this one.")
 @click.option("--json", "as_json", is_flag=True, help="Answer as JSON.")
 def command(

@@ -66,6 +66,7 @@ def read_copy(file: TextIO) -> Iterator[Line]:
     Raises:
         UserError: it is none, or a line of it is damaged; says which.
     """
+    number = 0
     for number, text in enumerate(_lines(file), start=1):
         try:
             if number == 1:
@@ -80,6 +81,8 @@ def read_copy(file: TextIO) -> Iterator[Line]:
         except (msgspec.MsgspecError, BadMessage) as error:
             raise UserError(f"line {number} of the copy cannot be read: {error}") from error
         yield line
+    if not number:
+        raise UserError("the file is empty: it is no copy")
 
 
 def _lines(file: TextIO) -> Iterator[str]:
@@ -104,6 +107,7 @@ async def save(settings: Settings, path: Path) -> dict[str, int]:
 
     Raises:
         KafkaError: a topic cannot be read.
+        UserError: the file cannot be written.
     """
     counts = {}
     lines = [msgspec.json.encode(Head(FORMAT, settings.clock().now()))]
@@ -115,8 +119,11 @@ async def save(settings: Settings, path: Path) -> dict[str, int]:
             for key, value in sorted(standing.items())
         ]
     unfinished = path.with_name(f"{path.name}.unfinished")
-    unfinished.write_bytes(b"\n".join(lines) + b"\n")
-    unfinished.replace(path)
+    try:
+        unfinished.write_bytes(b"\n".join(lines) + b"\n")
+        unfinished.replace(path)
+    except OSError as error:
+        raise UserError(f"{path} cannot be written: {error.strerror}") from error
     return counts
 
 

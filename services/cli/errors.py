@@ -127,7 +127,7 @@ def _database_away(error: Exception) -> str:
             )
     return (
         f"the database cannot be reached at {_database()}: {_first_line(error)}. "
-        "Start it, or set DATABASE_URL to where it is"
+        f"Start it, or set {_setting()} to where it is"
     )
 
 
@@ -159,6 +159,13 @@ def _database() -> str:
 
     # The reason that follows says which of several it is.
     return " or ".join(without_password(one.url) for one in databases_of(load_settings()).each)
+
+
+def _setting() -> str:
+    """What says where the database is."""
+    from shared.runtime.settings import load_settings  # noqa: PLC0415 - only in trouble
+
+    return "DATABASE_URL" if load_settings().databases is None else "FRESHET_DATABASES"
 
 
 _SECRET_OPTION = re.compile(

@@ -4,10 +4,12 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
+from shared.terminal.numbers import Number
+
 if TYPE_CHECKING:
     from services.run.options import FleetPlan
 
-_SHARE: Final = click.FloatRange(0, 1)
+_SHARE: Final = Number(0, 1)
 
 _FIELDS: Final = {
     "fleet_capacity": "crawls_per_second",
@@ -25,15 +27,13 @@ _FIELDS: Final = {
 FLEET_OPTIONS: Final[list[Any]] = [
     click.option(
         "--fleet-capacity",
-        type=click.FloatRange(min=0, min_open=True),
+        type=Number(min=0, min_open=True),
         help="Crawls in a second of the wall that all crawlers together can do. [any number]",
     ),
-    click.option(
-        "--fleet-latency", type=click.FloatRange(min=0), help="Seconds that a crawl takes. [0.02]"
-    ),
+    click.option("--fleet-latency", type=Number(min=0), help="Seconds that a crawl takes. [0.02]"),
     click.option(
         "--fleet-latency-spread",
-        type=click.FloatRange(0, 5),
+        type=Number(0, 5),
         help="How far hosts differ in that: standard deviation of its logarithm. [0]",
     ),
     click.option("--fleet-silent", type=_SHARE, help="Part of the pages never answered. [0]"),

@@ -11,6 +11,7 @@ from shared.contracts.codec import decode, encode
 from shared.contracts.messages import GroupLimit
 from shared.contracts.topics import GROUP_LIMITS
 from shared.rules.host_groups import group_of
+from shared.runtime.databases import databases_of
 from shared.runtime.publisher import Publisher
 from shared.runtime.settings import Settings
 from shared.store.host_listing import read_host
@@ -70,7 +71,7 @@ def named_group(settings: Settings, host: str) -> str | None:
     Raises:
         psycopg.Error: the database is away, or refuses.
     """
-    row = read_host(settings.database_url.get_secret_value(), host)
+    row = read_host(databases_of(settings).of_host(host).url, host)
     return None if row is None else row["named_group"]
 
 

@@ -38,6 +38,9 @@ class GroupLimits:
         """By group; None: it was taken back."""
         self._changed_at: dict[str, float] = {}
         """When the shares of a group were changed last, wall seconds; or we came to lead."""
+        self.left_out: tuple[str, ...] = ()
+        """Groups whose limits do not hold, as the last message had no room for them: shards have
+        become more since they were set."""
 
     def receive(self, message: GroupLimit) -> bool:
         """Take a limit; the last one of a group stands.
@@ -101,7 +104,9 @@ class GroupLimits:
                 self._changed_at[name] = wall
             found.append(made)
         # More could not be sent, and no decision with them.
-        return tuple(found[: most_groups(len(shards))])
+        most = most_groups(len(shards))
+        self.left_out = tuple(shares.group for shares in found[most:])
+        return tuple(found[:most])
 
     def _is_due(
         self,

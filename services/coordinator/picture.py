@@ -190,6 +190,11 @@ class Picture:
             return f"no bandwidth is set, {going_on}: set it with `freshet bandwidth set`"
         if not self._coordination.fleet.live(now.wall):
             return "no shard reports: are the schedulers running?"
+        if left_out := self._coordination.groups.left_out:
+            return (
+                f"so many shards leave room for fewer groups: the limits of {len(left_out)} do not "
+                f"hold, of {left_out[0]} for one: take some back with `freshet groups unlimit`"
+            )
         crawlers = self._coordination.fleet.crawlers(now.wall)
         if crawlers.held_share > 0:
             answers = crawlers.answers / now.speed

@@ -6,9 +6,10 @@ part after a while goes on with it alone: the consumer is told that these shards
 and hands their records over again later. What has come through meanwhile is left out then, as it
 always is (`ordering.not_applied`).
 
-A lane whose database is away is tried again whenever it is handed something, and is not waited
-for. One that hangs while its shards go to another process is given up, as if its process had been
-killed: it may still commit what it had at hand until the next owner takes the shards.
+A lane whose database is away, or is not that of the settings (it has no tables while it is
+restored), is tried again whenever it is handed something, and is not waited for. One that hangs
+while its shards go to another process is given up, as if its process had been killed: it may still
+commit what it had at hand until the next owner takes the shards.
 """
 
 import asyncio
@@ -30,6 +31,7 @@ from shared.runtime.retrying import Attempts, until_it_passes
 from shared.runtime.settings import Settings
 from shared.runtime.tracing import Tracing
 from shared.store.connection import PASSING, first_line
+from shared.store.deployment import StoreMismatch
 from shared.store.imports import StoreBusy
 
 log = structlog.get_logger(__name__)
@@ -45,7 +47,7 @@ SILENT_SECONDS: Final = 10.0
 STOP_SECONDS: Final = 3.0
 """What is under way when the worker stops gets so long to end."""
 
-_AWAY: Final = (*PASSING, StoreBusy)
+_AWAY: Final = (*PASSING, StoreBusy, StoreMismatch)
 
 
 class Ending(asyncio.Event):
@@ -127,6 +129,7 @@ class Lane:
         self.shards: set[int] = set()
         """Those that are this process's, loaded or not."""
         self._away: str | None = None
+        self.refused: StoreMismatch | None = None  # Why it is not the database of the settings.
         self._work: asyncio.Task[Any] | None = None
         self._began_at = time.monotonic()
         self._ends: set[asyncio.Task[None]] = set()
@@ -241,11 +244,12 @@ class Lane:
             if self._away is None:
                 log.warning("a database is away", shards=self.database.held, reason=reason)
             self._away = reason
+            self.refused = error if isinstance(error, StoreMismatch) else None
             metrics.RETRIES.inc()
             return None
         if self._away is not None:
             log.info("a database is back", shards=self.database.held)
-        self._away = None
+        self._away = self.refused = None
         return found
 
     def _raise_failure(self) -> None:
@@ -305,12 +309,14 @@ class Lanes:
         """Connect; who is away is not waited for.
 
         Raises:
-            StoreMismatch: one of the databases is not that of these settings.
+            StoreMismatch: none of the databases is that of these settings.
         """
         opened = [lane.begin(lane.handler.open()) for lane in self.each]
         done, _ = await asyncio.wait(opened, timeout=PATIENCE_SECONDS)
         for task in done:
             task.result()
+        if all(refused := [lane.refused for lane in self.each]):
+            raise StoreMismatch(*refused)
 
     async def close(self) -> None:
         """Disconnect."""

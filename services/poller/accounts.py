@@ -69,7 +69,7 @@ class StreamAccount:
         self._valued_at = now
         self._failures = 0
         self._reason = ""
-        self._has_events = False
+        self.has_events = False
         """Whether the connection at hand has brought one."""
         self._named = defaultdict(_Named, {source: _Named()})
         """By source: the stream's own and those that ever had a signal."""
@@ -85,11 +85,11 @@ class StreamAccount:
         """The server is asked for the stream."""
         metrics.CONNECTIONS.labels(self._source).inc()
         self._connections += 1
-        self._has_events, self.is_new = False, True
+        self.has_events, self.is_new = False, True
 
     def disconnected(self, reason: str) -> None:
         """The connection is over; a failure, where it brought no event."""
-        if not self._has_events:
+        if not self.has_events:
             metrics.FAILURES.labels(self._source).inc()
             self._failures += 1
             self._reason = "".join(c for c in reason[:_REASON] if c.isprintable())
@@ -111,7 +111,7 @@ class StreamAccount:
         self._events += 1
         self._bad += result == "bad"
         self._failures, self._reason = 0, ""
-        self._has_events = self.is_new = True
+        self.has_events = self.is_new = True
 
     def published(self, source: str, pings: list[Ping], now: float) -> None:
         """The broker has these signals of the stream's source, or of another that it has besides.
@@ -135,7 +135,8 @@ class StreamAccount:
 
     async def news(self, now: float) -> list[StreamNews]:
         """What is new, at a time in Unix seconds; the stream's own source first."""
-        if now - self._valued_at >= VALUED_SECONDS:
+        # Also where the clock was put back.
+        if abs(now - self._valued_at) >= VALUED_SECONDS:
             await self._value(now)
         own = StreamNews(
             self._source,
@@ -163,7 +164,7 @@ class StreamAccount:
         self.is_new = False
 
     async def _value(self, now: float) -> None:
-        days = (now - self._valued_at) / SECONDS_PER_DAY
+        days = max(now - self._valued_at, 0.0) / SECONDS_PER_DAY
         self._valued_at = now
         price = await self._prices.of_slot()
         for source, one in self._named.items():

@@ -17,6 +17,7 @@ from services.poller.formats import Said, read_event
 from services.poller.sites.prices import Prices
 from services.poller.sse import EventParser
 from services.poller.streams import Stream
+from services.poller.walls import Walls
 from shared.runtime.pings import Ping
 from shared.runtime.wall_time import WALL
 
@@ -33,6 +34,9 @@ AT_ONCE: Final = 500
 """Messages of a WebSocket that are published together."""
 
 GATHER_SECONDS: Final = 0.2
+MOST_CURSOR: Final = 4096
+"""Characters of a place; servers take no longer line of headers than about twice that."""
+
 _GONE: Final = frozenset({400, 404, 410, 416})
 """Answers to a place that the server does not have any more."""
 
@@ -99,7 +103,8 @@ class StreamReader:
                 metrics.CONNECTED.labels(self._stream.source).set(0)
             self._account.disconnected(reason)
             await self._store()
-            wait = self._wait_seconds if self._cursor != before else wait
+            moved = self._cursor != before or self._account.has_events
+            wait = self._wait_seconds if moved else wait
             log.info("a stream is connected to anew", source=self._stream.source, reason=reason)
             await asyncio.sleep(wait)
             wait = min(2 * wait, LONGEST_WAIT_SECONDS)
@@ -107,7 +112,13 @@ class StreamReader:
     async def _follow(self) -> None:
         timeout = aiohttp.ClientTimeout(total=None, sock_connect=30, sock_read=SILENT_SECONDS)
         headers = {"User-Agent": self._user_agent}
-        async with aiohttp.ClientSession(timeout=timeout, headers=headers) as client:
+        walls = Walls()
+        async with aiohttp.ClientSession(
+            timeout=timeout,
+            headers=headers,
+            connector=aiohttp.TCPConnector(socket_factory=walls.socket),
+            trace_configs=[walls.trace()],
+        ) as client:
             parts = self._messages(client) if self._stream.is_websocket else self._events(client)
             async with contextlib.aclosing(parts):
                 async for part in parts:
@@ -152,7 +163,8 @@ class StreamReader:
         pings: dict[str, list[Ping]] = {}
         for data, own_id in part:
             said = self._said(data)
-            cursor = own_id or said.cursor or cursor
+            places = (own_id or "", said.cursor)
+            cursor = next((place for place in places if _can_be_said(place)), cursor)
             if said.ping is not None:
                 pings.setdefault(f"{source}-bots" if said.by_bot else source, []).append(said.ping)
         for name, some in pings.items():
@@ -178,6 +190,12 @@ class StreamReader:
             news = await self._account.news(WALL.now())
             if await self._cursors.store(self._cursor, *news):
                 self._account.written()
+
+
+def _can_be_said(cursor: str) -> bool:
+    """Whether a server can be told of a place, and the database: with what no header may have, or
+    what is too long for one, no attempt to connect again would ever come through."""
+    return bool(cursor) and len(cursor) <= MOST_CURSOR and cursor.isprintable()
 
 
 def in_words(error: Exception) -> str:

@@ -95,8 +95,8 @@ class Trace:
         return days[order], pages[order], kinds[order]
 
     def digest(self) -> str:
-        """Names the pages and events, whatever file they came from."""
-        digest = hashlib.sha256("\n".join(self.urls).encode())
+        """Names the pages, their hosts and the events, whatever file they came from."""
+        digest = hashlib.sha256("\n".join([*self.urls, "", *self.host_names]).encode())
         for column in (
             self.importance,
             self.change_days,
@@ -104,8 +104,17 @@ class Trace:
             self.signal_days,
             self.signal_pages,
             self.signal_sources,
+            self.request_days,
+            self.request_pages,
+            self.host,
+            self.site,
+            self.born_days,
+            self.held,
+            self.host_limit,
+            np.array([self.days, self.judged_from]),
         ):
-            digest.update(column.tobytes())
+            # Its size tells where a column ends and the next one begins.
+            digest.update(column.size.to_bytes(8, "little") + column.tobytes())
         return digest.hexdigest()[:16]
 
     def until(self, days: float) -> "Trace":

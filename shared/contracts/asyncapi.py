@@ -8,6 +8,7 @@ import msgspec
 
 from shared.contracts import messages, topics
 from shared.contracts.described import field_descriptions
+from shared.contracts.fields import END
 from shared.contracts.topics import TOPICS, Topic
 
 ASYNCAPI_VERSION = "3.0.0"
@@ -51,6 +52,7 @@ def document() -> dict[str, Any]:
     """
     kinds = [topic.message for topic in TOPICS if topic.message is not None]
     _, schemas = msgspec.json.schema_components(kinds, ref_template=_SCHEMAS + "{name}")
+    schemas = json.loads(json.dumps(schemas).replace(json.dumps(END)[1:-1], "$"))
     _describe(schemas)
     return {
         "asyncapi": ASYNCAPI_VERSION,

@@ -135,6 +135,11 @@ def _entries(text: str) -> list[tuple[set[int], str]]:
         url = text[one.end() : end].strip().rstrip(",").strip()
         if not url.startswith(_SCHEMES) or re.search(r"\s", url):
             raise ValueError(f"range {name} needs a URL that begins with postgresql://")
+        if url.count("://") > 1:
+            # An open range, or another mark between two entries: all would be in one database.
+            raise ValueError(
+                f"what follows the URL of range {name} is no entry: 0-127=postgresql://…"
+            )
         entries.append((set(range(first, last + 1)), url))
     return entries
 

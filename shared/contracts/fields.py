@@ -32,17 +32,21 @@ MAX_GROUP_LENGTH = 255
 MAX_NAMED_GROUP_LENGTH = 64
 """Of a name that outcomes give a group: longer than any address."""
 
-VISIBLE = r"^[^\x00-\x20\x7f]*$"
+END = r"$(?!\n)"
+"""Of a pattern: Python's `$` alone lets the end of a line come after it. That of JSON Schema does
+not, and there it is all (`shared.contracts.asyncapi`)."""
+
+VISIBLE = r"^[^\x00-\x20\x7f]*" + END
 """No spaces nor control characters: PostgreSQL refuses some of them, and no host has any."""
 
 Url = Annotated[str, Meta(min_length=1, max_length=MAX_URL_LENGTH)]
 Host = Annotated[str, Meta(min_length=1, max_length=300, pattern=VISIBLE)]
 Source = Annotated[
-    str, Meta(min_length=1, max_length=MAX_SOURCE_LENGTH, pattern=r"^[^\x00-\x1f\x7f]*$")
+    str, Meta(min_length=1, max_length=MAX_SOURCE_LENGTH, pattern=r"^[^\x00-\x1f\x7f]*" + END)
 ]
 Group = Annotated[str, Meta(min_length=1, max_length=MAX_GROUP_LENGTH, pattern=VISIBLE)]
 NamedGroup = Annotated[
-    str, Meta(min_length=1, max_length=MAX_NAMED_GROUP_LENGTH, pattern=r"^[!-~]*$")
+    str, Meta(min_length=1, max_length=MAX_NAMED_GROUP_LENGTH, pattern=r"^[!-~]*" + END)
 ]
 """ASCII: it is kept as bytes."""
 

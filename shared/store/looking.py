@@ -2,11 +2,17 @@
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from typing import Final
 
 import psycopg
 
 from shared.store.connection import PASSING, connect
+from shared.store.deployment import StoreMismatch
 from shared.store.questions import take_turns
+
+_PASSING: Final = (*PASSING, StoreMismatch, psycopg.errors.UndefinedTable)
+"""Also a database without tables, which is being restored: whoever asks has its shards in memory,
+and those of other databases."""
 
 
 class Looking:
@@ -42,13 +48,13 @@ class Looking:
         async def ask() -> None:
             try:
                 await turn()
-            except PASSING:
+            except _PASSING:
                 await asyncio.to_thread(self._disconnect)
                 raise
 
         waiting = f"the database cannot be asked: {self._what}"
         try:
-            await take_turns(ask, every_seconds, waiting, stopping=stopping, passing=PASSING)
+            await take_turns(ask, every_seconds, waiting, stopping=stopping, passing=_PASSING)
         finally:
             await asyncio.to_thread(self._disconnect)
 

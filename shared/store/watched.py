@@ -208,6 +208,7 @@ def take_due_sources(
     most: int,
     busy: Sequence[str],
     held_seconds: float,
+    latest_seconds: float,
 ) -> list[DueSource]:
     """Take sources whose time has come, one of each host.
 
@@ -217,20 +218,24 @@ def take_due_sources(
         most: how many are taken.
         busy: hosts that are not to be asked now.
         held_seconds: for so long nobody else takes them.
+        latest_seconds: no source is put off for so long: one whose time is later was written while
+            a clock was wrong, and is due.
     """
+    due = "(next_poll_at <= %(now)s OR next_poll_at > %(now)s + %(latest)s)"
     query = f"""
         UPDATE watched_sources s SET next_poll_at = %(now)s + %(held)s
         FROM watched_sites w, (
             SELECT url FROM (
                 SELECT DISTINCT ON (host) url, next_poll_at FROM watched_sources
-                WHERE next_poll_at <= %(now)s AND host <> ALL(%(busy)s)
+                WHERE {due} AND host <> ALL(%(busy)s)
                 ORDER BY host, next_poll_at, url
             ) first ORDER BY next_poll_at, url LIMIT %(most)s
         ) due
-        WHERE w.site = s.site AND s.url = due.url AND s.next_poll_at <= %(now)s
+        WHERE w.site = s.site AND s.url = due.url AND {due.replace("next", "s.next")}
         RETURNING {_DUE}
     """
-    values = {"now": now, "most": most, "busy": list(busy), "held": held_seconds}
+    values = {"now": now, "most": most, "busy": list(busy)}
+    values |= {"held": held_seconds, "latest": latest_seconds}
     with connection.cursor(row_factory=namedtuple_row) as cursor:
         return [DueSource(*row) for row in cursor.execute(query, values).fetchall()]
 

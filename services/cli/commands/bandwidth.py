@@ -14,6 +14,7 @@ from services.cli.bandwidths import (
     when,
 )
 from services.cli.errors import UserError
+from shared.terminal.numbers import Number
 from shared.terminal.output import show, show_json, show_rows
 from shared.units import SECONDS_PER_DAY
 
@@ -70,7 +71,7 @@ def get(as_json: bool) -> None:
 @click.argument("rate", type=Rate())
 @click.option(
     "--ramp",
-    type=click.FloatRange(0, SECONDS_PER_DAY),
+    type=Number(0, SECONDS_PER_DAY),
     default=0.0,
     metavar="SECONDS",
     help="Go there evenly, in so many seconds of the clock.",
@@ -99,7 +100,7 @@ def set_(rate: float, ramp: float, as_json: bool) -> None:
 )
 @click.option(
     "--ramp",
-    type=click.FloatRange(0, SECONDS_PER_DAY),
+    type=Number(0, SECONDS_PER_DAY),
     default=0.0,
     metavar="SECONDS",
     help="Each change begins at its time, and takes so many seconds.",

@@ -5,11 +5,12 @@ from pathlib import Path
 import click
 
 from services.cli.errors import UserError
+from shared.terminal.numbers import Number
 from shared.terminal.output import show_json
 
 
 @click.command()
-@click.option("--days", type=click.FloatRange(0.01, 3650), default=7.0, show_default=True)
+@click.option("--days", type=Number(0.01, 3650), default=7.0, show_default=True)
 @click.option(
     "--crawls",
     "most",

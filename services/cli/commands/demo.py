@@ -7,6 +7,7 @@ import click
 
 from services.cli.commands.bandwidth import Rate
 from services.cli.errors import UserError
+from shared.terminal.numbers import Number
 
 _SITES = 20
 _PAGES = 40
@@ -15,7 +16,7 @@ _CRAWLS_PER_SECOND = 15.0
 
 
 @click.command()
-@click.option("--seconds", type=click.FloatRange(min=5), default=_SECONDS, show_default=True)
+@click.option("--seconds", type=Number(min=5), default=_SECONDS, show_default=True)
 @click.option("--sites", type=click.IntRange(1, 200), default=_SITES, show_default=True)
 @click.option(
     "--pages",

@@ -3,6 +3,7 @@
 import asyncio
 import sys
 from collections.abc import Callable
+from functools import partial
 from typing import TYPE_CHECKING
 
 import click
@@ -80,13 +81,22 @@ def _look(settings: "Settings") -> Areas:
         ),
         "clock": [
             *_or_why_not("broker's time", broker_clock),
-            *_or_why_not(
-                "database's time",
-                lambda: [look_at_database_clock(one.url) for one in databases.each],
+            # Each by itself: one that is away says nothing of the others.
+            *(
+                finding
+                for one in databases.each
+                for finding in _or_why_not(
+                    "database's time" if one.held is None else f"database's time ({one.held})",
+                    partial(_clock_of, look_at_database_clock, one.url),
+                )
             ),
         ],
         "versions": list(look_at_versions()),
     }
+
+
+def _clock_of(look: "Callable[[str], Finding]", url: str) -> "list[Finding]":
+    return [look(url)]
 
 
 def _or_why_not(about: str, look: "Callable[[], list[Finding]]") -> "list[Finding]":

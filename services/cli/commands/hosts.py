@@ -7,10 +7,14 @@ from typing import TYPE_CHECKING, Any, Literal
 import click
 
 from services.cli.commands.bandwidth import Rate
+from shared.terminal.numbers import Number
 from shared.terminal.output import show, show_json
 
 if TYPE_CHECKING:
     from shared.runtime.settings import Settings
+
+_LONGEST_HOURS = 1e6
+"""A century: later times are none that can be shown."""
 
 
 @click.group()
@@ -90,7 +94,7 @@ def limit(host: str, rate: float | None, most_open: int | None, as_json: bool) -
 
 @command.command("block")
 @click.argument("host")
-@click.option("--hours", type=click.FloatRange(min=0), default=24.0, show_default=True)
+@click.option("--hours", type=Number(0, _LONGEST_HOURS), default=24.0, show_default=True)
 @click.option("--json", "as_json", is_flag=True, help="Answer as JSON.")
 def block(host: str, hours: float, as_json: bool) -> None:
     """Do not crawl HOST for a time. Its limit stays."""
@@ -140,6 +144,8 @@ def list_(most: int, as_json: bool) -> None:
     if as_json:
         show_json(hosts)
         return
+    if not hosts:
+        click.echo("no host has a rule but the default")
     for host in hosts:
         click.echo(line_of(host, now))
 

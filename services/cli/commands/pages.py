@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from shared.terminal.numbers import Number
 from shared.terminal.output import show
 from shared.units import SECONDS_PER_DAY
 
@@ -145,7 +146,7 @@ def remove(
 @command.command("purge")
 @click.option(
     "--days",
-    type=click.FloatRange(min=0),
+    type=Number(min=0),
     default=30.0,
     show_default=True,
     help="They have been removed or gone for longer.",
@@ -199,7 +200,7 @@ def purge(
 
 @command.command("max-age")
 @_of_several
-@click.option("--days", type=click.FloatRange(min=0, min_open=True), help="The oldest copy.")
+@click.option("--days", type=Number(min=0, min_open=True), help="The oldest copy.")
 @click.option("--none", "without", is_flag=True, help="They have no bound of their own any more.")
 def max_age(
     urls: tuple[str, ...],

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from services.cli.errors import UserError
+from shared.terminal.numbers import Number
 from shared.terminal.output import show_json
 
 if TYPE_CHECKING:
@@ -13,21 +14,21 @@ if TYPE_CHECKING:
 
 
 @click.command()
-@click.option("--pages", type=click.FloatRange(1, 1e12), required=True, help="1e9, say.")
-@click.option("--crawls-per-second", type=click.FloatRange(0.001, 1e6), required=True)
+@click.option("--pages", type=Number(1, 1e12), required=True, help="1e9, say.")
+@click.option("--crawls-per-second", type=Number(0.001, 1e6), required=True)
 @click.option(
     "--signals-per-second",
-    type=click.FloatRange(0, 1e7),
+    type=Number(0, 1e7),
     help="Absent: half as many as crawls, as where the costs were measured.",
 )
-@click.option("--hosts", type=click.FloatRange(1, 1e12), help="Absent: one for 40 pages.")
+@click.option("--hosts", type=Number(1, 1e12), help="Absent: one for 40 pages.")
 @click.option(
-    "--memory", type=click.FloatRange(0.5, 4096), default=32.0, show_default=True, metavar="GIB",
+    "--memory", type=Number(0.5, 4096), default=32.0, show_default=True, metavar="GIB",
     help="That one replica may have at most.",
 )  # fmt: skip
 @click.option("--copies", type=click.IntRange(1, 9), default=3, show_default=True, help="On Kafka.")
 @click.option(
-    "--retention-days", type=click.FloatRange(0.1, 3650),
+    "--retention-days", type=Number(0.1, 3650),
     help="Of outcomes and signals on Kafka. Absent: seven, as the topics are made.",
 )  # fmt: skip
 @click.option(

@@ -17,6 +17,7 @@ from services.replay.replay import Told, compare
 from services.replay.scenarios import SCENARIOS
 from services.replay.slots import Budget
 from services.replay.trace import Trace, read_trace
+from shared.terminal.numbers import Number
 from shared.terminal.output import show_json, show_rows
 
 POLLED = "polled"
@@ -36,13 +37,13 @@ _FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
 )
 @click.option(
     "--crawls-per-day",
-    type=click.FloatRange(min=0, min_open=True),
+    type=Number(min=0, min_open=True),
     required=True,
     help="The budget.",
 )
 @click.option(
     "--days",
-    type=click.FloatRange(min=0, min_open=True),
+    type=Number(min=0, min_open=True),
     help="Length of the replay; absent: to the last event.",
 )
 @click.option(
@@ -60,7 +61,7 @@ _FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
 @click.option(
     "--poll-every",
     multiple=True,
-    type=click.FloatRange(min=0, min_open=True),
+    type=Number(min=0, min_open=True),
     default=GRID_DAYS,
     show_default=True,
     help="Of polled: days of a fixed interval to compare with.",

@@ -10,6 +10,7 @@ import click
 from services.cli.commands.bandwidth import Rate
 from services.cli.errors import UserError
 from services.cli.fleet_options import FLEET_OPTIONS, fleet_plan
+from shared.terminal.numbers import Number
 from shared.units import SECONDS_PER_DAY
 
 if TYPE_CHECKING:
@@ -39,7 +40,7 @@ class Step(click.ParamType):
 
 
 _FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
-_MORE_THAN_0 = click.FloatRange(min=0, min_open=True)
+_MORE_THAN_0 = Number(min=0, min_open=True)
 
 _OPTIONS: list[Callable[[Any], Any]] = [
     click.option(
@@ -59,7 +60,7 @@ _OPTIONS: list[Callable[[Any], Any]] = [
     click.option("--days", type=_MORE_THAN_0, help="Days to simulate; absent: until Ctrl-C."),
     click.option("--seconds", type=_MORE_THAN_0, help="The same in seconds of the wall."),
     click.option("--speed", type=_MORE_THAN_0, help="Days per second. [1; generated: 0.25]"),
-    click.option("--crawls-per-day", type=click.FloatRange(min=0), help="The budget."),
+    click.option("--crawls-per-day", type=Number(min=0), help="The budget."),
     click.option("--crawls-per-second", type=Rate(), help="The budget, by the clock's seconds."),
     click.option(
         "--bandwidth-at",

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from shared.terminal.numbers import Number
 from shared.terminal.output import show, show_json, show_rows
 
 if TYPE_CHECKING:
@@ -54,7 +55,7 @@ def show_(as_json: bool) -> None:
 @click.argument("number", type=click.IntRange(min=1))
 @click.option(
     "--known-seconds",
-    type=click.FloatRange(min=0),
+    type=Number(min=0),
     default=300.0,
     show_default=True,
     help="Between new partitions and the first split: crawlers learn of them within their "
@@ -62,7 +63,7 @@ def show_(as_json: bool) -> None:
 )
 @click.option(
     "--wait-seconds",
-    type=click.FloatRange(min=0),
+    type=Number(min=0),
     default=300.0,
     show_default=True,
     help="For each shard: until its scheduler has stopped, and it is split.",

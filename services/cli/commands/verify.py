@@ -8,6 +8,7 @@ from typing import Any, Literal
 import click
 
 from services.cli.errors import UserError
+from shared.terminal.numbers import Number
 
 LOOK_SECONDS = 0.3
 
@@ -21,7 +22,7 @@ MUTANT_SEEDS = 50
 @click.command()
 @click.option(
     "--minutes",
-    type=click.FloatRange(min=0.1, max=600),
+    type=Number(min=0.1, max=600),
     default=5.0,
     show_default=True,
     help="How long faults come; starting and checking are on top.",
@@ -70,13 +71,13 @@ MUTANT_SEEDS = 50
 )
 @click.option(
     "--away",
-    type=click.FloatRange(min=0.1, max=7200),
+    type=Number(min=0.1, max=7200),
     help="Seconds for which the faults broker and postgres take theirs away.  [default: 0.3 to 4]",
 )
 @click.option("--pages", type=click.IntRange(min=200, max=200_000), default=3000, show_default=True)
 @click.option(
     "--rate",
-    type=click.FloatRange(min=10, max=10_000),
+    type=Number(min=10, max=10_000),
     help="The highest budget, crawls per second.  [default: 180; of a cluster 120]",
 )
 @click.option(

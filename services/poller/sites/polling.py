@@ -123,12 +123,15 @@ class SitePoller:
         room = AT_ONCE - len(self._under_way)
         if room <= 0:
             return
+        settings = self._settings
+        held = HELD_TIMEOUTS * settings.poller_fetch_seconds
         due = await self._questions.ask(
             take_due_sources,
             WALL.now(),
             room,
             sorted({*self._politeness.busy(), *self._hosts.values()}),
-            HELD_TIMEOUTS * self._settings.poller_fetch_seconds,
+            held,
+            2.0 * max(held, settings.poller_longest_seconds, settings.poller_shortest_seconds),
         )
         for source in due:
             if source.url not in self._under_way:
@@ -145,7 +148,9 @@ class SitePoller:
             await self._failed(due, failure)
             result = "failed"
         except psycopg.Error as error:
-            log.warning("a source is read again later", source=due.source, error=str(error).strip())
+            # That of the pages, maybe, while the home answers: it is no reason to ask the site for
+            # the same again and again.
+            await self._failed(due, error)
             result = "failed"
         except Exception as error:
             # Of one source: the others are not to suffer for it.

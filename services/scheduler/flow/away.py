@@ -9,6 +9,7 @@ import structlog
 from shared.contracts.databases import Database, Databases
 from shared.runtime.batches import Positions
 from shared.store.connection import PASSING, first_line
+from shared.store.deployment import StoreMismatch
 
 log = structlog.get_logger(__name__)
 
@@ -38,7 +39,8 @@ class Away:
         self.shards -= shards
         try:
             positions = await load
-        except PASSING as error:
+        except (*PASSING, StoreMismatch) as error:
+            # Also one that has no tables, or others' shards: those of the others go on.
             if not self._databases.are_several:
                 raise
             self.shards |= shards

@@ -230,14 +230,14 @@ def _by_group(
     times: dict[str, list[float]] = defaultdict(list)
     shards: dict[str, set[int]] = defaultdict(set)
     for asked in ledger.requests:
-        domain = "." + asked.request.host.partition(":")[0]
         name, since = named.get(asked.request.host, ("", math.inf))
-        for group in limits:
-            is_named = group == name and asked.request.requested_at >= since
-            if is_named or domain.endswith(f".{group}"):
-                at = asked.written_at if by_arrival else asked.request.requested_at
-                times[group].append(at)
-                shards[group].add(asked.partition)
+        # Of nested domains the innermost one's limit holds, and that of the name besides.
+        domain = "." + asked.request.host.partition(":")[0]
+        of_host = {max((g for g in limits if domain.endswith(f".{g}")), key=len, default="")}
+        of_host |= {name} if asked.request.requested_at >= since else set()
+        for group in of_host & limits.keys():
+            times[group].append(asked.written_at if by_arrival else asked.request.requested_at)
+            shards[group].add(asked.partition)
     return (
         {group: np.sort(of_group) for group, of_group in times.items()},
         {group: len(of_group) for group, of_group in shards.items()},

@@ -132,7 +132,7 @@ async def read_once(settings, url):
 def _due(connection):
     from shared.store.watched import take_due_sources
 
-    return take_due_sources(connection, time.time(), 1, (), 0.0)
+    return take_due_sources(connection, time.time(), 1, (), 0.0, 1e9)
 
 
 async def test_a_source_goes_by_value_once_it_was_watched_for_a_day(

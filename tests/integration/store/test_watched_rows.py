@@ -29,6 +29,8 @@ from shared.store.watched import (
 pytestmark = pytest.mark.postgres
 
 SITE = "https://a.example/"
+LATEST = 1e6
+"""Seconds; nothing here is put off for longer, but where a clock is wrong."""
 
 
 @pytest.fixture
@@ -48,7 +50,7 @@ def watch(connection, *sources):
 
 
 def take(connection, now=1000.0, most=10, busy=(), held=60.0):
-    return [due.url for due in take_due_sources(connection, now, most, busy, held)]
+    return [due.url for due in take_due_sources(connection, now, most, busy, held, LATEST)]
 
 
 def test_each_source_is_held_by_one_and_of_each_host_there_is_one_at_a_time(connection):
@@ -112,7 +114,7 @@ def test_what_came_of_a_poll_is_kept_and_added_up(connection):
     assert (row.polls, row.by_value) == (4, True)
     assert take(connection, now=1349.0) == []
     call_forward(connection, SITE, [url])
-    [due] = take_due_sources(connection, 1349.0, 10, (), 60.0)
+    [due] = take_due_sources(connection, 1349.0, 10, (), 60.0, LATEST)
     assert (due.seen, due.digest, due.etag, due.polled_at) == (b"s" * 12, b"e", '"1"', 1150.0)
     assert (due.worth, due.worth_signals, due.worth_days) == (7.0, 2.0, 0.5)
 
@@ -121,7 +123,7 @@ def test_rules_that_change_have_everything_read_anew(connection):
     watch(connection, source("1"))
     note_reading(connection, source("1").url, reading(), PACE._replace(interval_seconds=1e9))
     assert not add_site(connection, Site(SITE, ["a.example", "b.example"], ["*/x/*"], []))
-    [due] = take_due_sources(connection, 1000.0, 10, (), 60.0)
+    [due] = take_due_sources(connection, 1000.0, 10, (), 60.0, LATEST)
     assert (due.seen, due.digest, due.etag) == (b"", b"", "")
     assert (due.hosts, due.include) == (["a.example", "b.example"], ["*/x/*"])
 
@@ -140,3 +142,12 @@ def test_a_site_has_no_more_sources_than_there_is_room_for(connection, monkeypat
 def test_no_page_is_known_before_there_is_one(connection):
     assert known_pages(connection, [identify("https://a.example/")]) == set()
     assert known_pages(connection, []) == set()
+
+
+def test_what_was_put_off_while_a_clock_was_wrong_is_due(connection):
+    watch(connection, source("1"))
+    note_quiet(connection, source("1").url, 1e9, PACE._replace(interval_seconds=100.0))
+    assert take(connection, now=1e9 + 99.0) == []
+    assert take(connection, now=1000.0) == ["https://a.example/1"]
+    # Now it is held as any other.
+    assert take(connection, now=1001.0) == []

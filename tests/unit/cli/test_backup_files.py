@@ -4,8 +4,10 @@ import io
 
 import pytest
 
-from services.cli.backup import MOST_LINE_BYTES, read_copy
+from services.cli import backup
+from services.cli.backup import MOST_LINE_BYTES, read_copy, save
 from services.cli.errors import UserError
+from shared.runtime.settings import Settings
 
 HEAD = '{"freshet_backup":1,"saved_at":1.7e9}\n'
 LIMIT = '{"topic":"host-limits","key":"a.example","message":{"host":"a.example","later":1}}\n'
@@ -20,7 +22,7 @@ def test_a_message_stays_as_it_was_written():
 @pytest.mark.parametrize(
     ("text", "reason"),
     [
-        ("", None),
+        ("", "the file is empty"),
         ("{}\n", "line 1"),
         ('{"freshet_backup":2,"saved_at":1.0}\n', "format 2"),
         (HEAD + "x\n", "line 2"),
@@ -33,8 +35,14 @@ def test_a_message_stays_as_it_was_written():
     ],
 )
 def test_a_file_that_is_no_copy_is_refused(text, reason):
-    if reason is None:
-        assert list(read_copy(io.StringIO(text))) == []
-        return
     with pytest.raises(UserError, match=reason):
         list(read_copy(io.StringIO(text)))
+
+
+async def test_a_place_where_no_file_can_be_is_named(monkeypatch, tmp_path):
+    async def nothing(_settings, _topic):
+        return {}
+
+    monkeypatch.setattr(backup, "read_standing", nothing)
+    with pytest.raises(UserError, match="nowhere/copy cannot be written"):
+        await save(Settings(), tmp_path / "nowhere" / "copy")

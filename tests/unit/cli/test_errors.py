@@ -1,6 +1,7 @@
 """What went wrong, in one line and an exit code."""
 
 import click
+import psycopg
 import pytest
 
 from deploy.local.process import StartError
@@ -28,3 +29,15 @@ def test_a_run_that_does_not_begin_says_why_in_its_own_words(error, kind, code):
 def test_an_unknown_fault_is_not_dressed_up():
     with pytest.raises(KeyError), explained():
         raise KeyError("a bug")
+
+
+def test_where_there_are_several_databases_their_setting_is_named(monkeypatch):
+    urls = "0-1=postgresql://u:hidden@a/pages,2-3=postgresql://u:hidden@b/pages"
+    monkeypatch.delenv("DATABASE_URL", raising=False)
+    monkeypatch.setenv("FRESHET_PARTITIONS", "4")
+    monkeypatch.setenv("FRESHET_DATABASES", urls)
+    with pytest.raises(UserError) as told, explained():
+        raise psycopg.OperationalError("connection refused")
+
+    assert "set FRESHET_DATABASES" in told.value.message
+    assert "hidden" not in told.value.message

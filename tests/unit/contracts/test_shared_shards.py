@@ -73,6 +73,9 @@ def test_one_database_that_has_all_is_as_if_nothing_was_said():
         ("0=host=a user=b,1=host=b", "range 0 needs a URL"),
         (f"0={A} and more", "range 0 needs a URL"),
         (f"0-={A}", "must begin with shards"),
+        (f"0-1={A},2-={B}", "what follows the URL of range 0-1"),
+        (f"0-1={A};2-3={B}", "what follows the URL of range 0-1"),
+        (f"0-1={A},2..3={B}", "what follows the URL of range 0-1"),
     ],
 )
 def test_what_is_wrong_is_said_and_no_secret_with_it(text, said):

@@ -6,6 +6,7 @@ import msgspec
 import pytest
 from msgspec.structs import replace
 
+from services.coordinator import groups
 from services.coordinator.core import Coordination, Moment
 from services.coordinator.picture import HISTORY_SECONDS, Picture, Sample, ShardState, State
 from services.coordinator.web import WEB, files
@@ -13,6 +14,7 @@ from shared.contracts.messages import (
     Allotment,
     Bandwidth,
     DemandCurve,
+    GroupLimit,
     Multipliers,
     ScheduledRate,
 )
@@ -127,6 +129,19 @@ def test_it_says_what_keeps_the_system_from_crawling():
     assert "freshet bandwidth set" in Picture(empty).notice(NOW)
     empty.receive_bandwidth(Bandwidth(1.0))
     assert "schedulers" in Picture(empty).notice(NOW)
+
+
+def test_limits_that_have_no_room_after_a_growth_are_told_of(coordination, monkeypatch):
+    monkeypatch.setattr(groups, "most_groups", lambda shards: 5 - shards)
+    for name in ("a.example", "b.example", "c.example"):
+        coordination.groups.receive(GroupLimit(name, 1.0))
+    coordination.published(coordination.next(NOW), NOW)
+    notice = Picture(coordination).notice(NOW)
+    assert "the limits of 1 do not hold, of c.example" in notice
+    coordination.groups.receive(GroupLimit("a.example", None))
+    later = Moment(NOW.clock + 5.0, NOW.wall + 1.0)
+    coordination.published(coordination.next(later), later)
+    assert Picture(coordination).notice(later) is None
 
 
 def test_the_page_loads_nothing_from_anywhere_else():

@@ -10,6 +10,7 @@ from services.estimator import lanes as module
 from services.estimator.lanes import Lanes
 from shared.contracts.topics import PAGE_UPDATES
 from shared.runtime.clock import ManualClock
+from shared.runtime.isolation import TooManyBadMessages
 from shared.runtime.settings import Settings
 from shared.store.deployment import StoreMismatch
 
@@ -26,6 +27,8 @@ class Handler:
     """All of them, in order."""
     away = None
     """Databases that are away."""
+    others = None
+    """Databases that are not those of the settings."""
     hanging = None
     """Database → event: what is asked of it waits for that."""
 
@@ -47,6 +50,8 @@ class Handler:
                 await self.hanging[self.url].wait()
             if self.url in self.away:
                 raise psycopg.OperationalError("no server\nfurther lines")
+            if self.url in self.others:
+                raise StoreMismatch("no tables")
         finally:
             self.running -= 1
 
@@ -90,6 +95,7 @@ async def lanes(monkeypatch):
     monkeypatch.setattr(module, "STOP_SECONDS", 0.05)
     monkeypatch.setattr(Handler, "made", [])
     monkeypatch.setattr(Handler, "away", set())
+    monkeypatch.setattr(Handler, "others", set())
     monkeypatch.setattr(Handler, "hanging", {})
     settings = Settings(databases=f"0-1={A},2-3={B}", partitions=4)
     lanes = Lanes(settings, ManualClock(), None, asyncio.Event())
@@ -220,13 +226,34 @@ async def test_what_no_waiting_helps_against_is_raised_though_it_came_late(lanes
 
     async def refuse(self, _batch):
         await self._ask()
-        raise StoreMismatch("another database")
+        raise TooManyBadMessages("page-updates", "of ten, nine")
 
     with monkeypatch.context() as patch:
         patch.setattr(Handler, "handle", refuse)
         assert await lanes.handle(batch(THERE)) == {THERE}
     Handler.hanging.pop(B).set()
     await until(lambda: not lanes.each[1].is_busy)
-    with pytest.raises(StoreMismatch):
+    with pytest.raises(TooManyBadMessages):
         await lanes.handle(batch(THERE))
     lanes.each[1]._work = None
+
+
+async def test_a_database_that_is_being_restored_stops_its_own_shards_only(lanes):
+    Handler.others.add(B)
+    await lanes.open()
+    for _ in range(2):
+        assert await lanes.handle(batch(HERE, THERE)) == {THERE}
+    assert lanes.trouble == "the database of the shards 2-3/4 is away: no tables"
+    Handler.others.add(A)
+    # Two URLs that were swapped are a fault of the settings, and the worker does not begin.
+    with pytest.raises(StoreMismatch):
+        await lanes.open()
+    Handler.others.clear()
+    await until_done(lanes, batch(HERE, THERE))
+    assert lanes.trouble is None
+
+
+async def until_done(lanes, some):
+    async with asyncio.timeout(10):
+        while await lanes.handle(some):
+            await asyncio.sleep(0.001)

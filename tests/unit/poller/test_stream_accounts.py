@@ -122,3 +122,11 @@ def test_nobody_is_shown_what_may_be_secret_of_a_stream():
     for error in (TimeoutError(secret), ValueError("it answers 404"), *elsewhere):
         assert "token" not in in_words(error)
     assert in_words(ConnectionResetError()) == "ConnectionResetError"
+
+
+async def test_a_clock_that_is_put_back_stops_no_account_and_takes_nothing_away():
+    prices = Prices()
+    some = account(prices)
+    some.published("wiki", pings(1), NOW)
+    [own] = await some.news(NOW - 3600.0)
+    assert (prices.asked, own.worth, own.worth_days) == ([1], 2.0, 0.0)

@@ -193,3 +193,12 @@ def test_a_trace_is_named_by_what_happens_in_it() -> None:
     trace = hand_made([(1.0, 0), (2.0, 1)])
     assert trace.digest() == hand_made([(1.0, 0), (2.0, 1)]).digest()
     assert trace.digest() != hand_made([(1.0, 0), (2.1, 1)]).digest()
+    for other in (
+        {"born_days": trace.born_days + 1.0},
+        {"held": ~trace.held},
+        {"host": trace.host[::-1] + 1},
+        {"host_limit": np.full_like(trace.host_limit, 9.0)},
+        {"request_days": np.array([1.0]), "request_pages": np.array([0])},
+        {"judged_from": 1.0},
+    ):
+        assert trace.digest() != replace(trace, **other).digest()

@@ -45,3 +45,11 @@ def test_hosts_of_one_address_count_together_from_when_that_is_known():
     assert limits.groups(ledger(requests=requests), limit, late).passed
     other = named | {"b.example": ("203.0.113.8", 40.0)}
     assert limits.groups(ledger(requests=requests), limit, other).passed
+
+
+def test_of_nested_domains_the_innermost_ones_limit_holds():
+    seconds = [float(n) for n in range(50, 80)]
+    inner, outer = crawls(seconds), crawls([at + 0.5 for at in seconds], "b.example")
+    nested = {"example": 1.0, "shop.example": 1.0}
+    assert limits.groups(ledger(requests=inner + outer), nested).passed
+    assert limits.groups(ledger(requests=inner + outer), {"example": 1.0}).count == 1

@@ -1,0 +1,88 @@
+"""A reader of streams connects again as it should, and nobody leads it where it must not go."""
+
+import asyncio
+import json
+import socket
+
+import pytest
+
+from services.poller import reading
+from services.poller.reading import MOST_CURSOR, StreamReader
+from services.poller.streams import Stream
+from services.poller.walls import Walls
+from shared.runtime.fetching import PrivateAddress
+
+STREAM = Stream("https://s.example/events", "news", "json", page="{url}", time="at", cursor="place")
+
+
+class Cursors:
+    async def load(self, source):
+        return ""
+
+    async def store(self, cursor, *news):
+        return True
+
+
+class Prices:
+    async def of_slot(self):
+        return 0.0
+
+
+def event(**fields):
+    return json.dumps({"url": "https://a.example/1", **fields}).encode()
+
+
+async def read(monkeypatch, connections):
+    """What a reader waits for after each connection, and where it stands before each, where the
+    server says so much, (event, its id) each, and ends."""
+    waits, places = [], []
+
+    async def publish(source, pings):
+        pass
+
+    async def events(self, client):
+        places.append(self._cursor)
+        for one in connections[len(places) - 1]:
+            yield [one]
+
+    async def sleep(seconds):
+        waits.append(seconds)
+        if len(waits) == len(connections):
+            raise asyncio.CancelledError
+
+    monkeypatch.setattr(StreamReader, "_events", events)
+    monkeypatch.setattr(reading.asyncio, "sleep", sleep)
+    with pytest.raises(asyncio.CancelledError):
+        await StreamReader(STREAM, Cursors(), Prices(), publish, 1.0, "Freshet").run()
+    return waits, places
+
+
+async def test_a_stream_without_places_that_brings_events_is_soon_connected_to_again(monkeypatch):
+    brings, nothing = [(event(), None)], []
+    waits, _ = await read(monkeypatch, [nothing, nothing, nothing, brings, brings, nothing])
+    assert waits == [1, 2, 4, 1, 1, 2]
+
+
+@pytest.mark.parametrize("bad", ["a\r\nCookie: b", "a\0b", "x" * (MOST_CURSOR + 1)])
+async def test_no_place_that_cannot_be_said_again_cuts_a_stream_off_for_good(monkeypatch, bad):
+    said = [(event(place="7"), None), (event(place=bad), None)]
+    _, places = await read(monkeypatch, [said, [(event(), bad)], []])
+    assert places == ["", "7", "7"]
+
+
+async def test_a_public_server_does_not_redirect_a_reader_behind_our_walls():
+    def connect(walls, address, family=socket.AF_INET):
+        walls.socket((family, socket.SOCK_STREAM, 0, "", (address, 80))).close()
+
+    outside, inside = Walls(), Walls()
+    connect(outside, "93.184.216.34")
+    connect(inside, "10.0.0.7")
+    for walls in (outside, inside):
+        [redirected] = walls.trace().on_request_redirect
+        await redirected(None, None, None)
+    connect(outside, "93.184.216.35")
+    for address, family in (("127.0.0.1", socket.AF_INET), ("::1", socket.AF_INET6)):
+        with pytest.raises(PrivateAddress):
+            connect(outside, address, family)
+    # A machine of ours that names another one is the operator's.
+    connect(inside, "10.0.0.8")
