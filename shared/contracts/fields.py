@@ -32,6 +32,8 @@ MAX_GROUP_LENGTH = 255
 MAX_NAMED_GROUP_LENGTH = 64
 """Of a name that outcomes give a group: longer than any address."""
 
+MAX_CLASS_LENGTH = 32
+
 VISIBLE = r"^[^\x00-\x20\x7f]*$"
 """No spaces nor control characters: PostgreSQL refuses some of them, and no host has any."""
 
@@ -45,6 +47,10 @@ NamedGroup = Annotated[
     str, Meta(min_length=1, max_length=MAX_NAMED_GROUP_LENGTH, pattern=r"^[!-~]*$")
 ]
 """ASCII: it is kept as bytes."""
+
+PageClass = Annotated[
+    str, Meta(min_length=1, max_length=MAX_CLASS_LENGTH, pattern=r"^[a-z0-9._-]*$")
+]
 
 UnixSeconds = Annotated[float, Meta(ge=0, le=MAX_UNIX_SECONDS)]
 Rate = Annotated[float, Meta(ge=0, le=MAX_RATE)]

@@ -2,6 +2,9 @@
 
 from typing import Protocol
 
+import numpy as np
+from numpy.typing import NDArray
+
 from services.scheduler.picking.board import Board, attach
 from services.scheduler.state.attempts import Attempts
 from services.scheduler.state.rows import Rows
@@ -13,6 +16,11 @@ class Space(Protocol):
     pages: Rows
     records: Rows
     attempts: Attempts
+
+    @property
+    def lanes(self) -> NDArray[np.uint8]:
+        """By row: which of the classes with shares its page is of; 0: none."""
+        ...
 
     @property
     def used(self) -> int:
