@@ -32,4 +32,4 @@ def class_crawls(shard: Shard, seconds: float) -> list[ClassCrawls]:
 
 def label_of(name: str) -> str:
     """A class as metrics and people call it."""
-    return "others" if name == OTHERS else name
+    return "(others)" if name == OTHERS else name

@@ -186,7 +186,7 @@ class Calendar:
             self._fill_all(slots, picks, now, least)
         else:
             fill = partial(self._fill_all, now=now, least=least)
-            self._classes.fill(self._board, self._space.lanes, slots, rate, least, picks, fill)
+            self._classes.fill(self._board, self._space.lanes_of, slots, rate, least, picks, fill)
             others = picks[picks["lane"] == EVERYBODY]
         is_below = (others["row"] >= 0) & (others["priority"] < self.guard)
         self.uncertain_picks += int(is_below.sum())

@@ -11,7 +11,7 @@ pages go; all others are filled as if there were no classes, with pages of any.
 
 The calendar's guard is that of the best of all pages, which says nothing of a class that is worth
 less. So each class has candidates: all of its pages where these are few, else the best of them,
-found anew every other second, and with them whatever something happened to since then.
+found anew every five seconds, and with them whatever something happened to since then.
 """
 
 from collections.abc import Callable, Sequence
@@ -32,11 +32,20 @@ from shared.policy.compiled import compiled
 EVERYBODY: Final = 0
 """The sharer, and the lane of picks, that is no class; classes are numbered from 1 on."""
 
-SPARE_CANDIDATES: Final = 1024
+SPARE_CANDIDATES: Final = 256
 """Of a class, beyond those that its slots need until they are found anew."""
 
-FOUND_ANEW_SECONDS: Final = 2.0
+FOUND_ANEW_SECONDS: Final = 5.0
 """Of the wall."""
+
+_MOST_TOUCHED: Final = 100_000
+"""Rows; where more are touched while no slot is filled, candidates are found anew."""
+
+_MORE: Final = 1.5
+"""So many times the slots that a class has until then are candidates, beside the spare ones."""
+
+LanesOf = Callable[[NDArray[np.int32] | slice], NDArray[np.uint8]]
+"""Rows → which class each page is of; `EVERYBODY`: none that has a share."""
 
 _ROUNDING: Final = 1e-9
 
@@ -130,17 +139,25 @@ class ClassTurns:
         self._turns = Turns([1.0 - sum(shares), *shares])
         self._rows = [np.empty(0, np.int32) for _ in shares]
         self._touched: list[NDArray[np.int32]] = []
+        self._count_touched = 0
         self._found_at = -np.inf
         self._every = FOUND_ANEW_SECONDS * speed
 
     def touch(self, rows: NDArray[np.int32]) -> None:
         """Something happened to these pages."""
         self._touched.append(rows)
+        self._count_touched += rows.size
+        if self._count_touched > _MOST_TOUCHED:
+            self._found_at = -np.inf
+            self._forget_touched()
+
+    def _forget_touched(self) -> None:
+        self._touched, self._count_touched = [], 0
 
     def fill(
         self,
         board: Board,
-        lanes: NDArray[np.uint8],
+        lanes_of: LanesOf,
         slots: NDArray[np.float64],
         rate: float,
         least: float,
@@ -151,7 +168,7 @@ class ClassTurns:
 
         Args:
             board: over the rows as they are, with room for so many moves.
-            lanes: by row: which class a page is of; `EVERYBODY`: none that has a share.
+            lanes_of: the classes of pages.
             slots: times, rising.
             rate: slots per clock second to expect.
             least: priority below which no slot is spent.
@@ -159,7 +176,7 @@ class ClassTurns:
             fill_others: fills slots that are everybody's.
         """
         now, first, place = float(slots[0]), 0, -1
-        self._find(board, lanes, now, rate)
+        self._find(board, lanes_of, now, rate)
         priorities = [np.empty(rows.size) for rows in self._rows]
         for rows, theirs in zip(self._rows, priorities, strict=True):
             _weigh(board, rows, now, theirs)
@@ -182,19 +199,22 @@ class ClassTurns:
         if first < slots.size:
             fill_others(slots[first:], picks[first:])
 
-    def _find(self, board: Board, lanes: NDArray[np.uint8], now: float, rate: float) -> None:
+    def _find(self, board: Board, lanes_of: LanesOf, now: float, rate: float) -> None:
         """Keep the candidates those that may be best."""
         if now < self._found_at + self._every:
-            touched, self._touched = self._touched, []
-            new = np.unique(np.concatenate([np.empty(0, np.int32), *touched]))
+            new = np.unique(np.concatenate([np.empty(0, np.int32), *self._touched]))
+            of_new = lanes_of(new)
             for place, rows in enumerate(self._rows):
-                same = rows[lanes[rows] == place + 1]
-                self._rows[place] = np.union1d(same, new[lanes[new] == place + 1])
+                same = rows[lanes_of(rows) == place + 1]
+                self._rows[place] = np.union1d(same, new[of_new == place + 1])
+            self._forget_touched()
             return
-        self._found_at, self._touched = now, []
+        self._found_at = now
+        self._forget_touched()
+        lanes = lanes_of(slice(None))
         for place, share in enumerate(self._shares):
             rows = np.flatnonzero(lanes == place + 1).astype(np.int32)
-            most = SPARE_CANDIDATES + int(2.0 * share * rate * self._every)
+            most = SPARE_CANDIDATES + int(_MORE * share * rate * self._every)
             if rows.size > most:
                 priorities = np.empty(rows.size)
                 _weigh(board, rows, now, priorities)

@@ -17,9 +17,8 @@ class Space(Protocol):
     records: Rows
     attempts: Attempts
 
-    @property
-    def lanes(self) -> NDArray[np.uint8]:
-        """By row: which of the classes with shares its page is of; 0: none."""
+    def lanes_of(self, rows: NDArray[np.int32] | slice) -> NDArray[np.uint8]:
+        """Which of the classes with shares pages are of, by their rows; 0: none."""
         ...
 
     @property

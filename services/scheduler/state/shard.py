@@ -101,10 +101,9 @@ class Shard:
         """Requests of before the shard was loaded, of pages that it does not know yet: page id →
         when it was asked for (Unix microseconds), until when the request waits."""
 
-    @property
-    def lanes(self) -> NDArray[np.uint8]:
-        """By row: which of the classes with shares its page is of; 0: none."""
-        return np.take(self.classes.lanes, self.records["page_class"][: self.used])
+    def lanes_of(self, rows: NDArray[np.int32] | slice) -> NDArray[np.uint8]:
+        """Which of the classes with shares pages are of, by their rows; 0: none."""
+        return np.take(self.classes.lanes, self.records["page_class"][: self.used][rows])
 
     @property
     def host_rows(self) -> Rows:

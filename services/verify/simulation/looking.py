@@ -78,7 +78,7 @@ class _Look:
         self.unsure = set(np.flatnonzero(pages["last_crawled_at"] > now).tolist())
         """Rows of pages that were crawled after the slot, which is filled late: worth anything."""
         self.host_of = pages["host"].tolist()
-        self.lane_of = space.lanes.tolist()
+        self.lane_of = space.lanes_of(slice(None)).tolist()
         for row, page in enumerate(pages):
             attempt = attempts[page["attempt"]] if page["attempt"] else None
             rank = _rank(page, attempt, now, rules)

@@ -14,6 +14,8 @@ from services.scheduler.demand.class_reports import class_crawls
 from services.scheduler.explain import page_state
 from services.scheduler.flow.loading import shard_rules
 from services.scheduler.flow.slot_filler import _count_classes
+from services.scheduler.picking import class_turns
+from services.scheduler.picking.class_turns import Turns
 from services.scheduler.picking.priority import terms_of
 from services.scheduler.picking.scanning import evaluate
 from services.scheduler.state.rules import ClassRules
@@ -185,6 +187,44 @@ def test_what_a_class_cannot_use_goes_to_the_others_and_it_saves_nothing():
     slots = START + 10.0 + np.arange(1, 21) / 20.0
     # New pages go first among all; of the slots of its own, the class gets no more than its part.
     assert counted(world, world.shard.select(slots, 20.0, 0.0))["archive"] in (12, 13)
+
+
+@pytest.mark.parametrize("touched", [0, 60])
+def test_news_of_a_page_count_at_once_however_many_its_class_has(touched, monkeypatch):
+    monkeypatch.setattr(class_turns, "_MOST_TOUCHED", 50)
+    world = crowded({"partner": (1.0, 0.3)}, per_class=3000)
+    world.shard.select(START + np.arange(1, 11) / 10.0, 10.0, 0.0)
+    pages = [page for page in world.identities if "partner" in page.url]
+    worth = priorities(world, START + 1)
+    worth[worth == 0.0] = np.inf
+    late = min(pages, key=lambda page: worth[world.shard.row_of(page.page_id)])
+    for page in pages[:touched]:
+        say(world, page, START + 1)
+    say(world, late, START + 2, importance=0.9)
+    picks = world.shard.select(START + 2.0 + np.arange(1, 5) / 10.0, 10.0, 0.0)
+    own = picks["row"][picks["lane"] == 1]
+    assert world.shard.url_of(int(own[0])) == late.url
+
+
+def test_turns_are_never_a_slot_off_and_who_was_idle_has_saved_nothing():
+    shares = [0.15, 0.5, 0.25, 0.1]
+    turns, taken = Turns(shares), []
+    for slot in range(2000):
+        taken.append(turns.next(0))
+        turns.take(taken[-1])
+        for who, share in enumerate(shares):
+            assert abs(taken.count(who) - share * (slot + 1)) <= 1.0 + 1e-6
+    for _ in range(1000):
+        while (who := turns.next(0)) == 1:
+            turns.pass_over(who)
+            who = turns.next(1 << 1)
+            break
+        turns.take(who)
+    after = []
+    for _ in range(20):
+        after.append(turns.next(0))
+        turns.take(after[-1])
+    assert 9 <= after.count(1) <= 11
 
 
 def test_no_share_beats_a_hosts_limit_and_no_slot_is_lost_by_it():
