@@ -94,6 +94,7 @@ def _snapshot(
         digest=np.zeros(size, np.int64),
         status=np.zeros(size, np.int16),
         signal_count=np.where(signalled, random.poisson(3.0, size), 0),
+        page_class=np.zeros(size, np.int16),
     )
     pending = np.zeros((size, SOURCES), np.uint16)
     pending[:, 0] = np.where(signalled, random.poisson(0.5, size), 0)

@@ -14,7 +14,7 @@ from services.cli.errors import UserError
 
 BATCH_ROWS = 100_000
 REQUIRED = {"url": pa.string(), "importance": pa.float64()}
-OPTIONAL = {"max_age_days": pa.float64(), "crawled_at": pa.float64()}
+OPTIONAL = {"max_age_days": pa.float64(), "crawled_at": pa.float64(), "class": pa.string()}
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,10 +27,13 @@ class PageRows:
     """Infinity: none given."""
     crawled_at: NDArray[np.float64]
     """Unix seconds; −infinity: none given."""
+    classes: list[str | None] | None
+    """None: to have none; None in place of all: the file says nothing of classes."""
 
 
 def read_rows(file: Path) -> Iterator[PageRows]:
-    """The rows of a CSV (plain, .gz) or Parquet file: url, importance[, max_age_days, crawled_at].
+    """The rows of a CSV (plain, .gz) or Parquet file: url, importance[, max_age_days, crawled_at,
+    class].
 
     Raises:
         UserError: the file lacks a column or a value is of the wrong type; names the place.
@@ -84,7 +87,14 @@ def _rows(batch: pa.RecordBatch, file: Path) -> PageRows:
         importance=_column(batch, "importance", np.nan),
         max_age_days=_column(batch, "max_age_days", np.inf),
         crawled_at=_column(batch, "crawled_at", -np.inf),
+        classes=_classes(batch),
     )
+
+
+def _classes(batch: pa.RecordBatch) -> list[str | None] | None:
+    if "class" not in batch.schema.names:
+        return None
+    return [name or None for name in batch.column("class").cast(pa.string()).to_pylist()]
 
 
 def _column(batch: pa.RecordBatch, name: str, missing: float) -> NDArray[np.float64]:

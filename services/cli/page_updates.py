@@ -3,6 +3,8 @@
 import math
 from collections.abc import Callable, Iterable, Sequence
 
+from msgspec import UNSET
+
 from services.cli.kafka import require_broker
 from services.cli.page_files import PageRows
 from shared.contracts.codec import encode
@@ -18,6 +20,7 @@ from shared.contracts.messages import PageUpdate
 from shared.contracts.topics import PAGE_UPDATES
 from shared.runtime.publisher import ByPlace, Publisher
 from shared.runtime.settings import Settings
+from shared.store.import_classes import why_no_class
 from shared.store.imports import ImportReport
 
 
@@ -84,6 +87,10 @@ def _messages(settings: Settings, rows: PageRows, report: ImportReport, shards: 
                 report.read, f"importance {importance} must be ≥ 0, max_age_days {max_age} > 0"
             )
             continue
+        name = rows.classes[row] if rows.classes is not None else UNSET
+        if isinstance(name, str) and (reason := why_no_class(name)):
+            report.refuse(report.read, reason)
+            continue
         try:
             page = to_add(url, settings)
         except BadUrl as error:
@@ -96,6 +103,7 @@ def _messages(settings: Settings, rows: PageRows, report: ImportReport, shards: 
             max_age_days=max_age if math.isfinite(max_age) else None,
             updated_at=now,
             crawled_at=crawled_at if math.isfinite(crawled_at) else None,
+            page_class=name,
         )
         place = (PAGE_UPDATES.name, shard_of(page.host, shards))
         messages.setdefault(place, []).append((page.host.encode(), encode(message)))

@@ -14,6 +14,7 @@ from services.coordinator.allotment import Fleet
 from services.coordinator.core import Coordination, Moment
 from services.coordinator.solver import demand_at
 from services.coordinator.web import files
+from shared.contracts.reported import ClassCrawls
 
 HISTORY_SECONDS = 600
 """Samples kept, one a second."""
@@ -94,6 +95,18 @@ class ReasonState(msgspec.Struct, frozen=True):
     """Part of the slots that is kept for it; 0: none is."""
 
 
+class ClassState(msgspec.Struct, frozen=True):
+    """A class of pages of which operators say something, or all others."""
+
+    page_class: str
+    """Empty: all others."""
+    pages: int
+    crawls_per_second: float
+    kept: float
+    """Part of the slots that is kept for it; 0: none is."""
+    weight: float
+
+
 class State(msgspec.Struct, frozen=True):
     """`/state.json`."""
 
@@ -120,6 +133,7 @@ class State(msgspec.Struct, frozen=True):
     shards: list[ShardState]
     groups: list[GroupState]
     reasons: list[ReasonState]
+    classes: list[ClassState]
     history: list[Sample]
 
 
@@ -179,6 +193,7 @@ class Picture:
             shards=sorted(rows, key=lambda row: row.shard),
             groups=self._groups(live),
             reasons=self._reasons(live),
+            classes=self._classes(live),
             history=list(self._history),
         )
 
@@ -242,6 +257,23 @@ class Picture:
             kept[of.reason] = max(kept[of.reason], of.share)
         by_rate = sorted(rates, key=lambda reason: -rates[reason])
         return [ReasonState(reason, rates[reason], kept[reason]) for reason in by_rate]
+
+    def _classes(self, live: frozenset[int]) -> list[ClassState]:
+        """What the shards report of late, in the order of the first that does."""
+        shards = self._coordination.fleet.shards
+        found: dict[str, list[ClassCrawls]] = {}
+        for of in (of for n in sorted(live) if (c := shards[n].curve) for of in c.classes):
+            found.setdefault(of.page_class, []).append(of)
+        return [
+            ClassState(
+                name,
+                sum(of.pages for of in parts),
+                sum(of.crawls_per_second for of in parts),
+                max(of.share for of in parts),
+                max(of.weight for of in parts),
+            )
+            for name, parts in found.items()
+        ]
 
     def _row(self, number: int, now: Moment, *, silent: bool) -> ShardState:
         fleet = self._coordination.fleet

@@ -118,7 +118,7 @@ class DiscoveryHandler:
             with attempt:
                 shards = await self._publisher.partitions_of(PAGE_UPDATES)
                 messages = await asyncio.to_thread(
-                    updates_by_place, found.values(), shards, self._admission.importance_of
+                    updates_by_place, found.values(), shards, self._admission.said_of
                 )
                 await self._publisher.send_batches(messages)
         self._admission.remember(page for page, _ in found.values())

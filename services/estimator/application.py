@@ -155,7 +155,7 @@ def apply_records(
     Bad records change nothing and are in the result with the reason, and so are those that are
     another shard's.
     """
-    reader = Reader(shard.number, shard.layout, acceptance)
+    reader = Reader(shard.number, shard.layout, acceptance, shard.classes)
     known_hosts = len(shard.hosts.names)
     hosts = _apply_limits(shard, reader, records.get(HOST_LIMITS.name, ()))
     updates = reader.updates(records.get(PAGE_UPDATES.name, ()))
@@ -281,6 +281,7 @@ def _apply_updates(shard: Shard, updates: Updates) -> tuple[NDArray[np.int64], N
             updates.max_age_days,
             updates.crawled_at,
             updates.urgent,
+            updates.page_class,
         ),
     )
     verdicts = effects.apply_updates(shard.pages, shard.rings, shard.by_source, columns)

@@ -6,6 +6,7 @@ import numpy as np
 
 from shared.policy.compiled import compiled
 from shared.rules.page_events import NO_DIGEST
+from shared.store.class_numbers import NO_CLASS
 from shared.store.history import Rings
 from shared.store.page_status import ACTIVE, NEVER
 from shared.store.source_times import NO_ENTRY, Ages, clear_entry
@@ -17,6 +18,7 @@ def begin_anew(page: Any, rings: Rings, ages: Ages, row: int) -> None:
     forgotten it. What was counted and learned of it stays, and is announced again."""
     page.status = ACTIVE
     page.importance = 1.0
+    page.page_class = NO_CLASS
     page.max_age_days = np.inf
     page.last_crawled_at = page.last_attempt_at = page.last_changed_at = NEVER
     page.last_signal_at = page.urgent_at = NEVER

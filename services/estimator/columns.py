@@ -26,6 +26,8 @@ class UpdateColumns(NamedTuple):
     """Of the copy that is held; −inf: not said."""
     urgent: NDArray[np.bool_]
     """Whether the page is to be crawled at once."""
+    page_class: NDArray[np.int16]
+    """Number in the shard; `AS_IT_IS`: nothing is said."""
 
 
 class EventColumns(NamedTuple):

@@ -23,6 +23,7 @@ from shared.contracts.messages import CrawlOutcome, HostLimit, PageSignal, PageU
 from shared.rules.host_rules import reaches_of
 from shared.rules.page_events import SIGNAL, digests_of, elsewhere_to_themselves, kinds_of
 from shared.runtime.acceptance import Acceptance
+from shared.store.class_numbers import AS_IT_IS, PageClasses, TooManyClasses
 from shared.store.page_status import NEVER
 
 RowsOf = Callable[[NDArray[np.int64]], NDArray[np.int64]]
@@ -104,6 +105,8 @@ class Updates:
     urgent: NDArray[np.bool_]
     whole_host: NDArray[np.bool_]
     """Of those that erase: all pages of the host, and the host."""
+    page_class: NDArray[np.int16]
+    """Number of the class; `AS_IT_IS`: nothing is said."""
 
 
 @dataclass(slots=True)
@@ -113,12 +116,13 @@ class Reader:
     shard: int
     layout: Layout
     acceptance: Acceptance
+    classes: PageClasses
     refused: list[Refused] = field(default_factory=list)
     misplaced: list[Misplaced] = field(default_factory=list)
 
     def updates(self, records: Sequence[ConsumerRecord]) -> Updates:
         """Read `page-updates`."""
-        taken: list[tuple[float, PageUpdate, PageIdentity]] = []
+        taken: list[tuple[float, PageUpdate, PageIdentity, int]] = []
         for record, update in zip(*self._decoded(PageUpdate, records), strict=True):
             time = (
                 self.acceptance.arrival(record) if update.updated_at is None else update.updated_at
@@ -128,12 +132,14 @@ class Reader:
             if page is None or not self._is_past(record, latest):
                 continue
             if self._accepts(record, self.acceptance.why_not_added(update, page.host)):
-                taken.append((time, update, page))
+                number = self._class_of(record, update)
+                if number is not None:
+                    taken.append((time, update, page, number))
         taken.sort(key=lambda item: item[0])
-        messages = [update for _, update, _ in taken]
+        messages = [update for _, update, _, _ in taken]
         return Updates(
-            [page for _, _, page in taken],
-            np.array([time for time, _, _ in taken], np.float64),
+            [page for _, _, page, _ in taken],
+            np.array([time for time, _, _, _ in taken], np.float64),
             np.array([_operation(m) for m in messages], np.int8),
             np.array([_or(m.importance, np.nan) for m in messages], np.float64),
             np.array(
@@ -143,7 +149,18 @@ class Reader:
             np.array([_or(m.crawled_at, NEVER) for m in messages], np.float64),
             np.array([m.urgent for m in messages], np.bool_),
             np.array([m.whole_host for m in messages], np.bool_),
+            np.array([number for _, _, _, number in taken], np.int16),
         )
+
+    def _class_of(self, record: ConsumerRecord, update: PageUpdate) -> int | None:
+        """The number of the class that an update gives its page; None: there are too many."""
+        if update.op == "remove":
+            return AS_IT_IS
+        try:
+            return self.classes.number_of(update.page_class)
+        except TooManyClasses as error:
+            self._refuse(record, str(error))
+            return None
 
     def signals(self, records: Sequence[ConsumerRecord], slots_of: SlotsOf) -> Events:
         """Read `page-signals`.

@@ -42,6 +42,7 @@ from shared.rules.page_events import (
     status_after_crawl,
     status_after_failure,
 )
+from shared.store.class_numbers import AS_IT_IS
 from shared.store.history import DEPTH, MOST_SIGNALS, SOURCES, Rings
 from shared.store.page_status import ACTIVE, NEVER, REMOVED
 from shared.store.source_times import (
@@ -150,6 +151,8 @@ def _apply_updates(
             _note_success(page, updates.crawled_at[event])
         if updates.urgent[event]:
             page.urgent_at = time
+        if updates.page_class[event] != AS_IT_IS:
+            page.page_class = updates.page_class[event]
 
 
 @compiled

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from services.estimator.columns import ERASE, UpdateColumns
 from services.estimator.decoding import Updates
 from services.estimator.shard import Shard
+from shared.store.class_numbers import AS_IT_IS
 from shared.store.page_status import REMOVED
 
 
@@ -26,7 +27,7 @@ class ErasedHost(NamedTuple):
     """Whether newer updates name some: then the host is a new one."""
 
 
-_ABSENT: Final = (ERASE, np.nan, np.nan, -np.inf, False)
+_ABSENT: Final = (ERASE, np.nan, np.nan, -np.inf, False, AS_IT_IS)
 """The columns of an update that erases a page, from `operations` on."""
 
 

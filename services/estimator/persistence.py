@@ -33,6 +33,7 @@ from shared.store.owners import (
     read_epochs,
     require_ownership,
 )
+from shared.store.page_classes import write_classes
 from shared.store.positions import (
     ESTIMATOR,
     Positions,
@@ -65,6 +66,7 @@ _STORED: Final = (
     "failures",
     "misses",
     "status",
+    "page_class",
 )
 
 Offsets = Mapping[tuple[str, int], int]
@@ -294,6 +296,9 @@ def _append(
 def _write(connection: psycopg.Connection, done: Sequence[ShardEffects]) -> None:
     if any(part.hosts for part in done):
         writer.write_hosts(connection, _hosts(done))
+    for part in done:
+        if classes := part.shard.classes.take_new():
+            write_classes(connection, part.shard.number, classes)
     if any(part.added.size for part in done):
         urls = [url for part in done for url in part.added_urls]
         writer.insert_pages(connection, _pages([(p, p.added) for p in done]), urls)

@@ -9,6 +9,7 @@ from services.estimator.hosts import Hosts, grown
 from shared.contracts.identity import PageIdentity
 from shared.contracts.layout import ALONE, Layout
 from shared.policy.estimation.page_factors import activity_bins
+from shared.store.class_numbers import PageClasses
 from shared.store.directories import directories_of, directory_of
 from shared.store.history import Rings
 from shared.store.owners import NO_OWNER
@@ -47,6 +48,7 @@ PAGE: Final = np.dtype(
         ("several", np.int32),
         ("misses", np.int16),
         ("status", np.int16),
+        ("page_class", np.int16),
         ("directory", np.uint16),
         ("announced_activity", np.uint8),
     ],
@@ -94,6 +96,7 @@ class Shard:
         self._rings = Rings.empty(0)
         self.by_source = SourceTimes()
         """When each source sent its last signal, of pages with several."""
+        self.classes = PageClasses()
         self.removals = Removals()
         """Pages that were erased, and hosts: removed pages are here."""
         self._size = 0
@@ -133,6 +136,10 @@ class Shard:
         shard._look_up(page_ids, np.arange(page_ids.size))
         shard.records = int(snapshot.histories.seen.sum())
         shard.removals.load(snapshot.erased.pages, snapshot.erased.hosts)
+        # The numbers of those of which there is no page are free again.
+        used = np.flatnonzero(np.bincount(pages["page_class"], minlength=1)).tolist()
+        known = snapshot.classes
+        shard.classes = PageClasses({n: known[n] for n in used if n in known})
         return shard
 
     def add_pages(self, new: list[tuple[PageIdentity, float]]) -> NDArray[np.int64]:

@@ -110,7 +110,7 @@ class Discoveries:
             if judged.became != "new" or judged.page is None:
                 return "refused"
             page = judged.page
-            update = found_page(page, found_at, self._admission.importance_of(page))
+            update = found_page(page, found_at, self._admission.said_of(page))
             await self._sender.send(PAGE_UPDATES, page.host, update)
         except (psycopg.Error, OSError) as error:
             self._once.warn("the database cannot be asked", reason=str(error).strip())

@@ -29,6 +29,7 @@ from services.replay.trace import Trace
 from shared.contracts.identity import PageIdentity
 from shared.contracts.messages import HostParameters
 from shared.rules.page_events import CHANGED, SIGNAL, UNCHANGED
+from shared.store.class_numbers import AS_IT_IS
 from shared.store.history import SOURCES
 from shared.store.page_status import NEVER
 from shared.units import SECONDS_PER_DAY
@@ -107,6 +108,7 @@ class VirtualEstimator:
             np.full(mine.size, np.nan),
             np.where(trace.held[rows], born, NEVER),
             np.zeros(mine.size, np.bool_),
+            np.full(mine.size, AS_IT_IS, np.int16),
         )
         effects.apply_updates(shard.pages, shard.rings, shard.by_source, updates)
         self._added.append(mine)

@@ -65,6 +65,8 @@ def page_state(
     attempts = shard.attempts.rows
     attempt = attempts[page["attempt"]] if page["attempt"] else NO_ATTEMPT_YET
     host = shard.host_rows[page["host"]]
+    number = int(shard.records[row]["page_class"])
+    weight = shard.classes.weight_of(number)
     groups = shard.groups.of(int(page["host"]))
     terms = terms_of(shard.rules.picking)
     tier = int(tier_of(page, attempts, now, terms))
@@ -88,7 +90,9 @@ def page_state(
         "unsignalled_change_rate": float(page["alpha"]),
         "signal_evidence": float(page["kappa"]),
         "signal_rate": float(page["gamma"]),
-        "importance": float(page["importance"]),
+        "importance": float(page["importance"]) / weight,
+        "page_class": shard.classes.name_of(number),
+        "class_weight": weight,
         "max_age_days": _finite(page["max_age"] / SECONDS_PER_DAY),
         "failures": int(attempt["failures"]),
         "unanswered": int(attempt["unanswered"]),

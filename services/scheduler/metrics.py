@@ -23,6 +23,24 @@ REASON_SHARES = Gauge(
     "Part of the slots that is kept for a reason.",
     ["reason"],
 )
+CLASS_REQUESTS = Counter(
+    "freshet_scheduler_class_requests_total",
+    "Crawl requests by class of pages: those that operators name, and all others.",
+    ["page_class"],
+)
+CLASS_SHARES = Gauge(
+    "freshet_scheduler_class_share_ratio",
+    "Part of the slots that is kept for a class of pages.",
+    ["page_class"],
+)
+CLASS_WEIGHTS = Gauge(
+    "freshet_scheduler_class_weight_ratio",
+    "By what the importance of a class's pages is multiplied.",
+    ["page_class"],
+)
+CLASS_PAGES = Gauge(
+    "freshet_scheduler_class_pages", "Pages in memory by class of pages.", ["page_class"]
+)
 EMPTY_SLOTS = Counter(
     "freshet_scheduler_empty_slots_total", "Slots left empty as no page was to be crawled."
 )

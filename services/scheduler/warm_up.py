@@ -14,7 +14,7 @@ from services.scheduler.picking.board import PENNED
 from services.scheduler.picking.calendar import make_shard
 from services.scheduler.state.attempts import load_attempts
 from services.scheduler.state.crawls import Outcomes
-from services.scheduler.state.rules import PickingRules, ShardRules
+from services.scheduler.state.rules import ClassRules, PickingRules, ShardRules
 from services.scheduler.state.shard import Shard
 from shared.contracts.identity import PageIdentity, host_id_of, identify
 from shared.contracts.layout import ALONE
@@ -96,13 +96,16 @@ def warm_up() -> None:
 
 
 def _take_turns() -> None:
-    """Pages of which reasons to crawl have parts of the slots, some of a host at its limit."""
+    """Pages of which reasons to crawl, and a class, have parts of the slots, some of a host at its
+    limit."""
     picking = PickingRules(120.0, 1.0, shares=(0.3, 0.3, 0.3, 0.1))
-    shard = make_shard(0, ShardRules(picking, 0.0, 300.0, float("inf"), 1.0))
+    classes = (ClassRules("warm", 2.0, 0.3, 1),)
+    shard = make_shard(0, ShardRules(picking, 0.0, 300.0, float("inf"), 1.0, classes))
     for number in range(4):
         page = identify(f"http://turns.example/{number}")
         crawled_at = 1.0 if number % 2 else None
-        shard.upsert(page, PageUpdate("upsert", page.url, crawled_at=crawled_at), 0.0)
+        update = PageUpdate("upsert", page.url, crawled_at=crawled_at, page_class="warm")
+        shard.upsert(page, update, 0.0)
     shard.select(np.array([2.0, 3.0, 4.0]), 1.0, 0.0)
 
 

@@ -13,7 +13,7 @@ from shared.contracts.topics import TOPICS, Topic
 
 ASYNCAPI_VERSION = "3.0.0"
 
-CONTRACT_VERSION = "2.3.0"
+CONTRACT_VERSION = "2.4.0"
 """Of the messages: the first number rises when a reader of today could not read tomorrow's."""
 
 _KAFKA_BINDING_VERSION = "0.5.0"
@@ -88,8 +88,10 @@ def _describe(schemas: dict[str, Any]) -> None:
     """Put what the source says of a message, and of each field, into its schema."""
     for name, schema in schemas.items():
         schema["description"] = " ".join(schema["description"].split())
-        for field, text in field_descriptions(getattr(messages, name)).items():
-            schema["properties"][field]["description"] = text
+        kind = getattr(messages, name)
+        names = {field.name: field.encode_name for field in msgspec.structs.fields(kind)}
+        for field, text in field_descriptions(kind).items():
+            schema["properties"][names[field]]["description"] = text
 
 
 def _channel(topic: Topic) -> dict[str, Any]:

@@ -32,6 +32,8 @@ MAX_GROUP_LENGTH = 255
 MAX_NAMED_GROUP_LENGTH = 64
 """Of a name that outcomes give a group: longer than any address."""
 
+MAX_CLASS_LENGTH = 32
+
 END = r"$(?!\n)"
 """Of a pattern: Python's `$` alone lets the end of a line come after it. That of JSON Schema does
 not, and there it is all (`shared.contracts.asyncapi`)."""
@@ -49,6 +51,10 @@ NamedGroup = Annotated[
     str, Meta(min_length=1, max_length=MAX_NAMED_GROUP_LENGTH, pattern=r"^[!-~]*" + END)
 ]
 """ASCII: it is kept as bytes."""
+
+PageClass = Annotated[
+    str, Meta(min_length=1, max_length=MAX_CLASS_LENGTH, pattern=r"^[a-z0-9._-]*" + END)
+]
 
 UnixSeconds = Annotated[float, Meta(ge=0, le=MAX_UNIX_SECONDS)]
 Rate = Annotated[float, Meta(ge=0, le=MAX_RATE)]

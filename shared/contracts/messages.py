@@ -7,7 +7,7 @@ mathematics. JSON has no NaN and no infinity, so none can arrive.
 
 from typing import Annotated, Literal
 
-from msgspec import Meta, Struct, field
+from msgspec import UNSET, Meta, Struct, UnsetType, field
 
 from shared.contracts.fields import (
     MAX_DIGEST_LENGTH,
@@ -26,6 +26,7 @@ from shared.contracts.fields import (
     Multiplier,
     NamedGroup,
     NonNegative,
+    PageClass,
     PageId,
     Rate,
     Reason,
@@ -36,7 +37,7 @@ from shared.contracts.fields import (
     UnixSeconds,
     Url,
 )
-from shared.contracts.reported import GroupPages, ReasonCrawls
+from shared.contracts.reported import ClassCrawls, GroupPages, ReasonCrawls
 
 
 class Signal(Struct, frozen=True, gc=False):
@@ -153,6 +154,9 @@ class PageUpdate(Struct, frozen=True, gc=False):
     what crawls and signals still say of it, do not bring it back; a newer update makes it new."""
     whole_host: bool = False
     """Of `remove` for good: all pages of the URL's host, what was learned of it, and its rules."""
+    page_class: PageClass | UnsetType | None = field(default=UNSET, name="class")
+    """Of the page; operators set its weight or part of the slots (`FRESHET_CLASSES`). Absent: none
+    for a new page, unchanged for a known one; null: none any more."""
 
     def __post_init__(self) -> None:
         """Refuse a bound that is both set and taken away, and an upsert that erases.
@@ -328,6 +332,8 @@ class DemandCurve(Struct, frozen=True, gc=False):
     """Those of `multipliers` of which the shard has pages."""
     reasons: Annotated[list[ReasonCrawls], Meta(max_length=16)] = []
     """Requests by their reason: those that there were, or that parts of the slots are kept for."""
+    classes: Annotated[list[ClassCrawls], Meta(max_length=64)] = []
+    """Of pages: those of which operators say something, and all others together."""
 
 
 class Allotment(Struct, frozen=True, gc=False):

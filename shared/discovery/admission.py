@@ -7,6 +7,7 @@ from typing import Final, Literal, NamedTuple, Protocol
 
 from shared.contracts.identity import BadUrl, PageIdentity, identify
 from shared.discovery.rules import DiscoveryRules, Refusal
+from shared.discovery.updates import Said
 
 MOST_REMEMBERED: Final = 500_000
 """Pages that are known to be known, about 60 MB: links lead to the same ones again and again."""
@@ -70,9 +71,9 @@ class Admission:
         """Go by other rules, from the next links on."""
         self._rules = rules
 
-    def importance_of(self, page: PageIdentity) -> float | None:
-        """Of a page that is let in; None: the usual one."""
-        return self._rules.importance_of(page)
+    def said_of(self, page: PageIdentity) -> Said:
+        """What the rules say of a page that is let in."""
+        return self._rules.said_of(page)
 
     async def judge(self, links: Sequence[Link], now: float) -> list[Judged]:
         """What becomes of each link; of several that are one page, all become what it does.

@@ -1,11 +1,13 @@
 """Which of the URLs that crawls come upon may become pages, as far as the URLs themselves say."""
 
 from collections import Counter
+from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Final, Literal, Self
+from typing import Final, Literal, Self, TypeVar
 
 from shared.contracts.identity import PageIdentity, is_private_host
 from shared.discovery.patterns import Patterns
+from shared.discovery.updates import Said
 from shared.runtime.host_patterns import HostPatterns
 from shared.runtime.settings import Settings
 
@@ -15,6 +17,9 @@ or query looks like one that a site makes without end; `quota`: its host has pag
 
 MOST_REPEATED: Final = 3
 """Links that lead on and on below each other repeat their parts: /a/b/a/b/a/b/…"""
+
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,6 +37,8 @@ class DiscoveryRules:
     allow_private: bool
     importance: tuple[tuple[Patterns, float], ...] = ()
     """Of pages that are let in: that of the first patterns that fit."""
+    classes: tuple[tuple[Patterns, str], ...] = ()
+    """The same of their classes."""
 
     @classmethod
     def of(cls, settings: Settings) -> Self:
@@ -48,14 +55,15 @@ class DiscoveryRules:
                 (Patterns([pattern], []), importance)
                 for pattern, importance in settings.discovery_importance.items()
             ),
+            tuple(
+                (Patterns([pattern], []), name)
+                for pattern, name in settings.discovery_classes.items()
+            ),
         )
 
-    def importance_of(self, page: PageIdentity) -> float | None:
-        """Of a page that is let in; None: nothing is said of such a one."""
-        for patterns, importance in self.importance:
-            if patterns.let_pass(page.url):
-                return importance
-        return None
+    def said_of(self, page: PageIdentity) -> Said:
+        """What is said of a page that is let in."""
+        return Said(_first(self.importance, page.url), _first(self.classes, page.url))
 
     def refusal(self, page: PageIdentity, depth: int | None) -> Refusal | None:
         """Why a page is not wanted, whatever is known of it and its host; None: it may be.
@@ -84,3 +92,8 @@ class DiscoveryRules:
         if len(segments) <= MOST_REPEATED:
             return False
         return max(Counter(segments).values()) > MOST_REPEATED
+
+
+def _first(said: Iterable[tuple[Patterns, T]], url: str) -> T | None:
+    """What is said of a URL by the first patterns that fit; None: nothing is."""
+    return next((what for patterns, what in said if patterns.let_pass(url)), None)

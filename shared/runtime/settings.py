@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import Annotated, Any, Literal
 
 from pydantic import (
-    AfterValidator,
     AliasChoices,
     Field,
     SecretStr,
@@ -29,19 +28,21 @@ from pydantic_settings import (
 from shared.contracts.layout import MOST_SHARDS
 from shared.runtime.clock import AcceleratedClock, Clock, SystemClock
 from shared.runtime.databases import check_databases
-from shared.runtime.host_patterns import host_pattern
+from shared.runtime.page_class_terms import PageClassTerms
 from shared.runtime.reason_shares import ReasonShares
 from shared.runtime.secret_files import SecretFileError, read_secrets, variables
+from shared.runtime.setting_kinds import (
+    ClassByUrl,
+    HostPatternNames,
+    ImportanceByUrl,
+    NonNegative,
+    Positive,
+    UrlPatterns,
+)
 from shared.units import SECONDS_PER_DAY
 
 ENV_PREFIX = "FRESHET_"
 FILE_VARIABLE = "FRESHET_SETTINGS_FILE"
-
-Positive = Annotated[float, Field(gt=0)]
-NonNegative = Annotated[float, Field(ge=0)]
-UrlPatterns = Annotated[
-    tuple[Annotated[str, Field(min_length=1, max_length=1000)], ...], Field(max_length=1000)
-]
 
 
 class SettingsError(Exception):
@@ -194,6 +195,11 @@ class Settings(BaseSettings):
     """Parts of the slots of each shard that are kept for reasons to crawl, as JSON: {"new": 0.2,
     "max-age": 0.3, "value": 0.3}; also urgent. A part that finds no page goes to the others. None:
     what is asked for at once goes first, then new pages, then those beyond their maximum age."""
+    classes: PageClassTerms = {}
+    """What classes of pages are worth (`class` of `page-updates`), as JSON: {"news": {"weight": 2},
+    "partner": {"share": 0.3}}. A weight multiplies the importance of the class's pages; a share is
+    a part of each shard's slots that is kept for them, and goes to the others where they leave it.
+    32 classes at most, seven with shares. The same for all workers."""
     longest_host_pause_seconds: Positive = SECONDS_PER_DAY
     """The longest pause (clock seconds) that a host may ask for, by Retry-After."""
     failed_retry_seconds: Positive = 300.0
@@ -290,10 +296,7 @@ class Settings(BaseSettings):
     """A longer message is refused."""
 
     # Discoverer, and the frontier's discoveries
-    discovery_hosts: Annotated[
-        tuple[Annotated[str, AfterValidator(host_pattern)], ...],
-        Field(min_length=1, max_length=10_000),
-    ] = ("known",)
+    discovery_hosts: HostPatternNames = ("known",)
     """Whose pages links may add, as JSON: ["known", "example.com", "*.example.org"]. `known`: hosts
     that have pages already; `*.`: all hosts below a domain; `any`: of the whole web."""
     discovery_include: UrlPatterns = ()
@@ -301,15 +304,12 @@ class Settings(BaseSettings):
     None: all of the hosts."""
     discovery_exclude: UrlPatterns = ()
     """Patterns of URLs that links do not add."""
-    discovery_importance: Annotated[
-        dict[
-            Annotated[str, Field(min_length=1, max_length=1000)],
-            Annotated[float, Field(ge=0.0, le=1e12)],
-        ],
-        Field(max_length=1000),
-    ] = {}
+    discovery_importance: ImportanceByUrl = {}
     """Importance of pages that links add, by patterns of URLs, as JSON: {"*/news/*": 5}; the
     first that fits counts. Others have importance 1."""
+    discovery_classes: ClassByUrl = {}
+    """Classes of pages that links add, by patterns of URLs, as JSON: {"*/news/*": "news"}; the
+    first that fits counts. Others have none."""
     discovery_most_depth: Annotated[int, Field(ge=0)] | None = None
     """So many links away from where the crawl began; what comes without a depth is then left out.
     Absent: any number."""

@@ -50,6 +50,8 @@ class PageColumns:
     status: NDArray[np.int16]
     signal_count: Integers
     """All signals ever."""
+    page_class: NDArray[np.int16]
+    """Number of the page's class in its shard; 0: none."""
 
 
 @dataclass(frozen=True, slots=True)

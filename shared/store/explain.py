@@ -19,7 +19,7 @@ from shared.units import SECONDS_PER_DAY
 
 _PAGE = """
 SELECT page.*, url, change_rate, precision, recall, false_signal_rate, signal_time_equivalent,
-       estimate.unsignalled_change_rate, estimate.signal_evidence
+       estimate.unsignalled_change_rate, estimate.signal_evidence, estimate.class
 FROM pages AS page
 JOIN page_urls USING (shard, page_id)
 JOIN page_estimates AS estimate USING (shard, page_id)
@@ -45,6 +45,7 @@ _PARAMETERS = (
 
 _STATE = (
     "importance",
+    "class",
     "max_age_days",
     "first_seen_at",
     "last_crawled_at",

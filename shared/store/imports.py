@@ -27,20 +27,20 @@ from shared.contracts.identity import (
 )
 from shared.contracts.layout import Layout
 from shared.store.binary import copy_bytes
+from shared.store.class_numbers import NO_CLASS
 from shared.store.connection import connect_writer
 from shared.store.deployment import check_deployment
 from shared.store.history import EMPTY
 from shared.store.hosts import NO_SOURCES
+from shared.store.import_classes import class_numbers, why_no_class
 from shared.store.imports_log import KEPT_SECONDS, forget_imports, note_import
 from shared.store.layout import read_layout
 from shared.store.owners import raise_epochs
 from shared.store.page_status import ACTIVE, NEVER, REMOVED
+from shared.store.tidying import tidy
 
 WRITER_LOCK: Final = 0x66726573_0002
 """Advisory lock: estimators share it, an import has it alone, because they cache the pages."""
-
-SHARE_TIDIED: Final = 0.5
-"""Of the pages must be new for the tables to be tidied up at the end of an import."""
 
 MOST_REPORTED: Final = 20
 """Refused rows that are kept with their reasons; the others are only counted."""
@@ -90,6 +90,8 @@ class PageBatch:
     """Unix seconds at which the copy already held was crawled; −inf: none."""
     identities: Sequence[PageIdentity] | None = None
     """Of the URLs, where the caller knows them."""
+    classes: Sequence[str | None] | None = None
+    """Of the pages, None: to have none; None in place of all: those of known pages stay."""
 
 
 @dataclass(slots=True)
@@ -144,12 +146,14 @@ WITH updated AS (
         last_crawled_at = greatest(page.last_crawled_at, new.crawled_at),
         last_attempt_at = greatest(page.last_attempt_at, new.crawled_at),
         updated_at = greatest(page.updated_at, %s), status = {ACTIVE},
+        page_class = CASE WHEN new.page_class >= 0 THEN new.page_class
+                     WHEN page.status = {REMOVED} THEN 0 ELSE page.page_class END,
         failures = CASE WHEN page.status = {REMOVED} OR new.crawled_at >= page.last_attempt_at
                    THEN 0 ELSE page.failures END,
         misses = CASE WHEN page.status = {REMOVED} OR new.crawled_at >= page.last_attempt_at
                  THEN 0 ELSE page.misses END
-    FROM unnest(%s::int2[], %s::int8[], %s::float8[], %s::float8[], %s::float8[])
-        AS new (shard, page_id, importance, max_age_days, crawled_at)
+    FROM unnest(%s::int2[], %s::int8[], %s::float8[], %s::float8[], %s::float8[], %s::int2[])
+        AS new (shard, page_id, importance, max_age_days, crawled_at, page_class)
     WHERE page.shard = new.shard AND page.page_id = new.page_id
     RETURNING page.page_id)
 SELECT coalesce(array_agg(page_id), ARRAY[]::int8[]) FROM updated
@@ -209,10 +213,11 @@ def import_shared(
             named = _identified(batch, report, private_hosts=private_hosts)
             for database, connection, layout in opened:
                 here = [one for one in named if databases.of_host(one[1].host) == database]
-                _import_batch(connection, _taken(batch, here, layout), now, known_hosts, report)
+                pages = _taken(connection, batch, here, layout, report)
+                _import_batch(connection, pages, now, known_hosts, report)
             progress(report)
         for _, connection, _ in opened:
-            _tidy(connection, report)
+            tidy(connection, report.added)
     return report
 
 
@@ -236,27 +241,6 @@ def _begin(
     return connection, layout
 
 
-def _tidy(connection: psycopg.Connection, report: ImportReport) -> None:
-    """Let the planner know the pages, and leave nothing to be written by the first who reads them.
-
-    Whoever reads a row first notes in it that its transaction has ended, and the server then writes
-    its block, and with checksums a copy of it to the log: for a shard's first load that is
-    more work than the reading. After an import that adds little to what is there, the pages
-    that others have changed would come in for it too: it is left to autovacuum.
-    """
-    connection.execute("ANALYZE pages")
-    row = connection.execute(
-        "SELECT coalesce(sum(reltuples), 0) FROM pg_inherits JOIN pg_class ON oid = inhrelid "
-        "WHERE inhparent = 'pages'::regclass"
-    ).fetchone()
-    connection.commit()
-    if report.added < SHARE_TIDIED * float(row[0] if row else 0):
-        return
-    connection.autocommit = True
-    for table in ("pages", "page_urls"):
-        connection.execute(f"VACUUM (FREEZE) {table}")
-
-
 @dataclass(frozen=True, slots=True)
 class _Pages:
     """Rows that can be taken, sorted by shard and page id, each page once."""
@@ -267,6 +251,8 @@ class _Pages:
     importance: NDArray[np.float64]
     max_age_days: NDArray[np.float64]
     crawled_at: NDArray[np.float64]
+    page_class: NDArray[np.int16]
+    """`AS_IT_IS`: that of a known page stays."""
     identities: list[PageIdentity]
 
     def take(self, chosen: NDArray[np.int64]) -> Self:
@@ -294,6 +280,7 @@ def _import_batch(
             pages.importance,
             pages.max_age_days,
             pages.crawled_at,
+            pages.page_class,
         ),
         binary=True,
     ).fetchone()
@@ -329,6 +316,7 @@ def _copy_pages(connection: psycopg.Connection, new: _Pages, now: float) -> None
         "max_age_days": new.max_age_days,
         "last_crawled_at": new.crawled_at,
         "last_attempt_at": new.crawled_at,
+        "page_class": np.maximum(new.page_class, NO_CLASS),
         "history": EMPTY,
     }
     for name, value in _NEW_PAGE.items():
@@ -345,19 +333,32 @@ def _copy_pages(connection: psycopg.Connection, new: _Pages, now: float) -> None
         copy.write(lines.replace("\\", "\\\\"))
 
 
-def _taken(batch: PageBatch, named: Sequence[tuple[int, PageIdentity]], layout: Layout) -> _Pages:
+def _taken(
+    connection: psycopg.Connection,
+    batch: PageBatch,
+    named: Sequence[tuple[int, PageIdentity]],
+    layout: Layout,
+    report: ImportReport,
+) -> _Pages:
     """Rows of a batch, given with their pages, by shard."""
     rows = np.array([row for row, _ in named], np.int64)
+    shards = np.array([layout.shard_of(page.host) for _, page in named], np.int16)
+    names = None if batch.classes is None else [batch.classes[row] for row, _ in named]
+    numbers, refused = class_numbers(connection, shards, names)
+    for place, reason in refused.items():
+        report.refuse(report.read - len(batch.urls) + named[place][0] + 1, reason)
     pages = _Pages(
-        np.array([layout.shard_of(page.host) for _, page in named], np.int16),
+        shards,
         np.array([page.page_id for _, page in named], np.int64),
         np.array([host_id_of(page.host) for _, page in named], np.int64),
         np.asarray(batch.importance[rows], np.float64),
         np.asarray(batch.max_age_days[rows], np.float64),
         np.asarray(batch.crawled_at[rows], np.float64),
+        numbers,
         [page for _, page in named],
     )
-    return pages.take(np.lexsort((pages.page_ids, pages.shards)))
+    order = np.lexsort((pages.page_ids, pages.shards))
+    return pages.take(order[~np.isin(order, list(refused))])
 
 
 def _identified(
@@ -379,6 +380,9 @@ def _identified(
                 f"importance {batch.importance[row]} must be ≥ 0, max_age_days "
                 f"{batch.max_age_days[row]} > 0 and crawled_at {batch.crawled_at[row]} a time",
             )
+            continue
+        if batch.classes is not None and (reason := why_no_class(batch.classes[row])):
+            report.refuse(number, reason)
             continue
         try:
             page = identify(url) if batch.identities is None else batch.identities[row]

@@ -129,12 +129,13 @@ def read_imported_pages(
     """
     rows = connection.execute(
         "SELECT url, importance, nullif(max_age_days, 'infinity'), "
-        "nullif(last_crawled_at, '-infinity'), updated_at "
+        "nullif(last_crawled_at, '-infinity'), updated_at, (SELECT name FROM page_classes AS class "
+        "WHERE class.shard = pages.shard AND class.number = pages.page_class) "
         "FROM pages JOIN page_urls USING (shard, page_id) "
         "WHERE shard = %s AND page_id = ANY(%s) AND status = %s",
         (shard, page_ids, ACTIVE),
     ).fetchall()
     return [
-        PageUpdate("upsert", url, importance, max_age_days, updated_at, crawled_at)
-        for url, importance, max_age_days, crawled_at, updated_at in rows
+        PageUpdate("upsert", url, importance, max_age_days, updated_at, crawled_at, page_class=name)
+        for url, importance, max_age_days, crawled_at, updated_at, name in rows
     ]

@@ -97,11 +97,23 @@ class Page(Base):
     misses: Mapped[int] = mapped_column(SmallInteger, server_default="0")
     """404s among them; a 410 counts as three."""
     status: Mapped[int] = mapped_column(SmallInteger)
+    page_class: Mapped[int] = mapped_column(SmallInteger, server_default="0")
+    """Number of its class in `page_classes`; 0: none."""
     history: Mapped[bytes] = mapped_column(LargeBinary)
     """The last crawl records, packed to a fixed width (`shared.store.history`)."""
     signal_times: Mapped[bytes] = mapped_column(LargeBinary, server_default="")
     """When each source sent its last signal, where several have sent any
     (`shared.store.source_times`); else empty."""
+
+
+class PageClass(Base):
+    """A class that pages of a shard have (`shared.store.page_classes`)."""
+
+    __tablename__ = "page_classes"
+
+    shard: Mapped[int] = mapped_column(SmallInteger, primary_key=True, autoincrement=False)
+    number: Mapped[int] = mapped_column(SmallInteger, primary_key=True, autoincrement=False)
+    name: Mapped[str] = mapped_column(Text)
 
 
 class PageUrl(Base):

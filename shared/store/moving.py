@@ -19,6 +19,7 @@ from shared.store.connection import connect
 from shared.store.copies import Copies, put_in_place
 from shared.store.deployment import StoreMismatch
 from shared.store.erased_traces import observation_runs
+from shared.store.page_classes import copy_classes
 
 _EMPTY: Final = ("pages", "page_urls", "hosts")
 """Tables in which shards have nothing before they get their hosts."""
@@ -86,6 +87,7 @@ def move_rows(
     ).rowcount
     for table in ("erased_pages", "erased_hosts"):
         _copy_erased(connection, table, parent, children)
+    copy_classes(connection, parent, children.tolist())
     return SplitCounts(pages, hosts)
 
 

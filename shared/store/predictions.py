@@ -1,5 +1,6 @@
 """Crawls that were predicted, and what they found, of a sample of pages."""
 
+from collections.abc import Mapping
 from typing import Any, Final, NamedTuple
 
 import numpy as np
@@ -21,11 +22,13 @@ WHERE recorded_at >= %(since)s AND staleness IS NOT NULL
 """
 
 _CRAWLS: Final = """
-SELECT page_id, crawled_at, interval_days, changed, staleness, fresh_days, importance,
-       seen.sources, host, hosts.sources
+SELECT page_id, crawled_at, interval_days, changed, staleness, fresh_days,
+       importance * coalesce(weight, 1), seen.sources, host, hosts.sources
 FROM observations AS seen
 JOIN pages USING (shard, page_id)
 JOIN hosts USING (shard, host_id)
+LEFT JOIN page_classes AS class ON class.shard = pages.shard AND class.number = page_class
+LEFT JOIN unnest(%(classes)s::text[], %(weights)s::float8[]) AS of (name, weight) USING (name)
 WHERE recorded_at >= %(since)s AND staleness IS NOT NULL AND (page_id & %(mask)s) < %(parts)s
 ORDER BY page_id, crawled_at
 """
@@ -55,7 +58,11 @@ class PredictedCrawls(NamedTuple):
 
 
 def read_predicted(
-    database_url: str, since: float, most: int, limits: Limits = READING
+    database_url: str,
+    since: float,
+    most: int,
+    limits: Limits = READING,
+    weights: Mapping[str, float] | None = None,
 ) -> PredictedCrawls | None:
     """Crawls recorded since a time, of so many pages that there are about `most`; None: none.
 
@@ -64,6 +71,7 @@ def read_predicted(
         since: Unix seconds.
         most: crawls that are wanted.
         limits: of the session.
+        weights: by class, by what the importance of its pages is multiplied.
 
     Raises:
         psycopg.Error: the database is away, or refuses.
@@ -75,7 +83,9 @@ def read_predicted(
             return None
         parts = min(max(_PARTS * most // counted[0], 1), _PARTS)
         chosen = {"since": since, "mask": _PARTS - 1, "parts": parts, "active": ACTIVE}
-        rows = connection.execute(_CRAWLS, chosen).fetchall()
+        said = weights or {}
+        of_classes = {"classes": list(said), "weights": list(said.values())}
+        rows = connection.execute(_CRAWLS, chosen | of_classes).fetchall()
         pages = _number(connection, _PAGES, chosen)
     if not rows:
         return None

@@ -40,6 +40,7 @@ _EVERYTHING: Final = (
     "watched_sources",
     "let_in_pages",
     "let_in_hosts",
+    "page_classes",
 )
 
 _LETTING_IN: Final = {
@@ -61,6 +62,7 @@ ROLES: Final[dict[str, dict[str, str]]] = {
         "page_imports": "SELECT, INSERT, DELETE",
         "erased_pages": "SELECT, INSERT, UPDATE, DELETE",
         "erased_hosts": "SELECT, INSERT, UPDATE, DELETE",
+        "page_classes": "SELECT, INSERT, UPDATE",
         "stream_topics": "SELECT, INSERT",
         "multiplier_history": "SELECT, DELETE",
     },
@@ -76,6 +78,7 @@ ROLES: Final[dict[str, dict[str, str]]] = {
         "page_imports": "SELECT",
         "erased_pages": "SELECT",
         "erased_hosts": "SELECT",
+        "page_classes": "SELECT",
         "stream_topics": "SELECT",
     },
     "freshet_coordinator": {

@@ -34,6 +34,7 @@ from shared.store.hosts import INITIAL, HostLearning, unpack_hosts, unpack_sourc
 from shared.store.imports_log import NO_IMPORT, read_last_import
 from shared.store.layout import read_layout
 from shared.store.owners import NO_OWNER, Announcing, read_owner
+from shared.store.page_classes import read_classes
 from shared.store.page_status import REMOVED
 from shared.store.positions import ESTIMATOR, Positions, read_positions
 from shared.store.removals import joined
@@ -77,6 +78,8 @@ class ShardSnapshot:
     """What is not among the pages, erased ones too: who reads updates again goes by it."""
     erased_hosts: dict[int, float] = field(default_factory=dict)
     """Host id → when it was erased, Unix seconds."""
+    classes: dict[int, str] = field(default_factory=dict)
+    """Names of the classes of pages, by number."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,11 +96,11 @@ class LearningSnapshot:
     announcing: Announcing
     """What the last commit was about to announce."""
     urls: Blobs
-    """As in `ShardSnapshot`."""
     erased: Erased
     """What is not there any more."""
     layout: Layout
-    """As in `ShardSnapshot`."""
+    classes: dict[int, str]
+    """As in `ShardSnapshot`, and so are `urls` and `layout`."""
 
 
 PAGE_TYPES: Final[dict[str, type[np.generic]]] = {
@@ -119,6 +122,7 @@ PAGE_TYPES: Final[dict[str, type[np.generic]]] = {
     "digest": np.int64,
     "status": np.int16,
     "signal_count": np.int64,
+    "page_class": np.int16,
 }
 """The fields of `PageColumns`, by the columns of `pages`."""
 
@@ -155,6 +159,7 @@ def load_shard(
         positions = read_positions(reader.connection, ESTIMATOR, [shard])
         epoch, _ = read_owner(reader.connection, shard)
         imported = read_last_import(reader.connection, shard)
+        classes = read_classes(reader.connection, shard)
     waiting = packed.arena.view(WAITING)
     return ShardSnapshot(
         shard,
@@ -171,6 +176,7 @@ def load_shard(
         imported,
         joined(removed, erased.pages),
         erased.hosts,
+        classes,
     )
 
 
@@ -186,6 +192,7 @@ def load_for_learning(database_url: str, shard: int) -> LearningSnapshot:
         positions = read_positions(reader.connection, ESTIMATOR, [shard])
         _, announcing = read_owner(reader.connection, shard)
         erased = read_erased(reader.connection, shard)
+        classes = read_classes(reader.connection, shard)
     split = len(PAGE_TYPES)
     return LearningSnapshot(
         shard,
@@ -199,6 +206,7 @@ def load_for_learning(database_url: str, shard: int) -> LearningSnapshot:
         urls,
         erased,
         layout,
+        classes,
     )
 
 

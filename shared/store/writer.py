@@ -44,6 +44,7 @@ _PAGE_COLUMNS: Final = {
     "failures": "int4",
     "misses": "int2",
     "status": "int2",
+    "page_class": "int2",
     "history": "bytea",
     "signal_times": "bytea",
 }

@@ -10,6 +10,7 @@ from shared.contracts.identity import identify
 from shared.rules.host_rules import PATIENCE
 from shared.runtime.asking import ask_each
 from shared.runtime.databases import databases_of
+from shared.runtime.page_class_terms import weight_of
 from shared.runtime.settings import Settings
 from shared.store.connection import READING, WORKING, Limits, connect
 from shared.store.explain import explain_page
@@ -46,6 +47,8 @@ def page_answer(settings: Settings, url: str, limits: Limits = WORKING) -> dict[
         raise NotKnown(f"{url} is not one of the pages: add it with `freshet pages import`")
     live = ask_each(settings.scheduler_urls.split(), "/pages", url=known["url"])
     sent = last_multipliers(databases.home.url, 1, limits=limits)
+    state = known["state"]
+    state["class_weight"] = weight_of(settings.classes, state["class"])
     now = settings.clock().now()
     answer = explain(known, live, sent[0]["multiplier"] if sent else None, now)
     return answer | {"now": now, "curve": value_curve(known, answer["decision"], now)}
@@ -141,7 +144,8 @@ def calibration_answer(
     """
     now = settings.clock().now()
     database = settings.database_url.get_secret_value()
-    seen = read_predicted(database, now - days * SECONDS_PER_DAY, most, limits)
+    weights = {name: terms.weight for name, terms in settings.classes.items()}
+    seen = read_predicted(database, now - days * SECONDS_PER_DAY, most, limits, weights)
     if seen is None:
         raise NotKnown(
             f"no crawl of the last {days:g} days was predicted: a page's second crawl is the first "

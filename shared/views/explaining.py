@@ -17,7 +17,8 @@ def explain(
     """All that decides when a page is crawled.
 
     Args:
-        known: what the database says (`shared.store.explain.explain_page`).
+        known: what the database says (`shared.store.explain.explain_page`); its `state` has the
+            `class_weight`, too.
         live: what the page's scheduler says of it; None: none was asked, or none answered.
         multiplier: λ₀ that was sent last; None: none was.
         now: clock time, Unix seconds.
@@ -76,7 +77,7 @@ def value_curve(
     days = max(now - crawled_at, due - crawled_at, 1.0) / SECONDS_PER_DAY * _ROOM
     elapsed = np.linspace(0.0, days, CURVE_POINTS)
     values = crawl_value(
-        state["importance"],
+        _weighted(state),
         parameters["unsignalled_change_rate"],
         parameters["signal_evidence"],
         parameters["signal_rate"],
@@ -111,7 +112,7 @@ def _value(known: dict[str, Any], now: float) -> float | None:
     state, parameters = known["state"], known["parameters"]
     days = max(now - crawled_at, 0.0) / SECONDS_PER_DAY
     value = crawl_value(
-        state["importance"],
+        _weighted(state),
         parameters["unsignalled_change_rate"],
         parameters["signal_evidence"],
         parameters["signal_rate"],
@@ -119,6 +120,11 @@ def _value(known: dict[str, Any], now: float) -> float | None:
         state["signals"],
     )
     return float(value[0])
+
+
+def _weighted(state: dict[str, Any]) -> float:
+    """The importance that counts: times the weight of the page's class."""
+    return float(state["importance"]) * float(state["class_weight"])
 
 
 def _expected_freshness(known: dict[str, Any], now: float) -> float | None:
@@ -138,7 +144,7 @@ def _due_at(known: dict[str, Any], threshold: float | None) -> float | None:
     if threshold is None or crawled_at is None:
         return None
     staleness, _ = threshold_staleness(
-        state["importance"],
+        _weighted(state),
         parameters["unsignalled_change_rate"],
         parameters["signal_evidence"],
         parameters["signal_rate"],

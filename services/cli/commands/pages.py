@@ -48,8 +48,9 @@ def import_(file: Path, via: str, as_json: bool) -> None:
     """Import the pages of FILE: CSV (plain or .gz) or Parquet.
 
     Columns: url, importance (request rate, or any positive weight), and if there max_age_days
-    (crawl at least this often) and crawled_at (Unix seconds at which the copy that is already held
-    was crawled; absent: the page is new). Pages that are known get the new weight and bound.
+    (crawl at least this often), crawled_at (Unix seconds at which the copy that is already held
+    was crawled; absent: the page is new) and class (see FRESHET_CLASSES; empty: none). Pages that
+    are known get the new weight and bound, and the new class where there is a column of them.
     """
     from services.cli.import_bar import ImportBar  # noqa: PLC0415
     from shared.runtime.settings import load_settings  # noqa: PLC0415
@@ -248,7 +249,13 @@ def _copy(settings: "Settings", file: Path, progress: Any) -> "ImportReport":
     from shared.store.imports import PageBatch, import_shared  # noqa: PLC0415
 
     batches = (
-        PageBatch(rows.urls, rows.importance, rows.max_age_days, rows.crawled_at)
+        PageBatch(
+            rows.urls,
+            rows.importance,
+            rows.max_age_days,
+            rows.crawled_at,
+            classes=rows.classes,
+        )
         for rows in read_rows(file)
     )
     return import_shared(

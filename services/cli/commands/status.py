@@ -72,6 +72,19 @@ def _reasons(reasons: list[dict[str, Any]]) -> str:
     return ", ".join(parts)
 
 
+def _classes(classes: list[dict[str, Any]]) -> str:
+    """What is asked for of late, by class of pages, beside what operators say of each."""
+    total = sum(of["crawls_per_second"] for of in classes) or 1.0
+    parts = []
+    for of in classes:
+        said = [f"{of['pages']:,} pages"]
+        said += [f"weight {of['weight']:.6g}"] if of["weight"] != 1.0 else []
+        said += [f"kept {of['kept']:.6g}"] if of["kept"] else []
+        part = of["crawls_per_second"] / total
+        parts.append(f"{of['page_class'] or 'others'} {part:.1%} ({', '.join(said)})")
+    return ", ".join(parts)
+
+
 def _lines(store: dict[str, Any], picture: dict[str, Any] | None, address: str) -> list[str]:
     lines = [
         f"pages      {text(store['pages'])}",
@@ -99,6 +112,8 @@ def _lines(store: dict[str, Any], picture: dict[str, Any] | None, address: str) 
     ]
     if picture.get("reasons"):
         lines.append(f"reasons    {_reasons(picture['reasons'])}")
+    if picture.get("classes"):
+        lines.append(f"classes    {_classes(picture['classes'])}")
     if picture["notice"]:
         lines.append(f"notice     {picture['notice']}")
     return lines

@@ -4,7 +4,7 @@ Both are in PostgreSQL, and neither is needed: where it cannot be had, sources a
 rhythm of what they bring.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from operator import attrgetter
 from typing import Final
 
@@ -37,6 +37,7 @@ class Prices:
         """
         self._settings = settings
         self._questions = questions
+        self._weights = {name: terms.weight for name, terms in settings.classes.items()}
         self._price = 0.0
         self._asked_at = float("-inf")
         self._is_away = False
@@ -83,7 +84,7 @@ class Prices:
         try:
             worth, known = 0.0, 0
             for questions, part in self._questions.by_host(pages, attrgetter("host")):
-                more, found = await questions.ask(_worth_of, part, price)
+                more, found = await questions.ask(_worth_of, part, price, self._weights)
                 worth, known = worth + more, known + found
         except psycopg.Error as error:
             self._note(error)
@@ -97,12 +98,15 @@ class Prices:
 
 
 def _worth_of(
-    connection: psycopg.Connection, pages: Sequence[PageIdentity], price: float
+    connection: psycopg.Connection,
+    pages: Sequence[PageIdentity],
+    price: float,
+    weights: Mapping[str, float],
 ) -> tuple[float, int]:
     """(worth, how many pages are there) of some pages."""
     worth, known = 0.0, 0
     for shard, page_ids in ids_by_shard(connection, pages).items():
-        beliefs = read_beliefs(connection, shard, page_ids)
+        beliefs = read_beliefs(connection, shard, page_ids, weights)
         worth += float(signal_worth(*beliefs, price).sum())
         known += beliefs.alpha.size
     return worth, known

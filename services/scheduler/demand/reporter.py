@@ -7,6 +7,7 @@ from typing import Final
 
 import numpy as np
 
+from services.scheduler.demand.class_reports import class_crawls
 from services.scheduler.demand.ripe import count_ripe
 from services.scheduler.demand.tally import NEAR_THE_END, Demand
 from services.scheduler.state.report_notes import REASONS
@@ -117,6 +118,7 @@ class DemandReporter:
             unused_crawls_per_second=unused / elapsed if elapsed > 0 else 0.0,
             groups=[GroupPages(name, count) for name, count in shard.groups.pages().items()],
             reasons=_reasons(by_tier, elapsed, shard.rules.picking.shares),
+            classes=class_crawls(shard, elapsed),
         )
 
     def _refresh_ripe(self, demand: Demand, now: float) -> None:

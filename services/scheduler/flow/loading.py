@@ -12,7 +12,7 @@ from services.scheduler.state.hosts import list_pages
 from services.scheduler.state.learned_hosts import refresh_pages
 from services.scheduler.state.packing import load_changes, load_rates, load_updates
 from services.scheduler.state.rows import NEVER, clear
-from services.scheduler.state.rules import PickingRules, ShardRules
+from services.scheduler.state.rules import ClassRules, PickingRules, ShardRules
 from services.scheduler.state.shard import Shard
 from services.scheduler.state.url_arena import UrlArena
 from shared.policy.estimation.page_factors import activity_bins
@@ -47,7 +47,16 @@ def shard_rules(settings: Settings, clock: Clock) -> ShardRules:
         failed_retry=max(settings.failed_retry_seconds, settings.least_interval_seconds),
         default_max_age_days=float("inf") if days is None else days,
         default_host_rate=settings.default_host_crawls_per_second,
+        classes=_class_rules(settings),
     )
+
+
+def _class_rules(settings: Settings) -> tuple[ClassRules, ...]:
+    found: list[ClassRules] = []
+    for name, terms in settings.classes.items():
+        lane = 1 + sum(rule.lane > 0 for rule in found) if terms.share > 0.0 else 0
+        found.append(ClassRules(name, terms.weight, terms.share, lane))
+    return tuple(found)
 
 
 def build_shard(snapshot: ShardSnapshot, rules: ShardRules) -> Shard:
@@ -57,6 +66,7 @@ def build_shard(snapshot: ShardSnapshot, rules: ShardRules) -> Shard:
     shard.layout, shard.loaded_epoch = snapshot.layout, snapshot.epoch
     shard.imported = snapshot.imported
     host_numbers = _load_hosts(shard, snapshot)
+    shard.classes.load(snapshot.classes, snapshot.pages.page_class)
     shard.signal_times.reserve(int((snapshot.pages.last_signal_at > NEVER).sum()))
     for begin in range(0, count, _LOADED_AT_ONCE):
         part = slice(begin, min(begin + _LOADED_AT_ONCE, count))
@@ -79,7 +89,9 @@ def _load_pages(
     numbers = np.arange(part.start, part.stop, dtype=np.int32)
     clear(rows, records)
     rows["host"] = host_numbers[np.searchsorted(snapshot.hosts.host_ids, columns.host_ids[part])]
-    rows["importance"] = columns.importance[part]
+    numbers_of_classes = columns.page_class[part]
+    rows["importance"] = shard.classes.weighted(columns.importance[part], numbers_of_classes)
+    records["page_class"] = numbers_of_classes
     rows["kappa"] = columns.signal_evidence[part]
     rows["gamma"] = columns.signal_rate[part]
     rows["signals"] = hosts.learned.weighted(rows["host"], snapshot.pending[part])

@@ -2,10 +2,12 @@
 
 import asyncio
 import time
+from collections import Counter
 from collections.abc import Iterable
 from typing import Final
 
 from services.scheduler import metrics
+from services.scheduler.demand.class_reports import label_of
 from services.scheduler.demand.reporter import DemandReporter
 from services.scheduler.demand.tally import Demand, Tally, estimated_demand
 from services.scheduler.flow.handler import SchedulerHandler
@@ -87,6 +89,7 @@ class Reporting:
         )
         for shard in self._reporters:
             self._count_scans(shard)
+        self._count_pages()
         return self._reports_of(self._reporters, now, multiplier)
 
     def _reports_of(
@@ -100,6 +103,15 @@ class Reporting:
             if report is not None:
                 found.append((str(shard.number).encode(), encode(report)))
         return found
+
+    def _count_pages(self) -> None:
+        """By class, where operators say something of classes."""
+        counts: Counter[str] = Counter()
+        for shard in self._reporters:
+            for name, numbers in shard.classes.named().items():
+                counts[name] += int(shard.classes.pages[numbers].sum())
+        for name, count in counts.items():
+            metrics.CLASS_PAGES.labels(label_of(name)).set(count)
 
     def _count_scans(self, shard: Shard) -> None:
         looks, uncertain = self._counted.get(shard, (0, 0))

@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from services.scheduler import metrics
+from services.scheduler.demand.class_reports import label_of
 from services.scheduler.flow.in_flight import FleetWindow
 from services.scheduler.flow.requests import write_requests
 from services.scheduler.flow.traces import PageTraces
@@ -21,6 +22,7 @@ from shared.pacing.slots import NOBODY, SlotPlan
 from shared.runtime.clock import Clock
 from shared.runtime.settings import Settings
 from shared.runtime.tracing import Span
+from shared.store.class_numbers import MOST_CLASSES
 
 _REQUESTS_BY_TIER: Final = [metrics.REQUESTS.labels(reason) for reason in REASONS]
 
@@ -53,6 +55,9 @@ class SlotFiller:
         timeout = clock.span(settings.request_timeout_seconds)
         for reason, share in settings.reason_shares.items():
             metrics.REASON_SHARES.labels(reason).set(share)
+        for name, terms in settings.classes.items():
+            metrics.CLASS_SHARES.labels(name).set(terms.share)
+            metrics.CLASS_WEIGHTS.labels(name).set(terms.weight)
         self._window = FleetWindow(timeout, self._count_in_flight)
         self._ready: dict[Shard, int] = {}
         """The shards whose slots were filled last, and how many answers they had had."""
@@ -135,11 +140,23 @@ class SlotFiller:
         for counter, count in zip(_REQUESTS_BY_TIER, by_tier, strict=True):
             if count:
                 counter.inc(int(count))
+        if shard.rules.classes:
+            _count_classes(shard, crawls["row"])
         values = crawls["value"][crawls["tier"] <= RETRY]
         shard.notes.note_crawls(by_tier, float(values.min(initial=math.inf)))
         messages = write_requests(shard, crawls, plan.multiplier)
         spans = self._traces.asked_for(shard, crawls, messages) if self._traces else {}
         return Emission(shard, crawls, messages, spans)
+
+
+def _count_classes(shard: Shard, rows: NDArray[np.int64]) -> None:
+    """Note of which classes the picked pages are."""
+    numbers = shard.records["page_class"][rows]
+    by_class = np.bincount(numbers, minlength=MOST_CLASSES + 1)
+    shard.notes.note_classes(by_class)
+    for name, theirs in shard.classes.named().items():
+        if count := int(by_class[theirs].sum()):
+            metrics.CLASS_REQUESTS.labels(label_of(name)).inc(count)
 
 
 def take_back(emission: Emission) -> None:

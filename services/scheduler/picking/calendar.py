@@ -10,6 +10,7 @@ the next ticks need. It is raised by letting pages go. Lowering it means to plac
 at once where pages are few, a slice at each tick where they are many.
 """
 
+from functools import partial
 from typing import Any, Final, TypeAlias
 
 import numpy as np
@@ -25,6 +26,7 @@ from services.scheduler.picking.board import (
     settle_touched,
 )
 from services.scheduler.picking.board_rows import LEFT
+from services.scheduler.picking.class_turns import EVERYBODY, ClassTurns
 from services.scheduler.picking.filling import PICK, fill_slots
 from services.scheduler.picking.pens import leave_pen
 from services.scheduler.picking.priority import HIGHEST_VALUE, terms_of
@@ -89,6 +91,8 @@ class Calendar:
             terms_of(rules),
             rules.shares,
         )
+        shares = [rule.share for rule in shard_rules.classes if rule.lane]
+        self._classes = ClassTurns(shares, rules.speed) if shares else None
         self._is_ready = False
         self._stock = Stock.of(0, 0.0)
         self._skip_below = 0.0
@@ -133,6 +137,8 @@ class Calendar:
         """Something happened to these pages; `reweigh`: to their importance or status, too."""
         if not self._is_ready or not rows.size:
             return
+        if self._classes is not None:
+            self._classes.touch(rows)
         if is_attached(self._board, self._space) and settle_touched(self._board, rows, reweigh):
             return
         self._attach(rows.size)
@@ -187,6 +193,21 @@ class Calendar:
             self._rebuild(now)
         self._sweep(now)
         self._list_enough(now, 2 * slots.size if self._is_sweeping else 0)
+        others = picks
+        if self._classes is None:
+            self._fill_all(slots, picks, now, least)
+        else:
+            fill = partial(self._fill_all, now=now, least=least)
+            self._classes.fill(self._board, self._space.lanes_of, slots, rate, least, picks, fill)
+            others = picks[picks["lane"] == EVERYBODY]
+        is_below = (others["row"] >= 0) & (others["priority"] < self.guard)
+        self.uncertain_picks += int(is_below.sum())
+        if others.size:
+            self._adjust(now, others)
+        return picks
+
+    def _fill_all(self, slots: Floats, picks: Rows, now: float, least: float) -> None:
+        """Fill slots with the most urgent of all pages, however far it must be looked for them."""
         skip_below = self._skip_below
         done = self._fill(now, slots, least, skip_below, picks)
         while done < slots.size and skip_below > 0.0:
@@ -196,9 +217,6 @@ class Calendar:
         while done < slots.size:
             self._look_further(now, slots.size - done)
             done += self._fill(now, slots[done:], least, 0.0, picks[done:])
-        self.uncertain_picks += int(((picks["row"] >= 0) & (picks["priority"] < self.guard)).sum())
-        self._adjust(now, picks)
-        return picks
 
     @property
     def _is_sweeping(self) -> bool:

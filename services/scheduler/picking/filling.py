@@ -56,6 +56,7 @@ PICK: Final = np.dtype(
         ("priority", np.float64),
         ("value", np.float64),
         ("tier", np.int64),
+        ("lane", np.int64),  # the class with a share whose own slot it is; 0: everybody's
     ],
     align=True,
 )

@@ -2,6 +2,9 @@
 
 from typing import Final, Protocol
 
+import numpy as np
+from numpy.typing import NDArray
+
 from services.scheduler.picking.board import Board, attach
 from services.scheduler.picking.lines import drop_stale
 from services.scheduler.state.attempts import Attempts
@@ -20,6 +23,10 @@ class Space(Protocol):
     records: Rows
     attempts: Attempts
     groups: HostGroups
+
+    def lanes_of(self, rows: NDArray[np.int32] | slice) -> NDArray[np.uint8]:
+        """Which of the classes with shares pages are of, by their rows; 0: none."""
+        ...
 
     @property
     def used(self) -> int:

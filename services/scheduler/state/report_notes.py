@@ -7,6 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from shared.contracts.fields import Reason
+from shared.store.class_numbers import MOST_CLASSES
 
 REASONS: Final[tuple[Reason, ...]] = ("value", "retry", "max-age", "new", "urgent")
 """By tier (`picking.priority`)."""
@@ -23,6 +24,7 @@ class ReportNotes:
         as no page is to be crawled."""
         self._reported = (0, 0, 0)
         self._by_tier = np.zeros(0, np.int64)
+        self._by_class = np.zeros(MOST_CLASSES + 1, np.int64)
         self._least_crawled = math.inf
         self._marginal_value = 0.0
 
@@ -30,6 +32,15 @@ class ReportNotes:
         """Remember so many picks of each tier, and the least value of those by value."""
         self._by_tier = self._by_tier + by_tier if self._by_tier.size else by_tier
         self._least_crawled = min(self._least_crawled, least_value)
+
+    def note_classes(self, by_class: NDArray[np.int64]) -> None:
+        """Remember so many picks of each class of pages."""
+        self._by_class += by_class
+
+    def take_class_notes(self) -> NDArray[np.int64]:
+        """Picks of each class since the last call, by number."""
+        by_class, self._by_class = self._by_class, np.zeros(MOST_CLASSES + 1, np.int64)
+        return by_class
 
     def take_fleet_notes(self) -> tuple[int, int, int]:
         """Since the last call: requests answered, slots held back, slots without a page."""

@@ -68,6 +68,7 @@ RECORD: Final = np.dtype(
         ("digest", np.uint16),  # part of the hash of its content's digest; 0: none
         ("directory", np.uint16),  # of its URL: see `shared.store.directories`
         ("activity", np.uint8),  # by its signals ever, as far as was said: `page_factors`
+        ("page_class", np.uint8),  # number of its class in the shard (`page_classes`); 0: none
     ],
     align=True,
 )
@@ -191,4 +192,4 @@ def clear(pages: Rows, records: Rows) -> None:
     pages["due_staleness"] = UNSET
     for name in ("updated_low", "updated_high", "change", "burst", "digest"):
         records[name] = 0
-    records["directory"] = records["activity"] = 0
+    records["directory"] = records["activity"] = records["page_class"] = 0

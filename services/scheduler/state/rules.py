@@ -24,6 +24,19 @@ class PickingRules:
 
 
 @dataclass(frozen=True, slots=True)
+class ClassRules:
+    """What operators say of a class of pages."""
+
+    name: str
+    weight: float
+    """By what the importance of its pages is multiplied."""
+    share: float
+    """Part of the slots that is kept for it; 0: none."""
+    lane: int
+    """Among the classes with shares, from 1 on; 0: it has none."""
+
+
+@dataclass(frozen=True, slots=True)
 class ShardRules:
     """What events do."""
 
@@ -35,6 +48,8 @@ class ShardRules:
     """Infinite: no bound."""
     default_host_rate: float
     """Crawls per second."""
+    classes: tuple[ClassRules, ...] = ()
+    """Those of which operators say something."""
 
     def max_age_days_of(self, update: PageUpdate) -> float | None:
         """The bound that an update gives a page; None: it says nothing of that."""

@@ -12,10 +12,8 @@ from numpy.typing import NDArray
 from services.scheduler.state import events
 from services.scheduler.state.attempts import (
     Attempts,
-    ask_at_once,
     begin_request,
     close_attempt,
-    last_attempt_of,
     take_back_requests,
 )
 from services.scheduler.state.batches import BatchTruth, leave_batch, renew_pages
@@ -26,16 +24,18 @@ from services.scheduler.state.hosts import Hosts, list_pages, pages_of, unlist_p
 from services.scheduler.state.learned_hosts import rate_by_host, refresh_pages
 from services.scheduler.state.open_requests import OpenRequests
 from services.scheduler.state.packing import take_update, update_steps, updated_steps_of
+from services.scheduler.state.page_classes import ShardClasses
 from services.scheduler.state.report_notes import ReportNotes
-from services.scheduler.state.rows import ACTIVE, ASLEEP, NEVER, UNSET, Rows, clear, reserved_rows
+from services.scheduler.state.rows import ACTIVE, ASLEEP, NEVER, Rows, clear, reserved_rows
 from services.scheduler.state.rules import ShardRules
 from services.scheduler.state.selector import Selector
 from services.scheduler.state.signal_times import SignalTimes
+from services.scheduler.state.updating import apply_update
 from services.scheduler.state.url_arena import UrlArena
 from shared.contracts.identity import PageIdentity
 from shared.contracts.layout import ALONE
 from shared.contracts.messages import HostLimit, HostParameters, PageUpdate
-from shared.rules.page_events import brings_back
+from shared.store.class_numbers import NO_CLASS
 from shared.store.directories import directory_of
 from shared.store.page_lookup import UNKNOWN, PageLookup
 from shared.store.removals import Removals
@@ -74,6 +74,7 @@ class Shard:
         self.batches = BatchTruth()
         self.used = 0
         """Rows from here on have never been used."""
+        self.classes = ShardClasses(rules.classes)
         self.selector = make_selector(self)
         self.open_requests = OpenRequests(self)
         self.parameter_changes = 0
@@ -99,6 +100,10 @@ class Shard:
         self._asked_for: dict[int, tuple[int, float]] = {}
         """Requests of before the shard was loaded, of pages that it does not know yet: page id →
         when it was asked for (Unix microseconds), until when the request waits."""
+
+    def lanes_of(self, rows: NDArray[np.int32] | slice) -> NDArray[np.uint8]:
+        """Which of the classes with shares pages are of, by their rows; 0: none."""
+        return np.take(self.classes.lanes, self.records["page_class"][: self.used][rows])
 
     @property
     def host_rows(self) -> Rows:
@@ -252,9 +257,12 @@ class Shard:
         """Add a page or change it.
 
         Returns:
-            whether it took effect: a newer update may have been there before.
+            whether it took effect: a newer update may have been there before, or its class would
+            be one too many.
         """
-        row = self.row_of(identity.page_id)
+        row, number = self.row_of(identity.page_id), self.classes.number_of(update.page_class)
+        if number is None:
+            return False
         if row == UNKNOWN:
             if self.removals.of(identity) > updated_at:
                 return False
@@ -263,19 +271,9 @@ class Shard:
         page, record = self.pages[row], self.records[row]
         if not take_update(record, updated_at):
             return False
-        attempts, first = self.attempts.reserve(1), self.rules.failed_retry
-        if brings_back(page["status"], updated_at, last_attempt_of(attempts, page)):
-            events.bring_back(attempts, page, first)
-        if update.importance is not None:
-            page["importance"] = update.importance
-        if (days := self.rules.max_age_days_of(update)) is not None:
-            page["max_age"] = days * SECONDS_PER_DAY
+        attempts, rules = self.attempts.reserve(1), self.rules
+        apply_update(page, record, attempts, self.classes, rules, update, number, updated_at)
         self.parameter_changes += 1
-        if update.crawled_at is not None:
-            events.take_copy(page, record, attempts, update.crawled_at, first)
-        if update.urgent:
-            ask_at_once(attempts, page, updated_at)
-        page["due_staleness"] = UNSET
         self.selector.touch(np.array([row], np.int32), reweigh=True)
         return True
 
@@ -286,6 +284,7 @@ class Shard:
         page["status"] = ACTIVE
         page["host"] = host = self.hosts.intern(identity.host)
         page["importance"] = 1.0
+        self.classes.pages[NO_CLASS] += 1
         tables = self.hosts.learned.tables
         self.records[row]["directory"] = directory_of(identity.url)
         page["alpha"] = rate_by_host(page, self.records[row], tables)
@@ -328,6 +327,7 @@ class Shard:
         if (place := self.signal_times.place_of(row)) != UNKNOWN:
             leave_batch(self.batches.arrays(self.signal_times.size), place)
         close_attempt(self.attempts.rows, self.pages[row])
+        self.classes.pages[self.records[row]["page_class"]] -= 1
         clear(self.pages[row : row + 1], self.records[row : row + 1])
         freed = unlist_page(self.pages, self.records, self.hosts.rows, row)
         self._removals += 1 - freed.size

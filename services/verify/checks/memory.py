@@ -126,6 +126,7 @@ def _compared(
     yield "404s", has["misses"], page.misses, 0.0
     yield "any signals", has["signals"] > 0, page.signals > 0, 0.0
     yield "importance", has["importance"], page.importance, ROUNDING
+    yield "class", has.get("page_class") or "", page.page_class, 0.0
     yield "bound", has["max_age_days"], days, ROUNDING
     rate = host.rate(settings.default_host_crawls_per_second)
     yield "host's limit", has["host"]["max_crawls_per_second"], rate, 0.0

@@ -15,8 +15,10 @@ from services.scheduler.flow.handler import SchedulerHandler
 from services.scheduler.flow.loading import shard_rules
 from services.scheduler.flow.recovery import restore
 from services.scheduler.picking.calendar import Calendar
+from services.scheduler.picking.class_turns import EVERYBODY, Turns
 from services.scheduler.state import events, groups
 from services.scheduler.state.hosts import DEPTH, Hosts
+from services.scheduler.state.page_classes import ShardClasses
 from services.scheduler.state.rules import ShardRules
 from services.scheduler.state.shard import Shard
 from services.verify.ledger import AWAY
@@ -78,6 +80,25 @@ def parts_confused() -> Planted:
             self._board.state["shares"] = state["shares"][:, ::-1].copy()
 
     return instead(Calendar, "select", select_by_others)
+
+
+@breaks(Promise.BEST, classes=(("news", 8.0, 0.0), ("archive", 0.125, 0.0)))
+def weights_left_out() -> Planted:
+    """A page whose class becomes another keeps the weight of the one before."""
+    change = ShardClasses.change
+
+    def change_number(self: ShardClasses, page: Any, *given: Any) -> None:
+        before = page["importance"]
+        change(self, page, *given)
+        page["importance"] = before
+
+    return instead(ShardClasses, "change", change_number)
+
+
+@breaks(Promise.BEST, classes=(("news", 1.0, 0.3), ("partner", 1.0, 0.3)))
+def turns_of_classes_forgotten() -> Planted:
+    """Slots that are kept for classes of pages go to everybody."""
+    return instead(Turns, "next", lambda *_: EVERYBODY)
 
 
 @breaks(Promise.BEST)

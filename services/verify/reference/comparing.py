@@ -19,7 +19,7 @@ _PAGE_EXACT: Final = (
     *("importance", "max_age_days", "first_seen_at", "last_crawled_at", "last_attempt_at"),
     *("last_changed_at", "last_signal_at", "updated_at", "urgent_at", "digest", "signal_count"),
     *("signals", "crawls", "changes", "failures", "misses", "status", "pending", "totals"),
-    "by_source",
+    *("by_source", "page_class"),
 )
 """Given or counted, not computed. A billionth of a time would be two seconds."""
 

@@ -324,6 +324,8 @@ def _update(page: PageState, time: float, update: PageUpdate) -> None:
     _bring_back(page, time)
     if update.importance is not None:
         page.importance = update.importance
+    if isinstance(update.page_class, str | None):
+        page.page_class = update.page_class or ""
     if update.max_age_days is not None or update.no_max_age:
         page.max_age_days = update.max_age_days or math.inf
     if update.crawled_at is not None and update.crawled_at > page.last_crawled_at:

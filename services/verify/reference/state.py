@@ -65,8 +65,9 @@ _PAGES: Final = """
            p.unsignalled_change_rate, p.signal_evidence, p.signal_rate, p.last_crawled_at,
            p.last_attempt_at, p.last_changed_at, p.last_signal_at, p.updated_at, p.urgent_at,
            p.digest, p.signal_count, p.signals, p.crawls, p.changes, p.failures, p.misses, p.status,
-           u.url, p.signal_times, p.history
-    FROM pages p JOIN hosts h USING (shard, host_id) JOIN page_urls u USING (shard, page_id)"""
+           coalesce(c.name, '') AS page_class, u.url, p.signal_times, p.history
+    FROM pages p JOIN hosts h USING (shard, host_id) JOIN page_urls u USING (shard, page_id)
+    LEFT JOIN page_classes c ON c.shard = p.shard AND c.number = p.page_class"""
 _HOSTS: Final = """
     SELECT host, shard, max_crawls_per_second, blocked_until, crawl_delay, asked_until, failures,
            failed_at, max_open_requests, named_group, named_since, prior_shape, prior_rate,
@@ -117,6 +118,8 @@ class PageState:
     misses: int = 0
     """404s among the failures."""
     status: int = ACTIVE
+    page_class: str = ""
+    """Empty: none."""
     directory: int = 0
     """Of its URL (`directory_of`)."""
     pending: list[int] = field(default_factory=lambda: [0] * SOURCES)
@@ -149,7 +152,7 @@ class PageState:
 
     def begin_anew(self) -> None:
         """The page is added after it was removed: what was counted and learned of it stays."""
-        self.importance, self.max_age_days = 1.0, math.inf
+        self.importance, self.max_age_days, self.page_class = 1.0, math.inf, ""
         self.last_crawled_at = self.last_attempt_at = self.last_changed_at = NEVER
         self.last_signal_at = self.urgent_at = NEVER
         self.digest = self.signals = self.failures = self.misses = 0

@@ -65,7 +65,7 @@ def asked_again(ledger: Ledger, facts: Facts, timeline: SlotTimeline) -> tuple[F
         is_due = page.removed_at > facts.ended_at and BEGINNING + page.added_at < since
         is_due = is_due and page.url not in unsure and in_vain[page.url] < MOST_IN_VAIN
         is_due = is_due and page.host not in truth.at_address
-        is_due = is_due and not (scale.reason_shares and group_of(page.host, truth.group_limits))
+        is_due = is_due and not (scale.has_parts and group_of(page.host, truth.group_limits))
         at = last.get(page.url, -math.inf)
         if not is_due or at >= since or _is_host_busy(ledger, facts, page, at, until):
             continue
@@ -124,7 +124,7 @@ def _is_host_busy(ledger: Ledger, facts: Facts, page: Page, asked_at: float, unt
     due = max(asked_at + MAX_AGE_SECONDS, BEGINNING + page.added_at)
     asked = sum(
         one.request.host == page.host
-        and (one.request.reason != "value" or bool(facts.plan.scale.reason_shares))
+        and (one.request.reason != "value" or facts.plan.scale.has_parts)
         and due <= one.written_at <= until
         for one in ledger.requests
     )

@@ -149,10 +149,12 @@ def _learned(facts: Facts, reference: dict[str, PageRecord]) -> Finding:
                 "last_attempt_at": page.last_attempt_at,
                 "importance": page.importance,
                 "misses": page.misses,
+                "class": page.page_class,
             }
+            named = facts.database.classes.get(row["shard"], {}).get(row["page_class"], "")
             for name, value in expected.items():
-                if row[name] != value:
-                    yield f"{url}: {name} is {row[name]}, not {value}"
+                if (has := (row | {"class": named})[name]) != value:
+                    yield f"{url}: {name} is {has}, not {value}"
             if row["status"] not in page.statuses:
                 yield f"{url}: its status is {row['status']}, none of {sorted(page.statuses)}"
             if not page.least_signals <= row["signal_count"] <= page.most_signals:

@@ -19,7 +19,7 @@ from services.verify.checks.finding import MOST_EXAMPLES, Finding
 from services.verify.simulation.clocks import BEGINNING
 from services.verify.simulation.group_look import GroupLook
 from services.verify.simulation.replacing import instead
-from services.verify.simulation.turn_look import TurnLook
+from services.verify.simulation.turn_look import ClassLook, TurnLook
 from shared.policy.kernels.crawl_value import crawl_value_scalar
 from shared.store.page_status import ACTIVE, AWAY
 from shared.units import SECONDS_PER_DAY
@@ -78,6 +78,7 @@ class _Look:
         self.unsure = set(np.flatnonzero(pages["last_crawled_at"] > now).tolist())
         """Rows of pages that were crawled after the slot, which is filled late: worth anything."""
         self.host_of = pages["host"].tolist()
+        self.lane_of = space.lanes_of(slice(None)).tolist()
         for row, page in enumerate(pages):
             attempt = attempts[page["attempt"]] if page["attempt"] else None
             rank = _rank(page, attempt, now, rules)
@@ -178,7 +179,12 @@ def _value(page: Any, importance: float, age: float) -> float:
 
 
 def _judge(
-    looks: Looks, look: _Look, picks: Any, least: float, turns: TurnLook | None
+    looks: Looks,
+    look: _Look,
+    picks: Any,
+    least: float,
+    turns: TurnLook | None,
+    classes: ClassLook | None,
 ) -> Iterator[str]:
     for pick in picks:
         at, row = float(pick["time"]), int(pick["row"])
@@ -188,14 +194,28 @@ def _judge(
         best = max(ours, default=None)
         looks.picks += 1
         where = f"at {at - BEGINNING:.6f}"
+        if classes is not None:
+            above = least * (1.0 + _TOLERANCE)
+            waiting = {
+                look.lane_of[r]
+                for r, (tier, weight) in look.ranks.items()
+                if look.host_of[r] in usable and (tier > 0 or weight > above)
+            }
+            for lane in classes.take(int(pick["lane"]), waiting):
+                yield f"{where}: class {lane} waits for longer than its part allows"
         if row < 0:
             if best is not None and (best[0] > 0 or best[1] > least * (1.0 + _TOLERANCE)):
                 yield f"{where}: nothing is picked, and there is a page of {best}"
             continue
         rank = look.ranks.get(row) if look.host_of[row] in usable | maybe else None
+        if lane := int(pick["lane"]):
+            of_class = [r for r in look.ranks if look.lane_of[r] == lane]
+            best = max((look.ranks[r] for r in of_class if look.host_of[r] in usable), default=None)
+            if look.lane_of[row] != lane:
+                yield f"{where}: row {row} is picked for class {lane}, of which it is not"
         if rank is None and row not in look.unsure:
             yield f"{where}: row {row} is picked, which may not be crawled now"
-        elif rank is not None and turns is not None:
+        elif rank is not None and turns is not None and not lane:
             maybe_ours = [rank for rank, host in of_hosts if host in maybe]
             if not _is_turn(turns, ours, maybe_ours, rank[0], least):
                 yield f"{where}: row {row} of {rank} is picked, whose turn it is not"
@@ -230,20 +250,28 @@ def every_pick_looked_at(looks: Looks) -> Iterator[None]:
     """Compare each pick of all shards for as long as this lasts."""
     select = Calendar.select
     turns_of: WeakKeyDictionary[Calendar, TurnLook] = WeakKeyDictionary()
+    classes_of: WeakKeyDictionary[Calendar, ClassLook] = WeakKeyDictionary()
 
     def select_and_look(self: Calendar, slots: Any, rate: float, least: float) -> Any:
         look, uncertain = _Look(self, float(slots[0])), self.uncertain_picks
         if shares := self._rules.shares:
             turns_of.setdefault(self, TurnLook(shares))
-        turns = turns_of.get(self)
+        if lanes := [rule.share for rule in self._space.rules.classes if rule.lane]:  # type: ignore[attr-defined]
+            classes_of.setdefault(self, ClassLook(lanes))
+        turns, classes = turns_of.get(self), classes_of.get(self)
         picks = select(self, slots, rate, least)
         if self.uncertain_picks > uncertain or (turns is not None and look.unsure):
             looks.uncertain += len(picks)
             if turns is not None:
                 turns.follow(self._state)
+            if classes is not None:
+                classes.forget()
             return picks
-        timed = [{"time": at, "row": row} for at, row in zip(slots, picks["row"], strict=True)]
-        found = list(_judge(looks, look, timed, least, turns))
+        timed = [
+            {"time": at, "row": pick["row"], "lane": pick["lane"]}
+            for at, pick in zip(slots, picks, strict=True)
+        ]
+        found = list(_judge(looks, look, timed, least, turns, classes))
         looks.wrong += len(found)
         looks.examples += found[: MOST_EXAMPLES - len(looks.examples)]
         return picks

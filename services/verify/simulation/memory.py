@@ -57,6 +57,9 @@ def _differences(shard: Any, fresh: Any, told: set[str], hosts: set[str]) -> Ite
         for name, tolerance in (_COMPARED if one["status"] == ACTIVE else _COMPARED_AWAY).items():
             if not np.isclose(one[name], other[name], rtol=tolerance, atol=1e-9, equal_nan=True):
                 yield f"{url}: {name} is {one[name]} in memory, {other[name]} in the database"
+        named, stored_name = _class_of(shard, url), _class_of(fresh, url)
+        if named != stored_name:
+            yield f"{url}: its class is {named} in memory, {stored_name} in the database"
         host, known = _host_of(shard, one), _host_of(fresh, other)
         for name in ("rate", "blocked_until"):
             if host[name] != known[name] and identify(url).host not in hosts:
@@ -146,6 +149,12 @@ def _bounds(shard: Any, row: int) -> tuple[float, float]:
 def _by_url(shard: Any) -> dict[str, Any]:
     pages = shard.pages[: shard.used]
     return {shard.url_of(row): pages[row] for row in range(shard.used) if pages[row]["status"] != 1}
+
+
+def _class_of(shard: Any, url: str) -> str | None:
+    row = shard.row_of(identify(url).page_id)
+    name: str | None = shard.classes.name_of(int(shard.records[row]["page_class"]))
+    return name
 
 
 def _host_of(shard: Any, page: Any) -> Any:

@@ -41,6 +41,15 @@ _REASON_SHARES: Final = (
     (("urgent", 0.1), ("new", 0.3), ("max-age", 0.2), ("value", 0.4)),
 )
 
+_WITH_CLASSES: Final = 0.25
+"""Part of the seeds in which pages have classes."""
+
+_CLASSES: Final = (
+    (("news", 2.0, 0.0), ("partner", 1.0, 0.0)),
+    (("news", 4.0, 0.0), ("archive", 0.25, 0.2)),
+    (("news", 1.0, 0.3), ("partner", 1.0, 0.3)),
+)
+
 LONG_OUTAGE_SECONDS: Final = 14.0
 """Longer than the (shortened) time after which a group gives up who does not poll."""
 
@@ -91,6 +100,13 @@ class Scale:
     """After which a group gives up a member that does not poll; five minutes in production."""
     reason_shares: tuple[tuple[str, float], ...] = ()
     """Parts of the slots that schedulers keep for reasons to crawl; some seeds draw them."""
+    classes: tuple[tuple[str, float, float], ...] = ()
+    """Name, weight and share of classes of pages; some seeds draw them."""
+
+    @property
+    def has_parts(self) -> bool:
+        """Whether parts of the slots are kept, for reasons or for classes."""
+        return bool(self.reason_shares) or any(share > 0.0 for _, _, share in self.classes)
 
     def processes(self) -> list[str]:
         """Names of the workers."""
@@ -156,7 +172,7 @@ def draw_plan(seed: int, scale: Scale) -> SimulationPlan:
         partly=rng.choice((0.05, 0.2, 0.5)),
         uneven=rng.choice((0.0, 0.1, 0.4)),
     )
-    scale = _with_shares(seed, scale)
+    scale = _with_classes(seed, _with_shares(seed, scale))
     return SimulationPlan(seed, scale, tuple(sorted(faults, key=lambda f: f.at)), weather)
 
 
@@ -166,6 +182,14 @@ def _with_shares(seed: int, scale: Scale) -> Scale:
     if scale.reason_shares or rng.random() >= _WITH_SHARES:
         return scale
     return replace(scale, reason_shares=rng.choice(_REASON_SHARES))
+
+
+def _with_classes(seed: int, scale: Scale) -> Scale:
+    """In some seeds, pages have classes, of which some have weights or shares."""
+    rng = Random(f"classes {seed}")  # noqa: S311 - a simulation
+    if scale.classes or rng.random() >= _WITH_CLASSES:
+        return scale
+    return replace(scale, classes=rng.choice(_CLASSES))
 
 
 def _compatible(kinds: Sequence[Kind]) -> Sequence[Kind]:

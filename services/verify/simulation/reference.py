@@ -29,6 +29,8 @@ class PageRecord:
     url: str
     added_at: float
     importance: float = 1.0
+    page_class: str = ""
+    """Empty: none."""
     is_removed: bool = False
     is_erased: bool = False
     updated_at: float = -math.inf
@@ -93,6 +95,8 @@ def page_records(
         page.is_removed, page.is_erased = update.op == "remove", update.for_good
         if update.importance is not None and update.op == "upsert":
             page.importance = update.importance
+        if isinstance(update.page_class, str | None) and update.op == "upsert":
+            page.page_class = update.page_class or ""
     for signal in signals:
         page = pages.get(signal.url)
         if page is not None:

@@ -47,3 +47,38 @@ class TurnLook:
         if who is not None:
             self._now = max(self._next[who], self._now)
             self._next[who] = self._now + 1.0 / self._shares[who]
+
+
+_MOST_OWED: Final = 1.0 + 1e-6
+"""Slots that a class with a share which has pages all the time may be behind."""
+
+
+class ClassLook:
+    """What classes with shares are owed, from one slot to the next."""
+
+    def __init__(self, shares: Sequence[float]) -> None:
+        self._shares = shares
+        self._owed = [0.0] * len(shares)
+
+    def forget(self) -> None:
+        """What was done is not certain."""
+        self._owed = [0.0] * len(self._shares)
+
+    def take(self, lane: int, waiting: Collection[int]) -> list[int]:
+        """A slot is one of a class's own, or everybody's (0); the classes that were to have it.
+
+        Args:
+            lane: of the class, from 1 on.
+            waiting: lanes of classes that have a page that may be crawled now.
+        """
+        late = []
+        for place, share in enumerate(self._shares):
+            if place + 1 == lane:
+                self._owed[place] = max(self._owed[place] + share - 1.0, -1.0)
+            elif place + 1 in waiting:
+                self._owed[place] += share
+                if self._owed[place] > _MOST_OWED:
+                    late.append(place + 1)
+            else:
+                self._owed[place] = 0.0
+        return late

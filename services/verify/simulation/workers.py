@@ -19,6 +19,7 @@ from services.verify.simulation.loop import VirtualLoop
 from services.verify.simulation.plan import Scale
 from services.verify.simulation.process import OUTSIDE, Process
 from services.verify.simulation.store.database import Database
+from shared.runtime.page_class_terms import ClassTerms
 from shared.runtime.settings import Settings
 from shared.runtime.worker import STOP_LIMIT_SECONDS, STOP_SECONDS, WorkerService
 from shared.units import SECONDS_PER_DAY
@@ -68,6 +69,7 @@ def settings_of(name: str, scale: Scale) -> Settings:
         bad_messages_least=1_000_000,
         signals_per_source_per_second=1000.0,
         reason_shares=dict(scale.reason_shares),
+        classes={n: ClassTerms(weight=weight, share=share) for n, weight, share in scale.classes},
     )
 
 

@@ -3,6 +3,7 @@
 import math
 from collections import deque
 from collections.abc import Callable
+from functools import partial
 from random import Random
 from typing import Final
 
@@ -11,6 +12,7 @@ from aiokafka import ConsumerRecord
 from msgspec import Struct
 
 from services.verify.ledger import AWAY
+from services.verify.simulation.classes import CHANGED_SECONDS, with_class, with_classes
 from services.verify.simulation.clocks import BEGINNING
 from services.verify.simulation.kafka.broker import Broker, Given, Header, Partition
 from services.verify.simulation.loop import VirtualLoop
@@ -119,11 +121,9 @@ class World:
                 self._at(page.removed_at, lambda page=page: self._remove(page))  # type: ignore[misc]
         for host in hosts:
             self.truth.host_limits[host] = 1.0
-        slow = hosts[0]
-        self.truth.host_limits[slow] = 0.5
+        self.truth.host_limits[slow := hosts[0]] = 0.5
         self._at(0.01, lambda: self._send(HOST_LIMITS, slow, HostLimit(slow, 0.5)))
-        narrow = hosts[1]
-        self.truth.open_bounds[narrow] = 1
+        self.truth.open_bounds[narrow := hosts[1]] = 1
         bound = HostLimit(narrow, max_open_requests=1, only="open")
         self._at(0.01, lambda: self._send(HOST_LIMITS, narrow, bound))
         self.truth.group_limits |= LIMITS
@@ -168,11 +168,12 @@ class World:
 
     def _add(self, page: Page) -> None:
         importance = round(0.5 + 2 * self._rng.random(), 2)
-        self._send(
-            PAGE_UPDATES,
-            page.host,
-            PageUpdate("upsert", page.url, importance=importance, updated_at=self._wall),
-        )
+        update = PageUpdate("upsert", page.url, importance, updated_at=self._wall)
+        first, *later = with_classes(update, self._scale)
+        self._send(PAGE_UPDATES, page.host, first)
+        for said in later:
+            send = partial(self._send, PAGE_UPDATES, page.host, said)
+            self._at(self._loop.now + CHANGED_SECONDS, send)
 
     def pages_to_import(self) -> list[PageUpdate]:
         """A page or two that nobody has heard of, and another importance for one that is known."""
@@ -184,10 +185,10 @@ class World:
         for _ in range(min(2, room)):
             host = f"host{rng.randrange(1, self._scale.hosts - len(SHARED_HOSTS))}.example"
             chosen.append(self._know(host, f"http://{host}/import{len(self._by_url)}", now))
-        found = [
-            PageUpdate("upsert", p.url, round(0.5 + 2 * rng.random(), 2), updated_at=self._wall)
-            for p in chosen
-        ]
+        weights = [round(0.5 + 2 * rng.random(), 2) for _ in chosen]
+        pages = zip(chosen, weights, strict=True)
+        new = [PageUpdate("upsert", p.url, weight, updated_at=self._wall) for p, weight in pages]
+        found = [with_class(update, self._scale) for update in new]
         self.truth.imported += found
         return found
 

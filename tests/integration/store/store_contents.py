@@ -53,4 +53,5 @@ def changed_columns(snapshot, rows, status=0, records=0):
     for name in ("signals", "crawls", "changes", "failures"):
         columns[name] = np.arange(count, dtype=np.int32)
     columns["misses"] = np.arange(count, dtype=np.int16)
+    columns["page_class"] = np.arange(count, dtype=np.int16) % 2
     return columns

@@ -24,6 +24,7 @@ from shared.store.owners import (
     read_owner,
     require_ownership,
 )
+from shared.store.page_classes import write_classes
 from shared.store.partitions import ensure_partitions
 from shared.store.positions import Superseded
 from shared.store.snapshot import load_for_learning
@@ -44,7 +45,7 @@ PERIODS = (NOW, NOW + 40 * 86_400)
 
 OF_PAGES = {"pages", "page_urls", "observations"}
 OF_HOSTS = {"hosts"}
-WITH_EACH = {"erased_pages", "erased_hosts"}
+WITH_EACH = {"erased_pages", "erased_hosts", "page_classes"}
 """What each shard of the family keeps all of."""
 STAYING = {"page_imports"}
 OWNED = {"shard_owners"}
@@ -125,6 +126,8 @@ def filled(store):
         gone = urls[-1]
         erase_pages(connection, erased([identify(gone).page_id, 12345]))
         erase_hosts(connection, erased([777]))
+        write_classes(connection, PARENT, {1: "news", 3: "partner"})
+        write_classes(connection, PARENT, {3: "archive"})
         raise_epochs(connection, [PARENT, 2], "before")
         pages = np.array([identify(url).page_id for url in urls[:9]])
         hosts = np.array([host_id_of(identify(urls[0]).host)])

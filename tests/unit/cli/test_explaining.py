@@ -20,6 +20,7 @@ def known(**changes: Any) -> dict[str, Any]:
         "status": "active",
         "state": {
             "importance": 2.0,
+            "class_weight": 1.0,
             "max_age_days": None,
             "last_crawled_at": NOW - 10 * DAY,
             "signals": 0,

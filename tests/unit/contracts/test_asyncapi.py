@@ -33,7 +33,7 @@ def test_every_topic_is_a_channel_with_its_message():
         message = resolve(made, reference)
         if topic.message is not None:
             schema = resolve(made, message["payload"]["$ref"])
-            assert set(schema["properties"]) == set(topic.message.__struct_fields__)
+            assert set(schema["properties"]) == set(topic.message.__struct_encode_fields__)
 
 
 def test_all_references_lead_somewhere():

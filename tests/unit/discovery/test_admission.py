@@ -7,7 +7,7 @@ import pytest
 from shared.contracts.identity import identify
 from shared.discovery.admission import FEW, Admission, Link
 from shared.discovery.rules import DiscoveryRules
-from shared.discovery.updates import BEHIND_SECONDS, updates_by_place
+from shared.discovery.updates import BEHIND_SECONDS, Said, updates_by_place
 from shared.runtime.settings import Settings
 
 
@@ -134,14 +134,20 @@ async def test_what_links_add_is_as_important_as_the_first_pattern_says_that_fit
     some = admission(
         Database(["https://a.example/1"]),
         discovery_importance={"*/news/*": 5.0, "https://a.example/*": 0.5},
+        discovery_classes={"https://a.example/*": "partner"},
     )
     urls = ["https://a.example/news/1", "https://a.example/2", "https://b.example/"]
     pages = [identify(url) for url in urls]
-    assert [some.importance_of(page) for page in pages] == [5.0, 0.5, None]
-    [said] = updates_by_place([(page, 700.0) for page in pages], 1, some.importance_of).values()
+    assert [some.said_of(page) for page in pages] == [
+        Said(5.0, "partner"),
+        Said(0.5, "partner"),
+        Said(),
+    ]
+    [said] = updates_by_place([(page, 700.0) for page in pages], 1, some.said_of).values()
     assert [b'"importance":5.0' in said[0][1], b'"importance":null' in said[2][1]] == [True, True]
+    assert [b'"class":"partner"' in said[0][1], b'"class"' in said[2][1]] == [True, False]
     some.go_by(DiscoveryRules.of(Settings()))
-    assert some.importance_of(pages[0]) is None
+    assert some.said_of(pages[0]) == Said()
 
 
 def test_a_page_goes_to_its_hosts_shard_with_a_time_before_it_was_found():

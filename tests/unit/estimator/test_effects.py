@@ -18,6 +18,7 @@ from shared.rules.page_events import (
     SIGNAL,
     UNCHANGED,
 )
+from shared.store.class_numbers import AS_IT_IS
 from shared.store.page_status import ACTIVE, REMOVED
 
 DAY = 86_400.0
@@ -56,8 +57,10 @@ def update(
     max_age_days=np.nan,
     crawled_at=-np.inf,
     urgent=False,
+    page_class=AS_IT_IS,
 ):
-    columns = (np.array([value]) for value in (importance, max_age_days, crawled_at, urgent))
+    values = (importance, max_age_days, crawled_at, urgent, page_class)
+    columns = (np.array([value]) for value in values)
     return apply_updates(
         shard.pages,
         shard.rings,

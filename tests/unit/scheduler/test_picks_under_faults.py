@@ -150,6 +150,7 @@ class HarmedWorld(World):
                 digest=np.zeros(len(pages), np.int64),
                 status=column(lambda _, page: GONE if page.gone else ACTIVE, np.int16),
                 signal_count=np.zeros(len(pages), np.int64),
+                page_class=np.zeros(len(pages), np.int16),
             ),
             pending=column(lambda _, page: [page.heard, *[0] * (SOURCES - 1)], np.uint16),
             multipliers=np.ones(len(pages), np.float32),

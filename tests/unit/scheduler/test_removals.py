@@ -42,7 +42,7 @@ def loaded(gone):
     """A shard of which the database has nothing but pages that were removed."""
     none, ids = np.empty(0), np.empty(0, np.int64)
     columns = dict.fromkeys(PageColumns.__dataclass_fields__, none)
-    whole = dict.fromkeys(("page_ids", "host_ids", "digest", "signal_count"), ids)
+    whole = dict.fromkeys(("page_ids", "host_ids", "digest", "signal_count", "page_class"), ids)
     hosts = HostColumns(ids, [], host_rules(0), none, none, none, [], HostLearning.initial(0), [])
     snapshot = ShardSnapshot(
         shard=0,

@@ -186,6 +186,7 @@ def test_a_scheduler_that_knows_what_postgres_does_passes():
         {"misses": 1},
         {"signals": 0.0},
         {"importance": 1.0},
+        {"page_class": "news"},
         {"max_age_days": None},
         {"unsignalled_change_rate": 0.6},
         {"signal_evidence": 0.8},

@@ -23,6 +23,7 @@ _TYPES: Final[dict[str, type[np.generic]]] = {
     "failures": np.int32,
     "misses": np.int16,
     "status": np.int16,
+    "page_class": np.int16,
 }
 """Of columns that are no floats."""
 

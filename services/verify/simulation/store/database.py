@@ -76,6 +76,8 @@ class Database:
         self.erased_pages: dict[int, dict[int, float]] = {}
         """Shard → page id → when it was erased."""
         self.erased_hosts: dict[int, dict[int, float]] = {}
+        self.classes: dict[int, dict[int, str]] = {}
+        """Shard → number → name of its classes of pages."""
         self.is_importing = False
         """Whether estimators are kept out."""
         self.lease: Row = {"epoch": 0, "holder": "", "beat": 0, "session": None}

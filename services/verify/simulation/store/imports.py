@@ -12,6 +12,7 @@ from services.verify.simulation.store.connection import Connection
 from services.verify.simulation.store.database import Database, Row
 from shared.contracts.identity import host_id_of, identify, shard_of
 from shared.contracts.messages import PageUpdate
+from shared.store.class_numbers import AS_IT_IS, NO_CLASS, PageClasses
 from shared.store.history import EMPTY
 from shared.store.host_factors import NONE as NO_FACTORS
 from shared.store.hosts import NO_SOURCES
@@ -38,6 +39,7 @@ _NEW_PAGE: Final[Row] = {
     "failures": 0,
     "misses": 0,
     "status": ACTIVE,
+    "page_class": NO_CLASS,
     "history": EMPTY,
     "signal_times": b"",
 }
@@ -113,6 +115,10 @@ class ImportStatements:
         at = float(update.updated_at or 0.0)
         rows = self._database.pages.setdefault(shard, {})
         own: Row = {"importance": float(update.importance or 1.0), "status": ACTIVE}
+        classes = PageClasses(self._database.classes.get(shard))
+        if (number := classes.number_of(update.page_class)) != AS_IT_IS:
+            own["page_class"] = number
+        self._database.classes[shard] = classes.names
         if page_id in rows:
             own |= {"max_age_days": math.inf, "updated_at": max(rows[page_id]["updated_at"], at)}
             rows[page_id].update(own)
@@ -148,6 +154,7 @@ class ImportStatements:
                 _finite(row["max_age_days"]),
                 row["updated_at"],
                 _finite(row["last_crawled_at"]),
+                page_class=self._database.classes.get(shard, {}).get(row["page_class"]),
             )
             for row in found
             if row["status"] == ACTIVE

@@ -36,6 +36,7 @@ _IN_STEP: Final = (
     "shared.store.positions.read_positions",
     "shared.store.writer.update_pages",
     "shared.store.writer.insert_pages",
+    "shared.store.page_classes.write_classes",
     "shared.store.writer.write_hosts",
     "shared.store.writer.update_hosts",
     "shared.store.writer.append_observations",
@@ -63,7 +64,7 @@ _RAISING: Final = "shared.store.owners.raise_epochs"
 
 _TABLES: Final = (
     *("pages", "page_urls", "hosts", "observations", "stream_positions", "stream_topics"),
-    *("shard_owners", "page_imports", "erased_pages", "erased_hosts"),
+    *("shard_owners", "page_imports", "erased_pages", "erased_hosts", "page_classes"),
 )
 
 _SAID: Final = (Superseded, psycopg.IntegrityError)
@@ -232,6 +233,15 @@ class Postgres:
                 "pages": (
                     _keyed(connection, "pages", "shard", "page_id"),
                     _flat(database.pages),
+                ),
+                "classes": (
+                    _keyed(connection, "page_classes", "shard", "number"),
+                    _flat(
+                        {
+                            shard: {number: {"name": name} for number, name in names.items()}
+                            for shard, names in database.classes.items()
+                        }
+                    ),
                 ),
                 "hosts": (
                     _keyed(connection, "hosts", "shard", "host_id"),

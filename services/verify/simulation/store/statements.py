@@ -148,6 +148,11 @@ class Statements:
 
         mine.writes.append(write)
 
+    def write_classes(self, connection: Connection, shard: int, names: Mapping[int, str]) -> None:
+        """As `shared.store.page_classes.write_classes`."""
+        known, new = self._database.classes.setdefault(shard, {}), dict(names)
+        connection.mine.writes.append(lambda: known.update(new))
+
     def write_hosts(self, connection: Connection, limits: HostLimits) -> None:
         """As `shared.store.writer.write_hosts`."""
         database, mine = self._database, connection.mine
@@ -274,6 +279,7 @@ class Statements:
             last_import(self._database, shard),
             joined(removed, erased.pages),
             erased.hosts,
+            dict(self._database.classes.get(shard, {})),
         )
 
     def load_for_learning(self, database_url: str, shard: int) -> LearningSnapshot:
@@ -295,6 +301,7 @@ class Statements:
             self._urls_of(shard, rows),
             erased_of(self._database, shard),
             self._database.layout,
+            dict(self._database.classes.get(shard, {})),
         )
 
     def _urls_of(self, shard: int, rows: Sequence[Row]) -> Blobs:
@@ -362,6 +369,7 @@ def replacements(database: Database) -> dict[str, Callable[..., Any]]:
             statements,
             "update_pages insert_pages write_hosts update_hosts update_factors append_observations",
         ),
+        ("shared.store.page_classes", statements, "write_classes"),
         ("shared.store.snapshot", statements, "load_shard load_for_learning"),
         (
             "shared.store.owners",
