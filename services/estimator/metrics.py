@@ -10,6 +10,14 @@ EVENTS = Counter(
     ["kind", "verdict"],
 )
 PAGES = Gauge("freshet_estimator_pages", "Pages in memory, removed and gone ones too.")
+READ = Counter(
+    "freshet_estimator_pages_read_total",
+    "Pages that were named and not in memory, and were read by their ids.",
+)
+EVICTED = Counter(
+    "freshet_estimator_pages_evicted_total",
+    "Pages that had to leave memory for others (FRESHET_ESTIMATOR_RESIDENT_PAGES).",
+)
 FITTED = Counter("freshet_estimator_fits_total", "Times that a page's parameters were learned.")
 ANNOUNCED = Counter(
     "freshet_estimator_announcements_total", "Material changes of parameters that were published."

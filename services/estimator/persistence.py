@@ -26,6 +26,7 @@ from shared.store.history import pack
 from shared.store.host_factors import pack_factors
 from shared.store.hosts import HostLearning, pack_hosts, pack_sources
 from shared.store.imports import share_writer_lock
+from shared.store.learned_pages import LearnedPages, pages_of_host, read_pages
 from shared.store.owners import (
     Announcing,
     note_announcing,
@@ -241,6 +242,14 @@ class Store:
             raise
         if found is not None:
             count_predictions(found)
+
+    def read_pages(self, shard: int, page_ids: NDArray[np.int64]) -> LearnedPages:
+        """As `shared.store.learned_pages`; by this connection, as its server has all commits."""
+        return read_pages(self._connected, shard, page_ids)
+
+    def pages_of_host(self, shard: int, host_id: int) -> NDArray[np.int64]:
+        """As `shared.store.learned_pages`."""
+        return pages_of_host(self._connected, shard, host_id)
 
     def note_announced(self, ends: Offsets) -> None:
         """Note how far announcements reach: whoever loads a shard need not read them.

@@ -165,6 +165,9 @@ class Settings(BaseSettings):
     """T_delay: signals this soon (clock seconds) after a crawl are about what it saw."""
     material_change: Positive = 0.05
     """Relative change of a parameter that is published."""
+    estimator_resident_pages: Annotated[int, Field(ge=1)] = 1_000_000
+    """Pages that an estimator keeps in memory, about 600 bytes each; others are read from the
+    database as they are named. Where all pages are fewer, all are loaded and none is read."""
     prior_refit_days: Positive = 2.0
     """Clock days between two refits of host priors; the first ones come sooner."""
     observations_kept_days: Positive = 180.0

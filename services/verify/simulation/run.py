@@ -97,7 +97,7 @@ class _Simulation:
         self.network = Network(self.loop, stream("network"), plan.weather.slow_messages)
         self.database = Database(self.loop, stream("database"), plan.weather.slow_commits)
         self.database.layout = Layout.of(scale.partitions)
-        self.workers = Workers(self.loop, scale, self.network, self.database, stream("workers"))
+        self.workers = Workers(self.loop, plan, self.network, self.database, stream("workers"))
         self.world = World(self.loop, self.broker, scale, stream("world"))
         self.story: list[tuple[float, str, str]] = []
         self.gaps: set[Gap] = set()

@@ -1,0 +1,97 @@
+"""What is done with a batch in a thread: apply it, learn from it, and refit priors where due."""
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+from typing import Final, NamedTuple
+
+import psycopg
+import structlog
+
+from services.estimator import metrics
+from services.estimator.application import ShardEffects, apply_records
+from services.estimator.learning import News, learn, material_news
+from services.estimator.ordering import ShardRecords
+from services.estimator.persistence import Unacceptable
+from services.estimator.refitting import Refitted, merged
+from services.estimator.shard import Shard
+from shared.runtime.acceptance import Acceptance
+from shared.runtime.settings import Settings
+from shared.store.history import BadHistory
+from shared.store.page_parts import DamagedStore
+
+log = structlog.get_logger(__name__)
+
+Refitting = Callable[[Sequence[Shard], float], list[Refitted]]
+"""Refits shards, by the relative change that is material."""
+
+_NOT_THE_BATCH: Final = (MemoryError, psycopg.Error, DamagedStore, BadHistory)
+"""Failures that no message is to blame for: pages of the batch could not be read."""
+
+
+class Processed(NamedTuple):
+    """What came of a batch."""
+
+    done: list[ShardEffects]
+    news: dict[int, News]
+    """By shard."""
+    refit_seconds: float
+
+
+def process(
+    shards: Mapping[int, Shard],
+    records: ShardRecords,
+    acceptance: Acceptance,
+    settings: Settings,
+    refitting: Refitting | None,
+) -> Processed:
+    """Apply a batch to the shards in memory.
+
+    Args:
+        shards: all of this process.
+        records: of the batch.
+        acceptance: of its messages.
+        settings: of the process.
+        refitting: refits all shards; None: not now.
+
+    Raises:
+        Unacceptable: it fails, and would fail again.
+        psycopg.OperationalError: the server went away while pages were read.
+    """
+    try:
+        return _process(shards, records, acceptance, settings, refitting)
+    except _NOT_THE_BATCH:
+        raise
+    except Exception as error:
+        log.exception("a batch cannot be applied")
+        raise Unacceptable(f"it cannot be applied: {error}") from error
+
+
+def _process(
+    shards: Mapping[int, Shard],
+    records: ShardRecords,
+    acceptance: Acceptance,
+    settings: Settings,
+    refitting: Refitting | None,
+) -> Processed:
+    before = sum(shard.read for shard in shards.values())
+    with metrics.WORK_SECONDS.labels("apply").time():
+        delay = settings.signal_delay_seconds
+        done = [
+            apply_records(shards[shard], topics, acceptance, delay)
+            for shard, topics in records.items()
+        ]
+    with metrics.WORK_SECONDS.labels("learn").time():
+        for part in done:
+            learn(part)
+    started = time.perf_counter()
+    if refitting is not None:
+        with metrics.WORK_SECONDS.labels("refit").time():
+            ordered = [shards[number] for number in sorted(shards)]
+            refitted = refitting(ordered, settings.material_change)
+            done = merged({part.shard.number: part for part in done}, ordered, refitted)
+    spent = time.perf_counter() - started
+    material, now = settings.material_change, acceptance.now
+    news = {part.shard.number: material_news(part, material, now) for part in done}
+    metrics.FITTED.inc(sum(part.learned.size for part in done))
+    metrics.READ.inc(sum(shard.read for shard in shards.values()) - before)
+    return Processed(done, news, spent)

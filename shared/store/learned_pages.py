@@ -1,0 +1,249 @@
+"""Pages as the estimator needs them: those of a whole shard, or some by their ids.
+
+A row by its id takes the server and the client about ten microseconds together. All of a shard's
+rows are gathered (see `gathering`), for a refit some hosts at a time: what is held at once does not
+grow with the pages of a shard, but with those of its largest host.
+"""
+
+from collections.abc import Collection, Iterator
+from dataclasses import dataclass
+from typing import Any, Final, Self
+
+import numpy as np
+import psycopg
+from numpy.typing import NDArray
+
+from shared.store.binary import Blobs
+from shared.store.columns import Integers, LearningColumns, PageColumns, SignalsBySource
+from shared.store.directories import directories_of
+from shared.store.gathering import TableReader, reading
+from shared.store.history import Rings, unpack
+from shared.store.page_parts import (
+    END_OF_URL,
+    LEARNING_TYPES,
+    PAGE_TYPES,
+    DamagedStore,
+    aggregates_of,
+    chosen_urls,
+    columns_of,
+    joined_arrays,
+)
+
+LEAST_ROW_BYTES: Final = 500
+"""Of `pages`, that a row takes in the table."""
+
+PAGES_AT_ONCE: Final = 100_000
+"""That a refit looks at, but where a single host has more."""
+
+_SAMPLED_BLOCKS: Final = 64
+"""Of a table, by which its crawl records are estimated."""
+
+_BLOCK_BYTES: Final = 8192
+
+_RECORDS: Final = "get_byte(history, 1)"
+"""How many crawl records a packed history has."""
+
+_TYPES: Final = PAGE_TYPES | LEARNING_TYPES
+
+_URLS: Final = ("array_agg(page_id)", "convert_to(string_agg(url, E'\\n'), 'UTF8')")
+
+_BY_ID: Final = (
+    "SELECT * FROM (SELECT {pages} FROM pages_{shard} "
+    "WHERE shard = {shard} AND page_id = ANY(%(ids)s)) AS page, "
+    "(SELECT {urls} FROM page_urls_{shard} "
+    "WHERE shard = {shard} AND page_id = ANY(%(ids)s)) AS url"
+)
+"""One statement, so all of it is of one moment."""
+
+
+@dataclass(frozen=True, slots=True)
+class LearnedPages:
+    """Pages in rising order of their ids, removed and gone ones too."""
+
+    pages: PageColumns
+    learning: LearningColumns
+    histories: Rings
+    by_source: SignalsBySource
+    directories: NDArray[np.uint16]
+    """In which they lie (`shared.store.directories`)."""
+
+    @property
+    def parts(
+        self,
+    ) -> tuple[PageColumns, LearningColumns, Rings, SignalsBySource, NDArray[np.uint16]]:
+        """All of it."""
+        return self.pages, self.learning, self.histories, self.by_source, self.directories
+
+    @classmethod
+    def none(cls) -> Self:
+        """No page."""
+        columns, packed, by_source = columns_of(0, [], _TYPES)
+        return cls.of(columns, packed, by_source, np.empty(0, np.uint16))
+
+    @classmethod
+    def of(
+        cls,
+        columns: list[Any],
+        packed: Blobs,
+        by_source: SignalsBySource,
+        directories: NDArray[np.uint16],
+    ) -> Self:
+        """Out of what the tables have (`page_parts.columns_of`)."""
+        split = len(PAGE_TYPES)
+        return cls(
+            PageColumns(*columns[:split]),
+            LearningColumns(*columns[split:]),
+            unpack(packed),
+            by_source,
+            directories,
+        )
+
+
+def read_pages(connection: psycopg.Connection, shard: int, page_ids: Integers) -> LearnedPages:
+    """Those of some pages of a shard that are there.
+
+    Args:
+        connection: without a transaction.
+        shard: which has tables.
+        page_ids: each once.
+
+    Raises:
+        psycopg.OperationalError: the server went away.
+        DamagedStore: a page has no URL.
+        BadHistory: another version of Freshet has written one.
+    """
+    statement = _BY_ID.format(
+        shard=shard, pages=", ".join(aggregates_of(_TYPES, "history")), urls=", ".join(_URLS)
+    )
+    row = _read_alone(connection, statement, {"ids": np.sort(page_ids)})
+    if row is None or row[0] is None:
+        return LearnedPages.none()
+    found, (stored_ids, urls) = row[: -len(_URLS)], row[-len(_URLS) :]
+    columns, packed, by_source = columns_of(shard, [found], _TYPES)
+    stored = np.frombuffer((urls or b"") + END_OF_URL, np.uint8)
+    chosen = chosen_urls(shard, joined_arrays([stored_ids], np.int64), stored, columns[0])
+    directories = directories_of(chosen.arena, chosen.offsets)
+    return LearnedPages.of(columns, packed, by_source, directories)
+
+
+def pages_of_host(connection: psycopg.Connection, shard: int, host_id: int) -> Integers:
+    """Ids of the pages of a host; looks through all pages of its shard.
+
+    Args:
+        connection: without a transaction.
+        shard: which has tables.
+        host_id: of the host.
+
+    Raises:
+        psycopg.OperationalError: the server went away.
+    """
+    statement = f"SELECT array_agg(page_id) FROM pages_{shard} WHERE host_id = %s"
+    row = _read_alone(connection, statement, (host_id,))
+    return np.empty(0, np.int64) if row is None or row[0] is None else np.asarray(row[0])
+
+
+def _read_alone(connection: psycopg.Connection, statement: str, given: Any) -> Any:
+    """The row of a statement that is a transaction of its own: one round trip instead of three."""
+    connection.autocommit = True
+    try:
+        return connection.execute(statement.encode(), given, binary=True).fetchone()
+    finally:
+        if not connection.closed:
+            connection.autocommit = False
+
+
+def all_pages(reader: TableReader, shard: int) -> LearnedPages:
+    """All pages of a shard."""
+    gathered = aggregates_of(_TYPES, "history")
+    columns, packed, by_source = columns_of(
+        shard, reader.gather(f"pages_{shard}", gathered), _TYPES
+    )
+    urls = urls_of(reader, shard, columns[0])
+    directories = directories_of(urls.arena, urls.offsets)
+    return LearnedPages.of(columns, packed, by_source, directories)
+
+
+def urls_of(reader: TableReader, shard: int, page_ids: Integers) -> Blobs:
+    """The URLs of pages, in the order of the sorted `page_ids`."""
+    parts = reader.gather(f"page_urls_{shard}", list(_URLS))
+    stored_ids = joined_arrays([part[0] for part in parts], np.int64)
+    stored = np.frombuffer(b"".join([part[1] + END_OF_URL for part in parts]), np.uint8)
+    del parts
+    return chosen_urls(shard, stored_ids, stored, page_ids)
+
+
+def crawled_pages(database_url: str, shard: int) -> Iterator[LearnedPages]:
+    """The pages of a shard that have crawl records, those of some hosts at a time.
+
+    All of it is of one moment (a REPEATABLE READ transaction); a host's pages come together.
+
+    Raises:
+        psycopg.OperationalError: the server went away.
+        DamagedStore: a page has no URL.
+        BadHistory: another version of Freshet has written one.
+    """
+    with reading(database_url) as reader:
+        groups = most_pages_of(reader.connection, [shard]) // PAGES_AT_ONCE + 1
+        directories = _Directories(reader, shard)
+        gathered = aggregates_of(_TYPES, "history")
+        for group in range(groups):
+            condition = f"host_id %% {groups} = {group} AND {_RECORDS} > 0"
+            parts = reader.gather(f"pages_{shard}", gathered, condition)
+            columns, packed, by_source = columns_of(shard, parts, _TYPES)
+            del parts
+            yield LearnedPages.of(columns, packed, by_source, directories.of(columns[0]))
+
+
+class _Directories:
+    """Those of all pages of a shard: ten bytes a page."""
+
+    def __init__(self, reader: TableReader, shard: int) -> None:
+        parts = reader.gather(f"page_urls_{shard}", list(_URLS), taken=_numbered)
+        page_ids = joined_arrays([part[0] for part in parts], np.int64)
+        numbers = joined_arrays([part[1] for part in parts], np.uint16)
+        order = np.argsort(page_ids)
+        self._shard, self._page_ids, self._numbers = shard, page_ids[order], numbers[order]
+
+    def of(self, page_ids: Integers) -> NDArray[np.uint16]:
+        """Those of some pages."""
+        places = np.searchsorted(self._page_ids, page_ids)
+        if places.size and (
+            places.max() == self._page_ids.size
+            or not np.array_equal(self._page_ids[places], page_ids)
+        ):
+            raise DamagedStore(f"shard {self._shard}: pages have no row in page_urls")
+        return self._numbers[places]
+
+
+def _numbered(part: tuple[Any, ...]) -> tuple[Any, ...]:
+    page_ids = np.asarray(part[0])
+    order = np.argsort(page_ids)
+    stored = np.frombuffer(part[1] + END_OF_URL, np.uint8)
+    urls = chosen_urls(0, page_ids, stored, page_ids[order])
+    return page_ids[order], directories_of(urls.arena, urls.offsets)
+
+
+def most_pages_of(connection: psycopg.Connection, shards: Collection[int]) -> int:
+    """How many pages shards have at most together, by the size of their tables."""
+    return _table_bytes(connection, shards) // LEAST_ROW_BYTES
+
+
+def about_records(connection: psycopg.Connection, shard: int) -> int:
+    """About how many crawl records are kept of a shard's pages: more is not worth reading all."""
+    blocks = _table_bytes(connection, [shard]) // _BLOCK_BYTES
+    row = connection.execute(
+        f"SELECT coalesce(sum({_RECORDS}), 0)::int8 FROM pages_{shard} "
+        "WHERE ctid < %s::tid".encode(),
+        (f"({_SAMPLED_BLOCKS},0)",),
+    ).fetchone()
+    sampled = 0 if row is None else int(row[0])
+    return round(sampled * max(blocks / _SAMPLED_BLOCKS, 1.0))
+
+
+def _table_bytes(connection: psycopg.Connection, shards: Collection[int]) -> int:
+    row = connection.execute(
+        "SELECT coalesce(sum(pg_relation_size(to_regclass('pages_' || shard))), 0)::int8 "
+        "FROM unnest(%s::int2[]) AS wanted (shard)",
+        (np.array(sorted(shards), np.int16),),
+    ).fetchone()
+    return 0 if row is None else int(row[0])
