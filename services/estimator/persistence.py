@@ -29,6 +29,7 @@ from shared.store.imports import share_writer_lock
 from shared.store.learned_pages import LearnedPages, pages_of_host, read_pages
 from shared.store.owners import (
     Announcing,
+    Owner,
     note_announcing,
     raise_epochs,
     read_epochs,
@@ -243,13 +244,13 @@ class Store:
         if found is not None:
             count_predictions(found)
 
-    def read_pages(self, shard: int, page_ids: NDArray[np.int64]) -> LearnedPages:
+    def read_pages(self, shard: int, epoch: int, page_ids: NDArray[np.int64]) -> LearnedPages:
         """As `shared.store.learned_pages`; by this connection, as its server has all commits."""
-        return read_pages(self._connected, shard, page_ids)
+        return read_pages(self._connected, shard, Owner(epoch, self._holder), page_ids)
 
-    def pages_of_host(self, shard: int, host_id: int) -> NDArray[np.int64]:
+    def pages_of_host(self, shard: int, epoch: int, host_id: int) -> NDArray[np.int64]:
         """As `shared.store.learned_pages`."""
-        return pages_of_host(self._connected, shard, host_id)
+        return pages_of_host(self._connected, shard, Owner(epoch, self._holder), host_id)
 
     def note_announced(self, ends: Offsets) -> None:
         """Note how far announcements reach: whoever loads a shard need not read them.

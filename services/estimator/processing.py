@@ -18,13 +18,14 @@ from shared.runtime.acceptance import Acceptance
 from shared.runtime.settings import Settings
 from shared.store.history import BadHistory
 from shared.store.page_parts import DamagedStore
+from shared.store.positions import Superseded
 
 log = structlog.get_logger(__name__)
 
 Refitting = Callable[[Sequence[Shard], float], list[Refitted]]
 """Refits shards, by the relative change that is material."""
 
-_NOT_THE_BATCH: Final = (MemoryError, psycopg.Error, DamagedStore, BadHistory)
+_NOT_THE_BATCH: Final = (MemoryError, psycopg.Error, DamagedStore, BadHistory, Superseded)
 """Failures that no message is to blame for: pages of the batch could not be read."""
 
 
@@ -55,6 +56,7 @@ def process(
 
     Raises:
         Unacceptable: it fails, and would fail again.
+        Superseded: pages were to be read of a shard that is another owner's by now.
         psycopg.OperationalError: the server went away while pages were read.
     """
     try:

@@ -103,11 +103,11 @@ _MOST_ABSENT: Final = 100_000
 class PageSource(Protocol):
     """Where the pages of a shard are read that are not in memory."""
 
-    def read_pages(self, shard: int, page_ids: NDArray[np.int64]) -> LearnedPages:
+    def read_pages(self, shard: int, epoch: int, page_ids: NDArray[np.int64]) -> LearnedPages:
         """Those of some pages that are there (`shared.store.learned_pages.read_pages`)."""
         ...
 
-    def pages_of_host(self, shard: int, host_id: int) -> NDArray[np.int64]:
+    def pages_of_host(self, shard: int, epoch: int, host_id: int) -> NDArray[np.int64]:
         """Ids of all pages of a host."""
         ...
 
@@ -282,6 +282,7 @@ class Shard:
         """The rows of pages, `UNKNOWN` for those that are not there; others are read.
 
         Raises:
+            Superseded: others are to be read, and the shard is another owner's by now.
             psycopg.OperationalError: the server went away.
         """
         rows = self._lookup.find_many(page_ids).astype(np.int64)
@@ -294,7 +295,7 @@ class Shard:
         """Have all pages of a host here, by its row; looks through all pages of the shard."""
         if not self.is_whole and self._source is not None:
             host_id = int(self.hosts.records["host_id"][host])
-            self.rows_of(self._source.pages_of_host(self.number, host_id))
+            self.rows_of(self._source.pages_of_host(self.number, self.epoch, host_id))
 
     def _read(self, page_ids: NDArray[np.int64]) -> bool:
         """Read pages that are not here; whether there are any."""
@@ -303,7 +304,7 @@ class Shard:
             missing = missing[[page_id not in self._absent for page_id in missing.tolist()]]
         if not missing.size or self._source is None:
             return False
-        found = self._source.read_pages(self.number, missing)
+        found = self._source.read_pages(self.number, self.epoch, missing)
         if len(self._absent) > _MOST_ABSENT:
             self._absent.clear()
         self._absent |= set(np.setdiff1d(missing, found.pages.page_ids).tolist())

@@ -18,6 +18,7 @@ from shared.store.columns import Integers, LearningColumns, PageColumns, Signals
 from shared.store.directories import directories_of
 from shared.store.gathering import TableReader, reading
 from shared.store.history import Rings, unpack
+from shared.store.owners import NO_OWNER, Owner
 from shared.store.page_parts import (
     END_OF_URL,
     LEARNING_TYPES,
@@ -45,15 +46,23 @@ _RECORDS: Final = "get_byte(history, 1)"
 
 _TYPES: Final = PAGE_TYPES | LEARNING_TYPES
 
+_OWNER: Final = "(SELECT epoch, holder FROM shard_owners WHERE shard = {shard}) AS owner"
+
+_OF_HOST: Final = (
+    f"SELECT * FROM {_OWNER}, "
+    "(SELECT array_agg(page_id) FROM pages_{shard} WHERE host_id = %s) AS page"
+)
+
 _URLS: Final = ("array_agg(page_id)", "convert_to(string_agg(url, E'\\n'), 'UTF8')")
 
 _BY_ID: Final = (
-    "SELECT * FROM (SELECT {pages} FROM pages_{shard} "
+    f"SELECT * FROM {_OWNER}, "
+    "(SELECT {pages} FROM pages_{shard} "
     "WHERE shard = {shard} AND page_id = ANY(%(ids)s)) AS page, "
     "(SELECT {urls} FROM page_urls_{shard} "
     "WHERE shard = {shard} AND page_id = ANY(%(ids)s)) AS url"
 )
-"""One statement, so all of it is of one moment."""
+"""One statement, so all of it is of one moment: until then nobody else wrote the shard."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,15 +108,22 @@ class LearnedPages:
         )
 
 
-def read_pages(connection: psycopg.Connection, shard: int, page_ids: Integers) -> LearnedPages:
+def read_pages(
+    connection: psycopg.Connection, shard: int, owner: Owner, page_ids: Integers
+) -> LearnedPages:
     """Those of some pages of a shard that are there.
+
+    What an owner before us, or after us, may write would be of other positions than ours: a page
+    that a successor has erased would be one that nobody has ever added.
 
     Args:
         connection: without a transaction.
         shard: which has tables.
+        owner: ourselves.
         page_ids: each once.
 
     Raises:
+        Superseded: the shard is another owner's.
         psycopg.OperationalError: the server went away.
         DamagedStore: a page has no URL.
         BadHistory: another version of Freshet has written one.
@@ -115,8 +131,8 @@ def read_pages(connection: psycopg.Connection, shard: int, page_ids: Integers) -
     statement = _BY_ID.format(
         shard=shard, pages=", ".join(aggregates_of(_TYPES, "history")), urls=", ".join(_URLS)
     )
-    row = _read_alone(connection, statement, {"ids": np.sort(page_ids)})
-    if row is None or row[0] is None:
+    row = _read_alone(connection, statement, {"ids": np.sort(page_ids)}, shard, owner)
+    if row[0] is None:
         return LearnedPages.none()
     found, (stored_ids, urls) = row[: -len(_URLS)], row[-len(_URLS) :]
     columns, packed, by_source = columns_of(shard, [found], _TYPES)
@@ -126,30 +142,41 @@ def read_pages(connection: psycopg.Connection, shard: int, page_ids: Integers) -
     return LearnedPages.of(columns, packed, by_source, directories)
 
 
-def pages_of_host(connection: psycopg.Connection, shard: int, host_id: int) -> Integers:
+def pages_of_host(
+    connection: psycopg.Connection, shard: int, owner: Owner, host_id: int
+) -> Integers:
     """Ids of the pages of a host; looks through all pages of its shard.
 
     Args:
         connection: without a transaction.
         shard: which has tables.
+        owner: ourselves.
         host_id: of the host.
 
     Raises:
+        Superseded: the shard is another owner's.
         psycopg.OperationalError: the server went away.
     """
-    statement = f"SELECT array_agg(page_id) FROM pages_{shard} WHERE host_id = %s"
-    row = _read_alone(connection, statement, (host_id,))
-    return np.empty(0, np.int64) if row is None or row[0] is None else np.asarray(row[0])
+    [found] = _read_alone(connection, _OF_HOST.format(shard=shard), (host_id,), shard, owner)
+    return np.empty(0, np.int64) if found is None else np.asarray(found)
 
 
-def _read_alone(connection: psycopg.Connection, statement: str, given: Any) -> Any:
-    """The row of a statement that is a transaction of its own: one round trip instead of three."""
+def _read_alone(
+    connection: psycopg.Connection, statement: str, given: Any, shard: int, owner: Owner
+) -> Any:
+    """The row of a statement that is a transaction of its own: one round trip instead of three.
+
+    Its first columns are the shard's owner, which is to be us; the others are returned.
+    """
     connection.autocommit = True
     try:
-        return connection.execute(statement.encode(), given, binary=True).fetchone()
+        row = connection.execute(statement.encode(), given, binary=True).fetchone()
     finally:
         if not connection.closed:
             connection.autocommit = False
+    found = Owner(NO_OWNER, "nobody") if row is None else Owner(*row[:2])
+    owner.require(found, shard)
+    return () if row is None else row[2:]
 
 
 def all_pages(reader: TableReader, shard: int) -> LearnedPages:

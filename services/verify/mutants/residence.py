@@ -40,10 +40,12 @@ def pages_read_as_they_once_were() -> Planted:
     original = Store.read_pages
     read: dict[tuple[int, ...], LearnedPages] = {}
 
-    def read_pages(self: Store, shard: int, page_ids: NDArray[np.int64]) -> LearnedPages:
+    def read_pages(
+        self: Store, shard: int, epoch: int, page_ids: NDArray[np.int64]
+    ) -> LearnedPages:
         key = (id(self), shard, *page_ids.tolist())
         if key not in read:
-            read[key] = original(self, shard, page_ids)
+            read[key] = original(self, shard, epoch, page_ids)
         return read[key]
 
     return instead(Store, "read_pages", read_pages)

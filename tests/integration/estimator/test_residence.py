@@ -25,13 +25,15 @@ from services.estimator.persistence import Store
 from services.estimator.refitting import Refits, refit
 from services.estimator.shard import Shard
 from services.estimator.surveying import look_over, take
-from shared.contracts.identity import identify
+from shared.contracts.identity import identify, shard_of
 from shared.contracts.messages import PageUpdate
 from shared.runtime.clock import ManualClock
 from shared.store import learned_pages
+from shared.store.positions import Superseded
 from shared.store.snapshot import load_for_learning
 
 FEW = 5
+IDS = np.array([identify(url).page_id for url in URLS])
 TABLES = ("pages", "page_urls", "hosts", "observations", "stream_positions", "shard_owners")
 
 
@@ -185,6 +187,46 @@ async def test_a_database_that_cannot_be_read_makes_no_message_bad(
     assert kafka.refused == []
     loaded = [load_for_learning(handler._database_url, n) for n in range(SHARDS)]
     assert sum(int(part.learning.crawls.sum()) for part in loaded) == len(URLS)
+
+
+async def test_nothing_is_read_of_a_shard_that_has_another_owner_by_now(
+    settings, begin, no_refits, monkeypatch
+):
+    kafka = Broker()
+    handler = await begin(kafka, FEW)
+    await handler.handle(kafka.batch(*map(upsert, URLS)))
+    erased = PageUpdate("remove", URLS[0], updated_at=NOW + 2 * DAY, for_good=True)
+    erasure, crawls = kafka.batch(erased), kafka.batch(crawl(URLS[0], NOW + 1 * DAY))
+    read, loop = Store.read_pages, asyncio.get_running_loop()
+
+    async def overtake():
+        await (await begin(kafka, FEW)).handle(erasure)
+
+    def read_late(self, *given):
+        if self is handler._store:
+            monkeypatch.setattr(Store, "read_pages", read)
+            asyncio.run_coroutine_threadsafe(overtake(), loop).result()
+        return read(self, *given)
+
+    # The successor erases the page between the look at the shard's owner and the reading.
+    monkeypatch.setattr(Store, "read_pages", read_late)
+    handler._shards[shard_of(identify(URLS[0]).host, SHARDS)].keep(np.empty(0, np.int64))
+    await handler.handle(crawls)
+    assert Store.read_pages is read
+    assert kafka.refused == []
+
+
+async def test_all_pages_of_a_host_are_named_to_their_owner_alone(settings, begin):
+    store, other = (await begin(Broker(), FEW))._store, Store(settings)
+    epoch = store.own(0)
+    assert store.pages_of_host(0, epoch, 1).size == 0
+    assert store.read_pages(0, epoch, IDS).pages.page_ids.size == 0
+    other.open()
+    other.own(0)
+    other.close()
+    for read, given in ((store.pages_of_host, 1), (store.read_pages, IDS)):
+        with pytest.raises(Superseded, match="another owner"):
+            read(0, epoch, given)
 
 
 async def test_a_host_is_erased_with_the_pages_that_are_not_in_memory(settings, begin, no_refits):

@@ -15,6 +15,7 @@ from shared.store.columns import LearningColumns, PageColumns
 from shared.store.directories import directory_of
 from shared.store.history import unpack
 from shared.store.learned_pages import LearnedPages
+from shared.store.owners import NO_OWNER, Owner
 
 
 class LearnedStatements:
@@ -24,17 +25,19 @@ class LearnedStatements:
         self._database = database
 
     def read_pages(
-        self, connection: Connection, shard: int, page_ids: NDArray[np.int64]
+        self, connection: Connection, shard: int, owner: Owner, page_ids: NDArray[np.int64]
     ) -> LearnedPages:
         """As `shared.store.learned_pages.read_pages`."""
-        self._reach(connection)
+        self._reach(connection, shard, owner)
         pages = self._database.pages.get(shard, {})
         found = sorted(set(page_ids.tolist()) & pages.keys())
         return learned_of(self._database, shard, [pages[page_id] for page_id in found])
 
-    def pages_of_host(self, connection: Connection, shard: int, host_id: int) -> NDArray[np.int64]:
+    def pages_of_host(
+        self, connection: Connection, shard: int, owner: Owner, host_id: int
+    ) -> NDArray[np.int64]:
         """As `shared.store.learned_pages.pages_of_host`."""
-        self._reach(connection)
+        self._reach(connection, shard, owner)
         pages = self._database.pages.get(shard, {})
         return np.array([k for k, row in pages.items() if row["host_id"] == host_id], np.int64)
 
@@ -50,12 +53,15 @@ class LearnedStatements:
         if not crawled:
             yield LearnedPages.none()
 
-    def _reach(self, connection: Connection) -> None:
+    def _reach(self, connection: Connection, shard: int, owner: Owner) -> None:
         """Get through to the server, at once or not at all: what was begun is not begun again."""
         try:
             connection.require()
         except Hanging:
             raise psycopg.OperationalError("no answer: the connection timed out") from None
+        row = self._database.owners.get(shard)
+        found = Owner(NO_OWNER, "nobody") if row is None else Owner(row["epoch"], row["holder"])
+        owner.require(found, shard)
 
 
 def learned_of(database: Database, shard: int, rows: Sequence[Row]) -> LearnedPages:
