@@ -39,8 +39,8 @@ from shared.store.snapshot import load_for_learning
 from shared.store.writer import HostLimits, write_hosts
 from shared.units import SECONDS_PER_DAY as DAY
 
-_BEGIN: Final = 1_700_000_000.0
-_PAGES_A_HOST: Final = 200
+BEGIN: Final = 1_700_000_000.0
+PAGES_A_HOST: Final = 200
 _AT_ONCE: Final = 100_000
 _MB: Final = 1e6
 _WARM_UP_BATCHES: Final = 2
@@ -70,7 +70,7 @@ def run(pages: int, resident: int = 1_000_000, seconds: float = 20.0) -> dict[st
             settings = load_settings(database_url=postgres.uri, estimator_resident_pages=resident)
             migrate(postgres.uri, settings.partitions)
             started = time.perf_counter()
-            row_bytes = _fill(settings, pages)
+            row_bytes = fill(settings, pages)
             filled = time.perf_counter() - started
             spawning = multiprocessing.get_context("spawn")
             with ProcessPoolExecutor(1, spawning) as process:
@@ -88,25 +88,26 @@ def run(pages: int, resident: int = 1_000_000, seconds: float = 20.0) -> dict[st
     }
 
 
-def _host(number: int) -> str:
+def host_of(number: int) -> str:
+    """Name of a host of the benchmark."""
     return f"www.host-{number}.example"
 
 
 def _url(page: int) -> str:
-    host, path = divmod(page, _PAGES_A_HOST)
-    return f"https://{_host(host)}/section/{path % 97}/article-{page}.html"
+    host, path = divmod(page, PAGES_A_HOST)
+    return f"https://{host_of(host)}/section/{path % 97}/article-{page}.html"
 
 
-def _fill(settings: Settings, pages: int) -> float:
+def fill(settings: Settings, pages: int) -> float:
     """Write hosts and pages, shard by shard; bytes of a page's row."""
-    count = -(-pages // _PAGES_A_HOST)
-    shards = np.array([shard_of(_host(n), settings.partitions) for n in range(count)], np.int16)
+    count = -(-pages // PAGES_A_HOST)
+    shards = np.array([shard_of(host_of(n), settings.partitions) for n in range(count)], np.int16)
     with connect_writer(settings.database_url.get_secret_value(), "bench") as connection:
         connection.autocommit = True
         for shard in range(settings.partitions):
             hosts = np.flatnonzero(shards == shard)
-            for begin in range(0, hosts.size, _AT_ONCE // _PAGES_A_HOST):
-                _fill_hosts(connection, shard, hosts[begin : begin + _AT_ONCE // _PAGES_A_HOST])
+            for begin in range(0, hosts.size, _AT_ONCE // PAGES_A_HOST):
+                _fill_hosts(connection, shard, hosts[begin : begin + _AT_ONCE // PAGES_A_HOST])
         connection.execute("VACUUM (FREEZE, ANALYZE) pages, page_urls, hosts")
         connection.execute("CHECKPOINT")
         row = connection.execute(
@@ -117,12 +118,12 @@ def _fill(settings: Settings, pages: int) -> float:
 
 
 def _fill_hosts(connection: psycopg.Connection, shard: int, hosts: NDArray[np.int64]) -> None:
-    names = [_host(number) for number in hosts.tolist()]
+    names = [host_of(number) for number in hosts.tolist()]
     ids = np.array([host_id_of(name) for name in names], np.int64)
-    numbers = (hosts[:, np.newaxis] * _PAGES_A_HOST + np.arange(_PAGES_A_HOST)).reshape(-1)
+    numbers = (hosts[:, np.newaxis] * PAGES_A_HOST + np.arange(PAGES_A_HOST)).reshape(-1)
     urls = [_url(page) for page in numbers.tolist()]
     page_ids = np.array([page_id_of(url) for url in urls], np.int64)
-    owners = np.repeat(ids, _PAGES_A_HOST)
+    owners = np.repeat(ids, PAGES_A_HOST)
     order = np.argsort(page_ids)
     values = _values(shard, page_ids[order], owners[order])
     by_id = np.argsort(ids)
@@ -156,12 +157,12 @@ def _values(
         "unsignalled_change_rate": 0.15,
         "signal_evidence": 0.5,
         "signal_rate": 0.0,
-        "first_seen_at": _BEGIN - 90 * DAY,
-        "last_crawled_at": _BEGIN - DAY,
-        "last_attempt_at": _BEGIN - DAY,
-        "last_changed_at": _BEGIN - 9 * DAY,
+        "first_seen_at": BEGIN - 90 * DAY,
+        "last_crawled_at": BEGIN - DAY,
+        "last_attempt_at": BEGIN - DAY,
+        "last_changed_at": BEGIN - 9 * DAY,
         "last_signal_at": NEVER,
-        "updated_at": _BEGIN - 90 * DAY,
+        "updated_at": BEGIN - 90 * DAY,
         "urgent_at": NEVER,
     }
     counts = {"signals": 0, "crawls": 16, "changes": 5, "failures": 0}
@@ -190,7 +191,7 @@ def _measure(settings: Settings, pages: int, seconds: float, server: int) -> dic
 
 
 async def _measured(settings: Settings, pages: int, seconds: float, server: int) -> dict[str, Any]:
-    sink, clock = Nowhere(), ManualClock(_BEGIN)
+    sink, clock = Nowhere(), ManualClock(BEGIN)
     handler = EstimatorHandler(settings, clock, sink, asyncio.Event())
     base = _resident_mb()
     started = time.perf_counter()
@@ -198,7 +199,7 @@ async def _measured(settings: Settings, pages: int, seconds: float, server: int)
     positions = await handler.assigned(set(range(settings.partitions)))
     start_seconds = time.perf_counter() - started
     loaded = _resident_mb()
-    source = _Outcomes(settings, pages, dict(positions))
+    source = Outcomes(settings, np.arange(pages), dict(positions))
     outcomes, spent, own, servers = 0, 0.0, 0.0, 0.0
     try:
         for turn in range(1_000_000):
@@ -248,10 +249,22 @@ def _resident_mb() -> float:
     return usage_of(multiprocessing.current_process().pid or 0).resident_bytes / _MB
 
 
-class _Outcomes:
+class Outcomes:
     """Batches of outcomes about any pages, as a consumer would hand them over."""
 
-    def __init__(self, settings: Settings, pages: int, offsets: dict[tuple[str, int], int]) -> None:
+    def __init__(
+        self,
+        settings: Settings,
+        pages: NDArray[np.int64],
+        offsets: dict[tuple[str, int], int],
+    ) -> None:
+        """Begin them.
+
+        Args:
+            settings: of who takes them.
+            pages: numbers of those that they may be about.
+            offsets: of the next, by topic and partition.
+        """
         self._settings, self._pages, self._offsets = settings, pages, offsets
         self._random = np.random.default_rng(1)
 
@@ -260,7 +273,7 @@ class _Outcomes:
         clock.advance(DAY / 24)
         partitions: dict[int, list[ConsumerRecord]] = {}
         count = self._settings.batch_max_messages
-        chosen = self._random.integers(0, self._pages, count)
+        chosen = self._random.choice(self._pages, count)
         changed = self._random.random(count) < 0.3
         for number, page in enumerate(chosen.tolist()):
             outcome = CrawlOutcome(
@@ -269,7 +282,7 @@ class _Outcomes:
                 result="changed" if changed[number] else "unchanged",
                 http_status=200,
             )
-            shard = shard_of(_host(page // _PAGES_A_HOST), self._settings.partitions)
+            shard = shard_of(host_of(page // PAGES_A_HOST), self._settings.partitions)
             key = (CRAWL_OUTCOMES.name, shard)
             offset = self._offsets.get(key, 0)
             self._offsets[key] = offset + 1

@@ -40,7 +40,8 @@ FOUND_CHANGES = Counter(
 )
 WORK_SECONDS = Histogram(
     "freshet_estimator_work_seconds",
-    "Parts of a batch: apply (decode and apply), learn, refit (of hosts' priors), announce, store.",
+    "Parts of a batch: read (wait for pages not in memory), apply (decode and apply), learn, "
+    "refit (of hosts' priors), announce, store.",
     ["part"],
     buckets=(0.001, 0.003, 0.01, 0.03, 0.1, 0.3, 1, 3, 10),
 )

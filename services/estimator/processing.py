@@ -1,20 +1,24 @@
 """What is done with a batch in a thread: apply it, learn from it, and refit priors where due."""
 
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from functools import partial
 from typing import Final, NamedTuple
 
 import psycopg
 import structlog
 
 from services.estimator import metrics
-from services.estimator.application import ShardEffects, apply_records
+from services.estimator.application import Records, ShardEffects, apply_records
 from services.estimator.learning import News, learn, material_news
+from services.estimator.naming import named_pages
 from services.estimator.ordering import ShardRecords
 from services.estimator.persistence import Unacceptable
 from services.estimator.refitting import Refitted, merged
-from services.estimator.shard import Shard
+from services.estimator.shard import Found, Shard
 from shared.runtime.acceptance import Acceptance
+from shared.runtime.ahead import ahead
 from shared.runtime.settings import Settings
 from shared.store.history import BadHistory
 from shared.store.page_parts import DamagedStore
@@ -68,6 +72,42 @@ def process(
         raise Unacceptable(f"it cannot be applied: {error}") from error
 
 
+def _applied(
+    shards: Mapping[int, Shard],
+    records: ShardRecords,
+    acceptance: Acceptance,
+    signal_delay_seconds: float,
+) -> list[ShardEffects]:
+    """Apply records and learn from them, shard by shard; the next pages are read meanwhile."""
+    done, spent = [], dict.fromkeys(("read", "apply", "learn"), 0.0)
+    away = [number for number in records if not shards[number].is_whole]
+    with ahead([partial(_read, shards[number], records[number]) for number in away]) as reading:
+        for number, topics in records.items():
+            shard = shards[number]
+            with _timed(spent, "read"):
+                found = None if shard.is_whole else next(reading)
+            with _timed(spent, "apply"):
+                if found is not None:
+                    shard.take_read(found)
+                done.append(apply_records(shard, topics, acceptance, signal_delay_seconds))
+            with _timed(spent, "learn"):
+                learn(done[-1])
+    for part, seconds in spent.items():
+        metrics.WORK_SECONDS.labels(part).observe(seconds)
+    return done
+
+
+@contextmanager
+def _timed(spent: dict[str, float], part: str) -> Iterator[None]:
+    started = time.perf_counter()
+    yield
+    spent[part] += time.perf_counter() - started
+
+
+def _read(shard: Shard, topics: Records) -> Found | None:
+    return shard.read(named_pages(topics))
+
+
 def _process(
     shards: Mapping[int, Shard],
     records: ShardRecords,
@@ -75,16 +115,8 @@ def _process(
     settings: Settings,
     refitting: Refitting | None,
 ) -> Processed:
-    before = sum(shard.read for shard in shards.values())
-    with metrics.WORK_SECONDS.labels("apply").time():
-        delay = settings.signal_delay_seconds
-        done = [
-            apply_records(shards[shard], topics, acceptance, delay)
-            for shard, topics in records.items()
-        ]
-    with metrics.WORK_SECONDS.labels("learn").time():
-        for part in done:
-            learn(part)
+    before = sum(shard.read_count for shard in shards.values())
+    done = _applied(shards, records, acceptance, settings.signal_delay_seconds)
     started = time.perf_counter()
     if refitting is not None:
         with metrics.WORK_SECONDS.labels("refit").time():
@@ -95,5 +127,5 @@ def _process(
     material, now = settings.material_change, acceptance.now
     news = {part.shard.number: material_news(part, material, now) for part in done}
     metrics.FITTED.inc(sum(part.learned.size for part in done))
-    metrics.READ.inc(sum(shard.read for shard in shards.values()) - before)
+    metrics.READ.inc(sum(shard.read_count for shard in shards.values()) - before)
     return Processed(done, news, spent)

@@ -7,12 +7,13 @@ pages are here until then.
 """
 
 import time
-from typing import Any, Final, Protocol
+from typing import Any, Final, NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
 from services.estimator.hosts import Hosts, grown
+from services.estimator.naming import Named
 from shared.contracts.identity import PageIdentity
 from shared.contracts.layout import ALONE, Layout
 from shared.policy.estimation.page_factors import activity_bins
@@ -100,10 +101,24 @@ _MOST_ABSENT: Final = 100_000
 """Ids of pages that are known not to be there; beyond, all are forgotten."""
 
 
+class Found(NamedTuple):
+    """What was read."""
+
+    asked: NDArray[np.int64]
+    """Ids of pages, some of which may not be there."""
+    pages: LearnedPages
+
+
 class PageSource(Protocol):
     """Where the pages of a shard are read that are not in memory."""
 
-    def read_pages(self, shard: int, epoch: int, page_ids: NDArray[np.int64]) -> LearnedPages:
+    def read_pages(
+        self,
+        shard: int,
+        epoch: int,
+        page_ids: NDArray[np.int64],
+        directories: NDArray[np.uint16] | None = None,
+    ) -> LearnedPages:
         """Those of some pages that are there (`shared.store.learned_pages.read_pages`)."""
         ...
 
@@ -132,7 +147,7 @@ class Shard:
         """Pages that were erased, and hosts; removed pages are pages."""
         self.is_whole = True
         """Whether a page that is not here is not in the database either."""
-        self.read = 0
+        self.read_count = 0
         """Pages read since the shard was loaded."""
         self._source: PageSource | None = None
         self._absent: set[int] = set()
@@ -264,18 +279,23 @@ class Shard:
             self._size = last
 
     def keep(self, rows: NDArray[np.int64]) -> None:
-        """Let all other pages go, none of which differs from what the database has."""
-        rows = rows[np.argsort(self._pages["page_id"][rows])]
-        self._pages, self._used = self._pages[rows], self._used[rows]
-        columns: Any = (column[rows] for column in self._rings)
-        self._rings = Rings(*columns)
-        several = np.flatnonzero(self._pages["several"] != NO_ENTRY)
-        ages = self.by_source.ages[self._pages["several"][several]]
+        """Let all other pages go, none of which differs from what the database has.
+
+        Args:
+            rows: of pages that stay, rising; those behind take the places of those that go.
+        """
+        kept, before = rows.size, np.searchsorted(rows, rows.size)
+        holes = np.setdiff1d(np.arange(kept), rows[:before], assume_unique=True)
+        for column in (self._pages, *self._rings, self._used):
+            column[holes] = column[rows[before:]]
+            column[kept : self._size] = 0  # as rows are that nobody has had
+        self._size = kept
+        several = np.flatnonzero(self.pages["several"] != NO_ENTRY)
+        ages = self.by_source.ages[self.pages["several"][several]]
         self.by_source = SourceTimes()
-        self._pages["several"][several] = self.by_source.add(ages)
-        self._size = rows.size
+        self.pages["several"][several] = self.by_source.add(ages)
         self._lookup = PageLookup()
-        self._look_up(self._pages["page_id"].copy(), np.arange(rows.size))
+        self._look_up(self.pages["page_id"].copy(), np.arange(kept))
         self.is_whole = False
 
     def rows_of(self, page_ids: NDArray[np.int64]) -> NDArray[np.int64]:
@@ -297,6 +317,35 @@ class Shard:
             host_id = int(self.hosts.records["host_id"][host])
             self.rows_of(self._source.pages_of_host(self.number, self.epoch, host_id))
 
+    def read(self, named: Named) -> Found | None:
+        """Read those of some pages that are not here, for `take_read`; None: there are none.
+
+        Nothing is changed, so it may be done beside what other shards do.
+
+        Raises:
+            Superseded: the shard is another owner's by now.
+            psycopg.OperationalError: the server went away.
+        """
+        if self.is_whole or self._source is None:
+            return None
+        missing = named.chosen(self._lookup.find_many(named.page_ids) == UNKNOWN)
+        if self._absent:
+            known = [page_id not in self._absent for page_id in missing.page_ids.tolist()]
+            missing = missing.chosen(np.array(known, np.bool_))
+        if not missing.page_ids.size:
+            return None
+        pages = self._source.read_pages(self.number, self.epoch, *missing)
+        return Found(missing.page_ids, pages)
+
+    def take_read(self, found: Found) -> None:
+        """Take pages that were read; of those that were asked for, the others are not there."""
+        if len(self._absent) > _MOST_ABSENT:
+            self._absent.clear()
+        page_ids = found.pages.pages.page_ids
+        self._absent |= set(np.setdiff1d(found.asked, page_ids).tolist())
+        self.take_in(found.pages)
+        self.read_count += page_ids.size
+
     def _read(self, page_ids: NDArray[np.int64]) -> bool:
         """Read pages that are not here; whether there are any."""
         missing = np.unique(page_ids)
@@ -305,11 +354,7 @@ class Shard:
         if not missing.size or self._source is None:
             return False
         found = self._source.read_pages(self.number, self.epoch, missing)
-        if len(self._absent) > _MOST_ABSENT:
-            self._absent.clear()
-        self._absent |= set(np.setdiff1d(missing, found.pages.page_ids).tolist())
-        self.take_in(found)
-        self.read += found.pages.page_ids.size
+        self.take_read(Found(missing, found))
         return bool(found.pages.page_ids.size)
 
     def _look_up(self, page_ids: NDArray[np.int64], rows: NDArray[np.int64]) -> None:

@@ -166,13 +166,11 @@ class Settings(BaseSettings):
     material_change: Positive = 0.05
     """Relative change of a parameter that is published."""
     estimator_resident_pages: Annotated[int, Field(ge=1)] = 1_000_000
-    """Pages that an estimator keeps in memory, about 600 bytes each; others are read from the
-    database as they are named. Where all pages are fewer, all are loaded and none is read."""
+    """Pages that an estimator keeps in memory; others are read when they are named."""
     prior_refit_days: Positive = 2.0
     """Clock days between two refits of host priors; the first ones come sooner."""
     observations_kept_days: Positive = 180.0
-    """Clock days after which what crawls found is dropped, four weeks at a time; what was learned
-    of it stays."""
+    """Clock days until what crawls found is dropped, by four weeks; what was learned stays."""
     multiplier_history_kept_days: Positive = 90.0
     """Clock days after which the coordinator's decisions are forgotten."""
 

@@ -7,6 +7,7 @@ grow with the pages of a shard, but with those of its largest host.
 
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass
+from functools import cache
 from typing import Any, Final, Self
 
 import numpy as np
@@ -58,11 +59,14 @@ _URLS: Final = ("array_agg(page_id)", "convert_to(string_agg(url, E'\\n'), 'UTF8
 _BY_ID: Final = (
     f"SELECT * FROM {_OWNER}, "
     "(SELECT {pages} FROM pages_{shard} "
-    "WHERE shard = {shard} AND page_id = ANY(%(ids)s)) AS page, "
-    "(SELECT {urls} FROM page_urls_{shard} "
-    "WHERE shard = {shard} AND page_id = ANY(%(ids)s)) AS url"
+    "WHERE shard = {shard} AND page_id = ANY(%(ids)s)) AS page"
 )
 """One statement, so all of it is of one moment: until then nobody else wrote the shard."""
+
+_URLS_BY_ID: Final = (
+    ", (SELECT {urls} FROM page_urls_{shard} "
+    "WHERE shard = {shard} AND page_id = ANY(%(ids)s)) AS url"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,7 +113,11 @@ class LearnedPages:
 
 
 def read_pages(
-    connection: psycopg.Connection, shard: int, owner: Owner, page_ids: Integers
+    connection: psycopg.Connection,
+    shard: int,
+    owner: Owner,
+    page_ids: Integers,
+    directories: NDArray[np.uint16] | None = None,
 ) -> LearnedPages:
     """Those of some pages of a shard that are there.
 
@@ -120,7 +128,8 @@ def read_pages(
         connection: without a transaction.
         shard: which has tables.
         owner: ourselves.
-        page_ids: each once.
+        page_ids: each once; rising, if their directories are given.
+        directories: of these pages; None: their URLs are read for them, at half as much again.
 
     Raises:
         Superseded: the shard is another owner's.
@@ -128,18 +137,27 @@ def read_pages(
         DamagedStore: a page has no URL.
         BadHistory: another version of Freshet has written one.
     """
-    statement = _BY_ID.format(
-        shard=shard, pages=", ".join(aggregates_of(_TYPES, "history")), urls=", ".join(_URLS)
-    )
+    statement = _by_id(shard, with_urls=directories is None)
     row = _read_alone(connection, statement, {"ids": np.sort(page_ids)}, shard, owner)
     if row[0] is None:
         return LearnedPages.none()
+    if directories is not None:
+        columns, packed, by_source = columns_of(shard, [row], _TYPES)
+        of_found = directories[np.searchsorted(page_ids, columns[0])]
+        return LearnedPages.of(columns, packed, by_source, of_found)
     found, (stored_ids, urls) = row[: -len(_URLS)], row[-len(_URLS) :]
     columns, packed, by_source = columns_of(shard, [found], _TYPES)
     stored = np.frombuffer((urls or b"") + END_OF_URL, np.uint8)
     chosen = chosen_urls(shard, joined_arrays([stored_ids], np.int64), stored, columns[0])
     directories = directories_of(chosen.arena, chosen.offsets)
     return LearnedPages.of(columns, packed, by_source, directories)
+
+
+@cache
+def _by_id(shard: int, *, with_urls: bool) -> str:
+    statement = _BY_ID + _URLS_BY_ID if with_urls else _BY_ID
+    pages, urls = ", ".join(aggregates_of(_TYPES, "history")), ", ".join(_URLS)
+    return statement.format(shard=shard, pages=pages, urls=urls)
 
 
 def pages_of_host(

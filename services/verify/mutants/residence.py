@@ -41,11 +41,11 @@ def pages_read_as_they_once_were() -> Planted:
     read: dict[tuple[int, ...], LearnedPages] = {}
 
     def read_pages(
-        self: Store, shard: int, epoch: int, page_ids: NDArray[np.int64]
+        self: Store, shard: int, epoch: int, page_ids: NDArray[np.int64], *more: Any
     ) -> LearnedPages:
         key = (id(self), shard, *page_ids.tolist())
         if key not in read:
-            read[key] = original(self, shard, epoch, page_ids)
+            read[key] = original(self, shard, epoch, page_ids, *more)
         return read[key]
 
     return instead(Store, "read_pages", read_pages)

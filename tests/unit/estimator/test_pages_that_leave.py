@@ -34,7 +34,7 @@ class Stored:
         self.ages = shard.by_source.ages[shard.pages["several"]].copy()
         self.host_ids = shard.hosts.records["host_id"][shard.pages["host"]]
 
-    def read_pages(self, _shard, _epoch, page_ids):
+    def read_pages(self, _shard, _epoch, page_ids, _directories=None):
         self.asked.append(set(page_ids.tolist()))
         rows = np.flatnonzero(np.isin(self.pages["page_id"], page_ids))
         rows = rows[np.argsort(self.pages["page_id"][rows])]

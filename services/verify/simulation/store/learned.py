@@ -25,7 +25,12 @@ class LearnedStatements:
         self._database = database
 
     def read_pages(
-        self, connection: Connection, shard: int, owner: Owner, page_ids: NDArray[np.int64]
+        self,
+        connection: Connection,
+        shard: int,
+        owner: Owner,
+        page_ids: NDArray[np.int64],
+        directories: NDArray[np.uint16] | None = None,  # noqa: ARG002
     ) -> LearnedPages:
         """As `shared.store.learned_pages.read_pages`."""
         self._reach(connection, shard, owner)
