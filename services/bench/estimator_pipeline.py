@@ -27,7 +27,7 @@ from shared.units import SECONDS_PER_DAY as DAY
 _BEGIN = 1_700_000_000.0
 _IMPORT_ROWS = 100_000
 _PAGES_A_HOST = 200
-_RECORD_OVERHEAD: dict[str, Any] = {
+RECORD_OVERHEAD: dict[str, Any] = {
     "timestamp_type": 0,
     "key": None,
     "checksum": None,
@@ -37,7 +37,7 @@ _RECORD_OVERHEAD: dict[str, Any] = {
 }
 
 
-class _Nowhere:
+class Nowhere:
     """Takes the announcements, encoded as they are, and counts them."""
 
     def __init__(self) -> None:
@@ -47,6 +47,7 @@ class _Nowhere:
     async def publish(
         self, announcements: Announcements, refused: Sequence[Refused]
     ) -> dict[tuple[str, int], int]:
+        """Count them."""
         self.announced += sum(map(len, announcements.values()))
         self.refused += len(refused)
         return {key: self.announced for key, messages in announcements.items() if messages}
@@ -93,8 +94,8 @@ def _batches(urls: list[str]) -> Iterator[PageBatch]:
         )
 
 
-def fill_histories(database_url: str) -> None:
-    """Give every page a full history: learning then costs what it costs in the long run."""
+def full_history() -> bytes:
+    """The packed history of a page that was crawled often."""
     random = np.random.default_rng(2)
     rings = Rings.empty(1)
     rings.interval_days[:] = random.exponential(2.0, DEPTH)
@@ -103,18 +104,23 @@ def fill_histories(database_url: str) -> None:
     rings.seen[:] = DEPTH
     rings.posterior_shape[:] = 4.0
     rings.evidence[:] = 0.5
+    return pack(rings, np.zeros(1, np.int64)).arena.tobytes()
+
+
+def fill_histories(database_url: str) -> None:
+    """Give every page a full history: learning then costs what it costs in the long run."""
     with connect(database_url, "bench", autocommit=True) as connection:
         connection.execute(
             "UPDATE pages SET history = %s, unsignalled_change_rate = 0.15, signal_evidence = 0.5 "
             "WHERE crawls = 0",
-            (pack(rings, np.zeros(1, np.int64)).arena.tobytes(),),
+            (full_history(),),
         )
         connection.execute("VACUUM pages")
         connection.execute("CHECKPOINT")
 
 
 async def _measure(settings: Settings, urls: list[str], seconds: float) -> dict[str, Any]:
-    sink = _Nowhere()
+    sink = Nowhere()
     clock = ManualClock(_BEGIN)
     handler = EstimatorHandler(settings, clock, sink, asyncio.Event())
     await handler.open()
@@ -186,7 +192,7 @@ class _Source:
                     offset=offset,
                     timestamp=int(clock.time * 1000),
                     value=encode(outcome),
-                    **_RECORD_OVERHEAD,
+                    **RECORD_OVERHEAD,
                 )
             )
         return {CRAWL_OUTCOMES.name: partitions}

@@ -159,8 +159,7 @@ def apply_records(
     known_hosts = len(shard.hosts.names)
     hosts = _apply_limits(shard, reader, records.get(HOST_LIMITS.name, ()))
     updates = reader.updates(records.get(PAGE_UPDATES.name, ()))
-    first_new = len(shard.pages)
-    new_pages = _add_new_pages(shard, updates)
+    new_pages, new_rows = _add_new_pages(shard, updates)
     updated, erased = _apply_updates(shard, updates)
     new_sources: set[int] = set()
 
@@ -184,10 +183,10 @@ def apply_records(
     hosts |= set(range(known_hosts, len(shard.hosts.names)))
     touched = np.union1d(updated, taken.touched)
     urls = {page.page_id: page.url for page in new_pages}
-    added = by_page_id(shard, np.arange(first_new, len(shard.pages)))
+    added = by_page_id(shard, new_rows)
     return ShardEffects(
         shard=shard,
-        touched=by_page_id(shard, touched[touched < first_new]),
+        touched=by_page_id(shard, np.setdiff1d(touched, added)),
         added=added,
         added_urls=[urls[int(page_id)] for page_id in shard.pages["page_id"][added]],
         learned=taken.learned,
@@ -251,19 +250,19 @@ def _apply_limits(shard: Shard, reader: Reader, records: Sequence[ConsumerRecord
     return rows
 
 
-def _add_new_pages(shard: Shard, updates: Updates) -> list[PageIdentity]:
-    """Add the pages that an upsert names for the first time."""
+def _add_new_pages(shard: Shard, updates: Updates) -> tuple[list[PageIdentity], NDArray[np.int64]]:
+    """Add the pages that an upsert names for the first time; and their rows."""
+    none = np.empty(0, np.int64)
     if not updates.pages:
-        return []
+        return [], none
     known = shard.rows_of(np.array([page.page_id for page in updates.pages])) >= 0
     new: dict[int, tuple[PageIdentity, float]] = {}
     for event in np.flatnonzero(~known & (updates.operations == UPSERT)):
         page, time = updates.pages[event], float(updates.times[event])
         if shard.removals.of(page) <= time:
             new.setdefault(page.page_id, (page, time))
-    if new:
-        shard.add_pages(list(new.values()))
-    return [page for page, _ in new.values()]
+    rows = shard.add_pages(list(new.values())) if new else none
+    return [page for page, _ in new.values()], rows
 
 
 def _apply_updates(shard: Shard, updates: Updates) -> tuple[NDArray[np.int64], NDArray[np.int64]]:

@@ -17,7 +17,7 @@ from shared.contracts.topics import CRAWL_OUTCOMES, PAGE_SIGNALS, PAGE_UPDATES, 
 from shared.runtime.acceptance import Acceptance
 from shared.store.directories import directories_of
 from shared.store.history import pack
-from shared.store.snapshot import chosen_urls
+from shared.store.page_parts import chosen_urls
 from shared.units import SECONDS_PER_DAY as DAY
 
 _MANY: Final = 200

@@ -41,6 +41,7 @@ def with_whole_hosts(shard: Shard, updates: Updates, columns: UpdateColumns) -> 
         host = shard.hosts.row(updates.pages[event].host)
         if host is None:
             continue
+        shard.read_host(host)
         rows = np.flatnonzero(shard.pages["host"] == host)
         of_update: Sequence[NDArray[Any]] = columns[2:]
         types = [column.dtype for column in of_update]

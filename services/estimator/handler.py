@@ -22,16 +22,19 @@ from psycopg.errors import LockNotAvailable
 
 from services.estimator import metrics
 from services.estimator.announcing import Announcer, Outbox
-from services.estimator.application import ShardEffects, apply_records, forget_erased
+from services.estimator.application import ShardEffects, forget_erased
 from services.estimator.decoding import Refused
 from services.estimator.isolating import isolate
-from services.estimator.learning import News, learn, material_news, news_again
+from services.estimator.learning import News, news_again
 from services.estimator.ordering import ShardRecords, by_shard, counts_of, ends_of, not_applied
 from services.estimator.passing import TRANSIENT, passes, passes_at_once
 from services.estimator.persistence import Commit, Store, Unacceptable
-from services.estimator.refitting import Refits, merged, refit
+from services.estimator.processing import Refitting, process
+from services.estimator.refitting import Refits, refit
 from services.estimator.remembering import durable
+from services.estimator.residence import make_room
 from services.estimator.shard import Shard
+from services.estimator.surveying import Survey
 from services.estimator.traces import note_stored
 from shared.runtime.acceptance import Acceptance
 from shared.runtime.batches import Batch, Positions
@@ -64,7 +67,10 @@ class EstimatorHandler:
         self._database_url = settings.database_url.get_secret_value()
         self._store = Store(settings)
         self._shards: dict[int, Shard] = {}
+        self._mine: set[int] = set()
+        """Shards that are here or are to be: all pages are, or those that are named."""
         self._refits = Refits(settings.prior_refit_days)
+        self._survey = Survey(self._database_url)
         self._bad_share = BadShare.of(settings)
         self._may_refit = True
         self._stale: set[int] = set()
@@ -89,10 +95,12 @@ class EstimatorHandler:
 
     async def close(self) -> None:
         """Disconnect."""
+        self._survey.close()
         await asyncio.to_thread(self._store.close)
 
     async def assigned(self, partitions: set[int]) -> Positions:
         """Load shards; the positions that they reflect."""
+        self._mine = self._shards.keys() | partitions
         for number in sorted(partitions - self._shards.keys()):
             async for attempt in self._attempts():
                 with attempt:
@@ -107,6 +115,7 @@ class EstimatorHandler:
         """Forget shards; all their effects are in the database."""
         for shard in partitions:
             self._shards.pop(shard, None)
+        self._mine -= partitions
         self._stale -= partitions
         self._stuck -= partitions
         self._outbox.forget(partitions)
@@ -284,15 +293,22 @@ class EstimatorHandler:
         # Whoever read it before can commit nothing more; what it did commit is read here.
         hurried = number in self._stuck
         epoch = await asyncio.to_thread(self._store.own, number, hurried=hurried)
-        snapshot = await asyncio.to_thread(load_for_learning, self._database_url, number)
+        snapshot = await asyncio.to_thread(
+            load_for_learning,
+            self._database_url,
+            number,
+            self._settings.estimator_resident_pages,
+            self._mine,
+        )
         ours = {k: v for k, v in self.committed().items() if k[1] == number}
         require_remembered(ours, snapshot.positions)
         self._positions = {k: v for k, v in self._positions.items() if k[1] != number}
         self._positions |= snapshot.positions
-        shard = self._shards[number] = await asyncio.to_thread(Shard.load, snapshot)
+        shard = self._shards[number] = await asyncio.to_thread(Shard.load, snapshot, self._store)
         shard.epoch = epoch
         self._outbox.forget([number])
-        self._outbox.add(number, news_again(shard, snapshot.announcing, self._clock.now()))
+        again = await asyncio.to_thread(news_again, shard, snapshot.announcing, self._clock.now())
+        self._outbox.add(number, again)
         self._stale.discard(number)
         self.progressed_at = time.monotonic()
 
@@ -306,13 +322,17 @@ class EstimatorHandler:
         if not records:
             return
         now = self._clock.now()
-        refits = self._may_refit and not self._stale
-        refits = refits and self._refits.are_due(self._shards.values(), now)
+        refitting = self._refitting(now)
         # Until the commit has come through, what these shards have is not what the database has.
-        self._stale |= (touched := set(self._shards) if refits else set(records))
+        self._stale |= (touched := set(self._shards) if refitting else set(records))
         applied = {} if refused else records
         done, news, spent = await asyncio.to_thread(
-            self._apply, applied, Acceptance.at_present(self._settings, self._clock), refits=refits
+            process,
+            self._shards,
+            applied,
+            Acceptance.at_present(self._settings, self._clock),
+            self._settings,
+            refitting,
         )
         letters = [refused] if refused else [letter for part in done for letter in part.refused]
         misplaced = [record for part in done for record in part.misplaced]
@@ -323,17 +343,41 @@ class EstimatorHandler:
         with metrics.WORK_SECONDS.labels("store").time():
             await asyncio.to_thread(self._store.commit, commit)
         note_stored(self._tracing, applied, [*letters, *misplaced])
-        if refits:
-            self._refits.noted(self._shards.values(), self._clock.now(), spent)
+        if refitting:
+            surveyed = 0.0 if refitting is refit else self._survey.seconds
+            self._refits.noted(self._shards.values(), self._clock.now(), spent + surveyed)
         self._stale -= touched
         self._positions |= commit.after
         for number, part in news.items():
             self._outbox.add(number, part)
         # Hosts keep their rows in memory: to forget one, the shard is loaded anew.
         self._stale |= await asyncio.to_thread(forget_erased, done)
+        await self._make_room()
         self._bad_share.add(counts, time.monotonic())
         self.progressed_at = time.monotonic()
         self._report_size()
+
+    def _refitting(self, now: float) -> Refitting | None:
+        """How priors are refitted with the next batch; None: they are not.
+
+        In memory where all pages are; else they are looked through beside the batches first.
+        """
+        shards = self._shards
+        if not self._may_refit or self._stale or not self._refits.are_due(shards.values(), now):
+            return None
+        if all(shard.is_whole for shard in shards.values()):
+            return refit
+        if self._survey.is_done(shards):
+            return self._survey.take
+        self._survey.begin(shards)
+        return None
+
+    async def _make_room(self) -> None:
+        """Let pages go where there are too many, but those that differ from the database's."""
+        most = self._settings.estimator_resident_pages
+        clean = [shard for number, shard in self._shards.items() if number not in self._stale]
+        if sum(len(shard.pages) for shard in clean) > most:
+            await asyncio.to_thread(make_room, clean, most)
 
     def _commit_of(
         self,
@@ -351,49 +395,6 @@ class EstimatorHandler:
             recorded_at=self._clock.now(),
             hurried=records.keys() <= self._stuck,
         )
-
-    def _apply(
-        self, records: ShardRecords, acceptance: Acceptance, *, refits: bool
-    ) -> tuple[list[ShardEffects], dict[int, News], float]:
-        """The work of the processor, in a thread; and the seconds that a refit took.
-
-        Raises:
-            Unacceptable: it fails, and would fail again.
-        """
-        try:
-            return self._apply_all(records, acceptance, refits=refits)
-        except MemoryError:
-            raise
-        except Exception as error:
-            log.exception("a batch cannot be applied")
-            raise Unacceptable(f"it cannot be applied: {error}") from error
-
-    def _apply_all(
-        self, records: ShardRecords, acceptance: Acceptance, *, refits: bool
-    ) -> tuple[list[ShardEffects], dict[int, News], float]:
-        with metrics.WORK_SECONDS.labels("apply").time():
-            delay = self._settings.signal_delay_seconds
-            done = [
-                apply_records(self._shards[shard], topics, acceptance, delay)
-                for shard, topics in records.items()
-            ]
-        with metrics.WORK_SECONDS.labels("learn").time():
-            for part in done:
-                learn(part)
-        started = time.perf_counter()
-        if refits:
-            with metrics.WORK_SECONDS.labels("refit").time():
-                done = self._refit(done)
-        spent = time.perf_counter() - started
-        material, now = self._settings.material_change, acceptance.now
-        news = {part.shard.number: material_news(part, material, now) for part in done}
-        metrics.FITTED.inc(sum(part.learned.size for part in done))
-        return done, news, spent
-
-    def _refit(self, done: list[ShardEffects]) -> list[ShardEffects]:
-        shards = [self._shards[number] for number in sorted(self._shards)]
-        refitted = refit(shards, self._settings.material_change)
-        return merged({part.shard.number: part for part in done}, shards, refitted)
 
     def _report_size(self) -> None:
         metrics.PAGES.set(sum(len(shard.pages) for shard in self._shards.values()))

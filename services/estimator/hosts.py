@@ -1,5 +1,6 @@
 """The hosts of a shard: limits, and what is learned of their pages in common."""
 
+import copy
 from collections.abc import Mapping, Sequence
 from typing import Any, Final, Self
 
@@ -15,7 +16,7 @@ from shared.rules.host_rules import HostRules
 from shared.store.columns import HOST_RULES, HostColumns
 from shared.store.directories import DIRECTORIES
 from shared.store.history import OWN_SOURCES, SOURCES
-from shared.store.host_factors import HostFactors
+from shared.store.host_factors import NO_FACTORS, HostFactors
 from shared.store.hosts import HostLearning
 from shared.store.page_status import NEVER
 
@@ -68,6 +69,8 @@ class Hosts:
         """Hosts and their directories in one number each, rising; and the factors of those."""
         self._of_directories: NDArray[np.float64] = np.empty(0)
         self._rows: dict[str, int] = {}
+        self._by_id: NDArray[np.int64] = np.empty(0, np.int64)
+        """Rows in rising order of hosts' ids, as far as that was asked for."""
         self._slots: dict[tuple[int, str], int] = {}
         self._unknown = _figures(initial_host_priors(1, SOURCES), HostLearning.initial(1))[0]
 
@@ -75,27 +78,55 @@ class Hosts:
     def load(cls, columns: HostColumns) -> Self:
         """The hosts as the database has them."""
         hosts = cls()
-        for name in columns.names:
-            hosts.row_or_new(name)
-        count = len(hosts.names)
+        count = len(columns.names)
+        # As a whole, not by `row_or_new`: there may be a million.
+        hosts.names = list(columns.names)
+        hosts._rows = {name: row for row, name in enumerate(hosts.names)}
+        hosts.records = np.zeros(count, HOST)
+        hosts.records["host_id"] = columns.host_ids
         for name in HOST_RULES.names or ():
-            hosts.records[name][:count] = columns.rules[name]
+            hosts.records[name] = columns.rules[name]
         for name in ("limit_updated_at", "prior_shape", "prior_rate"):
-            hosts.records[name][:count] = getattr(columns, name)
-        for mine, stored in zip(hosts.learning, columns.learning, strict=True):
-            mine[:count] = stored
-        for row, names in enumerate(columns.sources):
-            hosts.sources[row] = list(names)
-            hosts._slots |= {(row, source): slot for slot, source in enumerate(names)}
-        hosts.announced[:count] = hosts.figures(np.arange(count))
-        known = {row: of for row, of in enumerate(columns.factors) if of.is_known}
+            hosts.records[name] = getattr(columns, name)
+        hosts.learning = HostLearning(*(stored.copy() for stored in columns.learning))
+        hosts.sources = [list(names) for names in columns.sources]
+        for row, names in enumerate(hosts.sources):
+            if names:
+                hosts._slots |= {(row, source): slot for slot, source in enumerate(names)}
+        hosts._activity = np.ones((count, ACTIVITY_BINS))
+        hosts.announced = hosts.figures(np.arange(count))
+        known = {
+            row: of
+            for row, of in enumerate(columns.factors)
+            if of is not NO_FACTORS and of.is_known
+        }
         hosts.set_factors(known)
         hosts.announced_factors = dict(known)
         return hosts
 
+    def frozen(self) -> Self:
+        """A copy for a refit, which no event reaches: of priors, factors, and what signals say."""
+        count = len(self.names)
+        # What is not copied is not changed in place, but replaced; or nobody looks at it.
+        copied = copy.copy(self)
+        copied.names = self.names[:count]
+        copied.records = self.records[:count].copy()
+        copied.learning = self.learning.take(np.arange(count))
+        copied.factors = dict(self.factors)
+        copied.__dict__["_activity"] = self._activity[:count].copy()
+        return copied
+
     def row(self, name: str) -> int | None:
         """The row of a known host."""
         return self._rows.get(name)
+
+    def rows_of(self, host_ids: NDArray[np.int64]) -> NDArray[np.int64]:
+        """The rows of known hosts, by their ids."""
+        if self._by_id.size != len(self.names):
+            # As they were loaded, their ids rise; few come later.
+            self._by_id = np.argsort(self.records["host_id"][: len(self.names)], kind="stable")
+        known = self.records["host_id"][self._by_id]
+        return self._by_id[np.searchsorted(known, host_ids)]
 
     def row_or_new(self, name: str) -> int:
         """The row of a host, which is added where it is new."""

@@ -1,13 +1,13 @@
 """Learning the parameters of pages from their crawl records, and which changes matter."""
 
 from itertools import repeat
-from typing import Any, Final, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from services.estimator.application import ShardEffects
-from services.estimator.shard import Shard
+from services.estimator.shard import ANNOUNCED, Shard
 from shared.contracts.codec import encode
 from shared.contracts.messages import HostParameters, PageParameters
 from shared.policy.estimation.map_fit import MapColumns, fit_rings_map
@@ -19,12 +19,6 @@ from shared.store.host_factors import HostFactors
 from shared.store.owners import Announcing
 from shared.store.page_status import ACTIVE
 from shared.units import SECONDS_PER_DAY
-
-_ANNOUNCED: Final = {
-    "unsignalled_change_rate": "announced_change_rate",
-    "signal_evidence": "announced_evidence",
-    "signal_rate": "announced_signal_rate",
-}
 
 Messages = list[tuple[bytes, bytes]]
 """Keys and values."""
@@ -142,24 +136,39 @@ def material_pages(done: ShardEffects, material_change: float) -> NDArray[np.int
     pages = shard.pages[rows]
     has_record = shard.rings.seen[rows] > 0
     material = np.zeros(rows.size, np.bool_)
-    for name, announced in _ANNOUNCED.items():
+    for name, announced in ANNOUNCED.items():
         # What was never announced is NaN there: nothing is within reach of it.
         limit = material_change * pages[announced]
         moved = ~(np.abs(pages[name] - pages[announced]) <= limit)
+        moved |= pages["is_read"] & _has_crossed(pages[announced], pages[name], material_change)
         material |= moved & (has_record | (name == "signal_rate"))
     activity = activity_bins(pages["signal_count"].copy())
     material |= ~has_record & (activity != pages["announced_activity"])
     chosen: NDArray[np.int64] = rows[material & (pages["status"] == ACTIVE)]
-    for name, announced in _ANNOUNCED.items():
+    for name, announced in ANNOUNCED.items():
         shard.pages[announced][chosen] = shard.pages[name][chosen]
     counts = shard.pages["signal_count"][chosen]
     shard.pages["announced_activity"][chosen] = activity_bins(counts)
     return chosen
 
 
+def _has_crossed(
+    before: NDArray[np.float64], after: NDArray[np.float64], material_change: float
+) -> NDArray[np.bool_]:
+    """Whether parameters have left the steps in which they were, of a grid that never moves.
+
+    Pages come from the database again and again, and each time what the schedulers know of them is
+    only near what is stored. By what has changed since then, they might be led away little by
+    little; within a step of the grid they are not.
+    """
+    with np.errstate(divide="ignore"):
+        steps = [np.floor(np.log(values) / np.log1p(material_change)) for values in (before, after)]
+    return np.asarray(steps[0] != steps[1])
+
+
 def _page_messages(shard: Shard, rows: NDArray[np.int64], now: float) -> Messages:
     pages = shard.pages[rows]
-    page_ids, alphas, kappas, gammas = (pages[name].tolist() for name in ("page_id", *_ANNOUNCED))
+    page_ids, alphas, kappas, gammas = (pages[name].tolist() for name in ("page_id", *ANNOUNCED))
     for place in np.flatnonzero(shard.rings.seen[rows] == 0).tolist():
         alphas[place] = kappas[place] = None
     hosts = [shard.hosts.names[host] for host in pages["host"].tolist()]

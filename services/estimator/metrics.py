@@ -10,6 +10,14 @@ EVENTS = Counter(
     ["kind", "verdict"],
 )
 PAGES = Gauge("freshet_estimator_pages", "Pages in memory, removed and gone ones too.")
+READ = Counter(
+    "freshet_estimator_pages_read_total",
+    "Pages that were named and not in memory, and were read by their ids.",
+)
+EVICTED = Counter(
+    "freshet_estimator_pages_evicted_total",
+    "Pages that had to leave memory for others (FRESHET_ESTIMATOR_RESIDENT_PAGES).",
+)
 FITTED = Counter("freshet_estimator_fits_total", "Times that a page's parameters were learned.")
 ANNOUNCED = Counter(
     "freshet_estimator_announcements_total", "Material changes of parameters that were published."
@@ -32,7 +40,8 @@ FOUND_CHANGES = Counter(
 )
 WORK_SECONDS = Histogram(
     "freshet_estimator_work_seconds",
-    "Parts of a batch: apply (decode and apply), learn, refit (of hosts' priors), announce, store.",
+    "Parts of a batch: read (wait for pages not in memory), apply (decode and apply), learn, "
+    "refit (of hosts' priors), announce, store.",
     ["part"],
     buckets=(0.001, 0.003, 0.01, 0.03, 0.1, 0.3, 1, 3, 10),
 )

@@ -1,7 +1,9 @@
-"""What passes by itself: waiting, and beginning again from the database, may help."""
+"""What passes by itself: waiting, and beginning again from the database, may help. And what never
+does, as it is the data that is refused."""
 
 from typing import Final
 
+import psycopg
 from aiokafka.errors import KafkaError
 from psycopg.errors import LockNotAvailable
 
@@ -11,6 +13,9 @@ from shared.store.imports import StoreBusy
 from shared.store.positions import Superseded
 
 TRANSIENT: Final = (*PASSING, Superseded, StoreBusy)
+
+_TOO_LARGE: Final = "54"
+_RAISED: Final = "P0001"
 
 
 def passes(error: BaseException) -> bool:
@@ -26,3 +31,19 @@ def passes_at_once(error: BaseException) -> bool:
 def passes_without_database(error: BaseException) -> bool:
     """The same, where nobody is to wait for the database: others are there."""
     return isinstance(error, Superseded) or (isinstance(error, KafkaError) and may_pass(error))
+
+
+def refuses_data(error: Exception) -> bool:
+    """Whether PostgreSQL, or the client for it, refuses what it was given, and would so again.
+
+    Not so if the server is away or busy, and not if its tables or rights are other than expected:
+    then no message is at fault.
+    """
+    if isinstance(error, psycopg.Error):
+        # A limit of the server counts as operational in Python, but a smaller value would pass.
+        return (
+            isinstance(error, psycopg.DataError | psycopg.IntegrityError)
+            or (error.sqlstate or "").startswith(_TOO_LARGE)
+            or error.sqlstate == _RAISED
+        )
+    return isinstance(error, ValueError | TypeError | ArithmeticError)

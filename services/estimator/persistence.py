@@ -2,6 +2,7 @@
 
 import os
 import secrets
+import threading
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields
 from functools import lru_cache
@@ -15,6 +16,7 @@ from psycopg.types.array import ListBinaryDumper
 from services.estimator.application import ShardEffects
 from services.estimator.comparing import count_predictions
 from services.estimator.erased_rows import erase
+from services.estimator.passing import refuses_data
 from services.estimator.shard import PAGE
 from shared.runtime.databases import held_by
 from shared.runtime.settings import Settings
@@ -26,8 +28,10 @@ from shared.store.history import pack
 from shared.store.host_factors import pack_factors
 from shared.store.hosts import HostLearning, pack_hosts, pack_sources
 from shared.store.imports import share_writer_lock
+from shared.store.learned_pages import LearnedPages, pages_of_host, read_pages
 from shared.store.owners import (
     Announcing,
+    Owner,
     note_announcing,
     raise_epochs,
     read_epochs,
@@ -73,28 +77,9 @@ Offsets = Mapping[tuple[str, int], int]
 
 _HURRY: Final = "SET LOCAL lock_timeout = '200ms'"
 
-_TOO_LARGE: Final = "54"
-_RAISED: Final = "P0001"
-
 
 class Unacceptable(Exception):
     """Something in a batch cannot be applied or stored, and never will: it must be found."""
-
-
-def refuses_data(error: Exception) -> bool:
-    """Whether PostgreSQL, or the client for it, refuses what it was given, and would so again.
-
-    Not so if the server is away or busy, and not if its tables or rights are other than expected:
-    then no message is at fault.
-    """
-    if isinstance(error, psycopg.Error):
-        # A limit of the server counts as operational in Python, but a smaller value would pass.
-        return (
-            isinstance(error, psycopg.DataError | psycopg.IntegrityError)
-            or (error.sqlstate or "").startswith(_TOO_LARGE)
-            or error.sqlstate == _RAISED
-        )
-    return isinstance(error, ValueError | TypeError | ArithmeticError)
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,7 +104,8 @@ class Commit:
 
 
 class Store:
-    """The estimator's connection for writing. Not for several threads at once."""
+    """The estimator's connection for writing. But for reading pages, not for several threads at
+    once."""
 
     def __init__(self, settings: Settings) -> None:
         """Make it, not connected yet.
@@ -133,6 +119,7 @@ class Store:
         self._holder = f"{settings.instance}/{os.getpid()}-{secrets.token_hex(4)}"
         self._connection: psycopg.Connection | None = None
         self._observation_partitions: set[int] = set()
+        self._reading = threading.Lock()
 
     def open(self) -> None:
         """Connect, and keep imports out, which this process would not see.
@@ -243,6 +230,23 @@ class Store:
             raise
         if found is not None:
             count_predictions(found)
+
+    def read_pages(
+        self,
+        shard: int,
+        epoch: int,
+        page_ids: NDArray[np.int64],
+        directories: NDArray[np.uint16] | None = None,
+    ) -> LearnedPages:
+        """As `shared.store.learned_pages`; by this connection, as its server has all commits."""
+        with self._reading:
+            owner = Owner(epoch, self._holder)
+            return read_pages(self._connected, shard, owner, page_ids, directories)
+
+    def pages_of_host(self, shard: int, epoch: int, host_id: int) -> NDArray[np.int64]:
+        """As `shared.store.learned_pages`."""
+        with self._reading:
+            return pages_of_host(self._connected, shard, Owner(epoch, self._holder), host_id)
 
     def note_announced(self, ends: Offsets) -> None:
         """Note how far announcements reach: whoever loads a shard need not read them.

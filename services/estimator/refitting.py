@@ -100,27 +100,56 @@ def refit(shards: Sequence[Shard], material_change: float) -> list[Refitted]:
         material_change: relative change of a prior that its pages follow, and of a page's
             parameters that is worth writing.
     """
-    nobody = HostSums(
-        *np.zeros((3, 1)), *np.zeros((2, 1, SOURCES)), *np.zeros((2, 1)), *np.zeros((3, 1, SOURCES))
-    )
     before = [(shard.hosts.priors, shard.pages["factor"].copy()) for shard in shards]
-    factored = [_set_factors(shard) for shard in shards]
-    parts = [_sums(shard) for shard in shards] + [nobody]
-    sites = sites_of([name for shard in shards for name in shard.hosts.names] + [_NOBODY])
-    priors = fit_host_priors(HostSums(*map(np.concatenate, zip(*parts, strict=True))), sites)
-    newcomer = HostPriors(*(column[-1:] for column in priors))
-    ends = np.cumsum([part.pages.size for part in parts])
+    factored = [set_factors(shard) for shard in shards]
+    priors, newcomer = fitted_priors(
+        [sums_of(shard) for shard in shards], [shard.hosts.names for shard in shards]
+    )
     done = []
-    for shard, end, part, old, rows in zip(shards, ends, parts, before, factored, strict=False):
-        mine = HostPriors(*(column[end - part.pages.size : end] for column in priors))
-        moved = _set_priors(shard, mine)
+    for shard, mine, old, rows in zip(shards, priors, before, factored, strict=True):
+        moved = set_priors(shard, mine)
         shard.hosts.newcomer = newcomer
-        pages = _follow(shard, _moved_pages(shard, *old, material_change), material_change)
-        done.append(Refitted(np.flatnonzero(moved), rows, pages))
+        pages = shard.pages
+        followers = moved_pages(
+            pages["host"], old, (shard.hosts.priors, pages["factor"]), material_change
+        )
+        followers &= shard.rings.seen[: len(pages)] > 0
+        chosen = follow(shard, np.flatnonzero(followers), material_change)
+        done.append(Refitted(np.flatnonzero(moved), rows, chosen))
     return done
 
 
-def _set_factors(shard: Shard) -> NDArray[np.int64]:
+def no_sums(hosts: int) -> HostSums:
+    """Of so many hosts without pages."""
+    flat, by_source = (hosts,), (hosts, SOURCES)
+    return HostSums(
+        *np.zeros((3, *flat)),
+        *np.zeros((2, *by_source)),
+        *np.zeros((2, *flat)),
+        *np.zeros((3, *by_source)),
+    )
+
+
+def fitted_priors(
+    parts: Sequence[HostSums], names: Sequence[Sequence[str]]
+) -> tuple[list[HostPriors], HostPriors]:
+    """The priors of the hosts of each shard, and that of a host of which nothing is known.
+
+    Args:
+        parts: sums over the pages of each shard, by host.
+        names: of the hosts of each.
+    """
+    joined = HostSums(*map(np.concatenate, zip(*parts, no_sums(1), strict=True)))
+    sites = sites_of([name for of_shard in names for name in of_shard] + [_NOBODY])
+    priors = fit_host_priors(joined, sites)
+    ends = np.cumsum([len(of_shard) for of_shard in names])
+    return [
+        HostPriors(*(column[end - len(of_shard) : end] for column in priors))
+        for end, of_shard in zip(ends, names, strict=True)
+    ], HostPriors(*(column[-1:] for column in priors))
+
+
+def set_factors(shard: Shard) -> NDArray[np.int64]:
     """Fit what directories and signals say of pages; rows of hosts of which that moved."""
     pages, rings, hosts = shard.pages, shard.rings, shard.hosts
     crawled = np.flatnonzero(rings.seen[: len(pages)] > 0)
@@ -192,19 +221,23 @@ def _kept(fitted: PageFactors, keys: NDArray[np.int64], row: int, of_host: slice
     return HostFactors(fitted.activity[row], directories.astype(np.uint16), factors[chosen])
 
 
-def _moved_pages(
-    shard: Shard, before: HostPriors, factor: NDArray[np.float64], material_change: float
-) -> NDArray[np.int64]:
-    """Rows of pages with records whose prior is another than before, by more than so much."""
-    pages, after = shard.pages, shard.hosts.priors
-    host = pages["host"]
-    beyond = _is_beyond(after._replace(rate=before.rate), before, material_change)[host]
-    rate = before.rate[host] / factor
-    beyond |= np.abs(after.rate[host] / pages["factor"] - rate) > material_change * rate
-    return np.flatnonzero(beyond & (shard.rings.seen[: len(pages)] > 0))
+Beliefs = tuple[HostPriors, NDArray[np.float64]]
+"""Priors of hosts, by row, and the factors of pages."""
 
 
-def _sums(shard: Shard) -> HostSums:
+def moved_pages(
+    host: NDArray[np.int64], before: Beliefs, after: Beliefs, material_change: float
+) -> NDArray[np.bool_]:
+    """Which pages, each with its host's row, have another prior, by more than so much."""
+    (old, old_factor), (new, new_factor) = before, after
+    beyond = _is_beyond(new._replace(rate=old.rate), old, material_change)[host]
+    rate = old.rate[host] / old_factor
+    moved = np.abs(new.rate[host] / new_factor - rate) > material_change * rate
+    return np.asarray(beyond | moved)
+
+
+def sums_of(shard: Shard) -> HostSums:
+    """What the pages of a shard say of their hosts, by row."""
     pages, rings = shard.pages, shard.rings
     return host_sums(
         np.flatnonzero(rings.seen[: len(pages)] > 0),
@@ -232,10 +265,11 @@ def _is_beyond(new: HostPriors, old: HostPriors, tolerance: float) -> NDArray[np
     return np.asarray(rates | differs(new.precision, old.precision).any(axis=1))
 
 
-def _set_priors(shard: Shard, priors: HostPriors) -> NDArray[np.bool_]:
-    """Give hosts their priors; which of them moved."""
+def set_priors(shard: Shard, priors: HostPriors) -> NDArray[np.bool_]:
+    """Give the first hosts their priors; which of them moved."""
     hosts = shard.hosts
-    moved = _is_beyond(priors, hosts.priors, PRIOR_TOLERANCE)
+    known = HostPriors(*(column[: priors.shape.size] for column in hosts.priors))
+    moved = _is_beyond(priors, known, PRIOR_TOLERANCE)
     rows = np.flatnonzero(moved)
     hosts.records["prior_shape"][rows] = priors.shape[rows]
     hosts.records["prior_rate"][rows] = priors.rate[rows]
@@ -243,7 +277,7 @@ def _set_priors(shard: Shard, priors: HostPriors) -> NDArray[np.bool_]:
     return moved
 
 
-def _follow(shard: Shard, rows: NDArray[np.int64], material_change: float) -> NDArray[np.int64]:
+def follow(shard: Shard, rows: NDArray[np.int64], material_change: float) -> NDArray[np.int64]:
     """Fit pages of another prior anew; rows of those whose parameters changed materially."""
     pages = shard.pages
     seen = shard.rings.seen[: len(pages)]

@@ -29,7 +29,8 @@ _WORKERS: Final = ("scheduler", "estimator", "ingester", "coordinator")
 KNOWN: Final[Mapping[str, str]] = {
     **{f"{name}_base_bytes": f"memory of {name}, without pages" for name in _WORKERS},
     "scheduler_page_bytes": "memory of schedulers at most, while shards are loaded; a page",
-    "estimator_page_bytes": "memory of estimators at most, while shards are loaded; a page",
+    "estimator_page_bytes": "memory of estimators at most; a page of those that they keep",
+    "estimator_host_bytes": "memory of estimators at most, in a refit; a host",
     "postgres_base_bytes": "memory of PostgreSQL, without connections and shared buffers",
     "postgres_connection_bytes": "memory of a connection that is PostgreSQL's own",
     "postgres_connections_a_worker": "connections to PostgreSQL, a replica of any worker",
@@ -39,6 +40,8 @@ KNOWN: Final[Mapping[str, str]] = {
     "estimator_cores_a_page": "of a core: estimators, with nothing to do; a page",
     "scheduler_cores_a_crawl": "of a core: a crawl a second, its outcome included",
     "estimator_cores_a_crawl": "of a core: the outcome of a crawl a second",
+    "estimator_cores_a_read": "of a core: a page a second that is read as it is named",
+    "postgres_cores_a_read": "of a core: the same",
     "postgres_cores_a_crawl": "of a core: a crawl a second",
     "ingester_cores_a_signal": "of a core: a signal a second",
     "scheduler_cores_a_signal": "of a core: a signal a second",

@@ -6,8 +6,9 @@ replicas, and of what all replicas use together.
 """
 
 import math
+from bisect import bisect_left
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 from services.plan.coefficients import KNOWN
@@ -59,6 +60,8 @@ class Wanted:
     """What one replica may have at most."""
     session_seconds: float
     """A worker that is not heard of for so long is dead."""
+    resident_pages: float
+    """Pages that an estimator keeps in memory at most; others are read as they are named."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,11 +104,14 @@ def plan(wanted: Wanted, cost: Mapping[str, float]) -> Plan:
         TooLarge: more shards were needed than there can be, or a replica has too little memory.
         KeyError: a coefficient is missing.
     """
-    cost = {name: cost[name] for name in KNOWN}
+    cost = _with_reads({name: cost[name] for name in KNOWN}, wanted)
     load = wanted.load
+    _shards(load.pages, SPARE)  # whether there can be as many says more than what follows of it
     serving = {name: _serving(name, wanted, cost) for name in _BY_PAGES}
     shards = _shards(load.pages, max(serving.values()) + SPARE)
-    workers = {name: _by_pages(name, load, cost, shards, least) for name, least in serving.items()}
+    workers = {
+        name: _by_pages(name, wanted, cost, shards, least) for name, least in serving.items()
+    }
     workers["ingester"] = _ingester(load, cost)
     workers["coordinator"] = _coordinator(cost, shards)
     postgres = postgres_for(load, cost, sum(worker.replicas for worker in workers.values()))
@@ -114,9 +120,24 @@ def plan(wanted: Wanted, cost: Mapping[str, float]) -> Plan:
         workers,
         postgres,
         kafka_for(load, cost, shards, {name: w.replicas for name, w in workers.items()}),
-        start_seconds=_start(load.pages, cost, shards, workers, postgres),
+        start_seconds=_start(wanted, cost, shards, workers, postgres),
         failover_seconds=_failover(wanted, cost, shards, workers["scheduler"].replicas),
     )
+
+
+def _with_reads(cost: Mapping[str, float], wanted: Wanted) -> Mapping[str, float]:
+    """Costs where each crawl and signal has an estimator read its page by its id."""
+    if wanted.load.pages <= wanted.resident_pages:
+        return cost
+    return {
+        **cost,
+        **{
+            f"{name}_cores_a_{cause}": cost[f"{name}_cores_a_{cause}"]
+            + cost[f"{name}_cores_a_read"]
+            for name in ("estimator", "postgres")
+            for cause in ("crawl", "signal")
+        },
+    }
 
 
 def _shards(pages: float, replicas: int) -> int:
@@ -140,21 +161,37 @@ def _used_cores(name: str, load: Load, cost: Mapping[str, float]) -> float:
     )
 
 
+def _held_bytes(
+    name: str, wanted: Wanted, cost: Mapping[str, float], pages: float, hosts: float
+) -> float:
+    """Memory for what a replica holds: a scheduler all of its pages, an estimator its hosts, and
+    some of its pages."""
+    page = cost[f"{name}_page_bytes"]
+    if name == "scheduler":
+        return pages * page
+    return min(pages, wanted.resident_pages) * page + hosts * cost["estimator_host_bytes"]
+
+
 def _serving(name: str, wanted: Wanted, cost: Mapping[str, float]) -> int:
     """Replicas that are enough, with none to spare."""
-    pages = wanted.load.pages
-    room = (wanted.memory_bytes / MEMORY_ROOM - cost[f"{name}_base_bytes"]) / max(
-        cost[f"{name}_page_bytes"], 1e-9
-    )
-    # Shards are whole: a replica may have nearly one more than its part of the pages.
-    room -= min(MOST_PAGES_A_SHARD, pages / LEAST_SHARDS)
-    if room <= 0:
+    load = wanted.load
+    room = wanted.memory_bytes / MEMORY_ROOM - cost[f"{name}_base_bytes"]
+    # Shards are whole: a replica may have nearly one more than its part.
+    pages, hosts = min(MOST_PAGES_A_SHARD, load.pages / LEAST_SHARDS), load.hosts / LEAST_SHARDS
+
+    def is_enough(replicas: int) -> bool:
+        mine = load.pages / replicas + pages, load.hosts / replicas + hosts
+        return _held_bytes(name, wanted, cost, *mine) <= room
+
+    if _held_bytes(name, wanted, cost, pages, hosts) >= room:
         raise TooLarge(
             f"{wanted.memory_bytes / GI:g} GiB are too little for a {name} with some shards of "
-            f"{pages:g} pages: give it more (--memory)"
+            f"{load.pages:g} pages: give it more (--memory)"
         )
-    work = _used_cores(name, wanted.load, cost)
-    return max(math.ceil(pages / room), _at_work(work, cost[f"{name}_base_cores"]))
+    # More than there can be shards are refused later.
+    by_memory = bisect_left(range(2 * MOST_SHARDS), True, lo=1, key=is_enough)
+    work = _used_cores(name, load, cost)
+    return max(by_memory, _at_work(work, cost[f"{name}_base_cores"]))
 
 
 def _at_work(cores: float, base: float) -> int:
@@ -163,20 +200,23 @@ def _at_work(cores: float, base: float) -> int:
 
 
 def _by_pages(
-    name: str, load: Load, cost: Mapping[str, float], shards: int, serving: int
+    name: str, wanted: Wanted, cost: Mapping[str, float], shards: int, serving: int
 ) -> Worker:
-    """A worker that holds its shards' pages in memory."""
-    base, page = cost[f"{name}_base_bytes"], cost[f"{name}_page_bytes"]
+    """A worker that holds its shards' pages or hosts in memory."""
+    load, base = wanted.load, cost[f"{name}_base_bytes"]
     work, idle = _used_cores(name, load, cost), cost[f"{name}_base_cores"]
     replicas = serving + SPARE
     # When one is away, the others have all shards between them.
-    held = math.ceil(shards / serving) * load.pages / shards
+    part = math.ceil(shards / serving) / shards
+    held = _held_bytes(name, wanted, cost, part * load.pages, part * load.hosts)
+    together = replace(wanted, resident_pages=replicas * wanted.resident_pages)
     return Worker(
         replicas,
         max(LOADING_CORES, _rounded(work / serving + idle)),
-        MEMORY_ROOM * (base + held * page),
+        MEMORY_ROOM * (base + held),
         used_cores=work + replicas * idle,
-        used_memory_bytes=replicas * base + load.pages * page,
+        used_memory_bytes=replicas * base
+        + _held_bytes(name, together, cost, load.pages, load.hosts),
     )
 
 
@@ -213,16 +253,18 @@ def _rounded(cores: float) -> float:
 
 
 def _start(
-    pages: float,
+    wanted: Wanted,
     cost: Mapping[str, float],
     shards: int,
     workers: Mapping[str, Worker],
     postgres: Postgres,
 ) -> float:
     """All load at once, and one PostgreSQL hands all pages out."""
-    ready = []
+    pages, ready = wanted.load.pages, []
     for name in _BY_PAGES:
         held = math.ceil(shards / workers[name].replicas) * pages / shards
+        if name == "estimator":
+            held = min(held, wanted.resident_pages)
         loading = held * cost[f"{name}_load_seconds_a_page"]
         ready.append(cost[f"{name}_start_seconds"] + loading)
     handing_out = pages * cost["postgres_load_seconds_a_page"] / postgres.cores

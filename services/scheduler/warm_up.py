@@ -32,8 +32,9 @@ from shared.store.directories import directories_of
 from shared.store.history import SOURCES
 from shared.store.host_factors import HostFactors
 from shared.store.hosts import HostLearning
+from shared.store.page_parts import PAGE_TYPES, chosen_urls
 from shared.store.page_status import NEVER
-from shared.store.snapshot import PAGE_TYPES, ShardSnapshot, chosen_urls
+from shared.store.snapshot import ShardSnapshot
 
 _MANY: Final = 4_096
 """Pages of a shard that has more than it needs."""

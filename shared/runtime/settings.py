@@ -166,11 +166,12 @@ class Settings(BaseSettings):
     """T_delay: signals this soon (clock seconds) after a crawl are about what it saw."""
     material_change: Positive = 0.05
     """Relative change of a parameter that is published."""
+    estimator_resident_pages: Annotated[int, Field(ge=1)] = 1_000_000
+    """Pages that an estimator keeps in memory; others are read when they are named."""
     prior_refit_days: Positive = 2.0
     """Clock days between two refits of host priors; the first ones come sooner."""
     observations_kept_days: Positive = 180.0
-    """Clock days after which what crawls found is dropped, four weeks at a time; what was learned
-    of it stays."""
+    """Clock days until what crawls found is dropped, by four weeks; what was learned stays."""
     multiplier_history_kept_days: Positive = 90.0
     """Clock days after which the coordinator's decisions are forgotten."""
 

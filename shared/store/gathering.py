@@ -65,7 +65,11 @@ class TableReader:
         return connection
 
     def gather(
-        self, table: str, gathered: list[str], condition: str = "true"
+        self,
+        table: str,
+        gathered: list[str],
+        condition: str = "true",
+        taken: Callable[[tuple[Any, ...]], tuple[Any, ...]] = tuple,
     ) -> list[tuple[Any, ...]]:
         """Run an aggregation over each part of a table.
 
@@ -75,6 +79,7 @@ class TableReader:
             table: its name, trusted.
             gathered: aggregates; the first is NULL where a part has no row.
             condition: which rows.
+            taken: what is kept of a part's row, at once.
 
         Returns:
             a row for each part that has any, in the order of the parts; none where there is no
@@ -94,14 +99,15 @@ class TableReader:
         def read(part: tuple[str, str]) -> tuple[Any, ...] | None:
             connection = idle.get()
             try:
-                return connection.execute(statement, part, binary=True).fetchone()
+                row = connection.execute(statement, part, binary=True).fetchone()
+                return None if row is None or row[0] is None else taken(row)
             finally:
                 idle.put(connection)
                 self._progress()
 
         with ThreadPoolExecutor(len(self._connections), "gathering") as pool:
             rows = list(pool.map(read, parts))
-        return [row for row in rows if row is not None and row[0] is not None]
+        return [row for row in rows if row is not None]
 
     def _parts(self, table: str) -> Iterator[tuple[str, str]]:
         """Where each part begins and ends; the size is looked up after the moment was fixed, so no

@@ -66,6 +66,12 @@ class HostFactors(NamedTuple):
         return found
 
 
+NO_FACTORS: Final = HostFactors.none()
+"""Of all hosts of which nothing is known, of which there may be a million; not to be written."""
+for _column in NO_FACTORS:
+    _column.setflags(write=False)
+
+
 def pack_factors(factors: HostFactors) -> bytes:
     """The factors of a host, as they are stored."""
     entries = np.empty(factors.directories.size, _ENTRY)
@@ -80,7 +86,7 @@ def unpack_factors(packed: bytes) -> HostFactors:
         BadHostFactors: another width.
     """
     if packed == NONE:
-        return HostFactors.none()
+        return NO_FACTORS
     if len(packed) < _ACTIVITY_BYTES or (len(packed) - _ACTIVITY_BYTES) % _ENTRY.itemsize:
         raise BadHostFactors(
             f"the factors of a host cannot take {len(packed)} bytes: this database was written by "

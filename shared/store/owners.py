@@ -47,6 +47,24 @@ RETURNING shard, epoch
 """
 
 
+class Owner(NamedTuple):
+    """Who writes a shard."""
+
+    epoch: int
+    holder: str
+
+    def require(self, found: "Owner", shard: int) -> None:
+        """Make sure that the owner who was found is this one.
+
+        Raises:
+            Superseded: it is another.
+        """
+        if found != self:
+            raise Superseded(
+                f"shard {shard} has another owner: {found.holder}, since epoch {found.epoch}"
+            )
+
+
 class Announcing(NamedTuple):
     """What a commit's announcements are about."""
 

@@ -84,7 +84,12 @@ def command(
         retention_days,
         copies,
     )
-    wanted = Wanted(load, memory * GI, settings.kafka_session_timeout_seconds)
+    wanted = Wanted(
+        load,
+        memory * GI,
+        settings.kafka_session_timeout_seconds,
+        settings.estimator_resident_pages,
+    )
     try:
         sizes = plan(wanted, cost)
     except TooLarge as error:

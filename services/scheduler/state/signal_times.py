@@ -1,10 +1,11 @@
 """When the last signals of a page were, by source: kept of the pages that had one.
 
 About 17 bytes for a page, and 16 more if several sources have sent signals of it. A word says
-either when the last signal was, in steps of a microsecond, and of which source slot; or, below
-zero, which entry of `SourceTimes` has the times by source, and the end of the second of the latest.
+either when the last signal was, exactly, and of which source slot; or, below zero, which entry of
+`SourceTimes` has the times by source, and the end of the second of the latest.
 """
 
+import math
 from typing import Final, NamedTuple
 
 import numpy as np
@@ -36,8 +37,9 @@ from shared.store.source_times import (
 _SMALLEST: Final = 64
 
 _NO_SIGNAL: Final = 0
-_STEPS: Final = 1_048_576.0
-"""In a second."""
+_STEPS: Final = float(1 << 27)
+"""In a second: every double of a time since 1972 is some of them. A time that is kept as an earlier
+one would make news of the same signal when it comes again."""
 
 _SLOT_BITS: Final = 2
 _SLOT_MASK: Final = SOURCES - 1
@@ -64,7 +66,7 @@ class LastSignals(NamedTuple):
 @compiled
 def _word_of(time: float, slot: int) -> int:
     """The word of a page with signals of one source."""
-    return ((int(time * _STEPS) + 1) << _SLOT_BITS) | slot
+    return ((math.ceil(time * _STEPS) + 1) << _SLOT_BITS) | slot
 
 
 @compiled

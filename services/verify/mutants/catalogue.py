@@ -2,7 +2,13 @@
 
 from typing import Final
 
-from services.verify.mutants import learning, pacing, picking, reading  # noqa: F401 - they fill it
+from services.verify.mutants import (  # noqa: F401 - they fill it
+    learning,
+    pacing,
+    picking,
+    reading,
+    residence,
+)
 from services.verify.mutants.mutant import Mutant, catalogue
 
 MUTANTS: Final[tuple[Mutant, ...]] = catalogue()

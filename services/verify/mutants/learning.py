@@ -10,7 +10,7 @@ import numpy as np
 import psycopg
 from aiokafka import ConsumerRecord
 
-from services.estimator import application, decoding, handler, persistence
+from services.estimator import application, decoding, handler, persistence, processing
 from services.estimator.announcing import Outbox
 from services.estimator.application import ShardEffects, apply_records
 from services.estimator.decoding import Events, Reader, Updates
@@ -162,7 +162,7 @@ def signal_of_before_the_crawl_counts() -> Planted:
     def apply(shard: Any, topics: Any, acceptance: Any, _delay: float) -> ShardEffects:
         return apply_records(shard, topics, acceptance, -math.inf)
 
-    return instead(handler, "apply_records", apply)
+    return instead(processing, "apply_records", apply)
 
 
 @breaks(Promise.BEST)
@@ -173,7 +173,7 @@ def learned_from_the_first_crawl_alone() -> Planted:
         seen = done.shard.rings.seen[done.learned]
         learn(replace(done, learned=done.learned[seen == 1]))
 
-    return instead(handler, "learn", learn_once)
+    return instead(processing, "learn", learn_once)
 
 
 @breaks(Promise.BAD, "bad-message")

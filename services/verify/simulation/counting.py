@@ -33,7 +33,9 @@ READ_SECONDS: Final = 0.01
 def ledger_of(facts: Facts) -> Ledger:
     """Everything on the topics and in the tables, as `freshet verify` reads it."""
     broker, database = facts.broker, facts.database
-    settings = settings_of(facts.plan.scale.processes()[0], facts.plan.scale)
+    settings = settings_of(
+        facts.plan.scale.processes()[0], facts.plan.scale, facts.plan.weather.resident_pages
+    )
     told = {
         name: [one for log in logs for one in log.history()] for name, logs in broker.topics.items()
     }

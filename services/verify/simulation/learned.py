@@ -12,7 +12,6 @@ from services.verify.simulation.store.statements import Statements
 from shared.policy.estimation.host_priors import HostPriors
 from shared.policy.estimation.map_fit import MapColumns, fit_rings_map
 from shared.policy.estimation.page_factors import activity_bins
-from shared.store.directories import directories_of
 from shared.store.snapshot import LearningSnapshot
 
 _TOLERANCE: Final = 0.15
@@ -51,11 +50,12 @@ def _modes(snapshot: LearningSnapshot, bins_back: int) -> NDArray[np.float64]:
     count = rings.seen.size
     bins = activity_bins(snapshot.pages.signal_count).astype(np.int64)
     activity = np.maximum(bins - bins_back, 0)
-    directories = directories_of(snapshot.urls.arena, snapshot.urls.offsets)
     factors = np.ones(count)
     for row, owner in enumerate(owners.tolist()):
         of_host = hosts.factors[owner]
-        factors[row] = of_host.activity[activity[row]] * of_host.of(directories[row : row + 1])[0]
+        factors[row] = (
+            of_host.activity[activity[row]] * of_host.of(snapshot.directories[row : row + 1])[0]
+        )
     priors = HostPriors(
         hosts.prior_shape[owners],
         hosts.prior_rate[owners] / factors,

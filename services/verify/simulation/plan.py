@@ -132,6 +132,8 @@ class Weather:
     """Share of the polls that hand out a part of what is there."""
     uneven: float
     """Share of the partitions that an answer to a fetch leaves out."""
+    resident_pages: int = 1_000_000
+    """That an estimator keeps in memory: of few, most are read again and again."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -171,6 +173,7 @@ def draw_plan(seed: int, scale: Scale) -> SimulationPlan:
         slow_threads=rng.choice((0.005, 0.02, 0.1)),
         partly=rng.choice((0.05, 0.2, 0.5)),
         uneven=rng.choice((0.0, 0.1, 0.4)),
+        resident_pages=rng.choice((1_000_000, 8, 3)),
     )
     scale = _with_classes(seed, _with_shares(seed, scale))
     return SimulationPlan(seed, scale, tuple(sorted(faults, key=lambda f: f.at)), weather)

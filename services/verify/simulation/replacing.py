@@ -2,7 +2,7 @@
 
 import importlib
 import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any, Final
 
@@ -50,6 +50,12 @@ def _places(names: tuple[str, ...]) -> dict[str, list[Place]]:
                     found[originals[id(value)]].append((module, attribute))
         _FOUND[names] = found
     return _FOUND[names]
+
+
+@contextmanager
+def in_turn(calls: Sequence[Callable[[], Any]]) -> Iterator[Iterator[Any]]:
+    """In the place of `shared.runtime.ahead.ahead`: the simulation has one thread."""
+    yield (call() for call in calls)
 
 
 @contextmanager

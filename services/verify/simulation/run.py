@@ -36,7 +36,7 @@ from services.verify.simulation.loop import VirtualLoop
 from services.verify.simulation.operators import Operators
 from services.verify.simulation.plan import SimulationPlan
 from services.verify.simulation.process import OUTSIDE, Killed, Process, current
-from services.verify.simulation.replacing import replaced
+from services.verify.simulation.replacing import in_turn, replaced
 from services.verify.simulation.store.database import Database
 from services.verify.simulation.store.postgres import Postgres
 from services.verify.simulation.store.statements import nothing, replacements
@@ -99,7 +99,7 @@ class _Simulation:
         self.network = Network(self.loop, stream("network"), plan.weather.slow_messages)
         self.database = Database(self.loop, stream("database"), plan.weather.slow_commits)
         self.database.layout = Layout.of(scale.partitions)
-        self.workers = Workers(self.loop, scale, self.network, self.database, stream("workers"))
+        self.workers = Workers(self.loop, plan, self.network, self.database, stream("workers"))
         self.world = World(self.loop, self.broker, scale, stream("world"))
         self.story: list[tuple[float, str, str]] = []
         self.gaps: set[Gap] = set()
@@ -221,6 +221,7 @@ def _surroundings(simulation: _Simulation) -> Iterator[None]:
         "shared.runtime.log_ends.end_of_log": end_of_log,
         "services.scheduler.warm_up.warm_up": nothing,
         "services.estimator.compilation.warm_up": nothing,
+        "shared.runtime.ahead.ahead": in_turn,
         # What is compiled when depends on what this process has simulated before.
         "shared.runtime.late_kernels.watch_kernels": lambda _late, stopping: stopping.wait(),
     }

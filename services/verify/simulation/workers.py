@@ -16,7 +16,7 @@ from services.ingester.worker import Ingester
 from services.scheduler.worker import Scheduler
 from services.verify.simulation.kafka.network import Network
 from services.verify.simulation.loop import VirtualLoop
-from services.verify.simulation.plan import Scale
+from services.verify.simulation.plan import Scale, SimulationPlan
 from services.verify.simulation.process import OUTSIDE, Process
 from services.verify.simulation.store.database import Database
 from shared.runtime.page_class_terms import ClassTerms
@@ -48,7 +48,7 @@ AGAIN_SECONDS: Final = 1.0
 
 
 @lru_cache(maxsize=64)
-def settings_of(name: str, scale: Scale) -> Settings:
+def settings_of(name: str, scale: Scale, resident_pages: int) -> Settings:
     """A worker's settings."""
     return Settings(
         instance=name,
@@ -70,6 +70,7 @@ def settings_of(name: str, scale: Scale) -> Settings:
         signals_per_source_per_second=1000.0,
         reason_shares=dict(scale.reason_shares),
         classes={n: ClassTerms(weight=weight, share=share) for n, weight, share in scale.classes},
+        estimator_resident_pages=resident_pages,
     )
 
 
@@ -87,7 +88,12 @@ class Workers:
     """All of them."""
 
     def __init__(
-        self, loop: VirtualLoop, scale: Scale, network: Network, database: Database, rng: Random
+        self,
+        loop: VirtualLoop,
+        plan: SimulationPlan,
+        network: Network,
+        database: Database,
+        rng: Random,
     ) -> None:
         self.lives: dict[str, Life] = {}
         """The present life of each."""
@@ -95,7 +101,8 @@ class Workers:
         """By how much each clock is ahead."""
         self.said: Callable[[str, str], None] = lambda _who, _what: None
         """Told what becomes of workers."""
-        self._loop, self._scale = loop, scale
+        self._loop, self._scale = loop, plan.scale
+        self._resident_pages = plan.weather.resident_pages
         self._network, self._database = network, database
         self._rng = rng
         self._ended: list[Life] = []
@@ -121,7 +128,7 @@ class Workers:
 
     async def _live(self, life: Life) -> None:
         service = _KINDS[life.process.name.split("-")[0]](
-            settings_of(life.process.name, self._scale)
+            settings_of(life.process.name, self._scale, self._resident_pages)
         )
         life.service = service
         try:

@@ -8,6 +8,7 @@ from aiokafka.errors import KafkaConnectionError, KafkaTimeoutError
 from estimator_world import DAY, NOW, SHARDS, URLS, a_day_of_life, contents, crawl, upsert
 
 from services.estimator import handler as handling
+from services.estimator import processing
 from services.estimator.handler import EstimatorHandler
 from shared.contracts.identity import identify
 from shared.contracts.topics import CRAWL_OUTCOMES, PAGE_UPDATES
@@ -100,7 +101,7 @@ async def test_an_unforeseen_exception_is_one_messages_fault(
     poison = second[CRAWL_OUTCOMES.name]
     shard = max(poison, key=lambda s: len(poison[s]))
     bad_offset = poison[shard][1].offset
-    apply = handling.apply_records
+    apply = processing.apply_records
 
     def stumble(where, records, *rest):
         done = apply(where, records, *rest)
@@ -111,7 +112,7 @@ async def test_an_unforeseen_exception_is_one_messages_fault(
             raise ZeroDivisionError("nobody thought of this")
         return done
 
-    monkeypatch.setattr(handling, "apply_records", stumble)
+    monkeypatch.setattr(processing, "apply_records", stumble)
     await handler.handle(second)
     assert len(kafka.refused) == 1
     assert "ZeroDivisionError: nobody thought of this" in kafka.refused[0]
@@ -124,10 +125,10 @@ async def test_an_unforeseen_exception_is_one_messages_fault(
 
 
 async def test_a_refit_that_fails_makes_no_message_bad(settings, start, kafka, monkeypatch):
-    def fail(self, done):
+    def fail(*_):
         raise FloatingPointError("the priors do not converge")
 
-    monkeypatch.setattr(EstimatorHandler, "_refit", fail)
+    monkeypatch.setattr(handling, "refit", fail)
     handler = await start(kafka)
     for batch in a_day_of_life(kafka):
         handler._refits._records = 0.0

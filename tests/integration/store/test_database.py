@@ -29,6 +29,7 @@ from shared.store.multipliers import (
     last_multipliers,
     prune_multipliers,
 )
+from shared.store.page_parts import DamagedStore
 from shared.store.page_status import AWAY, GONE, NEVER, REMOVED, STATUS_NAMES
 from shared.store.positions import (
     ESTIMATOR,
@@ -37,7 +38,7 @@ from shared.store.positions import (
     raise_positions,
     read_positions,
 )
-from shared.store.snapshot import DamagedStore, load_for_learning, load_shard
+from shared.store.snapshot import load_for_learning, load_shard
 from shared.store.status import store_status
 
 

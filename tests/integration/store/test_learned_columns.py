@@ -68,7 +68,7 @@ def test_factors_of_hosts_are_in_both_snapshots_and_in_what_is_explained(store):
         [stored] = hosts.factors
         for mine, theirs in zip(factors, stored, strict=True):
             assert mine.tolist() == theirs.tolist()
-    assert for_learning.urls.arena.tobytes() == url.encode()
+    assert for_learning.directories.tolist() == [directory_of(url)]
     parameters = explain_page(store, url)["parameters"]
     assert parameters["unsignalled_change_rate"] == pytest.approx(5.0 / 60)
     assert parameters["change_rate"] == pytest.approx(5.0 / 60)

@@ -15,6 +15,7 @@ from shared.contracts.topics import CRAWL_OUTCOMES, CRAWL_REQUESTS, MULTIPLIERS,
 from shared.units import SECONDS_PER_DAY
 
 COST = {name: coefficient.value for name, coefficient in read_measured().items()}
+RESIDENT = 1e6
 NONE = dict.fromkeys(KNOWN, 0.0)
 
 
@@ -22,7 +23,7 @@ def wanted(pages=1e9, crawls=1e4, memory=32.0, signals=None, hosts=None, days=No
     signals = crawls / 2 if signals is None else signals
     hosts = pages / 40 if hosts is None else hosts
     load = Load(pages, hosts, crawls, signals, 180.0, days, copies)
-    return Wanted(load, memory * GI, 10.0)
+    return Wanted(load, memory * GI, 10.0, RESIDENT)
 
 
 def needs(sizes):
@@ -59,7 +60,11 @@ def test_a_replica_may_be_away_and_the_others_hold_all_pages(pages, crawls, memo
         serving = worker.replicas - 1
         shards = math.ceil(sizes.shards / serving)
         held = shards * (pages / sizes.shards)
-        needed = COST[f"{name}_base_bytes"] + held * COST[f"{name}_page_bytes"]
+        hosts = 0.0
+        if name == "estimator":
+            hosts = shards * (pages / 40 / sizes.shards) * COST["estimator_host_bytes"]
+            held = min(held, RESIDENT)
+        needed = COST[f"{name}_base_bytes"] + held * COST[f"{name}_page_bytes"] + hosts
         assert needed < worker.memory_bytes <= asked.memory_bytes * (1 + 1e-9)
         assert worker.used_cores <= worker.replicas * worker.cores
     assert pages / sizes.shards <= sizing.MOST_PAGES_A_SHARD

@@ -9,6 +9,8 @@ from aiokafka import ConsumerRecord
 from replay_traces import paper_trace
 
 from services.estimator.handler import EstimatorHandler
+from services.estimator.processing import process
+from services.estimator.refitting import refit
 from services.replay import columns as state
 from services.replay.by_calendar import CalendarRun
 from services.replay.by_value import CALENDAR, ValuePolicy, run_by_value
@@ -162,7 +164,10 @@ def test_the_worker_learns_the_same_from_the_same_messages() -> None:
         due = handler._refits.are_due([shard], now)
         refits += due
         accepted = Acceptance(now, now, record_times_count=False)
-        done, said, _ = handler._apply_all({0: records}, accepted, refits=due)
+        refitting = refit if due else None
+        done, said, _ = process(
+            handler._shards, {0: records}, accepted, handler._settings, refitting
+        )
         if due:
             handler._refits.noted([shard], now, 0.0)
         assert not any(part.refused for part in done)

@@ -50,6 +50,15 @@ def test_a_signal_that_is_learned_late_counts_whoever_pinged_meanwhile(page):
     assert page.signals == 0, "the crawl saw it"
 
 
+@settings(max_examples=50, deadline=None)
+@given(st.floats(0.0, 3e9, width=64))
+def test_a_signal_that_is_sent_again_counts_once_whenever_it_was(time):
+    kept, row, slot = SignalTimes(), np.zeros(2, np.int32), np.zeros(2, np.int8)
+    assert kept.note(row, slot, np.full(2, time)).tolist() == [True, False]
+    assert not kept.note(row, slot, np.full(2, time)).any()
+    assert kept.of(0) == time if time > DAY * 700 else kept.of(0) == pytest.approx(time, abs=1e-8)
+
+
 def test_a_ping_an_hour_does_not_mute_a_precise_source(page):
     for hour in range(1, 11):
         page.signal(NOW + hour * HOUR, "anybody")

@@ -57,6 +57,20 @@ class Connection:
         """Disconnect."""
         self._is_closed = True
 
+    def require(self) -> None:
+        """Get through to the server.
+
+        Raises:
+            psycopg.OperationalError: it is away, or the connection was lost.
+        """
+        if self._is_broken or self._is_closed:
+            raise psycopg.OperationalError("the connection is closed")
+        try:
+            self.database.check()
+        except BaseException:
+            self._is_broken = True
+            raise
+
     def execute(self, statement: str) -> None:
         """A setting for the rest of the transaction.
 

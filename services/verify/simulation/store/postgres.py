@@ -6,6 +6,7 @@ both: what differs is noted, and so is what the tables differ in at the end. A l
 alone.
 """
 
+import dataclasses
 import importlib
 import math
 from collections import Counter
@@ -45,6 +46,8 @@ _IN_STEP: Final = (
     "shared.store.owners.require_ownership",
     "shared.store.owners.read_epochs",
     "shared.store.owners.note_announcing",
+    "shared.store.learned_pages.read_pages",
+    "shared.store.learned_pages.pages_of_host",
     "shared.store.stream_topics.note_topics",
     "shared.store.stream_topics.read_topics",
 )
@@ -59,6 +62,9 @@ _CONNECTING: Final = (
     "shared.store.connection.connect",
     "shared.store.connection.connect_writer",
 )
+
+_LOOKING: Final = "shared.store.learned_pages.crawled_pages"
+"""Comes in pieces."""
 
 _RAISING: Final = "shared.store.owners.raise_epochs"
 
@@ -134,10 +140,12 @@ class Postgres:
         database.forgot = self._forget
         found = replacements(database)
         originals = {
-            name: _original(name) for name in (*_IN_STEP, *_LOADING, *_CONNECTING, _RAISING)
+            name: _original(name)
+            for name in (*_IN_STEP, *_LOADING, *_CONNECTING, _LOOKING, _RAISING)
         }
         found |= {name: self._in_step(name, originals[name], found[name]) for name in _IN_STEP}
         found |= {name: self._loading(originals[name], found[name]) for name in _LOADING}
+        found[_LOOKING] = self._looking(originals[_LOOKING], found[_LOOKING])
         found |= {name: self._connecting(originals[name], database) for name in _CONNECTING}
         return found | {_RAISING: self._raising(originals[_RAISING], found[_RAISING])}
 
@@ -180,6 +188,14 @@ class Postgres:
                 return original(self._url, shard, *more)
 
         return load
+
+    def _looking(self, original: Function, model: Function) -> Function:
+        def look(_url: str, shard: int) -> Iterator[Any]:
+            list(model(_url, shard))
+            with self._inside():
+                return iter(list(original(self._url, shard)))
+
+        return look
 
     def _in_step(self, name: str, original: Function, model: Function) -> Function:
         def statement(connection: Any, *args: Any) -> Any:
@@ -284,7 +300,12 @@ def same(one: Any, other: Any) -> bool:
     if isinstance(one, float) and isinstance(other, float) and math.isnan(one):
         return math.isnan(other)
     if isinstance(one, np.ndarray) or isinstance(other, np.ndarray):
-        return bool(np.array_equal(one, other))
+        return bool(np.array_equal(one, other, equal_nan=one.dtype.kind == "f"))
+    if dataclasses.is_dataclass(one) and type(one) is type(other):
+        names = [field.name for field in dataclasses.fields(one)]
+        return all(same(getattr(one, name), getattr(other, name)) for name in names)
+    if isinstance(one, tuple) and isinstance(other, tuple):
+        return len(one) == len(other) and all(map(same, one, other))
     return bool(one == other)
 
 

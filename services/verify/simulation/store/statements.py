@@ -1,6 +1,7 @@
 """The functions of `shared.store` that speak SQL, on the model: same names, arguments, errors."""
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+import math
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -11,6 +12,7 @@ from services.verify.simulation.store.connection import Connection
 from services.verify.simulation.store.database import Database, Row
 from services.verify.simulation.store.erasing import ErasureStatements, erased_of
 from services.verify.simulation.store.imports import ImportStatements, last_import
+from services.verify.simulation.store.learned import LearnedStatements, learned_of
 from services.verify.simulation.store.lease import LeaseStatements
 from services.verify.simulation.store.owners import OwnerStatements
 from shared.contracts.layout import Layout
@@ -19,12 +21,11 @@ from shared.store.binary import Blobs
 from shared.store.columns import (
     HOST_RULES,
     HostColumns,
-    LearningColumns,
     PageColumns,
     RemovedPages,
     host_rules,
 )
-from shared.store.history import WAITING, WAITING_OFFSET, unpack
+from shared.store.history import WAITING, WAITING_OFFSET
 from shared.store.host_factors import NONE, unpack_factors
 from shared.store.hosts import INITIAL, PACKED_BYTES, unpack_hosts, unpack_sources
 from shared.store.page_status import REMOVED
@@ -282,23 +283,28 @@ class Statements:
             dict(self._database.classes.get(shard, {})),
         )
 
-    def load_for_learning(self, database_url: str, shard: int) -> LearningSnapshot:
+    def load_for_learning(
+        self,
+        database_url: str,
+        shard: int,
+        most_pages: float = math.inf,
+        among: Collection[int] = (),
+    ) -> LearningSnapshot:
         """As `shared.store.snapshot.load_for_learning`."""
         _ = database_url
         self._database.check()
-        rows = self._pages_of(shard)
-        histories = [row["history"] for row in rows]
-        ends = np.cumsum([0, *map(len, histories)], dtype=np.int64)
+        stored = self._pages_of(shard)
+        together = sum(len(self._database.pages.get(n, {})) for n in {shard, *among})
+        is_whole = together <= most_pages
+        pages = learned_of(self._database, shard, stored if is_whole else [])
         return LearningSnapshot(
+            *pages.parts,
             shard,
-            columns_of(PageColumns, rows),
-            columns_of(LearningColumns, rows),
-            unpack(Blobs(np.frombuffer(b"".join(histories), np.uint8), ends)),
+            is_whole,
+            sum(row["history"][1] for row in stored),
             self._hosts_of(shard),
             self.read_positions(None, ESTIMATOR, [shard]),
-            by_source_of(rows),
             self._owners.announcing_of(shard),
-            self._urls_of(shard, rows),
             erased_of(self._database, shard),
             self._database.layout,
             dict(self._database.classes.get(shard, {})),
@@ -348,6 +354,7 @@ def replacements(database: Database) -> dict[str, Callable[..., Any]]:
     """Module and function → what stands in its place."""
     statements, lease = Statements(database), LeaseStatements(database)
     owners, imports = OwnerStatements(database), ImportStatements(database)
+    learned = LearnedStatements(database)
     erasures = ErasureStatements(database)
     found: dict[str, Callable[..., Any]] = {
         "shared.store.connection.connect": statements.connect,
@@ -376,6 +383,7 @@ def replacements(database: Database) -> dict[str, Callable[..., Any]]:
             owners,
             "raise_epochs require_ownership read_epochs note_announcing",
         ),
+        ("shared.store.learned_pages", learned, "read_pages pages_of_host crawled_pages"),
         ("shared.store.imports", imports, "share_writer_lock"),
         ("shared.store.imports_log", imports, "read_imports read_imported_pages"),
         ("shared.store.erasing", erasures, "erase_pages erase_hosts"),

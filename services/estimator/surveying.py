@@ -1,0 +1,234 @@
+"""Refits of shards that are not whole: their pages are looked through in the database.
+
+Some hosts at a time, beside the batches, with a connection of its own: so memory does not grow with
+the pages, but with those of the largest host. What it comes to is what a refit in memory comes to
+(`refitting`) on what was committed when each shard was looked at; it is taken with the next batch,
+and stored in its transaction, as long as all shards still have the owners that they had.
+"""
+
+import asyncio
+import time
+from collections.abc import Mapping, Sequence
+from typing import Any, Final, NamedTuple
+
+import numpy as np
+import psycopg
+import structlog
+from numpy.typing import NDArray
+
+from services.estimator.hosts import Hosts
+from services.estimator.refitting import (
+    MOST_PAGES,
+    Refitted,
+    fitted_priors,
+    follow,
+    moved_pages,
+    no_sums,
+    set_factors,
+    set_priors,
+    sums_of,
+)
+from services.estimator.shard import Shard
+from shared.policy.estimation.host_priors import HostPriors, HostSums
+from shared.store.connection import first_line
+from shared.store.history import BadHistory
+from shared.store.host_factors import HostFactors
+from shared.store.learned_pages import crawled_pages
+from shared.store.page_parts import DamagedStore
+
+log = structlog.get_logger(__name__)
+
+AGAIN_SECONDS: Final = 60.0
+"""After a survey that failed."""
+
+_MOST_CANDIDATES: Final = 1_000_000
+"""Pages that are noted as those that may have to follow; those with the fewest crawl records."""
+
+
+class Candidates(NamedTuple):
+    """Pages with crawl records, one element a page."""
+
+    page_ids: NDArray[np.int64]
+    hosts: NDArray[np.int64]
+    """Rows."""
+    records: NDArray[np.int32]
+    before: NDArray[np.float64]
+    """Their factors before the refit."""
+    after: NDArray[np.float64]
+
+    def chosen(self, places: NDArray[np.int64]) -> "Candidates":
+        """Some of them."""
+        columns: Any = (column[places] for column in self)
+        return Candidates(*columns)
+
+
+class Looked(NamedTuple):
+    """What a survey has found in a shard."""
+
+    epoch: int
+    """Of the shard's owner."""
+    names: list[str]
+    """Of its hosts then; those that came later have later rows."""
+    sums: HostSums
+    factors: dict[int, HostFactors]
+    """By row, of the hosts of whose pages the factors moved."""
+    candidates: Candidates
+
+
+class Survey:
+    """One at a time."""
+
+    def __init__(self, database_url: str) -> None:
+        self._database_url = database_url
+        self._task: asyncio.Task[None] | None = None
+        self._found: dict[int, Looked] = {}
+        self._failed_at = -np.inf
+        self.seconds = 0.0
+        """Of the wall, that the last one took."""
+
+    def begin(self, shards: Mapping[int, Shard]) -> None:
+        """Begin, unless one is under way; its hosts are as they are now."""
+        if self._task is not None or time.monotonic() < self._failed_at + AGAIN_SECONDS:
+            return
+        self._found = {}
+        frozen = {
+            number: (shards[number].epoch, shards[number].hosts.frozen()) for number in shards
+        }
+        self._task = asyncio.create_task(self._run(frozen))
+
+    def is_done(self, shards: Mapping[int, Shard]) -> bool:
+        """Whether there is something to take, about these shards and as owned by now; what was
+        found of others is forgotten."""
+        if self._task is not None or not self._found:
+            return False
+        owned = {number: shard.epoch for number, shard in shards.items()}
+        if owned != {number: looked.epoch for number, looked in self._found.items()}:
+            self._found = {}
+        return bool(self._found)
+
+    def take(self, shards: Sequence[Shard], material_change: float) -> list[Refitted]:
+        """Do to shards what was found, which is forgotten (see `refitting.refit`)."""
+        found, self._found = self._found, {}
+        return take([found[shard.number] for shard in shards], shards, material_change)
+
+    def close(self) -> None:
+        """Stop what is under way."""
+        if self._task is not None:
+            self._task.cancel()
+
+    async def _run(self, frozen: dict[int, tuple[int, Hosts]]) -> None:
+        started = time.monotonic()
+        found = {}
+        try:
+            while frozen:
+                number, (epoch, hosts) = frozen.popitem()
+                found[number] = await asyncio.to_thread(
+                    look_over, self._database_url, number, epoch, hosts
+                )
+        except (psycopg.Error, DamagedStore, BadHistory) as error:
+            self._failed_at = time.monotonic()
+            log.warning("pages cannot be looked through", reason=first_line(error))
+        else:
+            self._found = found
+        finally:
+            self.seconds = time.monotonic() - started
+            self._task = None
+
+
+def look_over(database_url: str, number: int, epoch: int, hosts: Hosts) -> Looked:
+    """Look through the pages of a shard.
+
+    Args:
+        database_url: libpq URL.
+        number: of the shard.
+        epoch: of its owner.
+        hosts: as they were; their factors become the new ones.
+
+    Raises:
+        psycopg.OperationalError: the server went away.
+    """
+    sums, moved, candidates = no_sums(len(hosts.names)), set[int](), list[Candidates]()
+    for found in crawled_pages(database_url, number):
+        part = Shard(number)
+        part.hosts = hosts
+        part.take_in(found)
+        before = part.pages["factor"].copy()
+        moved |= set(set_factors(part).tolist())
+        sums = HostSums(*(a + b for a, b in zip(sums, sums_of(part), strict=True)))
+        candidates.append(
+            Candidates(
+                part.pages["page_id"].copy(),
+                part.pages["host"].copy(),
+                part.rings.seen[: len(part.pages)].copy(),
+                before,
+                part.pages["factor"].copy(),
+            )
+        )
+        candidates = [_fewest(candidates, max(_MOST_CANDIDATES // 64, MOST_PAGES))]
+    factors = {row: hosts.factors[row] for row in moved}
+    return Looked(epoch, list(hosts.names), sums, factors, candidates[0])
+
+
+def _fewest(parts: Sequence[Candidates], most: int) -> Candidates:
+    """Those with the fewest crawl records."""
+    joined = Candidates(*(np.concatenate(column) for column in zip(*parts, strict=True)))
+    return joined.chosen(_places_of_fewest(joined.records, most))
+
+
+def _places_of_fewest(records: NDArray[np.int32], most: int) -> NDArray[np.int64]:
+    if records.size <= most:
+        return np.arange(records.size)
+    return np.sort(np.argpartition(records, most)[:most])
+
+
+def take(
+    found: Sequence[Looked], shards: Sequence[Shard], material_change: float
+) -> list[Refitted]:
+    """Do to shards what was found in them.
+
+    Args:
+        found: in each of the shards.
+        shards: all of this process.
+        material_change: see `refitting.refit`.
+    """
+    priors, newcomer = fitted_priors([part.sums for part in found], [part.names for part in found])
+    moved = []
+    for shard, part, own in zip(shards, found, priors, strict=True):
+        count = len(part.names)
+        before = HostPriors(*(column[:count] for column in shard.hosts.priors))
+        shard.hosts.set_factors(part.factors)
+        if part.factors:
+            shard.pages["factor"] = shard.hosts.factors_of(shard.pages)
+        rows = np.flatnonzero(set_priors(shard, own))
+        shard.hosts.newcomer = newcomer
+        after = HostPriors(*(column[:count] for column in shard.hosts.priors))
+        theirs = part.candidates
+        others = moved_pages(
+            theirs.hosts, (before, theirs.before), (after, theirs.after), material_change
+        )
+        moved.append((rows, theirs.chosen(np.flatnonzero(others))))
+    return _followed(found, shards, moved, material_change)
+
+
+def _followed(
+    found: Sequence[Looked],
+    shards: Sequence[Shard],
+    moved: Sequence[tuple[NDArray[np.int64], Candidates]],
+    material_change: float,
+) -> list[Refitted]:
+    """Let pages follow, those with the fewest records of all shards."""
+    ends = np.cumsum([candidates.records.size for _, candidates in moved])
+    chosen = _places_of_fewest(
+        np.concatenate([candidates.records for _, candidates in moved]), MOST_PAGES
+    )
+    done = []
+    for shard, part, end, (hosts, candidates) in zip(shards, found, ends, moved, strict=True):
+        begin = end - candidates.records.size
+        mine = chosen[(chosen >= begin) & (chosen < end)] - begin
+        rows = shard.rows_of(candidates.page_ids[mine])
+        # They may have been erased meanwhile.
+        rows = np.sort(rows[rows >= 0])
+        pages = follow(shard, rows[shard.rings.seen[rows] > 0], material_change)
+        factored = np.array(sorted(part.factors), np.int64)
+        done.append(Refitted(hosts, factored, pages))
+    return done

@@ -1,0 +1,294 @@
+"""Pages as the estimator needs them: those of a whole shard, or some by their ids.
+
+A row by its id takes the server and the client about ten microseconds together. All of a shard's
+rows are gathered (see `gathering`), for a refit some hosts at a time: what is held at once does not
+grow with the pages of a shard, but with those of its largest host.
+"""
+
+from collections.abc import Collection, Iterator
+from dataclasses import dataclass
+from functools import cache
+from typing import Any, Final, Self
+
+import numpy as np
+import psycopg
+from numpy.typing import NDArray
+
+from shared.store.binary import Blobs
+from shared.store.columns import Integers, LearningColumns, PageColumns, SignalsBySource
+from shared.store.directories import directories_of
+from shared.store.gathering import TableReader, reading
+from shared.store.history import Rings, unpack
+from shared.store.owners import NO_OWNER, Owner
+from shared.store.page_parts import (
+    END_OF_URL,
+    LEARNING_TYPES,
+    PAGE_TYPES,
+    DamagedStore,
+    aggregates_of,
+    chosen_urls,
+    columns_of,
+    joined_arrays,
+)
+
+LEAST_ROW_BYTES: Final = 500
+"""Of `pages`, that a row takes in the table."""
+
+PAGES_AT_ONCE: Final = 100_000
+"""That a refit looks at, but where a single host has more."""
+
+_SAMPLED_BLOCKS: Final = 64
+"""Of a table, by which its crawl records are estimated."""
+
+_BLOCK_BYTES: Final = 8192
+
+_RECORDS: Final = "get_byte(history, 1)"
+"""How many crawl records a packed history has."""
+
+_TYPES: Final = PAGE_TYPES | LEARNING_TYPES
+
+_OWNER: Final = "(SELECT epoch, holder FROM shard_owners WHERE shard = {shard}) AS owner"
+
+_OF_HOST: Final = (
+    f"SELECT * FROM {_OWNER}, "
+    "(SELECT array_agg(page_id) FROM pages_{shard} WHERE host_id = %s) AS page"
+)
+
+_URLS: Final = ("array_agg(page_id)", "convert_to(string_agg(url, E'\\n'), 'UTF8')")
+
+_BY_ID: Final = (
+    f"SELECT * FROM {_OWNER}, "
+    "(SELECT {pages} FROM pages_{shard} "
+    "WHERE shard = {shard} AND page_id = ANY(%(ids)s)) AS page"
+)
+"""One statement, so all of it is of one moment: until then nobody else wrote the shard."""
+
+_URLS_BY_ID: Final = (
+    ", (SELECT {urls} FROM page_urls_{shard} "
+    "WHERE shard = {shard} AND page_id = ANY(%(ids)s)) AS url"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class LearnedPages:
+    """Pages in rising order of their ids, removed and gone ones too."""
+
+    pages: PageColumns
+    learning: LearningColumns
+    histories: Rings
+    by_source: SignalsBySource
+    directories: NDArray[np.uint16]
+    """In which they lie (`shared.store.directories`)."""
+
+    @property
+    def parts(
+        self,
+    ) -> tuple[PageColumns, LearningColumns, Rings, SignalsBySource, NDArray[np.uint16]]:
+        """All of it."""
+        return self.pages, self.learning, self.histories, self.by_source, self.directories
+
+    @classmethod
+    def none(cls) -> Self:
+        """No page."""
+        columns, packed, by_source = columns_of(0, [], _TYPES)
+        return cls.of(columns, packed, by_source, np.empty(0, np.uint16))
+
+    @classmethod
+    def of(
+        cls,
+        columns: list[Any],
+        packed: Blobs,
+        by_source: SignalsBySource,
+        directories: NDArray[np.uint16],
+    ) -> Self:
+        """Out of what the tables have (`page_parts.columns_of`)."""
+        split = len(PAGE_TYPES)
+        return cls(
+            PageColumns(*columns[:split]),
+            LearningColumns(*columns[split:]),
+            unpack(packed),
+            by_source,
+            directories,
+        )
+
+
+def read_pages(
+    connection: psycopg.Connection,
+    shard: int,
+    owner: Owner,
+    page_ids: Integers,
+    directories: NDArray[np.uint16] | None = None,
+) -> LearnedPages:
+    """Those of some pages of a shard that are there.
+
+    What an owner before us, or after us, may write would be of other positions than ours: a page
+    that a successor has erased would be one that nobody has ever added.
+
+    Args:
+        connection: without a transaction.
+        shard: which has tables.
+        owner: ourselves.
+        page_ids: each once; rising, if their directories are given.
+        directories: of these pages; None: their URLs are read for them, at half as much again.
+
+    Raises:
+        Superseded: the shard is another owner's.
+        psycopg.OperationalError: the server went away.
+        DamagedStore: a page has no URL.
+        BadHistory: another version of Freshet has written one.
+    """
+    statement = _by_id(shard, with_urls=directories is None)
+    row = _read_alone(connection, statement, {"ids": np.sort(page_ids)}, shard, owner)
+    if row[0] is None:
+        return LearnedPages.none()
+    if directories is not None:
+        columns, packed, by_source = columns_of(shard, [row], _TYPES)
+        of_found = directories[np.searchsorted(page_ids, columns[0])]
+        return LearnedPages.of(columns, packed, by_source, of_found)
+    found, (stored_ids, urls) = row[: -len(_URLS)], row[-len(_URLS) :]
+    columns, packed, by_source = columns_of(shard, [found], _TYPES)
+    stored = np.frombuffer((urls or b"") + END_OF_URL, np.uint8)
+    chosen = chosen_urls(shard, joined_arrays([stored_ids], np.int64), stored, columns[0])
+    directories = directories_of(chosen.arena, chosen.offsets)
+    return LearnedPages.of(columns, packed, by_source, directories)
+
+
+@cache
+def _by_id(shard: int, *, with_urls: bool) -> str:
+    statement = _BY_ID + _URLS_BY_ID if with_urls else _BY_ID
+    pages, urls = ", ".join(aggregates_of(_TYPES, "history")), ", ".join(_URLS)
+    return statement.format(shard=shard, pages=pages, urls=urls)
+
+
+def pages_of_host(
+    connection: psycopg.Connection, shard: int, owner: Owner, host_id: int
+) -> Integers:
+    """Ids of the pages of a host; looks through all pages of its shard.
+
+    Args:
+        connection: without a transaction.
+        shard: which has tables.
+        owner: ourselves.
+        host_id: of the host.
+
+    Raises:
+        Superseded: the shard is another owner's.
+        psycopg.OperationalError: the server went away.
+    """
+    [found] = _read_alone(connection, _OF_HOST.format(shard=shard), (host_id,), shard, owner)
+    return np.empty(0, np.int64) if found is None else np.asarray(found)
+
+
+def _read_alone(
+    connection: psycopg.Connection, statement: str, given: Any, shard: int, owner: Owner
+) -> Any:
+    """The row of a statement that is a transaction of its own: one round trip instead of three.
+
+    Its first columns are the shard's owner, which is to be us; the others are returned.
+    """
+    connection.autocommit = True
+    try:
+        row = connection.execute(statement.encode(), given, binary=True).fetchone()
+    finally:
+        if not connection.closed:
+            connection.autocommit = False
+    found = Owner(NO_OWNER, "nobody") if row is None else Owner(*row[:2])
+    owner.require(found, shard)
+    return () if row is None else row[2:]
+
+
+def all_pages(reader: TableReader, shard: int) -> LearnedPages:
+    """All pages of a shard."""
+    gathered = aggregates_of(_TYPES, "history")
+    columns, packed, by_source = columns_of(
+        shard, reader.gather(f"pages_{shard}", gathered), _TYPES
+    )
+    urls = urls_of(reader, shard, columns[0])
+    directories = directories_of(urls.arena, urls.offsets)
+    return LearnedPages.of(columns, packed, by_source, directories)
+
+
+def urls_of(reader: TableReader, shard: int, page_ids: Integers) -> Blobs:
+    """The URLs of pages, in the order of the sorted `page_ids`."""
+    parts = reader.gather(f"page_urls_{shard}", list(_URLS))
+    stored_ids = joined_arrays([part[0] for part in parts], np.int64)
+    stored = np.frombuffer(b"".join([part[1] + END_OF_URL for part in parts]), np.uint8)
+    del parts
+    return chosen_urls(shard, stored_ids, stored, page_ids)
+
+
+def crawled_pages(database_url: str, shard: int) -> Iterator[LearnedPages]:
+    """The pages of a shard that have crawl records, those of some hosts at a time.
+
+    All of it is of one moment (a REPEATABLE READ transaction); a host's pages come together.
+
+    Raises:
+        psycopg.OperationalError: the server went away.
+        DamagedStore: a page has no URL.
+        BadHistory: another version of Freshet has written one.
+    """
+    with reading(database_url) as reader:
+        groups = most_pages_of(reader.connection, [shard]) // PAGES_AT_ONCE + 1
+        directories = _Directories(reader, shard)
+        gathered = aggregates_of(_TYPES, "history")
+        for group in range(groups):
+            condition = f"host_id %% {groups} = {group} AND {_RECORDS} > 0"
+            parts = reader.gather(f"pages_{shard}", gathered, condition)
+            columns, packed, by_source = columns_of(shard, parts, _TYPES)
+            del parts
+            yield LearnedPages.of(columns, packed, by_source, directories.of(columns[0]))
+
+
+class _Directories:
+    """Those of all pages of a shard: ten bytes a page."""
+
+    def __init__(self, reader: TableReader, shard: int) -> None:
+        parts = reader.gather(f"page_urls_{shard}", list(_URLS), taken=_numbered)
+        page_ids = joined_arrays([part[0] for part in parts], np.int64)
+        numbers = joined_arrays([part[1] for part in parts], np.uint16)
+        order = np.argsort(page_ids)
+        self._shard, self._page_ids, self._numbers = shard, page_ids[order], numbers[order]
+
+    def of(self, page_ids: Integers) -> NDArray[np.uint16]:
+        """Those of some pages."""
+        places = np.searchsorted(self._page_ids, page_ids)
+        if places.size and (
+            places.max() == self._page_ids.size
+            or not np.array_equal(self._page_ids[places], page_ids)
+        ):
+            raise DamagedStore(f"shard {self._shard}: pages have no row in page_urls")
+        return self._numbers[places]
+
+
+def _numbered(part: tuple[Any, ...]) -> tuple[Any, ...]:
+    page_ids = np.asarray(part[0])
+    order = np.argsort(page_ids)
+    stored = np.frombuffer(part[1] + END_OF_URL, np.uint8)
+    urls = chosen_urls(0, page_ids, stored, page_ids[order])
+    return page_ids[order], directories_of(urls.arena, urls.offsets)
+
+
+def most_pages_of(connection: psycopg.Connection, shards: Collection[int]) -> int:
+    """How many pages shards have at most together, by the size of their tables."""
+    return _table_bytes(connection, shards) // LEAST_ROW_BYTES
+
+
+def about_records(connection: psycopg.Connection, shard: int) -> int:
+    """About how many crawl records are kept of a shard's pages: more is not worth reading all."""
+    blocks = _table_bytes(connection, [shard]) // _BLOCK_BYTES
+    row = connection.execute(
+        f"SELECT coalesce(sum({_RECORDS}), 0)::int8 FROM pages_{shard} "
+        "WHERE ctid < %s::tid".encode(),
+        (f"({_SAMPLED_BLOCKS},0)",),
+    ).fetchone()
+    sampled = 0 if row is None else int(row[0])
+    return round(sampled * max(blocks / _SAMPLED_BLOCKS, 1.0))
+
+
+def _table_bytes(connection: psycopg.Connection, shards: Collection[int]) -> int:
+    row = connection.execute(
+        "SELECT coalesce(sum(pg_relation_size(to_regclass('pages_' || shard))), 0)::int8 "
+        "FROM unnest(%s::int2[]) AS wanted (shard)",
+        (np.array(sorted(shards), np.int16),),
+    ).fetchone()
+    return 0 if row is None else int(row[0])

@@ -1,0 +1,371 @@
+"""An estimator that keeps few pages in memory does what one does that has them all."""
+
+import asyncio
+
+import numpy as np
+import psycopg
+import pytest
+from estimator_world import (
+    DAY,
+    NOW,
+    SHARDS,
+    URLS,
+    Broker,
+    a_day_of_life,
+    assert_schedulers_know,
+    contents,
+    crawl,
+    signal,
+    upsert,
+)
+
+from services.estimator import surveying
+from services.estimator.handler import EstimatorHandler
+from services.estimator.persistence import Store
+from services.estimator.refitting import Refits, refit
+from services.estimator.shard import Shard
+from services.estimator.surveying import look_over, take
+from shared.contracts.identity import identify, shard_of
+from shared.contracts.messages import PageUpdate
+from shared.runtime.clock import ManualClock
+from shared.store import learned_pages
+from shared.store.positions import Superseded
+from shared.store.snapshot import load_for_learning
+
+FEW = 5
+IDS = np.array([identify(url).page_id for url in URLS])
+TABLES = (
+    "pages",
+    "page_urls",
+    "hosts",
+    "observations",
+    "stream_positions",
+    "shard_owners",
+    "erased_pages",
+    "erased_hosts",
+)
+
+
+@pytest.fixture
+def no_refits(monkeypatch):
+    monkeypatch.setattr(Refits, "are_due", lambda *_: False)
+
+
+@pytest.fixture
+async def begin(settings):
+    """Starts estimators that keep some pages in memory."""
+    running = []
+
+    async def start(kafka, most):
+        bounded = settings.model_copy(update={"estimator_resident_pages": most})
+        handler = EstimatorHandler(bounded, ManualClock(NOW + 30 * DAY), kafka, asyncio.Event())
+        running.append(handler)
+        await handler.open()
+        await handler.assigned(set(range(SHARDS)))
+        return handler
+
+    yield start
+    for handler in running:
+        await handler.close()
+
+
+def erasures(rng, day, some):
+    """Pages that are removed, or erased, one with its host, and some that are added again."""
+    again = [upsert(some[7], NOW + (day + 0.7) * DAY)] if rng.random() < 0.5 else []
+    whole = [remove(some[6], NOW + (day + 0.6) * DAY, for_good=True, whole_host=True)]
+    gone = remove(some[7], NOW + (day + 0.6) * DAY, for_good=day % 2 == 0)
+    return [gone, *again, *(whole if day % 6 == 0 else [])]
+
+
+def a_life(kafka, seed=3, *, erasing=False):
+    """Batches of all kinds, in which the same pages come again, new ones too."""
+    batches = a_day_of_life(kafka)
+    rng = np.random.default_rng(seed)
+    sources = ("feed", "sitemap", "webhook")
+    for day in range(4, 16):
+        some = rng.choice(URLS, 9, replace=False).tolist()
+        batches.append(
+            kafka.batch(
+                *(signal(url, NOW + (day + 0.2) * DAY, sources[day % 3]) for url in some[:6]),
+                *(
+                    crawl(url, NOW + (day + 0.5) * DAY, "changed" if row % 2 else "unchanged")
+                    for row, url in enumerate(some)
+                ),
+                upsert(f"https://host-{day % 7}.example/new/{day}", NOW + day * DAY),
+                crawl("https://host-1.example/nobody/knows", NOW + day * DAY),
+                upsert(some[8], NOW + day * DAY, importance=1.0 + day),
+                *(erasures(rng, day, some) if erasing else ()),
+                crawl(some[5].replace("https", "HTTPS"), NOW + (day + 0.8) * DAY, "failed"),
+            )
+        )
+    return batches
+
+
+def remove(url, at, **options):
+    return PageUpdate("remove", url, updated_at=at, **options)
+
+
+def stored(settings):
+    """What a batch may write, but how far what was announced reaches."""
+    found = contents(settings)
+    with psycopg.connect(settings.database_url.get_secret_value()) as connection:
+        for table in ("erased_pages", "erased_hosts"):
+            found[table] = connection.execute(f"SELECT * FROM {table} ORDER BY 1, 2").fetchall()
+    found["stream_positions"] = [
+        row for row in found["stream_positions"] if "-parameters" not in row[0]
+    ]
+    return found
+
+
+def empty(settings):
+    with psycopg.connect(settings.database_url.get_secret_value()) as connection:
+        connection.execute(f"TRUNCATE {', '.join(TABLES)}")
+
+
+def in_memory(handler):
+    return sum(len(shard.pages) for shard in handler._shards.values())
+
+
+@pytest.mark.parametrize(("seed", "erasing"), [(3, False), (5, True)])
+async def test_the_database_has_the_same_however_few_pages_are_in_memory(
+    settings, begin, no_refits, seed, erasing
+):
+    outcomes = []
+    for most in (10**6, FEW, 1):
+        kafka = Broker()
+        handler = await begin(kafka, most)
+        for turn, batch in enumerate(a_life(kafka, seed, erasing=erasing)):
+            if turn % 5 == 4:  # Nothing of what was in memory is needed by who comes next.
+                handler = await begin(kafka, most)
+            await handler.handle(batch)
+            # A shard that has lost a host is loaded anew, with what it may have to announce.
+            assert in_memory(handler) <= most or erasing
+        if not erasing:
+            assert_schedulers_know(settings, kafka)
+        outcomes.append((stored(settings), sorted(kafka.refused)))
+        await handler.close()
+        empty(settings)
+    assert outcomes[0] == outcomes[1] == outcomes[2]
+
+
+async def test_nothing_is_read_where_all_pages_are_in_memory(settings, begin, monkeypatch):
+    handler = await begin(Broker(), 10**6)
+    monkeypatch.setattr(Store, "read_pages", lambda *_: pytest.fail("a page was read"))
+    kafka = Broker()
+    for batch in a_life(kafka):
+        await handler.handle(batch)
+    assert all(shard.is_whole for shard in handler._shards.values())
+
+
+async def test_a_start_reads_no_page_where_there_are_many(settings, begin, no_refits):
+    kafka = Broker()
+    handler = await begin(kafka, 10**6)
+    for batch in a_day_of_life(kafka):
+        await handler.handle(batch)
+    again = await begin(kafka, FEW)
+    # What may have to be announced again is read.
+    assert in_memory(again) <= len(URLS) / 2
+    assert not any(shard.is_whole for shard in again._shards.values())
+    # As exactly as it matters, as the tables are small: all of them.
+    records = [sum(s.records for s in one._shards.values()) for one in (handler, again)]
+    assert records[0] == records[1] > 0
+
+
+async def test_a_batch_that_is_not_committed_leaves_nothing_in_memory(
+    settings, begin, no_refits, monkeypatch
+):
+    kafka = Broker()
+    handler = await begin(kafka, FEW)
+    first, second, third = a_day_of_life(kafka)
+    await handler.handle(first)
+    commit, failures = Store.commit, iter(range(2))
+
+    def fail(self, batch):
+        if next(failures, None) is not None:
+            raise psycopg.OperationalError("the server is away")
+        return commit(self, batch)
+
+    monkeypatch.setattr(Store, "commit", fail)
+    await handler.handle(second)
+    await handler.handle(third)
+    bounded = stored(settings)
+    empty(settings)
+    kafka = Broker()
+    whole = await begin(kafka, 10**6)
+    for batch in a_day_of_life(kafka):
+        await whole.handle(batch)
+    assert stored(settings) == bounded
+
+
+async def test_a_database_that_cannot_be_read_makes_no_message_bad(
+    settings, begin, no_refits, monkeypatch
+):
+    kafka = Broker()
+    handler = await begin(kafka, FEW)
+    first, second, _ = a_day_of_life(kafka)
+    await handler.handle(first)
+    read, failures = Store.read_pages, iter(range(3))
+
+    def fail(self, *given):
+        if next(failures, None) is not None:
+            raise psycopg.OperationalError("the server is away")
+        return read(self, *given)
+
+    monkeypatch.setattr(Store, "read_pages", fail)
+    await handler.handle(second)
+    assert kafka.refused == []
+    loaded = [load_for_learning(handler._database_url, n) for n in range(SHARDS)]
+    assert sum(int(part.learning.crawls.sum()) for part in loaded) == len(URLS)
+
+
+async def test_nothing_is_read_of_a_shard_that_has_another_owner_by_now(
+    settings, begin, no_refits, monkeypatch
+):
+    kafka = Broker()
+    handler = await begin(kafka, FEW)
+    await handler.handle(kafka.batch(*map(upsert, URLS)))
+    erased = PageUpdate("remove", URLS[0], updated_at=NOW + 2 * DAY, for_good=True)
+    erasure, crawls = kafka.batch(erased), kafka.batch(crawl(URLS[0], NOW + 1 * DAY))
+    read, loop = Store.read_pages, asyncio.get_running_loop()
+
+    async def overtake():
+        await (await begin(kafka, FEW)).handle(erasure)
+
+    def read_late(self, *given):
+        if self is handler._store:
+            monkeypatch.setattr(Store, "read_pages", read)
+            asyncio.run_coroutine_threadsafe(overtake(), loop).result()
+        return read(self, *given)
+
+    # The successor erases the page between the look at the shard's owner and the reading.
+    monkeypatch.setattr(Store, "read_pages", read_late)
+    handler._shards[shard_of(identify(URLS[0]).host, SHARDS)].keep(np.empty(0, np.int64))
+    await handler.handle(crawls)
+    assert Store.read_pages is read
+    assert kafka.refused == []
+
+
+async def test_all_pages_of_a_host_are_named_to_their_owner_alone(settings, begin):
+    store, other = (await begin(Broker(), FEW))._store, Store(settings)
+    epoch = store.own(0)
+    assert store.pages_of_host(0, epoch, 1).size == 0
+    assert store.read_pages(0, epoch, IDS).pages.page_ids.size == 0
+    other.open()
+    other.own(0)
+    other.close()
+    for read, given in ((store.pages_of_host, 1), (store.read_pages, IDS)):
+        with pytest.raises(Superseded, match="another owner"):
+            read(0, epoch, given)
+
+
+async def test_a_host_is_erased_with_the_pages_that_are_not_in_memory(settings, begin, no_refits):
+    kafka = Broker()
+    handler = await begin(kafka, FEW)
+    for batch in a_day_of_life(kafka):
+        await handler.handle(batch)
+    host = identify(URLS[0]).host
+    erased = PageUpdate("remove", URLS[0], updated_at=NOW + 9 * DAY, for_good=True, whole_host=True)
+    await handler.handle(kafka.batch(erased))
+    left = [url for url in URLS if identify(url).host != host]
+    assert len(stored(settings)["pages"]) == len(stored(settings)["page_urls"]) == len(left)
+    assert not any(host in row[0] for row in stored(settings)["page_urls"])
+    assert not any(host in row[0] for row in stored(settings)["hosts"])
+
+
+async def learned(handler, kafka):
+    """Crawls of hosts that differ by much, and what a memory with all of it has learned."""
+    rng = np.random.default_rng(5)
+    await handler.handle(kafka.batch(*map(upsert, URLS)))
+    for day in range(1, 9):
+        found = rng.random(len(URLS)) < [0.9 if "host-1." in url else 0.1 for url in URLS]
+        await handler.handle(
+            kafka.batch(
+                *(
+                    crawl(url, NOW + day * DAY, "changed" if is_new else "unchanged")
+                    for url, is_new in zip(URLS, found.tolist(), strict=True)
+                    if day % (1 + URLS.index(url) % 3) == 0
+                ),
+                *(signal(url, NOW + (day - 0.5) * DAY) for url in URLS[:: 1 + day % 3]),
+            )
+        )
+
+
+def loaded_shards(handler):
+    loaded = [load_for_learning(handler._database_url, number) for number in range(SHARDS)]
+    return [Shard.load(snapshot) for snapshot in loaded]
+
+
+async def test_looking_through_the_database_comes_to_what_a_refit_in_memory_does(
+    settings, begin, no_refits, monkeypatch
+):
+    kafka = Broker()
+    handler = await begin(kafka, FEW)
+    await learned(handler, kafka)
+    monkeypatch.setattr(learned_pages, "PAGES_AT_ONCE", 3)
+    whole, streamed = loaded_shards(handler), loaded_shards(handler)
+    expected = refit(whole, 0.05)
+    found = [
+        look_over(handler._database_url, shard.number, 1, shard.hosts.frozen())
+        for shard in streamed
+    ]
+    done = take(found, streamed, 0.05)
+    assert any(part.pages.size for part in expected)
+    assert any(part.factored.size for part in expected)
+    for mine, other, one, two in zip(whole, streamed, expected, done, strict=True):
+        np.testing.assert_array_equal(one.hosts, two.hosts)
+        np.testing.assert_array_equal(one.factored, two.factored)
+        np.testing.assert_array_equal(one.pages, two.pages)
+        for ours, theirs in zip(mine.hosts.priors, other.hosts.priors, strict=True):
+            np.testing.assert_allclose(theirs, ours, rtol=1e-9)
+        for name in ("unsignalled_change_rate", "signal_evidence", "factor"):
+            np.testing.assert_allclose(other.pages[name], mine.pages[name], rtol=1e-9)
+
+
+async def until_surveyed(handler):
+    while handler._survey._task is not None:
+        await asyncio.sleep(0.01)
+
+
+def rates_of_hosts(handler):
+    return {
+        name: rate
+        for shard in handler._shards.values()
+        for name, rate in zip(
+            shard.hosts.names, shard.hosts.tables.change_rate.tolist(), strict=False
+        )
+    }
+
+
+async def test_priors_are_refitted_where_few_pages_are_in_memory(settings, begin):
+    kafka = Broker()
+    handler = await begin(kafka, FEW)
+    await learned(handler, kafka)
+    before = stored(settings)["hosts"]
+    await handler.handle(kafka.batch(signal(URLS[0], NOW + 12 * DAY)))
+    await until_surveyed(handler)
+    await handler.handle(kafka.batch(signal(URLS[0], NOW + 13 * DAY)))
+    assert stored(settings)["hosts"] != before
+    rates = rates_of_hosts(handler)
+    assert rates["host-1.example"] > 2 * rates["host-2.example"]
+    # A page follows its host by itself, or has followed it: the next owner finds the same.
+    assert_schedulers_know(settings, kafka)
+    assert rates_of_hosts(await begin(kafka, 10**6)) == rates
+
+
+async def test_what_was_looked_through_under_another_owner_is_not_taken(
+    settings, begin, no_refits, monkeypatch
+):
+    kafka = Broker()
+    handler = await begin(kafka, FEW)
+    await learned(handler, kafka)
+    handler._survey.begin(handler._shards)
+    await until_surveyed(handler)
+    assert handler._survey._found
+    before = stored(settings)["hosts"]
+    await begin(kafka, FEW)  # It takes the shards away.
+    monkeypatch.setattr(surveying.Survey, "begin", lambda *_: None)
+    monkeypatch.setattr(Refits, "are_due", lambda *_: True)
+    await handler.handle(kafka.batch(signal(URLS[0], NOW + 12 * DAY)))
+    assert not handler._survey._found
+    priors = [row[0].split(",")[-5:-3] for row in stored(settings)["hosts"]]
+    assert priors == [row[0].split(",")[-5:-3] for row in before]
