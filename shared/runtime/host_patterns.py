@@ -1,7 +1,9 @@
 """Hosts as operators name them: one by one, or all below a domain."""
 
 from collections.abc import Iterable
-from typing import Final
+from typing import Annotated, Final
+
+from pydantic import AfterValidator, Field
 
 from shared.contracts.identity import BadUrl, identify
 
@@ -30,6 +32,18 @@ def host_pattern(text: str) -> str:
             "below a domain (*.example.com), known or any"
         )
     return below + page.host
+
+
+HostPatternNames = Annotated[
+    tuple[Annotated[str, AfterValidator(host_pattern)], ...],
+    Field(min_length=1, max_length=10_000),
+]
+_UrlPattern = Annotated[str, Field(min_length=1, max_length=1000)]
+UrlPatterns = Annotated[tuple[_UrlPattern, ...], Field(max_length=1000)]
+ImportanceByPattern = Annotated[
+    dict[_UrlPattern, Annotated[float, Field(ge=0.0, le=1e12)]], Field(max_length=1000)
+]
+"""Types of settings."""
 
 
 class HostPatterns:

@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import Annotated, Any, Literal
 
 from pydantic import (
-    AfterValidator,
     AliasChoices,
     Field,
     SecretStr,
@@ -29,7 +28,8 @@ from pydantic_settings import (
 from shared.contracts.layout import MOST_SHARDS
 from shared.runtime.clock import AcceleratedClock, Clock, SystemClock
 from shared.runtime.databases import check_databases
-from shared.runtime.host_patterns import host_pattern
+from shared.runtime.host_patterns import HostPatternNames, ImportanceByPattern, UrlPatterns
+from shared.runtime.objectives import ObjectivesByDomain
 from shared.runtime.reason_shares import ReasonShares
 from shared.runtime.secret_files import SecretFileError, read_secrets, variables
 from shared.units import SECONDS_PER_DAY
@@ -39,9 +39,6 @@ FILE_VARIABLE = "FRESHET_SETTINGS_FILE"
 
 Positive = Annotated[float, Field(gt=0)]
 NonNegative = Annotated[float, Field(ge=0)]
-UrlPatterns = Annotated[
-    tuple[Annotated[str, Field(min_length=1, max_length=1000)], ...], Field(max_length=1000)
-]
 
 
 class SettingsError(Exception):
@@ -194,6 +191,10 @@ class Settings(BaseSettings):
     """Parts of the slots of each shard that are kept for reasons to crawl, as JSON: {"new": 0.2,
     "max-age": 0.3, "value": 0.3}; also urgent. A part that finds no page goes to the others. None:
     what is asked for at once goes first, then new pages, then those beyond their maximum age."""
+    objectives: ObjectivesByDomain = {}
+    """What pages are crawled for, by domain (its host and all below it; the nearest counts), as
+    JSON: {"default": "freshness", "example.com": "harmonic", "docs.example.org": {"age": 0.3}}.
+    None: freshness. All schedulers, the coordinator and the poller want the same."""
     longest_host_pause_seconds: Positive = SECONDS_PER_DAY
     """The longest pause (clock seconds) that a host may ask for, by Retry-After."""
     failed_retry_seconds: Positive = 300.0
@@ -290,10 +291,7 @@ class Settings(BaseSettings):
     """A longer message is refused."""
 
     # Discoverer, and the frontier's discoveries
-    discovery_hosts: Annotated[
-        tuple[Annotated[str, AfterValidator(host_pattern)], ...],
-        Field(min_length=1, max_length=10_000),
-    ] = ("known",)
+    discovery_hosts: HostPatternNames = ("known",)
     """Whose pages links may add, as JSON: ["known", "example.com", "*.example.org"]. `known`: hosts
     that have pages already; `*.`: all hosts below a domain; `any`: of the whole web."""
     discovery_include: UrlPatterns = ()
@@ -301,13 +299,7 @@ class Settings(BaseSettings):
     None: all of the hosts."""
     discovery_exclude: UrlPatterns = ()
     """Patterns of URLs that links do not add."""
-    discovery_importance: Annotated[
-        dict[
-            Annotated[str, Field(min_length=1, max_length=1000)],
-            Annotated[float, Field(ge=0.0, le=1e12)],
-        ],
-        Field(max_length=1000),
-    ] = {}
+    discovery_importance: ImportanceByPattern = {}
     """Importance of pages that links add, by patterns of URLs, as JSON: {"*/news/*": 5}; the
     first that fits counts. Others have importance 1."""
     discovery_most_depth: Annotated[int, Field(ge=0)] | None = None

@@ -41,6 +41,15 @@ _REASON_SHARES: Final = (
     (("urgent", 0.1), ("new", 0.3), ("max-age", 0.2), ("value", 0.4)),
 )
 
+_WITH_OBJECTIVES: Final = 0.15
+"""Part of the seeds in which pages are crawled for something else than freshness."""
+
+_OBJECTIVES: Final = (
+    '{"default": "harmonic"}',
+    '{"default": {"age": 0.3}, "host0.example": "freshness"}',
+    '{"host1.example": "harmonic", "host2.example": {"age": 1.0}}',
+)
+
 LONG_OUTAGE_SECONDS: Final = 14.0
 """Longer than the (shortened) time after which a group gives up who does not poll."""
 
@@ -91,6 +100,8 @@ class Scale:
     """After which a group gives up a member that does not poll; five minutes in production."""
     reason_shares: tuple[tuple[str, float], ...] = ()
     """Parts of the slots that schedulers keep for reasons to crawl; some seeds draw them."""
+    objectives: str = "{}"
+    """What pages are crawled for, as the setting says it; some seeds draw it."""
 
     def processes(self) -> list[str]:
         """Names of the workers."""
@@ -156,7 +167,7 @@ def draw_plan(seed: int, scale: Scale) -> SimulationPlan:
         partly=rng.choice((0.05, 0.2, 0.5)),
         uneven=rng.choice((0.0, 0.1, 0.4)),
     )
-    scale = _with_shares(seed, scale)
+    scale = _with_objectives(seed, _with_shares(seed, scale))
     return SimulationPlan(seed, scale, tuple(sorted(faults, key=lambda f: f.at)), weather)
 
 
@@ -166,6 +177,14 @@ def _with_shares(seed: int, scale: Scale) -> Scale:
     if scale.reason_shares or rng.random() >= _WITH_SHARES:
         return scale
     return replace(scale, reason_shares=rng.choice(_REASON_SHARES))
+
+
+def _with_objectives(seed: int, scale: Scale) -> Scale:
+    """In some seeds, pages are crawled for something else than freshness."""
+    rng = Random(f"objectives {seed}")  # noqa: S311 - a simulation
+    if scale.objectives != "{}" or rng.random() >= _WITH_OBJECTIVES:
+        return scale
+    return replace(scale, objectives=rng.choice(_OBJECTIVES))
 
 
 def _compatible(kinds: Sequence[Kind]) -> Sequence[Kind]:

@@ -1,6 +1,7 @@
 """The life of a worker's process: it starts, runs its own loops, ends, and is started again."""
 
 import asyncio
+import json
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -68,6 +69,7 @@ def settings_of(name: str, scale: Scale) -> Settings:
         bad_messages_least=1_000_000,
         signals_per_source_per_second=1000.0,
         reason_shares=dict(scale.reason_shares),
+        objectives=json.loads(scale.objectives),
     )
 
 
