@@ -11,7 +11,8 @@ from pydantic.fields import FieldInfo
 from deploy.docs.tables import table
 from shared.contracts.described import field_descriptions
 from shared.runtime.reloading import RELOADED
-from shared.runtime.settings import ENV_PREFIX, Settings
+from shared.runtime.setting_kinds import ENV_PREFIX
+from shared.runtime.settings import Settings
 
 _HEAD = """# Settings
 

@@ -11,7 +11,8 @@ from deploy.local.supervisor import ChildSpec
 from services.demo.website import FLEET, LOOPBACK, POLLER
 from services.run.options import RunOptions
 from services.run.stack import BROKER_VARIABLE, DATABASE_VARIABLES, Stack
-from shared.runtime.settings import ENV_PREFIX, FILE_VARIABLE
+from shared.runtime.setting_kinds import ENV_PREFIX
+from shared.runtime.settings import FILE_VARIABLE
 from shared.units import SECONDS_PER_DAY
 
 PARTITIONS: Final = 4

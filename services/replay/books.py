@@ -35,6 +35,8 @@ class Books:
     stale_days: Floats
     penalty_days: Floats
     """∫ H(n) dt."""
+    age_days: Floats
+    """∫ a dt, a being for how long a copy has been stale: days², 0 while it is fresh."""
     crawls: Integers
     unchanged: Integers
     """Crawls that found no change."""
@@ -72,6 +74,12 @@ class Books:
         return float(self.fresh_requests.sum() / asked) if asked else None
 
     @property
+    def mean_age_days(self) -> float:
+        """Importance-weighted, time-averaged age of what is stale, days; what is fresh has none."""
+        weight = self.trace.importance
+        return float((weight * self.age_days).sum() / (weight * self.known_days).sum())
+
+    @property
     def harmonic_cost(self) -> float:
         """[K]'s J_h measured: mean over pages and time of importance times H(n)."""
         total = (self.trace.importance * self.penalty_days).sum()
@@ -90,6 +98,7 @@ class Books:
         found: dict[str, Any] = {
             "staleness": self.staleness,
             "freshness": 1.0 - self.staleness,
+            "mean_age_days": self.mean_age_days,
             "harmonic_cost": self.harmonic_cost,
             "binary_cost": self.binary_cost,
             "crawls": crawls,
@@ -119,7 +128,7 @@ class Books:
 def settle(trace: Trace, slot_days: Floats, crawled: Integers) -> Books:
     """The accounts of the crawls `crawled` (a page, or `IDLE`) at `slot_days`, rising."""
     count = len(trace)
-    stale, penalty = np.zeros(count), np.zeros(count)
+    stale, penalty, age = np.zeros(count), np.zeros(count), np.zeros(count)
     crawls, unchanged = np.zeros(count, np.int64), np.zeros(count, np.int64)
     oldest = np.zeros(count)
     bins = np.zeros(SERIES_BINS)
@@ -136,6 +145,7 @@ def settle(trace: Trace, slot_days: Floats, crawled: Integers) -> Books:
         trace.days,
         stale,
         penalty,
+        age,
         crawls,
         unchanged,
         oldest,
@@ -160,7 +170,7 @@ def settle(trace: Trace, slot_days: Floats, crawled: Integers) -> Books:
     )
     judged = ends > trace.judged_from
     ends, series = ends[judged], series[judged]
-    return Books(trace, stale, penalty, crawls, unchanged, oldest, ends, series, asked, fresh)
+    return Books(trace, stale, penalty, age, crawls, unchanged, oldest, ends, series, asked, fresh)
 
 
 @compiled
@@ -207,6 +217,13 @@ def _judged(begin: float, end: float, start: float) -> float:
 
 
 @compiled
+def _aged(begin: float, end: float, start: float) -> float:
+    """∫ (t − begin) dt over what of [begin, end] lies after `start`."""
+    before = max(start - begin, 0.0)
+    return 0.5 * (max(end - begin, before) ** 2 - before**2)
+
+
+@compiled
 def _spread(bins: Floats, begin: float, end: float, length: float, weight: float) -> None:
     """Add `weight` × time to each bin that [begin, end] overlaps."""
     width = length / bins.size
@@ -231,6 +248,7 @@ def _settle(
     length: float,
     stale: Floats,
     penalty: Floats,
+    age: Floats,
     crawls: Integers,
     unchanged: Integers,
     oldest: Floats,
@@ -276,6 +294,7 @@ def _settle(
             continue
         penalty[page] += height[page] * _judged(since[page], now, start)
         stale[page] += _judged(stale_since[page], now, start)
+        age[page] += _aged(stale_since[page], now, start)
         _spread(bins, max(stale_since[page], start), max(now, start), length, importance[page])
         unseen[page], height[page] = 0, 0.0
     for page in range(count):
@@ -283,4 +302,5 @@ def _settle(
         if unseen[page] > 0 and since[page] < length:
             penalty[page] += height[page] * _judged(since[page], length, start)
             stale[page] += _judged(stale_since[page], length, start)
+            age[page] += _aged(stale_since[page], length, start)
             _spread(bins, max(stale_since[page], start), length, length, importance[page])

@@ -16,6 +16,7 @@ from services.replay.trace import Trace
 from services.replay.virtual_estimator import Batch, VirtualEstimator
 from services.replay.virtual_shard import VirtualShard
 from shared.policy.compiled import compiled
+from shared.rules.host_objectives import FRESHNESS_ALONE, HostObjectives
 
 Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]
@@ -62,6 +63,7 @@ class CalendarRun:
         events: Events,
         estimator: VirtualEstimator | None = None,
         tick_days: float = TICK_DAYS,
+        objectives: HostObjectives = FRESHNESS_ALONE,
     ) -> None:
         """Begin a replay.
 
@@ -74,12 +76,13 @@ class CalendarRun:
             events: of the trace.
             estimator: learns; without one the parameters are given.
             tick_days: length of a tick; 0: one slot at a time.
+            objectives: what pages are crawled for.
         """
         self._columns, self._hosts, self._rules = columns, hosts, rules
         self._slot_days, self._events, self._event = slot_days, events, 0
         self._births, self._estimator = Births(trace), estimator
         self._begins = _tick_begins(trace, slot_days, rules.uses_signals, tick_days)
-        self.shard = VirtualShard(trace, rules.signal_delay_days)
+        self.shard = VirtualShard(trace, rules.signal_delay_days, objectives)
         self._crawled: tuple[Integers, Floats, NDArray[np.bool_]] = (
             np.empty(0, np.int64),
             np.empty(0),

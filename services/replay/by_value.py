@@ -21,7 +21,9 @@ from services.replay.virtual_estimator import (
     PRIOR_REFIT_DAYS,
     VirtualEstimator,
 )
+from shared.contracts.objectives import DEFAULT, Told
 from shared.policy.model import PageParameters
+from shared.rules.host_objectives import HostObjectives
 
 Progress = Callable[[float], None]
 """Called with the day that a replay has reached."""
@@ -30,7 +32,8 @@ STRETCH_DAYS = 20.0
 """Progress is told so often."""
 
 LAB, CALENDAR = "lab", "calendar"
-"""Selections: the lab's own (`selecting`), of any value; the scheduler's, of the exact value."""
+"""Selections: the lab's own (`selecting`), of any value; the scheduler's, of the exact value, or of
+what else its pages may be crawled for."""
 
 _LEARNER_NAMES = {state.KNOWN: "known", state.PRODUCTION: "production", state.SMOOTHED: "smoothed"}
 
@@ -48,6 +51,8 @@ class ValuePolicy:
     signal_delay_days: float = 0.0
     selection: str = LAB
     """Who picks: `LAB` or `CALENDAR`."""
+    objective: Told = "freshness"
+    """What the scheduler's calendar crawls all pages for."""
 
     def __post_init__(self) -> None:
         if self.selection == CALENDAR and self.value != EXACT:
@@ -113,7 +118,10 @@ def run_by_value(
         estimator = VirtualEstimator(trace, policy.signal_delay_days)
     run: CalendarRun | ListsRun
     if policy.selection == CALENDAR:
-        run = CalendarRun(trace, columns, hosts, rules, slot_days, events, estimator)
+        objectives = HostObjectives({DEFAULT: policy.objective})
+        run = CalendarRun(
+            trace, columns, hosts, rules, slot_days, events, estimator, objectives=objectives
+        )
     else:
         run = ListsRun(trace, columns, hosts, rules, slot_days, events, estimator)
     first = 0

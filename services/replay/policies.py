@@ -111,7 +111,15 @@ PRODUCTION = columns.PRODUCTION
 
 POLICIES: dict[str, Policy] = {
     "freshet": ValuePolicy(values.EXACT, PRODUCTION, selection=CALENDAR),
-    "freshet-harmonic": ValuePolicy(values.HARMONIC, PRODUCTION),
+    "freshet-harmonic": ValuePolicy(
+        values.EXACT, PRODUCTION, selection=CALENDAR, objective="harmonic"
+    ),
+    "freshet-age": ValuePolicy(
+        values.EXACT, PRODUCTION, selection=CALENDAR, objective={"age": 0.3}
+    ),
+    "freshet-age-alone": ValuePolicy(
+        values.EXACT, PRODUCTION, selection=CALENDAR, objective={"age": 1.0}
+    ),
     "freshet-no-signals": ValuePolicy(
         values.EXACT, PRODUCTION, uses_signals=False, selection=CALENDAR
     ),

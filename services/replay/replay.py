@@ -52,6 +52,7 @@ class Comparison:
             {
                 "policy": name,
                 "staleness": replayed.books.staleness,
+                "mean_age_days": replayed.books.mean_age_days,
                 "harmonic_cost": replayed.books.harmonic_cost,
                 "binary_cost": replayed.books.binary_cost,
                 "crawls": int(replayed.books.crawls.sum()),

@@ -18,6 +18,7 @@ from services.scheduler.state.crawls import Outcomes
 from services.scheduler.state.rules import PickingRules, ShardRules
 from shared.contracts.identity import PageIdentity
 from shared.contracts.messages import PageUpdate
+from shared.rules.host_objectives import FRESHNESS_ALONE, HostObjectives
 from shared.rules.page_events import CHANGED, UNCHANGED
 from shared.units import SECONDS_PER_DAY
 
@@ -45,10 +46,11 @@ class VirtualShard:
         self,
         trace: Trace,
         signal_delay_days: float,
+        objectives: HostObjectives = FRESHNESS_ALONE,
     ) -> None:
         self._trace = trace
         rules = ShardRules(
-            PickingRules(_NEVER_TIMES_OUT, CLOCK_SPEED),
+            PickingRules(_NEVER_TIMES_OUT, CLOCK_SPEED, objectives=objectives),
             signal_delay_days * SECONDS_PER_DAY,
             _RETRY_SECONDS,
             math.inf,

@@ -12,6 +12,7 @@ from services.scheduler.picking.priority import (
     Terms,
     crawl_value_of,
     is_looked_at,
+    objective_of,
     terms_of,
     tier_of,
 )
@@ -21,7 +22,8 @@ from services.scheduler.state.report_notes import REASONS
 from services.scheduler.state.rows import ACTIVE, ATTEMPT, NEVER
 from services.scheduler.state.shard import Shard
 from shared.contracts.identity import PageIdentity
-from shared.policy.kernels.threshold import due_after_days_scalar, threshold_staleness_scalar
+from shared.contracts.objectives import objective_name
+from shared.policy.objectives import objective_due_days
 from shared.store.page_status import AWAY, STATUS_NAMES
 from shared.units import SECONDS_PER_DAY
 
@@ -68,7 +70,7 @@ def page_state(
     number = int(shard.records[row]["page_class"])
     weight = shard.classes.weight_of(number)
     groups = shard.groups.of(int(page["host"]))
-    terms = terms_of(shard.rules.picking)
+    terms = terms_of(shard.rules.picking, shard.hosts.objectives)
     tier = int(tier_of(page, attempts, now, terms))
     of_host = float(host_multipliers(host, multiplier))
     threshold = multiplier + of_host
@@ -77,7 +79,8 @@ def page_state(
         "page_id": identity.page_id,
         "shard": shard.number,
         "status": STATUS_NAMES[int(page["status"])],
-        "crawl_value": float(crawl_value_of(page, now, terms.uniform)),
+        "crawl_value": float(crawl_value_of(page, now, terms)),
+        "objective": objective_name(int(objective_of(page, terms))),
         "threshold": threshold,
         "multiplier": multiplier,
         "host_multiplier": of_host,
@@ -135,12 +138,10 @@ def _due_at(
     if terms.uniform:
         days = threshold
     else:
-        evidence = float(page["kappa"]) * float(page["signals"])
-        target = threshold / page["importance"] if page["importance"] > 0 else math.inf
-        staleness, _ = threshold_staleness_scalar(
-            page["alpha"], page["kappa"], page["gamma"], target
-        )
-        days = due_after_days_scalar(staleness, float(page["alpha"]), evidence)
+        importance, parameters = page["importance"], (page["alpha"], page["kappa"], page["gamma"])
+        state = threshold, page["signals"]
+        due = objective_due_days(objective_of(page, terms), importance, *parameters, *state)
+        days = float(due[0])
     by_value = crawled_at + days * SECONDS_PER_DAY
     return max(not_before, min(by_value, crawled_at + float(page["max_age"])))
 

@@ -30,6 +30,9 @@ tenth too short, and the cost is flat there.
 λ₀ is the price of a slot in the long run. As long as copies are fresher than they will be then, the
 next slots buy less, λ* < λ₀: pages are crawled that λ₀ would not, to know of their signals is worth
 something, and of others more. So λ₀ here is the price of now (`slot_price`), in s* as in λ₀c.
+
+Under another objective, with a penalty c and a jump j for a signal, the same holds of its index x:
+w = E[(c(x + j) − c(x*))⁺], x even in [0, x*], V(x*) = λ₀/μ, and no page has a worth of 0.
 """
 
 import math
@@ -38,7 +41,9 @@ from typing import Final, NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike
 
+from shared.contracts.objectives import FRESHNESS
 from shared.policy.model import Column, as_columns
+from shared.policy.objectives import objective_signal_worth
 
 MEMORY_DAYS: Final = 60.0
 """What polls brought so long ago counts e times less."""
@@ -67,7 +72,12 @@ def slot_price(multiplier: float, slot_value: float) -> float:
 
 
 def signal_worth(
-    importance: ArrayLike, alpha: ArrayLike, kappa: ArrayLike, gamma: ArrayLike, price: float
+    importance: ArrayLike,
+    alpha: ArrayLike,
+    kappa: ArrayLike,
+    gamma: ArrayLike,
+    price: float,
+    objective: int = FRESHNESS,
 ) -> Column:
     """μw of each page: what it saves a day to know of one signal. One row a page.
 
@@ -77,7 +87,10 @@ def signal_worth(
         kappa: evidence of one signal.
         gamma: signals a day.
         price: of a slot, above 0 (`slot_price`).
+        objective: what the pages are crawled for (`objectives`).
     """
+    if objective != FRESHNESS:
+        return objective_signal_worth(objective, importance, alpha, kappa, gamma, price)
     weights, rates, evidence, signals = as_columns(importance, alpha, kappa, gamma)
     least = price * (rates - signals * np.expm1(-evidence))
     is_crawled = (least > 0.0) & (least < HIGHEST_LEVEL * weights)

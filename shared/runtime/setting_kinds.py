@@ -1,11 +1,20 @@
 """What settings may be, where several are of a kind, or one takes many lines."""
 
-from typing import Annotated
+from typing import Annotated, Any, Final
 
-from pydantic import AfterValidator, Field
+from pydantic import AfterValidator, AliasChoices, Field
 
 from shared.runtime.host_patterns import host_pattern
 from shared.runtime.page_class_terms import ClassName
+
+ENV_PREFIX: Final = "FRESHET_"
+"""Of the variables of the environment that are settings."""
+
+
+def unprefixed(name: str) -> Any:
+    """A setting that is known by a name without the prefix, too."""
+    return Field(validation_alias=AliasChoices(name, f"{ENV_PREFIX}{name}", name.lower()))
+
 
 Positive = Annotated[float, Field(gt=0)]
 NonNegative = Annotated[float, Field(ge=0)]

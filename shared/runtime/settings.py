@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import Annotated, Any, Literal
 
 from pydantic import (
-    AliasChoices,
     Field,
     SecretStr,
     ValidationError,
@@ -28,29 +27,27 @@ from pydantic_settings import (
 from shared.contracts.layout import MOST_SHARDS
 from shared.runtime.clock import AcceleratedClock, Clock, SystemClock
 from shared.runtime.databases import check_databases
+from shared.runtime.objectives import ObjectivesByDomain
 from shared.runtime.page_class_terms import PageClassTerms
 from shared.runtime.reason_shares import ReasonShares
 from shared.runtime.secret_files import SecretFileError, read_secrets, variables
 from shared.runtime.setting_kinds import (
+    ENV_PREFIX,
     ClassByUrl,
     HostPatternNames,
     ImportanceByUrl,
     NonNegative,
     Positive,
     UrlPatterns,
+    unprefixed,
 )
 from shared.units import SECONDS_PER_DAY
 
-ENV_PREFIX = "FRESHET_"
-FILE_VARIABLE = "FRESHET_SETTINGS_FILE"
+FILE_VARIABLE = f"{ENV_PREFIX}SETTINGS_FILE"
 
 
 class SettingsError(Exception):
     """The configuration cannot be used; the text names each wrong setting."""
-
-
-def _unprefixed(name: str) -> Any:
-    return Field(validation_alias=AliasChoices(name, f"{ENV_PREFIX}{name}", name.lower()))
 
 
 def settings_file() -> Path:
@@ -66,7 +63,7 @@ class Settings(BaseSettings):
     )
 
     # Kafka
-    kafka_bootstrap_servers: Annotated[str, _unprefixed("KAFKA_BOOTSTRAP_SERVERS")] = (
+    kafka_bootstrap_servers: Annotated[str, unprefixed("KAFKA_BOOTSTRAP_SERVERS")] = (
         "127.0.0.1:9092"
     )
     """Comma-separated host:port of the brokers."""
@@ -88,7 +85,7 @@ class Settings(BaseSettings):
     replication_factor: Annotated[int, Field(ge=1)] = 1
 
     # Postgres
-    database_url: Annotated[SecretStr, _unprefixed("DATABASE_URL")] = SecretStr(
+    database_url: Annotated[SecretStr, unprefixed("DATABASE_URL")] = SecretStr(
         "postgresql://freshet@127.0.0.1:5432/freshet"
     )
     """libpq URL; TLS by its own parameters (sslmode, sslrootcert, ...)."""
@@ -197,10 +194,12 @@ class Settings(BaseSettings):
     "max-age": 0.3, "value": 0.3}; also urgent. A part that finds no page goes to the others. None:
     what is asked for at once goes first, then new pages, then those beyond their maximum age."""
     classes: PageClassTerms = {}
-    """What classes of pages are worth (`class` of `page-updates`), as JSON: {"news": {"weight": 2},
-    "partner": {"share": 0.3}}. A weight multiplies the importance of the class's pages; a share is
-    a part of each shard's slots that is kept for them, and goes to the others where they leave it.
-    32 classes at most, seven with shares. The same for all workers."""
+    """What classes of pages are worth, as JSON: {"news": {"weight": 2}, "partner": {"share": 0.3}}.
+    A weight multiplies their importance; a share is a part of each shard's slots that is kept for
+    them, where they use it. 32 classes at most, seven with shares. The same for all workers."""
+    objectives: ObjectivesByDomain = {}
+    """What pages are crawled for, by domain, the same for all workers, as JSON: {"default":
+    "freshness", "example.com": "harmonic", "docs.example.org": {"age": 0.3}}. None: freshness."""
     longest_host_pause_seconds: Positive = SECONDS_PER_DAY
     """The longest pause (clock seconds) that a host may ask for, by Retry-After."""
     failed_retry_seconds: Positive = 300.0
@@ -225,7 +224,7 @@ class Settings(BaseSettings):
     a user who may read them (`freshet_readonly`); absent: DATABASE_URL."""
     view_databases: SecretStr | None = None
     """The same of several databases, in the ranges of `databases`."""
-    scheduler_urls: Annotated[str, _unprefixed("SCHEDULER_URLS")] = "http://127.0.0.1:6067"
+    scheduler_urls: Annotated[str, unprefixed("SCHEDULER_URLS")] = "http://127.0.0.1:6067"
     """Web servers of the schedulers, with spaces between them: `freshet explain` and the
     coordinator's page ask them what they know of a page. All that a name stands for are asked."""
 

@@ -7,6 +7,7 @@ from operator import itemgetter
 from typing import Any
 
 from shared.contracts.identity import identify
+from shared.rules.host_objectives import HostObjectives
 from shared.rules.host_rules import PATIENCE
 from shared.runtime.asking import ask_each
 from shared.runtime.databases import databases_of
@@ -50,8 +51,10 @@ def page_answer(settings: Settings, url: str, limits: Limits = WORKING) -> dict[
     state = known["state"]
     state["class_weight"] = weight_of(settings.classes, state["class"])
     now = settings.clock().now()
-    answer = explain(known, live, sent[0]["multiplier"] if sent else None, now)
-    return answer | {"now": now, "curve": value_curve(known, answer["decision"], now)}
+    objective = HostObjectives(settings.objectives).of(identify(url).host)
+    answer = explain(known, live, sent[0]["multiplier"] if sent else None, now, objective)
+    curve = value_curve(known, answer["decision"], now, objective)
+    return answer | {"now": now, "curve": curve}
 
 
 def host_answer(settings: Settings, host: str, limits: Limits = WORKING) -> dict[str, Any]:

@@ -6,13 +6,19 @@ from typing import Any, Final
 
 import numpy as np
 
+from shared.contracts.objectives import FRESHNESS, objective_name
 from shared.policy.inverse import due_after_days, threshold_staleness
-from shared.policy.value import crawl_value, freshness
+from shared.policy.objectives import objective_due_days, objective_values
+from shared.policy.value import freshness
 from shared.units import SECONDS_PER_DAY
 
 
 def explain(
-    known: dict[str, Any], live: dict[str, Any] | None, multiplier: float | None, now: float
+    known: dict[str, Any],
+    live: dict[str, Any] | None,
+    multiplier: float | None,
+    now: float,
+    objective: int = FRESHNESS,
 ) -> dict[str, Any]:
     """All that decides when a page is crawled.
 
@@ -22,18 +28,20 @@ def explain(
         live: what the page's scheduler says of it; None: none was asked, or none answered.
         multiplier: λ₀ that was sent last; None: none was.
         now: clock time, Unix seconds.
+        objective: what its host's pages are crawled for, by the settings here.
     """
-    value = _value(known, now)
+    value = _value(known, now, objective)
     multiplier = live["multiplier"] if live else multiplier
     of_host = live["host_multiplier"] if live else None
     threshold = None if multiplier is None else multiplier + (of_host or 0.0)
-    due_at = live["due_at"] if live else _due_at(known, threshold)
+    due_at = live["due_at"] if live else _due_at(known, threshold, objective)
     decision = {
         "crawl_value": live["crawl_value"] if live else value,
         "expected_freshness": _expected_freshness(known, now),
         "multiplier": multiplier,
         "host_multiplier": of_host,
         "threshold": threshold,
+        "objective": (live or {}).get("objective") or objective_name(objective),
         "due_at": due_at,
         "in_flight": live["in_flight"] if live else None,
         "seen_by_scheduler": live is not None,
@@ -56,7 +64,7 @@ _ROOM: Final = 1.2
 
 
 def value_curve(
-    known: dict[str, Any], decision: dict[str, Any], now: float
+    known: dict[str, Any], decision: dict[str, Any], now: float, objective: int = FRESHNESS
 ) -> dict[str, list[float]] | None:
     """How a page's value rises from its last crawl on, with the signals that it has by now.
 
@@ -64,6 +72,7 @@ def value_curve(
         known: as for `explain`.
         decision: of its answer.
         now: clock time, Unix seconds.
+        objective: as for `explain`.
 
     Returns:
         `at` (Unix seconds) and `value`, as far as now, or as it is due if that is later; None: the
@@ -76,7 +85,8 @@ def value_curve(
     due = decision["due_at"] or now
     days = max(now - crawled_at, due - crawled_at, 1.0) / SECONDS_PER_DAY * _ROOM
     elapsed = np.linspace(0.0, days, CURVE_POINTS)
-    values = crawl_value(
+    values = objective_values(
+        objective,
         _weighted(state),
         parameters["unsignalled_change_rate"],
         parameters["signal_evidence"],
@@ -105,13 +115,14 @@ def lines(answer: dict[str, Any], now: float) -> list[str]:
     return text
 
 
-def _value(known: dict[str, Any], now: float) -> float | None:
+def _value(known: dict[str, Any], now: float, objective: int) -> float | None:
     crawled_at = known["state"]["last_crawled_at"]
     if crawled_at is None:
         return None
     state, parameters = known["state"], known["parameters"]
     days = max(now - crawled_at, 0.0) / SECONDS_PER_DAY
-    value = crawl_value(
+    value = objective_values(
+        objective,
         _weighted(state),
         parameters["unsignalled_change_rate"],
         parameters["signal_evidence"],
@@ -137,21 +148,25 @@ def _expected_freshness(known: dict[str, Any], now: float) -> float | None:
     return float(freshness(parameters["unsignalled_change_rate"], days, evidence)[0])
 
 
-def _due_at(known: dict[str, Any], threshold: float | None) -> float | None:
+def _due_at(known: dict[str, Any], threshold: float | None, objective: int) -> float | None:
     """When the value reaches the threshold if no signal comes; None: never, or unknown."""
     state, parameters = known["state"], known["parameters"]
     crawled_at = state["last_crawled_at"]
     if threshold is None or crawled_at is None:
         return None
-    staleness, _ = threshold_staleness(
+    page = (
         _weighted(state),
         parameters["unsignalled_change_rate"],
         parameters["signal_evidence"],
         parameters["signal_rate"],
-        threshold,
     )
-    evidence = parameters["signal_evidence"] * state["signals"]
-    days = float(due_after_days(staleness, parameters["unsignalled_change_rate"], evidence)[0])
+    if objective == FRESHNESS:
+        staleness, _ = threshold_staleness(*page, threshold)
+        evidence = parameters["signal_evidence"] * state["signals"]
+        due = due_after_days(staleness, parameters["unsignalled_change_rate"], evidence)
+    else:
+        due = objective_due_days(objective, *page, threshold, state["signals"])
+    days = float(due[0])
     if state["max_age_days"] is not None:
         days = min(days, state["max_age_days"])
     return crawled_at + days * SECONDS_PER_DAY if math.isfinite(days) else None

@@ -52,7 +52,8 @@ def _rows() -> list[dict[str, Any]]:
 
 def _source(name: str, field: "FieldInfo") -> str:
     from shared.runtime.secret_files import SUFFIX, plain_variables  # noqa: PLC0415
-    from shared.runtime.settings import ENV_PREFIX, settings_file  # noqa: PLC0415
+    from shared.runtime.setting_kinds import ENV_PREFIX  # noqa: PLC0415
+    from shared.runtime.settings import settings_file  # noqa: PLC0415
 
     known = {upper.upper() for upper in os.environ}
     for variable in plain_variables(ENV_PREFIX, name, field):

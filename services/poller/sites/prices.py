@@ -4,7 +4,7 @@ Both are in PostgreSQL, and neither is needed: where it cannot be had, sources a
 rhythm of what they bring.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from operator import attrgetter
 from typing import Final
 
@@ -13,6 +13,7 @@ import structlog
 
 from shared.contracts.identity import PageIdentity
 from shared.policy.polls import signal_worth
+from shared.rules.host_objectives import HostObjectives
 from shared.runtime.settings import Settings
 from shared.runtime.wall_time import WALL
 from shared.store.known_pages import ids_by_shard
@@ -38,6 +39,7 @@ class Prices:
         self._settings = settings
         self._questions = questions
         self._weights = {name: terms.weight for name, terms in settings.classes.items()}
+        self._objectives = HostObjectives(settings.objectives)
         self._price = 0.0
         self._asked_at = float("-inf")
         self._is_away = False
@@ -84,12 +86,24 @@ class Prices:
         try:
             worth, known = 0.0, 0
             for questions, part in self._questions.by_host(pages, attrgetter("host")):
-                more, found = await questions.ask(_worth_of, part, price, self._weights)
-                worth, known = worth + more, known + found
+                for objective, alike in self._by_objective(part):
+                    more, found = await questions.ask(
+                        _worth_of, alike, price, objective, self._weights
+                    )
+                    worth, known = worth + more, known + found
         except psycopg.Error as error:
             self._note(error)
             return None
         return worth, known
+
+    def _by_objective(
+        self, pages: Sequence[PageIdentity]
+    ) -> Iterable[tuple[int, list[PageIdentity]]]:
+        """Pages by what they are crawled for."""
+        found: dict[int, list[PageIdentity]] = {}
+        for page in pages:
+            found.setdefault(self._objectives.of(page.host), []).append(page)
+        return found.items()
 
     def _note(self, error: psycopg.Error) -> None:
         if not self._is_away:
@@ -101,12 +115,13 @@ def _worth_of(
     connection: psycopg.Connection,
     pages: Sequence[PageIdentity],
     price: float,
+    objective: int,
     weights: Mapping[str, float],
 ) -> tuple[float, int]:
-    """(worth, how many pages are there) of some pages."""
+    """(worth, how many pages are there) of some pages that are crawled for the same."""
     worth, known = 0.0, 0
     for shard, page_ids in ids_by_shard(connection, pages).items():
         beliefs = read_beliefs(connection, shard, page_ids, weights)
-        worth += float(signal_worth(*beliefs, price).sum())
+        worth += float(signal_worth(*beliefs, price, objective).sum())
         known += beliefs.alpha.size
     return worth, known

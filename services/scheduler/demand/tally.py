@@ -11,12 +11,17 @@ import numpy as np
 from numpy.typing import NDArray
 
 from services.scheduler.demand.cutting import cut_sums
+from services.scheduler.demand.page_rates import (
+    highest_value,
+    raise_to_bound,
+    rates_of_others,
+    rates_one_by_one,
+)
 from services.scheduler.state.groups import CrawlRates
+from services.scheduler.state.hosts import FRESHNESS_FOR_ALL, Objectives
 from services.scheduler.state.rows import ACTIVE, Rows
 from services.scheduler.state.shard import Shard
 from shared.policy.compiled import compiled
-from shared.policy.kernels.crawl_value import change_rate_scalar
-from shared.policy.kernels.demand import threshold_rates
 from shared.policy.kernels.rate_tables import (
     STEPS_PER_DECADE,
     RateTables,
@@ -120,34 +125,14 @@ class Demand(NamedTuple):
 
 
 @compiled
-def _rates_one_by_one(
-    pages: Rows,
-    thresholds: NDArray[np.float64],
-    rates: NDArray[np.float64],
-    reached: NDArray[np.int64],
-) -> None:
-    """As `rates_by_tables`, but exact."""
-    for row in range(pages.size):
-        page = pages[row]
-        importance = np.float64(page.importance)
-        alpha, kappa, gamma = np.float64(page.alpha), np.float64(page.kappa), np.float64(page.gamma)
-        reached[row] = 0
-        if importance > 0.0:
-            reached[row] = threshold_rates(importance, alpha, kappa, gamma, thresholds, rates[row])
-
-
-@compiled
-def _raise_to_bound(max_age: float, rates: NDArray[np.float64], reached: int) -> int:
-    """A page with a bound is crawled as often as that asks for, under whatever threshold."""
-    rates[reached:] = 0.0
-    for point in range(rates.size):
-        rates[point] = max(rates[point], SECONDS_PER_DAY / max_age)
-    return rates.size
-
-
-@compiled
 def add_pages(
-    pages: Rows, sums: Sums, tables: RateTables, exact: bool, uniform: bool, most: float
+    pages: Rows,
+    sums: Sums,
+    tables: RateTables,
+    exact: bool,
+    uniform: bool,
+    most: float,
+    objectives: Objectives,
 ) -> None:
     """Add what pages ask for under each threshold, each no more than `most` crawls per day."""
     thresholds, slots, largest, by_host, others = sums
@@ -160,15 +145,17 @@ def add_pages(
             rates[:] = 1.0 / thresholds
             reached[:] = thresholds.size
         elif exact:
-            _rates_one_by_one(block, thresholds, rates, reached)
+            rates_one_by_one(block, thresholds, rates, reached)
         else:
             rates_by_tables(tables, block, lowest, rates, reached)
+        # Under the uniform policy there are none.
+        rates_of_others(block, objectives, thresholds, rates, reached)
         for row in range(block.size):
             if block[row].status != ACTIVE:
                 continue
             if block[row].max_age < np.inf:
                 max_age = np.float64(block[row].max_age)
-                reached[row] = _raise_to_bound(max_age, rates[row], reached[row])
+                reached[row] = raise_to_bound(max_age, rates[row], reached[row])
             host = block[row].host
             slot = -1
             if reached[row] > 0 and host < slots.size:
@@ -199,21 +186,6 @@ def grid(highest: float, multiplier: float) -> NDArray[np.float64]:
             top = above
     steps = np.arange(top - POINTS + 1, top + 1)
     return np.asarray(10.0 ** (steps / POINTS_PER_DECADE), dtype=np.float64)
-
-
-@compiled
-def highest_value(pages: Rows) -> float:
-    """The highest crawl value that one of the pages can have."""
-    highest = 0.0
-    for row in range(pages.size):
-        page = pages[row]
-        if page.status == ACTIVE:
-            rate = change_rate_scalar(
-                np.float64(page.alpha), np.float64(page.kappa), np.float64(page.gamma)
-            )
-            if rate > 0.0:
-                highest = max(highest, page.importance / rate)
-    return highest
 
 
 class Tally:
@@ -253,6 +225,8 @@ class Tally:
         self._most = SECONDS_PER_DAY / rules.least_interval if has_interval else math.inf
         self._exact = is_sample or shard.used <= few_pages
         self._hosts = shard.host_count
+        told = FRESHNESS_FOR_ALL if rules.uniform else shard.hosts.objectives
+        self._objectives = told.copy()
         self._rates = shard.crawl_rates().copy()
         most = min(size, shard.used) if is_sample or not self._exact else shard.used
         self._buffer = np.empty(max(most, 1), shard.pages.dtype)
@@ -279,8 +253,9 @@ class Tally:
         if self._sums is None:
             self._sums = self._make_sums(rows)
         tables = no_tables() if self._exact else rate_tables()
-        add_pages(rows, self._sums, tables, self._exact, self._uniform, self._most)
-        self._highest = max(self._highest, float(highest_value(rows)))
+        how = self._exact, self._uniform, self._most, self._objectives
+        add_pages(rows, self._sums, tables, *how)
+        self._highest = max(self._highest, float(highest_value(rows, self._objectives)))
 
     def finish(self) -> Demand:
         """What the pages ask for."""
@@ -299,7 +274,7 @@ class Tally:
 
     def _make_sums(self, rows: Rows) -> Sums:
         if self._exact or self._before is None:
-            highest = float(highest_value(rows))
+            highest = float(highest_value(rows, self._objectives))
         else:
             highest = self._before.highest
         self._tracked = self._hosts_to_track(rows)

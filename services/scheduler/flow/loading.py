@@ -16,6 +16,7 @@ from services.scheduler.state.rules import ClassRules, PickingRules, ShardRules
 from services.scheduler.state.shard import Shard
 from services.scheduler.state.url_arena import UrlArena
 from shared.policy.estimation.page_factors import activity_bins
+from shared.rules.host_objectives import HostObjectives
 from shared.rules.host_rules import HostRules
 from shared.rules.page_events import CONFIRMATIONS
 from shared.runtime.clock import Clock
@@ -42,6 +43,7 @@ def shard_rules(settings: Settings, clock: Clock) -> ShardRules:
             least_interval=settings.least_interval_seconds,
             least_value=settings.least_value,
             shares=shares_by_queue(settings.reason_shares),
+            objectives=HostObjectives(settings.objectives),
         ),
         signal_delay=settings.signal_delay_seconds,
         failed_retry=max(settings.failed_retry_seconds, settings.least_interval_seconds),

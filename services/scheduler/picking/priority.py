@@ -20,11 +20,18 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 
 from services.scheduler.state.attempts import NO_ATTEMPT, failures_of, is_asked_anew
+from services.scheduler.state.hosts import FRESHNESS_FOR_ALL, Objectives
 from services.scheduler.state.rows import ACTIVE, NEVER, Rows
 from services.scheduler.state.rules import PickingRules
+from shared.contracts.objectives import FRESHNESS
 from shared.policy.compiled import compiled
 from shared.policy.kernels.crawl_value import value_and_psi, value_at_evidence
-from shared.policy.kernels.threshold import due_after_days_scalar, threshold_staleness_scalar
+from shared.policy.kernels.threshold import due_after_days_scalar
+from shared.policy.objectives import (
+    jump_of,
+    objective_threshold_scalar,
+    objective_value_scalar,
+)
 from shared.rules.page_events import is_away
 from shared.units import SECONDS_PER_DAY
 
@@ -75,20 +82,42 @@ class Terms(NamedTuple):
     """Crawl value from which on a page beyond its maximum age has a claim for that."""
     in_turns: bool = False
     """Tiers have parts of the slots, and take turns."""
+    objectives: Objectives = FRESHNESS_FOR_ALL
+    """What the pages of each host are crawled for."""
 
 
-def terms_of(rules: PickingRules) -> Terms:
-    """The part of the rules that priorities go by."""
+def terms_of(rules: PickingRules, objectives: Objectives = FRESHNESS_FOR_ALL) -> Terms:
+    """The part of the rules that priorities go by, and what the hosts' pages are crawled for."""
     in_turns = bool(rules.shares)
-    return Terms(rules.uniform, rules.least_interval, rules.least_value, in_turns)
+    return Terms(rules.uniform, rules.least_interval, rules.least_value, in_turns, objectives)
 
 
 @compiled
-def crawl_value_of(page: Any, now: float, uniform: bool) -> float:
+def objective_of(page: Any, terms: Terms) -> int:
+    """What a page is crawled for."""
+    if page.host < terms.objectives.size:
+        return int(terms.objectives[page.host])
+    return FRESHNESS
+
+
+@compiled
+def _other_value(page: Any, elapsed: float, objective: int) -> float:
+    """Crawl value of a page of some importance, under another objective than freshness."""
+    alpha, kappa, gamma = np.float64(page.alpha), np.float64(page.kappa), np.float64(page.gamma)
+    signals = np.float64(page.signals)
+    unit: float = objective_value_scalar(objective, alpha, kappa, gamma, elapsed, signals)
+    return np.float64(page.importance) * unit
+
+
+@compiled
+def crawl_value_of(page: Any, now: float, terms: Terms) -> float:
     """Crawl value of a page (or its age in days, under the uniform policy), at most 1e50."""
     elapsed = (now - page.last_crawled_at) / SECONDS_PER_DAY
-    if uniform:
+    objective = objective_of(page, terms)
+    if terms.uniform:
         value = elapsed
+    elif objective != FRESHNESS and page.importance > 0.0:
+        value = _other_value(page, elapsed, objective)
     elif page.importance > 0.0:
         alpha, kappa, gamma = np.float64(page.alpha), np.float64(page.kappa), np.float64(page.gamma)
         signals = np.float64(page.signals)
@@ -137,7 +166,7 @@ def _tier_by_age(page: Any, now: float, terms: Terms) -> int:
     if page.last_crawled_at == NEVER:
         return NEW
     if now - page.last_crawled_at >= page.max_age and (
-        terms.least_value <= 0.0 or crawl_value_of(page, now, terms.uniform) >= terms.least_value
+        terms.least_value <= 0.0 or crawl_value_of(page, now, terms) >= terms.least_value
     ):
         return OVER_AGE
     return BY_VALUE
@@ -176,41 +205,43 @@ def priority_of(page: Any, attempts: Rows, now: float, terms: Terms) -> float:
     if tier == NOT_NOW:
         return 0.0
     if tier == BY_VALUE:
-        return crawl_value_of(page, now, terms.uniform)
+        return crawl_value_of(page, now, terms)
     return tier_priority(page, tier)
 
 
 @compiled
-def staleness_at(page: Any, guard: float, uniform: bool) -> float:
-    """s* of a page under a guard, a little less than exact; days under the uniform policy."""
-    if uniform:
+def staleness_at(page: Any, guard: float, terms: Terms) -> float:
+    """s* of a page under a guard, or the index of its objective, a little less than exact; days
+    under the uniform policy."""
+    if terms.uniform:
         return guard * _CAUTION
     if not page.importance > 0.0:
         return math.inf
     target = guard / np.float64(page.importance)
-    staleness, _ = threshold_staleness_scalar(
-        np.float64(page.alpha), np.float64(page.kappa), np.float64(page.gamma), target
-    )
+    alpha, kappa, gamma = np.float64(page.alpha), np.float64(page.kappa), np.float64(page.gamma)
+    objective = objective_of(page, terms)
+    staleness, _ = objective_threshold_scalar(objective, alpha, kappa, gamma, target)
     return staleness * _CAUTION
 
 
 @compiled
-def _time_of_value(page: Any, guard: float, uniform: bool) -> float:
+def _time_of_value(page: Any, guard: float, terms: Terms) -> float:
     """When a page's crawl value reaches a guard, if nothing happens; finds and keeps its s*."""
     if page.last_crawled_at == NEVER:
         # As long ago as can be: its value is what it is.
-        return NEVER if crawl_value_of(page, 0.0, uniform) >= guard * _CAUTION else math.inf
+        return NEVER if crawl_value_of(page, 0.0, terms) >= guard * _CAUTION else math.inf
     if np.isnan(page.due_staleness):
-        page.due_staleness = staleness_at(page, guard, uniform)
-    return _time_of_staleness(page, np.float64(page.due_staleness), uniform)
+        page.due_staleness = staleness_at(page, guard, terms)
+    return _time_of_staleness(page, np.float64(page.due_staleness), terms)
 
 
 @compiled
-def _time_of_staleness(page: Any, staleness: float, uniform: bool) -> float:
+def _time_of_staleness(page: Any, staleness: float, terms: Terms) -> float:
     """When a page that was crawled reaches an s*, if nothing happens."""
     days: float = staleness
-    if not uniform:
-        evidence = np.float64(page.kappa) * np.float64(page.signals) if page.signals > 0 else 0.0
+    if not terms.uniform:
+        kappa = jump_of(objective_of(page, terms), np.float64(page.kappa))
+        evidence = kappa * np.float64(page.signals) if page.signals > 0 else 0.0
         days = due_after_days_scalar(staleness, np.float64(page.alpha), evidence)
     time: float = page.last_crawled_at + days * SECONDS_PER_DAY
     return time
@@ -249,11 +280,11 @@ def due_at(page: Any, attempts: Rows, guard: float, terms: Terms) -> float:
         return min(ready, at_once) if tier_priority(page, NEW) >= guard else at_once
     due = math.inf
     if guard <= HIGHEST_VALUE:
-        due = _time_of_value(page, guard, terms.uniform)
+        due = _time_of_value(page, guard, terms)
     if has_tier and page.max_age < np.inf and tier_priority(page, OVER_AGE) >= guard:
         over_age = page.last_crawled_at + np.float64(page.max_age)
         if terms.least_value > 0.0 and over_age < due:
-            staleness = staleness_at(page, terms.least_value, terms.uniform)
-            over_age = max(over_age, _time_of_staleness(page, staleness, terms.uniform))
+            staleness = staleness_at(page, terms.least_value, terms)
+            over_age = max(over_age, _time_of_staleness(page, staleness, terms))
         due = min(due, over_age)
     return min(max(due, ready), at_once)

@@ -9,6 +9,7 @@ from services.scheduler.picking.board import Board, attach
 from services.scheduler.picking.lines import drop_stale
 from services.scheduler.state.attempts import Attempts
 from services.scheduler.state.groups import HostGroups
+from services.scheduler.state.hosts import Hosts
 from services.scheduler.state.rows import Rows
 
 _FEW_WAIT: Final = 4096
@@ -19,6 +20,7 @@ _MANY: Final = 8
 class Space(Protocol):
     """Where the pages and hosts of a shard are; the arrays may be replaced when they grow."""
 
+    hosts: Hosts
     pages: Rows
     records: Rows
     attempts: Attempts
@@ -58,12 +60,14 @@ def is_attached(board: Board, space: Space) -> bool:
         and board.hosts is space.host_rows
         and board.groups is space.group_rows
         and board.lines is space.groups.lines
+        and board.terms.objectives is space.hosts.objectives
     )
 
 
 def attached(board: Board, space: Space, touched: int) -> Board:
     """The board over the rows as they are now, with room for so many more moves."""
-    board = board._replace(groups=space.group_rows, lines=space.groups.lines)
+    terms = board.terms._replace(objectives=space.hosts.objectives)
+    board = board._replace(groups=space.group_rows, lines=space.groups.lines, terms=terms)
     attempts, hosts = space.attempts.rows, space.host_rows
     board = attach(board, space.pages, space.records, attempts, hosts, space.used, touched)
     if board.state[0]["parked"] > _FEW_WAIT + _MANY * (hosts.size + board.lines.size):

@@ -83,7 +83,7 @@ def commit(
     use_slots(host, groups, now)
     if pick.priority > HIGHEST_VALUE:
         pick.tier = tier_of(page, attempts, now, terms)
-        pick.value = crawl_value_of(page, now, terms.uniform)
+        pick.value = crawl_value_of(page, now, terms)
     else:
         note_value(host, pick.priority)
     requested_us = int(np.floor(now * 1e6 + 0.5))

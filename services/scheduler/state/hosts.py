@@ -7,7 +7,7 @@ the shard's (`groups`); one may be of two. Times are clock seconds.
 """
 
 import math
-from typing import Any, Final
+from typing import Any, Final, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,6 +16,7 @@ from services.scheduler.state.host_names import UNKNOWN, HostKeys, HostNames
 from services.scheduler.state.learned_hosts import LearnedHosts
 from services.scheduler.state.rows import HOST, NEVER, NO_GROUP, REMOVED, Rows
 from shared.policy.compiled import compiled
+from shared.rules.host_objectives import FRESHNESS_ALONE, HostObjectives
 from shared.rules.host_rules import HostRules
 from shared.store.reserved import grown
 
@@ -24,6 +25,11 @@ DEPTH: Final = 2.0
 
 NO_PAGE: Final = -1
 """Row of no page: the end of a host's list."""
+
+Objectives: TypeAlias = NDArray[np.uint8]
+"""What the pages of each host are crawled for (`shared.contracts.objectives`)."""
+
+FRESHNESS_FOR_ALL: Final[Objectives] = np.zeros(0, np.uint8)
 
 _GOLDEN: Final = np.uint64(0x9E3779B97F4A7C15)
 _PARTS: Final = 2.0**64
@@ -222,8 +228,11 @@ def pages_of(records: Rows, hosts: Rows, host: int) -> NDArray[np.int32]:
 class Hosts:
     """The hosts of a shard: names, limits, buckets, and what was learned of them."""
 
-    def __init__(self, default_rate: float) -> None:
+    def __init__(self, default_rate: float, objectives: HostObjectives = FRESHNESS_ALONE) -> None:
         self._default_rate = default_rate
+        self._told = objectives
+        self.objectives = np.zeros(64, np.uint8) if objectives else FRESHNESS_FOR_ALL
+        """By host; the same array as long as there is room in it."""
         self.rows: Rows = np.zeros(64, HOST)
         """Those from `len` on are no hosts."""
         self._known: Rows = self.rows[:0]
@@ -266,6 +275,10 @@ class Hosts:
         row["rate"] = self._default_rate
         row["tokens"] = DEPTH
         row["filled_at"] = row["blocked_until"] = row["expires_at"] = NEVER
+        if self._told:
+            if index >= self.objectives.size:
+                self.objectives = grown(self.objectives, 2 * index)
+            self.objectives[index] = self._told.of(name)
         return index
 
     def change_rules(self, index: int) -> HostRules:

@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 
 from shared.contracts.messages import PageUpdate
+from shared.rules.host_objectives import FRESHNESS_ALONE, HostObjectives
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,6 +22,8 @@ class PickingRules:
     shares: tuple[float, ...] = ()
     """Parts of the slots, by value and of each upper tier (`shared.runtime.reason_shares`); none:
     upper tiers go first."""
+    objectives: HostObjectives = FRESHNESS_ALONE
+    """What the pages of each host are crawled for."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -65,7 +65,7 @@ class Shard:
         """
         self.number = number
         self.rules = rules
-        self.hosts = Hosts(rules.default_host_rate)
+        self.hosts = Hosts(rules.default_host_rate, rules.picking.objectives)
         self.groups = HostGroups(self)
         self.urls = UrlArena()
         self.pages, self.records = reserved_rows(max(_SMALLEST, expected))

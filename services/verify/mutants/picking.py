@@ -25,6 +25,7 @@ from services.verify.ledger import AWAY
 from services.verify.mutants.mutant import Planted, Promise, breaks, does_nothing
 from services.verify.simulation.replacing import instead
 from shared.contracts.messages import CrawlOutcome
+from shared.contracts.objectives import FRESHNESS, HARMONIC
 from shared.rules.page_events import FAILED, kinds_of
 
 
@@ -99,6 +100,30 @@ def weights_left_out() -> Planted:
 def turns_of_classes_forgotten() -> Planted:
     """Slots that are kept for classes of pages go to everybody."""
     return instead(Turns, "next", lambda *_: EVERYBODY)
+
+
+@breaks(Promise.BEST, objectives='{"default": "harmonic"}')
+def objectives_unheard() -> Planted:
+    """A scheduler crawls all pages for freshness, whatever operators want of their hosts."""
+    return instead(Hosts, "intern", _interned_for(FRESHNESS))
+
+
+@breaks(Promise.BEST, objectives='{"host1.example": {"age": 1.0}, "host2.example": "harmonic"}')
+def objectives_of_another_host() -> Planted:
+    """A scheduler crawls all pages for what operators want of one host."""
+    return instead(Hosts, "intern", _interned_for(HARMONIC))
+
+
+def _interned_for(objective: int) -> Any:
+    intern = Hosts.intern
+
+    def intern_for_one(self: Hosts, name: str) -> int:
+        index = intern(self, name)
+        if self.objectives.size:
+            self.objectives[index] = objective
+        return index
+
+    return intern_for_one
 
 
 @breaks(Promise.BEST)

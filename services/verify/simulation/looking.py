@@ -20,7 +20,7 @@ from services.verify.simulation.clocks import BEGINNING
 from services.verify.simulation.group_look import GroupLook
 from services.verify.simulation.replacing import instead
 from services.verify.simulation.turn_look import ClassLook, TurnLook
-from shared.policy.kernels.crawl_value import crawl_value_scalar
+from shared.policy.objectives import objective_value_scalar
 from shared.store.page_status import ACTIVE, AWAY
 from shared.units import SECONDS_PER_DAY
 
@@ -81,7 +81,8 @@ class _Look:
         self.lane_of = space.lanes_of(slice(None)).tolist()
         for row, page in enumerate(pages):
             attempt = attempts[page["attempt"]] if page["attempt"] else None
-            rank = _rank(page, attempt, now, rules)
+            objective = rules.objectives.of(space.hosts.names[int(page["host"])])
+            rank = _rank(page, attempt, now, rules, objective)
             if rank is not None and row not in self.unsure:
                 self.ranks[row] = rank
 
@@ -127,7 +128,7 @@ def _depth(host: Any) -> float:
     return 1.0 if host["is_paced"] else _DEPTH
 
 
-def _rank(page: Any, attempt: Any, now: float, rules: PickingRules) -> Rank | None:
+def _rank(page: Any, attempt: Any, now: float, rules: PickingRules, objective: int) -> Rank | None:
     """How urgent a page is; None: it is not to be crawled now."""
     is_gone = page["status"] in AWAY and attempt is not None
     if page["status"] != ACTIVE and not is_gone:
@@ -148,10 +149,12 @@ def _rank(page: Any, attempt: Any, now: float, rules: PickingRules) -> Rank | No
     has_claim = not is_gone and failures < _CLAIM_LOST and asked <= now
     if is_anew or (is_urgent and has_claim):
         return 3, importance
-    return _rank_by_age(page, now, rules, has_claim=has_claim)
+    return _rank_by_age(page, now, rules, objective, has_claim=has_claim)
 
 
-def _rank_by_age(page: Any, now: float, rules: PickingRules, *, has_claim: bool) -> Rank | None:
+def _rank_by_age(
+    page: Any, now: float, rules: PickingRules, objective: int, *, has_claim: bool
+) -> Rank | None:
     """How urgent a page is that nobody asks for."""
     importance, crawled_at = float(page["importance"]), float(page["last_crawled_at"])
     if crawled_at + rules.least_interval > now:
@@ -159,23 +162,16 @@ def _rank_by_age(page: Any, now: float, rules: PickingRules, *, has_claim: bool)
     age = now - crawled_at
     if has_claim and age == math.inf:
         return 2, importance
-    value = _value(page, importance, age)
+    value = importance * _value(page, age, objective) if importance > 0.0 else 0.0
     if has_claim and age >= page["max_age"] and value >= rules.least_value:
         return _OVER_AGE, age - float(page["max_age"])
     return (0, value) if value > 0.0 else None
 
 
-def _value(page: Any, importance: float, age: float) -> float:
-    kappa = float(page["kappa"])
-    value = crawl_value_scalar(
-        importance,
-        float(page["alpha"]),
-        kappa,
-        float(page["gamma"]),
-        age / SECONDS_PER_DAY,
-        kappa * float(page["signals"]) if page["signals"] > 0 else 0.0,
-    )
-    return float(value)
+def _value(page: Any, age: float, objective: int) -> float:
+    parameters = float(page["alpha"]), float(page["kappa"]), float(page["gamma"])
+    days, signals = age / SECONDS_PER_DAY, float(page["signals"])
+    return float(objective_value_scalar(objective, *parameters, days, signals))
 
 
 def _judge(

@@ -50,6 +50,15 @@ _CLASSES: Final = (
     (("news", 1.0, 0.3), ("partner", 1.0, 0.3)),
 )
 
+_WITH_OBJECTIVES: Final = 0.15
+"""Part of the seeds in which pages are crawled for something else than freshness."""
+
+_OBJECTIVES: Final = (
+    '{"default": "harmonic"}',
+    '{"default": {"age": 0.3}, "host0.example": "freshness"}',
+    '{"host1.example": "harmonic", "host2.example": {"age": 1.0}}',
+)
+
 LONG_OUTAGE_SECONDS: Final = 14.0
 """Longer than the (shortened) time after which a group gives up who does not poll."""
 
@@ -102,6 +111,8 @@ class Scale:
     """Parts of the slots that schedulers keep for reasons to crawl; some seeds draw them."""
     classes: tuple[tuple[str, float, float], ...] = ()
     """Name, weight and share of classes of pages; some seeds draw them."""
+    objectives: str = "{}"
+    """What pages are crawled for, as the setting says it; some seeds draw it."""
 
     @property
     def has_parts(self) -> bool:
@@ -175,7 +186,7 @@ def draw_plan(seed: int, scale: Scale) -> SimulationPlan:
         uneven=rng.choice((0.0, 0.1, 0.4)),
         resident_pages=rng.choice((1_000_000, 8, 3)),
     )
-    scale = _with_classes(seed, _with_shares(seed, scale))
+    scale = _with_objectives(seed, _with_classes(seed, _with_shares(seed, scale)))
     return SimulationPlan(seed, scale, tuple(sorted(faults, key=lambda f: f.at)), weather)
 
 
@@ -193,6 +204,14 @@ def _with_classes(seed: int, scale: Scale) -> Scale:
     if scale.classes or rng.random() >= _WITH_CLASSES:
         return scale
     return replace(scale, classes=rng.choice(_CLASSES))
+
+
+def _with_objectives(seed: int, scale: Scale) -> Scale:
+    """In some seeds, pages are crawled for something else than freshness."""
+    rng = Random(f"objectives {seed}")  # noqa: S311 - a simulation
+    if scale.objectives != "{}" or rng.random() >= _WITH_OBJECTIVES:
+        return scale
+    return replace(scale, objectives=rng.choice(_OBJECTIVES))
 
 
 def _compatible(kinds: Sequence[Kind]) -> Sequence[Kind]:

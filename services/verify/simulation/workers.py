@@ -1,6 +1,7 @@
 """The life of a worker's process: it starts, runs its own loops, ends, and is started again."""
 
 import asyncio
+import json
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -71,6 +72,7 @@ def settings_of(name: str, scale: Scale, resident_pages: int) -> Settings:
         reason_shares=dict(scale.reason_shares),
         classes={n: ClassTerms(weight=weight, share=share) for n, weight, share in scale.classes},
         estimator_resident_pages=resident_pages,
+        objectives=json.loads(scale.objectives),
     )
 
 

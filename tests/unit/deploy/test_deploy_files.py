@@ -11,7 +11,8 @@ import yaml
 
 from deploy.docs import dashboard
 from services.cli.commands.worker import WORKERS
-from shared.runtime.settings import ENV_PREFIX, Settings, known_variables
+from shared.runtime.setting_kinds import ENV_PREFIX
+from shared.runtime.settings import Settings, known_variables
 from shared.runtime.worker import DEFAULT_PORTS
 
 TOP = Path(__file__).parents[3]

@@ -12,7 +12,8 @@ from shared.contracts.asyncapi import document
 from shared.contracts.described import field_descriptions
 from shared.contracts.messages import CrawlRequest
 from shared.contracts.topics import TOPICS
-from shared.runtime.settings import ENV_PREFIX, Settings
+from shared.runtime.setting_kinds import ENV_PREFIX
+from shared.runtime.settings import Settings
 
 
 def test_the_contract_has_every_topic_and_every_field():

@@ -15,6 +15,10 @@ def test_books_of_a_few_crawls_by_hand() -> None:
     books = settle(trace, np.array([4.0, 6.0, 8.0]), np.array([0, 0, -1]))
     assert books.stale_days.tolist() == [3.0, 5.0]
     assert books.penalty_days.tolist() == pytest.approx([1.0 + 2 * 1.5, 5.0])
+    assert books.age_days.tolist() == pytest.approx([3.0**2 / 2, 5.0**2 / 2])
+    assert books.mean_age_days == pytest.approx((4.5 + 2 * 12.5) / 30.0)
+    late = settle(replace(trace, judged_from=2.0), np.array([4.0, 6.0]), np.array([0, 0]))
+    assert late.age_days.tolist() == pytest.approx([(3.0**2 - 1.0) / 2, 5.0**2 / 2])
     assert books.crawls.tolist() == [2, 0]
     assert books.unchanged.tolist() == [1, 0]
     assert books.oldest_days.tolist() == [4.0, 10.0]

@@ -27,6 +27,7 @@ from services.replay.selecting import (
 from services.replay.slots import Budget
 from services.replay.trace import SIGNAL, Trace, trace_parameters
 from services.scheduler.state.batches import BATCH_SECONDS
+from shared.rules.host_objectives import HostObjectives
 from shared.units import SECONDS_PER_DAY
 
 STRETCH = 250
@@ -75,7 +76,10 @@ def calendar_picks(trace: Trace, slots: np.ndarray, rules: Rules) -> np.ndarray:
     """What the scheduler picks, one slot at a time."""
     columns, hosts = knowing(trace)
     events = trace.merged_events(state.source_slots(trace))
-    run = CalendarRun(trace, columns, hosts, rules, slots, events, tick_days=0.0)
+    told = {"default": "harmonic" if rules.value == values.HARMONIC else "freshness"}
+    run = CalendarRun(
+        trace, columns, hosts, rules, slots, events, None, 0.0, objectives=HostObjectives(told)
+    )
     crawled = np.empty(slots.size, np.int64)
     for first in range(0, slots.size, STRETCH):
         stop = min(first + STRETCH, slots.size)
@@ -92,10 +96,11 @@ def knowing(trace: Trace) -> tuple[state.Columns, state.Hosts]:
     return columns, hosts
 
 
-def test_scheduler_and_lab_pick_the_same_pages() -> None:
-    trace = limited_trace(2000, 20.0)
+@pytest.mark.parametrize(("value", "count"), [(values.EXACT, 2000), (values.HARMONIC, 600)])
+def test_scheduler_and_lab_pick_the_same_pages(value: int, count: int) -> None:
+    trace = limited_trace(count, 20.0)
     slots = Budget.constant(103.0).slot_times(trace.days)
-    rules = Rules(values.EXACT, 1.0, state.KNOWN, True, 0.0)
+    rules = Rules(value, 1.0, state.KNOWN, True, 0.0)
     picked = calendar_picks(trace, slots, rules)
 
     # The lab follows the scheduler's picks, and says what it would have picked at each.
@@ -192,7 +197,7 @@ def test_the_report_says_who_picked() -> None:
     assert chosen == {
         "freshet": "calendar",
         "freshet-no-signals": "calendar",
-        "freshet-harmonic": "lab",
+        "freshet-harmonic": "calendar",
         "GREEDY-NCIS": "lab",
     }
 

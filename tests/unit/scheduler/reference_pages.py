@@ -3,7 +3,9 @@
 import math
 from dataclasses import dataclass
 
+from shared.contracts.objectives import FRESHNESS
 from shared.policy.kernels.crawl_value import crawl_value_scalar
+from shared.policy.objectives import objective_value_scalar
 
 NEVER = -math.inf
 DAY = 86_400.0
@@ -72,10 +74,14 @@ class ReferencePage:
             wait = max(wait, last - self.last_crawled_at)
         return last + min(wait, 90 * DAY)
 
-    def value(self, now, uniform):
+    def value(self, now, uniform, objective=FRESHNESS):
         days = (now - self.last_crawled_at) / DAY
         if uniform:
             return days
+        if objective != FRESHNESS and self.last_crawled_at > NEVER:
+            parameters = self.alpha, self.kappa, self.gamma
+            unit = objective_value_scalar(objective, *parameters, days, float(self.signals))
+            return self.importance * unit
         evidence = self.kappa * self.signals
         return crawl_value_scalar(
             self.importance, self.alpha, self.kappa, self.gamma, days, evidence

@@ -14,6 +14,7 @@ from services.scheduler.state.rows import PAGE
 from services.scheduler.state.rules import PickingRules, ShardRules
 from shared.contracts.identity import identify
 from shared.contracts.messages import HostLimit, PageUpdate
+from shared.rules.host_objectives import HostObjectives
 from shared.rules.page_events import CHANGED, FAILED, GONE_FOR_GOOD, IS_GONE, UNCHANGED
 
 
@@ -28,8 +29,11 @@ def rules(
     host_rate=1.0,
     least_interval=0.0,
     least_value=0.0,
+    objectives=None,
 ):
-    picking = PickingRules(timeout, speed, uniform, least_interval, least_value)
+    told = HostObjectives(objectives or {})
+    floor = least_interval, least_value
+    picking = PickingRules(timeout, speed, uniform, *floor, objectives=told)
     return ShardRules(picking, delay, max(retry, least_interval), max_age_days, host_rate)
 
 
@@ -107,7 +111,8 @@ class ReferenceShard:
         tier = page.tier(now, self.rules.failed_retry)
         if tier is None or now < page.last_crawled_at + picking.least_interval:
             return None
-        value = page.value(now, picking.uniform) if tier < 3 else math.inf
+        objective = picking.objectives.of(page.host)
+        value = page.value(now, picking.uniform, objective) if tier < 3 else math.inf
         if tier and value >= picking.least_value:
             return tier, page.importance if tier == 3 else now - page.last_crawled_at - page.max_age
         return (0, value) if value > 0 else None

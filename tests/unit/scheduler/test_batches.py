@@ -7,7 +7,7 @@ import pytest
 from reference_shard import DAY, rules
 
 from services.scheduler.picking.calendar import make_shard
-from services.scheduler.picking.priority import crawl_value_of
+from services.scheduler.picking.priority import Terms, crawl_value_of
 from services.scheduler.state.batches import BATCH_SECONDS, evidence_in_batch
 from services.scheduler.state.crawls import NO_REQUEST, Outcomes
 from shared.contracts.identity import identify
@@ -76,11 +76,11 @@ def test_a_batch_that_proves_false_counts_for_less_on_the_pages_that_wait(shard)
 def test_a_batch_that_proves_true_counts_for_more(shard):
     signal(shard, range(10), NOW)
     page = shard.pages[shard.row_of(int(IDS[9]))]
-    before = crawl_value_of(page, NOW + 100, False)
+    before = crawl_value_of(page, NOW + 100, Terms(False, 0.0, 0.0))
     for number in range(8):
         crawl(shard, number, NOW + 60, CHANGED)
     assert signals(shard, [9])[0] > 1.5
-    assert crawl_value_of(page, NOW + 100, False) > before
+    assert crawl_value_of(page, NOW + 100, Terms(False, 0.0, 0.0)) > before
 
 
 def test_another_directory_is_another_batch(shard):

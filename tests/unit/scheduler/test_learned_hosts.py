@@ -7,7 +7,7 @@ import pytest
 from reference_shard import DAY, rules, url_of
 
 from services.scheduler.picking.calendar import make_shard
-from services.scheduler.picking.priority import crawl_value_of
+from services.scheduler.picking.priority import Terms, crawl_value_of
 from services.scheduler.state.crawls import NO_REQUEST, Outcomes
 from shared.contracts.messages import HostParameters, PageUpdate
 from shared.policy.kernels.crawl_value import value_at_evidence
@@ -37,7 +37,7 @@ def test_signals_of_next_to_no_evidence_leave_numbers(shard):
     shard.signals(np.array([url_of("a", 0).page_id]), np.array([NOW + 1.0]), ["feed"])
 
     assert np.isfinite(shard.hosts.learned.tables.weights).all()
-    assert not math.isnan(crawl_value_of(row_of(shard), NOW + DAY, False))
+    assert not math.isnan(crawl_value_of(row_of(shard), NOW + DAY, Terms(False, 0.0, 0.0)))
 
 
 def row_of(shard, number=0):
@@ -132,12 +132,12 @@ def test_late_news_of_a_crawl_changes_no_age(shard):
 
 def test_a_first_signal_acts_at_once(shard):
     shard.host_parameters([told(kappa=0.8)])
-    before = crawl_value_of(row_of(shard), NOW, False)
+    before = crawl_value_of(row_of(shard), NOW, Terms(False, 0.0, 0.0))
     signal(shard, NOW)
     row = row_of(shard)
     assert row["gamma"] == pytest.approx(1.5 / 10.5)
     assert row["kappa"] == 0.8
-    assert crawl_value_of(row, NOW, False) > 2 * before
+    assert crawl_value_of(row, NOW, Terms(False, 0.0, 0.0)) > 2 * before
     learned(shard, 0.1, gamma=0.0)
     assert row["gamma"] > 0, "written before the estimator saw the signal"
     learned(shard, 0.1, gamma=0.3)
@@ -164,4 +164,4 @@ def test_the_value_counts_the_evidence_of_all_sources(shard):
     signal(shard, NOW)
     row = row_of(shard)
     value, _ = value_at_evidence(0.1, 0.5, 0.3, 1.0, 1.6)
-    assert crawl_value_of(row, NOW, False) == pytest.approx(value, rel=1e-6)
+    assert crawl_value_of(row, NOW, Terms(False, 0.0, 0.0)) == pytest.approx(value, rel=1e-6)
