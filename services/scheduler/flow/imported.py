@@ -4,6 +4,9 @@ An import writes straight into the database; no topic tells of it. So every othe
 database is asked for imports that the shards have not seen (`shared.store.imports_log`). Their
 pages are read some at a time and applied as the page updates that they amount to: what a topic
 said of a page later stands, and one that is applied twice changes nothing.
+
+Of a page about which a topic has said something later, maybe not all that the import says, an
+estimator may not know yet. It is read again until the database knows as much as the shard does.
 """
 
 import asyncio
@@ -28,6 +31,7 @@ from shared.store.imports_log import (
     read_imports,
 )
 from shared.store.looking import Looking
+from shared.store.page_lookup import UNKNOWN
 
 log = structlog.get_logger(__name__)
 
@@ -35,6 +39,9 @@ EVERY_SECONDS: Final = 2.0
 
 PAGES_A_TURN: Final = 100
 """So many are applied before others get their turn in the shards' thread: some milliseconds."""
+
+MOST_AHEAD: Final = 10_000
+"""So many pages of a shard are read again at most."""
 
 
 class ImportWatch:
@@ -53,6 +60,8 @@ class ImportWatch:
         self._looking = Looking(settings.database_url.get_secret_value(), "imports")
         self._thread = thread
         self._shards = shards
+        self._ahead: dict[int, tuple[Shard, list[int]]] = {}
+        """Shard → pages of which it knows what is newer than what the database knew."""
 
     async def run(self, stopping: asyncio.Event) -> None:
         """Look until `stopping` is set; a database that is away is asked again.
@@ -64,6 +73,7 @@ class ImportWatch:
         async def take_all() -> None:
             while not stopping.is_set() and await self._take_next(stopping):
                 pass
+            await self._look_again()
 
         await self._looking.run(take_all, EVERY_SECONDS, stopping)
 
@@ -87,7 +97,7 @@ class ImportWatch:
                 if stopping.is_set():
                     return
                 part = pages[first : first + PAGES_A_TURN]
-                await self._thread.run(self._apply, shard, part)
+                self._put_off(shard, await self._thread.run(self._apply, shard, part))
         # Of a shard that has gone to another scheduler meanwhile this is nobody's any more.
         shard.imported = one.number
         metrics.IMPORTED.inc(one.page_ids.size)
@@ -101,6 +111,27 @@ class ImportWatch:
     def _read_pages(self, shard: int, page_ids: NDArray[np.int64]) -> list[PageUpdate]:
         return read_imported_pages(self._looking.connection, shard, page_ids)
 
-    def _apply(self, shard: Shard, pages: list[PageUpdate]) -> None:
+    async def _look_again(self) -> None:
+        """Take the pages of which the database knows by now what their shards know."""
+        shards = await self._thread.run(lambda: dict(self._shards()))
+        for number, (shard, ids) in list(self._ahead.items()):
+            pages: list[PageUpdate] = []
+            if shards.get(number) is shard:
+                pages = await asyncio.to_thread(self._read_pages, number, np.array(ids, np.int64))
+            del self._ahead[number]
+            self._put_off(shard, await self._thread.run(self._apply, shard, pages))
+
+    def _put_off(self, shard: Shard, ids: list[int]) -> None:
+        if ids:
+            _, before = self._ahead.get(shard.number, (shard, []))
+            self._ahead[shard.number] = shard, [*before, *ids][-MOST_AHEAD:]
+
+    def _apply(self, shard: Shard, pages: list[PageUpdate]) -> list[int]:
+        """Apply updates; the ids of pages of the shard about which it knows something newer."""
+        newer = []
         for page in pages:
-            shard.upsert(identify(page.url), page, page.updated_at or 0.0)
+            identity = identify(page.url)
+            is_taken = shard.upsert(identity, page, page.updated_at or 0.0)
+            if not is_taken and shard.row_of(identity.page_id) != UNKNOWN:
+                newer.append(identity.page_id)
+        return newer

@@ -32,10 +32,9 @@ from services.scheduler.picking.pens import leave_pen
 from services.scheduler.picking.priority import HIGHEST_VALUE, terms_of
 from services.scheduler.picking.scanning import best_pages, evaluate, value_of_rank
 from services.scheduler.picking.shedding import BELOW_PICKED, raise_guard, shed_listed
-from services.scheduler.picking.space import Space, attached, is_attached
+from services.scheduler.picking.space import Space, attached, is_attached, ripe_rows
 from services.scheduler.picking.stock import SPARE, Stock, is_crowded, patience, shed_at_once
 from services.scheduler.picking.taking_turns import fill_in_turns
-from services.scheduler.picking.urgent_heaps import rows_in
 from services.scheduler.picking.wheel import entries_in, memory_of
 from services.scheduler.state.rows import Rows
 from services.scheduler.state.rules import ShardRules
@@ -357,7 +356,7 @@ class Calendar:
             at_once = shed_at_once(listed, _SAMPLED_LISTED, _LEAST_SLICE)
             raise_guard(board, guard, not self._is_sweeping, first, at_once)
 
-    def weigh_all(self, now: float) -> NDArray[np.float64]:
+    def weigh_all(self, now: float) -> Floats:
         """The priority of every page now, host limits aside; a look at all of them."""
         return self._weigh(np.arange(self._space.used), now)
 
@@ -380,7 +379,7 @@ class Calendar:
         if self.candidates > most:
             return drawn, self._weigh(drawn, now), np.full(most, used / most)
         if self._is_ready:
-            ripe = self._ripe()
+            ripe = ripe_rows(self._board)
             others = drawn[pages["bucket"][drawn] < PENNED]
         else:
             ripe, _ = self._best(most, now)
@@ -390,22 +389,8 @@ class Calendar:
         weights[: ripe.size] = 1.0
         return rows, self._weigh(rows, now), weights
 
-    def _ripe(self) -> NDArray[np.int32]:
-        """Rows of the pages that are not in the calendar."""
-        board, state, pages = self._board, self._state, self._space.pages
-        looked_at = np.concatenate(
-            [
-                board.listed["row"][: state["listed"]],
-                rows_in(board.urgent, state, in_turns=board.terms.in_turns),
-                board.pen_rows[1 : state["next_item"]],
-            ]
-        )
-        looked_at = looked_at[looked_at != LEFT]
-        return np.unique(looked_at[pages["bucket"][looked_at] >= PENNED])
-
     def _weigh(self, rows: NDArray[np.int64], now: float) -> NDArray[np.float64]:
-        space = self._space
-        priorities = np.empty(rows.size)
+        space, priorities = self._space, np.empty(rows.size)
         evaluate(space.pages, space.attempts.rows, rows, now, self._board.terms, priorities)
         return priorities
 

@@ -32,7 +32,14 @@ MEMORY = {
             "removals",
             "reserved",
         ),  # how rows are kept in memory
-        *("columns", "history", "page_status", "source_times", "directories"),  # what a row means
+        *(
+            "columns",
+            "history",
+            "page_status",
+            "source_times",
+            "directories",
+            "class_numbers",
+        ),  # what a row means
     )
 }
 """The modules of the store that connect to nothing."""
@@ -47,7 +54,7 @@ UNKNOWN_TO = {
 }
 """Part → modules that it must not import, but for those of `MEMORY`."""
 
-MOST_FLOORS = 13
+MOST_FLOORS = 15
 """Modules above one another at most, from one that imports none of the scheduler to the worker."""
 
 

@@ -12,7 +12,7 @@ import pytest
 OF_CHECKS = {
     "services.scheduler.state.batches.evidence_in_batch",
     "services.scheduler.state.signal_times._time_in",
-    "shared.policy.kernels.crawl_value.crawl_value_scalar",
+    "shared.policy.objectives.objective_value_scalar",
 }
 """The simulator's own checks call these."""
 

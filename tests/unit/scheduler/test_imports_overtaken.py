@@ -1,0 +1,64 @@
+"""A page that an import and a later update are about is in the end what the database says it is."""
+
+import asyncio
+
+import numpy as np
+import pytest
+
+from services.scheduler.flow.imported import ImportWatch
+from services.scheduler.picking.calendar import make_shard
+from services.scheduler.state.rules import PickingRules, ShardRules
+from shared.contracts.identity import identify
+from shared.contracts.messages import PageUpdate
+from shared.runtime.settings import Settings
+from shared.store.imports_log import PageImport
+
+PAGE = identify("http://a.example/")
+
+
+class Inline:
+    """The shards' thread, at once."""
+
+    async def run(self, work, *given):
+        return work(*given)
+
+
+@pytest.fixture
+def shard():
+    made = make_shard(0, ShardRules(PickingRules(120.0, 1.0), 0.0, 300.0, float("inf"), 1.0))
+    made.upsert(PAGE, PageUpdate("upsert", PAGE.url, 1.5), 5.0)
+    made.upsert(PAGE, PageUpdate("upsert", PAGE.url, max_age_days=3.0), 7.0)
+    return made
+
+
+def importance_of(shard):
+    return float(shard.pages["importance"][shard.row_of(PAGE.page_id)])
+
+
+async def test_what_a_later_update_leaves_open_is_as_the_import_says(monkeypatch, shard):
+    database = [PageUpdate("upsert", PAGE.url, 4.0, updated_at=6.0)]
+    watch = ImportWatch(Settings(), Inline(), lambda: {0: shard})
+    monkeypatch.setattr(ImportWatch, "_read_pages", lambda *_: database)
+
+    await watch._take(shard, PageImport(0, 1, np.array([PAGE.page_id])), asyncio.Event())
+    assert importance_of(shard) == 1.5, "what the topic said later stands"
+    await watch._look_again()
+    assert importance_of(shard) == 1.5, "the database does not know of it yet"
+    database[:] = [PageUpdate("upsert", PAGE.url, 4.0, 3.0, updated_at=7.0)]
+    await watch._look_again()
+    assert importance_of(shard) == 4.0
+    database[:] = [PageUpdate("upsert", PAGE.url, 9.0, 3.0, updated_at=7.0)]
+    await watch._look_again()
+    assert importance_of(shard) == 4.0, "it is not looked for any more"
+
+
+async def test_a_database_that_is_away_meanwhile_is_asked_again(monkeypatch, shard):
+    answers = [[PageUpdate("upsert", PAGE.url, 4.0, updated_at=6.0)]]
+    watch = ImportWatch(Settings(), Inline(), lambda: {0: shard})
+    monkeypatch.setattr(ImportWatch, "_read_pages", lambda *_: answers.pop())
+    await watch._take(shard, PageImport(0, 1, np.array([PAGE.page_id])), asyncio.Event())
+    with pytest.raises(IndexError):
+        await watch._look_again()
+    answers.append([PageUpdate("upsert", PAGE.url, 4.0, 3.0, updated_at=7.0)])
+    await watch._look_again()
+    assert importance_of(shard) == 4.0
