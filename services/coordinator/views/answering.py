@@ -146,7 +146,10 @@ def _warm_up() -> None:
     rates = ("unsignalled_change_rate", "signal_evidence", "signal_rate")
     known = {
         "status": "active",
-        "state": {"importance": 1.0, "last_crawled_at": 0.0, "signals": 0, "max_age_days": None},
+        "state": {
+            **{"importance": 1.0, "class_weight": 1.0, "last_crawled_at": 0.0},
+            **{"signals": 0, "max_age_days": None},
+        },
         "parameters": dict.fromkeys(rates, 0.1),
         "host": {},
     }

@@ -104,7 +104,7 @@ def _fields(
 
 
 def _close(one: object, other: object, tolerance: float) -> bool:
-    if isinstance(one, list | int | bytes) and not tolerance:
+    if isinstance(one, list | int | bytes | str) and not tolerance:
         return one == other  # as a float, a hash would lose digits, and a name is none
     return _near(one, other, tolerance)
 
