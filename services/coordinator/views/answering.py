@@ -147,8 +147,11 @@ def _warm_up() -> None:
     known = {
         "status": "active",
         "state": {
-            **{"importance": 1.0, "class_weight": 1.0, "last_crawled_at": 0.0},
-            **{"signals": 0, "max_age_days": None},
+            "importance": 1.0,
+            "class_weight": 1.0,
+            "last_crawled_at": 0.0,
+            "signals": 0,
+            "max_age_days": None,
         },
         "parameters": dict.fromkeys(rates, 0.1),
         "host": {},

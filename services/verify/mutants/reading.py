@@ -16,7 +16,7 @@ from services.scheduler.flow.imported import ImportWatch
 from services.verify.mutants.mutant import Planted, Promise, breaks
 from services.verify.simulation.replacing import instead
 from shared.contracts.identity import shard_of
-from shared.runtime import consumer, kafka
+from shared.runtime import kafka, telling
 from shared.runtime.continuity import Continuity
 from shared.runtime.group_reading import GroupReader
 from shared.runtime.polling import Polling
@@ -96,7 +96,7 @@ def markers_not_noticed() -> Planted:
     async def nothing(*_: Any) -> dict[TopicPartition, int]:
         return {}
 
-    return instead(consumer, "passed_over", nothing)
+    return instead(telling, "passed_over", nothing)
 
 
 @breaks(Promise.TRANSACTIONS, "kill", "marker")
