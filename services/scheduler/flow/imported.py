@@ -73,7 +73,7 @@ class ImportWatch:
         async def take_all() -> None:
             while not stopping.is_set() and await self._take_next(stopping):
                 pass
-            await self._look_again()
+            await self._look_again(stopping)
 
         await self._looking.run(take_all, EVERY_SECONDS, stopping)
 
@@ -93,11 +93,8 @@ class ImportWatch:
         for begin in range(0, one.page_ids.size, PAGES_AT_ONCE):
             ids = one.page_ids[begin : begin + PAGES_AT_ONCE]
             pages = await asyncio.to_thread(self._read_pages, one.shard, ids)
-            for first in range(0, len(pages), PAGES_A_TURN):
-                if stopping.is_set():
-                    return
-                part = pages[first : first + PAGES_A_TURN]
-                self._put_off(shard, await self._thread.run(self._apply, shard, part))
+            if not await self._apply_all(shard, pages, stopping):
+                return
         # Of a shard that has gone to another scheduler meanwhile this is nobody's any more.
         shard.imported = one.number
         metrics.IMPORTED.inc(one.page_ids.size)
@@ -111,20 +108,28 @@ class ImportWatch:
     def _read_pages(self, shard: int, page_ids: NDArray[np.int64]) -> list[PageUpdate]:
         return read_imported_pages(self._looking.connection, shard, page_ids)
 
-    async def _look_again(self) -> None:
+    async def _look_again(self, stopping: asyncio.Event) -> None:
         """Take the pages of which the database knows by now what their shards know."""
-        shards = await self._thread.run(lambda: dict(self._shards()))
+        shards = await self._thread.run(lambda: dict(self._shards())) if self._ahead else {}
         for number, (shard, ids) in list(self._ahead.items()):
             pages: list[PageUpdate] = []
             if shards.get(number) is shard:
                 pages = await asyncio.to_thread(self._read_pages, number, np.array(ids, np.int64))
             del self._ahead[number]
-            self._put_off(shard, await self._thread.run(self._apply, shard, pages))
+            await self._apply_all(shard, pages, stopping)
 
-    def _put_off(self, shard: Shard, ids: list[int]) -> None:
-        if ids:
-            _, before = self._ahead.get(shard.number, (shard, []))
-            self._ahead[shard.number] = shard, [*before, *ids][-MOST_AHEAD:]
+    async def _apply_all(
+        self, shard: Shard, pages: list[PageUpdate], stopping: asyncio.Event
+    ) -> bool:
+        """Apply pages, some at a time; whether all were, as the worker does not stop."""
+        for first in range(0, len(pages), PAGES_A_TURN):
+            if stopping.is_set():
+                return False
+            part = pages[first : first + PAGES_A_TURN]
+            if ids := await self._thread.run(self._apply, shard, part):
+                _, before = self._ahead.get(shard.number, (shard, []))
+                self._ahead[shard.number] = shard, [*before, *ids][-MOST_AHEAD:]
+        return True
 
     def _apply(self, shard: Shard, pages: list[PageUpdate]) -> list[int]:
         """Apply updates; the ids of pages of the shard about which it knows something newer."""

@@ -42,13 +42,13 @@ async def test_what_a_later_update_leaves_open_is_as_the_import_says(monkeypatch
 
     await watch._take(shard, PageImport(0, 1, np.array([PAGE.page_id])), asyncio.Event())
     assert importance_of(shard) == 1.5, "what the topic said later stands"
-    await watch._look_again()
+    await watch._look_again(asyncio.Event())
     assert importance_of(shard) == 1.5, "the database does not know of it yet"
     database[:] = [PageUpdate("upsert", PAGE.url, 4.0, 3.0, updated_at=7.0)]
-    await watch._look_again()
+    await watch._look_again(asyncio.Event())
     assert importance_of(shard) == 4.0
     database[:] = [PageUpdate("upsert", PAGE.url, 9.0, 3.0, updated_at=7.0)]
-    await watch._look_again()
+    await watch._look_again(asyncio.Event())
     assert importance_of(shard) == 4.0, "it is not looked for any more"
 
 
@@ -58,7 +58,7 @@ async def test_a_database_that_is_away_meanwhile_is_asked_again(monkeypatch, sha
     monkeypatch.setattr(ImportWatch, "_read_pages", lambda *_: answers.pop())
     await watch._take(shard, PageImport(0, 1, np.array([PAGE.page_id])), asyncio.Event())
     with pytest.raises(IndexError):
-        await watch._look_again()
+        await watch._look_again(asyncio.Event())
     answers.append([PageUpdate("upsert", PAGE.url, 4.0, 3.0, updated_at=7.0)])
-    await watch._look_again()
+    await watch._look_again(asyncio.Event())
     assert importance_of(shard) == 4.0
