@@ -16,6 +16,15 @@ def scheduler() -> None:
     warm_up()
 
 
+def with_objectives() -> None:
+    """What the scheduler runs where pages are crawled for something else than freshness."""
+    from services.scheduler.warm_up import warm_up
+    from shared.contracts.objectives import DEFAULT
+    from shared.rules.host_objectives import HostObjectives
+
+    warm_up(HostObjectives({DEFAULT: "harmonic"}))
+
+
 def others() -> None:
     """What the estimator and the ingester run."""
     from services.estimator.compilation import warm_up
@@ -25,11 +34,11 @@ def others() -> None:
     Debouncer(1.0)
 
 
-KINDS: tuple[Callable[[], None], ...] = (scheduler, others)
+KINDS: tuple[Callable[[], None], ...] = (scheduler, with_objectives, others)
 
 
 if __name__ == "__main__":
-    # A compiler uses one core; what both kinds need is compiled twice.
+    # A compiler uses one core; what several kinds need is compiled by each.
     with ProcessPoolExecutor(len(KINDS), get_context("spawn")) as pool:
         for compiled in [pool.submit(kind) for kind in KINDS]:
             compiled.result()

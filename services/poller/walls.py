@@ -10,8 +10,7 @@ from typing import Any
 
 import aiohttp
 
-from shared.contracts.identity import is_private_host
-from shared.runtime.fetching import PrivateAddress
+from shared.runtime.fetching import PrivateAddress, is_inside
 
 
 class Walls:
@@ -40,9 +39,8 @@ class Walls:
             PrivateAddress: a public server leads there.
         """
         family, kind, protocol, _, address = address_info
-        is_inside = is_private_host(f"[{address[0]}]" if family == socket.AF_INET6 else address[0])
         if not self._is_redirected:
-            self._begins_inside = is_inside
-        elif is_inside and not self._begins_inside:
+            self._begins_inside = is_inside(address_info)
+        elif not self._begins_inside and is_inside(address_info):
             raise PrivateAddress(errno.EACCES, f"it redirects to {address[0]}, a private address")
         return socket.socket(family, kind, protocol)

@@ -12,12 +12,11 @@ from services.scheduler.picking.priority import (
     Terms,
     crawl_value_of,
     is_looked_at,
-    objective_of,
     terms_of,
     tier_of,
 )
 from services.scheduler.picking.thresholds import host_multipliers
-from services.scheduler.state.hosts import crawlable_from
+from services.scheduler.state.hosts import crawlable_from, objective_of
 from services.scheduler.state.report_notes import REASONS
 from services.scheduler.state.rows import ACTIVE, ATTEMPT, NEVER
 from services.scheduler.state.shard import Shard
@@ -80,7 +79,7 @@ def page_state(
         "shard": shard.number,
         "status": STATUS_NAMES[int(page["status"])],
         "crawl_value": float(crawl_value_of(page, now, terms)),
-        "objective": objective_name(int(objective_of(page, terms))),
+        "objective": objective_name(int(objective_of(page, terms.objectives))),
         "threshold": threshold,
         "multiplier": multiplier,
         "host_multiplier": of_host,
@@ -138,9 +137,15 @@ def _due_at(
     if terms.uniform:
         days = threshold
     else:
-        importance, parameters = page["importance"], (page["alpha"], page["kappa"], page["gamma"])
-        state = threshold, page["signals"]
-        due = objective_due_days(objective_of(page, terms), importance, *parameters, *state)
+        due = objective_due_days(
+            objective_of(page, terms.objectives),
+            page["importance"],
+            page["alpha"],
+            page["kappa"],
+            page["gamma"],
+            threshold,
+            page["signals"],
+        )
         days = float(due[0])
     by_value = crawled_at + days * SECONDS_PER_DAY
     return max(not_before, min(by_value, crawled_at + float(page["max_age"])))

@@ -26,6 +26,7 @@ from shared.contracts.messages import (
     PageUpdate,
 )
 from shared.policy.kernels.rate_tables import make_tables
+from shared.rules.host_objectives import FRESHNESS_ALONE, HostObjectives
 from shared.rules.page_events import GONE_FOR_GOOD, UNCHANGED
 from shared.store.columns import HostColumns, PageColumns, SignalsBySource, host_rules
 from shared.store.directories import directories_of
@@ -43,9 +44,15 @@ _SEVERAL: Final = 256
 """Pages of a shard that has to make room for them."""
 
 
-def warm_up() -> None:
-    """Take a small shard through all that can happen; some seconds once, then cached on disk."""
-    shard = make_shard(0, ShardRules(PickingRules(120.0, 1.0), 0.0, 300.0, float("inf"), 1.0))
+def warm_up(objectives: HostObjectives = FRESHNESS_ALONE) -> None:
+    """Take a small shard through all that can happen; some seconds once, then cached on disk.
+
+    Args:
+        objectives: what pages are crawled for. Where it is something else than freshness, other
+            kernels pick.
+    """
+    picking = PickingRules(120.0, 1.0, objectives=objectives)
+    shard = make_shard(0, ShardRules(picking, 0.0, 300.0, float("inf"), 1.0))
     pages = [identify(f"http://warm.example/{number}") for number in range(3)]
     for page in pages:
         shard.upsert(page, PageUpdate("upsert", page.url, crawled_at=1.0), 0.0)
@@ -91,15 +98,16 @@ def warm_up() -> None:
         shard.remove(page.page_id, 40.0)
     for page in pages:  # in the rows of those that went
         shard.upsert(page, PageUpdate("upsert", page.url), 41.0)
-    _take_turns()
+    _take_turns(objectives)
     _grow(shard)
     _crowd(build_shard(_snapshot(), shard.rules))
 
 
-def _take_turns() -> None:
+def _take_turns(objectives: HostObjectives) -> None:
     """Pages of which reasons to crawl, and a class, have parts of the slots, some of a host at its
     limit."""
-    picking = PickingRules(120.0, 1.0, shares=(0.3, 0.3, 0.3, 0.1))
+    shares = (0.3, 0.3, 0.3, 0.1)
+    picking = PickingRules(120.0, 1.0, shares=shares, objectives=objectives)
     classes = (ClassRules("warm", 2.0, 0.3, 1),)
     shard = make_shard(0, ShardRules(picking, 0.0, 300.0, float("inf"), 1.0, classes))
     for number in range(4):

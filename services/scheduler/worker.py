@@ -28,6 +28,7 @@ from shared.contracts.messages import Multipliers
 from shared.contracts.topics import CRAWL_REQUESTS, MULTIPLIERS
 from shared.pacing.slots import SlotTimeline
 from shared.policy.compiled import LateKernels
+from shared.rules.host_objectives import HostObjectives
 from shared.runtime.consumer import BatchConsumer
 from shared.runtime.database_threads import have_threads_for
 from shared.runtime.databases import at_database, databases_of
@@ -89,7 +90,7 @@ class Scheduler(WorkerService):
     async def open(self) -> None:
         """Compile, connect, and join the group."""
         have_threads_for(self._databases)
-        await self._thread.run(warm_up)
+        await self._thread.run(warm_up, HostObjectives(self.settings.objectives))
         await self._publisher.start()
         await self._requests.start()
         await self._follower.start()

@@ -58,6 +58,16 @@ class Fetched:
     body: bytes
 
 
+def is_inside(address_info: Any) -> bool:
+    """Whether an address that is about to be connected to is not on the public internet.
+
+    Args:
+        address_info: as by `socket.getaddrinfo`.
+    """
+    family, address = address_info[0], address_info[4]
+    return is_private_host(f"[{address[0]}]" if family == socket.AF_INET6 else address[0])
+
+
 class Fetcher:
     """An HTTP client for URLs that others have named."""
 
@@ -206,7 +216,6 @@ class Fetcher:
             PrivateAddress: it must not be.
         """
         family, kind, protocol, _, address = address_info
-        shown = f"[{address[0]}]" if family == socket.AF_INET6 else address[0]
-        if not self._allow_private and is_private_host(shown):
+        if not self._allow_private and is_inside(address_info):
             raise PrivateAddress(errno.EACCES, f"{address[0]} is not on the public internet")
         return socket.socket(family, kind, protocol)

@@ -1,7 +1,7 @@
 """What operators say of classes of pages: how much more these are worth, or a part of the slots.
 
 A weight multiplies the importance of a class's pages wherever that counts. A share is a part of
-each shard's slots that is kept for the class (`services.scheduler.picking.turns`).
+each shard's slots that is kept for the class (`services.scheduler.picking.class_turns`).
 """
 
 from collections.abc import Mapping
@@ -60,6 +60,11 @@ PageClassTerms = Annotated[
     Field(max_length=MOST_CLASSES_NAMED),
     AfterValidator(_checked),
 ]
+
+
+def weights_of(classes: Mapping[str, ClassTerms]) -> dict[str, float]:
+    """By what the importance of pages is multiplied, by class."""
+    return {name: terms.weight for name, terms in classes.items()}
 
 
 def weight_of(classes: Mapping[str, ClassTerms], name: str | None) -> float:

@@ -11,7 +11,7 @@ from shared.rules.host_objectives import HostObjectives
 from shared.rules.host_rules import PATIENCE
 from shared.runtime.asking import ask_each
 from shared.runtime.databases import databases_of
-from shared.runtime.page_class_terms import weight_of
+from shared.runtime.page_class_terms import weight_of, weights_of
 from shared.runtime.settings import Settings
 from shared.store.connection import READING, WORKING, Limits, connect
 from shared.store.explain import explain_page
@@ -147,8 +147,8 @@ def calibration_answer(
     """
     now = settings.clock().now()
     database = settings.database_url.get_secret_value()
-    weights = {name: terms.weight for name, terms in settings.classes.items()}
-    seen = read_predicted(database, now - days * SECONDS_PER_DAY, most, limits, weights)
+    since, weights = now - days * SECONDS_PER_DAY, weights_of(settings.classes)
+    seen = read_predicted(database, since, most, limits, weights)
     if seen is None:
         raise NotKnown(
             f"no crawl of the last {days:g} days was predicted: a page's second crawl is the first "

@@ -7,7 +7,6 @@ from typing import Any, Final
 import numpy as np
 
 from shared.contracts.objectives import FRESHNESS, objective_name
-from shared.policy.inverse import due_after_days, threshold_staleness
 from shared.policy.objectives import objective_due_days, objective_values
 from shared.policy.value import freshness
 from shared.units import SECONDS_PER_DAY
@@ -154,18 +153,15 @@ def _due_at(known: dict[str, Any], threshold: float | None, objective: int) -> f
     crawled_at = state["last_crawled_at"]
     if threshold is None or crawled_at is None:
         return None
-    page = (
+    due = objective_due_days(
+        objective,
         _weighted(state),
         parameters["unsignalled_change_rate"],
         parameters["signal_evidence"],
         parameters["signal_rate"],
+        threshold,
+        state["signals"],
     )
-    if objective == FRESHNESS:
-        staleness, _ = threshold_staleness(*page, threshold)
-        evidence = parameters["signal_evidence"] * state["signals"]
-        due = due_after_days(staleness, parameters["unsignalled_change_rate"], evidence)
-    else:
-        due = objective_due_days(objective, *page, threshold, state["signals"])
     days = float(due[0])
     if state["max_age_days"] is not None:
         days = min(days, state["max_age_days"])

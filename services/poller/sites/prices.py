@@ -14,6 +14,7 @@ import structlog
 from shared.contracts.identity import PageIdentity
 from shared.policy.polls import signal_worth
 from shared.rules.host_objectives import HostObjectives
+from shared.runtime.page_class_terms import weights_of
 from shared.runtime.settings import Settings
 from shared.runtime.wall_time import WALL
 from shared.store.known_pages import ids_by_shard
@@ -38,7 +39,7 @@ class Prices:
         """
         self._settings = settings
         self._questions = questions
-        self._weights = {name: terms.weight for name, terms in settings.classes.items()}
+        self._weights = weights_of(settings.classes)
         self._objectives = HostObjectives(settings.objectives)
         self._price = 0.0
         self._asked_at = float("-inf")

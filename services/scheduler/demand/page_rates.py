@@ -1,11 +1,9 @@
 """What single pages of a shard ask for under each threshold of a grid, crawls per day."""
 
-from typing import Any
-
 import numpy as np
 from numpy.typing import NDArray
 
-from services.scheduler.state.hosts import Objectives
+from services.scheduler.state.hosts import Objectives, objective_of
 from services.scheduler.state.rows import ACTIVE, Rows
 from shared.contracts.objectives import FRESHNESS
 from shared.policy.compiled import compiled
@@ -33,21 +31,15 @@ def rates_one_by_one(
 
 
 @compiled
-def objective_of(page: Any, objectives: Objectives) -> int:
-    """What a page is crawled for; of a host that came up since, freshness until the next pass."""
-    return int(objectives[page.host]) if page.host < objectives.size else FRESHNESS
-
-
-@compiled
 def rates_of_others(
     pages: Rows,
-    objectives: Objectives,
+    objectives: Objectives | None,
     thresholds: NDArray[np.float64],
     rates: NDArray[np.float64],
     reached: NDArray[np.int64],
 ) -> None:
     """Find anew the rates of the pages that are crawled for something else than freshness."""
-    if not objectives.size:
+    if objectives is None:
         return
     for row in range(pages.size):
         page = pages[row]
@@ -70,7 +62,7 @@ def raise_to_bound(max_age: float, rates: NDArray[np.float64], reached: int) -> 
 
 
 @compiled
-def highest_value(pages: Rows, objectives: Objectives) -> float:
+def highest_value(pages: Rows, objectives: Objectives | None) -> float:
     """The highest crawl value that one of the pages can have, or is asked for by."""
     highest = 0.0
     for row in range(pages.size):

@@ -18,7 +18,7 @@ from services.scheduler.demand.page_rates import (
     rates_one_by_one,
 )
 from services.scheduler.state.groups import CrawlRates
-from services.scheduler.state.hosts import FRESHNESS_FOR_ALL, Objectives
+from services.scheduler.state.hosts import Objectives
 from services.scheduler.state.rows import ACTIVE, Rows
 from services.scheduler.state.shard import Shard
 from shared.policy.compiled import compiled
@@ -132,7 +132,7 @@ def add_pages(
     exact: bool,
     uniform: bool,
     most: float,
-    objectives: Objectives,
+    objectives: Objectives | None,
 ) -> None:
     """Add what pages ask for under each threshold, each no more than `most` crawls per day."""
     thresholds, slots, largest, by_host, others = sums
@@ -225,8 +225,8 @@ class Tally:
         self._most = SECONDS_PER_DAY / rules.least_interval if has_interval else math.inf
         self._exact = is_sample or shard.used <= few_pages
         self._hosts = shard.host_count
-        told = FRESHNESS_FOR_ALL if rules.uniform else shard.hosts.objectives
-        self._objectives = told.copy()
+        told = None if rules.uniform else shard.hosts.objectives
+        self._objectives = None if told is None else told.copy()
         self._rates = shard.crawl_rates().copy()
         most = min(size, shard.used) if is_sample or not self._exact else shard.used
         self._buffer = np.empty(max(most, 1), shard.pages.dtype)

@@ -30,7 +30,7 @@ from services.scheduler.picking.class_turns import EVERYBODY, ClassTurns
 from services.scheduler.picking.filling import PICK, fill_slots
 from services.scheduler.picking.pens import leave_pen
 from services.scheduler.picking.priority import HIGHEST_VALUE, terms_of
-from services.scheduler.picking.scanning import best_pages, evaluate, value_of_rank
+from services.scheduler.picking.scanning import best_pages, priorities_at, value_of_rank
 from services.scheduler.picking.shedding import BELOW_PICKED, raise_guard, shed_listed
 from services.scheduler.picking.space import Space, attached, is_attached, ripe_rows
 from services.scheduler.picking.stock import SPARE, Stock, is_crowded, patience, shed_at_once
@@ -87,7 +87,7 @@ class Calendar:
             rules.request_timeout,
             shard_rules.failed_retry,
             rules.speed,
-            terms_of(rules),
+            terms_of(rules, space.hosts.objectives),
             rules.shares,
         )
         shares = [rule.share for rule in shard_rules.classes if rule.lane]
@@ -347,7 +347,7 @@ class Calendar:
         looked at, or the calendar is not certain."""
         board, listed = self._board, int(self._state["listed"])
         drawn = board.listed["row"][self._random.integers(0, listed, _SAMPLED_LISTED)]
-        priorities = np.sort(self._weigh(drawn[drawn != LEFT].astype(np.int64), now))[::-1]
+        priorities = np.sort(self._weigh(drawn[drawn != LEFT], now))[::-1]
         rank = round(needed / listed * priorities.size)
         if rank < priorities.size:
             certain_from = float(self._state["certain_from"]) if self._is_sweeping else highest
@@ -389,10 +389,9 @@ class Calendar:
         weights[: ripe.size] = 1.0
         return rows, self._weigh(rows, now), weights
 
-    def _weigh(self, rows: NDArray[np.int64], now: float) -> NDArray[np.float64]:
-        space, priorities = self._space, np.empty(rows.size)
-        evaluate(space.pages, space.attempts.rows, rows, now, self._board.terms, priorities)
-        return priorities
+    def _weigh(self, rows: NDArray[np.integer[Any]], now: float) -> NDArray[np.float64]:
+        space = self._space
+        return priorities_at(space.pages, space.attempts.rows, rows, now, self._board.terms)
 
 
 def make_shard(number: int, rules: ShardRules, expected: int = 0) -> Shard:

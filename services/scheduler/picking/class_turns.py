@@ -23,6 +23,7 @@ from numpy.typing import NDArray
 from services.scheduler.picking.board import PENNED, Board, list_page
 from services.scheduler.picking.pens import leave_pen
 from services.scheduler.picking.priority import priority_of
+from services.scheduler.picking.scanning import priorities_at
 from services.scheduler.picking.steps import commit
 from services.scheduler.picking.wheel import put_off
 from services.scheduler.state.hosts import crawlable_from
@@ -48,14 +49,6 @@ LanesOf = Callable[[NDArray[np.int32] | slice], NDArray[np.uint8]]
 """Rows → which class each page is of; `EVERYBODY`: none that has a share."""
 
 _ROUNDING: Final = 1e-9
-
-
-@compiled
-def _weigh(
-    board: Board, rows: NDArray[np.int32], now: float, priorities: NDArray[np.float64]
-) -> None:
-    for place in range(rows.size):
-        priorities[place] = priority_of(board.pages[rows[place]], board.attempts, now, board.terms)
 
 
 @compiled
@@ -177,9 +170,10 @@ class ClassTurns:
         """
         now, first, place = float(slots[0]), 0, -1
         self._find(board, lanes_of, now, rate)
-        priorities = [np.empty(rows.size) for rows in self._rows]
-        for rows, theirs in zip(self._rows, priorities, strict=True):
-            _weigh(board, rows, now, theirs)
+        priorities = [
+            priorities_at(board.pages, board.attempts, rows, now, board.terms)
+            for rows in self._rows
+        ]
         for slot, time in enumerate(slots.tolist()):
             idle = 0
             while (sharer := self._turns.next(idle)) != EVERYBODY:
@@ -216,7 +210,6 @@ class ClassTurns:
             rows = np.flatnonzero(lanes == place + 1).astype(np.int32)
             most = SPARE_CANDIDATES + int(_MORE * share * rate * self._every)
             if rows.size > most:
-                priorities = np.empty(rows.size)
-                _weigh(board, rows, now, priorities)
+                priorities = priorities_at(board.pages, board.attempts, rows, now, board.terms)
                 rows = rows[np.argpartition(priorities, rows.size - most)[rows.size - most :]]
             self._rows[place] = rows

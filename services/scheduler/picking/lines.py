@@ -74,8 +74,9 @@ def interval_of(board: Board, number: int) -> float:
 def _way(board: Board, number: int, now: float) -> float:
     """Seconds until a page of a host may be worth what was crawled last of its line, about.
 
-    A value grows with time squared at most, so that of a page which was crawled t ago and is worth
-    V needs t·(√(W/V) − 1) to come to W. What the pages are worth is what was found for about now.
+    A value of freshness grows with time squared at most, so that of a page which was crawled t ago
+    and is worth V needs t·(√(W/V) − 1) to come to W; under other objectives that is about. What
+    the pages are worth is what was found for about now.
     """
     host = board.hosts[number]
     level, item, way = board.lines[host.line].level, host.pen, math.inf

@@ -1,6 +1,6 @@
 """A look at every page: where the calendar begins, and what it is measured against."""
 
-from typing import Final
+from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -25,6 +25,15 @@ def evaluate(
     """Priority of pages at one time."""
     for place in range(rows.size):
         priorities[place] = priority_of(pages[rows[place]], attempts, now, terms)
+
+
+def priorities_at(
+    pages: Rows, attempts: Rows, rows: NDArray[np.integer[Any]], now: float, terms: Terms
+) -> NDArray[np.float64]:
+    """The priority of each of some pages at one time, host limits aside."""
+    priorities = np.empty(rows.size)
+    evaluate(pages, attempts, np.asarray(rows, np.int64), now, terms, priorities)
+    return priorities
 
 
 @compiled

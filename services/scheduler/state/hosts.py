@@ -7,14 +7,18 @@ the shard's (`groups`); one may be of two. Times are clock seconds.
 """
 
 import math
+from collections.abc import Callable
 from typing import Any, Final, TypeAlias
 
 import numpy as np
+from numba.core import types
+from numba.extending import overload
 from numpy.typing import NDArray
 
 from services.scheduler.state.host_names import UNKNOWN, HostKeys, HostNames
 from services.scheduler.state.learned_hosts import LearnedHosts
 from services.scheduler.state.rows import HOST, NEVER, NO_GROUP, REMOVED, Rows
+from shared.contracts.objectives import FRESHNESS
 from shared.policy.compiled import compiled
 from shared.rules.host_objectives import FRESHNESS_ALONE, HostObjectives
 from shared.rules.host_rules import HostRules
@@ -29,14 +33,30 @@ NO_PAGE: Final = -1
 Objectives: TypeAlias = NDArray[np.uint8]
 """What the pages of each host are crawled for (`shared.contracts.objectives`)."""
 
-FRESHNESS_FOR_ALL: Final[Objectives] = np.zeros(0, np.uint8)
-
 _GOLDEN: Final = np.uint64(0x9E3779B97F4A7C15)
 _PARTS: Final = 2.0**64
 """As in `shared.pacing.slots`: where in [0, 1) a slot's point lies, and so whose it is."""
 
 _MEMORY: Final = 0.2
 """Weight of the newest crawl in a host's typical crawl value."""
+
+
+def objective_of(page: Any, objectives: Objectives | None) -> int:
+    """What a page is crawled for; of a host that these do not know yet, freshness."""
+    if objectives is None or page["host"] >= objectives.size:
+        return FRESHNESS
+    return int(objectives[page["host"]])
+
+
+@overload(objective_of)  # type: ignore[untyped-decorator]
+def _objective_in_kernels(page: Any, objectives: Any) -> Callable[[Any, Any], int]:  # noqa: ARG001 - numba wants the same names
+    def freshness(page: Any, objectives: Any) -> int:  # noqa: ARG001
+        return FRESHNESS
+
+    def look_up(page: Any, objectives: Any) -> int:
+        return int(objectives[page.host]) if page.host < objectives.size else FRESHNESS
+
+    return freshness if objectives is types.none else look_up
 
 
 @compiled
@@ -231,8 +251,8 @@ class Hosts:
     def __init__(self, default_rate: float, objectives: HostObjectives = FRESHNESS_ALONE) -> None:
         self._default_rate = default_rate
         self._told = objectives
-        self.objectives = np.zeros(64, np.uint8) if objectives else FRESHNESS_FOR_ALL
-        """By host; the same array as long as there is room in it."""
+        self.objectives: Objectives | None = np.zeros(64, np.uint8) if objectives else None
+        """By host, the same array as long as there is room in it; None: freshness."""
         self.rows: Rows = np.zeros(64, HOST)
         """Those from `len` on are no hosts."""
         self._known: Rows = self.rows[:0]
@@ -275,7 +295,7 @@ class Hosts:
         row["rate"] = self._default_rate
         row["tokens"] = DEPTH
         row["filled_at"] = row["blocked_until"] = row["expires_at"] = NEVER
-        if self._told:
+        if self.objectives is not None:
             if index >= self.objectives.size:
                 self.objectives = grown(self.objectives, 2 * index)
             self.objectives[index] = self._told.of(name)

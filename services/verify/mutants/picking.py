@@ -119,7 +119,7 @@ def _interned_for(objective: int) -> Any:
 
     def intern_for_one(self: Hosts, name: str) -> int:
         index = intern(self, name)
-        if self.objectives.size:
+        if self.objectives is not None:
             self.objectives[index] = objective
         return index
 

@@ -52,9 +52,13 @@ def warm_up() -> None:
     """Compile what the workers compile when they start; simulations leave it out."""
     from services.estimator.compilation import warm_up as warm_estimator  # noqa: PLC0415
     from services.scheduler.warm_up import warm_up as warm_scheduler  # noqa: PLC0415
+    from shared.contracts.objectives import DEFAULT  # noqa: PLC0415
+    from shared.rules.host_objectives import HostObjectives  # noqa: PLC0415
 
     warm_estimator()
     warm_scheduler()
+    # Some seeds have them.
+    warm_scheduler(HostObjectives({DEFAULT: "harmonic"}))
 
 
 def judge(

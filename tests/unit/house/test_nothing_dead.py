@@ -17,6 +17,7 @@ REGISTERED_BY = [
     "@breaks",
     "@command.command",
     "@model_validator",
+    "@overload",
 ]
 """Decorators that take a function to call it later."""
 

@@ -11,6 +11,7 @@ from services.scheduler.warm_up import warm_up
 from shared.contracts.objectives import HARMONIC
 from shared.policy.compiled import LateKernels
 from shared.policy.objectives import objective_threshold_scalar, objective_values
+from shared.rules.host_objectives import HostObjectives
 
 MIXED = {"default": {"age": 0.3}, "h0.example": "harmonic", "h1.example": "freshness"}
 
@@ -87,9 +88,10 @@ def test_the_explanation_is_of_the_hosts_objective(host):
 
 
 def test_what_other_objectives_need_is_compiled_before_the_first_tick():
-    warm_up()
-    late = LateKernels()
+    # The world, and a reference to its picks, call kernels from Python that no worker does.
     world = random_world(np.random.default_rng(1), pages=40, objectives=MIXED)
-    world.pick([START, START + 1.0], 1.0)
+    warm_up(HostObjectives(MIXED))
+    late = LateKernels()
+    world.shard.select(np.array([START, START + 1.0]), 1.0, 0.0)
     demand_of(world.shard, 1.0)
     assert late.names() == []
