@@ -1,8 +1,10 @@
 """Child processes that never outlive their parent, nor hold its pipes."""
 
+import contextlib
 import ctypes
 import os
 import pwd
+import random
 import signal
 import socket
 import subprocess
@@ -10,10 +12,15 @@ import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
+from typing import Final
 
 _PR_SET_PDEATHSIG = 1
 _LIBC = ctypes.CDLL(None, use_errno=True) if sys.platform == "linux" else None
 _POLL_SECONDS = 0.02
+_OUTGOING: Final = Path("/proc/sys/net/ipv4/ip_local_port_range")
+_LEAST_PORT: Final = 12_000
+_MOST_PORT: Final = 32_768
+_MOST_TRIES: Final = 100
 
 
 class StartError(RuntimeError):
@@ -108,10 +115,27 @@ def accepts_connections(host: str, port: int) -> bool:
 
 
 def free_port(host: str = "127.0.0.1") -> int:
-    """Return a TCP port that nothing listens on now."""
-    with socket.socket() as probe:
-        probe.bind((host, 0))
-        return int(probe.getsockname()[1])
+    """Return a TCP port that nothing listens on now, and that no connection is given by itself.
+
+    A server may take a while to bind it, and may be away for a while: of the ports that the system
+    hands to outgoing connections, one could be another's by then.
+    """
+    chosen = random.SystemRandom()
+    for _ in range(_MOST_TRIES):
+        port = chosen.choice(_ports_of_servers())
+        with contextlib.suppress(OSError), socket.socket() as probe:
+            probe.bind((host, port))
+            return port
+    raise StartError(f"no free port was found in {_MOST_TRIES} tries")
+
+
+def _ports_of_servers() -> range:
+    """Those below what outgoing connections get, of which the lowest have names of their own."""
+    try:
+        lowest = int(_OUTGOING.read_text().split()[0])
+    except (OSError, ValueError, IndexError):
+        lowest = _MOST_PORT
+    return range(_LEAST_PORT, max(lowest, 2 * _LEAST_PORT))
 
 
 def last_lines(path: Path, count: int = 20) -> str:
