@@ -134,14 +134,14 @@ def _fill_hosts(connection: psycopg.Connection, shard: int, hosts: NDArray[np.in
         host_rules(ids.size),
         np.full(ids.size, NEVER),
     )
+    rows = copy_bytes(list(values.values()))
+    lines = "".join([f"{shard}\t{page_ids[place]}\t{urls[place]}\n" for place in order.tolist()])
+    # All is made before: a transaction that waits for this side is ended by the server.
     with connection.transaction():
         write_hosts(connection, limits)
         statement = f"COPY pages ({', '.join(values)}) FROM STDIN (FORMAT BINARY)"
         with connection.cursor() as cursor, cursor.copy(statement.encode()) as copy:
-            copy.write(copy_bytes(list(values.values())))
-        lines = "".join(
-            [f"{shard}\t{page_ids[place]}\t{urls[place]}\n" for place in order.tolist()]
-        )
+            copy.write(rows)
         with connection.cursor() as cursor, cursor.copy("COPY page_urls FROM STDIN") as copy:
             copy.write(lines)
 

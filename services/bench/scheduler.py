@@ -22,6 +22,7 @@ from services.bench import (
     scheduler_groups,
     scheduler_growth,
     scheduler_hosts,
+    scheduler_shards,
 )
 from services.bench.processor_time import usage_of
 from services.bench.scheduled_pages import Population, make_filled_shard
@@ -42,7 +43,7 @@ _SCALE: Final = (1_000_000, 50_000_000, 100_000_000)
 _BYTES_PER_PAGE: Final = 95
 """At most, while a shard is built; a size for which that is not free is left out."""
 
-_PARTS: Final = ("runs", "hosts", "groups", "equals", "bursts", "multiplier", "growth")
+_PARTS: Final = ("runs", "hosts", "groups", "equals", "bursts", "multiplier", "growth", "shards")
 
 _SAME: Final = 1e-9
 """Priorities that differ by less are the same."""
@@ -191,11 +192,21 @@ def _peak_bytes() -> int:
     "--scale/--no-scale", default=True, show_default=True, help="1M, 50M and 100M pages as well."
 )
 @click.option("--seconds", default=20.0, show_default=True, help="Simulated, for each run.")
+@click.option(
+    "--shards", default=64, show_default=True, type=click.IntRange(min=2),
+    help="Of one process, beside a single one.",
+)  # fmt: skip
 @click.option("--only", multiple=True, help=f"Of {', '.join(_PARTS)}.")
 @click.option("--seed", default=1, show_default=True)
 @click.option("--json", "as_json", is_flag=True, help="Answer as JSON.")
 def command(  # noqa: D103 - the help is the module's
-    pages: int, scale: bool, seconds: float, only: tuple[str, ...], seed: int, as_json: bool
+    pages: int,
+    scale: bool,
+    seconds: float,
+    shards: int,
+    only: tuple[str, ...],
+    seed: int,
+    as_json: bool,
 ) -> None:
     started = time.perf_counter()
     answer: dict[str, Any] = {}
@@ -219,6 +230,8 @@ def command(  # noqa: D103 - the help is the module's
         answer["multiplier"] = scheduler_bursts.run_bandwidth(pages, seed)
     if "growth" in wanted:
         answer["growth"] = scheduler_growth.run(seed=seed)
+    if "shards" in wanted:
+        answer["shards"] = scheduler_shards.run(pages, shards, seconds, seed)
     answer["seconds"] = round(time.perf_counter() - started, 1)
     show(answer, as_json=as_json)
 

@@ -171,8 +171,10 @@ def _crowd(shard: Shard) -> None:
     """A host at its limit, one of whose pages goes, and at that of its group, which changes; then
     more pages than the next slots need."""
     host = shard.hosts.names[0]
+    shard.selector.prepare(99.0)
     for now in (100.0, 200.0):
         shard.selector.select(np.full(8, now), 1.0, 0.0)
+        shard.selector.weigh(now, 10.0, _SEVERAL)
     penned = np.flatnonzero(shard.pages["bucket"] == PENNED)
     shard.remove(int(shard.lookup.ids[penned[0]]), 200.0)
     shard.limit_host(host, 100.0, None, 200.0)

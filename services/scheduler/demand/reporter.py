@@ -16,7 +16,10 @@ from shared.contracts.messages import DemandCurve
 from shared.contracts.reported import GroupPages, ReasonCrawls
 
 _WEIGHED: Final = 20_000
-"""Pages looked at for a report, beyond those that are ripe for certain."""
+"""Pages looked at for the reports of a process, beyond those that are ripe for certain."""
+
+_LEAST_WEIGHED: Final = 1_000
+"""... and for each of them at least."""
 
 _STALE_SHARE: Final = 0.01
 """Part of the pages that may change before the demand is computed anew at once."""
@@ -83,12 +86,18 @@ class DemandReporter:
         self.demand = demand
         self._misses = False
 
-    def report(self, now: float, multiplier: float) -> DemandCurve | None:
-        """The shard's report, by the host limits of now; None before its demand is known."""
+    def report(self, now: float, multiplier: float, shards: int = 1) -> DemandCurve | None:
+        """The shard's report, by the host limits of now; None before its demand is known.
+
+        Args:
+            now: clock seconds.
+            multiplier: λ₀.
+            shards: of the process, which share the work of its reports.
+        """
         shard, demand = self._shard, self.demand
         if demand is None:
             return None
-        self._refresh_ripe(demand, now)
+        self._refresh_ripe(demand, now, max(_WEIGHED // max(shards, 1), _LEAST_WEIGHED))
         rates = shard.crawl_rates()
         self._misses = demand.misses(rates)
         limited, unlimited = demand.limited(rates), demand.unlimited()
@@ -121,13 +130,14 @@ class DemandReporter:
             classes=class_crawls(shard, elapsed),
         )
 
-    def _refresh_ripe(self, demand: Demand, now: float) -> None:
+    def _refresh_ripe(self, demand: Demand, now: float, weighed: int) -> None:
         shard = self._shard
-        rows, priorities, weights = shard.selector.weigh(now, _WEIGHED)
+        pages = shard.selector.weigh(now, self._horizon, weighed)
         ripe = count_ripe(
-            priorities,
-            shard.pages["host"][rows],
-            weights,
+            pages.priorities,
+            shard.pages["host"][pages.rows],
+            pages.pages_each,
+            pages.hosts_each,
             shard.host_rows,
             shard.groups.room(self._horizon),
             demand.thresholds,

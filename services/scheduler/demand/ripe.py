@@ -12,7 +12,8 @@ from shared.policy.compiled import compiled
 def count_ripe(
     priorities: NDArray[np.float64],
     host_numbers: NDArray[np.int32],
-    weights: NDArray[np.float64],
+    pages_each: NDArray[np.float64],
+    hosts_each: NDArray[np.float64],
     hosts: Rows,
     group_rooms: NDArray[np.float64],
     thresholds: NDArray[np.float64],
@@ -28,7 +29,8 @@ def count_ripe(
     Args:
         priorities: (pages,).
         host_numbers: rows in `hosts`; (pages,).
-        weights: how many pages of the shard each of these stands for; (pages,).
+        pages_each: how many pages of its host each of these stands for; (pages,).
+        hosts_each: ... and how many hosts its host stands for; (pages,).
         hosts: `HOST` rows.
         group_rooms: crawls that each group of hosts can take in that time; used up.
         thresholds: rising.
@@ -47,12 +49,14 @@ def count_ripe(
         row = ripe_rows[index]
         host = host_numbers[row]
         group, named = hosts[host].group, hosts[host].named
-        taken = min(weights[row], rooms[host], group_rooms[group], group_rooms[named])
+        alike = hosts_each[row]
+        rest = min(group_rooms[group], group_rooms[named]) / alike
+        taken = min(pages_each[row], rooms[host], rest)
         if taken > 0.0:
             rooms[host] -= taken
-            group_rooms[group] -= taken
-            group_rooms[named] -= taken
-            counts[np.searchsorted(thresholds, priorities[row], side="right")] += taken
+            group_rooms[group] -= taken * alike
+            group_rooms[named] -= taken * alike
+            counts[np.searchsorted(thresholds, priorities[row], side="right")] += taken * alike
     ripe = np.empty(thresholds.size)
     above = 0.0
     for point in range(thresholds.size - 1, -1, -1):

@@ -317,21 +317,36 @@ def rate_tables() -> RateTables:
     return _tables[0]
 
 
-def estimated_demand(shard: Shard, multiplier: float, sample: int = SAMPLE) -> Demand:
-    """What the pages may ask for, going by some of them; some milliseconds.
+class Estimate:
+    """What the pages of a shard may ask for, going by some of them.
 
     Pages are loaded in the order of their ids, which are hashes: the first ones are a fair sample.
     """
-    tally = Tally(shard, multiplier, None, size=sample, is_sample=True)
-    rows = tally.copy()
-    if rows is not None:
-        tally.add(rows)
-    demand = tally.finish()
-    sums, scale = demand.sums, max(shard.used / sample, 1.0)
-    scaled = sums._replace(
-        largest=sums.largest * scale, by_host=sums.by_host * scale, others=sums.others * scale
-    )
-    return demand._replace(sums=scaled)
+
+    def __init__(self, shard: Shard, multiplier: float, sample: int = SAMPLE) -> None:
+        """Begin; in the shards' thread.
+
+        Args:
+            shard: the shard.
+            multiplier: λ₀, which the grid is to hold.
+            sample: so many pages are looked at.
+        """
+        self._scale = max(shard.used / sample, 1.0)
+        self._tally = Tally(shard, multiplier, None, size=sample, is_sample=True)
+        self._rows = self._tally.copy()
+
+    def finish(self) -> Demand:
+        """The demand; some tens of milliseconds, in any other thread."""
+        if self._rows is not None:
+            self._tally.add(self._rows)
+        demand = self._tally.finish()
+        sums = demand.sums
+        scaled = sums._replace(
+            largest=sums.largest * self._scale,
+            by_host=sums.by_host * self._scale,
+            others=sums.others * self._scale,
+        )
+        return demand._replace(sums=scaled)
 
 
 def demand_of(

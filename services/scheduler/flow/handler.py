@@ -3,7 +3,7 @@
 import asyncio
 import time
 from collections import ChainMap, Counter
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from typing import ParamSpec, TypeVar
 
 import structlog
@@ -148,7 +148,8 @@ class SchedulerHandler:
         }
         self._trouble = None
         shards = {number: shard for number, (shard, _) in loaded.items()}
-        waiting = await self._thread.run(self._take_over, shards, requests, behind)
+        waiting = await asyncio.to_thread(self._restore, shards.values(), requests)
+        await self._thread.run(self._take_over, shards, behind)
         log.info(
             "shards loaded",
             shards=len(partitions),
@@ -267,26 +268,24 @@ class SchedulerHandler:
             {key: ends[tp] for tp, key in names.items()},
         )
 
-    def _take_over(
-        self,
-        shards: dict[int, Shard],
-        requests: dict[int, list[CrawlRequest]],
-        behind: dict[tuple[str, int], int],
-    ) -> int:
-        """Make shards ours; they emit nothing before what is `behind` is read.
+    def _restore(self, shards: Iterable[Shard], requests: dict[int, list[CrawlRequest]]) -> int:
+        """Make shards as they were that nobody has yet, and find what is to be crawled first.
 
         Returns:
             how many requests are in flight.
         """
-        now = self._clock.now()
         waiting = 0
-        for shard in shards.values():
+        for shard in shards:
             waiting += restore(shard, requests_of(shard, requests))
-            shard.filled_until = now
+            shard.filled_until = self._clock.now()
+            shard.selector.prepare(shard.filled_until)
+        return waiting
+
+    def _take_over(self, shards: dict[int, Shard], behind: dict[tuple[str, int], int]) -> None:
+        """Make shards ours; they emit nothing before what is `behind` is read."""
         self.shards.update(shards)
         self._behind |= behind
         self._note_caught_up()
-        return waiting
 
     def _note_caught_up(self) -> None:
         waiting = {partition for _, partition in self._behind}

@@ -9,7 +9,7 @@ from typing import Final
 from services.scheduler import metrics
 from services.scheduler.demand.class_reports import label_of
 from services.scheduler.demand.reporter import DemandReporter
-from services.scheduler.demand.tally import Demand, Tally, estimated_demand
+from services.scheduler.demand.tally import Demand, Estimate, Tally
 from services.scheduler.flow.handler import SchedulerHandler
 from services.scheduler.flow.shard_thread import ShardThread
 from services.scheduler.state.rows import Rows
@@ -32,7 +32,10 @@ _FIRST_DUTY: Final = 1.0
 """The same before the demand of a shard is more than an estimate."""
 
 _ESTIMATED_AT_ONCE: Final = 8
-"""Shards: ticks wait for so long, ten or twenty milliseconds each."""
+"""Shards that are new, and report together."""
+
+_AT_ONCE_SECONDS: Final = 0.01
+"""Of the shards' thread, for reports: then it is a tick's turn, if one waits."""
 
 _LONGEST_PAUSE_SECONDS: Final = 5.0
 _POLL_SECONDS: Final = 0.1
@@ -71,15 +74,18 @@ class Reporting:
         """Publish until `stopping` is set."""
         while not stopping.is_set():
             await asyncio.sleep(self._settings.report_seconds)
-            await self._publish(await self._thread.run(self._reports))
+            left = await self._thread.run(self._begin_reports)
+            while left:
+                await self._publish(await self._thread.run(self._reports, left))
 
     async def _publish(self, reports: list[tuple[bytes, bytes]]) -> None:
         for key, value in reports:
             await self._publisher.send(DEMAND_CURVES, key, value, partition=0)
 
-    def _reports(self) -> list[tuple[bytes, bytes]]:
+    def _begin_reports(self) -> list[Shard]:
+        """What is told of all shards at once; which there are."""
         self._follow_shards()
-        now, multiplier = self._clock.now(), self._multiplier()
+        multiplier = self._multiplier()
         metrics.MULTIPLIER.set(multiplier)
         metrics.LIMITED_HOSTS.set(
             sum(
@@ -90,18 +96,23 @@ class Reporting:
         for shard in self._reporters:
             self._count_scans(shard)
         self._count_pages()
-        return self._reports_of(self._reporters, now, multiplier)
+        return list(self._reporters)
 
-    def _reports_of(
-        self, shards: Iterable[Shard], now: float, multiplier: float
-    ) -> list[tuple[bytes, bytes]]:
-        """Key and value of each report that can be made."""
+    def _reports(self, left: list[Shard]) -> list[tuple[bytes, bytes]]:
+        """Key and value of each report of some shards, which are taken from those that are left."""
+        now, multiplier = self._clock.now(), self._multiplier()
+        until = time.thread_time() + _AT_ONCE_SECONDS
         found = []
-        for shard in shards:
+        while left:
+            shard = left.pop()
             reporter = self._reporters.get(shard)
-            report = reporter.report(now, multiplier) if reporter is not None else None
+            report = None
+            if reporter is not None:
+                report = reporter.report(now, multiplier, len(self._reporters))
             if report is not None:
                 found.append((str(shard.number).encode(), encode(report)))
+            if time.thread_time() >= until:
+                break
         return found
 
     def _count_pages(self) -> None:
@@ -163,19 +174,30 @@ class Reporting:
     async def _estimate_new_ones(self) -> None:
         """A shard that is new reports at once, by a sample of its pages.
 
-        It gets no budget before it has reported, and a pass over all pages takes a while.
+        It gets no budget before it has reported, and a pass over all pages takes a while. Some of
+        them report together: each alone would get the others' part at first.
         """
-        while reports := await self._thread.run(self._first_reports):
-            await self._publish(reports)
+        while estimates := await self._thread.run(self._begin_estimates):
+            demands = await asyncio.to_thread(_finished, estimates.values())
+            left = await self._thread.run(self._take_estimates, list(estimates), demands)
+            while left:
+                await self._publish(await self._thread.run(self._reports, left))
 
-    def _first_reports(self) -> list[tuple[bytes, bytes]]:
-        """Of some new shards together: each alone would get the others' part at first."""
+    def _begin_estimates(self) -> dict[Shard, Estimate]:
         self._follow_shards()
-        now, multiplier = self._clock.now(), self._multiplier()
+        multiplier = self._multiplier()
         new = [shard for shard, reporter in self._reporters.items() if reporter.demand is None]
-        for shard in new[:_ESTIMATED_AT_ONCE]:
-            self._reporters[shard].set_demand(estimated_demand(shard, multiplier))
-        return self._reports_of(new[:_ESTIMATED_AT_ONCE], now, multiplier)
+        return {shard: Estimate(shard, multiplier) for shard in new[:_ESTIMATED_AT_ONCE]}
+
+    def _take_estimates(self, shards: list[Shard], demands: list[Demand]) -> list[Shard]:
+        """Which of them are still there."""
+        taken = []
+        for shard, demand in zip(shards, demands, strict=True):
+            reporter = self._reporters.get(shard)
+            if reporter is not None:
+                reporter.set_demand(demand)
+                taken.append(shard)
+        return taken
 
     def demand_of(self, shard: Shard) -> Demand | None:
         """The demand that a shard reports now; None before it is known."""
@@ -222,3 +244,7 @@ def _add(tally: Tally, rows: Rows) -> float:
     started = time.thread_time()
     tally.add(rows)
     return time.thread_time() - started
+
+
+def _finished(estimates: Iterable[Estimate]) -> list[Demand]:
+    return [estimate.finish() for estimate in estimates]

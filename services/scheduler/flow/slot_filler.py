@@ -99,6 +99,8 @@ class SlotFiller:
             self._window.recount()
             known = self._ready
             self._ready = {shard: known.get(shard, shard.notes.answered) for shard in ready}
+            for shard in ready:
+                shard.selector.share_work(len(ready))
 
     def _within_reach(
         self, times: NDArray[np.float64], owners: NDArray[np.int32], plan: SlotPlan

@@ -35,6 +35,7 @@ STATE: Final = np.dtype(
         ("timeout", np.float64),  # of requests; clock seconds
         ("first_retry", np.float64),  # clock seconds after the first failure of a page
         ("reach", np.float64),  # clock seconds of crawling that pens keep pages for
+        ("drains", np.int64),  # urgent pages that may still go to pens before the slots are filled
         ("is_crowded", np.bool_),  # too many pages are listed: the guard is being raised
         ("urgent_by_tier", np.int64, UPPER_TIERS),  # where tiers take turns: entries of each heap
         ("shares", np.float64, SHARERS),  # ... parts of the slots ...

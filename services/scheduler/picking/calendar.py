@@ -30,31 +30,30 @@ from services.scheduler.picking.class_turns import EVERYBODY, ClassTurns
 from services.scheduler.picking.filling import PICK, fill_slots
 from services.scheduler.picking.pens import leave_pen
 from services.scheduler.picking.priority import HIGHEST_VALUE, terms_of
+from services.scheduler.picking.reported import weigh_some
 from services.scheduler.picking.scanning import best_pages, priorities_at, value_of_rank
 from services.scheduler.picking.shedding import BELOW_PICKED, raise_guard, shed_listed
-from services.scheduler.picking.space import Space, attached, is_attached, ripe_rows
+from services.scheduler.picking.space import Space, attached, is_attached
 from services.scheduler.picking.stock import SPARE, Stock, is_crowded, patience, shed_at_once
 from services.scheduler.picking.taking_turns import fill_in_turns
 from services.scheduler.picking.wheel import entries_in, memory_of
+from services.scheduler.picking.work_share import WorkShare
 from services.scheduler.state.rows import Rows
 from services.scheduler.state.rules import ShardRules
+from services.scheduler.state.selector import Weighed
 from services.scheduler.state.shard import Shard
-
-_FEW_PAGES: Final = 32_768
-"""So many are placed anew at once, in some milliseconds."""
 
 _SLICES_SECONDS: Final = 30.0
 """Wall seconds over which more are placed anew."""
 
-_LEAST_SLICE: Final = 10_000
-"""Pages that are placed anew at a tick at least, or shed at most; some milliseconds. There may be
-many shards."""
-
 _MOST_SLICES: Final = 16
 """So many more are placed at a tick where slots would stay empty otherwise."""
 
-_SAMPLED: Final = 50_000
-"""Pages that tell how far to lower the guard, where pages are many."""
+_USUAL_RATE: Final = 1e-2
+"""Crawls a second for each page, where nobody has said yet how many there will be: rather many, up
+to the next one."""
+
+_MOST_USUAL: Final = 10_000.0
 
 _LEAST_SAMPLED: Final = 20
 
@@ -103,6 +102,7 @@ class Calendar:
         self._more = 1
         """How many times as many a look at all pages is to find."""
         self._random = np.random.default_rng(0)
+        self._work = WorkShare()
         self._next_row = -1
         """Where placing all pages anew goes on; -1: it is done."""
         self._swept_to = 0.0
@@ -131,6 +131,20 @@ class Calendar:
     def calendar_bytes(self) -> int:
         """Memory of the calendar."""
         return memory_of(self._board.wheel)
+
+    def prepare(self, now: float) -> None:
+        """Look at all pages before slots are to be filled, and before anybody else has the shard.
+
+        Args:
+            now: clock seconds; no slot comes before.
+        """
+        self._stock = Stock.of(0, min(_USUAL_RATE * self._space.used, _MOST_USUAL))
+        self._attach(0)
+        self._rebuild(now)
+
+    def share_work(self, shards: int) -> None:
+        """So many shards share a thread: each does only its part of what may wait at a tick."""
+        self._work = WorkShare.of(shards)
 
     def touch(self, rows: NDArray[np.int32], *, reweigh: bool = False) -> None:
         """Something happened to these pages; `reweigh`: to their importance or status, too."""
@@ -185,6 +199,7 @@ class Calendar:
         picks = np.zeros(slots.size, PICK)
         now = float(slots[0])
         self._slots = slots.size
+        self._state["drains"] = slots.size + self._work.slice
         self._stock = Stock.of(slots.size, rate * self._rules.speed)
         self._space.attempts.reserve(slots.size)
         self._attach(slots.size)
@@ -233,7 +248,7 @@ class Calendar:
 
     def _look_further(self, now: float, slots: int) -> None:
         """What is listed does not suffice to be certain: lower the guard."""
-        if self._space.used <= _FEW_PAGES:
+        if self._space.used <= self._work.few_pages:
             self._more *= 4
             self._rebuild(now)
         else:
@@ -283,11 +298,12 @@ class Calendar:
     def _lower_guard(self, now: float, wanted: int) -> float:
         """A guard that about so many more pages reach, of hosts that are not at their limits."""
         space, guard = self._space, float(self._state["guard"])
-        rows = self._random.integers(0, space.used, _SAMPLED)
+        sampled = self._work.sampled
+        rows = self._random.integers(0, space.used, sampled)
         priorities = self._weigh(rows, now)
         below = (priorities < guard) & (priorities > 0.0)
         free = below & (space.host_rows["is_limited"][space.pages["host"][rows]] == 0)
-        rank = max(round(wanted * _SAMPLED / space.used), _LEAST_SAMPLED)
+        rank = max(round(wanted * sampled / space.used), _LEAST_SAMPLED)
         counted = np.sort(priorities[free if rank < free.sum() else below])[::-1]
         return float(counted[rank]) if rank < counted.size else 0.0
 
@@ -297,7 +313,7 @@ class Calendar:
             return
         passed = (now - self._swept_to) / (_SLICES_SECONDS * self._rules.speed)
         self._swept_to = now
-        self._place(max(int(self._space.used * min(passed, 0.05)), _LEAST_SLICE), now)
+        self._place(max(int(self._space.used * min(passed, 0.05)), self._work.slice), now)
 
     def _list_enough(self, now: float, wanted: int) -> None:
         """List what has come up; and while the guard is lowered, what suffices to fill slots."""
@@ -305,7 +321,7 @@ class Calendar:
         for _ in range(_MOST_SLICES):
             if not self._is_sweeping or self.candidates >= wanted:
                 break
-            self._place(_LEAST_SLICE, now)
+            self._place(self._work.slice, now)
 
     def _place(self, rows: int, now: float) -> None:
         """Go on with placing pages anew."""
@@ -336,10 +352,10 @@ class Calendar:
         if are_too_many and is_blind:
             self._raise_guard(now, needed, highest)
         elif are_too_many:
-            at_once = shed_at_once(listed, picks.size + SPARE, _LEAST_SLICE)
+            at_once = shed_at_once(listed, picks.size + SPARE, self._work.slice)
             far = patience(picks.size, needed)
             shed_listed(self._board, needed, highest, at_once, far)
-        elif stock.is_lean(listed) and self.guard > 0.0 and self._space.used > _FEW_PAGES:
+        elif stock.is_lean(listed) and self.guard > 0.0 and self._space.used > self._work.few_pages:
             self._begin_sweep(now, stock.many)
 
     def _raise_guard(self, now: float, needed: int, highest: float) -> None:
@@ -353,41 +369,12 @@ class Calendar:
             certain_from = float(self._state["certain_from"]) if self._is_sweeping else highest
             guard = min(float(priorities[rank]), highest * BELOW_PICKED, certain_from)
             first = int(self._random.integers(0, listed))
-            at_once = shed_at_once(listed, _SAMPLED_LISTED, _LEAST_SLICE)
+            at_once = shed_at_once(listed, _SAMPLED_LISTED, self._work.slice)
             raise_guard(board, guard, not self._is_sweeping, first, at_once)
 
-    def weigh_all(self, now: float) -> Floats:
-        """The priority of every page now, host limits aside; a look at all of them."""
-        return self._weigh(np.arange(self._space.used), now)
-
-    def weigh(self, now: float, most: int) -> tuple[NDArray[np.int64], NDArray[np.float64], Floats]:
-        """Pages and their priorities now, host limits aside, at a bounded cost.
-
-        Those that are ripe are all among them, unless too many are, and of the others a sample.
-
-        Args:
-            now: clock seconds.
-            most: so many others at most.
-
-        Returns:
-            rows, priorities, and how many pages of the shard each stands for.
-        """
-        pages, used = self._space.pages, self._space.used
-        if used <= most:
-            return np.arange(used), self.weigh_all(now), np.ones(used)
-        drawn = self._random.integers(0, used, most)
-        if self.candidates > most:
-            return drawn, self._weigh(drawn, now), np.full(most, used / most)
-        if self._is_ready:
-            ripe = ripe_rows(self._board)
-            others = drawn[pages["bucket"][drawn] < PENNED]
-        else:
-            ripe, _ = self._best(most, now)
-            others = drawn[~np.isin(drawn, ripe)]
-        rows = np.concatenate([ripe, others]).astype(np.int64)
-        weights = np.full(rows.size, used / most)
-        weights[: ripe.size] = 1.0
-        return rows, self._weigh(rows, now), weights
+    def weigh(self, now: float, horizon: float, most: int) -> Weighed:
+        """Pages that tell what is to be crawled soon, at a bounded cost (`reported`)."""
+        return weigh_some(self._board, self._space, self._random, now, horizon, most)
 
     def _weigh(self, rows: NDArray[np.integer[Any]], now: float) -> NDArray[np.float64]:
         space = self._space

@@ -164,7 +164,9 @@ def _take_next(
 ) -> tuple[int, int]:
     """Take the most urgent page that can be crawled at `pick.time`, if it is worth `floor`.
 
-    `pick` gets its row, or -1, and its priority, or that of the best there is.
+    Where very many urgent pages are of hosts that cannot be crawled, the others have to wait for
+    the next slots (`STATE`): to find them would take seconds. `pick` gets its row, or -1, and its
+    priority, or that of the best there is.
 
     Returns:
         -2 - its host if it was penned, else `NOBODY`; the new size of the heap.
@@ -172,12 +174,15 @@ def _take_next(
     now = pick.time
     pick.row = -1
     while True:
-        urgent, size = _next_urgent(board, keys, items, size, weighed)
+        urgent = 0.0
+        if board.state[0].drains > 0:
+            urgent, size = _next_urgent(board, keys, items, size, weighed)
         top = keys[0] if size > 0 else 0.0
         pick.priority = max(urgent, top)
         if not pick.priority > 0.0 or pick.priority < floor:
             return NOBODY, size
-        if urgent >= top:
+        is_urgent = urgent >= top
+        if is_urgent:
             row = _pop_urgent(board)
         else:
             item = int(items[0])
@@ -203,6 +208,7 @@ def _take_next(
         if crawlable_from(board.hosts[number], board.groups, now) <= now:
             pick.row = row
             return NOBODY, size
+        board.state[0].drains -= is_urgent
         limit_host(board, number, row, pick.priority, weighed)
 
 

@@ -5,10 +5,8 @@ from typing import Final, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from services.scheduler.picking.board import PENNED, Board, attach
-from services.scheduler.picking.board_rows import LEFT
+from services.scheduler.picking.board import Board, attach
 from services.scheduler.picking.lines import drop_stale
-from services.scheduler.picking.urgent_heaps import rows_in
 from services.scheduler.state.attempts import Attempts
 from services.scheduler.state.groups import HostGroups
 from services.scheduler.state.hosts import Hosts
@@ -75,17 +73,3 @@ def attached(board: Board, space: Space, touched: int) -> Board:
     if board.state[0]["parked"] > _FEW_WAIT + _MANY * (hosts.size + board.lines.size):
         drop_stale(board)
     return board
-
-
-def ripe_rows(board: Board) -> NDArray[np.int32]:
-    """Rows of the pages that are not in the calendar, and so are looked at for every slot."""
-    state = board.state[0]
-    looked_at = np.concatenate(
-        [
-            board.listed["row"][: state["listed"]],
-            rows_in(board.urgent, state, in_turns=board.terms.in_turns),
-            board.pen_rows[1 : state["next_item"]],
-        ]
-    )
-    looked_at = looked_at[looked_at != LEFT]
-    return np.unique(looked_at[board.pages["bucket"][looked_at] >= PENNED])

@@ -197,7 +197,7 @@ def _take(
     """
     while True:
         urgent = 0.0
-        if queue > 0:
+        if queue > 0 and board.state[0].drains > 0:
             urgent, has_moved = _next_urgent(board, offers, queue, weighed)
             if has_moved:
                 return _MOVED, NOBODY
@@ -208,7 +208,8 @@ def _take(
             return _UNSURE if is_unsure else _IDLE, NOBODY
         if not pick.priority > 0.0:
             return _IDLE, NOBODY
-        if urgent >= top:
+        is_urgent = urgent >= top
+        if is_urgent:
             row = int(board.urgent[(queue - 1) * (board.urgent.size // UPPER_TIERS)])
             pop_urgent(board.urgent_keys, board.urgent, board.state, queue - 1)
         else:
@@ -232,6 +233,7 @@ def _take(
         if crawlable_from(board.hosts[number], board.groups, pick.time) <= pick.time:
             pick.row = row
             return _FOUND, NOBODY
+        board.state[0].drains -= is_urgent
         limit_host(board, number, row, pick.priority, weighed)
 
 

@@ -1,11 +1,23 @@
 """What picks the pages of a shard, as the shard and its users see it (see `picking.calendar`)."""
 
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
 from services.scheduler.state.rows import Rows
+
+
+class Weighed(NamedTuple):
+    """Pages at one time, and what each stands for; (pages,) each."""
+
+    rows: NDArray[np.int64]
+    priorities: NDArray[np.float64]
+    """Host limits aside."""
+    pages_each: NDArray[np.float64]
+    """Pages of its host like it, itself among them."""
+    hosts_each: NDArray[np.float64]
+    """Hosts like its own, that one among them."""
 
 
 class Selector(Protocol):
@@ -31,6 +43,18 @@ class Selector(Protocol):
     @property
     def calendar_bytes(self) -> int:
         """Memory of the calendar."""
+        ...
+
+    def prepare(self, now: float) -> None:
+        """Look at all pages before slots are to be filled, and before anybody else has the shard.
+
+        Args:
+            now: clock seconds; no slot comes before.
+        """
+        ...
+
+    def share_work(self, shards: int) -> None:
+        """So many shards share a thread: each does only its part of what may wait at a tick."""
         ...
 
     def touch(self, rows: NDArray[np.int32], *, reweigh: bool = False) -> None:
@@ -63,12 +87,12 @@ class Selector(Protocol):
         """
         ...
 
-    def weigh(
-        self, now: float, most: int
-    ) -> tuple[NDArray[np.int64], NDArray[np.float64], NDArray[np.float64]]:
-        """Pages, their priorities, and how many each stands for, at a bounded cost."""
-        ...
+    def weigh(self, now: float, horizon: float, most: int) -> Weighed:
+        """Pages that tell what is to be crawled soon, at a bounded cost.
 
-    def weigh_all(self, now: float) -> NDArray[np.float64]:
-        """The priority of every page now, host limits aside; a look at all of them."""
+        Args:
+            now: clock seconds.
+            horizon: clock seconds from now in which they are to be crawled.
+            most: about so many pages.
+        """
         ...

@@ -8,9 +8,9 @@ from services.scheduler.demand.reporter import DemandReporter
 from services.scheduler.demand.tally import (
     POINTS,
     POINTS_PER_DECADE,
+    Estimate,
     Tally,
     demand_of,
-    estimated_demand,
     grid,
 )
 from services.scheduler.picking.priority import BY_VALUE
@@ -233,7 +233,7 @@ def test_a_report_counts_what_is_ripe_and_what_was_crawled():
     assert report.marginal_value == by_value.min()
     ripe = np.array(report.ripe)
     assert np.all(np.diff(ripe) <= 0)
-    priorities = shard.selector.weigh_all(NOW + 2.0)
+    priorities = shard.selector.weigh(NOW + 2.0, 0.0, shard.used).priorities
     assert ripe[-1] == (priorities > 1e50).sum() > 0
     for threshold, count in zip(report.thresholds, report.ripe, strict=True):
         assert count == (priorities >= threshold).sum()
@@ -271,7 +271,7 @@ def test_of_a_host_no_more_pages_are_ripe_than_it_can_take():
 
 def test_an_estimate_by_the_first_pages_is_about_what_all_ask_for():
     world = world_of(np.random.default_rng(7), pages=6000, host_rate=1e3)
-    estimate, whole = estimated_demand(world.shard, 0.1, sample=2000), by_tables(world.shard)
+    estimate, whole = Estimate(world.shard, 0.1, sample=2000).finish(), by_tables(world.shard)
     middle = np.searchsorted(whole.thresholds, [0.003, 0.01, 0.03, 0.1])
     there = np.searchsorted(estimate.thresholds, whole.thresholds[middle])
     assert estimate.unlimited()[there] == pytest.approx(whole.unlimited()[middle], rel=0.2)
@@ -281,9 +281,9 @@ def test_an_estimate_by_the_first_pages_is_about_what_all_ask_for():
 
 def test_an_estimate_by_all_pages_is_what_they_ask_for():
     world = world_of(np.random.default_rng(8))
-    estimate, whole = estimated_demand(world.shard, 0.1), demand_of(world.shard, 0.1)
+    estimate, whole = Estimate(world.shard, 0.1).finish(), demand_of(world.shard, 0.1)
     assert estimate.unlimited() == pytest.approx(whole.unlimited())
 
 
 def test_the_estimate_of_no_pages_is_no_demand():
-    assert not estimated_demand(World(rules()).shard, 0.1).unlimited().any()
+    assert not Estimate(World(rules()).shard, 0.1).finish().unlimited().any()

@@ -56,7 +56,7 @@ def test_after_the_new_pages_the_best_of_the_others_are_picked():
     before = selector.uncertain_picks
     for _ in range(20):
         slots = driver.now + np.arange(1, 41) / RATE
-        best = np.sort(selector.weigh_all(float(slots[0])))[-40:]
+        best = np.sort(selector.weigh(float(slots[0]), 0.0, PAGES).priorities)[-40:]
         picks = driver.pick(slots, RATE)
         driver.now += TICK
         assert np.allclose(np.sort(picks["priority"]), best, rtol=1e-9)

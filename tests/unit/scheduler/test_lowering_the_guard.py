@@ -5,7 +5,7 @@ import pytest
 from reference_shard import DAY
 from test_shard_selection import START, random_world
 
-from services.scheduler.picking import calendar as selection
+from services.scheduler.picking import work_share
 
 pytestmark = pytest.mark.usefixtures("many_pages")
 
@@ -13,12 +13,12 @@ pytestmark = pytest.mark.usefixtures("many_pages")
 @pytest.fixture
 def many_pages(monkeypatch):
     """A few hundred pages are many."""
-    monkeypatch.setattr(selection, "_FEW_PAGES", 100)
+    monkeypatch.setattr(work_share, "_FEW_PAGES", 100)
 
 
 def best_values(shard, now, count):
     """The greatest priorities of all pages now."""
-    return np.sort(shard.selector.weigh_all(now))[::-1][:count]
+    return np.sort(shard.selector.weigh(now, 0.0, shard.used).priorities)[::-1][:count]
 
 
 def advance(world, rate, seconds, tick=1.0):
@@ -39,10 +39,11 @@ def advance(world, rate, seconds, tick=1.0):
     return wrong
 
 
-@pytest.mark.parametrize("seed", range(6))
-def test_sure_picks_are_the_best_whatever_the_bandwidth_does(seed):
+@pytest.mark.parametrize(("seed", "shards"), [(seed, 1) for seed in range(6)] + [(0, 64), (1, 64)])
+def test_sure_picks_are_the_best_whatever_the_bandwidth_does(seed, shards):
     rng = np.random.default_rng(seed)
     world = random_world(rng, pages=1500, hosts=60, host_rate=1e6)
+    world.shard.selector.share_work(shards)
     world.now = START
     for rate in (5.0, 60.0, 2.0, 200.0, 10.0):
         assert advance(world, rate, 40.0) == 0

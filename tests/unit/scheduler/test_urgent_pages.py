@@ -45,7 +45,8 @@ def test_what_is_asked_for_goes_before_all_others_and_does_not_rest(world):
     new = world.add_page("b", 1, NOW, importance=1e12)
     old = world.add_page("c", 1, NOW, last_crawled_at=NOW - 9 * DAY, max_age=8 * DAY)
     ask(world, world.page, NOW)
-    assert world.shard.selector.weigh_all(NOW).argmax() == world.shard.row_of(world.page.page_id)
+    weighed = world.shard.selector.weigh(NOW, 0.0, world.shard.used)
+    assert weighed.priorities.argmax() == world.shard.row_of(world.page.page_id)
     assert pick(world, NOW + 0.1, NOW + 0.2, NOW + 0.3, NOW + 0.4) == [
         (world.page.page_id, URGENT),
         (new.page_id, NEW),
