@@ -16,7 +16,7 @@ FIRST: Final = "FRESHET_SIMULATION_SEED"
 COUNT: Final = "FRESHET_SIMULATION_SEEDS"
 """Environment: how many."""
 
-USUAL_COUNT: Final = 200
+USUAL_COUNT: Final = 120
 
 SEEDS: Final = 10**9
 """New ones are drawn from so many."""

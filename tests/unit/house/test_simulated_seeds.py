@@ -4,7 +4,7 @@ import os
 from pathlib import Path
 
 import pytest
-from simulated_seeds import COUNT, FIRST
+from simulated_seeds import COUNT, FIRST, USUAL_COUNT
 
 ROOT = Path(__file__).parents[3]
 
@@ -28,3 +28,9 @@ def test_seeds_that_are_named_are_run_and_are_no_settings(pytester, monkeypatch,
     done = pytester.runpytest_subprocess("-q", *spread)
     done.assert_outcomes(passed=1)
     assert any("simulated seeds 5 to 7" in line for line in done.outlines)
+
+
+def test_the_documentation_says_how_many_there_are_in_each_run():
+    assert USUAL_COUNT >= 120, "fewer find too little in the runs of a week"
+    for page in ("docs/promises.md", "services/verify/simulation/README.md"):
+        assert f"`make test` runs {USUAL_COUNT} new seeds" in (ROOT / page).read_text(), page
