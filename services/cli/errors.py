@@ -64,7 +64,7 @@ def _kinds(error: Exception) -> set[str]:
     return {f"{kind.__module__.split('.')[0]}.{kind.__name__}" for kind in type(error).__mro__}
 
 
-_FAILURES = {"services.RunFailed", "deploy.StartError"}
+_FAILURES = {"services.RunFailed", "shared.SplitFailed", "deploy.StartError"}
 
 _SAY_IT_THEMSELVES = {
     "shared.SettingsError",

@@ -152,11 +152,7 @@ def split_shard(
         raise_epochs(connection, family, holder)
         counts = move_rows(connection, layout, parent, copies)
         pass_on_announcing(connection, parent, family[1:])
-        connection.execute(
-            f"UPDATE shard_splits SET state = {SplitState.SPLIT:d}, split_at = {SERVERS_TIME} "
-            "WHERE parent = %s",
-            (parent,),
-        )
+        _note_split(connection, parent)
     return counts
 
 
@@ -169,3 +165,11 @@ def _require_held(connection: psycopg.Connection, layout: Layout, parent: int) -
         raise NotHeld(
             f"shard {parent} is {SplitState(row[1]).name.lower()}, or was asked for too long ago"
         )
+
+
+def _note_split(connection: psycopg.Connection, parent: int) -> None:
+    connection.execute(
+        f"UPDATE shard_splits SET state = {SplitState.SPLIT:d}, split_at = {SERVERS_TIME} "
+        "WHERE parent = %s",
+        (parent,),
+    )

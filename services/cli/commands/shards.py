@@ -11,7 +11,7 @@ from shared.terminal.numbers import Number
 from shared.terminal.output import show, show_json, show_rows
 
 if TYPE_CHECKING:
-    from services.cli.growing import Told
+    from shared.store.splitting import Told
 
 
 @click.group()
@@ -37,7 +37,7 @@ def show_(as_json: bool) -> None:
       held         the scheduler has stopped: it can be split now
       split        each of those that came of it has its own
     """
-    from services.cli.growing import shards_now  # noqa: PLC0415 - commands load what they need
+    from services.cli.shards import shards_now  # noqa: PLC0415 - commands load what they need
     from shared.runtime.databases import databases_of  # noqa: PLC0415
     from shared.runtime.settings import load_settings  # noqa: PLC0415
 
@@ -95,11 +95,16 @@ def grow(
     Example:
       freshet shards grow 128
     """
-    from services.cli.growing import finish, let_be_known, prepare, split_all  # noqa: PLC0415
     from services.cli.kafka import require_broker  # noqa: PLC0415
     from shared.runtime.databases import databases_of  # noqa: PLC0415
     from shared.runtime.growing import add_partitions  # noqa: PLC0415
     from shared.runtime.settings import load_settings  # noqa: PLC0415
+    from shared.store.splitting import (  # noqa: PLC0415
+        finish,
+        let_be_known,
+        prepare,
+        split_all,
+    )
 
     settings = load_settings()
     databases = databases_of(settings)

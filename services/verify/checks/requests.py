@@ -3,13 +3,13 @@
 import itertools
 import math
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Final
 
 from services.verify.checks.downtime import NEWS_SECONDS
 from services.verify.checks.finding import Finding
-from services.verify.ledger import AWAY, NO_CRAWLS, Asked, Ledger, first_answers
+from services.verify.ledger import AWAY, NO_CRAWLS, Answered, Asked, Ledger, first_answers
 from shared.contracts.messages import CrawlOutcome, PageUpdate
 
 ROUNDING_SECONDS: Final = 1e-5
@@ -122,13 +122,34 @@ def unanswered(ledger: Ledger) -> Finding:
     )
 
 
+def _answers_by_partition(
+    ledger: Ledger, counts: Callable[[str | None], bool]
+) -> dict[int, dict[str, float]]:
+    """Partition → request → when its first answer was written there, of the results that count:
+    whoever asks on a partition knows what stands on it, and in a growth an answer may stand on
+    another one first."""
+    layout = ledger.layout
+    asked: dict[int, list[Asked]] = defaultdict(list)
+    for one in ledger.requests:
+        asked[layout.parent_of(one.partition)].append(one)
+    outcomes: dict[int, list[Answered]] = defaultdict(list)
+    for answered in ledger.outcomes:
+        if counts(answered.outcome.result):
+            outcomes[answered.partition].append(answered)
+    return {
+        number: first_answers(
+            replace(ledger, requests=asked[layout.parent_of(number)], outcomes=there)
+        )
+        for number, there in outcomes.items()
+    }
+
+
 def forgotten_crawls(ledger: Ledger, max_age_seconds: float) -> Finding:
     """No page is crawled as new, or as too old, that was crawled just before.
 
     A failure is no crawl, whichever request it answers: one that was late may answer a later one.
     """
-    crawls = [one for one in ledger.outcomes if one.outcome.result not in NO_CRAWLS]
-    answered = first_answers(replace(ledger, outcomes=crawls))
+    answered = _answers_by_partition(ledger, lambda result: result not in NO_CRAWLS)
     by_page = _by_page(ledger)
     missed = {a.outcome.request_id for a in ledger.outcomes if a.outcome.result in NO_CRAWLS}
 
@@ -136,7 +157,7 @@ def forgotten_crawls(ledger: Ledger, max_age_seconds: float) -> Finding:
         for of_page in by_page.values():
             for first, second in itertools.pairwise(of_page):
                 request = second.request
-                known = answered.get(first.request.request_id, math.inf)
+                known = answered.get(second.partition, {}).get(first.request.request_id, math.inf)
                 # By the slot: the page was chosen before the request waited for the broker.
                 unknown = known + NEWS_SECONDS > request.requested_at
                 if first.request.request_id in missed or unknown:
@@ -171,13 +192,13 @@ def asked_while_away(ledger: Ledger, updates: Sequence[PageUpdate]) -> Finding:
         named[url].append(at)
     away = [one for one in ledger.outcomes if one.outcome.result in AWAY]
     found_at = {one.outcome.request_id: one.outcome.crawled_at for one in away}
-    answered = first_answers(replace(ledger, outcomes=away))
+    answered = _answers_by_partition(ledger, lambda result: result in AWAY)
 
     def offenders() -> Iterator[str]:
         for of_page in _by_page(ledger).values():
             for first, second in itertools.pairwise(of_page):
                 found, asked = found_at.get(first.request.request_id), second.request.requested_at
-                known = answered.get(first.request.request_id, math.inf)
+                known = answered.get(second.partition, {}).get(first.request.request_id, math.inf)
                 if found is None or known + NEWS_SECONDS > asked:
                     continue
                 if not any(found < at < asked + NEWS_SECONDS for at in named[second.request.url]):

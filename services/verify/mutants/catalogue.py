@@ -3,6 +3,7 @@
 from typing import Final
 
 from services.verify.mutants import (  # noqa: F401 - they fill it
+    growing,
     learning,
     pacing,
     picking,

@@ -30,6 +30,7 @@ class Promise(StrEnum):
     KILLED = "Any worker may be killed at any moment"
     BAD = "One bad message stops nothing"
     GAP = "A gap is never silent"
+    GROWN = "Shards become more while everything runs"
 
 
 HELD_BY: Final[dict[Promise, tuple[str, ...]]] = {
@@ -53,6 +54,10 @@ HELD_BY: Final[dict[Promise, tuple[str, ...]]] = {
     Promise.KILLED: ("ready", "owners", "memory", "crawls in a row", "leaders", "new budget"),
     Promise.BAD: ("dead letters", "rest"),
     Promise.GAP: ("stopped", "gaps", "pages", "signals"),
+    Promise.GROWN: (
+        *("growth", "partitions", "in flight", "owners", "memory", "rest"),
+        *("crawls applied", "pages", "crawl records", "crawls in a row"),
+    ),
 }
 """By which of the simulator's checks (`services.verify.simulation.checks`)."""
 

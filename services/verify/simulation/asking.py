@@ -15,7 +15,7 @@ from services.verify.ledger import AWAY, NO_CRAWLS, Answered, Ledger
 from services.verify.records import decoded
 from services.verify.simulation.clocks import BEGINNING
 from services.verify.simulation.facts import Facts
-from services.verify.simulation.truth import Page, Truth
+from services.verify.simulation.truth import Page
 from services.verify.simulation.workers import MAX_AGE_SECONDS
 from shared.contracts.messages import DemandCurve, PageUpdate
 from shared.contracts.topics import CRAWL_OUTCOMES, DEMAND_CURVES, PAGE_UPDATES
@@ -25,6 +25,9 @@ from shared.rules.host_groups import group_of
 FEW_SLOTS: Final = 0.5
 """Slots a page within the bound. What a shard left empty once it is taken to be unable to use, and
 has back within a minute: with half a slot a page it is on its way."""
+
+SPLIT_SECONDS: Final = 4.0
+"""A shard that was split is loaded, and has slots that its pages are worth, within these."""
 
 MOST_IN_VAIN: Final = 3
 """Requests in a row after which the next may come later than simulations take."""
@@ -43,7 +46,7 @@ def asked_again(ledger: Ledger, facts: Facts, timeline: SlotTimeline) -> tuple[F
     what it left empty then for what it cannot use, and it has slots again within a minute: no
     simulation lasts that long. Nor need a page be due of which an outcome was deleted unread, or
     that was asked for in vain some times in a row: after failures and without answers it is asked
-    for ever more rarely.
+    for ever more rarely. Nor one whose shard was split meanwhile.
     """
     scale, truth = facts.plan.scale, facts.truth
     until = BEGINNING + scale.seconds
@@ -55,9 +58,11 @@ def asked_again(ledger: Ledger, facts: Facts, timeline: SlotTimeline) -> tuple[F
         url = asked.request.url
         in_vain[url] += asked.request.requested_at > crawled.get(url, -math.inf)
         last[url] = max(asked.written_at, last.get(url, -math.inf))
-    slots = [timeline.allotted(n, since, until) for n in range(scale.partitions)]
-    pages = Counter(page.partition for page in truth.pages)
-    starving = _starving(slots, pages) - _away_twice(ledger, facts) - _of_groups(truth)
+    layout = facts.database.layout
+    slots = [timeline.allotted(n, since, until) for n in range(layout.shards)]
+    pages = Counter(layout.shard_of(page.host) for page in truth.pages)
+    split = facts.split_since(scale.seconds - scale.bound_seconds - SPLIT_SECONDS)
+    starving = _starving(slots, pages) - _away_twice(ledger, facts) - _of_groups(facts) - split
     unsure = truth.unsure | facts.unread(CRAWL_OUTCOMES.name) | _found_away(ledger)
     forgotten: list[str] = []
     starved: list[str] = []
@@ -66,14 +71,15 @@ def asked_again(ledger: Ledger, facts: Facts, timeline: SlotTimeline) -> tuple[F
         is_due = is_due and page.url not in unsure and in_vain[page.url] < MOST_IN_VAIN
         is_due = is_due and page.host not in truth.at_address
         is_due = is_due and not (scale.has_parts and group_of(page.host, truth.group_limits))
-        at = last.get(page.url, -math.inf)
+        at, shard = last.get(page.url, -math.inf), layout.shard_of(page.host)
+        is_due = is_due and shard not in split
         if not is_due or at >= since or _is_host_busy(ledger, facts, page, at, until):
             continue
-        had = slots[page.partition]
+        had = slots[shard]
         text = f"{page.url}: last asked for at {at - BEGINNING:.2f}; its shard had {had:.1f} slots"
-        if had >= 2 * pages[page.partition]:
+        if had >= 2 * pages[shard]:
             forgotten.append(text)
-        elif page.partition in starving:
+        elif shard in starving:
             starved.append(text)
     return (
         Finding.of("forgotten", "every page is asked for again where there are slots", forgotten),
@@ -88,14 +94,15 @@ def _starving(slots: Sequence[float], pages: Counter[int]) -> set[int]:
     return {shard for shard, had in enumerate(slots) if had < FEW_SLOTS * pages[shard]}
 
 
-def _of_groups(truth: Truth) -> set[int]:
+def _of_groups(facts: Facts) -> set[int]:
     """Shards without a page but those of hosts that share a limit."""
+    truth, layout = facts.truth, facts.database.layout
     others = {
-        page.partition
+        layout.shard_of(page.host)
         for page in truth.pages
         if group_of(page.host, truth.group_limits) is None and page.host not in truth.at_address
     }
-    return {page.partition for page in truth.pages} - others
+    return {layout.shard_of(page.host) for page in truth.pages} - others
 
 
 def _found_away(ledger: Ledger) -> set[str]:

@@ -15,6 +15,7 @@ from services.verify.simulation.asking import asked_again, crawls_in_a_row
 from services.verify.simulation.budgets import budgets
 from services.verify.simulation.clocks import BEGINNING
 from services.verify.simulation.counting import (
+    counted_of,
     ledger_of,
     reference_of,
     signals_that_count,
@@ -24,6 +25,7 @@ from services.verify.simulation.facts import Facts
 from services.verify.simulation.faults import MOST_AHEAD_SECONDS
 from services.verify.simulation.learned import learned
 from services.verify.simulation.memory import remembered
+from services.verify.simulation.passed_on import overtaken
 from services.verify.simulation.reference import PageRecord
 from shared.contracts.messages import Multipliers
 from shared.contracts.topics import (
@@ -49,7 +51,9 @@ _SURELY_READ: Final = frozenset(topic.name for topic in (*LEARNED, SIGNALS))
 def check(facts: Facts) -> list[Finding]:
     """All checks."""
     ledger = ledger_of(facts)
-    reference = reference_of(ledger, facts)
+    counted = counted_of(facts) if facts.database.splits else ledger
+    facts.overtaken = overtaken(facts) if facts.database.splits else set()
+    reference = reference_of(counted, facts)
     return [
         Finding.of(
             "ready",
@@ -59,7 +63,7 @@ def check(facts: Facts) -> list[Finding]:
         _at_rest(facts),
         _stopped(facts),
         _gone(facts),
-        *delivery.crawls_applied(sure_of(ledger, facts), {}),
+        *delivery.crawls_applied(sure_of(counted, facts), {}),
         _learned(facts, reference),
         _observed(facts, reference),
         _signals_arrived(ledger, facts),
@@ -81,6 +85,7 @@ def check(facts: Facts) -> list[Finding]:
         *asked_again(ledger, facts, _plan(ledger)),
         *crawls_in_a_row(ledger, facts),
         _owned_once(facts),
+        _grown(facts),
         remembered(ledger, facts),
         *_modelled_well(facts),
     ]
@@ -213,8 +218,8 @@ def _letters(ledger: Ledger, facts: Facts) -> Finding:
         letter for letter in map(Letter.read, ledger.raw[DEAD_LETTERS.name]) if letter is not None
     ]
     found = {(one.topic, one.partition, one.original_offset) for one in letters}
-    # What is said of a page that was lost is about none that is known.
-    excused = facts.truth.once_bad | facts.places_about(facts.truth.unsure)
+    # What is said of a page that was lost, or comes later, is about none that is known.
+    excused = facts.truth.once_bad | facts.places_about(facts.truth.unsure | facts.overtaken)
     wrong = [
         f"{one.topic}/{one.partition} at {one.original_offset}: {one.error}"
         for one in letters
@@ -329,7 +334,7 @@ def _named(facts: Facts) -> Finding:
 def _owned_once(facts: Facts) -> Finding:
     """Every shard has one scheduler, which is caught up."""
     offenders = []
-    for number in range(facts.plan.scale.partitions):
+    for number in range(facts.database.layout.shards):
         count = len(facts.shards.get(number, ()))
         if count != 1:
             offenders.append(f"shard {number} is in {count} schedulers")
@@ -339,3 +344,22 @@ def _owned_once(facts: Facts) -> Finding:
             if not shard.is_caught_up
         ]
     return Finding.of("owners", "every shard has one scheduler, which is caught up", offenders)
+
+
+def _grown(facts: Facts) -> Finding:
+    """A growth that was begun is over, and each shard has its own hosts and nobody else's."""
+    database, layout = facts.database, facts.database.layout
+
+    def offenders() -> Iterator[str]:
+        if facts.truth.grown_to and (layout.shards != facts.truth.grown_to or layout.is_growing):
+            yield f"{facts.truth.grown_to} shards were asked for, and there is {layout}"
+        for shard, hosts in sorted(database.hosts.items()):
+            for row in hosts.values():
+                if layout.shard_of(row["host"]) != shard:
+                    yield f"{row['host']} is in shard {shard}, not {layout.shard_of(row['host'])}"
+            for page in database.pages.get(shard, {}).values():
+                if page["host_id"] not in hosts:
+                    yield f"{database.urls[shard, page['page_id']]} is in shard {shard}"
+
+    what = "shards that were to grow have, and each has its own hosts"
+    return Finding.of("growth", what, offenders(), shards=layout.shards)

@@ -1,19 +1,20 @@
 """What stands on the topics and in the tables when a simulation ends, and what of it must count."""
 
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import Any, Final, TypeVar
 
+from aiokafka import ConsumerRecord
 from msgspec import Struct
 
 from services.verify.ledger import Answered, Asked, Ledger, Page
 from services.verify.records import decoded
 from services.verify.simulation.clocks import BEGINNING
 from services.verify.simulation.facts import Facts, Gap
+from services.verify.simulation.passed_on import is_passed_on
 from services.verify.simulation.reference import PageRecord, page_records
 from services.verify.simulation.workers import settings_of
-from shared.contracts.layout import Layout
 from shared.contracts.messages import CrawlOutcome, CrawlRequest, PageSignal, PageUpdate, Signal
 from shared.contracts.topics import (
     CRAWL_OUTCOMES,
@@ -32,12 +33,22 @@ READ_SECONDS: Final = 0.01
 
 def ledger_of(facts: Facts) -> Ledger:
     """Everything on the topics and in the tables, as `freshet verify` reads it."""
+    return _ledger(facts, lambda _: False)
+
+
+def counted_of(facts: Facts) -> Ledger:
+    """The same without what counts elsewhere, as it was passed on there."""
+    return _ledger(facts, lambda record: is_passed_on(facts, record))
+
+
+def _ledger(facts: Facts, is_left_out: Callable[[ConsumerRecord], bool]) -> Ledger:
     broker, database = facts.broker, facts.database
     settings = settings_of(
         facts.plan.scale.processes()[0], facts.plan.scale, facts.plan.weather.resident_pages
     )
     told = {
-        name: [one for log in logs for one in log.history()] for name, logs in broker.topics.items()
+        name: [one for log in logs for one in log.history() if not is_left_out(one[0])]
+        for name, logs in broker.topics.items()
     }
     raw = {name: [record for record, _ in records] for name, records in told.items()}
     written_at = {id(record): BEGINNING + at for records in told.values() for record, at in records}
@@ -52,7 +63,7 @@ def ledger_of(facts: Facts) -> Ledger:
     asked.sort(key=lambda one: one.request.requested_at)
     return Ledger(
         settings=settings,
-        layout=Layout.of(settings.partitions),
+        layout=database.layout,
         raw=raw,
         requests=asked,
         outcomes=[
@@ -114,7 +125,7 @@ def _early(facts: Facts) -> set[PageSignal]:
 def _readable(kind: type[M], facts: Facts, topic: Topic) -> Iterator[tuple[float, M]]:
     """Messages, and from when on they could be read; virtual seconds."""
     for log in facts.broker.topics[topic.name]:
-        history = log.history()
+        history = [one for one in log.history() if not is_passed_on(facts, one[0])]
         times = {record.offset: at for record, at in history}
         for record, message in decoded(kind, [record for record, _ in history]):
             yield log.read_from(times[record.offset], READ_SECONDS), message

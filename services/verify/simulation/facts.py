@@ -6,6 +6,7 @@ from typing import Any, Final, NamedTuple
 import msgspec
 from aiokafka import ConsumerRecord
 
+from services.verify.simulation.clocks import BEGINNING
 from services.verify.simulation.kafka.broker import Broker
 from services.verify.simulation.looking import Looks
 from services.verify.simulation.loop import VirtualLoop
@@ -45,6 +46,8 @@ class Facts:
     """Worker → why it says that it is not ready."""
     looks: Looks = field(default_factory=Looks)
     """What was picked, beside a look at every page."""
+    overtaken: set[str] = field(default_factory=set)
+    """URLs of pages of which messages came late, as they were passed on (`passed_on`)."""
     differences: list[str] | None = None
     """What PostgreSQL and its model did not agree on; None: the model was alone."""
 
@@ -89,7 +92,18 @@ class Facts:
     def unsure(self) -> set[str]:
         """URLs of which something may have been applied, or not."""
         gone = {url_of(record) or "" for record in self.passed_over("estimator")}
-        return self.truth.unsure | gone
+        return self.truth.unsure | gone | self.overtaken
+
+    def split_since(self, at: float) -> set[int]:
+        """Shards whose pages were another's, or picked by nobody, at some time since; virtual
+        seconds."""
+        layout, splits = self.database.layout, self.database.splits
+        late = {
+            parent
+            for parent, row in splits.items()
+            if row["split_at"] is None or row["split_at"] - BEGINNING >= at
+        }
+        return {shard for parent in late for shard in layout.family_of(parent)}
 
     def unread(self, topic: str) -> set[str]:
         """URLs of which records of a topic are gone that an estimator or a scheduler never read."""

@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from typing import Final
 
+from services.verify.simulation.growing import Growing
 from services.verify.simulation.kafka.broker import Broker, Partition
 from services.verify.simulation.kafka.groups import Group, Member
 from services.verify.simulation.kafka.network import Network
@@ -50,6 +51,7 @@ class Injector:
         workers: Workers,
         world: World,
         operators: Operators,
+        growing: Growing,
         say: Callable[[str, str], None],
     ) -> None:
         self._loop, self._broker, self._network = loop, broker, network
@@ -82,6 +84,7 @@ class Injector:
             "records-lost": self._lose_records,
             "topic-anew": self._make_topic_anew,
             "import": self._import_pages,
+            "growth": growing.begin,
         }
 
     def start(self, plan: SimulationPlan) -> None:

@@ -27,14 +27,15 @@ _LEARNED_LATER: Final = 0.5
 def remembered(ledger: Ledger, facts: Facts) -> Finding:
     """What a scheduler has in memory is what the database has, now that all is applied.
 
-    But for what was deleted before an estimator had read it: a scheduler may have.
+    But for what was deleted before an estimator had read it: a scheduler may have. Nor need both
+    have taken messages in the same order that were passed on.
     """
     came: dict[str, set[tuple[str, float]]] = defaultdict(set)
     for signal in ledger.page_signals:
         came[signal.url].add((signal.source, signal.observed_at))
     times = {url: [at for _, at in signals] for url, signals in came.items()}
     statements = Statements(facts.database)
-    told = {url_of(record) or "" for record in facts.passed_over("estimator")}
+    told = {url_of(record) or "" for record in facts.passed_over("estimator")} | facts.overtaken
     hosts = {identify(url).host for url in told if url}
 
     def offenders() -> Iterator[str]:

@@ -6,9 +6,9 @@ from typing import Any, Final
 from services.verify.simulation.kafka.broker import Broker, Partition
 from services.verify.simulation.kafka.network import Network
 from services.verify.simulation.loop import VirtualLoop
-from services.verify.simulation.plan import Scale
 from services.verify.simulation.process import OUTSIDE
 from services.verify.simulation.store.database import Database
+from services.verify.simulation.store.growth import IMPORTS
 from services.verify.simulation.store.imports import ImportStatements
 from services.verify.simulation.truth import Break
 from services.verify.simulation.workers import Workers
@@ -36,12 +36,11 @@ class Operators:
         database: Database,
         workers: Workers,
         world: World,
-        scale: Scale,
         say: Callable[[str, str], None],
     ) -> None:
         self._loop, self._broker, self._network = loop, broker, network
         self._database = database
-        self._workers, self._world, self._scale = workers, world, scale
+        self._workers, self._world = workers, world
         self._say = say
         self._imports = ImportStatements(database)
 
@@ -90,10 +89,10 @@ class Operators:
     # `freshet pages import`.
 
     def begin_import(self) -> None:
-        """Keep estimators out; refused where one runs, or the database is away."""
+        """Keep estimators out; refused while one runs, a shard is split, or all is away."""
         lives = self._workers.lives
         runs = [n for n, life in lives.items() if n.startswith("est") and not life.process.is_dead]
-        if runs or self._database.is_down:
+        if runs or self._database.is_down or self._database.is_locked(IMPORTS):
             self._say("operators", "cannot import")
             return
         self._imports.begin_import()
@@ -103,7 +102,7 @@ class Operators:
         if not self._database.is_importing:
             return
         if not self._database.is_down:
-            self._imports.import_pages(self._world.pages_to_import(), self._scale.partitions)
+            self._imports.import_pages(self._world.pages_to_import())
             self._say("operators", "have imported pages")
         self._imports.end_import()
 

@@ -1,7 +1,7 @@
 """What a simulation is: how large, for how long, and which faults come when. All of it drawn from
 the seed before it begins, so that a fault can be left out and the rest stays as it was."""
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 from random import Random
 from typing import Final, Literal, get_args
@@ -11,7 +11,7 @@ Kind = Literal[
     "kill", "kill-in-commit", "term", "pause", "rebalance", "broker-down", "database-down",
     "cut-broker", "deaf", "cut-database", "clock", "duplicate", "bandwidth", "bad-message",
     "marker", "long-database-outage", "leader-lost", "overtaken", "transaction", "retention",
-    "records-lost", "topic-anew", "import",
+    "records-lost", "topic-anew", "import", "growth",
 ]
 # fmt: on
 
@@ -25,12 +25,21 @@ BREAKING: Final[frozenset[Kind]] = frozenset({"records-lost", "topic-anew"})
 """After these, workers stand still until people have looked. There is one of them at most, and
 early, so that there is time for it."""
 
+ONCE: Final[frozenset[Kind]] = frozenset({"growth"})
+"""What comes once at most, beside other faults."""
+
 BREAKS_UNTIL_SECONDS: Final = 8.0
 """Virtual seconds."""
 
 _BEFORE_BREAK_SECONDS: Final = 3.0
 _SETTLING_SECONDS: Final = 6.0
 """Around such a fault nothing else happens."""
+
+_WITH_GROWTH: Final = 0.15
+"""Part of the seeds in which the shards grow, where all kinds of faults may come."""
+
+_GROWS_WITHIN_SECONDS: Final = 5.0
+"""It begins so soon, as it takes a while, and longer where its command is killed."""
 
 _WITH_SHARES: Final = 0.15
 """Part of the seeds in which schedulers keep parts of the slots for reasons to crawl."""
@@ -174,10 +183,12 @@ def kinds_of(text: str) -> tuple[tuple[Kind, ...], list[str]]:
 def draw_plan(seed: int, scale: Scale) -> SimulationPlan:
     """The plan of a seed."""
     rng = Random(f"faults {seed}")  # noqa: S311 - a simulation
-    count = rng.randint(1, scale.faults) if scale.kinds else 0
+    often = [kind for kind in scale.kinds if kind not in ONCE]
+    count = rng.randint(1, scale.faults) if often else 0
     # Few kinds, and each of them often: what one hole needs is seldom five different ones.
-    kinds = _compatible(rng.sample(scale.kinds, min(rng.randint(1, 4), len(scale.kinds))))
+    kinds = _compatible(rng.sample(often, min(rng.randint(1, 4), len(often))))
     faults = _one_break([_draw(rng, scale, kinds) for _ in range(count)])
+    faults += _growth(seed, scale, kinds)
     weather = Weather(
         slow_commits=rng.choice((0.02, 0.1, 0.4)),
         slow_messages=rng.choice((0.01, 0.03, 0.1)),
@@ -188,6 +199,17 @@ def draw_plan(seed: int, scale: Scale) -> SimulationPlan:
     )
     scale = _with_objectives(seed, _with_classes(seed, _with_shares(seed, scale)))
     return SimulationPlan(seed, scale, tuple(sorted(faults, key=lambda f: f.at)), weather)
+
+
+def _growth(seed: int, scale: Scale, others: Collection[Kind]) -> list[Fault]:
+    """In some seeds, the shards grow; in all of them where that is asked for by name. Not where
+    people must settle something else."""
+    rng = Random(f"growth {seed}")  # noqa: S311 - a simulation
+    is_drawn = rng.random() < _WITH_GROWTH or scale.kinds != KINDS
+    if "growth" not in scale.kinds or not is_drawn or BREAKING & set(others):
+        return []
+    at = scale.begin_seconds + _GROWS_WITHIN_SECONDS * rng.random()
+    return [Fault(round(at, 3), "growth", "", detail=rng.random())]
 
 
 def _with_shares(seed: int, scale: Scale) -> Scale:

@@ -6,6 +6,7 @@ import gc
 import os
 import random
 import secrets
+import time
 import uuid
 import zlib
 from collections.abc import Callable, Iterator, MutableMapping
@@ -20,12 +21,16 @@ import services.scheduler.flow.reporting
 import shared.runtime.consumer
 import shared.runtime.follower
 import shared.runtime.kafka
+import shared.runtime.partition_watch
 import shared.runtime.telling
+import shared.store.splitting
 from services.verify.checks.finding import Finding
+from services.verify.simulation.blocking import sleep
 from services.verify.simulation.checks import check
 from services.verify.simulation.clocks import virtual_clocks
 from services.verify.simulation.facts import GAP, Facts, Gap
 from services.verify.simulation.faults import Injector
+from services.verify.simulation.growing import Growing
 from services.verify.simulation.kafka.broker import Broker
 from services.verify.simulation.kafka.consumer import Consumer
 from services.verify.simulation.kafka.network import Network
@@ -39,7 +44,7 @@ from services.verify.simulation.process import OUTSIDE, Killed, Process, current
 from services.verify.simulation.replacing import in_turn, replaced
 from services.verify.simulation.store.database import Database
 from services.verify.simulation.store.postgres import Postgres
-from services.verify.simulation.store.statements import nothing, replacements
+from services.verify.simulation.store.replacements import nothing, replacements
 from services.verify.simulation.workers import Workers
 from services.verify.simulation.world import World
 from shared.contracts.layout import Layout
@@ -50,11 +55,13 @@ _SINGLE: Final = frozenset(topic.name for topic in TOPICS if topic.partitioning 
 _CHANGED: Final[dict[tuple[Any, str], Any]] = {
     (shared.runtime.follower, "ASK_SECONDS"): 0.25,
     (shared.runtime.telling, "PASSED_OVER_SECONDS"): 1.0,
+    (shared.runtime.partition_watch, "LOOK_SECONDS"): 2.5,
+    (shared.store.splitting, "ASKED_SECONDS"): 3.0,
     (services.scheduler.flow.reporting, "_POLL_SECONDS"): 1.0,
     (services.coordinator.picture.Picture, "sample"): nothing,
 }
 """Loops that mostly find nothing to do turn more slowly, and nobody looks at pictures: turns are
-what a simulation costs."""
+what a simulation costs. What waits for long in production waits less."""
 
 Mutate = Callable[[], contextlib.AbstractContextManager[Any]]
 """Plants a fault into the workers while a simulation runs."""
@@ -100,7 +107,7 @@ class _Simulation:
         self.database = Database(self.loop, stream("database"), plan.weather.slow_commits)
         self.database.layout = Layout.of(scale.partitions)
         self.workers = Workers(self.loop, plan, self.network, self.database, stream("workers"))
-        self.world = World(self.loop, self.broker, scale, stream("world"))
+        self.world = World(self.loop, self.broker, scale, stream("world"), plan.seed)
         self.story: list[tuple[float, str, str]] = []
         self.gaps: set[Gap] = set()
         self._rng = stream("clients")
@@ -131,6 +138,7 @@ class _Simulation:
         return {
             (os, "getpid"): lambda: current().number,
             (secrets, "token_hex"): lambda count: names.randbytes(count).hex(),
+            (time, "sleep"): sleep,
             (uuid, "uuid4"): lambda: uuid.UUID(int=names.getrandbits(128), version=4),
         }
 
@@ -162,8 +170,10 @@ class _Simulation:
             self.database,
             self.workers,
             self.world,
-            self.plan.scale,
             self._note,
+        )
+        self.growing = Growing(
+            self.loop, self.broker, self.network, self.database, self.world, self._note
         )
         injector = Injector(
             self.loop,
@@ -173,6 +183,7 @@ class _Simulation:
             self.workers,
             self.world,
             operators,
+            self.growing,
             self._note,
         )
         injector.start(self.plan)
@@ -190,6 +201,7 @@ class _Simulation:
             frozenset(self.gaps),
         )
         self.workers.close()
+        self.growing.close()
         if self.postgres is not None:
             self.postgres.compare(self.database)
             facts.differences = self.postgres.differences
@@ -221,6 +233,7 @@ def _surroundings(simulation: _Simulation) -> Iterator[None]:
         "shared.runtime.log_ends.end_of_log": end_of_log,
         "services.scheduler.warm_up.warm_up": nothing,
         "services.estimator.compilation.warm_up": nothing,
+        "shared.runtime.aiokafka_patches.read_ahead": nothing,
         "shared.runtime.ahead.ahead": in_turn,
         # What is compiled when depends on what this process has simulated before.
         "shared.runtime.late_kernels.watch_kernels": lambda _late, stopping: stopping.wait(),

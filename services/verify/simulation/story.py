@@ -33,6 +33,7 @@ _TEXTS: Final[dict[Kind, str]] = {
     "records-lost": "brokers lose records that they had acknowledged",
     "topic-anew": "a topic is removed and made anew",
     "import": "pages are imported while the estimators are away for {seconds:.1f} s",
+    "growth": "shards become more",
     "marker": "transactions leave their markers on the topics",
 }
 

@@ -56,3 +56,5 @@ class Truth:
     unsure: set[str] = field(default_factory=set)
     """URLs of which something was lost that may have been applied before, or not."""
     breaks: list[Break] = field(default_factory=list)
+    grown_to: int = 0
+    """How many shards operators have asked for; 0: they never have."""

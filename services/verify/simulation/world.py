@@ -1,7 +1,6 @@
 """The world around the system: pages that change, crawlers, pingers, operators."""
 
 import math
-from collections import deque
 from collections.abc import Callable
 from functools import partial
 from random import Random
@@ -9,15 +8,15 @@ from typing import Final
 
 import msgspec
 from aiokafka import ConsumerRecord
-from msgspec import Struct
 
 from services.verify.ledger import AWAY
 from services.verify.simulation.classes import CHANGED_SECONDS, with_class, with_classes
 from services.verify.simulation.clocks import BEGINNING
-from services.verify.simulation.kafka.broker import Broker, Given, Header, Partition
+from services.verify.simulation.kafka.broker import Broker, Given, Partition
 from services.verify.simulation.loop import VirtualLoop
 from services.verify.simulation.plan import Scale
 from services.verify.simulation.process import OUTSIDE
+from services.verify.simulation.sending import Sending
 from services.verify.simulation.sharing import ADDRESS, AT_ADDRESS, LIMITS, SHARED_HOSTS, address_of
 from services.verify.simulation.truth import Page, Truth
 from shared.contracts.codec import decode, encode
@@ -71,8 +70,6 @@ MOST_IMPORTED: Final = 4
 
 _NO_REQUEST: Final = "asked-for-by-nobody"
 
-_RETRY_SECONDS: Final = 0.1
-
 _BAD_TOPICS: Final = (
     SIGNALS,
     CRAWL_OUTCOMES,
@@ -87,14 +84,18 @@ _BAD_TOPICS: Final = (
 class World:
     """Everybody but the system."""
 
-    def __init__(self, loop: VirtualLoop, broker: Broker, scale: Scale, rng: Random) -> None:
+    def __init__(
+        self, loop: VirtualLoop, broker: Broker, scale: Scale, rng: Random, seed: int
+    ) -> None:
         self.truth = Truth()
         self._loop, self._broker, self._scale = loop, broker, scale
         self._rng = rng
-        self._is_away: Callable[[], bool] = lambda: False
-        self._waiting: deque[tuple[Partition, Callable[[], None]]] = deque()
+        self._sending = Sending(loop, broker, self.truth, seed)
+        self._send, self._append = self._sending.send, self._sending.append
         self._by_url: dict[str, Page] = {}
         self._read: dict[int, int] = {}
+        self._reading = 0
+        """So many partitions of the requests are read."""
         self._context = OUTSIDE.context()
         self._is_at_rest = False
 
@@ -104,7 +105,7 @@ class World:
         Args:
             is_away: whether the broker takes nothing now; what is sent then waits.
         """
-        self._is_away = is_away
+        self._sending.is_away = is_away
         scale, rng = self._scale, self._rng
         self.set_budget(scale.crawls_per_second)
         hosts = [f"host{number}.example" for number in range(scale.hosts - len(SHARED_HOSTS))]
@@ -130,8 +131,15 @@ class World:
         self.truth.at_address = dict.fromkeys(AT_ADDRESS, ADDRESS)
         for group, rate in self.truth.group_limits.items():
             self._at(0.01, lambda group=group, rate=rate: self._limit_group(group, rate))  # type: ignore[misc]
-        for log in self._broker.topics[CRAWL_REQUESTS.name]:
+        self.read_all()
+
+    def read_all(self) -> None:
+        """Let crawlers read every partition of the requests that there is now."""
+        for log in self._broker.topics[CRAWL_REQUESTS.name][self._reading :]:
             log.followers.append(lambda log=log: self._look(log))  # type: ignore[misc]
+            if log.records:
+                self._look(log)
+            self._reading += 1
 
     def _limit_group(self, group: str, rate: float) -> None:
         self._append(GROUP_LIMITS, 0, group.encode(), encode(GroupLimit(group, rate)))
@@ -351,50 +359,3 @@ class World:
                 self.truth.once_bad.add(place)
             elif record.offset >= max(first, applied):
                 self.truth.unsure.add(msgspec.json.decode(record.value)["url"])
-
-    # Sending.
-
-    def _send(self, topic: Topic, host: str, message: Struct) -> None:
-        partition = shard_of(host, self._scale.partitions)
-        self._append(topic, partition, host.encode(), encode(message))
-
-    def _append(
-        self,
-        topic: Topic,
-        partition: int,
-        key: bytes | None,
-        value: bytes | None,
-        headers: tuple[Header, ...] = (),
-        *,
-        is_bad: bool = False,
-    ) -> None:
-        given = Given(key, value, int(self._wall * 1000), headers)
-        log = self._broker.partition(topic.name, partition)
-
-        def append() -> None:
-            stored = self._broker.append(topic.name, partition, [given], 0)
-            if is_bad:
-                self.truth.bad.add((topic.name, partition, stored.offset))
-
-        if self._is_closed(log) or any(other is log for other, _ in self._waiting):
-            if not self._waiting:
-                self._retry_later()
-            self._waiting.append((log, append))
-        else:
-            append()
-
-    def _retry_later(self) -> None:
-        self._loop.call_later(_RETRY_SECONDS, self._send_waiting, context=self._context)
-
-    def _is_closed(self, log: Partition) -> bool:
-        return log.takes_nothing or self._is_away()
-
-    def _send_waiting(self) -> None:
-        waiting, self._waiting = self._waiting, deque()
-        for log, append in waiting:
-            if self._is_closed(log):
-                self._waiting.append((log, append))
-            else:
-                append()
-        if self._waiting:
-            self._retry_later()

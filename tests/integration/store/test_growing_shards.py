@@ -13,18 +13,18 @@ import pytest
 from click.testing import CliRunner
 from store_contents import NOW, SHARDS, fill, urls_of_shard
 
-from services.cli import growing, kafka
-from services.cli.errors import SystemFailed
-from services.cli.growing import finish, prepare, shards_now, split_all
+from services.cli import kafka
 from services.cli.main import main
+from services.cli.shards import shards_now
 from shared.contracts.databases import Databases
 from shared.contracts.identity import identify
 from shared.contracts.layout import Layout
-from shared.store import growth
+from shared.store import growth, splitting
 from shared.store.connection import Limits, connect
 from shared.store.imports import WRITER_LOCK
 from shared.store.layout import fetch_layout
 from shared.store.splits import SplitState, hold, read_splits
+from shared.store.splitting import SplitFailed, finish, prepare, split_all
 from shared.store.writer import Observations, append_observations, ensure_observation_partition
 
 alone = Databases.alone
@@ -101,7 +101,7 @@ def test_a_shard_whose_scheduler_is_silent_stays_whole_and_the_others_are_not_sp
     with (
         schedulers(filled, [0]),
         pytest.raises(
-            SystemFailed,
+            SplitFailed,
             match=f"(?s)scheduler of shard 1 does not answer.*1 of {SHARDS}"
             f".*`freshet shards grow {GROWN}` goes on",
         ),
@@ -151,7 +151,7 @@ def test_a_shard_is_picked_while_its_pages_are_copied(filled, monkeypatch):
 
 def test_who_waits_for_a_scheduler_is_not_given_up_and_copies_once(filled, monkeypatch):
     impatient = Limits(silent=1)
-    monkeypatch.setattr(growing, "connect", partial(connect, limits=impatient))
+    monkeypatch.setattr(splitting, "connect", partial(connect, limits=impatient))
     waited = []
 
     def look(what):
@@ -163,7 +163,7 @@ def test_who_waits_for_a_scheduler_is_not_given_up_and_copies_once(filled, monke
 
     log = Log(look)
     layout = prepare(alone(filled), GROWN)
-    with pytest.raises(SystemFailed), schedulers(filled, [2]):
+    with pytest.raises(SplitFailed), schedulers(filled, [2]):
         split_all(alone(filled), layout, log, wait_seconds=5.0)
     assert len(waited) > 12
     said = [what for _, _, what in log.said]
@@ -327,7 +327,7 @@ def test_the_command_fails_in_words_and_may_be_called_again(filled, freshet):
 
 def test_a_command_that_waits_says_so_again_and_again(filled, monkeypatch):
     """Its `until` never passes while it waits, however long that is."""
-    monkeypatch.setattr(growing, "ASKED_SECONDS", 1.0)
+    monkeypatch.setattr(splitting, "ASKED_SECONDS", 1.0)
     seen = []
 
     def look(what):
@@ -336,7 +336,7 @@ def test_a_command_that_waits_says_so_again_and_again(filled, monkeypatch):
         if "is copied" not in what:
             seen.append((split.state, split.is_current))
 
-    with pytest.raises(SystemFailed):
+    with pytest.raises(SplitFailed):
         split_all(alone(filled), prepare(alone(filled), GROWN), Log(look), wait_seconds=3.0)
     assert len(seen) > 3
     assert set(seen) == {(SplitState.ASKED, True)}

@@ -11,8 +11,8 @@ from page_batches import page_batch
 
 from migrations.upgrade import migrate
 from services.cli.doctor.database import look_at_databases
-from services.cli.growing import finish, prepare, shards_now, split_all
 from services.cli.main import main
+from services.cli.shards import shards_now
 from shared.contracts.databases import Databases
 from shared.contracts.identity import identify
 from shared.contracts.layout import Layout
@@ -31,6 +31,7 @@ from shared.store.page_listing import (
 )
 from shared.store.purging import Purgeable, count_purgeable, purgeable_urls
 from shared.store.questions import SharedQuestions
+from shared.store.splitting import finish, prepare, split_all
 from shared.store.what_is_known import WhatIsKnown
 
 SHARDS = 4

@@ -22,7 +22,6 @@ REGISTERED_BY = [
 """Decorators that take a function to call it later."""
 
 CALLED_BY_OTHERS = {
-    "aiokafka": {"on_assignment"},
     "click": {"format_commands"},
     "alembic": {"downgrade"},
     "asyncio": {

@@ -213,6 +213,10 @@ class Broker:
         }
         self.anew: Counter[str] = Counter()
         """How often topics were made anew."""
+        self.growing: list[Callable[[], None]] = []
+        """Called when a topic has got partitions."""
+        self._added: list[tuple[float, str, int]] = []
+        """When which topic got partitions, and how many it had before."""
         self._batches = 0
 
     def topic_id(self, topic: str) -> str:
@@ -224,6 +228,22 @@ class Broker:
         self.anew[topic] += 1
         for log in self.topics[topic]:
             log.make_anew()
+
+    def add_partitions(self, topic: str, count: int) -> None:
+        """Let a topic have so many; clients learn of it later."""
+        logs = self.topics[topic]
+        if len(logs) < count:
+            self._added.append((self.loop.now, topic, len(logs)))
+            logs += [Partition(topic, number) for number in range(len(logs), count)]
+            for call in self.growing:
+                call()
+
+    def count_at(self, topic: str, at: float) -> int:
+        """How many partitions a topic had at a time; virtual seconds."""
+        for added_at, name, before in self._added:
+            if name == topic and added_at > at:
+                return before
+        return len(self.topics[topic])
 
     def partition(self, topic: str, number: int) -> Partition:
         """One partition."""

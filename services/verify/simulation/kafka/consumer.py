@@ -18,6 +18,7 @@ from aiokafka.structs import OffsetAndTimestamp
 
 from services.verify.simulation.kafka.broker import Broker, Partition
 from services.verify.simulation.kafka.coordinator import Coordinator
+from services.verify.simulation.kafka.metadata import Metadata
 from services.verify.simulation.kafka.network import Network
 from services.verify.simulation.loop import VirtualLoop
 from services.verify.simulation.plan import SimulationPlan
@@ -77,6 +78,7 @@ class Consumer:
         self._process = current()
         self._fetching = False
         self._client = self
+        self._metadata = Metadata(broker)
 
     async def start(self) -> None:
         """Connect."""
@@ -90,7 +92,9 @@ class Consumer:
                 session,
                 max(self._options["heartbeat_interval_ms"] / 1000, session / 5),
                 self._poll_seconds,
+                self._options.get("partition_assignment_strategy", ()),
             )
+            self.broker.growing.append(self._learn_later)
 
     async def stop(self) -> None:
         """Disconnect; nothing of it waits for the broker."""
@@ -152,8 +156,21 @@ class Consumer:
         return frozenset(self._places)
 
     def partitions_for_topic(self, topic: str) -> set[int]:
-        """Which partitions there are."""
-        return set(range(len(self.broker.topics[topic])))
+        """Which partitions there are, as far as is known."""
+        return set(range(self._metadata.count(topic)))
+
+    def _learn_later(self) -> None:
+        self.loop.call_later(self._metadata.lag + 0.001, self._learn, context=self._context)
+
+    def force_metadata_update(self) -> None:
+        """Ask soon which partitions there are."""
+        self.loop.call_later(self.network.latency(), self._learn, True, context=self._context)
+
+    def _learn(self, is_asked: bool = False) -> None:
+        if is_asked and self.network.reaches(self._process):
+            self._metadata.ask()
+        if self._coordinator is not None and not self._is_closed:
+            self._coordinator.look_at_partitions()
 
     def _place(self, tp: TopicPartition) -> _Place:
         if tp not in self._places:
@@ -187,8 +204,7 @@ class Consumer:
 
     @staticmethod
     def _position(place: _Place) -> int:
-        if place.position is None:
-            place.position = place.log.begin
+        place.position = place.log.begin if place.position is None else place.position
         return place.position
 
     def highwater(self, tp: TopicPartition) -> int | None:
@@ -220,8 +236,7 @@ class Consumer:
         if not self.network.reaches(self._process):
             self.network.when_reached(self._tell)
             return
-        is_new = False
-        uneven = self._weather.uneven
+        is_new, uneven = False, self._weather.uneven
         for place in self._places.values():
             log = place.log
             if not log.is_led(self.loop.now):

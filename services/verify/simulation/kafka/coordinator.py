@@ -6,15 +6,18 @@ names are kept where our code uses them.
 
 import asyncio
 import copy
+from collections.abc import Sequence
 from typing import Any, Final, Protocol
 
 import structlog
 from aiokafka import TopicPartition
+from aiokafka.coordinator.protocol import ConsumerProtocolMemberAssignment
 from aiokafka.errors import KafkaError
 
 from services.verify.simulation.kafka.broker import Broker
-from services.verify.simulation.kafka.groups import Group, Joined
+from services.verify.simulation.kafka.groups import Asking, Group, Joined
 from services.verify.simulation.kafka.network import Network
+from shared.runtime.striped import common_count
 
 log = structlog.get_logger(__name__)
 
@@ -54,6 +57,10 @@ class Client(Protocol):
         """Let whoever polls next see an error."""
         ...
 
+    def partitions_for_topic(self, topic: str) -> set[int]:
+        """Which partitions there are, as far as is known."""
+        ...
+
 
 class Answer:
     """What `_send_req` returns."""
@@ -73,30 +80,51 @@ class Coordinator:
         session_seconds: float,
         heartbeat_seconds: float,
         poll_seconds: float,
+        assignors: Sequence[Any] = (),
     ) -> None:
         self.group_id = group_id
         self.generation = _NO_GENERATION
         self.member_id = ""
         self._group_instance_id = instance
         self._client = client
-        self._group = Group(group_id, 0)
+        self._group = Group(group_id)
         self._topics: list[str] = []
+        self._assignors = assignors
+        self._seen = 0
+        """So many partitions of each topic were known when the member last looked."""
         self._session_seconds = session_seconds
         self._heartbeat_seconds = heartbeat_seconds
         self._poll_seconds = poll_seconds
         self._rejoin = asyncio.Event()
         self._rejoin.set()
         self._is_prepared = False
+        self._is_unasked = False
+        """Whether we join anew of our own accord."""
         self._assigned: tuple[int, ...] | None = None
         self._beating: asyncio.Task[None] | None = None
         self._task: asyncio.Task[None] | None = None
 
     def start(self, topics: list[str]) -> None:
         """Begin to join, for some topics of equally many partitions."""
-        broker = self._client.broker
         self._topics = topics
-        self._group = broker.groups.get(self.group_id, len(broker.topics[topics[0]]))
+        self._group = self._client.broker.groups.get(self.group_id)
+        self._seen = self._count()
         self._task = asyncio.create_task(self._coordinate())
+
+    def _count(self) -> int:
+        return common_count(self._client, self._topics)
+
+    def look_at_partitions(self) -> None:
+        """Join anew if more partitions are known than before; nothing comes of it but where we lead
+        the group."""
+        if self._topics and self._count() != self._seen:
+            self._seen = self._count()
+            self.request_rejoin()
+
+    def request_rejoin(self) -> None:
+        """Join anew, though the group has not asked for it."""
+        self._is_unasked = True
+        self._rejoin.set()
 
     async def close(self) -> None:
         """End. A static member says nothing of it."""
@@ -129,7 +157,12 @@ class Coordinator:
             return
         self.generation, self.member_id = joined.generation, joined.member_id
         self._rejoin.clear()
+        self._is_unasked = False
         self._assigned = joined.partitions
+        self._seen = self._count()
+        for assignor in self._assignors:
+            shared = str(joined.shared).encode()
+            assignor.on_assignment(ConsumerProtocolMemberAssignment(0, [], shared))
         self._is_prepared = False
         self._client.assign_from_group(self._tps())
         await self._client.listener.on_partitions_assigned(self._tps())
@@ -137,12 +170,16 @@ class Coordinator:
 
     async def _ask_to_join(self) -> Joined | None:
         groups = self._client.broker.groups
-        member_id = self.member_id
+        asking = Asking(
+            self._group_instance_id,
+            self.member_id,
+            self._session_seconds,
+            self._count,
+            is_unasked=self._is_unasked,
+        )
 
         def join() -> Any:
-            return groups.join(
-                self._group, self._group_instance_id, member_id, self._session_seconds
-            )
+            return groups.join(self._group, asking)
 
         try:
             answer: Any = await self._client.network.ask(join, JOIN_SECONDS)

@@ -26,6 +26,22 @@ class Joined:
     generation: int
     member_id: str
     partitions: tuple[int, ...]
+    shared: int
+    """How many partitions the group has shared."""
+
+
+@dataclass(frozen=True, slots=True)
+class Asking:
+    """Who asks for a part."""
+
+    instance: str
+    member_id: str
+    """Empty: of a new life."""
+    session_seconds: float
+    count: Callable[[], int]
+    """How many partitions it knows of."""
+    is_unasked: bool = False
+    """Whether it joins anew of its own accord."""
 
 
 @dataclass(slots=True)
@@ -36,6 +52,8 @@ class Member:
     member_id: str
     session_seconds: float
     heard_at: float
+    count: Callable[[], int]
+    """How many partitions of each topic it knows of."""
     waiting: "asyncio.Future[Joined | None] | None" = None
     """Its join, while the group decides."""
     partitions: tuple[int, ...] = ()
@@ -43,10 +61,13 @@ class Member:
 
 @dataclass(slots=True)
 class Group:
-    """One group; all topics of its members have equally many partitions."""
+    """One group; partition p of each topic goes to the same member."""
 
     name: str
-    partitions: int
+    partitions: int = 0
+    """How many were shared, as the member knew that leads."""
+    leader: str = ""
+    """The instance that shares for all."""
     members: dict[str, Member] = field(default_factory=dict)
     """By instance."""
     generation: int = 0
@@ -66,10 +87,10 @@ class Groups:
         self.changed: Callable[[str, str], None] = lambda _group, _text: None
         """Told what becomes of groups."""
 
-    def get(self, name: str, partitions: int) -> Group:
+    def get(self, name: str) -> Group:
         """A group, which begins empty."""
         if name not in self._groups:
-            self._groups[name] = Group(name, partitions)
+            self._groups[name] = Group(name)
         return self._groups[name]
 
     def all(self) -> list[Group]:
@@ -77,12 +98,13 @@ class Groups:
         return list(self._groups.values())
 
     def join(
-        self, group: Group, instance: str, member_id: str, session_seconds: float
+        self, group: Group, asking: Asking
     ) -> "Joined | Answer | asyncio.Future[Joined | None]":
         """Ask for a part; answered at once where nothing changes, else when the group has decided.
 
         A member that is replaced while it waits hears None.
         """
+        instance, member_id = asking.instance, asking.member_id
         now, known = self._loop.now, group.members.get(instance)
         if known is not None and member_id and known.member_id != member_id:
             return "fenced"
@@ -94,14 +116,17 @@ class Groups:
             if known is not None and known.waiting is not None and not known.waiting.done():
                 known.waiting.set_result(None)
             partitions = known.partitions if known is not None else ()
-            known = Member(instance, f"{instance}-{self._ids}", session_seconds, now)
+            name = f"{instance}-{self._ids}"
+            known = Member(instance, name, asking.session_seconds, now, asking.count)
             known.partitions = partitions
             group.members[instance] = known
             self._watch(group, known)
             if not is_new and not group.is_deciding:
                 # A static member that is back: nothing changes.
-                return Joined(group.generation, known.member_id, known.partitions)
+                return _as_it_is(group, known)
         known.heard_at = now
+        if asking.is_unasked and not group.is_deciding and instance != group.leader:
+            return _as_it_is(group, known)
         known.waiting = self._loop.create_future()
         if not group.is_deciding:
             self.rebalance(group, f"{instance} joins")
@@ -166,6 +191,10 @@ class Groups:
         group.is_deciding = False
         group.generation += 1
         members = [group.members[name] for name in sorted(group.members)]
+        there = [m.instance for m in members if m.waiting is not None] or sorted(group.members)
+        if group.leader not in there:
+            group.leader = there[0]
+        group.partitions = group.members[group.leader].count()
         for name, stripe in stripes(group.members, group.partitions).items():
             group.members[name].partitions = tuple(stripe)
         shared = {m.instance: list(m.partitions) for m in members}
@@ -174,7 +203,7 @@ class Groups:
             waiting, member.waiting = member.waiting, None
             if waiting is not None and not waiting.done():
                 member.heard_at = self._loop.now
-                waiting.set_result(Joined(group.generation, member.member_id, member.partitions))
+                waiting.set_result(_as_it_is(group, member))
 
     def restart(self) -> None:
         """The broker is back: sessions begin anew."""
@@ -200,3 +229,7 @@ class Groups:
 
     def _later(self, seconds: float, call: Callable[[], None]) -> None:
         self._loop.call_later(seconds, call, context=OUTSIDE.context())
+
+
+def _as_it_is(group: Group, member: Member) -> Joined:
+    return Joined(group.generation, member.member_id, member.partitions, group.partitions)

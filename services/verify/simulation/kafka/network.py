@@ -132,11 +132,18 @@ class _Exchange:
             self._fail_later(self._seconds, RequestTimedOutError("no answer"))
             network.when_reached(self._arrive)
         else:
-            result = self.execute()
+            result = self._executed()
             if asyncio.isfuture(result):
                 result.add_done_callback(lambda done: self._send_back(done.result()))
             else:
                 self._send_back(result)
+
+    def _executed(self) -> Any:
+        """What the broker answers; it may be an error."""
+        try:
+            return self.execute()
+        except KafkaError as error:
+            return error
 
     def _send_back(self, result: Any) -> None:
         network = self.network

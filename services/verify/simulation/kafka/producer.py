@@ -12,6 +12,7 @@ from aiokafka.partitioner import murmur2
 from aiokafka.structs import RecordMetadata, TopicPartition
 
 from services.verify.simulation.kafka.broker import Broker, Given, Header, Stored
+from services.verify.simulation.kafka.metadata import Metadata
 from services.verify.simulation.kafka.network import REQUEST_SECONDS, Network
 from services.verify.simulation.loop import VirtualLoop
 
@@ -81,14 +82,19 @@ class _Accumulator:
 class _Client:
     """What our code sets and asks of a producer's connections."""
 
-    def __init__(self, broker: Broker) -> None:
+    def __init__(self, broker: Broker, network: Network) -> None:
         self._request_timeout_ms = int(1000 * REQUEST_SECONDS)
-        self._broker = broker
+        self._network = network
+        self.metadata = Metadata(broker)
         self.cluster = self
 
     def leader_for_partition(self, tp: TopicPartition) -> int | None:
-        """The only broker, for partitions that there are."""
-        return 0 if tp.partition < len(self._broker.topics[tp.topic]) else None
+        """The only broker, for partitions that are known."""
+        return 0 if tp.partition < self.metadata.count(tp.topic) else None
+
+    async def force_metadata_update(self) -> None:
+        """Ask which partitions there are."""
+        await self._network.query(self.metadata.ask)
 
     @property
     def request_seconds(self) -> float:
@@ -104,7 +110,7 @@ class Producer:
     ) -> None:
         self._loop, self._broker, self._network = loop, broker, network
         self._is_idempotent = enable_idempotence
-        self.client = _Client(broker)
+        self.client = _Client(broker, network)
         self._message_accumulator: Any = _Accumulator(self)
         self._waiter: asyncio.Future[None] | None = None
         self._sender: asyncio.Task[None] | None = None
@@ -137,8 +143,8 @@ class Producer:
             self._waiter.set_result(None)
 
     async def partitions_for(self, topic: str) -> set[int]:
-        """Which partitions there are."""
-        return set(range(len(self._broker.topics[topic])))
+        """Which partitions there are, as far as is known."""
+        return set(range(self.client.metadata.count(topic)))
 
     async def send(
         self,
@@ -152,8 +158,7 @@ class Producer:
         """Queue a record."""
         number = partition
         if number is None:
-            count = len(self._broker.topics[topic])
-            number = murmur2(key or b"") % count
+            number = murmur2(key or b"") % self.client.metadata.count(topic)
         at = int(time.time() * 1000) if timestamp_ms is None else timestamp_ms
         given = Given(key, value, at, tuple(headers))
         queue = self._queue(TopicPartition(topic, number))

@@ -59,6 +59,10 @@ class Database:
         self.is_down = False
         self.layout = ALONE
         """How the hosts are shared out."""
+        self.splits: dict[int, Row] = {}
+        """Shard of before the growth → state, until, split_at."""
+        self.applied_at_split: dict[tuple[str, int], int] = {}
+        """(topic, partition) → before which offset all was applied when its shard was split."""
         self.pages: dict[int, dict[int, Row]] = {}
         """Shard → page id → columns."""
         self.urls: dict[tuple[int, int], str] = {}
@@ -174,6 +178,10 @@ class Database:
             raise psycopg.errors.LockNotAvailable("canceling statement due to lock timeout")
         self._waiting.pop(process, None)
         transaction.locks |= wanted
+
+    def is_locked(self, key: Key) -> bool:
+        """Whether somebody has locked a row."""
+        return any(key in transaction.locks for transaction in self._open)
 
     def end(self, transaction: Transaction) -> None:
         """All statements are done: the commit is the next step of the process."""

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from services.verify.simulation.clocks import BEGINNING
 from services.verify.simulation.store.connection import Connection
 from services.verify.simulation.store.database import Database, Row
-from shared.contracts.identity import host_id_of, identify, shard_of
+from shared.contracts.identity import host_id_of, identify
 from shared.contracts.messages import PageUpdate
 from shared.store.class_numbers import AS_IT_IS, NO_CLASS, PageClasses
 from shared.store.history import EMPTY
@@ -88,13 +88,13 @@ class ImportStatements:
             epoch = max(int(row.get("epoch", NO_OWNER)) + 1, least)
             database.owners[shard] = row | {"epoch": epoch, "holder": "import"}
 
-    def import_pages(self, updates: Iterable[PageUpdate], shards: int) -> None:
+    def import_pages(self, updates: Iterable[PageUpdate]) -> None:
         """As a batch of `shared.store.imports.import_pages`."""
         database = self._database
         noted: dict[int, list[int]] = {}
         for update in updates:
             page = identify(update.url)
-            shard = shard_of(page.host, shards)
+            shard = database.layout.shard_of(page.host)
             self._add_host(shard, page.host)
             self._add_page(shard, page.page_id, page.host, update)
             noted.setdefault(shard, []).append(page.page_id)

@@ -22,13 +22,13 @@ from services.verify.simulation.plan import Kind
 from services.verify.simulation.process import Process, current
 from services.verify.simulation.store.connection import Connection
 from services.verify.simulation.store.database import Database, Row, Transaction
-from services.verify.simulation.store.statements import replacements
+from services.verify.simulation.store.replacements import replacements
 from shared.store.positions import Superseded
 from shared.store.writer import ensure_observation_partition
 
 Function = Callable[..., Any]
 
-NOT_IN_STEP: Final[frozenset[Kind]] = frozenset({"import", "records-lost", "topic-anew"})
+NOT_IN_STEP: Final[frozenset[Kind]] = frozenset({"import", "records-lost", "topic-anew", "growth"})
 """Faults after which people write to the database: they have the model alone at hand."""
 
 _IN_STEP: Final = (

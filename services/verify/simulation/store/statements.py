@@ -7,13 +7,14 @@ from typing import Any
 import numpy as np
 import psycopg
 
+from services.verify.simulation.blocking import blocking_here
 from services.verify.simulation.store.columns import by_source_of, columns_of, rows_of
 from services.verify.simulation.store.connection import Connection
 from services.verify.simulation.store.database import Database, Row
-from services.verify.simulation.store.erasing import ErasureStatements, erased_of
-from services.verify.simulation.store.imports import ImportStatements, last_import
-from services.verify.simulation.store.learned import LearnedStatements, learned_of
-from services.verify.simulation.store.lease import LeaseStatements
+from services.verify.simulation.store.erasing import erased_of
+from services.verify.simulation.store.growth import BlockingConnection
+from services.verify.simulation.store.imports import last_import
+from services.verify.simulation.store.learned import learned_of
 from services.verify.simulation.store.owners import OwnerStatements
 from shared.contracts.layout import Layout
 from shared.policy.estimation.first_guesses import INITIAL_CHANGE_RATE, INITIAL_SHAPE
@@ -25,6 +26,7 @@ from shared.store.columns import (
     RemovedPages,
     host_rules,
 )
+from shared.store.connection import WORKING, Limits
 from shared.store.history import WAITING, WAITING_OFFSET
 from shared.store.host_factors import NONE, unpack_factors
 from shared.store.hosts import INITIAL, PACKED_BYTES, unpack_hosts, unpack_sources
@@ -50,11 +52,13 @@ class Statements:
         role: str,  # noqa: ARG002
         *,
         autocommit: bool = False,
+        limits: Limits = WORKING,  # noqa: ARG002
     ) -> Connection:
         """As `shared.store.connection.connect` and `connect_writer`."""
+        here = blocking_here()
+        if here is not None:
+            return BlockingConnection(self._database, here, autocommit=autocommit)
         return Connection(self._database, autocommit=autocommit)
-
-    # Growing: in a simulation nothing does.
 
     def read_layout(self, connection: Any) -> Layout:
         """As `shared.store.layout.read_layout`."""
@@ -343,57 +347,3 @@ class Statements:
             unpack_hosts(learning, len(learning) // PACKED_BYTES),
             [unpack_factors(row["factors"]) for row in rows],
         )
-
-
-def nothing(*_: Any, **__: Any) -> int:
-    """In the place of what a simulation needs not."""
-    return 0
-
-
-def replacements(database: Database) -> dict[str, Callable[..., Any]]:
-    """Module and function → what stands in its place."""
-    statements, lease = Statements(database), LeaseStatements(database)
-    owners, imports = OwnerStatements(database), ImportStatements(database)
-    learned = LearnedStatements(database)
-    erasures = ErasureStatements(database)
-    found: dict[str, Callable[..., Any]] = {
-        "shared.store.connection.connect": statements.connect,
-        "shared.store.connection.connect_writer": statements.connect,
-        "shared.store.deployment.check_deployment": nothing,
-        "shared.store.deployment.require_held": nothing,
-        "shared.store.splits.take_over": nothing,
-        "shared.store.erasing.drop_old_erasures": nothing,
-        "shared.store.retention.drop_old_observations": nothing,
-        "shared.store.multipliers.append_multipliers": nothing,
-        "shared.store.multipliers.prune_multipliers": nothing,
-        "shared.store.writer.ensure_observation_partition": nothing,
-    }
-    groups: Iterable[tuple[str, object, str]] = (
-        ("shared.store.layout", statements, "read_layout"),
-        ("shared.store.positions", statements, "advance_positions raise_positions read_positions"),
-        (
-            "shared.store.writer",
-            statements,
-            "update_pages insert_pages write_hosts update_hosts update_factors append_observations",
-        ),
-        ("shared.store.page_classes", statements, "write_classes"),
-        ("shared.store.snapshot", statements, "load_shard load_for_learning"),
-        (
-            "shared.store.owners",
-            owners,
-            "raise_epochs require_ownership read_epochs note_announcing",
-        ),
-        ("shared.store.learned_pages", learned, "read_pages pages_of_host crawled_pages"),
-        ("shared.store.imports", imports, "share_writer_lock"),
-        ("shared.store.imports_log", imports, "read_imports read_imported_pages"),
-        ("shared.store.erasing", erasures, "erase_pages erase_hosts"),
-        ("shared.store.stream_topics", owners, "note_topics read_topics"),
-        (
-            "shared.store.lease",
-            lease,
-            "connect_lease read_lease take_lease renew_lease release_lease",
-        ),
-    )
-    for module, owner, names in groups:
-        found |= {f"{module}.{name}": getattr(owner, name) for name in names.split()}
-    return found

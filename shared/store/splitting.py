@@ -11,11 +11,10 @@ import os
 import secrets
 import time
 from collections.abc import Callable
-from typing import Any, Final
+from typing import Final
 
 import psycopg
 
-from services.cli.errors import SystemFailed
 from shared.contracts.databases import Databases
 from shared.contracts.layout import Layout, together
 from shared.store.connection import PASSING, connect
@@ -27,10 +26,9 @@ from shared.store.growth import (
     split_shard,
 )
 from shared.store.imports import StoreBusy
-from shared.store.layout import fetch_layout, read_layout
+from shared.store.layout import fetch_layout
 from shared.store.moving import SplitCounts, move_observations, tidy
-from shared.store.splits import Split, SplitState, ask, hold, read_splits
-from shared.store.status import count_by_shard
+from shared.store.splits import SplitState, ask, hold, read_splits
 
 ASKED_SECONDS: Final = 15.0
 """A command that has not asked again for so long is taken for gone, and the shard is picked on."""
@@ -99,7 +97,7 @@ def split_all(
             split all the same.
 
     Raises:
-        SystemFailed: a shard could not be split in time; those before it are split.
+        SplitFailed: a shard could not be split in time; those before it are split.
     """
     splitter = _Splitter(databases, layout, told, wait_seconds, unattended)
     waiting = sorted(set(range(layout.grown_from)) - layout.split)
@@ -111,6 +109,10 @@ def split_all(
                 connection, elsewhere - set(databases.had_by(database, list(elsewhere)))
             )
     return counts
+
+
+class SplitFailed(Exception):
+    """A shard could not be split in time; the text says why, and how to go on."""
 
 
 class _IsSplit(Exception):
@@ -140,7 +142,7 @@ class _Splitter:
         """Split a shard, and tidy up.
 
         Raises:
-            SystemFailed: it could not be split in time.
+            SplitFailed: it could not be split in time.
         """
         counts = self._split(parent)
         self._done += 1
@@ -221,8 +223,8 @@ class _Splitter:
     def _tell(self, what: str) -> None:
         self._told(self._done, self._layout.grown_from, what)
 
-    def _failed(self, parent: int, reason: str) -> SystemFailed:
-        return SystemFailed(
+    def _failed(self, parent: int, reason: str) -> SplitFailed:
+        return SplitFailed(
             f"shard {parent} could not be split in {self._wait_seconds:g} s: {reason}\n"
             f"{self._done} of {self._layout.grown_from} shards are split, and everything works; "
             f"`freshet shards grow {self._layout.shards}` goes on with the others"
@@ -236,42 +238,3 @@ def finish(databases: Databases, layout: Layout, told: Told) -> int:
         told(done, total, "what crawls found follows its pages")
 
     return sum(move_observations(database.url, layout, tell) for database in databases.each)
-
-
-def shards_now(databases: Databases) -> dict[str, Any]:
-    """The shards: their number, how far a growth is, and their pages, which are counted.
-
-    Returns:
-        `shards`, `grown_from`, `is_growing`, and `states`, one a shard: `shard`, `grown_from` (the
-        shard that had its hosts before the last growth), `state` (of the split of that one; None:
-        there was no growth) and `pages`.
-    """
-    layouts: list[Layout] = []
-    splits: dict[int, Split] = {}
-    pages: dict[int, int] = {}
-    for database in databases.each:
-        with connect(database.url, _ROLE) as connection:
-            layouts.append(read_layout(connection))
-            parents = databases.had_by(database, range(layouts[-1].grown_from))
-            splits |= read_splits(connection, parents)
-            pages |= count_by_shard(connection)
-    layout = together(layouts)
-    states = [
-        {
-            "shard": shard,
-            "grown_from": layout.parent_of(shard),
-            "state": _state(splits.get(layout.parent_of(shard))),
-            "pages": pages.get(shard, 0),
-        }
-        for shard in range(layout.shards)
-    ]
-    return {
-        "shards": layout.shards,
-        "grown_from": layout.grown_from,
-        "is_growing": layout.is_growing,
-        "states": states,
-    }
-
-
-def _state(split: Split | None) -> str | None:
-    return None if split is None else split.state.name.lower()
