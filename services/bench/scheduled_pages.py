@@ -17,7 +17,7 @@ from services.scheduler.picking.calendar import make_shard
 from services.scheduler.state.hosts import list_pages
 from services.scheduler.state.packing import load_rates, load_updates
 from services.scheduler.state.rows import ACTIVE, Rows, clear
-from services.scheduler.state.rules import PickingRules, ShardRules
+from services.scheduler.state.rules import ClassRules, PickingRules, ShardRules
 from services.scheduler.state.shard import Shard
 from shared.policy.compiled import compiled
 from shared.policy.inverse import threshold_staleness
@@ -109,6 +109,8 @@ def make_filled_shard(
     *,
     request_timeout: float = 120.0,
     failed_retry: float = 300.0,
+    shares: tuple[float, ...] = (),
+    classes: tuple[ClassRules, ...] = (),
 ) -> tuple[Shard, float]:
     """A shard of a population, and λ.
 
@@ -117,9 +119,11 @@ def make_filled_shard(
         host_rates: crawls a second of each host; None: as many as they like.
         request_timeout: seconds until a request counts as unanswered.
         failed_retry: seconds until its page is tried again.
+        shares: parts of the slots, by queue.
+        classes: that operators name.
     """
-    picking = PickingRules(request_timeout, 1.0)
-    rules = ShardRules(picking, 0.0, failed_retry, math.inf, _UNLIMITED)
+    picking = PickingRules(request_timeout, 1.0, shares=shares)
+    rules = ShardRules(picking, 0.0, failed_retry, math.inf, _UNLIMITED, classes)
     shard = make_shard(0, rules, population.pages)
     for number in range(population.hosts):
         shard.hosts.intern(f"h{number}.example")

@@ -23,6 +23,7 @@ from services.bench import (
     scheduler_growth,
     scheduler_hosts,
     scheduler_shards,
+    scheduler_shares,
 )
 from services.bench.processor_time import usage_of
 from services.bench.scheduled_pages import Population, make_filled_shard
@@ -43,7 +44,17 @@ _SCALE: Final = (1_000_000, 50_000_000, 100_000_000)
 _BYTES_PER_PAGE: Final = 95
 """At most, while a shard is built; a size for which that is not free is left out."""
 
-_PARTS: Final = ("runs", "hosts", "groups", "equals", "bursts", "multiplier", "growth", "shards")
+_PARTS: Final = (
+    "runs",
+    "hosts",
+    "groups",
+    "shares",
+    "equals",
+    "bursts",
+    "multiplier",
+    "growth",
+    "shards",
+)
 
 _SAME: Final = 1e-9
 """Priorities that differ by less are the same."""
@@ -222,6 +233,8 @@ def command(  # noqa: D103 - the help is the module's
         answer["hosts"] = scheduler_hosts.run(pages, seed)
     if "groups" in wanted:
         answer["groups"] = scheduler_groups.run(seed)
+    if "shares" in wanted:
+        answer["shares"] = scheduler_shares.run(seed)
     if "equals" in wanted:
         answer["equals"] = scheduler_equals.run(seed=seed)
     if "bursts" in wanted:

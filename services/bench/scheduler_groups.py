@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 from services.bench.scheduled_pages import ORIGIN, Population, make_filled_shard
 from services.bench.scheduler_driver import Driver
 from shared.contracts.messages import Allotment, GroupShares
-from shared.pacing.groups import Groups
+from shared.pacing.groups import NO_LIMITS, Limits
 
 _PAGES: Final = 500_000
 _HOSTS: Final = 20_000
@@ -67,16 +67,18 @@ class _Loaded:
         shard, _ = make_filled_shard(population)
         self.limit = _OF_THEIR_SHARE * _RATE * _GROUPED / _HOSTS / _GROUPS
         self._driver = Driver(shard, population, seed)
-        self._groups: Groups = ()
+        self._limits = NO_LIMITS
         self.crawled: list[tuple[NDArray[np.int32], NDArray[np.float64]]] = []
         """Hosts and times of the crawls of each tick."""
         for host in range(_GROUPED):
             shard.groups.name(host, f"group-{host % _GROUPS}")
         if has_groups:
             # Limits are not set all at once: slots of different groups come at different times.
-            self._groups = tuple(
-                GroupShares(f"group-{n}", self.limit, ORIGIN - n, 0.37 * n, [Allotment(0, 1.0)])
-                for n in range(_GROUPS)
+            self._limits = Limits(
+                tuple(
+                    GroupShares(f"group-{n}", self.limit, ORIGIN - n, 0.37 * n, [Allotment(0, 1.0)])
+                    for n in range(_GROUPS)
+                )
             )
 
     def pass_time(self, seconds: float) -> float:
@@ -84,7 +86,7 @@ class _Loaded:
         driver, shard = self._driver, self._driver.shard
         driver.forget()
         for _ in range(round(seconds / _TICK_SECONDS)):
-            shard.groups.follow(self._groups, _RATE, driver.now)
+            shard.groups.follow(self._limits, _RATE, driver.now)
             picks = driver.tick(_TICK_SECONDS, _RATE, _RATE / 2)
             picks = picks[picks["row"] >= 0]
             self.crawled.append((shard.pages["host"][picks["row"]], picks["time"]))

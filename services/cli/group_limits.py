@@ -48,10 +48,12 @@ class SharedLimit:
 
     group: str
     max_crawls_per_second: float
+    by: str = "operators"
+    """`default`: it is the one of all groups that crawlers name."""
 
 
 def limits_of(
-    host: str, named: str | None, standing: Mapping[str, float]
+    host: str, named: str | None, standing: Mapping[str, float], default: float | None
 ) -> tuple[SharedLimit, ...]:
     """The limits that a host shares, the one that binds first.
 
@@ -59,9 +61,12 @@ def limits_of(
         host: a URL's authority.
         named: the group that outcomes name; None: none does.
         standing: crawls per second by group.
+        default: of groups that crawlers name, and that have no limit of their own; None: none.
     """
     names = {group_of(host, standing), named} & standing.keys()
     found = [SharedLimit(name, standing[name]) for name in sorted(n for n in names if n)]
+    if default is not None and named is not None and named not in standing:
+        found.append(SharedLimit(named, default, "default"))
     return tuple(sorted(found, key=lambda limit: limit.max_crawls_per_second))
 
 

@@ -7,6 +7,7 @@ from msgspec import structs
 
 from services.coordinator import reasons
 from services.coordinator.allotment import ADOPTED, Change, Decision, Fleet
+from services.coordinator.default_groups import DefaultLimit
 from services.coordinator.groups import GroupLimits
 from services.coordinator.solver import check_curve
 from services.coordinator.usage import Made
@@ -14,6 +15,7 @@ from shared.contracts.codec import BadMessage
 from shared.contracts.layout import MOST_SHARDS
 from shared.contracts.messages import Bandwidth, DemandCurve, Multipliers
 from shared.pacing.budget import Budget, Stretch
+from shared.pacing.groups import NO_LIMITS, Limits
 from shared.pacing.slots import SlotPlan, SlotTimeline, first_moment, next_multipliers
 
 REFRESH_SECONDS = 5.0
@@ -62,16 +64,23 @@ class Moment:
 class Coordination:
     """Keeps the last of everything, and says what holds next."""
 
-    def __init__(self, silent_after_seconds: float, lead_seconds: float) -> None:
+    def __init__(
+        self,
+        silent_after_seconds: float,
+        lead_seconds: float,
+        group_crawls_per_second: float | None = None,
+    ) -> None:
         """Start knowing nothing, and following.
 
         Args:
             silent_after_seconds: wall seconds until a shard counts as silent.
             lead_seconds: wall seconds from a decision to its effect, at least.
+            group_crawls_per_second: of each group that outcomes name; None: no limit.
         """
         self.fleet = Fleet(silent_after_seconds)
         self.timeline = SlotTimeline()
         self.groups = GroupLimits()
+        self._default_limit = DefaultLimit(group_crawls_per_second)
         self.budget: Budget | None = None
         """As the operators set it; None: they did not."""
         self.epoch = 0
@@ -249,12 +258,11 @@ class Coordination:
             stretch, planning, self._change(effective_at, stretch), now.wall, now.speed
         )
         cause, why = decision.cause, decision.why
-        before = self.timeline.newest.groups if self.timeline.newest is not None else ()
-        groups = self.groups.next(
-            before, self.fleet.shards, decision.live, effective_at, now.wall, now.speed
-        )
-        if groups != before:
-            why = "; ".join(filter(None, [why, reasons.groups(before, groups)]))
+        before = self.timeline.newest.limits if self.timeline.newest is not None else NO_LIMITS
+        limits = self._limits(before, decision.live, effective_at, now)
+        if limits != before:
+            said = reasons.groups(before.groups, limits.groups), reasons.default(before, limits)
+            why = "; ".join(filter(None, [why, *said]))
             cause = cause if decision.material else "groups"
         elif not decision.material:
             if now.wall - self._published_at < REFRESH_SECONDS:
@@ -272,8 +280,17 @@ class Coordination:
             why=why[:MOST_WHY],
             epoch=self.epoch,
             leader=self._leader,
-            groups=groups,
+            limits=limits,
         )
+
+    def _limits(
+        self, before: Limits, live: frozenset[int], effective_at: float, now: Moment
+    ) -> Limits:
+        """Of groups, that should hold from a time on."""
+        known = self.fleet.shards, live, effective_at, now.wall, now.speed
+        groups = self.groups.next(before.groups, *known)
+        own = {of.group for of in groups}
+        return Limits(groups, self._default_limit.next(before.default, own, *known))
 
     def published(self, message: Multipliers, now: Moment) -> None:
         """The broker has the message: go on from it."""

@@ -90,7 +90,8 @@ class GroupLimits:
             limit = self._limits.get(name, last.crawls_per_second if last is not None else None)
             if limit is None:
                 continue
-            parts = _shares_of(name, last, shards, live)
+            had = {a.shard: a.share for a in last.allotments} if last is not None else {}
+            parts = parts_of(had, _pages_of(name, shards, live))
             if last is None:
                 made = GroupShares(name, limit, effective_at, 0.0, _allotments(parts))
             elif limit != last.crawls_per_second or self._is_due(
@@ -127,21 +128,27 @@ class GroupLimits:
         return moved > MATERIAL_SHARE and since >= least_seconds
 
 
-def _shares_of(
-    name: str, last: GroupShares | None, shards: Mapping[int, Shard], live: frozenset[int]
-) -> dict[int, float]:
-    """The part of each shard that has pages of a group; those that have not reported yet keep
-    theirs."""
-    had = {a.shard: a.share for a in last.allotments} if last is not None else {}
-    kept, pages = {}, {}
-    for number in live:
-        curve = shards[number].curve
-        if curve is None:
-            kept[number] = had.get(number, 0.0)
-        else:
-            pages[number] = sum(of.pages for of in curve.groups if of.group == name)
+def _pages_of(
+    name: str, shards: Mapping[int, Shard], live: frozenset[int]
+) -> dict[int, int | None]:
+    """Pages of a group in each shard; None: it has not reported yet."""
+    curves = {number: shards[number].curve for number in live}
+    return {
+        number: None if curve is None else sum(of.pages for of in curve.groups if of.group == name)
+        for number, curve in curves.items()
+    }
+
+
+def parts_of(had: Mapping[int, float], reported: Mapping[int, int | None]) -> dict[int, float]:
+    """The part of each shard that has pages of a group.
+
+    Args:
+        had: parts of shards until now.
+        reported: pages by shard; None: it has not reported yet, and keeps its part.
+    """
+    kept = {number: had.get(number, 0.0) for number, count in reported.items() if count is None}
     kept = {number: share for number, share in kept.items() if share > 0.0}
-    pages = {number: count for number, count in pages.items() if count > 0}
+    pages = {number: count for number, count in reported.items() if count}
     rest, total = max(1.0 - sum(kept.values()), 0.0), sum(pages.values())
     parts = {
         number: rest * (EVENLY / len(pages) + (1.0 - EVENLY) * count / total)

@@ -86,6 +86,14 @@ class GroupState(msgspec.Struct, frozen=True):
     pages: int
 
 
+class DefaultGroupState(msgspec.Struct, frozen=True):
+    """The limit of all groups that outcomes name and operators do not limit."""
+
+    crawls_per_second: float
+    divided: int
+    """Groups of which shards have parts by their pages; of all others they have equal ones."""
+
+
 class ReasonState(msgspec.Struct, frozen=True):
     """What is asked for, for one reason."""
 
@@ -132,6 +140,7 @@ class State(msgspec.Struct, frozen=True):
     """When the schedule changes it next, clock time."""
     shards: list[ShardState]
     groups: list[GroupState]
+    default_groups: DefaultGroupState | None
     reasons: list[ReasonState]
     classes: list[ClassState]
     history: list[Sample]
@@ -192,6 +201,7 @@ class Picture:
             next_change_at=change if math.isfinite(change) else None,
             shards=sorted(rows, key=lambda row: row.shard),
             groups=self._groups(live),
+            default_groups=self._default_groups(),
             reasons=self._reasons(live),
             classes=self._classes(live),
             history=list(self._history),
@@ -245,6 +255,15 @@ class Picture:
             GroupState(g.group, g.crawls_per_second, len(g.allotments), pages[g.group])
             for g in (last.groups if last else ())
         ]
+
+    def _default_groups(self) -> DefaultGroupState | None:
+        """The limit of all others, if there is one."""
+        last = self._coordination.last
+        limit = last.default_groups if last is not None else None
+        if limit is None:
+            return None
+        divided = sum(1 for of in limit.divided if of.shards)
+        return DefaultGroupState(limit.crawls_per_second, divided)
 
     def _reasons(self, live: frozenset[int]) -> list[ReasonState]:
         """What the shards report of late, the most frequent first."""

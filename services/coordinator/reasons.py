@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Mapping
 
 from shared.pacing.budget import Stretch
-from shared.pacing.groups import Groups
+from shared.pacing.groups import Groups, Limits
 
 _LISTED = 8
 """Shards are named one by one up to so many."""
@@ -79,6 +79,19 @@ def groups(before: Groups, now: Groups) -> str:
             parts.append(f"the limit of {name}, {rate}, is shared by {len(shares.allotments)}")
     more = f", and {len(parts) - _LISTED} more" if len(parts) > _LISTED else ""
     return ", ".join(parts[:_LISTED]) + more
+
+
+def default(before: Limits, now: Limits) -> str:
+    """The limit of all other groups is another, or is shared in another way."""
+    had, have = before.default, now.default
+    if have == had:
+        return ""
+    if have is None:
+        return "other groups have no limit any more"
+    if had is None or had.crawls_per_second != have.crawls_per_second:
+        return f"the hosts of any other group take at most {have.crawls_per_second:.6g} crawls/s"
+    divided = sum(1 for of in have.divided if of.shards)
+    return f"the limit of other groups is divided by pages for {divided}"
 
 
 def _named(shards: list[int]) -> str:

@@ -77,7 +77,9 @@ class Coordinator(WorkerService):
         database_url = settings.database_url.get_secret_value()
         self._wake = asyncio.Event()
         self._coordination = Coordination(
-            settings.silent_after_seconds, settings.effective_lead_seconds
+            settings.silent_after_seconds,
+            settings.effective_lead_seconds,
+            settings.group_crawls_per_second,
         )
         self._leadership = Leadership(
             database_url,

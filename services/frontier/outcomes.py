@@ -16,7 +16,12 @@ from typing import Any, Final, NamedTuple, get_args
 
 import ada_url
 
-from shared.contracts.fields import MAX_DIGEST_LENGTH, MAX_URL_LENGTH, Result
+from shared.contracts.fields import (
+    MAX_DIGEST_LENGTH,
+    MAX_NAMED_GROUP_LENGTH,
+    MAX_URL_LENGTH,
+    Result,
+)
 from shared.contracts.identity import BadUrl, identify
 
 REQUEST_ID: Final = "freshet.request-id"
@@ -26,6 +31,9 @@ CRAWLED_AT: Final = "freshet.crawled-at"
 _DIGESTS: Final = ("freshet.digest", "signature")
 _STATUSES: Final = ("freshet.status", "fetch.statusCode")
 _RETRY_AFTER: Final = ("freshet.retry-after", "protocol.retry-after", "retry-after")
+_GROUPS: Final = ("freshet.group", "protocol._response.ip_", "_response.ip_")
+"""Of StormCrawler the address that it connected to, where it keeps what protocols say."""
+
 _ERRORS: Final = ("fetch.exception", "error.cause")
 _ROBOTS: Final = "robots.txt"
 """What StormCrawler names as the cause where it forbids a page."""
@@ -142,6 +150,14 @@ def plain(metadata: Mapping[str, Any]) -> dict[str, str]:
 
 def _first(metadata: Mapping[str, str], keys: tuple[str, ...]) -> str:
     return next((metadata[key] for key in keys if metadata.get(key)), "")
+
+
+def group_of(metadata: Mapping[str, str]) -> str | None:
+    """What the host shares with others, as the address that it was found at; None: nobody says so,
+    or says what no group can be."""
+    said = _first(metadata, _GROUPS)
+    is_visible = said.isascii() and said.isprintable() and " " not in said
+    return said if is_visible and 0 < len(said) <= MAX_NAMED_GROUP_LENGTH else None
 
 
 def _status(text: str) -> int | None:

@@ -14,7 +14,7 @@ from services.frontier.api.urlfrontier_pb2 import (
 from services.frontier.book import Book
 from services.frontier.discoveries import Discoveries
 from services.frontier.names import Names
-from services.frontier.outcomes import REQUEST_ID, crawled_at_of, found_of, plain
+from services.frontier.outcomes import REQUEST_ID, crawled_at_of, found_of, group_of, plain
 from services.frontier.refusing import NotStored, Refused
 from services.frontier.sending import Sender
 from services.frontier.warning import Once
@@ -116,6 +116,7 @@ class Putting:
             found.retry_after_seconds,
             found.redirected_to,
             found.canonical_url,
+            group=group_of(metadata),
         )
         await self._sender.send(CRAWL_OUTCOMES, page.host, outcome)
         if ticket is not None:

@@ -110,7 +110,12 @@ def page_state(
             "blocked_until": _time(host["blocked_until"]),
             "usable_from": _time(float(crawlable_from(host, shard.group_rows, now))),
             "groups": [
-                {"group": of.group, "max_crawls_per_second": of.crawls_per_second} for of in groups
+                {
+                    "group": of.group,
+                    "max_crawls_per_second": of.crawls_per_second,
+                    "by": "default" if of.is_default else "operators",
+                }
+                for of in groups
             ],
             "named_group": shard.groups.named(int(page["host"])),
             "max_open_requests": int(host["most_open"]) or None,

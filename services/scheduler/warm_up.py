@@ -25,6 +25,7 @@ from shared.contracts.messages import (
     HostParameters,
     PageUpdate,
 )
+from shared.pacing.groups import NO_LIMITS, Limits
 from shared.policy.kernels.rate_tables import make_tables
 from shared.rules.host_objectives import FRESHNESS_ALONE, HostObjectives
 from shared.rules.page_events import GONE_FOR_GOOD, UNCHANGED
@@ -180,9 +181,9 @@ def _crowd(shard: Shard) -> None:
     shard.limit_host(host, 100.0, None, 200.0)
     for limit in (0.01, 0.02):
         shares = GroupShares(host, limit, 200.0, 0.0, [Allotment(shard.number, 1.0)])
-        shard.groups.follow((shares,), 1.0, 250.0)
+        shard.groups.follow(Limits((shares,)), 1.0, 250.0)
         shard.selector.select(np.full(8, 250.0), 1.0, 0.0)
-    shard.groups.follow((), 1.0, 250.0)
+    shard.groups.follow(NO_LIMITS, 1.0, 250.0)
     new = identify(f"http://{host}/new")
     shard.upsert(new, PageUpdate("upsert", new.url), 200.0)
     for now in (300.0, 400.0, 500.0):

@@ -6,7 +6,7 @@ from typing import Any
 
 import msgspec
 
-from shared.contracts import messages, topics
+from shared.contracts import messages, shares, topics
 from shared.contracts.described import field_descriptions
 from shared.contracts.fields import END
 from shared.contracts.topics import TOPICS, Topic
@@ -88,7 +88,7 @@ def _describe(schemas: dict[str, Any]) -> None:
     """Put what the source says of a message, and of each field, into its schema."""
     for name, schema in schemas.items():
         schema["description"] = " ".join(schema["description"].split())
-        kind = getattr(messages, name)
+        kind = getattr(messages, name, None) or getattr(shares, name)
         names = {field.name: field.encode_name for field in msgspec.structs.fields(kind)}
         for field, text in field_descriptions(kind).items():
             schema["properties"][names[field]]["description"] = text

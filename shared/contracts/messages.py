@@ -38,6 +38,7 @@ from shared.contracts.fields import (
     Url,
 )
 from shared.contracts.reported import ClassCrawls, GroupPages, ReasonCrawls
+from shared.contracts.shares import DefaultShares, Named
 
 
 class Signal(Struct, frozen=True, gc=False):
@@ -229,8 +230,7 @@ class HostParameters(Struct, frozen=True, gc=False):
 
 
 class HostLimit(Struct, frozen=True, gc=False):
-    """`host-limits`: how often a host may be crawled, and how many requests of it may be open at
-    once. Of all its rules the strictest holds."""
+    """`host-limits`: how often a host may be crawled. Of all its rules the strictest holds."""
 
     host: Host
     max_crawls_per_second: CrawlRate | None = None
@@ -310,8 +310,7 @@ class DemandCurve(Struct, frozen=True, gc=False):
     demand: list[Demand]
     """D(Λ) in crawls per second: the long-run rate under each threshold, host limits included."""
     ripe: list[NonNegative]
-    """Pages whose crawl value is at least Λ now (new and over-age ones count everywhere), of each
-    host no more than its limit lets be crawled in the next seconds."""
+    """Pages worth at least Λ now (new and over-age ones anyway), as far as limits let them."""
     achieved_crawls_per_second: NonNegative
     host_limited_share: Annotated[float, Meta(ge=0, le=1)]
     """Share of the demand at λ₀ that host limits hold back."""
@@ -326,10 +325,11 @@ class DemandCurve(Struct, frozen=True, gc=False):
     held_crawls_per_second: NonNegative = 0.0
     """Slots left empty as the crawlers are behind: they have not answered what they were asked."""
     unused_crawls_per_second: NonNegative = 0.0
-    """Slots that were left empty because no page was to be crawled: each was crawled a moment ago,
-    waits for its host or after a failure, or is worth less than the floor."""
+    """Slots left empty as no page was to be crawled: all rest, wait or are below the floor."""
     groups: Annotated[list[GroupPages], Meta(max_length=MOST_GROUPS)] = []
     """Those of `multipliers` of which the shard has pages."""
+    named: Named = []
+    """Of those by the default limit: the divided ones, and some of which hosts wait for it."""
     reasons: Annotated[list[ReasonCrawls], Meta(max_length=16)] = []
     """Requests by their reason: those that there were, or that parts of the slots are kept for."""
     classes: Annotated[list[ClassCrawls], Meta(max_length=64)] = []
@@ -346,9 +346,8 @@ class Allotment(Struct, frozen=True, gc=False):
 class GroupShares(Struct, frozen=True, gc=False):
     """A group with a limit, and which shards may crawl its hosts when.
 
-    The limit is a sequence of slots of its own, `crawls_per_second` apart, that all shards know.
-    Each belongs to one shard, in the manner of the budget's, and is for one crawl
-    (`shared.pacing.groups`).
+    The limit is a sequence of slots of its own that all shards know. Each belongs to one shard, in
+    the manner of the budget's, and is for one crawl (`shared.pacing.groups`).
     """
 
     group: Group
@@ -366,9 +365,8 @@ class GroupShares(Struct, frozen=True, gc=False):
 class Multipliers(Struct, frozen=True, gc=False):
     """`multipliers`: λ₀ and the allotments that hold from `effective_at` on.
 
-    The budget is one sequence of slots, `crawls_per_second` apart, that all shards know; slot
-    numbers run on through every change, and each belongs to exactly one shard
-    (`shared.pacing.slots`).
+    The budget is one sequence of slots that all shards know; slot numbers run on through every
+    change, and each belongs to exactly one shard (`shared.pacing.slots`).
     """
 
     version: Count
@@ -394,7 +392,9 @@ class Multipliers(Struct, frozen=True, gc=False):
     why: Annotated[str, Meta(max_length=1000)] = ""
     """The cause in words, for people."""
     append_by: UnixSeconds | None = None
-    """Wall time by which the broker must have appended the message. One that comes later counts for
-    nobody: others may have filled slots without it. The topic has the broker's own times."""
+    """Wall time by which the broker must have appended the message, by its own clock. A later one
+    counts for nobody: others may have filled slots without it."""
     groups: Annotated[list[GroupShares], Meta(max_length=MOST_GROUPS)] = []
-    """All that have a limit."""
+    """All that have a limit of their own."""
+    default_groups: DefaultShares | None = None
+    """Of all others that outcomes name. Absent: they have no limit."""

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from shared.contracts.messages import Allotment, Multipliers
 from shared.pacing.budget import Stretch
-from shared.pacing.groups import Groups, moved
+from shared.pacing.groups import NO_LIMITS, Limits
 
 _GOLDEN = np.uint64(0x9E3779B97F4A7C15)
 """2^64 divided by the golden ratio: multiples of it, modulo 2^64, are the sequence, exactly."""
@@ -70,8 +70,8 @@ class SlotPlan:
     ramp_to: float | None = None
     """R at the end of the ramp and from then on; None: there is no ramp."""
     ramp_seconds: float = 0.0
-    groups: Groups = ()
-    """Of hosts, that have limits."""
+    limits: Limits = NO_LIMITS
+    """Of groups of hosts."""
 
     @classmethod
     def from_message(cls, message: Multipliers) -> Self:
@@ -95,7 +95,7 @@ class SlotPlan:
             epoch=message.epoch,
             ramp_to=message.ramp_to if is_ramp else None,
             ramp_seconds=message.ramp_seconds if is_ramp else 0.0,
-            groups=tuple(message.groups),
+            limits=Limits(tuple(message.groups), message.default_groups),
         )
 
     @property
@@ -106,7 +106,7 @@ class SlotPlan:
     def moved(self, seconds: float) -> Self:
         """The same slots at other times: the clock was set by so much."""
         at = self.effective_at + seconds
-        return replace(self, effective_at=at, groups=moved(self.groups, seconds))
+        return replace(self, effective_at=at, limits=self.limits.moved(seconds))
 
     def rate_at(self, time: float) -> float:
         """R at a time of the plan."""
@@ -262,14 +262,14 @@ class SlotTimeline:
         holding = [plan for plan in self._plans if plan.effective_at <= time]
         return holding[-1] if holding else None
 
-    def groups_after(self, after: float, until: float) -> tuple[Groups, float]:
+    def limits_after(self, after: float, until: float) -> tuple[Limits, float]:
         """The limits of groups that hold from after a time on, and up to when; `until` at most."""
         holding = self.at(after)
-        groups = holding.groups if holding is not None else ()
+        limits = holding.limits if holding is not None else NO_LIMITS
         for plan in self._plans:
-            if after < plan.effective_at < until and plan.groups != groups:
-                return groups, plan.effective_at
-        return groups, until
+            if after < plan.effective_at < until and plan.limits != limits:
+                return limits, plan.effective_at
+        return limits, until
 
     def passed(self, time: float) -> float:
         """How many slots have passed at a time, with a fraction; 0 before the first plan."""
@@ -329,7 +329,7 @@ def next_multipliers(
     why: str = "",
     epoch: int = 0,
     leader: str = "",
-    groups: Groups = (),
+    limits: Limits = NO_LIMITS,
 ) -> Multipliers:
     """The message that goes on from a timeline: slots keep their numbers through the change.
 
@@ -344,7 +344,7 @@ def next_multipliers(
         why: the cause in words.
         epoch: of the leadership.
         leader: who sends it.
-        groups: that have limits.
+        limits: of groups of hosts.
     """
     newest = timeline.newest
     ramps = stretch.ramp_seconds > 0
@@ -362,7 +362,8 @@ def next_multipliers(
         ramp_to=stretch.ramp_to if ramps else None,
         ramp_seconds=stretch.ramp_seconds if ramps else 0.0,
         why=why,
-        groups=list(groups),
+        groups=list(limits.groups),
+        default_groups=limits.default,
     )
 
 

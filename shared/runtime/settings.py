@@ -97,8 +97,7 @@ class Settings(BaseSettings):
     instance: str = Field(default_factory=socket.gethostname, min_length=1)
     """Name of this replica, stable over restarts: keeps its shards through a short one."""
     operator: Annotated[str, Field(min_length=1, max_length=200)] | None = None
-    """The name that changes of the budget and of limits are noted under (`freshet changes`);
-    absent: the user's and the machine's."""
+    """Name that changes are noted under (`freshet changes`); absent: user's and machine's."""
     http_host: str = "127.0.0.1"
     http_port: Annotated[int, Field(ge=0, le=65535)] = 0
     """Health, metrics and, at the coordinator, the picture; 0: the worker's own default."""
@@ -177,10 +176,12 @@ class Settings(BaseSettings):
     """uniform: the oldest page first, for comparison."""
     tick_seconds: Positive = 0.05
     request_timeout_seconds: Positive = 120.0
-    """A request without an outcome for so long counts as a crawl that failed. Crawlers must answer
-    in half of it."""
+    """Without an outcome for so long a crawl has failed. Crawlers must answer in half of it."""
     default_host_crawls_per_second: Positive = 1.0
     """Limit of a host (clock seconds) that `host-limits` says nothing about."""
+    group_crawls_per_second: Positive | None = None
+    """Limit (clock seconds) of all hosts together that crawlers find at one address, or name one
+    group, but where `freshet groups limit` says another; absent: none. Coordinators go by it."""
     default_max_age_days: Positive | None = None
     """A page is crawled at least this often; absent: only where the page says so."""
     least_interval_seconds: NonNegative = 300.0

@@ -232,7 +232,8 @@ def _group_reasons(live: dict[str, Any] | None) -> list[str]:
     groups = (live or {}).get("host", {}).get("groups", [])
     return [
         f"Its host is of the group {of['group']}, whose hosts take at most "
-        f"{of['max_crawls_per_second']:g} crawls a second together."
+        f"{of['max_crawls_per_second']:g} crawls a second together"
+        + (", as all that crawlers name." if of.get("by") == "default" else ".")
         for of in sorted(groups, key=lambda of: float(of["max_crawls_per_second"]))
     ]
 

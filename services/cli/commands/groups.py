@@ -76,8 +76,17 @@ def unlimit(group: str, named: bool, as_json: bool) -> None:
 @command.command("list")
 @click.option("--json", "as_json", is_flag=True, help="Answer as JSON.")
 def list_(as_json: bool) -> None:
-    """All domains and addresses that have limits."""
-    rows = [{"group": name, "max_crawls_per_second": rate} for name, rate in _standing().items()]
+    """All domains and addresses that have limits; where there is a default
+    (FRESHET_GROUP_CRAWLS_PER_SECOND), that of all others that crawlers name, as `group` null."""
+    from shared.runtime.settings import load_settings  # noqa: PLC0415
+
+    standing = dict[str | None, float](_standing().items())
+    if (default := load_settings().group_crawls_per_second) is not None:
+        standing[None] = default
+    others = None if as_json else "any other that crawlers name"
+    rows = [
+        {"group": name or others, "max_crawls_per_second": rate} for name, rate in standing.items()
+    ]
     show_rows(rows, as_json=as_json, empty="no group has a limit")
 
 
@@ -96,12 +105,14 @@ def show_group(host: str, as_json: bool) -> None:
     from shared.views.hosts import host_name  # noqa: PLC0415
 
     name = host_name(host)
-    named = named_group(load_settings(), name)
-    limits = limits_of(name, named, _standing())
+    settings = load_settings()
+    named = named_group(settings, name)
+    limits = limits_of(name, named, _standing(), settings.group_crawls_per_second)
     answer = {
         "host": name,
         "group": limits[0].group if limits else None,
         "max_crawls_per_second": limits[0].max_crawls_per_second if limits else None,
+        "by": limits[0].by if limits else None,
         "also": {limit.group: limit.max_crawls_per_second for limit in limits[1:]} or None,
         "registered_domain": registered_domain(name),
         "named_group": named,

@@ -197,10 +197,11 @@ def _groups_of(settings: "Settings", name: str, named: str | None) -> dict[str, 
     except (KafkaError, TimeoutError, AccessRefused) as error:
         click.echo(f"limits of groups are not known, the broker is away: {error}", err=True)
         return {}
-    shared = limits_of(name, named, limits)
+    shared = limits_of(name, named, limits, settings.group_crawls_per_second)
     return {
         "group": shared[0].group if shared else None,
         "group_crawls_per_second": shared[0].max_crawls_per_second if shared else None,
+        "group_by": shared[0].by if shared else None,
         "also_of": {limit.group: limit.max_crawls_per_second for limit in shared[1:]} or None,
     }
 

@@ -110,6 +110,11 @@ def _lines(store: dict[str, Any], picture: dict[str, Any] | None, address: str) 
         f"shards     {picture['live_shards']} live, {picture['silent_shards']} silent",
         f"leader     {picture['leader'] or 'none'} (epoch {picture['epoch']})",
     ]
+    if (groups := picture.get("default_groups")) is not None:
+        lines.append(
+            f"addresses  at most {groups['crawls_per_second']:.6g} crawls/s each, "
+            f"{groups['divided']} of them divided by pages"
+        )
     if picture.get("reasons"):
         lines.append(f"reasons    {_reasons(picture['reasons'])}")
     if picture.get("classes"):

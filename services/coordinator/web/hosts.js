@@ -23,10 +23,12 @@ const GROUP_COLUMNS = [
 
 // Groups whose hosts share a limit; of one host the nearest domain above it, and its address.
 async function showGroups(name, address) {
-  const { groups } = await (await fetch("state.json")).json();
+  const { groups, default_groups: all } = await (await fetch("state.json")).json();
   const below = (group) => `.${name.replace(/:\d+$/, "")}`.endsWith(`.${group.group}`);
   const nearest = name && groups.filter(below).sort((a, b) => b.group.length - a.group.length)[0];
   const shown = name ? groups.filter((group) => group === nearest || group.group === address) : groups;
+  const goesByAll = all && (name ? address && !groups.some((group) => group.group === address) : true);
+  if (goesByAll) shown.push({ group: name ? address : "any other that crawlers name", crawls_per_second: all.crawls_per_second, pages: null, shards: null });
   if (shown.length) $("result").append(table("Domains and addresses whose hosts share a limit", GROUP_COLUMNS, shown));
 }
 

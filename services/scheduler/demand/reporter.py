@@ -126,6 +126,7 @@ class DemandReporter:
             held_crawls_per_second=held / elapsed if elapsed > 0 else 0.0,
             unused_crawls_per_second=unused / elapsed if elapsed > 0 else 0.0,
             groups=[GroupPages(name, count) for name, count in shard.groups.pages().items()],
+            named=shard.groups.named_pages(),
             reasons=_reasons(by_tier, elapsed, shard.rules.picking.shares),
             classes=class_crawls(shard, elapsed),
         )

@@ -119,8 +119,7 @@ class Demand(NamedTuple):
         summed on its own."""
         largest, known = self.sums.largest, self.sums.slots.size
         over = largest > rates.hosts[:known] * SECONDS_PER_DAY
-        if rates.groups.size > 1:
-            over |= rates.is_grouped[:known] & (largest > 0.0)
+        over |= rates.is_held(largest / SECONDS_PER_DAY) & (largest > 0.0)
         return bool((over & (self.sums.slots < 0)).any())
 
 
@@ -301,7 +300,7 @@ class Tally:
         asked[: known.size] = known
         rates = self._rates
         wanted = asked * _MARGIN > rates.hosts * SECONDS_PER_DAY
-        wanted |= rates.is_grouped
+        wanted |= rates.is_held(asked * _MARGIN / SECONDS_PER_DAY)
         if asked.size > _LARGEST:
             least = np.partition(asked, -_LARGEST)[-_LARGEST]
             wanted |= (asked >= least) & (asked > 0.0)

@@ -119,13 +119,13 @@ class Pacer:
         self._forfeit(now - self._clock.span(PATIENCE_SECONDS))
         if until <= self._filled_until:
             return
-        groups, until = self._timeline.groups_after(self._filled_until, until)
+        limits, until = self._timeline.limits_after(self._filled_until, until)
         times, owners = self._timeline.between(self._filled_until, until)
         self._filled_until = until
         if not times.size:
             return
         with metrics.TICK_SECONDS.time():
-            emissions = await self._thread.run(self._filler.fill, times, owners, plan, groups)
+            emissions = await self._thread.run(self._filler.fill, times, owners, plan, limits)
         earliest = now - self._clock.span(PATIENCE_SECONDS + FILLING_SECONDS)
         await self._send(emissions, lambda: earliest + self._unstepped() - shown)
         if emissions:

@@ -17,7 +17,7 @@ from services.scheduler.picking.priority import RETRY
 from services.scheduler.state.report_notes import REASONS
 from services.scheduler.state.rows import Rows
 from services.scheduler.state.shard import Shard
-from shared.pacing.groups import Groups
+from shared.pacing.groups import NO_LIMITS, Limits
 from shared.pacing.slots import NOBODY, SlotPlan
 from shared.runtime.clock import Clock
 from shared.runtime.settings import Settings
@@ -67,7 +67,7 @@ class SlotFiller:
         times: NDArray[np.float64],
         owners: NDArray[np.int32],
         plan: SlotPlan,
-        groups: Groups = (),
+        limits: Limits = NO_LIMITS,
     ) -> list[Emission]:
         """Pick a page for each slot of a shard that is ready.
 
@@ -75,7 +75,7 @@ class SlotFiller:
             times: of the slots, rising.
             owners: shard of each.
             plan: that holds at the end; says λ₀, the rate and the shares.
-            groups: of hosts, whose limits hold at all of these slots.
+            limits: of groups of hosts, which hold at all of these slots.
         """
         self._follow_shards()
         times, owners = self._within_reach(times, owners, plan)
@@ -89,7 +89,7 @@ class SlotFiller:
             shard = self._shards[int(number)]
             slots = given[given > shard.filled_until]
             if slots.size:
-                emissions.append(self._fill_shard(shard, slots, plan, groups))
+                emissions.append(self._fill_shard(shard, slots, plan, limits))
         self._window.asked(sum(len(emission.messages) for emission in emissions))
         return emissions
 
@@ -127,12 +127,12 @@ class SlotFiller:
         return sum(shard.in_flight(now) for shard in self._ready)
 
     def _fill_shard(
-        self, shard: Shard, slots: NDArray[np.float64], plan: SlotPlan, groups: Groups
+        self, shard: Shard, slots: NDArray[np.float64], plan: SlotPlan, limits: Limits
     ) -> Emission:
         least = 0.0 if self._work_conserving else plan.multiplier
         least = max(least, shard.rules.picking.least_value)
         rate = plan.slots_per_second * plan.share_of(shard.number)
-        shard.groups.follow(groups, rate, float(slots[0]))
+        shard.groups.follow(limits, rate, float(slots[0]))
         picks = shard.select(slots, rate, least)
         shard.filled_until = float(slots[-1])
         crawls = picks[picks["row"] >= 0]

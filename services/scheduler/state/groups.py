@@ -16,12 +16,13 @@ from typing import Final, NamedTuple, Protocol, Self
 import numpy as np
 from numpy.typing import NDArray
 
+from services.scheduler.state.group_rows import default_rows, divide, own_rows, part_of
 from services.scheduler.state.hosts import Hosts
-from services.scheduler.state.named_groups import NamedGroups
-from services.scheduler.state.rows import GROUP, LINE, NEVER, NO_GROUP, NO_HOST, NO_LINE, Rows
+from services.scheduler.state.named_groups import NOT_NAMED, NamedGroups
+from services.scheduler.state.rows import GROUP, LINE, NO_GROUP, NO_HOST, NO_LINE, Rows
 from services.scheduler.state.selector import Selector
-from shared.contracts.messages import GroupShares
-from shared.pacing.groups import Groups, interval_of
+from shared.contracts.shares import MOST_DIVIDED, MOST_REPORTED, DefaultShares, NamedPages
+from shared.pacing.groups import NO_LIMITS, Limits, have_same_slots
 from shared.rules.host_groups import group_of
 from shared.store.reserved import grown
 
@@ -44,10 +45,17 @@ class CrawlRates(NamedTuple):
     groups: NDArray[np.float64]
     """By number of a group: of all its hosts in the shard; of those of none: any."""
 
-    @property
-    def is_grouped(self) -> NDArray[np.bool_]:
-        """Which hosts share a limit with others."""
-        return np.asarray((self.group_of != NO_GROUP) | (self.named_of != NO_GROUP))
+    def is_held(self, asked: NDArray[np.float64]) -> NDArray[np.bool_]:
+        """Which hosts share a limit with others, and may ask for more together than it lets.
+
+        Args:
+            asked: crawls per second that each of the first hosts may ask for, at most.
+        """
+        held = np.zeros(asked.size, np.bool_)
+        for numbers in (self.group_of[: asked.size], self.named_of[: asked.size]):
+            is_over = np.bincount(numbers, asked, self.groups.size) > self.groups
+            held |= is_over[numbers] & (numbers != NO_GROUP)
+        return held
 
     @classmethod
     def of_hosts(cls, hosts: NDArray[np.float64]) -> Self:
@@ -70,6 +78,15 @@ class _Space(Protocol):
     parameter_changes: int
 
 
+class GroupLimit(NamedTuple):
+    """A limit that a host shares with others."""
+
+    group: str
+    crawls_per_second: float
+    is_default: bool
+    """Whether it is the one of all groups that outcomes name, and not of this one."""
+
+
 class HostGroups:
     """The groups of a shard that have limits."""
 
@@ -77,22 +94,36 @@ class HostGroups:
         self._shard = shard
         self._hosts = shard.hosts
         self.rows: Rows = np.zeros(1, GROUP)
-        """By number of a group; the first is for hosts of none."""
+        """By number of a group: the first is for hosts of none, then come those that have a limit
+        of their own, and then, where there is a default, all that outcomes name, by their places
+        (`named_groups`). There may be more than are used."""
         self.lines: Rows = _free_lines(1)
         """By number of a line; the first is for hosts of none. There may be more than are used."""
         self._line_numbers: dict[tuple[int, int], int] = {}
         """By the numbers of its groups."""
-        self._groups: Groups = ()
+        self._limits = NO_LIMITS
         self._numbers: dict[str, int] = {}
+        """Of groups that have a limit of their own."""
         self._named = NamedGroups()
+        self._new = 0
+        """Of those that outcomes name: from this place on they have no slot that has begun."""
+        self._turns = -1.0
+        """Seconds for which slots were kept last."""
         self._looked_at = 0
         """Hosts up to this number have their groups."""
 
-    def of(self, host: int) -> list[GroupShares]:
+    def of(self, host: int) -> list[GroupLimit]:
         """The groups of a host that have limits."""
-        row = self._hosts.rows[host]
-        numbers = [int(row[place]) for place in _PLACES]
-        return [self._groups[number - 1] for number in numbers if number != NO_GROUP]
+        row, groups = self._hosts.rows[host], self._limits.groups
+        found = []
+        for number in (int(row[place]) for place in _PLACES):
+            if NO_GROUP < number <= len(groups):
+                own = groups[number - 1]
+                found.append(GroupLimit(own.group, own.crawls_per_second, False))
+            elif number != NO_GROUP:
+                name = self._named.name_at(number - 1 - len(groups))
+                found.append(GroupLimit(name, float(self.rows[number]["rate"]), True))
+        return found
 
     def named(self, host: int) -> str | None:
         """The group that outcomes say a host is of, whether it has a limit or not."""
@@ -101,8 +132,10 @@ class HostGroups:
     def name(self, host: int, group: str | None) -> None:
         """Outcomes say that a host is of a group; None: of none any more."""
         is_other = self._named.name(host, group)
-        if not is_other or not self._numbers or host >= self._looked_at:
+        self._forget_names()
+        if not is_other or not self._any or host >= self._looked_at:
             return
+        self._make_room()
         row = self._hosts.rows[host]
         before = int(row["named"])
         self._look_at([host])
@@ -110,18 +143,37 @@ class HostGroups:
             self._tell([host])
 
     def pages(self) -> dict[str, int]:
-        """How many pages there are of each group that has any."""
-        if not self._groups:
+        """How many pages there are of each group that has a limit of its own, and any."""
+        groups = self._limits.groups
+        if not groups:
             return {}
-        hosts, size = self._hosts.known, len(self._groups) + 1
+        hosts, size = self._hosts.known, self.rows.size
         counts = np.zeros(size)
         for of in _PLACES:
             counts += np.bincount(hosts[of], hosts["pages"], size)
-        return {
-            group.group: int(count)
-            for group, count in zip(self._groups, counts[1:], strict=True)
-            if count
-        }
+        counted = counts[1 : len(groups) + 1].tolist()
+        return {g.group: int(count) for g, count in zip(groups, counted, strict=True) if count}
+
+    def named_pages(self) -> list[NamedPages]:
+        """What there is of the groups by the default limit that are divided, and of those of which
+        hosts wait for it, the largest ones."""
+        default, first = self._limits.default, len(self._limits.groups) + 1
+        if default is None or not len(self._named):
+            return []
+        hosts, size = self._hosts.known, self.rows.size
+        counts = np.bincount(hosts["named"], hosts["pages"], size)[first:].astype(np.int64)
+        waits = np.zeros(size, np.bool_)
+        waits[self.lines["named"][self.lines["first"] != NO_HOST]] = True
+        waits = waits[first:]
+        told = np.zeros(counts.size, np.bool_)
+        divided = [self._named.find(of.group) for of in default.divided]
+        told[[place for place in divided if 0 <= place < counts.size]] = True
+        others = np.flatnonzero(waits & ~told)
+        told[others[np.argsort(-counts[others], kind="stable")][: MOST_REPORTED - MOST_DIVIDED]] = 1
+        return [
+            NamedPages(self._named.name_at(place), int(counts[place]), bool(waits[place]))
+            for place in np.flatnonzero(told & (counts > 0)).tolist()
+        ]
 
     def crawl_rates(self, hosts: NDArray[np.float64]) -> CrawlRates:
         """What the hosts can take, of which each can take so many crawls per second."""
@@ -131,31 +183,50 @@ class HostGroups:
 
     def room(self, seconds: float) -> NDArray[np.float64]:
         """Crawls that each group can take in so many seconds, by number."""
-        rooms = 1.0 + self.rows["rate"] * (self.rows["high"] - self.rows["low"]) * seconds
+        rooms = 1.0 + part_of(self.rows) * seconds
         rooms[NO_GROUP] = math.inf
         return np.asarray(rooms, np.float64)
 
-    def follow(self, groups: Groups, slots_per_second: float, now: float) -> None:
+    def follow(self, limits: Limits, slots_per_second: float, now: float) -> None:
         """Go by these limits from now on.
 
         Args:
-            groups: all that have limits.
+            limits: of all groups.
             slots_per_second: of the budget, that are the shard's.
             now: the time of the next slot of the budget, Unix seconds.
         """
-        if groups is not self._groups and groups != self._groups:
-            self._tell(self._take(groups))
-        if not groups:
+        if limits is not self._limits and limits != self._limits:
+            self._tell(self._take(limits))
+        if not self._any:
             return
         if self._looked_at < len(self._hosts):
             self._look_at(range(self._looked_at, len(self._hosts)))
             self._looked_at = len(self._hosts)
+        self._begin_new(now)
         self._keep(TURNS / slots_per_second if slots_per_second > 0.0 else 0.0, now)
+
+    @property
+    def _any(self) -> bool:
+        """Whether any group has a limit."""
+        return bool(self._limits.groups) or self._limits.default is not None
+
+    def _begin_new(self, now: float) -> None:
+        """Of groups that are named for the first time the slot that has begun is nobody's: who had
+        their hosts before, or forgot them, may have used it."""
+        first, count = len(self._limits.groups) + 1, len(self._named)
+        if self._limits.default is None or self._new >= count:
+            return
+        rows = self.rows[first + self._new : first + count]
+        begun = np.floor(rows["first_slot"] + np.maximum(now - rows["since"], 0.0) * rows["rate"])
+        rows["used"] = np.maximum(rows["used"], begun.astype(np.int64))
+        self._new, self._turns = count, -1.0
 
     def _keep(self, turns: float, now: float) -> None:
         """From now on slots are kept for so many seconds, but for the group's own interval at
         least. One that was over stays so: hosts wait for the next one already."""
-        rows = self.rows
+        if turns == self._turns:
+            return
+        rows, self._turns = self.rows, turns
         with np.errstate(divide="ignore"):
             kept = np.maximum(turns, 1.0 / rows["rate"])
         longer = np.flatnonzero((kept > rows["kept"]) & (rows["rate"] > 0.0))
@@ -164,29 +235,45 @@ class HostGroups:
         rows["used"][longer] = np.maximum(some["used"], over.astype(np.int64))
         rows["kept"] = kept
 
-    def _take(self, groups: Groups) -> list[int]:
+    def _take(self, limits: Limits) -> list[int]:
         """Groups have come or gone, or have other shares; hosts that may be of other groups."""
-        before = {group.group: place for place, group in enumerate(self._groups)}
-        rows = np.zeros(len(groups) + 1, GROUP)
+        before, groups = self._limits, limits.groups
+        had = {of.group: place for place, of in enumerate(before.groups)}
+        rows = own_rows(groups, self._shard.number)
         for row, group in zip(rows[1:], groups, strict=True):
-            row["rate"], row["since"] = group.crawls_per_second, group.since
-            row["low"], row["high"] = interval_of(group, self._shard.number)
-            # Slots up to `first_slot` are of before, and nobody's.
-            row["first_slot"], row["used"] = group.first_slot, math.floor(group.first_slot)
-            row["kept"] = math.inf
-            place = before.get(group.group)
-            if place is not None and self._groups[place] == group:
-                row["used"] = self.rows[place + 1]["used"]
-                row["kept"] = self.rows[place + 1]["kept"]
-        members = self._members()
+            place = had.get(group.group)
+            if place is not None and before.groups[place] == group:
+                for field in ("used", "kept"):
+                    row[field] = self.rows[place + 1][field]
+        if limits.default is not None:
+            others = self._default_rows(limits.default, 2 * len(self._named))
+            if have_same_slots(limits.default, before.default):
+                known = self.rows[len(before.groups) + 1 :]
+                for field in ("used", "kept"):
+                    others[field][: self._new] = known[field][: self._new]
+            elif before.default is None:
+                self._new = 0
+            rows = np.concatenate([rows, others])
         numbers = {group.group: place + 1 for place, group in enumerate(groups)}
         is_regrouped = numbers != self._numbers
-        self.rows, self._groups, self._numbers = rows, groups, numbers
+        is_regrouped |= (limits.default is None) != (before.default is None)
+        members, were, self._turns = self._members(), part_of(self.rows), -1.0
+        self.rows, self._limits, self._numbers = rows, limits, numbers
         if not is_regrouped:
             self._heed(members)
-            self._shard.parameter_changes += members.size
+            is_other = np.ones(max(were.size, rows.size), np.bool_)
+            both = min(were.size, rows.size)
+            is_other[:both] = part_of(rows[:both]) != were[:both]
+            of = self._hosts.rows[members]
+            self._shard.parameter_changes += int(
+                (is_other[of["group"]] | is_other[of["named"]]).sum()
+            )
             self._shard.selector.touch_lines()
             return []
+        return self._look_again(members)
+
+    def _look_again(self, members: NDArray[np.int64]) -> list[int]:
+        """Groups have other numbers; hosts that are of any, or were."""
         self._shard.selector.empty_lines()
         self.lines = _free_lines(1)
         self._line_numbers.clear()
@@ -194,6 +281,37 @@ class HostGroups:
         self._look_at(range(self._looked_at))
         both = np.union1d(members, self._members())
         return list(both.tolist())
+
+    def _default_rows(self, default: DefaultShares, count: int) -> Rows:
+        """Of the groups that outcomes name, with room for so many."""
+        rows = default_rows(max(count, 1), default, self._shard.number)
+        divide(rows, default, self._shard.number, self._named.find)
+        return rows
+
+    def _make_room(self) -> None:
+        """There is a row for every group that outcomes name."""
+        first, default = len(self._limits.groups) + 1, self._limits.default
+        if default is None or first + len(self._named) <= self.rows.size:
+            return
+        others = self._default_rows(default, 2 * len(self._named))
+        others[: self._new] = self.rows[first : first + self._new]
+        self.rows = np.concatenate([self.rows[:first], others])
+
+    def _forget_names(self) -> None:
+        """Names of which no host is any more are forgotten, if they are many."""
+        kept = self._named.forget()
+        if kept is None:
+            return
+        known = kept < self._new
+        # Places rise: those that are new stay behind the others.
+        before, self._new = self._new, int(known.sum())
+        first, default = len(self._limits.groups) + 1, self._limits.default
+        if default is None:
+            return
+        others = self._default_rows(default, 2 * kept.size)
+        others[: self._new] = self.rows[first : first + before][kept[known]]
+        self.rows = np.concatenate([self.rows[:first], others])
+        self._tell(self._look_again(self._members()))
 
     def _members(self) -> NDArray[np.int64]:
         """Hosts that are of any."""
@@ -209,10 +327,16 @@ class HostGroups:
     def _look_at(self, hosts: Sequence[int]) -> None:
         """Find the groups of hosts."""
         rows, names, numbers = self._hosts.rows, self._hosts.names, self._numbers
+        first = len(self._limits.groups) + 1 if self._limits.default is not None else NO_GROUP
         for host in hosts:
-            domain, named = group_of(names[host], numbers), self._named[host]
-            number = NO_GROUP if domain is None else numbers[domain]
-            other = NO_GROUP if named is None else numbers.get(named, NO_GROUP)
+            domain = group_of(names[host], numbers) if numbers else None
+            number, place = NO_GROUP, self._named.place_of(host)
+            if domain is not None:
+                number = numbers[domain]
+            other = NO_GROUP
+            if place != NOT_NAMED:
+                named = self._named.name_at(place)
+                other = numbers.get(named, first + place if first else NO_GROUP)
             rows[host]["group"] = number
             other = NO_GROUP if other == number else other
             rows[host]["named"] = other
@@ -234,14 +358,14 @@ class HostGroups:
     def _heed(self, hosts: NDArray[np.int64]) -> None:
         """Hosts may have been crawled already, before they were of their groups, or by whom had the
         shard before: as one of the slots that have come by then."""
-        latest = np.full(self.rows.size, NEVER)
         for of in _PLACES:
-            rows = self._hosts.rows
-            np.maximum.at(latest, rows[of][hosts], rows["filled_at"][hosts])
-        for row, time in zip(self.rows[1:], latest[1:].tolist(), strict=True):
-            if time > row["since"]:
-                number = row["first_slot"] + (time - row["since"]) * row["rate"]
-                row["used"] = max(row["used"], math.floor(number))
+            numbers = self._hosts.rows[of][hosts]
+            times = self._hosts.rows["filled_at"][hosts]
+            rows = self.rows[numbers]
+            counts = (numbers != NO_GROUP) & (times > rows["since"])
+            rows, times, numbers = rows[counts], times[counts], numbers[counts]
+            used = np.floor(rows["first_slot"] + (times - rows["since"]) * rows["rate"])
+            np.maximum.at(self.rows["used"], numbers, used.astype(np.int64))
 
 
 def _free_lines(count: int) -> Rows:

@@ -16,7 +16,7 @@ from services.scheduler.flow.loading import shard_rules
 from services.scheduler.flow.recovery import restore
 from services.scheduler.picking.calendar import Calendar
 from services.scheduler.picking.class_turns import EVERYBODY, Turns
-from services.scheduler.state import events, groups
+from services.scheduler.state import events, group_rows, groups
 from services.scheduler.state.hosts import DEPTH, Hosts
 from services.scheduler.state.page_classes import ShardClasses
 from services.scheduler.state.rules import ShardRules
@@ -24,8 +24,10 @@ from services.scheduler.state.shard import Shard
 from services.verify.ledger import AWAY
 from services.verify.mutants.mutant import Planted, Promise, breaks, does_nothing
 from services.verify.simulation.replacing import instead
+from services.verify.simulation.sharing import EACH_RATE
 from shared.contracts.messages import CrawlOutcome
 from shared.contracts.objectives import FRESHNESS, HARMONIC
+from shared.pacing.groups import Limits
 from shared.rules.page_events import FAILED, kinds_of
 
 
@@ -189,7 +191,28 @@ def whole_limits_of_groups() -> Planted:
     def all_of_it(*_: Any) -> tuple[float, float]:
         return 0.0, 1.0
 
-    return instead(groups, "interval_of", all_of_it)
+    return instead(group_rows, "interval_of", all_of_it)
+
+
+@breaks(Promise.HOSTS, group_crawls_per_second=EACH_RATE)
+def whole_default_limit_of_addresses() -> Planted:
+    """Every shard takes the whole default limit of an address for its own."""
+
+    def all_of_it(*_: Any) -> tuple[float, float]:
+        return 0.0, 1.0
+
+    return instead(group_rows, "even_interval", all_of_it)
+
+
+@breaks(Promise.HOSTS, group_crawls_per_second=EACH_RATE)
+def default_limit_unheard() -> Planted:
+    """A scheduler does not hear that all addresses have a limit."""
+    follow = groups.HostGroups.follow
+
+    def of_their_own_only(self: Any, limits: Limits, *args: Any) -> None:
+        follow(self, Limits(limits.groups), *args)
+
+    return instead(groups.HostGroups, "follow", of_their_own_only)
 
 
 @breaks(Promise.HOSTS)

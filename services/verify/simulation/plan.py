@@ -6,6 +6,8 @@ from dataclasses import dataclass, replace
 from random import Random
 from typing import Final, Literal, get_args
 
+from services.verify.simulation.sharing import EACH_RATE
+
 # fmt: off
 Kind = Literal[
     "kill", "kill-in-commit", "term", "pause", "rebalance", "broker-down", "database-down",
@@ -61,6 +63,9 @@ _CLASSES: Final = (
 
 _WITH_OBJECTIVES: Final = 0.15
 """Part of the seeds in which pages are crawled for something else than freshness."""
+
+_WITH_GROUP_LIMIT: Final = 0.25
+"""Part of the seeds in which all addresses have a limit."""
 
 _OBJECTIVES: Final = (
     '{"default": "harmonic"}',
@@ -122,6 +127,9 @@ class Scale:
     """Name, weight and share of classes of pages; some seeds draw them."""
     objectives: str = "{}"
     """What pages are crawled for, as the setting says it; some seeds draw it."""
+
+    group_crawls_per_second: float | None = None
+    """Of each address that has no limit of its own; some seeds draw it."""
 
     @property
     def has_parts(self) -> bool:
@@ -198,6 +206,7 @@ def draw_plan(seed: int, scale: Scale) -> SimulationPlan:
         resident_pages=rng.choice((1_000_000, 8, 3)),
     )
     scale = _with_objectives(seed, _with_classes(seed, _with_shares(seed, scale)))
+    scale = _with_group_limit(seed, scale)
     return SimulationPlan(seed, scale, tuple(sorted(faults, key=lambda f: f.at)), weather)
 
 
@@ -226,6 +235,14 @@ def _with_classes(seed: int, scale: Scale) -> Scale:
     if scale.classes or rng.random() >= _WITH_CLASSES:
         return scale
     return replace(scale, classes=rng.choice(_CLASSES))
+
+
+def _with_group_limit(seed: int, scale: Scale) -> Scale:
+    """In some seeds, every address has a limit."""
+    rng = Random(f"addresses {seed}")  # noqa: S311 - a simulation
+    if scale.group_crawls_per_second is not None or rng.random() >= _WITH_GROUP_LIMIT:
+        return scale
+    return replace(scale, group_crawls_per_second=EACH_RATE)
 
 
 def _with_objectives(seed: int, scale: Scale) -> Scale:

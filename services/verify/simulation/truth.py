@@ -3,6 +3,7 @@
 import math
 from dataclasses import dataclass, field
 
+from services.verify.simulation.sharing import ADDRESS, AT_ADDRESS, AT_EACH, EACH, LIMITS
 from shared.contracts.messages import PageUpdate
 
 
@@ -58,3 +59,11 @@ class Truth:
     breaks: list[Break] = field(default_factory=list)
     grown_to: int = 0
     """How many shards operators have asked for; 0: they never have."""
+
+    def limit_groups(self, each: float | None) -> None:
+        """Groups have their limits, and every other address this one; None: it has none."""
+        self.group_limits |= LIMITS
+        self.at_address |= dict.fromkeys(AT_ADDRESS, ADDRESS)
+        if each is not None:
+            self.group_limits[EACH] = each
+            self.at_address |= dict.fromkeys(AT_EACH, EACH)

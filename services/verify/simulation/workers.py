@@ -69,6 +69,7 @@ def settings_of(name: str, scale: Scale, resident_pages: int) -> Settings:
         default_host_crawls_per_second=1.0,
         bad_messages_least=1_000_000,
         signals_per_source_per_second=1000.0,
+        group_crawls_per_second=scale.group_crawls_per_second,
         reason_shares=dict(scale.reason_shares),
         classes={n: ClassTerms(weight=weight, share=share) for n, weight, share in scale.classes},
         estimator_resident_pages=resident_pages,

@@ -17,7 +17,7 @@ from services.verify.simulation.loop import VirtualLoop
 from services.verify.simulation.plan import Scale
 from services.verify.simulation.process import OUTSIDE
 from services.verify.simulation.sending import Sending
-from services.verify.simulation.sharing import ADDRESS, AT_ADDRESS, LIMITS, SHARED_HOSTS, address_of
+from services.verify.simulation.sharing import EACH, LIMITS, SHARED_HOSTS, address_of
 from services.verify.simulation.truth import Page, Truth
 from shared.contracts.codec import decode, encode
 from shared.contracts.identity import identify, shard_of
@@ -127,9 +127,8 @@ class World:
         self.truth.open_bounds[narrow := hosts[1]] = 1
         bound = HostLimit(narrow, max_open_requests=1, only="open")
         self._at(0.01, lambda: self._send(HOST_LIMITS, narrow, bound))
-        self.truth.group_limits |= LIMITS
-        self.truth.at_address = dict.fromkeys(AT_ADDRESS, ADDRESS)
-        for group, rate in self.truth.group_limits.items():
+        self.truth.limit_groups(scale.group_crawls_per_second)
+        for group, rate in LIMITS.items():
             self._at(0.01, lambda group=group, rate=rate: self._limit_group(group, rate))  # type: ignore[misc]
         self.read_all()
 
@@ -273,13 +272,14 @@ class World:
         self._send(CRAWL_OUTCOMES, page.host, outcome)
 
     def _outcome(self, request: CrawlRequest, page: Page, result: str) -> CrawlOutcome:
+        are_limited = EACH in self.truth.group_limits
         return CrawlOutcome(
             page.url,
             self._wall,
             page.host,
             request.request_id,
             result,  # type: ignore[arg-type]
-            group=address_of(page.host, self._loop.now),
+            group=address_of(page.host, self._loop.now, are_limited=are_limited),
         )
 
     # What goes wrong in the world.

@@ -75,6 +75,7 @@ def test_what_stands_is_listed_and_a_host_says_what_it_shares(run):
         "host": "a.shop.example:81",
         "group": "shop.example",
         "max_crawls_per_second": 2.0,
+        "by": "operators",
         "also": None,
         "registered_domain": "shop.example",
         "named_group": None,
@@ -89,6 +90,18 @@ def test_a_host_of_a_domain_and_an_address_shows_which_of_them_binds(run):
     assert (said["also"], said["named_group"]) == ({"shop.example": 2.0}, "203.0.113.7")
     said = run("show", "a.example", standing=standing, named="203.0.113.8")[0]
     assert (said["group"], said["also"], said["named_group"]) == (None, None, "203.0.113.8")
+
+
+def test_the_limit_of_all_addresses_is_told_where_none_of_its_own_wins(run, monkeypatch):
+    monkeypatch.setenv("FRESHET_GROUP_CRAWLS_PER_SECOND", "1.5")
+    standing = {"shop.example": 2.0, "203.0.113.7": 5.0}
+    assert run("list", standing=standing)[0][-1] == {"group": None, "max_crawls_per_second": 1.5}
+    said = run("show", "a.shop.example", standing=standing, named="203.0.113.8")[0]
+    assert (said["group"], said["by"]) == ("203.0.113.8", "default")
+    assert (said["max_crawls_per_second"], said["also"]) == (1.5, {"shop.example": 2.0})
+    said = run("show", "a.example", standing=standing, named="203.0.113.7")[0]
+    assert (said["group"], said["by"], said["also"]) == ("203.0.113.7", "operators", None)
+    assert run("show", "a.example", standing=standing)[0]["group"] is None
 
 
 @pytest.mark.parametrize(

@@ -28,7 +28,7 @@ class GroupRun(Run):
 
     def report(self, shard, scale, since):
         known = self.core.timeline.newest
-        names = {shares.group for shares in known.groups} if known else set()
+        names = {shares.group for shares in known.limits.groups} if known else set()
         count = self.pages[shard]
         groups = [GroupPages(SHOP, count)] if count and SHOP in names else []
         return report(shard, scale, self.moment.clock, groups=groups)
@@ -41,7 +41,9 @@ class GroupRun(Run):
 
     @property
     def group(self):
-        return {shares.group: shares for shares in self.core.timeline.newest.groups}.get(SHOP)
+        return {shares.group: shares for shares in self.core.timeline.newest.limits.groups}.get(
+            SHOP
+        )
 
     @property
     def parts(self):
@@ -171,7 +173,7 @@ def test_there_is_room_for_so_many_groups():
     run.limit(None, "g4")
     run.limit(1.0, "one-more")
     run.steps(2)
-    assert len(run.core.timeline.newest.groups) == MOST_GROUPS
+    assert len(run.core.timeline.newest.limits.groups) == MOST_GROUPS
 
 
 def test_a_message_with_all_groups_and_shards_is_one_that_brokers_take():

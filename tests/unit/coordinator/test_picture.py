@@ -144,6 +144,15 @@ def test_limits_that_have_no_room_after_a_growth_are_told_of(coordination, monke
     assert Picture(coordination).notice(later) is None
 
 
+def test_the_limit_of_all_addresses_is_shown():
+    made = Coordination(5.0, 0.3, group_crawls_per_second=2.5)
+    made.lead(1, "coordinator-1")
+    made.receive_bandwidth(Bandwidth(1.0))
+    made.published(made.next(NOW), NOW)
+    shown = Picture(made).state(NOW, 5.0, "").default_groups
+    assert (shown.crawls_per_second, shown.divided) == (2.5, 0)
+
+
 def test_the_page_loads_nothing_from_anywhere_else():
     for file in WEB.iterdir():
         if file.suffix in {".html", ".js", ".css"}:

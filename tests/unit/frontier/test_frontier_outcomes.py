@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from services.frontier.api.urlfrontier_pb2 import StringList, URLInfo
-from services.frontier.outcomes import crawled_at_of, found_of, plain
+from services.frontier.outcomes import crawled_at_of, found_of, group_of, plain
 from shared.contracts.codec import decode, encode
 from shared.contracts.messages import CrawlOutcome, Result
 from shared.rules.page_events import elsewhere_to_themselves
@@ -121,3 +121,19 @@ def test_whatever_is_said_it_makes_a_message_that_is_read(said, refetch):
     outcome = CrawlOutcome(URL, at, "a.example", None, *found[:-1])
     assert decode(CrawlOutcome, encode(outcome)) == outcome
     assert not elsewhere_to_themselves([outcome])
+
+
+def test_where_a_host_was_found_is_said_as_outcomes_can():
+    assert group_of({"freshet.group": "cdn-a", "_response.ip_": "203.0.113.7"}) == "cdn-a"
+    assert group_of({"protocol._response.ip_": "203.0.113.7"}) == "203.0.113.7"
+    assert group_of({}) is None
+    for no_group in ("", "x" * 65, "two words", "ä", "a\n"):
+        assert group_of({"freshet.group": no_group}) is None
+
+
+@given(st.text(max_size=80))
+def test_whatever_is_said_of_a_group_its_outcome_can_be_read(said):
+    outcome = CrawlOutcome(
+        URL, NOW, "a.example", result="changed", group=group_of({"freshet.group": said})
+    )
+    assert decode(CrawlOutcome, encode(outcome)) == outcome

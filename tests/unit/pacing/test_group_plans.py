@@ -3,7 +3,7 @@
 import pytest
 
 from shared.contracts.messages import Allotment, GroupShares, Multipliers
-from shared.pacing.groups import interval_of, passed
+from shared.pacing.groups import NO_LIMITS, Limits, interval_of, passed
 from shared.pacing.slots import SlotTimeline
 
 START = 1_700_000_000.0
@@ -29,18 +29,18 @@ def test_a_limit_holds_until_the_plan_that_has_another():
     plans = timeline(
         message(1, START, one), message(2, START + 10, shares()), message(3, START + 20, other)
     )
-    assert plans.groups_after(START + 1, START + 5) == ((one,), START + 5)
-    assert plans.groups_after(START + 5, START + 15) == ((one,), START + 15)
-    assert plans.groups_after(START + 5, START + 25) == ((one,), START + 20)
-    assert plans.groups_after(START + 20, START + 25) == ((other,), START + 25)
-    assert plans.groups_after(START - 5, START + 5) == ((), START)
-    assert SlotTimeline().groups_after(START, START + 1) == ((), START + 1)
+    assert plans.limits_after(START + 1, START + 5) == (Limits((one,)), START + 5)
+    assert plans.limits_after(START + 5, START + 15) == (Limits((one,)), START + 15)
+    assert plans.limits_after(START + 5, START + 25) == (Limits((one,)), START + 20)
+    assert plans.limits_after(START + 20, START + 25) == (Limits((other,)), START + 25)
+    assert plans.limits_after(START - 5, START + 5) == (NO_LIMITS, START)
+    assert SlotTimeline().limits_after(START, START + 1) == (NO_LIMITS, START + 1)
 
 
 def test_slots_of_groups_move_with_the_clock():
     plans = timeline(message(1, START, shares()))
     plans.shift(-100.0)
-    [moved] = plans.newest.groups
+    [moved] = plans.newest.limits.groups
     assert passed(moved, START - 95.0) == pytest.approx(10.0)
     assert passed(moved, START - 200.0) == 0.0
 

@@ -8,6 +8,7 @@ from reference_pages import NEVER
 
 from services.scheduler.state.groups import TURNS
 from shared.contracts.messages import Allotment, GroupShares
+from shared.contracts.shares import DefaultShares, DividedGroup
 from shared.pacing.groups import passed
 from shared.pacing.slots import slot_positions
 
@@ -21,6 +22,21 @@ def shares_of(name, rate, parts, since, first_slot=0.0):
 def followed_by(before, at, rate, parts):
     """Other shares of the same group, from a time on."""
     return shares_of(before.group, rate, parts, at, passed(before, at))
+
+
+def default_of(rate, shards, since, divided=(), first_slot=0.0):
+    """A limit of all groups that outcomes name; `divided` is group, and parts by shard."""
+    parts = [DividedGroup(name, list(of), list(of.values())) for name, of in divided]
+    return DefaultShares(rate, since, first_slot, shards, parts)
+
+
+def default_shares_of(name, default):
+    """The same as the limit of one of them."""
+    parts = dict.fromkeys(range(default.shards), 1 / default.shards)
+    for of in default.divided:
+        if of.group == name and of.shards:
+            parts = dict(zip(of.shards, of.shares, strict=True))
+    return shares_of(name, default.crawls_per_second, parts, default.since, default.first_slot)
 
 
 def owner_of(shares, number):

@@ -4,7 +4,7 @@ import math
 from dataclasses import dataclass, field
 
 import numpy as np
-from reference_groups import ReferenceGroup
+from reference_groups import ReferenceGroup, default_shares_of
 from reference_pages import DAY, NEVER, ReferenceBatch, ReferenceHost, ReferencePage
 
 from services.scheduler.picking.calendar import make_shard
@@ -14,6 +14,7 @@ from services.scheduler.state.rows import PAGE
 from services.scheduler.state.rules import PickingRules, ShardRules
 from shared.contracts.identity import identify
 from shared.contracts.messages import HostLimit, PageUpdate
+from shared.pacing.groups import NO_LIMITS
 from shared.rules.host_objectives import HostObjectives
 from shared.rules.page_events import CHANGED, FAILED, GONE_FOR_GOOD, IS_GONE, UNCHANGED
 
@@ -83,7 +84,9 @@ class ReferenceShard:
     open: dict = field(default_factory=dict)
     """Page id → host and time-out of its request, while it is on its way."""
     groups: dict = field(default_factory=dict)
-    """By name: those that have limits."""
+    """By name: those that have limits of their own."""
+    others: dict = field(default_factory=dict)
+    """By name: those that go by the default limit."""
     named: dict = field(default_factory=dict)
     """Host → the group that outcomes name."""
 
@@ -99,7 +102,8 @@ class ReferenceShard:
         """The groups that bind a host."""
         below = {g for g in self.groups if name == g or name.endswith("." + g)}
         nearest = max(below, key=len, default=None)
-        return [self.groups[g] for g in {nearest, self.named.get(name)} if g in self.groups]
+        limits = self.others | self.groups
+        return [limits[g] for g in {nearest, self.named.get(name)} if g in limits]
 
     def time_out(self, now):
         """What has waited until now for an answer is not on its way any more."""
@@ -212,7 +216,7 @@ class World:
         self.shard = make_shard(number, shard_rules)
         self.reference = ReferenceShard(shard_rules)
         self.identities = []
-        self.groups = ()
+        self.limits = NO_LIMITS
 
     def add_page(self, host, number, now, **fields):
         identity = url_of(host, number)
@@ -292,20 +296,41 @@ class World:
 
     def limit_groups(self, *groups):
         """These groups have limits from the next pick on; all others have none."""
-        self.groups = groups
+        self.limits = self.limits._replace(groups=groups)
         known = self.reference.groups
         self.reference.groups = {
             g.group: known.get(g.group) or ReferenceGroup(g, self.shard.number) for g in groups
         }
         for group in groups:
             self.reference.groups[group.group].follow(group)
+        for name in self.reference.named:
+            at = float(self.shard.host_rows[self.shard.hosts.find(name)]["filled_at"])
+            for of in self.reference.groups_for(name):
+                of.close(at)
+
+    def limit_others(self, default):
+        """All other groups that outcomes name have this limit from the next pick on."""
+        self.limits = self.limits._replace(default=default)
+
+    def _follow_others(self, now):
+        """Of groups that are named for the first time the slot that has begun is nobody's."""
+        known, default = self.reference.others, self.limits.default
+        for name in set(self.reference.named.values()) if default is not None else ():
+            shares = default_shares_of(name, default)
+            if name not in known:
+                known[name] = ReferenceGroup(shares, self.shard.number)
+                known[name].close(now)
+            known[name].follow(shares)
+            known[name].keep(now, self.rate)
 
     def pick(self, slots, rate, least=0.0):
         """Let the shard fill slots and check each against the reference; the page ids.
 
         Priorities are those of the first slot, host limits those of each.
         """
-        self.shard.groups.follow(self.groups, rate, float(slots[0]))
+        self.rate = rate
+        self.shard.groups.follow(self.limits, rate, float(slots[0]))
+        self._follow_others(float(slots[0]))
         for group in self.reference.groups.values():
             group.keep(float(slots[0]), rate)
         picks = self.shard.select(np.asarray(slots, float), rate, least)

@@ -16,6 +16,7 @@ from services.scheduler.flow.recovery import restore
 from services.scheduler.picking.calendar import make_shard
 from shared.contracts.messages import CrawlRequest, PageUpdate
 from shared.contracts.reported import GroupPages
+from shared.pacing.groups import Limits
 
 RATE = 10.0
 """Slots of the budget per second."""
@@ -171,7 +172,7 @@ def test_what_was_crawled_before_a_restart_has_used_its_slot(pages_first):
     restore(shard, [asked])
     for page in world.identities:
         shard.upsert(page, PageUpdate("upsert", page.url), START - DAY)
-    shard.groups.follow((shares,), RATE, START + 20)
+    shard.groups.follow(Limits((shares,)), RATE, START + 20)
     slots = START + np.arange(12, 20, 0.1)
     assert (shard.select(slots, RATE, 0.0)["row"] < 0).all()
     later = shard.select(START + np.arange(20, 25, 0.1), RATE, 0.0)
@@ -228,8 +229,8 @@ def test_a_host_of_a_domain_and_of_an_address_keeps_both_limits():
     assert most_in(np.array(of_address), 8.0) <= 6
     state = page_state(world.shard, world.identities[0], START + 70, 0.0)["host"]
     assert state["groups"] == [
-        {"group": "shop.example", "max_crawls_per_second": 2.0},
-        {"group": "203.0.113.7", "max_crawls_per_second": 0.5},
+        {"group": "shop.example", "max_crawls_per_second": 2.0, "by": "operators"},
+        {"group": "203.0.113.7", "max_crawls_per_second": 0.5, "by": "operators"},
     ]
     assert state["named_group"] == "203.0.113.7"
 
@@ -309,5 +310,6 @@ def test_it_is_said_that_the_group_binds():
     world.limit_groups(shares_of("shop.example", 0.01, EVERYTHING, START))
     world.pick([START + 1], RATE)
     of_host = page_state(world.shard, world.identities[0], START + 1, 0.0)["host"]
-    assert of_host["groups"] == [{"group": "shop.example", "max_crawls_per_second": 0.01}]
+    [limit] = of_host["groups"]
+    assert limit == {"group": "shop.example", "max_crawls_per_second": 0.01, "by": "operators"}
     assert of_host["usable_from"] == pytest.approx(START + 100)

@@ -63,7 +63,7 @@ def test_a_slot_of_a_group_looks_at_few_of_the_hosts_that_wait():
     shard, changed, slots = world.shard, 0, 0
     for turn in range(60):
         before = shard.host_rows[["bound", "expires_at", "held_back"]].copy()
-        shard.groups.follow(world.groups, RATE, START + turn)
+        shard.groups.follow(world.limits, RATE, START + turn)
         picks = shard.select(START + turn + np.arange(1, 11) / RATE, RATE, 0.0)
         if turn >= 30:
             changed += int((before != shard.host_rows[["bound", "expires_at", "held_back"]]).sum())
