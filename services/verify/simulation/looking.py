@@ -261,7 +261,8 @@ def every_pick_looked_at(looks: Looks) -> Iterator[None]:
             if turns is not None:
                 turns.follow(self._state)
             if classes is not None:
-                classes.forget()
+                had = self._classes._turns  # type: ignore[union-attr]  # noqa: SLF001
+                classes.follow(had._begins[1:], had._now)  # noqa: SLF001
             return picks
         timed = [
             {"time": at, "row": pick["row"], "lane": pick["lane"]}

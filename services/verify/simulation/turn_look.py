@@ -60,9 +60,15 @@ class ClassLook:
         self._shares = shares
         self._owed = [0.0] * len(shares)
 
-    def forget(self) -> None:
-        """What was done is not certain."""
-        self._owed = [0.0] * len(self._shares)
+    def follow(self, begins: Sequence[float], now: float) -> None:
+        """Go on from what the scheduler has in memory: what it has done is not certain.
+
+        Args:
+            begins: virtual time from which each class may have its next slot.
+            now: virtual time.
+        """
+        early = [max(begin - now, 0.0) for begin in begins]
+        self._owed = [-share * ahead for share, ahead in zip(self._shares, early, strict=True)]
 
     def take(self, lane: int, waiting: Collection[int]) -> list[int]:
         """A slot is one of a class's own, or everybody's (0); the classes that were to have it.
@@ -80,5 +86,6 @@ class ClassLook:
                 if self._owed[place] > _MOST_OWED:
                     late.append(place + 1)
             else:
-                self._owed[place] = 0.0
+                # What it had before its time it does not get again by having no pages for a while.
+                self._owed[place] = min(self._owed[place] + share, 0.0)
         return late
