@@ -35,6 +35,9 @@ BEAT_SECONDS: Final = 1.0
 ACCOUNT_SECONDS: Final = 10.0
 """What sources have sent is written down so often; a receiver that is killed forgets as much."""
 
+LAST_SECONDS: Final = 2.0
+"""The end waits so long for a database to take the last of it."""
+
 _HOUR_SECONDS: Final = 3600.0
 
 
@@ -105,8 +108,8 @@ class Receiver(WorkerService):
         self._is_open = False
         await self._door.close()
         await self._sender.stop()
-        with contextlib.suppress(psycopg.Error):
-            await self._write_accounts()
+        with contextlib.suppress(psycopg.Error, TimeoutError):
+            await asyncio.wait_for(self._write_accounts(), LAST_SECONDS)
         await self._keys.stop()
         self._subscriptions.stop()
         await self._fetcher.stop()
