@@ -5,6 +5,7 @@ from collections.abc import Callable, Sequence
 from typing import Final
 
 from services.receiver import metrics
+from services.receiver.accounts import PingAccounts
 from services.receiver.refusing import Refused
 from shared.contracts.topics import SIGNALS
 from shared.runtime.acknowledging import (
@@ -15,6 +16,7 @@ from shared.runtime.acknowledging import (
 from shared.runtime.pings import FEW, KEY_HEADER, Ping, signals_by_place
 from shared.runtime.publisher import Publisher
 from shared.runtime.settings import Settings
+from shared.runtime.wall_time import WALL
 
 MOST_WAITING: Final = 200_000
 """Signals that wait for the broker; with more, senders are told to come again."""
@@ -45,6 +47,8 @@ class Sender:
         self._trouble = trouble
         self._acknowledging = Acknowledging(patience_seconds)
         self._waiting = 0
+        self.accounts = PingAccounts()
+        """What the broker has of each source."""
 
     async def send(self, source: str, pings: Sequence[Ping]) -> None:
         """Publish; when this returns the broker has all of them.
@@ -73,11 +77,13 @@ class Sender:
 
     async def _send(self, source: str, pings: Sequence[Ping]) -> None:
         self._count(len(pings))
+        arrived_at = WALL.now()
         try:
             await self._publish(source, pings)
         finally:
             self._count(-len(pings))
         metrics.SIGNALS.labels(source).inc(len(pings))
+        self.accounts.published(source, pings, arrived_at)
 
     def _count(self, change: int) -> None:
         self._waiting += change

@@ -1,10 +1,12 @@
 """The receiver's process."""
 
 import asyncio
+import contextlib
 import time
 from collections.abc import Coroutine
 from typing import Any, Final
 
+import psycopg
 from aiohttp import web
 
 from services.receiver.bodies import Bodies
@@ -23,11 +25,19 @@ from shared.runtime.publisher import Publisher
 from shared.runtime.settings import Settings, SettingsError, load_settings
 from shared.runtime.stopping import until_stopped
 from shared.runtime.worker import WorkerService, make_app, run_app
+from shared.store.ping_accounts import write_pings
+from shared.store.questions import take_turns
 from shared.units import SECONDS_PER_DAY
 
 NAME = "receiver"
 
 BEAT_SECONDS: Final = 1.0
+ACCOUNT_SECONDS: Final = 10.0
+"""What sources have sent is written down so often; a receiver that is killed forgets as much."""
+
+LAST_SECONDS: Final = 2.0
+"""The end waits so long for a database to take the last of it."""
+
 _HOUR_SECONDS: Final = 3600.0
 
 
@@ -98,6 +108,8 @@ class Receiver(WorkerService):
         self._is_open = False
         await self._door.close()
         await self._sender.stop()
+        with contextlib.suppress(psycopg.Error, TimeoutError):
+            await asyncio.wait_for(self._write_accounts(), LAST_SECONDS)
         await self._keys.stop()
         self._subscriptions.stop()
         await self._fetcher.stop()
@@ -119,6 +131,12 @@ class Receiver(WorkerService):
         """Pings come by themselves; beside them, others are asked."""
         return [
             self._beat(),
+            take_turns(
+                self._write_accounts,
+                ACCOUNT_SECONDS,
+                "what sources have sent is not written down: the database is away",
+                stopping=self.stopping,
+            ),
             *(
                 # They wait for strangers, and have nothing that must be finished.
                 until_stopped(self.stopping, work)
@@ -131,6 +149,19 @@ class Receiver(WorkerService):
         while not self.stopping.is_set():
             self._beat_at = time.monotonic()
             await asyncio.sleep(BEAT_SECONDS)
+
+    async def _write_accounts(self) -> None:
+        """Write down what sources have sent; what the database does not take is kept."""
+        accounts = self._sender.accounts
+        if not (news := accounts.taken()):
+            return
+        is_written = False
+        try:
+            await self._subscriptions.ask(write_pings, news)
+            is_written = True
+        finally:
+            if not is_written:
+                accounts.give_back(news)
 
     def not_ready(self) -> str | None:
         """Wait for the broker."""

@@ -10,8 +10,9 @@ from deploy.local.process import last_lines
 from services.run.errors import RunFailed
 from services.run.stack import LOOPBACK, Stack
 
-READY_SECONDS = 240.0
-"""The first start on a machine compiles the mathematics."""
+READY_SECONDS = 600.0
+"""The first start on a machine compiles the mathematics, a minute or two of a core: on one that is
+busy with other things that takes many."""
 
 LOADED_PAGES_PER_SECOND = 20_000
 """On a busy machine, by all workers; a run with many pages gets more time to be ready."""

@@ -95,7 +95,7 @@ class Session:
             self._say(f"{count:,} pages imported")
         if options.budget:
             await publish_budget(stack.settings, options.budget[0].crawls_per_second)
-        self._say("starting the workers")
+        self._say("starting the workers; the first time they compile for a minute or two")
         specs = stack.workers()
         stack.write_environment()
         if simulated:

@@ -45,8 +45,10 @@ NO_CRAWLS: Final = ("failed", "gone", *AWAY)
 """Results of those that did not get the page: it is as old as before."""
 
 _PAGES: Final = """
-    SELECT p.page_id, p.shard, u.url, p.status, p.crawls, p.last_crawled_at, p.importance
-    FROM pages p JOIN page_urls u USING (shard, page_id)"""
+    SELECT p.page_id, p.shard, u.url, p.status, p.crawls, p.last_crawled_at, p.importance,
+           coalesce(c.name, '')
+    FROM pages p JOIN page_urls u USING (shard, page_id)
+    LEFT JOIN page_classes c ON c.shard = p.shard AND c.number = p.page_class"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,6 +62,8 @@ class Page:
     crawls: int
     last_crawled_at: float
     importance: float
+    page_class: str = ""
+    """Empty: it is of none."""
 
 
 @dataclass(frozen=True, slots=True)

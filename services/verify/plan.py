@@ -43,6 +43,13 @@ them, and the machine is the same."""
 DISKS: Final[frozenset[Fault]] = frozenset({"disk", "node-disk"})
 """Faults for which each server has a disk of its own."""
 
+CLASSES: Final[Mapping[str, Mapping[str, float]]] = {
+    "news": {"weight": 2.0},
+    "partner": {"share": 0.2},
+    "plain": {},
+}
+"""What classes of pages mean (`FRESHET_CLASSES`), where all workers know of them."""
+
 CRAWL_SECONDS: Final = 0.03
 """What a crawl takes."""
 

@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import json
 import os
 import shutil
 import tempfile
@@ -10,7 +11,7 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
-from typing import Final, TypeVar
+from typing import Any, Final, TypeVar
 
 import aiohttp
 import psycopg
@@ -21,6 +22,7 @@ from migrations.upgrade import migrate
 from services.verify.disks import keep_mounts_apart
 from services.verify.network import Network
 from services.verify.plan import (
+    CLASSES,
     PARTITIONS,
     REQUEST_TIMEOUT_SECONDS,
     SESSION_TIMEOUT_SECONDS,
@@ -109,8 +111,11 @@ class System:
         """Where every process writes its log."""
         return self.directory / "logs"
 
-    def _shared(self) -> dict[str, float | int]:
+    def _shared(self) -> dict[str, Any]:
+        # Workers of another version may not know of classes.
+        classes = {"classes": CLASSES} if self._plan.before is None else {}
         return {
+            **classes,
             "partitions": PARTITIONS,
             "replication_factor": self.servers.replicas,
             "kafka_session_timeout_seconds": SESSION_TIMEOUT_SECONDS,
@@ -188,7 +193,7 @@ class System:
         if not clock.exists():
             set_clock(clock, 0.0)
         argv = python_argv("-m", "services.verify.skewed", str(clock), "worker", kind)
-        shared = {f"FRESHET_{k.upper()}": repr(v) for k, v in self._shared().items()}
+        shared = {f"FRESHET_{k.upper()}": json.dumps(v) for k, v in self._shared().items()}
         if self._before is not None and instance in self._of_before:
             argv = self._before.argv(clock, kind)
             shared = self._before.environment(self._shared())

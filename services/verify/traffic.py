@@ -2,6 +2,7 @@
 
 import asyncio
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -32,12 +33,24 @@ class Expected:
     """URL → when it was removed; of pages that shall not be crawled."""
     importance: dict[str, float] = field(default_factory=dict)
     """URL → as last set."""
+    classes: dict[str, str] = field(default_factory=dict)
+    """URL → the class that was last said of the page; empty: none."""
 
 
 class Traffic:
     """Publishes signals when their time has come, and page updates now and then."""
 
-    def __init__(self, crowd: Crowd, sender: Sender, seed: int) -> None:
+    def __init__(
+        self, crowd: Crowd, sender: Sender, seed: int, classes: Sequence[str] = ()
+    ) -> None:
+        """Make it.
+
+        Args:
+            crowd: the pages.
+            sender: publishes.
+            seed: of which pages are added, removed and changed.
+            classes: of pages; none: no worker hears of such.
+        """
         self.expected = Expected()
         self.signals = 0
         self.is_quiet = False
@@ -46,6 +59,7 @@ class Traffic:
         self._sender = sender
         self._origin = time.time()
         self._rng = np.random.default_rng([seed, 13])
+        self._classes = ["", *classes]
         self._number = 0
 
     def limit_hosts(self) -> None:
@@ -88,7 +102,7 @@ class Traffic:
 
     def _update_a_page(self) -> None:
         kind = self._rng.choice(
-            ["add", "remove", "weigh", "remove unknown"], p=[0.4, 0.3, 0.2, 0.1]
+            ["add", "remove", "change", "remove unknown"], p=[0.4, 0.3, 0.2, 0.1]
         )
         now = time.time()
         if kind == "add":
@@ -97,7 +111,7 @@ class Traffic:
             url = f"https://{host}/added/{self._number}"
             self.expected.added[url] = now
             self.expected.importance[url] = 2.0
-            self._publish(PageUpdate("upsert", url, importance=2.0, updated_at=now))
+            self._publish(self._update_of(url, now))
         elif kind == "remove":
             old = [url for url, at in self.expected.added.items() if at < now - KEPT_SECONDS]
             if old:
@@ -105,13 +119,24 @@ class Traffic:
                 del self.expected.added[url]
                 self.expected.removed[url] = now
                 self._publish(PageUpdate("remove", url, updated_at=now))
-        elif kind == "weigh":
+        elif kind == "change":
             url = self._crowd.pages.urls[int(self._rng.integers(len(self._crowd.pages)))]
-            self.expected.importance[url] = weight = float(self._rng.integers(1, 50))
-            self._publish(PageUpdate("upsert", url, importance=weight, updated_at=now))
+            self.expected.importance[url] = float(self._rng.integers(1, 50))
+            self._publish(self._update_of(url, now))
         else:
             host = str(self._rng.choice(self._crowd.pages.hosts))
             self._publish(PageUpdate("remove", f"https://{host}/never-there", updated_at=now))
+
+    def _update_of(self, url: str, now: float) -> PageUpdate:
+        """Says how much a page matters; where there are classes, of which it is now."""
+        importance = self.expected.importance[url]
+        if len(self._classes) == 1:
+            return PageUpdate("upsert", url, importance=importance, updated_at=now)
+        name = str(self._rng.choice(self._classes))
+        self.expected.classes[url] = name
+        return PageUpdate(
+            "upsert", url, importance=importance, page_class=name or None, updated_at=now
+        )
 
     def _publish(self, update: PageUpdate) -> None:
         self._sender.queue(PAGE_UPDATES, identify(update.url).host, update)

@@ -33,6 +33,19 @@ class WebSubSubscription(Base):
     next_try_at: Mapped[float] = mapped_column(Double, server_default="-infinity")
 
 
+class PingAccount(Base):
+    """What the receiver has handed on of a source (`shared.store.ping_accounts`)."""
+
+    __tablename__ = "ping_accounts"
+
+    source: Mapped[str] = mapped_column(Text, primary_key=True)
+    signals: Mapped[int] = mapped_column(BigInteger, server_default="0")
+    exact_signals: Mapped[int] = mapped_column(BigInteger, server_default="0")
+    """Those that say when their page changed."""
+    delay_seconds: Mapped[float] = mapped_column(Double, server_default="0")
+    """Of them all, from these times to their arrival."""
+
+
 class StreamCursor(Base):
     """Where a stream of events stands that the poller reads (`shared.store.stream_cursors`)."""
 

@@ -35,6 +35,7 @@ _EVERYTHING: Final = (
     "multiplier_history",
     "coordinator_lease",
     "operator_changes",
+    "ping_accounts",
     "stream_cursors",
     "watched_sites",
     "watched_sources",
@@ -89,7 +90,11 @@ ROLES: Final[dict[str, dict[str, str]]] = {
         # Budgets and limits are set beside a coordinator, by who may log in as one.
         "operator_changes": "SELECT, INSERT",
     },
-    "freshet_receiver": {"websub_subscriptions": "SELECT, UPDATE, DELETE"},
+    "freshet_receiver": {
+        "websub_subscriptions": "SELECT, UPDATE, DELETE",
+        # What each source has sent is added up there.
+        "ping_accounts": "SELECT, INSERT, UPDATE",
+    },
     "freshet_poller": {
         "stream_cursors": "SELECT, INSERT, UPDATE",
         "watched_sites": "SELECT",

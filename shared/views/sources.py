@@ -9,6 +9,7 @@ import psycopg
 
 from shared.policy.polls import PollRecord, staleness_saved
 from shared.runtime.settings import Settings
+from shared.store.ping_accounts import read_delays
 from shared.store.source_records import (
     Sender,
     SourceRecord,
@@ -107,14 +108,16 @@ def senders(
         seconds: of the wall; recall is left out for senders that would come later.
 
     Returns:
-        for each `source`, `is_stream`, `hosts`, `signals`, `precision` and `recall`, which is of
-        the hosts that it says most of. None: not known.
+        for each `source`, `is_stream`, `hosts`, `signals`, `precision`, `recall`, which is of the
+        hosts that it says most of, and `delay_seconds`. None: not known; nobody notes how late
+        those are who write to the broker themselves.
 
     Raises:
         psycopg.Error: the database is away, or refuses.
     """
     until, now = time.monotonic() + seconds, settings.clock().now()
     streams = {row.sums.source for row in list_streams(connection)}
+    delays = read_delays(connection)
     found = read_senders(connection, most, HOSTS_OF_SOURCE)
     return [
         {
@@ -124,6 +127,7 @@ def senders(
             "signals": sender.signals,
             "precision": sender.precision,
             "recall": _recall(connection, name, sender, until, now),
+            "delay_seconds": delays.get(name),
         }
         for name, sender in sorted(found.items(), key=lambda one: (-one[1].signals, one[0]))[:shown]
     ]

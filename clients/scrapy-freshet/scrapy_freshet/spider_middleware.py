@@ -190,7 +190,9 @@ def _with_content(found: CrawlOutcome, response: Response) -> CrawlOutcome:
         if not is_same_page(found.url, target):
             return replace(found, result="canonical", canonical_url=target_of(target))
     digest = str(response.meta.get(DIGEST_KEY) or digest_of(response))
-    return replace(found, digest=digest[:MOST_DIGEST_CHARACTERS])
+    # Half of a character, as undecodable bytes leave them, is nothing that a message can hold.
+    whole = digest.encode(errors="backslashreplace").decode()
+    return replace(found, digest=whole[:MOST_DIGEST_CHARACTERS])
 
 
 def _id_of(response: Response | Failure | None) -> str | None:

@@ -13,7 +13,11 @@ from scrapy.settings import Settings
 from scrapy.utils.test import get_crawler
 from scrapy_freshet.downloader_middleware import OutcomeMiddleware
 from scrapy_freshet.fleet import GRACE_SECONDS, Fleet
-from scrapy_freshet.messages import MOST_LINKS_A_MESSAGE, CrawlRequest
+from scrapy_freshet.messages import (
+    MOST_DIGEST_CHARACTERS,
+    MOST_LINKS_A_MESSAGE,
+    CrawlRequest,
+)
 from scrapy_freshet.options import options_of
 from scrapy_freshet.spider_middleware import (
     CANONICAL_KEY,
@@ -140,6 +144,17 @@ async def test_the_spiders_own_digest_counts(member):
     response.meta[DIGEST_KEY] = "mine"
     await scrape(member, response)
     assert (await answers(member))[0]["digest"] == "mine"
+
+
+@pytest.mark.parametrize("digest", ["caf\udce9", b"\xff\xfe", 7, "\ud800" * 300])
+async def test_whatever_the_spider_calls_a_digest_can_be_sent(member, digest):
+    response = downloaded(member)
+    response.meta[DIGEST_KEY] = digest
+    await scrape(member, response)
+    [answer] = await answers(member)
+    assert 0 < len(answer["digest"]) <= MOST_DIGEST_CHARACTERS
+    # Else nothing of its partition would be committed any more.
+    assert member.fleet._positions.to_commit() == {0: 8}
 
 
 async def test_a_page_without_content_is_answered_at_once_and_once(member):

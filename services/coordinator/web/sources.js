@@ -42,6 +42,7 @@ const SENDERS = [
   { title: "Signals", of: (sender) => number(sender.signals) },
   { title: "Precision", of: (sender) => percent(sender.precision) },
   { title: "Recall", of: (sender) => percent(sender.recall) },
+  { title: "Delay", of: (sender) => stretch(sender.delay_seconds) },
 ];
 
 function show(answer) {

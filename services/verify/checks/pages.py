@@ -5,7 +5,7 @@ import math
 from collections import Counter, defaultdict
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, TypeVar
 
 import numpy as np
 
@@ -16,6 +16,8 @@ from services.verify.ledger import AWAY, NO_CRAWLS, Ledger, pauses
 from services.verify.traffic import Expected
 from shared.contracts.identity import identify
 from shared.store.page_status import ACTIVE, REMOVED
+
+Said = TypeVar("Said")
 
 SLACK_SECONDS: Final = 12.0
 """A page may be so late: an over-age page waits for its host, and for a lost request's deadline."""
@@ -40,7 +42,7 @@ def known_to_shards(ledger: Ledger, in_memory: Mapping[int, int]) -> Finding:
 
 
 def as_updated(ledger: Ledger, expected: Expected) -> Finding:
-    """Pages are there, or removed, as the page updates say."""
+    """Pages are there, or removed, and of a class, as the page updates say."""
     stored = {page.url: page for page in ledger.pages}
 
     def offenders() -> Iterator[str]:
@@ -53,6 +55,9 @@ def as_updated(ledger: Ledger, expected: Expected) -> Finding:
         for url, importance in expected.importance.items():
             if url in stored and stored[url].importance != importance:
                 yield f"{url} has importance {stored[url].importance}, not {importance}"
+        for url, name in expected.classes.items():
+            if url in stored and stored[url].page_class != name:
+                yield f"{url} is of class {stored[url].page_class!r}, not {name!r}"
 
     return Finding.of(
         "updates",
@@ -61,16 +66,21 @@ def as_updated(ledger: Ledger, expected: Expected) -> Finding:
         looked_at=len(expected.added) + len(expected.removed) + len(expected.importance),
         added=len(expected.added),
         removed=len(expected.removed),
+        classes=len(expected.classes),
     )
 
 
 def without(expected: Expected, urls: Collection[str]) -> Expected:
     """What updates make of pages, but for those about which one may have come or not."""
+
+    def kept(column: Mapping[str, Said]) -> dict[str, Said]:
+        return {url: value for url, value in column.items() if url not in urls}
+
     return Expected(
-        *(
-            {url: value for url, value in column.items() if url not in urls}
-            for column in (expected.added, expected.removed, expected.importance)
-        )
+        kept(expected.added),
+        kept(expected.removed),
+        kept(expected.importance),
+        kept(expected.classes),
     )
 
 

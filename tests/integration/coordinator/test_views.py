@@ -85,6 +85,7 @@ async def test_each_view_says_what_the_command_says(viewed, view_database):
     site, changes = sorted(sources["senders"], key=lambda sender: sender["is_stream"])
     assert (site["source"], site["is_stream"]) == ("site:a.example/sitemap.xml", False)
     assert (changes["source"], changes["is_stream"]) == ("changes", True)
+    assert (site["delay_seconds"], changes["delay_seconds"]) == (10.0, 40.0)
     # Of the hosts that each says most of, whoever it is; of one that is watched that is not all.
     assert 0.0 < site["recall"] < sitemap["recall"]
     assert changes["recall"] == pytest.approx(stream["recall"], rel=1e-3)

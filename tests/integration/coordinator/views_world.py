@@ -14,6 +14,7 @@ from shared.contracts.messages import CrawlOutcome, HostLimit, PageSignal, PageU
 from shared.contracts.topics import CRAWL_OUTCOMES, HOST_LIMITS, PAGE_SIGNALS, PAGE_UPDATES
 from shared.runtime.clock import ManualClock
 from shared.runtime.settings import Settings
+from shared.store.ping_accounts import PingNews, write_pings
 from shared.store.stream_cursors import StreamNews, write_streams
 from shared.store.watched import NewSource, Site, add_site, add_sources
 
@@ -125,3 +126,5 @@ def _add_streams(connection, now):
     own = own._replace(delay_seconds=80.0, worth=4.0, worth_signals=8.0, worth_days=2.0)
     bots = StreamNews("changes-bots", STREAM, now, 0, "", signals=7)
     write_streams(connection, "2", own, bots)
+    # The receiver hears of the same from somebody who is later.
+    write_pings(connection, [PingNews("changes", 9, 4, 400.0)])

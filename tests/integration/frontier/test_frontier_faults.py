@@ -6,8 +6,13 @@ import uuid
 import grpc
 import pytest
 from frontier_client import known
+from workers import reader
 
 from deploy.local.kafka import LocalBroker
+from services.frontier.api import urlfrontier_pb2 as api
+from shared.contracts.codec import decode
+from shared.contracts.messages import CrawlOutcome
+from shared.contracts.topics import CRAWL_OUTCOMES
 
 pytestmark = [pytest.mark.kafka, pytest.mark.slow(8)]
 
@@ -77,3 +82,43 @@ async def test_while_the_broker_is_away_nothing_is_acknowledged(start, scratch_d
         # What was sent before and not acknowledged may be there as well: once more does no harm.
     finally:
         broker.stop()
+
+
+async def test_clients_that_cut_their_calls_off_lose_nothing_and_break_nothing(start):
+    frontier = await start()
+    await frontier.ask(*PAGES)
+    async with frontier.client() as client:
+        await client.urls_until(1, max_urls_per_queue=1, delay_requestable=1)
+        for count in range(24):
+            # Some are gone before anything came, others amid what comes.
+            taking = client.GetURLs(api.GetParams(max_urls_per_queue=3, delay_requestable=1))
+            for _ in range(count % 4):
+                await taking.read()
+            taking.cancel()
+        got = {}
+        while got.keys() != set(PAGES):
+            for info in await client.urls_until(1, delay_requestable=1):
+                got[info.url] = info
+        for count, url in enumerate(PAGES[:20]):
+            putting = client.PutURLs()
+            await putting.write(known(got[url]))
+            if count % 2:
+                await putting.write(api.URLItem())
+                await putting.read()
+            putting.cancel()
+        acks = await client.put(*(known(info) for info in got.values()))
+        assert set(acks.values()) == {"OK"}
+    async with reader(frontier.settings, CRAWL_OUTCOMES) as topic:
+        records = await topic.until(
+            lambda found: {outcome.url for outcome in map(_outcome, found)} == set(PAGES)
+        )
+    # What was sent before its call was cut off, and is sent again, is there twice: of one request.
+    said = {(outcome.url, outcome.request_id) for outcome in map(_outcome, records)}
+    assert len(said) == len(PAGES)
+    assert frontier.process.stop() == 0
+    assert "a call has failed" not in frontier.process.log
+    assert "Traceback" not in frontier.process.log
+
+
+def _outcome(record):
+    return decode(CrawlOutcome, record.value)

@@ -1,9 +1,11 @@
 """Weblogs' pings, CloudEvents and JSON lines over real HTTP; and a broker that is away."""
 
 import asyncio
+import time
 import xmlrpc.client
 
 import aiohttp
+import psycopg
 import pytest
 from cloudevents.core.bindings.http import to_structured
 from cloudevents.core.formats.json import JSONFormat
@@ -13,7 +15,9 @@ from workers import reader, settings_for, worker
 
 from deploy.local.kafka import LocalBroker
 from deploy.local.process import free_port
+from migrations.upgrade import migrate
 from shared.contracts.topics import SIGNALS
+from shared.store.ping_accounts import PingNews, read_delays, write_pings
 
 pytestmark = [pytest.mark.kafka, pytest.mark.slow(2)]
 
@@ -60,6 +64,27 @@ async def test_each_kind_of_producer_has_a_source_and_a_key_of_its_own(start):
     }
     keys = sorted(dict(record.headers).get("source-key", b"") for record in records)
     assert keys == [b"", b"key-1", b"key-2"]
+
+
+@pytest.mark.postgres
+async def test_how_late_pings_are_is_written_down_by_source(start, database_url):
+    migrate(database_url, 4)
+    receiver = await start(receiver_tokens=TOKENS, database_url=SecretStr(database_url))
+    with psycopg.connect(database_url, autocommit=True) as connection:
+        # Another receiver was there before.
+        write_pings(connection, [PingNews("cms", 1, 1, 30.0)])
+    changed_at = time.time() - 90.0
+    line = f'{{"url": "https://cms.example/a", "observed_at": {changed_at}}}\n'.encode()
+    other = b'{"url": "https://cms.example/b"}\n'
+    assert (await receiver.post("/signals", line + other, headers=AS_CMS))[0] == 200
+    assert receiver.process.stop() == 0
+    with psycopg.connect(database_url) as connection:
+        delays = read_delays(connection)
+        counted = connection.execute("SELECT signals, exact_signals FROM ping_accounts").fetchall()
+    assert counted == [(3, 2)]
+    late = 2 * delays.pop("cms") - 30.0
+    assert 90.0 <= late <= time.time() - changed_at
+    assert delays == {}
 
 
 async def test_a_ping_is_answered_when_the_broker_has_it_and_not_before(scratch_dir, tmp_path):

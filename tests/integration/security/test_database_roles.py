@@ -25,6 +25,7 @@ from shared.runtime.publisher import Publisher
 from shared.store.connection import connect
 from shared.store.growth import begin_growth, split_shard
 from shared.store.layout import fetch_layout
+from shared.store.ping_accounts import PingNews, read_delays, write_pings
 from shared.store.roles import ROLES, ensure_roles
 from shared.store.snapshot import load_for_learning, load_shard
 from shared.store.splits import ask, hold, resume, take_over
@@ -175,6 +176,7 @@ FORBIDDEN = {
         "SELECT * FROM pages",
         "SELECT * FROM deployment",
         "INSERT INTO websub_subscriptions (id, topic, secret, state) VALUES ('', '', '', '')",
+        "DELETE FROM ping_accounts",
         "SELECT freshet_drop_observations(1)",
     ],
     "freshet_poller": [
@@ -216,6 +218,14 @@ def test_what_a_worker_need_not_do_it_may_not_do(logins, role):
         for statement in FORBIDDEN[role] + EVERYBODY:
             with pytest.raises(psycopg.errors.InsufficientPrivilege):
                 connection.execute(statement)
+
+
+def test_a_receiver_writes_down_what_sources_have_sent(logins):
+    for _ in range(2):
+        with psycopg.connect(logins["freshet_receiver"], autocommit=True) as connection:
+            write_pings(connection, [PingNews("cms", 3, 2, 60.0), PingNews("indexnow", 1)])
+    with psycopg.connect(logins["freshet_readonly"], autocommit=True) as connection:
+        assert read_delays(connection) == {"cms": 30.0}
 
 
 def test_the_reading_role_reads_everything(logins):

@@ -61,6 +61,7 @@ READ_BY_OTHERS = {
         "OBSERVATIONS",
         "OperatorChange",
         "PageUrl",
+        "PingAccount",
         "ShardOwner",
         "ShardSplit",
         "StreamPosition",

@@ -37,10 +37,10 @@ def answered(one, at, result="unchanged", **more):
     return Answered(outcome, one.partition, 0, at)
 
 
-def stored(url=URL, crawls=0, last_crawled_at=-math.inf, status=0, importance=1.0):
+def stored(url=URL, crawls=0, last_crawled_at=-math.inf, status=0, importance=1.0, page_class=""):
     page = identify(url)
     shard = shard_of(page.host, SHARDS)
-    return Page(page.page_id, shard, url, status, crawls, last_crawled_at, importance)
+    return Page(page.page_id, shard, url, status, crawls, last_crawled_at, importance, page_class)
 
 
 def ledger(**parts):
