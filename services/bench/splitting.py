@@ -9,6 +9,7 @@ from migrations.upgrade import migrate
 from services.bench.real_system import scratch_folder
 from services.bench.recovery_load import import_population
 from shared.store.connection import connect
+from shared.store.first_touches import touch_blocks
 from shared.store.growth import begin_growth, split_shard
 from shared.store.snapshot import load_shard
 from shared.store.splits import ask, hold
@@ -43,6 +44,7 @@ def run(pages: int = 1_000_000, factor: int = 4) -> dict[str, Any]:
                 held: list[float] = []
 
                 def until_held() -> None:
+                    _touch(postgres.uri)
                     _hold(postgres.uri)
                     held.append(time.perf_counter())
 
@@ -67,6 +69,11 @@ def _hold(database_url: str) -> None:
     with connect(database_url, "bench", autocommit=True) as connection:
         ask(connection, 0, _ASKED_SECONDS)
         hold(connection, 0)
+
+
+def _touch(database_url: str) -> None:
+    with connect(database_url, "bench", autocommit=True) as connection:
+        touch_blocks(connection, 0, lambda: None)
 
 
 def _seconds_to_load(database_url: str, shard: int) -> float:

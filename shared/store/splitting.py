@@ -18,6 +18,7 @@ import psycopg
 from shared.contracts.databases import Databases
 from shared.contracts.layout import Layout, together
 from shared.store.connection import PASSING, connect
+from shared.store.first_touches import touch_blocks
 from shared.store.growth import (
     NotHeld,
     begin_growth,
@@ -187,9 +188,10 @@ class _Splitter:
         """
 
         def until_held() -> None:
+            # Meanwhile `splitting` says something: the server gives up who does not.
+            touch_blocks(connection, parent, lambda: splitting.execute("SELECT"))
             while not self._is_held(connection, parent, deadline):
                 time.sleep(LOOK_SECONDS)
-                # The server gives up who says nothing, and so does this if it has.
                 splitting.execute("SELECT")
             self._tell(f"shard {parent} is being split")
 

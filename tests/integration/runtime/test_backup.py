@@ -2,43 +2,22 @@
 
 import asyncio
 import json
-import os
 import re
-import shlex
-import subprocess
 import time
 import uuid
-from pathlib import Path
 
 import psycopg
 import pytest
-from click.testing import CliRunner
+from documented import blocks, follow, freshet
 from workers import settings_for, worker
 
-from services.cli.main import main
 from shared.contracts.identity import identify
 from shared.contracts.messages import CrawlOutcome, PageUpdate
 from shared.contracts.topics import CRAWL_OUTCOMES, PAGE_UPDATES
 from shared.runtime.publisher import Publisher
 
-PAGE = Path(__file__).parents[3] / "docs/operate/backup.md"
 SESSION_SECONDS = 6.0
 STATE = "page_id, status, importance, crawls, last_crawled_at, last_changed_at, digest, signals"
-
-
-def freshet(*arguments):
-    result = CliRunner().invoke(main, list(arguments), catch_exceptions=False)
-    assert result.exit_code == 0, result.output
-    return result.stdout
-
-
-def commands(section):
-    """The commands under a heading of the documentation."""
-    [text] = re.findall(
-        rf"^## {section}\n(.*?)(?=^## |\Z)", PAGE.read_text(), re.DOTALL | re.MULTILINE
-    )
-    [block] = re.findall(r"^```sh\n(.*?)^```", text, re.DOTALL | re.MULTILINE)
-    return [shlex.split(os.path.expandvars(line)) for line in block.splitlines()]
 
 
 @pytest.fixture
@@ -47,18 +26,10 @@ def programs(postgres_server):
     return postgres_server._binaries
 
 
-def follow(section, programs):
-    """Run the commands of a section; returns what each of Freshet's said."""
-    said = {}
-    for program, *arguments in commands(section):
-        if program == "freshet":
-            said[" ".join(arguments[:2])] = freshet(*arguments)
-            continue
-        done = subprocess.run(
-            [programs / program, *arguments], capture_output=True, text=True, check=False
-        )
-        assert done.returncode == 0, done.stderr
-    return said
+def commands(section):
+    """The only block of commands under a heading."""
+    [block] = blocks("backup.md", section)
+    return block
 
 
 class Installation:
@@ -133,7 +104,7 @@ async def test_an_older_moment_is_restored_and_made_good_by_the_topics(
         await asyncio.to_thread(freshet, "bandwidth", "set", "12/s")
         await asyncio.to_thread(freshet, "hosts", "limit", "host-1.example", "0.5/s")
         await asyncio.to_thread(freshet, "groups", "limit", "shared.example", "2/s")
-        said = await asyncio.to_thread(follow, "Back up", programs)
+        said = await asyncio.to_thread(follow, commands("Back up"), programs)
         assert re.findall(r"\d+", said["backup save"]) == ["1", "1", "1"]
 
         # What comes after the backup: pages, their crawls, and another budget.
@@ -144,7 +115,7 @@ async def test_an_older_moment_is_restored_and_made_good_by_the_topics(
 
     again = postgres_server.create_database(f"again_{uuid.uuid4().hex}")
     ours.at(ours.settings.model_copy(update={"database_url": type(settings.database_url)(again)}))
-    said = await asyncio.to_thread(follow, "Restore", programs)
+    said = await asyncio.to_thread(follow, commands("Restore"), programs)
     assert len(ours.pages()) == 20, "the dump is of an older moment"
     assert "everything can be read on" in said["positions list"]
     budget = json.loads(await asyncio.to_thread(freshet, "bandwidth", "get", "--json"))
@@ -162,7 +133,7 @@ async def test_an_older_moment_is_restored_and_made_good_by_the_topics(
     broken = json.loads(await asyncio.to_thread(freshet, "positions", "list", "--broken", "--json"))
     # Where brokers give topics ids it is another topic, else a log that ends too soon.
     assert {row["state"] for row in broken} == {"beyond end"}
-    await asyncio.to_thread(follow, "Where the topics are lost too", programs)
+    await asyncio.to_thread(follow, commands("Where the topics are lost too"), programs)
     found = await asyncio.to_thread(freshet, "positions", "list", "--broken")
     assert "everything can be read on" in found
     with worker("estimator", ours.settings, tmp_path) as estimator:

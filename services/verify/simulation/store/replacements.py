@@ -76,6 +76,7 @@ def _of_growth(
         "shared.store.partitions.without_partitions": lambda _connection, shards: list(shards),
         "shared.store.imports.keep_imports_out": growth.keep_imports_out,
         "shared.store.copies.make_copies": growth.make_copies,
+        "shared.store.first_touches.touch_blocks": nothing,
         "shared.store.moving.note_moves": nothing,
         "shared.store.moving.move_rows": growth.move_rows,
         "shared.store.moving.move_observations": growth.move_observations,
