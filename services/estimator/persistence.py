@@ -330,9 +330,7 @@ def _pages(
     for shard, rows in parts:
         np.take(shard.pages, rows, out=records[begin : begin + rows.size])
         begin += rows.size
-    columns: dict[str, writer.Column] = {
-        name: np.ascontiguousarray(records[name]) for name in _STORED
-    }
+    columns: dict[str, writer.Column] = {name: records[name] for name in _STORED}
     columns["shard"] = np.concatenate(
         [np.full(rows.size, shard.number, np.int16) for shard, rows in parts]
     )
