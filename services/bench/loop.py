@@ -9,6 +9,7 @@ from typing import Any, Final
 
 import numpy as np
 
+from services.bench.flame_graphs import FlameGraphs
 from services.bench.processor_time import Usage
 from services.bench.real_system import RealSystem, Requests, until_steady
 from services.run.options import RunOptions
@@ -48,12 +49,32 @@ class _Step:
     signals: int
 
 
-def run(folder: Path, pages: int, rates: Sequence[float], seconds: float) -> dict[str, Any]:
-    """Hold each rate for some seconds, the lowest first, until one is not held."""
-    return asyncio.run(_run(folder, pages, sorted(rates), seconds))
+def run(
+    folder: Path,
+    pages: int,
+    rates: Sequence[float],
+    seconds: float,
+    flame_graphs: Path | None = None,
+) -> dict[str, Any]:
+    """Hold each rate for some seconds, the lowest first, until one is not held.
+
+    Args:
+        folder: of the system.
+        pages: in it.
+        rates: crawls a second of the wall.
+        seconds: for each.
+        flame_graphs: a folder for those of each worker at each rate, which disturbs them a little;
+            None: there are to be none.
+
+    Raises:
+        NotDrawn: there are no flame graphs.
+    """
+    return asyncio.run(_run(folder, pages, sorted(rates), seconds, flame_graphs))
 
 
-async def _run(folder: Path, pages: int, rates: Sequence[float], seconds: float) -> dict[str, Any]:
+async def _run(
+    folder: Path, pages: int, rates: Sequence[float], seconds: float, flame_graphs: Path | None
+) -> dict[str, Any]:
     days_per_second = SIGNALS_PER_CRAWL * rates[-1] / (pages * signals_per_page_and_day())
     per_day = rates[0] / (days_per_second * SECONDS_PER_DAY)
     system = RealSystem(
@@ -69,7 +90,7 @@ async def _run(folder: Path, pages: int, rates: Sequence[float], seconds: float)
         try:
             await system.start()
             await until_steady(system, 3, _WARM_UP_SECONDS)
-            steps = [await _hold(system, rate, seconds) for rate in rates]
+            steps = [await _hold(system, rate, seconds, flame_graphs) for rate in rates]
             memory = {name: usage.resident_bytes for name, usage in system.usage().items()}
             requests = await system.requests()
         finally:
@@ -94,11 +115,16 @@ def signals_per_page_and_day() -> float:
     return float(rates.mean())
 
 
-async def _hold(system: RealSystem, rate: float, seconds: float) -> _Step:
+async def _hold(
+    system: RealSystem, rate: float, seconds: float, flame_graphs: Path | None
+) -> _Step:
     await system.set_rate(rate)
     await asyncio.sleep(_SETTLE_SECONDS)
     start, before = system.now(), system.usage()
     signals = (await system.ask("world", "/status"))["page_signals"]
+    drawn = None
+    if flame_graphs is not None:
+        drawn = FlameGraphs(flame_graphs, system.pythons(), f"{rate:.0f}", seconds)
     await asyncio.sleep(seconds)
     end, after = system.now(), system.usage()
     status = await system.ask("world", "/status")
@@ -108,6 +134,8 @@ async def _hold(system: RealSystem, rate: float, seconds: float) -> _Step:
         if name in before
     }
     passed = status["page_signals"] - signals
+    if drawn is not None:
+        await asyncio.to_thread(drawn.done)
     return _Step(rate, start, end, used, await system.lags(), status, passed)
 
 

@@ -11,6 +11,7 @@ import click
 from deploy.local.kafka import LocalBroker
 from deploy.local.postgres import EmbeddedPostgres
 from services.bench import estimator_pipeline, ingester_pipeline, loop, scheduler_pipeline
+from services.bench.flame_graphs import NotDrawn
 from services.bench.real_system import scratch_folder
 from shared.terminal.numbers import Number
 from shared.terminal.output import show
@@ -33,9 +34,20 @@ PARTS = ("ingester", "scheduler", "estimator", "loop")
     help="Crawls per second of the wall that the loop is to hold; may be given again.",
 )
 @click.option("--part", "parts", type=click.Choice(PARTS), multiple=True, help="Only this one.")
+@click.option(
+    "--profile",
+    "flame_graphs",
+    type=click.Path(file_okay=False, path_type=Path),
+    help="Draw a flame graph of each worker of the loop into this folder; by py-spy.",
+)
 @click.option("--json", "as_json", is_flag=True, help="Answer as JSON.")
 def command(
-    pages: int, seconds: float, rates: tuple[float, ...], parts: tuple[str, ...], as_json: bool
+    pages: int,
+    seconds: float,
+    rates: tuple[float, ...],
+    parts: tuple[str, ...],
+    flame_graphs: Path | None,
+    as_json: bool,
 ) -> None:
     """Measure the workers one by one, and then everything together.
 
@@ -47,16 +59,22 @@ def command(
     Examples:
       freshet bench pipeline --json
       freshet bench pipeline --pages 100000 --seconds 20 --part loop --rate 500
+      freshet bench pipeline --part loop --rate 4000 --profile flames
     """
+    if flame_graphs is not None and "loop" not in (parts or PARTS):
+        raise click.UsageError("--profile draws the workers of the loop: add --part loop")
     measures: dict[str, Callable[[], dict[str, Any]]] = {
         "ingester": measure_ingester,
         "scheduler": lambda: measure_scheduler(pages),
         "estimator": lambda: measure_estimator(pages),
-        "loop": lambda: measure_loop(pages, rates, seconds),
+        "loop": lambda: measure_loop(pages, rates, seconds, flame_graphs),
     }
     answer: dict[str, Any] = {"pages": pages}
     for part in parts or PARTS:
-        answer |= measures[part]()
+        try:
+            answer |= measures[part]()
+        except NotDrawn as error:
+            raise click.ClickException(str(error)) from error
     show(answer, as_json=as_json)
 
 
@@ -81,10 +99,12 @@ def measure_estimator(pages: int) -> dict[str, Any]:
     return {"outcomes_per_second": result["outcomes_per_second"], "estimator": result}
 
 
-def measure_loop(pages: int, rates: Sequence[float], seconds: float) -> dict[str, Any]:
+def measure_loop(
+    pages: int, rates: Sequence[float], seconds: float, flame_graphs: Path | None = None
+) -> dict[str, Any]:
     """Everything at once: a generated world, at rising rates."""
     with scratch_folder() as folder:
-        answer = loop.run(folder, pages, rates, seconds)
+        answer = loop.run(folder, pages, rates, seconds, flame_graphs)
     return {"loop_crawls_per_second": answer["held_per_second"], "loop": answer}
 
 

@@ -17,6 +17,7 @@ import numpy as np
 from aiokafka import TopicPartition
 from numpy.typing import NDArray
 
+from services.bench.flame_graphs import pythons
 from services.bench.processor_time import Usage, usage_of, usage_with_children
 from services.run.options import CLOCK_ORIGIN, RunOptions
 from services.run.preparing import make_plan, prepare_system, publish_budget
@@ -120,6 +121,10 @@ class RealSystem:
             for child in self.stack.supervisor.children()
             if child.pid is not None
         }
+
+    def pythons(self) -> dict[str, int]:
+        """Processes that are Python programs, by name → process id."""
+        return pythons((child.name, child.pid) for child in self.stack.supervisor.children())
 
     async def kill(self, name: str) -> None:
         """End a process by SIGKILL, for good."""

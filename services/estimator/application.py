@@ -8,10 +8,12 @@ import numpy as np
 from aiokafka import ConsumerRecord
 from numpy.typing import NDArray
 
-from services.estimator import effects, metrics
+from services.estimator import effects
 from services.estimator.columns import UPSERT, EventColumns, UpdateColumns, Verdicts
+from services.estimator.counting import count_events, count_verdicts
 from services.estimator.decoding import Events, Misplaced, Reader, Refused, Updates, joined
 from services.estimator.erasing import ErasedHost, erased_hosts, erased_rows, with_whole_hosts
+from services.estimator.settling import each_once
 from services.estimator.shard import Shard
 from shared.contracts.codec import decode
 from shared.contracts.identity import PageIdentity, identify
@@ -32,15 +34,6 @@ _HEARD: Final = (effects.APPLIED, effects.NOT_COUNTED)
 """Verdicts on signals that are counted among all of their page."""
 
 _CHANGED: Final = (*_HEARD, effects.OBSERVED)
-
-_VERDICT_NAMES: Final = {
-    effects.UNKNOWN_PAGE: "unknown_page",
-    effects.APPLIED: "applied",
-    effects.OBSERVED: "observed",
-    effects.STALE: "stale",
-    effects.NOT_COUNTED: "not_counted",
-    effects.RETURNED: "applied",
-}
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,9 +114,9 @@ def take_events(shard: Shard, events: EventColumns, signal_delay_seconds: float)
     counted = observed | (changed & (events.kinds == SIGNAL))
     return Taken(
         results,
-        np.unique(rows[changed]),
-        np.union1d(rows[observed], active),
-        np.unique(shard.pages["host"][rows[counted]]),
+        each_once(rows[changed]),
+        each_once(np.concatenate([rows[observed], active])),
+        each_once(shard.pages["host"][rows[counted]]),
     )
 
 
@@ -176,23 +169,25 @@ def apply_records(
     columns = EventColumns(rows, events.times, events.kinds, events.digests, events.slots)
     taken = take_events(shard, columns, signal_delay_seconds)
     results = taken.results
-    _count(events, results)
+    count_events(events.kinds, results.verdicts)
     of_hosts = _hosts_of_outcomes(shard, rows, events)
     regrouped = _note_groups(shard, of_hosts, events)
     hosts |= _note_hosts(shard, of_hosts, events) | regrouped
     hosts |= set(range(known_hosts, len(shard.hosts.names)))
-    touched = np.union1d(updated, taken.touched)
+    touched = each_once(np.concatenate([updated, taken.touched]))
     urls = {page.page_id: page.url for page in new_pages}
     added = by_page_id(shard, new_rows)
     return ShardEffects(
         shard=shard,
-        touched=by_page_id(shard, np.setdiff1d(touched, added)),
+        touched=by_page_id(shard, np.setdiff1d(touched, added) if added.size else touched),
         added=added,
         added_urls=[urls[int(page_id)] for page_id in shard.pages["page_id"][added]],
         learned=taken.learned,
         observations=_observations(shard, rows, events, results),
         hosts=by_host_id(shard, np.array(sorted(hosts), np.int64)).tolist(),
-        counted_hosts=by_host_id(shard, np.union1d(taken.hosts, sorted(hosts | new_sources))),
+        counted_hosts=by_host_id(
+            shard, each_once(np.array([*taken.hosts.tolist(), *hosts, *new_sources], np.int64))
+        ),
         factored=np.empty(0, np.int64),
         new_sources=new_sources,
         regrouped=regrouped,
@@ -223,6 +218,8 @@ def by_page_id(shard: Shard, rows: NDArray[np.int64]) -> NDArray[np.int64]:
 def by_host_id(shard: Shard, rows: NDArray[Any]) -> NDArray[np.int64]:
     """Rows of hosts in rising order of host id."""
     whole = rows.astype(np.int64)
+    if whole.size < 2:
+        return whole
     return whole[np.argsort(shard.hosts.records["host_id"][whole])]
 
 
@@ -284,7 +281,7 @@ def _apply_updates(shard: Shard, updates: Updates) -> tuple[NDArray[np.int64], N
         ),
     )
     verdicts = effects.apply_updates(shard.pages, shard.rings, shard.by_source, columns)
-    _count_verdicts("update", verdicts)
+    count_verdicts("update", verdicts)
     is_applied = _is_one_of(verdicts, (effects.APPLIED, effects.RETURNED))
     return columns.rows[is_applied], erased_rows(shard, columns, is_applied)
 
@@ -326,10 +323,11 @@ def _note_hosts(shard: Shard, hosts: NDArray[np.int64], events: Events) -> set[i
     is_known = hosts >= 0
     if not is_known.any():
         return set()
-    failing = np.zeros(len(shard.hosts.names) + 1, np.bool_)
-    failing[:-1] = shard.hosts.records["failures"][: failing.size - 1] > 0
-    failing[hosts[is_known & (events.reached < 0)]] = True
-    telling = is_known & ((events.busy_until > NEVER) | failing[hosts])
+    failed = hosts[is_known & (events.reached < 0)]
+    failing = shard.hosts.records["failures"][hosts] > 0
+    if failed.size:
+        failing |= np.isin(hosts, failed)
+    telling = is_known & ((events.busy_until > NEVER) | failing)
     changed = set()
     for event in np.flatnonzero(telling).tolist():
         row = int(hosts[event])
@@ -357,11 +355,11 @@ def _page_of(events: Events, event: int) -> PageIdentity:
 def _observations(
     shard: Shard, rows: NDArray[np.int64], events: Events, results: Verdicts
 ) -> Observations:
-    observed = results.verdicts == effects.OBSERVED
-    if not observed.any():
+    observed = np.flatnonzero(results.verdicts == effects.OBSERVED)
+    if not observed.size:
         return Observations.none()
     return Observations(
-        shards=np.full(int(observed.sum()), shard.number, np.int16),
+        shards=np.full(observed.size, shard.number, np.int16),
         page_ids=shard.pages["page_id"][rows[observed]],
         crawled_at=events.times[observed],
         interval_days=results.interval_days[observed],
@@ -382,15 +380,3 @@ def _unknown_pages(shard: Shard, events: Events, results: Verdicts) -> list[Refu
         for event in np.flatnonzero(unknown).tolist()
         if shard.removals.of(_page_of(events, event)) == NEVER
     ]
-
-
-def _count(events: Events, results: Verdicts) -> None:
-    is_signal = events.kinds == SIGNAL
-    _count_verdicts("signal", results.verdicts[is_signal])
-    _count_verdicts("outcome", results.verdicts[~is_signal])
-
-
-def _count_verdicts(kind: str, verdicts: NDArray[np.uint8]) -> None:
-    for verdict, count in enumerate(np.bincount(verdicts)):
-        if count:
-            metrics.EVENTS.labels(kind, _VERDICT_NAMES[verdict]).inc(int(count))

@@ -44,10 +44,12 @@ class EventColumns(NamedTuple):
 
 
 class HostTables(NamedTuple):
-    """What is counted by host, arrays with a row a host; written to in place but for the first."""
+    """What is counted by host, arrays with a row a host; written to in place but for the priors."""
 
-    change_rate: NDArray[np.float64]
-    """Prior mean of α, per day, but for the factors of pages; (hosts,)."""
+    prior_shape: NDArray[np.float64]
+    prior_rate: NDArray[np.float64]
+    """A and B of the priors of α: their means A/B are per day, but for the factors of pages;
+    (hosts,)."""
     precision: NDArray[np.float64]
     """How often signals of each source are true, (hosts, SOURCES)."""
     signals: NDArray[np.float64]

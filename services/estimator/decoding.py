@@ -3,6 +3,7 @@
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from itertools import compress
+from operator import attrgetter
 from typing import Final, TypeVar
 
 import msgspec
@@ -16,7 +17,7 @@ from shared.contracts.identity import (
     BadUrl,
     PageIdentity,
     identify,
-    page_id_of,
+    page_ids_of,
 )
 from shared.contracts.layout import Layout
 from shared.contracts.messages import CrawlOutcome, HostLimit, PageSignal, PageUpdate
@@ -109,6 +110,19 @@ class Updates:
     """Number of the class; `AS_IT_IS`: nothing is said."""
 
 
+_NO_UPDATES: Final = Updates(
+    [],
+    np.empty(0),
+    _NONE,
+    np.empty(0),
+    np.empty(0),
+    np.empty(0),
+    np.empty(0, np.bool_),
+    np.empty(0, np.bool_),
+    np.empty(0, np.int16),
+)
+
+
 @dataclass(slots=True)
 class Reader:
     """Decodes the records of one shard, and gathers those that it refuses or passes on."""
@@ -122,6 +136,8 @@ class Reader:
 
     def updates(self, records: Sequence[ConsumerRecord]) -> Updates:
         """Read `page-updates`."""
+        if not records:
+            return _NO_UPDATES
         taken: list[tuple[float, PageUpdate, PageIdentity, int]] = []
         for record, update in zip(*self._decoded(PageUpdate, records), strict=True):
             time = (
@@ -172,7 +188,7 @@ class Reader:
         if not records:
             return _NO_EVENTS
         kept, signals = self._acceptable(
-            *self._decoded(PageSignal, records), lambda m: m.observed_at, lambda m: m.host
+            *self._decoded(PageSignal, records), attrgetter("observed_at"), attrgetter("host")
         )
         page_ids = np.array([signal.page_id for signal in signals], np.int64)
         return Events(
@@ -196,9 +212,9 @@ class Reader:
         if not records:
             return _NO_EVENTS
         kept, outcomes = self._acceptable(
-            *self._decoded(CrawlOutcome, records), lambda m: m.crawled_at
+            *self._decoded(CrawlOutcome, records), attrgetter("crawled_at")
         )
-        page_ids = np.array([page_id_of(outcome.url) for outcome in outcomes], np.int64)
+        page_ids = page_ids_of([outcome.url for outcome in outcomes])
         good = np.ones(len(outcomes), np.bool_)
         for place, objection in elsewhere_to_themselves(outcomes).items():
             good[place] = self._accepts(kept[place], objection)
@@ -218,7 +234,7 @@ class Reader:
             self.acceptance.busy_until(outcomes),
             reaches_of(outcomes),
             np.zeros(len(outcomes), np.int8),
-            np.array([outcome.group or "" for outcome in outcomes], np.bytes_),
+            _groups_of(outcomes),
             kept,
         )
 
@@ -298,6 +314,13 @@ class Reader:
 
     def _refuse(self, record: ConsumerRecord, reason: str) -> None:
         self.refused.append(Refused(record, reason))
+
+
+def _groups_of(outcomes: Sequence[CrawlOutcome]) -> NDArray[np.bytes_]:
+    groups = [outcome.group for outcome in outcomes]
+    if not any(groups):
+        return np.zeros(len(groups), "S1")
+    return np.array([group or "" for group in groups], np.bytes_)
 
 
 def _operation(update: PageUpdate) -> int:

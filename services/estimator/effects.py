@@ -18,7 +18,7 @@ from services.estimator.columns import (
     UpdateColumns,
     Verdicts,
 )
-from services.estimator.predicting import note_prediction
+from services.estimator.predicting import mean_of_host, note_prediction
 from shared.policy.compiled import compiled
 from shared.policy.estimation.bursts import (
     age_bin,
@@ -43,8 +43,9 @@ from shared.rules.page_events import (
     status_after_failure,
 )
 from shared.store.class_numbers import AS_IT_IS
-from shared.store.history import DEPTH, MOST_SIGNALS, SOURCES, Rings
+from shared.store.history import DEPTH, MOST_SIGNALS, SOURCES, Rings, ask_for
 from shared.store.page_status import ACTIVE, NEVER, REMOVED
+from shared.store.prefetch import AHEAD, prefetch
 from shared.store.source_times import (
     NO_ENTRY,
     Ages,
@@ -169,6 +170,9 @@ def _apply_events(
     """Apply events; how many entries of `ages` were taken, from `free_entry` on."""
     taken = 0
     for event in range(events.rows.size):
+        if event + AHEAD < events.rows.size and events.rows[event + AHEAD] >= 0:
+            prefetch(pages, events.rows[event + AHEAD])
+            ask_for(rings, events.rows[event + AHEAD])
         row, time, kind = events.rows[event], events.times[event], events.kinds[event]
         if row < 0:
             results.verdicts[event] = UNKNOWN_PAGE
@@ -315,7 +319,7 @@ def _note_burst(
     if signals == 0:
         rate = page.unsignalled_change_rate
         if np.isnan(rate):
-            rate = hosts.change_rate[page.host] * page.factor
+            rate = mean_of_host(page, hosts)
         update_bursts(
             hosts.expected_changes,
             hosts.predicted_changes,

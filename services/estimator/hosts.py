@@ -233,13 +233,17 @@ class Hosts:
     @property
     def tables(self) -> HostTables:
         """What crawls and signals are counted in; the tables write through."""
-        shape, rate, _ = self.priors
-        return HostTables(shape / rate, *self.learning, self._activity)
+        # Not copied: a batch is about few of the hosts.
+        records = self.records
+        return HostTables(
+            records["prior_shape"], records["prior_rate"], *self.learning, self._activity
+        )
 
     def figures(self, rows: NDArray[np.int64]) -> NDArray[np.float64]:
         """What is announced of hosts; shape (rows, `ANNOUNCED`)."""
-        priors = HostPriors(*(column[rows] for column in self.priors))
-        return _figures(priors, self.learning.take(rows))
+        records, learning = self.records[rows], self.learning.take(rows)
+        priors = HostPriors(records["prior_shape"], records["prior_rate"], learning.precision)
+        return _figures(priors, learning)
 
 
 def _figures(priors: HostPriors, learning: HostLearning) -> NDArray[np.float64]:

@@ -7,18 +7,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from services.estimator.application import ShardEffects
+from services.estimator.settling import evidence_of_pages, settle, take_material
 from services.estimator.shard import ANNOUNCED, Shard
 from shared.contracts.codec import encode
 from shared.contracts.messages import HostParameters, PageParameters
 from shared.policy.estimation.map_fit import MapColumns, fit_rings_map
 from shared.policy.estimation.page_factors import activity_bins
-from shared.policy.estimation.smoothed import signal_rates
-from shared.policy.estimation.sources import effective_signal_evidence, usual_mix
 from shared.store.history import OWN_SOURCES, SOURCES
 from shared.store.host_factors import HostFactors
 from shared.store.owners import Announcing
 from shared.store.page_status import ACTIVE
-from shared.units import SECONDS_PER_DAY
 
 Messages = list[tuple[bytes, bytes]]
 """Keys and values."""
@@ -43,14 +41,9 @@ def learn(done: ShardEffects) -> None:
     rows = np.concatenate([done.touched, done.added])
     if not rows.size:
         return
-    pages = shard.pages[rows]
-    latest = np.maximum(pages["last_signal_at"], pages["last_attempt_at"])
-    watched = np.maximum(latest - pages["first_seen_at"], 0.0) / SECONDS_PER_DAY
-    shard.pages["signal_rate"][rows] = signal_rates(pages["signal_count"], watched)
-    known = rows[shard.rings.seen[rows] > 0]
-    if known.size:
-        evidence = mean_evidence(shard, known, shard.rings.evidence[known])
-        shard.pages["signal_evidence"][known] = evidence
+    rings = shard.rings
+    of_hosts = shard.hosts.learning.signals
+    settle(shard.pages, rings.seen, rings.totals, rings.evidence, of_hosts, rows)
 
 
 def fit(shard: Shard, rows: NDArray[np.int64]) -> MapColumns:
@@ -86,10 +79,8 @@ def mean_evidence(
     shard: Shard, rows: NDArray[np.int64], evidence: NDArray[Any]
 ) -> NDArray[np.float64]:
     """κ̄ of pages whose sources have the given κ: by their own mix of sources, or their host's."""
-    own = shard.rings.totals[rows].astype(np.float64)
-    of_host = shard.hosts.learning.signals[shard.pages["host"][rows]]
-    mix = np.where(own.sum(axis=1, keepdims=True) > 0, own, usual_mix(of_host))
-    return effective_signal_evidence(mix, evidence)
+    of_hosts = shard.hosts.learning.signals
+    return evidence_of_pages(shard.pages, shard.rings.totals, of_hosts, rows, evidence)
 
 
 def material_news(done: ShardEffects, material_change: float, now: float) -> News:
@@ -133,37 +124,10 @@ def material_pages(done: ShardEffects, material_change: float) -> NDArray[np.int
     rows = np.concatenate([done.touched, done.added])
     if not rows.size:
         return rows
-    pages = shard.pages[rows]
-    has_record = shard.rings.seen[rows] > 0
-    material = np.zeros(rows.size, np.bool_)
-    for name, announced in ANNOUNCED.items():
-        # What was never announced is NaN there: nothing is within reach of it.
-        limit = material_change * pages[announced]
-        moved = ~(np.abs(pages[name] - pages[announced]) <= limit)
-        moved |= pages["is_read"] & _has_crossed(pages[announced], pages[name], material_change)
-        material |= moved & (has_record | (name == "signal_rate"))
-    activity = activity_bins(pages["signal_count"].copy())
-    material |= ~has_record & (activity != pages["announced_activity"])
-    chosen: NDArray[np.int64] = rows[material & (pages["status"] == ACTIVE)]
-    for name, announced in ANNOUNCED.items():
-        shard.pages[announced][chosen] = shard.pages[name][chosen]
-    counts = shard.pages["signal_count"][chosen]
-    shard.pages["announced_activity"][chosen] = activity_bins(counts)
+    chosen: NDArray[np.int64] = rows[
+        take_material(shard.pages, shard.rings.seen, rows, material_change)
+    ]
     return chosen
-
-
-def _has_crossed(
-    before: NDArray[np.float64], after: NDArray[np.float64], material_change: float
-) -> NDArray[np.bool_]:
-    """Whether parameters have left the steps in which they were, of a grid that never moves.
-
-    Pages come from the database again and again, and each time what the schedulers know of them is
-    only near what is stored. By what has changed since then, they might be led away little by
-    little; within a step of the grid they are not.
-    """
-    with np.errstate(divide="ignore"):
-        steps = [np.floor(np.log(values) / np.log1p(material_change)) for values in (before, after)]
-    return np.asarray(steps[0] != steps[1])
 
 
 def _page_messages(shard: Shard, rows: NDArray[np.int64], now: float) -> Messages:

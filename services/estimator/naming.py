@@ -12,7 +12,7 @@ from aiokafka import ConsumerRecord
 from numpy.typing import NDArray
 
 from shared.contracts.codec import decode_many
-from shared.contracts.identity import page_id_of
+from shared.contracts.identity import page_ids_of
 from shared.contracts.topics import CRAWL_OUTCOMES, PAGE_SIGNALS, PAGE_UPDATES
 from shared.store.directories import directories_of
 
@@ -49,9 +49,7 @@ def named_pages(topics: Mapping[str, Sequence[ConsumerRecord]]) -> Named:
     values = [record.value for topic in _TOPICS for record in topics.get(topic, ())]
     messages, _ = decode_many(_About, values)
     urls = [message.url for message in messages]
-    page_ids, first = np.unique(
-        np.array([page_id_of(url) for url in urls], np.int64), return_index=True
-    )
+    page_ids, first = np.unique(page_ids_of(urls), return_index=True)
     texts = [urls[place].encode() for place in first.tolist()]
     ends = np.cumsum([0, *map(len, texts)], dtype=np.int64)
     return Named(page_ids, directories_of(np.frombuffer(b"".join(texts), np.uint8), ends))

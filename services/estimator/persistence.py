@@ -330,9 +330,7 @@ def _pages(
     for shard, rows in parts:
         np.take(shard.pages, rows, out=records[begin : begin + rows.size])
         begin += rows.size
-    columns: dict[str, writer.Column] = {
-        name: np.ascontiguousarray(records[name]) for name in _STORED
-    }
+    columns: dict[str, writer.Column] = {name: records[name] for name in _STORED}
     columns["shard"] = np.concatenate(
         [np.full(rows.size, shard.number, np.int16) for shard, rows in parts]
     )
@@ -365,16 +363,16 @@ def _hosts(done: Sequence[ShardEffects]) -> writer.HostLimits:
 
 def _estimates(done: Sequence[ShardEffects]) -> writer.HostEstimates:
     parts = [(part.shard, part.counted_hosts) for part in done if part.counted_hosts.size]
-    records = np.concatenate([shard.hosts.records[rows] for shard, rows in parts])
+    known = [(shard.hosts.records, rows) for shard, rows in parts]
     taken = [shard.hosts.learning.take(rows) for shard, rows in parts]
     learning = HostLearning(*map(np.concatenate, zip(*taken, strict=True)))
     return writer.HostEstimates(
         shards=np.concatenate(
             [np.full(rows.size, shard.number, np.int16) for shard, rows in parts]
         ),
-        host_ids=np.ascontiguousarray(records["host_id"]),
-        prior_shape=np.ascontiguousarray(records["prior_shape"]),
-        prior_rate=np.ascontiguousarray(records["prior_rate"]),
+        host_ids=np.concatenate([records["host_id"][rows] for records, rows in known]),
+        prior_shape=np.concatenate([records["prior_shape"][rows] for records, rows in known]),
+        prior_rate=np.concatenate([records["prior_rate"][rows] for records, rows in known]),
         prior_precision=-np.expm1(-learning.evidence),
         sources=[
             _packed_sources(tuple(shard.hosts.sources[row]))

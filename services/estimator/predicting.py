@@ -16,6 +16,14 @@ from shared.units import SECONDS_PER_DAY
 
 
 @compiled
+def mean_of_host(page: Any, hosts: HostTables) -> float:
+    """Prior mean of a page's α."""
+    mean: float = hosts.prior_shape[page.host] / hosts.prior_rate[page.host]
+    mean *= page.factor
+    return mean
+
+
+@compiled
 def note_prediction(
     page: Any,
     rings: Rings,
@@ -40,7 +48,7 @@ def note_prediction(
     """
     rate = page.unsignalled_change_rate
     if np.isnan(rate):
-        rate = hosts.change_rate[page.host] * page.factor
+        rate = mean_of_host(page, hosts)
     rate *= rings.multiplier[row]
     evidence, sources = 0.0, 0
     for slot in range(SOURCES):

@@ -140,7 +140,8 @@ class VirtualEstimator:
         is_own = shard.rings.seen[mine] > 0
         own = pages["unsignalled_change_rate"] * shard.rings.multiplier[mine]
         of_host = pages["host"]
-        by_host = shard.hosts.tables.change_rate[of_host] * pages["factor"]
+        priors = shard.hosts.priors
+        by_host = (priors.shape / priors.rate)[of_host] * pages["factor"]
         return (
             np.where(is_own, own, by_host),
             np.where(is_own, pages["signal_evidence"], evidence[of_host]),

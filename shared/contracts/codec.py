@@ -1,5 +1,6 @@
 """Bytes to messages and back."""
 
+import contextlib
 import re
 from collections.abc import Iterable, Mapping
 from functools import cache
@@ -51,10 +52,15 @@ def decode_many(
 
     As `decode` one by one, at half of the price.
     """
+    given, read = list(values), decoder(kind).decode
+    with contextlib.suppress(TypeError, *_NOT_READ):  # of a tombstone, and of what cannot be read
+        texts = cast(list[bytes], given)
+        if max(map(len, texts), default=0) <= MAX_MESSAGE_BYTES:
+            return [read(text) for text in texts], {}
     messages: list[T] = []
     bad: dict[int, BadMessage] = {}
-    read, take = decoder(kind).decode, messages.append
-    for index, data in enumerate(values):
+    take = messages.append
+    for index, data in enumerate(given):
         try:
             if data is None or len(data) > MAX_MESSAGE_BYTES:
                 take(decode(kind, data))

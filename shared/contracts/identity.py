@@ -2,12 +2,15 @@
 
 import ipaddress
 import re
+from collections.abc import Iterable
 from functools import lru_cache
 from typing import NamedTuple
 
 import ada_url
+import numpy as np
 import xxhash
 from aiokafka.partitioner import murmur2
+from numpy.typing import NDArray
 
 from shared.contracts.fields import MAX_URL_LENGTH
 
@@ -66,6 +69,13 @@ class PageIdentity(NamedTuple):
 def page_id_of(canonical_url: str) -> int:
     """The id of a canonical URL: non-negative, so that it fits PostgreSQL's bigint."""
     return xxhash.xxh3_64_intdigest(canonical_url.encode()) & _ID_MASK
+
+
+def page_ids_of(canonical_urls: Iterable[str]) -> NDArray[np.int64]:
+    """`page_id_of` each."""
+    texts = map(str.encode, canonical_urls)
+    hashes = np.array(list(map(xxhash.xxh3_64_intdigest, texts)), np.uint64)
+    return (hashes & np.uint64(_ID_MASK)).astype(np.int64)
 
 
 def digest_id_of(digest: str | None) -> int:

@@ -171,7 +171,12 @@ class HostRules:
 
 def reaches_of(outcomes: Sequence[CrawlOutcome]) -> NDArray[np.int8]:
     """`reach_of` each."""
-    return np.array([reach_of(outcome) for outcome in outcomes], np.int8)
+    reached = np.ones(len(outcomes), np.int8)
+    for place, outcome in enumerate(outcomes):
+        status = outcome.http_status
+        if status is None or status == _TOO_MANY_REQUESTS or status >= _SERVER_ERRORS:
+            reached[place] = reach_of(outcome)
+    return reached
 
 
 def reach_of(outcome: CrawlOutcome) -> int:

@@ -64,12 +64,12 @@ class Blobs:
     """Blob i is arena[offsets[i]:offsets[i + 1]]; shape (count + 1,)."""
 
     @property
-    def slices(self) -> tuple[bytes, NDArray[np.int32], NDArray[np.int32]]:
+    def slices(self) -> tuple[memoryview, NDArray[np.int32], NDArray[np.int32]]:
         """What `substr` takes on the server: all in one; where each begins, counted from 1; how
         long it is."""
         used = self.arena[self.offsets[0] : self.offsets[-1]]
         begins = self.offsets[:-1] - self.offsets[0] + 1
-        return used.tobytes(), begins.astype(np.int32), np.diff(self.offsets).astype(np.int32)
+        return used.data, begins.astype(np.int32), np.diff(self.offsets).astype(np.int32)
 
 
 def joined_blobs(parts: Sequence[Blobs]) -> Blobs:
@@ -81,13 +81,17 @@ def joined_blobs(parts: Sequence[Blobs]) -> Blobs:
     return Blobs(np.concatenate([np.empty(0, np.uint8), *used]), offsets)
 
 
-def array_bytes(array: NDArray[Any]) -> bytes:
-    """A flat array as a PostgreSQL binary array without NULLs."""
+def array_bytes(array: NDArray[Any]) -> bytearray:
+    """A flat array, with or without strides, as a PostgreSQL binary array without NULLs."""
     kind = _type_of(array)
-    items = np.empty(array.size, np.dtype([("length", ">i4"), ("value", kind.wire)]))
+    item = np.dtype([("length", ">i4"), ("value", kind.wire)])
+    # Written where it is sent from: a batch has megabytes of it.
+    data = bytearray(_ARRAY_HEADER.size + array.size * item.itemsize)
+    _ARRAY_HEADER.pack_into(data, 0, 1, 0, kind.oid, array.size, 1)
+    items = np.frombuffer(data, item, offset=_ARRAY_HEADER.size)
     items["length"] = kind.wire.itemsize
     items["value"] = array
-    return _ARRAY_HEADER.pack(1, 0, kind.oid, array.size, 1) + items.tobytes()
+    return data
 
 
 def parse_array(data: Buffer) -> NDArray[Any]:
@@ -143,7 +147,7 @@ class _ArrayDumper(Dumper):
         dumper.oid = _type_of(obj).array_oid
         return dumper
 
-    def dump(self, obj: NDArray[Any]) -> bytes:
+    def dump(self, obj: NDArray[Any]) -> bytearray:
         return array_bytes(obj)
 
 

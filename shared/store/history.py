@@ -17,6 +17,7 @@ from numpy.typing import DTypeLike, NDArray
 
 from shared.policy.compiled import compiled
 from shared.store.binary import Blobs
+from shared.store.prefetch import prefetch
 
 DEPTH: Final = 16
 """Records kept of a page; twice what the study of estimators found to suffice."""
@@ -106,6 +107,19 @@ class Rings(NamedTuple):
             np.zeros(pages, np.float32),
             np.ones(pages, np.float32),
         )
+
+
+@compiled
+def ask_for(rings: Rings, row: int) -> None:
+    """Ask for what a crawl or a signal needs of a page, before it does (`prefetch`)."""
+    prefetch(rings.interval_days, row)
+    prefetch(rings.signals, row)
+    prefetch(rings.changed, row)
+    prefetch(rings.seen, row)
+    prefetch(rings.pending, row)
+    prefetch(rings.last_source, row)
+    prefetch(rings.evidence, row)
+    prefetch(rings.multiplier, row)
 
 
 _BESIDES: Final = Rings._fields[Rings._fields.index("seen") + 1 :]

@@ -17,6 +17,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from shared.policy.compiled import compiled
 from shared.policy.estimation.histories import Flags, Floats, Integers, ragged_histories
 from shared.policy.estimation.smoothed_kernel import fit_every_page, fit_ring_pages
 
@@ -139,6 +140,17 @@ def signal_rates(
         raise ValueError("pseudo_signals must be ≥ 0 and pseudo_days > 0")
     smoothed = (counts + pseudo_signals) / (watched + pseudo_days)
     return np.asarray(np.where(counts > 0, smoothed, 0.0), dtype=np.float64)
+
+
+@compiled
+def signal_rate(
+    signals: float,
+    days: float,
+    pseudo_signals: float = PSEUDO_SIGNALS,
+    pseudo_days: float = PSEUDO_DAYS,
+) -> float:
+    """`signal_rates` of one page, of input that is known to be sound."""
+    return (signals + pseudo_signals) / (days + pseudo_days) if signals > 0 else 0.0
 
 
 def check_rings(

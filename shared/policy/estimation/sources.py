@@ -27,7 +27,8 @@ def mean_evidence(rates: Any, evidence: Any) -> float:
     """
     total, true_signals, false_signals = 0.0, 0.0, 0.0
     for source in range(len(rates)):
-        rate, kappa = float(rates[source]), float(evidence[source])
+        # Compiled, `float` leaves a float32 as it is.
+        rate, kappa = np.float64(rates[source]), np.float64(evidence[source])
         if rate > 0.0:
             total += rate
             true_signals -= rate * math.expm1(-kappa)

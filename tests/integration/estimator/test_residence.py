@@ -326,13 +326,15 @@ async def until_surveyed(handler):
         await asyncio.sleep(0.01)
 
 
+def means_of(priors):
+    return priors.shape / priors.rate
+
+
 def rates_of_hosts(handler):
     return {
         name: rate
         for shard in handler._shards.values()
-        for name, rate in zip(
-            shard.hosts.names, shard.hosts.tables.change_rate.tolist(), strict=False
-        )
+        for name, rate in zip(shard.hosts.names, means_of(shard.hosts.priors).tolist(), strict=True)
     }
 
 

@@ -13,6 +13,7 @@ from shared.contracts.identity import (
     identify,
     is_private_host,
     page_id_of,
+    page_ids_of,
     shard_of,
 )
 
@@ -225,3 +226,9 @@ def test_known_shards_and_ids_never_change():
 )
 def test_hosts_off_the_public_internet_are_known(host, private):
     assert is_private_host(host) is private
+
+
+def test_many_pages_have_the_ids_that_they_have_one_by_one():
+    urls = [f"https://example.com/{number}" for number in range(300)] + ["https://пример.example/"]
+    assert page_ids_of(urls).tolist() == [page_id_of(url) for url in urls]
+    assert page_ids_of([]).tolist() == []

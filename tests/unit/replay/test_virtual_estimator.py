@@ -235,7 +235,8 @@ def test_what_the_scheduler_knows_is_what_was_learned() -> None:
     # Pages without a record go by their host, materially; the others by themselves.
     new = learned.rings.seen[: len(learned.pages)] == 0
     assert new.any()
-    of_host = learned.hosts.tables.change_rate[learned.pages["host"]]
+    priors = learned.hosts.priors
+    of_host = (priors.shape / priors.rate)[learned.pages["host"]]
     np.testing.assert_allclose(
         known.pages[rows]["alpha"][new], of_host[new], rtol=2 * MATERIAL_CHANGE
     )
