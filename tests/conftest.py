@@ -8,6 +8,7 @@ import tempfile
 import uuid
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import cache
 from pathlib import Path
 
 import hypothesis
@@ -129,3 +130,39 @@ def database_url(postgres_server: EmbeddedPostgres) -> Iterator[str]:
     yield postgres_server.create_database(name)
     with psycopg.connect(postgres_server.uri, autocommit=True) as connection:
         connection.execute(f"DROP DATABASE {name} WITH (FORCE)")
+
+
+@pytest.fixture(scope="session")
+def migrated_template(postgres_server: EmbeddedPostgres) -> Callable[[int], str]:
+    """Name of a database that is migrated for so many shards, and is only copied from then on."""
+
+    # Here, as a pure run does without: what migrates takes as long to load as all of pytest.
+    from migrations.upgrade import migrate
+
+    @cache
+    def template(shards: int) -> str:
+        name = f"migrated_{shards}"
+        migrate(postgres_server.create_database(name), shards)
+        return name
+
+    return template
+
+
+@pytest.fixture
+def migrated_database(
+    postgres_server: EmbeddedPostgres, migrated_template: Callable[[int], str]
+) -> Iterator[Callable[[int], str]]:
+    """Makes migrated databases for one test: copies, which cost less than migrating does."""
+    names = []
+
+    def copy(shards: int) -> str:
+        template, name = migrated_template(shards), f"test_{uuid.uuid4().hex}"
+        with psycopg.connect(postgres_server.uri, autocommit=True) as connection:
+            connection.execute(f"CREATE DATABASE {name} TEMPLATE {template}")
+        names.append(name)
+        return postgres_server.database_uri(name)
+
+    yield copy
+    with psycopg.connect(postgres_server.uri, autocommit=True) as connection:
+        for name in names:
+            connection.execute(f"DROP DATABASE {name} WITH (FORCE)")

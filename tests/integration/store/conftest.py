@@ -3,11 +3,8 @@
 import pytest
 from store_contents import SHARDS
 
-from migrations.upgrade import migrate
-
 
 @pytest.fixture
-def store(database_url):
+def store(migrated_database):
     """Address of a migrated database."""
-    migrate(database_url, SHARDS)
-    return database_url
+    return migrated_database(SHARDS)
