@@ -35,8 +35,9 @@ MOST_IN_VAIN: Final = 3
 
 def asked_again(ledger: Ledger, facts: Facts, timeline: SlotTimeline) -> tuple[Finding, Finding]:
     """After the last fault every page is asked for again, or crawled late for what it was asked for
-    before, within its bound: where its shard had the slots, and everywhere if there were for all.
-    Not where it was found to be away: it comes back, or does not, as others check.
+    before, within its bound: where its shard had the slots since the page was due, and everywhere
+    if there were for all. Not where it was found to be away: it comes back, or does not, as others
+    check.
 
     Not where its host was asked for such pages as often as it may be since this one was due. Nor
     need a page be due whose host is at an address that has a limit: all of those there ask for more
@@ -75,7 +76,7 @@ def asked_again(ledger: Ledger, facts: Facts, timeline: SlotTimeline) -> tuple[F
         is_due = is_due and shard not in split
         if not is_due or at >= since or _is_host_busy(ledger, facts, page, at, until):
             continue
-        had = slots[shard]
+        had = timeline.allotted(shard, max(since, at + MAX_AGE_SECONDS), until)
         text = f"{page.url}: last asked for at {at - BEGINNING:.2f}; its shard had {had:.1f} slots"
         if had >= 2 * pages[shard]:
             forgotten.append(text)
