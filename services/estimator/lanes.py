@@ -32,7 +32,7 @@ from shared.runtime.settings import Settings
 from shared.runtime.tracing import Tracing
 from shared.store.connection import PASSING, first_line
 from shared.store.deployment import StoreMismatch
-from shared.store.imports import StoreBusy
+from shared.store.writer_lock import StoreBusy
 
 log = structlog.get_logger(__name__)
 

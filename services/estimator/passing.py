@@ -9,8 +9,8 @@ from psycopg.errors import LockNotAvailable
 
 from shared.runtime.kafka import may_pass
 from shared.store.connection import PASSING
-from shared.store.imports import StoreBusy
 from shared.store.positions import Superseded
+from shared.store.writer_lock import StoreBusy
 
 TRANSIENT: Final = (*PASSING, Superseded, StoreBusy)
 

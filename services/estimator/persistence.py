@@ -27,7 +27,6 @@ from shared.store.deployment import check_deployment
 from shared.store.history import pack
 from shared.store.host_factors import pack_factors
 from shared.store.hosts import HostLearning, pack_hosts, pack_sources
-from shared.store.imports import share_writer_lock
 from shared.store.learned_pages import LearnedPages, pages_of_host, read_pages
 from shared.store.owners import (
     Announcing,
@@ -47,6 +46,7 @@ from shared.store.positions import (
     read_positions,
 )
 from shared.store.source_times import pack_source_times
+from shared.store.writer_lock import share_writer_lock
 
 _STORED: Final = (
     "page_id",

@@ -16,12 +16,12 @@ from shared.contracts.layout import MOST_SHARDS, Layout
 from shared.store.connection import MIGRATING, connect
 from shared.store.copies import make_copies
 from shared.store.deployment import StoreMismatch
-from shared.store.imports import keep_imports_out
 from shared.store.layout import read_layout
 from shared.store.moving import SplitCounts, move_rows, note_moves
 from shared.store.owners import pass_on_announcing, raise_epochs
 from shared.store.partitions import lock_schema, without_partitions
 from shared.store.splits import SERVERS_TIME, SplitState
+from shared.store.writer_lock import keep_imports_out
 
 
 class GrowthRefused(StoreMismatch):

@@ -38,44 +38,10 @@ from shared.store.layout import read_layout
 from shared.store.owners import raise_epochs
 from shared.store.page_status import ACTIVE, NEVER, REMOVED
 from shared.store.tidying import tidy
-
-WRITER_LOCK: Final = 0x66726573_0002
-"""Advisory lock: estimators share it, an import has it alone, because they cache the pages."""
+from shared.store.writer_lock import writing_alone
 
 MOST_REPORTED: Final = 20
 """Refused rows that are kept with their reasons; the others are only counted."""
-
-
-class StoreBusy(Exception):
-    """An import excludes estimators and splits of shards; the text says who waits for whom."""
-
-
-_IMPORTING: Final = "an import of pages is under way: waiting for its end"
-
-
-def share_writer_lock(connection: psycopg.Connection) -> None:
-    """Keep imports out for as long as this connection lasts.
-
-    Raises:
-        StoreBusy: an import is under way.
-    """
-    got = connection.execute("SELECT pg_try_advisory_lock_shared(%s)", (WRITER_LOCK,)).fetchone()
-    connection.commit()
-    if not (got and got[0]):
-        raise StoreBusy(_IMPORTING)
-
-
-def keep_imports_out(connection: psycopg.Connection) -> None:
-    """The same until the end of the transaction.
-
-    Raises:
-        StoreBusy: an import is under way.
-    """
-    got = connection.execute(
-        "SELECT pg_try_advisory_xact_lock_shared(%s)", (WRITER_LOCK,)
-    ).fetchone()
-    if not (got and got[0]):
-        raise StoreBusy(_IMPORTING)
 
 
 @dataclass(frozen=True, slots=True)
@@ -227,12 +193,7 @@ def _begin(
     """Connect, keep estimators and splits out, and take the shards over."""
     connection = stack.enter_context(connect_writer(database.url, "import"))
     check_deployment(connection, shards, database.held)
-    got = connection.execute("SELECT pg_try_advisory_lock(%s)", (WRITER_LOCK,)).fetchone()
-    if not (got and got[0]):
-        raise StoreBusy(
-            "an estimator works on this database and would not see pages that are added "
-            "behind its back: send them as page-updates, or stop the workers first"
-        )
+    stack.enter_context(writing_alone(connection))
     # Only now: no shard is split while an import has the lock.
     layout = read_layout(connection)
     raise_epochs(connection, range(layout.shards), f"import/{os.getpid()}-{secrets.token_hex(4)}")

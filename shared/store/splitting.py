@@ -26,10 +26,10 @@ from shared.store.growth import (
     require_growth,
     split_shard,
 )
-from shared.store.imports import StoreBusy
 from shared.store.layout import fetch_layout
 from shared.store.moving import SplitCounts, move_observations, tidy
 from shared.store.splits import SplitState, ask, hold, read_splits
+from shared.store.writer_lock import StoreBusy
 
 ASKED_SECONDS: Final = 15.0
 """A command that has not asked again for so long is taken for gone, and the shard is picked on."""

@@ -54,7 +54,7 @@ def import_(file: Path, via: str, as_json: bool) -> None:
     """
     from services.cli.import_bar import ImportBar  # noqa: PLC0415
     from shared.runtime.settings import load_settings  # noqa: PLC0415
-    from shared.store.imports import StoreBusy  # noqa: PLC0415
+    from shared.store.writer_lock import StoreBusy  # noqa: PLC0415
 
     settings = load_settings()
     with ImportBar() as bar:

@@ -27,9 +27,10 @@ from shared.contracts.identity import identify, shard_of
 from shared.contracts.topics import CRAWL_OUTCOMES, PAGE_UPDATES
 from shared.runtime.clock import ManualClock
 from shared.store.deployment import StoreMismatch
-from shared.store.imports import StoreBusy, import_pages
+from shared.store.imports import import_pages
 from shared.store.page_status import GONE, NEVER
 from shared.store.snapshot import load_for_learning, load_shard
+from shared.store.writer_lock import StoreBusy
 
 
 async def test_a_batch_is_durable_with_its_positions(settings, start, kafka):

@@ -21,7 +21,7 @@ from shared.store.columns import HOST_RULES
 from shared.store.connection import connect, connect_writer
 from shared.store.deployment import StoreMismatch, check_deployment
 from shared.store.history import DEPTH
-from shared.store.imports import StoreBusy, import_pages, share_writer_lock
+from shared.store.imports import import_pages
 from shared.store.models_outside import ALL_TABLES
 from shared.store.multipliers import (
     Decided,
@@ -40,6 +40,7 @@ from shared.store.positions import (
 )
 from shared.store.snapshot import load_for_learning, load_shard
 from shared.store.status import store_status
+from shared.store.writer_lock import StoreBusy, share_writer_lock
 
 
 def test_arrays_go_to_the_server_and_come_back(database_url):

@@ -21,11 +21,11 @@ from shared.contracts.identity import identify
 from shared.contracts.layout import Layout
 from shared.store import growth, splitting
 from shared.store.connection import Limits, connect
-from shared.store.imports import WRITER_LOCK
 from shared.store.layout import fetch_layout
 from shared.store.splits import SplitState, hold, read_splits
 from shared.store.splitting import SplitFailed, finish, prepare, split_all
 from shared.store.writer import Observations, append_observations, ensure_observation_partition
+from shared.store.writer_lock import WRITER_LOCK
 
 alone = Databases.alone
 

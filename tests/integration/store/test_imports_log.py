@@ -1,11 +1,13 @@
 """What an import notes for schedulers that run."""
 
+from contextlib import ExitStack, contextmanager
+
 import numpy as np
 import pytest
 from page_batches import page_batch
 from store_contents import NOW, SHARDS, fill, urls_of_shard
 
-from shared.store.connection import connect
+from shared.store.connection import connect, connect_writer
 from shared.store.imports import import_pages
 from shared.store.imports_log import (
     KEPT_SECONDS,
@@ -81,3 +83,20 @@ def test_old_notes_are_forgotten_but_the_last_and_who_needs_them_is_told(store, 
     assert [one.number for one in read_imports(connection, {1: 2}, most=9)] == [3, 4]
     with pytest.raises(ImportsForgotten):
         read_imports(connection, {1: 0})
+
+
+def test_the_next_import_need_not_wait_until_the_server_notices_that_the_last_one_is_gone(
+    store, monkeypatch
+):
+    first, second = urls_of_shard(1, 2)
+    with ExitStack() as kept:
+
+        @contextmanager
+        def still_connected(*where):
+            yield kept.enter_context(connect_writer(*where))
+
+        with monkeypatch.context() as patched:
+            patched.setattr("shared.store.imports.connect_writer", still_connected)
+            import_pages(store, SHARDS, [page_batch([first])], now=NOW)
+        import_pages(store, SHARDS, [page_batch([second])], now=NOW)
+    assert load_shard(store, 1).pages.page_ids.size == 2

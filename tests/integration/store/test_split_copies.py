@@ -16,12 +16,13 @@ from shared.store.connection import connect, connect_writer
 from shared.store.deployment import StoreMismatch
 from shared.store.erasing import ErasedRows, erase_pages
 from shared.store.growth import begin_growth, split_shard
-from shared.store.imports import WRITER_LOCK, StoreBusy, import_pages
+from shared.store.imports import import_pages
 from shared.store.layout import read_layout
 from shared.store.partitions import ensure_partitions, without_partitions
 from shared.store.purging import Purgeable, count_purgeable
 from shared.store.snapshot import load_for_learning, load_shard
 from shared.store.splits import ask, hold
+from shared.store.writer_lock import WRITER_LOCK, StoreBusy
 
 PARENT = 1
 GROWN = 4 * SHARDS

@@ -11,9 +11,9 @@ from shared.contracts.layout import Layout
 from shared.store.connection import connect
 from shared.store.deployment import StoreMismatch, check_deployment
 from shared.store.growth import GrowthRefused, NotHeld, begin_growth, split_shard
-from shared.store.imports import WRITER_LOCK, StoreBusy
 from shared.store.layout import fetch_layout, read_layout
 from shared.store.splits import Split, SplitState, ask, hold, read_splits, resume, take_over
+from shared.store.writer_lock import WRITER_LOCK, StoreBusy
 
 GROWN = 2 * SHARDS
 LONG = 1000.0

@@ -20,11 +20,11 @@ from shared.contracts.layout import Layout
 from shared.store.copies import Copies
 from shared.store.deployment import StoreMismatch
 from shared.store.growth import NotHeld
-from shared.store.imports import StoreBusy
 from shared.store.moving import SplitCounts
 from shared.store.owners import Announcing
 from shared.store.positions import ESTIMATOR
 from shared.store.splits import Split, SplitState
+from shared.store.writer_lock import StoreBusy
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -191,7 +191,7 @@ class GrowthStatements:
     # Splitting.
 
     def keep_imports_out(self, connection: Connection) -> None:
-        """As `shared.store.imports.keep_imports_out`."""
+        """As `shared.store.writer_lock.keep_imports_out`."""
         if self._database.is_importing:
             raise StoreBusy("an import of pages is under way")
         connection.mine.locks.add(IMPORTS)  # There is one command, so nobody to share it with.

@@ -16,10 +16,10 @@ from shared.store.class_numbers import AS_IT_IS, NO_CLASS, PageClasses
 from shared.store.history import EMPTY
 from shared.store.host_factors import NONE as NO_FACTORS
 from shared.store.hosts import NO_SOURCES
-from shared.store.imports import StoreBusy
 from shared.store.imports_log import NO_IMPORT, PageImport
 from shared.store.owners import NO_OWNER
 from shared.store.page_status import ACTIVE, NEVER
+from shared.store.writer_lock import StoreBusy
 
 _NEW_PAGE: Final[Row] = {
     "max_age_days": math.inf,
@@ -71,7 +71,7 @@ class ImportStatements:
         self._database = database
 
     def share_writer_lock(self, connection: Connection) -> None:
-        """As `shared.store.imports.share_writer_lock`.
+        """As `shared.store.writer_lock.share_writer_lock`.
 
         Raises:
             StoreBusy: an import is under way.

@@ -51,7 +51,7 @@ def replacements(database: Database) -> dict[str, Callable[..., Any]]:
             "raise_epochs require_ownership read_epochs note_announcing",
         ),
         ("shared.store.learned_pages", learned, "read_pages pages_of_host crawled_pages"),
-        ("shared.store.imports", imports, "share_writer_lock"),
+        ("shared.store.writer_lock", imports, "share_writer_lock"),
         ("shared.store.imports_log", imports, "read_imports read_imported_pages"),
         ("shared.store.erasing", erasures, "erase_pages erase_hosts"),
         ("shared.store.stream_topics", owners, "note_topics read_topics"),
@@ -74,7 +74,7 @@ def _of_growth(
     own: dict[str, Callable[..., Any]] = {
         "shared.store.partitions.lock_schema": growth.lock_schema,
         "shared.store.partitions.without_partitions": lambda _connection, shards: list(shards),
-        "shared.store.imports.keep_imports_out": growth.keep_imports_out,
+        "shared.store.writer_lock.keep_imports_out": growth.keep_imports_out,
         "shared.store.copies.make_copies": growth.make_copies,
         "shared.store.first_touches.touch_blocks": nothing,
         "shared.store.moving.note_moves": nothing,
