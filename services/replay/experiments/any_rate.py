@@ -5,8 +5,11 @@ crawl, of which six in ten find a change. A page alone has the prior of a new in
 lie on hosts whose pages, and those of all other hosts, are as fast to a decade, and priors are
 fitted from the same crawls. The estimator is not told how the intervals were chosen.
 
-An unchanged crawl never raises an estimate above the prior's mean m, whatever the prior: so no
-estimator of a page alone has less mean error than e^−n ln(α/m) after n crawls of 1/α days.
+By a prior of mean m, whatever its form, n unchanged crawls never raise the posterior mean above m;
+nor do they raise this estimator. One with that property has no less mean error for a page alone
+than e^−n ln(α/m) after n crawls of 1/α days. Without it there is no such bound: 1/t of the last
+interval t has an error of 0.26 here, for here intervals tell α away. Where a scheduler chooses
+them, it says only what was believed before.
 """
 
 import numpy as np
@@ -50,7 +53,7 @@ def any_rate(scale: Scale, told: Told) -> Figure:
     for crawls, size in zip(CRAWLS[:2], SIZES[:2], strict=True):
         bound = np.exp(-size) * np.log(10.0 ** np.array(middles) / INITIAL_CHANGE_RATE)
         least = np.maximum(bound, 0.0)[np.newaxis]
-        series.append(summarised(f"{crawls}, least possible alone", middles, least))
+        series.append(summarised(f"{crawls}, bound alone", middles, least))
     return Figure(
         "estimator-any-rate",
         "Learning α over six decades",

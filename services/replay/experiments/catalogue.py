@@ -10,6 +10,7 @@ from services.replay.experiments import (
     estimators,
     harmonic,
     lambda_crawl,
+    wide_rates,
 )
 from services.replay.experiments.results import Figure, Scale, Told
 
@@ -32,6 +33,7 @@ FIGURES: dict[str, Callable[[Scale, Told], Figure]] = {
     "estimator-cold-start": estimator_study.cold_start,
     "estimator-drift": estimator_study.drift,
     "estimator-any-rate": any_rate.any_rate,
+    "estimator-wide-rates": wide_rates.wide_rates,
 }
 """Name → (scale, told) → figure; n: [N], k: [K]."""
 

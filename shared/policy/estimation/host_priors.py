@@ -6,7 +6,7 @@ p_hk on the precision p = 1 − e^{−κ}; both are refitted every few days from
 (design: production estimator, point 1):
 
     m₁ = mean α̂_i,   ℓ = mean [ψ(a_i) − ln(a_i/α̂_i)]      (posterior means of α and of ln α)
-    ln A − ψ(A) = ln m₁ − ℓ,  A in [0.1, 20],  B = A/m₁
+    ln A − ψ(A) = ln m₁ − ℓ,  A in [0.3, 20],  B = A/m₁
     p_h = Σ z n p_i/(1 − e^{−s}) / Σ n                       (expected share of true signals)
 
 over the host's crawled pages and five pseudo-pages at the statistics of its parent. The parent of
@@ -44,7 +44,11 @@ TELL, UNDECIDED, SAY_NOTHING = 1, 0, -1
 LEAST_PRECISION_TOLD = 0.1
 """Precision of signals below which they are as good as none."""
 
-LEAST_SHAPE, MOST_SHAPE = 0.1, 20.0
+LEAST_SHAPE, MOST_SHAPE = 0.3, 20.0
+"""Of hosts. After t quiet days α̂ is A/(A/m₁ + t): the least A says how soon quiet pages are given
+up. With 0.1 in place of 0.3 staleness was worse by 0.02 of an oracle's where rates lie five decades
+apart (`freshet figures estimator-wide-rates`); on a trace of real sites, by −1.5 to 0.7 %.
+"""
 LEAST_PRECISION, MOST_PRECISION = 0.02, 0.995
 
 

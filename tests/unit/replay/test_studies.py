@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from services.replay.experiments import accuracy, estimator_study, harmonic
+from services.replay.experiments import accuracy, estimator_study, harmonic, wide_rates
 from services.replay.experiments.catalogue import FIGURES, figure_names
 from services.replay.experiments.results import Figure, Scale
 from services.replay.generated import heavy_tailed, make_trace
@@ -72,6 +72,13 @@ def test_short_histories_forget_soonest_under_drift() -> None:
     assert figure["last 32 crawls"][5] < figure["last 8 crawls"][5]
 
 
+@pytest.mark.slow(8)
+def test_learning_costs_little_where_rates_lie_five_decades_apart() -> None:
+    over_oracle = lines(wide_rates.wide_rates(Scale(repetitions=1), nobody))["freshet"]
+    assert min(over_oracle) > 1.0  # nobody beats the true rates
+    assert over_oracle[-1] < 1.17
+
+
 @pytest.mark.slow(3)
 def test_figure_4_stands_beside_the_independent_replication() -> None:
     figure = accuracy.figure_4(Scale(repetitions=2), nobody, sizes=(100,))
@@ -88,6 +95,7 @@ def test_a_study_is_named_by_the_first_part_of_its_figures() -> None:
         "estimator-cold-start",
         "estimator-drift",
         "estimator-any-rate",
+        "estimator-wide-rates",
         "n4",
     ]
     assert figure_names(()) == list(FIGURES)

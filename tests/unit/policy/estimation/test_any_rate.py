@@ -142,7 +142,7 @@ def test_any_rate_is_learned_over_six_decades() -> None:
     assert max(error["4 crawls, with its host"]) < 0.8
     assert max(error["16 crawls, with its host"]) < 0.4
     for name in any_rate.CRAWLS[:2]:
-        least = np.array(error[f"{name}, least possible alone"])
+        least = np.array(error[f"{name}, bound alone"])
         assert (np.array(error[f"{name}, alone"]) > least - 0.3).all()
 
 

@@ -13,7 +13,7 @@ from shared.policy.estimation.host_priors import (
     host_sums,
     initial_host_priors,
 )
-from shared.policy.estimation.map_fit import MapColumns, fit_rings_map
+from shared.policy.estimation.map_fit import MapColumns, fit_histories_map, fit_rings_map
 from shared.policy.estimation.map_kernel import LOWEST_PRECISION
 
 
@@ -52,6 +52,15 @@ def test_a_large_host_learns_its_own_prior_and_a_small_one_the_common():
     fitted = fit_host_priors(large)
     np.testing.assert_allclose(fitted.shape, 2.0, rtol=1e-3)
     np.testing.assert_allclose(fitted.shape / fitted.rate, 0.5, rtol=1e-3)
+
+
+def test_the_most_uneven_host_gives_no_quiet_page_up_at_once():
+    uneven = fit_host_priors(sums([1e6], [1e6], [-1e9]))
+    np.testing.assert_allclose(uneven.shape / uneven.rate, 1.0, rtol=1e-3)
+    priors = HostPriors(uneven.shape, uneven.rate, np.array([[0.5]]))
+    quiet = fit_histories_map([100.0], [0], [0], [0, 1], np.array([0]), priors)
+    # A/(B + t) with the least A, 0.3, and B = A.
+    assert quiet.unsignalled_change_rate[0] == pytest.approx(0.3 / 100.3, rel=1e-3)
 
 
 def test_hosts_pool_within_their_site_first():
