@@ -1,6 +1,6 @@
 """What goes into `effects`, and what comes out, column by column."""
 
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -44,12 +44,12 @@ class EventColumns(NamedTuple):
 
 
 class HostTables(NamedTuple):
-    """What is counted by host, arrays with a row a host; written to in place but for the priors."""
+    """What is counted by host, a row a host; written to in place but for the records."""
 
-    prior_shape: NDArray[np.float64]
-    prior_rate: NDArray[np.float64]
-    """A and B of the priors of α: their means A/B are per day, but for the factors of pages;
-    (hosts,)."""
+    records: NDArray[Any]
+    """With A and B of the priors of α, `prior_shape` and `prior_rate`: their means A/B are per day,
+    but for the factors of pages; (hosts,). Whole records, as one host's column alone would be an
+    array of another kind, for which kernels were compiled once more."""
     precision: NDArray[np.float64]
     """How often signals of each source are true, (hosts, SOURCES)."""
     signals: NDArray[np.float64]

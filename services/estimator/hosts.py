@@ -234,10 +234,7 @@ class Hosts:
     def tables(self) -> HostTables:
         """What crawls and signals are counted in; the tables write through."""
         # Not copied: a batch is about few of the hosts.
-        records = self.records
-        return HostTables(
-            records["prior_shape"], records["prior_rate"], *self.learning, self._activity
-        )
+        return HostTables(self.records, *self.learning, self._activity)
 
     def figures(self, rows: NDArray[np.int64]) -> NDArray[np.float64]:
         """What is announced of hosts; shape (rows, `ANNOUNCED`)."""

@@ -18,8 +18,8 @@ from shared.units import SECONDS_PER_DAY
 @compiled
 def mean_of_host(page: Any, hosts: HostTables) -> float:
     """Prior mean of a page's α."""
-    mean: float = hosts.prior_shape[page.host] / hosts.prior_rate[page.host]
-    mean *= page.factor
+    host = hosts.records[page.host]
+    mean: float = host.prior_shape / host.prior_rate * page.factor
     return mean
 
 

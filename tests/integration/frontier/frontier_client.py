@@ -94,6 +94,14 @@ class Frontier:
             await (await self._publisher.send_for_host(CRAWL_REQUESTS, host, request))
         return ids
 
+    async def waiting(self, count: int) -> None:
+        """Until it has read so many requests that nobody was given."""
+        said = f"freshet_frontier_waiting_requests {float(count)}".encode()
+        deadline = time.monotonic() + 60
+        while said not in (await self.process.get("/metrics"))[1].splitlines():
+            assert time.monotonic() < deadline, f"there are not {count} waiting requests"
+            await asyncio.sleep(0.05)
+
     async def outcomes(self, count: int) -> dict[str, CrawlOutcome]:
         """URL → outcome; so many, no more."""
         async with reader(self.settings, CRAWL_OUTCOMES) as topic:

@@ -68,6 +68,7 @@ async def test_while_the_broker_is_away_nothing_is_acknowledged(start, scratch_d
         await frontier.ask(*PAGES[:4])
         async with frontier.client() as client:
             got = await client.urls_until(3, max_urls_per_queue=3)
+            await frontier.waiting(1)
             broker.kill()
             acks = await client.put(*(known(info) for info in got))
             assert set(acks.values()) == {"FAIL"}

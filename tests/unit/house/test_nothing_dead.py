@@ -72,9 +72,6 @@ READ_BY_OTHERS = {
         "WebSubSubscription",
     },
     "PostgreSQL and compiled loops, as columns": {
-        "announced_change_rate",
-        "announced_evidence",
-        "announced_signal_rate",
         "held_back",
     },
 }
