@@ -50,6 +50,9 @@ CLASSES: Final[Mapping[str, Mapping[str, float]]] = {
 }
 """What classes of pages mean (`FRESHET_CLASSES`), where all workers know of them."""
 
+LEFT_TO_ALL: Final = 1.0 - sum(of.get("share", 0.0) for of in CLASSES.values())
+"""Part of the budget that is kept for no class: pages that are due can count on no more."""
+
 CRAWL_SECONDS: Final = 0.03
 """What a crawl takes."""
 
