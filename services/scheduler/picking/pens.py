@@ -300,9 +300,12 @@ def fill_pen(board: Board, number: int, now: float) -> None:
     for place in range(rows.size):
         row, priority = rows[place], priorities[place]
         page = board.pages[row]
-        if page.host != number or not is_put_off(page.bucket):
+        if page.host != number:
             continue
+        # That of pages elsewhere, too: they come back under a guard that may be lower.
         page.due_staleness = UNSET
+        if not is_put_off(page.bucket):
+            continue
         if not (priority > 0.0 and priority * ABOVE >= guard):
             settle(board, row)
             continue
@@ -352,9 +355,10 @@ def release_host(board: Board, number: int) -> None:
         host.guard = 0.0
         for row in pages_of(board.records, board.hosts, number):
             page = board.pages[row]
-            if page.host == number and is_put_off(page.bucket):
+            if page.host == number:
                 page.due_staleness = UNSET
-                settle(board, row)
+                if is_put_off(page.bucket):
+                    settle(board, row)
     host.guard = 0.0
     host.tier_guards[:] = 0.0
     dissolve_pen(board, number)
