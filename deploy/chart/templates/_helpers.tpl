@@ -40,10 +40,10 @@ helm.sh/chart: {{ printf "%s-%s" .root.Chart.Name .root.Chart.Version }}
 {{- end -}}
 {{- end }}
 
-{{/* Secrets that a pod gets, by setting. Only who uses the database gets its address, and only who
-shows what is in it the other user's. */}}
+{{/* Secrets that a pod gets, by setting, its worker's own before those of all. Only who uses the
+database gets its address, and only who shows what is in it the other user's. */}}
 {{- define "freshet.secrets" -}}
-{{- $secrets := deepCopy .root.Values.secrets -}}
+{{- $secrets := mergeOverwrite (deepCopy .root.Values.secrets) (deepCopy (.secrets | default dict)) -}}
 {{- if hasKey $secrets "FRESHET_DATABASES" }}{{ $secrets = omit $secrets "DATABASE_URL" }}{{ end -}}
 {{- if not .database }}{{ $secrets = omit $secrets "DATABASE_URL" "FRESHET_DATABASES" }}{{ end -}}
 {{- if ne .component "coordinator" }}{{ $secrets = omit $secrets "FRESHET_VIEW_DATABASE_URL" "FRESHET_VIEW_DATABASES" }}{{ end -}}

@@ -174,6 +174,53 @@ def test_secrets_come_as_files_to_who_needs_them():
         assert kinds == {"fieldRef"}, "no secret stands in an environment"
 
 
+def test_each_worker_may_log_in_as_a_user_of_its_own_and_the_migration_as_the_owner():
+    """A secret under a worker goes before that of all, also of several databases."""
+    own = '{"FRESHET_DATABASES":{"secret":"of-%s","key":"urls"}}'
+    documents = rendered(
+        (),
+        *ALL,
+        'secrets.FRESHET_DATABASES={"secret":"of-all","key":"url"}',
+        f"workers.scheduler.secrets={own % 'scheduler'}",
+        f"workers.ingester.secrets={own % 'ingester'}",
+        f"migration.secrets={own % 'owner'}",
+    )
+    [migration] = of_kind(documents, "Job").values()
+    for name, document in [*workers_of(documents).items(), ("migration", migration)]:
+        pod = document["spec"]["template"]["spec"]
+        secrets = {v["secret"]["secretName"] for v in pod["volumes"] if "secret" in v}
+        given = {"scheduler": {"of-scheduler"}, "migration": {"of-owner"}, "ingester": set()}
+        assert secrets == given.get(name, {"of-all"})
+        key = "urls" if name in given else "url"
+        for container in [*pod["containers"], *pod.get("initContainers", ())]:
+            environment = plain_environment(container)
+            assert "DATABASE_URL_FILE" not in environment
+            if secrets:
+                path = f"/run/freshet/freshet-databases/{key}"
+                assert environment["FRESHET_DATABASES_FILE"] == path
+    assert "additional properties" in refusal('workers.scheduler.secrets={"DATABASE_URL":{"s":"a"}}')
+
+
+def test_classes_shares_and_objectives_come_from_values(monkeypatch):
+    given = {
+        "FRESHET_CLASSES": {"news": {"weight": 2}, "partner": {"share": 0.3}},
+        "FRESHET_REASON_SHARES": {"new": 0.2, "urgent": 0.1},
+        "FRESHET_OBJECTIVES": {"news.example": "harmonic"},
+        "FRESHET_GROUP_CRAWLS_PER_SECOND": 0.5,
+    }
+    for document in workers_of(rendered((), *ALL, f"settings={json.dumps(given)}")).values():
+        environment = plain_environment(container_of(document))
+        with monkeypatch.context() as patch:
+            for name in given:
+                patch.setenv(name, environment[name])
+            settings = load_settings()
+        assert settings.classes["news"].weight == 2
+        assert settings.classes["partner"].share == 0.3
+        assert settings.reason_shares == given["FRESHET_REASON_SHARES"]
+        assert settings.objectives == given["FRESHET_OBJECTIVES"]
+        assert settings.group_crawls_per_second == 0.5
+
+
 def test_a_worker_keeps_its_name_however_it_is_restarted_or_scaled():
     for name, document in workers_of(rendered(("large.yaml",), *ALL)).items():
         [instance] = [v for v in container_of(document)["env"] if v["name"] == "FRESHET_INSTANCE"]
