@@ -21,7 +21,7 @@ from services.verify.faults import SOFT, Injected
 from services.verify.group_news import named_since
 from services.verify.late_plans import changes_held
 from services.verify.ledger import Ledger
-from services.verify.plan import LEFT_TO_ALL, VerifyPlan
+from services.verify.plan import VerifyPlan
 from services.verify.poison import Place
 from services.verify.records import decoded
 from services.verify.reference.state import State, read_state
@@ -165,8 +165,7 @@ def _findings(facts: Facts, ledger: Ledger) -> list[Finding]:
     picking = downtimes_of(facts.injected, "scheduler", *_SERVERS)
     sending, away = [*picking, *facts.slow], downtimes_of(facts.injected, "broker")
     crawling = downtimes_of(facts.injected, "scheduler", "coordinator", *_SERVERS)
-    part = LEFT_TO_ALL if facts.plan.before is None else 1.0
-    due_changes = [(at, part * rate) for at, rate in changes]
+    due_changes = [(at, facts.plan.part_for_all * rate) for at, rate in changes]
     held = {identify(url).page_id: time for url, time in facts.held_at.items()}
     copies = {url: time for url, time in facts.held_at.items() if time > -np.inf}
     stored, owners = read_state(facts.database_url), audit.read_owners(facts.database_url)

@@ -48,10 +48,7 @@ CLASSES: Final[Mapping[str, Mapping[str, float]]] = {
     "partner": {"share": 0.2},
     "plain": {},
 }
-"""What classes of pages mean (`FRESHET_CLASSES`), where all workers know of them."""
-
-LEFT_TO_ALL: Final = 1.0 - sum(of.get("share", 0.0) for of in CLASSES.values())
-"""Part of the budget that is kept for no class: pages that are due can count on no more."""
+"""What classes of pages mean (`FRESHET_CLASSES`)."""
 
 CRAWL_SECONDS: Final = 0.03
 """What a crawl takes."""
@@ -103,6 +100,16 @@ class VerifyPlan:
     all are of this version from the beginning."""
     keep: Path | None = None
     """Folder for logs and records; None: a temporary one, which is removed where all is well."""
+
+    @property
+    def classes(self) -> Mapping[str, Mapping[str, float]]:
+        """Of pages, by name, and what they mean. Workers of another version may know of none."""
+        return CLASSES if self.before is None else {}
+
+    @property
+    def part_for_all(self) -> float:
+        """Of the budget, what is kept for no class: pages that are due can count on no more."""
+        return 1.0 - sum(of.get("share", 0.0) for of in self.classes.values())
 
     @property
     def rates(self) -> tuple[float, float]:

@@ -22,7 +22,6 @@ from migrations.upgrade import migrate
 from services.verify.disks import keep_mounts_apart
 from services.verify.network import Network
 from services.verify.plan import (
-    CLASSES,
     PARTITIONS,
     REQUEST_TIMEOUT_SECONDS,
     SESSION_TIMEOUT_SECONDS,
@@ -112,10 +111,8 @@ class System:
         return self.directory / "logs"
 
     def _shared(self) -> dict[str, Any]:
-        # Workers of another version may not know of classes.
-        classes = {"classes": CLASSES} if self._plan.before is None else {}
         return {
-            **classes,
+            **({"classes": self._plan.classes} if self._plan.classes else {}),
             "partitions": PARTITIONS,
             "replication_factor": self.servers.replicas,
             "kafka_session_timeout_seconds": SESSION_TIMEOUT_SECONDS,

@@ -18,7 +18,7 @@ from services.verify.crawlers import Crawlers
 from services.verify.crowd import make_crowd
 from services.verify.draining import Memory, drain, memory_of
 from services.verify.faults import Injector
-from services.verify.plan import CLASSES, Topology, VerifyPlan
+from services.verify.plan import Topology, VerifyPlan
 from services.verify.poison import Poison
 from services.verify.sending import Sender
 from services.verify.system import System
@@ -63,8 +63,7 @@ class Verification:
             *(settings, self.crowd, self.sender, plan.seed),
             in_old_words=plan.before is not None,
         )
-        classes = tuple(CLASSES) if plan.before is None else ()
-        self.traffic = Traffic(self.crowd, self.sender, plan.seed, classes)
+        self.traffic = Traffic(self.crowd, self.sender, plan.seed, tuple(plan.classes))
         self.poison = Poison(settings, plan.seed)
         self.injector = Injector(self.system, self.sender, self.crawlers, self.poison, plan)
         self._say = say
