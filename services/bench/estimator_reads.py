@@ -11,7 +11,8 @@ import numpy as np
 
 from deploy.local.postgres import EmbeddedPostgres
 from migrations.upgrade import migrate
-from services.bench.estimator_pages import BEGIN, PAGES_A_HOST, Outcomes, fill, host_of
+from services.bench.bulk_pages import BEGIN, PAGES_A_HOST, fill, host_of
+from services.bench.estimator_pages import Outcomes
 from services.bench.estimator_pipeline import Nowhere
 from services.bench.processor_time import usage_with_children
 from services.bench.real_system import scratch_folder

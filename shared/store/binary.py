@@ -116,22 +116,37 @@ def parse_array(data: Buffer) -> NDArray[Any]:
     return items["value"].astype(native)
 
 
-def copy_bytes(columns: Sequence[NDArray[Any] | bytes]) -> bytes:
-    """Columns of equal length as the body of a binary COPY; bytes: the same bytea in each row."""
-    arrays = [column for column in columns if not isinstance(column, bytes)]
+def copy_bytes(columns: Sequence[NDArray[Any] | np.generic | bytes]) -> bytes:
+    """Columns of equal length as the body of a binary COPY.
+
+    Args:
+        columns: some arrays, at least one; a number or bytes: the same in each row.
+    """
+    arrays = {
+        index: column for index, column in enumerate(columns) if isinstance(column, np.ndarray)
+    }
     wires = [
-        np.dtype(f"V{len(column)}") if isinstance(column, bytes) else _type_of(column).wire
+        np.dtype(f"V{len(column)}") if isinstance(column, bytes) else _wire_of(column)
         for column in columns
     ]
     layout: list[tuple[str, Any]] = [("fields", ">i2")]
     for index, wire in enumerate(wires):
         layout += [(f"length{index}", ">i4"), (f"value{index}", wire)]
-    rows = np.empty(arrays[0].size, np.dtype(layout))
-    rows["fields"] = len(columns)
+    alike = np.zeros((), np.dtype(layout))
+    alike["fields"] = len(columns)
     for index, (wire, column) in enumerate(zip(wires, columns, strict=True)):
-        rows[f"length{index}"] = wire.itemsize
-        rows[f"value{index}"] = np.void(column) if isinstance(column, bytes) else column
-    return _COPY_SIGNATURE + rows.tobytes() + _COPY_END
+        alike[f"length{index}"] = wire.itemsize
+        if index not in arrays:
+            alike[f"value{index}"] = np.void(column) if isinstance(column, bytes) else column
+    # What all rows have in common is written at once: to walk over them for a column costs more.
+    rows = np.full(len(next(iter(arrays.values()))), alike)
+    for index, column in arrays.items():
+        rows[f"value{index}"] = column
+    return b"".join((_COPY_SIGNATURE, rows.view(np.uint8).data, _COPY_END))
+
+
+def _wire_of(column: NDArray[Any] | np.generic) -> np.dtype[Any]:
+    return _type_of(np.atleast_1d(column)).wire
 
 
 class _ArrayDumper(Dumper):

@@ -5,10 +5,11 @@ connection, and so did not keep the import out, loads them anew. It notes which 
 (`shared.store.imports_log`), so that schedulers that run learn of them within seconds.
 """
 
+import gc
 import os
 import secrets
-from collections.abc import Callable, Iterable, Sequence
-from contextlib import ExitStack
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field, fields
 from typing import Any, Final, Self
 
@@ -176,15 +177,38 @@ def import_shared(
         opened = [(database, *_begin(stack, database, shards, now)) for database in databases.each]
         known_hosts: set[str] = set()
         for batch in batches:
-            named = _identified(batch, report, private_hosts=private_hosts)
+            with _uncollected():
+                named = _identified(batch, report, private_hosts=private_hosts)
             for database, connection, layout in opened:
-                here = [one for one in named if databases.of_host(one[1].host) == database]
+                here = _had_by(database, databases, named)
                 pages = _taken(connection, batch, here, layout, report)
                 _import_batch(connection, pages, now, known_hosts, report)
             progress(report)
         for _, connection, _ in opened:
             tidy(connection, report.added)
     return report
+
+
+@contextmanager
+def _uncollected() -> Iterator[None]:
+    """Nobody looks for what refers to itself: among a batch's names, of which none does, that takes
+    as long as making them."""
+    was_on = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was_on:
+            gc.enable()
+
+
+def _had_by(
+    database: Database, databases: Databases, named: list[tuple[int, PageIdentity]]
+) -> list[tuple[int, PageIdentity]]:
+    """Pages whose shards a database has."""
+    if not databases.are_several:
+        return named
+    return [one for one in named if databases.of_host(one[1].host) == database]
 
 
 def _begin(
@@ -266,8 +290,7 @@ def _add_hosts(connection: psycopg.Connection, pages: _Pages, known: set[str]) -
 
 def _copy_pages(connection: psycopg.Connection, new: _Pages, now: float) -> None:
     """Add pages that are not there: rows in binary, URLs as text."""
-    count = new.page_ids.size
-    if not count:
+    if not new.page_ids.size:
         return
     values: dict[str, Any] = {
         "shard": new.shards,
@@ -280,10 +303,9 @@ def _copy_pages(connection: psycopg.Connection, new: _Pages, now: float) -> None
         "page_class": np.maximum(new.page_class, NO_CLASS),
         "history": EMPTY,
     }
-    for name, value in _NEW_PAGE.items():
-        values[name] = np.full(count, value)
+    values |= _NEW_PAGE
     for name in ("first_seen_at", "updated_at"):
-        values[name] = np.full(count, now)
+        values[name] = np.float64(now)
     statement = f"COPY pages ({', '.join(values)}) FROM STDIN (FORMAT BINARY)"
     with connection.cursor() as cursor, cursor.copy(statement) as copy:
         copy.write(copy_bytes(list(values.values())))

@@ -65,3 +65,16 @@ def test_a_copy_has_one_field_count_a_row():
     body = copy_bytes([np.array([1, 2], np.int16), np.array([True, False])])
     rows = b"".join(struct.pack(">hihi?", 2, 2, n, 1, flag) for n, flag in ((1, True), (2, False)))
     assert body == b"PGCOPY\n\xff\r\n\0" + bytes(8) + rows + b"\xff\xff"
+
+
+def test_what_all_rows_of_a_copy_have_in_common_need_not_be_a_column():
+    ids = np.array([7, 8, 9], np.int64)
+    rates, counts = np.full(3, np.nan), np.full(3, 4, np.int32)
+    alike = copy_bytes([np.int16(3), ids, np.float64(np.nan), b"abc", np.int32(4)])
+    assert alike == copy_bytes([np.full(3, 3, np.int16), ids, rates, b"abc", counts])
+
+
+def test_a_copy_of_no_rows_has_none():
+    assert copy_bytes([np.empty(0, np.int64), np.int16(3)]) == (
+        b"PGCOPY\n\xff\r\n\0" + bytes(8) + b"\xff\xff"
+    )
