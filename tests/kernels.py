@@ -10,18 +10,13 @@ from multiprocessing import get_context
 
 
 def scheduler() -> None:
-    """What the scheduler runs."""
-    from services.scheduler.warm_up import warm_up
-
-    warm_up()
-
-
-def with_objectives() -> None:
-    """What the scheduler runs where pages are crawled for something else than freshness."""
+    """What the scheduler runs, also where pages are crawled for something else than freshness."""
     from services.scheduler.warm_up import warm_up
     from shared.contracts.objectives import DEFAULT
     from shared.rules.host_objectives import HostObjectives
 
+    warm_up()
+    # Most of it is compiled by now: a process of its own would compile all of it again.
     warm_up(HostObjectives({DEFAULT: "harmonic"}))
 
 
@@ -34,7 +29,7 @@ def others() -> None:
     Debouncer(1.0)
 
 
-KINDS: tuple[Callable[[], None], ...] = (scheduler, with_objectives, others)
+KINDS: tuple[Callable[[], None], ...] = (scheduler, others)
 
 
 if __name__ == "__main__":
