@@ -166,3 +166,9 @@ def migrated_database(
     with psycopg.connect(postgres_server.uri, autocommit=True) as connection:
         for name in names:
             connection.execute(f"DROP DATABASE {name} WITH (FORCE)")
+
+
+@pytest.fixture
+def migrated_url(migrated_database: Callable[[int], str]) -> str:
+    """Address of a database of the test's own that is migrated for four shards."""
+    return migrated_database(4)

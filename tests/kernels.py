@@ -16,29 +16,26 @@ def scheduler() -> None:
     warm_up()
 
 
-def with_objectives() -> None:
-    """What the scheduler runs where pages are crawled for something else than freshness."""
-    from services.scheduler.warm_up import warm_up
+def others() -> None:
+    """What the estimator and the ingester run; and what the scheduler runs besides, where pages are
+    crawled for something else than freshness."""
+    from services.estimator.compilation import warm_up
+    from services.ingester.debounce import Debouncer
+    from services.scheduler.warm_up import warm_up as warm_scheduler
     from shared.contracts.objectives import DEFAULT
     from shared.rules.host_objectives import HostObjectives
 
-    warm_up(HostObjectives({DEFAULT: "harmonic"}))
-
-
-def others() -> None:
-    """What the estimator and the ingester run."""
-    from services.estimator.compilation import warm_up
-    from services.ingester.debounce import Debouncer
-
     warm_up()
     Debouncer(1.0)
+    # Last: what both kinds of schedulers run is there by now.
+    warm_scheduler(HostObjectives({DEFAULT: "harmonic"}))
 
 
-KINDS: tuple[Callable[[], None], ...] = (scheduler, with_objectives, others)
+KINDS: tuple[Callable[[], None], ...] = (scheduler, others)
 
 
 if __name__ == "__main__":
-    # A compiler uses one core; what several kinds need is compiled by each.
+    # A compiler uses one core; what several kinds need at one moment is compiled by each.
     with ProcessPoolExecutor(len(KINDS), get_context("spawn")) as pool:
         for compiled in [pool.submit(kind) for kind in KINDS]:
             compiled.result()

@@ -54,7 +54,7 @@ def _digest_of(path: Path) -> str:
 @cache
 def _imported_by(path: Path) -> tuple[Path, ...]:
     """The sources that one imports itself."""
-    roots = (_import_root(path), PROJECT)
+    roots = tuple(dict.fromkeys((_import_root(path), PROJECT)))
     files = {_file_of(name, roots) for name in _named_in(path)}
     return tuple(sorted(file for file in files if file is not None))
 
@@ -93,11 +93,22 @@ def _import_root(path: Path) -> Path:
     return next(folder for folder in path.parents if not (folder / "__init__.py").exists())
 
 
+@cache
 def _file_of(module: str, roots: tuple[Path, ...]) -> Path | None:
     """The file of a module below one of some folders; None: it is not one of ours."""
+    package, _, _ = module.partition(".")
     for root in roots:
+        # Most that is named is of installed packages.
+        if package not in _names_in(root):
+            continue
         place = root.joinpath(*module.split("."))
         for file in (place.with_name(f"{place.name}.py"), place / "__init__.py"):
             if file.is_file():
                 return file.resolve()
     return None
+
+
+@cache
+def _names_in(folder: Path) -> frozenset[str]:
+    """Of the packages and modules of a folder."""
+    return frozenset(entry.stem for entry in folder.iterdir())

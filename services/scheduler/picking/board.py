@@ -16,7 +16,7 @@ from typing import Any, Final, NamedTuple, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from services.scheduler.picking.board_rows import ENTRY, STATE, UPPER_TIERS
+from services.scheduler.picking.board_rows import ENTRY, STATE, UPPER_TIERS, wide
 from services.scheduler.picking.heap import push
 from services.scheduler.picking.line_heaps import IN_LINE, raise_bound
 from services.scheduler.picking.priority import Terms, due_at, priority_of, queue_of
@@ -212,7 +212,7 @@ def list_page(board: Board, row: int) -> None:
 def time_due(board: Board, row: int) -> float:
     """When a page has to be looked at."""
     page = board.pages[row]
-    due: float = due_at(page, board.attempts, guard_of(board, page.host), board.terms)
+    due: float = due_at(page, board.attempts, guard_of(board, wide(page.host)), board.terms)
     return due
 
 

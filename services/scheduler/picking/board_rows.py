@@ -1,8 +1,10 @@
 """Rows of the board: an entry of the list, and the state of the whole."""
 
-from typing import Final
+from typing import Any, Final
 
 import numpy as np
+
+from shared.policy.compiled import compiled
 
 UPPER_TIERS: Final = 3
 """How many tiers there are above those that go by value."""
@@ -43,3 +45,13 @@ STATE: Final = np.dtype(
         ("virtual_time", np.float64),  # ... which is that of the turn that was last
     ]
 )
+
+
+@compiled
+def wide(number: Any) -> int:
+    """A number from a row, as kernels count: those that are given it are compiled once.
+
+    With the row's own 32 bits there would be another of each, and of all that they call. (`int`
+    leaves an integer of a kernel as it is.)
+    """
+    return int(np.int64(number))

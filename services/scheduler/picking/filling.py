@@ -17,7 +17,7 @@ from services.scheduler.picking.board import (
     add_urgent,
     list_page,
 )
-from services.scheduler.picking.board_rows import LEFT
+from services.scheduler.picking.board_rows import LEFT, wide
 from services.scheduler.picking.heap import pop, push
 from services.scheduler.picking.lines import call_out, offer_line
 from services.scheduler.picking.pen_quotas import ABOVE
@@ -146,7 +146,7 @@ def _next_urgent(
 
 @compiled
 def _pop_urgent(board: Board) -> int:
-    row = int(board.urgent[0])
+    row = wide(board.urgent[0])
     state = board.state[0]
     state.urgent = pop(board.urgent_keys, board.urgent, state.urgent)
     return row
@@ -185,7 +185,7 @@ def _take_next(
         if is_urgent:
             row = _pop_urgent(board)
         else:
-            item = int(items[0])
+            item = wide(items[0])
             size = pop(keys, items, size)
             if -2 - item >= board.hosts.size:
                 line = -2 - item - board.hosts.size
@@ -202,9 +202,9 @@ def _take_next(
                     continue
                 pick.row = take_best(board, -2 - item)
                 return item, size
-            row = int(board.listed[item].row)
+            row = wide(board.listed[item].row)
             board.listed[item].row = LEFT
-        number = int(board.pages[row].host)
+        number = wide(board.pages[row].host)
         if crawlable_from(board.hosts[number], board.groups, now) <= now:
             pick.row = row
             return NOBODY, size
@@ -291,7 +291,7 @@ def fill_slots(
         )
         if not put_off(wheel, pages, pick.row, again_at):
             list_page(board, pick.row)
-        number = int(pages[pick.row].host)
+        number = wide(pages[pick.row].host)
         takes_part = hosts[number].is_limited and not hosts[number].is_parked
         if takes_part and can_go_on(board, number, pick.time) and item < NOBODY:
             size = _offer(board, keys, items, size, number, weighed)

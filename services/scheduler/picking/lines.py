@@ -15,6 +15,7 @@ import math
 from typing import Final
 
 from services.scheduler.picking.board import NO_ITEM, Board, park
+from services.scheduler.picking.board_rows import wide
 from services.scheduler.picking.heap import push
 from services.scheduler.picking.line_heaps import IN_LINE, enter, leave
 from services.scheduler.picking.pen_quotas import ABOVE
@@ -117,7 +118,7 @@ def _find_bound(board: Board, number: int, now: float) -> None:
     """Find what the pages of a host are worth at most for some time."""
     host, state = board.hosts[number], board.state[0]
     longest = _LONGEST * state.reach
-    shortest = min(max(interval_of(board, host.line), _SHORTEST * state.reach), longest)
+    shortest = min(max(interval_of(board, wide(host.line)), _SHORTEST * state.reach), longest)
     span = min(max(_PART_OF_WAY * _way(board, number, now), shortest), longest)
     # One that expires later stays in the heap beside it, for which there must be room.
     others = 3 * (board.hosts.size + board.lines.size) + 1
@@ -134,14 +135,14 @@ def _find_bound(board: Board, number: int, now: float) -> None:
 def join_line(board: Board, number: int, now: float) -> None:
     """A host waits for its groups."""
     _find_bound(board, number, now)
-    host = board.hosts[number]
-    enter(board.hosts, board.lines, number, host.line)
-    line = board.lines[host.line]
+    of = wide(board.hosts[number].line)
+    enter(board.hosts, board.lines, number, of)
+    line = board.lines[of]
     if line.is_offered and board.hosts[line.first].bound > line.offer:
         # Another host is on top, and worth more than what was offered.
-        park_line(board, host.line, AT_ONCE)
+        park_line(board, of, AT_ONCE)
     elif not (line.is_offered or line.is_parked):
-        park_line(board, host.line, opens_at(board, host.line, now))
+        park_line(board, of, opens_at(board, of, now))
 
 
 @compiled
@@ -180,7 +181,7 @@ def call_out(board: Board, number: int, offer: float, now: float) -> int:
     if opens > now:
         park_line(board, number, opens)
         return NO_HOST
-    first = int(line.first)
+    first = wide(line.first)
     leave(board.hosts, board.lines, first)
     return first
 
@@ -188,7 +189,7 @@ def call_out(board: Board, number: int, offer: float, now: float) -> int:
 @compiled
 def is_line_open(board: Board, number: int, now: float) -> bool:
     """Whether a host's groups, if it has any, let it be crawled now."""
-    line = board.hosts[number].line
+    line = wide(board.hosts[number].line)
     return bool(line == NO_LINE or opens_at(board, line, now) <= now)
 
 

@@ -22,7 +22,7 @@ from services.scheduler.picking.board import (
     settle,
     time_due,
 )
-from services.scheduler.picking.board_rows import UPPER_TIERS
+from services.scheduler.picking.board_rows import UPPER_TIERS, wide
 from services.scheduler.picking.lines import heed_page, interval_of, is_line_open, join_line
 from services.scheduler.picking.pen_quotas import ABOVE, least_kept, raise_guards
 from services.scheduler.picking.priority import HIGHEST_VALUE, priority_of, queue_of
@@ -60,7 +60,7 @@ def add_to_pen(board: Board, row: int, priority: float, now: float) -> None:
     board.pen_next[item] = host.pen
     host.pen = item
     host.penned += 1
-    heed_page(board, page.host, row, now)
+    heed_page(board, wide(page.host), row, now)
 
 
 @compiled
@@ -77,7 +77,7 @@ def quota_of(board: Board, number: int, now: float) -> int:
     soon = capacity(host, now, now + reach)
     quota = _LEAST + _ROOTS * math.sqrt(host.pages) + 2.0 * soon
     if host.line != NO_LINE:
-        soon = min(soon, reach / interval_of(board, host.line))
+        soon = min(soon, reach / interval_of(board, wide(host.line)))
         quota = _LEAST_IN_LINE + _ROOTS_IN_LINE * math.sqrt(host.pages) + 2.0 * soon
     return int(min(quota, 1.0 + host.pages))
 
@@ -127,7 +127,7 @@ def weigh_pen(board: Board, number: int, now: float) -> None:
     if host.weighed_at == now:
         return
     host.weighed_at = now
-    item, last = host.pen, NO_ITEM
+    item, last = wide(host.pen), NO_ITEM
     while item != NO_ITEM:
         following = board.pen_next[item]
         row = board.pen_rows[item]
@@ -158,12 +158,12 @@ def leave_pen(board: Board, row: int) -> None:
     """Take a page out of the pen of its host, where it is; nothing can make it due then."""
     page = board.pages[row]
     last = NO_ITEM
-    item = board.hosts[page.host].pen
+    item = wide(board.hosts[page.host].pen)
     while item != NO_ITEM and board.pen_rows[item] != row:
         last = item
         item = board.pen_next[item]
     if item != NO_ITEM:
-        _drop_item(board, page.host, item, last)
+        _drop_item(board, wide(page.host), item, last)
     page.bucket = ASLEEP
 
 
@@ -194,7 +194,7 @@ def best_of_queue(board: Board, number: int, queue: int) -> float:
 @compiled
 def take_worth(board: Board, number: int, priority: float) -> int:
     """Take a page of just this priority out of a pen that was weighed; its row, or -1."""
-    item, last = board.hosts[number].pen, NO_ITEM
+    item, last = wide(board.hosts[number].pen), NO_ITEM
     while item != NO_ITEM:
         if board.pen_priorities[item] == priority:
             row: int = board.pen_rows[item]
@@ -209,7 +209,7 @@ def take_worth(board: Board, number: int, priority: float) -> int:
 def take_best(board: Board, number: int) -> int:
     """Take the most urgent page out of a pen that was weighed; its row, or -1."""
     best, before_best, last = NO_ITEM, NO_ITEM, NO_ITEM
-    item = board.hosts[number].pen
+    item = wide(board.hosts[number].pen)
     while item != NO_ITEM:
         if best == NO_ITEM or board.pen_priorities[item] > board.pen_priorities[best]:
             best, before_best = item, last
@@ -245,7 +245,7 @@ def shrink_pen(board: Board, number: int, now: float) -> None:
         item = board.pen_next[item]
     leasts, spares, guards = least_kept(priorities, quota, 0.0, board.terms.in_turns)
     raise_guards(host, guards)
-    item, last = host.pen, NO_ITEM
+    item, last = wide(host.pen), NO_ITEM
     while item != NO_ITEM:
         following = board.pen_next[item]
         priority = board.pen_priorities[item]
@@ -273,7 +273,7 @@ def _not_before(board: Board, row: int, queue: int, now: float) -> float:
     if queue > 0:
         return math.inf
     due = time_due(board, row)
-    guard = guard_of(board, board.pages[row].host)
+    guard = guard_of(board, wide(board.pages[row].host))
     return math.inf if due <= now and guard > HIGHEST_VALUE else due
 
 

@@ -6,7 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from services.scheduler.picking.board import Board, park
-from services.scheduler.picking.board_rows import LEFT
+from services.scheduler.picking.board_rows import LEFT, wide
 from services.scheduler.picking.heap import pop
 from services.scheduler.picking.line_heaps import IN_LINE, leave
 from services.scheduler.picking.lines import (
@@ -100,7 +100,7 @@ def next_released(board: Board, now: float) -> int:
     """A host that was parked and may be crawled again, which is parked no more; or -2 - a line that
     was, with a host in it. `NOBODY`: there is none."""
     while board.state[0].parked > 0 and -board.parked_keys[0] <= now:
-        ready, number = -board.parked_keys[0], int(board.parked[0])
+        ready, number = -board.parked_keys[0], wide(board.parked[0])
         board.state[0].parked = pop(board.parked_keys, board.parked, board.state[0].parked)
         if number < NOBODY:
             if _is_released(board, -2 - number, ready, now):
@@ -202,7 +202,7 @@ def close_offers(
     """Clean up after hosts, and lines of them, that were offered and not wanted."""
     for place in range(size):
         if items[place] < NOBODY:
-            number = -2 - int(items[place])
+            number = -2 - wide(items[place])
             if number >= board.hosts.size:
                 _close_line(board, number - int(board.hosts.size), now)
                 continue
@@ -231,7 +231,7 @@ def _close_line(board: Board, number: int, now: float) -> None:
         if line.first == NO_HOST:
             break
         below = board.hosts[line.first].line_below
-        host = int(line.first if below == NO_HOST else below)
+        host = wide(line.first if below == NO_HOST else below)
         if has_own_guard(board, host) and board.hosts[host].pages > _LARGE_HOST:
             break
         leave(board.hosts, board.lines, host)

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from services.scheduler.picking.board import URGENT, Board, add_urgent, list_page
-from services.scheduler.picking.board_rows import LEFT, UPPER_TIERS
+from services.scheduler.picking.board_rows import LEFT, UPPER_TIERS, wide
 from services.scheduler.picking.heap import pop, push
 from services.scheduler.picking.lines import call_out, offer_line
 from services.scheduler.picking.pens import (
@@ -210,10 +210,10 @@ def _take(
             return _IDLE, NOBODY
         is_urgent = urgent >= top
         if is_urgent:
-            row = int(board.urgent[(queue - 1) * (board.urgent.size // UPPER_TIERS)])
+            row = wide(board.urgent[(queue - 1) * (board.urgent.size // UPPER_TIERS)])
             pop_urgent(board.urgent_keys, board.urgent, board.state, queue - 1)
         else:
-            item = int(offers.items[queue, 0])
+            item = wide(offers.items[queue, 0])
             _pop(offers, queue)
             if -2 - item >= board.hosts.size:
                 called = call_out(board, -2 - item - board.hosts.size, top, pick.time)
@@ -227,9 +227,9 @@ def _take(
                     pick.row = take_worth(board, -2 - item, top)
                     return _FOUND, item
                 continue
-            row = int(board.listed[item].row)
+            row = wide(board.listed[item].row)
             board.listed[item].row = LEFT
-        number = int(board.pages[row].host)
+        number = wide(board.pages[row].host)
         if crawlable_from(board.hosts[number], board.groups, pick.time) <= pick.time:
             pick.row = row
             return _FOUND, NOBODY
@@ -295,7 +295,7 @@ def fill_in_turns(
         offers = _release_hosts(board, _with_room(board, offers), weighed, pick.time)
         found, item = _take_turn(board, offers, weighed, pick, least, certain)
         while found == _CALLED:
-            offers = _offer_line(board, offers, int(hosts[-2 - item].in_line))
+            offers = _offer_line(board, offers, wide(hosts[-2 - item].in_line))
             offers = _offer(board, offers, -2 - item, weighed)
             found, item = _take_turn(board, offers, weighed, pick, least, certain)
         if found == _UNSURE:
@@ -309,7 +309,7 @@ def fill_in_turns(
         )  # fmt: skip
         if not put_off(board.wheel, pages, pick.row, again_at):
             list_page(board, pick.row)
-        number = int(pages[pick.row].host)
+        number = wide(pages[pick.row].host)
         takes_part = hosts[number].is_limited and not hosts[number].is_parked
         if takes_part and can_go_on(board, number, pick.time) and item < NOBODY:
             offers = _offer(board, offers, number, weighed)

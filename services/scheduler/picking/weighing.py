@@ -6,7 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from services.scheduler.picking.board import LISTED, Board, add_urgent, time_due
-from services.scheduler.picking.board_rows import LEFT
+from services.scheduler.picking.board_rows import LEFT, wide
 from services.scheduler.picking.heap import push
 from services.scheduler.picking.pens import add_to_pen, shrink_pen
 from services.scheduler.picking.priority import HIGHEST_VALUE, LEAST_NEW, priority_of
@@ -69,7 +69,7 @@ def _is_looked_at(entry: Any, skip_below: float) -> bool:
 @compiled
 def _send_elsewhere(board: Board, row: int, priority: float, now: float) -> bool:
     """Put a listed page where it belongs; whether that is not the list."""
-    number = board.pages[row].host
+    number = wide(board.pages[row].host)
     if not priority > 0.0:
         return put_off(board.wheel, board.pages, row, time_due(board, row))
     if board.hosts[number].is_limited:

@@ -20,7 +20,7 @@ PAGE = "https://a.example/0"
 FOUND = "https://a.example/found"
 
 
-async def state_of(database_url, url, wanted):
+async def state_of(migrated_url, url, wanted):
     """Status, importance and maximum age of a page, once they are what they should become."""
     query = (
         "SELECT status, importance, updated_at FROM pages JOIN page_urls USING (shard, page_id) "
@@ -29,7 +29,7 @@ async def state_of(database_url, url, wanted):
     row = None
     deadline = time.monotonic() + 60
     while time.monotonic() < deadline and (row is None or row[:2] != wanted):
-        with psycopg.connect(database_url, autocommit=True) as connection:
+        with psycopg.connect(migrated_url, autocommit=True) as connection:
             row = connection.execute(query, (url,)).fetchone()
         await asyncio.sleep(0.1)
     assert row is not None
@@ -38,12 +38,12 @@ async def state_of(database_url, url, wanted):
 
 
 async def test_a_page_that_was_found_and_removed_stays_removed_whatever_comes_late_or_again(
-    local_broker, deploy, database_url, tmp_path
+    local_broker, deploy, migrated_url, tmp_path
 ):
     publisher = await deploy(local_broker)
     settings = publisher.settings
     as_estimator = settings.model_copy(
-        update={"database_url": type(settings.database_url)(database_url)}
+        update={"database_url": type(settings.database_url)(migrated_url)}
     )
     found_at = time.time()
 
@@ -57,14 +57,14 @@ async def test_a_page_that_was_found_and_removed_stays_removed_whatever_comes_la
         await publisher.send(
             DISCOVERIES, None, encode(Discovery("https://a.example/1", [FOUND], found_at - 1))
         )
-        await state_of(database_url, FOUND, (ACTIVE, 1.0))
+        await state_of(migrated_url, FOUND, (ACTIVE, 1.0))
         # What is said of a page that is known changes nothing of it.
         await say(PageUpdate("upsert", FOUND, importance=7.0, updated_at=found_at))
-        await state_of(database_url, FOUND, (ACTIVE, 7.0))
+        await state_of(migrated_url, FOUND, (ACTIVE, 7.0))
         await say(found_page(identify(FOUND), found_at - 1))
         await say(found_page(identify(PAGE), found_at))
         await say(PageUpdate("remove", FOUND, updated_at=found_at + 2))
-        await state_of(database_url, FOUND, (REMOVED, 7.0))
+        await state_of(migrated_url, FOUND, (REMOVED, 7.0))
         # The link of before, once more; and the page is linked to again.
         await say(found_page(identify(FOUND), found_at - 1))
         discoverer.kill()
@@ -76,16 +76,16 @@ async def test_a_page_that_was_found_and_removed_stays_removed_whatever_comes_la
                 records = await updates.until(lambda got: any(b"/last" in r.value for r in got))
             await process.ready()
         assert sum(FOUND.encode() in record.value for record in records) == 5
-        await state_of(database_url, "https://a.example/last", (ACTIVE, 1.0))
-        _, _, updated_at = await state_of(database_url, FOUND, (REMOVED, 7.0))
+        await state_of(migrated_url, "https://a.example/last", (ACTIVE, 1.0))
+        _, _, updated_at = await state_of(migrated_url, FOUND, (REMOVED, 7.0))
         assert updated_at == found_at + 2
         # Its importance is as it was imported.
-        await state_of(database_url, PAGE, (ACTIVE, 3.0))
+        await state_of(migrated_url, PAGE, (ACTIVE, 3.0))
         assert estimator.stop() == 0
 
 
 async def test_a_page_that_nobody_has_applied_yet_is_what_operators_said_and_not_what_links_do(
-    local_broker, deploy, database_url, tmp_path
+    local_broker, deploy, migrated_url, tmp_path
 ):
     publisher = await deploy(local_broker, discovery_importance={"*/weighty": 9.0})
     settings, now = publisher.settings, time.time()
@@ -104,10 +104,10 @@ async def test_a_page_that_nobody_has_applied_yet_is_what_operators_said_and_not
             # Estimators are behind, so the links go out.
             await updates.until(lambda got: len(got) >= 6)
     as_estimator = settings.model_copy(
-        update={"database_url": type(settings.database_url)(database_url)}
+        update={"database_url": type(settings.database_url)(migrated_url)}
     )
     with worker("estimator", as_estimator, tmp_path) as estimator:
-        await state_of(database_url, weighty, (ACTIVE, 9.0))
-        await state_of(database_url, added, (ACTIVE, 2.0))
-        await state_of(database_url, FOUND, (REMOVED, 7.0))
+        await state_of(migrated_url, weighty, (ACTIVE, 9.0))
+        await state_of(migrated_url, added, (ACTIVE, 2.0))
+        await state_of(migrated_url, FOUND, (REMOVED, 7.0))
         assert estimator.stop() == 0

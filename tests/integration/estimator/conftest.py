@@ -5,16 +5,14 @@ import asyncio
 import pytest
 from estimator_world import DAY, NOW, SHARDS, Broker
 
-from migrations.upgrade import migrate
 from services.estimator.handler import EstimatorHandler
 from shared.runtime.clock import ManualClock
 from shared.runtime.settings import Settings
 
 
 @pytest.fixture
-def settings(database_url):
-    migrate(database_url, SHARDS)
-    return Settings(database_url=database_url, partitions=SHARDS)
+def settings(migrated_url):
+    return Settings(database_url=migrated_url, partitions=SHARDS)
 
 
 @pytest.fixture

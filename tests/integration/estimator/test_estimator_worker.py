@@ -6,7 +6,6 @@ import uuid
 import pytest
 from aiokafka import AIOKafkaConsumer, TopicPartition
 
-from migrations.upgrade import migrate
 from services.estimator.worker import Estimator
 from shared.contracts.codec import decode
 from shared.contracts.identity import identify, shard_of
@@ -25,10 +24,9 @@ URLS = [f"https://host-{n % 7}.example/page/{n}" for n in range(50)]
 
 
 @pytest.fixture
-async def settings(database_url, broker):
-    migrate(database_url, SHARDS)
+async def settings(migrated_url, broker):
     settings = Settings(
-        database_url=database_url,
+        database_url=migrated_url,
         partitions=SHARDS,
         kafka_bootstrap_servers=broker.bootstrap_servers,
         topic_prefix=f"estimator-{uuid.uuid4().hex}-",

@@ -13,7 +13,6 @@ import pytest
 from aiokafka import ConsumerRecord
 from estimator_world import DAY, NOW, SHARDS, TOPICS, URLS, Broker, crawl, signal, upsert
 
-from migrations.upgrade import migrate
 from services.estimator import handler as handling
 from services.estimator.handler import EstimatorHandler
 from services.estimator.refitting import Refits
@@ -85,7 +84,6 @@ class Member:
 class Installation:
     def __init__(self, url):
         self.url = url
-        migrate(url, SHARDS)
         self.settings = Settings(database_url=url, partitions=SHARDS)
         self.log = Log()
         self.members = []
@@ -142,13 +140,11 @@ class Installation:
 
 
 @pytest.fixture
-async def two(postgres_server):
-    made = [Installation(postgres_server.create_database(f"split_{n}")) for n in range(2)]
+async def two(migrated_database):
+    made = [Installation(migrated_database(SHARDS)) for _ in range(2)]
     yield made
-    for n, one in enumerate(made):
+    for one in made:
         await one.stop()
-        with psycopg.connect(postgres_server.uri, autocommit=True) as connection:
-            connection.execute(f"DROP DATABASE split_{n} WITH (FORCE)")
 
 
 def story():

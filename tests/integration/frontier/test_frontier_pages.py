@@ -10,7 +10,6 @@ from page_batches import page_batch
 from pydantic import SecretStr
 from workers import reader
 
-from migrations.upgrade import migrate
 from services.frontier.api import urlfrontier_pb2 as api
 from shared.contracts.codec import decode
 from shared.contracts.messages import PageUpdate
@@ -25,22 +24,21 @@ CRAWLED_AT, IMPORTED_AT = 1.7e9, 1.7e9 + 100
 
 
 @pytest.fixture
-def as_frontier(database_url):
+def as_frontier(migrated_url):
     """Address of a database with pages, as a user who may do what a frontier does."""
-    migrate(database_url, 4)
     crawled_at = np.array([CRAWLED_AT, *[NEVER] * (len(URLS) - 1)])
-    import_pages(database_url, 4, [page_batch(URLS, crawled_at=crawled_at)], now=IMPORTED_AT)
+    import_pages(migrated_url, 4, [page_batch(URLS, crawled_at=crawled_at)], now=IMPORTED_AT)
     user = f"frontier_{uuid.uuid4().hex[:8]}"
     change = (
         "UPDATE pages SET status = %s FROM page_urls AS u "
         "WHERE u.shard = pages.shard AND u.page_id = pages.page_id AND url = %s"
     )
-    with psycopg.connect(database_url, autocommit=True) as connection:
+    with psycopg.connect(migrated_url, autocommit=True) as connection:
         connection.execute(change, (REDIRECTED, URLS[4]))
         connection.execute(change, (REMOVED, URLS[5]))
         connection.execute(f"CREATE ROLE {user} LOGIN IN ROLE freshet_frontier")
-    yield SecretStr(database_url.replace("postgres@", f"{user}@", 1))
-    with psycopg.connect(database_url, autocommit=True) as connection:
+    yield SecretStr(migrated_url.replace("postgres@", f"{user}@", 1))
+    with psycopg.connect(migrated_url, autocommit=True) as connection:
         connection.execute(f"DROP ROLE {user}")
 
 

@@ -11,7 +11,6 @@ from page_batches import page_batch
 from pydantic import SecretStr
 from sites import date, sitemap
 
-from migrations.upgrade import migrate
 from services.poller.sites import prices
 from services.poller.sites.polling import SitePoller
 from services.poller.sites.prices import Prices
@@ -32,17 +31,16 @@ MAP = "/sitemap.xml"
 
 
 @pytest.fixture
-def owner(database_url):
-    migrate(database_url, 4)
-    with psycopg.connect(database_url, autocommit=True) as connection:
+def owner(migrated_url):
+    with psycopg.connect(migrated_url, autocommit=True) as connection:
         yield connection
 
 
 @pytest.fixture
-def settings(database_url, owner):
+def settings(migrated_url, owner):
     user = f"poller_{uuid.uuid4().hex[:8]}"
     owner.execute(f"CREATE ROLE {user} LOGIN IN ROLE freshet_poller")
-    url = SecretStr(database_url.replace("postgres@", f"{user}@", 1))
+    url = SecretStr(migrated_url.replace("postgres@", f"{user}@", 1))
     made = {"partitions": 4, "allow_private_hosts": True, "poller_host_gap_seconds": 0.0}
     yield load_settings().model_copy(update=made | {"database_url": url})
     owner.execute(f"DROP ROLE {user}")
@@ -63,10 +61,10 @@ def decide(owner, multiplier, slot_value=None):
     )
 
 
-def have(database_url, owner, urls, importance):
+def have(migrated_url, owner, urls, importance):
     crawled_at = np.full(len(urls), time.time())
     pages = page_batch(urls, importance=np.array(importance), crawled_at=crawled_at)
-    import_pages(database_url, 4, [pages], now=time.time())
+    import_pages(migrated_url, 4, [pages], now=time.time())
     owner.execute("UPDATE pages SET unsignalled_change_rate = 0.1, signal_evidence = 2")
 
 
@@ -88,10 +86,10 @@ async def test_a_slot_is_worth_what_crawls_buy_now_and_no_more_than_in_the_long_
 
 
 async def test_pages_are_worth_what_is_learned_of_them_and_new_ones_as_much(
-    owner, database_url, asked
+    owner, migrated_url, asked
 ):
     urls = [f"https://h{n}.example/" for n in range(6)]
-    have(database_url, owner, urls, [1.0, 2.0, 4.0, 8.0, 16.0, 0.001])
+    have(migrated_url, owner, urls, [1.0, 2.0, 4.0, 8.0, 16.0, 0.001])
     known = signal_worth([1.0, 2.0, 4.0, 8.0, 16.0, 0.001], 0.1, 2.0, 0.0, 0.5)
     pages = [identify(url) for url in urls]
     assert await asked.worth_of(pages, 0.5) == pytest.approx(known.sum(), rel=1e-6)
@@ -102,7 +100,7 @@ async def test_pages_are_worth_what_is_learned_of_them_and_new_ones_as_much(
     assert await asked.worth_of(new, 0.5) == await asked.worth_of([], 0.5) == 0.0
 
 
-async def test_who_may_not_ask_reads_by_what_comes(owner, database_url, asked, caplog):
+async def test_who_may_not_ask_reads_by_what_comes(owner, migrated_url, asked, caplog):
     decide(owner, 0.5)
     owner.execute("REVOKE SELECT ON multiplier_history, page_estimates FROM freshet_poller")
     assert await asked.of_slot() == 0.0
@@ -136,16 +134,16 @@ def _due(connection):
 
 
 async def test_a_source_goes_by_value_once_it_was_watched_for_a_day(
-    settings, owner, database_url, site
+    settings, owner, migrated_url, site
 ):
     url = f"{site.url}{MAP}"
     now = time.time()
-    with connect(database_url, "test", autocommit=True) as connection:
+    with connect(migrated_url, "test", autocommit=True) as connection:
         add_site(connection, Site(f"{site.url}/", [site.host], [], []))
         add_sources(
             connection, f"{site.url}/", [NewSource(url, site.host, source_of(url), "", "operator")]
         )
-    have(database_url, owner, [site.page(n) for n in range(3)], [10.0, 10.0, 10.0])
+    have(migrated_url, owner, [site.page(n) for n in range(3)], [10.0, 10.0, 10.0])
     decide(owner, 0.5)
     settings = settings.model_copy(update={"poller_longest_seconds": 1e7})
     site.put(MAP, sitemap([(site.page(n), date(now - 5000)) for n in range(3)]))

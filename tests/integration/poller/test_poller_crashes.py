@@ -9,7 +9,6 @@ from aiohttp import web
 from pydantic import SecretStr
 from sites import date, sitemap
 
-from migrations.upgrade import migrate
 from services.poller.sites.polling import SitePoller
 from shared.runtime.fetching import Fetcher
 from shared.runtime.settings import Settings
@@ -44,10 +43,9 @@ class Broker:
 
 
 @pytest.fixture
-def settings(database_url):
-    migrate(database_url, 4)
+def settings(migrated_url):
     return Settings(
-        database_url=SecretStr(database_url),
+        database_url=SecretStr(migrated_url),
         partitions=4,
         poller_shortest_seconds=0.2,
         poller_longest_seconds=0.5,

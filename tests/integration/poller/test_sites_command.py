@@ -9,7 +9,6 @@ import pytest
 from click.testing import CliRunner
 from sites import atom, index, sitemap
 
-from migrations.upgrade import migrate
 from services.cli.main import main
 from shared.contracts.identity import host_id_of, shard_of
 from shared.store.hosts import HostLearning, pack_hosts, pack_sources
@@ -34,11 +33,10 @@ def site(site):
 
 
 @pytest.fixture
-def run(database_url):
+def run(migrated_url):
     """A function that runs a command and returns what it answers."""
-    migrate(database_url, SHARDS)
     variables = {
-        "DATABASE_URL": database_url,
+        "DATABASE_URL": migrated_url,
         "FRESHET_PARTITIONS": str(SHARDS),
         "FRESHET_ALLOW_PRIVATE_HOSTS": "true",
         "FRESHET_RECEIVER_URL": "https://pings.example",
@@ -54,7 +52,7 @@ def run(database_url):
     return running
 
 
-async def test_a_site_is_looked_at_and_all_that_it_has_is_watched(run, site, database_url):
+async def test_a_site_is_looked_at_and_all_that_it_has_is_watched(run, site, migrated_url):
     site.put("/robots.txt", f"Sitemap: {site.url}/a.xml\nSitemap: ftp://x/\n".encode())
     answer = await run("add", site.url, "--source", f"{site.url}/b.xml", "--json")
     assert answer["added"]
@@ -78,7 +76,7 @@ async def test_a_site_is_looked_at_and_all_that_it_has_is_watched(run, site, dat
     answer = await run("add", site.url, "--exclude", "*/private/*", "--host", "b.example", "--json")
     assert not answer["added"]
     assert answer["hosts"] == [site.host, "b.example"]
-    with psycopg.connect(database_url) as connection:
+    with psycopg.connect(migrated_url) as connection:
         [rules] = connection.execute("SELECT hosts, include, exclude FROM watched_sites")
     assert rules == ([site.host, "b.example"], [], ["*/private/*"])
 
@@ -102,13 +100,13 @@ async def test_a_sitemap_that_nothing_names_is_looked_for(run, site):
     assert answer["sources"] == [f"{site.url}/feed", f"{site.url}/sitemap_index.xml"]
 
 
-async def test_the_list_has_what_was_learned_of_each_source(run, site, database_url):
+async def test_the_list_has_what_was_learned_of_each_source(run, site, migrated_url):
     site.put("/robots.txt", f"Sitemap: {site.url}/a.xml".encode())
     await run("add", site.url)
     learned = HostLearning.initial(1)
     learned.precision[0, :2], learned.signals[0, :2] = (0.9, 0.02), (100.0, 1000.0)
     named = pack_sources([f"site:{site.host}/a.xml", f"site:{site.host}/feed"])
-    with psycopg.connect(database_url, autocommit=True) as connection:
+    with psycopg.connect(migrated_url, autocommit=True) as connection:
         connection.execute(
             "INSERT INTO hosts (shard, host_id, host, blocked_until, limit_updated_at, sources, "
             "learning) VALUES (%s, %s, %s, '-infinity', '-infinity', %s, %s)",

@@ -12,7 +12,6 @@ from stream_samples import canary, post, recent_change, wikimedia_id
 from workers import reader, settings_for, worker
 
 from deploy.local.process import free_port
-from migrations.upgrade import migrate
 from shared.contracts.codec import decode
 from shared.contracts.messages import Signal
 from shared.contracts.topics import SIGNALS
@@ -96,13 +95,12 @@ async def streams():
 
 
 @pytest.fixture
-async def settings(local_broker, database_url, streams):
-    migrate(database_url, 4)
+async def settings(local_broker, migrated_url, streams):
     address = f"127.0.0.1:{streams.port}"
     made = settings_for(
         local_broker.bootstrap_servers,
         f"poller-{uuid.uuid4().hex[:8]}",
-        database_url=SecretStr(database_url),
+        database_url=SecretStr(migrated_url),
         signal_source_keys={"wiki": SecretStr("key-1")},
         poller_reconnect_seconds=0.02,
         poller_streams=(

@@ -11,7 +11,6 @@ from pydantic import SecretStr
 from sites import atom, date, index, sitemap
 from workers import reader, settings_for, worker
 
-from migrations.upgrade import migrate
 from shared.contracts.codec import decode
 from shared.contracts.messages import PageUpdate, Signal
 from shared.contracts.topics import PAGE_UPDATES, SIGNALS
@@ -27,16 +26,15 @@ MAP = "/sitemap.xml"
 
 
 @pytest.fixture
-async def settings(local_broker, database_url):
-    migrate(database_url, 4)
+async def settings(local_broker, migrated_url):
     # It may do what it needs to, and nothing else.
     user = f"poller_{uuid.uuid4().hex[:8]}"
-    with psycopg.connect(database_url, autocommit=True) as connection:
+    with psycopg.connect(migrated_url, autocommit=True) as connection:
         connection.execute(f"CREATE ROLE {user} LOGIN IN ROLE freshet_poller")
     made = settings_for(
         local_broker.bootstrap_servers,
         f"sites-{uuid.uuid4().hex[:8]}",
-        database_url=SecretStr(database_url.replace("postgres@", f"{user}@", 1)),
+        database_url=SecretStr(migrated_url.replace("postgres@", f"{user}@", 1)),
         allow_private_hosts=True,
         poller_shortest_seconds=0.2,
         poller_longest_seconds=0.5,
@@ -46,22 +44,22 @@ async def settings(local_broker, database_url):
     )
     await ensure_topics(made)
     yield made
-    with psycopg.connect(database_url, autocommit=True) as connection:
+    with psycopg.connect(migrated_url, autocommit=True) as connection:
         connection.execute(f"DROP ROLE {user}")
 
 
 @pytest.fixture
-def watch(database_url, site):
+def watch(migrated_url, site):
     """A function that watches some files of the site."""
 
     def watching(*paths, kind=""):
-        _watch(database_url, site, paths, kind)
+        _watch(migrated_url, site, paths, kind)
 
     return watching
 
 
-def _watch(database_url, site, paths, kind):
-    with connect(database_url, "test", autocommit=True) as connection:
+def _watch(migrated_url, site, paths, kind):
+    with connect(migrated_url, "test", autocommit=True) as connection:
         add_site(connection, Site(f"{site.url}/", [site.host], [], [f"{site.url}/secret/*"]))
         urls = [f"{site.url}{path}" for path in paths]
         found = [NewSource(url, site.host, source_of(url), kind, "operator") for url in urls]
@@ -222,11 +220,11 @@ async def test_a_poller_that_is_killed_in_the_middle_loses_nothing(settings, sit
 
 
 async def test_pages_that_are_there_are_left_alone_even_removed_ones(
-    settings, site, watch, tmp_path, database_url
+    settings, site, watch, tmp_path, migrated_url
 ):
     site.put(MAP, sitemap([(site.page(n), "") for n in range(3)]))
     watch(MAP)
-    put_page(database_url, site, 1)
+    put_page(migrated_url, site, 1)
     async with topics(settings) as (_, pages):
         with worker("poller", settings, tmp_path) as process:
             await pages.until(lambda got: len(got) >= 2)
@@ -235,8 +233,8 @@ async def test_pages_that_are_there_are_left_alone_even_removed_ones(
     assert pages_of(pages.records) == {site.page(0), site.page(2)}
 
 
-def put_page(database_url, site, number):
+def put_page(migrated_url, site, number):
     """A page that an operator has removed."""
-    import_pages(database_url, 4, [page_batch([site.page(number)])], now=time.time())
-    with psycopg.connect(database_url, autocommit=True) as connection:
+    import_pages(migrated_url, 4, [page_batch([site.page(number)])], now=time.time())
+    with psycopg.connect(migrated_url, autocommit=True) as connection:
         connection.execute("UPDATE pages SET status = 1")

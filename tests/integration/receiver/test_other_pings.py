@@ -15,7 +15,6 @@ from workers import reader, settings_for, worker
 
 from deploy.local.kafka import LocalBroker
 from deploy.local.process import free_port
-from migrations.upgrade import migrate
 from shared.contracts.topics import SIGNALS
 from shared.store.ping_accounts import PingNews, read_delays, write_pings
 
@@ -67,10 +66,9 @@ async def test_each_kind_of_producer_has_a_source_and_a_key_of_its_own(start):
 
 
 @pytest.mark.postgres
-async def test_how_late_pings_are_is_written_down_by_source(start, database_url):
-    migrate(database_url, 4)
-    receiver = await start(receiver_tokens=TOKENS, database_url=SecretStr(database_url))
-    with psycopg.connect(database_url, autocommit=True) as connection:
+async def test_how_late_pings_are_is_written_down_by_source(start, migrated_url):
+    receiver = await start(receiver_tokens=TOKENS, database_url=SecretStr(migrated_url))
+    with psycopg.connect(migrated_url, autocommit=True) as connection:
         # Another receiver was there before.
         write_pings(connection, [PingNews("cms", 1, 1, 30.0)])
     changed_at = time.time() - 90.0
@@ -78,7 +76,7 @@ async def test_how_late_pings_are_is_written_down_by_source(start, database_url)
     other = b'{"url": "https://cms.example/b"}\n'
     assert (await receiver.post("/signals", line + other, headers=AS_CMS))[0] == 200
     assert receiver.process.stop() == 0
-    with psycopg.connect(database_url) as connection:
+    with psycopg.connect(migrated_url) as connection:
         delays = read_delays(connection)
         counted = connection.execute("SELECT signals, exact_signals FROM ping_accounts").fetchall()
     assert counted == [(3, 2)]

@@ -11,7 +11,6 @@ from hub import Hub
 from pydantic import SecretStr
 
 from deploy.local.process import free_port
-from migrations.upgrade import migrate
 from services.cli.main import main
 
 pytestmark = [pytest.mark.postgres, pytest.mark.slow(3)]
@@ -30,11 +29,11 @@ async def until(condition):
 class Installation:
     """A receiver, its database, a site with a hub, and the command line."""
 
-    def __init__(self, receiver, site, hub, database_url) -> None:
+    def __init__(self, receiver, site, hub, migrated_url) -> None:
         self.receiver = receiver
         self.site = site
         self.hub = hub
-        self.database_url = database_url
+        self.database_url = migrated_url
         self.topic = f"{site.url}/feed"
 
     async def run(self, *arguments) -> str:
@@ -56,8 +55,7 @@ class Installation:
 
 
 @pytest.fixture
-async def installation(start, site, database_url):
-    migrate(database_url, 4)
+async def installation(start, site, migrated_url):
     hub = Hub()
     site.files["/hub"] = hub.answer
     site.files["/feed"] = f'<feed><link rel="hub" href="/hub"/>{ENTRY.format("/x", 1)}</feed>'
@@ -65,9 +63,9 @@ async def installation(start, site, database_url):
     receiver = await start(
         receiver_port=port,
         receiver_url=f"http://127.0.0.1:{port}",
-        database_url=SecretStr(database_url),
+        database_url=SecretStr(migrated_url),
     )
-    return Installation(receiver, site, hub, database_url)
+    return Installation(receiver, site, hub, migrated_url)
 
 
 async def test_a_topic_is_subscribed_to_and_its_news_become_signals(installation):

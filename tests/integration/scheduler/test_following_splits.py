@@ -5,7 +5,6 @@ from types import SimpleNamespace
 
 import pytest
 
-from migrations.upgrade import migrate
 from services.scheduler.flow import splitting
 from services.scheduler.flow.recovery import partitions_of, requests_of
 from services.scheduler.flow.splitting import SplitWatch, begin_anew
@@ -73,19 +72,23 @@ class Scheduler:
 
 
 @pytest.fixture
-def connection(database_url):
-    migrate(database_url, BEFORE)
-    with connect(database_url, "grow", autocommit=True) as connection:
+def store(migrated_database):
+    return migrated_database(BEFORE)
+
+
+@pytest.fixture
+def connection(store):
+    with connect(store, "grow", autocommit=True) as connection:
         yield connection
 
 
 @pytest.fixture
-async def start(database_url, connection, monkeypatch):
+async def start(store, connection, monkeypatch):
     monkeypatch.setattr(splitting, "EVERY_SECONDS", 0.02)
     started = []
 
     def begin(shards, layout):
-        started.append(Scheduler(database_url, shards, layout))
+        started.append(Scheduler(store, shards, layout))
         return started[-1]
 
     yield begin
@@ -104,9 +107,9 @@ def state(connection):
 
 
 async def test_a_shard_is_held_before_it_is_split_and_loaded_anew_after_it(
-    start, database_url, connection
+    start, store, connection
 ):
-    layout = begin_growth(database_url, AFTER)
+    layout = begin_growth(store, AFTER)
     scheduler = start([0, 1, 3, 4], Layout.of(BEFORE))
     scheduler.shards[3].layout = scheduler.shards[4].layout = layout
     await scheduler.some_turns()
@@ -121,9 +124,9 @@ async def test_a_shard_is_held_before_it_is_split_and_loaded_anew_after_it(
 
 
 async def test_a_shard_is_not_called_held_before_the_broker_has_its_requests(
-    start, database_url, connection
+    start, store, connection
 ):
-    begin_growth(database_url, AFTER)
+    begin_growth(store, AFTER)
     scheduler = start([PARENT], Layout.of(BEFORE))
     scheduler.pauses.is_sent = False
     assert ask(connection, PARENT, 30.0)
@@ -136,9 +139,9 @@ async def test_a_shard_is_not_called_held_before_the_broker_has_its_requests(
 
 @pytest.mark.parametrize("doubt", ["settled", "is_sure"])
 async def test_a_scheduler_that_may_have_lost_a_shard_does_not_speak_for_it(
-    start, database_url, connection, doubt
+    start, store, connection, doubt
 ):
-    begin_growth(database_url, AFTER)
+    begin_growth(store, AFTER)
     scheduler = start([PARENT], Layout.of(BEFORE))
     setattr(scheduler.consumer, doubt, False)
     assert ask(connection, PARENT, 30.0)
@@ -147,10 +150,8 @@ async def test_a_scheduler_that_may_have_lost_a_shard_does_not_speak_for_it(
     assert state(connection) is SplitState.ASKED
 
 
-async def test_a_shard_goes_on_when_whoever_wanted_to_split_it_is_gone(
-    start, database_url, connection
-):
-    begin_growth(database_url, AFTER)
+async def test_a_shard_goes_on_when_whoever_wanted_to_split_it_is_gone(start, store, connection):
+    begin_growth(store, AFTER)
     scheduler = start([PARENT], Layout.of(BEFORE))
     assert ask(connection, PARENT, 0.5)
     await until(lambda: scheduler.shards[PARENT].is_held)
@@ -160,11 +161,11 @@ async def test_a_shard_goes_on_when_whoever_wanted_to_split_it_is_gone(
     await until(lambda: state(connection) is SplitState.HELD)
 
 
-async def test_what_a_scheduler_before_has_said_of_a_shard_does_not_count(database_url, connection):
-    layout = begin_growth(database_url, AFTER)
+async def test_what_a_scheduler_before_has_said_of_a_shard_does_not_count(store, connection):
+    layout = begin_growth(store, AFTER)
     assert ask(connection, PARENT, 30.0)
     assert hold(connection, PARENT)
-    assert begin_anew(database_url, {0, PARENT}) == layout
+    assert begin_anew(store, {0, PARENT}) == layout
     assert state(connection) is SplitState.ASKED
 
 

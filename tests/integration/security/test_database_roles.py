@@ -37,15 +37,14 @@ URLS = [f"https://host-{n}.example/" for n in range(8)]
 
 
 @pytest.fixture
-def logins(database_url):
+def logins(migrated_url):
     """role → address of the database as a user who has that role alone."""
-    migrate(database_url, SHARDS)
     users = {role: f"{role}_{uuid.uuid4().hex[:8]}" for role in ROLES}
-    with psycopg.connect(database_url, autocommit=True) as connection:
+    with psycopg.connect(migrated_url, autocommit=True) as connection:
         for role, user in users.items():
             connection.execute(f"CREATE ROLE {user} LOGIN IN ROLE {role}")
-    yield {role: as_user(database_url, user) for role, user in users.items()}
-    with psycopg.connect(database_url, autocommit=True) as connection:
+    yield {role: as_user(migrated_url, user) for role, user in users.items()}
+    with psycopg.connect(migrated_url, autocommit=True) as connection:
         for user in users.values():
             connection.execute(f"DROP ROLE {user}")
 
@@ -67,7 +66,7 @@ async def publisher(local_broker):
 
 
 @pytest.mark.slow(25)
-async def test_all_workers_work_under_their_roles(publisher, logins, database_url, tmp_path):
+async def test_all_workers_work_under_their_roles(publisher, logins, migrated_url, tmp_path):
     settings = publisher.settings
     for url in URLS:
         host = url.split("/")[2]
@@ -86,8 +85,8 @@ async def test_all_workers_work_under_their_roles(publisher, logins, database_ur
             first = await requests.until(lambda got: len(got) >= len(URLS))
             for result in ("unchanged", "changed"):
                 await answer(publisher, first, result)
-            await until_observed(database_url, len(URLS))
-        await until_decided(database_url)
+            await until_observed(migrated_url, len(URLS))
+        await until_decided(migrated_url)
         for process in started:
             assert process.stop() == 0
             assert "permission denied" not in process.log
@@ -119,17 +118,17 @@ async def answer(publisher, records, result):
     await publisher.flush()
 
 
-async def until_observed(database_url, count):
-    await until(database_url, "SELECT count(*) >= %s FROM observations", count)
+async def until_observed(migrated_url, count):
+    await until(migrated_url, "SELECT count(*) >= %s FROM observations", count)
 
 
-async def until_decided(database_url):
-    await until(database_url, "SELECT count(*) >= %s FROM multiplier_history", 1)
+async def until_decided(migrated_url):
+    await until(migrated_url, "SELECT count(*) >= %s FROM multiplier_history", 1)
 
 
-async def until(database_url, question, argument):
+async def until(migrated_url, question, argument):
     deadline = time.monotonic() + PATIENCE_SECONDS
-    async with await psycopg.AsyncConnection.connect(database_url, autocommit=True) as connection:
+    async with await psycopg.AsyncConnection.connect(migrated_url, autocommit=True) as connection:
         while time.monotonic() < deadline:
             row = await (await connection.execute(question, (argument,))).fetchone()
             if row[0]:
@@ -245,21 +244,21 @@ LOOKERS = [
 
 
 def test_who_looks_pages_up_reads_which_shard_has_them_and_those_that_a_growth_adds(
-    logins, database_url
+    logins, migrated_url
 ):
-    begin_growth(database_url, 2 * SHARDS)
+    begin_growth(migrated_url, 2 * SHARDS)
     for role in (*LOOKERS, "freshet_coordinator", "freshet_readonly"):
         assert fetch_layout(logins[role]) == Layout(2 * SHARDS, SHARDS, frozenset())
     with (
         connect(logins["freshet_scheduler"], "test", autocommit=True) as connection,
-        connect(database_url, "test", autocommit=True) as command,
+        connect(migrated_url, "test", autocommit=True) as command,
     ):
         ask(command, 1, 1000.0)
         assert hold(connection, 1)
         take_over(connection, [1])
         assert hold(connection, 1)
         assert not resume(connection, 1)
-        split_shard(command, fetch_layout(database_url), 1, "test")
+        split_shard(command, fetch_layout(migrated_url), 1, "test")
     for role, may in (*((name, True) for name in READERS), ("freshet_poller", False)):
         with connect(logins[role], "test", autocommit=True) as connection:
             expected = contextlib.nullcontext() if may else pytest.raises(NOT_ALLOWED)
@@ -271,11 +270,11 @@ def test_who_looks_pages_up_reads_which_shard_has_them_and_those_that_a_growth_a
         assert [load(logins[role], shard).shard for shard in (1, 5, 7)] == [1, 5, 7]
 
 
-def test_migrating_again_restores_privileges_and_takes_others_away(logins, database_url):
-    with psycopg.connect(database_url, autocommit=True) as connection:
+def test_migrating_again_restores_privileges_and_takes_others_away(logins, migrated_url):
+    with psycopg.connect(migrated_url, autocommit=True) as connection:
         connection.execute("GRANT UPDATE ON pages TO freshet_scheduler")
         connection.execute("REVOKE SELECT ON hosts FROM freshet_scheduler")
-    migrate(database_url, SHARDS)
+    migrate(migrated_url, SHARDS)
     with psycopg.connect(logins["freshet_scheduler"], autocommit=True) as connection:
         connection.execute("SELECT * FROM hosts").fetchall()
         with pytest.raises(psycopg.errors.InsufficientPrivilege):

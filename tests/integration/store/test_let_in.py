@@ -7,7 +7,6 @@ import psycopg
 import pytest
 from page_batches import page_batch
 
-from migrations.upgrade import migrate
 from shared.contracts.databases import Databases
 from shared.contracts.identity import identify
 from shared.store.connection import connect
@@ -25,16 +24,15 @@ HOSTS = ["all.example", *(f"host-{number}.example" for number in range(4))]
 THERE = [f"https://{host}/there/{n}" for host in HOSTS for n in range(3)]
 
 
-def import_urls(database_url, urls):
+def import_urls(migrated_url, urls):
     """What an estimator does with pages that are published."""
-    import_pages(database_url, SHARDS, [page_batch(urls)], now=1.7e9)
+    import_pages(migrated_url, SHARDS, [page_batch(urls)], now=1.7e9)
 
 
 @pytest.fixture
-def database(database_url):
-    migrate(database_url, SHARDS)
-    import_urls(database_url, THERE)
-    return database_url
+def database(migrated_url):
+    import_urls(migrated_url, THERE)
+    return migrated_url
 
 
 @pytest.fixture

@@ -5,7 +5,6 @@ from concurrent.futures import ThreadPoolExecutor
 import psycopg
 import pytest
 
-from migrations.upgrade import migrate
 from shared.contracts.identity import identify
 from shared.store import watched
 from shared.store.known_pages import known_pages
@@ -34,9 +33,8 @@ LATEST = 1e6
 
 
 @pytest.fixture
-def connection(database_url):
-    migrate(database_url, 4)
-    with psycopg.connect(database_url, autocommit=True) as made:
+def connection(migrated_url):
+    with psycopg.connect(migrated_url, autocommit=True) as made:
         yield made
 
 
@@ -63,11 +61,11 @@ def test_each_source_is_held_by_one_and_of_each_host_there_is_one_at_a_time(conn
     assert len(take(connection, now=1061.0)) == 2
 
 
-def test_many_who_take_at_once_take_each_source_once(connection, database_url):
+def test_many_who_take_at_once_take_each_source_once(connection, migrated_url):
     watch(connection, *(source("x", f"h{n}.example") for n in range(40)))
 
     def some(_):
-        with psycopg.connect(database_url, autocommit=True) as own:
+        with psycopg.connect(migrated_url, autocommit=True) as own:
             return [url for _ in range(5) for url in take(own, most=3)]
 
     with ThreadPoolExecutor(8) as threads:
