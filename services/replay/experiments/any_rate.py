@@ -35,8 +35,7 @@ PAGES = 400
 HOSTS, PAGES_A_HOST = 20, 25
 """Of each decade."""
 CRAWLS = ("1 crawl", "4 crawls", "16 crawls")
-ALONE, WITH_HOST, BY_LAW = "alone", "with its host", "alone, by the law"
-NAMES = tuple(f"{crawls}, {where}" for where in (ALONE, WITH_HOST, BY_LAW) for crawls in CRAWLS)
+NAMES = tuple(f"{crawls}, {where}" for where in ("alone", "with its host") for crawls in CRAWLS)
 
 LAW = np.log(10.0) * np.linspace(DECADES[0], DECADES[-1] + 1, 301)
 """ln α, equally probable all: the law by which the rates of pages alone are drawn."""
@@ -48,6 +47,7 @@ Crawls = tuple[Floats, NDArray[np.uint8]]
 def any_rate(scale: Scale, told: Told) -> Figure:
     """Mean |ln(α̂/α)| after 1, 4 and 16 informative crawls, by decade of α."""
     found = np.empty((len(NAMES), scale.repetitions, len(DECADES)))
+    lawful = np.empty(found.shape[1:])
     for repetition in range(scale.repetitions):
         rng = scale.rng(repetition, 34)
         alone = 10.0 ** (np.repeat(DECADES, PAGES) + rng.random(PAGES * len(DECADES)))
@@ -57,14 +57,16 @@ def any_rate(scale: Scale, told: Told) -> Figure:
             found[len(SIZES) + row, repetition] = [
                 _with_hosts(decade, size, rng) for decade in DECADES
             ]
-            found[2 * len(SIZES) + row, repetition] = _by_decade(alone, by_law(*crawls))
+            if size == SIZES[1]:
+                lawful[repetition] = _by_decade(alone, by_law(*crawls))
         told((repetition + 1) / scale.repetitions)
     middles = [decade + 0.5 for decade in DECADES]
     series = [summarised(name, middles, means) for name, means in zip(NAMES, found, strict=True)]
-    for crawls, size in zip(CRAWLS[:2], SIZES[:2], strict=True):
+    series.append(summarised(f"{CRAWLS[1]}, alone, by the law", middles, lawful))
+    for name, size in zip(CRAWLS[:2], SIZES[:2], strict=True):
         bound = np.exp(-size) * np.log(10.0 ** np.array(middles) / INITIAL_CHANGE_RATE)
         least = np.maximum(bound, 0.0)[np.newaxis]
-        series.append(summarised(f"{crawls}, bound alone", middles, least))
+        series.append(summarised(f"{name}, bound alone", middles, least))
     return Figure(
         "estimator-any-rate",
         "Learning α over six decades",

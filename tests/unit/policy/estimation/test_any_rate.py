@@ -146,7 +146,6 @@ def test_any_rate_is_learned_over_six_decades() -> None:
         assert (np.array(error[f"{name}, alone"]) > least - 0.3).all()
     by_law = np.array(error["4 crawls, alone, by the law"])
     assert by_law.mean() > 0.9  # not even who knows the law has .8 in each decade
-    assert max(error["16 crawls, alone, by the law"]) < 0.36
 
 
 def test_the_median_by_the_law_parts_the_posterior_in_halves() -> None:
