@@ -126,7 +126,7 @@ def by_law(intervals: Floats, changed: NDArray[np.uint8]) -> Floats:
         seen = np.log(-np.expm1(-expected))
         likelihood += np.where(found[:, np.newaxis], seen, -expected)
     weight = np.exp(likelihood - likelihood.max(axis=1, keepdims=True)).cumsum(axis=1)
-    return np.exp(LAW[(weight < 0.5 * weight[:, -1:]).sum(axis=1)])
+    return np.asarray(np.exp(LAW[(weight < 0.5 * weight[:, -1:]).sum(axis=1)]))
 
 
 def _by_decade(alpha: Floats, estimate: Floats) -> Floats:
