@@ -144,6 +144,29 @@ def test_any_rate_is_learned_over_six_decades() -> None:
     for name in any_rate.CRAWLS[:2]:
         least = np.array(error[f"{name}, bound alone"])
         assert (np.array(error[f"{name}, alone"]) > least - 0.3).all()
+    by_law = np.array(error["4 crawls, alone, by the law"])
+    assert by_law.mean() > 0.9  # not even who knows the law has .8 in each decade
+
+
+def test_the_median_by_the_law_parts_the_posterior_in_halves() -> None:
+    rng = np.random.default_rng(8)
+    low, high = float(any_rate.LAW[0]), float(any_rate.LAW[-1])
+    for count in (1, 2, 4):
+        intervals, changed = 10.0 ** rng.uniform(-4, 2, (5, count)), rng.integers(0, 2, (5, count))
+        found = np.log(any_rate.by_law(intervals, changed.astype(np.uint8)))
+        for median, records in zip(found, zip(intervals, changed, strict=True), strict=True):
+
+            def posterior(u, records=records):
+                exponents = [(mpmath.e**u * t, z) for t, z in zip(*records, strict=True)]
+                return mpmath.fprod(
+                    -mpmath.expm1(-x) if z else mpmath.exp(-x) for x, z in exponents
+                )
+
+            def mass(end, posterior=posterior):
+                return mpmath.quad(posterior, mpmath.linspace(low, end, 13))
+
+            # The law has steps of 0.046 in ln α.
+            assert mass(median - 0.06) <= mass(high) / 2 <= mass(median + 0.06)
 
 
 record = st.tuples(st.floats(1e-6, 1e3), st.booleans())
