@@ -49,8 +49,8 @@ EXCUSED_SECONDS = 30.0
 """So long after it was away (wall), a shard that is away again, but not silent, is a slow one."""
 
 BEGINNING_SECONDS = 5.0
-"""For so long (wall) a shard that was loaded, or is picked from again, is not judged by what it leaves
-empty: its hosts wait as if they had just been crawled, and reports are a second old."""
+"""For so long (wall) a shard that was loaded, or is picked from again, is not judged by what it
+leaves empty: its hosts wait as if they had just been crawled, and reports are a second old."""
 
 LEAST_HELD = 0.01
 """A smaller part of the slots that wait for the crawlers is none: their answers come in bursts."""
