@@ -48,6 +48,10 @@ or standing still."""
 EXCUSED_SECONDS = 30.0
 """So long after it was away (wall), a shard that is away again, but not silent, is a slow one."""
 
+BEGINNING_SECONDS = 5.0
+"""For so long (wall) a shard that was loaded, or is picked from again, is not judged by what it
+leaves empty: its hosts wait as if they had just been crawled, and reports are a second old."""
+
 LEAST_HELD = 0.01
 """A smaller part of the slots that wait for the crawlers is none: their answers come in bursts."""
 
@@ -104,6 +108,8 @@ class Shard:
     back_at: float = -math.inf
     """Clock: it was away until then. What it crawled before says nothing about what it can."""
     back_at_wall: float = -math.inf
+    begun_at_wall: float = -math.inf
+    """Of the first report of this run."""
 
 
 @dataclass(slots=True)
@@ -161,6 +167,8 @@ class Fleet:
             # It could not use what it had while it was away, or was loaded; and another process may
             # be faster or slower.
             known.usage = Usage()
+            if curve.run and (before is None or not _is_same_run(curve, before)):
+                known.begun_at_wall = heard_at
             return None
         return before
 
@@ -179,9 +187,11 @@ class Fleet:
             made: what it made of them.
         """
         shard = self.shards[number]
+        is_beginning = shard.heard_at - seconds < shard.begun_at_wall + BEGINNING_SECONDS
         through = shard.curve.demand[0] if shard.curve is not None else 0.0
-        if since < shard.back_at:
-            # What it wrote while it was cut off comes when it is back, all at once.
+        if since < shard.back_at or is_beginning:
+            # What it wrote while it was cut off comes when it is back, all at once. And what a
+            # worker that was not serving could not use says nothing about what it can use.
             shard.usage.remember(seconds, made)
         elif shard.usage.observe(seconds, made, through):
             self._short.add(number)

@@ -4,7 +4,8 @@ They belong to the transaction of the split, so nobody else sees them before the
 themselves, and nothing is left of them where it comes to nothing. Rows are copied first and get
 their keys afterwards, which costs half of what moving them one by one does. Once the shard is held,
 only what changed meanwhile is copied again: rows that were written by transactions which had not
-ended when the copying began. Then what is left is to delete what has moved.
+ended when the copying began. Then what is left is to delete the pages that have moved; their URLs
+stay until the shard is served again (`left_urls`).
 """
 
 from dataclasses import dataclass, field
@@ -15,18 +16,13 @@ import psycopg
 from numpy.typing import NDArray
 
 from shared.store.deployment import StoreMismatch
-from shared.store.partitions import add_keys, attach, make_apart
+from shared.store.partitions import add_keys, attach, make_apart, share
 
 _TABLES: Final = ("pages", "page_urls")
 
 _CHANGED: Final = "age(pages.xmin) <= age(%(since)s::text::xid)"
 """Rows that were written by a transaction which had not ended at some time. Numbers of transactions
 come round: a few rows that are very old may be taken for changed ones."""
-
-_PLACES: Final = "CREATE TEMPORARY TABLE url_places (place tid) ON COMMIT DROP"
-
-_PIN: Final = "DECLARE before_copying CURSOR FOR SELECT"
-"""While a cursor is open, no row that it could see is cleared away: its place goes to no other."""
 
 
 @dataclass(slots=True)
@@ -38,7 +34,7 @@ class Copies:
     pages: dict[int, int] = field(default_factory=dict)
     """Shard that they go to → how many."""
     urls: int = 0
-    """How many, of all of them; their places are noted."""
+    """How many, of all of them."""
 
 
 def make_copies(connection: psycopg.Connection, parent: int, shards: list[int]) -> Copies:
@@ -51,8 +47,6 @@ def make_copies(connection: psycopg.Connection, parent: int, shards: list[int]) 
     """
     row = connection.execute("SELECT pg_snapshot_xmin(pg_current_snapshot())::text").fetchone()
     copies = Copies(row[0] if row else "")
-    connection.execute(_PIN)
-    connection.execute(_PLACES)
     for shard in shards:
         make_apart(connection, "pages", shard)
         copies.pages[shard] = _copy_pages(connection, parent, shard, None)
@@ -60,6 +54,8 @@ def make_copies(connection: psycopg.Connection, parent: int, shards: list[int]) 
         make_apart(connection, "page_urls", shard)
         copies.urls += _copy_urls(connection, parent, shard, None)
         add_keys(connection, "page_urls", shard)
+        for table in _TABLES:
+            share(connection, table, shard, parent)
     return copies
 
 
@@ -85,18 +81,14 @@ def put_in_place(connection: psycopg.Connection, parent: int, copies: Copies) ->
         "WHERE page.host_id = moved.host_id AND moved.shard = ANY(%s)",
         (np.array(sorted(copies.pages), np.int16),),
     ).rowcount
-    # By their places: to look for them again costs twice as much.
-    urls = connection.execute(
-        f"DELETE FROM page_urls_{parent} WHERE ctid = ANY(ARRAY(SELECT place FROM url_places))"
-    ).rowcount
-    if (pages, urls) != (sum(copies.pages.values()), copies.urls):
+    if not pages == sum(copies.pages.values()) == copies.urls:
         raise StoreMismatch(
             f"pages of shard {parent} came or went while it was held: somebody who is no estimator "
             "writes them; let it be split again"
         )
     for shard in copies.pages:
         for table in _TABLES:
-            attach(connection, table, shard, parent)
+            attach(connection, table, shard)
     return pages
 
 
@@ -158,12 +150,8 @@ def _copy_pages(
 def _copy_urls(
     connection: psycopg.Connection, parent: int, shard: int, ids: NDArray[np.int64] | None
 ) -> int:
-    """The same of their URLs, once the pages are copied; their places are noted."""
+    """The same of their URLs, once the pages are copied."""
     found = f"FROM page_urls_{parent} AS page_urls JOIN pages_{shard} AS page USING (page_id)"
-    condition, values = _among("page_urls", parent, ids)
-    connection.execute(
-        f"INSERT INTO url_places SELECT page_urls.ctid {found} WHERE {condition}", values
-    )
     return _copy(connection, "page_urls", shard, f"{found} WHERE true", parent, ids)
 
 

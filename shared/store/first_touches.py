@@ -6,12 +6,12 @@ longer than the deleting. So one row in each block is locked and let go before: 
 block too, and no row.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Final
 
 import psycopg
 
-_TABLES: Final = ("pages", "page_urls")
+from shared.store.left_urls import runs_of_blocks
 
 _BLOCKS_AT_ONCE: Final = 2_000
 """Rows are locked for some tens of milliseconds."""
@@ -32,7 +32,9 @@ between is left alone: then its block is touched already."""
 def touch_blocks(
     connection: psycopg.Connection, parent: int, meanwhile: Callable[[], object]
 ) -> int:
-    """Change a row's lock in each block of a shard's pages and URLs, some blocks in a transaction.
+    """Change a row's lock in each block of a shard's pages, some blocks in a transaction.
+
+    Their URLs are deleted later (`left_urls`).
 
     Args:
         connection: of the tables' owner, with autocommit.
@@ -45,22 +47,11 @@ def touch_blocks(
     Raises:
         psycopg.OperationalError: the server went away.
     """
-    touched = 0
-    for table in _TABLES:
-        for begin, end in _runs(connection, f"{table}_{parent}"):
-            row = connection.execute(
-                _TOUCH.format(table=f"{table}_{parent}"),
-                {"begin": f"({begin},0)", "end": f"({end},0)"},
-            ).fetchone()
-            touched += 0 if row is None else int(row[0])
-            meanwhile()
+    touched, table = 0, f"pages_{parent}"
+    for begin, end in runs_of_blocks(connection, table, _BLOCKS_AT_ONCE):
+        row = connection.execute(
+            _TOUCH.format(table=table), {"begin": f"({begin},0)", "end": f"({end},0)"}
+        ).fetchone()
+        touched += 0 if row is None else int(row[0])
+        meanwhile()
     return touched
-
-
-def _runs(connection: psycopg.Connection, table: str) -> Iterator[tuple[int, int]]:
-    row = connection.execute(
-        "SELECT pg_relation_size(%s::regclass) / current_setting('block_size')::int8", (table,)
-    ).fetchone()
-    blocks = 0 if row is None else int(row[0])
-    for begin in range(0, blocks, _BLOCKS_AT_ONCE):
-        yield begin, min(begin + _BLOCKS_AT_ONCE, blocks)

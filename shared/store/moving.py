@@ -19,6 +19,7 @@ from shared.store.connection import connect
 from shared.store.copies import Copies, put_in_place
 from shared.store.deployment import StoreMismatch
 from shared.store.erased_traces import observation_runs
+from shared.store.left_urls import delete_left_urls
 from shared.store.page_classes import copy_classes
 
 _EMPTY: Final = ("pages", "page_urls", "hosts")
@@ -179,12 +180,14 @@ def move_observations(
 
 
 def tidy(connection: psycopg.Connection, layout: Layout, parent: int) -> None:
-    """Free the room of what has moved, and let the planner know the pages; workers go on.
+    """Delete what a split has left, free the room of what has moved, and let the planner know the
+    pages; workers go on.
 
     Args:
         connection: of the tables' owner, with autocommit.
         layout: of which the shard is.
         parent: that has been split.
     """
+    delete_left_urls(connection, parent)
     for shard in layout.family_of(parent):
         connection.execute(f"VACUUM (ANALYZE) pages_{shard}, page_urls_{shard}")

@@ -95,8 +95,8 @@ def add_keys(connection: psycopg.Connection, table: str, shard: int) -> None:
     )
 
 
-def attach(connection: psycopg.Connection, table: str, shard: int, parent: int) -> None:
-    """Make a partition of what was made apart, for all who may use that of another shard.
+def attach(connection: psycopg.Connection, table: str, shard: int) -> None:
+    """Make a partition of what was made apart.
 
     Who reads or writes the table goes on meanwhile, and sees it when the transaction is committed.
 
@@ -104,9 +104,12 @@ def attach(connection: psycopg.Connection, table: str, shard: int, parent: int) 
         connection: of the tables' owner, in a transaction.
         table: `pages` or `page_urls`.
         shard: whose rows it has.
-        parent: the other shard.
     """
     connection.execute(_attach(table, shard))
     connection.execute(f"ALTER TABLE {table}_{shard} DROP CONSTRAINT {_ONLY}")
+
+
+def share(connection: psycopg.Connection, table: str, shard: int, parent: int) -> None:
+    """Let all who may use a table's partition of another shard, `parent`, use that of this one."""
     for grantee, privilege in connection.execute(_READERS, (f"{table}_{parent}",)).fetchall():
         connection.execute(f"GRANT {privilege} ON {table}_{shard} TO {grantee}")

@@ -15,7 +15,7 @@ from typing import Final
 
 import psycopg
 
-from shared.contracts.databases import Databases
+from shared.contracts.databases import Database, Databases
 from shared.contracts.layout import Layout, together
 from shared.store.connection import PASSING, connect
 from shared.store.first_touches import touch_blocks
@@ -27,6 +27,7 @@ from shared.store.growth import (
     split_shard,
 )
 from shared.store.layout import fetch_layout
+from shared.store.left_urls import delete_left_urls
 from shared.store.moving import SplitCounts, move_observations, tidy
 from shared.store.splits import SplitState, ask, hold, read_splits
 from shared.store.writer_lock import StoreBusy
@@ -64,6 +65,7 @@ def prepare(databases: Databases, shards: int) -> Layout:
         require_growth(layout, shards)
     for database, layout in before.items():
         if layout.shards not in (shards, layout.grown_from) and not layout.is_growing:
+            _delete_left(databases, database, layout)
             move_observations(database.url, layout)
     return together([begin_growth(database.url, shards) for database in databases.each])
 
@@ -148,7 +150,7 @@ class _Splitter:
         counts = self._split(parent)
         self._done += 1
         self._tell(f"shard {parent} is split: tidying up")
-        # What is not tidied up here is left to autovacuum.
+        # What is not tidied up here is left to `finish`, and to autovacuum.
         with contextlib.suppress(*PASSING), self._connection(parent) as connection:
             tidy(connection, self._layout, parent)
         return counts
@@ -234,9 +236,18 @@ class _Splitter:
 
 
 def finish(databases: Databases, layout: Layout, told: Told) -> int:
-    """Let what crawls found follow its pages; how many of them did."""
+    """Delete what splits have left that were cut off, and let what crawls found follow its pages;
+    how many of them did."""
 
     def tell(done: int, total: int) -> None:
         told(done, total, "what crawls found follows its pages")
 
+    for database in databases.each:
+        _delete_left(databases, database, layout)
     return sum(move_observations(database.url, layout, tell) for database in databases.each)
+
+
+def _delete_left(databases: Databases, database: Database, layout: Layout) -> None:
+    with connect(database.url, _ROLE, autocommit=True) as connection:
+        for parent in databases.had_by(database, list(range(layout.grown_from))):
+            delete_left_urls(connection, parent)

@@ -45,7 +45,8 @@ class DemandReporter:
     """Makes the reports of one shard, from when it is loaded until it goes.
 
     They are a run of their own: what the shard made of its slots before it was loaded, here or
-    elsewhere, says nothing about what it can make of them now.
+    elsewhere, says nothing about what it can make of them now. So does what it made of them while
+    nothing was picked of it (it was to be split; the group handed out shards): another run begins.
     """
 
     def __init__(self, shard: Shard, instance: str, horizon: float) -> None:
@@ -58,13 +59,16 @@ class DemandReporter:
         """
         self._shard = shard
         self._instance = instance
-        self._run: Final = uuid.uuid4().hex[:16]
-        self._sequence: Final = itertools.count(1)
+        self._begin_run()
         self._horizon = horizon
         self._ripe: list[float] = []
         self._reported_at = shard.filled_until
         self._misses = False
         self.demand: Demand | None = None
+
+    def _begin_run(self) -> None:
+        self._run = uuid.uuid4().hex[:16]
+        self._sequence = itertools.count(1)
 
     def is_stale(self, multiplier: float) -> bool:
         """Whether the demand is of markedly other parameters, or misses a limit that binds, or its
@@ -103,6 +107,8 @@ class DemandReporter:
         limited, unlimited = demand.limited(rates), demand.unlimited()
         by_tier, marginal = shard.notes.take_crawl_notes()
         crawls = sum(by_tier)
+        if shard.notes.take_interruption():
+            self._begin_run()
         answered, held, unused = shard.notes.take_fleet_notes()
         elapsed = now - self._reported_at
         self._reported_at = now

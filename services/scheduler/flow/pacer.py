@@ -75,6 +75,7 @@ class Pacer:
         self._emitter = emitter
         self._filled_until, self._stepped = clock.read()
         self._ticking = asyncio.Lock()
+        self._is_serving = True
         self.progressed_at = time.monotonic()
 
     async def run(self, stopping: asyncio.Event) -> None:
@@ -88,11 +89,20 @@ class Pacer:
             due = max(due + self._tick_seconds, time.monotonic())
             await asyncio.sleep(due - time.monotonic())
             self.progressed_at = time.monotonic()
-            if self._consumer.settled and self._consumer.is_sure:
+            if self._follow_group():
                 async with self._ticking:
                     await self.tick()
             else:
                 self._now()  # Plans that come from here on are of the clock as it is now.
+
+    def _follow_group(self) -> bool:
+        """Whether slots may be filled. That none were for a while is no sign of what shards can."""
+        is_serving = self._consumer.settled and self._consumer.is_sure
+        if is_serving != self._is_serving:
+            self._is_serving = is_serving
+            for shard in list(self._handler.shards.values()):
+                shard.notes.was_interrupted = True
+        return is_serving
 
     async def hold(self, shard: Shard) -> bool:
         """Pick nothing more of a shard.
@@ -186,6 +196,8 @@ class Pacer:
 
 
 def _hold(shard: Shard, is_held: bool) -> None:
+    # While it is held its slots are the others'; then what it left empty is forgotten.
+    shard.notes.was_interrupted |= shard.is_held and not is_held
     shard.is_held = is_held
 
 

@@ -22,6 +22,8 @@ class ReportNotes:
         self.unused_slots = 0
         """Since the shard was loaded: answers, and slots left empty as the crawlers are behind, or
         as no page is to be crawled."""
+        self.was_interrupted = False
+        """Whether it could not be picked from at times since the last report, whatever it has."""
         self._reported = (0, 0, 0)
         self._by_tier = np.zeros(0, np.int64)
         self._by_class = np.zeros(MOST_CLASSES + 1, np.int64)
@@ -47,6 +49,11 @@ class ReportNotes:
         answered, held, unused = self._reported
         self._reported = self.answered, self.held_slots, self.unused_slots
         return self.answered - answered, self.held_slots - held, self.unused_slots - unused
+
+    def take_interruption(self) -> bool:
+        """Whether the picking was interrupted since the last call."""
+        was_interrupted, self.was_interrupted = self.was_interrupted, False
+        return was_interrupted
 
     def take_crawl_notes(self) -> tuple[list[int], float]:
         """Picks of each tier since the last call, or none at all; and the crawl value of the least

@@ -1,6 +1,7 @@
 """Faults of workers and of the command while the number of shards grows."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any
 
 from services.estimator.announcing import KafkaAnnouncer
@@ -10,7 +11,7 @@ from services.scheduler.state.shard import Shard
 from services.verify.mutants.mutant import Planted, Promise, breaks, does_nothing
 from services.verify.simulation.replacing import instead
 from shared.contracts.messages import CrawlRequest
-from shared.store import growth
+from shared.store import growth, splitting
 
 
 @breaks(Promise.GROWN, "growth")
@@ -43,6 +44,21 @@ def asked_on_the_parent_forgotten() -> Planted:
         return found[shard.number]
 
     return instead(handler, "requests_of", requests_of)
+
+
+@breaks(Promise.GROWN, "growth")
+def urls_left() -> Planted:
+    """URLs of pages that have moved are deleted neither after a split nor in the end."""
+
+    @contextmanager
+    def plant() -> Iterator[None]:
+        with (
+            instead(splitting, "tidy", does_nothing),
+            instead(splitting, "_delete_left", does_nothing),
+        ):
+            yield
+
+    return plant()
 
 
 @breaks(Promise.GROWN, "growth")

@@ -347,7 +347,8 @@ def _owned_once(facts: Facts) -> Finding:
 
 
 def _grown(facts: Facts) -> Finding:
-    """A growth that was begun is over, and each shard has its own hosts and nobody else's."""
+    """A growth that was begun is over, and each shard has its own hosts and nobody else's, nor
+    URLs."""
     database, layout = facts.database, facts.database.layout
 
     def offenders() -> Iterator[str]:
@@ -360,6 +361,9 @@ def _grown(facts: Facts) -> Finding:
             for page in database.pages.get(shard, {}).values():
                 if page["host_id"] not in hosts:
                     yield f"{database.urls[shard, page['page_id']]} is in shard {shard}"
+        for (shard, page_id), url in sorted(database.urls.items()):
+            if page_id not in database.pages.get(shard, {}):
+                yield f"{url} is left in shard {shard}"
 
     what = "shards that were to grow have, and each has its own hosts"
     return Finding.of("growth", what, offenders(), shards=layout.shards)

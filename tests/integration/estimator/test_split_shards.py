@@ -24,6 +24,7 @@ from shared.runtime.settings import Settings
 from shared.store.connection import connect
 from shared.store.growth import begin_growth, split_shard
 from shared.store.layout import fetch_layout
+from shared.store.moving import tidy
 from shared.store.splits import ask, hold
 
 GROWN = 3 * SHARDS
@@ -112,6 +113,7 @@ class Installation:
             assert ask(connection, parent, 60.0)
             assert hold(connection, parent)
             split_shard(connection, layout, parent, "grow")
+            tidy(connection, layout, parent)
 
     def learned(self):
         """All that is known of pages and hosts, but for their shards."""

@@ -8,7 +8,7 @@ from shared.store.connection import connect
 from shared.store.first_touches import touch_blocks
 
 URLS = [f"https://host-{n % 7}.example/{n}" for n in range(4_000)]
-TABLES = ("pages_1", "page_urls_1")
+TABLES = ("pages_1",)
 
 
 @pytest.fixture
@@ -55,7 +55,7 @@ def quiet():
 def test_what_a_split_deletes_is_not_written_to_the_log_as_whole_blocks(command):
     assert SHARDS > 1
     counts = blocks(command)
-    assert min(counts) > 10
+    assert counts[0] > 10
     command.execute("CHECKPOINT")
     without = [whole_blocks_logged(command, table) for table in TABLES]
     assert all(logged >= count for logged, count in zip(without, counts, strict=True))

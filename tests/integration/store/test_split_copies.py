@@ -18,6 +18,7 @@ from shared.store.erasing import ErasedRows, erase_pages
 from shared.store.growth import begin_growth, split_shard
 from shared.store.imports import import_pages
 from shared.store.layout import read_layout
+from shared.store.moving import tidy
 from shared.store.partitions import ensure_partitions, without_partitions
 from shared.store.purging import Purgeable, count_purgeable
 from shared.store.snapshot import load_for_learning, load_shard
@@ -179,6 +180,7 @@ def test_what_is_written_while_a_shard_is_copied_moves_as_it_is_in_the_end(
         # Whatever is the default of the server.
         splitting.isolation_level = psycopg.IsolationLevel.REPEATABLE_READ
         counts = split_shard(splitting, layout, PARENT, "me", go_on)
+        tidy(splitting, layout, PARENT)
     assert contents(command) == before
     assert before["pages"].total() == PAGES - 4 - 4 + 4 + 4 + 4
     assert all_are_right(command)
@@ -193,9 +195,7 @@ def test_what_is_written_while_a_shard_is_copied_moves_as_it_is_in_the_end(
         assert sorted(where_they_are) == sorted((f"{table}_{s}", s) for s in FAMILY)
 
 
-def test_the_place_of_a_url_that_is_erased_goes_to_no_other_that_is_then_deleted(
-    filled, layout, command, estimator
-):
+def test_urls_of_pages_that_come_while_others_are_erased_stay(filled, layout, command, estimator):
     erase(estimator, [url for url in URLS if identify(url).host == host_of(4)])
     staying = [url_of(PARENT, f"new-{n}") for n in range(PAGES)]
 
@@ -208,6 +208,7 @@ def test_the_place_of_a_url_that_is_erased_goes_to_no_other_that_is_then_deleted
 
     with connect(filled, "test", autocommit=True) as splitting:
         split_shard(splitting, layout, PARENT, "me", go_on)
+        tidy(splitting, layout, PARENT)
     assert all_are_right(command)
     assert shards_of_urls(command).keys() >= set(staying)
 

@@ -168,6 +168,7 @@ def test_every_table_by_shard_is_thought_of():
 def test_the_family_has_what_the_parent_had_each_row_where_its_host_is(filled, command, layout):
     before = everything(command)
     counts = split_shard(command, layout, PARENT, "me")
+    tidy(command, layout, PARENT)
     moved = move_observations(filled, layout)
     after = everything(command)
     for table in OF_PAGES | OF_HOSTS:

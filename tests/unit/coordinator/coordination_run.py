@@ -1,5 +1,7 @@
 """A coordination over time, for tests."""
 
+import itertools
+
 from services.coordinator.core import Coordination, Moment
 from shared.contracts.messages import Bandwidth, DemandCurve
 
@@ -38,6 +40,9 @@ class Run:
         """Crawls per clock second that a shard can make at most; absent: all that it is given."""
         self.slots = {}
         """That the shards had in the last step."""
+        self.runs = {}
+        """Of the schedulers with the shards; absent: they do not say."""
+        self._sequence = itertools.count(1)
         self.published = []
 
     @property
@@ -63,7 +68,8 @@ class Run:
         self.slots[shard] = slots
         most = self.usable.get(shard, slots) * (self.moment.clock - since)
         rate = min(slots, most) / max(self.moment.clock - since, 1e-9)
-        return report(shard, scale, self.moment.clock, achieved_crawls_per_second=rate)
+        said = {"run": self.runs.get(shard, ""), "sequence": next(self._sequence)}
+        return report(shard, scale, self.moment.clock, achieved_crawls_per_second=rate, **said)
 
     def hear(self, message):
         self.core.receive_demand(message, self.moment.wall, self.moment)

@@ -64,3 +64,51 @@ def test_a_shard_that_stood_still_is_not_judged_by_it_unless_it_does_so_often():
         for _ in range(3):
             run.step()
         assert any(m.cause == "shortfall" for m in run.published) == (times > 1)
+
+
+def causes_since(run, count):
+    return [message.cause for message in run.published[count:]]
+
+
+@pytest.mark.parametrize("seconds", [1, 4])
+def test_a_shard_that_was_just_loaded_is_not_judged_by_what_it_leaves_empty_at_first(seconds):
+    run = settled({0: 100.0, 1: 100.0}, 200.0)
+    begun = len(run.published)
+    run.runs[1], run.usable[1] = "loaded anew", 20.0
+    for _ in range(seconds):
+        run.step()
+    run.usable.clear()
+    for _ in range(6):
+        run.step()
+    assert "shortfall" not in causes_since(run, begun)
+    assert run.shares()[1] == pytest.approx(0.5, abs=0.02)
+
+
+def test_a_family_has_its_share_at_once_when_its_shard_is_split_and_loaded():
+    run = settled({0: 100.0, 1: 100.0}, 200.0)
+    run.runs[1] = "before"
+    for _ in range(7):
+        run.step()
+    run.usable[1] = 0.0  # Nothing of it is picked, until it is split.
+    for _ in range(4):
+        run.step()
+    assert run.shares()[1] < 0.05  # Its slots are not lost meanwhile.
+    run.reporting |= {1: 50.0, 3: 50.0}
+    run.runs |= {1: "after", 3: "after"}
+    run.usable |= {1: 2.0, 3: 0.0}  # It was loaded, and its hosts are to wait.
+    begun = len(run.published)
+    for _ in range(4):
+        run.step()
+    run.usable.clear()
+    for _ in range(4):
+        run.step()
+    assert "shortfall" not in causes_since(run, begun)
+    assert run.shares()[1] + run.shares()[3] == pytest.approx(0.5, abs=0.02)
+
+
+def test_a_shard_that_was_loaded_and_cannot_use_its_slots_leaves_them_to_the_others():
+    run = settled({0: 100.0, 1: 100.0}, 200.0)
+    run.runs[1], run.usable[1] = "loaded anew", 20.0
+    for _ in range(10):
+        run.step()
+    assert run.shares()[1] * 200 == pytest.approx(20.4, abs=1)

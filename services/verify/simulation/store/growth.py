@@ -6,6 +6,7 @@ where it stands, and a commit is waited for.
 
 from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager
+from functools import partial
 from typing import Any, Final, ParamSpec, TypeVar
 
 import psycopg
@@ -31,6 +32,9 @@ T = TypeVar("T")
 
 COPYING_SECONDS: Final = 0.4
 """To copy what moves of a shard takes so long."""
+
+TOUCHING_SECONDS: Final = 0.2
+"""To lock a row in each of its blocks."""
 
 _STEPS: Final = 4
 
@@ -204,6 +208,17 @@ class GrowthStatements:
             sleep(COPYING_SECONDS / _STEPS)
         return Copies("")
 
+    def touch_blocks(
+        self, connection: Connection, parent: int, meanwhile: Callable[[], object]
+    ) -> int:
+        """As `shared.store.first_touches.touch_blocks`: some transactions, which change nothing."""
+        for _ in range(_STEPS):
+            with connection.transaction():
+                self._database.check()
+            meanwhile()
+            sleep(TOUCHING_SECONDS / _STEPS)
+        return len(self._database.pages.get(parent, {}))
+
     def require_held(self, connection: Connection, layout: Layout, parent: int) -> None:
         """As `shared.store.growth._require_held`."""
         database = self._database
@@ -237,7 +252,8 @@ class GrowthStatements:
                 database.pages.setdefault(shard, {})[page_id] = pages.pop(page_id) | {
                     "shard": shard
                 }
-                database.urls[shard, page_id] = database.urls.pop((parent, page_id))
+                # Where it was it is left until `delete_left_urls`.
+                database.urls[shard, page_id] = database.urls[parent, page_id]
         for host_id, shard in homes.items():
             if shard != parent:
                 moved = hosts.pop(host_id) | {"shard": shard}
@@ -274,6 +290,31 @@ class GrowthStatements:
 
         connection.mine.writes.append(write)
 
+    def delete_left_urls(
+        self,
+        connection: Connection,
+        parent: int,
+        meanwhile: Callable[[], object] = lambda: None,
+    ) -> int:
+        """As `shared.store.left_urls.delete_left_urls`, some of them in a transaction."""
+        urls, deleted = self._database.urls, 0
+        while left := self._left_urls(parent):
+            some = left[: len(left) // 2 + 1]
+            with connection.transaction():
+                connection.mine.writes.append(partial(_forget, urls, some))
+            deleted += len(some)
+            meanwhile()
+        return deleted
+
+    def _left_urls(self, parent: int) -> list[tuple[int, int]]:
+        pages = self._database.pages.get(parent, {})
+        return [key for key in self._database.urls if key[0] == parent and key[1] not in pages]
+
+    def tidy(self, connection: Connection, layout: Layout, parent: int) -> None:
+        """As `shared.store.moving.tidy`."""
+        _ = layout
+        self.delete_left_urls(connection, parent)
+
     def move_observations(
         self, database_url: str, layout: Layout, progress: Callable[[int, int], None]
     ) -> int:
@@ -291,6 +332,11 @@ class GrowthStatements:
         count = sum(new[0] != old[0] for new, old in zip(moved, database.observations, strict=True))
         database.observations[:] = moved
         return count
+
+
+def _forget(urls: dict[tuple[int, int], Any], keys: list[tuple[int, int]]) -> None:
+    for key in keys:
+        urls.pop(key, None)
 
 
 def _key(parent: int) -> tuple[Any, ...]:

@@ -1,0 +1,99 @@
+"""What a shard left empty while it could not be picked from is no sign of what it can use."""
+
+import asyncio
+import time
+
+import numpy as np
+import pytest
+from reference_shard import DAY, World, rules
+
+from services.scheduler.demand.reporter import DemandReporter
+from services.scheduler.demand.tally import demand_of
+from services.scheduler.flow.pacer import Pacer, Plans
+from shared.pacing.slots import SlotTimeline
+from shared.runtime.clock import ManualClock
+from shared.runtime.settings import load_settings
+
+NOW = 1.7e9
+
+
+class Group:
+    settled = True
+    is_sure = True
+    partitions = frozenset({0})
+
+
+class Handler:
+    def __init__(self, shard):
+        self.shards = {0: shard}
+
+
+class SameThread:
+    async def run(self, function, *args):
+        return function(*args)
+
+
+class Emitter:
+    async def is_sent_within(self, seconds):
+        return True
+
+
+class Reported:
+    """A shard whose reports are looked at, and the pacer that picks of it."""
+
+    def __init__(self):
+        world = World(rules())
+        world.add_page("h", 1, NOW - DAY)
+        self.shard, self.group = world.shard, Group()
+        self._reporter = DemandReporter(self.shard, "me", 20.0)
+        self._reporter.set_demand(demand_of(self.shard, 0.1))
+        plans = Plans(SlotTimeline(), time.monotonic)
+        self.pacer = Pacer(
+            *(load_settings(), ManualClock(NOW), plans, self.group, Handler(self.shard)),
+            *(SameThread(), Emitter()),
+        )
+        self._times = NOW + np.arange(1, 100)
+        self.told = []
+
+    def report(self):
+        self.told.append(self._reporter.report(float(self._times[len(self.told)]), 0.1))
+        return self.told[-1]
+
+    def runs(self):
+        """Which run each report was of, counted from 0."""
+        names = list(dict.fromkeys(report.run for report in self.told))
+        return [names.index(report.run) for report in self.told]
+
+
+async def test_a_shard_that_is_not_split_after_all_begins_a_new_run_of_reports():
+    reported = Reported()
+    reported.report()
+    await reported.pacer.hold(reported.shard)
+    reported.report()
+    await reported.pacer.hold(reported.shard)  # It is asked again and again.
+    reported.report()
+    await reported.pacer.go_on(reported.shard)
+    reported.report()
+    await reported.pacer.go_on(reported.shard)
+    reported.report()
+    assert reported.runs() == [0, 0, 0, 1, 1]
+    assert [report.sequence for report in reported.told] == [1, 2, 3, 1, 2]
+
+
+@pytest.mark.parametrize("what", ["settled", "is_sure"])
+async def test_shards_begin_a_new_run_where_the_group_interrupts_the_picking_and_after_it(what):
+    reported, stopping = Reported(), asyncio.Event()
+    running = asyncio.create_task(reported.pacer.run(stopping))
+    try:
+        for is_serving in (True, False, True):
+            setattr(reported.group, what, is_serving)
+            before = reported.pacer.progressed_at
+            while reported.pacer.progressed_at == before:
+                await asyncio.sleep(0.01)
+            await asyncio.sleep(0)
+            reported.report()
+            reported.report()
+    finally:
+        stopping.set()
+        await running
+    assert reported.runs() == [0, 0, 1, 1, 2, 2]
