@@ -3,6 +3,7 @@
 import asyncio
 import time
 from collections.abc import Callable, Sequence
+from functools import partial
 from types import SimpleNamespace
 from typing import Any, Final, ParamSpec, TypeVar, cast
 
@@ -27,6 +28,9 @@ _SLOW: Final = 1e-3
 
 _LARGE: Final = 1.0
 """Crawls per second of the large host."""
+
+_FAST: Final = 200.0
+"""The same where it may be crawled often: it uses up what is kept of its pages in seconds."""
 
 _UNLIMITED: Final = 1e9
 _PHASES: Final = (("steady", 1.0), ("twice", 2.0), ("half of that", 1.0))
@@ -86,10 +90,11 @@ class _Process:
 
 
 def run(pages: int, shards: int, seconds: float, seed: int) -> list[dict[str, Any]]:
-    """So many shards, and one, with the same pages of four kinds.
+    """So many shards, and one, with the same pages of five kinds.
 
     Of `varied` pages; on `many hosts`, a twentieth of them with limits; half of them of `one large
-    host` that takes one crawl a second; all of them `new`, of slow hosts.
+    host` that takes one crawl a second, or of `one fast host` that takes many; all of them `new`,
+    of slow hosts.
 
     Args:
         pages: of all shards together.
@@ -199,10 +204,10 @@ def _equal(
     return _Process(drivers, multiplier)
 
 
-def _large_host(pages: int, shards: int, seed: int) -> _Process:
+def _large_host(pages: int, shards: int, seed: int, rate: float = _LARGE) -> _Process:
     process = _varied(pages // 2, shards, seed)
     population = _population(pages // 2, 0.5, 1, seed - 1)
-    shard, _ = make_filled_shard(population, np.array([_LARGE]))
+    shard, _ = make_filled_shard(population, np.array([rate]))
     return _Process([*process.drivers, Driver(shard, population, seed)], process.multiplier)
 
 
@@ -220,5 +225,6 @@ _KINDS: Final[dict[str, Callable[[int, int, int], _Process]]] = {
     "varied": _varied,
     "many hosts": _many_hosts,
     "one large host": _large_host,
+    "one fast host": partial(_large_host, rate=_FAST),
     "new": _new,
 }

@@ -25,17 +25,12 @@ from services.scheduler.picking.urgent_heaps import (
     heaps_with_room,
 )
 from services.scheduler.picking.wheel import (
-    COARSE,
-    FINE,
-    TICKS_IN_COARSE,
     Wheel,
     has_room,
     is_put_off,
     make_wheel,
     put_off,
     restart,
-    skip_empty,
-    take_bucket,
     with_room,
 )
 from services.scheduler.state.rows import ASLEEP, UNSET, Rows
@@ -94,7 +89,7 @@ def make_board(
     """A board without pages; `attach` gives it rows."""
     none = np.empty(0, np.int32)
     state = np.zeros(1, STATE)
-    state["next_item"] = 1
+    state["next_item"], state["sweeps_first"] = 1, -1
     state["timeout"], state["first_retry"], state["reach"] = timeout, first_retry, reach
     if shares:
         state["shares"] = [*shares, max(1.0 - sum(shares), 0.0)]
@@ -140,6 +135,7 @@ def attach(
         touched: moves.
     """
     state = board.state[0]
+    state["used"] = count
     in_turns, host_count = board.terms.in_turns, hosts.size
     lists = int(state["listed"]) + 2 * count + touched
     urgent = int(state["urgent"] + state["listed"]) + count + 1
@@ -167,14 +163,15 @@ def clear_board(board: Board, used: int, host_count: int, now: float, width: flo
     restart(board.wheel, now, width)
     state = board.state[0]
     state.listed = state.urgent = state.parked = state.free_item = 0
-    state.next_item = 1
+    state.next_item, state.sweeps_first = 1, -1
     state.urgent_by_tier[:] = 0
     for row in range(used):
         board.pages[row].bucket = ASLEEP
         board.pages[row].due_staleness = UNSET
     for number in range(host_count):
         host = board.hosts[number]
-        host.guard = host.held_back = 0.0
+        host.guard = host.swept_from = host.held_back = 0.0
+        host.is_in_sweeps = 0
         host.tier_guards[:] = 0.0
         host.pen = NO_ITEM
         host.penned = 0
@@ -321,46 +318,28 @@ def _settle_touched(
 
 
 @compiled
+def _waits_for_host(hosts: Rows, number: int, guard: float) -> bool:
+    """Whether pages outside the pen of a host are where they belong although the global guard has
+    changed: that of the host is above, and was when they were placed."""
+    host = hosts[number]
+    return bool(host.is_limited and host.guard > guard and not host.swept_from > 0.0)
+
+
+@compiled
 def settle_all(board: Board, first: int, end: int) -> None:
     """Place anew all pages of some rows that are not listed, as the guard has changed."""
-    pages = board.pages
+    pages, hosts, state = board.pages, board.hosts, board.state[0]
+    highest = math.inf if board.terms.in_turns else max(state.guard, state.certain_from)
     rows = np.empty(end - first, np.int32)
     count = 0
     for row in range(first, end):
+        if _waits_for_host(hosts, pages[row].host, highest):
+            continue
         pages[row].due_staleness = UNSET
         if is_put_off(pages[row].bucket):
             rows[count] = row
             count += 1
     settle_rows(board, rows[:count])
-
-
-@compiled
-def _settle_bucket(board: Board, bucket: int) -> None:
-    rows = take_bucket(board.wheel, board.pages, bucket)
-    if board.state[0].is_crowded:
-        # Their s* is that of a guard long passed: it would list them all.
-        for row in rows:
-            board.pages[row].due_staleness = UNSET
-    settle_rows(board, rows)
-
-
-@compiled
-def let_come(board: Board, time: float, enough: int) -> None:
-    """List what comes up in the calendar until a time, and beyond until enough are at hand."""
-    wheel, chains, state = board.wheel, board.wheel.chains, board.state[0]
-    dial = wheel.dial[0]
-    skip_empty(wheel, time)
-    furthest = FINE
-    last = int((time - dial.origin) / dial.width)
-    while dial.current < last or (state.listed + state.urgent < enough and furthest > 0):
-        if dial.current >= last:
-            furthest -= 1
-        dial.current += 1
-        coarse = FINE + (dial.current // TICKS_IN_COARSE) % COARSE
-        if dial.current % TICKS_IN_COARSE == 0 and chains[coarse].head != 0:
-            _settle_bucket(board, coarse)
-        if chains[dial.current % FINE].head != 0:
-            _settle_bucket(board, dial.current % FINE)
 
 
 @compiled

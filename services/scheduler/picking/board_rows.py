@@ -38,6 +38,12 @@ STATE: Final = np.dtype(
         ("first_retry", np.float64),  # clock seconds after the first failure of a page
         ("reach", np.float64),  # clock seconds of crawling that pens keep pages for
         ("drains", np.int64),  # urgent pages that may still go to pens before the slots are filled
+        ("used", np.int64),  # rows of pages
+        ("few_pages", np.int64),  # hosts of no more pages are looked at at once
+        ("sweeps_first", np.int64),  # host whose pages are placed anew; -1: none (`host_sweeps`)
+        ("sweeps_last", np.int64),  # ... and that whose pages are last
+        ("host_sweeps", np.int64),  # how many there were
+        ("unsure_below", np.float64),  # pages of hosts whose pens lack their best may be worth this
         ("is_crowded", np.bool_),  # too many pages are listed: the guard is being raised
         ("urgent_by_tier", np.int64, UPPER_TIERS),  # where tiers take turns: entries of each heap
         ("shares", np.float64, SHARERS),  # ... parts of the slots ...

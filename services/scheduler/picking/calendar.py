@@ -20,14 +20,15 @@ from services.scheduler.picking import lines
 from services.scheduler.picking.board import (
     PENNED,
     clear_board,
-    let_come,
     make_board,
     settle_all,
     settle_touched,
 )
 from services.scheduler.picking.board_rows import LEFT
 from services.scheduler.picking.class_turns import EVERYBODY, ClassTurns
-from services.scheduler.picking.filling import PICK, fill_slots
+from services.scheduler.picking.coming import let_come
+from services.scheduler.picking.filling import PICK, count_unsure, fill_slots
+from services.scheduler.picking.host_sweeps import fill_large_pens, sweep_hosts
 from services.scheduler.picking.pens import leave_pen
 from services.scheduler.picking.priority import HIGHEST_VALUE, terms_of
 from services.scheduler.picking.reported import weigh_some
@@ -36,7 +37,7 @@ from services.scheduler.picking.shedding import BELOW_PICKED, raise_guard, shed_
 from services.scheduler.picking.space import Space, attached, is_attached
 from services.scheduler.picking.stock import SPARE, Stock, is_crowded, patience, shed_at_once
 from services.scheduler.picking.taking_turns import fill_in_turns
-from services.scheduler.picking.wheel import entries_in, memory_of
+from services.scheduler.picking.wheel import entries_in, memory_of, tidy
 from services.scheduler.picking.work_share import WorkShare
 from services.scheduler.state.rows import Rows
 from services.scheduler.state.rules import ShardRules
@@ -205,6 +206,8 @@ class Calendar:
         self._attach(slots.size)
         if not self._is_ready or entries_in(self._board.wheel) > 4 * self._space.used + 100_000:
             self._rebuild(now)
+        tidy(self._board.wheel, self._space.pages, self._space.used, self._work.slice)
+        self._sweep_hosts(now)
         self._sweep(now)
         self._list_enough(now, 2 * slots.size if self._is_sweeping else 0)
         others = picks
@@ -214,8 +217,8 @@ class Calendar:
             fill = partial(self._fill_all, now=now, least=least)
             self._classes.fill(self._board, self._space.lanes_of, slots, rate, least, picks, fill)
             others = picks[picks["lane"] == EVERYBODY]
-        is_below = (others["row"] >= 0) & (others["priority"] < self.guard)
-        self.uncertain_picks += int(is_below.sum())
+        unsure_below = float(self._state["unsure_below"])
+        self.uncertain_picks += count_unsure(others, self.guard, unsure_below)
         if others.size:
             self._adjust(now, others)
         return picks
@@ -263,6 +266,8 @@ class Calendar:
         clear_board(board, used, space.host_count, now, width)
         lines.clear_lines(board)
         self._state["guard"] = self._state["certain_from"] = guard
+        self._state["few_pages"] = self._work.few_pages
+        fill_large_pens(board, now)
         for begin in range(0, used, _LOOKED_AT):
             settle_all(board, begin, min(begin + _LOOKED_AT, used))
         self._is_ready = True
@@ -314,6 +319,14 @@ class Calendar:
         passed = (now - self._swept_to) / (_SLICES_SECONDS * self._rules.speed)
         self._swept_to = now
         self._place(max(int(self._space.used * min(passed, 0.05)), self._work.slice), now)
+
+    def _sweep_hosts(self, now: float) -> None:
+        """Place some pages anew of large hosts whose pens are being filled."""
+        state, work = self._state, self._work
+        state["few_pages"], state["unsure_below"] = work.few_pages, 0.0
+        if state["sweeps_first"] >= 0:
+            self._attach(work.host_slice)
+        sweep_hosts(self._board, work.host_slice, now)
 
     def _list_enough(self, now: float, wanted: int) -> None:
         """List what has come up; and while the guard is lowered, what suffices to fill slots."""

@@ -19,12 +19,11 @@ from services.scheduler.picking.board import (
 )
 from services.scheduler.picking.board_rows import LEFT, wide
 from services.scheduler.picking.heap import pop, push
+from services.scheduler.picking.host_sweeps import refill
 from services.scheduler.picking.lines import call_out, offer_line
-from services.scheduler.picking.pen_quotas import ABOVE
 from services.scheduler.picking.pens import (
     best_of_pen,
     dissolve_pen,
-    fill_pen,
     take_best,
     waits_for_group,
     weigh_pen,
@@ -104,14 +103,12 @@ def _offer(
     """Let the best of a host's pen take part; the new size of the heap."""
     host = board.hosts[number]
     weigh_pen(board, number, weighed)
-    best = best_of_pen(board, number)
-    if best * ABOVE < host.guard and host.guard > board.state[0].guard:
-        fill_pen(board, number, weighed)
-        best = best_of_pen(board, number)
+    best = refill(board, number, best_of_pen(board, number), weighed)
     host.offer = best
     if best > 0.0:
         return push(keys, items, size, best, -2 - number)
-    dissolve_pen(board, number)
+    if not host.swept_from > 0.0:
+        dissolve_pen(board, number)
     return size
 
 
@@ -298,3 +295,15 @@ def fill_slots(
     close_offers(board, items, size, slots[slots.size - 1])
     drop_left(board)
     return settled
+
+
+def count_unsure(picks: Rows, guard: float, unsure_below: float) -> int:
+    """How many slots were filled, or left empty, in a way that a look at all pages might not.
+
+    Args:
+        picks: as they were made.
+        guard: what is in the calendar is worth less.
+        unsure_below: what pages of hosts that lack their best may be worth; 0: none does.
+    """
+    below = picks["priority"] < max(guard, unsure_below)
+    return int((below & ((picks["row"] >= 0) | (unsure_below > 0.0))).sum())

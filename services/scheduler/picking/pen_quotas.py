@@ -43,6 +43,12 @@ def least_kept(
 
 
 @compiled
+def most_outside(host: Any) -> float:
+    """What pages of a host that are outside its pen are worth at most, but for the global guard."""
+    return float(max(host.guard, host.swept_from, host.tier_guards.max()))
+
+
+@compiled
 def raise_guards(host: Any, guards: NDArray[np.float64]) -> None:
     """Pages of a host that are outside its pen are worth no more than this, by queue."""
     host.guard = max(host.guard, _just_above(guards[0]))

@@ -86,7 +86,8 @@ def quota_of(board: Board, number: int, now: float) -> int:
 def has_own_guard(board: Board, number: int) -> bool:
     """Whether pages of a host wait for longer than all others do."""
     host = board.hosts[number]
-    return bool(host.guard > board.state[0].guard or host.tier_guards.max() > 0.0)
+    outside = max(host.guard, host.swept_from)
+    return bool(outside > board.state[0].guard or host.tier_guards.max() > 0.0)
 
 
 @compiled
@@ -343,6 +344,9 @@ def dissolve_pen(board: Board, number: int) -> None:
     host = board.hosts[number]
     host.is_limited = host.is_parked = 0
     host.held_back = 0.0
+    if host.guard <= board.state[0].guard:
+        # It must not hold pages back once the global one is lowered.
+        host.guard = 0.0
     for row in _empty_pen(board, number):
         list_page(board, row)
 
@@ -359,6 +363,6 @@ def release_host(board: Board, number: int) -> None:
                 page.due_staleness = UNSET
                 if is_put_off(page.bucket):
                     settle(board, row)
-    host.guard = 0.0
+    host.guard = host.swept_from = 0.0
     host.tier_guards[:] = 0.0
     dissolve_pen(board, number)

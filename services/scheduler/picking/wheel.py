@@ -28,8 +28,17 @@ BUCKETS: Final = FINE + COARSE
 
 ENTRIES_IN_CHUNK: Final = 15
 
-CHAIN: Final = np.dtype([("head", np.int32), ("fill", np.int32)])
-"""A bucket: its newest chunk (0: none), and how many entries that has; all others are full."""
+_HELD: Final = BUCKETS
+"""The chain whose entries are being tidied."""
+
+_TIDIED_FROM: Final = 2
+_TIDIED_SPARE: Final = 50_000
+"""Where there are so many times the pages in entries, and so many more, it pays to look for those
+that were left behind."""
+
+CHAIN: Final = np.dtype([("head", np.int32), ("fill", np.int32), ("entries", np.int32)])
+"""A bucket: its newest chunk (0: none), how many entries that has (all others are full), and how
+many entries there are in all."""
 
 DIAL: Final = np.dtype(
     [
@@ -37,6 +46,8 @@ DIAL: Final = np.dtype(
         ("entries", np.int64),  # those that were left behind included
         ("next_chunk", np.int64),  # first one never used
         ("free_chunk", np.int64),  # first of the free ones; 0: none
+        ("tidied", np.int64),  # buckets that were tidied, of those that will be; none: all were
+        ("held", np.int64),  # whose entries are being tidied; -1: of no bucket
         ("origin", np.float64),  # clock seconds at which tick 0 begins
         ("width", np.float64),  # clock seconds of a tick
     ]
@@ -57,9 +68,9 @@ class Wheel(NamedTuple):
 def make_wheel(expected: int) -> Wheel:
     """An empty calendar with room for entries; memory is taken as it is used."""
     return Wheel(
-        np.zeros(BUCKETS, CHAIN),
+        np.zeros(BUCKETS + 1, CHAIN),
         reserved(chunks_for(expected), np.int32, (ENTRIES_IN_CHUNK + 1,)),
-        np.array([(0, 0, 1, 0, 0.0, 1.0)], DIAL),
+        np.array([(0, 0, 1, 0, BUCKETS, -1, 0.0, 1.0)], DIAL),
     )
 
 
@@ -105,11 +116,13 @@ def memory_of(wheel: Wheel) -> int:
 @compiled
 def restart(wheel: Wheel, now: float, width: float) -> None:
     """Forget all entries, and begin at a time with ticks of a width."""
-    for bucket in range(BUCKETS):
-        wheel.chains[bucket].head = wheel.chains[bucket].fill = 0
+    for place in range(BUCKETS + 1):
+        chain = wheel.chains[place]
+        chain.head = chain.fill = chain.entries = 0
     dial = wheel.dial[0]
     dial.current = dial.entries = dial.free_chunk = 0
     dial.next_chunk = 1
+    dial.tidied, dial.held = BUCKETS, -1
     dial.origin, dial.width = now, width
 
 
@@ -128,12 +141,16 @@ def _add_entry(wheel: Wheel, bucket: int, row: int) -> None:
         chain.fill = 0
     chain.fill += 1
     wheel.chunks[chain.head, chain.fill] = row
+    chain.entries += 1
     dial.entries += 1
 
 
 @compiled
 def put_off(wheel: Wheel, pages: Rows, row: int, time: float) -> bool:
     """Put a page where it comes up at a time, or before; infinite: never.
+
+    What is beyond the calendar comes up sometime in its later half, and is put off again: those of
+    a slice of time, each page at its own, so that they are never all looked at together.
 
     Returns:
         whether it was: False if that time has come.
@@ -151,7 +168,10 @@ def put_off(wheel: Wheel, pages: Rows, row: int, time: float) -> bool:
         bucket = tick % FINE
     else:
         furthest = current // TICKS_IN_COARSE + COARSE - 1
-        bucket = FINE + min(tick // TICKS_IN_COARSE, furthest) % COARSE
+        coarse = tick // TICKS_IN_COARSE
+        if coarse > furthest:
+            coarse = furthest - row % (COARSE // 2)
+        bucket = FINE + coarse % COARSE
     if page.bucket != bucket:
         _add_entry(wheel, bucket, row)
         page.bucket = bucket
@@ -167,32 +187,110 @@ def is_put_off(bucket: int) -> bool:
 @compiled
 def take_bucket(wheel: Wheel, pages: Rows, bucket: int) -> NDArray[np.int32]:
     """Empty a bucket; the rows in it, whose `bucket` is ASLEEP then."""
-    chain, dial = wheel.chains[bucket], wheel.dial[0]
+    if wheel.dial[0].held == bucket:
+        _put_back(wheel, pages, wheel.chains[_HELD].entries)
+    return take_some(wheel, pages, bucket, wheel.chains[bucket].entries)
+
+
+@compiled
+def take_some(wheel: Wheel, pages: Rows, bucket: int, most: int) -> NDArray[np.int32]:
+    """Take about so many entries out of a bucket; their rows, whose `bucket` is ASLEEP then."""
+    return _take(wheel, pages, bucket, bucket, most)
+
+
+@compiled
+def _take(wheel: Wheel, pages: Rows, place: int, bucket: int, most: int) -> NDArray[np.int32]:
+    """Take chunks out of the chain at a place, of so many entries at least; the rows in them that
+    are of a bucket, and are ASLEEP then."""
+    chain, dial = wheel.chains[place], wheel.dial[0]
     found = np.empty(64, np.int32)
-    count = 0
+    count = looked_at = 0
     chunk, fill = chain.head, chain.fill
-    chain.head = chain.fill = 0
-    while chunk != 0:
+    while chunk != 0 and looked_at < most:
         if count + fill > found.size:
             larger = np.empty(2 * (count + fill), np.int32)
             larger[:count] = found[:count]
             found = larger
         following = wheel.chunks[chunk, 0]
         if following != 0:
-            for place in range(1, ENTRIES_IN_CHUNK + 1):
-                prefetch(pages, wheel.chunks[following, place])
-        for place in range(1, fill + 1):
-            row = wheel.chunks[chunk, place]
+            for place_in in range(1, ENTRIES_IN_CHUNK + 1):
+                prefetch(pages, wheel.chunks[following, place_in])
+        for place_in in range(1, fill + 1):
+            row = wheel.chunks[chunk, place_in]
             if pages[row].bucket == bucket:
                 pages[row].bucket = ASLEEP
                 found[count] = row
                 count += 1
-        dial.entries -= fill
+        looked_at += fill
         wheel.chunks[chunk, 0] = dial.free_chunk
         dial.free_chunk = chunk
         chunk = following
         fill = ENTRIES_IN_CHUNK
+    dial.entries -= looked_at
+    chain.entries -= looked_at
+    chain.head, chain.fill = chunk, fill if chunk != 0 else 0
     return found[:count]
+
+
+@compiled
+def _put_back(wheel: Wheel, pages: Rows, most: int) -> None:
+    """Put entries of the bucket that is being tidied back into it, if they count."""
+    dial = wheel.dial[0]
+    bucket = dial.held
+    for row in _take(wheel, pages, _HELD, bucket, most):
+        _add_entry(wheel, bucket, row)
+        pages[row].bucket = bucket
+    if wheel.chains[_HELD].entries == 0:
+        dial.held = -1
+
+
+@compiled
+def tidy(wheel: Wheel, pages: Rows, used: int, most: int) -> None:
+    """Drop entries that were left behind, if there are many of them: look at about so many.
+
+    Args:
+        wheel: of the pages.
+        pages: rows of the shard.
+        used: how many of them there are.
+        most: entries to look at.
+    """
+    dial = wheel.dial[0]
+    if dial.tidied == BUCKETS and dial.held < 0:
+        if dial.entries <= _TIDIED_FROM * used + _TIDIED_SPARE:
+            return
+        dial.tidied = 0
+    left = most
+    while left > 0:
+        if dial.held < 0:
+            while dial.tidied < BUCKETS and wheel.chains[dial.tidied].entries == 0:
+                dial.tidied += 1
+            if dial.tidied == BUCKETS:
+                return
+            dial.held = dial.tidied
+            dial.tidied += 1
+            chain, held = wheel.chains[dial.held], wheel.chains[_HELD]
+            held.head, held.fill, held.entries = chain.head, chain.fill, chain.entries
+            chain.head = chain.fill = chain.entries = 0
+        part = min(left, wheel.chains[_HELD].entries)
+        left -= max(part, 1)
+        _put_back(wheel, pages, part)
+
+
+@compiled
+def ripening(wheel: Wheel, ticks: int) -> tuple[int, int]:
+    """The coarse bucket that comes up next, and how many of its entries are to be looked at now,
+    so that few are left when it does.
+
+    Args:
+        wheel: the calendar.
+        ticks: how many come up at once.
+    """
+    dial = wheel.dial[0]
+    following = dial.current // TICKS_IN_COARSE + 1
+    left = following * TICKS_IN_COARSE - dial.current
+    bucket = FINE + following % COARSE
+    entries = wheel.chains[bucket].entries
+    return bucket, min(entries, entries * ticks // left + ENTRIES_IN_CHUNK)
 
 
 @compiled

@@ -9,6 +9,10 @@ _FEW_PAGES: Final = 32_768
 _SLICE: Final = 10_000
 """Pages that are placed anew at a tick at least, or shed at most; some milliseconds."""
 
+_LEAST_HOST_SLICE: Final = 2_000
+"""The same of large hosts whose pens are being filled: few shards have such at a time, and their
+pens are to last until then."""
+
 _SAMPLED: Final = 50_000
 """Pages that tell how far to lower the guard, where pages are many."""
 
@@ -37,6 +41,11 @@ class WorkShare:
     def slice(self) -> int:
         """Pages that are placed anew at a tick at least, or shed at most."""
         return round(self.part * _SLICE)
+
+    @property
+    def host_slice(self) -> int:
+        """Pages of large hosts that are placed anew at a tick."""
+        return max(round(self.part * _SLICE), _LEAST_HOST_SLICE)
 
     @property
     def sampled(self) -> int:

@@ -215,6 +215,7 @@ def unlist_page(pages: Rows, records: Rows, hosts: Rows, row: int) -> NDArray[np
         return freed[:0]
     count = 0
     last = NO_PAGE
+    host.sweep_at = host.sweep_end = 0
     place = host.first_page
     host.first_page = NO_PAGE
     while place != NO_PAGE:

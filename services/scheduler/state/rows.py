@@ -100,6 +100,7 @@ HOST: Final = np.dtype(
         ("typical_value", np.float64),  # of the pages crawled of late
         ("held_back", np.float64),  # greatest priority among its pages that have to wait for it
         ("guard", np.float64),  # pages outside its pen are below; 0: no guard of its own
+        ("swept_from", np.float64),  # ... or this, while it is lowered (`host_sweeps`); or 0
         ("tier_guards", np.float64, 3),  # the same of its upper tiers, where these take turns
         ("ready_at", np.float64),  # of its parking that counts
         ("offer", np.float64),  # priority for which its pen takes part while slots are filled
@@ -118,10 +119,14 @@ HOST: Final = np.dtype(
         ("line_below", np.int32),  # first of the hosts below it
         ("line_next", np.int32),  # the next one below the same host
         ("line_before", np.int32),  # the one before it there, or that they are below
+        ("sweep_at", np.int32),  # 1 + row at which placing its pages anew goes on; 0: the first one
+        ("sweep_end", np.int32),  # ... and where it ends
+        ("sweeps_next", np.int32),  # the next host whose pages wait to be placed anew; -1: none
         ("most_open", np.int16),  # requests that may be on their way at once; 0: any number
         ("open_left", np.int16),  # how many more of them may be made (`open_requests`)
         ("is_limited", np.uint8),  # its ripe pages go to its pen
         ("is_parked", np.uint8),  # it waits for its next token, or in a line
+        ("is_in_sweeps", np.uint8),  # its pages wait to be placed anew
         ("own_limit", np.uint8),
         ("is_paced", np.uint8),  # no two crawls nearer to each other than its rate says
     ],
