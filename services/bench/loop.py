@@ -9,7 +9,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from services.bench.flame_graphs import FlameGraphs
+from services.bench.flame_graphs import FlameGraphs, NotDrawn, sampler
 from services.bench.processor_time import Usage
 from services.bench.real_system import RealSystem, Requests, until_steady
 from services.run.options import RunOptions
@@ -47,6 +47,8 @@ class _Step:
     lags: dict[str, int]
     status: dict[str, Any]
     signals: int
+    not_drawn: str | None
+    """Why there are no flame graphs, where some were wanted."""
 
 
 def run(
@@ -67,8 +69,11 @@ def run(
             None: there are to be none.
 
     Raises:
-        NotDrawn: there are no flame graphs.
+        NotDrawn: there is nothing to draw flame graphs with. Where one could not be drawn, the
+            answer says so: what was measured is not lost.
     """
+    if flame_graphs is not None:
+        sampler()  # or all this would be for nothing
     return asyncio.run(_run(folder, pages, sorted(rates), seconds, flame_graphs))
 
 
@@ -134,9 +139,13 @@ async def _hold(
         if name in before
     }
     passed = status["page_signals"] - signals
+    not_drawn = None
     if drawn is not None:
-        await asyncio.to_thread(drawn.done)
-    return _Step(rate, start, end, used, await system.lags(), status, passed)
+        try:
+            await asyncio.to_thread(drawn.done)
+        except NotDrawn as error:
+            not_drawn = str(error)
+    return _Step(rate, start, end, used, await system.lags(), status, passed, not_drawn)
 
 
 def _answer(step: _Step, requests: Requests) -> dict[str, Any]:
@@ -169,7 +178,7 @@ def _answer(step: _Step, requests: Requests) -> dict[str, Any]:
             for name, used in step.used.items()
         },
         "stopped_by": None if held else _stopped_by(shares),
-    }
+    } | ({} if step.not_drawn is None else {"not_drawn": step.not_drawn})
 
 
 def _stopped_by(shares: dict[str, float]) -> str:

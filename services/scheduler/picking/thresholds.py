@@ -16,7 +16,9 @@ def host_multipliers(hosts: Rows, multiplier: float) -> NDArray[np.float64]:
 
 def thresholds_of(shard: Shard, crawls: Rows, multiplier: float) -> NDArray[np.float64]:
     """λ₀ + λ_i of picks; a typical value lags behind, so never above what was picked by value."""
-    hosts = shard.hosts.rows[shard.pages["host"][crawls["row"]]]
-    thresholds = multiplier + host_multipliers(hosts, multiplier)
+    numbers, hosts = shard.pages["host"][crawls["row"]], shard.hosts.rows
+    if not (hosts["held_back"][numbers] > multiplier).any():
+        return np.full(numbers.size, multiplier)  # as most are: no host is above λ₀
+    thresholds = multiplier + host_multipliers(hosts[numbers], multiplier)
     reached = np.maximum(np.minimum(thresholds, crawls["value"]), multiplier)
     return np.where(crawls["tier"] <= RETRY, reached, thresholds)

@@ -69,9 +69,11 @@ class Factors:
         self.tables.counts[host] = 0
         self._reserve(count)
         tables, begin, end = self.tables, self._used, self._used + count
+        tables.activity[host] = activity
+        if not count:
+            return  # as of most hosts
         numbers = np.asarray(directories[:count], np.uint16)
         order = np.argsort(numbers, kind="stable")
-        tables.activity[host] = activity
         tables.begins[host], tables.counts[host] = begin, count
         tables.directories[begin:end] = numbers[order]
         tables.factors[begin:end] = np.asarray(factors[:count], np.float32)[order]

@@ -58,14 +58,4 @@ class HostNames:
         return number
 
 
-class HostKeys:
-    """The names as record keys, by number."""
-
-    def __init__(self, names: HostNames) -> None:
-        self._names = names
-
-    def __getitem__(self, number: int) -> bytes:
-        return self._names[number].encode()
-
-
-__all__ = ["UNKNOWN", "HostKeys", "HostNames"]
+__all__ = ["UNKNOWN", "HostNames"]

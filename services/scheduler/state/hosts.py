@@ -15,7 +15,7 @@ from numba.core import types
 from numba.extending import overload
 from numpy.typing import NDArray
 
-from services.scheduler.state.host_names import UNKNOWN, HostKeys, HostNames
+from services.scheduler.state.host_names import UNKNOWN, HostNames
 from services.scheduler.state.learned_hosts import LearnedHosts
 from services.scheduler.state.rows import HOST, NEVER, NO_GROUP, REMOVED, Rows
 from shared.contracts.objectives import FRESHNESS
@@ -258,8 +258,6 @@ class Hosts:
         """Those from `len` on are no hosts."""
         self._known: Rows = self.rows[:0]
         self.names = HostNames()
-        self.keys = HostKeys(self.names)
-        """The names as record keys."""
         self.learned = LearnedHosts()
         self._rules: dict[int, HostRules] = {}
         """Of hosts that have any."""

@@ -175,19 +175,21 @@ class LearnedHosts:
         named = np.array([len(names) for names in columns.sources], np.int64)
         self._weigh(numbers, named, weights)
 
-    def take(self, number: int, message: HostParameters) -> None:
-        """Take what was learned of a host."""
+    def take(self, numbers: Sequence[int], messages: Sequence[HostParameters]) -> None:
+        """Take what was learned of hosts, at least one; of one that comes twice the last stands."""
+        evidence = np.array([m.signal_evidence for m in messages])
         with np.errstate(over="ignore"):
-            self.tables.alpha[number] = message.unsignalled_change_rate
-            self.tables.kappa[number] = message.signal_evidence
-            self.tables.multipliers[number] = message.burst_multipliers
-        weights = _weights(np.array(message.source_evidence), message.signal_evidence)
-        self._factors.set(
-            number, message.activity_factors, message.directories, message.directory_factors
-        )
-        given = [self._id_of(name) for name in message.sources]
-        self._name_sources(number, given)
-        self._weigh(np.array([number]), np.array([len(given)]), weights[np.newaxis])
+            self.tables.alpha[numbers] = [m.unsignalled_change_rate for m in messages]
+            self.tables.kappa[numbers] = evidence
+            self.tables.multipliers[numbers] = [m.burst_multipliers for m in messages]
+        of_sources = np.array([m.source_evidence for m in messages])
+        named = np.array([len(m.sources) for m in messages])
+        for number, message in zip(numbers, messages, strict=True):
+            self._factors.set(
+                number, message.activity_factors, message.directories, message.directory_factors
+            )
+            self._name_sources(number, [self._id_of(name) for name in message.sources])
+        self._weigh(np.array(numbers), named, _weights(of_sources, evidence[:, np.newaxis]))
 
     def _weigh(
         self,
@@ -206,11 +208,12 @@ class LearnedHosts:
         Sources that it has not met yet keep the slots that they were given here, which are those
         that it will give them: both go by the order of the same signals.
         """
-        own = self._own[number]
+        own: list[int] = self._own[number].tolist()  # of so few, numpy would take ten times as long
         here, others = own[: len(given)], own[len(given) :]
-        if ((here != given) & (here != 0)).any() or np.isin(others, given).any():
-            own[:] = 0
-        own[: len(given)] = given
+        is_other = any(a not in (b, 0) for a, b in zip(here, given, strict=True))
+        if is_other or not set(given).isdisjoint(others):
+            others = [0] * len(others)
+        self._own[number] = given + others
 
     def slots_of(self, numbers: NDArray[np.int32], sources: Sequence[str]) -> NDArray[np.int8]:
         """The slots of sources at hosts; a new one gets the next that is free.

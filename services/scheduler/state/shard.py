@@ -235,13 +235,12 @@ class Shard:
         """Take what was learned of hosts, and make of it what their pages have."""
         if not messages:
             return
-        of_hosts = []
-        for message in messages:
-            number = self.hosts.intern(message.host)
-            self.hosts.learned.take(number, message)
+        numbers = [self.hosts.intern(message.host) for message in messages]
+        self.hosts.learned.take(numbers, messages)
+        for number, message in zip(numbers, messages, strict=True):
             if message.group is not None:
                 self.groups.name(number, message.group)
-            of_hosts.append(pages_of(self.records, self.hosts.rows, number))
+        of_hosts = [pages_of(self.records, self.hosts.rows, number) for number in numbers]
         rows = np.concatenate(of_hosts)
         tables = self.hosts.learned.tables
         moved = refresh_pages(self.pages, self.records, tables, rows)

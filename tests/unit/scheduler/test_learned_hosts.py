@@ -4,6 +4,8 @@ import math
 
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from reference_shard import DAY, rules, url_of
 
 from services.scheduler.picking.calendar import make_shard
@@ -165,3 +167,41 @@ def test_the_value_counts_the_evidence_of_all_sources(shard):
     row = row_of(shard)
     value, _ = value_at_evidence(0.1, 0.5, 0.3, 1.0, 1.6)
     assert crawl_value_of(row, NOW, Terms(False, 0.0, 0.0)) == pytest.approx(value, rel=1e-6)
+
+
+RATES = st.floats(1e-3, 1e3)
+TOLD = st.builds(
+    told,
+    st.sampled_from(["a.example", "b.example", "c.example"]),
+    RATES,
+    RATES,
+    st.lists(st.sampled_from(["feed", "cms", "site", "rss"]), unique=True, max_size=3),
+    st.lists(RATES, min_size=4, max_size=4),
+    st.lists(RATES, min_size=6, max_size=6),
+)
+
+
+@settings(deadline=None)
+@given(st.lists(st.sampled_from(["feed", "cms", "site", "rss"]), max_size=6), st.lists(TOLD))
+def test_what_is_learned_of_many_hosts_at_once_is_as_one_by_one(sources, messages):
+    at_once, one_by_one = make_shard(0, rules()), make_shard(0, rules())
+    page = url_of("a", 0)
+    for shard in at_once, one_by_one:
+        shard.upsert(page, PageUpdate("upsert", page.url, crawled_at=NOW - DAY), NOW - 10 * DAY)
+        for place, source in enumerate(sources):
+            shard.signals(np.array([page.page_id]), np.array([NOW + place]), [source])
+
+    at_once.host_parameters(messages)
+    for message in messages:
+        one_by_one.host_parameters([message])
+
+    for of_all, of_each in zip(
+        (*at_once.hosts.learned.tables[:4], at_once.hosts.learned.tables.factors.activity),
+        (*one_by_one.hosts.learned.tables[:4], one_by_one.hosts.learned.tables.factors.activity),
+        strict=True,
+    ):
+        assert np.array_equal(of_all, of_each)
+    hosts = np.arange(len(at_once.hosts), dtype=np.int32)
+    for source in ["feed", "cms", "site", "rss"]:
+        of_each = one_by_one.hosts.learned.slots_of(hosts, [source] * hosts.size)
+        assert np.array_equal(at_once.hosts.learned.slots_of(hosts, [source] * hosts.size), of_each)
