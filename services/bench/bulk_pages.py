@@ -110,7 +110,7 @@ def fill(
         with connection.transaction():
             for shard in numbers:
                 for table in _TABLES:
-                    attach(connection, table, shard, shard)
+                    attach(connection, table, shard)
         connection.autocommit = True
         connection.execute("VACUUM (ANALYZE) hosts")
         connection.execute("CHECKPOINT")

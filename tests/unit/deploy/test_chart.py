@@ -198,7 +198,9 @@ def test_each_worker_may_log_in_as_a_user_of_its_own_and_the_migration_as_the_ow
             if secrets:
                 path = f"/run/freshet/freshet-databases/{key}"
                 assert environment["FRESHET_DATABASES_FILE"] == path
-    assert "additional properties" in refusal('workers.scheduler.secrets={"DATABASE_URL":{"s":"a"}}')
+    assert "additional properties" in refusal(
+        'workers.scheduler.secrets={"DATABASE_URL":{"s":"a"}}'
+    )
 
 
 def test_classes_shares_and_objectives_come_from_values(monkeypatch):
