@@ -11,7 +11,7 @@ STATUS = {"in_flight": 0, "page_signals": 0}
 def seconds_over(slots, rate=100.0):
     slots = np.sort(slots)
     requests = Requests(slots, slots + 0.03, np.zeros(slots.size, np.int64))
-    step = loop._Step(rate, 0.0, 10.0, {}, {}, STATUS, 0)
+    step = loop._Step(rate, 0.0, 10.0, {}, {}, STATUS, 0, None)
     return loop._answer(step, requests)["seconds_over_budget"]
 
 

@@ -37,6 +37,7 @@ def step(*, unread=0, used=5.0):
         lags={"scheduler crawl-outcomes": unread} if unread else {},
         status={"in_flight": 3},
         signals=500,
+        not_drawn=None,
     )
 
 
