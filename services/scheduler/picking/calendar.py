@@ -37,6 +37,7 @@ from services.scheduler.picking.shedding import BELOW_PICKED, raise_guard, shed_
 from services.scheduler.picking.space import Space, attached, is_attached
 from services.scheduler.picking.stock import SPARE, Stock, is_crowded, patience, shed_at_once
 from services.scheduler.picking.taking_turns import fill_in_turns
+from services.scheduler.picking.weighing import weigh_listed
 from services.scheduler.picking.wheel import entries_in, memory_of, tidy
 from services.scheduler.picking.work_share import WorkShare
 from services.scheduler.state.rows import Rows
@@ -49,12 +50,6 @@ _SLICES_SECONDS: Final = 30.0
 
 _MOST_SLICES: Final = 16
 """So many more are placed at a tick where slots would stay empty otherwise."""
-
-_USUAL_RATE: Final = 1e-2
-"""Crawls a second for each page, where nobody has said yet how many there will be: rather many, up
-to the next one."""
-
-_MOST_USUAL: Final = 10_000.0
 
 _LEAST_SAMPLED: Final = 20
 
@@ -139,9 +134,11 @@ class Calendar:
         Args:
             now: clock seconds; no slot comes before.
         """
-        self._stock = Stock.of(0, min(_USUAL_RATE * self._space.used, _MOST_USUAL))
+        self._stock = Stock.usual(self._space.used)
         self._attach(0)
         self._rebuild(now)
+        # Very many may be new: to carry each to its heap would keep the first slots waiting.
+        weigh_listed(self._board, now, 0.0)
 
     def share_work(self, shards: int) -> None:
         """So many shards share a thread: each does only its part of what may wait at a tick."""

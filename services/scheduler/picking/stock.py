@@ -9,6 +9,12 @@ from services.scheduler.state.rows import Rows
 SPARE: Final = 256
 """Pages that are listed beyond all that is expected."""
 
+_USUAL_RATE: Final = 1e-2
+"""Crawls a second for each page, where nobody has said yet how many there will be: rather many, up
+to the next one."""
+
+_MOST_USUAL: Final = 10_000.0
+
 _MANY_SECONDS: Final = 20.0
 """Wall seconds of crawling for which the guard is lowered when it has to be."""
 
@@ -51,6 +57,11 @@ class Stock:
         """What is wanted where so many slots are filled at once, and so many in a wall second."""
         wanted = int(max(slots, rate) / 4) + SPARE
         return cls(wanted, int(_MANY_SECONDS * rate) + 8 * wanted)
+
+    @classmethod
+    def usual(cls, pages: int) -> "Stock":
+        """What is wanted of so many pages before the first slots are filled."""
+        return cls.of(0, min(_USUAL_RATE * pages, _MOST_USUAL))
 
     def needed(self, picks: Rows) -> tuple[int, float]:
         """How many pages should be listed, and the most that the guard may be (0: as it is).

@@ -6,6 +6,7 @@ from reference_shard import DAY, World, rules
 from test_shard_selection import START, random_world
 
 from services.scheduler.demand.ripe import count_ripe
+from services.scheduler.picking.board import URGENT
 from services.scheduler.picking.work_share import WorkShare
 from services.scheduler.state.rows import NEVER
 
@@ -34,6 +35,22 @@ def test_a_shard_that_was_looked_at_before_picks_the_same_at_once(seed):
     assert ids_of(prepared, picks) == ids_of(usual, expected)
     assert prepared.shard.selector.rebuilds == 1
     assert prepared.shard.selector.sweeps == 0
+
+
+def test_new_pages_and_late_ones_are_in_their_heap_before_the_first_slots_are_filled():
+    """A million of them would keep these waiting for a third of a second."""
+    usual, prepared = World(rules(host_rate=1e6)), World(rules(host_rate=1e6))
+    for world in (usual, prepared):
+        for number in range(600):
+            when = NEVER if number % 3 else START - 2 * DAY
+            world.add_page("h", number, START - DAY, max_age=DAY, last_crawled_at=when)
+    prepared.shard.selector.prepare(START)
+    assert (prepared.shard.pages["bucket"][:600] == URGENT).all()
+    assert prepared.shard.selector.candidates == 600
+    slots = slots_from(START + 1.0, 50, 5.0)
+    expected = usual.shard.selector.select(slots, 5.0, 0.0)
+    picks = prepared.shard.selector.select(slots, 5.0, 0.0)
+    assert ids_of(prepared, picks) == ids_of(usual, expected)
 
 
 def test_a_shard_without_pages_can_be_looked_at():
