@@ -80,25 +80,31 @@ class _Work:
     """Of those that are traced."""
     spans: list[Span] = field(default_factory=list)
     refused: list[Refused] = field(default_factory=list)
+    _by_host: dict[str, tuple[bytes, list[tuple[bytes, bytes]]]] = field(default_factory=dict)
+    """Host → its key, and the list that its messages are added to."""
 
     def add(self, signals: Sequence[PageSignal], spans: Mapping[int, Span]) -> None:
         """Put signals where they belong, as keys and values; some are traced, by their places."""
         begin = 0
         for place in sorted(spans):
             self._add(signals[begin:place])
-            begin, target = place, self._target_of(signals[place])
+            begin, target = place, self._target_of(signals[place].host)
             number = len(self.messages.get(target, ()))
             self.headers.setdefault(target, {})[number] = spans[place].mark.headers()
             self.spans.append(spans[place])
         self._add(signals[begin:])
 
     def _add(self, signals: Sequence[PageSignal]) -> None:
+        by_host = self._by_host
         for signal in signals:
-            part = self.messages.setdefault(self._target_of(signal), [])
-            part.append((signal.host.encode(), encode(signal)))
+            found = by_host.get(signal.host)
+            if found is None:
+                part = self.messages.setdefault(self._target_of(signal.host), [])
+                found = by_host[signal.host] = signal.host.encode(), part
+            found[1].append((found[0], encode(signal)))
 
-    def _target_of(self, signal: PageSignal) -> Place:
-        return (PAGE_SIGNALS.name, shard_of(signal.host, self.shards))
+    def _target_of(self, host: str) -> Place:
+        return (PAGE_SIGNALS.name, shard_of(host, self.shards))
 
 
 class SignalHandler:

@@ -78,10 +78,12 @@ def _fill(
     headers: Sequence[Header],
 ) -> None:
     more = {"headers": list(headers)} if headers else {}
+    append = batches[-1].append
     for key, value in messages:
-        if batches[-1].append(timestamp=None, key=key, value=value, **more) is None:
+        if append(timestamp=None, key=key, value=value, **more) is None:
             batches.append(producer.create_batch())
-            batches[-1].append(timestamp=None, key=key, value=value, **more)
+            append = batches[-1].append
+            append(timestamp=None, key=key, value=value, **more)
 
 
 class Publisher:
