@@ -159,7 +159,7 @@ async def _ask(settings: Settings, shard: Shard, count: int) -> None:
     messages = []
     for page_id, host, url in zip(ids, hosts, shard.urls.get_many(rows), strict=True):
         name = shard.hosts.names[host]
-        request_id = request_id_of(0, page_id, microseconds(now))
+        request_id = request_id_of(0, page_id, int(microseconds(now)))
         request = CrawlRequest(
             request_id, page_id, url, name, now, now + timeout, 1.0, 1.0, "value"
         )

@@ -1,18 +1,20 @@
 """What no worker has in memory of pages and hosts that are erased: deleted from outside."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from typing import Final
 
 import psycopg
 
 from shared.contracts.identity import identify
 from shared.store.connection import connect
+from shared.store.partitions import runs_of_blocks
 from shared.store.subscriptions import list_subscriptions, unwant_subscription
 
 BLOCKS_AT_ONCE: Final = 4_096
 """Of a table that is looked through, 32 MB: a transaction each."""
 
-_LAST_BLOCK: Final = 4_294_967_295
+_BEHIND_ALL: Final = "(4294967295,0)"
+"""No row has this id, and none a higher one."""
 
 _DELETE: Final = """
 DELETE FROM {table} AS found USING erased_pages AS page, deployment
@@ -48,8 +50,9 @@ def observation_runs(connection: psycopg.Connection) -> Iterator[tuple[str, str,
     What is appended meanwhile is in the last run of a table, or in none.
     """
     for table in _partitions(connection):
-        for begin, end in _runs(connection, table):
-            yield table, begin, end
+        runs = list(runs_of_blocks(connection, table, BLOCKS_AT_ONCE))
+        for begin, end in runs:
+            yield table, begin, _BEHIND_ALL if (begin, end) == runs[-1] else end
 
 
 def _partitions(connection: psycopg.Connection) -> list[str]:
@@ -58,17 +61,6 @@ def _partitions(connection: psycopg.Connection) -> list[str]:
         "WHERE inhparent = 'observations'::regclass ORDER BY 1"
     ).fetchall()
     return [str(name) for (name,) in rows]
-
-
-def _runs(connection: psycopg.Connection, table: str) -> Iterable[tuple[str, str]]:
-    size = connection.execute(
-        "SELECT pg_relation_size(%s::regclass) / current_setting('block_size')::int", (table,)
-    ).fetchone()
-    blocks = int(size[0] if size else 0)
-    for begin in range(0, blocks, BLOCKS_AT_ONCE):
-        last = begin + BLOCKS_AT_ONCE >= blocks
-        end = _LAST_BLOCK if last else begin + BLOCKS_AT_ONCE
-        yield f"({begin},0)", f"({end},0)"
 
 
 def watched_of_host(database_url: str, host: str) -> dict[str, list[str]]:

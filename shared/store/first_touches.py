@@ -11,7 +11,7 @@ from typing import Final
 
 import psycopg
 
-from shared.store.left_urls import runs_of_blocks
+from shared.store.partitions import runs_of_blocks
 
 _BLOCKS_AT_ONCE: Final = 2_000
 """Rows are locked for some tens of milliseconds."""
@@ -50,7 +50,7 @@ def touch_blocks(
     touched, table = 0, f"pages_{parent}"
     for begin, end in runs_of_blocks(connection, table, _BLOCKS_AT_ONCE):
         row = connection.execute(
-            _TOUCH.format(table=table), {"begin": f"({begin},0)", "end": f"({end},0)"}
+            _TOUCH.format(table=table), {"begin": begin, "end": end}
         ).fetchone()
         touched += 0 if row is None else int(row[0])
         meanwhile()

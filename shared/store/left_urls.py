@@ -6,12 +6,12 @@ and the next finds them: they have no page in their shard. A page and its URL co
 transaction, so no other URL is ever without.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Final
 
 import psycopg
 
-from shared.store.partitions import without_partitions
+from shared.store.partitions import runs_of_blocks, without_partitions
 
 _BLOCKS_AT_ONCE: Final = 20_000
 """A transaction looks through so many, about a million URLs, and locks only those it deletes."""
@@ -51,19 +51,7 @@ def delete_left_urls(
             connection.execute("SET LOCAL jit = off")
             connection.execute("SET LOCAL work_mem = '128MB'")
             deleted += connection.execute(
-                _DELETE.format(shard=parent), {"begin": f"({begin},0)", "end": f"({end},0)"}
+                _DELETE.format(shard=parent), {"begin": begin, "end": end}
             ).rowcount
         meanwhile()
     return deleted
-
-
-def runs_of_blocks(
-    connection: psycopg.Connection, table: str, at_once: int
-) -> Iterator[tuple[int, int]]:
-    """The blocks that a table has now, so many at once: first, and behind the last."""
-    row = connection.execute(
-        "SELECT pg_relation_size(%s::regclass) / current_setting('block_size')::int8", (table,)
-    ).fetchone()
-    blocks = 0 if row is None else int(row[0])
-    for begin in range(0, blocks, at_once):
-        yield begin, min(begin + at_once, blocks)

@@ -4,7 +4,7 @@ They come with the database, and those of a growth's new shards when their hosts
 (`shared.store.copies`): nobody has rows in a shard that has no hosts.
 """
 
-from collections.abc import Collection
+from collections.abc import Collection, Iterator
 from typing import Final
 
 import psycopg
@@ -113,3 +113,16 @@ def share(connection: psycopg.Connection, table: str, shard: int, parent: int) -
     """Let all who may use a table's partition of another shard, `parent`, use that of this one."""
     for grantee, privilege in connection.execute(_READERS, (f"{table}_{parent}",)).fetchall():
         connection.execute(f"GRANT {privilege} ON {table}_{shard} TO {grantee}")
+
+
+def runs_of_blocks(
+    connection: psycopg.Connection, table: str, at_once: int
+) -> Iterator[tuple[str, str]]:
+    """The blocks that a table has now, so many at once: the first row id in them, and the first one
+    behind them."""
+    row = connection.execute(
+        "SELECT pg_relation_size(%s::regclass) / current_setting('block_size')::int8", (table,)
+    ).fetchone()
+    blocks = 0 if row is None else int(row[0])
+    for begin in range(0, blocks, at_once):
+        yield f"({begin},0)", f"({min(begin + at_once, blocks)},0)"

@@ -1,10 +1,8 @@
 """From picks to the records of `crawl-requests`."""
 
-import numpy as np
-
 from services.scheduler.picking.thresholds import thresholds_of
 from services.scheduler.state.report_notes import REASONS
-from services.scheduler.state.request_ids import request_id_of
+from services.scheduler.state.request_ids import microseconds, request_id_of
 from services.scheduler.state.rows import Rows
 from services.scheduler.state.shard import Shard
 from shared.contracts.codec import encode
@@ -19,7 +17,7 @@ def write_requests(shard: Shard, crawls: Rows, multiplier: float) -> list[tuple[
     name_of, number = shard.hosts.names.__getitem__, shard.number
     columns = zip(
         shard.page_ids_of(rows).tolist(),
-        (times * 1e6 + 0.5).astype(np.int64).tolist(),  # as `microseconds` has it
+        microseconds(times).tolist(),
         shard.urls.get_many(rows),
         map(name_of, shard.pages["host"][rows].tolist()),
         times.tolist(),

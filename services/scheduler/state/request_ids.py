@@ -1,5 +1,8 @@
 """What the id of a crawl request says: its page and its slot."""
 
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
 from services.scheduler.state.crawls import NO_REQUEST
 
 
@@ -19,6 +22,6 @@ def requested_us_of(request_id: str | None) -> int:
         return NO_REQUEST
 
 
-def microseconds(unix_seconds: float) -> int:
-    """The time as it stands in request ids."""
-    return int(unix_seconds * 1e6 + 0.5)
+def microseconds(unix_seconds: ArrayLike) -> NDArray[np.int64]:
+    """Times as they stand in request ids; of one time a number."""
+    return (np.asarray(unix_seconds) * 1e6 + 0.5).astype(np.int64)
