@@ -99,6 +99,7 @@ class Calendar:
         """How many times as many a look at all pages is to find."""
         self._random = np.random.default_rng(0)
         self._work = WorkShare()
+        self._state["few_pages"] = self._work.few_pages
         self._next_row = -1
         """Where placing all pages anew goes on; -1: it is done."""
         self._swept_to = 0.0
@@ -143,6 +144,7 @@ class Calendar:
     def share_work(self, shards: int) -> None:
         """So many shards share a thread: each does only its part of what may wait at a tick."""
         self._work = WorkShare.of(shards)
+        self._state["few_pages"] = self._work.few_pages
 
     def touch(self, rows: NDArray[np.int32], *, reweigh: bool = False) -> None:
         """Something happened to these pages; `reweigh`: to their importance or status, too."""
@@ -263,7 +265,6 @@ class Calendar:
         clear_board(board, used, space.host_count, now, width)
         lines.clear_lines(board)
         self._state["guard"] = self._state["certain_from"] = guard
-        self._state["few_pages"] = self._work.few_pages
         fill_large_pens(board, now)
         for begin in range(0, used, _LOOKED_AT):
             settle_all(board, begin, min(begin + _LOOKED_AT, used))
@@ -319,11 +320,10 @@ class Calendar:
 
     def _sweep_hosts(self, now: float) -> None:
         """Place some pages anew of large hosts whose pens are being filled."""
-        state, work = self._state, self._work
-        state["few_pages"], state["unsure_below"] = work.few_pages, 0.0
-        if state["sweeps_first"] >= 0:
-            self._attach(work.host_slice)
-        sweep_hosts(self._board, work.host_slice, now)
+        self._state["unsure_below"] = 0.0
+        if self._state["sweeps_first"] >= 0:
+            self._attach(self._work.host_slice)
+        sweep_hosts(self._board, self._work.host_slice, now)
 
     def _list_enough(self, now: float, wanted: int) -> None:
         """List what has come up; and while the guard is lowered, what suffices to fill slots."""

@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from services.scheduler.picking.board import Board, park, settle_rows
-from services.scheduler.picking.lines import is_line_open, join_line
+from services.scheduler.picking.lines import let_wait
 from services.scheduler.picking.pen_quotas import ABOVE
 from services.scheduler.picking.pens import (
     best_of_pen,
@@ -190,8 +190,4 @@ def fill_large_pens(board: Board, now: float) -> None:
             dissolve_pen(board, number)
             continue
         host.is_limited = 1
-        usable = usable_from(host)
-        if usable > now or is_line_open(board, number, now):
-            park(board, number, usable)
-        else:
-            join_line(board, number, now)
+        let_wait(board, number, now)

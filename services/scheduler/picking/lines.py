@@ -146,6 +146,16 @@ def join_line(board: Board, number: int, now: float) -> None:
 
 
 @compiled
+def let_wait(board: Board, number: int, now: float) -> None:
+    """A host waits for its next token, or, where it has one, for its groups."""
+    usable = usable_from(board.hosts[number])
+    if usable > now or is_line_open(board, number, now):
+        park(board, number, usable)
+    else:
+        join_line(board, number, now)
+
+
+@compiled
 def heed_page(board: Board, number: int, row: int, now: float) -> None:
     """A page has come into the pen of a host."""
     host = board.hosts[number]

@@ -18,12 +18,11 @@ from services.scheduler.picking.board import (
     Board,
     guard_of,
     list_page,
-    park,
     settle,
     time_due,
 )
 from services.scheduler.picking.board_rows import UPPER_TIERS, wide
-from services.scheduler.picking.lines import heed_page, interval_of, is_line_open, join_line
+from services.scheduler.picking.lines import heed_page, interval_of, is_line_open, let_wait
 from services.scheduler.picking.pen_quotas import ABOVE, least_kept, raise_guards
 from services.scheduler.picking.priority import HIGHEST_VALUE, priority_of, queue_of
 from services.scheduler.picking.wheel import is_put_off, put_off
@@ -331,10 +330,7 @@ def waits_for_group(board: Board, number: int, best: float, now: float) -> bool:
     if host.line == NO_LINE or (usable <= now and is_line_open(board, number, now)):
         return False
     host.held_back = best
-    if usable > now:
-        park(board, number, usable)
-    else:
-        join_line(board, number, now)
+    let_wait(board, number, now)
     return True
 
 

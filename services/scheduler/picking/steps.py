@@ -13,6 +13,7 @@ from services.scheduler.picking.lines import (
     AT_ONCE,
     is_line_open,
     join_line,
+    let_wait,
     opens_at,
     park_line,
 )
@@ -169,11 +170,7 @@ def limit_host(board: Board, number: int, row: int, priority: float, now: float)
     shrink_pen(board, number, now)
     if not host.is_parked:
         host.held_back = priority
-        usable = usable_from(host)
-        if usable > now or is_line_open(board, number, now):
-            park(board, number, usable)
-        else:
-            join_line(board, number, now)
+        let_wait(board, number, now)
 
 
 @compiled

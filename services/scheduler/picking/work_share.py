@@ -45,7 +45,7 @@ class WorkShare:
     @property
     def host_slice(self) -> int:
         """Pages of large hosts that are placed anew at a tick."""
-        return max(round(self.part * _SLICE), _LEAST_HOST_SLICE)
+        return max(self.slice, _LEAST_HOST_SLICE)
 
     @property
     def sampled(self) -> int:
