@@ -10,7 +10,7 @@ from shared.contracts.databases import Databases
 from shared.contracts.identity import identify
 from shared.contracts.topics import TOPICS
 from shared.store import erased_traces, purging
-from shared.store.erased_traces import delete_observations
+from shared.store.erased_traces import delete_observations, observation_runs
 from shared.store.erasing import KEPT_SECONDS
 from shared.store.page_status import ACTIVE, DISALLOWED, DUPLICATE, GONE, REDIRECTED, REMOVED
 from shared.store.purging import Purgeable, count_purgeable, purgeable_urls
@@ -104,6 +104,25 @@ def test_what_crawls_found_goes_with_the_page_and_of_no_other(store, monkeypatch
     with psycopg.connect(store) as connection:
         query = "SELECT page_id, count(*) FROM observations GROUP BY 1"
         assert dict(connection.execute(query).fetchall()) == {back: 100, other: 400}
+
+
+def test_what_is_appended_while_crawl_records_are_looked_through_is_looked_at_too(
+    store, monkeypatch
+):
+    monkeypatch.setattr(erased_traces, "BLOCKS_AT_ONCE", 1)
+    append = (
+        "INSERT INTO observations SELECT 0, 1, %s, %s, 1, 0, false FROM generate_series(1, 400)"
+    )
+    with psycopg.connect(store, autocommit=True) as connection:
+        ensure_observation_partition(connection, NOW)
+        connection.execute(append, (NOW, NOW))
+        runs, seen = list(observation_runs(connection)), 0
+        connection.execute(append, (NOW, NOW))
+        for table, begin, end in runs:
+            query = f"SELECT count(*) FROM {table} WHERE ctid >= %s::tid AND ctid < %s::tid"
+            [found] = connection.execute(query, (begin, end)).fetchone()
+            seen += found
+    assert seen == 800
 
 
 def test_that_a_page_was_erased_is_known_for_longer_than_any_topic_keeps_it():

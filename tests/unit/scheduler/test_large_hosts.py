@@ -6,6 +6,9 @@ from reference_shard import DAY, World, rules
 from test_shard_selection import START
 
 from services.scheduler.picking import work_share
+from services.scheduler.picking.board import LISTED, clear_board, guard_of, settle_all
+from services.scheduler.picking.pens import dissolve_pen
+from services.scheduler.picking.scanning import priorities_at
 from services.scheduler.picking.wheel import is_put_off
 
 SLICE = 20
@@ -148,3 +151,58 @@ def test_a_pen_that_comes_to_its_end_leaves_no_guard_behind():
                 world.outcome(page_id, now)
     host = world.shard.host_rows[world.shard.hosts.find(BUSY)]
     assert host["guard"] <= selector.guard
+
+
+def test_picks_are_not_sure_where_a_pen_is_used_up_faster_than_it_is_filled(monkeypatch):
+    monkeypatch.setattr(work_share, "_LEAST_HOST_SLICE", 2)
+    monkeypatch.setattr(work_share, "_SLICE", 2)
+    world, _ = world_of(3, busy=1000)
+    selector = world.shard.selector
+    world.limit_host(BUSY, 4.7, None, START)
+    selector.prepare(START)
+    now, sure = START, []
+    for _ in range(300):
+        ids, is_sure = pick(world, now, 5, 10.0)
+        sure.append(is_sure)
+        now += 0.5
+        for page_id in ids:
+            world.outcome(page_id, now)
+    assert all(sure[:20])
+    assert not all(sure)
+    # It is the pen: the guard of all pages has not moved.
+    assert selector.sweeps == 0
+    assert selector.rebuilds == 1
+
+
+def board_under(guard):
+    """Three pages of a host at its limit, placed under a guard: the board, what they are worth."""
+    world = World(rules(timeout=1e6))
+    add_pages(world, np.random.default_rng(0), "busy", 3, 1.0)
+    shard = world.shard
+    shard.selector.prepare(START)
+    board, rows = shard.selector._board, np.arange(3)
+    worth = priorities_at(board.pages, board.attempts, rows, START, board.terms)
+    clear_board(board, 3, 1, START, 0.1)
+    board.hosts["is_limited"][0] = 1
+    place(board, guard * float(worth.max()))
+    return board, worth
+
+
+def place(board, guard):
+    board.state["guard"] = board.state["certain_from"] = guard
+    settle_all(board, 0, 3)
+
+
+def test_pages_of_a_host_that_is_at_its_limit_follow_the_guard_that_holds_them_back():
+    board, worth = board_under(2.0)
+    assert all(is_put_off(int(bucket)) for bucket in board.pages["bucket"][:3])
+    place(board, float(worth.min()) / 2)
+    assert (board.pages["bucket"][:3] == LISTED).all()
+
+
+def test_a_pen_that_is_dissolved_leaves_no_guard_that_holds_pages_back_later():
+    board, worth = board_under(2.0)
+    board.hosts["guard"][0] = float(worth.max())
+    dissolve_pen(board, 0)
+    board.state["guard"] = float(worth.min()) / 2
+    assert guard_of(board, 0) == float(worth.min()) / 2
