@@ -150,8 +150,9 @@ class BatchConsumer:
 
     @property
     def is_sure(self) -> bool:
-        """Whether the partitions cannot be another member's: the broker has heard us lately."""
-        return self._membership.is_sure
+        """Whether the partitions cannot be another member's: the broker has heard us lately; and if
+        it had not for a while, what it has by now is known."""
+        return self._membership.is_sure and not self._membership.was_unsure
 
     def reload(self, partitions: set[int]) -> None:
         """Have partitions loaded anew, between two batches: their state has been changed by others
@@ -208,6 +209,7 @@ class BatchConsumer:
             if not self.settled:
                 await self._follow_rebalance()
                 continue
+            await self._telling.catch_up(self._membership)
             if self._loading is not None and self._loading.positions.done():
                 await self._take_loaded()
             if again := self._to_reload & self._ours:
@@ -333,6 +335,7 @@ class BatchConsumer:
             return
         self._read_on_with(self._ours)
         self._followed = generation
+        self._membership.was_unsure = False
         log.info("partitions assigned", new=sorted(new), lost=sorted(lost), now=len(self._ours))
 
     async def _stop_loading(self) -> set[int]:

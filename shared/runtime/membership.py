@@ -36,6 +36,9 @@ class Membership:
         self._renewed_at = -float("inf")
         self._member: GroupMember | None = None
         self._generation = NO_GENERATION
+        self.was_unsure = False
+        """Whether there was a time in which they may have been another's, or nobody could be read
+        from, that whoever has set this to False does not know of."""
 
     @property
     def is_sure(self) -> bool:
@@ -58,6 +61,7 @@ class Membership:
 
     def renew(self, at: float | None = None) -> None:
         """The broker has heard us: we were there at a time; None: now."""
+        self.was_unsure |= self._now() - self._renewed_at >= self._sure_seconds
         self._renewed_at = max(self._renewed_at, self._now() if at is None else at)
 
     def watch(self, consumer: AIOKafkaConsumer) -> None:

@@ -9,6 +9,7 @@ from aiokafka import AIOKafkaConsumer, TopicPartition
 
 from shared.runtime.batches import Reached
 from shared.runtime.lag import Lag
+from shared.runtime.membership import Membership
 from shared.runtime.slices import passed_over
 
 PASSED_OVER_SECONDS: Final = 0.5
@@ -68,6 +69,14 @@ class Telling:
             return False
         await self._unread(self._named(unread))
         return True
+
+    async def catch_up(self, membership: Membership) -> None:
+        """Once the broker answers again, tell what it has that is not read.
+
+        It may have been written just before it went away, and read by nobody.
+        """
+        if membership.is_sure and membership.was_unsure and await self.unread():
+            membership.was_unsure = False
 
     def _named(self, offsets: Mapping[TopicPartition, int]) -> dict[tuple[str, int], int]:
         return {(self._names[tp.topic], tp.partition): offset for tp, offset in offsets.items()}

@@ -225,6 +225,31 @@ async def test_a_member_that_was_not_heard_is_not_sure_and_loads_again(broker, p
             assert one.loads[-1] == set(first.partitions)
 
 
+async def test_a_member_is_sure_again_once_it_was_told_what_came_meanwhile(
+    broker, prefix, publisher, monkeypatch
+):
+    """What was written just before a broker went away, its first readers have not seen."""
+    recorder, told = Recorder({}), []
+
+    async def unread(ends):
+        told.append((first.is_sure, ends))
+
+    async with member(settings_for(broker, prefix), recorder, unread=unread) as first:
+        await until(lambda: first.settled and first.is_sure)
+        told.clear()
+        with monkeypatch.context() as away:
+            away.setattr(first._membership, "_sure_seconds", 0.0)
+            away.setattr(first._telling, "unread", never)
+            await until(lambda: first._membership.was_unsure)
+            assert not first.is_sure
+        await until(lambda: first.is_sure)
+        assert told == [(False, {})]
+
+
+async def never():
+    return False
+
+
 async def test_a_topic_with_other_partitions_is_a_clear_error(broker, prefix):
     settings = settings_for(broker, prefix)
     with pytest.raises(TopicMismatch, match=f"{PARTITIONS} partitions .* FRESHET_PARTITIONS"):

@@ -88,6 +88,22 @@ async def test_an_answered_heartbeat_renews(membership: Membership, time: Time) 
     assert membership.is_sure
 
 
+async def test_that_nobody_was_sure_for_a_while_is_noted_until_somebody_knows(
+    membership: Membership, time: Time
+) -> None:
+    coordinator = watched(membership, time)
+    membership.joined()
+    membership.was_unsure = False
+    time.now += 10.0 * SURE_SHARE - 0.01
+    assert await coordinator._do_heartbeat()
+    assert not membership.was_unsure
+    time.now += 10.0 * SURE_SHARE + 0.01
+    assert await coordinator._do_heartbeat()
+    assert membership.was_unsure
+    assert await coordinator._do_heartbeat()
+    assert membership.was_unsure
+
+
 async def test_a_heartbeat_without_an_answer_renews_nothing(
     membership: Membership, time: Time
 ) -> None:
