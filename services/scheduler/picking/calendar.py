@@ -147,7 +147,7 @@ class Calendar:
         self._state["few_pages"] = self._work.few_pages
 
     def touch(self, rows: NDArray[np.int32], *, reweigh: bool = False) -> None:
-        """Something happened to these pages; `reweigh`: to their importance or status, too."""
+        """Something happened to these pages; `reweigh`: what may change their tiers, too."""
         if not self._is_ready or not rows.size:
             return
         if self._classes is not None:

@@ -58,7 +58,7 @@ class Selector(Protocol):
         ...
 
     def touch(self, rows: NDArray[np.int32], *, reweigh: bool = False) -> None:
-        """Something happened to these pages; `reweigh`: to their importance or status, too."""
+        """Something happened to these pages; `reweigh`: what may change their tiers, too."""
         ...
 
     def forget(self, row: int) -> None:

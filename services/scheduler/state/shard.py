@@ -208,7 +208,7 @@ class Shard:
         if batches.counts[1]:
             self.selector.touch(renew_pages(self.pages, signals.rows, batches, tables.weights))
         self.open_requests.answered(outcomes.page_ids, outcomes.crawled_at)
-        return self._touched(rows)
+        return self._touched(rows, reweigh=True)
 
     def parameters(
         self,
@@ -247,9 +247,9 @@ class Shard:
         self.selector.touch(moved)
         self.parameter_changes += moved.size
 
-    def _touched(self, rows: NDArray[np.int32]) -> int:
+    def _touched(self, rows: NDArray[np.int32], *, reweigh: bool = False) -> int:
         unknown = int(np.count_nonzero(rows == UNKNOWN))
-        self.selector.touch(rows[rows != UNKNOWN] if unknown else rows)
+        self.selector.touch(rows[rows != UNKNOWN] if unknown else rows, reweigh=reweigh)
         return unknown
 
     def upsert(self, identity: PageIdentity, update: PageUpdate, updated_at: float) -> bool:

@@ -4,73 +4,20 @@ import asyncio
 import contextlib
 import math
 import time
-import uuid
 
 import pytest
-from aiokafka.errors import KafkaError, KafkaTimeoutError
-from group_member import member, until
+from aiokafka.errors import KafkaError
+from group_member import PARTITIONS, Recorder, member, settings_for, until
 
 from shared.contracts.messages import PageSignal
-from shared.contracts.topics import CRAWL_OUTCOMES, DEAD_LETTERS, MULTIPLIERS, PAGE_SIGNALS, TOPICS
+from shared.contracts.topics import CRAWL_OUTCOMES, MULTIPLIERS, PAGE_SIGNALS, TOPICS
 from shared.runtime import leftovers
 from shared.runtime.consumer import BatchConsumer
 from shared.runtime.follower import Follower
 from shared.runtime.kafka import appended_at, ensure_topics
 from shared.runtime.partition_counts import TopicMismatch
-from shared.runtime.publisher import Publisher
-from shared.runtime.settings import load_settings
 
-PARTITIONS = 4
 HOSTS = [f"host-{number}.example" for number in range(40)]
-
-
-def settings_for(broker, prefix, instance="one", **more):
-    return load_settings(
-        kafka_bootstrap_servers=broker.bootstrap_servers,
-        topic_prefix=prefix,
-        partitions=PARTITIONS,
-        instance=instance,
-        kafka_session_timeout_seconds=6.0,
-        **more,
-    )
-
-
-class Recorder:
-    """A handler that keeps what it gets and its own positions, as a durable one would."""
-
-    def __init__(self, positions):
-        self.positions = positions
-        self.seen = []
-        self.loads = []
-
-    async def assigned(self, partitions):
-        self.loads.append(partitions)
-        await asyncio.sleep(0.05)
-        return dict(self.positions)
-
-    async def revoked(self, partitions):
-        pass
-
-    async def handle(self, batch):
-        for topic, partitions in batch.items():
-            for partition, records in partitions.items():
-                self.seen += [(topic, partition, record.offset) for record in records]
-                self.positions[topic, partition] = records[-1].offset + 1
-
-
-@pytest.fixture
-async def prefix(broker):
-    prefix = f"t{uuid.uuid4().hex}."
-    await ensure_topics(settings_for(broker, prefix))
-    return prefix
-
-
-@pytest.fixture
-async def publisher(broker, prefix):
-    made = Publisher(settings_for(broker, prefix))
-    await made.start()
-    yield made
-    await made.stop()
 
 
 async def publish_signals(publisher):
@@ -304,64 +251,6 @@ async def test_a_follower_knows_up_to_when_it_has_everything(broker, prefix, pub
     stopping.set()
     await asking
     await follower.stop()
-
-
-async def test_a_dead_letter_keeps_the_bytes_and_says_why(broker, prefix, publisher):
-    await publisher.send(PAGE_SIGNALS, b"k", b"\xff not json", partition=0)
-    await publisher.flush()
-    letters = []
-
-    class Poisoned(Recorder):
-        async def handle(self, batch):
-            for partitions in batch.values():
-                for records in partitions.values():
-                    for record in records:
-                        await publisher.dead_letter(record, "test", "it is not JSON")
-            await super().handle(batch)
-
-    recorder = Poisoned({})
-    async with member(settings_for(broker, prefix), recorder):
-        await until(lambda: len(recorder.seen) == 1)
-    await publisher.flush()
-    follower = Follower(settings_for(broker, prefix), DEAD_LETTERS, letters.append)
-    await follower.start()
-    await follower.stop()
-    headers = dict(letters[0].headers)
-    assert letters[0].value == b"\xff not json"
-    assert letters[0].key == b"k"
-    assert headers["topic"] == f"{prefix}page-signals".encode()
-    assert (headers["partition"], headers["offset"]) == (b"0", b"0")
-    assert (headers["stage"], headers["error"]) == (b"test", b"it is not JSON")
-
-
-async def test_a_record_as_large_as_the_broker_takes_can_still_be_put_aside(
-    broker, prefix, publisher
-):
-    """Its headers would push the letter over the limit: it is cut, and says so."""
-    settings = settings_for(broker, prefix)
-    huge = b"x" * 1_048_400
-    received, letters = [], []
-    await publisher.send(MULTIPLIERS, b"k", huge, partition=0)
-    await publisher.flush()
-    source = Follower(settings, MULTIPLIERS, received.append)
-    await source.start()
-    await source.stop()
-    await publisher.dead_letter(received[0], "test", "too large")
-    await publisher.flush()
-    follower = Follower(settings, DEAD_LETTERS, letters.append)
-    await follower.start()
-    await follower.stop()
-    assert len(letters[0].value) == 900_000
-    assert dict(letters[0].headers)["cut-from-bytes"] == b"1048400"
-
-
-async def test_a_flush_tells_of_a_message_that_was_lost(broker, prefix, publisher):
-    lost = await publisher.send(MULTIPLIERS, b"k", b"v", partition=0)
-    if not lost.done():
-        lost.set_exception(KafkaTimeoutError())
-    with pytest.raises(KafkaTimeoutError):
-        await publisher.flush()
-    await publisher.flush()
 
 
 async def test_a_refusal_of_the_broker_is_not_waited_out(broker):

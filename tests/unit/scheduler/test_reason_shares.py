@@ -193,6 +193,22 @@ def test_each_pick_is_the_best_of_whose_turn_it_is(seed):
     assert found.keys() >= shares.keys()  # every reason had turns
 
 
+def test_a_new_page_that_was_crawled_unasked_goes_by_value_at_once():
+    """It was not the first of the new ones: nobody would have looked at it for long."""
+    world = World(sharing({"new": 0.5, "value": 0.5}))
+    for number in range(20):
+        world.add_page(f"h{number}", f"new{number}", START - DAY, importance=20.0 - number)
+    first = picks_of(world, [START], 1.0)
+    assert counted(first) == {"new": 1}
+    crawled = world.identities[10].page_id
+    assert crawled not in world.shard.page_ids_of(first["row"])
+    world.outcome(crawled, START - DAY / 2, UNCHANGED)
+    picks = picks_of(world, START + np.arange(1, 4), 1.0)
+    assert counted(picks) == {"new": 2, "value": 1}
+    by_value = picks["row"][picks["tier"] == REASONS.index("value")]
+    assert world.shard.page_ids_of(by_value).tolist() == [crawled]
+
+
 def test_over_an_hour_none_starves_whatever_comes():
     """Hosts at their limits and with crawl-delays, a wave of new pages, storms of urgent ones."""
     rng = np.random.default_rng(1)
