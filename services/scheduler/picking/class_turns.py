@@ -1,10 +1,7 @@
 """Slots that are kept for classes of pages: whose turn each is, and the best page of a class.
 
-Classes with shares and `EVERYBODY` take turns by worst-case fair weighted queueing (WF2Q+: Bennett
-and Zhang 1997): in virtual time, which moves on by one a slot, each sharer's next turn begins where
-its last one ended, one over its share later; of the turns that have begun, the one that ends first
-is next. Whoever has pages all the time is never more than a slot off its part. Who has none is
-passed over, and its turn begins anew: no slot is lost, and nothing is saved.
+Classes with shares and `EVERYBODY` take turns as reasons do (`turns`): no slot is lost, and nothing
+is saved.
 
 A class's own slots go to its most urgent page whose host has a token, in the order in which all
 pages go; all others are filled as if there were no classes, with pages of any.
@@ -25,6 +22,7 @@ from services.scheduler.picking.pens import leave_pen
 from services.scheduler.picking.priority import priority_of
 from services.scheduler.picking.scanning import priorities_at
 from services.scheduler.picking.steps import commit
+from services.scheduler.picking.turns import Turns
 from services.scheduler.picking.wheel import put_off
 from services.scheduler.state.hosts import crawlable_from
 from services.scheduler.state.rows import Rows
@@ -47,8 +45,6 @@ _MORE: Final = 1.5
 
 LanesOf = Callable[[NDArray[np.int32] | slice], NDArray[np.uint8]]
 """Rows → which class each page is of; `EVERYBODY`: none that has a share."""
-
-_ROUNDING: Final = 1e-9
 
 
 @compiled
@@ -91,31 +87,6 @@ def _take(board: Board, picks: Rows, slot: int, row: int, priority: float) -> No
     )  # fmt: skip
     if not put_off(board.wheel, board.pages, row, again_at):
         list_page(board, row)
-
-
-class Turns:
-    """Whose turn it is; number 0 always has pages."""
-
-    def __init__(self, shares: Sequence[float]) -> None:
-        self._lasts = [1.0 / share for share in shares]
-        self._begins = [0.0] * len(shares)
-        self._now = 0.0
-
-    def next(self, idle: int) -> int:
-        """Who is next, but for those that have nothing to crawl, as bits."""
-        waiting = [who for who in range(len(self._lasts)) if not (idle >> who) & 1]
-        self._now = max(self._now, min(self._begins[who] for who in waiting))
-        begun = [who for who in waiting if self._begins[who] <= self._now + _ROUNDING]
-        return min(begun, key=lambda who: self._begins[who] + self._lasts[who])
-
-    def pass_over(self, who: int) -> None:
-        """It has nothing to crawl."""
-        self._begins[who] = max(self._begins[who], self._now)
-
-    def take(self, who: int) -> None:
-        """It takes the slot."""
-        self._begins[who] += self._lasts[who]
-        self._now += 1.0
 
 
 class ClassTurns:
@@ -188,7 +159,6 @@ class ClassTurns:
                     first = slot + 1
                     break
                 idle |= 1 << sharer
-                self._turns.pass_over(sharer)
             self._turns.take(sharer)
         if first < slots.size:
             fill_others(slots[first:], picks[first:])

@@ -1,15 +1,22 @@
-"""Whose turn a slot is, where parts of the slots are kept for reasons to crawl. Pure.
+"""Whose turn a slot is, where reasons to crawl, or classes, have parts of the slots. Pure.
 
-Start-time fair queueing (Goyal, Vin and Cheng 1996): each sharer's next turn has a tag in virtual
-time, which moves on by one over its share; the least tag goes first, and virtual time is the tag of
-the turn that was last. Who has nothing to crawl is passed over, so no slot is lost; and when it has
-again, its turn begins now: what it did not use before is gone. Between two sharers that have pages
-all the time, turns by share never differ by more than 1/a + 1/b.
+Start-time fair queueing (Goyal, Vin and Cheng 1996), but that no turn comes at an exact time: in
+virtual time each sharer has a stretch of one over its share for each of its turns, and the turn is
+due somewhere in its stretch. What is due first goes first, and virtual time is when the last turn
+was due. Who has nothing to crawl is passed over, so no slot is lost; and when it has again, its
+turn is due now: what it did not use before is gone. Who has pages all the time is never more than
+a turn off in virtual time, and of n sharers one with the share s never more than 1 + n s slots.
 
-Sharers are the queues (`priority.queue_of`), and `REST`: what is kept for nobody goes to the most
-urgent of all.
+Were turns due at even distances, a host of which a crawl is free every so many slots could be free
+before the turns of one and the same sharer for ever, and its other pages would never be crawled.
+Where in its stretch a turn is due goes by multiples of an irrational number, another one for each
+sharer: such a sequence is as even as can be, and falls in step with nothing (Weyl 1916).
+
+Sharers of reasons are the queues (`priority.queue_of`), and `REST`: what is kept for nobody goes to
+the most urgent of all.
 """
 
+from collections.abc import Sequence
 from typing import Final
 
 import numpy as np
@@ -23,6 +30,23 @@ REST: Final = UPPER_TIERS + 1
 
 NOBODY_WAITS: Final = -1
 
+MOST_SHARERS: Final = 8
+
+_STRIDES: Final = np.sqrt(np.array([2.0, 3.0, 5.0, 7.0, 11.0, 13.0, 17.0, 19.0])) % 1.0
+"""From where one turn of a sharer is due in its stretch to where the next one is."""
+
+
+@compiled
+def due_in(share: float, tag: float, sharer: int) -> float:
+    """Which part of its stretch passes before a turn is due.
+
+    Args:
+        share: of the slots.
+        tag: when the stretch of this turn begins, in virtual time.
+        sharer: by number, below `MOST_SHARERS`.
+    """
+    return float((1.0 + share * tag) * _STRIDES[sharer] % 1.0)
+
 
 @compiled
 def next_turn(
@@ -32,16 +56,18 @@ def next_turn(
 
     Args:
         shares: of the slots, by sharer; 0: has no turns.
-        tags: of the next turn of each.
+        tags: when the stretch of the next turn of each begins.
         virtual_time: see above.
         idle: bits of those that have nothing to crawl.
     """
-    best = NOBODY_WAITS
-    for sharer in range(REST + 1):
-        if shares[sharer] <= 0.0 or (idle >> sharer) & 1:
+    best, first = NOBODY_WAITS, np.inf
+    for sharer in range(shares.size):
+        share = shares[sharer]
+        if share <= 0.0 or (idle >> sharer) & 1:
             continue
-        if best == NOBODY_WAITS or max(tags[sharer], virtual_time) < max(tags[best], virtual_time):
-            best = sharer
+        due = tags[sharer] + due_in(share, tags[sharer], sharer) / share
+        if max(due, virtual_time) < first:
+            best, first = sharer, max(due, virtual_time)
     return best
 
 
@@ -50,6 +76,26 @@ def take_turn(
     shares: NDArray[np.float64], tags: NDArray[np.float64], virtual_time: float, sharer: int
 ) -> float:
     """A sharer takes its turn; the virtual time."""
-    start = max(tags[sharer], virtual_time)
-    tags[sharer] = start + 1.0 / shares[sharer]
-    return float(start)
+    share = shares[sharer]
+    due = tags[sharer] + due_in(share, tags[sharer], sharer) / share
+    now = max(due, virtual_time)
+    # Where it had nothing to crawl meanwhile, its stretches are as if the turn were due now.
+    tags[sharer] += (now - due) + 1.0 / share
+    return float(now)
+
+
+class Turns:
+    """Sharers that take turns, and how far they are."""
+
+    def __init__(self, shares: Sequence[float]) -> None:
+        self._shares = np.array(shares)
+        self.tags = np.zeros(self._shares.size)
+        self.virtual_time = 0.0
+
+    def next(self, idle: int) -> int:
+        """Who is next, but for those that have nothing to crawl, as bits."""
+        return int(next_turn(self._shares, self.tags, self.virtual_time, idle))
+
+    def take(self, sharer: int) -> None:
+        """It takes the slot."""
+        self.virtual_time = take_turn(self._shares, self.tags, self.virtual_time, sharer)

@@ -262,7 +262,7 @@ def every_pick_looked_at(looks: Looks) -> Iterator[None]:
                 turns.follow(self._state)
             if classes is not None:
                 had = self._classes._turns  # type: ignore[union-attr]  # noqa: SLF001
-                classes.follow(had._begins[1:], had._now)  # noqa: SLF001
+                classes.follow(had.tags[1:].tolist(), had.virtual_time)
             return picks
         timed = [
             {"time": at, "row": pick["row"], "lane": pick["lane"]}

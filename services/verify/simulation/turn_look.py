@@ -4,6 +4,8 @@ look at every page. Queues are numbered as tiers are there: by value, over age, 
 from collections.abc import Collection, Sequence
 from typing import Any, Final
 
+from services.scheduler.picking.turns import due_in
+
 _QUEUES: Final = (3, 2, 1, 0)
 
 Turn = tuple[int | None, int]
@@ -31,7 +33,7 @@ class TurnLook:
             sure: queues that have a page that may be crawled now.
             maybe: queues that have one which may be, by rounding.
         """
-        by_turn = sorted(self._shares, key=lambda who: (max(self._next[who], self._now), who))
+        by_turn = sorted(self._shares, key=lambda who: (max(self._due(who), self._now), who))
         found: list[Turn] = []
         for who in [*by_turn, None]:
             for queue in (who,) if who in _QUEUES else _QUEUES:
@@ -45,12 +47,16 @@ class TurnLook:
         """A turn is taken."""
         who, _ = turn
         if who is not None:
-            self._now = max(self._next[who], self._now)
-            self._next[who] = self._now + 1.0 / self._shares[who]
+            idle = max(self._now - self._due(who), 0.0)
+            self._now = max(self._due(who), self._now)
+            self._next[who] += idle + 1.0 / self._shares[who]
+
+    def _due(self, who: int) -> float:
+        share, tag = self._shares[who], self._next[who]
+        return tag + float(due_in(share, tag, who)) / share
 
 
-_MOST_OWED: Final = 1.0 + 1e-6
-"""Slots that a class with a share which has pages all the time may be behind."""
+_ROUNDING: Final = 1e-6
 
 
 class ClassLook:
@@ -59,12 +65,14 @@ class ClassLook:
     def __init__(self, shares: Sequence[float]) -> None:
         self._shares = shares
         self._owed = [0.0] * len(shares)
+        # Slots that one which has pages all the time may be behind: see `turns`.
+        self._most = [1.0 + share * (len(shares) + 1) + _ROUNDING for share in shares]
 
     def follow(self, begins: Sequence[float], now: float) -> None:
         """Go on from what the scheduler has in memory: what it has done is not certain.
 
         Args:
-            begins: virtual time from which each class may have its next slot.
+            begins: virtual time at which the stretch of each class's next turn begins.
             now: virtual time.
         """
         early = [max(begin - now, 0.0) for begin in begins]
@@ -80,10 +88,10 @@ class ClassLook:
         late = []
         for place, share in enumerate(self._shares):
             if place + 1 == lane:
-                self._owed[place] = max(self._owed[place] + share - 1.0, -1.0)
+                self._owed[place] = max(self._owed[place] + share - 1.0, -self._most[place])
             elif place + 1 in waiting:
                 self._owed[place] += share
-                if self._owed[place] > _MOST_OWED:
+                if self._owed[place] > self._most[place]:
                     late.append(place + 1)
             else:
                 # What it had before its time it does not get again by having no pages for a while.

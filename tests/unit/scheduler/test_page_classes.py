@@ -15,9 +15,9 @@ from services.scheduler.explain import page_state
 from services.scheduler.flow.loading import shard_rules
 from services.scheduler.flow.slot_filler import _count_classes
 from services.scheduler.picking import class_turns
-from services.scheduler.picking.class_turns import Turns
 from services.scheduler.picking.priority import terms_of
 from services.scheduler.picking.scanning import evaluate
+from services.scheduler.picking.turns import Turns
 from services.scheduler.state.rules import ClassRules
 from shared.contracts.messages import HostLimit, PageUpdate
 from shared.runtime.clock import SystemClock
@@ -166,8 +166,8 @@ def test_each_class_gets_the_part_that_was_asked_for_whatever_others_are_worth(s
     for found in filled(world, 15.0, 20.0):
         total += found
         slots = total.total()
-        assert abs(total["partner"] - shares[0] * slots) <= 1.0 + 1e-9
-        assert abs(total["archive"] - shares[1] * slots) <= 1.0 + 1e-9
+        assert abs(total["partner"] - shares[0] * slots) <= 1.0 + 3.0 * shares[0]
+        assert abs(total["archive"] - shares[1] * slots) <= 1.0 + 3.0 * shares[1]
     assert total.total() == 300
 
 
@@ -206,25 +206,36 @@ def test_news_of_a_page_count_at_once_however_many_its_class_has(touched, monkey
     assert world.shard.url_of(int(own[0])) == late.url
 
 
-def test_turns_are_never_a_slot_off_and_who_was_idle_has_saved_nothing():
-    shares = [0.15, 0.5, 0.25, 0.1]
-    turns, taken = Turns(shares), []
+@pytest.mark.parametrize("shares", [[0.15, 0.5, 0.25, 0.1], [0.5, 0.5], [0.86, *[0.02] * 7]])
+def test_turns_keep_to_their_parts_and_who_was_idle_has_saved_nothing(shares):
+    turns, taken = Turns(shares), Counter()
     for slot in range(2000):
-        taken.append(turns.next(0))
-        turns.take(taken[-1])
-        for who, share in enumerate(shares):
-            assert abs(taken.count(who) - share * (slot + 1)) <= 1.0 + 1e-6
-    for _ in range(1000):
-        while (who := turns.next(0)) == 1:
-            turns.pass_over(who)
-            who = turns.next(1 << 1)
-            break
+        who = turns.next(0)
+        taken[who] += 1
         turns.take(who)
+        for who, share in enumerate(shares):
+            assert abs(taken[who] - share * (slot + 1)) <= 1.0 + len(shares) * share
+    for _ in range(1000):
+        turns.take(turns.next(1 << 1))
     after = []
     for _ in range(20):
         after.append(turns.next(0))
         turns.take(after[-1])
-    assert 9 <= after.count(1) <= 11
+    assert abs(after.count(1) - 20 * shares[1]) <= 1.0 + len(shares) * shares[1]
+
+
+@pytest.mark.parametrize("every", range(2, 21))
+def test_turns_fall_in_step_with_nothing(every):
+    """Whatever comes every so many slots meets each sharer about as often as its share says."""
+    shares = [0.2, 0.5, 0.25, 0.05]
+    turns, met = Turns(shares), Counter()
+    for slot in range(every * 2000):
+        who = turns.next(0)
+        turns.take(who)
+        if slot % every == 0:
+            met[who] += 1
+    for who, share in enumerate(shares):
+        assert met[who] / 2000 >= 0.5 * share
 
 
 def test_no_share_beats_a_hosts_limit_and_no_slot_is_lost_by_it():
