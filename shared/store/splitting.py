@@ -209,7 +209,10 @@ class _Splitter:
 
     def _is_held(self, connection: psycopg.Connection, parent: int, deadline: float) -> bool:
         """Ask for a shard; whether it is held."""
-        silent = f"the scheduler of shard {parent} does not answer: is one running?"
+        silent = (
+            f"shard {parent} is not held yet: its scheduler waits for an estimator that is behind, "
+            "or no scheduler is running"
+        )
         state = self._state(connection, parent)
         ask(connection, parent, ASKED_SECONDS)
         if state is SplitState.HELD:

@@ -104,6 +104,7 @@ class Reader:
                 shard.remove(identity.page_id, time)
             else:
                 shard.upsert(identity, update, time)
+        shard.named_until = records[-1].offset + 1
         return 0
 
     def _accepts(self, shard: Shard, host: str, time: float) -> bool:

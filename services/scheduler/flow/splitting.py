@@ -3,6 +3,11 @@
 Two schedulers must never pick the same page. So before a shard is split, its scheduler stops to
 pick, waits until the broker has all that it has asked for, and says so in the database; only then
 is it split (`shared.store.splits`), and loaded anew by its scheduler, and by those of its children.
+
+Crawlers answer where a page's host belongs after the growth. So it also waits until estimators have
+applied all that named the pages that it has picked: elsewhere nobody would know them, and what was
+found of them would be a dead letter. Picking stops once what it had read when it was asked is
+applied, and so for a moment only, however far behind estimators are.
 Whoever wanted to split it may be gone: after a while the database takes that for given up, and the
 shard goes on as it was.
 """
@@ -16,11 +21,13 @@ import structlog
 from services.scheduler.flow.shard_thread import ShardThread
 from services.scheduler.state.shard import Shard
 from shared.contracts.layout import Layout
+from shared.contracts.topics import PAGE_UPDATES
 from shared.runtime.settings import Settings
 from shared.store.connection import connect
 from shared.store.deployment import require_held
 from shared.store.layout import read_layout
 from shared.store.looking import Looking
+from shared.store.positions import ESTIMATOR, read_positions
 from shared.store.splits import Split, SplitState, hold, read_splits, resume, take_over
 
 log = structlog.get_logger(__name__)
@@ -100,6 +107,8 @@ class SplitWatch:
         self._consumer = consumer
         self._pauses = pauses
         self._note = note
+        self._named: dict[int, int] = {}
+        """Shard → up to which offset of `page-updates` estimators have to be."""
 
     async def run(self, stopping: asyncio.Event) -> None:
         """Look until `stopping` is set; a database that is away is asked again."""
@@ -132,14 +141,34 @@ class SplitWatch:
 
     async def _follow(self, shard: Shard, split: Split) -> None:
         if split.state is SplitState.ASKED and split.is_current:
-            if await self._pauses.hold(shard) and self._is_ours:
-                await asyncio.to_thread(hold, self._looking.connection, shard.number)
+            await self._hold(shard)
         elif split.state in (SplitState.ASKED, SplitState.HELD):
             if not split.is_current:
                 await asyncio.to_thread(resume, self._looking.connection, shard.number)
         elif split.state is SplitState.WAITING and shard.is_held:
             log.warning("a split was given up: the shard goes on", shard=shard.number)
+            self._named.pop(shard.number, None)
             await self._pauses.go_on(shard)
+
+    async def _hold(self, shard: Shard) -> None:
+        """Stop picking, and say so, once nothing stands against it; else at the next look."""
+        was_held = shard.is_held
+        if not was_held and not await self._is_applied(shard):
+            return
+        is_sent = await self._pauses.hold(shard)
+        if not was_held:
+            self._named[shard.number] = shard.named_until
+        if is_sent and self._is_ours and await self._is_applied(shard):
+            self._named.pop(shard.number, None)
+            await asyncio.to_thread(hold, self._looking.connection, shard.number)
+
+    async def _is_applied(self, shard: Shard) -> bool:
+        """Whether estimators know all pages that the shard knew when this was first asked."""
+        named_until = self._named.setdefault(shard.number, shard.named_until)
+        applied = await asyncio.to_thread(
+            read_positions, self._looking.connection, ESTIMATOR, [shard.number]
+        )
+        return applied.get((PAGE_UPDATES.name, shard.number), 0) >= named_until
 
     @property
     def _is_ours(self) -> bool:

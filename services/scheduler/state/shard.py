@@ -84,9 +84,9 @@ class Shard:
         self.is_caught_up, self.is_held = False, False
         """Whether all events that were there when the shard was assigned are applied; and whether
         it is about to be split: then nothing is picked."""
-        self.layout, self.loaded_epoch = ALONE, 0
+        self.layout, self.loaded_epoch, self.named_until = ALONE, 0, 0
         """How the hosts are shared out, and the epoch of the shard's owner among the estimators,
-        as it was loaded."""
+        as it was loaded; and the offset up to which `page-updates` are read since then."""
         self.epochs: dict[str, int] = {}
         """Topic (without prefix) → the newest epoch that was read there. By topic: what an owner
         before announced on another one may not be read yet."""

@@ -13,6 +13,7 @@ from shared.contracts.layout import Layout
 from shared.runtime.settings import Settings
 from shared.store.connection import connect
 from shared.store.growth import begin_growth, split_shard
+from shared.store.positions import ESTIMATOR, advance_positions
 from shared.store.splits import SplitState, ask, hold, read_splits
 
 BEFORE, AFTER = 2, 8
@@ -36,8 +37,11 @@ class Consumer:
 class Pauses:
     def __init__(self):
         self.is_sent = True
+        self.picks_until = 0
 
     async def hold(self, shard):
+        if not shard.is_held:
+            shard.named_until = max(shard.named_until, self.picks_until)
         shard.is_held = True
         return self.is_sent
 
@@ -53,7 +57,7 @@ class Scheduler:
         self.consumer, self.pauses = Consumer(), Pauses()
         self.layouts = []
         self.shards = {
-            number: SimpleNamespace(number=number, layout=layout, is_held=False)
+            number: SimpleNamespace(number=number, layout=layout, is_held=False, named_until=0)
             for number in shards
         }
         self._stopping = asyncio.Event()
@@ -134,6 +138,34 @@ async def test_a_shard_is_not_called_held_before_the_broker_has_its_requests(
     await scheduler.some_turns()
     assert state(connection) is SplitState.ASKED
     scheduler.pauses.is_sent = True
+    await until(lambda: state(connection) is SplitState.HELD)
+
+
+async def test_a_shard_is_held_once_estimators_know_the_pages_that_it_has_picked(
+    start, store, connection
+):
+    """What crawls find of others would come where nobody knows them."""
+
+    def apply(before, after):
+        topic = {("page-updates", PARENT): after}
+        with connection.transaction():
+            advance_positions(connection, ESTIMATOR, {("page-updates", PARENT): before}, topic)
+
+    begin_growth(store, AFTER)
+    scheduler = start([PARENT], Layout.of(BEFORE))
+    shard = scheduler.shards[PARENT]
+    shard.named_until = 7
+    apply(0, 6)
+    assert ask(connection, PARENT, 30.0)
+    await scheduler.some_turns()
+    assert not shard.is_held
+    scheduler.pauses.picks_until = 9  # new pages come, and are picked, until it stops
+    apply(6, 7)
+    await until(lambda: shard.is_held)
+    await scheduler.some_turns()
+    assert state(connection) is SplitState.ASKED
+    shard.named_until = 20  # more pages, of which none is picked
+    apply(7, 9)
     await until(lambda: state(connection) is SplitState.HELD)
 
 

@@ -101,11 +101,13 @@ class Statements:
 
     def read_positions(
         self,
-        connection: Connection | None,  # noqa: ARG002
+        connection: Connection | None,
         consumer: str,
         partitions: Iterable[int],
     ) -> Positions:
         """As `shared.store.positions.read_positions`."""
+        if connection is not None:
+            connection.require()
         wanted = set(partitions)
         return {
             (topic, partition): offset
