@@ -30,10 +30,9 @@ REST: Final = UPPER_TIERS + 1
 
 NOBODY_WAITS: Final = -1
 
-MOST_SHARERS: Final = 8
-
 _STRIDES: Final = np.sqrt(np.array([2.0, 3.0, 5.0, 7.0, 11.0, 13.0, 17.0, 19.0])) % 1.0
-"""From where one turn of a sharer is due in its stretch to where the next one is."""
+"""From where one turn of a sharer is due in its stretch to where the next one is; of eight at most:
+all classes with shares, and everybody."""
 
 
 @compiled
@@ -43,7 +42,7 @@ def due_in(share: float, tag: float, sharer: int) -> float:
     Args:
         share: of the slots.
         tag: when the stretch of this turn begins, in virtual time.
-        sharer: by number, below `MOST_SHARERS`.
+        sharer: by number.
     """
     return float((1.0 + share * tag) * _STRIDES[sharer] % 1.0)
 
