@@ -44,7 +44,13 @@ helm.sh/chart: {{ printf "%s-%s" .root.Chart.Name .root.Chart.Version }}
 database gets its address, and only who shows what is in it the other user's. */}}
 {{- define "freshet.secrets" -}}
 {{- $secrets := mergeOverwrite (deepCopy .root.Values.secrets) (deepCopy (.secrets | default dict)) -}}
-{{- if hasKey $secrets "FRESHET_DATABASES" }}{{ $secrets = omit $secrets "DATABASE_URL" }}{{ end -}}
+{{- if hasKey $secrets "FRESHET_DATABASES" }}
+{{- $own := .secrets | default dict }}
+{{- if and .database (hasKey $own "DATABASE_URL") (not (hasKey $own "FRESHET_DATABASES")) }}
+{{- fail (printf "%s has a DATABASE_URL of its own beside everybody's FRESHET_DATABASES, in which it would not count: give its secrets FRESHET_DATABASES instead" .component) }}
+{{- end }}
+{{- $secrets = omit $secrets "DATABASE_URL" }}
+{{- end -}}
 {{- if not .database }}{{ $secrets = omit $secrets "DATABASE_URL" "FRESHET_DATABASES" }}{{ end -}}
 {{- if ne .component "coordinator" }}{{ $secrets = omit $secrets "FRESHET_VIEW_DATABASE_URL" "FRESHET_VIEW_DATABASES" }}{{ end -}}
 {{ toYaml $secrets }}

@@ -203,6 +203,17 @@ def test_each_worker_may_log_in_as_a_user_of_its_own_and_the_migration_as_the_ow
     )
 
 
+@pytest.mark.parametrize("who", ["workers.estimator", "workers.poller", "migration"])
+def test_a_database_of_its_own_that_would_not_count_is_refused(who):
+    """Where there are several databases, a worker's own DATABASE_URL was dropped in silence."""
+    several = 'secrets.FRESHET_DATABASES={"secret":"of-all","key":"url"}'
+    own = '{"DATABASE_URL":{"secret":"own","key":"url"}}'
+    said = refusal(*ALL, several, f"{who}.secrets={own}")
+    assert "of its own beside everybody's FRESHET_DATABASES" in said
+    assert who.removeprefix("workers.") in said
+    assert rendered((), *ALL, several, f"workers.ingester.secrets={own}")  # it uses none
+
+
 def test_classes_shares_and_objectives_come_from_values(monkeypatch):
     given = {
         "FRESHET_CLASSES": {"news": {"weight": 2}, "partner": {"share": 0.3}},
