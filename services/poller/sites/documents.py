@@ -107,4 +107,5 @@ class Document:
             raise BadDocument("it is neither a sitemap nor a feed")
         self._reader = SitemapReader(self._give) if begins == b"<" else TextReader(self._give)
         held, self._held = bytes(self._held), bytearray()
-        self._reader.feed(held if begins == b"<" else held.removeprefix(b"\xef\xbb\xbf"))
+        # Whatever some plug-in has printed in front of the declaration; UTF-16 keeps its mark.
+        self._reader.feed(held.lstrip(_MARKS))
