@@ -137,6 +137,27 @@ def test_a_site_has_no_more_sources_than_there_is_room_for(connection, monkeypat
     assert remove_site(connection, SITE) is None
 
 
+def test_sources_that_are_there_take_no_room_of_new_ones(connection, monkeypatch):
+    monkeypatch.setattr(watched, "MOST_SOURCES", 4)
+    watch(connection, source("1"), source("2"), source("3"))
+    named = [source(n) for n in ("1", "2", "3", "new", "more")]
+    assert add_sources(connection, SITE, named) == 1
+    assert watched.count_left_out(connection, named) == 1
+
+
+def test_sitemaps_of_one_index_are_told_from_those_that_somebody_else_named(connection):
+    index, child = source("index"), source("child")._replace(found_by="index")
+    other = source("other")._replace(found_by="index", source="site:b")
+    watch(connection, index, child, other, source("by-itself")._replace(source="site:c"))
+    assert watched.sitemaps_of(connection, SITE, "site:a", index.url) == [child.url]
+    watched.drop_sources(connection, SITE, [child.url])
+    assert watched.sitemaps_of(connection, SITE, "site:a", index.url) == []
+    assert {row.url for row in list_sources(connection)} >= {index.url, other.url}
+    # By http as well as by https, say: nobody knows which of them has named what.
+    add_sources(connection, SITE, [child, index._replace(url="http://a.example/index")])
+    assert watched.sitemaps_of(connection, SITE, "site:a", index.url) == []
+
+
 def test_no_page_is_known_before_there_is_one(connection):
     assert known_pages(connection, [identify("https://a.example/")]) == set()
     assert known_pages(connection, []) == set()
