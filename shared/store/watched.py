@@ -282,11 +282,20 @@ def note_reading(connection: psycopg.Connection, url: str, reading: Reading, pac
     )
 
 
-def note_quiet(connection: psycopg.Connection, url: str, polled_at: float, pace: Pace) -> None:
-    """A source says what it said before, at a time in Unix seconds."""
+def note_quiet(
+    connection: psycopg.Connection,
+    url: str,
+    polled_at: float,
+    pace: Pace,
+    etag: str = "",
+    last_modified: str = "",
+) -> None:
+    """A source says what it said before, at a time in Unix seconds; with what to ask it next."""
     connection.execute(
-        f"UPDATE watched_sources SET {_PACED} WHERE url = %(url)s",
-        pace._asdict() | {"url": url, "polled_at": polled_at},
+        f"UPDATE watched_sources SET {_PACED}, etag = %(etag)s, last_modified = %(last_modified)s "
+        "WHERE url = %(url)s",
+        pace._asdict()
+        | {"url": url, "polled_at": polled_at, "etag": etag, "last_modified": last_modified},
     )
 
 

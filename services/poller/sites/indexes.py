@@ -8,17 +8,18 @@ from shared.contracts.identity import BadUrl, identify
 from shared.store.watched import INDEX, DueSource, NewSource
 
 
-def children_of(due: DueSource, urls: Iterable[str]) -> dict[str, NewSource]:
+def children_of(due: DueSource, base: str, urls: Iterable[str]) -> dict[str, NewSource]:
     """Sitemaps of an index that are of the site's hosts, by the address as it is written.
 
     Args:
         due: the index.
+        base: where it came from in the end.
         urls: of them, as written.
     """
     found: dict[str, NewSource] = {}
     for url in urls:
         try:
-            place = identify(urljoin(due.url, url))
+            place = identify(urljoin(base, url))
         except (BadUrl, ValueError):
             continue
         if place.host == due.host or place.host in due.hosts:

@@ -20,7 +20,7 @@ from services.poller import metrics
 from services.poller.rhythm import interval_by_value, next_interval, wait_after_failure
 from services.poller.sites.entries import BadDocument
 from services.poller.sites.feed_process import FeedProcess
-from services.poller.sites.fetching import Busy, Got, fetch
+from services.poller.sites.fetching import Busy, Got, Same, fetch
 from services.poller.sites.indexes import children_of, named_no_more
 from services.poller.sites.news import Comparison, News, pack_known, unpack_known
 from services.poller.sites.politeness import Politeness
@@ -198,9 +198,9 @@ class SitePoller:
         comparison = Comparison(known, now, max_age)
         async with self._politeness.turn(due.host, own.crawl_delay):
             got = await fetch(self._fetcher, self._feeds, due, comparison.give, now)
-        if got is None:
+        if isinstance(got, Same):
             pace = await self._pace(due, due.kind, now, None, [], found=False)
-            await self._questions.ask(note_quiet, due.url, now, pace)
+            await self._questions.ask(note_quiet, due.url, now, pace, *got)
             return "unchanged"
         reading, pace = await self._take(due, got, comparison, now)
         await self._questions.ask(note_reading, due.url, reading, pace)
@@ -219,7 +219,7 @@ class SitePoller:
         pings: list[Ping] = []
         exact: list[float] = []
         if got.summary.kind == INDEX:
-            found = await self._take_index(due, comparison) > 0
+            found = await self._take_index(due, got.url, comparison) > 0
         else:
             if got.summary.kind == "feed":
                 comparison.undated_are_of_now()
@@ -261,12 +261,12 @@ class SitePoller:
         places = {host: f"{scheme}://{host}/" for host in hosts & set(due.hosts)}
         return {host: await self._robots.rules_of(place) for host, place in places.items()}
 
-    async def _take_index(self, due: DueSource, comparison: Comparison) -> int:
+    async def _take_index(self, due: DueSource, base: str, comparison: Comparison) -> int:
         """Add the sitemaps of an index, let go of those that it names no more, and call those
         forward whose date has moved on; how many are new."""
         if due.found_by == INDEX:
             raise BadDocument("an index within an index is not read")
-        children = await asyncio.to_thread(children_of, due, comparison.urls)
+        children = await asyncio.to_thread(children_of, due, base, comparison.urls)
         watched = await self._questions.ask(sitemaps_of, due.site, due.source, due.url)
         gone = named_no_more(watched, children.values(), comparison)
         try:

@@ -104,7 +104,7 @@ def test_what_came_of_a_poll_is_kept_and_added_up(connection):
     assert take(connection) == []
     note_reading(connection, url, reading(), PACE)
     note_reading(connection, url, reading(seen=None, digest=b"e"), PACE)
-    note_quiet(connection, url, 1150.0, Pace(200.0, True, 7.0, 2.0, 0.5))
+    note_quiet(connection, url, 1150.0, Pace(200.0, True, 7.0, 2.0, 0.5), '"2"', "today")
     [row] = list_sources(connection)
     assert (row.pages, row.signals, row.exact_signals, row.delay_seconds) == (2, 4, 2, 10.0)
     assert (row.failures, row.reason, row.interval_seconds) == (0, "", 200.0)
@@ -113,7 +113,8 @@ def test_what_came_of_a_poll_is_kept_and_added_up(connection):
     assert take(connection, now=1349.0) == []
     call_forward(connection, SITE, [url])
     [due] = take_due_sources(connection, 1349.0, 10, (), 60.0, LATEST)
-    assert (due.seen, due.digest, due.etag, due.polled_at) == (b"s" * 12, b"e", '"1"', 1150.0)
+    assert (due.seen, due.digest, due.etag, due.polled_at) == (b"s" * 12, b"e", '"2"', 1150.0)
+    assert due.last_modified == "today"
     assert (due.worth, due.worth_signals, due.worth_days) == (7.0, 2.0, 0.5)
 
 

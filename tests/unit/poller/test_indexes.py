@@ -19,7 +19,7 @@ SHOP = "https://a.example/products_1.xml?from=1&to="
 
 def test_sitemaps_of_the_sites_hosts_are_children_however_they_are_written():
     written = ["/1.xml", "https://WWW.a.example:443/2.xml", "https://b.example/3.xml", "http://["]
-    assert {at: child.url for at, child in children_of(DUE, written).items()} == {
+    assert {at: child.url for at, child in children_of(DUE, DUE.url, written).items()} == {
         "/1.xml": "https://a.example/1.xml",
         "https://WWW.a.example:443/2.xml": "https://www.a.example/2.xml",
     }
@@ -35,7 +35,7 @@ class Readings:
         comparison = Comparison(self.known, NOW, 1e9)
         for url in urls:
             comparison.give(Entry(url, ""))
-        children = children_of(DUE, comparison.urls).values()
+        children = children_of(DUE, DUE.url, comparison.urls).values()
         self.watched -= set(named_no_more(sorted(self.watched), children, comparison))
         self.watched |= {child.url for child in children}
         self.known = Known(comparison.dates, is_first=False)
