@@ -197,7 +197,7 @@ def what_remains(*, of_host: bool) -> list[str]:
             kept.setdefault(days, []).append(topic.name)
     lines = [f"Kafka, {days:g} days: {', '.join(names)}" for days, names in sorted(kept.items())]
     if of_host:
-        lines.append("Kafka, until it is compacted: host-limits")
+        lines.append("Kafka, 7 days and until it is compacted: host-limits")
         lines.append("`freshet changes`: who erased the host, and who set its limits before")
         lines.append("schedulers, until they start again: the host's name")
     lines.append(f"the database, for {KEPT_SECONDS / SECONDS_PER_DAY:g} days: hashes of the URLs")

@@ -56,7 +56,8 @@ class _Gathering:
             asked, self._asked = self._asked, {}
             try:
                 judged = await self._admission.judge(list(asked), time.monotonic())
-            except (psycopg.Error, OSError) as error:
+            except Exception as error:
+                # Whatever it is: nobody would answer those who wait, and they hold their streams.
                 for answer in asked.values():
                     answer.set_exception(error)
                     answer.exception()  # seen, even where nobody waits for it any more

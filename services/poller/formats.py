@@ -143,7 +143,11 @@ def _seconds(time: Any) -> float | None:
         return (at if at.tzinfo else at.replace(tzinfo=UTC)).timestamp()
     if isinstance(time, bool) or not isinstance(time, int | float):
         return None
-    seconds = float(time)
+    try:
+        seconds = float(time)
+    except OverflowError:
+        # JSON's whole numbers have any number of digits.
+        return None
     while seconds > 1e11:
         seconds /= 1000.0
     return seconds if seconds >= 0 else None

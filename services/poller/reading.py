@@ -18,6 +18,7 @@ from services.poller.sites.prices import Prices
 from services.poller.sse import EventParser
 from services.poller.streams import Stream
 from services.poller.walls import Walls
+from shared.runtime.fetching import HEADER_BYTES
 from shared.runtime.pings import Ping
 from shared.runtime.wall_time import WALL
 
@@ -45,10 +46,6 @@ Publish = Callable[[str, Sequence[Ping]], Awaitable[None]]
 
 Part = list[tuple[bytes, str | None]]
 """Events, each with its id where the transport has ids."""
-
-
-class HistoryLost(Exception):
-    """The server no longer has what came after the last event."""
 
 
 class StreamReader:
@@ -80,6 +77,8 @@ class StreamReader:
         self._user_agent = user_agent
         self._read = stream.reader()
         self._cursor = ""
+        self._is_refused = False
+        """Whether the server has just refused our place, and is asked without it."""
         self._account = StreamAccount(stream.source, stream.url, prices, WALL.now())
         self._stored_at = time.monotonic()
 
@@ -89,18 +88,12 @@ class StreamReader:
         wait = self._wait_seconds
         while True:
             before = self._cursor
-            self._account.connecting()
-            try:
-                await self._follow()
-                reason = "it ended"
-            except HistoryLost:
-                self._account.lost()
-                log.warning("a stream's server has forgotten our place", source=self._stream.source)
-                self._cursor, reason = "", "its history is lost"
-            except (aiohttp.ClientError, OSError, TimeoutError, ValueError) as error:
-                reason = in_words(error)
-            finally:
-                metrics.CONNECTED.labels(self._stream.source).set(0)
+            reason = await self._attempt()
+            if self._is_refused:
+                # It may have forgotten it, or be away as a whole: then our place is still good.
+                self._account.disconnected(reason)
+                reason = await self._attempt()
+                self._is_refused = False
             self._account.disconnected(reason)
             await self._store()
             moved = self._cursor != before or self._account.has_events
@@ -108,6 +101,17 @@ class StreamReader:
             log.info("a stream is connected to anew", source=self._stream.source, reason=reason)
             await asyncio.sleep(wait)
             wait = min(2 * wait, LONGEST_WAIT_SECONDS)
+
+    async def _attempt(self) -> str:
+        """Read over one connection; why it is over."""
+        self._account.connecting()
+        try:
+            await self._follow()
+        except (aiohttp.ClientError, OSError, TimeoutError, ValueError) as error:
+            return in_words(error)
+        finally:
+            metrics.CONNECTED.labels(self._stream.source).set(0)
+        return "it ended"
 
     async def _follow(self) -> None:
         timeout = aiohttp.ClientTimeout(total=None, sock_connect=30, sock_read=SILENT_SECONDS)
@@ -118,6 +122,8 @@ class StreamReader:
             headers=headers,
             connector=aiohttp.TCPConnector(socket_factory=walls.socket),
             trace_configs=[walls.trace()],
+            max_line_size=HEADER_BYTES,
+            max_field_size=HEADER_BYTES,
         ) as client:
             parts = self._messages(client) if self._stream.is_websocket else self._events(client)
             async with contextlib.aclosing(parts):
@@ -126,8 +132,8 @@ class StreamReader:
 
     async def _events(self, client: aiohttp.ClientSession) -> AsyncGenerator[Part, None]:
         headers = {"Accept": "text/event-stream"}
-        if self._cursor:
-            headers["Last-Event-ID"] = self._cursor
+        if self._place:
+            headers["Last-Event-ID"] = self._place
         async with client.get(self._stream.url, headers=headers) as answer:
             self._check(answer.status)
             parser = EventParser()
@@ -137,11 +143,11 @@ class StreamReader:
 
     async def _messages(self, client: aiohttp.ClientSession) -> AsyncGenerator[Part, None]:
         url = URL(self._stream.url)
-        if self._cursor:
-            url = url.update_query({self._stream.cursor_query: self._cursor})
+        if self._place:
+            url = url.update_query({self._stream.cursor_query: self._place})
         try:
             async with client.ws_connect(url, heartbeat=SILENT_SECONDS / 3) as socket:
-                metrics.CONNECTED.labels(self._stream.source).set(1)
+                self._opened()
                 while not socket.closed:
                     part = await _gathered(socket)
                     self._account.came(sum(len(data) for data, _ in part))
@@ -150,12 +156,24 @@ class StreamReader:
             self._check(error.status)
             raise
 
+    @property
+    def _place(self) -> str:
+        """After what the server is asked for."""
+        return "" if self._is_refused else self._cursor
+
     def _check(self, status: int) -> None:
-        if status in _GONE and self._cursor:
-            raise HistoryLost
+        if status in _GONE and self._place:
+            self._is_refused = True
         if status != 200:
             raise ValueError(f"it answers {status}")
+        self._opened()
+
+    def _opened(self) -> None:
         metrics.CONNECTED.labels(self._stream.source).set(1)
+        if self._is_refused:
+            self._account.lost()
+            log.warning("a stream's server has forgotten our place", source=self._stream.source)
+            self._cursor = ""
 
     async def _take(self, part: Part) -> None:
         """Publish what events say, then move on."""

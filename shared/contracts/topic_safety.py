@@ -17,6 +17,7 @@ CLEANUP: Final = "cleanup.policy"
 STAMPS: Final = "message.timestamp.type"
 KEPT_MS: Final = "retention.ms"
 KEPT_BYTES: Final = "retention.bytes"
+UNCOMPACTED_MS: Final = "min.compaction.lag.ms"
 UNCLEAN: Final = "unclean.leader.election.enable"
 IN_SYNC: Final = "min.insync.replicas"
 
@@ -79,6 +80,11 @@ _STANDS: Final = {
 }
 """Topics whose last message of a key stands for ever, and what is forgotten where it does not."""
 
+_EACH_RULE: Final = (
+    "no rule of a host is lost while schedulers or estimators are away for up to {}: the last "
+    "message of a host may be about another rule of it"
+)
+
 _KEPT: Final = {
     topics.SIGNALS.name: "no signal is lost while ingesters are away for up to {}",
     topics.PAGE_SIGNALS.name: "no signal is lost while schedulers or estimators are away for up "
@@ -108,6 +114,10 @@ def requirements_of(topic: Topic) -> Iterator[Requirement]:
     name = topic.name
     if name in _STANDS:
         yield Requirement(CLEANUP, "compact", _STANDS[name])
+    if (lag_ms := topic.config.get(UNCOMPACTED_MS)) is not None:
+        yield Requirement(
+            UNCOMPACTED_MS, lag_ms, _EACH_RULE.format(_in_words(int(lag_ms))), "at least"
+        )
     if name in _KEPT:
         kept_ms = topic.config[KEPT_MS]
         promise = _KEPT[name].format(_in_words(int(kept_ms)))

@@ -129,7 +129,8 @@ HOST_LIMITS = Topic(
     "shards",
     "crawler fleet, frontier, operators",
     "scheduler",
-    _COMPACTED,
+    # A message may be about one rule of its host alone, and compaction drops those about others.
+    _COMPACTED | {"min.compaction.lag.ms": str(7 * _DAY_MS)},
 )
 BANDWIDTH = Topic(
     "bandwidth", messages.Bandwidth, "-", "single", "operators", "coordinator", _COMPACTED

@@ -1,5 +1,6 @@
 """robots.txt, RFC 9309: what may be fetched, how often, and where sitemaps are."""
 
+import re
 from dataclasses import dataclass
 from typing import Final, Protocol
 
@@ -14,6 +15,13 @@ ROBOTS_BYTES: Final = 500 * 1024
 MOST_SITEMAPS: Final = 100
 LONGEST_DELAY_SECONDS: Final = 60.0
 """A longer crawl delay counts as this one: it is meant for whole sites, not for a file a day."""
+
+MOST_AGENTS: Final = 10
+"""Names by which a file may call us; the longest ones count."""
+
+_AGENT: Final = re.compile(r"\s*user[ -]?agent(?:\s*:|\s)\s*([^#]*)", re.IGNORECASE)
+_NOBODY: Final = "User-agent: \0"
+"""No agent has this name."""
 
 
 class _Rules(Protocol):
@@ -49,12 +57,27 @@ def read_robots(text: bytes, agent: str) -> Robots:
         text: the file, or its beginning.
         agent: who we say that we are.
     """
-    rules = Protego.parse(text.decode("utf-8", "replace"))
+    rules = Protego.parse(_about(agent, text.decode("utf-8-sig", "replace")))
     delay = rules.crawl_delay(agent) or 0.0
     named = dict.fromkeys(rules.sitemaps)
     return Robots(
         agent, rules, min(float(delay), LONGEST_DELAY_SECONDS), tuple(named)[:MOST_SITEMAPS]
     )
+
+
+def _about(agent: str, text: str) -> str:
+    """A file in which all agents that are not this one have one name: the rules of a group are kept
+    for each name that it has, thousands of both where somebody wants to fill our memory."""
+    lines = text.splitlines()
+    named = {place: found[1] for place, line in enumerate(lines) if (found := _AGENT.match(line))}
+    us = agent.lower()
+    names = {name: name.strip().lower().replace("*", "") for name in named.values()}
+    ours = {name for name, plain in names.items() if plain in us}
+    kept = set(sorted(ours, key=lambda name: len(names[name]), reverse=True)[:MOST_AGENTS])
+    for place, name in named.items():
+        if name.strip() != "*" and name not in kept:
+            lines[place] = _NOBODY
+    return "\n".join(lines)
 
 
 async def fetch_robots(fetcher: Fetcher, url: str, agent: str) -> Robots:

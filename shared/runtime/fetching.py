@@ -22,7 +22,13 @@ from shared.contracts.identity import BadUrl, identify, is_private_host
 FETCH_SECONDS: Final = 10.0
 """For all of it, redirects included."""
 
-MOST_REDIRECTS: Final = 3
+MOST_REDIRECTS: Final = 5
+"""As RFC 9309 asks of who reads robots.txt."""
+
+HEADER_BYTES: Final = 64 * 1024
+"""Of a line of an answer's headers: policies and cookies of real sites have more than the 8 kB that
+clients take by default."""
+
 _MOST_CONNECTIONS: Final = 64
 _CONNECTIONS_TO_HOST: Final = 4
 _REDIRECTS: Final = frozenset({301, 302, 303, 307, 308})
@@ -108,6 +114,8 @@ class Fetcher:
             cookie_jar=aiohttp.DummyCookieJar(),
             headers=self._headers,
             auto_decompress=False,
+            max_line_size=HEADER_BYTES,
+            max_field_size=HEADER_BYTES,
         )
 
     async def stop(self) -> None:
@@ -131,7 +139,7 @@ class Fetcher:
         Args:
             url: http or https.
             max_bytes: a longer answer is given up.
-            may_follow: which redirects are followed, three at most.
+            may_follow: which redirects are followed, five at most.
             cut: take the beginning of a longer answer.
             headers: to be sent besides the usual ones.
             take: gets the body of an answer with status 200, which then has none itself.

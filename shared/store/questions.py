@@ -11,6 +11,7 @@ import structlog
 
 from shared.contracts.databases import Database, Databases
 from shared.store.connection import connect
+from shared.store.deployment import StoreMismatch
 
 log = structlog.get_logger(__name__)
 
@@ -44,12 +45,15 @@ class Questions:
         """The answer of a function that takes a connection, which commits by itself.
 
         Raises:
-            psycopg.Error: the database is away, or refuses.
+            psycopg.Error: the database is away, refuses, or has no tables, as while it is restored.
         """
 
         def work() -> T:
             with connect(self._database_url, self._role, autocommit=True) as connection:
-                return question(connection, *arguments, **more)
+                try:
+                    return question(connection, *arguments, **more)
+                except StoreMismatch as error:
+                    raise psycopg.OperationalError(str(error)) from error
 
         return await asyncio.get_running_loop().run_in_executor(self._threads, work)
 

@@ -98,7 +98,7 @@ ROLES: Final[dict[str, dict[str, str]]] = {
     "freshet_poller": {
         "stream_cursors": "SELECT, INSERT, UPDATE",
         "watched_sites": "SELECT",
-        "watched_sources": "SELECT, INSERT, UPDATE",
+        "watched_sources": "SELECT, INSERT, UPDATE, DELETE",
         # Which pages are there already, and in which shards.
         "deployment": "SELECT",
         "shard_splits": "SELECT",

@@ -168,18 +168,48 @@ def add_site(connection: psycopg.Connection, site: Site) -> bool:
 
 
 def add_sources(connection: psycopg.Connection, site: str, sources: Sequence[NewSource]) -> int:
-    """Add sources of a site, as long as there is room for them; how many are new."""
+    """Add sources of a site, as long as there is room for them; how many are new.
+
+    Those that are there take no room of the new ones.
+    """
     columns: list[list[str]] = [list(column) for column in zip(*sources, strict=True)]
     if not columns:
         return 0
     found = connection.execute(
         "INSERT INTO watched_sources (site, url, host, source, kind, found_by) SELECT %s, * "
-        "FROM unnest(%s::text[], %s::text[], %s::text[], %s::text[], %s::text[]) "
+        "FROM unnest(%s::text[], %s::text[], %s::text[], %s::text[], %s::text[]) AS new (url) "
+        "WHERE NOT EXISTS (SELECT FROM watched_sources s WHERE s.url = new.url) "
         "LIMIT greatest(0, %s - (SELECT count(*) FROM watched_sources WHERE site = %s)) "
         "ON CONFLICT (url) DO NOTHING",
         (site, *columns, MOST_SOURCES, site),
     )
     return found.rowcount
+
+
+def count_left_out(connection: psycopg.Connection, sources: Sequence[NewSource]) -> int:
+    """How many of these sources are not there."""
+    query = "SELECT count(*) FROM watched_sources WHERE url = ANY(%s)"
+    urls = {source.url for source in sources}
+    found = connection.execute(query, (list(urls),)).fetchone()
+    return len(urls) - (int(found[0]) if found else 0)
+
+
+def sitemaps_of(connection: psycopg.Connection, site: str, source: str, index: str) -> list[str]:
+    """Sitemaps of a site that are watched because this index named them, and no other of its
+    source might have."""
+    query = (
+        "SELECT s.url FROM watched_sources s WHERE s.site = %s AND s.source = %s "
+        f"AND s.found_by = '{INDEX}' AND NOT EXISTS (SELECT FROM watched_sources o "
+        f"WHERE o.site = s.site AND o.source = s.source AND o.found_by <> '{INDEX}' "
+        "AND o.url <> %s)"
+    )
+    return [url for (url,) in connection.execute(query, (site, source, index))]
+
+
+def drop_sources(connection: psycopg.Connection, site: str, urls: Sequence[str]) -> None:
+    """Read these sources of a site no more, and forget them."""
+    query = "DELETE FROM watched_sources WHERE site = %s AND url = ANY(%s)"
+    connection.execute(query, (site, list(urls)))
 
 
 def remove_site(connection: psycopg.Connection, site: str) -> list[str] | None:
@@ -252,11 +282,20 @@ def note_reading(connection: psycopg.Connection, url: str, reading: Reading, pac
     )
 
 
-def note_quiet(connection: psycopg.Connection, url: str, polled_at: float, pace: Pace) -> None:
-    """A source says what it said before, at a time in Unix seconds."""
+def note_quiet(
+    connection: psycopg.Connection,
+    url: str,
+    polled_at: float,
+    pace: Pace,
+    etag: str = "",
+    last_modified: str = "",
+) -> None:
+    """A source says what it said before, at a time in Unix seconds; with what to ask it next."""
     connection.execute(
-        f"UPDATE watched_sources SET {_PACED} WHERE url = %(url)s",
-        pace._asdict() | {"url": url, "polled_at": polled_at},
+        f"UPDATE watched_sources SET {_PACED}, etag = %(etag)s, last_modified = %(last_modified)s "
+        "WHERE url = %(url)s",
+        pace._asdict()
+        | {"url": url, "polled_at": polled_at, "etag": etag, "last_modified": last_modified},
     )
 
 

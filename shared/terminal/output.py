@@ -53,10 +53,20 @@ def text(value: Any) -> str:
     if isinstance(value, float):
         return f"{value:.6g}"
     if isinstance(value, Mapping):
-        return ", ".join(f"{name} {text(item)}" for name, item in value.items()) or "-"
+        return (
+            ", ".join(f"{visible(str(name))} {text(item)}" for name, item in value.items()) or "-"
+        )
     if isinstance(value, list | tuple):
         return ", ".join(text(item) for item in value) or "-"
-    return str(value)
+    return visible(str(value))
+
+
+def visible(written: str) -> str:
+    """A text without what a terminal would obey, and without ends of lines: messages that nobody
+    could read, and names that strangers give, may have any character."""
+    if written.isprintable():
+        return written
+    return "".join(c if c.isprintable() else ascii(c)[1:-1] for c in written)
 
 
 def _plain(value: Any) -> Any:

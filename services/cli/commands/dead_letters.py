@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from shared.terminal.output import show, show_rows
+from shared.terminal.output import show, show_rows, visible
 
 if TYPE_CHECKING:
     from services.cli.dead_letters import Choice
@@ -168,7 +168,7 @@ def _deal(action: "Action", filters: dict[str, Any], *, dry_run: bool, as_json: 
         return
     show(answer, as_json=False)
     for one in dealt.reasons:
-        click.echo(f"letter {one['letter']}: {one['reason']}", err=True)
+        click.echo(f"letter {one['letter']}: {visible(one['reason'])}", err=True)
 
 
 def _row(letter: "Letter", handled: str | None) -> dict[str, Any]:

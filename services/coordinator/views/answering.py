@@ -17,6 +17,7 @@ from shared.runtime.databases import for_views
 from shared.runtime.helper_process import answer_all
 from shared.runtime.settings import Settings, load_settings
 from shared.store.connection import VIEWING
+from shared.store.deployment import StoreMismatch
 from shared.views.answers import (
     NotKnown,
     calibration_answer,
@@ -118,8 +119,13 @@ def answered(settings: Settings, question: Question) -> Answer:
         return _refusal(400, str(error))
     except NotKnown as error:
         return _refusal(404, str(error))
+    except StoreMismatch as error:
+        return _refusal(503, str(error))
     except psycopg.Error as error:
         return _refusal(503, _in_words(error), str(error).strip())
+    except Exception as error:
+        # Else the process would end, and the page would say that it takes long.
+        return _refusal(500, "this is a fault of Freshet's, and is in its log", repr(error))
     return Answer(200, msgspec.json.encode(found))
 
 

@@ -33,11 +33,11 @@ class Document:
         """Make it.
 
         Args:
-            url: where it comes from.
+            url: where it comes from; may be set anew until `close`, where a server leads elsewhere.
             give: called with each entry, from whatever thread feeds this.
             feeds: reads feeds.
         """
-        self._url = url
+        self.url = url
         self._give = give
         self._feeds = feeds
         self._unpacker = Unpacker(DOCUMENT_BYTES)
@@ -75,7 +75,7 @@ class Document:
         """
         if self._reader is not None:
             return self._reader.close()
-        entries, summary = await self._feeds.read(self._url, bytes(self._held))
+        entries, summary = await self._feeds.read(self.url, bytes(self._held))
         for entry in entries:
             self._give(entry)
         return summary
@@ -107,4 +107,5 @@ class Document:
             raise BadDocument("it is neither a sitemap nor a feed")
         self._reader = SitemapReader(self._give) if begins == b"<" else TextReader(self._give)
         held, self._held = bytes(self._held), bytearray()
-        self._reader.feed(held if begins == b"<" else held.removeprefix(b"\xef\xbb\xbf"))
+        # Whatever some plug-in has printed in front of the declaration; UTF-16 keeps its mark.
+        self._reader.feed(held.lstrip(_MARKS))

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC
 from email.utils import parsedate_to_datetime
-from typing import Final
+from typing import Final, NamedTuple
 
 from services.poller.sites.documents import DOCUMENT_BYTES, Document
 from services.poller.sites.entries import Give, Summary
@@ -36,16 +36,25 @@ class Busy(FetchFailed):
 class Got:
     """A document that says something that it did not say before."""
 
+    url: str
+    """Where it came from in the end; what it writes relatively is from there."""
     summary: Summary
     digest: bytes
     etag: str
     last_modified: str
 
 
+class Same(NamedTuple):
+    """A document that says what it said before; what to ask its server with the next time."""
+
+    etag: str
+    last_modified: str
+
+
 async def fetch(
     fetcher: Fetcher, feeds: FeedProcess, due: DueSource, give: Give, now: float
-) -> Got | None:
-    """Read a source; None: it says what it said before.
+) -> Got | Same:
+    """Read a source.
 
     Args:
         fetcher: started.
@@ -67,8 +76,9 @@ async def fetch(
         headers=_conditions(due),
         take=document.take,
     )
+    etag, modified = _kept(answer.headers, "ETag"), _kept(answer.headers, "Last-Modified")
     if answer.status == 304 and due.digest:
-        return None
+        return Same(etag or due.etag, modified or due.last_modified)
     if answer.status in _BUSY:
         asked = _seconds_until(answer.headers.get("Retry-After", ""), now)
         raise Busy(f"it answers {answer.status}", asked)
@@ -76,10 +86,10 @@ async def fetch(
         raise FetchFailed(f"it answers {answer.status}")
     digest = await document.end()
     if digest == due.digest:
-        return None
+        return Same(etag, modified)
+    document.document.url = answer.url
     summary = await document.document.close()
-    etag, modified = _kept(answer.headers, "ETag"), _kept(answer.headers, "Last-Modified")
-    return Got(summary, digest, etag, modified)
+    return Got(answer.url, summary, digest, etag, modified)
 
 
 class _Gathering:

@@ -78,10 +78,13 @@ class Comparison:
         self.dates: dict[int, int] = {}
         """What to remember of this reading."""
         self.news: list[News] = []
+        self.urls: list[str] = []
+        """Of all entries, as written."""
 
     def give(self, entry: Entry) -> None:
         """Take an entry."""
-        address = xxhash.xxh3_64_intdigest(entry.url.encode("utf-8", "surrogatepass"))
+        address = _hash_of(entry.url)
+        self.urls.append(entry.url)
         stated = believable(read_date(entry.stated), self._now) if entry.stated else None
         date = 0 if stated is None else int(stated.at)
         before = self._known.dates.get(address)
@@ -97,7 +100,11 @@ class Comparison:
 
     def forget(self, url: str) -> None:
         """Look at an address anew the next time."""
-        self.dates.pop(xxhash.xxh3_64_intdigest(url.encode("utf-8", "surrogatepass")), None)
+        self.dates.pop(_hash_of(url), None)
+
+    def was_there(self, url: str) -> bool:
+        """Whether the document had an address, as it is written here, when it was read last."""
+        return _hash_of(url) in self._known.dates
 
     def undated_are_of_now(self) -> None:
         """Of a feed: an entry that has come is news, with a date or without."""
@@ -106,3 +113,7 @@ class Comparison:
                 news._replace(signals=True) if news.observed_at is None else news
                 for news in self.news
             ]
+
+
+def _hash_of(url: str) -> int:
+    return xxhash.xxh3_64_intdigest(url.encode("utf-8", "surrogatepass"))

@@ -20,7 +20,8 @@ from services.poller import metrics
 from services.poller.rhythm import interval_by_value, next_interval, wait_after_failure
 from services.poller.sites.entries import BadDocument
 from services.poller.sites.feed_process import FeedProcess
-from services.poller.sites.fetching import Busy, Got, fetch
+from services.poller.sites.fetching import Busy, Got, Same, fetch
+from services.poller.sites.indexes import children_of, named_no_more
 from services.poller.sites.news import Comparison, News, pack_known, unpack_known
 from services.poller.sites.politeness import Politeness
 from services.poller.sites.prices import Prices
@@ -46,10 +47,13 @@ from shared.store.watched import (
     Reading,
     add_sources,
     call_forward,
+    count_left_out,
     count_sources,
+    drop_sources,
     note_poll_failed,
     note_quiet,
     note_reading,
+    sitemaps_of,
     take_due_sources,
 )
 from shared.units import SECONDS_PER_DAY
@@ -194,9 +198,9 @@ class SitePoller:
         comparison = Comparison(known, now, max_age)
         async with self._politeness.turn(due.host, own.crawl_delay):
             got = await fetch(self._fetcher, self._feeds, due, comparison.give, now)
-        if got is None:
+        if isinstance(got, Same):
             pace = await self._pace(due, due.kind, now, None, [], found=False)
-            await self._questions.ask(note_quiet, due.url, now, pace)
+            await self._questions.ask(note_quiet, due.url, now, pace, *got)
             return "unchanged"
         reading, pace = await self._take(due, got, comparison, now)
         await self._questions.ask(note_reading, due.url, reading, pace)
@@ -215,7 +219,7 @@ class SitePoller:
         pings: list[Ping] = []
         exact: list[float] = []
         if got.summary.kind == INDEX:
-            found = await self._take_index(due, comparison.news) > 0
+            found = await self._take_index(due, got.url, comparison) > 0
         else:
             if got.summary.kind == "feed":
                 comparison.undated_are_of_now()
@@ -257,18 +261,23 @@ class SitePoller:
         places = {host: f"{scheme}://{host}/" for host in hosts & set(due.hosts)}
         return {host: await self._robots.rules_of(place) for host, place in places.items()}
 
-    async def _take_index(self, due: DueSource, news: Sequence[News]) -> int:
-        """Add the sitemaps of an index, and call those forward whose date has moved on."""
+    async def _take_index(self, due: DueSource, base: str, comparison: Comparison) -> int:
+        """Add the sitemaps of an index, let go of those that it names no more, and call those
+        forward whose date has moved on; how many are new."""
         if due.found_by == INDEX:
             raise BadDocument("an index within an index is not read")
-        children, moved = [], []
-        for item in news:
-            child = _child_of(due, item.url)
-            if child is not None:
-                children.append(child)
-                moved += [] if item.is_new else [child.url]
-        added = await self._questions.ask(add_sources, due.site, children)
-        await self._questions.ask(call_forward, due.site, moved)
+        children = await asyncio.to_thread(children_of, due, base, comparison.urls)
+        watched = await self._questions.ask(sitemaps_of, due.site, due.source, due.url)
+        gone = named_no_more(watched, children.values(), comparison)
+        try:
+            await self._questions.ask(drop_sources, due.site, gone)
+        except psycopg.errors.InsufficientPrivilege as error:
+            log.warning("sitemaps stay that no index names: freshet migrate", error=str(error))
+        added = await self._questions.ask(add_sources, due.site, list(children.values()))
+        if left_out := await self._questions.ask(count_left_out, list(children.values())):
+            log.warning("a site has more files than are read", site=due.site, left_out=left_out)
+        moved = {news.url for news in comparison.news if not news.is_new} & children.keys()
+        await self._questions.ask(call_forward, due.site, [children[url].url for url in moved])
         return added
 
     async def _not_known(self, pages: Sequence[PageIdentity]) -> list[PageIdentity]:
@@ -343,17 +352,6 @@ def _hosts_of(news: Sequence[News]) -> set[str]:
         with contextlib.suppress(BadUrl):
             hosts.add(identify(item.url).host)
     return hosts
-
-
-def _child_of(due: DueSource, url: str) -> NewSource | None:
-    try:
-        place = identify(urljoin(due.url, url))
-    except (BadUrl, ValueError):
-        return None
-    if place.host != due.host and place.host not in due.hosts:
-        return None
-    # Its pages are as reliable as those of the others, which the same program writes.
-    return NewSource(place.url, place.host, due.source, "", INDEX)
 
 
 def _of_robots(robots: Robots, due: DueSource) -> list[NewSource]:

@@ -139,6 +139,25 @@ async def test_an_index_and_its_packed_sitemaps_are_read_and_a_feed_beside(
     }
 
 
+async def test_sitemaps_that_an_index_names_no_more_are_let_go(settings, site, watch, tmp_path):
+    def put(number):
+        names = [f"/{number}.xml", f"/{number + 1}.xml"]
+        site.put("/index.xml", index(f"{site.url}{name}" for name in names))
+        for at, name in enumerate(names):
+            site.put(name, sitemap([(site.page(number + at), date(time.time() - 900))]))
+
+    watch("/index.xml")
+    with worker("poller", settings, tmp_path) as process:
+        for number in range(1, 6):
+            put(number)
+            await site.asked(f"/{number + 1}.xml", 200)
+            await site.asked("/index.xml", 304)
+        assert process.stop() == 0
+    paths = {url.removeprefix(site.url) for url in sources(settings)}
+    # One reading of another document is not enough for it.
+    assert paths == {"/index.xml", "/4.xml", "/5.xml", "/6.xml"}
+
+
 async def test_robots_txt_names_sitemaps_and_forbids_pages_and_files(
     settings, site, watch, tmp_path
 ):

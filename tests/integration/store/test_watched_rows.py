@@ -104,7 +104,7 @@ def test_what_came_of_a_poll_is_kept_and_added_up(connection):
     assert take(connection) == []
     note_reading(connection, url, reading(), PACE)
     note_reading(connection, url, reading(seen=None, digest=b"e"), PACE)
-    note_quiet(connection, url, 1150.0, Pace(200.0, True, 7.0, 2.0, 0.5))
+    note_quiet(connection, url, 1150.0, Pace(200.0, True, 7.0, 2.0, 0.5), '"2"', "today")
     [row] = list_sources(connection)
     assert (row.pages, row.signals, row.exact_signals, row.delay_seconds) == (2, 4, 2, 10.0)
     assert (row.failures, row.reason, row.interval_seconds) == (0, "", 200.0)
@@ -113,7 +113,8 @@ def test_what_came_of_a_poll_is_kept_and_added_up(connection):
     assert take(connection, now=1349.0) == []
     call_forward(connection, SITE, [url])
     [due] = take_due_sources(connection, 1349.0, 10, (), 60.0, LATEST)
-    assert (due.seen, due.digest, due.etag, due.polled_at) == (b"s" * 12, b"e", '"1"', 1150.0)
+    assert (due.seen, due.digest, due.etag, due.polled_at) == (b"s" * 12, b"e", '"2"', 1150.0)
+    assert due.last_modified == "today"
     assert (due.worth, due.worth_signals, due.worth_days) == (7.0, 2.0, 0.5)
 
 
@@ -135,6 +136,27 @@ def test_a_site_has_no_more_sources_than_there_is_room_for(connection, monkeypat
     assert add_sources(connection, SITE, []) == 0
     assert len(remove_site(connection, SITE)) == 3
     assert remove_site(connection, SITE) is None
+
+
+def test_sources_that_are_there_take_no_room_of_new_ones(connection, monkeypatch):
+    monkeypatch.setattr(watched, "MOST_SOURCES", 4)
+    watch(connection, source("1"), source("2"), source("3"))
+    named = [source(n) for n in ("1", "2", "3", "new", "more")]
+    assert add_sources(connection, SITE, named) == 1
+    assert watched.count_left_out(connection, named) == 1
+
+
+def test_sitemaps_of_one_index_are_told_from_those_that_somebody_else_named(connection):
+    index, child = source("index"), source("child")._replace(found_by="index")
+    other = source("other")._replace(found_by="index", source="site:b")
+    watch(connection, index, child, other, source("by-itself")._replace(source="site:c"))
+    assert watched.sitemaps_of(connection, SITE, "site:a", index.url) == [child.url]
+    watched.drop_sources(connection, SITE, [child.url])
+    assert watched.sitemaps_of(connection, SITE, "site:a", index.url) == []
+    assert {row.url for row in list_sources(connection)} >= {index.url, other.url}
+    # By http as well as by https, say: nobody knows which of them has named what.
+    add_sources(connection, SITE, [child, index._replace(url="http://a.example/index")])
+    assert watched.sitemaps_of(connection, SITE, "site:a", index.url) == []
 
 
 def test_no_page_is_known_before_there_is_one(connection):

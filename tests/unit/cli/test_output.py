@@ -6,7 +6,7 @@ import math
 import pytest
 
 from services.cli.errors import without_password
-from shared.terminal.output import show, show_rows, text
+from shared.terminal.output import show, show_rows, text, visible
 
 
 def test_one_thing_is_a_line_a_value(capsys) -> None:
@@ -54,3 +54,19 @@ def test_nested_values_are_readable() -> None:
 )
 def test_passwords_are_not_shown(url: str, shown: str) -> None:
     assert without_password(url) == shown
+
+
+def test_what_strangers_have_written_moves_no_terminal(capsys):
+    # A title is set, the screen is emptied, a line is made up; letters of all scripts stay.
+    written = "\x1b]0;x\x07\x1b[2J\r\nall is well\u202e \x9b é 中"
+    shown = "\\x1b]0;x\\x07\\x1b[2J\\r\\nall is well\\u202e \\x9b é 中"
+    assert visible(written) == text(written) == shown
+    assert text({written: 1}) == f"{shown} 1"
+    show({"message": written, "notes": [written]}, as_json=False)
+    show_rows([{"message": written}], as_json=False, empty="")
+    assert capsys.readouterr().out.splitlines() == [
+        f"message  {shown}",
+        f"notes    {shown}",
+        "message",
+        shown,
+    ]

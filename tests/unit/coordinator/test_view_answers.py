@@ -8,6 +8,7 @@ import pytest
 from services.coordinator.views import answering
 from services.coordinator.views.questions import Question
 from shared.runtime.settings import Settings
+from shared.store.deployment import UNMIGRATED, StoreMismatch
 
 
 @pytest.mark.parametrize(
@@ -30,6 +31,24 @@ def test_trouble_is_told_in_words_and_its_details_to_the_log_alone(monkeypatch, 
     assert words in json.loads(answer.body)["error"]
     assert str(error) not in answer.body.decode()
     assert answer.trouble == str(error)
+
+
+@pytest.mark.parametrize(
+    ("error", "status", "words", "trouble"),
+    [
+        (StoreMismatch(UNMIGRATED), 503, UNMIGRATED, ""),
+        (KeyError("10.0.0.7"), 500, "a fault of Freshet's", "KeyError('10.0.0.7')"),
+    ],
+)
+def test_no_fault_ends_the_process_that_looks_things_up(monkeypatch, error, status, words, trouble):
+    def fail(_settings, _about):
+        raise error
+
+    monkeypatch.setattr(answering, "VIEWS", {"hosts": fail})
+    answer = answering.answered(Settings(), Question("hosts"))
+    assert (answer.status, answer.trouble) == (status, trouble)
+    assert words in json.loads(answer.body)["error"]
+    assert "10.0.0.7" not in answer.body.decode()
 
 
 @pytest.mark.parametrize("days", ["x", "0", "-3", "nan", "inf", "1e9"])

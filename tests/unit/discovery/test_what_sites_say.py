@@ -1,5 +1,6 @@
 """robots.txt and links, of sites that mean well and of others."""
 
+import tracemalloc
 from urllib.parse import quote
 
 import pytest
@@ -40,6 +41,31 @@ def test_rubbish_in_robots_txt_forbids_nothing_and_ends(text):
     robots = read_robots(text, AGENT)
     assert robots.allows("https://a.example/" + quote("a" * 1000 + "b"))
     assert robots.crawl_delay == 0.0
+
+
+@pytest.mark.parametrize("end", [b"\n", b"\r\n", b"\r"])
+def test_a_mark_in_front_of_robots_txt_and_any_ends_of_lines_change_nothing(end):
+    lines = (b"\xef\xbb\xbfUser-agent: *", b"Disallow: /private", b"")
+    robots = read_robots(end.join(lines), AGENT)
+    assert not robots.allows("https://a.example/private/x")
+    assert robots.allows("https://a.example/")
+
+
+def test_rules_of_very_many_others_are_not_kept_for_each_of_them():
+    others = b"".join(b"User-agent: %d-bot\n" % n for n in range(12_000))
+    rules = b"".join(b"Disallow: /%d\n" % n for n in range(12_000))
+    names = b"User-agent: Other\nUser-agent: FRESHET* # ours\nDisallow: /ours\n"
+    tracemalloc.start()
+    robots = read_robots(others + rules + names + b"User-agent: *\nDisallow: /\n", AGENT)
+    _, most = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert most < 100_000_000
+    assert robots.allows("https://a.example/11999")
+    assert not robots.allows("https://a.example/ours")
+    # Whom nobody calls by name, everybody's rules are for.
+    everybody = read_robots(others + rules + b"User-agent: *\nDisallow: /x\n", AGENT)
+    assert everybody.allows("https://a.example/11999")
+    assert not everybody.allows("https://a.example/x")
 
 
 def test_what_robots_txt_asks_for_has_limits():

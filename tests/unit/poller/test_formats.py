@@ -66,6 +66,9 @@ def test_any_json_is_read_where_the_operator_says():
     found = read_event(reader, b'{"item": {"slug": "x", "n": 3}, "at": 1767225600000}')
     assert (found.ping.url, found.ping.observed_at) == ("https://a.example/x/3", 1767225600.0)
     assert found.cursor == "3"
+    # JSON's numbers have no end.
+    huge = read_event(reader, b'{"item": {"slug": "x", "n": 3}, "at": ' + b"9" * 400 + b"}")
+    assert (huge.ping.url, huge.ping.observed_at) == ("https://a.example/x/3", None)
     for data in (b"", b"[]", b"{}", b'{"item": {"slug": true, "n": 1}}', b'{"item": 1}'):
         with pytest.raises(ValueError, match=r"JSON|it has no"):
             read_event(reader, data)

@@ -43,6 +43,8 @@ def test_a_sitemap_is_read_however_it_is_packed_and_cut(pack, part):
     "body",
     [
         b"\xef\xbb\xbf" + PLAIN,
+        b"\r\n \t" + PLAIN,
+        b"\xef\xbb\xbf\n\n" + PLAIN,
         PLAIN.decode().replace("UTF-8", "UTF-16").encode("utf-16"),
         PLAIN.replace(b"<url", b"<s:url").replace(b"</url", b"</s:url")
         .replace(b"loc>", b"s:loc>").replace(b"</s:loc", b"</s:loc")

@@ -3,9 +3,12 @@
 import asyncio
 import json
 import socket
+from types import SimpleNamespace
 
 import pytest
+from aiohttp import web
 
+from deploy.local.process import free_port
 from services.poller import reading
 from services.poller.reading import MOST_CURSOR, StreamReader
 from services.poller.streams import Stream
@@ -68,6 +71,56 @@ async def test_no_place_that_cannot_be_said_again_cuts_a_stream_off_for_good(mon
     said = [(event(place="7"), None), (event(place=bad), None)]
     _, places = await read(monkeypatch, [said, [(event(), bad)], []])
     assert places == ["", "7", "7"]
+
+
+@pytest.mark.parametrize("scheme", ["http", "ws"])
+@pytest.mark.parametrize("status", [404, 410])
+async def test_a_place_is_given_up_where_the_stream_is_there_without_it(
+    monkeypatch, status, scheme
+):
+    # A server that is rolled out says of everything that it is not there.
+    state, asked = "away", []
+
+    async def answer(request):
+        place = request.headers.get("Last-Event-ID") or request.query.get("cursor", "")
+        asked.append((state, place))
+        if state == "away" or (state == "forgetful" and place):
+            return web.Response(status=status)
+        if scheme == "ws":
+            socket = web.WebSocketResponse()
+            await socket.prepare(request)
+            await socket.send_bytes(event(place="8"))
+            await socket.close()
+            return socket
+        body = b"id: 8\ndata: " + event() + b"\n\n"
+        return web.Response(body=body, content_type="text/event-stream")
+
+    async def publish(source, pings):
+        pass
+
+    async def sleep(seconds):
+        nonlocal state
+        state = {"away": "well", "well": "forgetful", "forgetful": "end"}[state]
+        if state == "end":
+            raise asyncio.CancelledError
+
+    runner = web.ServerRunner(web.Server(answer, access_log=None))
+    await runner.setup()
+    await web.TCPSite(runner, "127.0.0.1", port := free_port()).start()
+    monkeypatch.setattr(Cursors, "load", lambda *_: asyncio.sleep(0, "7"))
+    stream = Stream(f"{scheme}://127.0.0.1:{port}/", "news", "json", "{url}", "at", "place")
+    made = StreamReader(stream, Cursors(), Prices(), publish, 1.0, "Freshet")
+    monkeypatch.setattr(reading, "asyncio", SimpleNamespace(**vars(asyncio) | {"sleep": sleep}))
+    with pytest.raises(asyncio.CancelledError):
+        await made.run()
+    await runner.cleanup()
+    assert asked == [
+        ("away", "7"),
+        ("away", ""),
+        ("well", "7"),
+        ("forgetful", "8"),
+        ("forgetful", ""),
+    ]
 
 
 async def test_a_public_server_does_not_redirect_a_reader_behind_our_walls():
