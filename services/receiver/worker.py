@@ -84,6 +84,7 @@ class Receiver(WorkerService):
                 self._sender,
                 bodies,
                 self._lease_seconds,
+                settings.signal_max_age_days * SECONDS_PER_DAY,
                 rates,
                 settings.receiver_trusted_proxies,
             )

@@ -40,13 +40,15 @@ def is_signed(header: str, secret: str, body: bytes) -> bool:
     return hmac.compare_digest(own.encode(), shown.lower().encode("utf-8", "surrogatepass"))
 
 
-def pings_of(topic: str, body: bytes, now: float) -> list[Ping]:
+def pings_of(topic: str, body: bytes, now: float, max_age_seconds: float) -> list[Ping]:
     """The pages that content is about: its entries, and the topic itself.
 
     Args:
         topic: whose content it is.
         body: Atom, RSS or JSON Feed; anything else is about the topic alone.
         now: Unix seconds; no entry is of later.
+        max_age_seconds: many hubs send the whole feed each time, and what is older in it is no
+            news.
     """
     own = identify(topic)
     pings = {own.url: Ping(own.url, own.host)}
@@ -56,6 +58,8 @@ def pings_of(topic: str, body: bytes, now: float) -> list[Ping]:
         except (BadUrl, ValueError):
             continue
         at = _seconds(written)
+        if at is not None and now - at > max_age_seconds:
+            continue
         pings.setdefault(page.url, Ping(page.url, page.host, None if at is None else min(at, now)))
         if len(pings) > MOST_ENTRIES:
             break
