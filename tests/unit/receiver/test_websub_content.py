@@ -28,9 +28,10 @@ JSON = b""" {"items": [{"url": "/one", "date_modified": "1970-01-01T00:01:40Z"},
 {"url": "two"}, {"id": 3}, 4]}"""
 
 
+@pytest.mark.parametrize("before", [b"", b"\n", b"\xef\xbb\xbf", b"\xef\xbb\xbf\r\n "])
 @pytest.mark.parametrize("body", [RSS, ATOM, JSON])
-def test_entries_of_every_kind_of_feed_are_pages_with_their_times(body):
-    found = [(ping.url, ping.observed_at) for ping in pings_of(TOPIC, body, NOW, EVER)]
+def test_entries_of_every_kind_of_feed_are_pages_with_their_times(body, before):
+    found = [(ping.url, ping.observed_at) for ping in pings_of(TOPIC, before + body, NOW, EVER)]
     assert found == [
         (TOPIC, None),
         ("https://a.example/one", 100.0),
@@ -54,9 +55,23 @@ def test_what_is_no_feed_is_about_the_topic_alone(body):
     assert [ping.url for ping in pings_of(TOPIC, body, NOW, EVER)] == [TOPIC]
 
 
-def test_an_entry_of_the_future_counts_as_of_now_and_only_so_many_count():
-    late = b"<feed><entry><link href='/a'/><updated>9000-01-01T00:00:00Z</updated></entry></feed>"
-    assert pings_of(TOPIC, late, NOW, EVER)[1].observed_at == NOW
+@pytest.mark.parametrize(
+    ("written", "at"),
+    [
+        # Of the day after, by a zone that was mistaken: now. Years to come say nothing.
+        ("2033-05-18T23:00:00Z", NOW),
+        ("9000-01-01T00:00:00Z", None),
+        # At some time of a day: at its end, or now. Its beginning may be before the last crawl.
+        ("2033-05-18", NOW),
+        ("2033-05-17", 1_999_987_200.0),
+    ],
+)
+def test_times_of_entries_count_as_those_of_feeds_that_are_polled(written, at):
+    body = f"<feed><entry><link href='/a'/><updated>{written}</updated></entry></feed>".encode()
+    assert pings_of(TOPIC, body, NOW, EVER)[1].observed_at == at
+
+
+def test_only_so_many_entries_count():
     many = b"".join(b"<entry><link href='/%d'/></entry>" % n for n in range(2 * MOST_ENTRIES))
     assert len(pings_of(TOPIC, b"<feed>%s</feed>" % many, NOW, EVER)) == MOST_ENTRIES + 1
 
