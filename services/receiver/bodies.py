@@ -62,7 +62,7 @@ class Bodies:
 
         Args:
             request: whose body has not been read.
-            address: of the sender.
+            address: of the sender, or the network that counts as one.
 
         Raises:
             Refused: too large, too slow, damaged, packed in a way that is not known, or too many

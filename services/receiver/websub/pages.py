@@ -15,7 +15,7 @@ from services.receiver.bodies import Bodies
 from services.receiver.rates import Rates
 from services.receiver.refusing import Refused, too_fast
 from services.receiver.sending import Sender
-from services.receiver.visitors import address_of
+from services.receiver.visitors import address_of, visitor_of
 from services.receiver.websub.content import is_signed, pings_of
 from services.receiver.websub.subscriptions import RETRY_SECONDS, Subscriptions
 from shared.contracts.identity import BadUrl, identify
@@ -131,7 +131,7 @@ class HubPages:
         subscription = await self._of(request)
         if subscription is None or subscription.state == UNWANTED:
             raise Refused(410, "nobody wants this any more")
-        body = await self._bodies.read(request, address_of(request, self._proxies))
+        body = await self._bodies.read(request, self._visitor(request))
         if not is_signed(request.headers.get("X-Hub-Signature", ""), subscription.secret, body):
             # The protocol wants a success, so that nobody learns secrets by trying.
             metrics.CONTENT_IGNORED.inc()
@@ -151,11 +151,13 @@ class HubPages:
         if _ID.fullmatch(subscription_id):
             known = await self._subscriptions.find(subscription_id)
         if known is None:
-            address = address_of(request, self._proxies)
-            wait = self._strangers.wait_for(address, 1, time.monotonic())
+            wait = self._strangers.wait_for(self._visitor(request), 1, time.monotonic())
             if wait:
                 raise too_fast("calls that lead to no subscription", wait)
         return known
+
+    def _visitor(self, request: web.Request) -> str:
+        return visitor_of(address_of(request, self._proxies))
 
 
 def _is_same(topic: str, own: str) -> bool:

@@ -63,7 +63,7 @@ def test_requests_that_are_none_do_not_fill_the_log(restore, monkeypatch):
     def say():
         for number in range(100):
             try:
-                raise ValueError("Bad status line")
+                int("Bad status line")
             except ValueError:
                 logger = logging.getLogger("aiohttp.server")
                 logger.exception("Error handling request from %s", f"192.0.2.{number}")
