@@ -106,7 +106,7 @@ class Pages:
     async def _submitted(self, submission: Submission, address: str) -> web.StreamResponse:
         file = key_file(submission)
         pings = await self._pings(submission, submission.host, file.folder)
-        verdict = await self._parts.keys.verdict(file)
+        verdict = await self._parts.keys.verdict(file, visitor_of(address))
         if verdict is Verdict.VALID:
             self._take(f"host {submission.host}", len(pings))
             await self._parts.sender.send(INDEXNOW, pings)
