@@ -25,6 +25,11 @@ ADDRESS_SHARE: Final = 0.25
 """How much of that one address may take."""
 
 RETRY_SECONDS: Final = 2
+MOST_JOINED: Final = 1_000
+"""Packed texts, one after the other, as who packs line by line sends them."""
+
+_GZIP_MAGIC: Final = b"\x1f\x8b"
+_PART_BYTES: Final = 16 * 1024
 _ANY_WRAPPER: Final = zlib.MAX_WBITS | 32
 """zlib's word for gzip and zlib alike."""
 
@@ -57,7 +62,7 @@ class Bodies:
 
         Args:
             request: whose body has not been read.
-            address: of the sender.
+            address: of the sender, or the network that counts as one.
 
         Raises:
             Refused: too large, too slow, damaged, packed in a way that is not known, or too many
@@ -78,7 +83,9 @@ class Bodies:
                 raise Refused(408, f"the body takes longer than {self._seconds:g} s") from error
             except web.RequestPayloadError as error:
                 raise Refused(400, "the body is broken off or damaged") from error
-            return self._unpacked(bytes(packed), request.headers.get("Content-Encoding", ""))
+            return self._unpacked(
+                bytes(packed), request.headers.get("Content-Encoding", "").strip().lower()
+            )
 
     @contextlib.contextmanager
     def _holding(self, address: str) -> Iterator["_Hold"]:
@@ -112,19 +119,29 @@ class Bodies:
             return body
         if encoding not in ("gzip", "x-gzip", "deflate"):
             raise Refused(415, f"Content-Encoding {encoding[:40]!r}: gzip and deflate are known")
-        unpacking = zlib.decompressobj(_ANY_WRAPPER)
+        unpacked, begin = bytearray(), 0
         try:
-            unpacked = unpacking.decompress(body, self._max_bytes)
-            more = bool(unpacking.unconsumed_tail) and bool(
-                unpacking.decompress(unpacking.unconsumed_tail, 1)
-            )
+            for _ in range(MOST_JOINED):
+                begin = self._unpack(body, begin, unpacked)
+                if not body.startswith(_GZIP_MAGIC, begin):
+                    return bytes(unpacked)
         except zlib.error as error:
             raise Refused(400, f"the body is not {encoding}") from error
-        if more:
-            raise self._too_large()
-        if not unpacking.eof:
-            raise Refused(400, "the packed body is broken off")
-        return unpacked
+        raise Refused(400, f"more than {MOST_JOINED} packed texts are joined")
+
+    def _unpack(self, body: bytes, begin: int, unpacked: bytearray) -> int:
+        """Unpack what begins at a place, and add it to what is unpacked; where it ends."""
+        unpacking = zlib.decompressobj(_ANY_WRAPPER)
+        while not unpacking.eof:
+            # By parts: what follows is copied each time.
+            part = body[begin : begin + _PART_BYTES]
+            if not part:
+                raise Refused(400, "the packed body is broken off")
+            unpacked += unpacking.decompress(part, self._max_bytes - len(unpacked) + 1)
+            if len(unpacked) > self._max_bytes:
+                raise self._too_large()
+            begin += len(part) - len(unpacking.unused_data)
+        return begin
 
     def _too_large(self) -> Refused:
         return Refused(413, f"at most {self._max_bytes} bytes are taken, unpacked")

@@ -14,6 +14,7 @@ from typing import Final
 from aiohttp import web
 
 from services.receiver import metrics
+from services.receiver.visitors import visitor_of
 
 IDLE_SECONDS: Final = 15.0
 STOP_SECONDS: Final = 3.0
@@ -66,10 +67,10 @@ class Door:
         self._host = host
         self._port = port
         self._most_connections = most_connections
-        self._most_of_address = max(int(most_connections * ADDRESS_SHARE), 1)
+        self._most_of_visitor = max(int(most_connections * ADDRESS_SHARE), 1)
         self._proxies = frozenset(proxies)
         self._open = 0
-        self._of_address: Counter[str] = Counter()
+        self._of_visitor: Counter[str] = Counter()
         self._server: asyncio.Server | None = None
 
     async def open(self) -> None:
@@ -94,23 +95,25 @@ class Door:
 
     def enter(self, address: str) -> bool:
         """Count a connection in; whether there is room for it."""
+        visitor = visitor_of(address)
         full = self._open >= self._most_connections or (
-            address not in self._proxies and self._of_address[address] >= self._most_of_address
+            address not in self._proxies and self._of_visitor[visitor] >= self._most_of_visitor
         )
         if full:
             metrics.CONNECTIONS_REFUSED.inc()
             return False
         self._open += 1
-        self._of_address[address] += 1
+        self._of_visitor[visitor] += 1
         metrics.CONNECTIONS.set(self._open)
         return True
 
     def leave(self, address: str) -> None:
         """Count it out."""
         self._open -= 1
-        self._of_address[address] -= 1
-        if not self._of_address[address]:
-            del self._of_address[address]
+        visitor = visitor_of(address)
+        self._of_visitor[visitor] -= 1
+        if not self._of_visitor[visitor]:
+            del self._of_visitor[visitor]
         metrics.CONNECTIONS.set(self._open)
 
     def _knock(self) -> asyncio.BaseProtocol:

@@ -6,7 +6,7 @@ The page is the event's `subject` where that is a URL; else `url` of its data, i
 
 import json
 from collections.abc import Mapping
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from cloudevents.core.base import BaseCloudEvent
 from cloudevents.core.bindings.http import HTTPMessage, from_http
@@ -15,6 +15,7 @@ from cloudevents.core.formats.json import JSONFormat
 
 from services.receiver.lines import Read
 from services.receiver.refusing import Refused
+from services.receiver.texts import trimmed
 from shared.contracts.fields import MAX_UNIX_SECONDS
 from shared.contracts.identity import BadUrl, identify
 from shared.runtime.pings import Ping
@@ -40,30 +41,45 @@ def read_events(content_type: str, headers: Mapping[str, str], body: bytes) -> R
     read = Read()
     for number, message in enumerate(_messages(kind, headers, body), 1):
         try:
-            read.pings.append(ping_of(from_http(message, _FORMAT)))
+            read.pings.append(ping_of(from_http(message.http, _FORMAT), timed=message.timed))
         except _FAULTS as error:
             read.refuse(f"event {number}", str(error))
     return read
 
 
-def _messages(kind: str, headers: Mapping[str, str], body: bytes) -> list[HTTPMessage]:
+class _Message(NamedTuple):
+    http: HTTPMessage
+    timed: bool
+    """Whether the event says its time; where it does not, the SDK makes one up."""
+
+
+def _messages(kind: str, headers: Mapping[str, str], body: bytes) -> list[_Message]:
     if kind == BATCH:
-        return [
-            HTTPMessage({"content-type": STRUCTURED}, json.dumps(event).encode())
-            for event in _batch(body)
-        ]
+        return [_structured(event) for event in _batch(body)]
     if kind == STRUCTURED:
-        return [HTTPMessage({"content-type": STRUCTURED}, body)]
+        try:
+            return [_structured(json.loads(trimmed(body)))]
+        except (ValueError, RecursionError):
+            # The SDK says what is wrong.
+            return [_Message(HTTPMessage({"content-type": STRUCTURED}, body), timed=False)]
     kept = {name.lower(): value for name, value in headers.items()}
     kept = {n: v for n, v in kept.items() if n.startswith("ce-") or n == "content-type"}
     if "ce-specversion" not in kept:
         raise Refused(415, f"send {STRUCTURED}, {BATCH}, or an event's attributes as ce- headers")
-    return [HTTPMessage(kept, body)]
+    return [_Message(HTTPMessage(kept, body), "ce-time" in kept)]
+
+
+def _structured(event: Any) -> _Message:
+    if isinstance(event, dict):
+        # As the JSON format has it: an attribute that is null is one that is left out.
+        event = {name: value for name, value in event.items() if value is not None}
+    timed = isinstance(event, dict) and "time" in event
+    return _Message(HTTPMessage({"content-type": STRUCTURED}, json.dumps(event).encode()), timed)
 
 
 def _batch(body: bytes) -> list[Any]:
     try:
-        events = json.loads(body)
+        events = json.loads(trimmed(body))
     except (ValueError, RecursionError) as error:
         raise Refused(400, f"not JSON: {error}") from error
     if not isinstance(events, list):
@@ -73,8 +89,12 @@ def _batch(body: bytes) -> list[Any]:
     return events
 
 
-def ping_of(event: BaseCloudEvent) -> Ping:
+def ping_of(event: BaseCloudEvent, *, timed: bool) -> Ping:
     """What an event says of a page.
+
+    Args:
+        event: as the SDK reads it.
+        timed: whether its time is its own.
 
     Raises:
         BadUrl: it names none.
@@ -85,7 +105,7 @@ def ping_of(event: BaseCloudEvent) -> Ping:
         url = data["url"]
     if url is None:
         raise BadUrl("it names no page: a URL as its subject, or as `url` in its data")
-    observed_at = None if at is None else at.timestamp()
+    observed_at = at.timestamp() if at is not None and timed else None
     if observed_at is not None and not 0 <= observed_at <= MAX_UNIX_SECONDS:
         raise BadUrl("its time is not of this age")
     page = identify(url)

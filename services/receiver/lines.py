@@ -7,6 +7,7 @@ import msgspec
 from msgspec import Struct
 
 from services.receiver.refusing import Refused
+from services.receiver.texts import BYTE_ORDER_MARK
 from shared.contracts.fields import UnixSeconds, Url
 from shared.contracts.identity import BadUrl, identify
 from shared.runtime.pings import Ping
@@ -49,7 +50,7 @@ def read_lines(body: bytes) -> Read:
     Raises:
         Refused: too many lines.
     """
-    lines = body.split(b"\n")
+    lines = body.removeprefix(BYTE_ORDER_MARK).split(b"\n")
     if len(lines) > MOST_LINES + 1:
         raise Refused(413, f"{len(lines)} lines; at most {MOST_LINES} are taken")
     read = Read()

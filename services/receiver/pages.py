@@ -26,7 +26,7 @@ from services.receiver.rates import Rates
 from services.receiver.refusing import Refused, too_fast
 from services.receiver.sending import Sender
 from services.receiver.tokens import Tokens
-from services.receiver.visitors import address_of
+from services.receiver.visitors import address_of, visitor_of
 from services.receiver.weblogs import answer, read_call
 from shared.runtime.pings import Ping
 from shared.runtime.settings import Settings
@@ -93,7 +93,7 @@ class Pages:
         """IndexNow: one URL by GET, many by POST."""
         address = address_of(request, self._proxies)
         if request.method == "POST":
-            body = await self._parts.bodies.read(request, address)
+            body = await self._parts.bodies.read(request, visitor_of(address))
             submission = await self._worked(len(body), of_body, body)
         else:
             submission = of_query(request.query)
@@ -106,13 +106,13 @@ class Pages:
     async def _submitted(self, submission: Submission, address: str) -> web.StreamResponse:
         file = key_file(submission)
         pings = await self._pings(submission, submission.host, file.folder)
-        verdict = await self._parts.keys.verdict(file)
+        verdict = await self._parts.keys.verdict(file, visitor_of(address))
         if verdict is Verdict.VALID:
             self._take(f"host {submission.host}", len(pings))
             await self._parts.sender.send(INDEXNOW, pings)
             return web.Response(text="taken\n")
         if verdict is Verdict.PENDING:
-            self._take(f"address {address}", len(pings))
+            self._take(f"address {visitor_of(address)}", len(pings))
             await self._parts.sender.send(INDEXNOW_UNCHECKED, pings)
             return web.Response(status=202, text="taken; the key is being looked for\n")
         found = "does not hold the key" if verdict is Verdict.INVALID else "cannot be fetched"
@@ -134,15 +134,15 @@ class Pages:
 
     async def weblog(self, request: web.Request) -> web.StreamResponse:
         """A weblog's ping; what is wrong with it is said in the method's own answer."""
-        address = address_of(request, self._proxies)
-        body = await self._parts.bodies.read(request, address)
+        visitor = visitor_of(address_of(request, self._proxies))
+        body = await self._parts.bodies.read(request, visitor)
         try:
             pings = read_call(body)
         except Refused as refused:
             return web.Response(
                 body=answer(str(refused), failed=True), content_type="text/xml", charset="utf-8"
             )
-        self._take(f"address {address}", len(pings))
+        self._take(f"address {visitor}", len(pings))
         await self._parts.sender.send(WEBLOG_PING, pings)
         return web.Response(
             body=answer("Thanks for the ping.", failed=False),
@@ -165,8 +165,8 @@ class Pages:
 
     async def _of_source(self, request: web.Request) -> tuple[str, bytes]:
         source = self._parts.tokens.source_of(request.headers.get("Authorization", ""))
-        address = address_of(request, self._proxies)
-        return source, await self._parts.bodies.read(request, address)
+        visitor = visitor_of(address_of(request, self._proxies))
+        return source, await self._parts.bodies.read(request, visitor)
 
     async def _read(self, source: str, read: Read) -> web.StreamResponse:
         self._take(f"source {source}", len(read.pings))

@@ -1,14 +1,49 @@
 """Who sends a request."""
 
+import ipaddress
 from collections.abc import Collection
+from functools import lru_cache
+from typing import Final
 
 from aiohttp import web
 
+_NETWORK_BITS: Final = 64
+"""Of IPv6: so much is given to one subscriber or machine, who may use any address of it."""
+
 
 def address_of(request: web.Request, proxies: Collection[str]) -> str:
-    """Whose request it is; where a proxy of ours passes it on, whose that proxy says."""
+    """Whose request it is; where proxies of ours pass it on, whose they say."""
     address = request.remote or ""
     if address not in proxies:
         return address
-    forwarded = request.headers.getall("X-Forwarded-For", [])
-    return ",".join(forwarded).rpartition(",")[2].strip() or address
+    forwarded = ",".join(request.headers.getall("X-Forwarded-For", []))
+    for said in reversed(forwarded.split(",")):
+        if not said.strip():
+            break
+        address = _without_port(said.strip())
+        # What stands before was written by whoever this is.
+        if address not in proxies:
+            break
+    return address
+
+
+def _without_port(said: str) -> str:
+    """An address, as some proxies write it with the port that it came from."""
+    if said.startswith("["):
+        return said[1:].partition("]")[0]
+    address, _, port = said.partition(":")
+    return address if port.isdecimal() else said
+
+
+@lru_cache(maxsize=1 << 14)
+def visitor_of(address: str) -> str:
+    """For whom the limits of an address hold: of IPv6, its network of 64 bits."""
+    try:
+        place = ipaddress.ip_address(address.partition("%")[0])
+    except ValueError:
+        return address
+    if isinstance(place, ipaddress.IPv4Address):
+        return str(place)
+    if place.ipv4_mapped is not None:
+        return str(place.ipv4_mapped)
+    return str(ipaddress.IPv6Network((place, _NETWORK_BITS), strict=False))

@@ -5,6 +5,7 @@
 have changed.
 """
 
+import contextlib
 from typing import Final
 from xml.etree.ElementTree import Element, ParseError
 from xml.sax.saxutils import escape
@@ -13,6 +14,7 @@ from defusedxml.common import DefusedXmlException
 from defusedxml.ElementTree import fromstring
 
 from services.receiver.refusing import Refused
+from services.receiver.texts import trimmed
 from shared.contracts.identity import BadUrl, identify
 from shared.runtime.pings import Ping
 
@@ -32,7 +34,7 @@ def read_call(body: bytes) -> list[Ping]:
     if len(body) > MOST_BYTES:
         raise Refused(413, f"at most {MOST_BYTES} bytes are taken")
     try:
-        call = fromstring(body, forbid_dtd=True)
+        call = fromstring(trimmed(body), forbid_dtd=True)
     except (ParseError, DefusedXmlException, ValueError, LookupError) as error:
         raise Refused(400, f"not XML that is taken: {error}") from error
     method = (call.findtext("methodName") or "").strip()
@@ -40,12 +42,15 @@ def read_call(body: bytes) -> list[Ping]:
         raise Refused(400, f"only {' and '.join(URLS_OF)} can be called")
     parameters = [_text(value) for value in call.findall("params/param/value")]
     first, *more = [parameters[n] for n in URLS_OF[method] if n < len(parameters)] or [""]
-    urls = [first, *(url for url in more if url)]
     try:
-        pages = [identify(url) for url in dict.fromkeys(urls)]
+        pages = [identify(first)]
     except BadUrl as error:
         raise Refused(400, f"url: {error}") from error
-    return [Ping(page.url, page.host) for page in pages]
+    for url in more:
+        # Where the second or third may stand, some give a category, or nothing.
+        with contextlib.suppress(BadUrl):
+            pages.append(identify(url))
+    return [Ping(page.url, page.host) for page in dict.fromkeys(pages)]
 
 
 def answer(message: str, *, failed: bool) -> bytes:

@@ -49,17 +49,19 @@ class Receiver(WorkerService):
         check_tokens(settings)
         self._publisher = Publisher(settings)
         self._fetcher = Fetcher(allow_private=settings.allow_private_hosts)
+        # Of its own: strangers who have keys looked for at slow hosts must not keep hubs waiting.
+        self._hub_fetcher = Fetcher(allow_private=settings.allow_private_hosts)
         self._sender = Sender(settings, self._publisher, lambda: self.broker.trouble)
         self._keys = KeyBook(
             self._fetcher,
             settings.indexnow_recheck_hours * _HOUR_SECONDS,
             settings.indexnow_key_wait_seconds,
         )
-        self._engines = Engines(self._fetcher, settings.indexnow_engines)
+        self._engines = Engines(self._hub_fetcher, settings.indexnow_engines)
         self._lease_seconds = settings.websub_lease_days * SECONDS_PER_DAY
         self._subscriptions = Subscriptions(settings.database_url.get_secret_value())
         self._subscriber = Subscriber(
-            self._subscriptions, self._fetcher, settings.receiver_url, self._lease_seconds
+            self._subscriptions, self._hub_fetcher, settings.receiver_url, self._lease_seconds
         )
         if settings.receiver_url:
             self.database_user = NAME
@@ -84,6 +86,7 @@ class Receiver(WorkerService):
                 self._sender,
                 bodies,
                 self._lease_seconds,
+                settings.signal_max_age_days * SECONDS_PER_DAY,
                 rates,
                 settings.receiver_trusted_proxies,
             )
@@ -100,6 +103,7 @@ class Receiver(WorkerService):
         """Connect, then let the first ping in."""
         await self._publisher.start()
         await self._fetcher.start()
+        await self._hub_fetcher.start()
         await self._door.open()
         self._is_open = True
 
@@ -113,6 +117,7 @@ class Receiver(WorkerService):
         await self._keys.stop()
         self._subscriptions.stop()
         await self._fetcher.stop()
+        await self._hub_fetcher.stop()
         await self._publisher.stop()
 
     def take_settings(self, settings: Settings) -> None:

@@ -1,5 +1,6 @@
 """Where a page or a feed leads: its hub, its own name, its feeds. Pure."""
 
+import contextlib
 import re
 from collections.abc import Iterable
 from html.parser import HTMLParser
@@ -11,7 +12,7 @@ HEAD_BYTES: Final = 512 * 1024
 MOST_FEEDS: Final = 20
 """Of a page; a weblog has some, each with another selection."""
 
-_LINK: Final = re.compile(r"<([^>]*)>((?:\s*;\s*[^\s=;,]+\s*(?:=\s*(?:\"[^\"]*\"|[^\s;,\"]+))?)*)")
+_LINK: Final = re.compile(r"<([^<>]*)>((?:\s*;\s*[^\s=;,]+\s*(?:=\s*(?:\"[^\"]*\"|[^\s;,\"]+))?)*)")
 _VALUE: Final = r"\s*=\s*(?:\"([^\"]*)\"|([^\s;,\"]+))"
 _REL: Final = re.compile(r";\s*rel" + _VALUE, re.IGNORECASE)
 _TYPE: Final = re.compile(r";\s*type" + _VALUE, re.IGNORECASE)
@@ -49,6 +50,12 @@ class Links(HTMLParser):
         is_feed = "alternate" in named and kind.partition(";")[0].strip().lower() in _FEED_TYPES
         if is_feed and target not in self.feeds and len(self.feeds) < MOST_FEEDS:
             self.feeds.append(target)
+
+    def feed(self, data: str) -> None:
+        """See `HTMLParser`; what follows broken text is not looked at."""
+        # What it raises of sections with unknown keywords, and of numbers with thousands of digits.
+        with contextlib.suppress(AssertionError, ValueError):
+            super().feed(data)
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
         """See `HTMLParser`."""

@@ -156,10 +156,7 @@ class Fetcher:
                     target = answer.headers.get("Location")
                     if answer.status not in _REDIRECTS or target is None:
                         return answer
-                    following = self._joined(url, target)
-                    if not may_follow(url, following):
-                        raise FetchFailed(f"it redirects to {following}, which is not followed")
-                    url = following
+                    url = self._followed(url, target, may_follow)
         except TimeoutError as error:
             raise FetchFailed(f"it takes longer than {self._seconds:g} s") from error
         raise FetchFailed(f"more than {MOST_REDIRECTS} redirects")
@@ -211,11 +208,17 @@ class Fetcher:
         except (aiohttp.ClientError, OSError, ValueError) as error:
             raise FetchFailed(f"it cannot be reached: {error}") from error
 
-    def _joined(self, url: str, target: str) -> str:
+    def _followed(self, url: str, target: str, may_follow: MayFollow) -> str:
+        """Where a redirect leads."""
         try:
-            return str(URL(url, encoded=True).join(URL(target)))
+            following = str(URL(url, encoded=True).join(URL(target)))
+            follows = may_follow(url, following)
         except ValueError as error:
+            # Some of a URL is only looked at when it is asked for, as the name of its host.
             raise FetchFailed("it redirects to what is no URL") from error
+        if not follows:
+            raise FetchFailed(f"it redirects to {following}, which is not followed")
+        return following
 
     def _socket(self, address_info: Any) -> socket.socket:
         """A socket for one address that is about to be connected to.

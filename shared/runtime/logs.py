@@ -8,7 +8,8 @@ from typing import Literal
 import structlog
 
 REPEAT_SECONDS = 10.0
-"""A client of Kafka that tries again many times a second says the same thing once in so long."""
+"""A client of Kafka that tries again many times a second says the same thing once in so long; so
+does an HTTP server that strangers send what is no HTTP."""
 
 
 def configure_logs(form: Literal["json", "console"], level: str, **context: str) -> None:
@@ -41,7 +42,8 @@ def configure_logs(form: Literal["json", "console"], level: str, **context: str)
         cache_logger_on_first_use=True,
     )
     handler = logging.StreamHandler(sys.stderr)
-    handler.addFilter(Repeats("aiokafka"))
+    for library in ("aiokafka", "aiohttp"):
+        handler.addFilter(Repeats(library))
     handler.setFormatter(
         structlog.stdlib.ProcessorFormatter(
             foreign_pre_chain=[structlog.stdlib.add_logger_name, *shared],

@@ -9,8 +9,8 @@ from typing import Final, NamedTuple
 import numpy as np
 import xxhash
 
-from services.poller.sites.dates import believable, observed_at, read_date
 from services.poller.sites.entries import Entry
+from shared.discovery.dates import believable, observed_at, read_date
 
 _PACKED: Final = np.dtype([("address", "<u8"), ("at", "<u4")])
 

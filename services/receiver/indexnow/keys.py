@@ -6,7 +6,7 @@ again, and nothing is lost.
 
 import asyncio
 import time
-from collections import OrderedDict
+from collections import Counter, OrderedDict
 from collections.abc import Callable
 from dataclasses import dataclass
 from enum import Enum
@@ -32,6 +32,9 @@ INVALID_SECONDS: Final = 60.0
 MOST_KEYS: Final = 100_000
 MOST_CHECKS: Final = 256
 """Key files that are fetched at a time."""
+
+CHECKS_OF_VISITOR: Final = 16
+"""Of those, by one visitor, whose hosts may be as slow as they like."""
 
 CHECKS_OF_HOST_PER_SECOND: Final = 0.5
 """Made-up keys must not make a flood of requests at somebody's host: five at once, then this."""
@@ -81,10 +84,15 @@ class KeyBook:
         self._now = now
         self._known: OrderedDict[KeyFile, _Known] = OrderedDict()
         self._checks: dict[KeyFile, asyncio.Task[Verdict]] = {}
+        self._of_visitor: Counter[str] = Counter()
         self._rates = Rates(CHECKS_OF_HOST_PER_SECOND)
 
-    async def verdict(self, file: KeyFile) -> Verdict:
+    async def verdict(self, file: KeyFile, visitor: str) -> Verdict:
         """What is known of a key, after a short wait if need be.
+
+        Args:
+            file: of the key.
+            visitor: who asks.
 
         Raises:
             Refused: too many keys are being looked for.
@@ -94,10 +102,10 @@ class KeyBook:
             self._known.move_to_end(file)
             due = self._now() >= known.again_at
             if due and known.verdict is Verdict.VALID:
-                self._look_again(file)
+                self._look_again(file, visitor)
             if not due or known.verdict is Verdict.VALID:
                 return known.verdict
-        check = self._check(file)
+        check = self._check(file, visitor)
         done, _ = await asyncio.wait([check], timeout=self._wait_seconds)
         return check.result() if done else Verdict.PENDING
 
@@ -108,24 +116,33 @@ class KeyBook:
             check.cancel()
         await asyncio.gather(*checks, return_exceptions=True)
 
-    def _look_again(self, file: KeyFile) -> None:
+    def _look_again(self, file: KeyFile, visitor: str) -> None:
         """Begin to; while the file is being fetched, what was known holds."""
         try:
-            self._check(file)
+            self._check(file, visitor)
         except Refused as refused:
             log.debug("a key is looked at later", host=file.host, reason=str(refused))
 
-    def _check(self, file: KeyFile) -> asyncio.Task[Verdict]:
+    def _check(self, file: KeyFile, visitor: str) -> asyncio.Task[Verdict]:
         if (check := self._checks.get(file)) is not None:
             return check
         if len(self._checks) >= MOST_CHECKS:
             raise too_fast("keys are being looked for at many hosts already", 1.0)
+        if self._of_visitor[visitor] >= CHECKS_OF_VISITOR:
+            raise too_fast("keys of yours are being looked for at many hosts already", 1.0)
         wait = self._rates.wait_for(file.host, 1, self._now())
         if wait:
             raise too_fast(f"keys that nobody knows yet, for {file.host}", wait)
         check = self._checks[file] = asyncio.ensure_future(self._fetched(file))
-        check.add_done_callback(lambda _: self._checks.pop(file))
+        self._of_visitor[visitor] += 1
+        check.add_done_callback(lambda _: self._checked(file, visitor))
         return check
+
+    def _checked(self, file: KeyFile, visitor: str) -> None:
+        self._checks.pop(file)
+        self._of_visitor[visitor] -= 1
+        if not self._of_visitor[visitor]:
+            del self._of_visitor[visitor]
 
     async def _fetched(self, file: KeyFile) -> Verdict:
         verdict, before = await self._ask(file), self._known.get(file)

@@ -9,6 +9,7 @@ import msgspec
 from msgspec import Struct
 
 from services.receiver.refusing import Refused
+from services.receiver.texts import trimmed
 from shared.contracts.identity import BadUrl, identify, is_private_host
 from shared.runtime.pings import Ping
 
@@ -73,7 +74,7 @@ def of_body(body: bytes) -> Submission:
         Refused: 400, it is not the protocol's JSON, or has too many URLs or none.
     """
     try:
-        posted = _POSTED.decode(body)
+        posted = _POSTED.decode(trimmed(body))
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
         raise Refused(400, f"not IndexNow's JSON: {error}") from error
     if not 1 <= len(posted.url_list) <= MOST_URLS:

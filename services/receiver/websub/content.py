@@ -3,8 +3,6 @@
 import hashlib
 import hmac
 from collections.abc import Iterator
-from datetime import UTC, datetime
-from email.utils import parsedate_to_datetime
 from typing import Any, Final
 from urllib.parse import urljoin
 from xml.etree.ElementTree import Element, ParseError
@@ -13,7 +11,9 @@ import msgspec
 from defusedxml.common import DefusedXmlException
 from defusedxml.ElementTree import fromstring
 
+from services.receiver.texts import trimmed
 from shared.contracts.identity import BadUrl, identify
+from shared.discovery.dates import believable, observed_at, read_date
 from shared.runtime.pings import Ping
 
 MOST_ENTRIES: Final = 1_000
@@ -40,13 +40,15 @@ def is_signed(header: str, secret: str, body: bytes) -> bool:
     return hmac.compare_digest(own.encode(), shown.lower().encode("utf-8", "surrogatepass"))
 
 
-def pings_of(topic: str, body: bytes, now: float) -> list[Ping]:
+def pings_of(topic: str, body: bytes, now: float, max_age_seconds: float) -> list[Ping]:
     """The pages that content is about: its entries, and the topic itself.
 
     Args:
         topic: whose content it is.
         body: Atom, RSS or JSON Feed; anything else is about the topic alone.
-        now: Unix seconds; no entry is of later.
+        now: Unix seconds.
+        max_age_seconds: many hubs send the whole feed each time, and what is older in it is no
+            news.
     """
     own = identify(topic)
     pings = {own.url: Ping(own.url, own.host)}
@@ -55,15 +57,19 @@ def pings_of(topic: str, body: bytes, now: float) -> list[Ping]:
             page = identify(urljoin(own.url, url.strip()))
         except (BadUrl, ValueError):
             continue
-        at = _seconds(written)
-        pings.setdefault(page.url, Ping(page.url, page.host, None if at is None else min(at, now)))
+        stated = believable(read_date(written or ""), now)
+        at = None if stated is None else observed_at(stated, now)
+        if at is not None and now - at > max_age_seconds:
+            continue
+        pings.setdefault(page.url, Ping(page.url, page.host, at))
         if len(pings) > MOST_ENTRIES:
             break
     return list(pings.values())
 
 
 def _entries(body: bytes) -> Iterator[Entry]:
-    if body.lstrip()[:1] == b"{":
+    body = trimmed(body)
+    if body.startswith(b"{"):
         yield from _of_json(body)
         return
     try:
@@ -107,17 +113,3 @@ def _link(entry: Element) -> str | None:
 def _date(entry: Element) -> str | None:
     said = {_name(child): child.text for child in entry}
     return next((said[name] for name in _DATES if said.get(name)), None)
-
-
-def _seconds(written: str | None) -> float | None:
-    """Unix seconds of a date as Atom or RSS write it; None: it says nothing."""
-    if not written:
-        return None
-    for read in (datetime.fromisoformat, parsedate_to_datetime):
-        try:
-            at = read(written.strip())
-            seconds = (at if at.tzinfo else at.replace(tzinfo=UTC)).timestamp()
-        except (ValueError, TypeError, OverflowError, OSError):
-            continue
-        return seconds if seconds >= 0 else None
-    return None

@@ -4,6 +4,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from urllib.parse import urljoin
 
+from shared.contracts.identity import identify
 from shared.discovery.links import Links
 
 
@@ -30,4 +31,17 @@ def discover(url: str, link_headers: Iterable[str], body: bytes) -> Topic | None
         links.feed(body.decode("utf-8", "replace"))
     if links.hub is None:
         return None
-    return Topic(urljoin(url, links.hub), urljoin(url, links.own or url))
+    hub = _joined(url, links.hub)
+    if hub is None:
+        return None
+    return Topic(hub, _joined(url, links.own or url) or url)
+
+
+def _joined(url: str, target: str) -> str | None:
+    """Where a link leads, as hubs are to read it; None: to nothing that is a page."""
+    try:
+        joined = urljoin(url, target)
+        identify(joined)
+    except ValueError:  # `BadUrl`, too
+        return None
+    return joined

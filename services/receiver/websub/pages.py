@@ -15,9 +15,10 @@ from services.receiver.bodies import Bodies
 from services.receiver.rates import Rates
 from services.receiver.refusing import Refused, too_fast
 from services.receiver.sending import Sender
-from services.receiver.visitors import address_of
+from services.receiver.visitors import address_of, visitor_of
 from services.receiver.websub.content import is_signed, pings_of
 from services.receiver.websub.subscriptions import RETRY_SECONDS, Subscriptions
+from shared.contracts.identity import BadUrl, identify
 from shared.runtime.wall_time import WALL
 from shared.store.subscriptions import (
     UNWANTED,
@@ -43,6 +44,7 @@ STRANGERS_PER_SECOND: Final = 1.0
 """Calls from an address that lead to no subscription."""
 
 _ID: Final = re.compile(r"[0-9a-f]{32}")
+_LEASE: Final = re.compile(r"[1-9][0-9]{0,8}")
 
 
 class HubPages:
@@ -54,6 +56,7 @@ class HubPages:
         sender: Sender,
         bodies: Bodies,
         lease_seconds: float,
+        max_age_seconds: float,
         rates: Rates,
         proxies: Collection[str],
     ) -> None:
@@ -64,6 +67,7 @@ class HubPages:
             sender: of signals.
             bodies: reads what is posted.
             lease_seconds: what holds where a hub does not say.
+            max_age_seconds: of signals.
             rates: of a subscription.
             proxies: of ours.
         """
@@ -71,6 +75,7 @@ class HubPages:
         self._sender = sender
         self._bodies = bodies
         self._lease_seconds = lease_seconds
+        self._max_age_seconds = max_age_seconds
         self._rates = rates
         self._proxies = frozenset(proxies)
         self._strangers = Rates(STRANGERS_PER_SECOND)
@@ -87,7 +92,7 @@ class HubPages:
         subscription = await self._of(request)
         query = request.query
         mode, topic = query.get("hub.mode"), query.get("hub.topic")
-        if subscription is None or not topic or topic != subscription.hub_topic:
+        if subscription is None or not topic or not _is_same(topic, subscription.hub_topic):
             raise Refused(404, "nothing was asked for here")
         challenge = query.get("hub.challenge", "")
         try:
@@ -126,14 +131,14 @@ class HubPages:
         subscription = await self._of(request)
         if subscription is None or subscription.state == UNWANTED:
             raise Refused(410, "nobody wants this any more")
-        body = await self._bodies.read(request, address_of(request, self._proxies))
+        body = await self._bodies.read(request, self._visitor(request))
         if not is_signed(request.headers.get("X-Hub-Signature", ""), subscription.secret, body):
             # The protocol wants a success, so that nobody learns secrets by trying.
             metrics.CONTENT_IGNORED.inc()
             log.warning("content of a hub is not signed with our secret, and is left out")
             return web.Response(status=202)
         topic = subscription.hub_topic or subscription.topic
-        pings = await asyncio.to_thread(pings_of, topic, body, WALL.now())
+        pings = await asyncio.to_thread(pings_of, topic, body, WALL.now(), self._max_age_seconds)
         wait = self._rates.wait_for(f"subscription {subscription.id}", len(pings), time.monotonic())
         if wait:
             raise too_fast("pages of this topic", wait)
@@ -146,15 +151,26 @@ class HubPages:
         if _ID.fullmatch(subscription_id):
             known = await self._subscriptions.find(subscription_id)
         if known is None:
-            address = address_of(request, self._proxies)
-            wait = self._strangers.wait_for(address, 1, time.monotonic())
+            wait = self._strangers.wait_for(self._visitor(request), 1, time.monotonic())
             if wait:
                 raise too_fast("calls that lead to no subscription", wait)
         return known
 
+    def _visitor(self, request: web.Request) -> str:
+        return visitor_of(address_of(request, self._proxies))
+
+
+def _is_same(topic: str, own: str) -> bool:
+    """Whether a hub speaks of a topic; some write its URL as they would."""
+    if topic == own:
+        return True
+    try:
+        return identify(topic).url == identify(own).url
+    except BadUrl:
+        return False
+
 
 def _lease(said: str | None, asked: float) -> float:
-    """Seconds that a hub grants; what was asked for where it does not say."""
-    if said is None or not re.fullmatch(r"[0-9]{1,9}", said):
-        return asked
-    return max(float(said), 1.0)
+    """Seconds that a hub grants; what was asked for where it does not say, or says that it is over
+    at once, as some do that mean no end."""
+    return float(said) if said is not None and _LEASE.fullmatch(said) else asked

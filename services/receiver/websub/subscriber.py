@@ -3,6 +3,7 @@
 import asyncio
 from typing import Final
 
+import psycopg
 import structlog
 
 from services.receiver import metrics
@@ -78,9 +79,16 @@ class Subscriber:
             else:
                 await self._begin(subscription)
         except FetchFailed as failure:
-            reason = str(failure)[:500]
+            # A hub answers with what it likes, and PostgreSQL takes no text with a zero in it.
+            reason = "".join(c for c in str(failure)[:500] if c.isprintable())
             log.info("a subscription has to wait", topic_host=_host(subscription), reason=reason)
             await self._subscriptions.ask(note_failed, subscription.id, reason)
+        except psycopg.Error:
+            raise
+        except Exception:
+            # Of one topic of a stranger's; the others go on.
+            log.exception("a subscription fails", topic_host=_host(subscription))
+            await self._subscriptions.ask(note_failed, subscription.id, "see the receiver's log")
 
     async def _begin(self, subscription: Subscription) -> None:
         """Ask for it, or for longer."""

@@ -64,6 +64,7 @@ async def installation(start, site, migrated_url):
         receiver_port=port,
         receiver_url=f"http://127.0.0.1:{port}",
         database_url=SecretStr(migrated_url),
+        signal_max_age_days=36_500.0,
     )
     return Installation(receiver, site, hub, migrated_url)
 
@@ -115,6 +116,49 @@ async def test_a_lease_is_renewed_before_it_ends(installation):
     [renewed] = installation.hub.granted.values()
     assert (renewed.callback, renewed.secret) == (granted.callback, granted.secret)
     assert installation.rows() == [("active", "")]
+
+
+async def test_hubs_that_say_no_lease_or_write_the_topic_as_they_like_are_understood(installation):
+    await installation.run("add", installation.topic)
+    await until(lambda: installation.hub.granted)
+    other = installation.topic.replace("http://", "HTTP://") + "#top"
+    query = {"hub.mode": "subscribe", "hub.topic": other, "hub.challenge": "c"}
+    # Zero is no lease that is over at once: it would be renewed every second.
+    for said in ("0", "-1", "soon", "9" * 20):
+        with psycopg.connect(installation.database_url) as connection:
+            connection.execute("UPDATE websub_subscriptions SET lease_ends = 0")
+        more = {"hub.lease_seconds": said}
+        assert await installation.receiver.get(installation.callback, **query, **more) == (200, "c")
+        [(lease_ends, renewed_at)] = installation.rows("lease_ends, next_try_at")
+        assert 863_000 < lease_ends - time.time() < 865_000
+        assert 600_000 < renewed_at - time.time() < 610_000
+    for wrong in ("", "nonsense", installation.topic + "/", "https" + installation.topic[4:]):
+        query["hub.topic"] = wrong
+        assert (await installation.receiver.get(installation.callback, **query))[0] == 404
+
+
+async def test_topics_and_hubs_that_answer_with_rubbish_wait_and_others_go_on(installation):
+    site = installation.site
+
+    async def rubbish(request):
+        return web.Response(status=400, body=b"\x1f\x8b\x08\x00\x00no\x00\xff")
+
+    site.files["/rubbish"] = rubbish
+    heads = {
+        "/a": '<link rel="hub" href="http://[x"/>',
+        "/b": '<![nothing[<link rel="hub" href="/hub"/>',
+        "/c": '<link rel="hub" href="/hub&#x0;\x00"/>',
+        "/d": '<link rel="hub" href="/rubbish"/>',
+    }
+    for path, head in heads.items():
+        site.files[path] = head
+        await installation.run("add", f"{site.url}{path}")
+    await until(lambda: all(reason for _, reason in installation.rows()))
+    reasons = [reason for _, reason in installation.rows()]
+    assert reasons[:3] == ["the topic names no hub"] * 3
+    assert reasons[3] == "the hub answers 400: \ufffdno\ufffd"
+    await installation.run("add", installation.topic)
+    await until(lambda: installation.hub.granted)
 
 
 async def test_who_has_no_hub_waits_and_whom_it_refuses_hears_why(installation):

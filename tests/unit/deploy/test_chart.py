@@ -4,6 +4,7 @@ import functools
 import json
 import re
 import subprocess
+import tomllib
 from pathlib import Path
 
 import jsonschema
@@ -205,13 +206,11 @@ def test_each_worker_may_log_in_as_a_user_of_its_own_and_the_migration_as_the_ow
 
 @pytest.mark.parametrize("who", ["workers.estimator", "workers.poller", "migration"])
 def test_a_database_of_its_own_that_would_not_count_is_refused(who):
-    """Where there are several databases, a worker's own DATABASE_URL was dropped in silence."""
     several = 'secrets.FRESHET_DATABASES={"secret":"of-all","key":"url"}'
-    own = '{"DATABASE_URL":{"secret":"own","key":"url"}}'
-    said = refusal(*ALL, several, f"{who}.secrets={own}")
-    assert "of its own beside everybody's FRESHET_DATABASES" in said
-    assert who.removeprefix("workers.") in said
-    assert rendered((), *ALL, several, f"workers.ingester.secrets={own}")  # it uses none
+    own = 'secrets={"DATABASE_URL":{"secret":"own","key":"url"}}'
+    said = refusal(*ALL, several, f"{who}.{own}")
+    assert f"{who.split('.')[-1]} has a DATABASE_URL of its own beside" in said
+    assert rendered((), *ALL, several, f"workers.ingester.{own}")  # it uses none
 
 
 def test_classes_shares_and_objectives_come_from_values(monkeypatch):
@@ -397,8 +396,6 @@ def test_the_values_fit_their_schema():
 
 def test_the_chart_is_of_the_projects_version_and_shards():
     chart = yaml.safe_load((CHART / "Chart.yaml").read_text())
-    [version] = re.findall(
-        r'^version = "(.+)"$', (TOP / "pyproject.toml").read_text(), re.MULTILINE
-    )
+    version = tomllib.loads((TOP / "pyproject.toml").read_text())["project"]["version"]
     assert chart["version"] == chart["appVersion"] == version
     assert VALUES["shards"] == Settings.model_fields["partitions"].default

@@ -94,6 +94,12 @@ def test_a_page_names_its_feeds_and_its_hub():
     assert (links.hub, links.own) == ("/hub", "/self")
 
 
+def test_a_header_that_is_broken_hides_no_other_and_costs_no_more_than_it_is_long():
+    # What cannot be within brackets is not looked through again from each of them.
+    links = links_of("", "<" * 8000, "</broken, </hub>; rel=hub")
+    assert links.hub == "/hub"
+
+
 def test_a_page_with_very_many_feeds_has_some_of_them():
     one = '<link rel=alternate type=application/rss+xml href="/{}">'
     assert len(links_of("".join(one.format(n) for n in range(1000))).feeds) == MOST_FEEDS

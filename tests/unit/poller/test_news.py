@@ -4,9 +4,9 @@ from datetime import UTC, datetime
 
 import pytest
 
-from services.poller.sites.dates import Stated, believable, observed_at, read_date
 from services.poller.sites.entries import Entry
 from services.poller.sites.news import Comparison, Known, pack_known, unpack_known
+from shared.discovery.dates import Stated, believable, observed_at, read_date
 
 NOW = datetime(2026, 3, 10, 12, tzinfo=UTC).timestamp()
 DAY = 86_400.0

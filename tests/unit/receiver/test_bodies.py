@@ -53,6 +53,17 @@ async def test_what_is_larger_is_refused_however_it_is_packed(post):
         assert status == 413, text
 
 
+@pytest.mark.parametrize("encoding", ["gzip", "GZIP", "x-gzip"])
+async def test_packed_bodies_may_be_joined(post, encoding):
+    parts = b"".join(gzip.compress(bytes([n]) * 1000) for n in range(100))
+    assert await post(parts, **{"Content-Encoding": encoding}) == (200, str(LIMIT))
+    # What follows and is not packed never counted.
+    assert await post(parts + b"\0\n", **{"Content-Encoding": encoding}) == (200, str(LIMIT))
+    for more, status in ((gzip.compress(b"x"), 413), (gzip.compress(b"")[:-1], 400)):
+        assert (await post(parts + more, **{"Content-Encoding": encoding}))[0] == status
+    assert (await post(gzip.compress(b"") * 2000, **{"Content-Encoding": encoding}))[0] == 400
+
+
 async def test_damaged_and_unknown_packing_is_refused(post):
     packed = gzip.compress(b"x" * 1000)
     assert (await post(packed[:-9], **{"Content-Encoding": "gzip"}))[0] == 400

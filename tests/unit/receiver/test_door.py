@@ -8,7 +8,7 @@ from aiohttp.test_utils import make_mocked_request
 
 from deploy.local.process import free_port
 from services.receiver.door import Door
-from services.receiver.visitors import address_of
+from services.receiver.visitors import address_of, visitor_of
 
 
 @pytest.fixture
@@ -50,3 +50,41 @@ def test_only_proxies_of_ours_are_believed():
     several = ["203.0.113.9, 198.51.100.1", "198.51.100.2"]
     assert address_of(request("10.0.0.1", several), proxies) == "198.51.100.2"
     assert address_of(request("10.0.0.1"), proxies) == "10.0.0.1"
+    # One proxy of ours behind another.
+    for chain in (["198.51.100.1, 10.0.0.1"], ["198.51.100.1", "10.0.0.2, 10.0.0.1"]):
+        assert address_of(request("10.0.0.1", chain), {"10.0.0.1", "10.0.0.2"}) == "198.51.100.1"
+    assert address_of(request("10.0.0.1", ["10.0.0.1"]), proxies) == "10.0.0.1"
+
+
+@pytest.mark.parametrize(
+    ("said", "address"),
+    [
+        ("198.51.100.1:4711", "198.51.100.1"),
+        ("[2001:db8::1]:4711", "2001:db8::1"),
+        ("[2001:db8::1]", "2001:db8::1"),
+        ("2001:db8::1", "2001:db8::1"),
+        ("unknown", "unknown"),
+        ("", "10.0.0.1"),
+    ],
+)
+def test_the_port_that_some_proxies_say_makes_no_other_visitor(said, address):
+    assert address_of(request("10.0.0.1", [f"203.0.113.9, {said}"]), {"10.0.0.1"}) == address
+
+
+def test_whoever_has_many_addresses_of_a_network_is_one_visitor():
+    assert visitor_of("2001:db8::1") == visitor_of("2001:db8:0:0:ffff::2")
+    assert visitor_of("2001:db8::1") != visitor_of("2001:db8:0:1::1")
+    assert visitor_of("::ffff:192.0.2.1") == visitor_of("192.0.2.1")
+    assert visitor_of("192.0.2.1") != visitor_of("192.0.2.2")
+    assert visitor_of("fe80::1%eth0") == visitor_of("fe80::2%eth0")
+    assert visitor_of("unknown") == "unknown"
+
+
+async def test_a_network_of_six_has_no_more_connections_than_one_address_has():
+    door = Door(web.Application(), "127.0.0.1", 1, 100, ())
+    entered = [door.enter(f"2001:db8::{number}") for number in range(20)]
+    assert entered == [True] * 10 + [False] * 10
+    assert door.enter("2001:db8:0:1::1")
+    for number in range(10):
+        door.leave(f"2001:db8::{number}")
+    assert door.enter("2001:db8::77")

@@ -61,6 +61,24 @@ def test_of_a_batch_the_good_ones_are_taken_and_the_others_told():
     ]
 
 
+def test_an_event_that_says_no_time_makes_a_ping_that_says_none():
+    timeless = NEEDED | {"subject": PAGE}
+    headers = {f"ce-{name}": value for name, value in timeless.items()}
+    for kind, body in ((STRUCTURED, timeless), (BATCH, [timeless]), ("text/plain", None)):
+        [ping] = read_events(kind, headers, json.dumps(body).encode()).pings
+        assert (ping.url, ping.observed_at) == (PAGE, None)
+
+
+@pytest.mark.parametrize("name", ["time", "subject", "dataschema", "datacontenttype", "anything"])
+def test_what_is_null_counts_as_left_out(name):
+    # As the JSON format has it, section 2.2.
+    made = NEEDED | {"data": {"url": PAGE}, name: None}
+    for kind, body in ((STRUCTURED, made), (BATCH, [made])):
+        assert [ping.url for ping in read_events(kind, {}, json.dumps(body).encode()).pings] == [
+            PAGE
+        ]
+
+
 @pytest.mark.parametrize(
     ("kind", "body", "status"),
     [
@@ -93,7 +111,7 @@ def test_no_json_makes_the_reading_of_events_fail(value, kind):
 
 
 def test_lines_are_signals_and_a_bad_one_keeps_no_other_out():
-    body = b"\n".join(
+    body = b"\xef\xbb\xbf" + b"\n".join(
         [
             json.dumps({"url": PAGE, "observed_at": 5.5, "more": 1}).encode(),
             b"",

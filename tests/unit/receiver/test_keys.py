@@ -6,6 +6,7 @@ import pytest
 from multidict import CIMultiDict, CIMultiDictProxy
 
 from services.receiver.indexnow.keys import (
+    CHECKS_OF_VISITOR,
     INVALID_SECONDS,
     MOST_CHECKS,
     KeyBook,
@@ -18,6 +19,7 @@ from shared.runtime.fetching import Fetched, FetchFailed
 
 KEY = "0123456789abcdef"
 DAY = 86_400.0
+VISITOR = "192.0.2.1"
 
 
 class Web:
@@ -65,32 +67,32 @@ def file(key=KEY, host="a.example", schemes=("https",)):
 )
 async def test_a_key_is_what_its_file_holds_and_nothing_else(web, shown, verdict):
     web.shown = shown
-    assert await web.book().verdict(file()) is verdict
+    assert await web.book().verdict(file(), VISITOR) is verdict
 
 
 async def test_a_file_is_fetched_once_until_its_day_is_over(web):
     book = web.book()
     for _ in range(3):
-        assert await book.verdict(file()) is Verdict.VALID
+        assert await book.verdict(file(), VISITOR) is Verdict.VALID
     assert len(web.asked) == 1
     # A host that is away has not taken its key back; one that shows another has.
     for shown, verdict in ((None, Verdict.VALID), (404, Verdict.INVALID)):
         web.now += DAY + 1
         web.shown = shown
-        assert await book.verdict(file()) is Verdict.VALID
+        assert await book.verdict(file(), VISITOR) is Verdict.VALID
         await asyncio.sleep(0)
         await book.stop()
-        assert await book.verdict(file()) is verdict
+        assert await book.verdict(file(), VISITOR) is verdict
     assert len(web.asked) == 3
     web.shown = KEY
     web.now += INVALID_SECONDS
-    assert await book.verdict(file()) is Verdict.VALID
+    assert await book.verdict(file(), VISITOR) is Verdict.VALID
 
 
 async def test_many_who_ask_for_one_key_wait_for_one_fetch(web):
     web.held = asyncio.Event()
     book = web.book()
-    asking = [asyncio.ensure_future(book.verdict(file())) for _ in range(20)]
+    asking = [asyncio.ensure_future(book.verdict(file(), VISITOR)) for _ in range(20)]
     await asyncio.sleep(0)
     web.held.set()
     assert set(await asyncio.gather(*asking)) == {Verdict.VALID}
@@ -101,24 +103,43 @@ async def test_made_up_keys_draw_few_questions_at_a_host_and_few_at_all(web):
     book = web.book()
     web.shown = 404
     for n in range(5):
-        assert await book.verdict(file(f"made-up-{n}")) is Verdict.INVALID
+        assert await book.verdict(file(f"made-up-{n}"), VISITOR) is Verdict.INVALID
     with pytest.raises(Refused) as refused:
-        await book.verdict(file("made-up-5"))
+        await book.verdict(file("made-up-5"), VISITOR)
     assert (refused.value.status, refused.value.retry_seconds) == (429, 3)
     web.now += 2.0
-    assert await book.verdict(file("made-up-6")) is Verdict.INVALID
+    assert await book.verdict(file("made-up-6"), VISITOR) is Verdict.INVALID
     web.held = asyncio.Event()
     book = web.book(wait_seconds=0.0)
     for n in range(MOST_CHECKS):
-        assert await book.verdict(file(host=f"{n}.example")) is Verdict.PENDING
+        visitor = f"192.0.2.{n // CHECKS_OF_VISITOR}"
+        assert await book.verdict(file(host=f"{n}.example"), visitor) is Verdict.PENDING
     with pytest.raises(Refused):
-        await book.verdict(file(host="one-more.example"))
+        await book.verdict(file(host="one-more.example"), "198.51.100.1")
+    await book.stop()
+
+
+async def test_a_visitor_whose_hosts_are_slow_keeps_nobody_elses_keys_waiting(web):
+    web.held = asyncio.Event()
+    book = web.book(wait_seconds=0.0)
+    for n in range(CHECKS_OF_VISITOR):
+        assert await book.verdict(file(host=f"{n}.example"), VISITOR) is Verdict.PENDING
+    with pytest.raises(Refused) as refused:
+        await book.verdict(file(host="one-more.example"), VISITOR)
+    assert refused.value.status == 429
+    assert await book.verdict(file(host="0.example"), VISITOR) is Verdict.PENDING
+    assert await book.verdict(file(host="other.example"), "198.51.100.1") is Verdict.PENDING
+    web.held.set()
+    await book.stop()
+    # What is over does not count any more.
+    for n in range(CHECKS_OF_VISITOR):
+        await book.verdict(file(host=f"more-{n}.example"), VISITOR)
     await book.stop()
 
 
 async def test_http_is_asked_where_https_is_not_there_and_was_not_wanted_alone(web):
     web.shown = None
-    await web.book().verdict(file(schemes=("https", "http")))
+    await web.book().verdict(file(schemes=("https", "http")), VISITOR)
     assert [url.partition(":")[0] for url in web.asked] == ["https", "http"]
 
 

@@ -28,6 +28,11 @@ def status_of(work, *arguments, **more):
     return refused.value.status
 
 
+def test_a_mark_before_the_text_is_passed_over():
+    body = json.dumps({"host": "a.example", "key": KEY, "urlList": ["https://a.example/"]}).encode()
+    assert of_body(b"\xef\xbb\xbf" + body) == of_body(body)
+
+
 def test_the_key_stands_where_the_protocol_says():
     file = key_file(posted("https://www.a.example/x"))
     assert (file.urls, file.folder) == ((f"https://www.a.example/{KEY}.txt",), "/")

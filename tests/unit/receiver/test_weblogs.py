@@ -34,6 +34,19 @@ def test_a_url_that_is_said_twice_or_left_empty_is_one_page():
     assert urls(call("weblogUpdates.extendedPing", "x", BLOG, BLOG, "")) == [BLOG]
 
 
+def test_what_senders_put_where_another_url_may_stand_is_left_out():
+    for more in (("category",), ("/news",), ("", "category"), ("ftp://blog.example/",)):
+        assert urls(call("weblogUpdates.ping", "x", BLOG, *more)) == [BLOG]
+    extended = (BLOG, "category", f"{BLOG}feed")
+    assert urls(call("weblogUpdates.extendedPing", "x", *extended)) == [BLOG, f"{BLOG}feed"]
+
+
+@pytest.mark.parametrize("before", [b"\n", b" \r\n\t", b"\xef\xbb\xbf", b"\xef\xbb\xbf\n\n"])
+def test_blanks_before_a_call_are_passed_over(before):
+    # A blank line in one of its files, and a site in PHP sends all that it sends after it.
+    assert urls(before + call("weblogUpdates.ping", "x", BLOG)) == [BLOG]
+
+
 def test_strings_without_an_element_are_read():
     body = call("weblogUpdates.ping", "x", BLOG)
     bare = body.replace(b"<string>", b"").replace(b"</string>", b"")

@@ -12,6 +12,9 @@ from services.receiver.websub.discovery import Topic, discover
 
 TOPIC = "https://a.example/feed"
 NOW = 2e9
+EVER = 1e10
+"""Longer than anything is old."""
+
 RSS = b"""<?xml version="1.0"?><!DOCTYPE rss><rss xmlns:a="http://www.w3.org/2005/Atom"><channel>
 <link>https://a.example/</link><a:link rel="self" href="/feed"/>
 <item><link> /one </link><pubDate>Thu, 01 Jan 1970 00:01:40 GMT</pubDate></item>
@@ -25,9 +28,10 @@ JSON = b""" {"items": [{"url": "/one", "date_modified": "1970-01-01T00:01:40Z"},
 {"url": "two"}, {"id": 3}, 4]}"""
 
 
+@pytest.mark.parametrize("before", [b"", b"\n", b"\xef\xbb\xbf", b"\xef\xbb\xbf\r\n "])
 @pytest.mark.parametrize("body", [RSS, ATOM, JSON])
-def test_entries_of_every_kind_of_feed_are_pages_with_their_times(body):
-    found = [(ping.url, ping.observed_at) for ping in pings_of(TOPIC, body, NOW)]
+def test_entries_of_every_kind_of_feed_are_pages_with_their_times(body, before):
+    found = [(ping.url, ping.observed_at) for ping in pings_of(TOPIC, before + body, NOW, EVER)]
     assert found == [
         (TOPIC, None),
         ("https://a.example/one", 100.0),
@@ -48,19 +52,41 @@ def test_entries_of_every_kind_of_feed_are_pages_with_their_times(body):
     ],
 )
 def test_what_is_no_feed_is_about_the_topic_alone(body):
-    assert [ping.url for ping in pings_of(TOPIC, body, NOW)] == [TOPIC]
+    assert [ping.url for ping in pings_of(TOPIC, body, NOW, EVER)] == [TOPIC]
 
 
-def test_an_entry_of_the_future_counts_as_of_now_and_only_so_many_count():
-    late = b"<feed><entry><link href='/a'/><updated>9000-01-01T00:00:00Z</updated></entry></feed>"
-    assert pings_of(TOPIC, late, NOW)[1].observed_at == NOW
+@pytest.mark.parametrize(
+    ("written", "at"),
+    [
+        # Of the day after, by a zone that was mistaken: now. Years to come say nothing.
+        ("2033-05-18T23:00:00Z", NOW),
+        ("9000-01-01T00:00:00Z", None),
+        # At some time of a day: at its end, or now. Its beginning may be before the last crawl.
+        ("2033-05-18", NOW),
+        ("2033-05-17", 1_999_987_200.0),
+    ],
+)
+def test_times_of_entries_count_as_those_of_feeds_that_are_polled(written, at):
+    body = f"<feed><entry><link href='/a'/><updated>{written}</updated></entry></feed>".encode()
+    assert pings_of(TOPIC, body, NOW, EVER)[1].observed_at == at
+
+
+def test_only_so_many_entries_count():
     many = b"".join(b"<entry><link href='/%d'/></entry>" % n for n in range(2 * MOST_ENTRIES))
-    assert len(pings_of(TOPIC, b"<feed>%s</feed>" % many, NOW)) == MOST_ENTRIES + 1
+    assert len(pings_of(TOPIC, b"<feed>%s</feed>" % many, NOW, EVER)) == MOST_ENTRIES + 1
+
+
+def test_old_entries_that_a_hub_sends_each_time_are_no_news():
+    entry = "<entry><link href='/{}'/><updated>2033-05-{}T00:00:00Z</updated></entry>"
+    body = f"<feed>{entry.format('new', 17)}{entry.format('old', 10)}</feed>".encode()
+    week = [ping.url for ping in pings_of(TOPIC, body, NOW, 7 * 86_400.0)]
+    assert week == [TOPIC, "https://a.example/new"]
+    assert len(pings_of(TOPIC, body, NOW, 9 * 86_400.0)) == 3
 
 
 @given(st.binary(max_size=200) | st.text(max_size=200).map(str.encode))
 def test_no_content_makes_its_reading_fail(body):
-    assert pings_of(TOPIC, body, NOW)[0].url == TOPIC
+    assert pings_of(TOPIC, body, NOW, EVER)[0].url == TOPIC
 
 
 def signature(method, secret=b"s", body=b"body"):
@@ -103,6 +129,28 @@ HEAD = '<html><head><LINK rel="stylesheet hub" href="/hub"></head><body></body><
 )
 def test_a_topic_names_its_hub_in_headers_or_in_its_head(headers, body, found):
     assert discover(TOPIC, headers, body.encode()) == found
+
+
+@pytest.mark.parametrize(
+    ("header", "body"),
+    [
+        ("<http://[x>; rel=hub", b""),
+        ("<https://h.example/\udcff>; rel=hub", b""),
+        ("", b'<feed><link rel="hub" href="http://[x"/></feed>'),
+        ("", b'<feed><link rel="hub" href="https://h.example/\x00"/></feed>'),
+        ("", "<feed><link rel='hub' href='//\u2100.example/'/></feed>".encode()),
+        ("", b"<![nothing[<link rel=hub href=/hub>"),
+        ("", b'<link rel=hub href="&#%s;">' % (b"9" * 5000)),
+    ],
+)
+def test_a_hub_that_is_no_url_or_behind_broken_text_is_none(header, body):
+    assert discover(TOPIC, [header], body) is None
+
+
+def test_a_topic_whose_own_name_is_no_url_goes_by_its_address():
+    for own in ("http://[x", "/\udcff", "/\x00", "javascript:1", "http://u:p@a.example/"):
+        found = discover(TOPIC, [f"</hub>; rel=hub, <{own}>; rel=self"], b"")
+        assert found == Topic("https://a.example/hub", TOPIC)
 
 
 @given(st.text(max_size=200), st.binary(max_size=200))

@@ -59,6 +59,19 @@ def test_lower_levels_are_left_out(restore, monkeypatch):
     assert lines("console", "warning", say, monkeypatch) == []
 
 
+def test_requests_that_are_none_do_not_fill_the_log(restore, monkeypatch):
+    def say():
+        for number in range(100):
+            try:
+                int("Bad status line")
+            except ValueError:
+                logger = logging.getLogger("aiohttp.server")
+                logger.exception("Error handling request from %s", f"192.0.2.{number}")
+
+    [line] = lines("json", "info", say, monkeypatch)
+    assert "192.0.2.0" in line
+
+
 def test_a_library_that_repeats_itself_is_heard_once_in_a_while(monkeypatch):
     now = [0.0]
     monkeypatch.setattr(logs.time, "monotonic", lambda: now[0])
