@@ -172,3 +172,22 @@ def test_a_page_that_was_away_is_announced_when_it_is_back():
     done = ShardEffects.nothing(shard)
     object.__setattr__(done, "touched", rows)
     assert material_pages(done, 0.05).tolist() == rows[:1].tolist()
+
+
+def test_some_of_the_pages_that_were_read_are_as_if_they_were_read_alone():
+    shard = shard_of_pages()
+    ids, stored = np.sort(IDS), Stored(shard)
+    for which in (IDS[7] <= ids, IDS[7] >= ids, IDS[7] != ids, np.zeros(ids.size, np.bool_)):
+        chosen, alone = (
+            stored.read_pages(0, 0, ids).chosen(which),
+            stored.read_pages(0, 0, ids[which]),
+        )
+        for mine, theirs in zip(chosen.parts, alone.parts, strict=True):
+            assert columns_of(mine) == columns_of(theirs)
+
+
+def columns_of(part):
+    if isinstance(part, np.ndarray):
+        return part.tolist()
+    names = part._fields if isinstance(part, Rings) else part.__dataclass_fields__
+    return [np.asarray(getattr(part, name)).tolist() for name in names]
