@@ -91,10 +91,11 @@ class LearnedPages:
         """Some of them."""
         pages, learning, histories, by_source, directories = self.parts
         has_entry = which[by_source.rows]
+        rings: Any = (column[which] for column in histories)
         return type(self)(
             PageColumns(*(getattr(pages, part.name)[which] for part in fields(pages))),
             LearningColumns(*(getattr(learning, part.name)[which] for part in fields(learning))),
-            Rings(*(column[which] for column in histories)),
+            Rings(*rings),
             SignalsBySource(
                 np.cumsum(which)[by_source.rows[has_entry]] - 1, by_source.ages[has_entry]
             ),
