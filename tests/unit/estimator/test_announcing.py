@@ -1,15 +1,22 @@
-"""What the estimator publishes before a batch is durable: who waits for it hears of its failure."""
+"""What the estimator publishes: who waits for it hears of its failure, who reads it takes it."""
 
 import asyncio
 from types import SimpleNamespace
 
+import numpy as np
 import pytest
 from aiokafka.errors import KafkaTimeoutError
 
 from services.estimator.announcing import KafkaAnnouncer
 from services.estimator.decoding import Misplaced, Refused
+from services.estimator.learning import assign, fit, news_again
+from services.estimator.shard import Shard
+from shared.contracts.codec import decode
+from shared.contracts.identity import identify
+from shared.contracts.messages import PageParameters
 from shared.runtime.publisher import Publisher
 from shared.runtime.settings import Settings
+from shared.store.owners import Announcing
 
 
 class Producer:
@@ -71,3 +78,17 @@ async def test_each_of_several_lanes_hears_that_its_own_records_were_not_deliver
         return_exceptions=True,
     )
     assert [type(error) for error in heard] == [KafkaTimeoutError] * 4
+
+
+@pytest.mark.parametrize("microseconds", [1, 10, 100])
+def test_schedulers_take_what_is_learned_of_crawls_that_are_microseconds_apart(microseconds):
+    page, row = identify("https://a.example/"), np.array([0])
+    shard = Shard(0)
+    shard.add_pages([(page, 0.0)])
+    shard.rings.interval_days[0] = microseconds * 1e-6 / 86_400
+    shard.rings.changed[0], shard.rings.seen[0] = 1, 16
+    assign(shard, row, fit(shard, row))
+    shard.pages["signal_evidence"] = 0.5
+    about = Announcing(np.array([page.page_id]), np.empty(0, np.int64))
+    [(_, value)] = news_again(shard, about, 0.0).pages
+    assert decode(PageParameters, value).unsignalled_change_rate > 1e6
