@@ -11,6 +11,7 @@ from services.estimator.remembering import Remembering
 from shared.contracts.databases import Database
 from shared.runtime.clock import ManualClock
 from shared.store.positions import Forgotten
+from shared.store.snapshot import load_for_learning
 
 TABLES = ("pages", "page_urls", "hosts", "observations", "stream_positions")
 
@@ -164,3 +165,30 @@ async def test_who_takes_over_where_a_database_hung_knows_what_was_committed(set
         await lane.handler.handle(of_shards(third, {2, 3}))
     with pytest.raises(Forgotten):
         await Remembering(settings, lane.committed).look()
+
+
+async def test_where_nothing_is_lost_who_takes_over_goes_on(settings, kafka, lane):
+    first, second, _ = a_day_of_life(kafka)
+    await lane.handler.handle(first)
+    await hang(lane, {0})
+    await hang(lane, {1})
+    await lane.handler.handle(of_shards(second, {2, 3}))
+    url = settings.database_url.get_secret_value()
+    loaded = [load_for_learning(url, number) for number in range(SHARDS)]
+    crawled = [bool((part.learning.crawls > 0).any()) for part in loaded]
+    assert crawled == [False, False, True, True]
+
+
+async def test_a_shard_that_could_not_be_loaded_yet_is_not_taken_for_forgotten(
+    settings, start, kafka
+):
+    first, second, _ = a_day_of_life(kafka)
+    await (await start(kafka)).handle(first)
+    other = psycopg.connect(settings.database_url.get_secret_value())
+    other.execute("SELECT 1 FROM shard_owners WHERE shard = 0 FOR UPDATE")
+    handler = await start(kafka)
+    assert handler.trouble is not None
+    cut_connections(settings)
+    other.close()
+    assert await handler.handle(second) == set()
+    assert handler.trouble is None
