@@ -54,11 +54,14 @@ class KafkaAnnouncer:
         Raises:
             KafkaError: something could not be delivered.
         """
-        for letter in refused:
+        letters = [
             await self._publisher.dead_letter(letter.record, STAGE, letter.reason)
+            for letter in refused
+        ]
         ends = await self._publisher.send_batches(announcements)
-        if refused:
-            await self._publisher.flush()
+        # Not a flush: the lanes of several databases have one publisher, and each must hear of its
+        # own.
+        await asyncio.gather(*letters)
         return ends
 
     async def pass_on(self, misplaced: Sequence[Misplaced]) -> None:
@@ -67,9 +70,9 @@ class KafkaAnnouncer:
         Raises:
             KafkaError: something could not be delivered.
         """
-        for part in misplaced:
-            await self._publisher.pass_on(part.record, part.shard)
-        await self._publisher.flush()
+        await asyncio.gather(
+            *[await self._publisher.pass_on(part.record, part.shard) for part in misplaced]
+        )
 
 
 class Outbox:

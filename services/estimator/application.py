@@ -42,7 +42,7 @@ class ShardEffects:
 
     shard: Shard
     touched: NDArray[np.int64]
-    """Rows of known pages whose state changed, in rising order of page id."""
+    """Rows of known pages that stay and whose state changed, in rising order of page id."""
     added: NDArray[np.int64]
     """Rows of new pages, in rising order of page id."""
     added_urls: list[str]
@@ -177,9 +177,10 @@ def apply_records(
     touched = each_once(np.concatenate([updated, taken.touched]))
     urls = {page.page_id: page.url for page in new_pages}
     added = by_page_id(shard, new_rows)
+    apart = np.concatenate([added, erased])
     return ShardEffects(
         shard=shard,
-        touched=by_page_id(shard, np.setdiff1d(touched, added) if added.size else touched),
+        touched=by_page_id(shard, np.setdiff1d(touched, apart) if apart.size else touched),
         added=added,
         added_urls=[urls[int(page_id)] for page_id in shard.pages["page_id"][added]],
         learned=taken.learned,

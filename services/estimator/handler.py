@@ -276,7 +276,7 @@ class EstimatorHandler:
         """
         if not self._store.is_open:
             await asyncio.to_thread(self._store.open)
-            found = await asyncio.to_thread(self._store.positions, self._shards)
+            found = await asyncio.to_thread(self._store.positions, {n for _, n in self._positions})
             require_remembered(self.committed(), found)
 
     async def _load_or_leave(self, number: int) -> None:

@@ -120,6 +120,10 @@ class Hosts:
         """The row of a known host."""
         return self._rows.get(name)
 
+    def knows(self, host_ids: NDArray[np.int64]) -> NDArray[np.bool_]:
+        """Which hosts are there, by their ids."""
+        return np.isin(host_ids, self.records["host_id"][: len(self.names)])
+
     def rows_of(self, host_ids: NDArray[np.int64]) -> NDArray[np.int64]:
         """The rows of known hosts, by their ids."""
         if self._by_id.size != len(self.names):

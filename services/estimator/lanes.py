@@ -14,7 +14,7 @@ commit what it had at hand until the next owner takes the shards.
 
 import asyncio
 import time
-from collections.abc import Callable, Coroutine, Iterable
+from collections.abc import Callable, Coroutine
 from typing import Any, Final, TypeVar
 
 import structlog
@@ -100,12 +100,13 @@ class LaneHandler(EstimatorHandler):
 
     @property
     def loaded(self) -> set[int]:
-        """Its shards."""
-        return set(self._shards)
+        """Its shards, also those that are loaded with their first records."""
+        return self._shards.keys() | self._stale
 
-    def load_later(self, shards: Iterable[int]) -> None:
-        """Have shards loaded with their first records."""
-        self._stale |= set(shards)
+    def load_later(self, shards: set[int], committed: Positions) -> None:
+        """Have shards loaded with their first records, if nothing is lost of what was committed."""
+        self._stale |= shards
+        self._positions |= committed
 
     def _attempts(self, may_pass: Callable[[BaseException], bool] | None = None) -> Attempts:  # noqa: ARG002
         return until_it_passes(self._stopping, passes_without_database, self._note_failure)
@@ -132,8 +133,7 @@ class Lane:
         self.refused: StoreMismatch | None = None  # Why it is not the database of the settings.
         self._work: asyncio.Task[Any] | None = None
         self._began_at = time.monotonic()
-        self._ends: set[asyncio.Task[None]] = set()
-        """Of handlers that were given up."""
+        self._ends: set[asyncio.Task[None]] = set()  # Of handlers that were given up.
 
     @property
     def is_busy(self) -> bool:
@@ -209,7 +209,7 @@ class Lane:
         log.warning("a database hangs: its lane is given up", shards=self.database.held)
         given_up, work = self.handler, self._work
         self.handler, self._work = self._make(), None
-        self.handler.load_later(given_up.loaded & self.shards)
+        self.handler.load_later(given_up.loaded & self.shards, given_up.committed())
         given_up.ending.set()
 
         async def see_the_end() -> None:

@@ -10,6 +10,7 @@ from services.estimator.application import ShardEffects
 from services.estimator.settling import evidence_of_pages, settle, take_material
 from services.estimator.shard import ANNOUNCED, Shard
 from shared.contracts.codec import encode
+from shared.contracts.fields import MAX_RATE
 from shared.contracts.messages import HostParameters, PageParameters
 from shared.policy.estimation.map_fit import MapColumns, fit_rings_map
 from shared.policy.estimation.page_factors import activity_bins
@@ -65,6 +66,9 @@ def fit(shard: Shard, rows: NDArray[np.int64]) -> MapColumns:
             shard.hosts.priors_of(shard.pages[rows]),
             fitted,
         )
+        # Crawls that are microseconds apart may say more than anybody takes.
+        rates = fitted.unsignalled_change_rate
+        np.minimum(rates, MAX_RATE, out=rates)
     return fitted
 
 

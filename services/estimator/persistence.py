@@ -140,6 +140,8 @@ class Store:
             connection.close()
             raise
         self._connection = connection
+        # It may be another server than before, promoted without the last thing that was done.
+        self._observation_partitions = set()
 
     @property
     def is_open(self) -> bool:

@@ -1,5 +1,5 @@
 """Dropping what crawls found long ago, beside the work; what was learned of it stays. And that
-pages were erased, once no topic has anything about them any more."""
+pages were erased, once no topic has anything about them any more. And room for what crawls find."""
 
 import asyncio
 import contextlib
@@ -13,7 +13,7 @@ from shared.runtime.clock import Clock
 from shared.runtime.settings import Settings
 from shared.store.connection import first_line
 from shared.store.erasing import KEPT_SECONDS, drop_old_erasures
-from shared.store.retention import drop_old_observations
+from shared.store.retention import drop_old_observations, make_room
 from shared.units import SECONDS_PER_DAY
 
 log = structlog.get_logger(__name__)
@@ -42,6 +42,7 @@ class Retention:
 
     async def turn(self) -> bool:
         """Drop some of what is too old; whether there may be more."""
+        await self._make_room()
         before = self._clock.now() - self._kept_seconds
         try:
             dropped = await asyncio.to_thread(drop_old_observations, self._database_url, before)
@@ -55,3 +56,9 @@ class Retention:
             metrics.DROPPED.inc(dropped)
             log.info("old observations dropped", partitions=dropped)
         return dropped + forgotten > 0
+
+    async def _make_room(self) -> None:
+        try:
+            await asyncio.to_thread(make_room, self._database_url, self._clock.now())
+        except psycopg.Error as error:
+            log.warning("no room made for what crawls find", reason=first_line(error))

@@ -99,6 +99,10 @@ _TIMES_NEVER: Final = (
 """Times that have not come for a new page."""
 
 
+READ_AT_ONCE: Final = 100_000
+"""Pages, of a host that has more: what PostgreSQL answers has to stay below a gigabyte."""
+
+
 _MOST_ABSENT: Final = 100_000
 """Ids of pages that are known not to be there; beyond, all are forgotten."""
 
@@ -360,11 +364,14 @@ class Shard:
         missing = np.unique(page_ids)
         if self._absent:
             missing = missing[[page_id not in self._absent for page_id in missing.tolist()]]
-        if not missing.size or self._source is None:
+        if self._source is None:
             return False
-        found = self._source.read_pages(self.number, self.epoch, missing)
-        self.take_read(Found(missing, found))
-        return bool(found.pages.page_ids.size)
+        before = self.read_count
+        for begin in range(0, missing.size, READ_AT_ONCE):
+            part = missing[begin : begin + READ_AT_ONCE]
+            pages = self._source.read_pages(self.number, self.epoch, part)
+            self.take_read(Found(part, pages))
+        return self.read_count > before
 
     def _look_up(self, page_ids: NDArray[np.int64], rows: NDArray[np.int64]) -> None:
         self._lookup.add_many(page_ids, rows.astype(np.int32))

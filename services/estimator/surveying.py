@@ -151,7 +151,9 @@ def look_over(database_url: str, number: int, epoch: int, hosts: Hosts) -> Looke
     for found in crawled_pages(database_url, number):
         part = Shard(number)
         part.hosts = hosts
-        part.take_in(found)
+        # Hosts may have come since, whose pages have been crawled: they are for the next time.
+        is_of_then = hosts.knows(found.pages.host_ids)
+        part.take_in(found if is_of_then.all() else found.chosen(is_of_then))
         before = part.pages["factor"].copy()
         moved |= set(set_factors(part).tolist())
         sums = HostSums(*(a + b for a, b in zip(sums, sums_of(part), strict=True)))

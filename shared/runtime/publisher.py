@@ -246,17 +246,18 @@ class Publisher:
         stored = await asyncio.gather(*acknowledgements)
         return int(stored[-1].offset) + int(batches[-1].record_count())
 
-    async def dead_letter(self, record: ConsumerRecord, stage: str, reason: str) -> None:
-        """Put a record that cannot be taken aside, as it came, with why."""
+    async def dead_letter(self, record: ConsumerRecord, stage: str, reason: str) -> Acknowledgement:
+        """Put a record that cannot be taken aside, as it came, with why (see `send`)."""
         key, value, headers = letter_of(record, stage, reason, WALL.now())
         metrics.DEAD_LETTERS.labels(stage, record.topic).inc()
         self._letters += 1
         if self._letters % LETTERS_A_TURN == 0:
             await asyncio.sleep(0)
-        await self.send(DEAD_LETTERS, key, value, partition=0, headers=headers)
+        return await self.send(DEAD_LETTERS, key, value, partition=0, headers=headers)
 
-    async def pass_on(self, record: ConsumerRecord, partition: int) -> None:
-        """Queue a record as it came on another partition of its topic, with its own time."""
+    async def pass_on(self, record: ConsumerRecord, partition: int) -> Acknowledgement:
+        """Queue a record as it came on another partition of its topic, with its own time (see
+        `send`)."""
         future: Acknowledgement = await self.producer.send(
             record.topic,
             record.value,
@@ -266,6 +267,7 @@ class Publisher:
             headers=list(record.headers),
         )
         future.add_done_callback(self._note_failure)
+        return future
 
     async def is_empty_within(self, seconds: float) -> bool:
         """Whether the broker has acknowledged everything after so long."""
@@ -282,6 +284,8 @@ class Publisher:
 
     async def flush(self) -> None:
         """Wait until the broker has acknowledged all that was sent.
+
+        For who sends alone: of several that wait, only one is told of a failure.
 
         Raises:
             KafkaError: something that was sent since the last flush could not be delivered.

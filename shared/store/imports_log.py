@@ -136,6 +136,15 @@ def read_imported_pages(
         (shard, page_ids, ACTIVE),
     ).fetchall()
     return [
-        PageUpdate("upsert", url, importance, max_age_days, updated_at, crawled_at, page_class=name)
+        PageUpdate(
+            "upsert",
+            url,
+            importance,
+            max_age_days,
+            updated_at,
+            crawled_at,
+            no_max_age=max_age_days is None,
+            page_class=name,
+        )
         for url, importance, max_age_days, crawled_at, updated_at, name in rows
     ]

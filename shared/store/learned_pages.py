@@ -6,7 +6,7 @@ grow with the pages of a shard, but with those of its largest host.
 """
 
 from collections.abc import Collection, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from functools import cache
 from typing import Any, Final, Self
 
@@ -86,6 +86,21 @@ class LearnedPages:
     ) -> tuple[PageColumns, LearningColumns, Rings, SignalsBySource, NDArray[np.uint16]]:
         """All of it."""
         return self.pages, self.learning, self.histories, self.by_source, self.directories
+
+    def chosen(self, which: NDArray[np.bool_]) -> Self:
+        """Some of them."""
+        pages, learning, histories, by_source, directories = self.parts
+        has_entry = which[by_source.rows]
+        rings: Any = (column[which] for column in histories)
+        return type(self)(
+            PageColumns(*(getattr(pages, part.name)[which] for part in fields(pages))),
+            LearningColumns(*(getattr(learning, part.name)[which] for part in fields(learning))),
+            Rings(*rings),
+            SignalsBySource(
+                np.cumsum(which)[by_source.rows[has_entry]] - 1, by_source.ages[has_entry]
+            ),
+            directories[which],
+        )
 
     @classmethod
     def none(cls) -> Self:

@@ -25,7 +25,8 @@ class StoredTopics:
         """Make it; it connects when it is asked.
 
         Args:
-            databases: all that have positions. Of several, those that are away are left out.
+            databases: all that have positions. Of several, those that are away, or have no tables
+                as they are restored, are left out.
             role: who asks, as seen in `pg_stat_activity`.
             writes: whether it remembers what is not known yet, or only says what is known.
         """
@@ -39,16 +40,21 @@ class StoredTopics:
         Returns:
             topic (without prefix) → id that is known now; of others, nothing. Where databases do
             not agree, one that is not the given one.
+
+        Raises:
+            psycopg.Error: all that answer refuse.
         """
         while True:
             asked = (asyncio.to_thread(self._note, url, ids) for url in self._urls)
             answers = await asyncio.gather(*asked, return_exceptions=True)
+            known = [answer for answer in answers if not isinstance(answer, BaseException)]
             for error in answers:
-                if isinstance(error, psycopg.OperationalError):
+                if isinstance(error, psycopg.OperationalError) or (
+                    known and isinstance(error, psycopg.Error)
+                ):
                     log.warning("waiting for the database", error=str(error).strip())
                 elif isinstance(error, BaseException):
                     raise error
-            known = [answer for answer in answers if not isinstance(answer, BaseException)]
             if known:
                 return _together(known, ids)
             await asyncio.sleep(AGAIN_SECONDS)

@@ -318,12 +318,18 @@ def append_observations(
 
 
 def ensure_observation_partition(connection: psycopg.Connection, recorded_at: float) -> int:
-    """Make the partition of `observations` that holds a time; return the partition's number."""
+    """Make the partition of `observations` that holds a time; return the partition's number.
+
+    Raises:
+        psycopg.errors.LockNotAvailable: somebody has been reading the table for long; who writes to
+            it waits meanwhile.
+    """
     number = int(recorded_at // SECONDS_PER_PARTITION)
-    # By a function of the tables' owner: who makes a partition must own the table.
-    connection.execute(
-        "SELECT freshet_add_observations(%s, %s)", (number, float(SECONDS_PER_PARTITION))
-    )
+    with connection.transaction():
+        # By a function of the tables' owner: who makes a partition must own the table.
+        connection.execute(
+            "SELECT freshet_add_observations(%s, %s)", (number, float(SECONDS_PER_PARTITION))
+        )
     connection.commit()
     return number
 

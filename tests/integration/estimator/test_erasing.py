@@ -10,6 +10,7 @@ from services.estimator.shard import PAGE, Shard
 from shared.contracts.identity import host_id_of, identify, shard_of
 from shared.contracts.messages import HostLimit, PageUpdate
 from shared.contracts.topics import HOST_LIMITS
+from shared.store import writer
 from shared.store.erasing import drop_old_erasures
 from shared.store.snapshot import load_for_learning, load_shard
 
@@ -125,6 +126,17 @@ async def test_memory_forgets_what_is_erased_among_other_work(settings, start, k
             assert shard.pages["crawls"][row] == shard.pages["signal_count"][row] == 0
             assert shard.rings.totals[row].sum() == shard.rings.seen[row].sum() == 0
     assert kafka.refused == []
+
+
+async def test_what_is_erased_is_not_written_first(settings, start, kafka, monkeypatch):
+    """The histories of a host's pages together may be longer than a statement."""
+    handler = await grown_up(start, kafka)
+    monkeypatch.setattr(writer, "update_pages", lambda *_: pytest.fail("a page was written"))
+    erasure = erase(f"https://{HOST}/", NOW + 4 * DAY, whole_host=True)
+    await handler.handle(kafka.batch(erasure, erase(URLS[1], NOW + 4 * DAY)))
+    assert [kept_of(settings, url) for url in (*OF_HOST, URLS[1])] == [[0, 0, 1]] * (
+        len(OF_HOST) + 1
+    )
 
 
 async def test_a_batch_that_fails_has_erased_nothing(settings, start, kafka, monkeypatch):

@@ -2,7 +2,7 @@
 
 import psycopg
 import pytest
-from estimator_world import DAY, NOW
+from estimator_world import DAY, NOW, URLS, crawl, upsert
 
 from services.estimator.retention import Retention
 from shared.runtime.clock import ManualClock
@@ -58,7 +58,35 @@ async def test_a_long_reader_is_not_waited_for_and_two_do_not_drop_at_once(
     database.execute("SELECT pg_advisory_unlock(%s)", (retention.RETENTION_LOCK,))
     database.commit()
     assert await turn()
+    assert len(partitions(database)) == 1
+
+
+async def test_who_reads_for_long_is_not_in_the_way_where_a_new_partition_begins(
+    settings, database, start, kafka
+):
+    clock = ManualClock(NOW)
+    turn = Retention(settings, clock).turn
+    for _ in range(14):
+        await turn()
+        clock.advance(DAY)
+    handler = await start(kafka)
+    handler._clock = ManualClock(NOW)
+    await handler.handle(kafka.batch(upsert(URLS[0]), crawl(URLS[0], NOW + 1)))
+    database.execute("SELECT count(*) FROM observations").fetchone()  # as a backup does
+    for day in range(1, 14):
+        handler._clock.advance(DAY)
+        assert await handler.handle(kafka.batch(crawl(URLS[0], NOW + day * DAY))) == set()
+    assert partitions(database) == [int(NOW // WEEKS_4), int(NOW // WEEKS_4) + 1]
+
+
+async def test_no_room_is_made_while_somebody_reads_for_long(settings, database, monkeypatch):
+    monkeypatch.setattr(retention, "LOCK_TIMEOUT", "50ms")
+    turn = Retention(settings, ManualClock(NOW)).turn
+    database.execute("SELECT count(*) FROM observations").fetchone()
+    assert not await turn()
     assert partitions(database) == []
+    assert not await turn()
+    assert len(partitions(database)) == 1
 
 
 async def test_a_database_that_is_away_is_for_the_next_time(settings):

@@ -4,10 +4,14 @@ import asyncio
 
 import psycopg
 import pytest
-from estimator_world import Broker, a_day_of_life, contents
+from estimator_world import DAY, NOW, SHARDS, Broker, a_day_of_life, contents
 
+from services.estimator import lanes
 from services.estimator.remembering import Remembering
+from shared.contracts.databases import Database
+from shared.runtime.clock import ManualClock
 from shared.store.positions import Forgotten
+from shared.store.snapshot import load_for_learning
 
 TABLES = ("pages", "page_urls", "hosts", "observations", "stream_positions")
 
@@ -114,3 +118,77 @@ async def test_how_far_announcements_reach_may_be_forgotten(settings, start, kaf
     execute(settings, "UPDATE stream_positions SET next_offset = 0 WHERE topic LIKE '%-parameters'")
 
     await Remembering(settings, handler.committed).look()
+
+
+@pytest.fixture
+async def lane(settings, kafka, monkeypatch):
+    """What is done with a database that is one of several."""
+    monkeypatch.setattr(lanes, "PATIENCE_SECONDS", 0.01)
+
+    def make():
+        ending = lanes.Ending(asyncio.Event())
+        clock = ManualClock(NOW + 30 * DAY)
+        return lanes.LaneHandler(settings, clock, kafka, ending, None, lambda: None)
+
+    lane = lanes.Lane(Database(settings.database_url.get_secret_value(), None), make)
+    await lane.handler.open()
+    assert await lane.load(set(range(SHARDS))) is not None
+    yield lane
+    await lane.close()
+    await asyncio.gather(*lane._ends)
+
+
+async def hang(lane, shards):
+    """The database hangs while shards go elsewhere; and then it does not."""
+    hanging = asyncio.Event()
+    lane.begin(hanging.wait())
+    given_up = lane.handler
+    await lane.let_go(shards)
+    assert lane.handler is not given_up
+    hanging.set()
+
+
+def of_shards(batch, shards):
+    return {topic: {n: parts[n] for n in shards if n in parts} for topic, parts in batch.items()}
+
+
+async def test_who_takes_over_where_a_database_hung_knows_what_was_committed(settings, kafka, lane):
+    first, second, third = a_day_of_life(kafka)
+    await lane.handler.handle(first)
+    remember(settings)
+    await lane.handler.handle(second)
+    await hang(lane, {0})
+    await hang(lane, {1})
+    go_back(settings)  # another server has been promoted
+
+    with pytest.raises(Forgotten):
+        await lane.handler.handle(of_shards(third, {2, 3}))
+    with pytest.raises(Forgotten):
+        await Remembering(settings, lane.committed).look()
+
+
+async def test_where_nothing_is_lost_who_takes_over_goes_on(settings, kafka, lane):
+    first, second, _ = a_day_of_life(kafka)
+    await lane.handler.handle(first)
+    await hang(lane, {0})
+    await hang(lane, {1})
+    await lane.handler.handle(of_shards(second, {2, 3}))
+    url = settings.database_url.get_secret_value()
+    loaded = [load_for_learning(url, number) for number in range(SHARDS)]
+    crawled = [bool((part.learning.crawls > 0).any()) for part in loaded]
+    assert crawled == [False, False, True, True]
+
+
+async def test_a_shard_that_could_not_be_loaded_yet_is_not_taken_for_forgotten(
+    settings, start, kafka
+):
+    first, second, _ = a_day_of_life(kafka)
+    await (await start(kafka)).handle(first)
+    other = psycopg.connect(settings.database_url.get_secret_value())
+    other.execute("SELECT 1 FROM shard_owners WHERE shard = 0 FOR UPDATE")
+    handler = await start(kafka)
+    assert handler.trouble is not None
+    cut_connections(settings)
+    other.close()
+    assert await handler.handle(second) == set()
+    assert handler.trouble is None

@@ -371,3 +371,29 @@ async def test_what_was_looked_through_under_another_owner_is_not_taken(
     assert not handler._survey._found
     priors = [row[0].split(",")[-5:-3] for row in stored(settings)["hosts"]]
     assert priors == [row[0].split(",")[-5:-3] for row in before]
+
+
+async def test_hosts_that_come_while_pages_are_looked_through_count_for_no_other(
+    settings, begin, no_refits
+):
+    kafka = Broker()
+    handler = await begin(kafka, FEW)
+    await learned(handler, kafka)
+
+    def frozen():
+        return [handler._shards[number].hosts.frozen() for number in range(SHARDS)]
+
+    def looked(hosts):
+        url = handler._database_url
+        return [look_over(url, number, 1, of_shard) for number, of_shard in enumerate(hosts)]
+
+    expected, then = looked(frozen()), frozen()
+    later = [f"https://later-{number}.example/" for number in range(12)]
+    await handler.handle(kafka.batch(*(upsert(url, crawled_at=NOW) for url in later)))
+    for day in range(1, 9):
+        await handler.handle(kafka.batch(*(crawl(u, NOW + day * DAY, "changed") for u in later)))
+    for found, before in zip(looked(then), expected, strict=True):
+        assert found.names == before.names
+        mine, theirs = (*found.sums, *found.candidates), (*before.sums, *before.candidates)
+        for one, other in zip(mine, theirs, strict=True):
+            np.testing.assert_array_equal(one, other)

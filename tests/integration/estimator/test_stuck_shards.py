@@ -150,3 +150,20 @@ async def test_one_that_was_frozen_goes_on_when_it_wakes(settings, start, kafka,
     monkeypatch.setattr(persistence, "_write", sleep_and_write)
     await handler.handle(kafka.batch(*(crawl(url, NOW + DAY) for url in URLS)))
     assert crawls(settings) == expected(range(SHARDS), 1)
+
+
+async def test_who_reads_what_crawls_found_for_long_ends_no_estimator(settings, start, kafka):
+    handler = await start(kafka)
+    await handler.handle(kafka.batch(*map(upsert, URLS)))
+    await handler.handle(kafka.batch(*(crawl(url, NOW + DAY) for url in URLS)))
+    handler._store._connection.execute("SET lock_timeout = '200ms'")
+    handler._store._connection.commit()
+    batch = kafka.batch(*(crawl(url, NOW + 2 * DAY) for url in URLS))
+    with psycopg.connect(settings.database_url.get_secret_value()) as other:
+        # As a backup does; and there is no partition for what is found from now on.
+        other.execute("SELECT count(*) FROM observations")
+        assert await handler.handle(batch) == set(range(SHARDS))
+        assert crawls(settings) == expected(range(SHARDS), 1)
+    assert await handler.handle(batch) == set()
+    assert crawls(settings) == expected(range(SHARDS), 2)
+    assert handler.trouble is None

@@ -72,6 +72,8 @@ def test_pages_are_read_as_the_updates_that_make_them(store, connection):
         (urls[0], 1.0, None, None, NOW),
         (urls[1], 2.0, 7.0, NOW - 5, NOW),
     ]
+    # A page that had a bound of its own before has none any more.
+    assert [u.no_max_age for u in found] == [True, False]
 
 
 def test_old_notes_are_forgotten_but_the_last_and_who_needs_them_is_told(store, connection):

@@ -32,6 +32,7 @@ from shared.store.page_listing import (
 from shared.store.purging import Purgeable, count_purgeable, purgeable_urls
 from shared.store.questions import SharedQuestions
 from shared.store.splitting import finish, prepare, split_all
+from shared.store.stream_topics import StoredTopics
 from shared.store.what_is_known import WhatIsKnown
 
 SHARDS = 4
@@ -278,3 +279,16 @@ def test_imported_bounds_reach_the_right_pages(filled):
             query = "SELECT url, max_age_days FROM pages JOIN page_urls USING (shard, page_id)"
             found |= dict(connection.execute(query).fetchall())
     assert found == dict(zip(URLS, ages, strict=True))
+
+
+@pytest.mark.parametrize("writes", [True, False])
+async def test_who_starts_while_a_database_is_restored_knows_the_topics_of_the_others(
+    databases, writes
+):
+    other, ids = databases.each[1], {"page-updates": "an id"}
+    # None has tables: no waiting helps.
+    with pytest.raises(psycopg.errors.UndefinedTable):
+        await StoredTopics(databases, "test", writes=writes).note(ids)
+    migrate(other.url, SHARDS, other.held)
+    known = await StoredTopics(databases, "test", writes=writes).note(ids)
+    assert known == (ids if writes else {})

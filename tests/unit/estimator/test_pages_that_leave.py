@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 from services.estimator import metrics
+from services.estimator import shard as module
 from services.estimator.application import ShardEffects
 from services.estimator.learning import material_pages
 from services.estimator.residence import make_room
@@ -172,3 +173,35 @@ def test_a_page_that_was_away_is_announced_when_it_is_back():
     done = ShardEffects.nothing(shard)
     object.__setattr__(done, "touched", rows)
     assert material_pages(done, 0.05).tolist() == rows[:1].tolist()
+
+
+def test_the_pages_of_a_large_host_are_read_a_part_at_a_time(monkeypatch):
+    monkeypatch.setattr(module, "READ_AT_ONCE", 5)
+    shard = shard_of_pages()
+    stored, host = with_source(shard), shard.hosts.row("h1.example")
+    of_host = stored.pages["page_id"][stored.pages["host"] == host]
+    stored.pages_of_host = lambda _shard, _epoch, _host_id: of_host
+    shard.keep(np.flatnonzero(np.isin(shard.pages["page_id"], of_host[:2])))
+    shard.read_host(host)
+    assert np.isin(of_host, shard.pages["page_id"]).all()
+    assert sorted(map(len, stored.asked)) == [1, 5, 5]
+    assert set.union(*stored.asked) == set(of_host[2:].tolist())
+
+
+def test_some_of_the_pages_that_were_read_are_as_if_they_were_read_alone():
+    shard = shard_of_pages()
+    ids, stored = np.sort(IDS), Stored(shard)
+    for which in (IDS[7] <= ids, IDS[7] >= ids, IDS[7] != ids, np.zeros(ids.size, np.bool_)):
+        chosen, alone = (
+            stored.read_pages(0, 0, ids).chosen(which),
+            stored.read_pages(0, 0, ids[which]),
+        )
+        for mine, theirs in zip(chosen.parts, alone.parts, strict=True):
+            assert columns_of(mine) == columns_of(theirs)
+
+
+def columns_of(part):
+    if isinstance(part, np.ndarray):
+        return part.tolist()
+    names = part._fields if isinstance(part, Rings) else part.__dataclass_fields__
+    return [np.asarray(getattr(part, name)).tolist() for name in names]
