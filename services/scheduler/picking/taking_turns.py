@@ -10,7 +10,7 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from services.scheduler.picking.board import URGENT, Board, add_urgent, list_page
+from services.scheduler.picking.board import LISTED, URGENT, Board, add_urgent, list_page
 from services.scheduler.picking.board_rows import LEFT, UPPER_TIERS, wide
 from services.scheduler.picking.heap import pop, push
 from services.scheduler.picking.lines import call_out, offer_line
@@ -229,6 +229,8 @@ def _take(
                 continue
             row = wide(board.listed[item].row)
             board.listed[item].row = LEFT
+            if board.pages[row].bucket != LISTED:
+                continue  # as in `filling`
         number = wide(board.pages[row].host)
         if crawlable_from(board.hosts[number], board.groups, pick.time) <= pick.time:
             pick.row = row
