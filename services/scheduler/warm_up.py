@@ -12,6 +12,7 @@ from services.scheduler.flow.loading import build_shard
 from services.scheduler.flow.recovery import restore
 from services.scheduler.picking.board import PENNED
 from services.scheduler.picking.calendar import make_shard
+from services.scheduler.picking.class_turns import SPARE_CANDIDATES
 from services.scheduler.state.attempts import load_attempts
 from services.scheduler.state.crawls import Outcomes
 from services.scheduler.state.rules import ClassRules, PickingRules, ShardRules
@@ -105,13 +106,13 @@ def warm_up(objectives: HostObjectives = FRESHNESS_ALONE) -> None:
 
 
 def _take_turns(objectives: HostObjectives) -> None:
-    """Pages of which reasons to crawl, and a class, have parts of the slots, some of a host at its
-    limit."""
+    """Pages of which reasons to crawl, and a class that has more than can be candidates, have parts of
+    the slots, some of a host at its limit."""
     shares = (0.3, 0.3, 0.3, 0.1)
     picking = PickingRules(120.0, 1.0, shares=shares, objectives=objectives)
     classes = (ClassRules("warm", 2.0, 0.3, 1),)
     shard = make_shard(0, ShardRules(picking, 0.0, 300.0, float("inf"), 1.0, classes))
-    for number in range(4):
+    for number in range(2 * SPARE_CANDIDATES):
         page = identify(f"http://turns.example/{number}")
         crawled_at = 1.0 if number % 2 else None
         update = PageUpdate("upsert", page.url, crawled_at=crawled_at, page_class="warm")

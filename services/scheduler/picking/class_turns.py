@@ -18,6 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from services.scheduler.picking.board import PENNED, Board, list_page
+from services.scheduler.picking.class_candidates import best_that_fit
 from services.scheduler.picking.pens import leave_pen
 from services.scheduler.picking.priority import priority_of
 from services.scheduler.picking.scanning import priorities_at
@@ -181,5 +182,5 @@ class ClassTurns:
             most = SPARE_CANDIDATES + int(_MORE * share * rate * self._every)
             if rows.size > most:
                 priorities = priorities_at(board.pages, board.attempts, rows, now, board.terms)
-                rows = rows[np.argpartition(priorities, rows.size - most)[rows.size - most :]]
+                rows = best_that_fit(board, rows, priorities, most, now, now + self._every)
             self._rows[place] = rows

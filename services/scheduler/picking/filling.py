@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from services.scheduler.picking.board import (
+    LISTED,
     URGENT,
     Board,
     add_urgent,
@@ -201,6 +202,8 @@ def _take_next(
                 return item, size
             row = wide(board.listed[item].row)
             board.listed[item].row = LEFT
+            if board.pages[row].bucket != LISTED:
+                continue  # it was listed so often since the last look that two entries seem its own
         number = wide(board.pages[row].host)
         if crawlable_from(board.hosts[number], board.groups, now) <= now:
             pick.row = row
@@ -225,6 +228,8 @@ def _take_listed(
     if size == 0 or keys[0] < floor or items[0] < 0:
         return False
     row = listed[items[0]].row
+    if pages[row].bucket != LISTED:
+        return False
     if crawlable_from(hosts[pages[row].host], groups, pick.time) > pick.time:
         return False
     pick.row, pick.priority = row, keys[0]

@@ -10,7 +10,7 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from services.scheduler.picking.board import URGENT, Board, add_urgent, list_page
+from services.scheduler.picking.board import LISTED, URGENT, Board, add_urgent, list_page
 from services.scheduler.picking.board_rows import LEFT, UPPER_TIERS, wide
 from services.scheduler.picking.heap import pop, push
 from services.scheduler.picking.lines import call_out, offer_line
@@ -180,6 +180,16 @@ def _next_urgent(board: Board, offers: Offers, queue: int, now: float) -> tuple[
 
 
 @compiled
+def _drop_taken(board: Board, offers: Offers, queue: int) -> None:
+    """Drop listed pages on top that are somewhere else by now: see `filling`."""
+    while offers.sizes[queue] > 0 and offers.items[queue, 0] >= 0:
+        row = board.listed[offers.items[queue, 0]].row
+        if board.pages[row].bucket == LISTED:
+            return
+        _pop(offers, queue)
+
+
+@compiled
 def _take(
     board: Board,
     offers: Offers,
@@ -201,6 +211,7 @@ def _take(
             urgent, has_moved = _next_urgent(board, offers, queue, weighed)
             if has_moved:
                 return _MOVED, NOBODY
+        _drop_taken(board, offers, queue)
         top = offers.keys[queue, 0] if offers.sizes[queue] > 0 else 0.0
         pick.priority = max(urgent, top)
         if queue == 0 and pick.priority < max(least, certain):

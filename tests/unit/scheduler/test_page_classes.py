@@ -6,6 +6,7 @@ from collections import Counter
 import numpy as np
 import pytest
 from msgspec import UNSET
+from reference_groups import shares_of
 from reference_shard import DAY, World, rules
 from test_shard_selection import START
 
@@ -259,6 +260,48 @@ def test_no_share_beats_a_hosts_limit_and_no_slot_is_lost_by_it():
         for first in range(crawled.size):
             window = crawled[first:] - crawled[first]
             assert np.all(np.arange(1, window.size + 1) <= 2 + 0.4 * window + 1e-3)
+
+
+def waiting(held_by):
+    """A class of whose pages the most urgent ones, far more than can be candidates, wait."""
+    world = World(classed({"partner": (1.0, 0.5)}, host_rate=1000.0))
+    slow = [f"slow{n % 40}.group" if held_by != "one host" else "slow" for n in range(2_000)]
+    for number, host in enumerate(slow):
+        page = world.add_page(host, number, START - DAY, importance=1e4 - number)
+        say(world, page, START - DAY, page_class="partner")
+    for number in range(2_000):
+        aged = START - 20 * DAY - number
+        name, worth = ("partner", 1e-3) if number < 1_000 else (None, 10.0)
+        host = f"h{number % 30}"
+        page = world.add_page(
+            host, f"o{number}", START - DAY, importance=worth, last_crawled_at=aged
+        )
+        say(world, page, START - DAY, page_class=name)
+    for host in {f"{host}.example" for host in slow}:
+        rate = {"one host": 0.1, "many hosts": 0.01}.get(held_by)
+        world.shard.limit_host(host, rate, None, START)
+        if held_by == "open requests":
+            world.shard.take_host_limit(HostLimit(host, max_open_requests=1, only="open"), START)
+    if held_by == "their group":
+        world.limit_groups(shares_of("group.example", 0.5, {0: 1.0}, START))
+    return world
+
+
+@pytest.mark.parametrize("held_by", ["one host", "many hosts", "their group", "open requests"])
+def test_a_class_whose_best_pages_wait_has_its_part_for_the_others(held_by, monkeypatch):
+    found = []
+    for spare in (class_turns.SPARE_CANDIDATES, 1_000_000):
+        monkeypatch.setattr(class_turns, "SPARE_CANDIDATES", spare)
+        world, rows = waiting(held_by), []
+        for tick in range(12):
+            slots = START + 1.0 + tick + np.arange(1, 21) / 20.0
+            world.shard.groups.follow(world.limits, 20.0, float(slots[0]))
+            picks = world.shard.select(slots, 20.0, 0.0)
+            rows += picks["row"][picks["lane"] == 1].tolist()
+        found.append(rows)
+    # All candidates are looked at, and the best that can be crawled is the best of all that can.
+    assert found[0] == found[1]
+    assert abs(len(found[0]) - 120) <= 2
 
 
 def test_within_its_part_urgent_new_and_late_pages_of_a_class_go_first():

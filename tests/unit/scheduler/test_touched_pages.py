@@ -1,5 +1,7 @@
 """Pages that are touched between picks: there is room for all, and they are where they are now."""
 
+import dataclasses
+
 import numpy as np
 import pytest
 from reference_shard import DAY, rules
@@ -60,6 +62,28 @@ def test_there_is_room_for_pages_that_are_touched_again_and_again(guard, kept_in
         assert board.wheel.dial[0]["next_chunk"] <= board.wheel.chunks.shape[0]
     entries = {"list": board.state[0]["listed"], "calendar": entries_in(board.wheel)}
     assert entries[kept_in] > 1_000_000
+
+
+@pytest.mark.parametrize("shares", [(), (0.5, 0.0, 0.0, 0.3)])
+@pytest.mark.parametrize("host_rate", [1.0, 1000.0])
+@pytest.mark.parametrize("times", [256, 3 * 256 + 7, 1000])
+def test_a_page_is_asked_for_once_however_often_it_was_touched_before(shares, host_rate, times):
+    some = rules(host_rate=host_rate)
+    picking = dataclasses.replace(some.picking, shares=shares)
+    shard = make_shard(0, dataclasses.replace(some, picking=picking))
+    add(shard, range(200))
+    shard.selector.select(np.array([NOW]), 1.0, 0.0)
+    page = identify("https://hot.example/")
+    shard.upsert(page, PageUpdate("upsert", page.url, importance=1e6, crawled_at=NOW - DAY), NOW)
+    hot = np.array([shard.row_of(page.page_id)], np.int32)
+    for _ in range(times):
+        shard.selector.touch(hot)
+    for tick in range(3):
+        slots = NOW + 1.0 + tick + np.arange(1, 9) / 10.0
+        rows = shard.select(slots, 10.0, 0.0)["row"].tolist()
+        assert len(set(rows)) == len(rows) == 8
+        assert (rows[0] == hot[0]) == (tick == 0)
+        assert shard.attempts.rows[shard.pages[hot[0]]["attempt"]]["unanswered"] == 0
 
 
 def grow_pages(shard):
