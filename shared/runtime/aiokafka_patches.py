@@ -1,25 +1,44 @@
 """All that reaches behind aiokafka's public face, in one place.
 
 aiokafka tells nobody of its heartbeats, lets nobody hold a producer back, has one time-out for two
-matters, and asks a group once for each way of sharing that it offers. What is used and replaced
-here may change with any of its releases, so pyproject.toml keeps it below the next one, and
-`tests/contract/test_aiokafka_patches.py` holds each private part to the form that this was written
-for: look at what has changed before you raise the bound.
+matters, asks a group once for each way of sharing that it offers, and unpacks whatever comes. What
+is used and replaced here may change with any of its releases, so pyproject.toml keeps it below the
+next one, and `tests/contract/test_aiokafka_patches.py` holds each private part to the form that
+this was written for: look at what has changed before you raise the bound.
 """
 
 import asyncio
-from collections.abc import Callable, Collection
+import gzip
+import io
+import sys
+from collections.abc import Callable, Collection, Iterator
+from dataclasses import dataclass
 from typing import Any, Final
 
-from aiokafka import AIOKafkaConsumer, AIOKafkaProducer
+import cramjam
+import structlog
+from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition
 from aiokafka.client import AIOKafkaClient
 from aiokafka.conn import AIOKafkaConnection
+from aiokafka.consumer import fetcher
 from aiokafka.coordinator.assignors.abstract import AbstractPartitionAssignor
 from aiokafka.errors import KafkaError
 from aiokafka.protocol.group import JoinGroupRequest, SyncGroupRequest
+from aiokafka.record.default_records import DefaultRecordBatch
+from aiokafka.record.legacy_records import LegacyRecordBatch
 
 ASK_SECONDS: Final = 0.1
 """Between two questions whether what is held back may go."""
+
+MOST_UNPACKED_BYTES: Final = 32 * 1024 * 1024
+"""Of one batch. Brokers count bytes as they are packed, a million at most by default, and a million
+may unpack to thirty thousand million."""
+
+_LEAST_UNPACKED_BYTES: Final = 64 * 1024
+_USUAL_RATIO: Final = 16
+"""Of what is unpacked to what is packed: so much room is made first, and then more."""
+
+log = structlog.get_logger(__name__)
 
 
 class GroupMember:
@@ -171,3 +190,103 @@ class _EveryNode(Collection[int]):
 def _end(waiter: "asyncio.Future[None]") -> None:
     if not waiter.done():
         waiter.set_result(None)
+
+
+class TooMuch(ValueError):
+    """What is packed is larger than it may be."""
+
+
+def unpack_within_limits() -> None:
+    """Let all consumers of this process unpack a batch to so much and no further.
+
+    One that holds more, or that cannot be unpacked, is handed out as one record, at its last
+    offset, whose value says so and is no message: it goes where bad messages go, and readers pass
+    it. aiokafka itself unpacks it to its end, or raises each time that the partition is read.
+    """
+    fetcher.PartitionRecords = _PartitionRecords
+    for kind in (DefaultRecordBatch, LegacyRecordBatch):
+        # In Python, or compiled.
+        module: Any = sys.modules[kind.__module__]
+        module.gzip_decode = _gzip_unpacked
+        module.lz4_decode = _unpacker_of(cramjam.lz4.decompress_into)
+        module.zstd_decode = _unpacker_of(cramjam.zstd.decompress_into)
+
+
+def _gzip_unpacked(packed: Any) -> bytes:
+    with gzip.GzipFile(fileobj=io.BytesIO(packed)) as file:
+        unpacked = file.read(MOST_UNPACKED_BYTES + 1)
+    if len(unpacked) > MOST_UNPACKED_BYTES:
+        raise TooMuch(f"more than {MOST_UNPACKED_BYTES} bytes")
+    return unpacked
+
+
+def _unpacker_of(into: Callable[[Any, bytearray], int]) -> Callable[[Any], bytes]:
+    """One that makes more and more room for what another writes into it."""
+
+    def unpacked(packed: Any) -> bytes:
+        size = _USUAL_RATIO * len(packed) + _LEAST_UNPACKED_BYTES
+        while True:
+            room = bytearray(min(size, MOST_UNPACKED_BYTES))
+            try:
+                return bytes(memoryview(room)[: into(packed, room)])
+            except cramjam.DecompressionError as error:
+                # It is too large, or no such text: nobody says which.
+                if size >= MOST_UNPACKED_BYTES:
+                    raise TooMuch(f"more than {MOST_UNPACKED_BYTES} bytes, or {error}") from error
+            size *= _USUAL_RATIO
+
+    return unpacked
+
+
+@dataclass(frozen=True, slots=True)
+class _NotRead:
+    """In place of the records of a batch."""
+
+    offset: int
+    timestamp: int
+    timestamp_type: int
+    value: bytes
+    key: bytes | None = None
+    checksum: None = None
+    headers: tuple[()] = ()
+
+
+class _Batch:
+    """A batch whose records are no surprise."""
+
+    def __init__(self, batch: Any) -> None:
+        self._batch = batch
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._batch, name)
+
+    def __iter__(self) -> Iterator[Any]:
+        try:
+            yield from self._batch
+        except Exception as error:  # of any codec
+            batch = self._batch
+            last = batch.next_offset - 1
+            count = getattr(batch, "last_offset_delta", 0) + 1
+            reason = f"not read: a batch of {count} records that unpacks to {error!r}"
+            log.error("a batch cannot be unpacked, and is passed", offset=last, reason=reason)  # noqa: TRY400 - theirs
+            at, kind = getattr(batch, "max_timestamp", -1), getattr(batch, "timestamp_type", 0)
+            yield _NotRead(last, at, kind, reason.encode())
+
+
+class _Batches:
+    """The batches of an answer."""
+
+    def __init__(self, batches: Any) -> None:
+        self._batches = batches
+        self.has_next = batches.has_next
+
+    def next_batch(self) -> Any:
+        """See aiokafka's `MemoryRecords`."""
+        batch = self._batches.next_batch()
+        is_packed = getattr(batch, "compression_type", 1)
+        return _Batch(batch) if is_packed else batch
+
+
+class _PartitionRecords(fetcher.PartitionRecords):  # type: ignore[misc]  # aiokafka is untyped
+    def __init__(self, tp: TopicPartition, records: Any, *more: Any, **named: Any) -> None:
+        super().__init__(tp, _Batches(records), *more, **named)

@@ -23,6 +23,7 @@ from aiokafka.structs import RecordMetadata
 from shared.contracts.topic_safety import IN_SYNC, least_in_sync
 from shared.contracts.topics import TOPICS, Topic
 from shared.runtime.access import AccessRefused, check_access
+from shared.runtime.aiokafka_patches import unpack_within_limits
 from shared.runtime.findings import Finding
 from shared.runtime.partition_counts import check_shards, mismatch
 from shared.runtime.retrying import until_it_passes
@@ -154,6 +155,7 @@ def make_consumer(settings: Settings, group: str | None = None, **options: Any) 
             "heartbeat_interval_ms": min(max(timeout_ms // 20, 200), 1000),
             "max_poll_interval_ms": 300_000,
         }
+    unpack_within_limits()
     return AIOKafkaConsumer(**client_options(settings), **(defaults | options))
 
 

@@ -20,7 +20,7 @@ import pytest
 from aiokafka import AIOKafkaProducer, TopicPartition
 from aiokafka.client import AIOKafkaClient
 from aiokafka.conn import AIOKafkaConnection
-from aiokafka.consumer.fetcher import Fetcher
+from aiokafka.consumer.fetcher import Fetcher, PartitionRecords
 from aiokafka.consumer.group_coordinator import (
     BaseCoordinator,
     CoordinatorGroupRebalance,
@@ -47,6 +47,8 @@ FORMS: dict[Callable[..., Any], str] = {
     BaseCoordinator._handle_metadata_update: "b2832b6d82bea7c4",
     CoordinatorGroupRebalance.perform_group_join: "ff2c2109b2e9868d",
     JoinGroupRequest.__init__: "08cf1df3c36c67da",
+    PartitionRecords.__init__: "8ec1c2ae6ea1af87",
+    PartitionRecords._unpack_records: "b803e6d46480732c",
     Fetcher._get_actions_per_node: "1dab2cf937d165d0",
     MessageAccumulator.drain_by_nodes: "fc995afbfc5718e2",
     MessageAccumulator.waiter: "052557b73c747c32",

@@ -15,6 +15,7 @@ import java.util.HexFormat;
 import java.util.List;
 import java.util.Map;
 import java.util.concurrent.CompletableFuture;
+import java.util.regex.Pattern;
 import java.util.stream.StreamSupport;
 import org.apache.kafka.clients.consumer.KafkaConsumer;
 import org.apache.kafka.clients.producer.KafkaProducer;
@@ -24,6 +25,7 @@ import org.apache.kafka.common.serialization.StringSerializer;
 
 public class Crawler {
     static final ObjectMapper JSON = new ObjectMapper();
+    static final Pattern ODD = Pattern.compile("[\\[\\]{}|^`\\\\]|%(?!\\p{XDigit}{2})");
     static final HttpClient WEB = HttpClient.newBuilder()
             .followRedirects(HttpClient.Redirect.NORMAL).connectTimeout(Duration.ofSeconds(20)).build();
 
@@ -38,11 +40,23 @@ public class Crawler {
             outcome.set(field, request.get(field));
         }
         outcome.put("crawled_at", System.currentTimeMillis() / 1000.0);
-        HttpRequest page = HttpRequest.newBuilder(URI.create(request.get("url").asText()))
-                .timeout(Duration.ofSeconds(60)).build();
+        HttpRequest page;
+        try {
+            page = HttpRequest.newBuilder(address(request.get("url").asText()))
+                    .timeout(Duration.ofSeconds(60)).build();
+        } catch (IllegalArgumentException error) { // no URL for Java, as of a host with `_`
+            return CompletableFuture.completedFuture(outcome);
+        }
         return WEB.sendAsync(page, HttpResponse.BodyHandlers.ofByteArray())
                 .thenApply(answer -> found(outcome, answer))
                 .exceptionally(error -> outcome);
+    }
+
+    /** A URL as java.net.URI takes it: in path and query the URL standard lets more pass. */
+    static URI address(String url) {
+        int path = url.indexOf('/', "https://".length());
+        return URI.create(url.substring(0, path) + ODD.matcher(url.substring(path))
+                .replaceAll(odd -> "%%%02X".formatted((int) odd.group().charAt(0))));
     }
 
     static ObjectNode found(ObjectNode outcome, HttpResponse<byte[]> answer) {

@@ -49,8 +49,10 @@ async def crawl(client: aiohttp.ClientSession, request: dict[str, Any]) -> dict[
                 outcome["digest"] = digest.hexdigest()
                 del outcome["result"]
             elif answer.headers.get("Retry-After", "").isdecimal():
-                outcome["retry_after_seconds"] = int(answer.headers["Retry-After"])
-    except (aiohttp.ClientError, TimeoutError) as error:
+                seconds = int(answer.headers["Retry-After"][:9])
+                outcome["retry_after_seconds"] = min(seconds, 86_400)
+    # Pages may lead to addresses that are none.
+    except (aiohttp.ClientError, OSError, TimeoutError, ValueError) as error:
         logging.warning("%s: %r", request["url"], error)
     return outcome
 

@@ -11,7 +11,7 @@ trap 'rm -f "$page"; kill 0' EXIT
 
 answer() { # the request as JSON → the outcome as JSON
     local status=0 address= redirects=0 digest
-    read -r status redirects address < <(curl --silent --location --max-time 60 \
+    read -r status redirects address < <(curl --silent --globoff --location --max-time 60 \
         --max-filesize 10000000 --proto =http,https --output "$page" \
         --write-out '%{http_code} %{num_redirects} %{remote_ip}\n' -- "$(jq -r .url <<<"$1")") || true
     [ "$redirects" = 0 ] || address= # another host may have answered

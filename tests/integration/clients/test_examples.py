@@ -57,3 +57,32 @@ async def test_an_example_answers_what_it_is_asked(example, local_broker, tmp_pa
     assert outcomes[nobody].group is None
     assert fleet.traces() == ({} if example == "shell" else {traced: MARK})
     assert site.seen["/page/2"] == 0
+
+
+@pytest.mark.slow(6)
+@pytest.mark.parametrize("example", ["python", "crawlee", "java", "shell"])
+async def test_no_page_ends_an_example(example, local_broker, tmp_path):
+    command = command_of(example)
+    async with website(60) as site, desk(local_broker.bootstrap_servers) as fleet:
+        [host] = site.hosts
+        site.odd = {
+            "/busy": (503, {"Retry-After": "9" * 5000}),
+            "/later": (503, {"Retry-After": "9" * 10}),
+            "/name": (302, {"Location": "http://xn--a/"}),
+            "/address": (302, {"Location": "http://[x"}),
+            "/nothing": (200, {}),
+        }
+        # As the URL standard allows, and Java's URI does not; curl would ask for many.
+        patterned = await fleet.ask(f"{site.url(4)}?q=[1-3]&r={{a,b}}|^", host)
+        odd = [await fleet.ask(f"http://{host}{path}", host) for path in site.odd]
+        nobody = await fleet.ask("http://no_body.invalid/[", "no_body.invalid")
+        last = await fleet.ask(site.url(0), host)
+        with crawler(command, fleet.settings, tmp_path / "log"):
+            outcomes = await fleet.outcomes(8)
+
+    assert outcomes[patterned].digest is not None
+    assert site.seen["/page/4"] == 1
+    *failed, empty = odd
+    assert {outcomes[one].result for one in (*failed, nobody)} == {"failed"}
+    assert outcomes[empty].digest not in (None, outcomes[last].digest, outcomes[patterned].digest)
+    assert outcomes[last].digest is not None

@@ -23,6 +23,8 @@ class Website:
         """Requests by path."""
         self.agents: set[str] = set()
         self.robots = "User-agent: *\nDisallow: /private/\nCrawl-delay: 4\n"
+        self.odd: dict[str, tuple[int, dict[str, str]]] = {}
+        """Path → status and headers of an answer that no browser would need."""
         self.busy = False
         """All pages answer 429."""
         self.answering = asyncio.Event()
@@ -67,6 +69,9 @@ class Website:
             return web.Response(text=self.robots)
         if self.busy:
             return web.Response(status=429, headers={"Retry-After": "7"})
+        if request.path in self.odd:
+            status, headers = self.odd[request.path]
+            return web.Response(status=status, headers=headers)
         await self.answering.wait()
         number = int(request.path.rpartition("/")[2])
         if request.path.startswith("/old/"):

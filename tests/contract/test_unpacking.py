@@ -1,0 +1,85 @@
+"""Batches that are packed: what unpacks to very much, or not at all, is one bad record, and no end.
+
+A broker counts the bytes of a batch as it is packed, and anybody may write `signals`.
+"""
+
+import pytest
+from aiokafka.consumer import fetcher
+from aiokafka.record.default_records import DefaultRecordBatchBuilder
+from aiokafka.record.memory_records import MemoryRecords
+from aiokafka.structs import TopicPartition
+from workers import settings_for
+
+from shared.runtime.aiokafka_patches import MOST_UNPACKED_BYTES, unpack_within_limits
+from shared.runtime.kafka import make_consumer
+
+CODECS = {"gzip": 1, "snappy": 2, "lz4": 3, "zstd": 4}
+TP = TopicPartition("topic", 0)
+
+
+def batch(codec: int, *values: bytes, offset: int = 0) -> bytes:
+    made = DefaultRecordBatchBuilder(2, codec, False, -1, -1, 0, 1 << 30)
+    for number, value in enumerate(values):
+        made.append(number, 1000, b"key", value, [])
+    packed = made.build()
+    packed[:8] = offset.to_bytes(8, "big")  # what the broker does; the check sum is of the rest
+    return bytes(packed)
+
+
+def unpacked(*batches: bytes, checked: bool = True):
+    unpack_within_limits()
+    records = MemoryRecords(b"".join(batches))
+    made = fetcher.PartitionRecords(TP, records, [], 0, None, None, checked, "read_uncommitted")
+    return list(made)
+
+
+@pytest.mark.parametrize("codec", [0, *CODECS.values()])
+def test_batches_are_unpacked_as_ever(codec):
+    values = [b"%d" % number * 1000 for number in range(1000)]
+    read = unpacked(batch(codec, *values[:500]), batch(codec, *values[500:], offset=500))
+    assert [record.value for record in read] == values
+    assert [record.offset for record in read] == list(range(1000))
+    assert (read[0].timestamp, read[0].key, read[0].headers) == (1000, b"key", ())
+    few = b"\0" * (MOST_UNPACKED_BYTES - 1000)
+    assert [record.value for record in unpacked(batch(codec, few))] == [few]
+
+
+@pytest.mark.parametrize("codec", ["gzip", "lz4", "zstd"])
+def test_a_batch_that_unpacks_to_more_is_one_record_that_says_so(codec):
+    bomb = batch(CODECS[codec], b"\0" * MOST_UNPACKED_BYTES, b"2", b"3", offset=1)
+    first, bad, last = unpacked(batch(0, b"1"), bomb, batch(0, b"4", offset=4))
+    assert (first.value, last.value, last.offset) == (b"1", b"4", 4)
+    assert (bad.offset, bad.timestamp, bad.key, bad.headers) == (3, 1000, None, ())
+    assert bad.value.startswith(b"not read: a batch of 3 records")
+
+
+@pytest.mark.parametrize("codec", CODECS)
+def test_a_batch_that_is_not_what_it_says_is_one_record_too(codec):
+    # The broker looks into batches; what it takes, and this client does not, must stop nobody.
+    packed = bytearray(batch(CODECS[codec], b"x" * 100, b"y" * 100, offset=7))
+    packed[61:] = bytes(len(packed) - 61)
+    bad, last = unpacked(bytes(packed), batch(0, b"4", offset=9), checked=False)
+    assert (bad.offset, bad.value[:8], last.value) == (8, b"not read", b"4")
+
+
+@pytest.mark.parametrize("compression", ["gzip", "lz4", "zstd"])
+async def test_a_consumer_passes_a_bomb(clients, unique, compression):
+    await clients.create_topic(unique)
+    most = 2 * MOST_UNPACKED_BYTES
+    producer = await clients.producer(
+        compression_type=compression, max_batch_size=most, max_request_size=most
+    )
+    bomb = b"\0" * (MOST_UNPACKED_BYTES + 1)
+    for value in (b"first", bomb, b"last"):
+        await producer.send_and_wait(unique, value, partition=0)
+    consumer = make_consumer(settings_for(clients.bootstrap_servers, unique))
+    await consumer.start()
+    try:
+        consumer.assign([TopicPartition(unique, 0)])
+        read = []
+        while len(read) < 3:
+            read += (await consumer.getmany(timeout_ms=500)).get(TopicPartition(unique, 0), [])
+    finally:
+        await consumer.stop()
+    assert [record.offset for record in read] == [0, 1, 2]
+    assert [record.value[:8] for record in read] == [b"first", b"not read", b"last"]
