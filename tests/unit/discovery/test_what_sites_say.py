@@ -5,7 +5,7 @@ from urllib.parse import quote
 
 import pytest
 
-from shared.discovery.links import MOST_FEEDS, Links
+from shared.discovery.links import HEADER_CHARACTERS, MOST_FEEDS, Links
 from shared.discovery.looking import source_of
 from shared.discovery.robots import MOST_SITEMAPS, read_robots, robots_url
 
@@ -106,3 +106,9 @@ def test_a_source_is_named_by_its_place_and_keeps_secrets():
     assert "hush" not in secret
     assert secret != source_of("https://a.example/feed?token=other")
     assert len(source_of("https://a.example/" + "x" * 1000)) <= 128
+
+
+def test_of_a_long_header_the_beginning_counts():
+    far = "<" * HEADER_CHARACTERS + ', </hub>; rel="hub"'
+    assert links_of("", '</feed>; rel="self", ' + far, far).hub is None
+    assert links_of("", '</feed>; rel="self", ' + far).own == "/feed"
