@@ -5,6 +5,10 @@ from dataclasses import dataclass
 from typing import Final
 
 MOST_BYTES: Final = 1024 * 1024
+"""Of one event's data. Of a longer one only the id counts: where its server would send it again and
+again, nothing that comes after it would ever be read."""
+
+MOST_PASSED_OVER: Final = 64 * MOST_BYTES
 """Of one event: a server that sends more without an end is given up."""
 
 _LINE_END: Final = re.compile(rb"\r\n|\n|\r(?=.)", re.DOTALL)
@@ -22,6 +26,7 @@ class ServerEvent:
     """One event."""
 
     data: bytes
+    """Empty: it was too long."""
     last_id: str
     """What a reader that comes again says: everything after it is sent."""
 
@@ -35,6 +40,10 @@ class EventParser:
         self._data: list[bytes] = []
         self._size = 0
         self._id = ""
+        self._passed_over = 0
+        """Bytes of the event at hand that were left out; 0: it is not too long."""
+        self._is_in_line = False
+        """Whether what comes is of a line whose beginning was left out."""
 
     def feed(self, part: bytes) -> list[ServerEvent]:
         """The events that these bytes complete.
@@ -48,14 +57,27 @@ class EventParser:
         *lines, self._rest = _LINE_END.split(text)
         events = []
         for line in lines:
-            if line:
+            if self._is_in_line:
+                self._is_in_line = False
+            elif line:
                 self._field(line)
-            elif self._data:
-                events.append(ServerEvent(b"\n".join(self._data), self._id))
-                self._data, self._size = [], 0
-        if len(self._rest) + self._size > MOST_BYTES:
-            raise TooLong(f"an event has more than {MOST_BYTES} bytes")
+            elif self._data or self._passed_over:
+                data = b"" if self._passed_over else b"\n".join(self._data)
+                events.append(ServerEvent(data, self._id))
+                self._data, self._size, self._passed_over = [], 0, 0
+        if self._is_in_line or len(self._rest) + self._size > MOST_BYTES:
+            self._pass_over()
         return events
+
+    def _pass_over(self) -> None:
+        """Leave out what has come of an event that is too long."""
+        self._passed_over += len(self._rest) + self._size
+        if self._passed_over > MOST_PASSED_OVER:
+            raise TooLong(f"an event has more than {MOST_PASSED_OVER} bytes")
+        self._data, self._size = [], 0
+        self._is_in_line = self._is_in_line or bool(self._rest)
+        # It may be the first half of the line's end.
+        self._rest = b"\r" if self._rest.endswith(b"\r") else b""
 
     def _field(self, line: bytes) -> None:
         name, _, value = line.partition(b":")

@@ -9,6 +9,9 @@ from typing import Final
 HEAD_BYTES: Final = 512 * 1024
 """Links stand at the beginning; what comes later of a longer text is not looked at."""
 
+HEADER_CHARACTERS: Final = 8 * 1024
+"""The same of a header, as what it takes grows with the square."""
+
 MOST_FEEDS: Final = 20
 """Of a page; a weblog has some, each with another selection."""
 
@@ -36,7 +39,7 @@ class Links(HTMLParser):
     def note_headers(self, headers: Iterable[str]) -> None:
         """Take what `Link` headers say."""
         for header in headers:
-            for target, parameters in _LINK.findall(header):
+            for target, parameters in _LINK.findall(header[:HEADER_CHARACTERS]):
                 if (rel := _REL.search(parameters)) is not None:
                     kind = _TYPE.search(parameters)
                     self._note(_given(rel), target, "" if kind is None else _given(kind))

@@ -114,8 +114,9 @@ async def _links_of(answer: Fetched) -> Links:
 def _note_hub(found: Found, url: str, links: Links) -> None:
     if links.hub is not None:
         try:
-            found.hubs[urljoin(url, links.own or url)] = urljoin(url, links.hub)
-        except ValueError as error:
+            own, hub = (identify(urljoin(url, link)).url for link in (links.own or url, links.hub))
+            found.hubs[own] = hub
+        except (BadUrl, ValueError) as error:
             found.notes.append(f"its hub: {error}")
 
 

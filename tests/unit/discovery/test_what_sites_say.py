@@ -5,8 +5,8 @@ from urllib.parse import quote
 
 import pytest
 
-from shared.discovery.links import MOST_FEEDS, Links
-from shared.discovery.looking import source_of
+from shared.discovery.links import HEADER_CHARACTERS, MOST_FEEDS, Links
+from shared.discovery.looking import Found, _note_hub, source_of
 from shared.discovery.robots import MOST_SITEMAPS, read_robots, robots_url
 
 AGENT = "Freshet (+https://example.org)"
@@ -112,3 +112,26 @@ def test_a_source_is_named_by_its_place_and_keeps_secrets():
     assert "hush" not in secret
     assert secret != source_of("https://a.example/feed?token=other")
     assert len(source_of("https://a.example/" + "x" * 1000)) <= 128
+
+
+def test_of_a_long_header_the_beginning_counts():
+    far = "<" * HEADER_CHARACTERS + ', </hub>; rel="hub"'
+    assert links_of("", '</feed>; rel="self", ' + far, far).hub is None
+    assert links_of("", '</feed>; rel="self", ' + far).own == "/feed"
+
+
+@pytest.mark.parametrize(
+    "said", ['<javascript:x>; rel="self"', '<http://me:pw@a.example/>; rel="self"', "<x>; rel=hub"]
+)
+def test_a_hub_or_a_name_of_a_feed_that_is_no_url_is_noted_and_stops_nothing(said):
+    found, links = Found(), links_of("", said.replace("<x>", "<http://[>"), "</hub>; rel=hub")
+    _note_hub(found, "https://a.example/feed", links)
+    assert found.hubs == {}
+    [note] = found.notes
+    assert note.startswith("its hub: ")
+
+
+def test_a_feeds_hub_is_found_by_its_own_name():
+    found, links = Found(), links_of("", '</Feed>; rel="self", </hub>; rel=hub')
+    _note_hub(found, "https://a.example/feed", links)
+    assert found.hubs == {"https://a.example/Feed": "https://a.example/hub"}

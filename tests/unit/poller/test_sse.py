@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from services.poller.sse import MOST_BYTES, EventParser, ServerEvent, TooLong
+from services.poller.sse import MOST_BYTES, MOST_PASSED_OVER, EventParser, ServerEvent, TooLong
 
 STREAM = (
     b"\xef\xbb\xbf:ok\n\nevent: message\nid: 1\ndata: {}\n\n"
@@ -37,10 +37,38 @@ def test_no_bytes_make_the_reading_fail(parts):
         parser.feed(part)
 
 
-@pytest.mark.parametrize("part", [b"x" * 65536, b"data: " + b"x" * 65530 + b"\n"])
+LINE = b"x" * (MOST_BYTES - 9)
+
+
+@pytest.mark.parametrize("end", [b"\n", b"\r\n", b"\r"])
+@pytest.mark.parametrize("lines", [[b"data: " + LINE * 3], [b"data: " + LINE] * 3])
+@pytest.mark.parametrize("part", [65_537, 3_000_000])
+def test_of_an_event_that_is_too_long_the_id_counts_and_the_next_is_read(lines, end, part):
+    last = [b"id: 2", *lines, b"", b"id: 3", b"data: {}", b"", b"data: 1", b"", b":"]
+    for order in (last, [*lines, *last[:1], *last[len(lines) + 1 :]]):
+        text = end.join([b"data: 0", b"", *order])
+        parser, events = EventParser(), []
+        for begin in range(0, len(text), part):
+            events += parser.feed(text[begin : begin + part])
+        assert events == [
+            ServerEvent(b"0", ""),
+            ServerEvent(b"", "2"),
+            ServerEvent(b"{}", "3"),
+            ServerEvent(b"1", "3"),
+        ]
+
+
+def test_an_end_of_a_line_that_is_too_long_counts_where_the_network_cuts_after_it():
+    parser = EventParser()
+    assert parser.feed(b"id: 1\rdata: " + LINE * 2 + b"\r") == []
+    events = parser.feed(b"\rid: 2\rdata: {}\r\r:")
+    assert events == [ServerEvent(b"", "1"), ServerEvent(b"{}", "2")]
+
+
+@pytest.mark.parametrize("part", [b"x" * 2**20, b"data: " + b"x" * (2**20 - 7) + b"\n"])
 def test_an_event_without_an_end_is_given_up(part):
     parser = EventParser()
-    for _ in range(MOST_BYTES // len(part) - 1):
+    for _ in range(MOST_PASSED_OVER // len(part) - 1):
         assert parser.feed(part) == []
     with pytest.raises(TooLong):
         parser.feed(part * 3)
