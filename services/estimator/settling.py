@@ -13,7 +13,7 @@ from shared.policy.compiled import compiled
 from shared.policy.estimation.page_factors import activity_bin
 from shared.policy.estimation.smoothed import signal_rate
 from shared.policy.estimation.sources import mean_evidence
-from shared.store.page_status import ACTIVE
+from shared.store.page_status import ACTIVE, NEVER
 from shared.units import SECONDS_PER_DAY
 
 _USUAL: Final = (1.0, 0.0, 0.0, 0.0)
@@ -89,8 +89,10 @@ def settle(
         row = rows[place]
         page = pages[row]
         latest = max(page.last_signal_at, page.last_attempt_at)
-        watched = max(latest - page.first_seen_at, 0.0) / SECONDS_PER_DAY
-        page.signal_rate = signal_rate(page.signal_count, watched)
+        # Of a page that is added again nothing is known yet but what was learned before.
+        if latest > NEVER:
+            watched = max(latest - page.first_seen_at, 0.0) / SECONDS_PER_DAY
+            page.signal_rate = signal_rate(page.signal_count, watched)
         if seen[row] > 0:
             page.signal_evidence = evidence_of_page(totals[row], of_hosts[page.host], evidence[row])
 

@@ -217,6 +217,9 @@ def _empty() -> bytes:
 EMPTY: Final = _empty()
 """The history of a page without a record."""
 
+NOTHING_WAITS: Final = EMPTY[WAITING_OFFSET : WAITING_OFFSET + WAITING.itemsize - 1]
+"""What stands from `WAITING_OFFSET` on where no signal waits, up to whose the latest one is."""
+
 
 def records_of(packed: bytes) -> list[dict[str, Any]]:
     """One packed history as records, the oldest first, for people to read."""

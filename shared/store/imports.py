@@ -31,13 +31,14 @@ from shared.store.binary import copy_bytes
 from shared.store.class_numbers import NO_CLASS
 from shared.store.connection import connect_writer
 from shared.store.deployment import check_deployment
-from shared.store.history import EMPTY
+from shared.store.history import EMPTY, NOTHING_WAITS, WAITING_OFFSET
 from shared.store.hosts import NO_SOURCES
 from shared.store.import_classes import class_numbers, why_no_class
 from shared.store.imports_log import KEPT_SECONDS, forget_imports, note_import
 from shared.store.layout import read_layout
 from shared.store.owners import raise_epochs
 from shared.store.page_status import ACTIVE, NEVER, REMOVED
+from shared.store.source_times import PACKED_BYTES
 from shared.store.tidying import tidy
 from shared.store.writer_lock import writing_alone
 
@@ -106,12 +107,31 @@ ORDER BY shard, host_id
 ON CONFLICT DO NOTHING
 """
 
+
+def _unless_removed(column: str, anew: str = "'-infinity'") -> str:
+    """A column of a known page, or what it is of one that was removed."""
+    return f"CASE WHEN page.status = {REMOVED} THEN {anew} ELSE page.{column} END"
+
+
+_ANEW: Final = {
+    "last_changed_at": "'-infinity'",
+    "last_signal_at": "'-infinity'",
+    "urgent_at": "'-infinity'",
+    "digest": "0",
+    "signals": "0",
+    "history": f"overlay(page.history PLACING '\\x{NOTHING_WAITS.hex()}' "
+    f"FROM {WAITING_OFFSET + 1})",
+    "signal_times": f"substr('\\x{'ff' * PACKED_BYTES}'::bytea, 1, length(page.signal_times))",
+}
+"""Of a page that was removed: it is a new one, as by `page-updates`. What was learned stays."""
+
 _UPDATE_PAGES: Final = f"""
 WITH updated AS (
     UPDATE pages AS page
     SET importance = new.importance, max_age_days = new.max_age_days,
-        last_crawled_at = greatest(page.last_crawled_at, new.crawled_at),
-        last_attempt_at = greatest(page.last_attempt_at, new.crawled_at),
+        last_crawled_at = greatest({_unless_removed("last_crawled_at")}, new.crawled_at),
+        last_attempt_at = greatest({_unless_removed("last_attempt_at")}, new.crawled_at),
+        {", ".join(f"{name} = {_unless_removed(name, anew)}" for name, anew in _ANEW.items())},
         updated_at = greatest(page.updated_at, %s), status = {ACTIVE},
         page_class = CASE WHEN new.page_class >= 0 THEN new.page_class
                      WHEN page.status = {REMOVED} THEN 0 ELSE page.page_class END,

@@ -13,12 +13,12 @@ from services.verify.simulation.store.database import Database, Row
 from shared.contracts.identity import host_id_of, identify
 from shared.contracts.messages import PageUpdate
 from shared.store.class_numbers import AS_IT_IS, NO_CLASS, PageClasses
-from shared.store.history import EMPTY
+from shared.store.history import EMPTY, NOTHING_WAITS, WAITING_OFFSET
 from shared.store.host_factors import NONE as NO_FACTORS
 from shared.store.hosts import NO_SOURCES
 from shared.store.imports_log import NO_IMPORT, PageImport
 from shared.store.owners import NO_OWNER
-from shared.store.page_status import ACTIVE, NEVER
+from shared.store.page_status import ACTIVE, NEVER, REMOVED
 from shared.store.writer_lock import StoreBusy
 
 _NEW_PAGE: Final[Row] = {
@@ -44,6 +44,12 @@ _NEW_PAGE: Final[Row] = {
     "signal_times": b"",
 }
 """What a page has before its first crawl."""
+
+_SINCE_ADDED: Final = (
+    *("last_crawled_at", "last_attempt_at", "last_changed_at", "last_signal_at", "urgent_at"),
+    *("digest", "signals", "failures", "misses", "page_class"),
+)
+"""What is as of a new page in one that was removed and is added again."""
 
 _NEW_HOST: Final[Row] = {
     "max_crawls_per_second": None,
@@ -120,6 +126,8 @@ class ImportStatements:
             own["page_class"] = number
         self._database.classes[shard] = classes.names
         if page_id in rows:
+            if rows[page_id]["status"] == REMOVED:
+                own = _anew(rows[page_id]) | own
             own |= {"max_age_days": math.inf, "updated_at": max(rows[page_id]["updated_at"], at)}
             rows[page_id].update(own)
             return
@@ -154,11 +162,21 @@ class ImportStatements:
                 _finite(row["max_age_days"]),
                 row["updated_at"],
                 _finite(row["last_crawled_at"]),
+                no_max_age=not math.isfinite(row["max_age_days"]),
                 page_class=self._database.classes.get(shard, {}).get(row["page_class"]),
             )
             for row in found
             if row["status"] == ACTIVE
         ]
+
+
+def _anew(row: Row) -> Row:
+    """What a page that was removed has when it is added again."""
+    end = WAITING_OFFSET + len(NOTHING_WAITS)
+    history = row["history"][:WAITING_OFFSET] + NOTHING_WAITS + row["history"][end:]
+    times = b"\xff" * len(row["signal_times"])
+    since_added = {name: _NEW_PAGE[name] for name in _SINCE_ADDED}
+    return since_added | {"history": history, "signal_times": times}
 
 
 def last_import(database: Database, shard: int) -> int:

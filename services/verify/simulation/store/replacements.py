@@ -31,6 +31,7 @@ def replacements(database: Database) -> dict[str, Callable[..., Any]]:
         "shared.store.deployment.require_held": nothing,
         "shared.store.erasing.drop_old_erasures": nothing,
         "shared.store.retention.drop_old_observations": nothing,
+        "shared.store.retention.make_room": nothing,
         "shared.store.multipliers.append_multipliers": nothing,
         "shared.store.multipliers.prune_multipliers": nothing,
         "shared.store.writer.ensure_observation_partition": nothing,
