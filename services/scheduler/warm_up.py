@@ -106,8 +106,8 @@ def warm_up(objectives: HostObjectives = FRESHNESS_ALONE) -> None:
 
 
 def _take_turns(objectives: HostObjectives) -> None:
-    """Pages of which reasons to crawl, and a class that has more than can be candidates, have parts
-    of the slots, some of a host at its limit."""
+    """Pages of which reasons to crawl, and a class, have parts of the slots, some of a host at its
+    limit; and more of the class than can be candidates."""
     shares = (0.3, 0.3, 0.3, 0.1)
     picking = PickingRules(120.0, 1.0, shares=shares, objectives=objectives)
     classes = (ClassRules("warm", 2.0, 0.3, 1),)

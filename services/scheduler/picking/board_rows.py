@@ -29,6 +29,7 @@ STATE: Final = np.dtype(
     [
         ("listed", np.int64),  # entries
         ("urgent", np.int64),  # entries of the heap
+        ("urgent_left", np.int64),  # ... when those that count no more were dropped last
         ("parked", np.int64),  # entries of the heap
         ("free_item", np.int64),  # of pens: first of the free ones; 0: none
         ("next_item", np.int64),  # of pens: first one never used

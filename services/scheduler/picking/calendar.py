@@ -37,6 +37,7 @@ from services.scheduler.picking.shedding import BELOW_PICKED, raise_guard, shed_
 from services.scheduler.picking.space import Space, attached, is_attached
 from services.scheduler.picking.stock import SPARE, Stock, is_crowded, patience, shed_at_once
 from services.scheduler.picking.taking_turns import fill_in_turns
+from services.scheduler.picking.urgent_tidying import keep_own_entries, tidy_urgent
 from services.scheduler.picking.weighing import weigh_listed
 from services.scheduler.picking.wheel import entries_in, memory_of, tidy
 from services.scheduler.picking.work_share import WorkShare
@@ -140,6 +141,7 @@ class Calendar:
         self._rebuild(now)
         # Very many may be new: to carry each to its heap would keep the first slots waiting.
         weigh_listed(self._board, now, 0.0)
+        keep_own_entries(self._board, now)
 
     def share_work(self, shards: int) -> None:
         """So many shards share a thread: each does only its part of what may wait at a tick."""
@@ -206,6 +208,7 @@ class Calendar:
         if not self._is_ready or entries_in(self._board.wheel) > 4 * self._space.used + 100_000:
             self._rebuild(now)
         tidy(self._board.wheel, self._space.pages, self._space.used, self._work.slice)
+        tidy_urgent(self._board, now)
         self._sweep_hosts(now)
         self._sweep(now)
         self._list_enough(now, 2 * slots.size if self._is_sweeping else 0)

@@ -1,5 +1,6 @@
-"""Pages that somebody asks for at once."""
+"""Pages that somebody asks for at once; and the heaps of the upper tiers."""
 
+import dataclasses
 from types import SimpleNamespace
 
 import numpy as np
@@ -9,7 +10,8 @@ from test_shard_selection import random_world
 
 from services.scheduler.explain import page_state
 from services.scheduler.flow.loading import _load_urgent
-from services.scheduler.picking.priority import NEW, OVER_AGE, RETRY, URGENT
+from services.scheduler.picking import urgent_tidying
+from services.scheduler.picking.priority import BY_VALUE, NEW, OVER_AGE, RETRY, URGENT
 from services.verify.simulation.looking import Looks, every_pick_looked_at
 from shared.contracts.messages import PageUpdate
 from shared.rules.page_events import FAILED, IS_GONE, UNCHANGED
@@ -152,3 +154,39 @@ def test_picks_are_the_most_urgent_amid_wishes(seed):
     finding = looks.finding()
     assert (finding.count, finding.examples) == (0, [])
     assert urgent > 10
+
+
+def upper_tiers(rng, shares):
+    """Pages of all tiers, more than are picked, some of them of a host at its limit."""
+    some = rules(max_age_days=10.0, host_rate=20.0)
+    picking = dataclasses.replace(some.picking, shares=shares)
+    world = World(dataclasses.replace(some, picking=picking))
+    for number in range(300):
+        aged = NOW - rng.uniform(5.0, 15.0) * DAY if number % 2 else NEVER
+        worth = float(rng.lognormal())
+        world.add_page(f"h{number % 4}", number, NOW, importance=worth, last_crawled_at=aged)
+    world.shard.limit_host("h0.example", 0.2, None, NOW)
+    return world
+
+
+@pytest.mark.parametrize("shares", [(), (0.3, 0.2, 0.2, 0.1)])
+def test_places_do_not_pile_up_while_pages_wait_and_are_said_again_and_again(shares, monkeypatch):
+    monkeypatch.setattr(urgent_tidying, "_SPARE", 200)
+    rng = np.random.default_rng(3)
+    world, looks, picked = upper_tiers(rng, shares), Looks(), set()
+    with every_pick_looked_at(looks):
+        for at in NOW + 1.0 + np.arange(60):
+            for place in rng.integers(0, 300, 100):
+                identity = world.identities[place]
+                said = {"importance": float(rng.lognormal())} if rng.random() < 0.5 else {}
+                if rng.random() < 0.01:
+                    said["urgent"] = True
+                elif rng.random() < 0.01:
+                    world.shard.remove(identity.page_id, at)
+                world.shard.upsert(identity, PageUpdate("upsert", identity.url, **said), at)
+            picks = world.shard.select(at + np.array([0.1, 0.2]), 2.0, 0.0)
+            picked |= set(picks["tier"].tolist())
+            assert world.shard.selector._state["urgent"] <= 2 * 300 + 200
+    finding = looks.finding()
+    assert (finding.count, finding.examples) == (0, [])
+    assert picked == {URGENT, NEW} | ({OVER_AGE, BY_VALUE} if shares else set())
