@@ -40,12 +40,29 @@ def compiled_parallel(function: Function) -> Function:
 
 
 def _compiled(function: Function, more: dict[str, bool]) -> Function:
-    options = {"cache": True, "nogil": True, "error_model": "numpy"} | more
+    # Nobody calls one as C does: without the way in for that there is less to compile and to load.
+    ways_in = {"no_cfunc_wrapper": True}
+    options = {"cache": True, "nogil": True, "error_model": "numpy"} | ways_in | more
     # Numba notes its cache's folder when a function is decorated.
     numba.config.CACHE_DIR = str(cache_folder(Path(function.__code__.co_filename)))
     kernel = numba.njit(**options)(function)
     _kernels.append(kernel)
     return cast("Function", kernel)
+
+
+def _tell_nobody_of_llvm() -> None:
+    """Take numba's clock off LLVM's lock: it is told of every call of LLVM that begins and ends.
+
+    There are tens of thousands in a worker's start. Who wants to know how long LLVM takes has a
+    profiler. A release of llvmlite that keeps its listeners elsewhere takes longer again.
+    """
+    lock = getattr(binding.ffi.lib, "_lock", None)
+    for began, ended in tuple(getattr(lock, "_cblist", ())):
+        if began.__module__ == "numba.core.base":
+            binding.ffi.unregister_lock_callback(began, ended)
+
+
+_tell_nobody_of_llvm()
 
 
 class LateKernels:

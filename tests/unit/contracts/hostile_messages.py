@@ -1,6 +1,7 @@
 """Messages that nobody should send: JSON of the right shape with anything in its fields."""
 
 import json
+from functools import cache
 
 from hypothesis import strategies as st
 from msgspec import Struct
@@ -64,6 +65,7 @@ PLAUSIBLE = {
 }
 
 
+@cache
 def hostile(kind: type[Struct]) -> st.SearchStrategy[bytes]:
     """Bytes on a topic that carries a kind of message: often taken, and never what is expected."""
     plausible = {field.encode_name: PLAUSIBLE.get(field.name, EXTREMES) for field in fields(kind)}

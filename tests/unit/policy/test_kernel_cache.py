@@ -134,3 +134,14 @@ def test_the_order_of_files_does_not_matter(tmp_path):
     (tmp_path / "a.py").write_text("import b\n")
     (tmp_path / "b.py").write_text("import a\n")
     assert fingerprint_of(tmp_path / "a.py") == fingerprint_of(tmp_path / "b.py")
+
+
+def test_nobody_counts_the_calls_of_llvm():
+    asked = """
+from shared.policy import compiled
+from llvmlite.binding import ffi
+print(ffi.lib._lock._cblist)
+"""
+    run = [sys.executable, "-c", asked]
+    done = subprocess.run(run, check=True, capture_output=True, text=True)
+    assert done.stdout == "[]\n"
