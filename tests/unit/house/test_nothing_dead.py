@@ -38,7 +38,10 @@ CALLED_BY_OTHERS = {
 
 READ_BY_OTHERS = {
     "numba": {"CACHE_DIR"},
-    "aiokafka": {"FLEXIBLE_VERSION", "SCHEMA", "_max_partition_fetch_bytes"},
+    "aiokafka": {
+        *("FLEXIBLE_VERSION", "SCHEMA", "_max_partition_fetch_bytes"),
+        *("gzip_decode", "lz4_decode", "zstd_decode"),
+    },
     "asyncio": {"_log_destroy_pending"},
     "expat": {
         *("buffer_text", "CharacterDataHandler", "EntityDeclHandler"),
@@ -72,6 +75,7 @@ READ_BY_OTHERS = {
         "WebSubSubscription",
     },
     "PostgreSQL and compiled loops, as columns": {
+        "urgent_left",
         "held_back",
     },
 }
