@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from services.scheduler.picking.board import Board
 from services.scheduler.picking.heap import pop, push
-from services.scheduler.state.groups import part_of
+from services.scheduler.state.group_rows import part_of
 from services.scheduler.state.hosts import capacity
 from services.scheduler.state.rows import NO_GROUP
 from shared.policy.compiled import compiled
