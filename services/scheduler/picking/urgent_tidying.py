@@ -35,8 +35,10 @@ def keep_own_entries(board: Board, now: float) -> None:
         board: of the pages, with room for a move of each.
         now: clock seconds.
     """
-    rows = rows_in(board.urgent, board.state[0], in_turns=board.terms.in_turns)
+    state = board.state[0]
+    rows = rows_in(board.urgent, state, in_turns=board.terms.in_turns)
     _keep_own(board, rows.copy(), now)
+    state["urgent_left"] = state["urgent"]
 
 
 @compiled
@@ -56,4 +58,3 @@ def _keep_own(board: Board, rows: NDArray[np.int32], now: float) -> None:
             add_urgent(board, row, priority)
         else:
             settle(board, row)
-    state.urgent_left = state.urgent
