@@ -75,7 +75,6 @@ READ_BY_OTHERS = {
         "WebSubSubscription",
     },
     "PostgreSQL and compiled loops, as columns": {
-        "urgent_left",
         "held_back",
     },
 }
