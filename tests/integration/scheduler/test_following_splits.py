@@ -205,6 +205,8 @@ def test_requests_of_before_the_split_are_in_flight_at_the_new_shard():
     layout = Layout(AFTER, BEFORE, frozenset({0}))
     assert partitions_of({0, 1, 4}, layout) == {0, 1, 4}
     assert partitions_of({5}, layout) == {1, 5}
+    again = Layout(AFTER, BEFORE, frozenset(range(BEFORE))).grown_to(4 * AFTER)
+    assert partitions_of({13}, again) == {1, 5, 13}
     hosts = [f"host-{number}.example" for number in range(40)]
     found = {number: [] for number in range(AFTER)}
     for host in hosts:
