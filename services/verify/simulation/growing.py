@@ -40,7 +40,7 @@ KNOWN_SECONDS: Final = 0.3
 WAIT_SECONDS: Final = 60.0
 LOOK_SECONDS: Final = 0.2
 
-PATIENCE_SECONDS: Final = 60.0
+PATIENCE_SECONDS: Final = 60
 """A growth that is still under way when all is at rest gets so much longer."""
 
 SETTLING_SECONDS: Final = 8.0
@@ -82,12 +82,12 @@ class Growing:
 
     async def over(self) -> None:
         """Wait until there are as many shards as was asked for, and have been for a while."""
-        loop = self._ground.loop
-        until = loop.now + PATIENCE_SECONDS
-        while loop.now < until and any(growth.ended_at is None for growth in self._growths):
+        for _ in range(PATIENCE_SECONDS):
+            if all(growth.ended_at is not None for growth in self._growths):
+                break
             await asyncio.sleep(1.0)
         last = max((growth.ended_at or 0.0 for growth in self._growths), default=0.0)
-        await asyncio.sleep(max(last + SETTLING_SECONDS - loop.now, 0.0))
+        await asyncio.sleep(max(last + SETTLING_SECONDS - self._ground.loop.now, 0.0))
 
     def close(self) -> None:
         """End what runs."""
@@ -98,9 +98,7 @@ class Growing:
 class _Growth:
     """One growth: the command, called until it has come to its end."""
 
-    def __init__(
-        self, ground: Ground, before: int, shards: int, kills: int, rng: Random
-    ) -> None:
+    def __init__(self, ground: Ground, before: int, shards: int, kills: int, rng: Random) -> None:
         self._ground, self._before, self._shards = ground, before, shards
         self._kills, self._rng = kills, rng
         self.ended_at: float | None = None

@@ -172,9 +172,7 @@ class _Simulation:
             self.world,
             self._note,
         )
-        ground = Ground(
-            self.loop, self.broker, self.network, self.database, self.world, self._note
-        )
+        ground = Ground(self.loop, self.broker, self.network, self.database, self.world, self._note)
         self.growing = Growing(ground)
         injector = Injector(
             self.loop,

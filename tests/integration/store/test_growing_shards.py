@@ -107,9 +107,7 @@ def test_a_shard_whose_scheduler_is_silent_stays_whole_and_the_others_are_not_sp
         ),
     ):
         split_all(alone(filled), layout, log, wait_seconds=1.0)
-    assert any(
-        done == 1 and "shard 1 is not held yet" in what for done, _, what in log.said
-    )
+    assert any(done == 1 and "shard 1 is not held yet" in what for done, _, what in log.said)
     assert fetch_layout(filled) == Layout(GROWN, SHARDS, frozenset({0}))
     assert pages_by_shard(filled)[1] == PAGES
     again = prepare(alone(filled), GROWN)

@@ -290,9 +290,7 @@ class GrowthStatements:
                 for (consumer, topic, number), offset in database.positions.items()
                 if consumer == ESTIMATOR and number in family
             }
-            database.splits_done.append(
-                SplitDone(frozenset(family), database.layout, applied)
-            )
+            database.splits_done.append(SplitDone(frozenset(family), database.layout, applied))
 
         connection.mine.writes.append(write)
 
