@@ -1,8 +1,8 @@
 """Staleness of the days after a growth of the number of shards, beside that without one.
 
 A trace is replayed through the learning and picking of production. On a day in the middle what is
-known of all pages and hosts is written to PostgreSQL as an estimator writes it, the shard is split
-there as `freshet shards grow` does, and the replay goes on with what schedulers and estimators load.
+known of pages and hosts is written to PostgreSQL as an estimator writes it, the shard is split there
+as by `freshet shards grow`, and the replay goes on with what schedulers and estimators load.
 """
 
 import time
@@ -48,9 +48,7 @@ _ASKED_SECONDS: Final = 3600.0
 Integers = NDArray[np.int64]
 
 
-def run(
-    pages: int = 2_000, seed: int = 0, factor: int = 4, days: float = 80.0
-) -> dict[str, Any]:
+def run(pages: int = 2_000, seed: int = 0, factor: int = 4, days: float = 80.0) -> dict[str, Any]:
     """Replay generated pages without a growth, and with one in the middle.
 
     Args:
@@ -160,7 +158,7 @@ def write(shard: Shard, trace: Trace, database_url: str) -> None:
         added_urls=[url_of(trace, page) for page in pages[added].tolist()],
         hosts=known.tolist(),
         counted_hosts=known,
-        factored=known,
+        factored=known[np.isin(known, list(shard.hosts.factors))],
     )
     store = Store(Settings(database_url=database_url, partitions=1, instance="replay"))
     store.open()
@@ -197,12 +195,10 @@ def load(
     return schedulers, estimators
 
 
-def _replay(
-    trace: Trace, slots: NDArray[np.float64], day: float, hand_over: HandOver
-) -> Integers:
+def _replay(trace: Trace, slots: NDArray[np.float64], day: float, hand_over: HandOver) -> Integers:
     """The page of each slot, or −1."""
     columns, hosts = state.new_columns(trace), state.new_hosts(trace)
-    rules = Rules(EXACT, 0.0, state.PRODUCTION, True, 0.0)  # noqa: FBT003 - a row of a kernel
+    rules = Rules(EXACT, 0.0, state.PRODUCTION, True, 0.0)
     events = trace.merged_events(state.source_slots(trace))
     estimator = VirtualEstimator(trace, rules.signal_delay_days)
     replay = CalendarRun(trace, columns, hosts, rules, slots, events, estimator)

@@ -1,5 +1,5 @@
-"""Several shards at a virtual clock that have the hosts of one: a replay goes on with them where the
-number of shards has grown.
+"""Several shards at a virtual clock that have the hosts of one: a replay goes on with them where
+the number of shards has grown.
 
 Each has the slots that its hosts would have had without the growth: how a budget is shared out is
 the coordinator's, and no part of what a growth may lose.
@@ -93,9 +93,7 @@ class SplitShards:
         for number, part in enumerate(self._parts):
             mine = self._of_page[news.pages] == number
             columns = [column[mine] for column in news[:5]]
-            hosts = [
-                one for one in news.hosts if shard_of(one.host, len(self._parts)) == number
-            ]
+            hosts = [one for one in news.hosts if shard_of(one.host, len(self._parts)) == number]
             part.learned(News(*columns, hosts))
 
     def told(self, columns: Columns, rows: Integers) -> None:

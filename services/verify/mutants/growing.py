@@ -49,7 +49,7 @@ def asked_on_the_parent_forgotten() -> Planted:
 
 @breaks(Promise.GROWN, "growth")
 def two_growths_ago_is_a_mistake() -> Planted:
-    """What producers send that have heard neither of a growth nor of the one before it is refused."""
+    """What is sent by who has heard of neither of two growths is refused."""
 
     def is_near(self: Layout, host: str, shard: int) -> bool:
         return self.parent_of(self.shard_of(host)) == self.parent_of(shard)

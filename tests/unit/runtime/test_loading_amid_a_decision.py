@@ -1,4 +1,4 @@
-"""What is loaded anew is read from where it was loaded, though the group begins to decide just then.
+"""What is loaded anew is read from where it was loaded, though the group decides just then.
 
 The reader is real; the broker and its client are the simulator's.
 """
