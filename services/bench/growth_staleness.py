@@ -1,8 +1,8 @@
 """Staleness of the days after a growth of the number of shards, beside that without one.
 
 A trace is replayed through the learning and picking of production. On a day in the middle what is
-known of pages and hosts is written to PostgreSQL as an estimator writes it, the shard is split there
-as by `freshet shards grow`, and the replay goes on with what schedulers and estimators load.
+known of pages and hosts is written to PostgreSQL as an estimator writes it, the shard is split
+there as by `freshet shards grow`, and the replay goes on with what schedulers and estimators load.
 """
 
 import time
@@ -32,7 +32,7 @@ from services.replay.virtual_estimator import VirtualEstimator, url_of
 from services.replay.virtual_shard import VirtualShard
 from services.scheduler.flow.loading import build_shard
 from shared.policy.model import PageParameters
-from shared.runtime.settings import Settings
+from shared.runtime.settings import load_settings
 from shared.store.connection import connect
 from shared.store.growth import begin_growth, split_shard
 from shared.store.snapshot import load_for_learning, load_shard
@@ -160,7 +160,7 @@ def write(shard: Shard, trace: Trace, database_url: str) -> None:
         counted_hosts=known,
         factored=known[np.isin(known, list(shard.hosts.factors))],
     )
-    store = Store(Settings(database_url=database_url, partitions=1, instance="replay"))
+    store = Store(load_settings(database_url=database_url, partitions=1, instance="replay"))
     store.open()
     try:
         owned = {shard.number: store.own(shard.number)}

@@ -128,7 +128,8 @@ class CalendarRun:
         self._births = Births(trace)
         self._estimator: Learner | None = estimator
         self._begins = _tick_begins(trace, slot_days, rules.uses_signals, tick_days)
-        self.shard: Picker = VirtualShard(trace, rules.signal_delay_days, objectives)
+        self.shard = VirtualShard(trace, rules.signal_delay_days, objectives)
+        self._picker: Picker = self.shard
         self._crawled: tuple[Integers, Floats, NDArray[np.bool_]] = (
             np.empty(0, np.int64),
             np.empty(0),
@@ -142,7 +143,7 @@ class CalendarRun:
     @property
     def work(self) -> dict[str, int]:
         """What the selection had to do beyond its usual work."""
-        return self.shard.work
+        return self._picker.work
 
     def fill(self, first: int, stop: int, crawled: Integers) -> None:
         """Fill `crawled`, the pages of the slots from `first` to `stop`."""
@@ -153,8 +154,8 @@ class CalendarRun:
             days = self._slot_days[begin:end]
             self._hear(days[0])
             before = self._slot_days[begin - 1] if begin else 0.0
-            picked = self.shard.select(days, float(before))
-            values.append(self.shard.values)
+            picked = self._picker.select(days, float(before))
+            values.append(self._picker.values)
             self._crawl(picked, days)
             crawled[begin - first : end - first] = picked
             begin = end
@@ -169,18 +170,18 @@ class CalendarRun:
         self._hear(until)
         self._crawled = self._crawled[0][:0], self._crawled[1][:0], self._crawled[2][:0]
         if self._estimator is not None:
-            self.shard, self._estimator = to(self.shard, self._estimator)
+            self._picker, self._estimator = to(self._picker, self._estimator)
 
     def _hear(self, until: float) -> None:
         """Take in what happened until a day: changes, which nobody sees, births and signals; and
         what was learned of them, and of the last tick's crawls."""
         born = self._births.until(until)
         if born.size:
-            self.shard.add(born)
+            self._picker.add(born)
             if self._estimator is not None:
                 self._estimator.add(born)
             else:
-                self.shard.told(self._columns, born)
+                self._picker.told(self._columns, born)
         first, days = self._event, self._events[0]
         if first < days.size and days[first] <= until:
             self._event = take_events(
@@ -192,9 +193,9 @@ class CalendarRun:
             order, self._told = np.argsort(days, kind="stable"), []
             heard = pages[order], days[order], slots[order]
         if heard[0].size:
-            self.shard.signalled(*heard)
+            self._picker.signalled(*heard)
         if self._estimator is not None:
-            self.shard.learned(self._estimator.take(Batch(*heard, *self._crawled), until))
+            self._picker.learned(self._estimator.take(Batch(*heard, *self._crawled), until))
 
     def _crawl(self, picked: Integers, days: Floats) -> None:
         """Crawl the pages picked for a tick, at their slots."""
@@ -211,7 +212,7 @@ class CalendarRun:
         )
         is_crawl = picked >= 0
         self._crawled = picked[is_crawl], days[is_crawl], changed[is_crawl]
-        self.shard.crawled(*self._crawled)
+        self._picker.crawled(*self._crawled)
 
 
 def _tick_begins(trace: Trace, slot_days: Floats, uses_signals: bool, tick_days: float) -> Integers:

@@ -92,9 +92,17 @@ class SplitShards:
         """As of a `VirtualShard`."""
         for number, part in enumerate(self._parts):
             mine = self._of_page[news.pages] == number
-            columns = [column[mine] for column in news[:5]]
             hosts = [one for one in news.hosts if shard_of(one.host, len(self._parts)) == number]
-            part.learned(News(*columns, hosts))
+            part.learned(
+                News(
+                    news.pages[mine],
+                    news.alpha[mine],
+                    news.kappa[mine],
+                    news.gamma[mine],
+                    news.activity[mine],
+                    hosts,
+                )
+            )
 
     def told(self, columns: Columns, rows: Integers) -> None:
         """As of a `VirtualShard`."""
@@ -157,5 +165,11 @@ class SplitEstimators:
 
 
 def _joined(news: Sequence[News]) -> News:
-    columns = [np.concatenate(column) for column in zip(*(one[:5] for one in news), strict=True)]
-    return News(*columns, [host for one in news for host in one.hosts])
+    return News(
+        np.concatenate([one.pages for one in news]),
+        np.concatenate([one.alpha for one in news]),
+        np.concatenate([one.kappa for one in news]),
+        np.concatenate([one.gamma for one in news]),
+        np.concatenate([one.activity for one in news]),
+        [host for one in news for host in one.hosts],
+    )
