@@ -127,6 +127,7 @@ def command(**given: Any) -> None:
       freshet verify --minutes 2 --faults kill,postgres
       freshet verify --minutes 2 --faults all,grow
       freshet verify --minutes 5 --topology cluster
+      freshet verify --minutes 2 --topology cluster --faults grow,node-kill
       freshet verify --minutes 1 --faults broker,postgres --away 360
       freshet verify --minutes 2 --before ../last-release
       freshet verify --simulate --seeds 1000
