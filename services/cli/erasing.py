@@ -157,9 +157,9 @@ async def _erased(
 
 async def forget_rules(settings: Settings, publisher: Publisher, host: str) -> None:
     """Leave nothing of a host's rules when their topic is compacted: on the partition that it has
-    now, and on the one that it had before shards became more."""
+    now, and on those that it had before shards became more."""
     layout = await asyncio.to_thread(fetch_layout, databases_of(settings).of_host(host).url)
-    counts = {layout.grown_from, await publisher.partitions_of(HOST_LIMITS)}
+    counts = {*layout.counts, await publisher.partitions_of(HOST_LIMITS)}
     for partition in {shard_of(host, count) for count in counts}:
         await (await publisher.send(HOST_LIMITS, host.encode(), None, partition=partition))
 

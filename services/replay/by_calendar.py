@@ -5,6 +5,9 @@ that came before it. After each tick the shard hears of its outcomes, before the
 signals since, and then what the estimator announces of both (`virtual_estimator`).
 """
 
+from collections.abc import Callable
+from typing import Protocol
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -13,7 +16,7 @@ from services.replay.engine import TICK_DAYS, Births, Events, signals_between, t
 from services.replay.learning import learn_from_crawl
 from services.replay.selecting import Rules
 from services.replay.trace import Trace
-from services.replay.virtual_estimator import Batch, VirtualEstimator
+from services.replay.virtual_estimator import Batch, News, VirtualEstimator
 from services.replay.virtual_shard import VirtualShard
 from shared.policy.compiled import compiled
 from shared.rules.host_objectives import FRESHNESS_ALONE, HostObjectives
@@ -50,6 +53,48 @@ def _crawl(
     return event
 
 
+class Learner(Protocol):
+    """What learns: `VirtualEstimator`, or several of them."""
+
+    def add(self, rows: Integers) -> None:
+        """Pages become known."""
+
+    def take(self, batch: Batch, day: float) -> News:
+        """Learn from a batch."""
+
+
+class Picker(Protocol):
+    """What picks: `VirtualShard`, or several of them."""
+
+    values: Floats
+
+    @property
+    def work(self) -> dict[str, int]:
+        """What the selection had to do beyond its usual work."""
+
+    def add(self, rows: Integers) -> None:
+        """Pages become known."""
+
+    def select(self, slot_days: Floats, before: float) -> Integers:
+        """Fill the slots of a tick."""
+
+    def crawled(self, rows: Integers, days: Floats, changed: NDArray[np.bool_]) -> None:
+        """Picked pages were crawled."""
+
+    def signalled(self, rows: Integers, days: Floats, slots: Integers) -> None:
+        """Signals came."""
+
+    def learned(self, news: News) -> None:
+        """Take what is announced."""
+
+    def told(self, columns: Columns, rows: Integers) -> None:
+        """Take the parameters of pages from an oracle."""
+
+
+HandOver = Callable[[Picker, Learner], tuple[Picker, Learner]]
+"""Who picked and learned so far → who does from then on."""
+
+
 class CalendarRun:
     """A replay of a trace through the scheduler's shard, a stretch of slots at a time."""
 
@@ -80,9 +125,11 @@ class CalendarRun:
         """
         self._columns, self._hosts, self._rules = columns, hosts, rules
         self._slot_days, self._events, self._event = slot_days, events, 0
-        self._births, self._estimator = Births(trace), estimator
+        self._births = Births(trace)
+        self._estimator: Learner | None = estimator
         self._begins = _tick_begins(trace, slot_days, rules.uses_signals, tick_days)
         self.shard = VirtualShard(trace, rules.signal_delay_days, objectives)
+        self._picker: Picker = self.shard
         self._crawled: tuple[Integers, Floats, NDArray[np.bool_]] = (
             np.empty(0, np.int64),
             np.empty(0),
@@ -96,7 +143,7 @@ class CalendarRun:
     @property
     def work(self) -> dict[str, int]:
         """What the selection had to do beyond its usual work."""
-        return self.shard.work
+        return self._picker.work
 
     def fill(self, first: int, stop: int, crawled: Integers) -> None:
         """Fill `crawled`, the pages of the slots from `first` to `stop`."""
@@ -107,8 +154,8 @@ class CalendarRun:
             days = self._slot_days[begin:end]
             self._hear(days[0])
             before = self._slot_days[begin - 1] if begin else 0.0
-            picked = self.shard.select(days, float(before))
-            values.append(self.shard.values)
+            picked = self._picker.select(days, float(before))
+            values.append(self._picker.values)
             self._crawl(picked, days)
             crawled[begin - first : end - first] = picked
             begin = end
@@ -118,16 +165,23 @@ class CalendarRun:
         """Tell of signals that the trace does not have; they are heard of at the next tick."""
         self._told.append((pages, days, slots))
 
+    def hand_over(self, until: float, to: HandOver) -> None:
+        """Have others go on from a day, once all of before is learned."""
+        self._hear(until)
+        self._crawled = self._crawled[0][:0], self._crawled[1][:0], self._crawled[2][:0]
+        if self._estimator is not None:
+            self._picker, self._estimator = to(self._picker, self._estimator)
+
     def _hear(self, until: float) -> None:
         """Take in what happened until a day: changes, which nobody sees, births and signals; and
         what was learned of them, and of the last tick's crawls."""
         born = self._births.until(until)
         if born.size:
-            self.shard.add(born)
+            self._picker.add(born)
             if self._estimator is not None:
                 self._estimator.add(born)
             else:
-                self.shard.told(self._columns, born)
+                self._picker.told(self._columns, born)
         first, days = self._event, self._events[0]
         if first < days.size and days[first] <= until:
             self._event = take_events(
@@ -139,9 +193,9 @@ class CalendarRun:
             order, self._told = np.argsort(days, kind="stable"), []
             heard = pages[order], days[order], slots[order]
         if heard[0].size:
-            self.shard.signalled(*heard)
+            self._picker.signalled(*heard)
         if self._estimator is not None:
-            self.shard.learned(self._estimator.take(Batch(*heard, *self._crawled), until))
+            self._picker.learned(self._estimator.take(Batch(*heard, *self._crawled), until))
 
     def _crawl(self, picked: Integers, days: Floats) -> None:
         """Crawl the pages picked for a tick, at their slots."""
@@ -158,7 +212,7 @@ class CalendarRun:
         )
         is_crawl = picked >= 0
         self._crawled = picked[is_crawl], days[is_crawl], changed[is_crawl]
-        self.shard.crawled(*self._crawled)
+        self._picker.crawled(*self._crawled)
 
 
 def _tick_begins(trace: Trace, slot_days: Floats, uses_signals: bool, tick_days: float) -> Integers:

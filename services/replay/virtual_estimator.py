@@ -122,14 +122,13 @@ class VirtualEstimator:
         """
         now = float(day) * SECONDS_PER_DAY
         is_due = self._refits.are_due([self.shard], now)
-        done = self._applied(batch)
-        learn(done)
+        done = self.applied(batch)
         both = [done]
         if is_due:
             refitted = refit([self.shard], self._material)
             both = merged({self.shard.number: done}, [self.shard], refitted)
             self._refits.noted([self.shard], now, 0.0)
-        return self._news(both[0], now)
+        return self.news(both[0], now)
 
     def believed(self, rows: Integers) -> tuple[Floats, Floats, Floats]:
         """(α, with its burst; κ̄; γ) of pages, as they go by the learned."""
@@ -159,7 +158,8 @@ class VirtualEstimator:
         weights = learning.source_evidence / learning.evidence[:, np.newaxis]
         hosts.weights[theirs] = weights
 
-    def _applied(self, batch: Batch) -> ShardEffects:
+    def applied(self, batch: Batch) -> ShardEffects:
+        """Learn from a batch; what it did to the shard."""
         shard = self.shard
         count = batch.signal_pages.size
         rows = shard.rows_of(np.concatenate([batch.signal_pages, batch.crawled]))
@@ -177,7 +177,7 @@ class VirtualEstimator:
         taken = take_events(shard, events, self._delay)
         added = np.concatenate([np.empty(0, np.int64), *self._added])
         self._added = []
-        return dataclasses.replace(
+        done = dataclasses.replace(
             ShardEffects.nothing(shard),
             touched=np.setdiff1d(taken.touched, added),
             added=added,
@@ -190,8 +190,11 @@ class VirtualEstimator:
             ),
             new_sources=new_sources,
         )
+        learn(done)
+        return done
 
-    def _news(self, done: ShardEffects, now: float) -> News:
+    def news(self, done: ShardEffects, now: float) -> News:
+        """What the scheduler is told of effects; `now` in seconds."""
         shard = self.shard
         rows = material_pages(done, self._material)
         hosts = material_hosts(done, self._material)

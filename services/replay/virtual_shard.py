@@ -16,6 +16,7 @@ from services.replay.virtual_estimator import SLOT_NAMES, News, url_of
 from services.scheduler.picking.calendar import make_shard
 from services.scheduler.state.crawls import Outcomes
 from services.scheduler.state.rules import PickingRules, ShardRules
+from services.scheduler.state.shard import Shard
 from shared.contracts.identity import PageIdentity
 from shared.contracts.messages import PageUpdate
 from shared.rules.host_objectives import FRESHNESS_ALONE, HostObjectives
@@ -49,16 +50,20 @@ class VirtualShard:
         objectives: HostObjectives = FRESHNESS_ALONE,
     ) -> None:
         self._trace = trace
-        rules = ShardRules(
+        self.rules = ShardRules(
             PickingRules(_NEVER_TIMES_OUT, CLOCK_SPEED, objectives=objectives),
             signal_delay_days * SECONDS_PER_DAY,
             _RETRY_SECONDS,
             math.inf,
             _NO_LIMIT,
         )
-        self.shard = make_shard(0, rules, len(trace))
         self.values = np.empty(0)
         """Of the pages picked last, where they were picked by value."""
+        self.take(make_shard(0, self.rules, len(trace)))
+
+    def take(self, shard: Shard) -> None:
+        """Go on with a shard, which has some of the trace's pages, or none yet."""
+        self.shard, trace = shard, self._trace
         for number, name in enumerate(trace.host_names):
             self.shard.hosts.intern(name)
             if trace.host_limit[number] < np.inf:

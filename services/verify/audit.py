@@ -28,9 +28,10 @@ _STATEMENTS: Final = (
     """CREATE TABLE verify.refits (
         transaction int8 NOT NULL, shard int2 NOT NULL, PRIMARY KEY (transaction, shard))""",
     """CREATE TABLE verify.owners (shard int2 NOT NULL, epoch int8 NOT NULL)""",
-    """CREATE TABLE verify.splits (parent int2 NOT NULL, last_move int8 NOT NULL)""",
+    """CREATE TABLE verify.splits (
+        id bigserial PRIMARY KEY, parent int2 NOT NULL, last_move int8 NOT NULL)""",
     """CREATE FUNCTION verify.note_split() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
-        INSERT INTO verify.splits
+        INSERT INTO verify.splits (parent, last_move)
             SELECT NEW.parent, coalesce(max(id), 0) FROM verify.moves;
         RETURN NULL; END $$""",
     """CREATE TRIGGER note_split AFTER UPDATE OF split_at ON shard_splits FOR EACH ROW
@@ -86,8 +87,8 @@ class Transaction:
     refitted: frozenset[int]
     """Shards of whose hosts the priors were refitted together after the records: all that their
     owner had. Empty: none were."""
-    split: frozenset[int] = frozenset()
-    """Shards that were split since the transaction before."""
+    split: tuple[int, ...] = ()
+    """Shards that were split since the transaction before, in order."""
 
 
 def install(database_url: str) -> None:
@@ -115,13 +116,13 @@ def read(database_url: str) -> list[Transaction]:
         refits: dict[int, set[int]] = defaultdict(set)
         for number, shard in connection.execute("SELECT transaction, shard FROM verify.refits"):
             refits[number].add(shard)
-        splits = list(connection.execute("SELECT last_move, parent FROM verify.splits"))
+        splits = list(connection.execute("SELECT last_move, parent FROM verify.splits ORDER BY id"))
     found: dict[int, Transaction] = {}
     last = 0
     for move_id, number, at, *move in rows:
         known = found.get(number)
         if known is None:
-            split = frozenset(parent for after, parent in splits if last <= after < move_id)
+            split = tuple(parent for after, parent in splits if last <= after < move_id)
             refitted = frozenset(refits.get(number, ()))
             known = found[number] = Transaction(at, [], refitted, split)
         last = move_id

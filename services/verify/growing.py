@@ -22,8 +22,8 @@ from services.verify.system import System
 from shared.contracts.topics import CRAWL_REQUESTS
 from shared.runtime.kafka import topic_partitions
 
-FACTOR: Final = 4
-"""So many times as many shards."""
+FACTORS: Final = (4, 2)
+"""So many times as many shards, the first time and the second."""
 
 KILLED_AFTER_SECONDS: Final = (1.0, 6.0)
 AGAIN_SECONDS: Final = (0.5, 2.0)
@@ -39,7 +39,7 @@ PATIENCE_SECONDS: Final = 180.0
 
 
 class Growth:
-    """Lets the number of shards grow, once."""
+    """Lets the number of shards grow, twice at most."""
 
     def __init__(
         self, system: System, sender: Sender, crawlers: Crawlers, poison: Poison, seed: int
@@ -49,6 +49,7 @@ class Growth:
         self._crawlers = crawlers
         self._poison = poison
         self._rng = np.random.default_rng([seed, 24])
+        self._growths = 0
 
     async def grow(self) -> Harm:
         """Let it grow, killing the command once.
@@ -57,9 +58,10 @@ class Growth:
             RuntimeError: the command fails.
         """
         system = self._system
-        if system.has_grown:
-            return Harm("the shards have grown before", frozenset())
-        before, after = system.shards, FACTOR * system.shards
+        if self._growths == len(FACTORS):
+            return Harm("the shards have grown enough", frozenset())
+        before, after = system.shards, FACTORS[self._growths] * system.shards
+        self._growths += 1
         began = time.monotonic()
         patience = float(self._rng.uniform(*KILLED_AFTER_SECONDS))
         done = await self._run(after, patience)

@@ -14,7 +14,7 @@ Fault = Literal[
     "standby", "failover", "forget", "disk", "node-disk",
     # Where the workers are at first those of another version:
     "upgrade",
-    # The number of shards, to four times as many; only where it is asked for:
+    # The number of shards, to four times as many, and then twice as many; where it is asked for:
     "grow",
 ]
 # fmt: on

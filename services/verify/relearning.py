@@ -12,9 +12,10 @@ same events are applied once more as if all had come in order of time, and but f
 records must be the same.
 """
 
+import itertools
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
@@ -68,10 +69,11 @@ def relearn(
     offsets = {key: np.array([r.offset for r in part], np.int64) for key, part in records.items()}
     positions: dict[tuple[str, int], int] = {}
     state, observations, gaps, moves = read_state(beginning_url), [], [], 0
-    at_that_time = replace(layout, split=frozenset())
+    splits: tuple[int, ...] = ()
+    at_that_time = _after(layout, ())
     for transaction in transactions:
         if transaction.split:
-            at_that_time = replace(at_that_time, split=at_that_time.split | transaction.split)
+            at_that_time = _after(layout, splits := (*splits, *transaction.split))
             _move(state, at_that_time)
         batch: dict[int, dict[str, Sequence[ConsumerRecord]]] = {}
         for move in transaction.moves:
@@ -96,6 +98,16 @@ def relearn(
     return Relearned(state, observations, gaps, moves)
 
 
+def _after(layout: Layout, splits: Sequence[int]) -> Layout:
+    """How hosts were shared out after so many splits of all the growths up to a layout."""
+    counts = layout.counts
+    for place, (before, after) in enumerate(itertools.pairwise(counts)):
+        some, splits = splits[:before], splits[before:]
+        if len(some) < before or place == len(counts) - 2:
+            return Layout(after, before, frozenset(some), counts[:place])
+    return layout
+
+
 def _move(state: State, layout: Layout) -> None:
     """Hosts are with the shards that have them, and their pages."""
     for host in state.hosts.values():
@@ -116,12 +128,12 @@ def in_order_of_time(
         records: see `relearn`.
     """
     # As if nothing had been split: what was passed on changes nothing any more.
-    state, together = read_state(beginning_url), replace(layout, split=frozenset())
+    state, together = read_state(beginning_url), _after(layout, ())
     terms, observations = _terms(settings, together, at), list[Observation]()
-    for shard in range(layout.grown_from):
+    for shard in range(together.grown_from):
         of_family: dict[str, list[ConsumerRecord]] = {}
         for (topic, number), part in records.items():
-            if number in layout.family_of(shard):
+            if number % together.grown_from == shard:
                 of_family.setdefault(topic, []).extend(part)
         observations += apply(state, shard, of_family, terms).observations
     return observations

@@ -96,11 +96,6 @@ class System:
         )
 
     @property
-    def has_grown(self) -> bool:
-        """Whether there are more shards than at first."""
-        return self.shards > PARTITIONS
-
-    @property
     def database_url(self) -> str:
         """The database, past the failing network."""
         return self.servers.database_uri(DATABASE)

@@ -4,7 +4,8 @@ A host's place is murmur2(host) mod the number of partitions (`shared.contracts.
 number grows by an integer factor k: as murmur2 mod kP ≡ murmur2 mod P (mod P), the hosts of shard s
 are those of s, s+P, s+2P, … together, and nobody else's. So partitions are added first, and then
 each shard is split by itself, at a moment of its own. Before that moment all of its family's hosts
-are the parent's, whatever partition a record of them came on; after it each is its own shard's.
+are the parent's, whatever partition a record of them came on; after it each is its own shard's. The
+next growth splits those in their turn.
 
 Producers learn of new partitions when they like. A record on a partition of the right family that
 is not its shard's is passed on to the shard that has the host; on a partition of another family it
@@ -12,7 +13,7 @@ is a mistake of its producer.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final, Self
 
 from shared.contracts.identity import shard_of
@@ -28,11 +29,22 @@ class Layout:
     """How many there were before the last growth; as many as now if there was none."""
     split: frozenset[int]
     """Shards of before that have been split."""
+    earlier: tuple[int, ...] = ()
+    """How many there were before the growths before the last one, the oldest first."""
 
     @classmethod
     def of(cls, shards: int) -> Self:
         """That of an installation which never grew."""
         return cls(shards, shards, frozenset())
+
+    def grown_to(self, shards: int) -> Self:
+        """That of the next growth, when nothing is split yet."""
+        return type(self)(shards, self.shards, frozenset(), self.counts[:-1])
+
+    @property
+    def counts(self) -> tuple[int, ...]:
+        """How many there were and are, rising: each is a multiple of the one before."""
+        return (*self.earlier, *sorted({self.grown_from, self.shards}))
 
     @property
     def to_split(self) -> int:
@@ -51,8 +63,10 @@ class Layout:
         return shard if shard == parent or parent in self.split else parent
 
     def is_near(self, host: str, shard: int) -> bool:
-        """Whether a shard is of the family that has a host."""
-        return self.parent_of(self.shard_of(host)) == self.parent_of(shard)
+        """Whether a record of a host may stand on a shard's partition: both come of the same shard
+        of the very beginning, as what was sent may have been left there over several growths."""
+        first = self.counts[0]
+        return shard_of(host, first) == shard % first
 
     def parent_of(self, shard: int) -> int:
         """The shard that had a shard's hosts before the last growth; itself, if it was there."""
@@ -61,6 +75,14 @@ class Layout:
     def family_of(self, parent: int) -> range:
         """A shard of before, and those that its hosts are split among."""
         return range(parent, self.shards, self.grown_from)
+
+    def ancestors_of(self, shard: int) -> list[int]:
+        """The shards that have had a shard's hosts, one after the other, and itself at the end."""
+        return sorted({shard % count for count in self.counts})
+
+    def places_of(self, host: str) -> set[int]:
+        """The partitions on which a host's records belong now, and belonged before growths."""
+        return {shard_of(host, count) for count in self.counts}
 
     @property
     def having_hosts(self) -> list[int]:
@@ -83,7 +105,7 @@ def together(layouts: Sequence[Layout]) -> Layout:
     """
     newest = max(layouts, key=lambda layout: layout.shards)
     same = [layout.split for layout in layouts if layout.shards == newest.shards]
-    return Layout(newest.shards, newest.grown_from, frozenset().union(*same))
+    return replace(newest, split=frozenset().union(*same))
 
 
 MOST_SHARDS: Final = 4096

@@ -216,7 +216,7 @@ class BatchConsumer:
                 await self._load_anew(again)
             if self._loading is None and (due := self._missing.due()):
                 await self._load_missing(due)
-            if moved := await self._telling.passed_over(self._next):
+            if moved := await self._telling.passed_over(self._next if self.settled else {}):
                 self._next |= moved
                 await self._telling.reached(moved)
             self._leftovers.resume(self._ours)

@@ -47,7 +47,8 @@ class Telling:
         """Positions that were reached without a record; looked for now and then.
 
         Args:
-            positions: up to where all is handled.
+            positions: up to where all is handled. None while the group decides: what was loaded
+                just then is not read from there yet, but from where it was before.
         """
         if time.monotonic() < self._looked_at + PASSED_OVER_SECONDS:
             return {}

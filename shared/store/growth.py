@@ -55,8 +55,9 @@ def begin_growth(database_url: str, shards: int) -> Layout:
         if shards == layout.shards != layout.grown_from:
             return layout
         require_growth(layout, shards)
-        _note_growth(connection, layout.shards, shards)
-    return Layout(shards, layout.shards, frozenset())
+        after = layout.grown_to(shards)
+        _note_growth(connection, after)
+    return after
 
 
 def require_growth(layout: Layout, shards: int) -> None:
@@ -81,12 +82,16 @@ def require_growth(layout: Layout, shards: int) -> None:
         raise GrowthRefused(f"{shards} shards are more than the {MOST_SHARDS} that there can be")
 
 
-def _note_growth(connection: psycopg.Connection, before: int, after: int) -> None:
+def _note_growth(connection: psycopg.Connection, after: Layout) -> None:
     connection.execute("DELETE FROM shard_splits")
     connection.execute(
-        "INSERT INTO shard_splits (parent) SELECT * FROM generate_series(0, %s)", (before - 1,)
+        "INSERT INTO shard_splits (parent) SELECT * FROM generate_series(0, %s)",
+        (after.grown_from - 1,),
     )
-    connection.execute("UPDATE deployment SET shards = %s, grown_from = %s", (after, before))
+    connection.execute(
+        "UPDATE deployment SET shards = %s, grown_from = %s, earlier_shards = %s",
+        (after.shards, after.grown_from, list(after.earlier)),
+    )
 
 
 def note_split_elsewhere(connection: psycopg.Connection, parents: Collection[int]) -> None:

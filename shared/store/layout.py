@@ -9,7 +9,7 @@ from shared.store.connection import WORKING, Limits, connect
 from shared.store.deployment import OLDER, UNMIGRATED, StoreMismatch
 
 _LAYOUT: Final = """
-SELECT shards, grown_from,
+SELECT shards, grown_from, earlier_shards,
        (SELECT coalesce(array_agg(parent::int4), ARRAY[]::int4[]) FROM shard_splits
         WHERE split_at IS NOT NULL)
 FROM deployment
@@ -33,8 +33,8 @@ def read_layout(connection: psycopg.Connection) -> Layout:
         raise StoreMismatch(OLDER) from error
     if row is None:
         raise StoreMismatch(UNMIGRATED)
-    shards, grown_from, split = row
-    return Layout(shards, grown_from, frozenset(map(int, split)))
+    shards, grown_from, earlier, split = row
+    return Layout(shards, grown_from, frozenset(map(int, split)), tuple(map(int, earlier)))
 
 
 def fetch_layout(database_url: str, role: str = "layout", limits: Limits = WORKING) -> Layout:

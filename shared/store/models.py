@@ -40,6 +40,8 @@ class Deployment(Base):
     shards: Mapped[int] = mapped_column(Integer)
     grown_from: Mapped[int] = mapped_column(Integer)
     """How many there were before the last growth; as many as now if there was none."""
+    earlier_shards: Mapped[list[int]] = mapped_column(ARRAY(Integer), server_default="{}")
+    """How many there were before the growths before that, the oldest first."""
     shards_held: Mapped[str | None] = mapped_column(Text)
     """Those that this database has (`shared.contracts.databases`); NULL: all."""
 

@@ -10,7 +10,7 @@ import contextlib
 import os
 import secrets
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Final
 
 import psycopg
@@ -103,8 +103,11 @@ def split_all(
         SplitFailed: a shard could not be split in time; those before it are split.
     """
     splitter = _Splitter(databases, layout, told, wait_seconds, unattended)
-    waiting = sorted(set(range(layout.grown_from)) - layout.split)
-    counts = [splitter.split(parent) for parent in waiting]
+    waiting, counts = sorted(set(range(layout.grown_from)) - layout.split), list[SplitCounts]()
+    while waiting:
+        parent = splitter.first_there(waiting)
+        waiting.remove(parent)
+        counts.append(splitter.split(parent))
     for database in databases.each if databases.are_several else ():
         with connect(database.url, _ROLE, autocommit=True) as connection:
             elsewhere = set(range(layout.grown_from))
@@ -140,6 +143,16 @@ class _Splitter:
         self._unattended = unattended
         self._done = len(layout.split)
         self._holder = f"shards-grow/{os.getpid()}-{secrets.token_hex(4)}"
+
+    def first_there(self, parents: Sequence[int]) -> int:
+        """The first shard whose database answers: those of others need not wait for one that is
+        away. Where none does it is the first of all, which is waited for."""
+        if not self._databases.are_several:
+            return parents[0]
+        for parents_there in self._databases.shared(parents).values():
+            with contextlib.suppress(*PASSING), self._connection(min(parents_there)):
+                return min(parents_there)
+        return parents[0]
 
     def split(self, parent: int) -> SplitCounts:
         """Split a shard, and tidy up.

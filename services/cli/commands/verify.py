@@ -35,7 +35,7 @@ MUTANT_SEEDS = 50
     "clock, duplicate, reorder, poison; with --topology cluster, in place of broker: node-kill, "
     "node-stop, node-pause, node-cut, standby, failover, forget, disk, node-disk (where file "
     "systems may be mounted); or none. And grow, which is not among all: the shards become "
-    "four times as many, once, beside the others (all,grow).",
+    "four times as many, and then twice as many, beside the others (all,grow).",
 )
 @click.option(
     "--topology",
@@ -127,6 +127,7 @@ def command(**given: Any) -> None:
       freshet verify --minutes 2 --faults kill,postgres
       freshet verify --minutes 2 --faults all,grow
       freshet verify --minutes 5 --topology cluster
+      freshet verify --minutes 2 --topology cluster --faults grow,node-kill
       freshet verify --minutes 1 --faults broker,postgres --away 360
       freshet verify --minutes 2 --before ../last-release
       freshet verify --simulate --seeds 1000

@@ -32,19 +32,19 @@ _AT_ONCE: Final = 5_000
 
 
 def partitions_of(shards: Iterable[int], layout: Layout) -> set[int]:
-    """Where requests of shards are that may be in flight: before a shard was split from its parent
-    its pages were asked for there."""
-    return {partition for shard in shards for partition in (shard, layout.parent_of(shard))}
+    """Where requests of shards are that may be in flight: before a shard was split from another
+    its pages were asked for there, and two growths may come one right after the other."""
+    return {partition for shard in shards for partition in layout.ancestors_of(shard)}
 
 
 def requests_of(shard: Shard, found: Mapping[int, list[CrawlRequest]]) -> list[CrawlRequest]:
     """A shard's requests among those of partitions, in the order they were made."""
     layout, number = shard.layout, shard.number
-    if layout.shards == layout.grown_from:
+    if len(layout.counts) == 1:
         return found[number]
     return [
         request
-        for partition in sorted({number, layout.parent_of(number)})
+        for partition in layout.ancestors_of(number)
         for request in found[partition]
         if layout.shard_of(request.host) == number
     ]

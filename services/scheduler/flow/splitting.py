@@ -7,13 +7,16 @@ is it split (`shared.store.splits`), and loaded anew by its scheduler, and by th
 Crawlers answer where a page's host belongs after the growth. So it also waits until estimators have
 applied all that named the pages that it has picked: elsewhere nobody would know them, and what was
 found of them would be a dead letter. Picking stops once what it had read when it was asked is
-applied, and so for a moment only, however far behind estimators are.
+applied, and so for a moment only, however far behind estimators are; where they stop just then, the
+shard is picked on, and stops again once they have gone on.
 Whoever wanted to split it may be gone: after a while the database takes that for given up, and the
 shard goes on as it was.
 """
 
 import asyncio
+import time
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from typing import Final, Protocol
 
 import structlog
@@ -33,6 +36,22 @@ from shared.store.splits import Split, SplitState, hold, read_splits, resume, ta
 log = structlog.get_logger(__name__)
 
 EVERY_SECONDS: Final = 0.5
+
+HELD_SECONDS: Final = 5.0
+"""A shard that has not been picked for so long, and cannot be split yet, is picked on meanwhile."""
+
+
+@dataclass(slots=True)
+class _Asked:
+    """A shard that somebody wants to split."""
+
+    shard: Shard
+    named_until: int
+    """Up to which offset of `page-updates` estimators have to be."""
+    held_at: float = 0.0
+    """When picking stopped; monotonic seconds."""
+    is_said: bool = False
+    """Whether the database may know that it has."""
 
 
 def begin_anew(database_url: str, shards: set[int], held: str | None = None) -> Layout:
@@ -107,8 +126,7 @@ class SplitWatch:
         self._consumer = consumer
         self._pauses = pauses
         self._note = note
-        self._named: dict[int, int] = {}
-        """Shard → up to which offset of `page-updates` estimators have to be."""
+        self._asked: dict[int, _Asked] = {}
 
     async def run(self, stopping: asyncio.Event) -> None:
         """Look until `stopping` is set; a database that is away is asked again."""
@@ -145,30 +163,39 @@ class SplitWatch:
         elif split.state in (SplitState.ASKED, SplitState.HELD):
             if not split.is_current:
                 await asyncio.to_thread(resume, self._looking.connection, shard.number)
-        elif split.state is SplitState.WAITING and shard.is_held:
-            log.warning("a split was given up: the shard goes on", shard=shard.number)
-            self._named.pop(shard.number, None)
-            await self._pauses.go_on(shard)
+        elif split.state is SplitState.WAITING:
+            self._asked.pop(shard.number, None)
+            if shard.is_held:
+                log.warning("a split was given up: the shard goes on", shard=shard.number)
+                await self._pauses.go_on(shard)
 
     async def _hold(self, shard: Shard) -> None:
         """Stop picking, and say so, once nothing stands against it; else at the next look."""
+        asked = self._asked.get(shard.number)
+        if asked is None or asked.shard is not shard:
+            asked = self._asked[shard.number] = _Asked(shard, shard.named_until)
         was_held = shard.is_held
-        if not was_held and not await self._is_applied(shard):
+        if not was_held and not await self._is_applied(asked):
             return
         is_sent = await self._pauses.hold(shard)
         if not was_held:
-            self._named[shard.number] = shard.named_until
-        if is_sent and self._is_ours and await self._is_applied(shard):
-            self._named.pop(shard.number, None)
-            await asyncio.to_thread(hold, self._looking.connection, shard.number)
+            asked.named_until, asked.held_at = shard.named_until, time.monotonic()
+        # Whether it is ours is asked last: meanwhile it may have become another's, who picks.
+        if is_sent and await self._is_applied(asked) and self._is_ours:
+            asked.is_said = True
+            asked.is_said = await asyncio.to_thread(hold, self._looking.connection, shard.number)
+        elif not asked.is_said and time.monotonic() - asked.held_at > HELD_SECONDS:
+            log.info("a shard that cannot be split yet is picked on", shard=shard.number)
+            del self._asked[shard.number]
+            await self._pauses.go_on(shard)
 
-    async def _is_applied(self, shard: Shard) -> bool:
+    async def _is_applied(self, asked: _Asked) -> bool:
         """Whether estimators know all pages that the shard knew when this was first asked."""
-        named_until = self._named.setdefault(shard.number, shard.named_until)
+        number = asked.shard.number
         applied = await asyncio.to_thread(
-            read_positions, self._looking.connection, ESTIMATOR, [shard.number]
+            read_positions, self._looking.connection, ESTIMATOR, [number]
         )
-        return applied.get((PAGE_UPDATES.name, shard.number), 0) >= named_until
+        return applied.get((PAGE_UPDATES.name, number), 0) >= asked.named_until
 
     @property
     def _is_ours(self) -> bool:

@@ -128,18 +128,16 @@ def _answers_by_partition(
     """Partition → request → when its first answer was written there, of the results that count:
     whoever asks on a partition knows what stands on it, and in a growth an answer may stand on
     another one first."""
-    layout = ledger.layout
+    first = ledger.layout.counts[0]
     asked: dict[int, list[Asked]] = defaultdict(list)
     for one in ledger.requests:
-        asked[layout.parent_of(one.partition)].append(one)
+        asked[one.partition % first].append(one)
     outcomes: dict[int, list[Answered]] = defaultdict(list)
     for answered in ledger.outcomes:
         if counts(answered.outcome.result):
             outcomes[answered.partition].append(answered)
     return {
-        number: first_answers(
-            replace(ledger, requests=asked[layout.parent_of(number)], outcomes=there)
-        )
+        number: first_answers(replace(ledger, requests=asked[number % first], outcomes=there))
         for number, there in outcomes.items()
     }
 
@@ -239,7 +237,7 @@ def right_partitions(ledger: Ledger) -> Finding:
         host, partition = asked.request.host, asked.partition
         if not layout.is_near(host, partition) or partition < last.get(host, 0):
             offenders.append(f"{asked.request.url} on {partition}")
-        elif partition not in (layout.shard_of(host), layout.parent_of(partition)):
+        elif partition not in layout.places_of(host):
             offenders.append(f"{asked.request.url} on {partition}, which never had its host")
         last[host] = partition
     return Finding.of(

@@ -10,6 +10,7 @@ from services.scheduler.flow.splitting import SplitWatch
 from services.scheduler.state.shard import Shard
 from services.verify.mutants.mutant import Planted, Promise, breaks, does_nothing
 from services.verify.simulation.replacing import instead
+from shared.contracts.layout import Layout
 from shared.contracts.messages import CrawlRequest
 from shared.store import growth, splitting
 
@@ -44,6 +45,16 @@ def asked_on_the_parent_forgotten() -> Planted:
         return found[shard.number]
 
     return instead(handler, "requests_of", requests_of)
+
+
+@breaks(Promise.GROWN, "growth")
+def two_growths_ago_is_a_mistake() -> Planted:
+    """What is sent by who has heard of neither of two growths is refused."""
+
+    def is_near(self: Layout, host: str, shard: int) -> bool:
+        return self.parent_of(self.shard_of(host)) == self.parent_of(shard)
+
+    return instead(Layout, "is_near", is_near)
 
 
 @breaks(Promise.GROWN, "growth")

@@ -4,7 +4,6 @@ A record that came on the partition of another shard of the family is passed on:
 there, but where its copy is applied, once.
 """
 
-import math
 from typing import Final
 
 from aiokafka import ConsumerRecord
@@ -20,17 +19,16 @@ _ABOUT_PAGES: Final = frozenset(t.name for t in (CRAWL_OUTCOMES, PAGE_SIGNALS, P
 def is_passed_on(facts: Facts, record: ConsumerRecord) -> bool:
     """Whether a record counts elsewhere."""
     database = facts.database
-    if not database.splits or record.topic not in _ABOUT_PAGES:
+    if not database.splits_done or record.topic not in _ABOUT_PAGES:
         return False
     try:
         host = identify(url_of(record) or "").host
     except BadUrl:
         return False
-    layout, number = database.layout, record.partition
-    before = Layout(layout.shards, layout.grown_from, frozenset())
-    is_split = layout.parent_of(number) in layout.split
-    applied = database.applied_at_split.get((record.topic, number), 0 if is_split else math.inf)
-    then = layout if record.offset >= applied else before
+    then, number = Layout.of(database.layout.counts[0]), record.partition
+    for split in database.splits_done:
+        if number in split.family and record.offset >= split.applied.get((record.topic, number), 0):
+            then = split.layout
     return then.is_near(host, number) and then.shard_of(host) != number
 
 

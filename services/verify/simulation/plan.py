@@ -27,8 +27,8 @@ BREAKING: Final[frozenset[Kind]] = frozenset({"records-lost", "topic-anew"})
 """After these, workers stand still until people have looked. There is one of them at most, and
 early, so that there is time for it."""
 
-ONCE: Final[frozenset[Kind]] = frozenset({"growth"})
-"""What comes once at most, beside other faults."""
+BESIDE: Final[frozenset[Kind]] = frozenset({"growth"})
+"""What is not drawn among the others, but comes beside them."""
 
 BREAKS_UNTIL_SECONDS: Final = 8.0
 """Virtual seconds."""
@@ -42,6 +42,12 @@ _WITH_GROWTH: Final = 0.15
 
 _GROWS_WITHIN_SECONDS: Final = 5.0
 """It begins so soon, as it takes a while, and longer where its command is killed."""
+
+_GROWS_AGAIN: Final = 0.4
+"""Part of the seeds with a growth in which another one is called for."""
+
+_AGAIN_WITHIN_SECONDS: Final = 6.0
+"""So soon after the first: mostly before that is over."""
 
 _WITH_SHARES: Final = 0.15
 """Part of the seeds in which schedulers keep parts of the slots for reasons to crawl."""
@@ -191,7 +197,7 @@ def kinds_of(text: str) -> tuple[tuple[Kind, ...], list[str]]:
 def draw_plan(seed: int, scale: Scale) -> SimulationPlan:
     """The plan of a seed."""
     rng = Random(f"faults {seed}")  # noqa: S311 - a simulation
-    often = [kind for kind in scale.kinds if kind not in ONCE]
+    often = [kind for kind in scale.kinds if kind not in BESIDE]
     count = rng.randint(1, scale.faults) if often else 0
     # Few kinds, and each of them often: what one hole needs is seldom five different ones.
     kinds = _compatible(rng.sample(often, min(rng.randint(1, 4), len(often))))
@@ -211,14 +217,18 @@ def draw_plan(seed: int, scale: Scale) -> SimulationPlan:
 
 
 def _growth(seed: int, scale: Scale, others: Collection[Kind]) -> list[Fault]:
-    """In some seeds, the shards grow; in all of them where that is asked for by name. Not where
-    people must settle something else."""
+    """In some seeds, the shards grow, once or twice; in all of them where that is asked for by
+    name. Not where people must settle something else."""
     rng = Random(f"growth {seed}")  # noqa: S311 - a simulation
     is_drawn = rng.random() < _WITH_GROWTH or scale.kinds != KINDS
     if "growth" not in scale.kinds or not is_drawn or BREAKING & set(others):
         return []
     at = scale.begin_seconds + _GROWS_WITHIN_SECONDS * rng.random()
-    return [Fault(round(at, 3), "growth", "", detail=rng.random())]
+    growths = [Fault(round(at, 3), "growth", "", detail=rng.random())]
+    if rng.random() < _GROWS_AGAIN:
+        again = at + _AGAIN_WITHIN_SECONDS * rng.random()
+        growths.append(Fault(round(again, 3), "growth", "", detail=rng.random()))
+    return growths
 
 
 def _with_shares(seed: int, scale: Scale) -> Scale:

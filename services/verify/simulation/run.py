@@ -30,7 +30,7 @@ from services.verify.simulation.checks import check
 from services.verify.simulation.clocks import virtual_clocks
 from services.verify.simulation.facts import GAP, Facts, Gap
 from services.verify.simulation.faults import Injector
-from services.verify.simulation.growing import Growing
+from services.verify.simulation.growing import Ground, Growing
 from services.verify.simulation.kafka.broker import Broker
 from services.verify.simulation.kafka.consumer import Consumer
 from services.verify.simulation.kafka.network import Network
@@ -172,9 +172,8 @@ class _Simulation:
             self.world,
             self._note,
         )
-        self.growing = Growing(
-            self.loop, self.broker, self.network, self.database, self.world, self._note
-        )
+        ground = Ground(self.loop, self.broker, self.network, self.database, self.world, self._note)
+        self.growing = Growing(ground)
         injector = Injector(
             self.loop,
             self.broker,
@@ -190,6 +189,7 @@ class _Simulation:
         await asyncio.sleep(self.plan.scale.seconds)
         self.world.rest()
         await asyncio.sleep(self.plan.scale.rest_seconds)
+        await self.growing.over()
         self.database.start()  # a fault may outlast a short run: the checks read what is there
         facts = await Facts.gather(
             self.plan,

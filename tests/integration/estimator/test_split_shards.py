@@ -206,6 +206,35 @@ async def test_what_was_learned_stays_and_nothing_counts_twice(two, monkeypatch)
     assert growing.learned() == still.learned()
 
 
+async def test_after_a_second_growth_what_was_sent_before_the_first_still_counts(two, monkeypatch):
+    """Of producers that have heard of no growth, or of one."""
+    monkeypatch.setattr(Refits, "are_due", lambda *_: False)
+    still, growing = two
+    await still.start(range(SHARDS))
+    await growing.start(range(2 * SHARDS))
+    rng = np.random.default_rng(8)
+    counts, splits = [SHARDS], []
+    for number, message in enumerate(story()):
+        still.log.add(message, SHARDS)
+        await still.settle()
+        if number in (60, 120):
+            begin_growth(growing.url, 2 * counts[-1])
+            splits += map(int, rng.permutation(counts[-1]))
+            counts.append(2 * counts[-1])
+            if number == 120:
+                await growing.start(range(2 * SHARDS, 4 * SHARDS))
+        if splits and number % 4 == 0:
+            growing.split(splits.pop(0))
+        growing.log.add(message, int(rng.choice(counts)))
+        await growing.settle()
+    assert counts == [SHARDS, 2 * SHARDS, 4 * SHARDS]
+    layout = fetch_layout(growing.url)
+    assert (layout.counts, layout.is_growing) == (tuple(counts), False)
+    assert growing.log.refused == still.log.refused == []
+    assert growing.log.passed_on > 50
+    assert growing.learned() == still.learned()
+
+
 async def test_a_record_of_another_family_is_still_a_mistake(two):
     _, growing = two
     begin_growth(growing.url, GROWN)

@@ -169,6 +169,68 @@ async def test_a_shard_is_held_once_estimators_know_the_pages_that_it_has_picked
     await until(lambda: state(connection) is SplitState.HELD)
 
 
+async def test_a_shard_is_picked_on_where_estimators_stop_just_when_it_has_stopped(
+    start, store, connection, monkeypatch
+):
+    monkeypatch.setattr(splitting, "HELD_SECONDS", 0.1)
+    begin_growth(store, AFTER)
+    scheduler = start([PARENT], Layout.of(BEFORE))
+    shard = scheduler.shards[PARENT]
+    scheduler.pauses.picks_until = 9
+    assert ask(connection, PARENT, 30.0)
+    await until(lambda: shard.is_held)
+    await until(lambda: not shard.is_held)
+    await scheduler.some_turns()
+    assert not shard.is_held
+    assert state(connection) is SplitState.ASKED
+    with connection.transaction():
+        topic = ("page-updates", PARENT)
+        advance_positions(connection, ESTIMATOR, {topic: 0}, {topic: 9})
+    await until(lambda: state(connection) is SplitState.HELD)
+    await scheduler.some_turns()
+    assert shard.is_held
+
+
+async def test_pages_that_came_after_a_split_was_given_up_are_waited_for_as_well(
+    start, store, connection
+):
+    """A growth that is called again, maybe days later, holds a shard no longer than the first."""
+    begin_growth(store, AFTER)
+    scheduler = start([PARENT], Layout.of(BEFORE))
+    shard = scheduler.shards[PARENT]
+    shard.named_until = 3
+    assert ask(connection, PARENT, 0.2)
+    await scheduler.some_turns()
+    await until(lambda: state(connection) is SplitState.WAITING)
+    await scheduler.some_turns()
+    shard.named_until = 7
+    with connection.transaction():
+        topic = ("page-updates", PARENT)
+        advance_positions(connection, ESTIMATOR, {topic: 0}, {topic: 5})
+    assert ask(connection, PARENT, 30.0)
+    await scheduler.some_turns()
+    assert not shard.is_held
+
+
+async def test_a_shard_that_became_another_schedulers_just_now_is_not_called_held(
+    start, store, connection, monkeypatch
+):
+    begin_growth(store, AFTER)
+    scheduler = start([PARENT], Layout.of(BEFORE))
+    read = splitting.read_positions
+
+    def lost(*arguments):
+        if scheduler.shards[PARENT].is_held:
+            scheduler.consumer.settled = False
+        return read(*arguments)
+
+    monkeypatch.setattr(splitting, "read_positions", lost)
+    assert ask(connection, PARENT, 30.0)
+    await until(lambda: not scheduler.consumer.settled)
+    await scheduler.some_turns()
+    assert state(connection) is SplitState.ASKED
+
+
 @pytest.mark.parametrize("doubt", ["settled", "is_sure"])
 async def test_a_scheduler_that_may_have_lost_a_shard_does_not_speak_for_it(
     start, store, connection, doubt
@@ -205,6 +267,8 @@ def test_requests_of_before_the_split_are_in_flight_at_the_new_shard():
     layout = Layout(AFTER, BEFORE, frozenset({0}))
     assert partitions_of({0, 1, 4}, layout) == {0, 1, 4}
     assert partitions_of({5}, layout) == {1, 5}
+    again = Layout(AFTER, BEFORE, frozenset(range(BEFORE))).grown_to(4 * AFTER)
+    assert partitions_of({13}, again) == {1, 5, 13}
     hosts = [f"host-{number}.example" for number in range(40)]
     found = {number: [] for number in range(AFTER)}
     for host in hosts:

@@ -6,6 +6,7 @@ locks then, but the commit comes later, as a step of its own: in between the pro
 """
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from random import Random
 from typing import Any, Final
 
@@ -13,7 +14,7 @@ import psycopg
 
 from services.verify.simulation.loop import Finish, Hanging, VirtualLoop
 from services.verify.simulation.process import OUTSIDE, Killed, Process, current
-from shared.contracts.layout import ALONE
+from shared.contracts.layout import ALONE, Layout
 from shared.store.connection import SILENT_SECONDS
 
 Row = dict[str, Any]
@@ -51,6 +52,18 @@ class Transaction:
         self.is_over = False
 
 
+@dataclass(frozen=True, slots=True)
+class SplitDone:
+    """A shard was split."""
+
+    family: frozenset[int]
+    """It, and the shards that its hosts were split among."""
+    layout: Layout
+    """From then on."""
+    applied: dict[tuple[str, int], int]
+    """(topic, partition of the family) → before which offset all was applied."""
+
+
 class Database:
     """All tables."""
 
@@ -61,8 +74,8 @@ class Database:
         """How the hosts are shared out."""
         self.splits: dict[int, Row] = {}
         """Shard of before the growth → state, until, split_at."""
-        self.applied_at_split: dict[tuple[str, int], int] = {}
-        """(topic, partition) → before which offset all was applied when its shard was split."""
+        self.splits_done: list[SplitDone] = []
+        """All of all growths, in order."""
         self.pages: dict[int, dict[int, Row]] = {}
         """Shard → page id → columns."""
         self.urls: dict[tuple[int, int], str] = {}

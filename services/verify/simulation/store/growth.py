@@ -6,6 +6,7 @@ where it stands, and a commit is waited for.
 
 from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from functools import partial
 from typing import Any, Final, ParamSpec, TypeVar
 
@@ -15,7 +16,7 @@ from services.verify.simulation.blocking import Blocking, blocking_here, sleep
 from services.verify.simulation.clocks import BEGINNING
 from services.verify.simulation.loop import Hanging
 from services.verify.simulation.store.connection import Connection
-from services.verify.simulation.store.database import Database, Row
+from services.verify.simulation.store.database import Database, Row, SplitDone
 from shared.contracts.identity import shard_of
 from shared.contracts.layout import Layout
 from shared.store.copies import Copies
@@ -99,16 +100,16 @@ class GrowthStatements:
         """As `shared.store.partitions.lock_schema`."""
         self._database.lock(connection.mine, [_SCHEMA_LOCK])
 
-    def note_growth(self, connection: Connection, before: int, after: int) -> None:
+    def note_growth(self, connection: Connection, after: Layout) -> None:
         """As `shared.store.growth._note_growth`."""
         database = self._database
 
         def write() -> None:
             database.splits = {
                 parent: {"state": SplitState.WAITING, "until": 0.0, "split_at": None}
-                for parent in range(before)
+                for parent in range(after.grown_from)
             }
-            database.layout = Layout(after, before, frozenset())
+            database.layout = after
 
         connection.mine.writes.append(write)
 
@@ -283,10 +284,13 @@ class GrowthStatements:
         def write() -> None:
             layout, family = database.layout, database.layout.family_of(parent)
             database.splits[parent] |= {"state": SplitState.SPLIT, "split_at": self._now}
-            database.layout = Layout(layout.shards, layout.grown_from, layout.split | {parent})
-            for (consumer, topic, number), offset in database.positions.items():
-                if consumer == ESTIMATOR and number in family:
-                    database.applied_at_split[topic, number] = offset
+            database.layout = replace(layout, split=layout.split | {parent})
+            applied = {
+                (topic, number): offset
+                for (consumer, topic, number), offset in database.positions.items()
+                if consumer == ESTIMATOR and number in family
+            }
+            database.splits_done.append(SplitDone(frozenset(family), database.layout, applied))
 
         connection.mine.writes.append(write)
 
@@ -316,7 +320,10 @@ class GrowthStatements:
         self.delete_left_urls(connection, parent)
 
     def move_observations(
-        self, database_url: str, layout: Layout, progress: Callable[[int, int], None]
+        self,
+        database_url: str,
+        layout: Layout,
+        progress: Callable[[int, int], None] = lambda _done, _total: None,
     ) -> int:
         """As `shared.store.moving.move_observations`."""
         _ = database_url
