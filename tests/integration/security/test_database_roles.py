@@ -184,7 +184,6 @@ FORBIDDEN = {
         "SELECT page_id FROM pages_0",
         "UPDATE watched_sites SET hosts = '{}'",
         "DELETE FROM watched_sites",
-        "DELETE FROM stream_cursors",
         "TRUNCATE watched_sources",
         "DELETE FROM stream_cursors",
     ],
