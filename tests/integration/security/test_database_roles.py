@@ -183,7 +183,8 @@ FORBIDDEN = {
         "SELECT * FROM websub_subscriptions",
         "SELECT page_id FROM pages_0",
         "UPDATE watched_sites SET hosts = '{}'",
-        "DELETE FROM watched_sources",
+        "DELETE FROM watched_sites",
+        "TRUNCATE watched_sources",
         "DELETE FROM stream_cursors",
     ],
     "freshet_frontier": [
