@@ -206,10 +206,11 @@ def unpack_within_limits() -> None:
     fetcher.PartitionRecords = _PartitionRecords
     for kind in (DefaultRecordBatch, LegacyRecordBatch):
         # In Python, or compiled.
-        module: Any = sys.modules[kind.__module__]
-        module.gzip_decode = _gzip_unpacked
-        module.lz4_decode = _unpacker_of(cramjam.lz4.decompress_into)
-        module.zstd_decode = _unpacker_of(cramjam.zstd.decompress_into)
+        vars(sys.modules[kind.__module__]).update(
+            gzip_decode=_gzip_unpacked,
+            lz4_decode=_unpacker_of(cramjam.lz4.decompress_into),
+            zstd_decode=_unpacker_of(cramjam.zstd.decompress_into),
+        )
 
 
 def _gzip_unpacked(packed: Any) -> bytes:
