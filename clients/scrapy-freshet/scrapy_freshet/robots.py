@@ -24,6 +24,9 @@ UNREAD_SECONDS: Final = 600.0
 LEAST_DELAY_SECONDS: Final = 1.0
 """What asks for less than this asks for more crawls than Freshet's default: nobody need be told."""
 
+MOST_DELAY_SECONDS: Final = 1e7
+"""Nobody can say more in `host-limits`: who wants to be crawled never says so by rules."""
+
 FORBIDDEN: Final = "Forbidden by robots.txt"
 """What Scrapy says of a request that robots.txt forbids."""
 
@@ -41,7 +44,7 @@ def crawl_delay(body: bytes, user_agent: str) -> float | None:
     if rate is not None and rate.requests > 0:
         delays.append(rate.seconds / rate.requests)
     longest = max(delays)
-    return longest if longest > LEAST_DELAY_SECONDS else None
+    return min(longest, MOST_DELAY_SECONDS) if longest > LEAST_DELAY_SECONDS else None
 
 
 class DailyRobotsTxtMiddleware(RobotsTxtMiddleware):

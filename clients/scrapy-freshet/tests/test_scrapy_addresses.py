@@ -36,6 +36,7 @@ def test_names_are_left_to_the_resolver():
     [
         (b"User-agent: *\nCrawl-delay: 4", 4.0),
         (b"User-agent: *\nRequest-rate: 1/10", 10.0),
+        (b"User-agent: *\nCrawl-delay: 99999999999", 1e7),
         (b"User-agent: other\nCrawl-delay: 4", None),
         (b"User-agent: *\nCrawl-delay: 0.1", None),
         (b"\xff\xfe\x00", None),
