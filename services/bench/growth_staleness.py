@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from deploy.local.postgres import EmbeddedPostgres
 from migrations.upgrade import migrate
 from services.bench.real_system import scratch_folder
+from services.bench.replayed_growth import SplitEstimators, SplitShards, shards_of_pages
 from services.estimator.application import ShardEffects
 from services.estimator.persistence import Commit, Store
 from services.estimator.shard import Shard
@@ -25,7 +26,6 @@ from services.replay.by_calendar import CalendarRun, HandOver, Learner, Picker
 from services.replay.generated import make_trace
 from services.replay.selecting import Rules
 from services.replay.slots import Budget
-from services.replay.split_shards import SplitEstimators, SplitShards, shards_of_pages
 from services.replay.trace import Trace
 from services.replay.values import EXACT
 from services.replay.virtual_estimator import VirtualEstimator, url_of

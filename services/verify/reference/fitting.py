@@ -13,6 +13,7 @@ from shared.policy.estimation.host_priors import HostPriors, fit_host_priors, ho
 from shared.policy.estimation.map_fit import MapColumns, fit_rings_map
 from shared.policy.estimation.smoothed import signal_rates
 from shared.policy.estimation.sources import effective_signal_evidence, usual_mix
+from shared.store.page_status import NEVER
 from shared.units import SECONDS_PER_DAY
 
 PRIOR_TOLERANCE: Final = 0.01
@@ -28,16 +29,21 @@ def learn(state: State, effects: Effects) -> None:
     """Fit pages with new crawl records; find the signal rates of all that were touched."""
     _assign(*_fit(state, [state.pages[page] for page in sorted(effects.observed)]))
     touched = [state.pages[page] for page in sorted(effects.touched)]
-    latest = np.array([max(page.last_signal_at, page.last_attempt_at) for page in touched])
-    watched = np.maximum(latest - np.array([page.first_seen_at for page in touched]), 0.0)
-    counts = np.array([page.signal_count for page in touched])
+    # Of a page that is added again, of which nothing has come since, what was learned holds.
+    watched = [page for page in touched if _latest(page) > NEVER]
+    seconds = np.array([max(_latest(page) - page.first_seen_at, 0.0) for page in watched])
+    counts = np.array([page.signal_count for page in watched])
     for page, rate in zip(
-        touched, signal_rates(counts, watched / SECONDS_PER_DAY).tolist(), strict=True
+        watched, signal_rates(counts, seconds / SECONDS_PER_DAY).tolist(), strict=True
     ):
         page.signal_rate = rate
     known = [page for page in touched if page.records]
     for page, evidence in zip(known, _mean_evidence(state, known).tolist(), strict=True):
         page.signal_evidence = evidence
+
+
+def _latest(page: PageState) -> float:
+    return max(page.last_signal_at, page.last_attempt_at)
 
 
 def refit(state: State, material_change: float, shards: Collection[int]) -> None:

@@ -165,7 +165,7 @@ def test_a_growth_that_is_over_is_no_growth_and_another_one_can_follow(store, la
     assert begin_growth(store, GROWN) == fetch_layout(store) == over
     assert not over.is_growing
     again = begin_growth(store, 4 * SHARDS)
-    assert again == fetch_layout(store) == Layout(4 * SHARDS, GROWN, frozenset())
+    assert again == fetch_layout(store) == Layout(4 * SHARDS, GROWN, frozenset(), (SHARDS,))
     split_all(store, again)
     assert not fetch_layout(store).is_growing
 

@@ -38,10 +38,7 @@ CALLED_BY_OTHERS = {
 
 READ_BY_OTHERS = {
     "numba": {"CACHE_DIR"},
-    "aiokafka": {
-        *("FLEXIBLE_VERSION", "SCHEMA", "_max_partition_fetch_bytes"),
-        *("gzip_decode", "lz4_decode", "zstd_decode"),
-    },
+    "aiokafka": {"FLEXIBLE_VERSION", "SCHEMA", "_max_partition_fetch_bytes"},
     "asyncio": {"_log_destroy_pending"},
     "expat": {
         *("buffer_text", "CharacterDataHandler", "EntityDeclHandler"),
