@@ -146,12 +146,22 @@ class ClassTurns:
             priorities_at(board.pages, board.attempts, rows, now, board.terms)
             for rows in self._rows
         ]
+
+        def fill_everybodys(end: int) -> None:
+            fill_others(slots[first:end], picks[first:end])
+            # Were turns spent on empty slots, classes whose pages wait for the same hosts would
+            # always be due before everybody.
+            self._turns.retake(EVERYBODY, int(np.count_nonzero(picks["row"][first:end] >= 0)))
+
+        self._turns.mark()
         for slot, time in enumerate(slots.tolist()):
             idle = 0
             while (sharer := self._turns.next(idle)) != EVERYBODY:
                 if first < slot:
-                    fill_others(slots[first:slot], picks[first:slot])
+                    fill_everybodys(slot)
                     first = slot
+                    self._turns.mark()
+                    continue  # It may be another's turn now.
                 rows, theirs = self._rows[sharer - 1], priorities[sharer - 1]
                 place = int(_best_place(board, rows, theirs, now, time, least))
                 if place >= 0:
@@ -161,8 +171,10 @@ class ClassTurns:
                     break
                 idle |= 1 << sharer
             self._turns.take(sharer)
+            if first > slot:
+                self._turns.mark()
         if first < slots.size:
-            fill_others(slots[first:], picks[first:])
+            fill_everybodys(slots.size)
 
     def _find(self, board: Board, lanes_of: LanesOf, now: float, rate: float) -> None:
         """Keep the candidates those that may be best."""

@@ -36,15 +36,16 @@ all classes with shares, and everybody."""
 
 
 @compiled
-def due_in(share: float, tag: float, sharer: int) -> float:
-    """Which part of its stretch passes before a turn is due.
+def due_at(share: float, tag: float, sharer: int) -> float:
+    """When a turn is due, in virtual time.
 
     Args:
         share: of the slots.
-        tag: when the stretch of this turn begins, in virtual time.
+        tag: when the stretch of this turn begins.
         sharer: by number.
     """
-    return float((1.0 + share * tag) * _STRIDES[sharer] % 1.0)
+    passed = (1.0 + share * tag) * _STRIDES[sharer] % 1.0
+    return float(tag + passed / share)
 
 
 @compiled
@@ -64,9 +65,9 @@ def next_turn(
         share = shares[sharer]
         if share <= 0.0 or (idle >> sharer) & 1:
             continue
-        due = tags[sharer] + due_in(share, tags[sharer], sharer) / share
-        if max(due, virtual_time) < first:
-            best, first = sharer, max(due, virtual_time)
+        due = max(due_at(share, tags[sharer], sharer), virtual_time)
+        if due < first:
+            best, first = sharer, due
     return best
 
 
@@ -75,11 +76,10 @@ def take_turn(
     shares: NDArray[np.float64], tags: NDArray[np.float64], virtual_time: float, sharer: int
 ) -> float:
     """A sharer takes its turn; the virtual time."""
-    share = shares[sharer]
-    due = tags[sharer] + due_in(share, tags[sharer], sharer) / share
+    due = due_at(shares[sharer], tags[sharer], sharer)
     now = max(due, virtual_time)
     # Where it had nothing to crawl meanwhile, its stretches are as if the turn were due now.
-    tags[sharer] += (now - due) + 1.0 / share
+    tags[sharer] += (now - due) + 1.0 / shares[sharer]
     return float(now)
 
 
@@ -90,6 +90,7 @@ class Turns:
         self._shares = np.array(shares)
         self.tags = np.zeros(self._shares.size)
         self.virtual_time = 0.0
+        self.mark()
 
     def next(self, idle: int) -> int:
         """Who is next, but for those that have nothing to crawl, as bits."""
@@ -98,3 +99,14 @@ class Turns:
     def take(self, sharer: int) -> None:
         """It takes the slot."""
         self.virtual_time = take_turn(self._shares, self.tags, self.virtual_time, sharer)
+
+    def mark(self) -> None:
+        """Turns that are taken from here on may be taken back."""
+        self._marked = self.tags.copy(), self.virtual_time
+
+    def retake(self, sharer: int, times: int) -> None:
+        """Since the mark one sharer alone has taken turns, of which so many were of use: the others
+        are as if they had not been."""
+        self.tags[:], self.virtual_time = self._marked
+        for _ in range(times):
+            self.take(sharer)

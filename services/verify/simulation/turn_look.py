@@ -4,7 +4,7 @@ look at every page. Queues are numbered as tiers are there: by value, over age, 
 from collections.abc import Collection, Sequence
 from typing import Any, Final
 
-from services.scheduler.picking.turns import due_in
+from services.scheduler.picking.turns import due_at
 
 _QUEUES: Final = (3, 2, 1, 0)
 
@@ -52,8 +52,7 @@ class TurnLook:
             self._next[who] += idle + 1.0 / self._shares[who]
 
     def _due(self, who: int) -> float:
-        share, tag = self._shares[who], self._next[who]
-        return tag + float(due_in(share, tag, who)) / share
+        return float(due_at(self._shares[who], self._next[who], who))
 
 
 _ROUNDING: Final = 1e-6
