@@ -8,7 +8,7 @@ import pytest
 from aiokafka import ConsumerRebalanceListener
 from aiokafka.admin import NewPartitions
 from aiokafka.coordinator.assignors.range import RangePartitionAssignor
-from group_member import member, until
+from group_member import PARTITIONS, member, settings_for, until
 
 from shared.contracts.topics import CRAWL_OUTCOMES, PAGE_SIGNALS
 from shared.runtime import kafka, partition_watch
@@ -21,9 +21,8 @@ from shared.runtime.kafka import (
     wait_for_leaders,
 )
 from shared.runtime.publisher import Publisher
-from shared.runtime.settings import load_settings
 
-BEFORE, AFTER = 4, 12
+BEFORE, AFTER = PARTITIONS, 12
 READ = (PAGE_SIGNALS, CRAWL_OUTCOMES)
 
 
@@ -33,20 +32,9 @@ def slow_to_look(monkeypatch):
     monkeypatch.setattr(kafka, "METADATA_SECONDS", 300)
 
 
-def settings_for(broker, prefix, instance="one"):
-    return load_settings(
-        kafka_bootstrap_servers=broker.bootstrap_servers,
-        topic_prefix=prefix,
-        partitions=BEFORE,
-        instance=instance,
-        kafka_session_timeout_seconds=6.0,
-        fetch_buffer_bytes=1024 * 1024,
-    )
-
-
 @pytest.fixture
 async def settings(broker):
-    made = settings_for(broker, f"t{uuid.uuid4().hex}.")
+    made = settings_for(broker, f"t{uuid.uuid4().hex}.", fetch_buffer_bytes=1024 * 1024)
     await ensure_topics(made)
     return made
 
