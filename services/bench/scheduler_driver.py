@@ -8,6 +8,7 @@ from numpy.typing import NDArray
 from services.bench.scheduled_pages import ORIGIN, Population
 from services.bench.timing import thread_seconds
 from services.scheduler.state.crawls import Outcomes
+from services.scheduler.state.request_ids import microseconds
 from services.scheduler.state.rows import Rows
 from services.scheduler.state.shard import Shard
 from shared.policy.compiled import compiled
@@ -101,7 +102,7 @@ class Driver:
                 self.shard.page_ids_of(picks["row"]),
                 picks["time"] + _LATENCY_SECONDS / 2,
                 np.full(picks.size, UNCHANGED, np.int8),
-                np.floor(picks["time"] * 1e6 + 0.5).astype(np.int64),
+                microseconds(picks["time"]),
                 np.zeros(picks.size, np.uint32),
             )
             for picks in due

@@ -10,6 +10,7 @@ from services.bench.scheduled_pages import ORIGIN, Population, make_filled_shard
 from services.bench.scheduler_driver import CRAWLS_PER_SECOND, SIGNALS_PER_SECOND, Driver
 from services.scheduler.state.crawls import Outcomes
 from services.scheduler.state.hosts import DEPTH
+from services.scheduler.state.request_ids import microseconds
 from services.scheduler.state.shard import Shard
 from shared.policy.compiled import compiled
 from shared.policy.model import Column, PageParameters
@@ -159,7 +160,7 @@ def _freshness_of_picks(shard: Shard) -> float:
                 shard.page_ids_of(rows),
                 times,
                 np.full(rows.size, UNCHANGED, np.int8),
-                np.floor(times * 1e6 + 0.5).astype(np.int64),
+                microseconds(times),
                 np.zeros(rows.size, np.uint32),
             )
         )

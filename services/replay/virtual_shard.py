@@ -15,6 +15,7 @@ from services.replay.trace import Trace
 from services.replay.virtual_estimator import SLOT_NAMES, News, url_of
 from services.scheduler.picking.calendar import make_shard
 from services.scheduler.state.crawls import Outcomes
+from services.scheduler.state.request_ids import microseconds
 from services.scheduler.state.rules import PickingRules, ShardRules
 from services.scheduler.state.shard import Shard
 from shared.contracts.identity import PageIdentity
@@ -116,7 +117,7 @@ class VirtualShard:
             rows,
             seconds,
             np.where(changed, CHANGED, UNCHANGED).astype(np.int8),
-            np.floor(seconds * 1e6 + 0.5).astype(np.int64),
+            microseconds(seconds),
             np.zeros(rows.size, np.uint32),
         )
         self.shard.outcomes(outcomes)

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from services.scheduler.state.attempts import last_attempt_of
 from services.scheduler.state.events import Requests
+from services.scheduler.state.request_ids import microseconds
 from services.scheduler.state.rows import NEVER, REMOVED, Rows
 from services.scheduler.state.shard import Shard
 from shared.contracts.codec import BadMessage, decode
@@ -158,7 +159,7 @@ def restore(shard: Shard, requests: list[CrawlRequest]) -> int:
             np.array([request.page_id for request in requests], np.int64),
             np.array(hosts, np.int64),
             requested_at,
-            (requested_at * 1e6 + 0.5).astype(np.int64),
+            microseconds(requested_at),
             np.array([request.deadline_at for request in requests], np.float64),
         )
     )
