@@ -9,7 +9,7 @@ from services.scheduler.demand.reporter import DemandReporter
 from services.scheduler.demand.tally import demand_of
 from services.scheduler.explain import page_state, shard_state
 from services.scheduler.flow.loading import build_shard
-from services.scheduler.flow.recovery import restore
+from services.scheduler.flow.recovery import restore, settle_tokens
 from services.scheduler.picking.board import PENNED
 from services.scheduler.picking.calendar import make_shard
 from services.scheduler.picking.class_turns import SPARE_CANDIDATES
@@ -73,6 +73,8 @@ def warm_up(objectives: HostObjectives = FRESHNESS_ALONE) -> None:
     directories_of(np.frombuffer(first.url.encode(), np.uint8), np.array([0, len(first.url)]))
     request = CrawlRequest("0-0-0", first.page_id, first.url, first.host, 1, 2, 0, 0, "new")
     restore(shard, [request])
+    shard.limit_host(first.host, 1.5, None, 1.0)
+    settle_tokens(shard)
     # A page whose request is heard of before the page.
     later = identify("http://warm.example/later")
     asked = CrawlRequest("0-0-1", later.page_id, later.url, later.host, 1, 2, 0, 0, "new")

@@ -19,6 +19,7 @@ from services.scheduler.flow.recovery import (
     read_recent_requests,
     requests_of,
     restore,
+    settle_tokens,
 )
 from services.scheduler.flow.shard_thread import ShardThread
 from services.scheduler.flow.splitting import begin_anew
@@ -291,6 +292,8 @@ class SchedulerHandler:
         waiting = {partition for _, partition in self._behind}
         for number, shard in self.shards.items():
             shard.is_caught_up = number not in waiting
+            if shard.is_caught_up:
+                settle_tokens(shard)
         metrics.PAGES.set(sum(shard.count for shard in self.shards.values()))
 
     async def revoked(self, partitions: set[int]) -> None:

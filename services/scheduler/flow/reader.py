@@ -179,6 +179,9 @@ class Reader:
             np.array([requested_us_of(m.request_id) for m in messages], np.int64),
             short_digests(digests_of(messages)),
         )
+        if shard.spent is not None:
+            known = rows[rows != UNKNOWN]
+            shard.spent.note(shard.pages["host"][known], outcomes.crawled_at[rows != UNKNOWN])
         return shard.outcomes(outcomes, rows)
 
     def _note_hosts(

@@ -7,18 +7,15 @@ from typing import Final
 import numpy as np
 import structlog
 from aiokafka import AIOKafkaConsumer, TopicPartition
-from numpy.typing import NDArray
 
-from services.scheduler.state.attempts import last_attempt_of
 from services.scheduler.state.events import Requests
 from services.scheduler.state.request_ids import microseconds
-from services.scheduler.state.rows import NEVER, REMOVED, Rows
 from services.scheduler.state.shard import Shard
+from services.scheduler.state.spent_tokens import SpentTokens, last_crawls
 from shared.contracts.codec import BadMessage, decode
 from shared.contracts.layout import Layout
 from shared.contracts.messages import CrawlRequest
 from shared.contracts.topics import CRAWL_REQUESTS
-from shared.policy.compiled import compiled
 from shared.runtime.kafka import make_consumer
 from shared.runtime.settings import Settings
 from shared.runtime.wall_time import WALL
@@ -120,29 +117,6 @@ def _decoded(values: Iterable[bytes | None]) -> list[CrawlRequest]:
     return requests
 
 
-@compiled
-def _find_last_crawls(pages: Rows, attempts: Rows, last: NDArray[np.float64]) -> None:
-    """The last crawl of each host, failed ones included; `last` begins with NEVER."""
-    for row in range(pages.size):
-        page = pages[row]
-        if page.status != REMOVED:
-            last[page.host] = max(last[page.host], last_attempt_of(attempts, page))
-
-
-def _spend_tokens(shard: Shard) -> None:
-    """Let every host have no token at its last known crawl: how many it had, nobody knows.
-
-    Beginning with full buckets, a host that is at its limit all the time would keep what it has
-    too much: it is filled as fast as it is emptied.
-    """
-    last = np.full(len(shard.hosts), NEVER)
-    _find_last_crawls(shard.pages[: shard.used], shard.attempts.rows, last)
-    hosts = shard.hosts.rows[: last.size]
-    spent = last > hosts["filled_at"]
-    hosts["tokens"][spent] = 0.0
-    hosts["filled_at"][spent] = last[spent]
-
-
 def restore(shard: Shard, requests: list[CrawlRequest]) -> int:
     """Mark the pages of recent requests as in flight, and take their hosts' tokens.
 
@@ -151,15 +125,26 @@ def restore(shard: Shard, requests: list[CrawlRequest]) -> int:
     Returns:
         how many are not answered yet.
     """
-    _spend_tokens(shard)
-    hosts = [shard.hosts.intern(request.host) for request in requests]
+    numbers = [shard.hosts.intern(request.host) for request in requests]
+    hosts = np.array(numbers, np.int64)
     requested_at = np.array([request.requested_at for request in requests], np.float64)
+    pages = shard.pages[: shard.used]
+    last = last_crawls(pages, shard.attempts.rows, len(shard.hosts))
+    shard.spent = SpentTokens(shard.hosts, last, hosts, requested_at)
     return shard.restore_requests(
         Requests(
             np.array([request.page_id for request in requests], np.int64),
-            np.array(hosts, np.int64),
+            hosts,
             requested_at,
             microseconds(requested_at),
             np.array([request.deadline_at for request in requests], np.float64),
         )
     )
+
+
+def settle_tokens(shard: Shard) -> None:
+    """The shard has caught up: the limits of its hosts are read (see `SpentTokens`)."""
+    if shard.spent is not None:
+        for host in shard.spent.spend_anew().tolist():
+            shard.selector.touch_host(host)
+        shard.spent = None

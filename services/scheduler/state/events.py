@@ -16,7 +16,6 @@ from services.scheduler.state.attempts import (
     renew_retry,
 )
 from services.scheduler.state.batches import Batches, join_batch
-from services.scheduler.state.hosts import take_token
 from services.scheduler.state.learned_hosts import HostTables, note_first_signal, set_rate
 from services.scheduler.state.packing import set_crawled
 from services.scheduler.state.rows import UNSET, Rows
@@ -150,9 +149,7 @@ def apply_parameters(
 def restore_requests(
     pages: Rows,
     attempts: Rows,
-    hosts: Rows,
     rows: NDArray[np.int32],
-    host_numbers: NDArray[np.int64],
     requested_at: NDArray[np.float64],
     requested_us: NDArray[np.int64],
     deadlines: NDArray[np.float64],
@@ -163,9 +160,7 @@ def restore_requests(
     Args:
         pages: rows of the shard.
         attempts: with room for one more a request.
-        hosts: rows of the hosts; each request has taken a token.
         rows: the page of each request; -1: it is not there.
-        host_numbers: its host.
         requested_at: when it was made.
         requested_us: the same as in its id.
         deadlines: until when it waits.
@@ -176,7 +171,6 @@ def restore_requests(
     """
     waiting = np.zeros(rows.size, np.bool_)
     for index in range(rows.size):
-        take_token(hosts[host_numbers[index]], requested_at[index])
         if rows[index] < 0:
             continue
         page = pages[rows[index]]

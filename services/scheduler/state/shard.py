@@ -30,6 +30,7 @@ from services.scheduler.state.rows import ACTIVE, ASLEEP, NEVER, Rows, clear, re
 from services.scheduler.state.rules import ShardRules
 from services.scheduler.state.selector import Selector
 from services.scheduler.state.signal_times import SignalTimes
+from services.scheduler.state.spent_tokens import SpentTokens
 from services.scheduler.state.updating import apply_update
 from services.scheduler.state.url_arena import UrlArena
 from shared.contracts.identity import PageIdentity
@@ -84,6 +85,7 @@ class Shard:
         self.is_caught_up, self.is_held = False, False
         """Whether all events that were there when the shard was assigned are applied; and whether
         it is about to be split: then nothing is picked."""
+        self.spent: SpentTokens | None = None
         self.layout, self.loaded_epoch, self.named_until = ALONE, 0, 0
         """How the hosts are shared out, and the epoch of the shard's owner among the estimators,
         as it was loaded; and the offset up to which `page-updates` are read since then."""
@@ -372,9 +374,8 @@ class Shard:
         """
         rows = self.rows_of(asked.page_ids)
         attempts = self.attempts.reserve(rows.size)
-        waiting = events.restore_requests(
-            self.pages, attempts, self.hosts.rows, rows, *asked[1:], self.rules.failed_retry
-        )
+        first = self.rules.failed_retry
+        waiting = events.restore_requests(self.pages, attempts, rows, *asked[2:], first)
         self.selector.touch(rows[waiting])
         until = np.where(waiting | (rows == UNKNOWN), asked.deadlines, NEVER)
         self.open_requests.asked(asked.page_ids, asked.hosts, until)

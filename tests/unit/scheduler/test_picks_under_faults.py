@@ -100,10 +100,14 @@ class HarmedWorld(World):
             )
             tokens = 0.0 if last > NEVER else 2.0
             self.reference.hosts[name] = ReferenceHost(host.rate, tokens, last, host.blocked_until)
+        known = set()
         for page_id, at in recent:
             host = self.reference.hosts[pages[page_id].host]
             if at > host.filled_at:
                 host.refill(at)
+            if pages[page_id].host not in known:
+                host.tokens = min(host.tokens, 1.0)  # what was asked for before is not known
+                known.add(pages[page_id].host)
             host.tokens = max(host.tokens - 1.0, 0.0)
             page = pages[page_id]
             if max(page.last_crawled_at, page.last_attempt_at) < at:
