@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from services.scheduler.picking.board import Board, park, settle_rows
 from services.scheduler.picking.lines import let_wait
-from services.scheduler.picking.pen_quotas import ABOVE
+from services.scheduler.picking.pen_quotas import just_above
 from services.scheduler.picking.pens import (
     best_of_pen,
     dissolve_pen,
@@ -56,7 +56,7 @@ def refill(board: Board, number: int, best: float, now: float) -> float:
     """
     host, state = board.hosts[number], board.state[0]
     if host.pages <= state.few_pages and not host.swept_from > 0.0:
-        if best * ABOVE < host.guard and host.guard > state.guard:
+        if just_above(best) < host.guard and host.guard > state.guard:
             fill_pen(board, number, now)
             return best_of_pen(board, number)
         return best
@@ -65,7 +65,7 @@ def refill(board: Board, number: int, best: float, now: float) -> float:
     if not host.swept_from > 0.0 and 2 * host.penned < quota_of(board, number, now):
         _begin_sweep(board, number, now)
     outside = max(host.guard, host.swept_from)
-    if best * ABOVE < outside:
+    if just_above(best) < outside:
         state.unsure_below = max(state.unsure_below, outside)
     return best
 

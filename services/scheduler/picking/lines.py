@@ -18,7 +18,7 @@ from services.scheduler.picking.board import NO_ITEM, Board, park
 from services.scheduler.picking.board_rows import wide
 from services.scheduler.picking.heap import push
 from services.scheduler.picking.line_heaps import IN_LINE, enter, leave
-from services.scheduler.picking.pen_quotas import ABOVE, most_outside
+from services.scheduler.picking.pen_quotas import just_above, most_outside
 from services.scheduler.picking.priority import priority_of
 from services.scheduler.state.hosts import open_from, usable_from
 from services.scheduler.state.rows import NEVER, NO_GROUP, NO_HOST, NO_LINE
@@ -81,7 +81,7 @@ def _way(board: Board, number: int, now: float) -> float:
     """
     host = board.hosts[number]
     level, item, way = board.lines[host.line].level, host.pen, math.inf
-    if most_outside(host) * ABOVE >= level:
+    if just_above(most_outside(host)) >= level:
         way = 0.0
     while item != NO_ITEM:
         worth = board.pen_priorities[item]
@@ -98,7 +98,7 @@ def _way(board: Board, number: int, now: float) -> float:
 def _find_worth(board: Board, number: int, time: float) -> float:
     """What the pages of a host are worth at most at a time, in its pen and outside."""
     host = board.hosts[number]
-    worth = most_outside(host) * ABOVE
+    worth = just_above(most_outside(host))
     item = host.pen
     while item != NO_ITEM:
         page = board.pages[board.pen_rows[item]]

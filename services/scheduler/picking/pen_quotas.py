@@ -9,8 +9,8 @@ from services.scheduler.picking.board_rows import UPPER_TIERS
 from services.scheduler.picking.priority import HIGHEST_VALUE, queue_of
 from shared.policy.compiled import compiled
 
-ABOVE: Final = 1.0 + 1e-5
-"""Pages of a host that differ by less are as good as each other."""
+_ABOVE: Final = 1.0 + 1e-5
+"""Pages of a host that go by value and differ by less are as good as each other."""
 
 
 @compiled
@@ -51,7 +51,7 @@ def most_outside(host: Any) -> float:
 @compiled
 def raise_guards(host: Any, guards: NDArray[np.float64]) -> None:
     """Pages of a host that are outside its pen are worth no more than this, by queue."""
-    host.guard = max(host.guard, _just_above(guards[0]))
+    host.guard = max(host.guard, just_above(guards[0]))
     for queue in range(1, guards.size):
         host.tier_guards[queue - 1] = max(host.tier_guards[queue - 1], guards[queue])
 
@@ -66,6 +66,10 @@ def _count_above(priorities: NDArray[np.float64], least: float) -> int:
 
 
 @compiled
-def _just_above(priority: float) -> float:
-    """A guard for pages that are worth no more; those of the upper tiers stay what they are."""
-    return priority if priority > HIGHEST_VALUE else priority * ABOVE
+def just_above(priority: float) -> float:
+    """A guard for pages that are worth no more.
+
+    Priorities of the upper tiers do not change, and are compared as they are: those of pages beyond
+    their maximum age differ in the last digits only.
+    """
+    return priority if priority > HIGHEST_VALUE else priority * _ABOVE

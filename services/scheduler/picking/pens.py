@@ -23,7 +23,7 @@ from services.scheduler.picking.board import (
 )
 from services.scheduler.picking.board_rows import UPPER_TIERS, wide
 from services.scheduler.picking.lines import heed_page, interval_of, is_line_open, let_wait
-from services.scheduler.picking.pen_quotas import ABOVE, least_kept, raise_guards
+from services.scheduler.picking.pen_quotas import just_above, least_kept, raise_guards
 from services.scheduler.picking.priority import HIGHEST_VALUE, priority_of, queue_of
 from services.scheduler.picking.wheel import is_put_off, put_off
 from services.scheduler.state.hosts import capacity, pages_of, usable_from
@@ -94,7 +94,7 @@ def lacks_best(board: Board, number: int) -> bool:
     """Whether the best of a queue may be outside the pen of a host, which was weighed."""
     host = board.hosts[number]
     best = best_of_queue(board, number, 0)
-    if best * ABOVE < host.guard and host.guard > board.state[0].guard:
+    if just_above(best) < host.guard and host.guard > board.state[0].guard:
         return True
     for queue in range(1, UPPER_TIERS + 1):
         if best_of_queue(board, number, queue) < host.tier_guards[queue - 1]:
@@ -306,7 +306,7 @@ def fill_pen(board: Board, number: int, now: float) -> None:
         page.due_staleness = UNSET
         if not is_put_off(page.bucket):
             continue
-        if not (priority > 0.0 and priority * ABOVE >= guard):
+        if not (priority > 0.0 and just_above(priority) >= guard):
             settle(board, row)
             continue
         queue = queue_of(priority, in_turns)

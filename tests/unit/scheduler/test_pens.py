@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from reference_shard import DAY, World, rules
+from reference_shard import DAY, PageView, World, rules
 from test_shard_selection import START, random_world
 
 from services.scheduler.picking.board import PENNED
@@ -209,3 +209,23 @@ def test_hosts_keep_their_limits_while_new_pages_take_most_slots(seed):
         for number in range(int(rng.integers(0, 6)) if tick % 10 < 5 else 0):
             host = f"h{rng.integers(4)}"
             world.add_page(host, f"{tick}-{number}", now, importance=float(rng.lognormal(0, 1)))
+
+
+def test_of_pages_beyond_their_maximum_age_the_oldest_goes_first_whatever_its_pen_has():
+    world = World(rules(host_rate=0.5, timeout=1e6))
+    pages = [
+        world.add_page("busy", number, START - DAY, last_crawled_at=START - number, max_age=5.0)
+        for number in range(100)
+    ]
+    _, now = crawl(world, 10.0, 2, START)
+    bucket, row_of = world.shard.pages["bucket"], world.shard.row_of
+    in_pen = [i.page_id for i in pages if bucket[row_of(i.page_id)] == PENNED]
+    assert 0 < len(in_pen) < 80
+    for page_id in in_pen:
+        # They are to be crawled less often: what waits outside is more over its age now.
+        PageView(world.shard, page_id)["max_age"] = 95.0
+        world.reference.pages[page_id].max_age = 95.0
+    rows = np.array([row_of(page_id) for page_id in in_pen], np.int32)
+    world.shard.selector.touch(rows, reweigh=True)
+    hosts, _ = crawl(world, 10.0, 40, now)
+    assert len([host for host in hosts if host]) > 5
