@@ -48,8 +48,7 @@ STATE: Final = np.dtype(
         ("is_crowded", np.bool_),  # too many pages are listed: the guard is being raised
         ("urgent_by_tier", np.int64, UPPER_TIERS),  # where tiers take turns: entries of each heap
         ("shares", np.float64, SHARERS),  # ... parts of the slots ...
-        ("tags", np.float64, SHARERS),  # ... and when each has its next turn, in virtual time ...
-        ("virtual_time", np.float64),  # ... which is that of the turn that was last
+        ("tags", np.float64, SHARERS),  # ... and when the stretch of the next turn of each begins
     ]
 )
 

@@ -263,7 +263,7 @@ def _take_turn(
     """Take a page for the sharer whose turn it is, of those that have one; as `_take`."""
     state, idle = board.state[0], 0
     while True:
-        sharer = next_turn(state.shares, state.tags, state.virtual_time, idle)
+        sharer = next_turn(state.shares, state.tags, idle)
         # Who has no share gets what all others leave.
         first = last = sharer
         if sharer in (REST, NOBODY_WAITS):
@@ -279,7 +279,7 @@ def _take_turn(
             idle = 0
             continue
         if found == _FOUND and sharer != NOBODY_WAITS:
-            state.virtual_time = take_turn(state.shares, state.tags, state.virtual_time, sharer)
+            take_turn(state.shares, state.tags, sharer)
         if found != _IDLE or sharer in (REST, NOBODY_WAITS):
             return found, item
 

@@ -3,9 +3,12 @@
 Start-time fair queueing (Goyal, Vin and Cheng 1996), but that no turn comes at an exact time: in
 virtual time each sharer has a stretch of one over its share for each of its turns, and the turn is
 due somewhere in its stretch. What is due first goes first, and virtual time is when the last turn
-was due. Who has nothing to crawl is passed over, so no slot is lost; and when it has again, its
-turn is due now: what it did not use before is gone. Who has pages all the time is never more than
-a turn off in virtual time, and of n sharers one with the share s never more than 1 + n s slots.
+was due. Who has nothing to crawl is passed over, and the turn is gone: no slot is lost, and nothing
+is saved. Who has pages all the time is never more than a turn off in virtual time, and of n sharers
+one with the share s never more than 1 + n s slots.
+
+Were turns kept that were passed over, one all of whose pages wait for the same host would have each
+of its crawls: it has a turn left whenever the host is free, and is due before all others.
 
 Were turns due at even distances, a host of which a crawl is free every so many slots could be free
 before the turns of one and the same sharer for ever, and its other pages would never be crawled.
@@ -49,15 +52,22 @@ def due_at(share: float, tag: float, sharer: int) -> float:
 
 
 @compiled
-def next_turn(
-    shares: NDArray[np.float64], tags: NDArray[np.float64], virtual_time: float, idle: int
-) -> int:
+def first_tag(share: float, tag: float, sharer: int, now: float) -> float:
+    """When the stretch begins in which a sharer has its next turn from a virtual time on."""
+    if due_at(share, tag, sharer) < now:
+        tag += np.floor(max(now - tag, 0.0) * share) / share
+        if due_at(share, tag, sharer) < now:
+            tag += 1.0 / share
+    return tag
+
+
+@compiled
+def next_turn(shares: NDArray[np.float64], tags: NDArray[np.float64], idle: int) -> int:
     """The sharer whose turn is next; `NOBODY_WAITS` where all that have a share are idle.
 
     Args:
         shares: of the slots, by sharer; 0: has no turns.
         tags: when the stretch of the next turn of each begins.
-        virtual_time: see above.
         idle: bits of those that have nothing to crawl.
     """
     best, first = NOBODY_WAITS, np.inf
@@ -65,21 +75,20 @@ def next_turn(
         share = shares[sharer]
         if share <= 0.0 or (idle >> sharer) & 1:
             continue
-        due = max(due_at(share, tags[sharer], sharer), virtual_time)
+        due = due_at(share, tags[sharer], sharer)
         if due < first:
             best, first = sharer, due
     return best
 
 
 @compiled
-def take_turn(
-    shares: NDArray[np.float64], tags: NDArray[np.float64], virtual_time: float, sharer: int
-) -> float:
-    """A sharer takes its turn; the virtual time."""
-    due = due_at(shares[sharer], tags[sharer], sharer)
-    now = max(due, virtual_time)
-    # Where it had nothing to crawl meanwhile, its stretches are as if the turn were due now.
-    tags[sharer] += (now - due) + 1.0 / shares[sharer]
+def take_turn(shares: NDArray[np.float64], tags: NDArray[np.float64], sharer: int) -> float:
+    """A sharer takes its turn, and all that were due before are passed over; the virtual time."""
+    now = due_at(shares[sharer], tags[sharer], sharer)
+    tags[sharer] += 1.0 / shares[sharer]
+    for other in range(shares.size):
+        if shares[other] > 0.0:
+            tags[other] = first_tag(shares[other], tags[other], other, now)
     return float(now)
 
 
@@ -94,11 +103,11 @@ class Turns:
 
     def next(self, idle: int) -> int:
         """Who is next, but for those that have nothing to crawl, as bits."""
-        return int(next_turn(self._shares, self.tags, self.virtual_time, idle))
+        return int(next_turn(self._shares, self.tags, idle))
 
     def take(self, sharer: int) -> None:
         """It takes the slot."""
-        self.virtual_time = take_turn(self._shares, self.tags, self.virtual_time, sharer)
+        self.virtual_time = take_turn(self._shares, self.tags, sharer)
 
     def mark(self) -> None:
         """Turns that are taken from here on may be taken back."""

@@ -146,7 +146,17 @@ def forgotten_crawls(ledger: Ledger, max_age_seconds: float) -> Finding:
     """No page is crawled as new, or as too old, that was crawled just before.
 
     A failure is no crawl, whichever request it answers: one that was late may answer a later one.
+    While shards grow an answer may be passed on, and come back: meanwhile nobody knows it there.
     """
+    copies: dict[str | None, list[Answered]] = defaultdict(list)
+    for one in sorted(ledger.outcomes, key=lambda answered: answered.written_at):
+        copies[one.outcome.request_id].append(one)
+
+    def is_elsewhere(first: Asked, second: Asked) -> bool:
+        at = second.request.requested_at
+        written = [c for c in copies[first.request.request_id] if c.written_at < at]
+        return bool(written) and written[-1].partition != second.partition
+
     answered = _answers_by_partition(ledger, lambda result: result not in NO_CRAWLS)
     by_page = _by_page(ledger)
     missed = {a.outcome.request_id for a in ledger.outcomes if a.outcome.result in NO_CRAWLS}
@@ -158,7 +168,7 @@ def forgotten_crawls(ledger: Ledger, max_age_seconds: float) -> Finding:
                 known = answered.get(second.partition, {}).get(first.request.request_id, math.inf)
                 # By the slot: the page was chosen before the request waited for the broker.
                 unknown = known + NEWS_SECONDS > request.requested_at
-                if first.request.request_id in missed or unknown:
+                if first.request.request_id in missed or unknown or is_elsewhere(first, second):
                     continue
                 age = request.requested_at - first.request.requested_at
                 if request.reason == "new" or (

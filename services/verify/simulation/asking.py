@@ -39,8 +39,8 @@ def asked_again(ledger: Ledger, facts: Facts, timeline: SlotTimeline) -> tuple[F
     if there were for all. Not where it was found to be away: it comes back, or does not, as others
     check.
 
-    Not where its host was asked for such pages as often as it may be since this one was due. Nor
-    need a page be due whose host is at an address that has a limit: all of those there ask for more
+    Not where its host was asked for such pages as often as it may be since this one was due; within
+    the bound, where parts of the slots are kept. Nor need a page be due whose host is at an address that has a limit: all of those there ask for more
     than it takes; nor one whose host shares a domain's limit, where parts of the slots are kept for
     other reasons: it waits for a turn of its own. Nor need there be slots for a shard all of whose
     hosts share a limit with those of others, nor for one that was away twice: coordinators take
@@ -74,7 +74,11 @@ def asked_again(ledger: Ledger, facts: Facts, timeline: SlotTimeline) -> tuple[F
         is_due = is_due and not (scale.has_parts and group_of(page.host, truth.group_limits))
         at, shard = last.get(page.url, -math.inf), layout.shard_of(page.host)
         is_due = is_due and shard not in split
-        if not is_due or at >= since or _is_host_busy(ledger, facts, page, at, until):
+        due = max(at + MAX_AGE_SECONDS, BEGINNING + page.added_at)
+        if scale.has_parts:
+            # Crawls of its host go to several, by turns: some of them it may miss in a row.
+            due = max(due, since)
+        if not is_due or at >= since or _is_host_busy(ledger, facts, page, due, until):
             continue
         had = timeline.allotted(shard, max(since, at + MAX_AGE_SECONDS), until)
         text = f"{page.url}: last asked for at {at - BEGINNING:.2f}; its shard had {had:.1f} slots"
@@ -125,11 +129,10 @@ def _last_crawls(ledger: Ledger) -> dict[str, float]:
     return found
 
 
-def _is_host_busy(ledger: Ledger, facts: Facts, page: Page, asked_at: float, until: float) -> bool:
+def _is_host_busy(ledger: Ledger, facts: Facts, page: Page, due: float, until: float) -> bool:
     """Whether a page's host had its limit's worth of requests from when the page was due, none of
     them for less than it: what is crawled for its value comes after what is new or too old, but
     where parts of the slots are kept for reasons."""
-    due = max(asked_at + MAX_AGE_SECONDS, BEGINNING + page.added_at)
     asked = sum(
         one.request.host == page.host
         and (one.request.reason != "value" or facts.plan.scale.has_parts)

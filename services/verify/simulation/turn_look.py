@@ -19,12 +19,10 @@ class TurnLook:
         rest = max(1.0 - sum(shares), 0.0)
         self._shares = {who: share for who, share in enumerate([*shares, rest]) if share > 0.0}
         self._next = dict.fromkeys(self._shares, 0.0)
-        self._now = 0.0
 
     def follow(self, state: Any) -> None:
         """Go on from what the scheduler has in memory: what it has done is not certain."""
         self._next = {who: float(state["tags"][who]) for who in self._shares}
-        self._now = float(state["virtual_time"])
 
     def allowed(self, sure: Collection[int], maybe: Collection[int]) -> list[Turn]:
         """Turns that may be next, the first of them unless what it needs is a matter of rounding.
@@ -33,7 +31,7 @@ class TurnLook:
             sure: queues that have a page that may be crawled now.
             maybe: queues that have one which may be, by rounding.
         """
-        by_turn = sorted(self._shares, key=lambda who: (max(self._due(who), self._now), who))
+        by_turn = sorted(self._shares, key=lambda who: (self._due(who), who))
         found: list[Turn] = []
         for who in [*by_turn, None]:
             for queue in (who,) if who in _QUEUES else _QUEUES:
@@ -47,9 +45,11 @@ class TurnLook:
         """A turn is taken."""
         who, _ = turn
         if who is not None:
-            idle = max(self._now - self._due(who), 0.0)
-            self._now = max(self._due(who), self._now)
-            self._next[who] += idle + 1.0 / self._shares[who]
+            now = self._due(who)
+            self._next[who] += 1.0 / self._shares[who]
+            for other in self._shares:
+                while self._due(other) < now:  # It had nothing to crawl, and its turn is gone.
+                    self._next[other] += 1.0 / self._shares[other]
 
     def _due(self, who: int) -> float:
         return float(due_at(self._shares[who], self._next[who], who))
@@ -93,6 +93,7 @@ class ClassLook:
                 if self._owed[place] > self._most[place]:
                     late.append(place + 1)
             else:
-                # What it had before its time it does not get again by having no pages for a while.
-                self._owed[place] = min(self._owed[place] + share, 0.0)
+                # Its turns are gone, and the next one may be due a stretch later. What it had before
+                # its time it does not get again.
+                self._owed[place] = min(self._owed[place] + share, -1.0)
         return late

@@ -347,6 +347,23 @@ def test_a_host_that_is_free_in_step_with_the_slots_shares_its_crawls_among_clas
         assert found[name] >= 0.5 * share * found.total() - 1, found
 
 
+@pytest.mark.parametrize("rate", [0.2, 0.5, 1.1])
+def test_a_class_of_which_all_pages_are_of_a_slow_host_leaves_crawls_of_it_to_the_others(rate):
+    world = World(classed({"news": (1.0, 0.3), "partner": (1.0, 0.3)}))
+    for number in range(900):
+        for host, name in (("busy", "news"), ("busy", "partner"), ("busy", None), ("other", None)):
+            worth = 1.0 if host == "other" else 100.0 if name else 200.0
+            page = world.add_page(host, f"{name}{number}", START - DAY, importance=worth)
+            say(world, page, START - DAY, page_class=name)
+    world.shard.take_host_limit(HostLimit("busy.example", rate), START)
+    busy, found = world.shard.hosts.intern("busy.example"), Counter()
+    for tick in range(400):
+        picks = world.shard.select(START + tick + np.array([0.25, 0.75]), 2.0, 0.0)
+        found += counted(world, picks[world.shard.pages["host"][picks["row"]] == busy])
+    assert abs(found.total() - 400 * rate) <= 2
+    assert all(found[name] >= 0.08 * found.total() for name in ("news", "partner", None)), found
+
+
 def test_reasons_share_what_is_kept_for_no_class():
     world = crowded({"partner": (1.0, 0.4)}, reasons={"new": 0.5, "value": 0.5})
     for number in range(200):

@@ -47,12 +47,12 @@ weights = st.lists(st.integers(0, 9), min_size=REST + 1, max_size=REST + 1).filt
 
 def turns_of(shares, demand):
     """Who takes each slot, of those that wait then."""
-    tags, now, taken = np.zeros(REST + 1), 0.0, []
+    tags, taken = np.zeros(REST + 1), []
     for who_waits in demand:
         idle = sum(1 << sharer for sharer in range(REST + 1) if sharer not in who_waits)
-        sharer = int(next_turn(shares, tags, now, idle))
+        sharer = int(next_turn(shares, tags, idle))
         if sharer != NOBODY_WAITS:
-            now = take_turn(shares, tags, now, sharer)
+            take_turn(shares, tags, sharer)
         taken.append(sharer)
     return taken
 

@@ -1,6 +1,7 @@
 """The checks of `freshet verify` find what they are for: each is shown a run that breaks it."""
 
 from array import array
+from dataclasses import replace
 from types import SimpleNamespace
 
 import pytest
@@ -27,6 +28,7 @@ from services.verify.sending import Account, Refusal
 from services.verify.traffic import Expected
 from shared.contracts.codec import encode
 from shared.contracts.identity import identify, shard_of
+from shared.contracts.layout import Layout
 from shared.contracts.messages import PageSignal, PageUpdate, Signal
 
 
@@ -80,6 +82,21 @@ def test_a_crawl_that_was_forgotten_is_found(reason, later, found):
     first = asked(10.0)
     second = asked(10.0 + later, reason=reason)
     run = ledger(requests=[first, second], outcomes=[answered(first, 10.1)])
+
+    assert requests.forgotten_crawls(run, 60.0).count == found
+
+
+@pytest.mark.parametrize(("passed_on", "came_back", "found"), [(11.0, 50.0, 0), (11.0, 12.0, 1)])
+def test_a_crawl_whose_answer_is_passed_on_is_known_when_it_comes_back(passed_on, came_back, found):
+    """In a growth, before its page's shard was split from another one."""
+    first, second = asked(10.0, partition=0), asked(40.0, reason="new", partition=3)
+    answer, first_shards = answered(first, 10.1), Layout.of(3)
+    copies = [
+        replace(answer, partition=3),
+        replace(answer, partition=0, written_at=passed_on),
+        replace(answer, partition=3, written_at=came_back),
+    ]
+    run = ledger(layout=first_shards, requests=[first, second], outcomes=copies)
 
     assert requests.forgotten_crawls(run, 60.0).count == found
 
