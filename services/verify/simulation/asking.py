@@ -40,14 +40,15 @@ def asked_again(ledger: Ledger, facts: Facts, timeline: SlotTimeline) -> tuple[F
     check.
 
     Not where its host was asked for such pages as often as it may be since this one was due; within
-    the bound, where parts of the slots are kept. Nor need a page be due whose host is at an address that has a limit: all of those there ask for more
-    than it takes; nor one whose host shares a domain's limit, where parts of the slots are kept for
-    other reasons: it waits for a turn of its own. Nor need there be slots for a shard all of whose
-    hosts share a limit with those of others, nor for one that was away twice: coordinators take
-    what it left empty then for what it cannot use, and it has slots again within a minute: no
-    simulation lasts that long. Nor need a page be due of which an outcome was deleted unread, or
-    that was asked for in vain some times in a row: after failures and without answers it is asked
-    for ever more rarely. Nor one whose shard was split meanwhile.
+    the bound, where parts of the slots are kept. Nor need a page be due whose host is at an address
+    that has a limit: all of those there ask for more than it takes; nor one whose host shares a
+    domain's limit, where parts of the slots are kept for other reasons: it waits for a turn of its
+    own. Nor need there be slots for a shard all of whose hosts share a limit with those of others,
+    nor for one that was away twice: coordinators take what it left empty then for what it cannot
+    use, and it has slots again within a minute: no simulation lasts that long. Nor need a page be
+    due of which an outcome was deleted unread, or that was asked for in vain some times in a row:
+    after failures and without answers it is asked for ever more rarely. Nor one whose shard was
+    split meanwhile.
     """
     scale, truth = facts.plan.scale, facts.truth
     until = BEGINNING + scale.seconds

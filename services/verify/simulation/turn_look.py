@@ -93,7 +93,7 @@ class ClassLook:
                 if self._owed[place] > self._most[place]:
                     late.append(place + 1)
             else:
-                # Its turns are gone, and the next one may be due a stretch later. What it had before
-                # its time it does not get again.
+                # Its turns are gone, and the next one may be due a stretch later. What it had
+                # before its time it does not get again.
                 self._owed[place] = min(self._owed[place] + share, -1.0)
         return late
