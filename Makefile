@@ -60,7 +60,6 @@ test: setup ## Run all tests: style, types, unit, contract (both brokers), integ
 	$(MAKE) --jobs 3 kernels lint types
 	$(PYTEST) -n 4 tests clients
 
-# Seeds that failed are to be given again: FRESHET_SIMULATION_SEED, as the first run said.
 again: ## Run up to three tests that failed once more, one after the other; passing now, they are unsteady.
 	$(PYTEST) -n 0 --last-failed --last-failed-no-failures none --at-most 3 tests clients
 
@@ -90,7 +89,8 @@ outage: setup ## Take the broker away for six minutes, and PostgreSQL, one after
 
 SIMULATED ?= 1000
 simulate: setup ## Run 1,000 new seeds of the simulator, and servers that are away for an hour.
-	FRESHET_SIMULATION_SEEDS=$(SIMULATED) FRESHET_SIMULATED_OUTAGE_SECONDS=3600 \
+	FRESHET_SIMULATION_SEED=$${FRESHET_SIMULATION_SEED:-new} \
+		FRESHET_SIMULATION_SEEDS=$(SIMULATED) FRESHET_SIMULATED_OUTAGE_SECONDS=3600 \
 		$(PYTEST) -n auto tests/unit/verify/simulation/seeds \
 		tests/unit/verify/simulation/test_long_outages.py
 

@@ -1,4 +1,6 @@
-"""Which seeds the simulator is run with: new ones in each run, the same for all of its workers.
+"""Which seeds the simulator is run with: the same ones in each run, and for all of its workers.
+
+So what fails is what was changed, and not the day's luck. New ones are for `make simulate`.
 
 A pytest plugin, which `conftest.py` loads. It says last which seeds they were, so that any run can
 be repeated.
@@ -11,11 +13,15 @@ from typing import Any, Final
 import pytest
 
 FIRST: Final = "FRESHET_SIMULATION_SEED"
-"""Environment: the first seed."""
+"""Environment: the first seed, or `NEW`."""
+
+NEW: Final = "new"
+"""Seeds that nobody has run before, as far as luck goes."""
 
 COUNT: Final = "FRESHET_SIMULATION_SEEDS"
 """Environment: how many."""
 
+USUAL_FIRST: Final = 1
 USUAL_COUNT: Final = 120
 
 SEEDS: Final = 10**9
@@ -32,7 +38,7 @@ def pytest_configure(config: pytest.Config) -> None:
     # know.
     named = [os.environ.pop(name, None) for name in (FIRST, COUNT)]
     first, count = getattr(config, "workerinput", {}).get(_CHOSEN_BY) or (
-        int(named[0] or secrets.randbelow(SEEDS)),
+        secrets.randbelow(SEEDS) if named[0] == NEW else int(named[0] or USUAL_FIRST),
         int(named[1] or USUAL_COUNT),
     )
     config.stash[_CHOSEN] = range(first, first + count)

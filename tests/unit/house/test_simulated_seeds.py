@@ -4,7 +4,7 @@ import os
 from pathlib import Path
 
 import pytest
-from simulated_seeds import COUNT, FIRST, USUAL_COUNT
+from simulated_seeds import COUNT, FIRST, NEW, USUAL_COUNT, USUAL_FIRST
 
 ROOT = Path(__file__).parents[3]
 
@@ -30,7 +30,29 @@ def test_seeds_that_are_named_are_run_and_are_no_settings(pytester, monkeypatch,
     assert any("simulated seeds 5 to 7" in line for line in done.outlines)
 
 
+@pytest.mark.slow(3)
+@pytest.mark.parametrize(("named", "is_usual"), [({}, True), ({FIRST: NEW}, False)])
+def test_seeds_are_the_same_in_each_run_unless_new_ones_are_asked_for(
+    pytester, monkeypatch, named, is_usual
+):
+    pytester.makeconftest('pytest_plugins = ("simulated_seeds",)')
+    pytester.makepyfile(
+        f"""
+        def test_of_them(simulated_seeds):
+            usual = range({USUAL_FIRST}, {USUAL_FIRST + USUAL_COUNT})
+            assert (simulated_seeds == usual) == {is_usual}
+            assert len(simulated_seeds) == {USUAL_COUNT}
+        """
+    )
+    monkeypatch.setenv("PYTHONPATH", f"{ROOT / 'tests'}{os.pathsep}{ROOT}")
+    for name, value in named.items():
+        monkeypatch.setenv(name, value)
+    pytester.runpytest_subprocess("-q").assert_outcomes(passed=1)
+
+
 def test_the_documentation_says_how_many_there_are_in_each_run():
     assert USUAL_COUNT >= 120, "fewer find too little in the runs of a week"
     for page in ("docs/promises.md", "services/verify/simulation/README.md"):
-        assert f"`make test` runs {USUAL_COUNT} new seeds" in (ROOT / page).read_text(), page
+        last = USUAL_FIRST + USUAL_COUNT - 1
+        text = (ROOT / page).read_text()
+        assert f"`make test` runs seeds {USUAL_FIRST} to {last}" in text, page
