@@ -1,7 +1,6 @@
 """The checks of `freshet verify` find what they are for: each is shown a run that breaks it."""
 
 from array import array
-from dataclasses import replace
 from types import SimpleNamespace
 
 import pytest
@@ -28,7 +27,6 @@ from services.verify.sending import Account, Refusal
 from services.verify.traffic import Expected
 from shared.contracts.codec import encode
 from shared.contracts.identity import identify, shard_of
-from shared.contracts.layout import Layout
 from shared.contracts.messages import PageSignal, PageUpdate, Signal
 
 
@@ -75,53 +73,6 @@ def test_a_crawl_after_a_request_answers_it_whoever_asked():
 
 
 @pytest.mark.parametrize(
-    ("reason", "later", "found"),
-    [("new", 30.0, 1), ("max-age", 30.0, 1), ("max-age", 60.0, 0), ("value", 30.0, 0)],
-)
-def test_a_crawl_that_was_forgotten_is_found(reason, later, found):
-    first = asked(10.0)
-    second = asked(10.0 + later, reason=reason)
-    run = ledger(requests=[first, second], outcomes=[answered(first, 10.1)])
-
-    assert requests.forgotten_crawls(run, 60.0).count == found
-
-
-@pytest.mark.parametrize(("passed_on", "came_back", "found"), [(11.0, 50.0, 0), (11.0, 12.0, 1)])
-def test_a_crawl_whose_answer_is_passed_on_is_known_when_it_comes_back(passed_on, came_back, found):
-    """In a growth, before its page's shard was split from another one."""
-    first, second = asked(10.0, partition=0), asked(40.0, reason="new", partition=3)
-    answer, first_shards = answered(first, 10.1), Layout.of(3)
-    copies = [
-        replace(answer, partition=3),
-        replace(answer, partition=0, written_at=passed_on),
-        replace(answer, partition=3, written_at=came_back),
-    ]
-    run = ledger(layout=first_shards, requests=[first, second], outcomes=copies)
-
-    assert requests.forgotten_crawls(run, 60.0).count == found
-
-
-def test_a_page_is_chosen_before_its_request_waits_for_the_broker():
-    first, second = asked(10.0, written_at=22.4), asked(22.0, written_at=26.0, reason="max-age")
-
-    run = ledger(requests=[first, second], outcomes=[answered(first, 22.5)])
-
-    assert requests.forgotten_crawls(run, 60.0).passed
-
-
-@pytest.mark.parametrize(
-    ("result", "status"), [("failed", 500), ("gone", 404), ("redirected", 301)]
-)
-def test_a_page_that_was_not_got_is_soon_asked_for_again(result, status):
-    first, second = asked(10.0), asked(40.0, reason="max-age")
-    missed = answered(first, 10.1, result, http_status=status)
-
-    run = ledger(requests=[first, second], outcomes=[missed])
-
-    assert requests.forgotten_crawls(run, 60.0).passed
-
-
-@pytest.mark.parametrize(
     ("result", "named_at", "found"),
     [
         *(("redirected", None, 1), ("disallowed", 10.0, 1), ("canonical", 50.0, 1)),
@@ -139,16 +90,6 @@ def test_who_is_away_is_not_asked_for_until_somebody_names_it(result, named_at, 
     run = ledger(requests=[first, second], outcomes=[outcome])
     assert requests.asked_while_away(run, [update]).count == found
     assert requests.asked_while_away(ledger(requests=[first]), []).passed
-
-
-def test_a_late_failure_is_no_crawl_for_the_request_that_came_meanwhile():
-    first, second = asked(10.0, reason="new"), asked(10.0 + TIMEOUT, reason="new")
-    third = asked(30.0, reason="new")
-    late = answered(first, 10.5 + TIMEOUT, "failed", http_status=500)
-
-    run = ledger(requests=[first, second, third], outcomes=[late])
-
-    assert requests.forgotten_crawls(run, 60.0).passed
 
 
 def test_a_slot_that_was_filled_twice_is_found():
