@@ -1,4 +1,4 @@
-"""What was crawled is not forgotten and crawled again: what the check finds, and what it lets be."""
+"""A page is not crawled twice in a row: what the check of that finds, and what it lets be."""
 
 from dataclasses import replace
 
