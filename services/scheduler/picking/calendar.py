@@ -32,10 +32,17 @@ from services.scheduler.picking.host_sweeps import fill_large_pens
 from services.scheduler.picking.pens import leave_pen
 from services.scheduler.picking.priority import HIGHEST_VALUE, terms_of
 from services.scheduler.picking.reported import weigh_some
-from services.scheduler.picking.scanning import best_pages, priorities_at, value_of_rank
+from services.scheduler.picking.scanning import LOOKED_AT, first_guard, priorities_at
 from services.scheduler.picking.shedding import BELOW_PICKED, raise_guard, shed_listed
 from services.scheduler.picking.space import Space, attached, is_attached
-from services.scheduler.picking.stock import SPARE, Stock, is_crowded, patience, shed_at_once
+from services.scheduler.picking.stock import (
+    SPARE,
+    Stock,
+    is_crowded,
+    level_after,
+    patience,
+    shed_at_once,
+)
 from services.scheduler.picking.taking_turns import fill_in_turns
 from services.scheduler.picking.urgent_tidying import is_untidy, keep_own_entries
 from services.scheduler.picking.weighing import weigh_listed
@@ -53,9 +60,6 @@ _MOST_SLICES: Final = 16
 """So many more are placed at a tick where slots would stay empty otherwise."""
 
 _LEAST_SAMPLED: Final = 20
-
-_LOOKED_AT: Final = 1 << 19
-"""Pages that are placed anew, or remembered, at once in a look at all of them: some megabytes."""
 
 _NEXT_SKIPPED: Final = 0.7
 """Of the bound below which pages are not looked at, where those above did not fill the slots."""
@@ -92,6 +96,8 @@ class Calendar:
         self._stock = Stock.of(0, 0.0)
         self._skip_below = 0.0
         """Listed pages that are known to be worth less are not looked at."""
+        self._level = HIGHEST_VALUE
+        """About the least value that is picked."""
         self._hold_until = -np.inf
         """The guard is not raised before."""
         self._slots = 0
@@ -276,34 +282,16 @@ class Calendar:
         """Look at all pages, and choose the guard such that enough of them are listed."""
         space, board = self._space, self._board
         used, width = space.used, _TICK_SECONDS * self._rules.speed
-        guard = self._first_guard(self._slots + 2 * self._more * self._stock.wanted, now)
+        guard = first_guard(board, self._slots + 2 * self._more * self._stock.wanted, now)
         clear_board(board, used, space.host_count, now, width)
         lines.clear_lines(board)
         self._state["guard"] = self._state["certain_from"] = guard
         fill_large_pens(board, now)
-        for begin in range(0, used, _LOOKED_AT):
-            settle_all(board, begin, min(begin + _LOOKED_AT, used))
+        for begin in range(0, used, LOOKED_AT):
+            settle_all(board, begin, min(begin + LOOKED_AT, used))
         self._is_ready = True
         self._next_row = -1
         self.rebuilds += 1
-
-    def _first_guard(self, rank: int, now: float) -> float:
-        """A guard that about so many pages reach, of each host no more than it can take soon."""
-        space, reach = self._space, float(self._state["reach"])
-        most = max(_LOOKED_AT, 16 * rank)
-        while True:
-            rows, priorities = self._best(most, now)
-            numbers = space.pages["host"][rows]
-            guard = value_of_rank(numbers, self._board.hosts, priorities, rank, now, reach)
-            if guard > 0.0 or rows.size < most:
-                return float(guard)
-            most *= 16
-
-    def _best(self, most: int, now: float) -> tuple[NDArray[np.int32], Floats]:
-        space = self._space
-        return best_pages(
-            space.pages, space.attempts.rows, space.used, most, now, self._board.terms
-        )
 
     def _begin_sweep(self, now: float, wanted: int) -> None:
         """Lower the guard such that so many more are listed: begin to place all pages anew."""
@@ -355,8 +343,9 @@ class Calendar:
         self._more = max(self._more // 2, 1)
         stock, unsure = self._stock, self._is_sweeping
         needed, highest = stock.needed(filled)
-        urgent = int(self._state["urgent"])
-        skip_below = stock.skip_below(filled, listed, urgent, highest, is_unsure=unsure)
+        urgent, guard = int(self._state["urgent"]), float(self._state["guard"])
+        self._level = level_after(self._level, highest)
+        skip_below = stock.skip_below(filled, listed, urgent, self._level, guard)
         # Where tiers take turns, other slots may be for what is listed.
         is_blinding = self._board.terms.in_turns and skip_below > HIGHEST_VALUE
         self._skip_below = 0.0 if is_blinding else skip_below

@@ -22,9 +22,6 @@ _MANY_SECONDS: Final = 20.0
 _FAT: Final = 2
 """Stocks: where more are listed, the guard is raised."""
 
-_VERY_FAT: Final = 8
-"""... and where more are, bounds tell which need not be looked at."""
-
 _LEAN: Final = 0.125
 """... and where fewer are, it is lowered."""
 
@@ -32,11 +29,17 @@ _CROWDED: Final = 2
 """Where so many times more are listed than should be, it pays to find the s* of pages that come
 from the calendar anew: theirs is of a guard of before."""
 
-_SKIPPED: Final = 1.0 - 1e-3
-"""Listed pages that will not come so near to what was picked last are not looked at."""
+_OFTEN: Final = 16
+"""Times that pages would be looked at before they are picked, from which on it pays to find out
+until when each need not be."""
 
-_SKIPPED_UNSURE: Final = 0.97
-"""... and while the guard is being lowered, and what is picked varies more."""
+_SKIPPED: Final = 0.95
+"""Of the way from the guard to what is picked: listed pages that will not come so far are not
+looked at."""
+
+_RISE: Final = 0.1
+"""What is picked at least is taken to fall at once, and to rise by so much of the difference at
+each tick: the few picks of one say little."""
 
 _PATIENCE_TICKS: Final = 3.0
 """Pages stay listed that would be picked, or back from the calendar, in about so many ticks."""
@@ -85,7 +88,7 @@ class Stock:
         return listed < _LEAN * self.wanted
 
     def skip_below(
-        self, filled: Filled, listed: int, urgent: int, highest: float, *, is_unsure: bool
+        self, filled: Filled, listed: int, urgent: int, level: float, guard: float
     ) -> float:
         """Listed pages need not be looked at for the next slots if they are worth less.
 
@@ -93,15 +96,20 @@ class Stock:
             filled: the last slots.
             listed: pages that are listed now.
             urgent: pages of the upper tiers that wait.
-            highest: least value that was picked.
-            is_unsure: the guard is being lowered.
+            level: least value that is picked (`level_after`).
+            guard: of pages that are placed now.
         """
         if filled.least >= LEAST_NEW and urgent >= filled.slots:
             return LEAST_NEW
-        if listed > _VERY_FAT * self.wanted:
-            return highest * (_SKIPPED_UNSURE if is_unsure else _SKIPPED)
+        if listed > _OFTEN * filled.slots and level > guard:
+            return guard + _SKIPPED * (level - guard)
         # Otherwise most are picked so soon that looking at all costs less than finding bounds.
         return 0.0
+
+
+def level_after(level: float, highest: float) -> float:
+    """The least value that is picked, where it was taken to be `level`, and `highest` was last."""
+    return min(highest, level + _RISE * (highest - level))
 
 
 def is_crowded(listed: int, most: int) -> bool:
