@@ -20,10 +20,6 @@ from services.scheduler.picking.board_rows import ENTRY, STATE, UPPER_TIERS, wid
 from services.scheduler.picking.heap import push
 from services.scheduler.picking.line_heaps import IN_LINE, raise_bound
 from services.scheduler.picking.priority import Terms, due_at, priority_of, queue_of
-from services.scheduler.picking.urgent_heaps import (
-    column_with_room,
-    heaps_with_room,
-)
 from services.scheduler.picking.wheel import (
     Wheel,
     has_room,
@@ -31,7 +27,6 @@ from services.scheduler.picking.wheel import (
     make_wheel,
     put_off,
     restart,
-    with_room,
 )
 from services.scheduler.state.rows import ASLEEP, UNSET, Rows
 from shared.policy.compiled import compiled
@@ -86,7 +81,7 @@ def make_board(
     terms: Terms,
     shares: Sequence[float] = (),
 ) -> Board:
-    """A board without pages; `attach` gives it rows."""
+    """A board without pages; `space.attached` gives it rows."""
     none = np.empty(0, np.int32)
     state = np.zeros(1, STATE)
     state["next_item"], state["sweeps_first"] = 1, -1
@@ -111,49 +106,6 @@ def make_board(
         none,
         state,
         terms,
-    )
-
-
-def attach(
-    board: Board,
-    pages: Rows,
-    records: Rows,
-    attempts: Rows,
-    hosts: Rows,
-    count: int,
-    touched: int,
-) -> Board:
-    """The board over these rows, with room for so many more moves. Memory is taken when used.
-
-    Args:
-        board: as it is.
-        pages: rows of the shard; there may be more than are used.
-        records: of the same pages.
-        attempts: see there.
-        hosts: rows of the hosts that there are.
-        count: rows of pages that are used.
-        touched: moves.
-    """
-    state = board.state[0]
-    state["used"] = count
-    in_turns, host_count = board.terms.in_turns, hosts.size
-    lists = int(state["listed"]) + 2 * count + touched
-    urgent = int(state["urgent"] + state["listed"]) + count + 1
-    parked = int(state["parked"]) + 4 * host_count + 4 * board.lines.size + touched + 1
-    return board._replace(
-        pages=pages,
-        records=records,
-        attempts=attempts,
-        hosts=hosts,
-        wheel=with_room(board.wheel, count + touched, 6 * count),
-        listed=column_with_room(board.listed, lists, int(state["listed"])),
-        urgent=heaps_with_room(board.urgent, urgent, state, in_turns=in_turns),
-        urgent_keys=heaps_with_room(board.urgent_keys, urgent, state, in_turns=in_turns),
-        parked=column_with_room(board.parked, parked, int(state["parked"])),
-        parked_keys=column_with_room(board.parked_keys, parked, int(state["parked"])),
-        pen_rows=column_with_room(board.pen_rows, count + 2, int(state["next_item"])),
-        pen_priorities=column_with_room(board.pen_priorities, count + 2, int(state["next_item"])),
-        pen_next=column_with_room(board.pen_next, count + 2, int(state["next_item"])),
     )
 
 

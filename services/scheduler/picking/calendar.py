@@ -25,21 +25,28 @@ from services.scheduler.picking.board import (
     settle_touched,
 )
 from services.scheduler.picking.board_rows import LEFT
-from services.scheduler.picking.class_turns import EVERYBODY, ClassTurns
-from services.scheduler.picking.coming import let_come
-from services.scheduler.picking.filling import PICK, count_unsure, fill_slots
-from services.scheduler.picking.host_sweeps import fill_large_pens, sweep_hosts
+from services.scheduler.picking.class_turns import ClassTurns
+from services.scheduler.picking.coming import begin_tick, let_come
+from services.scheduler.picking.filling import PICK, Filled, fill_slots, look_over
+from services.scheduler.picking.host_sweeps import fill_large_pens
 from services.scheduler.picking.pens import leave_pen
 from services.scheduler.picking.priority import HIGHEST_VALUE, terms_of
 from services.scheduler.picking.reported import weigh_some
-from services.scheduler.picking.scanning import best_pages, priorities_at, value_of_rank
+from services.scheduler.picking.scanning import LOOKED_AT, first_guard, priorities_at
 from services.scheduler.picking.shedding import BELOW_PICKED, raise_guard, shed_listed
 from services.scheduler.picking.space import Space, attached, is_attached
-from services.scheduler.picking.stock import SPARE, Stock, is_crowded, patience, shed_at_once
+from services.scheduler.picking.stock import (
+    SPARE,
+    Stock,
+    is_crowded,
+    level_after,
+    patience,
+    shed_at_once,
+)
 from services.scheduler.picking.taking_turns import fill_in_turns
-from services.scheduler.picking.urgent_tidying import keep_own_entries, tidy_urgent
+from services.scheduler.picking.urgent_tidying import is_untidy, keep_own_entries
 from services.scheduler.picking.weighing import weigh_listed
-from services.scheduler.picking.wheel import entries_in, memory_of, tidy
+from services.scheduler.picking.wheel import entries_in, memory_of
 from services.scheduler.picking.work_share import WorkShare
 from services.scheduler.state.rows import Rows
 from services.scheduler.state.rules import ShardRules
@@ -53,9 +60,6 @@ _MOST_SLICES: Final = 16
 """So many more are placed at a tick where slots would stay empty otherwise."""
 
 _LEAST_SAMPLED: Final = 20
-
-_LOOKED_AT: Final = 1 << 19
-"""Pages that are placed anew, or remembered, at once in a look at all of them: some megabytes."""
 
 _NEXT_SKIPPED: Final = 0.7
 """Of the bound below which pages are not looked at, where those above did not fill the slots."""
@@ -92,6 +96,8 @@ class Calendar:
         self._stock = Stock.of(0, 0.0)
         self._skip_below = 0.0
         """Listed pages that are known to be worth less are not looked at."""
+        self._level = HIGHEST_VALUE
+        """About the least value that is picked."""
         self._hold_until = -np.inf
         """The guard is not raised before."""
         self._slots = 0
@@ -201,29 +207,39 @@ class Calendar:
         picks = np.zeros(slots.size, PICK)
         now = float(slots[0])
         self._slots = slots.size
-        self._state["drains"] = slots.size + self._work.slice
         self._stock = Stock.of(slots.size, rate * self._rules.speed)
         self._space.attempts.reserve(slots.size)
-        self._attach(slots.size)
-        if not self._is_ready or entries_in(self._board.wheel) > 4 * self._space.used + 100_000:
-            self._rebuild(now)
-        tidy(self._board.wheel, self._space.pages, self._space.used, self._work.slice)
-        tidy_urgent(self._board, now)
-        self._sweep_hosts(now)
-        self._sweep(now)
-        self._list_enough(now, 2 * slots.size if self._is_sweeping else 0)
-        others = picks
+        self._begin(now, slots.size)
         if self._classes is None:
             self._fill_all(slots, picks, now, least)
         else:
             fill = partial(self._fill_all, now=now, least=least)
             self._classes.fill(self._board, self._space.lanes_of, slots, rate, least, picks, fill)
-            others = picks[picks["lane"] == EVERYBODY]
-        unsure_below = float(self._state["unsure_below"])
-        self.uncertain_picks += count_unsure(others, self.guard, unsure_below)
-        if others.size:
-            self._adjust(now, others)
+        filled = look_over(picks, self._board.state)
+        self.uncertain_picks += filled.unsure
+        if filled.slots:
+            self._adjust(now, filled)
         return picks
+
+    def _begin(self, now: float, slots: int) -> None:
+        """Bring the calendar to the time of the first slot."""
+        space, work = self._space, self._work
+        if not self._is_ready or entries_in(self._board.wheel) > 4 * space.used + 100_000:
+            self._attach(slots)
+            self._rebuild(now)
+        if is_untidy(self._board):
+            self._attach(slots)
+            keep_own_entries(self._board, now)
+        if self._is_sweeping:
+            self._attach(slots)
+            self._sweep(now)
+        enough = 2 * slots if self._is_sweeping else 0
+        amounts = work.slice, work.host_slice, enough
+        while not is_attached(self._board, space) or not begin_tick(
+            self._board, space.used, slots, now, *amounts
+        ):
+            self._attach(slots + work.host_slice)
+        self._place_enough(now, enough)
 
     def _fill_all(self, slots: Floats, picks: Rows, now: float, least: float) -> None:
         """Fill slots with the most urgent of all pages, however far it must be looked for them."""
@@ -258,40 +274,24 @@ class Calendar:
             self._rebuild(now)
         else:
             self._begin_sweep(now, self._stock.many)
-            self._list_enough(now, 2 * slots + SPARE)
+            wanted = 2 * slots + SPARE
+            let_come(self._board, now, wanted)
+            self._place_enough(now, wanted)
 
     def _rebuild(self, now: float) -> None:
         """Look at all pages, and choose the guard such that enough of them are listed."""
         space, board = self._space, self._board
         used, width = space.used, _TICK_SECONDS * self._rules.speed
-        guard = self._first_guard(self._slots + 2 * self._more * self._stock.wanted, now)
+        guard = first_guard(board, self._slots + 2 * self._more * self._stock.wanted, now)
         clear_board(board, used, space.host_count, now, width)
         lines.clear_lines(board)
         self._state["guard"] = self._state["certain_from"] = guard
         fill_large_pens(board, now)
-        for begin in range(0, used, _LOOKED_AT):
-            settle_all(board, begin, min(begin + _LOOKED_AT, used))
+        for begin in range(0, used, LOOKED_AT):
+            settle_all(board, begin, min(begin + LOOKED_AT, used))
         self._is_ready = True
         self._next_row = -1
         self.rebuilds += 1
-
-    def _first_guard(self, rank: int, now: float) -> float:
-        """A guard that about so many pages reach, of each host no more than it can take soon."""
-        space, reach = self._space, float(self._state["reach"])
-        most = max(_LOOKED_AT, 16 * rank)
-        while True:
-            rows, priorities = self._best(most, now)
-            numbers = space.pages["host"][rows]
-            guard = value_of_rank(numbers, self._board.hosts, priorities, rank, now, reach)
-            if guard > 0.0 or rows.size < most:
-                return float(guard)
-            most *= 16
-
-    def _best(self, most: int, now: float) -> tuple[NDArray[np.int32], Floats]:
-        space = self._space
-        return best_pages(
-            space.pages, space.attempts.rows, space.used, most, now, self._board.terms
-        )
 
     def _begin_sweep(self, now: float, wanted: int) -> None:
         """Lower the guard such that so many more are listed: begin to place all pages anew."""
@@ -314,23 +314,13 @@ class Calendar:
         return float(counted[rank]) if rank < counted.size else 0.0
 
     def _sweep(self, now: float) -> None:
-        """Place a slice of the pages anew, if the guard is being lowered."""
-        if not self._is_sweeping:
-            return
+        """Place a slice of the pages anew: the guard is being lowered."""
         passed = (now - self._swept_to) / (_SLICES_SECONDS * self._rules.speed)
         self._swept_to = now
         self._place(max(int(self._space.used * min(passed, 0.05)), self._work.slice), now)
 
-    def _sweep_hosts(self, now: float) -> None:
-        """Place some pages anew of large hosts whose pens are being filled."""
-        self._state["unsure_below"] = 0.0
-        if self._state["sweeps_first"] >= 0:
-            self._attach(self._work.host_slice)
-        sweep_hosts(self._board, self._work.host_slice, now)
-
-    def _list_enough(self, now: float, wanted: int) -> None:
-        """List what has come up; and while the guard is lowered, what suffices to fill slots."""
-        let_come(self._board, now, wanted)
+    def _place_enough(self, now: float, wanted: int) -> None:
+        """While the guard is lowered, list what suffices to fill slots."""
         for _ in range(_MOST_SLICES):
             if not self._is_sweeping or self.candidates >= wanted:
                 break
@@ -347,14 +337,15 @@ class Calendar:
             self._next_row = -1
             self._hold_until = now + _HOLD_SECONDS * self._rules.speed
 
-    def _adjust(self, now: float, picks: Rows) -> None:
+    def _adjust(self, now: float, filled: Filled) -> None:
         """Keep about as many pages listed as the next slots need."""
         listed = int(self._state["listed"])
         self._more = max(self._more // 2, 1)
         stock, unsure = self._stock, self._is_sweeping
-        needed, highest = stock.needed(picks)
-        urgent = int(self._state["urgent"])
-        skip_below = stock.skip_below(picks, listed, urgent, highest, is_unsure=unsure)
+        needed, highest = stock.needed(filled)
+        urgent, guard = int(self._state["urgent"]), float(self._state["guard"])
+        self._level = level_after(self._level, highest)
+        skip_below = stock.skip_below(filled, listed, urgent, self._level, guard)
         # Where tiers take turns, other slots may be for what is listed.
         is_blinding = self._board.terms.in_turns and skip_below > HIGHEST_VALUE
         self._skip_below = 0.0 if is_blinding else skip_below
@@ -365,8 +356,8 @@ class Calendar:
         if are_too_many and is_blind:
             self._raise_guard(now, needed, highest)
         elif are_too_many:
-            at_once = shed_at_once(listed, picks.size + SPARE, self._work.slice)
-            far = patience(picks.size, needed)
+            at_once = shed_at_once(listed, filled.slots + SPARE, self._work.slice)
+            far = patience(filled.slots, needed)
             shed_listed(self._board, needed, highest, at_once, far)
         elif stock.is_lean(listed) and self.guard > 0.0 and self._space.used > self._work.few_pages:
             self._begin_sweep(now, stock.many)

@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 
 from services.scheduler.picking.board import PENNED, Board, list_page
 from services.scheduler.picking.class_candidates import best_that_fit
+from services.scheduler.picking.filling import EVERYBODY
 from services.scheduler.picking.pens import leave_pen
 from services.scheduler.picking.priority import priority_of
 from services.scheduler.picking.scanning import priorities_at
@@ -28,9 +29,6 @@ from services.scheduler.picking.wheel import put_off
 from services.scheduler.state.hosts import crawlable_from
 from services.scheduler.state.rows import Rows
 from shared.policy.compiled import compiled
-
-EVERYBODY: Final = 0
-"""The sharer, and the lane of picks, that is no class; classes are numbered from 1 on."""
 
 SPARE_CANDIDATES: Final = 256
 """Of a class, beyond those that its slots need until they are found anew."""

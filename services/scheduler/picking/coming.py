@@ -9,6 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from services.scheduler.picking.board import Board, settle_rows
+from services.scheduler.picking.host_sweeps import sweep_hosts
+from services.scheduler.picking.space import is_ready
 from services.scheduler.picking.wheel import (
     COARSE,
     FINE,
@@ -17,6 +19,7 @@ from services.scheduler.picking.wheel import (
     skip_empty,
     take_bucket,
     take_some,
+    tidy,
 )
 from services.scheduler.state.rows import UNSET
 from shared.policy.compiled import compiled
@@ -57,3 +60,35 @@ def let_come(board: Board, time: float, enough: int) -> None:
             _settle_bucket(board, coarse)
         if chains[dial.current % FINE].head != 0:
             _settle_bucket(board, dial.current % FINE)
+
+
+@compiled
+def begin_tick(
+    board: Board, used: int, slots: int, now: float, most: int, most_of_hosts: int, enough: int
+) -> bool:
+    """All that is done before slots are filled, in one call: each costs more than what is usually
+    to be done.
+
+    Args:
+        board: over the rows as they are.
+        used: rows of pages that are used.
+        slots: that are to be filled.
+        now: time of the first one.
+        most: entries of the calendar that are tidied.
+        most_of_hosts: pages of large hosts that are placed anew.
+        enough: see `let_come`.
+
+    Returns:
+        whether the board was ready for it (`space.is_ready`); if not, nothing was done.
+    """
+    state = board.state[0]
+    moves = slots + (most_of_hosts if state.sweeps_first >= 0 else 0)
+    if not is_ready(board, used, moves):
+        return False
+    state.used = used
+    state.drains = slots + most
+    state.unsure_below = 0.0
+    tidy(board.wheel, board.pages, used, most)
+    sweep_hosts(board, most_of_hosts, now)
+    let_come(board, now, enough)
+    return True

@@ -6,7 +6,7 @@ at every page would choose, and known to be so while it is not below the guard o
 not looked at.
 """
 
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -31,6 +31,7 @@ from services.scheduler.picking.pens import (
 )
 from services.scheduler.picking.priority import (
     HIGHEST_VALUE,
+    RETRY,
     priority_of,
 )
 from services.scheduler.picking.steps import (
@@ -60,6 +61,9 @@ PICK: Final = np.dtype(
     ],
     align=True,
 )
+
+EVERYBODY: Final = 0
+"""The lane of picks that is no class; classes are numbered from 1 on."""
 
 
 @compiled
@@ -302,13 +306,45 @@ def fill_slots(
     return settled
 
 
-def count_unsure(picks: Rows, guard: float, unsure_below: float) -> int:
-    """How many slots were filled, or left empty, in a way that a look at all pages might not.
+class Filled(NamedTuple):
+    """What slots were filled with."""
+
+    slots: int
+    crawls: int
+    """Slots that have a page."""
+    by_value: int
+    """... none of an upper tier."""
+    least: float
+    """Priority of the pick that is worth least, or of the best that there was for an empty slot."""
+    least_by_value: float
+    """... of those that have a page of no upper tier; infinite: none has."""
+    unsure: int
+    """Slots that were filled, or left empty, in a way that a look at all pages might not."""
+
+
+@compiled
+def look_over(picks: Rows, state: Rows) -> Filled:
+    """What slots of everybody's were filled with.
 
     Args:
-        picks: as they were made.
-        guard: what is in the calendar is worth less.
-        unsure_below: what pages of hosts that lack their best may be worth; 0: none does.
+        picks: as they were made; those of classes' own slots are left out.
+        state: of the board.
     """
-    below = picks["priority"] < max(guard, unsure_below)
-    return int((below & ((picks["row"] >= 0) | (unsure_below > 0.0))).sum())
+    unsure_below = state[0].unsure_below
+    certain_from = max(state[0].certain_from, unsure_below)
+    slots = crawls = by_value = unsure = 0
+    least = least_by_value = np.inf
+    for place in range(picks.size):
+        pick = picks[place]
+        if pick.lane != EVERYBODY:
+            continue
+        slots += 1
+        least = min(least, pick.priority)
+        if pick.row >= 0:
+            crawls += 1
+            if pick.tier <= RETRY:
+                by_value += 1
+                least_by_value = min(least_by_value, pick.priority)
+        if pick.priority < certain_from and (pick.row >= 0 or unsure_below > 0.0):
+            unsure += 1
+    return Filled(slots, crawls, by_value, least, least_by_value, unsure)

@@ -5,10 +5,14 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
+from services.scheduler.picking.board import Board
 from services.scheduler.picking.priority import HIGHEST_VALUE, Terms, priority_of
 from services.scheduler.state.hosts import capacity
 from services.scheduler.state.rows import Rows
 from shared.policy.compiled import compiled
+
+LOOKED_AT: Final = 1 << 19
+"""Pages that are placed anew, or remembered, at once in a look at all of them: some megabytes."""
 
 _HOST_SPARE: Final = 4
 
@@ -124,3 +128,23 @@ def value_of_rank(
             return bound if bound <= HIGHEST_VALUE else HIGHEST_VALUE
         wanted *= 4
     return 0.0
+
+
+def first_guard(board: Board, rank: int, now: float) -> float:
+    """A guard that about so many pages reach, of each host no more than it can take soon; by a look
+    at all of them.
+
+    Args:
+        board: over the rows as they are.
+        rank: pages.
+        now: clock seconds.
+    """
+    used, reach = int(board.state[0]["used"]), float(board.state[0]["reach"])
+    most = max(LOOKED_AT, 16 * rank)
+    while True:
+        rows, priorities = best_pages(board.pages, board.attempts, used, most, now, board.terms)
+        numbers = board.pages["host"][rows]
+        guard = value_of_rank(numbers, board.hosts, priorities, rank, now, reach)
+        if guard > 0.0 or rows.size < most:
+            return float(guard)
+        most *= 16

@@ -3,11 +3,12 @@
 from dataclasses import dataclass
 from typing import Final
 
-from services.scheduler.picking.priority import HIGHEST_VALUE, LEAST_NEW, RETRY
-from services.scheduler.state.rows import Rows
+from services.scheduler.picking.filling import Filled
+from services.scheduler.picking.priority import HIGHEST_VALUE, LEAST_NEW
 
 SPARE: Final = 256
-"""Pages that are listed beyond all that is expected."""
+"""Pages that are listed beyond all that is expected: how many there are wanders, as slots take as
+many as there are, and who comes up in the calendar does so by chance."""
 
 _USUAL_RATE: Final = 1e-2
 """Crawls a second for each page, where nobody has said yet how many there will be: rather many, up
@@ -21,9 +22,6 @@ _MANY_SECONDS: Final = 20.0
 _FAT: Final = 2
 """Stocks: where more are listed, the guard is raised."""
 
-_VERY_FAT: Final = 8
-"""... and where more are, bounds tell which need not be looked at."""
-
 _LEAN: Final = 0.125
 """... and where fewer are, it is lowered."""
 
@@ -31,11 +29,17 @@ _CROWDED: Final = 2
 """Where so many times more are listed than should be, it pays to find the s* of pages that come
 from the calendar anew: theirs is of a guard of before."""
 
-_SKIPPED: Final = 1.0 - 1e-3
-"""Listed pages that will not come so near to what was picked last are not looked at."""
+_OFTEN: Final = 16
+"""Times that pages would be looked at before they are picked, from which on it pays to find out
+until when each need not be."""
 
-_SKIPPED_UNSURE: Final = 0.97
-"""... and while the guard is being lowered, and what is picked varies more."""
+_SKIPPED: Final = 0.95
+"""Of the way from the guard to what is picked: listed pages that will not come so far are not
+looked at."""
+
+_RISE: Final = 0.1
+"""What is picked at least is taken to fall at once, and to rise by so much of the difference at
+each tick: the few picks of one say little."""
 
 _PATIENCE_TICKS: Final = 3.0
 """Pages stay listed that would be picked, or back from the calendar, in about so many ticks."""
@@ -63,19 +67,17 @@ class Stock:
         """What is wanted of so many pages before the first slots are filled."""
         return cls.of(0, min(_USUAL_RATE * pages, _MOST_USUAL))
 
-    def needed(self, picks: Rows) -> tuple[int, float]:
+    def needed(self, filled: Filled) -> tuple[int, float]:
         """How many pages should be listed, and the most that the guard may be (0: as it is).
 
         Slots that went to the upper tiers may go to listed pages next: these must suffice for them.
         While the upper tiers take all, nothing tells what will be picked after them.
         """
-        crawls = picks[picks["row"] >= 0]
-        if crawls.size < picks.size:
+        if filled.crawls < filled.slots:
             return self.wanted, 0.0
-        by_value = crawls["priority"][crawls["tier"] <= RETRY]
-        if not by_value.size:
+        if not filled.by_value:
             return self.wanted + self.many, HIGHEST_VALUE
-        return self.wanted + picks.size - by_value.size, float(by_value.min())
+        return self.wanted + filled.slots - filled.by_value, filled.least_by_value
 
     def most(self, needed: int, *, is_held: bool) -> int:
         """How many may be listed; `is_held`: the guard was lowered of late, or is being lowered."""
@@ -86,23 +88,28 @@ class Stock:
         return listed < _LEAN * self.wanted
 
     def skip_below(
-        self, picks: Rows, listed: int, urgent: int, highest: float, *, is_unsure: bool
+        self, filled: Filled, listed: int, urgent: int, level: float, guard: float
     ) -> float:
         """Listed pages need not be looked at for the next slots if they are worth less.
 
         Args:
-            picks: the last ones.
+            filled: the last slots.
             listed: pages that are listed now.
             urgent: pages of the upper tiers that wait.
-            highest: least value that was picked.
-            is_unsure: the guard is being lowered.
+            level: least value that is picked (`level_after`).
+            guard: of pages that are placed now.
         """
-        if picks["priority"].min() >= LEAST_NEW and urgent >= picks.size:
+        if filled.least >= LEAST_NEW and urgent >= filled.slots:
             return LEAST_NEW
-        if listed > _VERY_FAT * self.wanted:
-            return highest * (_SKIPPED_UNSURE if is_unsure else _SKIPPED)
+        if listed > _OFTEN * filled.slots and level > guard:
+            return guard + _SKIPPED * (level - guard)
         # Otherwise most are picked so soon that looking at all costs less than finding bounds.
         return 0.0
+
+
+def level_after(level: float, highest: float) -> float:
+    """The least value that is picked, where it was taken to be `level`, and `highest` was last."""
+    return min(highest, level + _RISE * (highest - level))
 
 
 def is_crowded(listed: int, most: int) -> bool:

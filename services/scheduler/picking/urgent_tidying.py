@@ -21,11 +21,10 @@ _SPARE: Final = 50_000
 at all of them."""
 
 
-def tidy_urgent(board: Board, now: float) -> None:
-    """See to it that entries do not pile up; before slots are filled."""
+def is_untidy(board: Board) -> bool:
+    """Whether it pays to look at all entries."""
     state = board.state[0]
-    if state["urgent"] > _TIMES * state["urgent_left"] + _SPARE:
-        keep_own_entries(board, now)
+    return bool(state["urgent"] > _TIMES * state["urgent_left"] + _SPARE)
 
 
 def keep_own_entries(board: Board, now: float) -> None:

@@ -1,6 +1,7 @@
 """What the listed pages are worth now, and the heap from which slots take them."""
 
-from typing import Any
+import math
+from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,6 +15,14 @@ from services.scheduler.picking.wheel import put_off
 from shared.policy.compiled import compiled
 from shared.store.prefetch import AHEAD, prefetch
 
+_AWAKE: Final = 0.2
+"""Of the way from the guard to where pages are looked at: those that have come so near to it are
+looked at all the same, as where that is changes. The others are looked at again when they have come
+half as near."""
+
+_LONGEST: Final = 10.0
+"""Wall seconds for which a page is not looked at, at most."""
+
 
 @compiled
 def weigh_listed(board: Board, now: float, skip_below: float) -> None:
@@ -24,8 +33,9 @@ def weigh_listed(board: Board, now: float, skip_below: float) -> None:
     """
     pages, attempts, hosts, terms = board.pages, board.attempts, board.hosts, board.terms
     listed, state = board.listed, board.state[0]
-    lasting = state.reach
     expire = skip_below < LEAST_NEW
+    span = max(skip_below - state.guard, 0.0)
+    asleep_below, until_worth = skip_below - _AWAKE * span, skip_below - _AWAKE / 2 * span
     kept = 0
     place = -1
     while place + 1 < state.listed:
@@ -37,7 +47,8 @@ def weigh_listed(board: Board, now: float, skip_below: float) -> None:
         if place + AHEAD < state.listed and _is_looked_at(listed[place + AHEAD], skip_below):
             prefetch(hosts, pages[listed[place + AHEAD].row].host)
         if listed[place].bound < skip_below and not (expire and listed[place].until < now):
-            listed[kept] = listed[place]
+            if kept < place:
+                listed[kept] = listed[place]
             kept += 1
             continue
         row = listed[place].row
@@ -51,13 +62,24 @@ def weigh_listed(board: Board, now: float, skip_below: float) -> None:
         if not is_usual and _send_elsewhere(board, row, priority, now):
             continue
         # Places up to this one have been read; pages that leave a pen are added at the end.
-        listed[kept] = listed[place]
-        listed[kept].priority = priority
-        if skip_below > 0.0 and listed[kept].until < now + lasting / 2:
-            listed[kept].until = now + lasting
-            listed[kept].bound = priority_of(page, attempts, now + lasting, terms)
+        entry = listed[kept]
+        if kept < place:
+            listed[kept] = listed[place]
+        entry.priority = priority
+        entry.bound = np.inf
+        if 0.0 < priority < asleep_below:
+            entry.until = now + _time_below(page, priority, until_worth, now, state.reach)
+            entry.bound = priority_of(page, attempts, entry.until, terms)
         kept += 1
     state.listed = kept
+
+
+@compiled
+def _time_below(page: Any, priority: float, level: float, now: float, reach: float) -> float:
+    """Seconds for which a page is worth less than a level, about: its value grows with the square
+    of the time since its crawl at most, unless something happens to it."""
+    passed = now - page.last_crawled_at
+    return float(min(passed * (math.sqrt(level / priority) - 1.0), _LONGEST * reach))
 
 
 @compiled

@@ -18,7 +18,13 @@ from services.scheduler.state.attempts import (
     open_attempt,
     renew_retry,
 )
-from services.scheduler.state.batches import Batches, Waiting, learn_of_batch, leave_batch
+from services.scheduler.state.batches import (
+    Batches,
+    Waiting,
+    learn_of_batch,
+    leave_batch,
+    renew_pages,
+)
 from services.scheduler.state.learned_hosts import CrawlTables, HostTables, fix_multiplier
 from services.scheduler.state.packing import set_crawled, update_steps, updated_steps_of
 from services.scheduler.state.rows import Rows
@@ -197,7 +203,7 @@ def apply_outcomes(
     outcomes: Outcomes,
     delay: float,
     retry_seconds: float,
-) -> int:
+) -> tuple[int, NDArray[np.int32]]:
     """Take crawl outcomes; rows of -1 are left out.
 
     Args:
@@ -213,27 +219,26 @@ def apply_outcomes(
         retry_seconds: wait after the first failure (see `page_events.retry_wait`).
 
     Returns:
-        how many answered a request.
+        how many answered a request; rows of the pages that are worth something else now: also of
+        those whose signals are of batches of which more is known.
     """
     # The arrays by name: there are few outcomes at a time, and to pass tuples costs more.
-    return int(
-        _apply_by_name(
-            pages,
-            records,
-            attempts,
-            hosts.multipliers,
-            hosts.weights,
-            *signals,
-            *batches[:-1],
-            *batches.waiting,
-            rows,
-            outcomes.crawled_at,
-            outcomes.results,
-            outcomes.requested_us,
-            outcomes.digests,
-            delay,
-            retry_seconds,
-        )
+    return _apply_by_name(
+        pages,
+        records,
+        attempts,
+        hosts.multipliers,
+        hosts.weights,
+        *signals,
+        *batches[:-1],
+        *batches.waiting,
+        rows,
+        outcomes.crawled_at,
+        outcomes.results,
+        outcomes.requested_us,
+        outcomes.digests,
+        delay,
+        retry_seconds,
     )
 
 
@@ -266,15 +271,16 @@ def _apply_by_name(
     digests: NDArray[np.uint32],
     delay: float,
     retry_seconds: float,
-) -> int:
+) -> tuple[int, NDArray[np.int32]]:
     waiting = Waiting(of_batches, earlier, of_batch, following, preceding)
-    return _apply(
+    batches = Batches(batch_rows, joinable, free, due, counts, waiting)
+    answered = _apply(
         pages,
         records,
         attempts,
         CrawlTables(multipliers, weights),
         LastSignals(signalled_rows, words, places, leaving, ages),
-        Batches(batch_rows, joinable, free, due, counts, waiting),
+        batches,
         rows,
         crawled_at,
         results,
@@ -283,3 +289,11 @@ def _apply_by_name(
         delay,
         retry_seconds,
     )
+    renewed = renew_pages(pages, signalled_rows, batches, weights)
+    moved = np.empty(rows.size + renewed.size, np.int32)
+    count = 0
+    for row in rows:
+        moved[count] = row
+        count += row >= 0
+    moved[count : count + renewed.size] = renewed
+    return answered, moved[: count + renewed.size]

@@ -15,7 +15,7 @@ from services.scheduler.state.attempts import (
     note_success,
     renew_retry,
 )
-from services.scheduler.state.batches import Batches, join_batch
+from services.scheduler.state.batches import Batches, Waiting, join_batch
 from services.scheduler.state.learned_hosts import HostTables, note_first_signal, set_rate
 from services.scheduler.state.packing import set_crawled
 from services.scheduler.state.rows import UNSET, Rows
@@ -43,7 +43,6 @@ class Requests(NamedTuple):
     """Until when they wait for an outcome."""
 
 
-@compiled
 def apply_signals(
     pages: Rows,
     records: Rows,
@@ -77,6 +76,58 @@ def apply_signals(
     Returns:
         how many counted.
     """
+    # The arrays by name: there are few signals at a time, and to pass tuples costs more.
+    return int(
+        _apply_signals(
+            pages,
+            records,
+            attempts,
+            hosts.kappa,
+            hosts.weights,
+            last.rows,
+            last.places,
+            last.leaving,
+            *batches[:-1],
+            *batches.waiting,
+            rows,
+            slots,
+            observed_at,
+            is_later,
+            delay,
+            retry_seconds,
+        )
+    )
+
+
+@compiled
+def _apply_signals(
+    pages: Rows,
+    records: Rows,
+    attempts: Rows,
+    kappa: NDArray[np.float32],
+    weights: NDArray[np.float32],
+    signalled_rows: NDArray[np.int32],
+    places: NDArray[np.int32],
+    leaving: NDArray[np.int32],
+    batch_rows: NDArray[Any],
+    joinable: NDArray[np.int32],
+    free: NDArray[np.int32],
+    due: NDArray[np.int32],
+    counts: NDArray[np.int64],
+    of_batches: NDArray[np.int32],
+    earlier: NDArray[np.float32],
+    of_batch: NDArray[np.float32],
+    following: NDArray[np.int32],
+    preceding: NDArray[np.int32],
+    rows: NDArray[np.int32],
+    slots: NDArray[np.int8],
+    observed_at: NDArray[np.float64],
+    is_later: NDArray[np.bool_],
+    delay: float,
+    retry_seconds: float,
+) -> int:
+    waiting = Waiting(of_batches, earlier, of_batch, following, preceding)
+    batches = Batches(batch_rows, joinable, free, due, counts, waiting)
     counted = 0
     for index in range(rows.size):
         if index + AHEAD < rows.size:
@@ -92,11 +143,10 @@ def apply_signals(
         if not is_after_crawl(time, page.last_crawled_at, delay):
             continue
         if not page.gamma > 0.0:
-            note_first_signal(page, record, hosts, time)
-        place = find_row(last.places, last.leaving, last.rows, rows[index])
-        weight = hosts.weights[page.host, slots[index]]
+            note_first_signal(page, record, kappa, time)
+        place = find_row(places, leaving, signalled_rows, rows[index])
         slot, directory = slots[index], record.directory
-        join_batch(page, directory, batches, place, slot, weight, time)
+        join_batch(page, directory, batches, place, slot, weights[page.host, slot], time)
         counted += 1
     return counted
 

@@ -305,12 +305,19 @@ def refresh_pages(
 
 
 @compiled
-def note_first_signal(page: Any, record: Any, hosts: HostTables, time: float) -> None:
-    """A page's first signal acts at once: it has a rate before the estimator says which."""
+def note_first_signal(page: Any, record: Any, kappa: NDArray[np.float32], time: float) -> None:
+    """A page's first signal acts at once: it has a rate before the estimator says which.
+
+    Args:
+        page: it has had none.
+        record: of the same page.
+        kappa: κ̄ of the hosts.
+        time: of the signal.
+    """
     since = updated_at(record)
     if since == NEVER:
         since = page.last_crawled_at
     days = max(time - since, 0.0) / SECONDS_PER_DAY if since > NEVER else 0.0
     page.gamma = (1.0 + PSEUDO_SIGNALS) / (days + PSEUDO_DAYS)
-    page.kappa = hosts.kappa[page.host]
+    page.kappa = kappa[page.host]
     page.due_staleness = UNSET

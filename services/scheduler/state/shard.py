@@ -16,7 +16,7 @@ from services.scheduler.state.attempts import (
     close_attempt,
     take_back_requests,
 )
-from services.scheduler.state.batches import BatchTruth, leave_batch, renew_pages
+from services.scheduler.state.batches import BatchTruth, leave_batch
 from services.scheduler.state.crawls import Outcomes, apply_outcomes
 from services.scheduler.state.events import Requests
 from services.scheduler.state.groups import CrawlRates, HostGroups
@@ -193,24 +193,22 @@ class Shard:
             how many were about unknown pages.
         """
         rows = self.rows_of(outcomes.page_ids) if rows is None else rows
-        tables, signals = self.hosts.learned.tables, self.signal_times.arrays
-        batches = self.batches.arrays(self.signal_times.size)
-        self.notes.answered += apply_outcomes(
+        answered, moved = apply_outcomes(
             self.pages,
             self.records,
             self.attempts.reserve(rows.size),
-            tables,
-            signals,
-            batches,
+            self.hosts.learned.tables,
+            self.signal_times.arrays,
+            self.batches.arrays(self.signal_times.size),
             rows,
             outcomes,
             self.rules.signal_delay,
             self.rules.failed_retry,
         )
-        if batches.counts[1]:
-            self.selector.touch(renew_pages(self.pages, signals.rows, batches, tables.weights))
+        self.notes.answered += answered
         self.open_requests.answered(outcomes.page_ids, outcomes.crawled_at)
-        return self._touched(rows, reweigh=True)
+        self.selector.touch(moved, reweigh=True)
+        return int(np.count_nonzero(rows == UNKNOWN))
 
     def parameters(
         self,
@@ -249,9 +247,9 @@ class Shard:
         self.selector.touch(moved)
         self.parameter_changes += moved.size
 
-    def _touched(self, rows: NDArray[np.int32], *, reweigh: bool = False) -> int:
+    def _touched(self, rows: NDArray[np.int32]) -> int:
         unknown = int(np.count_nonzero(rows == UNKNOWN))
-        self.selector.touch(rows[rows != UNKNOWN] if unknown else rows, reweigh=reweigh)
+        self.selector.touch(rows[rows != UNKNOWN] if unknown else rows)
         return unknown
 
     def upsert(self, identity: PageIdentity, update: PageUpdate, updated_at: float) -> bool:

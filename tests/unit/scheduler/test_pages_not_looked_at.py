@@ -1,0 +1,38 @@
+"""Listed pages that are worth far less than what is picked are not looked at at each tick."""
+
+import numpy as np
+from test_shard_selection import START, random_world
+
+PAGES = 300
+TICKS = 50
+
+
+def noted(world):
+    """Row of each listed page → until when it need not be looked at."""
+    board = world.shard.selector._board
+    entries = board.listed[: int(board.state[0]["listed"])]
+    return dict(zip(entries["row"].tolist(), entries["until"].tolist(), strict=True))
+
+
+def looked_at_in(ticks, slots):
+    """Part of the listed pages that are looked at anew at a tick of so many slots, on average."""
+    world = random_world(np.random.default_rng(1), PAGES, host_rate=1e6)
+    now, parts = START, []
+    for tick in range(ticks):
+        before = noted(world) if tick else {}
+        now += 0.1
+        world.pick(now + np.arange(slots) * 1e-3, 10.0 * slots, 0.0)
+        after = noted(world)
+        stayed = before.keys() & after.keys()
+        if tick > ticks // 2:
+            is_same = [before[row] == after[row] > now for row in stayed]
+            parts.append(1.0 - sum(is_same) / len(stayed))
+    return float(np.mean(parts))
+
+
+def test_few_are_where_slots_take_few_of_many():
+    assert looked_at_in(TICKS, 1) < 0.3
+
+
+def test_all_are_where_they_are_picked_soon():
+    assert looked_at_in(4, 60) == 1.0
