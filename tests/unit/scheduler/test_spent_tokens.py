@@ -42,7 +42,9 @@ def record(message):
 
 def asked_for(pages, times):
     return [
-        CrawlRequest("0-0-0", page.page_id, page.url, HOST, float(time), time + 100.0, 1.0, 0.0, "value")
+        CrawlRequest(
+            "0-0-0", page.page_id, page.url, HOST, float(time), time + 100.0, 1.0, 0.0, "value"
+        )
         for page, time in zip(pages, times, strict=False)
     ]
 
