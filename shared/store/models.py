@@ -58,6 +58,18 @@ class ShardSplit(Base):
     split_at: Mapped[float | None] = mapped_column(Double)
 
 
+class ShardClaim(Base):
+    """Which scheduler has loaded a shard last (`shared.store.splits`)."""
+
+    __tablename__ = "shard_claims"
+
+    shard: Mapped[int] = mapped_column(SmallInteger, primary_key=True, autoincrement=False)
+    claim: Mapped[str] = mapped_column(Text)
+    """Its fencing token: no other loading has it."""
+    since: Mapped[float] = mapped_column(Double)
+    """By the server's own clock."""
+
+
 class Page(Base):
     """The state of a page; one partition a shard."""
 
