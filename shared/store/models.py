@@ -56,6 +56,10 @@ class ShardSplit(Base):
     until: Mapped[float] = mapped_column(Double, server_default="-infinity")
     """When who asked for it is taken for gone, by the server's own clock."""
     split_at: Mapped[float | None] = mapped_column(Double)
+    urls_deleted_at: Mapped[float | None] = mapped_column(Double)
+    """When nothing was left any more of the URLs of pages that moved (`shared.store.left_urls`)."""
+    observations_moved_at: Mapped[float | None] = mapped_column(Double)
+    """When what crawls had found of them had followed (`shared.store.moving`)."""
 
 
 class ShardClaim(Base):
