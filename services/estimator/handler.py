@@ -262,6 +262,7 @@ class EstimatorHandler:
         server = "broker" if isinstance(error, KafkaError) else "database"
         self.trouble = f"the {server} cannot be written: {error}"
         metrics.RETRIES.inc()
+        self._refits.put_off()
         log.warning("beginning again from the database", error=str(error).strip())
 
     def committed(self) -> Positions:
@@ -314,9 +315,8 @@ class EstimatorHandler:
 
     def _what_is_stuck(self) -> str | None:
         metrics.STUCK.set(len(self._stuck))
-        if not self._stuck:
-            return None
-        return f"the database holds shards {sorted(self._stuck)} locked for somebody else"
+        said = f"the database holds shards {sorted(self._stuck)} locked for somebody else"
+        return said if self._stuck else None
 
     async def _process(self, records: ShardRecords, refused: Refused | None) -> None:
         if not records:
