@@ -270,6 +270,44 @@ async def test_an_owner_of_before_a_split_writes_nothing_any_more(two):
     assert all('"crawls": 1,' in page for page in after)
 
 
+async def test_a_split_amid_a_batch_leaves_the_other_shards_of_the_batch_as_they_are(
+    two, monkeypatch
+):
+    """They are stored, and not loaded anew: what they learn goes on."""
+    monkeypatch.setattr(Refits, "are_due", lambda *_: False)
+    still, growing = two
+    for one in two:
+        await one.start(range(SHARDS))
+        for url in URLS:
+            one.log.add(upsert(url), SHARDS)
+        await one.settle()
+    begin_growth(growing.url, GROWN)
+    process, load, to_split, loaded = handling.process, EstimatorHandler._load, [2], []
+
+    def split_meanwhile(*arguments):
+        done = process(*arguments)
+        if to_split:
+            growing.split(to_split.pop())
+        return done
+
+    async def noted(handler, number):
+        loaded.append(number)
+        await load(handler, number)
+
+    monkeypatch.setattr(handling, "process", split_meanwhile)
+    monkeypatch.setattr(EstimatorHandler, "_load", noted)
+    for one in (growing, still):
+        for url in URLS:
+            one.log.add(crawl(url, NOW + DAY), SHARDS)
+            one.log.add(signal(url, NOW + 2 * DAY), SHARDS)
+        await one.settle()
+    assert set(loaded) == {2}
+    await growing.start(range(SHARDS, GROWN))
+    await growing.settle()
+    assert growing.learned() == still.learned()
+    assert growing.log.announced.keys() == still.log.announced.keys()
+
+
 async def test_a_refit_that_a_split_has_cut_off_is_not_tried_again_while_shards_are_split(
     two, monkeypatch
 ):
