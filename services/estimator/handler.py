@@ -35,7 +35,7 @@ from services.estimator.remembering import durable
 from services.estimator.residence import make_room
 from services.estimator.shard import Shard
 from services.estimator.surveying import Survey
-from services.estimator.traces import note_stored
+from services.estimator.traces import note_stored, traced_in
 from shared.runtime.acceptance import Acceptance
 from shared.runtime.batches import Batch, Positions
 from shared.runtime.clock import Clock
@@ -324,6 +324,7 @@ class EstimatorHandler:
         # Until the commit has come through, what these shards have is not what the database has.
         self._stale |= (touched := set(self._shards) if refitting else set(records))
         applied = {} if refused else records
+        traced = traced_in(self._tracing, applied)
         done, news, spent = await asyncio.to_thread(
             process,
             self._shards,
@@ -334,13 +335,12 @@ class EstimatorHandler:
         )
         letters = [refused] if refused else [letter for part in done for letter in part.refused]
         misplaced = [record for part in done for record in part.misplaced]
-        counts = counts_of(records, letters)
-        self._bad_share.check(counts, time.monotonic())
+        self._bad_share.check(counts := counts_of(records, letters), time.monotonic())
         commit = self._commit_of(records, touched, done, news)
         await self._outbox.put_aside(letters, misplaced)
         with metrics.WORK_SECONDS.labels("store").time():
             lost = await asyncio.to_thread(self._store.commit_ours, commit, partly=not refitting)
-        note_stored(self._tracing, applied, [*letters, *misplaced])
+        note_stored(self._tracing, traced, [*letters, *misplaced])
         if refitting:
             surveyed = 0.0 if refitting is refit else self._survey.seconds
             self._refits.noted(self._shards.values(), self._clock.now(), spent + surveyed)
