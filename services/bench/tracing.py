@@ -31,14 +31,17 @@ def run(pages: int = 20_000, share: float = 0.01, turns: int = 200) -> dict[str,
         `share`, `turns`; by worker: `cost`: the median over the turns of the time with traces over
         the time without, less 1; `low`, `high`: bounds of that median, at 95 %; `microseconds` of
         a message without; `spans` of a thousand messages. `any_number`: the same where a process
-        may make any number of spans a second.
+        may make any number of spans a second. `none_sampled`: the same where traces are on, and
+        nothing is traced.
     """
     made = {limit: asyncio.run(_run(pages, share, turns, limit)) for limit in _LIMITS}
+    none_sampled = asyncio.run(_run(pages, 0.0, turns, SPANS_PER_SECOND))
     return {
         "share": share,
         "turns": turns,
         **made[SPANS_PER_SECOND],
         "any_number": made[_ANY_NUMBER],
+        "none_sampled": none_sampled,
     }
 
 

@@ -13,7 +13,7 @@ from services.estimator.application import apply_records
 from services.estimator.compilation import warm_up as compile_estimator
 from services.estimator.learning import learn, material_news
 from services.estimator.shard import Shard as LearningShard
-from services.estimator.traces import note_stored
+from services.estimator.traces import note_stored, traced_in
 from services.ingester.handler import SignalHandler
 from services.scheduler.flow.reader import Reader
 from services.scheduler.flow.slot_filler import Emission, SlotFiller
@@ -223,10 +223,11 @@ class _Learning:
         """Apply them, and learn."""
         records = {CRAWL_OUTCOMES.name: self._records[is_on]}
         shard, acceptance = self._shards[is_on], Acceptance(self._now, self._now, False)
+        traced = traced_in(self._tracing[is_on], {0: records})
         done = apply_records(shard, records, acceptance, 0.0)
         learn(done)
         material_news(done, 0.05, self._now)
-        note_stored(self._tracing[is_on], {0: records}, done.refused)
+        note_stored(self._tracing[is_on], traced, done.refused)
 
 
 WORKS: Final[dict[str, Callable[[int, Tracing], Work]]] = {

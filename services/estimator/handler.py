@@ -35,7 +35,7 @@ from services.estimator.remembering import durable
 from services.estimator.residence import make_room
 from services.estimator.shard import Shard
 from services.estimator.surveying import Survey
-from services.estimator.traces import note_stored
+from services.estimator.traces import note_stored, traced_in
 from shared.runtime.acceptance import Acceptance
 from shared.runtime.batches import Batch, Positions
 from shared.runtime.clock import Clock
@@ -44,7 +44,7 @@ from shared.runtime.retrying import Attempts, until_it_passes
 from shared.runtime.settings import Settings
 from shared.runtime.tracing import Tracing
 from shared.store.connection import first_line
-from shared.store.positions import require_remembered
+from shared.store.positions import Superseded, require_remembered
 from shared.store.snapshot import load_for_learning
 
 log = structlog.get_logger(__name__)
@@ -262,6 +262,7 @@ class EstimatorHandler:
         server = "broker" if isinstance(error, KafkaError) else "database"
         self.trouble = f"the {server} cannot be written: {error}"
         metrics.RETRIES.inc()
+        self._refits.put_off()
         log.warning("beginning again from the database", error=str(error).strip())
 
     def committed(self) -> Positions:
@@ -291,8 +292,7 @@ class EstimatorHandler:
 
     async def _load(self, number: int) -> None:
         # Whoever read it before can commit nothing more; what it did commit is read here.
-        hurried = number in self._stuck
-        epoch = await asyncio.to_thread(self._store.own, number, hurried=hurried)
+        epoch = await asyncio.to_thread(self._store.own, number, hurried=number in self._stuck)
         snapshot = await asyncio.to_thread(
             load_for_learning,
             self._database_url,
@@ -302,8 +302,8 @@ class EstimatorHandler:
         )
         ours = {k: v for k, v in self.committed().items() if k[1] == number}
         require_remembered(ours, snapshot.positions)
-        self._positions = {k: v for k, v in self._positions.items() if k[1] != number}
-        self._positions |= snapshot.positions
+        others = {k: v for k, v in self._positions.items() if k[1] != number}
+        self._positions = others | snapshot.positions
         shard = self._shards[number] = await asyncio.to_thread(Shard.load, snapshot, self._store)
         shard.epoch = epoch
         self._outbox.forget([number])
@@ -314,18 +314,17 @@ class EstimatorHandler:
 
     def _what_is_stuck(self) -> str | None:
         metrics.STUCK.set(len(self._stuck))
-        if not self._stuck:
-            return None
-        return f"the database holds shards {sorted(self._stuck)} locked for somebody else"
+        said = f"the database holds shards {sorted(self._stuck)} locked for somebody else"
+        return said if self._stuck else None
 
     async def _process(self, records: ShardRecords, refused: Refused | None) -> None:
         if not records:
             return
-        now = self._clock.now()
-        refitting = self._refitting(now)
+        refitting = self._refitting(self._clock.now())
         # Until the commit has come through, what these shards have is not what the database has.
         self._stale |= (touched := set(self._shards) if refitting else set(records))
         applied = {} if refused else records
+        traced = traced_in(self._tracing, applied)
         done, news, spent = await asyncio.to_thread(
             process,
             self._shards,
@@ -336,26 +335,27 @@ class EstimatorHandler:
         )
         letters = [refused] if refused else [letter for part in done for letter in part.refused]
         misplaced = [record for part in done for record in part.misplaced]
-        counts = counts_of(records, letters)
-        self._bad_share.check(counts, time.monotonic())
+        self._bad_share.check(counts := counts_of(records, letters), time.monotonic())
         commit = self._commit_of(records, touched, done, news)
         await self._outbox.put_aside(letters, misplaced)
         with metrics.WORK_SECONDS.labels("store").time():
-            await asyncio.to_thread(self._store.commit, commit)
-        note_stored(self._tracing, applied, [*letters, *misplaced])
+            lost = await asyncio.to_thread(self._store.commit_ours, commit, partly=not refitting)
+        note_stored(self._tracing, traced, [*letters, *misplaced])
         if refitting:
             surveyed = 0.0 if refitting is refit else self._survey.seconds
             self._refits.noted(self._shards.values(), self._clock.now(), spent + surveyed)
-        self._stale -= touched
-        self._positions |= commit.after
-        for number, part in news.items():
-            self._outbox.add(number, part)
+        self._stale -= touched - lost
+        self._positions |= commit.without(lost).after
+        for number in news.keys() - lost:
+            self._outbox.add(number, news[number])
         # Hosts keep their rows in memory: to forget one, the shard is loaded anew.
         self._stale |= await asyncio.to_thread(forget_erased, done)
         await self._make_room()
         self._bad_share.add(counts, time.monotonic())
         self.progressed_at = time.monotonic()
         self._report_size()
+        if lost:  # What came of them is done again, and nothing of the others.
+            raise Superseded(f"others have taken shards over: {sorted(lost)}", lost)
 
     def _refitting(self, now: float) -> Refitting | None:
         """How priors are refitted with the next batch; None: they are not.

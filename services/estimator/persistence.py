@@ -3,8 +3,8 @@
 import os
 import secrets
 import threading
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, fields
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, fields, replace
 from functools import lru_cache
 from typing import Final
 
@@ -101,6 +101,16 @@ class Commit:
     """Clock time, Unix seconds."""
     hurried: bool
     """Others wait meanwhile: a lock is waited for only a moment."""
+
+    def without(self, shards: Collection[int]) -> "Commit":
+        """The same of the other shards alone."""
+        return replace(
+            self,
+            done=[part for part in self.done if part.shard.number not in shards],
+            owned={n: epoch for n, epoch in self.owned.items() if n not in shards},
+            after={key: offset for key, offset in self.after.items() if key[1] not in shards},
+            announcing={n: part for n, part in self.announcing.items() if n not in shards},
+        )
 
 
 class Store:
@@ -202,6 +212,27 @@ class Store:
             for shard, (epoch, holder) in theirs.items()
             if (epoch, holder) != (owned[shard], self._holder)
         }
+
+    def commit_ours(self, batch: Commit, *, partly: bool) -> frozenset[int]:
+        """Make a batch durable, as `commit` does, but for shards that others have taken over.
+
+        Args:
+            batch: what there is.
+            partly: whether it may be without some shards.
+
+        Returns:
+            the shards of which nothing is stored.
+        """
+        try:
+            self.commit(batch)
+        except Superseded as error:
+            lost = error.shards
+            if not partly or not lost or lost >= batch.owned.keys():
+                raise
+        else:
+            return frozenset()
+        self.commit(batch.without(lost))
+        return lost
 
     def commit(self, batch: Commit) -> None:
         """Make a batch durable: all of it or nothing.

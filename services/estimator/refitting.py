@@ -38,6 +38,10 @@ FIRST_RECORDS: Final = 100
 MOST_TIME: Final = 1 / 40
 """Share of the time that refits may take."""
 
+PUT_OFF_SECONDS: Final = 60.0
+"""After a failure no refit is tried for so long: it concerns all shards, and where shards are split
+one after the other each would cut it off, and have all of them loaded anew."""
+
 MOST_PAGES: Final = 10_000
 """Pages that follow their hosts' priors in one refit: those with the fewest crawl records. The
 others follow when they are crawled; their own records say more than the prior anyway."""
@@ -76,6 +80,10 @@ class Refits:
         self._records = max(sum(shard.records for shard in shards), FIRST_RECORDS / 2)
         self._due_at = now + self._every_seconds
         self._not_before = time.monotonic() + wall_seconds / MOST_TIME
+
+    def put_off(self) -> None:
+        """Something has failed: first what has to be done is done."""
+        self._not_before = max(self._not_before, time.monotonic() + PUT_OFF_SECONDS)
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

@@ -2,44 +2,64 @@
 
 from collections.abc import Sequence
 
+from aiokafka import ConsumerRecord
+
 from services.estimator.decoding import Misplaced, Refused
 from services.estimator.ordering import ShardRecords
 from shared.contracts.codec import decode
 from shared.contracts.identity import page_id_of
 from shared.contracts.messages import CrawlOutcome
 from shared.contracts.topics import CRAWL_OUTCOMES
-from shared.runtime.tracing import STORED, Tracing, marks_of
+from shared.runtime.tracing import STORED, Mark, Tracing, marks_of
 from shared.runtime.wall_time import WALL
 
+Traced = list[tuple[ConsumerRecord, Mark]]
 
-def note_stored(
-    tracing: Tracing | None, records: ShardRecords, left_out: Sequence[Refused | Misplaced]
-) -> None:
-    """Make the spans of outcomes that are traced; those without a header cost nothing.
+
+def traced_in(tracing: Tracing | None, records: ShardRecords) -> Traced:
+    """Outcomes that are traced, and their marks.
+
+    To be looked for before a batch is applied: who reads all records first has them brought into
+    the processor's cache for the others, and afterwards they are not there any more.
 
     Args:
         tracing: of the process; None: it is off.
-        records: of the batch that was just committed.
-        left_out: those of them that were not applied.
+        records: of the batch.
     """
     if tracing is None:
-        return
-    others = {id(one.record) for one in left_out}
+        return []
+    found: Traced = []
     for topics in records.values():
         outcomes = topics.get(CRAWL_OUTCOMES.name, ())
-        for place, mark in marks_of(outcomes):
-            record = outcomes[place]
-            if id(record) in others:
-                continue
-            outcome, now = decode(CrawlOutcome, record.value), WALL.now()
-            span = tracing.start(
-                STORED,
-                mark,
-                record.timestamp / 1000,
-                now,
-                page_id=page_id_of(outcome.url),
-                host=outcome.host,
-                result=outcome.result or "digest",
-            )
-            if span is not None:
-                span.end(now)
+        found += [(outcomes[place], mark) for place, mark in marks_of(outcomes)]
+    return found
+
+
+def note_stored(
+    tracing: Tracing | None, traced: Traced, left_out: Sequence[Refused | Misplaced]
+) -> None:
+    """Make the spans of outcomes that were just committed.
+
+    Args:
+        tracing: of the process; None: it is off.
+        traced: those of the batch that are traced.
+        left_out: what of the batch was not applied.
+    """
+    if tracing is None or not traced:
+        return
+    others = {id(one.record) for one in left_out}
+    for record, mark in traced:
+        if id(record) in others:
+            continue
+        outcome, now = decode(CrawlOutcome, record.value), WALL.now()
+        span = tracing.start(
+            STORED,
+            mark,
+            record.timestamp / 1000,
+            now,
+            page_id=page_id_of(outcome.url),
+            host=outcome.host,
+            result=outcome.result or "digest",
+        )
+        if span is not None:
+            span.end(now)

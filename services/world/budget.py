@@ -49,15 +49,18 @@ class Budget:
         """Crawls per second that the budget allows at a time."""
         return float(self.rates[max(int(np.searchsorted(self.times, time, "right")) - 1, 0)])
 
+    def _most_at(self, time: float) -> float:
+        """The same, but any budget may hold that did within the time that a change settles in."""
+        first, last = np.searchsorted(self.times, [time - SETTLE_SECONDS, time], "right") - 1
+        return float(self.rates[max(int(first), 0) : max(int(last), 0) + 1].max())
+
     def allowed(self, start: float, end: float) -> float:
-        """The most crawls in [start, end): while a change settles, the higher budget counts."""
+        """The most crawls in [start, end): while changes settle, the highest budget counts."""
         cuts = np.concatenate([self.times, self.times[1:] + SETTLE_SECONDS])
         cuts = np.unique(np.clip(np.append(cuts, [start, end]), start, end))
         total = 0.0
         for left, right in itertools.pairwise(cuts.tolist()):
-            middle = (left + right) / 2
-            rate = max(self.rate_at(middle), self.rate_at(max(middle - SETTLE_SECONDS, 0.0)))
-            total += rate * (right - left)
+            total += self._most_at((left + right) / 2) * (right - left)
         return float(total)
 
     def integral(self, end: float) -> float:
@@ -70,9 +73,7 @@ class Budget:
         """The most crawls until each time, to be subtracted from one another (see `allowed`)."""
         cuts = np.unique(np.concatenate([self.times, self.times[1:] + SETTLE_SECONDS]))
         middles = np.append((cuts[:-1] + cuts[1:]) / 2, cuts[-1] + 1.0)
-        rates = np.array(
-            [max(self.rate_at(m), self.rate_at(max(m - SETTLE_SECONDS, 0.0))) for m in middles]
-        )
+        rates = np.array([self._most_at(middle) for middle in middles.tolist()])
         until = np.concatenate([[0.0], np.cumsum(rates[:-1] * np.diff(cuts))])
         places = np.maximum(np.searchsorted(cuts, times, "right") - 1, 0)
         return np.asarray(until[places] + rates[places] * (times - cuts[places]))

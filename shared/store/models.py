@@ -56,6 +56,22 @@ class ShardSplit(Base):
     until: Mapped[float] = mapped_column(Double, server_default="-infinity")
     """When who asked for it is taken for gone, by the server's own clock."""
     split_at: Mapped[float | None] = mapped_column(Double)
+    urls_deleted_at: Mapped[float | None] = mapped_column(Double)
+    """When nothing was left any more of the URLs of pages that moved (`shared.store.left_urls`)."""
+    observations_moved_at: Mapped[float | None] = mapped_column(Double)
+    """When what crawls had found of them had followed (`shared.store.moving`)."""
+
+
+class ShardClaim(Base):
+    """Which scheduler has loaded a shard last (`shared.store.splits`)."""
+
+    __tablename__ = "shard_claims"
+
+    shard: Mapped[int] = mapped_column(SmallInteger, primary_key=True, autoincrement=False)
+    claim: Mapped[str] = mapped_column(Text)
+    """Its fencing token: no other loading has it."""
+    since: Mapped[float] = mapped_column(Double)
+    """By the server's own clock."""
 
 
 class Page(Base):

@@ -21,6 +21,7 @@ from shared.store.deployment import StoreMismatch
 from shared.store.erased_traces import observation_runs
 from shared.store.left_urls import delete_left_urls
 from shared.store.page_classes import copy_classes
+from shared.store.splits import SERVERS_TIME
 
 _EMPTY: Final = ("pages", "page_urls", "hosts")
 """Tables in which shards have nothing before they get their hosts."""
@@ -34,6 +35,10 @@ _NEW_HOSTS: Final = """
 SELECT host_id, host FROM hosts WHERE shard = %s
 AND NOT EXISTS (SELECT FROM host_moves AS noted WHERE noted.host_id = hosts.host_id)
 """
+
+_NOT_FOLLOWED: Final = (
+    "SELECT parent FROM shard_splits WHERE split_at IS NOT NULL AND observations_moved_at IS NULL"
+)
 
 _FOLLOW: Final = """
 UPDATE {table} AS found SET shard = moved.shard
@@ -157,6 +162,7 @@ def move_observations(
     """Let what crawls found follow their pages, of all shards that are split. Idempotent.
 
     They have no index: all are looked through, some blocks in a transaction, while workers go on.
+    When that is done, it is noted with the splits, and not done again.
 
     Args:
         database_url: libpq URL, of the tables' owner.
@@ -168,6 +174,9 @@ def move_observations(
     """
     moved = 0
     with connect(database_url, "cli", autocommit=True) as connection:
+        splits = [parent for (parent,) in connection.execute(_NOT_FOLLOWED).fetchall()]
+        if not splits:
+            return 0
         runs = list(observation_runs(connection))
         for done, (table, begin, end) in enumerate(runs):
             progress(done, len(runs))
@@ -176,6 +185,11 @@ def move_observations(
                 {"shards": layout.shards, "before": layout.grown_from, "begin": begin, "end": end},
             ).rowcount
         progress(len(runs), len(runs))
+        connection.execute(
+            f"UPDATE shard_splits SET observations_moved_at = {SERVERS_TIME} "
+            "WHERE parent = ANY(%s)",
+            (np.array(splits, np.int16),),
+        )
     return moved
 
 

@@ -125,7 +125,8 @@ def require_ownership(
         epoch, name = found.get(lost[0], (NO_OWNER, "nobody"))
         raise Superseded(
             f"{len(lost)} of {len(owned)} shards have another owner: shard {lost[0]} is {name}'s "
-            f"since epoch {epoch}"
+            f"since epoch {epoch}",
+            lost,
         )
 
 

@@ -1,6 +1,6 @@
 """How far a consumer's effects on the database reach into each partition it reads."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from typing import Final
 
 import numpy as np
@@ -17,6 +17,16 @@ Positions = dict[tuple[str, int], int]
 
 class Superseded(Exception):
     """Another writer has moved these partitions on; its effects must be loaded first."""
+
+    def __init__(self, text: str, shards: Collection[int] = ()) -> None:
+        """Say it.
+
+        Args:
+            text: what is the matter.
+            shards: that have another owner, as far as that is what it is about.
+        """
+        super().__init__(text)
+        self.shards = frozenset(shards)
 
 
 class Forgotten(Exception):

@@ -21,6 +21,7 @@ _BY_SHARD: Final = ("pages", "page_urls")
 _EVERYTHING: Final = (
     "deployment",
     "shard_splits",
+    "shard_claims",
     "pages",
     "page_urls",
     "hosts",
@@ -71,6 +72,7 @@ ROLES: Final[dict[str, dict[str, str]]] = {
         "deployment": "SELECT",
         # It says when it has stopped to pick.
         "shard_splits": "SELECT, UPDATE (state)",
+        "shard_claims": "SELECT, INSERT, UPDATE",
         "pages": "SELECT",
         "page_urls": "SELECT",
         "hosts": "SELECT",

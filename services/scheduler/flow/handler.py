@@ -132,7 +132,7 @@ class SchedulerHandler:
 
     async def _load(self, database: Database, partitions: set[int]) -> Positions:
         began = time.monotonic()
-        layout = await self._retried(
+        layout, claim = await self._retried(
             asyncio.to_thread, begin_anew, database.url, partitions, database.held
         )
         while True:
@@ -149,7 +149,7 @@ class SchedulerHandler:
         }
         self._trouble = None
         shards = {number: shard for number, (shard, _) in loaded.items()}
-        waiting = await asyncio.to_thread(self._restore, shards.values(), requests)
+        waiting = await asyncio.to_thread(self._restore, shards.values(), requests, claim)
         await self._thread.run(self._take_over, shards, behind)
         log.info(
             "shards loaded",
@@ -269,7 +269,9 @@ class SchedulerHandler:
             {key: ends[tp] for tp, key in names.items()},
         )
 
-    def _restore(self, shards: Iterable[Shard], requests: dict[int, list[CrawlRequest]]) -> int:
+    def _restore(
+        self, shards: Iterable[Shard], requests: dict[int, list[CrawlRequest]], claim: str
+    ) -> int:
         """Make shards as they were that nobody has yet, and find what is to be crawled first.
 
         Returns:
@@ -277,6 +279,7 @@ class SchedulerHandler:
         """
         waiting = 0
         for shard in shards:
+            shard.claim = claim
             waiting += restore(shard, requests_of(shard, requests))
             shard.filled_until = self._clock.now()
             shard.selector.prepare(shard.filled_until)

@@ -14,10 +14,11 @@ shard goes on as it was.
 """
 
 import asyncio
+import secrets
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Final, Protocol
+from typing import Final, NamedTuple, Protocol
 
 import structlog
 
@@ -54,9 +55,18 @@ class _Asked:
     """Whether the database may know that it has."""
 
 
-def begin_anew(database_url: str, shards: set[int], held: str | None = None) -> Layout:
-    """How the hosts are shared out, as shards are about to be loaded: what the scheduler before has
-    said of them does not count any more.
+class Begun(NamedTuple):
+    """What shards are loaded by."""
+
+    layout: Layout
+    """How the hosts are shared out."""
+    claim: str
+    """The fencing token of the loading (`shared.store.splits.take_over`)."""
+
+
+def begin_anew(database_url: str, shards: set[int], held: str | None = None) -> Begun:
+    """Take shards over that are about to be loaded: what the scheduler before says of them, or has
+    said, does not count any more.
 
     Args:
         database_url: libpq URL.
@@ -67,10 +77,11 @@ def begin_anew(database_url: str, shards: set[int], held: str | None = None) -> 
         StoreMismatch: it has others.
         psycopg.OperationalError: the server cannot be reached.
     """
+    claim = secrets.token_hex(8)
     with connect(database_url, "splits", autocommit=True) as connection:
         require_held(connection, held)
-        take_over(connection, shards)
-        return read_layout(connection)
+        take_over(connection, shards, claim)
+        return Begun(read_layout(connection), claim)
 
 
 class Shards(Protocol):
@@ -159,7 +170,10 @@ class SplitWatch:
 
     async def _follow(self, shard: Shard, split: Split) -> None:
         if split.state is SplitState.ASKED and split.is_current:
-            await self._hold(shard)
+            if split.claim == shard.claim:
+                await self._hold(shard)
+            else:
+                await self._claim_again(shard)
         elif split.state in (SplitState.ASKED, SplitState.HELD):
             if not split.is_current:
                 await asyncio.to_thread(resume, self._looking.connection, shard.number)
@@ -168,6 +182,15 @@ class SplitWatch:
             if shard.is_held:
                 log.warning("a split was given up: the shard goes on", shard=shard.number)
                 await self._pauses.go_on(shard)
+
+    async def _claim_again(self, shard: Shard) -> None:
+        """Have a shard loaded anew that another scheduler has taken over since, if it is ours all
+        the same: that one is gone, or the database has forgotten that we came after it."""
+        shards = await self._thread.run(lambda: dict(self._shards()))
+        # Where we have just loaded it ourselves there is another one in its place.
+        if shards.get(shard.number) is shard and self._is_ours:
+            log.warning("a shard was taken over and is loaded anew", shard=shard.number)
+            self._consumer.reload({shard.number})
 
     async def _hold(self, shard: Shard) -> None:
         """Stop picking, and say so, once nothing stands against it; else at the next look."""
@@ -180,10 +203,13 @@ class SplitWatch:
         is_sent = await self._pauses.hold(shard)
         if not was_held:
             asked.named_until, asked.held_at = shard.named_until, time.monotonic()
-        # Whether it is ours is asked last: meanwhile it may have become another's, who picks.
+        # Whether it is ours is asked last: meanwhile it may have become another's, who picks. Where
+        # it becomes so from now on, the claim is another one.
         if is_sent and await self._is_applied(asked) and self._is_ours:
             asked.is_said = True
-            asked.is_said = await asyncio.to_thread(hold, self._looking.connection, shard.number)
+            asked.is_said = await asyncio.to_thread(
+                hold, self._looking.connection, shard.number, claim=shard.claim
+            )
         elif not asked.is_said and time.monotonic() - asked.held_at > HELD_SECONDS:
             log.info("a shard that cannot be split yet is picked on", shard=shard.number)
             del self._asked[shard.number]

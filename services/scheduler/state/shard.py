@@ -86,9 +86,10 @@ class Shard:
         """Whether all events that were there when the shard was assigned are applied; and whether
         it is about to be split: then nothing is picked."""
         self.spent: SpentTokens | None = None
-        self.layout, self.loaded_epoch, self.named_until = ALONE, 0, 0
+        self.layout, self.loaded_epoch, self.named_until, self.claim = ALONE, 0, 0, ""
         """How the hosts are shared out, and the epoch of the shard's owner among the estimators,
-        as it was loaded; and the offset up to which `page-updates` are read since then."""
+        as it was loaded; the offset up to which `page-updates` are read since then; and the fencing
+        token by which it was loaded."""
         self.epochs: dict[str, int] = {}
         """Topic (without prefix) → the newest epoch that was read there. By topic: what an owner
         before announced on another one may not be read yet."""

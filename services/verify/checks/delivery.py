@@ -89,10 +89,12 @@ def crawls_applied(
     """
     crawled: dict[int, list[float]] = defaultdict(list)
     besides: dict[int, set[float]] = defaultdict(set)
+    # What was passed on while shards grew counts where, and when, it came there.
+    last = {(one.outcome.url, one.outcome.crawled_at): one.partition for one in ledger.outcomes}
     for answered in ledger.outcomes:
         outcome = answered.outcome
         page_id = _page_id(outcome.url, answered.partition, ledger.layout)
-        if page_id is None:
+        if page_id is None or answered.partition != last[outcome.url, outcome.crawled_at]:
             continue
         if outcome.result not in NO_CRAWLS:
             crawled[page_id].append(outcome.crawled_at)

@@ -5,6 +5,7 @@ those of one that is split in between. In the end both have learned the same.
 """
 
 import asyncio
+import time
 from collections import defaultdict
 
 import numpy as np
@@ -15,7 +16,7 @@ from estimator_world import DAY, NOW, SHARDS, TOPICS, URLS, Broker, crawl, signa
 
 from services.estimator import handler as handling
 from services.estimator.handler import EstimatorHandler
-from services.estimator.refitting import Refits
+from services.estimator.refitting import PUT_OFF_SECONDS, Refits
 from shared.contracts.codec import encode
 from shared.contracts.identity import identify, shard_of
 from shared.contracts.messages import HostLimit, PageUpdate
@@ -267,6 +268,85 @@ async def test_an_owner_of_before_a_split_writes_nothing_any_more(two):
     after = growing.learned()["pages"]
     assert len(after) == len(before) == len(URLS)
     assert all('"crawls": 1,' in page for page in after)
+
+
+async def test_a_split_amid_a_batch_leaves_the_other_shards_of_the_batch_as_they_are(
+    two, monkeypatch
+):
+    """They are stored, and not loaded anew: what they learn goes on."""
+    monkeypatch.setattr(Refits, "are_due", lambda *_: False)
+    still, growing = two
+    for one in two:
+        await one.start(range(SHARDS))
+        for url in URLS:
+            one.log.add(upsert(url), SHARDS)
+        await one.settle()
+    begin_growth(growing.url, GROWN)
+    process, load, to_split, loaded = handling.process, EstimatorHandler._load, [2], []
+
+    def split_meanwhile(*arguments):
+        done = process(*arguments)
+        if to_split:
+            growing.split(to_split.pop())
+        return done
+
+    async def noted(handler, number):
+        loaded.append(number)
+        await load(handler, number)
+
+    monkeypatch.setattr(handling, "process", split_meanwhile)
+    monkeypatch.setattr(EstimatorHandler, "_load", noted)
+    for one in (growing, still):
+        for url in URLS:
+            one.log.add(crawl(url, NOW + DAY), SHARDS)
+            one.log.add(signal(url, NOW + 2 * DAY), SHARDS)
+        await one.settle()
+    assert set(loaded) == {2}
+    await growing.start(range(SHARDS, GROWN))
+    await growing.settle()
+    assert growing.learned() == still.learned()
+    assert growing.log.announced.keys() == still.log.announced.keys()
+
+
+async def test_a_refit_that_a_split_has_cut_off_is_not_tried_again_while_shards_are_split(
+    two, monkeypatch
+):
+    """Each try would have all shards loaded anew, those that are split next among them."""
+    _, growing = two
+    begin_growth(growing.url, GROWN)
+    await growing.start(range(GROWN))
+    for url in URLS:
+        growing.log.add(upsert(url), SHARDS)
+        for day in range(1, 4):
+            growing.log.add(crawl(url, NOW + day * DAY), SHARDS)
+    with monkeypatch.context() as first:
+        first.setattr(Refits, "are_due", lambda *_: False)
+        await growing.settle()
+    refit, left, refitted = handling.refit, list(range(SHARDS)), []
+
+    def cut_off(shards, material):
+        refitted.append(len(shards))
+        if left:
+            growing.split(left.pop())
+        return refit(shards, material)
+
+    monkeypatch.setattr(handling, "refit", cut_off)
+    growing.log.add(crawl(URLS[0], NOW + 9 * DAY), GROWN)
+    await growing.settle()
+    assert refitted == [GROWN]
+    assert len(left) == SHARDS - 1
+    for parent in left:
+        growing.split(parent)
+    left.clear()
+    for url in URLS:
+        growing.log.add(crawl(url, NOW + 10 * DAY), GROWN)
+    await growing.settle()
+    assert refitted == [GROWN]
+    now = time.monotonic
+    monkeypatch.setattr(time, "monotonic", lambda: now() + PUT_OFF_SECONDS)
+    growing.log.add(crawl(URLS[0], NOW + 11 * DAY), GROWN)
+    await growing.settle()
+    assert refitted == [GROWN, GROWN]
 
 
 async def test_a_refit_of_all_hosts_goes_on_though_new_shards_are_quiet(two, monkeypatch):

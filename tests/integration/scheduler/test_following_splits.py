@@ -56,8 +56,11 @@ class Scheduler:
         self.url = url
         self.consumer, self.pauses = Consumer(), Pauses()
         self.layouts = []
+        self.claim = begin_anew(url, set(shards)).claim
         self.shards = {
-            number: SimpleNamespace(number=number, layout=layout, is_held=False, named_until=0)
+            number: SimpleNamespace(
+                number=number, layout=layout, is_held=False, named_until=0, claim=self.claim
+            )
             for number in shards
         }
         self._stopping = asyncio.Event()
@@ -259,7 +262,45 @@ async def test_what_a_scheduler_before_has_said_of_a_shard_does_not_count(store,
     layout = begin_growth(store, AFTER)
     assert ask(connection, PARENT, 30.0)
     assert hold(connection, PARENT)
-    assert begin_anew(store, {0, PARENT}) == layout
+    assert begin_anew(store, {0, PARENT}).layout == layout
+    assert state(connection) is SplitState.ASKED
+
+
+async def test_a_hold_that_comes_after_another_has_taken_the_shard_over_holds_nothing(
+    start, store, connection, monkeypatch
+):
+    """It was under way, and the other picks pages meanwhile."""
+    begin_growth(store, AFTER)
+    scheduler = start([PARENT], Layout.of(BEFORE))
+    late, landed = splitting.hold, []
+
+    def hold_late(*arguments, **named):
+        begin_anew(store, {PARENT})
+        landed.append(late(*arguments, **named))
+        return landed[-1]
+
+    monkeypatch.setattr(splitting, "hold", hold_late)
+    assert ask(connection, PARENT, 30.0)
+    await until(lambda: landed)
+    await scheduler.some_turns()
+    assert set(landed) == {False}
+    assert state(connection) is SplitState.ASKED
+
+
+async def test_who_is_sure_of_a_shard_that_another_has_taken_over_loads_it_anew(
+    start, store, connection
+):
+    """A database that forgot who took it over last must not keep it from being split for ever."""
+    begin_growth(store, AFTER)
+    scheduler = start([0, PARENT], Layout.of(BEFORE))
+    begin_anew(store, {PARENT})
+    scheduler.consumer.is_sure = False
+    assert ask(connection, PARENT, 30.0)
+    await scheduler.some_turns()
+    assert scheduler.consumer.reloaded == set()
+    scheduler.consumer.is_sure = True
+    await until(lambda: scheduler.consumer.reloaded)
+    assert scheduler.consumer.reloaded == {PARENT}
     assert state(connection) is SplitState.ASKED
 
 

@@ -255,9 +255,10 @@ def test_who_looks_pages_up_reads_which_shard_has_them_and_those_that_a_growth_a
         connect(migrated_url, "test", autocommit=True) as command,
     ):
         ask(command, 1, 1000.0)
-        assert hold(connection, 1)
-        take_over(connection, [1])
-        assert hold(connection, 1)
+        take_over(connection, [1], "before")
+        assert hold(connection, 1, claim="before")
+        take_over(connection, [1], "after")
+        assert hold(connection, 1, claim="after")
         assert not resume(connection, 1)
         split_shard(command, fetch_layout(migrated_url), 1, "test")
     for role, may in (*((name, True) for name in READERS), ("freshet_poller", False)):

@@ -7,7 +7,7 @@ from store_contents import NOW, SHARDS, fill, urls_of_shard
 
 from shared.contracts.databases import Databases
 from shared.contracts.identity import identify, shard_of
-from shared.store import left_urls, splitting
+from shared.store import left_urls, moving, splitting
 from shared.store.connection import connect
 from shared.store.erasing import ErasedRows, erase_pages
 from shared.store.growth import begin_growth, split_shard
@@ -121,6 +121,67 @@ def test_a_page_that_comes_meanwhile_keeps_its_url_and_who_erases_one_does_not_w
     found = stored(command)
     assert found["https://new/"] == [PARENT]
     assert other.url not in found
+
+
+def test_what_is_tidied_up_is_not_looked_through_again(filled, command, monkeypatch):
+    """A growth that is called again, or followed by another, costs what is left of it."""
+    alone, looked = Databases.alone(filled), []
+
+    def noted(function, name):
+        def call(*arguments):
+            looked.append(name or arguments[1])
+            return function(*arguments)
+
+        return call
+
+    monkeypatch.setattr(left_urls, "runs_of_blocks", noted(left_urls.runs_of_blocks, None))
+    runs = noted(moving.observation_runs, "observations")
+    monkeypatch.setattr(moving, "observation_runs", runs)
+    layout = prepare(alone, GROWN)
+    split_all(alone, layout, quiet, wait_seconds=0.0, unattended=True)
+    assert looked == [f"page_urls_{parent}" for parent in range(SHARDS)]
+    finish(alone, layout, quiet)
+    assert looked[SHARDS:] == ["observations"]
+    looked.clear()
+    finish(alone, prepare(alone, GROWN), quiet)
+    assert looked == []
+    prepare(alone, 2 * GROWN)
+    assert looked == []
+    assert stored(command) == right()
+    command.execute("UPDATE shard_splits SET split_at = 1 WHERE parent = 1")
+    delete_left_urls(command, 1)
+    assert looked == ["page_urls_1"]  # The next growth's leftovers are its own.
+
+
+def test_who_is_killed_before_all_is_deleted_has_not_tidied_up(command, split, monkeypatch):
+    monkeypatch.setattr(left_urls, "_BLOCKS_AT_ONCE", 3)
+    calls = []
+
+    class Killed(BaseException):
+        """Of the command, when the last slice is done."""
+
+    def die_at_the_last():
+        calls.append(1)
+        if len(calls) == slices:
+            raise Killed
+
+    slices = len(list(left_urls.runs_of_blocks(command, f"page_urls_{PARENT}", 3)))
+    with pytest.raises(Killed):
+        delete_left_urls(command, PARENT, die_at_the_last)
+    told = []
+    delete_left_urls(command, PARENT, lambda: told.append(1))
+    assert len(told) == slices
+    delete_left_urls(command, PARENT, lambda: told.append(1))
+    assert len(told) == slices
+
+
+def test_a_shard_that_is_not_split_is_not_called_tidied_up(filled, command):
+    layout = begin_growth(filled, GROWN)
+    assert delete_left_urls(command, PARENT) == 0
+    ask(command, PARENT, 1000.0)
+    hold(command, PARENT)
+    split_shard(command, layout, PARENT, "me")
+    assert delete_left_urls(command, PARENT) > 500
 
 
 @pytest.mark.parametrize("again", ["the same", "the next growth"])

@@ -48,7 +48,7 @@ OF_HOSTS = {"hosts"}
 WITH_EACH = {"erased_pages", "erased_hosts", "page_classes"}
 """What each shard of the family keeps all of."""
 STAYING = {"page_imports"}
-OWNED = {"shard_owners"}
+OWNED = {"shard_owners", "shard_claims"}
 
 
 def by_shard():

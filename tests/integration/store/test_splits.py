@@ -1,5 +1,7 @@
 """A shard is split only while its scheduler picks nothing of it, and only once."""
 
+from concurrent.futures import ThreadPoolExecutor
+
 import psycopg
 import pytest
 from alembic import command as alembic
@@ -57,13 +59,13 @@ def test_a_shard_is_held_when_its_scheduler_says_so_and_is_split_once(command, s
     split = read_splits(command, range(GROWN))
     assert split[1].state == SplitState.SPLIT
     assert split[1].split_at > 1.7e9
-    assert split[0] == Split(SplitState.WAITING, False, None)
+    assert split[0] == Split(SplitState.WAITING, False, None, None)
     assert split.keys() == set(range(SHARDS))
     assert read_layout(command) == Layout(GROWN, SHARDS, frozenset({1}))
     assert not ask(command, 1, LONG)
     assert not hold(scheduler, 1)
     assert not resume(scheduler, 1)
-    take_over(scheduler, [1])
+    take_over(scheduler, [1], "a scheduler")
     with pytest.raises(NotHeld, match="shard 1 is split"):
         split_shard(command, layout, 1, ME)
 
@@ -96,12 +98,58 @@ def test_nothing_is_split_that_is_not_held(command, layout, steps):
 def test_a_scheduler_that_takes_a_shard_over_is_asked_anew(command, scheduler, layout):
     ask(command, 1, LONG)
     hold(scheduler, 1)
-    take_over(scheduler, [0, 1])
+    take_over(scheduler, [0, 1], "a scheduler")
     assert state(command) == (SplitState.ASKED, True)
     assert state(command, 0) == (SplitState.WAITING, False)
     with pytest.raises(NotHeld, match="shard 1 is asked"):
         split_shard(command, layout, 1, ME)
     assert hold(scheduler, 1)
+
+
+def test_who_was_replaced_holds_nothing_any_more(command, scheduler, layout):
+    take_over(scheduler, [0, 1], "before")
+    ask(command, 1, LONG)
+    take_over(scheduler, [1], "after")
+    assert not hold(scheduler, 1, claim="before")
+    assert state(command) == (SplitState.ASKED, True)
+    with pytest.raises(NotHeld, match="shard 1 is asked"):
+        split_shard(command, layout, 1, ME)
+    claims = {parent: split.claim for parent, split in read_splits(command, [0, 1, 2]).items()}
+    assert claims == {0: "before", 1: "after", 2: None}
+    assert hold(scheduler, 1, claim="after")
+    split_shard(command, layout, 1, ME)
+
+
+def test_a_claim_counts_from_before_the_growth_begins(store):
+    """Both have loaded the shard before anybody thought of a growth."""
+    with connect(store, "test", autocommit=True) as connection:
+        for claim in ("before", "after"):
+            take_over(connection, [1], claim)
+        begin_growth(store, GROWN)
+        ask(connection, 1, LONG)
+        assert not hold(connection, 1, claim="before")
+        assert hold(connection, 1, claim="after")
+
+
+def test_who_holds_a_shard_just_when_another_takes_it_over_has_not_held_it(
+    store, command, scheduler
+):
+    take_over(scheduler, [1], "before")
+    ask(command, 1, LONG)
+    with connect(store, "test") as late, ThreadPoolExecutor() as pool:
+        assert hold(late, 1, claim="before")
+        taking = pool.submit(take_over, scheduler, [1], "after")
+        with pytest.raises(TimeoutError):
+            taking.result(0.3)
+        late.commit()
+        taking.result(10.0)
+    assert state(command) == (SplitState.ASKED, True)
+    with connect(store, "test") as taking_over:
+        taking_over.execute("UPDATE shard_claims SET claim = 'latest' WHERE shard = 1")
+        assert not hold(scheduler, 1, claim="after")
+        taking_over.commit()
+    assert not hold(scheduler, 1, claim="after")
+    assert state(command) == (SplitState.ASKED, True)
 
 
 def test_a_split_that_is_under_way_keeps_nobody_waiting_but_who_takes_the_shard_over(
@@ -116,8 +164,8 @@ def test_a_split_that_is_under_way_keeps_nobody_waiting_but_who_takes_the_shard_
         assert not hold(scheduler, 1)
         assert not resume(scheduler, 1)
         with pytest.raises(psycopg.errors.LockNotAvailable):
-            take_over(scheduler, [1])
-        take_over(scheduler, [0])
+            take_over(scheduler, [1], "a scheduler")
+        take_over(scheduler, [0], "a scheduler")
         assert read_splits(scheduler, [1])[1].state == SplitState.HELD
 
 

@@ -7,7 +7,7 @@ from aiokafka import ConsumerRecord
 from opentelemetry.sdk.resources import Resource
 
 from services.estimator.decoding import Misplaced, Refused
-from services.estimator.traces import note_stored
+from services.estimator.traces import note_stored, traced_in
 from shared.contracts.codec import encode
 from shared.contracts.identity import identify
 from shared.contracts.messages import CrawlOutcome
@@ -37,9 +37,8 @@ def outcome(mark=None, result="changed", **more):
 
 def test_an_outcome_that_carries_a_mark_ends_its_trace(tracing, spans):
     records = [outcome(), outcome(Mark(5, 6)), outcome(Mark(7, 8), None, digest="d"), outcome()]
-    note_stored(
-        tracing, {0: {"crawl-outcomes": records[:2]}, 1: {"crawl-outcomes": records[2:]}}, []
-    )
+    batch = {0: {"crawl-outcomes": records[:2]}, 1: {"crawl-outcomes": records[2:]}}
+    note_stored(tracing, traced_in(tracing, batch), [])
     assert [(span.name, span.parent.trace_id, span.parent.span_id) for span in spans] == [
         (STORED, 5, 6),
         (STORED, 7, 8),
@@ -52,11 +51,13 @@ def test_an_outcome_that_carries_a_mark_ends_its_trace(tracing, spans):
 def test_what_was_refused_or_passed_on_was_not_committed_here(tracing, spans):
     bad, elsewhere, good = outcome(Mark(1, 1)), outcome(Mark(2, 2)), outcome(Mark(3, 3))
     left_out = [Refused(bad, "unknown page"), Misplaced(elsewhere, 4)]
-    note_stored(tracing, {0: {"crawl-outcomes": [bad, elsewhere, good]}}, left_out)
+    traced = traced_in(tracing, {0: {"crawl-outcomes": [bad, elsewhere, good]}})
+    note_stored(tracing, traced, left_out)
     assert [span.parent.trace_id for span in spans] == [3]
 
 
 def test_other_topics_and_no_traces_at_all_are_nothing(tracing, spans):
-    note_stored(tracing, {0: {"page-signals": [outcome(Mark(1, 1))]}}, [])
-    note_stored(None, {0: {"crawl-outcomes": [outcome(Mark(1, 1))]}}, [])
+    assert traced_in(tracing, {0: {"page-signals": [outcome(Mark(1, 1))]}}) == []
+    assert traced_in(None, {0: {"crawl-outcomes": [outcome(Mark(1, 1))]}}) == []
+    note_stored(None, [], [])
     assert spans == []

@@ -62,6 +62,7 @@ READ_BY_OTHERS = {
         "OperatorChange",
         "PageUrl",
         "PingAccount",
+        "ShardClaim",
         "ShardOwner",
         "ShardSplit",
         "StreamPosition",

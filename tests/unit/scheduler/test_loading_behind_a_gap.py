@@ -8,6 +8,7 @@ import pytest
 import services.scheduler.flow.handler as scheduler_handler
 from services.scheduler.flow.handler import SchedulerHandler
 from services.scheduler.flow.shard_thread import ShardThread
+from services.scheduler.flow.splitting import Begun
 from shared.contracts.layout import ALONE
 from shared.contracts.topics import CRAWL_OUTCOMES
 from shared.runtime.clock import ManualClock
@@ -44,7 +45,7 @@ def load(monkeypatch):
             handler = SchedulerHandler(Settings(), ManualClock(), mock.Mock(), thread)
             bounds = mock.AsyncMock(return_value=({KEY: begin}, {KEY: 33}))
             with (
-                mock.patch.object(scheduler_handler, "begin_anew", return_value=ALONE),
+                mock.patch.object(scheduler_handler, "begin_anew", return_value=Begun(ALONE, "")),
                 mock.patch.object(handler, "_read_all", database.load),
                 mock.patch.object(handler, "_bounds", bounds),
                 mock.patch.object(scheduler_handler, "read_applied", database.look),

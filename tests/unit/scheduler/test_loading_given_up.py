@@ -9,6 +9,7 @@ import psycopg
 import services.scheduler.flow.handler as scheduler_handler
 from services.scheduler.flow.handler import SchedulerHandler
 from services.scheduler.flow.shard_thread import ShardThread
+from services.scheduler.flow.splitting import Begun
 from shared.contracts.layout import ALONE
 from shared.runtime.clock import ManualClock
 from shared.runtime.settings import Settings
@@ -35,7 +36,7 @@ async def trouble_before_and_after():
 
 def test_a_load_that_was_given_up_leaves_no_trouble():
     with (
-        mock.patch.object(scheduler_handler, "begin_anew", return_value=ALONE),
+        mock.patch.object(scheduler_handler, "begin_anew", return_value=Begun(ALONE, "")),
         mock.patch.object(scheduler_handler, "load_shard", no_database),
         mock.patch.object(scheduler_handler, "read_recent_requests", mock.AsyncMock()),
     ):

@@ -36,6 +36,15 @@ def test_while_a_change_settles_the_higher_budget_holds() -> None:
     assert budget((0, 10), (5.5, 100)).allowed(5, 6) == pytest.approx(55)
 
 
+def test_of_changes_that_settle_at_once_the_highest_holds() -> None:
+    """A ramp has just ended when the budget falls again: its end may still hold."""
+    ramp = budget((0, 10), (5, 20), (6, 30), (7, 12))
+
+    assert ramp.allowed(7.5, 8.0) == pytest.approx(15)
+    assert ramp.allowed(8.0, 9.0) == pytest.approx(30)
+    assert ramp.allowed(9.0, 10.0) == pytest.approx(12)
+
+
 @pytest.mark.parametrize("window", [(0.0, 4.0), (4.5, 6.2), (6.5, 9.0), (0.0, 30.0)])
 def test_what_a_window_may_hold_is_the_same_both_ways(window: tuple[float, float]) -> None:
     stepped = budget((0, 10), (5, 20), (6, 4))

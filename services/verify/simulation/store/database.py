@@ -74,6 +74,8 @@ class Database:
         """How the hosts are shared out."""
         self.splits: dict[int, Row] = {}
         """Shard of before the growth → state, until, split_at."""
+        self.claims: dict[int, str] = {}
+        """Shard → the fencing token of the scheduler that has loaded it last."""
         self.splits_done: list[SplitDone] = []
         """All of all growths, in order."""
         self.pages: dict[int, dict[int, Row]] = {}

@@ -124,6 +124,7 @@ class GrowthStatements:
                 splits[parent]["state"],
                 splits[parent]["until"] > self._now,
                 splits[parent]["split_at"],
+                self._database.claims.get(parent),
             )
             for parent in sorted(parents)
             if parent in splits
@@ -139,8 +140,10 @@ class GrowthStatements:
 
         return self._change(connection, parent, change)
 
-    def hold(self, connection: Connection, parent: int) -> bool:
+    def hold(self, connection: Connection, parent: int, *, claim: str | None = None) -> bool:
         """As `shared.store.splits.hold`."""
+        if claim is not None and self._database.claims.get(parent) != claim:
+            return False
 
         def change(row: Row) -> Row | None:
             is_asked = row["state"] is SplitState.ASKED and row["until"] > self._now
@@ -173,9 +176,11 @@ class GrowthStatements:
             connection.mine.writes.append(lambda: row.update(new))
         return True
 
-    def take_over(self, connection: Connection, parents: Collection[int]) -> None:
+    def take_over(self, connection: Connection, parents: Collection[int], claim: str) -> None:
         """As `shared.store.splits.take_over`."""
+        connection.require()
         database = self._database
+        database.claims |= dict.fromkeys(parents, claim)
         held = [n for n in sorted(parents) if self._state(n) is SplitState.HELD]
         if not held:
             return

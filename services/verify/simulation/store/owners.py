@@ -40,7 +40,7 @@ class OwnerStatements:
         found = self.read_epochs(connection, owned)
         lost = [shard for shard in sorted(owned) if found.get(shard) != (owned[shard], holder)]
         if lost:
-            raise Superseded(f"{len(lost)} of {len(owned)} shards have another owner")
+            raise Superseded(f"{len(lost)} of {len(owned)} shards have another owner", lost)
 
     def read_epochs(
         self,
