@@ -117,8 +117,8 @@ class Usage:
         if seconds <= 0:
             return False
         self.remember(seconds, made)
-        # What waits for the crawlers says nothing about the shard. Where all of it does, fewer slots
-        # than none may be left: a report is off by a part of all slots, those that wait too.
+        # What waits for the crawlers says nothing about the shard. Where all of it does, what is
+        # left may be below 0: a report is off by a part of all slots, those that wait too.
         slots, crawls = made.slots - made.held, made.crawls
         if math.isfinite(self.usable) and through > NEWS * self._through:
             self._lift()
