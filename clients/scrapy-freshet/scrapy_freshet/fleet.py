@@ -257,14 +257,24 @@ class Fleet:
             self._count("freshet/discoveries")
 
     def delay(self, host: str, seconds: float) -> None:
-        """Say how far apart a host's crawls are to be, where that is news."""
-        if self._delays.get(host) != seconds and self._producer is not None:
-            if len(self._delays) >= MOST_REMEMBERED:
-                self._delays.clear()
-            self._delays[host] = seconds
-            self._count("freshet/host_limits")
-            message = msgspec.json.encode(HostLimit(host, 1.0 / seconds, seconds))
-            self._keep(self._send(HOST_LIMITS, host, message))
+        """Say how far apart a host's crawls are to be, where that is news.
+
+        Args:
+            host: of a robots.txt.
+            seconds: that it asks for; 0: nothing any more. That is said of hosts whose pages are
+                under way, too: a crawler of before may have said otherwise.
+        """
+        if self._delays.get(host) == seconds or self._producer is None:
+            return
+        asked_for = (ticket.request.host for ticket in self._tickets.values())
+        if not seconds and host not in self._delays and host not in asked_for:
+            return
+        if len(self._delays) >= MOST_REMEMBERED:
+            self._delays.clear()
+        self._delays[host] = seconds
+        self._count("freshet/host_limits")
+        limit = HostLimit(host, 1.0 / seconds if seconds else None, seconds)
+        self._keep(self._send(HOST_LIMITS, host, msgspec.json.encode(limit)))
 
     async def stop(self) -> None:
         """Send and commit what was answered, and leave. What was not goes to other crawlers."""
