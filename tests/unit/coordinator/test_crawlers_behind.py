@@ -79,3 +79,31 @@ def test_a_fleet_that_has_caught_up_is_not_behind_any_more(run):
         run.step()
     assert state_of(run).now.fleet_capacity is None
     assert run.published[-1].multiplier == pytest.approx(1.0, rel=0.02)
+
+
+class WaitingRun(Run):
+    """Slots for which no page is worth the threshold are left empty (work-conserving: false)."""
+
+    is_away = False
+    worth = 1.0
+
+    def report(self, shard, scale, since):
+        slots = self.core.timeline.allotted(shard, since, self.moment.clock)
+        rate = slots / max(self.moment.clock - since, 1e-9)
+        plan = self.core.timeline.at(since)
+        is_worth = plan is not None and plan.multiplier <= self.worth
+        name = "held" if self.is_away else "achieved" if is_worth else "unused"
+        said = {"achieved_crawls_per_second": 0.0, f"{name}_crawls_per_second": rate}
+        return report(shard, scale, self.moment.clock, **said)
+
+
+def test_a_fleet_that_was_away_altogether_does_not_leave_the_threshold_where_no_page_is():
+    run = WaitingRun()
+    run.reporting, run.worth = {0: 100.0, 1: 300.0}, 1.01
+    run.set_bandwidth(400.0)
+    for is_away, seconds in ((False, 10), (True, 130), (False, 60)):
+        run.is_away = is_away
+        for _ in range(seconds):
+            run.step()
+    assert run.published[-1].multiplier == pytest.approx(1.0, rel=0.02)
+    assert state_of(run).now.achieved_ratio == pytest.approx(1.0, abs=0.01)
