@@ -20,7 +20,7 @@ from services.cli.kafka import READ_SECONDS, require_broker
 from shared.contracts.topics import DEAD_LETTERS, TOPICS
 from shared.runtime.dead_letters import Action, Handled, Letter, mark_of
 from shared.runtime.isolation import Pieces
-from shared.runtime.kafka import make_consumer, make_producer, may_pass
+from shared.runtime.kafka import make_consumer, may_pass, started_producer
 from shared.runtime.settings import Settings
 from shared.units import SECONDS_PER_DAY
 
@@ -166,10 +166,9 @@ async def deal_with(
         KafkaError: the broker went away; give the command again.
     """
     dealt = Dealt()
-    producer = make_producer(settings)
     async with open_log(settings, choice, None) as log:
         handled = await log.handled()
-        await producer.start()
+        producer = await started_producer(settings)
         try:
             waiting: list[Letter] = []
             async for part in log.records():

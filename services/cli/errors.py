@@ -168,20 +168,23 @@ def _setting() -> str:
     return "DATABASE_URL" if load_settings().databases is None else "FRESHET_DATABASES"
 
 
-_SECRET_OPTION = re.compile(
-    r"((?:^|[?&\s])(?:ssl)?password=)('(?:[^'\\]|\\.)*'|[^&\s]*)", re.IGNORECASE
+_SECRET_OPTION = re.compile(r"([?&](?:ssl)?password=)[^&]*", re.IGNORECASE)
+_SECRET_WORD = re.compile(
+    r"((?:^|\s)(?:ssl)?password\s*=\s*)('(?:[^'\\]|\\.)*'|(?:[^\s\\]|\\.)*)", re.IGNORECASE
 )
-"""libpq's `password` and `sslpassword`, in a URL or in its other form, `host=... password=...`."""
+"""libpq's `password` and `sslpassword`, in a URL and in its other form, `host=... password=...`."""
 
 
 def without_password(url: str) -> str:
     """A database URL that may be shown."""
+    scheme, is_url, _ = url.partition("://")
+    if not is_url or not scheme.isalpha():
+        return _SECRET_WORD.sub(r"\1***", url)
     url = _SECRET_OPTION.sub(r"\1***", url)
     head, separator, tail = url.rpartition("@")
     if not separator:
         return url
-    scheme, _, credentials = head.partition("://")
-    user = credentials.split(":", 1)[0]
+    user = head.partition("://")[2].split(":", 1)[0]
     return f"{scheme}://{user}@{tail}"
 
 

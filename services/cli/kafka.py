@@ -1,14 +1,16 @@
 """Short conversations with the broker, for commands."""
 
 import asyncio
+import contextlib
 import socket
+from collections.abc import Callable
 from typing import TypeVar
 
 import msgspec
 from aiokafka import ConsumerRecord, TopicPartition
 from aiokafka.errors import KafkaConnectionError
 
-from shared.contracts.codec import BadMessage, decode
+from shared.contracts.codec import decode
 from shared.contracts.topics import Topic
 from shared.runtime.kafka import make_consumer
 from shared.runtime.publisher import Publisher
@@ -77,11 +79,20 @@ async def last_records(settings: Settings, topic: Topic, count: int) -> list[Con
         await consumer.stop()
 
 
-async def last_message(settings: Settings, topic: Topic, kind: type[T]) -> T | None:
-    """The newest message of a single-partition topic that can be read; None: there is none."""
+async def last_message(
+    settings: Settings, topic: Topic, kind: type[T], check: Callable[[T], object]
+) -> T | None:
+    """The newest message of a single-partition topic that is taken; None: there is none.
+
+    Args:
+        settings: where the broker is.
+        topic: which.
+        kind: of the messages.
+        check: raises a `ValueError` for one that its reader refuses.
+    """
     for record in reversed(await last_records(settings, topic, 20)):
-        try:
-            return decode(kind, record.value)
-        except BadMessage:
-            continue
+        with contextlib.suppress(ValueError):
+            message = decode(kind, record.value)
+            check(message)
+            return message
     return None

@@ -21,6 +21,7 @@ from shared.contracts.topics import PAGE_UPDATES
 from shared.runtime.publisher import ByPlace, Publisher
 from shared.runtime.settings import Settings
 from shared.store.import_classes import why_no_class
+from shared.store.import_values import can_be_taken, why_not
 from shared.store.imports import ImportReport
 
 
@@ -78,14 +79,13 @@ async def publish_urgent(settings: Settings, urls: Sequence[str]) -> list[PageId
 def _messages(settings: Settings, rows: PageRows, report: ImportReport, shards: int) -> ByPlace:
     now = settings.clock().now()
     messages: ByPlace = {}
+    values = rows.importance, rows.max_age_days, rows.crawled_at
+    good = can_be_taken(*values, now)
     for row, url in enumerate(rows.urls):
         report.read += 1
-        importance, max_age = float(rows.importance[row]), float(rows.max_age_days[row])
-        crawled_at = float(rows.crawled_at[row])
-        if not 0 <= importance <= 1e12 or not max_age > 0:
-            report.refuse(
-                report.read, f"importance {importance} must be ≥ 0, max_age_days {max_age} > 0"
-            )
+        importance, max_age, crawled_at = (float(column[row]) for column in values)
+        if not good[row]:
+            report.refuse(report.read, why_not(importance, max_age, crawled_at))
             continue
         name = rows.classes[row] if rows.classes is not None else UNSET
         if isinstance(name, str) and (reason := why_no_class(name)):

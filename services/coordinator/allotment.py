@@ -209,9 +209,12 @@ class Fleet:
         usages = [self.shards[number].usage for number in self.live(wall)]
         held = sum(usage.held_rate for usage in usages)
         asked = held + sum(usage.crawls_rate for usage in usages)
-        share = held / asked if asked > 0 else 0.0
+        # Of all slots, too: where no page is worth λ₀ nothing is asked for, and what once waited
+        # would be the whole of it until it is forgotten to the last bit.
+        slots = sum(usage.slots_rate for usage in usages)
+        is_some = held > LEAST_HELD * max(asked, slots)
         return Crawlers(
-            sum(usage.answered_rate for usage in usages), share if share > LEAST_HELD else 0.0
+            sum(usage.answered_rate for usage in usages), held / asked if is_some else 0.0
         )
 
     def curves(self, wall: float) -> Curves | None:

@@ -14,8 +14,10 @@ from shared.store.connection import first_line
 from shared.store.multipliers import (
     PRUNED_AT_ONCE,
     Decided,
+    Row,
     append_multipliers,
     prune_multipliers,
+    row_of,
 )
 
 log = structlog.get_logger(__name__)
@@ -46,7 +48,7 @@ class DecisionHistory:
                 are. Only where something is recorded, which is at the leader, old ones are dropped.
         """
         self._database_url = database_url
-        self._waiting: deque[Decided] = deque()
+        self._waiting: deque[Row] = deque()
         self._failed = False
         self._oldest = oldest
         self._pruned_at = float("-inf")
@@ -57,7 +59,7 @@ class DecisionHistory:
 
     def add(self, decision: Decided) -> None:
         """Note a decision; returns at once."""
-        self._waiting.append(decision)
+        self._waiting.append(row_of(decision))
         while len(self._waiting) > WAITING:
             self._waiting.popleft()
             metrics.HISTORY_LOST.inc()

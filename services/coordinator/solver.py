@@ -28,11 +28,10 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 from scipy.interpolate import PchipInterpolator
-from scipy.optimize import brentq
 
 from shared.contracts.messages import DemandCurve
 from shared.policy.demand import interpolate_demand
-from shared.policy.multipliers import solve_multiplier
+from shared.policy.multipliers import falling_root, solve_multiplier
 
 Floats = NDArray[np.float64]
 
@@ -136,7 +135,7 @@ def solve_threshold(curves: Curves, budget: float, limits: Floats | None = None)
     curve = PchipInterpolator(np.log(curves.grid), np.log(total / budget))
     above = int(np.count_nonzero(total >= budget)) - 1
     low, high = curve.x[above], curve.x[above + 1]
-    return float(np.exp(brentq(curve, low, high, xtol=1e-14)))
+    return float(np.exp(falling_root(curve, low, high, 1e-14)))
 
 
 class Slots(NamedTuple):

@@ -117,16 +117,17 @@ class Usage:
         if seconds <= 0:
             return False
         self.remember(seconds, made)
-        # What waits for the crawlers says nothing about the shard.
+        # What waits for the crawlers says nothing about the shard. Where all of it does, what is
+        # left may be below 0: a report is off by a part of all slots, those that wait too.
         slots, crawls = made.slots - made.held, made.crawls
         if math.isfinite(self.usable) and through > NEWS * self._through:
             self._lift()
-        noise = NOISE_CRAWLS + NOISE_SECONDS * slots / seconds
+        noise = NOISE_CRAWLS + NOISE_SECONDS * made.slots / seconds
         self._count_missing(seconds, slots, crawls)
         if self._missing > noise:
             return self._limit_to(self._missing_crawls / self._missing_seconds, through)
         if math.isfinite(self.usable):
-            self._look_further(seconds, slots, crawls)
+            self._look_further(seconds, max(slots, 0.0), crawls)
         return False
 
     def remember(self, seconds: float, made: Made) -> None:

@@ -21,6 +21,9 @@ MAX_RATE = 1e9
 MAX_CRAWL_RATE = 1e6
 """Crawls per second that nobody could spend are refused: each is a slot to be filled."""
 
+MAX_IMPORTANCE = 1e12
+MAX_DAYS = 1e6
+
 MOST_OPEN_REQUESTS = 1_000
 """Of one host: who bounds them means a few."""
 
@@ -74,8 +77,8 @@ DirectoryCode = Annotated[int, Meta(ge=0, le=65_535)]
 Count = Annotated[int, Meta(ge=0, le=2**62)]
 PageId = Annotated[int, Meta(ge=0, le=2**63 - 1)]
 Shard = Annotated[int, Meta(ge=0, le=32767)]
-Importance = Annotated[float, Meta(ge=0, le=1e12)]
-Days = Annotated[float, Meta(gt=0, le=1e6)]
+Importance = Annotated[float, Meta(ge=0, le=MAX_IMPORTANCE)]
+Days = Annotated[float, Meta(gt=0, le=MAX_DAYS)]
 
 Reason = Literal["value", "new", "max-age", "retry", "urgent"]
 Result = Literal[

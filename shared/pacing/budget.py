@@ -86,9 +86,10 @@ class Budget:
         )
 
     def next_change(self, after: float) -> float:
-        """When the schedule changes the rate next; infinite: never."""
+        """When the schedule changes the rate next, or a ramp begins; infinite: never."""
         if not self.schedule:
-            return math.inf
+            begins = self.set_at if self.ramp_seconds > 0 else math.inf
+            return begins if begins > after else math.inf
         return min(at for at, _ in self._changes_around(after) if at > after)
 
     def _changes_around(self, time: float) -> list[tuple[float, ScheduledRate]]:
@@ -127,11 +128,12 @@ def _moment(day: dt.date, second: int, zone: dt.tzinfo) -> float:
 
 def _stretch(before: float, rate: float, elapsed: float, ramp_seconds: float) -> Stretch:
     """A change from one rate to another that began some time ago."""
-    left = ramp_seconds - elapsed
-    if left <= 0 or before == rate:
+    if elapsed >= ramp_seconds or ramp_seconds <= 0 or before == rate:
         return Stretch(rate)
-    gone = max(elapsed, 0.0) / ramp_seconds
-    return Stretch(before + gone * (rate - before), rate, min(left, ramp_seconds))
+    if elapsed < 0:
+        return Stretch(before)  # Who set it has a clock that is ahead.
+    gone = elapsed / ramp_seconds
+    return Stretch(before + gone * (rate - before), rate, ramp_seconds - elapsed)
 
 
 def _shortest_gap(schedule: tuple[ScheduledRate, ...]) -> float:

@@ -4,6 +4,7 @@ A page of host i is crawled when its value reaches λ₀ + λ_i.  λ₀ makes th
 λ_i ≥ 0 is positive only where the host's own limit binds [B; N section 3].
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
@@ -64,12 +65,22 @@ def solve_multiplier(grid: Column, demand: Column, budget: float) -> float:
         farthest = np.log(grid[0]) + np.log(_FARTHEST)
         if excess(farthest) < 0.0:
             return 0.0
-        return float(np.exp(brentq(excess, farthest, np.log(grid[0]), xtol=1e-13)))
+        return float(np.exp(falling_root(excess, farthest, np.log(grid[0]), 1e-13)))
     above = int(np.count_nonzero(falling >= budget)) - 1
     if above == len(grid) - 1 or falling[above] == budget:
         return float(grid[above])
     low, high = np.log(grid[above]), np.log(grid[above + 1])
-    return float(np.exp(brentq(excess, low, high, xtol=1e-14)))
+    return float(np.exp(falling_root(excess, low, high, 1e-14)))
+
+
+def falling_root(excess: Callable[[float], float], low: float, high: float, xtol: float) -> float:
+    """Where a falling function is 0 between two places, at which it is not negative and negative;
+    rounding may say otherwise of one of them, and then it is that one."""
+    if not excess(low) > 0.0:
+        return low
+    if not excess(high) < 0.0:
+        return high
+    return float(brentq(excess, low, high, xtol=xtol))
 
 
 def solve_exact(

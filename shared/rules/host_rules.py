@@ -9,8 +9,8 @@ Each rule has one writer and a field of its own, and what holds is the strictest
   from time to time to see whether it is there again.
 
 An answer of any kind says that a host is well, but 429 and server errors. A crawl that failed and
-names no `http_status` says that the host did not answer: DNS, connection, time-out. One that
-robots.txt forbids was not made, and says nothing.
+names no `http_status`, or 0 as curl does, says that the host did not answer: DNS, connection,
+time-out. One that robots.txt forbids was not made, and says nothing.
 """
 
 import math
@@ -174,7 +174,7 @@ def reaches_of(outcomes: Sequence[CrawlOutcome]) -> NDArray[np.int8]:
     reached = np.ones(len(outcomes), np.int8)
     for place, outcome in enumerate(outcomes):
         status = outcome.http_status
-        if status is None or status == _TOO_MANY_REQUESTS or status >= _SERVER_ERRORS:
+        if not status or status == _TOO_MANY_REQUESTS or status >= _SERVER_ERRORS:
             reached[place] = reach_of(outcome)
     return reached
 
@@ -183,7 +183,7 @@ def reach_of(outcome: CrawlOutcome) -> int:
     """1: the crawl reached its host, which is well; −1: it did not, or the host is not well; 0: it
     was not made."""
     status = outcome.http_status
-    if status is None:
+    if not status:
         if outcome.result == "disallowed":
             return 0
         return -1 if outcome.result == "failed" else 1

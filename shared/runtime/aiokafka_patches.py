@@ -199,9 +199,10 @@ class TooMuch(ValueError):
 def unpack_within_limits() -> None:
     """Let all consumers of this process unpack a batch to so much and no further.
 
-    One that holds more, or that cannot be unpacked, is handed out as one record, at its last
-    offset, whose value says so and is no message: it goes where bad messages go, and readers pass
-    it. aiokafka itself unpacks it to its end, or raises each time that the partition is read.
+    One that holds more, or that cannot be read, as the name of a header is no text, is handed out
+    as one record, at its last offset, whose value says so and is no message, after those that could
+    be read: it goes where bad messages go, and readers pass it. aiokafka itself unpacks it to its
+    end, or raises each time that the partition is read.
     """
     fetcher.PartitionRecords = _PartitionRecords
     for kind in (DefaultRecordBatch, LegacyRecordBatch):
@@ -253,7 +254,7 @@ class _NotRead:
 
 
 class _Batch:
-    """A batch whose records are no surprise."""
+    """A batch whose records are no surprise: brokers look only at a part of what they take."""
 
     def __init__(self, batch: Any) -> None:
         self._batch = batch
@@ -264,12 +265,12 @@ class _Batch:
     def __iter__(self) -> Iterator[Any]:
         try:
             yield from self._batch
-        except Exception as error:  # of any codec
+        except Exception as error:  # of any codec, and of what is in a record
             batch = self._batch
             last = batch.next_offset - 1
             count = getattr(batch, "last_offset_delta", 0) + 1
             reason = f"not read: a batch of {count} records that unpacks to {error!r}"
-            log.error("a batch cannot be unpacked, and is passed", offset=last, reason=reason)  # noqa: TRY400 - theirs
+            log.error("a batch cannot be read, and is passed", offset=last, reason=reason)  # noqa: TRY400 - theirs
             at, kind = getattr(batch, "max_timestamp", -1), getattr(batch, "timestamp_type", 0)
             yield _NotRead(last, at, kind, reason.encode())
 
@@ -284,8 +285,8 @@ class _Batches:
     def next_batch(self) -> Any:
         """See aiokafka's `MemoryRecords`."""
         batch = self._batches.next_batch()
-        is_packed = getattr(batch, "compression_type", 1)
-        return _Batch(batch) if is_packed else batch
+        # Brokers themselves write what ends a transaction.
+        return batch if batch.is_control_batch else _Batch(batch)
 
 
 class _PartitionRecords(fetcher.PartitionRecords):  # type: ignore[misc]  # aiokafka is untyped

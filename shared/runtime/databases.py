@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING
 from pydantic import SecretStr
 
 from shared.contracts.databases import Database, Databases
+from shared.runtime.database_urls import check_database_url
 
 if TYPE_CHECKING:
     from shared.runtime.settings import Settings
@@ -38,11 +39,15 @@ def for_views(settings: "Settings") -> "Settings":
 
 
 def check_databases(settings: "Settings") -> SecretStr | None:
-    """See that the settings about databases fit together; the URL of the home, of several.
+    """See that libpq takes the URLs of databases, and that the settings about them fit together;
+    the URL of the home, of several.
 
     Raises:
         ValueError: they do not; the text says how, and has no secret in it.
     """
+    for name in ("database_url", "view_database_url"):
+        if (url := getattr(settings, name)) is not None:
+            check_database_url(name, url.get_secret_value())
     if settings.databases is None:
         if settings.view_databases is not None:
             raise ValueError("view_databases is given without databases")
@@ -67,6 +72,9 @@ def check_databases(settings: "Settings") -> SecretStr | None:
 
 def _parsed(name: str, given: SecretStr) -> Databases:
     try:
-        return Databases.parse(given.get_secret_value())
+        found = Databases.parse(given.get_secret_value())
     except ValueError as error:
         raise ValueError(f"{name}: {error}") from None
+    for one in found.each:
+        check_database_url(name, one.url)
+    return found

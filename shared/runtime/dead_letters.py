@@ -20,6 +20,9 @@ MAX_VALUE_BYTES: Final = 900_000
 MAX_HEADER_BYTES: Final = 64 * 1024
 """More of the record's own headers are left out."""
 
+_LENGTHS: Final = 4
+"""Bytes that say how long a header's name and content are, at most but for a few."""
+
 Header = tuple[str, bytes | None]
 Action = Literal["replayed", "dropped"]
 
@@ -59,7 +62,8 @@ def letter_of(
         headers.append(("cut-key-bytes", str(len(key)).encode()))
         key = None
     own = [(_ORIGINAL + name, content) for name, content in record.headers]
-    if sum(len(name) + len(content or b"") for name, content in own) > MAX_HEADER_BYTES:
+    lengths = (len(name.encode()) + len(content or b"") + _LENGTHS for name, content in own)
+    if sum(lengths) > MAX_HEADER_BYTES:
         own = [("cut-headers", str(len(own)).encode())]
     if key is None and value is None:
         # The client sends no record that has neither, though others do.

@@ -111,11 +111,19 @@ class Publisher:
         self._letters = 0
 
     async def start(self) -> None:
-        """Connect."""
+        """Connect; where that fails nothing is left behind.
+
+        Raises:
+            KafkaError: the brokers do not answer.
+        """
         producer = make_producer(self.settings)
         if self._request_seconds is not None:
             give_up_requests_after(producer, self._request_seconds)
-        await producer.start()
+        try:
+            await producer.start()
+        except BaseException:
+            await producer.stop()
+            raise
         wait_for_new_partitions(producer)
         if self._may_send is not None:
             hold_back(producer, self._may_send)

@@ -1,9 +1,13 @@
 """What settings may be, where several are of a kind, or one takes many lines."""
 
+import re
+from pathlib import Path
 from typing import Annotated, Any, Final
 
 from pydantic import AfterValidator, AliasChoices, Field
+from pydantic_settings import SettingsError as NotJson
 
+from shared.contracts.fields import MAX_CRAWL_RATE
 from shared.runtime.host_patterns import host_pattern
 from shared.runtime.page_class_terms import ClassName
 
@@ -16,8 +20,48 @@ def unprefixed(name: str) -> Any:
     return Field(validation_alias=AliasChoices(name, f"{ENV_PREFIX}{name}", name.lower()))
 
 
-Positive = Annotated[float, Field(gt=0)]
-NonNegative = Annotated[float, Field(ge=0)]
+def unreadable(error: Exception, file: Path) -> str:
+    """Why the settings could not be read at all, from the environment or their file."""
+    if isinstance(error, NotJson):
+        # It says the setting's name in quotes, and not the value, which may be a secret.
+        name = str(error).partition('"')[2].partition('"')[0]
+        return f"{name}: its value in the environment is not JSON"
+    return f"{file} cannot be read as TOML: {error}"
+
+
+_BROKER: Final = re.compile(r"(\[[0-9a-fA-F:.]+\]|[^\s:/\[\]]+)(?::(\d{1,5}))?")
+_DEFAULT_PORT: Final = 9092
+
+
+def broker_addresses(given: str) -> str:
+    """Addresses of brokers, each with its port.
+
+    Raises:
+        ValueError: says which is none.
+    """
+    found: list[str] = []
+    for part in given.split(","):
+        address = part.strip()
+        if not address and found:
+            continue  # There is a comma too many.
+        match = _BROKER.fullmatch(address)
+        port = int(match[2] or _DEFAULT_PORT) if match is not None else 0
+        if match is None or not 1 <= port <= 65_535:
+            raise ValueError(f"{address!r} is not the address of a broker, such as kafka:9092")
+        found.append(f"{match[1]}:{port}")
+    return ",".join(found)
+
+
+Brokers = Annotated[str, AfterValidator(broker_addresses)]
+
+Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
+NonNegative = Annotated[float, Field(ge=0, allow_inf_nan=False)]
+
+CrawlRate = Annotated[float, Field(gt=0, le=MAX_CRAWL_RATE)]
+"""What messages can say: one that no scheduler could read would stop all crawling."""
+
+InstanceName = Annotated[str, Field(min_length=1, max_length=200)]
+"""As long as messages may have it."""
 
 UrlPattern = Annotated[str, Field(min_length=1, max_length=1000)]
 UrlPatterns = Annotated[tuple[UrlPattern, ...], Field(max_length=1000)]

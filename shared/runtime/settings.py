@@ -11,12 +11,7 @@ import socket
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from pydantic import (
-    Field,
-    SecretStr,
-    ValidationError,
-    model_validator,
-)
+from pydantic import Field, SecretStr, ValidationError, model_validator
 from pydantic_settings import (
     BaseSettings,
     PydanticBaseSettingsSource,
@@ -33,13 +28,17 @@ from shared.runtime.reason_shares import ReasonShares
 from shared.runtime.secret_files import SecretFileError, read_secrets, variables
 from shared.runtime.setting_kinds import (
     ENV_PREFIX,
+    Brokers,
     ClassByUrl,
+    CrawlRate,
     HostPatternNames,
     ImportanceByUrl,
+    InstanceName,
     NonNegative,
     Positive,
     UrlPatterns,
     unprefixed,
+    unreadable,
 )
 from shared.units import SECONDS_PER_DAY
 
@@ -63,10 +62,10 @@ class Settings(BaseSettings):
     )
 
     # Kafka
-    kafka_bootstrap_servers: Annotated[str, unprefixed("KAFKA_BOOTSTRAP_SERVERS")] = (
+    kafka_bootstrap_servers: Annotated[Brokers, unprefixed("KAFKA_BOOTSTRAP_SERVERS")] = (
         "127.0.0.1:9092"
     )
-    """Comma-separated host:port of the brokers."""
+    """Comma-separated host:port of the brokers; without a port, 9092."""
     kafka_security_protocol: Literal["PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL"] = "PLAINTEXT"
     kafka_sasl_mechanism: Literal["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512"] = "PLAIN"
     kafka_sasl_username: str | None = None
@@ -94,7 +93,7 @@ class Settings(BaseSettings):
     0-127=postgresql://a/freshet,128-255=postgresql://b/freshet. Absent: one has everything."""
 
     # Process
-    instance: str = Field(default_factory=socket.gethostname, min_length=1)
+    instance: InstanceName = Field(default_factory=socket.gethostname)
     """Name of this replica, stable over restarts: keeps its shards through a short one."""
     operator: Annotated[str, Field(min_length=1, max_length=200)] | None = None
     """Name that changes are noted under (`freshet changes`); absent: user's and machine's."""
@@ -179,7 +178,7 @@ class Settings(BaseSettings):
     """Without an outcome for so long a crawl has failed. Crawlers must answer in half of it."""
     default_host_crawls_per_second: Positive = 1.0
     """Limit of a host (clock seconds) that `host-limits` says nothing about."""
-    group_crawls_per_second: Positive | None = None
+    group_crawls_per_second: CrawlRate | None = None
     """Limit (clock seconds) of all hosts together that crawlers find at one address, or name one
     group, but where `freshet groups limit` says another; absent: none. Coordinators go by it."""
     default_max_age_days: Positive | None = None
@@ -397,4 +396,4 @@ def load_settings(**overrides: Any) -> Settings:
         ]
         raise SettingsError("these settings are wrong:\n" + "\n".join(lines)) from error
     except (OSError, ValueError) as error:
-        raise SettingsError(f"{settings_file()} cannot be read as TOML: {error}") from error
+        raise SettingsError(unreadable(error, settings_file())) from error

@@ -34,6 +34,7 @@ from shared.store.deployment import check_deployment
 from shared.store.history import EMPTY, NOTHING_WAITS, WAITING_OFFSET
 from shared.store.hosts import NO_SOURCES
 from shared.store.import_classes import class_numbers, why_no_class
+from shared.store.import_values import can_be_taken, why_not
 from shared.store.imports_log import KEPT_SECONDS, forget_imports, note_import
 from shared.store.layout import read_layout
 from shared.store.owners import raise_epochs
@@ -198,7 +199,7 @@ def import_shared(
         known_hosts: set[str] = set()
         for batch in batches:
             with _uncollected():
-                named = _identified(batch, report, private_hosts=private_hosts)
+                named = _identified(batch, report, now, private_hosts=private_hosts)
             for database, connection, layout in opened:
                 here = _had_by(database, databases, named)
                 pages = _taken(connection, batch, here, layout, report)
@@ -365,24 +366,16 @@ def _taken(
 
 
 def _identified(
-    batch: PageBatch, report: ImportReport, *, private_hosts: bool
+    batch: PageBatch, report: ImportReport, now: float, *, private_hosts: bool
 ) -> list[tuple[int, PageIdentity]]:
     """The rows that can be taken, the last of each page."""
-    good = (
-        (np.isfinite(batch.importance) & (batch.importance >= 0))
-        & (batch.max_age_days > 0)
-        & ((batch.crawled_at >= 0) | (batch.crawled_at == NEVER))
-        & (batch.crawled_at < np.inf)
-    )
+    values = batch.importance, batch.max_age_days, batch.crawled_at
+    good = can_be_taken(*values, now)
     pages: dict[int, tuple[int, PageIdentity]] = {}
     for row, url in enumerate(batch.urls):
         number = report.read + row + 1
         if not good[row]:
-            report.refuse(
-                number,
-                f"importance {batch.importance[row]} must be ≥ 0, max_age_days "
-                f"{batch.max_age_days[row]} > 0 and crawled_at {batch.crawled_at[row]} a time",
-            )
+            report.refuse(number, why_not(*(float(column[row]) for column in values)))
             continue
         if batch.classes is not None and (reason := why_no_class(batch.classes[row])):
             report.refuse(number, reason)

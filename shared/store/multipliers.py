@@ -32,8 +32,12 @@ class Decided(NamedTuple):
     """λ*: what a slot is worth now; None: not known."""
 
 
-def append_multipliers(database_url: str, decided: Sequence[Decided]) -> None:
-    """Note multipliers that were sent.
+Row = tuple[Any, ...]
+"""A decision as the table has it: of a thousand shards a tenth of what the message takes."""
+
+
+def append_multipliers(database_url: str, rows: Sequence[Row]) -> None:
+    """Note multipliers that were sent, each as `row_of` has it.
 
     Raises:
         psycopg.OperationalError: the server cannot be reached.
@@ -42,11 +46,12 @@ def append_multipliers(database_url: str, decided: Sequence[Decided]) -> None:
     with connect(database_url, "multipliers") as connection, connection.cursor() as cursor:
         cursor.executemany(
             f"INSERT INTO multiplier_history ({_PLAIN}, shards, shares) VALUES ({places})",
-            [_row(one) for one in decided],
+            rows,
         )
 
 
-def _row(decided: Decided) -> tuple[Any, ...]:
+def row_of(decided: Decided) -> Row:
+    """What is noted of a decision."""
     message = decided.message
     given = [a for a in message.allotments if a.share > 0]
     return (

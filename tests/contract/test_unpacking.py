@@ -1,11 +1,16 @@
 """Batches that are packed: what unpacks to very much, or not at all, is one bad record, and no end.
+So is one whose records are not what this client reads.
 
 A broker counts the bytes of a batch as it is packed, and anybody may write `signals`.
 """
 
 import pytest
 from aiokafka.consumer import fetcher
-from aiokafka.record.default_records import DefaultRecordBatchBuilder
+from aiokafka.producer import message_accumulator
+from aiokafka.record.default_records import (
+    DefaultRecordBatchBuilder,
+    _DefaultRecordBatchBuilderPy,
+)
 from aiokafka.record.memory_records import MemoryRecords
 from aiokafka.structs import TopicPartition
 from workers import settings_for
@@ -31,6 +36,19 @@ def unpacked(*batches: bytes, checked: bool = True):
     records = MemoryRecords(b"".join(batches))
     made = fetcher.PartitionRecords(TP, records, [], 0, None, None, checked, "read_uncommitted")
     return list(made)
+
+
+async def read_by_consumer(bootstrap_servers, topic, count):
+    consumer = make_consumer(settings_for(bootstrap_servers, topic))
+    await consumer.start()
+    try:
+        consumer.assign([TopicPartition(topic, 0)])
+        read = []
+        while len(read) < count:
+            read += (await consumer.getmany(timeout_ms=500)).get(TopicPartition(topic, 0), [])
+    finally:
+        await consumer.stop()
+    return read
 
 
 @pytest.mark.parametrize("codec", [0, *CODECS.values()])
@@ -62,6 +80,39 @@ def test_a_batch_that_is_not_what_it_says_is_one_record_too(codec):
     assert (bad.offset, bad.value[:8], last.value) == (8, b"not read", b"4")
 
 
+class NoText(str):
+    """The name of a header as other clients may send it, and brokers take it."""
+
+    def encode(self, *_: str) -> bytes:
+        return b"\xff\xfe"
+
+
+@pytest.mark.parametrize("codec", [0, *CODECS.values()])
+def test_a_header_whose_name_is_no_text_stops_nobody(codec):
+    made = _DefaultRecordBatchBuilderPy(2, codec, 0, -1, -1, 0, 1 << 30)
+    for number, name in enumerate(["fine", NoText("ab"), "fine"]):
+        made.append(number, 1000, b"key", b"%d" % number, [(name, b"x")])
+    read = unpacked(bytes(made.build()), batch(0, b"4", offset=3))
+    assert [record.offset for record in read] == [0, 2, 3]
+    assert [record.value[:8] for record in read] == [b"0", b"not read", b"4"]
+
+
+async def test_a_consumer_passes_a_header_whose_name_is_no_text(clients, unique, monkeypatch):
+    await clients.create_topic(unique)
+    unpack_within_limits()
+    monkeypatch.setattr(
+        message_accumulator, "DefaultRecordBatchBuilder", _DefaultRecordBatchBuilderPy
+    )
+    producer = await clients.producer()
+    for name in ("fine", NoText("ab"), "fine"):
+        made = producer.create_batch()
+        made.append(timestamp=1000, key=None, value=b"value", headers=[(name, b"x")])
+        await (await producer.send_batch(made, unique, partition=0))
+    read = await read_by_consumer(clients.bootstrap_servers, unique, 3)
+    assert [record.offset for record in read] == [0, 1, 2]
+    assert [record.value[:8] for record in read] == [b"value", b"not read", b"value"]
+
+
 @pytest.mark.parametrize("compression", ["gzip", "lz4", "zstd"])
 async def test_a_consumer_passes_a_bomb(clients, unique, compression):
     await clients.create_topic(unique)
@@ -72,14 +123,6 @@ async def test_a_consumer_passes_a_bomb(clients, unique, compression):
     bomb = b"\0" * (MOST_UNPACKED_BYTES + 1)
     for value in (b"first", bomb, b"last"):
         await producer.send_and_wait(unique, value, partition=0)
-    consumer = make_consumer(settings_for(clients.bootstrap_servers, unique))
-    await consumer.start()
-    try:
-        consumer.assign([TopicPartition(unique, 0)])
-        read = []
-        while len(read) < 3:
-            read += (await consumer.getmany(timeout_ms=500)).get(TopicPartition(unique, 0), [])
-    finally:
-        await consumer.stop()
+    read = await read_by_consumer(clients.bootstrap_servers, unique, 3)
     assert [record.offset for record in read] == [0, 1, 2]
     assert [record.value[:8] for record in read] == [b"first", b"not read", b"last"]

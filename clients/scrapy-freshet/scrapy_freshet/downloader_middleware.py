@@ -17,7 +17,7 @@ from scrapy.utils.httpobj import urlparse_cached
 from scrapy_freshet.addresses import is_private_literal, is_public
 from scrapy_freshet.fleet import Fleet, fleet_of
 from scrapy_freshet.moving import moved_to
-from scrapy_freshet.outcomes import has_content, outcome_of, redirected
+from scrapy_freshet.outcomes import GONE, has_content, outcome_of, redirected
 from scrapy_freshet.robots import crawl_delay
 from scrapy_freshet.spider_middleware import ID_KEY
 
@@ -80,13 +80,13 @@ class OutcomeMiddleware:
 
     def _note_robots(self, request: Request, response: Response) -> None:
         first = urlsplit(request.meta.get("redirect_urls", [request.url])[0])
-        if first.path != "/robots.txt" or response.status != 200:
+        if first.path != "/robots.txt" or response.status not in {200, *GONE}:
             return
         settings = self._crawler.settings
         agent = settings.get("ROBOTSTXT_USER_AGENT") or settings.get("USER_AGENT") or "*"
-        delay = crawl_delay(response.body, str(agent))
-        if delay is not None and first.hostname is not None:
+        delay = crawl_delay(response.body, str(agent)) if response.status == 200 else None
+        if first.hostname is not None:
             port = first.port
             default = port is None or port == _DEFAULT_PORTS.get(first.scheme)
             name = f"[{first.hostname}]" if ":" in first.hostname else first.hostname
-            self._fleet.delay(name if default else f"{name}:{port}", delay)
+            self._fleet.delay(name if default else f"{name}:{port}", delay or 0.0)

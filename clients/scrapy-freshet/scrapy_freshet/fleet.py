@@ -19,6 +19,7 @@ from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, ConsumerRebalanceListen
 from aiokafka.errors import ConsumerStoppedError, KafkaError
 from scrapy.crawler import Crawler
 
+from scrapy_freshet.delays import Delays
 from scrapy_freshet.ending import for_at_most
 from scrapy_freshet.messages import (
     CRAWL_OUTCOMES,
@@ -30,7 +31,6 @@ from scrapy_freshet.messages import (
     CrawlOutcome,
     CrawlRequest,
     Discovery,
-    HostLimit,
     Result,
     Trace,
 )
@@ -61,8 +61,7 @@ MOST_POLL_INTERVAL_MS: Final = 3_600_000
 lives, its heartbeats tell, which come from the same loop."""
 
 MOST_REMEMBERED: Final = 10_000
-"""Answered requests, by their ids, some of which are read once more after a rebalance; and hosts
-whose delays were told."""
+"""Answered requests, by their ids, some of which are read once more after a rebalance."""
 
 log = logging.getLogger(__name__)
 
@@ -107,7 +106,7 @@ class Fleet:
         self._tickets: dict[str, Ticket] = {}
         self._answered: OrderedDict[str, None] = OrderedDict()
         self._sending: set[asyncio.Task[None]] = set()
-        self._delays: dict[str, float] = {}
+        self._delays = Delays()
         self._consumer: AIOKafkaConsumer | None = None
         self._producer: AIOKafkaProducer | None = None
         self._turning: asyncio.Task[None] | None = None
@@ -257,14 +256,13 @@ class Fleet:
             self._count("freshet/discoveries")
 
     def delay(self, host: str, seconds: float) -> None:
-        """Say how far apart a host's crawls are to be, where that is news."""
-        if self._delays.get(host) != seconds and self._producer is not None:
-            if len(self._delays) >= MOST_REMEMBERED:
-                self._delays.clear()
-            self._delays[host] = seconds
+        """Say how far apart a host's crawls are to be, where that is news; 0: as is usual."""
+        if self._producer is None:
+            return
+        under_way = (ticket.request.host for ticket in self._tickets.values())
+        if (limit := self._delays.news(host, seconds, under_way)) is not None:
             self._count("freshet/host_limits")
-            message = msgspec.json.encode(HostLimit(host, 1.0 / seconds, seconds))
-            self._keep(self._send(HOST_LIMITS, host, message))
+            self._keep(self._send(HOST_LIMITS, host, msgspec.json.encode(limit)))
 
     async def stop(self) -> None:
         """Send and commit what was answered, and leave. What was not goes to other crawlers."""

@@ -85,6 +85,7 @@ class HostLimit(Struct, frozen=True):
     """
 
     host: str
-    max_crawls_per_second: float
+    max_crawls_per_second: float | None
     crawl_delay_seconds: float
+    """0: nothing any more."""
     only: Literal["crawl-delay"] = "crawl-delay"

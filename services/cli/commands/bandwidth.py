@@ -165,8 +165,10 @@ def _current(settings: "Settings") -> "Bandwidth | None":
     from services.cli.kafka import last_message  # noqa: PLC0415
     from shared.contracts.messages import Bandwidth  # noqa: PLC0415
     from shared.contracts.topics import BANDWIDTH  # noqa: PLC0415
+    from shared.pacing.budget import Budget  # noqa: PLC0415
 
-    return asyncio.run(last_message(settings, BANDWIDTH, Bandwidth))
+    # What coordinators refuse is in the dead letters; they go on with the one before.
+    return asyncio.run(last_message(settings, BANDWIDTH, Bandwidth, Budget.from_message))
 
 
 def _publish(settings: "Settings", message: "Bandwidth", *, as_json: bool) -> None:

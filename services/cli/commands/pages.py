@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from shared.contracts.fields import MAX_DAYS
 from shared.terminal.numbers import Number
 from shared.terminal.output import show
 from shared.units import SECONDS_PER_DAY
@@ -201,7 +202,7 @@ def purge(
 
 @command.command("max-age")
 @_of_several
-@click.option("--days", type=Number(min=0, min_open=True), help="The oldest copy.")
+@click.option("--days", type=Number(0, MAX_DAYS, min_open=True), help="The oldest copy.")
 @click.option("--none", "without", is_flag=True, help="They have no bound of their own any more.")
 def max_age(
     urls: tuple[str, ...],

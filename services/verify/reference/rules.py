@@ -303,7 +303,7 @@ def _note_host(host: HostState, outcome: CrawlOutcome) -> None:
     """A crawl reached its host or did not; the host may ask for a pause; and it has an address."""
     host.note_group(outcome.group, outcome.crawled_at)
     host.asked_until = max(host.asked_until, _busy_until(outcome))
-    status, time = outcome.http_status, outcome.crawled_at
+    status, time = outcome.http_status or None, outcome.crawled_at
     if status is None and outcome.result == "disallowed":
         return  # nobody was there
     is_bad = outcome.result == "failed" if status is None else status == 429 or status >= 500

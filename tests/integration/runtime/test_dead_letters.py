@@ -6,6 +6,7 @@ import uuid
 
 import pytest
 from aiokafka import TopicPartition
+from aiokafka.record.default_records import DefaultRecordBatchBuilder
 from click.testing import CliRunner
 
 from services.cli.dead_letters import Choice, deal_with, newest, since_of
@@ -227,6 +228,20 @@ def test_too_many_headers_are_left_out_and_it_says_so():
     key, value, headers = letter_of(Source(), "s", "r", 0.0)
     assert (key, value) == (b"", None)
     assert {"cut-key-bytes", "cut-headers", "no-key"} <= dict(headers).keys()
+
+
+@pytest.mark.parametrize(
+    "headers", [[("", None)] * 7_200, [("\U0001f577" * 100, b"")] * 600, [("é" * 9, b"")] * 3_600]
+)
+@pytest.mark.parametrize("value", [810_000, 900_000])
+def test_whatever_a_broker_has_taken_makes_a_letter_that_it_takes(value, headers):
+    class Source:
+        topic, partition, offset, timestamp, key = "t" * 249, 9_999, 2**62, 2**41, b"k" * 64 * 1024
+
+    Source.value, Source.headers = b"v" * value, headers
+    made = DefaultRecordBatchBuilder(2, 0, 0, -1, -1, -1, 1 << 30)
+    made.append(0, 0, *letter_of(Source(), "estimator", "\U0001f577" * 1_000, 1.7e9))
+    assert len(made.build()) < 1_048_588
 
 
 def test_times_as_people_write_them():

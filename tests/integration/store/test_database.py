@@ -28,6 +28,7 @@ from shared.store.multipliers import (
     append_multipliers,
     last_multipliers,
     prune_multipliers,
+    row_of,
 )
 from shared.store.page_parts import DamagedStore
 from shared.store.page_status import AWAY, GONE, NEVER, REMOVED, STATUS_NAMES
@@ -337,7 +338,7 @@ def test_multipliers_are_noted(store):
         Decided(Multipliers(n, NOW, NOW + 1, 0.1 * n, 5.0, 0.0, [], "start"), 4.0, 0.8, 2)
         for n in (1, 2)
     ]
-    append_multipliers(store, sent)
+    append_multipliers(store, [row_of(one) for one in sent])
     noted = last_multipliers(store, 5)
     assert [(row["version"], row["multiplier"]) for row in noted] == [(2, 0.2), (1, 0.1)]
 
@@ -358,7 +359,7 @@ def test_a_decision_is_noted_with_its_shares_and_its_reason(store):
         ramp_seconds=60.0,
         why="shard 1 is away",
     )
-    append_multipliers(store, [Decided(sent, 4.5, 0.9, 2, 0.125)])
+    append_multipliers(store, [row_of(Decided(sent, 4.5, 0.9, 2, 0.125))])
     [row] = last_multipliers(store, 1, ["silent-shard"])
     assert row.pop("shares") == {0: 0.25, 2: 0.75}
     assert row == {
@@ -384,6 +385,6 @@ def test_a_decision_is_noted_with_its_shares_and_its_reason(store):
 def test_old_decisions_go_a_few_at_a_time(store, monkeypatch):
     monkeypatch.setattr("shared.store.multipliers.PRUNED_AT_ONCE", 3)
     sent = [Multipliers(n, NOW + n, NOW + n, 0.1, 5.0, 0.0, [], "demand") for n in range(8)]
-    append_multipliers(store, [Decided(message, 1.0, 1.0, 1) for message in sent])
+    append_multipliers(store, [row_of(Decided(message, 1.0, 1.0, 1)) for message in sent])
     assert [prune_multipliers(store, NOW + 5) for _ in range(3)] == [3, 2, 0]
     assert [row["version"] for row in last_multipliers(store, 9)] == [7, 6, 5]

@@ -1,6 +1,10 @@
 """Bandwidths as people write them, and the history as they read it."""
 
+import json
+from types import SimpleNamespace
+
 import pytest
+from click.testing import CliRunner
 
 from services.cli.bandwidths import (
     BadBandwidth,
@@ -10,6 +14,8 @@ from services.cli.bandwidths import (
     time_of_day,
 )
 from services.cli.commands.bandwidth import _answer
+from services.cli.main import main
+from shared.contracts.codec import encode
 from shared.contracts.messages import Bandwidth, ScheduledRate
 
 
@@ -87,3 +93,22 @@ def test_the_history_is_read_from_the_oldest_to_the_newest():
     assert (second["version"], second["crawls_per_second"]) == (2, "2→4")
     assert second["at"] == "1970-01-01 00:00:00Z"
     assert second["why"] == row["why"]
+
+
+@pytest.mark.parametrize("refused", [encode(Bandwidth(3.0, timezone="Mars/Olympus")), b"{", None])
+def test_the_budget_that_holds_is_shown_where_a_later_one_was_refused(monkeypatch, refused):
+    if refused is not None:
+        refused = refused.replace(
+            b'"schedule":[]', b'"schedule":[{"second":0,"crawls_per_second":3}]'
+        )
+    sent = [
+        SimpleNamespace(value=encode(Bandwidth(7.0, set_at=1.7e9))),
+        SimpleNamespace(value=refused),
+    ]
+
+    async def last_records(*_):
+        return sent
+
+    monkeypatch.setattr("services.cli.kafka.last_records", last_records)
+    result = CliRunner().invoke(main, ["bandwidth", "get", "--json"], catch_exceptions=False)
+    assert json.loads(result.output)["crawls_per_second"] == 7.0

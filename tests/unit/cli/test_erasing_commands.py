@@ -1,12 +1,15 @@
 """Commands that erase count first, and ask."""
 
+import itertools
 import json
 
 import pytest
 from click.testing import CliRunner
 
 from services.cli import erasing
+from services.cli.errors import SystemFailed
 from services.cli.main import main
+from shared.runtime.settings import Settings
 from shared.store import erased_traces
 
 
@@ -40,3 +43,18 @@ def test_nothing_is_erased_before_somebody_agrees(erased, arguments, question):
     assert counted.exit_code == 0
     assert "7" in json.dumps(json.loads(counted.stdout))
     assert erased == []
+
+
+async def test_a_shard_that_stands_still_is_waited_for_no_longer_as_others_go_on(monkeypatch):
+    moving = itertools.count(10)
+
+    def read_applied(*_):
+        return {("page-updates", 0): 5, ("page-updates", 1): 3, ("page-signals", 1): next(moving)}
+
+    monkeypatch.setattr(erasing, "read_applied", read_applied)
+    monkeypatch.setattr(erasing, "LOOK_SECONDS", 0.0)
+    monkeypatch.setattr(erasing, "PATIENCE_SECONDS", 0.01)
+    eraser = erasing.Eraser(Settings(), None)
+    await eraser._applied({("page-updates", 0): 5, ("page-updates", 1): 3})
+    with pytest.raises(SystemFailed, match="no estimator applies page-updates"):
+        await eraser._applied({("page-updates", 0): 5, ("page-updates", 1): 4})

@@ -81,6 +81,7 @@ def test_the_list_of_commands_loads_none_of_them() -> None:
         ["crawl", "http://169.254.169.254/latest"],
         ["crawl", "https://a.example/", "ftp://a.example/"],
         ["pages", "import", "nowhere.csv"],
+        ["pages", "max-age", "https://a.example/", "--days", "1.1e6"],
         ["worker", "gardener"],
         ["bench", "nothing"],
         ["run", "--days", "1", "--seconds", "1"],

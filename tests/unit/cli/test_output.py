@@ -50,6 +50,9 @@ def test_nested_values_are_readable() -> None:
         ("postgresql://u@h/d?sslpassword=p", "postgresql://u@h/d?sslpassword=***"),
         ("host=h password=p user=u", "host=h password=*** user=u"),
         ("host=h password='p q' user=u", "host=h password=*** user=u"),
+        ("host=h password = p user=u@v", "host=h password = *** user=u@v"),
+        ("host=h password=p&q@r user=u", "host=h password=*** user=u"),
+        (r"host=h password=p\ q user=u", "host=h password=*** user=u"),
     ],
 )
 def test_passwords_are_not_shown(url: str, shown: str) -> None:

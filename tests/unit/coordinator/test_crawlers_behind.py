@@ -1,7 +1,7 @@
 """A fleet that is slower than the budget: what the coordinator makes of it, and tells people."""
 
 import pytest
-from coordination_run import Run, report
+from coordination_run import GRID, Run, report
 
 from services.cli.commands.status import _fleet
 from services.coordinator.picture import Picture
@@ -11,6 +11,8 @@ class BehindRun(Run):
     """The crawlers answer so much less than they are given, and the rest of the slots wait."""
 
     answered_share = 1.0
+    demand = None
+    """That all shards report; None: as ever."""
 
     def report(self, shard, scale, since):
         slots = self.core.timeline.allotted(shard, since, self.moment.clock)
@@ -23,6 +25,7 @@ class BehindRun(Run):
             achieved_crawls_per_second=answered,
             answered_crawls_per_second=answered,
             held_crawls_per_second=rate - answered,
+            **({} if self.demand is None else {"demand": self.demand}),
         )
 
 
@@ -79,3 +82,45 @@ def test_a_fleet_that_has_caught_up_is_not_behind_any_more(run):
         run.step()
     assert state_of(run).now.fleet_capacity is None
     assert run.published[-1].multiplier == pytest.approx(1.0, rel=0.02)
+
+
+class WaitingRun(Run):
+    """Slots for which no page is worth the threshold are left empty (work-conserving: false)."""
+
+    is_away = False
+    worth = 1.0
+
+    def report(self, shard, scale, since):
+        slots = self.core.timeline.allotted(shard, since, self.moment.clock)
+        rate = slots / max(self.moment.clock - since, 1e-9)
+        plan = self.core.timeline.at(since)
+        is_worth = plan is not None and plan.multiplier <= self.worth
+        name = "held" if self.is_away else "achieved" if is_worth else "unused"
+        said = {"achieved_crawls_per_second": 0.0, f"{name}_crawls_per_second": rate}
+        return report(shard, scale, self.moment.clock, **said)
+
+
+def test_a_fleet_that_was_away_altogether_does_not_leave_the_threshold_where_no_page_is():
+    run = WaitingRun()
+    run.reporting, run.worth = {0: 100.0, 1: 300.0}, 1.01
+    run.set_bandwidth(400.0)
+    for is_away, seconds in ((False, 10), (True, 130), (False, 60)):
+        run.is_away = is_away
+        for _ in range(seconds):
+            run.step()
+    assert run.published[-1].multiplier == pytest.approx(1.0, rel=0.02)
+    assert state_of(run).now.achieved_ratio == pytest.approx(1.0, abs=0.01)
+
+
+@pytest.mark.parametrize("most", [0.01, 0.05, 1.0])
+def test_a_fleet_may_be_away_for_as_long_as_it_likes(most):
+    run = BehindRun()
+    run.reporting, run.answered_share = {0: 100.0, 1: 300.0}, 1.0
+    # No page is worth more than that: demand falls to nothing between two thresholds.
+    run.demand = [100.0 * x**-0.5 if x < most else 0.0 for x in GRID]
+    run.set_bandwidth(400.0)
+    for is_away, seconds in ((False, 10), (True, 400), (False, 60)):
+        run.answered_share = 0.0 if is_away else 1.0
+        for _ in range(seconds):
+            run.step()
+    assert state_of(run).now.fleet_held == 0.0

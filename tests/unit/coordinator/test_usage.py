@@ -74,6 +74,27 @@ def test_a_limit_that_does_not_matter_is_forgotten():
     assert usage.usable == math.inf
 
 
+@pytest.mark.parametrize("lateness", [0.05, 0.25])
+@pytest.mark.parametrize("rate", [5.0, 150.0, 10_000.0])
+@pytest.mark.parametrize("answered", [0.0, 0.001, 0.1])
+def test_a_fleet_that_answers_next_to_nothing_is_no_shortfall_of_a_shard(rate, answered, lateness):
+    rng, usage, late = np.random.default_rng(2), Usage(), 0.0
+    for _ in range(300):
+        # What waits is counted when ticks come, a tick more or less than there were slots.
+        before, late = late, rng.uniform(0, lateness)
+        had = rate * (1 + before - late)
+        made = Made(rate, answered * had, held=(1 - answered) * had)
+        assert not usage.observe(1.0, made, 10.0)
+    assert usage.usable == math.inf
+
+
+def test_what_a_fleet_holds_back_after_a_stall_says_nothing_of_the_limit():
+    usage, _ = run(150.0, 50.0, 20)
+    limit = usage.limit
+    usage.observe(1.0, Made(50.0, 0.0, held=90.0), 10.0)
+    assert usage.limit == limit
+
+
 def test_the_ratio_says_what_part_of_the_slots_is_filled():
     usage = Usage()
     for _ in range(20):

@@ -38,6 +38,17 @@ def test_a_ramp_goes_evenly_from_where_it_was():
     assert made.at(120.0) == made.at(1e9) == Stretch(4.0)
 
 
+def test_what_is_set_by_a_clock_that_is_ahead_has_a_rate_meanwhile():
+    # Of a ramp the rate before it, which the ramp then begins at; without one there is no other.
+    made = budget(set_at=100.0, ramp_seconds=20.0, ramp_from=8.0)
+    assert made.at(0.0) == made.at(99.0) == Stretch(8.0)
+    assert made.next_change(99.0) == 100.0
+    assert made.next_change(100.0) == math.inf
+    made = budget(set_at=100.0, ramp_from=8.0)
+    assert made.at(0.0) == made.at(100.0) == Stretch(4.0)
+    assert made.next_change(0.0) == math.inf
+
+
 def test_a_day_has_its_hours():
     made = budget(schedule=DAY)
     for hour, rate in ((0, 2.0), (5, 2.0), (6, 10.0), (21, 10.0), (22, 3.0), (23, 3.0)):

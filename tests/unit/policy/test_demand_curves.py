@@ -123,3 +123,16 @@ def test_refuses_grids_that_are_none():
         log_grid(0.0, 1.0, 8)
     with pytest.raises(ValueError, match="same length"):
         solve_multiplier(GRID, np.ones(3), 1.0)
+
+
+@pytest.mark.parametrize("share", [1e-20, 1e-16, 1.0 - 1e-16, 1.0, 1.0 + 3e-16])
+def test_rounding_does_not_leave_a_budget_without_a_multiplier(share):
+    random = np.random.default_rng(5)
+    for _ in range(300):
+        grid = np.sort(random.lognormal(0.0, 3.0, 8))
+        demand = np.sort(random.lognormal(0.0, 2.0, 8))[::-1].copy()
+        demand[random.integers(1, 9) :] = 0.0
+        budget = demand[random.integers(0, np.count_nonzero(demand))] * share
+        if budget <= demand[0]:
+            assert grid[0] * (1 - 1e-9) <= solve_multiplier(grid, demand, budget)
+        assert solve_multiplier(grid, demand, budget) <= grid[-1] * (1 + 1e-9)

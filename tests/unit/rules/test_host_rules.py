@@ -5,7 +5,13 @@ import math
 import pytest
 
 from shared.contracts.messages import CrawlOutcome, HostLimit
-from shared.rules.host_rules import FIRST_BACK_OFF_SECONDS, PATIENCE, HostRules, reach_of
+from shared.rules.host_rules import (
+    FIRST_BACK_OFF_SECONDS,
+    PATIENCE,
+    HostRules,
+    reach_of,
+    reaches_of,
+)
 from shared.store.page_status import NEVER
 from shared.views.hosts import described, line_of
 
@@ -131,10 +137,15 @@ def test_one_answer_ends_a_back_off_but_not_one_of_before():
         ("disallowed", None, 0),
         ("disallowed", 200, 1),
         ("disallowed", 503, -1),
+        ("failed", 0, -1),
+        ("disallowed", 0, 0),
+        ("gone", 0, 1),
     ],
 )
 def test_which_answers_say_that_a_host_is_well(result, status, reached):
-    assert reach_of(CrawlOutcome(URL, NOW, result=result, http_status=status)) == reached
+    outcome = CrawlOutcome(URL, NOW, result=result, http_status=status)
+    assert reach_of(outcome) == reached
+    assert reaches_of([outcome]).tolist() == [reached]
 
 
 def test_a_crawl_that_was_not_made_says_nothing_of_its_host():

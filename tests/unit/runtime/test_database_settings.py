@@ -1,6 +1,10 @@
 """The settings about several databases."""
 
+import re
+
+import psycopg
 import pytest
+from psycopg.conninfo import conninfo_to_dict
 from pydantic import SecretStr
 
 from shared.runtime.databases import at_database, databases_of, for_views, held_by
@@ -87,3 +91,54 @@ def test_views_of_one_database_are_as_before(monkeypatch):
     assert for_views(load_settings()).database_url == SecretStr(A)
     monkeypatch.setenv("FRESHET_VIEW_DATABASE_URL", READER_A)
     assert for_views(load_settings()).database_url == SecretStr(READER_A)
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "",
+        A,
+        "postgres://a",
+        "postgresql:///freshet?host=/var/run/postgresql",
+        "postgresql://u@%2Fvar%2Frun/freshet",
+        "postgresql://u:50%25off@a:5432,b:5433,[::1]:5434/freshet?sslmode=verify-full",
+        "postgresql://u:hid@den@a/freshet",
+        "host=a dbname=freshet",
+        r" host = a password = 'hid \' den' user=u@v dbname=it's\ mine ",
+    ],
+)
+def test_what_libpq_understands_is_taken(monkeypatch, url):
+    assert conninfo_to_dict(url) is not None
+    monkeypatch.setenv("DATABASE_URL", url)
+    assert load_settings().database_url.get_secret_value() == url
+
+
+@pytest.mark.parametrize(
+    ("url", "said"),
+    [
+        ("postgresql://u:50%hidden@a/freshet", "database_url: a % in it is no code"),
+        ("postgresql://u:hidden%00@a/freshet", "database_url: a % in it is no code"),
+        ("postgresql://u:hid/den@a/freshet", "database_url: what follows the host is no port"),
+        ("mysql://u:hidden@a/freshet", "database_url: it must begin with postgresql://"),
+        ("postgresql+psycopg://u:hidden@a/freshet", "it must begin with postgresql://"),
+        ("postgresql:/u:hidden@a/freshet", "database_url: it must begin with postgresql://"),
+        ("host=a password=hidden\\ den hidden", "database_url: it must begin with postgresql://"),
+        ("host=a password='hidden den", "database_url: it must begin with postgresql://"),
+    ],
+)
+def test_what_libpq_would_quote_is_refused_before_it_sees_it(monkeypatch, url, said):
+    with pytest.raises((psycopg.Error, ValueError)):
+        int(conninfo_to_dict(url)["port"])  # One of them is a port to it, which it reads later.
+    monkeypatch.setenv("DATABASE_URL", url)
+    with pytest.raises(SettingsError, match=said) as caught:
+        load_settings()
+    assert not {"hid", "den"} & set(re.findall("hid|den", str(caught.value)))
+
+
+@pytest.mark.parametrize("name", ["FRESHET_DATABASES", "FRESHET_VIEW_DATABASE_URL"])
+def test_so_are_those_of_other_settings(monkeypatch, name):
+    url = "postgresql://u:50%hidden@a/freshet"
+    monkeypatch.setenv(name, f"0-63={url}" if name == "FRESHET_DATABASES" else url)
+    with pytest.raises(SettingsError, match="is no code") as caught:
+        load_settings()
+    assert "hidden" not in str(caught.value)

@@ -4,7 +4,7 @@ import asyncio
 from types import SimpleNamespace
 
 import pytest
-from aiokafka.errors import KafkaTimeoutError
+from aiokafka.errors import KafkaConnectionError, KafkaTimeoutError
 
 from shared.contracts.codec import decode
 from shared.contracts.identity import shard_of
@@ -155,3 +155,20 @@ async def test_others_get_their_turn_between_many_dead_letters(publisher):
         await publisher.dead_letter(record, "ingester", "bad")
     task.cancel()
     assert len(set(turns)) >= 1000 // LETTERS_A_TURN - 1
+
+
+async def test_where_nobody_answers_nothing_is_left_behind(monkeypatch):
+    class Away:
+        stopped = False
+
+        async def start(self):
+            raise KafkaConnectionError
+
+        async def stop(self):
+            self.stopped = True
+
+    producer = Away()
+    monkeypatch.setattr("shared.runtime.publisher.make_producer", lambda _settings: producer)
+    with pytest.raises(KafkaConnectionError):
+        await Publisher(Settings()).start()
+    assert producer.stopped

@@ -59,11 +59,47 @@ def test_the_two_that_everybody_needs_carry_no_prefix(monkeypatch):
         ("SIGNAL_MAX_AGE_DAYS", "0"),
         ("SILENT_AFTER_SECONDS", "nan"),
         ("INSTANCE", ""),
+        ("INSTANCE", "a" * 201),
+        ("GROUP_CRAWLS_PER_SECOND", "inf"),
+        ("GROUP_CRAWLS_PER_SECOND", "1e7"),
+        ("DEFAULT_HOST_CRAWLS_PER_SECOND", "inf"),
+        ("SIGNAL_DEBOUNCE_SECONDS", "inf"),
     ],
 )
 def test_a_wrong_value_is_named(monkeypatch, name, value):
     monkeypatch.setenv(f"FRESHET_{name}", value)
     with pytest.raises(SettingsError, match=name.lower()):
+        load_settings()
+
+
+def test_lists_that_are_no_json_are_named_and_not_shown(monkeypatch):
+    monkeypatch.setenv("FRESHET_SIGNAL_SOURCES", "sitemaps,cms")
+    with pytest.raises(SettingsError, match=r"^signal_sources: .* environment is not JSON$"):
+        load_settings()
+    monkeypatch.delenv("FRESHET_SIGNAL_SOURCES")
+    monkeypatch.setenv("FRESHET_SIGNAL_SOURCE_KEYS", "cms=hidden")
+    with pytest.raises(SettingsError, match=r"^signal_source_keys: [^=]* not JSON$"):
+        load_settings()
+
+
+@pytest.mark.parametrize(
+    ("given", "taken"),
+    [
+        ("kafka", "kafka:9092"),
+        ("a:1,", "a:1"),
+        ("a:1, b_2 ,10.0.0.1:65535", "a:1,b_2:9092,10.0.0.1:65535"),
+        ("[::1],[2001:db8::7]:9093", "[::1]:9092,[2001:db8::7]:9093"),
+    ],
+)
+def test_brokers_have_a_port_whether_it_is_said_or_not(monkeypatch, given, taken):
+    monkeypatch.setenv("KAFKA_BOOTSTRAP_SERVERS", given)
+    assert load_settings().kafka_bootstrap_servers == taken
+
+
+@pytest.mark.parametrize("given", ["", ",", "a:x", "a:1,b:70000", "PLAINTEXT://kafka:9092", "a:"])
+def test_what_is_no_address_of_a_broker_is_refused(monkeypatch, given):
+    monkeypatch.setenv("KAFKA_BOOTSTRAP_SERVERS", given)
+    with pytest.raises(SettingsError, match=r"KAFKA_BOOTSTRAP_SERVERS: .* such as kafka:9092"):
         load_settings()
 
 

@@ -1,0 +1,66 @@
+"""Rows of an import that say what no message could: they are refused, by whichever way they go."""
+
+import asyncio
+
+import numpy as np
+import pytest
+from page_batches import page_batch
+
+from services.cli import page_updates
+from services.cli.page_files import PageRows
+from shared.contracts.codec import decode
+from shared.contracts.messages import PageUpdate
+from shared.runtime.settings import Settings
+from shared.store.imports import import_pages
+from shared.store.snapshot import load_shard
+
+NOW = 1_700_000_000.0
+URLS = ["https://a.example/bad", "https://a.example/good"]
+
+COLUMNS = [
+    {"crawled_at": np.array([NOW * 1000, NOW])},  # milliseconds by mistake
+    {"crawled_at": np.array([NOW + 3600, NOW + 60])},
+    {"crawled_at": np.array([-5.0, 0.0])},
+    {"crawled_at": np.array([np.inf, -np.inf])},
+    {"importance": np.array([1e13, 1e12])},
+    {"importance": np.array([np.nan, 0.0])},
+    {"max_age_days": np.array([2e6, 1e6])},
+    {"max_age_days": np.array([0.0, np.inf])},
+]
+
+
+@pytest.mark.parametrize("column", COLUMNS)
+def test_what_no_message_could_say_is_not_copied(migrated_url, column):
+    report = import_pages(migrated_url, 4, [page_batch(URLS, **column)], now=NOW)
+    assert (report.read, report.added, report.refused) == (2, 1, 1)
+    assert report.reasons[0].startswith("row 1: importance")
+    assert sum(load_shard(migrated_url, shard).pages.importance.size for shard in range(4)) == 1
+
+
+@pytest.mark.parametrize("column", COLUMNS)
+def test_nor_is_it_published_for_estimators_to_refuse(monkeypatch, column):
+    sent = []
+
+    class Publisher:
+        def __init__(self, _settings):
+            pass
+
+        async def nothing(self):
+            pass
+
+        start = stop = flush = nothing
+
+        async def partitions_of(self, _topic):
+            return 4
+
+        async def queue_batches(self, messages):
+            sent.extend(value for part in messages.values() for _, value in part)
+
+    monkeypatch.setattr(page_updates, "require_broker", lambda _: None)
+    monkeypatch.setattr(page_updates, "Publisher", Publisher)
+    monkeypatch.setattr("shared.runtime.clock.SystemClock.now", lambda _: NOW)
+    batch = page_batch(URLS, **column)
+    rows = PageRows(URLS, batch.importance, batch.max_age_days, batch.crawled_at, None)
+    report = asyncio.run(page_updates.publish_rows(Settings(), [rows], lambda _: None))
+    assert (report.read, report.added, report.refused) == (2, 1, 1)
+    assert [decode(PageUpdate, value).url for value in sent] == URLS[1:]
