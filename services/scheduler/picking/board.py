@@ -144,6 +144,7 @@ def _add_entry(listed: Rows, state: Rows, pages: Rows, row: int) -> None:
     page.bucket = LISTED
     page.listing = np.uint8((page.listing + 1) & 0xFF)
     entry.row = row
+    entry.host = page.host
     entry.listing = page.listing
     entry.priority = 0.0
     entry.bound = np.inf

@@ -17,6 +17,7 @@ LEFT: Final = -1
 ENTRY: Final = np.dtype(
     [
         ("row", np.int32),  # of the page; `LEFT`: it is somewhere else now
+        ("host", np.int32),  # of the page
         ("listing", np.uint8),  # the entry is the page's own while its `listing` is this
         ("priority", np.float64),  # when it was looked at last
         ("bound", np.float64),  # of its priority ...

@@ -28,8 +28,9 @@ _LONGEST: Final = 10.0
 def weigh_listed(board: Board, now: float, skip_below: float) -> None:
     """Find the priorities of the listed pages; those that belong elsewhere go there.
 
-    Pages whose bound is less than `skip_below` are not looked at; at 0 no bounds are found. From
-    `LEAST_NEW` on, only those are that were never looked at before: no other can be new.
+    Pages whose bound is less than `skip_below` are not looked at, unless their host has come to its
+    limit: what is listed is what may be picked. At 0 no bounds are found. From `LEAST_NEW` on, only
+    those are that were never looked at before: no other can be new.
     """
     pages, attempts, hosts, terms = board.pages, board.attempts, board.hosts, board.terms
     listed, state = board.listed, board.state[0]
@@ -46,7 +47,9 @@ def weigh_listed(board: Board, now: float, skip_below: float) -> None:
             prefetch(pages, listed[place + 2 * AHEAD].row)
         if place + AHEAD < state.listed and _is_looked_at(listed[place + AHEAD], skip_below):
             prefetch(hosts, pages[listed[place + AHEAD].row].host)
-        if listed[place].bound < skip_below and not (expire and listed[place].until < now):
+        is_known = listed[place].bound < skip_below
+        is_known = is_known and not (expire and listed[place].until < now)
+        if is_known and not (expire and hosts[listed[place].host].is_limited):
             if kept < place:
                 listed[kept] = listed[place]
             kept += 1
