@@ -19,7 +19,6 @@ what is worth less than λ₀ rather than nothing.
 Rates here are crawls per second of the clock, whatever the unit of the curves' thresholds.
 """
 
-import math
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from itertools import pairwise
@@ -34,6 +33,9 @@ from shared.policy.demand import interpolate_demand
 from shared.policy.multipliers import falling_root, solve_multiplier
 
 Floats = NDArray[np.float64]
+
+MOST_PAGES = 2.0**62
+"""As many as a report may count: the sum over all shards is a number, too."""
 
 STEEPEST_END = -0.5
 """Below its grid a curve goes on with its slope there, at most with this one (in logarithms)."""
@@ -68,6 +70,8 @@ def check_curve(curve: DemandCurve) -> None:
         )
     if curve.thresholds[0] <= 0 or any(high <= low for low, high in pairwise(curve.thresholds)):
         raise ValueError("the thresholds must be positive and rise strictly")
+    if max(curve.ripe) > MOST_PAGES:
+        raise ValueError(f"{max(curve.ripe):g} pages are ripe, more than there can be")
 
 
 def gather(
@@ -109,7 +113,8 @@ def _on_grid(grid: Floats, thresholds: list[float], curve: list[float]) -> Float
     result = np.empty(grid.size)
     result[first : last + 1] = values
     result[last + 1 :] = values[-1]
-    slope = math.log(values[1] / values[0]) / math.log(own[1] / own[0])
+    logarithms, places = np.log(values[:2]), np.log(own[:2])
+    slope = (logarithms[1] - logarithms[0]) / (places[1] - places[0])
     result[:first] = values[0] * (grid[:first] / own[0]) ** max(slope, STEEPEST_END)
     return result
 
@@ -132,7 +137,7 @@ def solve_threshold(curves: Curves, budget: float, limits: Floats | None = None)
     if total[-1] <= 0 or not total[0] > budget > total[-1]:
         return solve_multiplier(curves.grid, total, budget)
     # The same root of the same curve, which is laid through the points once, not at every step.
-    curve = PchipInterpolator(np.log(curves.grid), np.log(total / budget))
+    curve = PchipInterpolator(np.log(curves.grid), np.log(total) - np.log(budget))
     above = int(np.count_nonzero(total >= budget)) - 1
     low, high = curve.x[above], curve.x[above + 1]
     return float(np.exp(falling_root(curve, low, high, 1e-14)))

@@ -111,6 +111,7 @@ def test_an_older_report_never_overwrites_a_newer_one():
         (report(4096), "at most 4096"),
         (report(0, demand=[1.0]), "as many of each"),
         (report(0, thresholds=GRID[::-1]), "rise strictly"),
+        (report(0, ripe=[1e300] * len(GRID)), "more than there can be"),
     ],
 )
 def test_bad_reports_are_refused(message, reason):

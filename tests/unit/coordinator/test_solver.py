@@ -266,3 +266,16 @@ def test_a_slot_is_worth_less_than_in_the_long_run_while_less_is_ripe():
     message = run.step()
     assert message.multiplier == pytest.approx(4.0, rel=1e-6)
     assert run.core.slot_value == pytest.approx(0.04, rel=0.02)
+
+
+@pytest.mark.parametrize("least", [1e-200, 1e-310, 5e-324])
+def test_demand_that_falls_to_next_to_nothing_is_solved_all_the_same(least):
+    # As that of pages which many signals in a row would make worth a crawl.
+    both = curves(
+        curve(0, lambda x: 1e12 if x < GRID[1] else least, grid=GRID[:9]),
+        curve(1, lambda x: least, grid=GRID),
+    )
+    for budget in (1e-3, 1e5):
+        found = solve_threshold(both, budget)
+        assert GRID[0] <= found <= GRID[1]
+        assert sum(solve_slots(both, budget, 5.0).shares.values()) == pytest.approx(1.0)
