@@ -18,7 +18,8 @@ from migrations.upgrade import migrate
 from services.bench.real_system import scratch_folder
 from services.bench.replayed_growth import SplitEstimators, SplitShards, shards_of_pages
 from services.estimator.application import ShardEffects
-from services.estimator.persistence import Commit, Store
+from services.estimator.commits import Commit
+from services.estimator.persistence import Store
 from services.estimator.shard import Shard
 from services.replay import columns as state
 from services.replay.books import settle

@@ -23,12 +23,13 @@ from psycopg.errors import LockNotAvailable
 from services.estimator import metrics
 from services.estimator.announcing import Announcer, Outbox
 from services.estimator.application import ShardEffects, forget_erased
+from services.estimator.commits import Commit
 from services.estimator.decoding import Refused
 from services.estimator.isolating import isolate
 from services.estimator.learning import News, news_again
 from services.estimator.ordering import ShardRecords, by_shard, counts_of, ends_of, not_applied
 from services.estimator.passing import TRANSIENT, passes, passes_at_once
-from services.estimator.persistence import Commit, Store, Unacceptable
+from services.estimator.persistence import Store, Unacceptable
 from services.estimator.processing import Refitting, process
 from services.estimator.refitting import Refits, refit
 from services.estimator.remembering import durable
@@ -325,13 +326,9 @@ class EstimatorHandler:
         self._stale |= (touched := set(self._shards) if refitting else set(records))
         applied = {} if refused else records
         traced = traced_in(self._tracing, applied)
+        acceptance = Acceptance.at_present(self._settings, self._clock)
         done, news, spent = await asyncio.to_thread(
-            process,
-            self._shards,
-            applied,
-            Acceptance.at_present(self._settings, self._clock),
-            self._settings,
-            refitting,
+            process, self._shards, applied, acceptance, self._settings, refitting
         )
         letters = [refused] if refused else [letter for part in done for letter in part.refused]
         misplaced = [record for part in done for record in part.misplaced]

@@ -3,8 +3,8 @@
 import os
 import secrets
 import threading
-from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, fields, replace
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import fields
 from functools import lru_cache
 from typing import Final
 
@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from psycopg.types.array import ListBinaryDumper
 
 from services.estimator.application import ShardEffects
+from services.estimator.commits import Commit, Offsets
 from services.estimator.comparing import count_predictions
 from services.estimator.erased_rows import erase
 from services.estimator.passing import refuses_data
@@ -29,7 +30,6 @@ from shared.store.host_factors import pack_factors
 from shared.store.hosts import HostLearning, pack_hosts, pack_sources
 from shared.store.learned_pages import LearnedPages, pages_of_host, read_pages
 from shared.store.owners import (
-    Announcing,
     Owner,
     note_announcing,
     raise_epochs,
@@ -73,44 +73,11 @@ _STORED: Final = (
     "page_class",
 )
 
-Offsets = Mapping[tuple[str, int], int]
-
 _HURRY: Final = "SET LOCAL lock_timeout = '200ms'"
 
 
 class Unacceptable(Exception):
     """Something in a batch cannot be applied or stored, and never will: it must be found."""
-
-
-@dataclass(frozen=True, slots=True)
-class Commit:
-    """What a batch makes durable."""
-
-    done: Sequence[ShardEffects]
-    """Effects, in rising order of shards."""
-    owned: Mapping[int, int]
-    """Shards that it is about → the epoch in which this process owns each. Of a refit, all that it
-    was made from."""
-    before: Offsets
-    """The positions that this process believes to hold."""
-    after: Offsets
-    """Those after the batch."""
-    announcing: Mapping[int, Announcing]
-    """Shard → what is announced of it once the batch is durable."""
-    recorded_at: float
-    """Clock time, Unix seconds."""
-    hurried: bool
-    """Others wait meanwhile: a lock is waited for only a moment."""
-
-    def without(self, shards: Collection[int]) -> "Commit":
-        """The same of the other shards alone."""
-        return replace(
-            self,
-            done=[part for part in self.done if part.shard.number not in shards],
-            owned={n: epoch for n, epoch in self.owned.items() if n not in shards},
-            after={key: offset for key, offset in self.after.items() if key[1] not in shards},
-            announcing={n: part for n, part in self.announcing.items() if n not in shards},
-        )
 
 
 class Store:

@@ -1,6 +1,7 @@
 """The ends of traces: outcomes whose effects are committed."""
 
 from collections.abc import Sequence
+from itertools import islice
 
 from aiokafka import ConsumerRecord
 
@@ -17,7 +18,7 @@ Traced = list[tuple[ConsumerRecord, Mark]]
 
 
 def traced_in(tracing: Tracing | None, records: ShardRecords) -> Traced:
-    """Outcomes that are traced, and their marks.
+    """Outcomes that are traced, and their marks, as many as there is room for.
 
     To be looked for before a batch is applied: who reads all records first has them brought into
     the processor's cache for the others, and afterwards they are not there any more.
@@ -26,12 +27,12 @@ def traced_in(tracing: Tracing | None, records: ShardRecords) -> Traced:
         tracing: of the process; None: it is off.
         records: of the batch.
     """
-    if tracing is None:
-        return []
+    room = tracing.room(WALL.now()) if tracing is not None else 0
     found: Traced = []
-    for topics in records.values():
+    for topics in records.values() if room else ():
         outcomes = topics.get(CRAWL_OUTCOMES.name, ())
-        found += [(outcomes[place], mark) for place, mark in marks_of(outcomes)]
+        marks = islice(marks_of(outcomes), room - len(found))
+        found += [(outcomes[place], mark) for place, mark in marks]
     return found
 
 

@@ -1,6 +1,7 @@
 """Which signals are traced, and from where on: those that are drawn, and some that come traced."""
 
 from collections.abc import Mapping, Sequence
+from itertools import islice
 from typing import Final
 
 from aiokafka import ConsumerRecord
@@ -36,9 +37,13 @@ class SignalTraces:
             accepted: what of them passes, in the same order.
             now: Unix seconds of the wall.
         """
+        room = self._tracing.room(now)
+        if not room:
+            return {}
         theirs = self._producers_own(records)
         drawn = self._lot.draw(len(records), but=theirs)
-        marks: dict[int, Mark | None] = dict.fromkeys(drawn) | theirs
+        wanted: dict[int, Mark | None] = dict.fromkeys(drawn) | theirs
+        marks = dict(islice(wanted.items(), room))
         spans = {}
         for place, index in _places(marks, records, accepted).items():
             signal, record = accepted[place], records[index]

@@ -121,12 +121,14 @@ class Allowance:
         """Begin with all that may come at once."""
         self.tokens = self.per_second * BURST_SECONDS
 
-    def take(self, now: float) -> bool:
-        """Take one, if there is one; `now` in seconds."""
+    def at(self, now: float) -> float:
+        """How many there are; `now` in seconds."""
         gained = max(now - self.filled_at, 0.0) if self.filled_at is not None else 0.0
-        self.tokens += gained * self.per_second
-        self.tokens = min(self.tokens, self.per_second * BURST_SECONDS)
-        self.filled_at = now
+        return min(self.tokens + gained * self.per_second, self.per_second * BURST_SECONDS)
+
+    def take(self, now: float) -> bool:
+        """Take one, if there is one."""
+        self.tokens, self.filled_at = self.at(now), now
         if self.tokens < 1.0:
             return False
         self.tokens -= 1.0
@@ -222,6 +224,10 @@ class Tracing:
     def lot(self) -> Lot:
         """By which it is drawn what begins a trace."""
         return Lot(self.share, self.random)
+
+    def room(self, now: float) -> int:
+        """How many spans may begin now: for what is beyond, nothing need be read or made."""
+        return int(self._allowance.at(now))
 
     def start(
         self, name: str, parent: Mark | None, began: float, now: float, **attributes: Any

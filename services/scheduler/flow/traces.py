@@ -2,6 +2,7 @@
 
 from collections import OrderedDict
 from collections.abc import Sequence
+from itertools import islice
 from typing import Final
 
 from aiokafka import ConsumerRecord
@@ -31,7 +32,8 @@ class PageTraces:
 
         A page's first signal since its last request counts: that one waits for longest.
         """
-        for place, mark in marks_of(records):
+        room = self._tracing.room(WALL.now())
+        for place, mark in islice(marks_of(records), room) if room else ():
             record = records[place]
             try:
                 signal = decode(PageSignal, record.value)
@@ -58,13 +60,14 @@ class PageTraces:
             crawls: the picks.
             messages: of the requests, in the same order: key and value.
         """
-        marks: dict[int, Mark | None] = dict.fromkeys(self._lot.draw(len(messages)))
+        room = self._tracing.room(WALL.now())
+        marks: dict[int, Mark | None] = dict.fromkeys(self._lot.draw(len(messages)) if room else ())
         if self._waiting:
             page_ids = shard.page_ids_of(crawls["row"]).tolist()
             for page_id in self._waiting.keys() & page_ids:
                 marks[page_ids.index(page_id)] = self._waiting.pop(page_id)
         spans = {}
-        for place, mark in marks.items():
+        for place, mark in islice(marks.items(), room):
             request, now = decode(CrawlRequest, messages[place][1]), WALL.now()
             span = self._tracing.start(
                 REQUESTED,

@@ -13,10 +13,11 @@ from aiokafka import ConsumerRecord
 from services.estimator import application, decoding, handler, persistence, processing
 from services.estimator.announcing import Outbox
 from services.estimator.application import ShardEffects, apply_records
+from services.estimator.commits import Commit
 from services.estimator.decoding import Events, Reader, Updates
 from services.estimator.handler import EstimatorHandler
 from services.estimator.learning import learn
-from services.estimator.persistence import Commit, Store, Unacceptable
+from services.estimator.persistence import Store, Unacceptable
 from services.verify.mutants.mutant import Planted, Promise, breaks, does_nothing
 from services.verify.simulation.plan import Kind
 from services.verify.simulation.replacing import instead

@@ -7,7 +7,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from services.estimator.application import ShardEffects, by_page_id
-from services.estimator.persistence import Commit, Store
+from services.estimator.commits import Commit
+from services.estimator.persistence import Store
 from services.estimator.shard import Shard
 from services.verify.mutants.mutant import Planted, Promise, breaks
 from services.verify.simulation.replacing import instead

@@ -61,3 +61,13 @@ def test_other_topics_and_no_traces_at_all_are_nothing(tracing, spans):
     assert traced_in(None, {0: {"crawl-outcomes": [outcome(Mark(1, 1))]}}) == []
     note_stored(None, [], [])
     assert spans == []
+
+
+def test_what_there_is_no_room_for_is_not_even_looked_at(spans):
+    tracing = Tracing(0.01, spans.append, Resource({}), spans_per_second=1.5)
+    marked = [outcome(Mark(n, n)) for n in range(1, 8)]
+    traced = traced_in(tracing, {0: {"crawl-outcomes": marked[:2]}, 1: {"crawl-outcomes": marked}})
+    assert [mark.trace_id for _, mark in traced] == [1, 2, 1]
+    note_stored(tracing, traced, [])
+    assert len(spans) == 3
+    assert traced_in(tracing, {0: {"crawl-outcomes": ["no record"]}}) == []

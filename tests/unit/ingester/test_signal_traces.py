@@ -160,6 +160,13 @@ def test_producers_that_sample_everything_get_half_of_the_share_at_most(size):
     assert len(begun) == pytest.approx(400, rel=0.2)
 
 
+def test_what_there_is_no_room_for_is_not_even_looked_at():
+    traces = SignalTraces(Tracing(1.0, print, Resource({}), spans_per_second=0.0))
+    page = identify(url_of(1))
+    signals = [PageSignal(page.page_id, page.url, page.host, "cms", NOW)]
+    assert traces.begun(["no record"], signals, NOW) == {}
+
+
 async def test_hostile_headers_harm_nothing(broker):
     made, spans = handler(broker, 1.0)
     records = [record(number, HOSTILE[number % len(HOSTILE)]) for number in range(40)]

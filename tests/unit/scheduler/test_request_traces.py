@@ -171,3 +171,5 @@ async def test_a_flood_of_traced_signals_makes_few_spans(shard):
     traced = Traced(1e-9, spans_per_second=2.0)
     traced.pages.applied(shard, [signal(n % PAGES, Mark(n + 1, 1)) for n in range(500)])
     assert len(traced.spans) <= 6
+    assert traced.pages.applied(shard, ["no record"]) is None
+    assert fill(shard, Traced(1.0, spans_per_second=0.0), 0, PAGES)[0].spans == {}
