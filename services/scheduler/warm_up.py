@@ -173,7 +173,7 @@ def _by_id(page: PageIdentity) -> int:
 
 def _crowd(shard: Shard) -> None:
     """A host at its limit, one of whose pages goes, and at that of its group, which changes; then
-    more pages than the next slots need."""
+    more pages than the next slots need, and fewer."""
     host = shard.hosts.names[0]
     shard.selector.prepare(99.0)
     for now in (100.0, 200.0):
@@ -191,6 +191,9 @@ def _crowd(shard: Shard) -> None:
     shard.upsert(new, PageUpdate("upsert", new.url), 200.0)
     for now in (300.0, 400.0, 500.0):
         shard.selector.select(np.full(1, now), 1.0, 0.0)
+    # Of many pages, which are not looked at all at once, too few may be crawled.
+    shard.selector.share_work(_SEVERAL)
+    shard.selector.select(np.full(8, 600.0), 1.0, 0.0)
 
 
 def _unchanged(page_ids: NDArray[np.int64], times: NDArray[np.float64]) -> Outcomes:

@@ -27,7 +27,8 @@ from services.scheduler.picking.board import (
 from services.scheduler.picking.board_rows import LEFT
 from services.scheduler.picking.class_turns import ClassTurns
 from services.scheduler.picking.coming import begin_tick, let_come
-from services.scheduler.picking.filling import PICK, Filled, fill_slots, look_over
+from services.scheduler.picking.filled import Filled, look_over
+from services.scheduler.picking.filling import PICK, fill_slots
 from services.scheduler.picking.host_sweeps import fill_large_pens
 from services.scheduler.picking.pens import leave_pen
 from services.scheduler.picking.priority import HIGHEST_VALUE, terms_of

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from services.scheduler.picking.board import PENNED, Board, list_page
 from services.scheduler.picking.class_candidates import best_that_fit
-from services.scheduler.picking.filling import EVERYBODY
+from services.scheduler.picking.filled import EVERYBODY
 from services.scheduler.picking.pens import leave_pen
 from services.scheduler.picking.priority import priority_of
 from services.scheduler.picking.scanning import priorities_at

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import Final
 
-from services.scheduler.picking.filling import Filled
+from services.scheduler.picking.filled import Filled
 from services.scheduler.picking.priority import HIGHEST_VALUE, LEAST_NEW
 
 SPARE: Final = 256

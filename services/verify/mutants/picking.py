@@ -15,7 +15,7 @@ from services.scheduler.flow.handler import SchedulerHandler
 from services.scheduler.flow.loading import shard_rules
 from services.scheduler.flow.recovery import restore
 from services.scheduler.picking.calendar import Calendar
-from services.scheduler.picking.filling import EVERYBODY
+from services.scheduler.picking.filled import EVERYBODY
 from services.scheduler.picking.turns import Turns
 from services.scheduler.state import events, group_rows, groups
 from services.scheduler.state.hosts import DEPTH, Hosts

@@ -36,3 +36,17 @@ def test_few_are_where_slots_take_few_of_many():
 
 def test_all_are_where_they_are_picked_soon():
     assert looked_at_in(4, 60) == 1.0
+
+
+def test_pages_of_hosts_at_their_limits_do_not_sleep_among_the_others():
+    """They would be taken for pages that the next slots can have."""
+    world = random_world(np.random.default_rng(1), PAGES, host_rate=0.1)
+    hosts, seen = world.shard.host_rows, 0
+    for tick in range(TICKS):
+        were = hosts["is_limited"].astype(bool)
+        world.pick(START + 0.1 * tick + np.array([0.0]), 10.0, 0.0)
+        at_limits = were & (hosts["is_limited"] == 1)
+        listed = world.shard.pages["host"][[row for row in noted(world) if row >= 0]]
+        assert not at_limits[listed].any()
+        seen += at_limits.any()
+    assert seen > TICKS // 2
