@@ -3,8 +3,13 @@
 import os
 import subprocess
 import sys
+from collections import defaultdict
+from importlib.util import module_from_spec, spec_from_file_location
+from itertools import product
 from pathlib import Path
+from shutil import copyfile
 
+import numpy as np
 import pytest
 
 from shared.policy import compiled
@@ -75,6 +80,54 @@ def test_a_constant_that_changes_in_another_file_changes_what_runs(project):
     assert run(project) == (22, 0)
     (project / "folder" / "constants.py").write_text("FAR = 10\n")
     assert run(project) == (12, 1), "what was compiled for the older sources is still right"
+
+
+DOUBLED = """
+from shared.policy.compiled import compiled
+
+@compiled
+def doubled(values):
+    return 2 * values[0]
+"""
+
+
+@pytest.fixture
+def kernel_of(tmp_path, monkeypatch):
+    """A kernel as a process would have it that keeps machine code in a folder."""
+    source = tmp_path / "doubling.py"
+    source.write_text(DOUBLED)
+
+    def load(cache: Path):
+        monkeypatch.setenv("NUMBA_CACHE_DIR", str(cache))
+        compiled._base_folder.cache_clear()
+        compiled.cache_folder.cache_clear()
+        spec = spec_from_file_location("doubling", source)
+        module = module_from_spec(spec)
+        spec.loader.exec_module(module)
+        return module.doubled
+
+    yield load
+    compiled._base_folder.cache_clear()
+    compiled.cache_folder.cache_clear()
+
+
+def test_processes_that_compile_at_once_never_run_each_others_machine_code(tmp_path, kernel_of):
+    whole, half = np.array([3]), np.array([1.5])
+    assert kernel_of(tmp_path / "one")(whole) == 6
+    assert kernel_of(tmp_path / "other")(half) == 3.0
+    written = defaultdict(list)
+    for process in (tmp_path / "one", tmp_path / "other"):
+        for path in filter(Path.is_file, process.rglob("*")):
+            written[path.relative_to(process)].append(path)
+    # Either may be the last to write a file, each time.
+    for number, last in enumerate(product(*written.values())):
+        shared = tmp_path / f"shared-{number}"
+        for name, path in zip(written, last, strict=True):
+            (shared / name).parent.mkdir(parents=True, exist_ok=True)
+            copyfile(path, shared / name)
+        kernel = kernel_of(shared)
+        assert (kernel(whole), kernel(half)) == (6, 3.0)
+        assert sum(kernel.stats.cache_hits.values()) == 2, "what one compiled is there for all"
 
 
 def test_all_that_a_kernel_may_depend_on_is_followed():
