@@ -5,6 +5,7 @@ cached on disk, so that a process pays for compilation once per installed versio
 """
 
 import hashlib
+import importlib
 import os
 import platform
 import tempfile
@@ -18,6 +19,7 @@ from typing import Any, Final, TypeVar, cast
 import numba
 from llvmlite import binding
 from numba.core.caching import FunctionCache, IndexDataCacheFile
+from numba.np import linalg
 
 from shared.policy.sources import fingerprint_of
 
@@ -65,6 +67,23 @@ def _tell_nobody_of_llvm() -> None:
 
 
 _tell_nobody_of_llvm()
+
+
+def _leave_linear_algebra() -> None:
+    """Let numba load what it has for arrays without asking whether scipy could multiply matrices.
+
+    To ask loads all of scipy.linalg, for a tenth of a second in every worker. No kernel of ours
+    multiplies matrices; one that does is refused as it is compiled where scipy cannot.
+    """
+    asked = linalg.ensure_blas
+    linalg.ensure_blas = lambda: None
+    try:
+        importlib.import_module("numba.np.arraymath")
+    finally:
+        linalg.ensure_blas = asked
+
+
+_leave_linear_algebra()
 
 
 class _Files(IndexDataCacheFile):  # type: ignore[misc]

@@ -198,3 +198,16 @@ print(ffi.lib._lock._cblist)
     run = [sys.executable, "-c", asked]
     done = subprocess.run(run, check=True, capture_output=True, text=True)
     assert done.stdout == "[]\n"
+
+
+def test_linear_algebra_that_no_kernel_uses_is_not_loaded():
+    asked = """
+import sys
+from numba.core.registry import cpu_target
+from shared.policy import compiled
+cpu_target.target_context.refresh()  # as the first kernel does
+print("scipy.linalg" in sys.modules)
+"""
+    run = [sys.executable, "-c", asked]
+    done = subprocess.run(run, check=True, capture_output=True, text=True)
+    assert done.stdout == "False\n"
