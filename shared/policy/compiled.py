@@ -5,6 +5,7 @@ cached on disk, so that a process pays for compilation once per installed versio
 """
 
 import hashlib
+import importlib
 import os
 import platform
 import tempfile
@@ -17,6 +18,8 @@ from typing import Any, Final, TypeVar, cast
 
 import numba
 from llvmlite import binding
+from numba.core.caching import FunctionCache, IndexDataCacheFile
+from numba.np import linalg
 
 from shared.policy.sources import fingerprint_of
 
@@ -42,10 +45,11 @@ def compiled_parallel(function: Function) -> Function:
 def _compiled(function: Function, more: dict[str, bool]) -> Function:
     # Nobody calls one as C does: without the way in for that there is less to compile and to load.
     ways_in = {"no_cfunc_wrapper": True}
-    options = {"cache": True, "nogil": True, "error_model": "numpy"} | ways_in | more
+    options = {"nogil": True, "error_model": "numpy"} | ways_in | more
     # Numba notes its cache's folder when a function is decorated.
     numba.config.CACHE_DIR = str(cache_folder(Path(function.__code__.co_filename)))
-    kernel = numba.njit(**options)(function)
+    kernel: Any = numba.njit(**options)(function)
+    kernel._cache = _Cache(function)  # noqa: SLF001 - numba has no other way in
     _kernels.append(kernel)
     return cast("Function", kernel)
 
@@ -63,6 +67,57 @@ def _tell_nobody_of_llvm() -> None:
 
 
 _tell_nobody_of_llvm()
+
+
+def _leave_linear_algebra() -> None:
+    """Let numba load what it has for arrays without asking whether scipy could multiply matrices.
+
+    To ask loads all of scipy.linalg, for a tenth of a second in every worker. No kernel of ours
+    multiplies matrices; one that does is refused as it is compiled where scipy cannot.
+    """
+    asked = linalg.ensure_blas
+    linalg.ensure_blas = lambda: None
+    try:
+        importlib.import_module("numba.np.arraymath")
+    finally:
+        linalg.ensure_blas = asked
+
+
+_leave_linear_algebra()
+
+
+class _Files(IndexDataCacheFile):  # type: ignore[misc]
+    """A kernel's machine code, for each kind of arguments in a file that is named after them.
+
+    Numba numbers the files, and keeps a list of what is in which. Of two processes that compile a
+    kernel at one time, for other arguments each, both take the next number: the list of one then
+    names what the other wrote, and every later start fails with arguments "of a different type".
+    Here two processes that write one file write the same into it.
+    """
+
+    def save(self, key: object, data: object) -> None:
+        """Keep what was compiled for a kind of arguments."""
+        self._save_data(self._name_of(key), data)
+
+    def load(self, key: object) -> Any:
+        """What was compiled for a kind of arguments; None: nothing was."""
+        try:
+            return self._load_data(self._name_of(key))
+        except FileNotFoundError:
+            return None
+
+    def _name_of(self, key: object) -> str:
+        digest = hashlib.sha256(repr(key).encode()).hexdigest()
+        return str(self._data_name(int(digest[:12], 16)))
+
+
+class _Cache(FunctionCache):  # type: ignore[misc]
+    """Numba's cache of a function, with files of ours."""
+
+    def __init__(self, function: Callable[..., object]) -> None:
+        super().__init__(function)
+        stamp = self._impl.locator.get_source_stamp()
+        self._cache_file = _Files(self._cache_path, self._impl.filename_base, stamp)
 
 
 class LateKernels:

@@ -3,8 +3,13 @@
 import os
 import subprocess
 import sys
+from collections import defaultdict
+from importlib.util import module_from_spec, spec_from_file_location
+from itertools import product
 from pathlib import Path
+from shutil import copyfile
 
+import numpy as np
 import pytest
 
 from shared.policy import compiled
@@ -77,6 +82,54 @@ def test_a_constant_that_changes_in_another_file_changes_what_runs(project):
     assert run(project) == (12, 1), "what was compiled for the older sources is still right"
 
 
+DOUBLED = """
+from shared.policy.compiled import compiled
+
+@compiled
+def doubled(values):
+    return 2 * values[0]
+"""
+
+
+@pytest.fixture
+def kernel_of(tmp_path, monkeypatch):
+    """A kernel as a process would have it that keeps machine code in a folder."""
+    source = tmp_path / "doubling.py"
+    source.write_text(DOUBLED)
+
+    def load(cache: Path):
+        monkeypatch.setenv("NUMBA_CACHE_DIR", str(cache))
+        compiled._base_folder.cache_clear()
+        compiled.cache_folder.cache_clear()
+        spec = spec_from_file_location("doubling", source)
+        module = module_from_spec(spec)
+        spec.loader.exec_module(module)
+        return module.doubled
+
+    yield load
+    compiled._base_folder.cache_clear()
+    compiled.cache_folder.cache_clear()
+
+
+def test_processes_that_compile_at_once_never_run_each_others_machine_code(tmp_path, kernel_of):
+    whole, half = np.array([3]), np.array([1.5])
+    assert kernel_of(tmp_path / "one")(whole) == 6
+    assert kernel_of(tmp_path / "other")(half) == 3.0
+    written = defaultdict(list)
+    for process in (tmp_path / "one", tmp_path / "other"):
+        for path in filter(Path.is_file, process.rglob("*")):
+            written[path.relative_to(process)].append(path)
+    # Either may be the last to write a file, each time.
+    for number, last in enumerate(product(*written.values())):
+        shared = tmp_path / f"shared-{number}"
+        for name, path in zip(written, last, strict=True):
+            (shared / name).parent.mkdir(parents=True, exist_ok=True)
+            copyfile(path, shared / name)
+        kernel = kernel_of(shared)
+        assert (kernel(whole), kernel(half)) == (6, 3.0)
+        assert sum(kernel.stats.cache_hits.values()) == 2, "what one compiled is there for all"
+
+
 def test_all_that_a_kernel_may_depend_on_is_followed():
     found = {
         str(path.relative_to(PROJECT)) for path in sources_of(PROJECT / "shared/policy/value.py")
@@ -145,3 +198,16 @@ print(ffi.lib._lock._cblist)
     run = [sys.executable, "-c", asked]
     done = subprocess.run(run, check=True, capture_output=True, text=True)
     assert done.stdout == "[]\n"
+
+
+def test_linear_algebra_that_no_kernel_uses_is_not_loaded():
+    asked = """
+import sys
+from numba.core.registry import cpu_target
+from shared.policy import compiled
+cpu_target.target_context.refresh()  # as the first kernel does
+print("scipy.linalg" in sys.modules)
+"""
+    run = [sys.executable, "-c", asked]
+    done = subprocess.run(run, check=True, capture_output=True, text=True)
+    assert done.stdout == "False\n"
