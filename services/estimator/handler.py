@@ -315,8 +315,9 @@ class EstimatorHandler:
 
     def _what_is_stuck(self) -> str | None:
         metrics.STUCK.set(len(self._stuck))
-        said = f"the database holds shards {sorted(self._stuck)} locked for somebody else"
-        return said if self._stuck else None
+        if not self._stuck:
+            return None
+        return f"the database holds shards {sorted(self._stuck)} locked for somebody else"
 
     async def _process(self, records: ShardRecords, refused: Refused | None) -> None:
         if not records:
@@ -332,7 +333,8 @@ class EstimatorHandler:
         )
         letters = [refused] if refused else [letter for part in done for letter in part.refused]
         misplaced = [record for part in done for record in part.misplaced]
-        self._bad_share.check(counts := counts_of(records, letters), time.monotonic())
+        counts = counts_of(records, letters)
+        self._bad_share.check(counts, time.monotonic())
         commit = self._commit_of(records, touched, done, news)
         await self._outbox.put_aside(letters, misplaced)
         with metrics.WORK_SECONDS.labels("store").time():

@@ -110,12 +110,21 @@ async def started_producer(settings: Settings, **options: Any) -> AIOKafkaProduc
         KafkaError: the brokers do not answer.
     """
     producer = make_producer(settings, **options)
+    await start_or_stop(producer)
+    return producer
+
+
+async def start_or_stop(producer: AIOKafkaProducer) -> None:
+    """Connect a producer; of one that cannot be, nothing is left behind.
+
+    Raises:
+        KafkaError: the brokers do not answer.
+    """
     try:
         await producer.start()
     except BaseException:
         await producer.stop()
         raise
-    return producer
 
 
 def make_consumer(settings: Settings, group: str | None = None, **options: Any) -> AIOKafkaConsumer:

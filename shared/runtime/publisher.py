@@ -16,7 +16,7 @@ from shared.contracts.topics import DEAD_LETTERS, GLOBAL_KEY, Topic
 from shared.runtime import metrics
 from shared.runtime.aiokafka_patches import give_up_requests_after, hold_back
 from shared.runtime.dead_letters import Header, letter_of
-from shared.runtime.kafka import make_producer
+from shared.runtime.kafka import make_producer, start_or_stop
 from shared.runtime.known_partitions import wait_for_new_partitions
 from shared.runtime.settings import Settings
 from shared.runtime.wall_time import WALL
@@ -119,11 +119,7 @@ class Publisher:
         producer = make_producer(self.settings)
         if self._request_seconds is not None:
             give_up_requests_after(producer, self._request_seconds)
-        try:
-            await producer.start()
-        except BaseException:
-            await producer.stop()
-            raise
+        await start_or_stop(producer)
         wait_for_new_partitions(producer)
         if self._may_send is not None:
             hold_back(producer, self._may_send)

@@ -308,17 +308,22 @@ async def test_a_split_amid_a_batch_leaves_the_other_shards_of_the_batch_as_they
     assert growing.log.announced.keys() == still.log.announced.keys()
 
 
-async def test_a_refit_that_a_split_has_cut_off_is_not_tried_again_while_shards_are_split(
-    two, monkeypatch
-):
-    """Each try would have all shards loaded anew, those that are split next among them."""
-    _, growing = two
+async def begin_with_crawls(growing):
+    """A growth begins, and each page was crawled three times."""
     begin_growth(growing.url, GROWN)
     await growing.start(range(GROWN))
     for url in URLS:
         growing.log.add(upsert(url), SHARDS)
         for day in range(1, 4):
             growing.log.add(crawl(url, NOW + day * DAY), SHARDS)
+
+
+async def test_a_refit_that_a_split_has_cut_off_is_not_tried_again_while_shards_are_split(
+    two, monkeypatch
+):
+    """Each try would have all shards loaded anew, those that are split next among them."""
+    _, growing = two
+    await begin_with_crawls(growing)
     with monkeypatch.context() as first:
         first.setattr(Refits, "are_due", lambda *_: False)
         await growing.settle()
@@ -352,12 +357,7 @@ async def test_a_refit_that_a_split_has_cut_off_is_not_tried_again_while_shards_
 async def test_a_refit_of_all_hosts_goes_on_though_new_shards_are_quiet(two, monkeypatch):
     """Shards about which nothing comes are out of date; a refit concerns them too."""
     _, growing = two
-    begin_growth(growing.url, GROWN)
-    await growing.start(range(GROWN))
-    for url in URLS:
-        growing.log.add(upsert(url), SHARDS)
-        for day in range(1, 4):
-            growing.log.add(crawl(url, NOW + day * DAY), SHARDS)
+    await begin_with_crawls(growing)
     monkeypatch.setattr(Refits, "are_due", lambda *_: False)
     await growing.settle()
     for parent in range(SHARDS):
