@@ -8,6 +8,7 @@ keys are built once, after them.
 import multiprocessing
 from collections.abc import Callable
 from concurrent.futures import ProcessPoolExecutor, as_completed
+from functools import partial
 from typing import Any, Final
 
 import numpy as np
@@ -21,7 +22,7 @@ from shared.store.binary import copy_bytes
 from shared.store.columns import host_rules
 from shared.store.connection import connect_writer
 from shared.store.page_status import ACTIVE, NEVER
-from shared.store.partitions import add_keys, attach, make_apart
+from shared.store.partitions import FILLFACTOR, add_keys, attach, make_apart
 from shared.store.writer import HostLimits, write_hosts
 from shared.units import SECONDS_PER_DAY as DAY
 
@@ -29,8 +30,9 @@ BEGIN: Final = 1_700_000_000.0
 """Clock time of the benchmark; Unix seconds."""
 PAGES_A_HOST: Final = 200
 
-BYTES_A_PAGE: Final = 900
-"""On disk, of a page, its URL and their keys, with room for what the benchmark writes."""
+_BYTES_A_ROW: Final = 485
+_BYTES_A_URL: Final = 160
+"""On disk: of a page's row, without the room around it, and of its URL with the keys of both."""
 
 _PAGES_AT_ONCE: Final = 100_000
 _TABLES: Final = ("pages", "page_urls")
@@ -69,6 +71,11 @@ def url_of(page: int, pages_a_host: int = PAGES_A_HOST) -> str:
     return f"https://{host_of(host)}/section/{path % 97}/article-{page}.html"
 
 
+def bytes_on_disk(pages: int, fillfactor: int = FILLFACTOR) -> float:
+    """What so many pages take when they have been written, about."""
+    return pages * (_BYTES_A_ROW * 100 / fillfactor + _BYTES_A_URL)
+
+
 def fill(
     settings: Settings,
     pages: int,
@@ -76,6 +83,7 @@ def fill(
     *,
     pages_a_host: int = PAGES_A_HOST,
     processes: int = 2,
+    fillfactor: int = FILLFACTOR,
 ) -> float:
     """Write hosts and their pages; what the tables had is gone.
 
@@ -85,6 +93,8 @@ def fill(
         filled: called with the number of pages that are there.
         pages_a_host: each host has so many.
         processes: that make and send them.
+        fillfactor: percent of the disk's blocks that they fill. Above production's, more of them go
+            onto a disk, and their first updates are dearer. What is written later has its room.
 
     Returns:
         bytes of a page's row.
@@ -99,9 +109,9 @@ def fill(
                 connection.execute(f"DROP TABLE {', '.join(f'{t}_{shard}' for t in _TABLES)}")
         spawning = multiprocessing.get_context("spawn")
         with ProcessPoolExecutor(processes, spawning) as pool:
+            fill_shard = partial(_fill_shard, url, pages_a_host, fillfactor)
             begun = [
-                pool.submit(_fill_shard, url, shard, np.flatnonzero(shards == shard), pages_a_host)
-                for shard in numbers
+                pool.submit(fill_shard, shard, np.flatnonzero(shards == shard)) for shard in numbers
             ]
             there = 0
             for ended in as_completed(begun):
@@ -121,7 +131,13 @@ def fill(
     return round(float(row[0]) / pages, 1) if row else 0.0
 
 
-def _fill_shard(database_url: str, shard: int, hosts: NDArray[np.int64], pages_a_host: int) -> int:
+def _fill_shard(
+    database_url: str,
+    pages_a_host: int,
+    fillfactor: int,
+    shard: int,
+    hosts: NDArray[np.int64],
+) -> int:
     """Make the tables of a shard, which are still to be attached; how many pages they have."""
     with connect_writer(database_url, "bench") as connection:
         for statement in _SESSION:
@@ -130,17 +146,24 @@ def _fill_shard(database_url: str, shard: int, hosts: NDArray[np.int64], pages_a
         with connection.transaction():
             for table in _TABLES:
                 make_apart(connection, table, shard)
+            _leave_room(connection, shard, fillfactor)
             write_hosts(connection, _limits(shard, hosts))
             at_once = max(_PAGES_AT_ONCE // pages_a_host, 1)
             for begin in range(0, hosts.size, at_once):
                 _copy_part(connection, shard, hosts[begin : begin + at_once], pages_a_host)
             for table in _TABLES:
                 add_keys(connection, table, shard)
+            _leave_room(connection, shard, FILLFACTOR)
         connection.autocommit = True
         for table in _TABLES:
             # Statistics, and which blocks an index alone can answer for.
             connection.execute(f"VACUUM (ANALYZE) {table}_{shard}")
     return hosts.size * pages_a_host
+
+
+def _leave_room(connection: psycopg.Connection, shard: int, fillfactor: int) -> None:
+    """Of all rows of a shard's pages that are written from now on."""
+    connection.execute(f"ALTER TABLE pages_{shard} SET (fillfactor = {fillfactor})".encode())
 
 
 def _limits(shard: int, hosts: NDArray[np.int64]) -> HostLimits:

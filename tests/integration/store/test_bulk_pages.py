@@ -6,6 +6,7 @@ from services.bench.bulk_pages import fill, host_of, url_of
 from shared.contracts.identity import host_id_of, page_id_of, shard_of
 from shared.runtime.settings import load_settings
 from shared.store.connection import connect
+from shared.store.partitions import FILLFACTOR
 from shared.store.snapshot import load_for_learning
 
 PAGES, PAGES_A_HOST = 60, 3
@@ -14,7 +15,7 @@ PAGES, PAGES_A_HOST = 60, 3
 def test_every_page_is_in_its_shard_with_its_host_url_and_history(store):
     settings = load_settings(database_url=store, partitions=SHARDS)
     told = []
-    fill(settings, PAGES, told.append, pages_a_host=PAGES_A_HOST, processes=1)
+    fill(settings, PAGES, told.append, pages_a_host=PAGES_A_HOST, processes=1, fillfactor=100)
     assert told[-1] == PAGES
     found = {}
     for shard in range(SHARDS):
@@ -34,5 +35,10 @@ def test_every_page_is_in_its_shard_with_its_host_url_and_history(store):
             "SELECT count(*) FROM pg_index WHERE indrelid IN "
             "('pages'::regclass, 'page_urls'::regclass) AND NOT indisvalid"
         ).fetchone()
+        rooms = connection.execute(
+            "SELECT DISTINCT reloptions FROM pg_class JOIN pg_inherits ON inhrelid = oid "
+            "WHERE inhparent = 'pages'::regclass"
+        ).fetchall()
+    assert rooms == [([f"fillfactor={FILLFACTOR}"],)], "of what is written later"
     assert {url for (url,) in urls} == {url_of(page, PAGES_A_HOST) for page in range(PAGES)}
     assert invalid == (0,)
