@@ -161,7 +161,7 @@ async def _measured(
         ),
     }
     loaded = _resident_mb()
-    source = Outcomes(settings, np.arange(pages), dict(positions), pages_a_host)
+    source = Outcomes(settings, pages, dict(positions), pages_a_host)
     outcomes, spent, own, servers = 0, 0.0, 0.0, 0.0
     try:
         for turn in range(1_000_000):
@@ -217,7 +217,7 @@ class Outcomes:
     def __init__(
         self,
         settings: Settings,
-        pages: NDArray[np.int64],
+        pages: NDArray[np.int64] | int,
         offsets: dict[tuple[str, int], int],
         pages_a_host: int = PAGES_A_HOST,
     ) -> None:
@@ -225,7 +225,8 @@ class Outcomes:
 
         Args:
             settings: of who takes them.
-            pages: numbers of those that they may be about.
+            pages: numbers of those that they may be about, or how many, from the first on: a list
+                of all would count as the estimator's memory.
             offsets: of the next, by topic and partition.
             pages_a_host: as the database was filled.
         """
