@@ -1,5 +1,6 @@
 """What settings may be, where several are of a kind, or one takes many lines."""
 
+import ipaddress
 import re
 from pathlib import Path
 from typing import Annotated, Any, Final
@@ -53,6 +54,33 @@ def broker_addresses(given: str) -> str:
 
 
 Brokers = Annotated[str, AfterValidator(broker_addresses)]
+
+
+def network(given: str) -> str:
+    """Addresses of a network, as `10.0.0.0/8`; one address is a network of its own.
+
+    Raises:
+        ValueError: says which is none, and which may be meant.
+    """
+    try:
+        place = ipaddress.ip_network(given.strip(), strict=False)
+    except ValueError as error:
+        raise ValueError(
+            f"{given!r} is neither an address nor a network, such as 10.0.0.1 or 10.0.0.0/8"
+        ) from error
+    written = given.strip().partition("/")[0]
+    if ipaddress.ip_address(written) != place.network_address:
+        raise ValueError(f"{given!r} is an address within a network: write {written} or {place}")
+    mapped = place.network_address.ipv4_mapped if place.version == 6 else None
+    if mapped is not None and place.prefixlen >= 96:
+        place = ipaddress.ip_network((mapped, place.prefixlen - 96))
+    return str(place)
+
+
+Networks = Annotated[
+    tuple[Annotated[str, AfterValidator(network)], ...],
+    Field(max_length=1000),
+]
 
 Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 NonNegative = Annotated[float, Field(ge=0, allow_inf_nan=False)]

@@ -34,6 +34,7 @@ from shared.runtime.setting_kinds import (
     HostPatternNames,
     ImportanceByUrl,
     InstanceName,
+    Networks,
     NonNegative,
     Positive,
     UrlPatterns,
@@ -234,8 +235,8 @@ class Settings(BaseSettings):
     receiver_tokens: dict[str, SecretStr] = {}
     """Who may post to /signals and /events, as JSON: {"cms": "token"}. Each token makes signals of
     its source."""
-    receiver_trusted_proxies: tuple[str, ...] = ()
-    """Addresses of your own proxies, as JSON. What they say in X-Forwarded-For is believed."""
+    receiver_trusted_proxies: Networks = ()
+    """Proxies of your own, as JSON: ["10.0.0.0/8", "::1"]. Their X-Forwarded-For is believed."""
     receiver_connections: Annotated[int, Field(ge=10)] = 2_000
     """Open connections at most; of one address a tenth of them."""
     receiver_max_body_bytes: Annotated[int, Field(ge=64 * 1024)] = 8 * 1024 * 1024
