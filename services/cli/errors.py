@@ -131,7 +131,16 @@ def _database_away(error: Exception) -> str:
     )
 
 
+def _broker_silent(error: Exception) -> str:
+    return (
+        f"the broker at {_broker()} takes connections and does not answer "
+        f"({error.args[0]}). It may hang, or still be starting; or something else listens there, "
+        "or it speaks TLS: see KAFKA_BOOTSTRAP_SERVERS and FRESHET_KAFKA_SECURITY_PROTOCOL"
+    )
+
+
 _EXPLANATIONS: dict[str, Callable[[Exception], str]] = {
+    "services.BrokerSilentError": _broker_silent,
     "aiokafka.KafkaConnectionError": _broker_away,
     "aiokafka.NodeNotReadyError": _broker_away,
     "aiokafka.UnknownTopicOrPartitionError": lambda _error: (
