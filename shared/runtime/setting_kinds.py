@@ -11,6 +11,7 @@ from pydantic_settings import SettingsError as NotJson
 from shared.contracts.fields import MAX_CRAWL_RATE
 from shared.runtime.host_patterns import host_pattern
 from shared.runtime.page_class_terms import ClassName
+from shared.units import SECONDS_PER_DAY
 
 ENV_PREFIX: Final = "FRESHET_"
 """Of the variables of the environment that are settings."""
@@ -27,6 +28,8 @@ def unreadable(error: Exception, file: Path) -> str:
         # It says the setting's name in quotes, and not the value, which may be a secret.
         name = str(error).partition('"')[2].partition('"')[0]
         return f"{name}: its value in the environment is not JSON"
+    if isinstance(error, RecursionError):
+        return f"a value in the environment, or in {file}, has too many brackets within one another"
     return f"{file} cannot be read as TOML: {error}"
 
 
@@ -82,8 +85,14 @@ Networks = Annotated[
     Field(max_length=1000),
 ]
 
-Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
-NonNegative = Annotated[float, Field(ge=0, allow_inf_nan=False)]
+_MOST: Final = 1e12
+"""A larger number is a mistake; in whole milliseconds, no protocol could say it."""
+
+Positive = Annotated[float, Field(gt=0, le=_MOST, allow_inf_nan=False)]
+NonNegative = Annotated[float, Field(ge=0, le=_MOST, allow_inf_nan=False)]
+
+SessionSeconds = Annotated[float, Field(ge=0.1, le=SECONDS_PER_DAY)]
+"""Whole milliseconds, in 32 bits."""
 
 CrawlRate = Annotated[float, Field(gt=0, le=MAX_CRAWL_RATE)]
 """What messages can say: one that no scheduler could read would stop all crawling."""

@@ -67,6 +67,12 @@ def test_the_two_that_everybody_needs_carry_no_prefix(monkeypatch):
         ("GROUP_CRAWLS_PER_SECOND", "1e7"),
         ("DEFAULT_HOST_CRAWLS_PER_SECOND", "inf"),
         ("SIGNAL_DEBOUNCE_SECONDS", "inf"),
+        ("COORDINATOR_LEASE_SECONDS", "inf"),
+        ("EFFECTIVE_LEAD_SECONDS", "inf"),
+        ("TICK_SECONDS", "1e300"),
+        ("KAFKA_SESSION_TIMEOUT_SECONDS", "1e7"),
+        ("KAFKA_SESSION_TIMEOUT_SECONDS", "1e-9"),
+        ("REPLICATION_FACTOR", "100000"),
     ],
 )
 def test_a_wrong_value_is_named(monkeypatch, name, value):
@@ -88,6 +94,12 @@ def test_a_wrong_value_is_named(monkeypatch, name, value):
 def test_a_proxy_that_is_neither_address_nor_network_is_named(monkeypatch, given, reason):
     monkeypatch.setenv("FRESHET_RECEIVER_TRUSTED_PROXIES", json.dumps(["10.0.0.0/8", given]))
     with pytest.raises(SettingsError, match=r"receiver_trusted_proxies\.1: .*" + re.escape(reason)):
+        load_settings()
+
+
+def test_brackets_within_one_another_are_no_setting(monkeypatch):
+    monkeypatch.setenv("FRESHET_SIGNAL_SOURCES", "[" * 100_000)
+    with pytest.raises(SettingsError, match="too many brackets within one another"):
         load_settings()
 
 
