@@ -101,7 +101,8 @@ async def _not_set_aside(settings: Settings, stage: str, bad: list[Bad]) -> list
 
 def _identity(record: ConsumerRecord) -> _Identity:
     # A topic may be made anew: then its offsets begin again.
-    return record.topic, record.partition, record.offset, record.timestamp
+    # Of a time before 1970 a letter says that there is none.
+    return record.topic, record.partition, record.offset, max(record.timestamp, -1)
 
 
 async def _look(
