@@ -31,7 +31,7 @@ _WHICH_VERSIONS = struct.pack(">ihhih", 10, 18, 0, 1, -1)
 """Its length and ApiVersions 0, which every broker answers, also before it knows who asks."""
 
 
-class BrokerSilentError(KafkaConnectionError):
+class BrokerSilentError(KafkaConnectionError):  # type: ignore[misc]  # aiokafka is untyped
     """Something takes connections where the broker should be, and says nothing."""
 
 
