@@ -1,6 +1,7 @@
 """From what went wrong to one clear line that says what to do."""
 
 import asyncio
+import errno
 import re
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -30,6 +31,9 @@ def explained() -> Iterator[None]:
     except click.ClickException:
         raise
     except Exception as error:
+        if isinstance(error, OSError) and error.errno in _NO_ROOM:
+            where = f"{error.filename} cannot be written" if error.filename else "cannot write"
+            raise SystemFailed(f"{where}: {error.strerror}") from error
         if _kinds(error) & _FAILURES:
             raise SystemFailed(str(error)) from error
         message = explanation(error)
@@ -63,6 +67,9 @@ def _kinds(error: Exception) -> set[str]:
     """
     return {f"{kind.__module__.split('.')[0]}.{kind.__name__}" for kind in type(error).__mro__}
 
+
+_NO_ROOM = {errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EFBIG}
+"""Of standard output, too, where that is a file."""
 
 _FAILURES = {"services.RunFailed", "shared.SplitFailed", "deploy.StartError"}
 
@@ -125,13 +132,25 @@ def _database_away(error: Exception) -> str:
             return (
                 f"the database at {_database()} does not let us in: {_first_line(error)}: {advice}"
             )
+    if getattr(error, "sqlstate", None) is not None:
+        # It is there, or was a moment ago, and says what it lacks: room, connections, time.
+        return f"the database at {_database()} cannot do it now: {_first_line(error)}"
     return (
         f"the database cannot be reached at {_database()}: {_first_line(error)}. "
         f"Start it, or set {_setting()} to where it is"
     )
 
 
+def _broker_silent(error: Exception) -> str:
+    return (
+        f"the broker at {_broker()} takes connections and does not answer "
+        f"({error.args[0]}). It may hang, or still be starting; or something else listens there, "
+        "or it speaks TLS: see KAFKA_BOOTSTRAP_SERVERS and FRESHET_KAFKA_SECURITY_PROTOCOL"
+    )
+
+
 _EXPLANATIONS: dict[str, Callable[[Exception], str]] = {
+    "services.BrokerSilentError": _broker_silent,
     "aiokafka.KafkaConnectionError": _broker_away,
     "aiokafka.NodeNotReadyError": _broker_away,
     "aiokafka.UnknownTopicOrPartitionError": lambda _error: (

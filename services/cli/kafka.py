@@ -3,6 +3,8 @@
 import asyncio
 import contextlib
 import socket
+import ssl
+import struct
 from collections.abc import Callable
 from typing import TypeVar
 
@@ -12,7 +14,7 @@ from aiokafka.errors import KafkaConnectionError
 
 from shared.contracts.codec import decode
 from shared.contracts.topics import Topic
-from shared.runtime.kafka import make_consumer
+from shared.runtime.kafka import client_options, make_consumer
 from shared.runtime.publisher import Publisher
 from shared.runtime.settings import Settings
 from shared.runtime.slices import read_tail
@@ -20,25 +22,69 @@ from shared.runtime.slices import read_tail
 T = TypeVar("T", bound=msgspec.Struct)
 
 REACH_SECONDS = 3.0
+ANSWER_SECONDS = 15.0
+"""All brokers together have so long to say anything."""
+
 READ_SECONDS = 10.0
+
+_WHICH_VERSIONS = struct.pack(">ihhih", 10, 18, 0, 1, -1)
+"""Its length and ApiVersions 0, which every broker answers, also before it knows who asks."""
+
+
+class BrokerSilentError(KafkaConnectionError):  # type: ignore[misc]  # aiokafka is untyped
+    """Something takes connections where the broker should be, and says nothing."""
 
 
 def require_broker(settings: Settings) -> None:
-    """Fail at once, rather than after a worker's patience, where no broker listens.
+    """Fail at once, rather than after a worker's patience, where no broker answers.
+
+    One that hangs up, or disagrees on TLS, passes: who comes next says what it does not like.
 
     Raises:
-        KafkaConnectionError: nothing listens at any of the addresses.
+        BrokerSilentError: there is something at one of the addresses, and it says nothing.
+        KafkaConnectionError: nothing listens at any of them.
     """
-    reasons = []
-    for server in settings.kafka_bootstrap_servers.split(","):
-        host, _, port = server.strip().rpartition(":")
+    servers = settings.kafka_bootstrap_servers.split(",")
+    tls = client_options(settings)["ssl_context"]
+    reasons, silent = [], []
+    for server in servers:
         try:
-            socket.create_connection((host.strip("[]"), int(port)), REACH_SECONDS).close()
+            _ask(server, tls, ANSWER_SECONDS / len(servers))
+        except TimeoutError as error:
+            silent.append(str(error))
         except (OSError, ValueError) as error:
             reasons.append(f"{server}: {error}")
         else:
             return
+    if silent:
+        raise BrokerSilentError("; ".join([*silent, *reasons]))
     raise KafkaConnectionError("; ".join(reasons))
+
+
+def _ask(server: str, tls: ssl.SSLContext | None, seconds: float) -> None:
+    """Ask a broker anything.
+
+    Raises:
+        TimeoutError: it says nothing.
+        OSError: it is not there.
+    """
+    host, _, port = server.strip().rpartition(":")
+    name = host.strip("[]")
+    try:
+        connection = socket.create_connection((name, int(port)), REACH_SECONDS)
+    except TimeoutError as error:
+        raise OSError(f"not reached within {REACH_SECONDS:g} s") from error
+    with connection:
+        connection.settimeout(seconds)
+        try:
+            talk = tls.wrap_socket(connection, server_hostname=name) if tls else connection
+            talk.sendall(_WHICH_VERSIONS)
+            talk.recv(1)
+        except TimeoutError as error:
+            raise TimeoutError(f"{server}: no answer within {seconds:g} s") from error
+        except OSError:
+            # It hangs up: it is there.
+            return
 
 
 async def publish_global(settings: Settings, topic: Topic, message: msgspec.Struct) -> None:

@@ -26,6 +26,7 @@ from services.coordinator.core import Coordination, Moment
 from services.coordinator.history import DecisionHistory
 from services.coordinator.leadership import Leadership
 from services.coordinator.picture import Picture, State, add_picture
+from services.coordinator.set_aside import BadRecords
 from services.coordinator.views.serving import Asking, add_views
 from shared.contracts.codec import BadMessage, decode, encode
 from shared.contracts.messages import Bandwidth, DemandCurve, GroupLimit, Multipliers
@@ -94,7 +95,7 @@ class Coordinator(WorkerService):
         self._history = DecisionHistory(database_url, self._oldest_kept)
         self._publisher = Publisher(settings)
         self._followers: dict[str, Follower] = {}
-        self._bad: list[tuple[ConsumerRecord, str]] = []
+        self._bad = BadRecords()
         self._appended: dict[tuple[int, int], float | None] = {}
         """When the broker took the last message on `multipliers`, by its epoch and version."""
         self._is_caught_up = False
@@ -174,7 +175,7 @@ class Coordinator(WorkerService):
             try:
                 take(decode(kind, record.value), record)
             except BadMessage as error:
-                self._bad.append((record, str(error)))
+                self._bad.add(record, str(error))
                 self._wake.set()
 
         return receive
@@ -216,10 +217,10 @@ class Coordinator(WorkerService):
             self._decided_at = time.monotonic()
             self._wake.clear()
             if await self._leads():
-                await self._set_bad_ones_aside()
                 await self._decide()
+                await self._set_bad_ones_aside()
             else:
-                self._bad.clear()  # The leader sets them aside.
+                self._bad.follow()
             self._picture.sample(self._moment(), WALL.now())
             self._say_what_is_amiss()
             due = min(self._coordination.seconds_to_change(self._moment()), DECIDE_SECONDS)
@@ -297,9 +298,8 @@ class Coordinator(WorkerService):
         return at
 
     async def _set_bad_ones_aside(self) -> None:
-        bad, self._bad = self._bad, []
-        for record, reason in bad:
-            await self._publisher.dead_letter(record, NAME, reason)
+        for bad in await self._bad.take(self.settings, NAME):
+            await self._publisher.dead_letter(bad.record, NAME, bad.reason)
 
     def _say_what_is_amiss(self) -> None:
         notice = self._picture.notice(self._moment())

@@ -52,6 +52,10 @@ PAGES = Counter(
     "freshet_poller_pages_total",
     "New pages of sitemaps and feeds that the broker has acknowledged.",
 )
+BAD_ENTRIES = Counter(
+    "freshet_poller_bad_entries_total",
+    "New entries of sitemaps and feeds that are no URLs, and such lines of sitemaps in plain text.",
+)
 SOURCES = Gauge(
     "freshet_poller_sources",
     "Sitemaps and feeds that are watched: well, or failing since their last reading.",

@@ -8,7 +8,7 @@ slowly, is closed by aiohttp after `IDLE_SECONDS`.
 
 import asyncio
 from collections import Counter
-from collections.abc import Collection
+from collections.abc import Container
 from typing import Final
 
 from aiohttp import web
@@ -42,7 +42,7 @@ class Door:
         host: str,
         port: int,
         most_connections: int,
-        proxies: Collection[str],
+        proxies: Container[str],
         idle_seconds: float = IDLE_SECONDS,
     ) -> None:
         """Make it; it does not listen yet.
@@ -68,7 +68,7 @@ class Door:
         self._port = port
         self._most_connections = most_connections
         self._most_of_visitor = max(int(most_connections * ADDRESS_SHARE), 1)
-        self._proxies = frozenset(proxies)
+        self._proxies = proxies
         self._open = 0
         self._of_visitor: Counter[str] = Counter()
         self._server: asyncio.Server | None = None

@@ -26,7 +26,7 @@ from services.receiver.rates import Rates
 from services.receiver.refusing import Refused, too_fast
 from services.receiver.sending import Sender
 from services.receiver.tokens import Tokens
-from services.receiver.visitors import address_of, visitor_of
+from services.receiver.visitors import Proxies, address_of, visitor_of
 from services.receiver.weblogs import answer, read_call
 from shared.runtime.pings import Ping
 from shared.runtime.settings import Settings
@@ -73,7 +73,7 @@ class Pages:
     def __init__(self, parts: Parts) -> None:
         self._parts = parts
         self._private = parts.settings.allow_private_hosts
-        self._proxies = frozenset(parts.settings.receiver_trusted_proxies)
+        self._proxies = Proxies(parts.settings.receiver_trusted_proxies)
 
     def routes(self) -> list[web.RouteDef]:
         """All of them."""

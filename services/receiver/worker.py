@@ -17,6 +17,7 @@ from services.receiver.pages import OWN_SOURCES, Pages, Parts, answered
 from services.receiver.rates import Rates
 from services.receiver.sending import Sender
 from services.receiver.tokens import Tokens
+from services.receiver.visitors import Proxies
 from services.receiver.websub.pages import WEBSUB, HubPages
 from services.receiver.websub.subscriber import Subscriber
 from services.receiver.websub.subscriptions import Subscriptions
@@ -75,6 +76,7 @@ class Receiver(WorkerService):
         settings = self.settings
         bodies = Bodies(settings.receiver_max_body_bytes)
         rates = self._rates
+        proxies = Proxies(settings.receiver_trusted_proxies)
         parts = Parts(
             settings, self._sender, bodies, self._keys, self._engines, rates, self._tokens
         )
@@ -88,7 +90,7 @@ class Receiver(WorkerService):
                 self._lease_seconds,
                 settings.signal_max_age_days * SECONDS_PER_DAY,
                 rates,
-                settings.receiver_trusted_proxies,
+                proxies,
             )
             application.add_routes(hubs.routes())
         return Door(
@@ -96,7 +98,7 @@ class Receiver(WorkerService):
             settings.http_host,
             settings.receiver_port,
             settings.receiver_connections,
-            settings.receiver_trusted_proxies,
+            proxies,
         )
 
     async def open(self) -> None:

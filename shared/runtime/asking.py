@@ -31,8 +31,8 @@ def ask(address: str, path: str, **query: str) -> dict[str, Any] | None:
         url += "?" + urllib.parse.urlencode(query)
     try:
         with urllib.request.urlopen(url, timeout=ANSWER_SECONDS) as answer:  # noqa: S310 - http only
-            content: dict[str, Any] = json.load(answer)
-            return content
+            content = json.load(answer)
+            return content if isinstance(content, dict) else None
     except (urllib.error.URLError, http.client.HTTPException, OSError, ValueError):
         return None
 

@@ -1,5 +1,6 @@
 """What settings may be, where several are of a kind, or one takes many lines."""
 
+import ipaddress
 import re
 from pathlib import Path
 from typing import Annotated, Any, Final
@@ -10,6 +11,7 @@ from pydantic_settings import SettingsError as NotJson
 from shared.contracts.fields import MAX_CRAWL_RATE
 from shared.runtime.host_patterns import host_pattern
 from shared.runtime.page_class_terms import ClassName
+from shared.units import SECONDS_PER_DAY
 
 ENV_PREFIX: Final = "FRESHET_"
 """Of the variables of the environment that are settings."""
@@ -26,6 +28,8 @@ def unreadable(error: Exception, file: Path) -> str:
         # It says the setting's name in quotes, and not the value, which may be a secret.
         name = str(error).partition('"')[2].partition('"')[0]
         return f"{name}: its value in the environment is not JSON"
+    if isinstance(error, RecursionError):
+        return f"a value in the environment, or in {file}, has too many brackets within one another"
     return f"{file} cannot be read as TOML: {error}"
 
 
@@ -54,8 +58,41 @@ def broker_addresses(given: str) -> str:
 
 Brokers = Annotated[str, AfterValidator(broker_addresses)]
 
-Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
-NonNegative = Annotated[float, Field(ge=0, allow_inf_nan=False)]
+
+def network(given: str) -> str:
+    """Addresses of a network, as `10.0.0.0/8`; one address is a network of its own.
+
+    Raises:
+        ValueError: says which is none, and which may be meant.
+    """
+    try:
+        place = ipaddress.ip_network(given.strip(), strict=False)
+    except ValueError as error:
+        raise ValueError(
+            f"{given!r} is neither an address nor a network, such as 10.0.0.1 or 10.0.0.0/8"
+        ) from error
+    written = given.strip().partition("/")[0]
+    if ipaddress.ip_address(written) != place.network_address:
+        raise ValueError(f"{given!r} is an address within a network: write {written} or {place}")
+    mapped = place.network_address.ipv4_mapped if place.version == 6 else None
+    if mapped is not None and place.prefixlen >= 96:
+        place = ipaddress.ip_network((mapped, place.prefixlen - 96))
+    return str(place)
+
+
+Networks = Annotated[
+    tuple[Annotated[str, AfterValidator(network)], ...],
+    Field(max_length=1000),
+]
+
+_MOST: Final = 1e12
+"""A larger number is a mistake; in whole milliseconds, no protocol could say it."""
+
+Positive = Annotated[float, Field(gt=0, le=_MOST, allow_inf_nan=False)]
+NonNegative = Annotated[float, Field(ge=0, le=_MOST, allow_inf_nan=False)]
+
+SessionSeconds = Annotated[float, Field(ge=0.1, le=SECONDS_PER_DAY)]
+"""Whole milliseconds, in 32 bits."""
 
 CrawlRate = Annotated[float, Field(gt=0, le=MAX_CRAWL_RATE)]
 """What messages can say: one that no scheduler could read would stop all crawling."""

@@ -34,8 +34,10 @@ from shared.runtime.setting_kinds import (
     HostPatternNames,
     ImportanceByUrl,
     InstanceName,
+    Networks,
     NonNegative,
     Positive,
+    SessionSeconds,
     UrlPatterns,
     unprefixed,
     unreadable,
@@ -74,14 +76,14 @@ class Settings(BaseSettings):
     """Certificate authority of the brokers; absent: the system's."""
     kafka_ssl_certfile: Path | None = None
     kafka_ssl_keyfile: Path | None = None
-    kafka_session_timeout_seconds: Positive = 10.0
+    kafka_session_timeout_seconds: SessionSeconds = 10.0
     """A worker that the broker does not hear for so long loses its shards."""
     topic_prefix: str = ""
     """Set before every topic and consumer group, to share a cluster."""
     partitions: Annotated[int, Field(ge=1, le=MOST_SHARDS)] = 64
     """Shards of a new installation, which are the partitions of every host-keyed topic. Afterwards
     the database says how many there are: `freshet shards grow`."""
-    replication_factor: Annotated[int, Field(ge=1)] = 1
+    replication_factor: Annotated[int, Field(ge=1, le=32_767)] = 1
 
     # Postgres
     database_url: Annotated[SecretStr, unprefixed("DATABASE_URL")] = SecretStr(
@@ -213,12 +215,11 @@ class Settings(BaseSettings):
     # Coordinator
     silent_after_seconds: Positive = 3.0
     """A shard that has not reported for so long loses its budget to the others."""
-    coordinator_lease_seconds: Annotated[float, Field(ge=2)] = 3.0
+    coordinator_lease_seconds: Annotated[float, Field(ge=2, le=3600)] = 3.0
     """A leading coordinator that shows no sign of life for so long is replaced by another."""
-    effective_lead_seconds: Annotated[float, Field(ge=0.3)] = 0.5
+    effective_lead_seconds: Annotated[float, Field(ge=0.3, le=3600)] = 0.5
     """How far ahead new multipliers take effect at least, so that every scheduler has them by then.
     Where messages come too late to count, the coordinator looks further ahead by itself."""
-
     view_database_url: SecretStr | None = None
     """libpq URL by which the coordinator's page looks up pages, hosts, sources and crawls: that of
     a user who may read them (`freshet_readonly`); absent: DATABASE_URL."""
@@ -234,8 +235,8 @@ class Settings(BaseSettings):
     receiver_tokens: dict[str, SecretStr] = {}
     """Who may post to /signals and /events, as JSON: {"cms": "token"}. Each token makes signals of
     its source."""
-    receiver_trusted_proxies: tuple[str, ...] = ()
-    """Addresses of your own proxies, as JSON. What they say in X-Forwarded-For is believed."""
+    receiver_trusted_proxies: Networks = ()
+    """Proxies of your own, as JSON: ["10.0.0.0/8", "::1"]. Their X-Forwarded-For is believed."""
     receiver_connections: Annotated[int, Field(ge=10)] = 2_000
     """Open connections at most; of one address a tenth of them."""
     receiver_max_body_bytes: Annotated[int, Field(ge=64 * 1024)] = 8 * 1024 * 1024
@@ -395,5 +396,5 @@ def load_settings(**overrides: Any) -> Settings:
             for item in error.errors()
         ]
         raise SettingsError("these settings are wrong:\n" + "\n".join(lines)) from error
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, RecursionError) as error:
         raise SettingsError(unreadable(error, settings_file())) from error

@@ -8,6 +8,11 @@ UNMIGRATED: Final = "the database has no Freshet tables yet: run `freshet migrat
 OLDER: Final = "the database is of an older version: run `freshet migrate`"
 
 
+NEEDED_REVISION: Final = "0027"
+"""Of the schema, by this version. Later ones have all that it has: workers of before go on while
+others are upgraded."""
+
+
 class StoreMismatch(Exception):
     """The database is not what the settings say; the text says how, and what to do."""
 
@@ -21,10 +26,11 @@ def check_deployment(connection: psycopg.Connection, shards: int, held: str | No
         held: those of them that it has to have, of several databases; None: it is the only one.
 
     Raises:
-        StoreMismatch: not migrated, or made for another number of shards (`require_shards`), or
-            for others of them (`require_held`).
+        StoreMismatch: not migrated (`require_schema`), or made for another number of shards
+            (`require_shards`), or for others of them (`require_held`).
     """
     try:
+        require_schema(connection)
         row = connection.execute("SELECT shards FROM deployment").fetchone()
         require_shards(row[0] if row else None, shards)
         require_held(connection, held)
@@ -32,6 +38,34 @@ def check_deployment(connection: psycopg.Connection, shards: int, held: str | No
         raise StoreMismatch(UNMIGRATED) from error
     finally:
         connection.rollback()
+
+
+def require_schema(connection: psycopg.Connection) -> None:
+    """Refuse a schema of before, which lacks what this version reads or writes.
+
+    Where the revision may not be read, as a version of before has granted it to nobody, what is
+    missing shows when it is used.
+
+    Args:
+        connection: with autocommit, or in the caller's transaction.
+
+    Raises:
+        StoreMismatch: it is older, or there is none.
+    """
+    try:
+        row = connection.execute(
+            "SELECT has_table_privilege('alembic_version', 'SELECT')"
+        ).fetchone()
+        if row != (True,):
+            return
+        row = connection.execute("SELECT max(version_num) FROM alembic_version").fetchone()
+    except psycopg.errors.UndefinedTable as error:
+        raise StoreMismatch(UNMIGRATED) from error
+    found = row[0] if row else None
+    if found is None:
+        raise StoreMismatch(UNMIGRATED)
+    if found < NEEDED_REVISION:
+        raise StoreMismatch(f"{OLDER} (its schema is {found}, and {NEEDED_REVISION} is needed)")
 
 
 def require_held(connection: psycopg.Connection, held: str | None) -> None:

@@ -53,6 +53,8 @@ _LETTING_IN: Final = {
 
 ROLES: Final[dict[str, dict[str, str]]] = {
     "freshet_estimator": {
+        # Whether it knows the schema.
+        "alembic_version": "SELECT",
         "deployment": "SELECT",
         "shard_splits": "SELECT",
         "pages": "SELECT, INSERT, UPDATE, DELETE",
@@ -69,6 +71,8 @@ ROLES: Final[dict[str, dict[str, str]]] = {
         "multiplier_history": "SELECT, DELETE",
     },
     "freshet_scheduler": {
+        # Whether it knows the schema.
+        "alembic_version": "SELECT",
         "deployment": "SELECT",
         # It says when it has stopped to pick.
         "shard_splits": "SELECT, UPDATE (state)",

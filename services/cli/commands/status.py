@@ -1,5 +1,6 @@
 """`freshet status`."""
 
+from collections.abc import Callable
 from typing import Any
 
 import click
@@ -43,8 +44,7 @@ def command(coordinator: str, as_json: bool) -> None:
         raise UserError("the database has no Freshet tables yet: run `freshet migrate`")
     picture = ask(coordinator, "/state.json")
     bounds = bounds_of(store.pop("max_ages"), settings.default_max_age_days)
-    bandwidth = picture["now"]["bandwidth"] if picture is not None else None
-    ages = judged(bounds, bandwidth, settings.least_interval_seconds)
+    ages = judged(bounds, _bandwidth(picture), settings.least_interval_seconds)
     if as_json:
         show_json({"store": store, "coordinator": picture, "max_ages": ages})
         return
@@ -52,12 +52,29 @@ def command(coordinator: str, as_json: bool) -> None:
         click.echo(line)
 
 
+def _bandwidth(picture: dict[str, Any] | None) -> float | None:
+    """The budget, crawls per second; None: nobody tells."""
+    now = picture.get("now") if picture is not None else None
+    told = now.get("bandwidth") if isinstance(now, dict) else None
+    return float(told) if isinstance(told, int | float) else None
+
+
 def _fleet(now: dict[str, Any]) -> str:
     if now["fleet_capacity"] is None:
-        return "fleet      answers all that it is asked"
+        return "answers all that it is asked"
     return (
-        f"fleet      answers {now['fleet_capacity']:.6g} crawls/s: {now['fleet_held']:.1%} of the "
+        f"answers {now['fleet_capacity']:.6g} crawls/s: {now['fleet_held']:.1%} of the "
         "slots wait for it"
+    )
+
+
+def _addresses(groups: dict[str, Any] | None) -> str | None:
+    """The limit of what hosts share at an address; None: there is none."""
+    if groups is None:
+        return None
+    return (
+        f"at most {groups['crawls_per_second']:.6g} crawls/s each, "
+        f"{groups['divided']} of them divided by pages"
     )
 
 
@@ -99,26 +116,51 @@ def _lines(store: dict[str, Any], picture: dict[str, Any] | None, address: str) 
     ]
     if picture is None:
         return [*lines, f"coordinator does not answer at {address}: give --coordinator"]
-    now = picture["now"]
-    lines += [
-        f"bandwidth  {now['bandwidth']:.6g} crawls/s, {now['achieved']:.6g} achieved "
-        f"({now['achieved_ratio']:.1%} of the slots)",
-        f"λ₀         {now['multiplier']:.6g} (version {picture['version']}, {picture['cause']})",
-        f"limited    {now['host_limited']:.1%} of the demand is held back by host limits",
-        f"unused     {now['unused']:.6g} crawls/s of the budget: no page is to be crawled",
-        _fleet(now),
-        f"shards     {picture['live_shards']} live, {picture['silent_shards']} silent",
-        f"leader     {picture['leader'] or 'none'} (epoch {picture['epoch']})",
-    ]
-    if (groups := picture.get("default_groups")) is not None:
+    return [*lines, *_told(picture, address)]
+
+
+def _told(picture: dict[str, Any], address: str) -> list[str]:
+    """What the coordinator tells; of one of another version, what can be read of it."""
+    lines, missing = [], []
+    for name, say in _SAYINGS.items():
+        try:
+            said = say(picture, picture["now"])
+        except (KeyError, TypeError, ValueError, AttributeError):
+            missing.append(name)
+        else:
+            lines += [f"{name:<10} {said}"] if said else []
+    if missing:
         lines.append(
-            f"addresses  at most {groups['crawls_per_second']:.6g} crawls/s each, "
-            f"{groups['divided']} of them divided by pages"
+            f"not told   {', '.join(missing)}: the coordinator at {address} is of another version"
         )
-    if picture.get("reasons"):
-        lines.append(f"reasons    {_reasons(picture['reasons'])}")
-    if picture.get("classes"):
-        lines.append(f"classes    {_classes(picture['classes'])}")
-    if picture["notice"]:
-        lines.append(f"notice     {picture['notice']}")
     return lines
+
+
+_Told = dict[str, Any]
+
+_SAYINGS: dict[str, Callable[[_Told, _Told], str | None]] = {
+    "bandwidth": lambda _, now: (
+        f"{now['bandwidth']:.6g} crawls/s, {now['achieved']:.6g} achieved "
+        f"({now['achieved_ratio']:.1%} of the slots)"
+    ),
+    "λ₀": lambda picture, now: (
+        f"{now['multiplier']:.6g} (version {picture['version']}, {picture['cause']})"
+    ),
+    "limited": lambda _, now: (
+        f"{now['host_limited']:.1%} of the demand is held back by host limits"
+    ),
+    "unused": lambda _, now: (
+        f"{now['unused']:.6g} crawls/s of the budget: no page is to be crawled"
+    ),
+    "fleet": lambda _, now: _fleet(now),
+    "shards": lambda picture, _: (
+        f"{picture['live_shards']} live, {picture['silent_shards']} silent"
+    ),
+    "leader": lambda picture, _: f"{picture['leader'] or 'none'} (epoch {picture['epoch']})",
+    "addresses": lambda picture, _: _addresses(picture.get("default_groups")),
+    "reasons": lambda picture, _: _reasons(picture.get("reasons") or []),
+    "classes": lambda picture, _: _classes(picture.get("classes") or []),
+    "notice": lambda picture, _: picture["notice"],
+}
+"""Name of a line → what it says of a coordinator's picture and its sample of now; None or empty:
+nothing."""

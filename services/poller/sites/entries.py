@@ -33,3 +33,5 @@ class Summary(NamedTuple):
     """`index`, `sitemap` or `feed`."""
     hint_seconds: float | None
     """How often it says that it changes; None: nothing is said."""
+    bad_entries: int = 0
+    """That were passed over: they can name no page."""

@@ -26,7 +26,7 @@ from services.poller.sites.news import Comparison, News, pack_known, unpack_know
 from services.poller.sites.politeness import Politeness
 from services.poller.sites.prices import Prices
 from services.poller.sites.robots_book import RobotsBook
-from services.poller.sites.rules import DISALLOWED, SiteRules
+from services.poller.sites.rules import BAD, DISALLOWED, SiteRules
 from shared.contracts.identity import BadUrl, PageIdentity, identify
 from shared.discovery.looking import source_of
 from shared.discovery.robots import Robots
@@ -225,7 +225,10 @@ class SitePoller:
                 comparison.undated_are_of_now()
             rules = SiteRules(due.hosts, due.include, due.exclude)
             robots = await self._robots_of(due, comparison.news)
-            pages, said = await asyncio.to_thread(_sorted_out, comparison, rules, robots)
+            pages, said, bad = await asyncio.to_thread(_sorted_out, comparison, rules, robots)
+            if bad := bad + got.summary.bad_entries:
+                metrics.BAD_ENTRIES.inc(bad)
+                log.info("entries of a source are no URLs", source=due.source, entries=bad)
             new = await self._not_known(pages)
             pings = [Ping(page.url, page.host, news.observed_at) for page, news in said]
             exact = [
@@ -329,8 +332,9 @@ def _why(due: DueSource) -> str:
 
 def _sorted_out(
     comparison: Comparison, rules: SiteRules, robots: Mapping[str, Robots]
-) -> tuple[list[PageIdentity], list[tuple[PageIdentity, News]]]:
-    """Addresses that were not there before, and what is said of pages."""
+) -> tuple[list[PageIdentity], list[tuple[PageIdentity, News]], int]:
+    """Addresses that were not there before, what is said of pages, and how many are no URLs."""
+    bad = 0
     pages: dict[str, PageIdentity] = {}
     said: list[tuple[PageIdentity, News]] = []
     for news in comparison.news:
@@ -338,12 +342,13 @@ def _sorted_out(
         if isinstance(page, str):
             if page == DISALLOWED:
                 comparison.forget(news.url)
+            bad += page == BAD
             continue
         if news.is_new:
             pages[page.url] = page
         if news.signals:
             said.append((page, news))
-    return list(pages.values()), said
+    return list(pages.values()), said, bad
 
 
 def _hosts_of(news: Sequence[News]) -> set[str]:

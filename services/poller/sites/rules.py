@@ -9,7 +9,10 @@ from shared.discovery.patterns import Patterns
 from shared.discovery.robots import Robots
 
 REFUSED: Final = "refused"
-"""Another host, a pattern, no URL: it is not looked at again."""
+"""Another host, a pattern: it is not looked at again."""
+
+BAD: Final = "bad"
+"""No URL: it is not looked at again, either."""
 
 DISALLOWED: Final = "disallowed"
 """By robots.txt, which may change."""
@@ -32,7 +35,7 @@ class SiteRules:
         self._patterns = Patterns(include, exclude)
 
     def page_of(self, news: News, robots: Mapping[str, Robots]) -> PageIdentity | str:
-        """The page, or why it does not count: `REFUSED`, `DISALLOWED`.
+        """The page, or why it does not count: `REFUSED`, `BAD`, `DISALLOWED`.
 
         Args:
             news: of an address.
@@ -41,7 +44,7 @@ class SiteRules:
         try:
             page = identify(news.url)
         except BadUrl:
-            return REFUSED
+            return BAD
         if page.host not in self._hosts or not self._patterns.let_pass(page.url):
             return REFUSED
         return page if robots[page.host].allows(page.url) else DISALLOWED

@@ -136,41 +136,59 @@ class SitemapReader:
 _URL_LINE: Final = re.compile(r"https?://\S{1,4096}")
 
 
+_NO_LIST: Final = "it is neither XML nor JSON, nor a list of URLs"
+_MOST_BAD_LINES: Final = 1_000
+"""Of a text that has fewer good ones: the rest is not waited for."""
+
+
 class TextReader:
-    """Reads a sitemap in plain text, a URL a line."""
+    """Reads a sitemap in plain text, a URL a line. Bad lines are passed over, unless they are more
+    than the good ones: then it is something else."""
 
     def __init__(self, give: Give) -> None:
         self._give = give
         self._rest = b""
+        self._in_long_line = False
         self._entries = 0
+        self._bad = 0
 
     def feed(self, part: bytes) -> None:
         """Take the next bytes.
 
         Raises:
-            BadDocument: a line is no URL.
+            BadDocument: it is no list of URLs.
         """
         *lines, self._rest = (self._rest + part).split(b"\n")
         for line in lines:
             self._line(line)
+            self._in_long_line = False
         if len(self._rest) > MOST_TEXT:
-            raise BadDocument("it is neither XML nor JSON, nor a list of URLs")
+            self._line(self._rest)
+            self._in_long_line, self._rest = True, b""
+        if self._bad > max(self._entries, _MOST_BAD_LINES):
+            raise BadDocument(_NO_LIST)
 
     def close(self) -> Summary:
         """The end was reached.
 
         Raises:
-            BadDocument: the last line is no URL.
+            BadDocument: it is no list of URLs.
         """
         self._line(self._rest)
-        return Summary("sitemap", None)
+        if self._bad > self._entries:
+            raise BadDocument(_NO_LIST)
+        return Summary("sitemap", None, self._bad)
 
     def _line(self, line: bytes) -> None:
-        text = line.decode("utf-8", "replace").strip()
+        if self._in_long_line:
+            # It was counted when it had become too long.
+            return
+        text = line.decode("utf-8", "replace").strip() if len(line) <= MOST_TEXT else "too long"
         if not text:
             return
         if not _URL_LINE.fullmatch(text):
-            raise BadDocument("it is neither XML nor JSON, nor a list of URLs")
+            self._bad += 1
+            return
         self._entries += 1
         if self._entries <= MOST_ENTRIES:
             self._give(Entry(text, ""))

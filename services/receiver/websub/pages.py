@@ -3,7 +3,7 @@
 import asyncio
 import re
 import time
-from collections.abc import Collection, Mapping
+from collections.abc import Container, Mapping
 from typing import Final
 
 import psycopg
@@ -58,7 +58,7 @@ class HubPages:
         lease_seconds: float,
         max_age_seconds: float,
         rates: Rates,
-        proxies: Collection[str],
+        proxies: Container[str],
     ) -> None:
         """Make it.
 
@@ -77,7 +77,7 @@ class HubPages:
         self._lease_seconds = lease_seconds
         self._max_age_seconds = max_age_seconds
         self._rates = rates
-        self._proxies = frozenset(proxies)
+        self._proxies = proxies
         self._strangers = Rates(STRANGERS_PER_SECOND)
 
     def routes(self) -> list[web.RouteDef]:

@@ -28,7 +28,7 @@ from shared.contracts.layout import Layout
 from shared.contracts.topics import PAGE_UPDATES
 from shared.runtime.settings import Settings
 from shared.store.connection import connect
-from shared.store.deployment import require_held
+from shared.store.deployment import require_held, require_schema
 from shared.store.layout import read_layout
 from shared.store.looking import Looking
 from shared.store.positions import ESTIMATOR, read_positions
@@ -74,11 +74,12 @@ def begin_anew(database_url: str, shards: set[int], held: str | None = None) -> 
         held: which it has to have (`shared.store.deployment.require_held`).
 
     Raises:
-        StoreMismatch: it has others.
+        StoreMismatch: it has others, or is of an older version.
         psycopg.OperationalError: the server cannot be reached.
     """
     claim = secrets.token_hex(8)
     with connect(database_url, "splits", autocommit=True) as connection:
+        require_schema(connection)
         require_held(connection, held)
         take_over(connection, shards, claim)
         return Begun(read_layout(connection), claim)

@@ -185,6 +185,33 @@ async def test_bad_messages_are_set_aside_and_change_nothing(publisher, tmp_path
     )
 
 
+async def test_bad_messages_are_set_aside_once_however_often_coordinators_start(
+    publisher, tmp_path
+):
+    settings = publisher.settings
+    with worker("coordinator", settings, tmp_path) as process:
+        await process.ready()
+        for value in (b"1", b"2"):
+            await publisher.send(BANDWIDTH, GLOBAL_KEY, value)
+        async with reader(settings, DEAD_LETTERS) as letters:
+            await letters.until(lambda got: len(got) == 2)
+    # Nobody has seen this one, nor one that has its offset on another topic.
+    for topic in (BANDWIDTH, DEMAND_CURVES):
+        await publisher.send(topic, GLOBAL_KEY, b"3")
+    await publisher.flush()
+    for start in range(2):
+        with worker("coordinator", settings, tmp_path) as process:
+            await process.ready()
+            last_one = f"start {start}".encode()
+            await publisher.send(BANDWIDTH, GLOBAL_KEY, last_one)
+            async with reader(settings, DEAD_LETTERS) as letters:
+                found = await letters.until(
+                    lambda got, last_one=last_one: last_one in [r.value for r in got]
+                )
+    values = [record.value for record in found]
+    assert sorted(values) == [b"1", b"2", b"3", b"3", b"start 0", b"start 1"]
+
+
 async def test_without_a_bandwidth_nothing_is_crawled_and_it_says_so(publisher, tmp_path):
     reporting = Shards(publisher, {0: 1.0})
     with worker("coordinator", publisher.settings, tmp_path) as process:

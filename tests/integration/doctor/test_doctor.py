@@ -180,7 +180,7 @@ def test_what_a_worker_may_is_told(prefix, database_url):
         }
         # The frontier and the discoverer read some of what a scheduler does, and write quotas.
         assert found["this user"]["found"] == f"{user} may do the work of freshet_scheduler"
-        assert found["schema"]["level"] == "note"
+        assert found["schema"]["level"] == "ok"
         assert told.exit_code == 0
     finally:
         with psycopg.connect(database_url, autocommit=True) as connection:

@@ -131,7 +131,7 @@ def test_the_settings_are_those_that_there_are_and_are_accepted(examples, monkey
         with monkeypatch.context() as patch:
             for name, value in environment.items():
                 if name.endswith("_FILE"):
-                    (tmp_path / name).write_text('{"cms": "s"}' if "KEYS" in name else "x")
+                    (tmp_path / name).write_text('{"cms": "s"}' if "KEYS" in name else "host=db")
                     value = str(tmp_path / name)  # noqa: PLW2901 - where the pod's volume is
                 patch.setenv(name, value)
             settings = load_settings()

@@ -5,8 +5,8 @@ import gzip
 import pytest
 
 from services.poller.sites.documents import Document
-from services.poller.sites.entries import BadDocument, Entry
-from services.poller.sites.sitemaps import TOKEN_BYTES
+from services.poller.sites.entries import MOST_TEXT, BadDocument, Entry
+from services.poller.sites.sitemaps import TOKEN_BYTES, TextReader
 from services.poller.sites.unpacking import PART_BYTES, Unpacker
 
 URLSET = b'<urlset xmlns="http://www.sitemaps.org/schemas/sitemap/0.9">'
@@ -79,6 +79,45 @@ def test_an_index_has_sitemaps_and_a_text_has_lines():
         assert read(text, part) == ("sitemap", None, urls)
 
 
+@pytest.mark.parametrize("part", [1, 7, 1 << 20])
+@pytest.mark.parametrize(
+    "bad",
+    [
+        b"see also https://a.example/3",
+        b"ftp://a.example/",
+        b"# my sitemap",
+        b"\xff\xfe\0",
+        b"https://a.example/" + b"x" * 20_000,
+    ],
+)
+def test_a_bad_line_of_a_text_is_passed_over_and_counted(bad, part):
+    good = [b"https://a.example/1", b"https://a.example/2"]
+    for place in range(3):
+        lines = [*good[:place], bad, *good[place:]]
+        found: list[Entry] = []
+        reader = TextReader(found.append)
+        text = b"\n".join(lines)
+        for begin in range(0, len(text), part):
+            reader.feed(text[begin : begin + part])
+        assert reader.close() == ("sitemap", None, 1)
+        assert [entry.url.encode() for entry in found] == good
+
+
+def test_a_text_without_end_of_lines_stays_small():
+    reader = TextReader(print)
+    for _ in range(1000):
+        reader.feed(b"x" * 10_000)
+        assert len(reader._rest) <= MOST_TEXT
+    with pytest.raises(BadDocument, match="nor a list of URLs"):
+        reader.close()
+
+
+def test_of_what_is_no_list_no_more_than_a_part_is_read():
+    reader = TextReader(print)
+    with pytest.raises(BadDocument, match="nor a list of URLs"):
+        reader.feed(b"no\n" * 2000)
+
+
 LAUGHS = (
     b'<!DOCTYPE urlset [<!ENTITY a "https://a.example/"><!ENTITY b "&a;&a;&a;&a;&a;&a;">]>'
     b"<urlset><url><loc>&b;</loc></url></urlset>"
@@ -100,7 +139,8 @@ LAUGHS = (
         (b"<!doctype html><html><body>not found</body></html>", "neither a sitemap nor a feed"),
         (b"<opml><body/></opml>", "neither a sitemap nor a feed"),
         (b"plain words", "nor a list of URLs"),
-        (b"https://a.example/\n<urlset>", "nor a list of URLs"),
+        (b"https://a.example/\n<urlset>\n<url>", "nor a list of URLs"),
+        (b"https://a.example/\n" * 10_000 + b"\1\n" * 10_001, "nor a list of URLs"),
         (b"\0" * 100_000, "nor a list of URLs"),
         (b"", "it is empty"),
         (b" \n", "it is empty"),

@@ -8,7 +8,8 @@ from aiohttp.test_utils import make_mocked_request
 
 from deploy.local.process import free_port
 from services.receiver.door import Door
-from services.receiver.visitors import address_of, visitor_of
+from services.receiver.visitors import Proxies, address_of, visitor_of
+from shared.runtime.setting_kinds import network
 
 
 @pytest.fixture
@@ -54,6 +55,32 @@ def test_only_proxies_of_ours_are_believed():
     for chain in (["198.51.100.1, 10.0.0.1"], ["198.51.100.1", "10.0.0.2, 10.0.0.1"]):
         assert address_of(request("10.0.0.1", chain), {"10.0.0.1", "10.0.0.2"}) == "198.51.100.1"
     assert address_of(request("10.0.0.1", ["10.0.0.1"]), proxies) == "10.0.0.1"
+
+
+@pytest.mark.parametrize(
+    ("address", "is_ours"),
+    [
+        ("10.1.2.3", True),
+        ("11.1.2.3", False),
+        ("::ffff:10.1.2.3", True),
+        ("192.0.2.7", True),
+        ("192.0.2.8", False),
+        ("2001:db8:ffff::1", True),
+        ("2001:db9::1", False),
+        ("2001:DB8:0::1%eth0", True),
+        ("fe80::1%eth1", True),
+        ("203.0.113.7", True),
+        ("", False),
+        ("10.1.2", False),
+        ("unknown", False),
+    ],
+)
+def test_proxies_are_named_by_their_networks(address, is_ours):
+    named = ["10.0.0.0/8", "192.0.2.7", "2001:db8::/32", "fe80::1%eth0", "::ffff:203.0.113.0/120"]
+    proxies = Proxies([network(one) for one in named])
+    assert (address in proxies) == is_ours
+    said = address_of(request(address, ["198.51.100.1"]), proxies)
+    assert said == ("198.51.100.1" if is_ours else address)
 
 
 @pytest.mark.parametrize(

@@ -1,5 +1,8 @@
 """Settings: sources in order, and errors that name the setting and say what to do."""
 
+import json
+import re
+
 import pytest
 
 from shared.runtime.clock import AcceleratedClock, SystemClock
@@ -64,11 +67,39 @@ def test_the_two_that_everybody_needs_carry_no_prefix(monkeypatch):
         ("GROUP_CRAWLS_PER_SECOND", "1e7"),
         ("DEFAULT_HOST_CRAWLS_PER_SECOND", "inf"),
         ("SIGNAL_DEBOUNCE_SECONDS", "inf"),
+        ("COORDINATOR_LEASE_SECONDS", "inf"),
+        ("EFFECTIVE_LEAD_SECONDS", "inf"),
+        ("TICK_SECONDS", "1e300"),
+        ("KAFKA_SESSION_TIMEOUT_SECONDS", "1e7"),
+        ("KAFKA_SESSION_TIMEOUT_SECONDS", "1e-9"),
+        ("REPLICATION_FACTOR", "100000"),
     ],
 )
 def test_a_wrong_value_is_named(monkeypatch, name, value):
     monkeypatch.setenv(f"FRESHET_{name}", value)
     with pytest.raises(SettingsError, match=name.lower()):
+        load_settings()
+
+
+@pytest.mark.parametrize(
+    ("given", "reason"),
+    [
+        ("nginx", "'nginx' is neither an address nor a network, such as 10.0.0.1 or 10.0.0.0/8"),
+        ("10.0.0.0/33", "'10.0.0.0/33' is neither"),
+        ("", "'' is neither"),
+        ("10.0.0.1/8", "write 10.0.0.1 or 10.0.0.0/8"),
+        ("2001:db8::1/32", "write 2001:db8::1 or 2001:db8::/32"),
+    ],
+)
+def test_a_proxy_that_is_neither_address_nor_network_is_named(monkeypatch, given, reason):
+    monkeypatch.setenv("FRESHET_RECEIVER_TRUSTED_PROXIES", json.dumps(["10.0.0.0/8", given]))
+    with pytest.raises(SettingsError, match=r"receiver_trusted_proxies\.1: .*" + re.escape(reason)):
+        load_settings()
+
+
+def test_brackets_within_one_another_are_no_setting(monkeypatch):
+    monkeypatch.setenv("FRESHET_SIGNAL_SOURCES", "[" * 100_000)
+    with pytest.raises(SettingsError, match="too many brackets within one another"):
         load_settings()
 
 
