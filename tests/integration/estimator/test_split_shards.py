@@ -308,6 +308,42 @@ async def test_a_split_amid_a_batch_leaves_the_other_shards_of_the_batch_as_they
     assert growing.log.announced.keys() == still.log.announced.keys()
 
 
+async def test_the_others_do_not_wait_while_what_was_split_is_loaded(two, monkeypatch):
+    """What is passed on of them neither: the crawlers' answers, for which schedulers wait."""
+    monkeypatch.setattr(Refits, "are_due", lambda *_: False)
+    _, growing = two
+    await growing.start(range(SHARDS))
+    begin_growth(growing.url, GROWN)
+    await growing.start(range(SHARDS, GROWN))
+    for url in URLS:
+        growing.log.add(upsert(url), SHARDS)
+    await growing.settle()
+    growing.split(3)
+    for day in (1, 2):
+        await growing.settle()
+        for url in URLS:
+            growing.log.add(crawl(url, NOW + day * DAY), SHARDS)
+    growing.split(0)
+    before, load, seen = growing.log.passed_on, EstimatorHandler._load, {}
+
+    async def noted(handler, number):
+        with psycopg.connect(growing.url) as connection:
+            (crawls,) = connection.execute(
+                "SELECT coalesce(sum(crawls), 0) FROM pages WHERE shard IN (1, 2)"
+            ).fetchone()
+        seen[number] = growing.log.passed_on - before, crawls
+        await load(handler, number)
+
+    monkeypatch.setattr(EstimatorHandler, "_load", noted)
+    await growing.settle()
+    layout = fetch_layout(growing.url)
+    shards = [layout.shard_of(identify(url).host) for url in URLS]
+    passed_on = sum(shard > 3 and shard % SHARDS == 3 for shard in shards)
+    assert passed_on > 0
+    assert seen[0] == (passed_on, 2 * sum(shard in (1, 2) for shard in shards))
+    assert growing.log.passed_on - before > passed_on
+
+
 async def begin_with_crawls(growing):
     """A growth begins, and each page was crawled three times."""
     begin_growth(growing.url, GROWN)

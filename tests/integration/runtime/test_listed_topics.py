@@ -1,4 +1,4 @@
-"""`freshet topics list` and `ensure` say how many partitions there are, whatever the settings say."""
+"""`freshet topics list` and `ensure` say how many partitions there are, not what settings say."""
 
 import asyncio
 import json
@@ -29,7 +29,8 @@ def settings(broker, monkeypatch, tmp_path):
 def listed(settings, *arguments):
     done = CliRunner().invoke(main, ["topics", *arguments, "--json"], catch_exceptions=False)
     assert done.exit_code == 0, done.output
-    rows = {row["topic"].removeprefix(settings.topic_prefix): row for row in json.loads(done.stdout)}
+    prefix = settings.topic_prefix
+    rows = {row["topic"].removeprefix(prefix): row for row in json.loads(done.stdout)}
     assert set(rows) == {topic.name for topic in TOPICS}
     return {name: row["partitions"] for name, row in rows.items()}
 
