@@ -36,7 +36,7 @@ from services.estimator.remembering import durable
 from services.estimator.residence import make_room
 from services.estimator.shard import Shard
 from services.estimator.surveying import Survey
-from services.estimator.taking import taken_over
+from services.estimator.taking import taken_over, without_hosts
 from services.estimator.traces import note_stored, traced_in
 from shared.runtime.acceptance import Acceptance
 from shared.runtime.batches import Batch, Positions
@@ -100,9 +100,18 @@ class EstimatorHandler:
         await asyncio.to_thread(self._store.close)
 
     async def assigned(self, partitions: set[int]) -> Positions:
-        """Load shards; the positions that they reflect."""
+        """Load shards; the positions that they reflect. Those without hosts, of which there are many
+        in a growth, are loaded with their first records."""
         self._mine = self._shards.keys() | partitions
-        for number in sorted(partitions - self._shards.keys()):
+        new = partitions - self._shards.keys()
+        async for attempt in self._attempts():
+            with attempt:
+                await self._connect()
+                store = self._store, self._settings
+                empty, positions = await asyncio.to_thread(without_hosts, *store, new)
+        self._stale |= empty
+        self._positions |= positions
+        for number in sorted(new - empty):
             async for attempt in self._attempts():
                 with attempt:
                     await self._connect()
@@ -163,15 +172,8 @@ class EstimatorHandler:
         if not after:
             return
         self._stale |= (touched := {shard for _, shard in after})
-        commit = Commit(
-            done=(),
-            owned={number: self._shards[number].epoch for number in touched},
-            before=self._positions,
-            after=after,
-            announcing={},
-            recorded_at=self._clock.now(),
-            hurried=True,
-        )
+        owned = {number: self._shards[number].epoch for number in touched}
+        commit = Commit.of_positions(owned, self._positions, after, self._clock.now())
         try:
             await self._connect()
             await asyncio.to_thread(self._store.commit, commit)

@@ -6,6 +6,7 @@ from services.estimator.persistence import Store
 from services.estimator.shard import Shard
 from shared.runtime.batches import Positions
 from shared.runtime.settings import Settings
+from shared.store.layout import fetch_layout
 from shared.store.positions import require_remembered
 from shared.store.snapshot import LearningSnapshot, load_for_learning
 
@@ -43,3 +44,22 @@ def taken_over(
     shard = Shard.load(snapshot, store)
     shard.epoch = epoch
     return shard, snapshot
+
+
+def without_hosts(
+    store: Store, settings: Settings, shards: Collection[int]
+) -> tuple[set[int], Positions]:
+    """Which of some shards have no hosts yet, as a growth has not come to them; and how far they
+    are applied.
+
+    Args:
+        store: connected.
+        settings: of the database.
+        shards: which.
+
+    Raises:
+        psycopg.OperationalError: the server went away.
+    """
+    layout = fetch_layout(settings.database_url.get_secret_value(), "estimator")
+    empty = {number for number in shards if not layout.modulus_of(number)}
+    return empty, store.positions(empty)

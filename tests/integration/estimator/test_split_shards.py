@@ -223,6 +223,35 @@ async def test_the_others_do_not_wait_while_what_was_split_is_loaded(two, monkey
     assert growing.log.passed_on - before > passed_on
 
 
+async def test_shards_without_hosts_are_not_loaded_before_something_comes(two, monkeypatch):
+    """A growth may add hundreds, and meanwhile nothing of the others would be applied."""
+    monkeypatch.setattr(Refits, "are_due", lambda *_: False)
+    still, growing = two
+    await still.start(range(SHARDS))
+    load, loaded = EstimatorHandler._load, []
+
+    async def noted(handler, number):
+        loaded.append(number)
+        await load(handler, number)
+
+    await growing.start(range(SHARDS))
+    begin_growth(growing.url, GROWN)
+    monkeypatch.setattr(EstimatorHandler, "_load", noted)
+    await growing.start(range(SHARDS, GROWN))
+    assert loaded == []
+    for day in range(4):
+        for url in URLS:
+            message = crawl(url, NOW + day * DAY) if day else upsert(url)
+            still.log.add(message, SHARDS)
+            growing.log.add(message, SHARDS)
+            await still.settle()
+            await growing.settle()
+        if day:
+            growing.split(SHARDS - day)
+    assert 7 in loaded
+    assert growing.learned() == still.learned()
+
+
 async def begin_with_crawls(growing):
     """A growth begins, and each page was crawled three times."""
     begin_growth(growing.url, GROWN)
