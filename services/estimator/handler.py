@@ -100,8 +100,8 @@ class EstimatorHandler:
         await asyncio.to_thread(self._store.close)
 
     async def assigned(self, partitions: set[int]) -> Positions:
-        """Load shards; the positions that they reflect. Those without hosts, of which there are many
-        in a growth, are loaded with their first records."""
+        """Load shards; the positions that they reflect. Those without hosts, of which a growth has
+        many, are loaded with their first records."""
         self._mine = self._shards.keys() | partitions
         new = partitions - self._shards.keys()
         async for attempt in self._attempts():
