@@ -5,12 +5,13 @@ import re
 import time
 from collections import defaultdict
 from collections.abc import Callable
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import psycopg
 
 from deploy.local.postgres import EmbeddedPostgres
 from migrations.upgrade import migrate
+from services.bench.processor_time import usage_with_children
 from services.bench.real_system import scratch_folder
 from services.bench.recovery_load import import_population
 from services.scheduler.flow.loading import build_shard, shard_rules
@@ -66,7 +67,9 @@ def run(pages: int = 1_000_000, factor: int = 4) -> dict[str, Any]:
         pages and hosts that moved, and the seconds of copying them, while the shard is picked, of
         the rest of the transaction and its steps, of loading each of the shards that came of it, by
         the scheduler and by the estimator, and of tidying up, while they are picked. And the whole
-        pause a million pages: schedulers and estimators load what is left at the same time.
+        pause a million pages: schedulers and estimators load what is left at the same time. Where
+        the machine has other things to do, processor seconds of the server and of this process say
+        more.
     """
     with scratch_folder() as folder:
         folder.chmod(0o711)
@@ -83,7 +86,7 @@ def run(pages: int = 1_000_000, factor: int = 4) -> dict[str, Any]:
                 # What is deleted after one is written to the log block by block: the worst moment.
                 connection.execute("CHECKPOINT")
                 began = time.perf_counter()
-                held: list[float] = []
+                held: list[_Moment] = []
                 timed = _Timed(connection)
                 splitting: Any = timed
 
@@ -91,13 +94,16 @@ def run(pages: int = 1_000_000, factor: int = 4) -> dict[str, Any]:
                     _touch(postgres.uri)
                     _hold(postgres.uri)
                     timed.seconds.clear()
-                    held.append(time.perf_counter())
+                    held.append(_Moment.of(postgres))
 
                 counts = split_shard(splitting, layout, 0, "bench", until_held)
-                seconds = time.perf_counter() - held[0]
+                split = _Moment.of(postgres).since(held[0])
+                seconds = split.wall
                 family = layout.family_of(0)
-                loading = [_seconds_of(_load, postgres.uri, shard) for shard in family]
-                learning = [_seconds_of(load_for_learning, postgres.uri, shard) for shard in family]
+                loaded = [_spent(postgres, _load, shard) for shard in family]
+                learned = [_spent(postgres, load_for_learning, shard) for shard in family]
+                loading = [round(spent.wall, 2) for spent in loaded]
+                learning = [round(spent.wall, 2) for spent in learned]
                 tidying = _seconds_of(tidy, connection, layout, 0)
         finally:
             postgres.stop()
@@ -106,7 +112,7 @@ def run(pages: int = 1_000_000, factor: int = 4) -> dict[str, Any]:
         "shards": factor,
         "pages_moved": counts.pages,
         "hosts_moved": counts.hosts,
-        "copying_seconds": round(held[0] - began, 2),
+        "copying_seconds": round(held[0].wall - began, 2),
         "split_seconds": round(seconds, 2),
         "split_seconds_a_million_pages": round(1e6 * seconds / pages, 2),
         "steps": _steps(timed.seconds, seconds),
@@ -116,6 +122,9 @@ def run(pages: int = 1_000_000, factor: int = 4) -> dict[str, Any]:
         "pause_seconds_a_million_pages": round(
             1e6 * (seconds + max(*loading, *learning)) / pages, 2
         ),
+        "split_processor_seconds": round(split.processor, 2),
+        "loading_processor_seconds": [round(spent.processor, 2) for spent in loaded],
+        "estimator_loading_processor_seconds": [round(spent.processor, 2) for spent in learned],
     }
 
 
@@ -138,6 +147,32 @@ def _touch(database_url: str) -> None:
 def _load(database_url: str, shard: int) -> None:
     """As a scheduler does."""
     build_shard(load_shard(database_url, shard), shard_rules(load_settings(), SystemClock()))
+
+
+class _Moment(NamedTuple):
+    """Seconds by the wall, and by the processors of the server and this process."""
+
+    wall: float
+    processor: float
+
+    @classmethod
+    def of(cls, postgres: EmbeddedPostgres) -> "_Moment":
+        """Now."""
+        server = postgres.process_id
+        spent = usage_with_children(server).seconds if server is not None else 0.0
+        return cls(time.perf_counter(), spent + time.process_time())
+
+    def since(self, before: "_Moment") -> "_Moment":
+        """What has passed."""
+        return _Moment(self.wall - before.wall, self.processor - before.processor)
+
+
+def _spent(
+    postgres: EmbeddedPostgres, function: Callable[[str, int], object], shard: int
+) -> _Moment:
+    began = _Moment.of(postgres)
+    function(postgres.uri, shard)
+    return _Moment.of(postgres).since(began)
 
 
 def _seconds_of(function: Callable[..., object], *arguments: Any) -> float:

@@ -29,6 +29,13 @@ class Commit:
     hurried: bool
     """Others wait meanwhile: a lock is waited for only a moment."""
 
+    @classmethod
+    def of_positions(
+        cls, owned: Mapping[int, int], before: Offsets, after: Offsets, at: float
+    ) -> "Commit":
+        """That of positions alone; see the fields."""
+        return cls((), owned, before, after, {}, at, hurried=True)
+
     def without(self, shards: Collection[int]) -> "Commit":
         """The same of the other shards alone."""
         return replace(

@@ -14,7 +14,7 @@ positions, until the records are found that fail by themselves. Those are set as
 import asyncio
 import contextlib
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
 import structlog
 from aiokafka.errors import KafkaError
@@ -36,6 +36,7 @@ from services.estimator.remembering import durable
 from services.estimator.residence import make_room
 from services.estimator.shard import Shard
 from services.estimator.surveying import Survey
+from services.estimator.taking import taken_over, without_hosts
 from services.estimator.traces import note_stored, traced_in
 from shared.runtime.acceptance import Acceptance
 from shared.runtime.batches import Batch, Positions
@@ -46,7 +47,6 @@ from shared.runtime.settings import Settings
 from shared.runtime.tracing import Tracing
 from shared.store.connection import first_line
 from shared.store.positions import Superseded, require_remembered
-from shared.store.snapshot import load_for_learning
 
 log = structlog.get_logger(__name__)
 
@@ -100,9 +100,18 @@ class EstimatorHandler:
         await asyncio.to_thread(self._store.close)
 
     async def assigned(self, partitions: set[int]) -> Positions:
-        """Load shards; the positions that they reflect."""
+        """Load shards; the positions that they reflect. Those without hosts, of which a growth has
+        many, are loaded with their first records."""
         self._mine = self._shards.keys() | partitions
-        for number in sorted(partitions - self._shards.keys()):
+        new = partitions - self._shards.keys()
+        async for attempt in self._attempts():
+            with attempt:
+                await self._connect()
+                store = self._store, self._settings
+                empty, positions = await asyncio.to_thread(without_hosts, *store, new)
+        self._stale |= empty
+        self._positions |= positions
+        for number in sorted(new - empty):
             async for attempt in self._attempts():
                 with attempt:
                     await self._connect()
@@ -163,15 +172,8 @@ class EstimatorHandler:
         if not after:
             return
         self._stale |= (touched := {shard for _, shard in after})
-        commit = Commit(
-            done=(),
-            owned={number: self._shards[number].epoch for number in touched},
-            before=self._positions,
-            after=after,
-            announcing={},
-            recorded_at=self._clock.now(),
-            hurried=True,
-        )
+        owned = {number: self._shards[number].epoch for number in touched}
+        commit = Commit.of_positions(owned, self._positions, after, self._clock.now())
         try:
             await self._connect()
             await asyncio.to_thread(self._store.commit, commit)
@@ -211,13 +213,15 @@ class EstimatorHandler:
             with attempt:
                 await self._connect()
                 await self._note_lost()
-                for number in sorted(self._stale & (records.keys() | self._needed_to_refit())):
-                    await self._load(number)
-                # Before the next commit, which forgets what the one before was about to announce.
-                await self._outbox.publish()
-                await self._process(not_applied(records, self._positions), refused)
-                for number in sorted(self._stale & records.keys()):
-                    await self._load(number)
+                await self._load_stale(self._needed_to_refit())
+                # The others do not wait for what is loaded, nor who waits for what they pass on.
+                fresh = {n: part for n, part in records.items() if n not in self._stale}
+                for part in (fresh, records):
+                    await self._load_stale(part.keys())
+                    # Before the next commit, which forgets what was about to be announced.
+                    await self._outbox.publish()
+                    await self._process(not_applied(part, self._positions), refused)
+                await self._load_stale(records.keys())
         await self._announce()
 
     async def _announce(self) -> None:
@@ -291,22 +295,19 @@ class EstimatorHandler:
             self._stale.add(number)
             self._positions |= await asyncio.to_thread(self._store.positions, [number])
 
+    async def _load_stale(self, shards: Iterable[int]) -> None:
+        for number in sorted(self._stale.intersection(shards)):
+            await self._load(number)
+
     async def _load(self, number: int) -> None:
-        # Whoever read it before can commit nothing more; what it did commit is read here.
-        epoch = await asyncio.to_thread(self._store.own, number, hurried=number in self._stuck)
-        snapshot = await asyncio.to_thread(
-            load_for_learning,
-            self._database_url,
-            number,
-            self._settings.estimator_resident_pages,
-            self._mine,
+        shard, snapshot = await asyncio.to_thread(
+            taken_over,
+            *(self._store, self._settings, number, self._mine, self.committed()),
+            hurried=number in self._stuck,
         )
-        ours = {k: v for k, v in self.committed().items() if k[1] == number}
-        require_remembered(ours, snapshot.positions)
         others = {k: v for k, v in self._positions.items() if k[1] != number}
         self._positions = others | snapshot.positions
-        shard = self._shards[number] = await asyncio.to_thread(Shard.load, snapshot, self._store)
-        shard.epoch = epoch
+        self._shards[number] = shard
         self._outbox.forget([number])
         again = await asyncio.to_thread(news_again, shard, snapshot.announcing, self._clock.now())
         self._outbox.add(number, again)

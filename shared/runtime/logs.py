@@ -39,7 +39,8 @@ def configure_logs(form: Literal["json", "console"], level: str, **context: str)
         processors=[*shared, structlog.stdlib.ProcessorFormatter.wrap_for_formatter],
         logger_factory=structlog.stdlib.LoggerFactory(),
         wrapper_class=structlog.stdlib.BoundLogger,
-        cache_logger_on_first_use=True,
+        # What was used before follows too: a command sets logs up anew, tests look at them.
+        cache_logger_on_first_use=False,
     )
     handler = logging.StreamHandler(sys.stderr)
     for library in ("aiokafka", "aiohttp"):

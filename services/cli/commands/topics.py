@@ -1,6 +1,7 @@
 """`freshet topics ensure|list`."""
 
 import asyncio
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -9,6 +10,7 @@ from shared.terminal.output import show_rows
 
 if TYPE_CHECKING:
     from shared.runtime.findings import Finding
+    from shared.runtime.settings import Settings
 
 
 @click.group()
@@ -41,7 +43,7 @@ def ensure(fix: bool, as_json: bool) -> None:
     settings = load_settings()
     require_broker(settings)
     findings = asyncio.run(ensure_topics(settings, fix=fix))
-    rows = _topics()
+    rows = asyncio.run(_topics_of(settings))
     if as_json:
         for row in rows:
             row["findings"] = [f.as_dict() for f in findings if f.about == row["topic"]]
@@ -62,20 +64,45 @@ def _lines(finding: "Finding") -> str:
 @command.command("list")
 @click.option("--json", "as_json", is_flag=True, help="Answer as JSON.")
 def list_(as_json: bool) -> None:
-    """List the topics of the contract; needs no broker."""
-    show_rows(_topics(), as_json=as_json, empty="")
+    """List the topics of the contract, with the partitions that they have on the broker.
 
+    A topic that is not there has 0. Where no broker can be reached, the partitions are those that
+    the settings say.
+    """
+    from aiokafka.errors import KafkaConnectionError  # noqa: PLC0415
 
-def _topics() -> list[dict[str, Any]]:
+    from services.cli.kafka import require_broker  # noqa: PLC0415
     from shared.contracts.topics import TOPICS  # noqa: PLC0415
     from shared.runtime.kafka import partitions_of  # noqa: PLC0415
     from shared.runtime.settings import load_settings  # noqa: PLC0415
 
     settings = load_settings()
+    try:
+        require_broker(settings)
+    except KafkaConnectionError:
+        click.echo("no broker can be reached: partitions are those of the settings", err=True)
+        rows = _rows(settings, {topic.name: partitions_of(topic, settings) for topic in TOPICS})
+    else:
+        rows = asyncio.run(_topics_of(settings))
+    show_rows(rows, as_json=as_json, empty="")
+
+
+async def _topics_of(settings: "Settings") -> list[dict[str, Any]]:
+    """A row a topic, with the partitions that are on the broker."""
+    from shared.contracts.topics import TOPICS  # noqa: PLC0415
+    from shared.runtime.kafka import topic_partitions  # noqa: PLC0415
+
+    found = await topic_partitions(settings, TOPICS)
+    return _rows(settings, {name: len(partitions) for name, partitions in found.items()})
+
+
+def _rows(settings: "Settings", partitions: Mapping[str, int]) -> list[dict[str, Any]]:
+    from shared.contracts.topics import TOPICS  # noqa: PLC0415
+
     return [
         {
             "topic": settings.topic(topic.name),
-            "partitions": partitions_of(topic, settings),
+            "partitions": partitions[topic.name],
             "key": topic.key,
             "kept": "last of each key" if topic.compacted else _retention(topic.config),
             "written_by": topic.written_by,

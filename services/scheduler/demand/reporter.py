@@ -24,6 +24,9 @@ _LEAST_WEIGHED: Final = 1_000
 _STALE_SHARE: Final = 0.01
 """Part of the pages that may change before the demand is computed anew at once."""
 
+MANY_PAGES: Final = 0.1
+"""A host with such a part of the pages counts for what the shard can make of its slots."""
+
 
 def _reasons(by_tier: Sequence[int], seconds: float, shares: Sequence[float]) -> list[ReasonCrawls]:
     """Requests of so many seconds, and what is kept for each reason."""
@@ -46,7 +49,8 @@ class DemandReporter:
 
     They are a run of their own: what the shard made of its slots before it was loaded, here or
     elsewhere, says nothing about what it can make of them now. So does what it made of them while
-    nothing was picked of it (it was to be split; the group handed out shards): another run begins.
+    nothing was picked of it (it was to be split; the group handed out shards), or while a host with
+    many of its pages was not to be crawled (it asked for a pause): another run begins.
     """
 
     def __init__(self, shard: Shard, instance: str, horizon: float) -> None:
@@ -107,7 +111,7 @@ class DemandReporter:
         limited, unlimited = demand.limited(rates), demand.unlimited()
         by_tier, marginal = shard.notes.take_crawl_notes()
         crawls = sum(by_tier)
-        if shard.notes.take_interruption():
+        if shard.notes.take_interruption() or self._are_pauses_over(now):
             self._begin_run()
         answered, held, unused = shard.notes.take_fleet_notes()
         elapsed = now - self._reported_at
@@ -136,6 +140,13 @@ class DemandReporter:
             reasons=_reasons(by_tier, elapsed, shard.rules.picking.shares),
             classes=class_crawls(shard, elapsed),
         )
+
+    def _are_pauses_over(self, now: float) -> bool:
+        """Whether hosts with many of the pages may be crawled again since the last report."""
+        hosts = self._shard.hosts.known
+        until = hosts["blocked_until"]
+        is_over = (until > self._reported_at) & (until <= now)
+        return bool(hosts["pages"][is_over].sum() > MANY_PAGES * self._shard.count)
 
     def _refresh_ripe(self, demand: Demand, now: float, weighed: int) -> None:
         shard = self._shard

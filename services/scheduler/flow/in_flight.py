@@ -5,6 +5,11 @@ time out while they wait, and are made again: it would do nothing but old work. 
 request waits for as long as the fleet needs for all that are on their way; so no more are made than
 it has answered, at its pace of late, in half of the time after which a request counts as lost.
 Then it gets requests as fast as it answers them, and none of them is late.
+
+While shards are split, crawlers answer where pages were before, and who has asked hears of it once
+an estimator has passed it on. How long that takes says nothing of the fleet: what is seen of such
+answers where they come in counts for its pace, in whatever process that is. So an answer may count
+for two; then a request waits for all of the time-out, at most.
 """
 
 import math
@@ -56,15 +61,16 @@ class FleetWindow:
         """How many requests may be on their way."""
         return max(int(PATIENCE * self._timeout * self.pace), LEAST)
 
-    def room(self, now: float, answered: int, rate: float) -> int:
+    def room(self, now: float, answered: int, rate: float, elsewhere: int = 0) -> int:
         """How many requests may be made now.
 
         Args:
             now: the time.
             answered: requests that were answered since the last call.
             rate: requests per second that the budget asks for.
+            elsewhere: answers that came here meanwhile and have yet to be passed on.
         """
-        self._follow(now, answered, rate)
+        self._follow(now, answered, elsewhere, rate)
         limit = self.limit
         if 2 * self._in_flight > limit and self._is_dated(now):
             self._in_flight, self._counted_at = self._count(now), now
@@ -78,16 +84,16 @@ class FleetWindow:
         """Other requests are ours now."""
         self._in_flight, self._counted_at = 1 << 62, -math.inf
 
-    def _follow(self, now: float, answered: int, rate: float) -> None:
+    def _follow(self, now: float, answered: int, elsewhere: int, rate: float) -> None:
         # Where nothing was asked for a while, or the clock was set, that says nothing of the fleet.
         passed = min(max(now - self._at, 0.0), _COUNTED * self._timeout)
         self._at = now
         if self._pace is None:
             self._pace = FIRST_GUESS * rate
-        elif self._in_flight > 0 or answered > 0:
+        elif self._in_flight > 0 or answered + elsewhere > 0:
             # While nothing waits for the fleet, nothing is learned of it.
             keep = math.exp(-passed / (_MEMORY * self._timeout))
-            new = answered / passed if passed > 0 else 0.0
+            new = (answered + elsewhere) / passed if passed > 0 else 0.0
             self._pace = keep * self._pace + (1.0 - keep) * new
         self._in_flight = max(self._in_flight - answered, 0)
 

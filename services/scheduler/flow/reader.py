@@ -172,6 +172,7 @@ class Reader:
             return 0
         page_ids, rows = _pages_of(shard, [m.url for m in messages])
         self._note_hosts(shard, messages, rows)
+        shard.notes.answered_elsewhere += _answers_elsewhere(shard, messages, rows)
         outcomes = Outcomes(
             page_ids,
             np.array([m.crawled_at for m in messages], np.float64),
@@ -255,6 +256,19 @@ def _pages_of(shard: Shard, urls: Sequence[str]) -> tuple[NDArray[np.int64], NDA
                 page_ids[index] = identity.page_id
                 rows[index] = shard.row_of(identity.page_id)
     return page_ids, rows
+
+
+def _answers_elsewhere(
+    shard: Shard, outcomes: Sequence[CrawlOutcome], rows: NDArray[np.int32]
+) -> int:
+    """How many answer requests of shards into which this one was split, by crawlers that do not
+    know of that yet: estimators pass them on."""
+    if len(shard.layout.counts) == 1:
+        return 0
+    unknown = (outcomes[place] for place in np.flatnonzero(rows == UNKNOWN).tolist())
+    asked = (_identity(outcome.url) for outcome in unknown if outcome.request_id is not None)
+    here = (shard.layout.shard_of(page.host) == shard.number for page in asked if page is not None)
+    return sum(not is_here for is_here in here)
 
 
 def _hosts_of(shard: Shard, outcomes: Sequence[CrawlOutcome], rows: NDArray[np.int32]) -> list[int]:

@@ -130,7 +130,7 @@ def restore(shard: Shard, requests: list[CrawlRequest]) -> int:
     requested_at = np.array([request.requested_at for request in requests], np.float64)
     pages = shard.pages[: shard.used]
     last = last_crawls(pages, shard.attempts.rows, len(shard.hosts))
-    shard.spent = SpentTokens(shard.hosts, last, hosts, requested_at)
+    shard.spent = SpentTokens(shard.hosts, last, hosts, requested_at, shard.rules.picking.speed)
     return shard.restore_requests(
         Requests(
             np.array([request.page_id for request in requests], np.int64),

@@ -59,8 +59,8 @@ class SlotFiller:
             metrics.CLASS_SHARES.labels(name).set(terms.share)
             metrics.CLASS_WEIGHTS.labels(name).set(terms.weight)
         self._window = FleetWindow(timeout, self._count_in_flight)
-        self._ready: dict[Shard, int] = {}
-        """The shards whose slots were filled last, and how many answers they had had."""
+        self._ready: dict[Shard, tuple[int, int]] = {}
+        """The shards whose slots were filled last, and the answers that had come there."""
 
     def fill(
         self,
@@ -98,7 +98,7 @@ class SlotFiller:
         if self._ready.keys() != set(ready):
             self._window.recount()
             known = self._ready
-            self._ready = {shard: known.get(shard, shard.notes.answered) for shard in ready}
+            self._ready = {shard: known.get(shard, shard.notes.answers) for shard in ready}
             for shard in ready:
                 shard.selector.share_work(len(ready))
 
@@ -114,10 +114,13 @@ class SlotFiller:
         times, owners = times[ours], owners[ours]
         if not times.size:
             return times, owners
-        answered = sum(shard.notes.answered - before for shard, before in self._ready.items())
-        self._ready = {shard: shard.notes.answered for shard in self._ready}
+        answered = sum(shard.notes.answered - had for shard, (had, _) in self._ready.items())
+        elsewhere = sum(
+            shard.notes.answered_elsewhere - had for shard, (_, had) in self._ready.items()
+        )
+        self._ready = {shard: shard.notes.answers for shard in self._ready}
         rate = plan.slots_per_second * sum(plan.share_of(s.number) for s in self._ready)
-        room = self._window.room(float(times[-1]), answered, rate)
+        room = self._window.room(float(times[-1]), answered, rate, elsewhere)
         for number in owners[room:].tolist():
             self._shards[number].notes.held_slots += 1
         metrics.HELD_SLOTS.inc(owners[room:].size)

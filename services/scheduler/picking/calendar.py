@@ -26,7 +26,7 @@ from services.scheduler.picking.board import (
 )
 from services.scheduler.picking.board_rows import LEFT
 from services.scheduler.picking.class_turns import ClassTurns
-from services.scheduler.picking.coming import begin_tick, let_come
+from services.scheduler.picking.coming import at_hand, begin_tick, let_come
 from services.scheduler.picking.filled import Filled, look_over
 from services.scheduler.picking.filling import PICK, fill_slots
 from services.scheduler.picking.host_sweeps import fill_large_pens
@@ -322,9 +322,14 @@ class Calendar:
 
     def _place_enough(self, now: float, wanted: int) -> None:
         """While the guard is lowered, list what suffices to fill slots."""
+        first, found = 0, int(self._state["urgent"])
         for _ in range(_MOST_SLICES):
-            if not self._is_sweeping or self.candidates >= wanted:
+            if not self._is_sweeping:
                 break
+            found += at_hand(self._board, first, now, wanted - found)
+            if found >= wanted:
+                break
+            first = int(self._state["listed"])
             self._place(self._work.slice, now)
 
     def _place(self, rows: int, now: float) -> None:

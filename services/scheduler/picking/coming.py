@@ -5,11 +5,15 @@ the next one is looked at from the moment on when the one before it has come up,
 each tick; its pages go to the fine buckets of their own ticks.
 """
 
+from typing import Final
+
 import numpy as np
 from numpy.typing import NDArray
 
-from services.scheduler.picking.board import Board, settle_rows
+from services.scheduler.picking.board import LISTED, Board, settle_rows
+from services.scheduler.picking.board_rows import LEFT
 from services.scheduler.picking.host_sweeps import sweep_hosts
+from services.scheduler.picking.priority import priority_of
 from services.scheduler.picking.space import is_ready
 from services.scheduler.picking.wheel import (
     COARSE,
@@ -23,6 +27,33 @@ from services.scheduler.picking.wheel import (
 )
 from services.scheduler.state.rows import UNSET
 from shared.policy.compiled import compiled
+
+_LOOKED_AT: Final = 65_536
+"""Listed pages, beside sixteen for each that is wanted, among which those at hand are looked for:
+some milliseconds."""
+
+
+@compiled
+def at_hand(board: Board, first: int, time: float, enough: int) -> int:
+    """How many listed pages, from a place in the list on, fill slots at a time; no more than
+    `enough`, and as far as they are found soon.
+
+    Not those that were only near in the calendar: in flight, or in their least interval. Nor those
+    of hosts at their limits, which go to pens.
+    """
+    listed, pages, hosts = board.listed, board.pages, board.hosts
+    count = 0
+    last = min(board.state[0].listed, first + _LOOKED_AT + 16 * max(enough, 0))
+    place = first
+    while place < last and count < enough:
+        entry = listed[place]
+        if entry.row != LEFT:
+            page = pages[entry.row]
+            counts = page.bucket == LISTED and page.listing == entry.listing
+            if counts and not hosts[page.host].is_limited:
+                count += priority_of(page, board.attempts, time, board.terms) > 0.0
+        place += 1
+    return count
 
 
 @compiled

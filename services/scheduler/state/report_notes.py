@@ -22,6 +22,8 @@ class ReportNotes:
         self.unused_slots = 0
         """Since the shard was loaded: answers, and slots left empty as the crawlers are behind, or
         as no page is to be crawled."""
+        self.answered_elsewhere = 0
+        """Answers that came here to requests of shards into which this one was split."""
         self.was_interrupted = False
         """Whether it could not be picked from at times since the last report, whatever it has."""
         self._reported = (0, 0, 0)
@@ -29,6 +31,11 @@ class ReportNotes:
         self._by_class = np.zeros(MOST_CLASSES + 1, np.int64)
         self._least_crawled = math.inf
         self._marginal_value = 0.0
+
+    @property
+    def answers(self) -> tuple[int, int]:
+        """Since the shard was loaded: to its own requests, and to those of others."""
+        return self.answered, self.answered_elsewhere
 
     def note_crawls(self, by_tier: NDArray[np.int64], least_value: float) -> None:
         """Remember so many picks of each tier, and the least value of those by value."""

@@ -4,142 +4,21 @@ The same messages are read by the estimators of an installation that never grows
 those of one that is split in between. In the end both have learned the same.
 """
 
-import asyncio
 import time
-from collections import defaultdict
 
 import numpy as np
 import psycopg
 import pytest
-from aiokafka import ConsumerRecord
-from estimator_world import DAY, NOW, SHARDS, TOPICS, URLS, Broker, crawl, signal, upsert
+from estimator_world import DAY, NOW, SHARDS, URLS, crawl, signal, upsert
+from growing_world import GROWN, Installation
 
 from services.estimator import handler as handling
 from services.estimator.handler import EstimatorHandler
 from services.estimator.refitting import PUT_OFF_SECONDS, Refits
-from shared.contracts.codec import encode
-from shared.contracts.identity import identify, shard_of
+from shared.contracts.identity import identify
 from shared.contracts.messages import HostLimit, PageUpdate
-from shared.runtime.clock import ManualClock
-from shared.runtime.settings import Settings
-from shared.store.connection import connect
-from shared.store.growth import begin_growth, split_shard
+from shared.store.growth import begin_growth
 from shared.store.layout import fetch_layout
-from shared.store.moving import tidy
-from shared.store.splits import ask, hold
-
-GROWN = 3 * SHARDS
-
-
-class Log(Broker):
-    """Topics that estimators read, and pass records on in."""
-
-    def __init__(self):
-        super().__init__()
-        self.announced = defaultdict(list)
-        self.hosts = defaultdict(list)
-        self.records = defaultdict(list)
-        self.passed_on = 0
-
-    def add(self, message, shards, elsewhere=0):
-        topic = TOPICS[type(message)]
-        host = message.host if isinstance(message, HostLimit) else identify(message.url).host
-        partition = (shard_of(host, shards) + elsewhere) % shards
-        self._append(topic, partition, host.encode(), encode(message), ())
-
-    def _append(self, topic, partition, key, value, headers):
-        part = self.records[topic, partition]
-        part.append(
-            ConsumerRecord(topic, partition, len(part), 0, 0, key, value, None, 0, 0, headers)
-        )
-
-    async def pass_on(self, misplaced):
-        for one in misplaced:
-            record = one.record
-            self.passed_on += 1
-            self._append(record.topic, one.shard, record.key, record.value, record.headers)
-
-
-class Member:
-    """An estimator, and where it reads on."""
-
-    def __init__(self, handler, log, shards):
-        self.handler, self._log, self._shards = handler, log, shards
-        self._next = defaultdict(int)
-
-    async def join(self):
-        self._next.update(await self.handler.assigned(self._shards))
-
-    async def read(self):
-        """Handle all that there is now; whether there was anything."""
-        batch = {}
-        for (topic, shard), records in list(self._log.records.items()):
-            new = records[self._next[topic, shard] :]
-            if new and shard in self._shards:
-                batch.setdefault(topic, {})[shard] = new
-                self._next[topic, shard] = len(records)
-        if batch:
-            await self.handler.handle(batch)
-        return bool(batch)
-
-
-class Installation:
-    def __init__(self, url):
-        self.url = url
-        self.settings = Settings(database_url=url, partitions=SHARDS)
-        self.log = Log()
-        self.members = []
-
-    async def start(self, *shards):
-        for part in shards:
-            clock = ManualClock(NOW + 30 * DAY)
-            handler = EstimatorHandler(self.settings, clock, self.log, asyncio.Event())
-            await handler.open()
-            member = Member(handler, self.log, set(part))
-            await member.join()
-            self.members.append(member)
-
-    async def stop(self):
-        for member in self.members:
-            await member.handler.close()
-        self.members = []
-
-    async def settle(self):
-        while any([await member.read() for member in self.members]):
-            pass
-
-    def split(self, parent):
-        layout = fetch_layout(self.url)
-        with connect(self.url, "grow", autocommit=True) as connection:
-            assert ask(connection, parent, 60.0)
-            assert hold(connection, parent)
-            split_shard(connection, layout, parent, "grow")
-            tidy(connection, layout, parent)
-
-    def learned(self):
-        """All that is known of pages and hosts, but for their shards."""
-        with psycopg.connect(self.url) as connection:
-            tables = {
-                "pages": "to_jsonb(pages) - 'shard'",
-                "page_urls": "to_jsonb(page_urls) - 'shard'",
-                "hosts": "to_jsonb(hosts) - 'shard'",
-                "observations": "to_jsonb(observations) - 'shard'",
-            }
-            return {
-                table: sorted(
-                    text
-                    for (text,) in connection.execute(
-                        f"SELECT ({columns})::text FROM {table}"
-                    ).fetchall()
-                )
-                for table, columns in tables.items()
-            }
-
-    def shards_of_pages(self):
-        with psycopg.connect(self.url) as connection:
-            return connection.execute(
-                "SELECT shard, url FROM pages JOIN page_urls USING (shard, page_id)"
-            ).fetchall()
 
 
 @pytest.fixture
@@ -306,6 +185,71 @@ async def test_a_split_amid_a_batch_leaves_the_other_shards_of_the_batch_as_they
     await growing.settle()
     assert growing.learned() == still.learned()
     assert growing.log.announced.keys() == still.log.announced.keys()
+
+
+async def test_the_others_do_not_wait_while_what_was_split_is_loaded(two, monkeypatch):
+    """What is passed on of them neither: the crawlers' answers, for which schedulers wait."""
+    monkeypatch.setattr(Refits, "are_due", lambda *_: False)
+    _, growing = two
+    await growing.start(range(SHARDS))
+    begin_growth(growing.url, GROWN)
+    await growing.start(range(SHARDS, GROWN))
+    for url in URLS:
+        growing.log.add(upsert(url), SHARDS)
+    await growing.settle()
+    growing.split(3)
+    for day in (1, 2):
+        await growing.settle()
+        for url in URLS:
+            growing.log.add(crawl(url, NOW + day * DAY), SHARDS)
+    growing.split(0)
+    before, load, seen = growing.log.passed_on, EstimatorHandler._load, {}
+
+    async def noted(handler, number):
+        with psycopg.connect(growing.url) as connection:
+            (crawls,) = connection.execute(
+                "SELECT coalesce(sum(crawls), 0) FROM pages WHERE shard IN (1, 2)"
+            ).fetchone()
+        seen[number] = growing.log.passed_on - before, crawls
+        await load(handler, number)
+
+    monkeypatch.setattr(EstimatorHandler, "_load", noted)
+    await growing.settle()
+    layout = fetch_layout(growing.url)
+    shards = [layout.shard_of(identify(url).host) for url in URLS]
+    passed_on = sum(shard > 3 and shard % SHARDS == 3 for shard in shards)
+    assert passed_on > 0
+    assert seen[0] == (passed_on, 2 * sum(shard in (1, 2) for shard in shards))
+    assert growing.log.passed_on - before > passed_on
+
+
+async def test_shards_without_hosts_are_not_loaded_before_something_comes(two, monkeypatch):
+    """A growth may add hundreds, and meanwhile nothing of the others would be applied."""
+    monkeypatch.setattr(Refits, "are_due", lambda *_: False)
+    still, growing = two
+    await still.start(range(SHARDS))
+    load, loaded = EstimatorHandler._load, []
+
+    async def noted(handler, number):
+        loaded.append(number)
+        await load(handler, number)
+
+    await growing.start(range(SHARDS))
+    begin_growth(growing.url, GROWN)
+    monkeypatch.setattr(EstimatorHandler, "_load", noted)
+    await growing.start(range(SHARDS, GROWN))
+    assert loaded == []
+    for day in range(4):
+        for url in URLS:
+            message = crawl(url, NOW + day * DAY) if day else upsert(url)
+            still.log.add(message, SHARDS)
+            growing.log.add(message, SHARDS)
+            await still.settle()
+            await growing.settle()
+        if day:
+            growing.split(SHARDS - day)
+    assert 7 in loaded
+    assert growing.learned() == still.learned()
 
 
 async def begin_with_crawls(growing):

@@ -13,8 +13,7 @@ import psycopg
 import pytest
 from estimator_world import DAY, NOW, SHARDS, URLS, assert_schedulers_know, crawl, signal, upsert
 
-from services.estimator import handler as handling
-from services.estimator import persistence
+from services.estimator import persistence, taking
 from shared.contracts.topics import CRAWL_OUTCOMES, PAGE_SIGNALS, PAGE_UPDATES
 from shared.store import writer
 from shared.store.snapshot import load_for_learning
@@ -231,13 +230,13 @@ async def test_an_owner_that_was_stopped_while_it_loads_undoes_nothing_of_the_ne
     if place == "before it owns them":
         monkeypatch.setattr(old.handler._store, "own", stop.around(old.handler._store.own))
     else:
-        load, is_old = handling.load_for_learning, iter([True])
+        load, is_old = taking.load_for_learning, iter([True])
         stopping = stop.around(load, after=place == "once it has read them")
 
         def load_one(*given):
             return stopping(*given) if next(is_old, False) else load(*given)
 
-        monkeypatch.setattr(handling, "load_for_learning", load_one)
+        monkeypatch.setattr(taking, "load_for_learning", load_one)
     late = asyncio.create_task(old.join())
     await stop.reached()
     await new.join()

@@ -155,10 +155,16 @@ def test_settings_show_values_sources_and_no_secrets(run, monkeypatch, tmp_path)
     assert "hidden" not in result.output
 
 
-def test_topics_are_listed_without_a_broker(run) -> None:
-    rows = json.loads(run("topics", "list", "--json").output)
+def test_topics_are_listed_without_a_broker(run, monkeypatch, closed_port: int) -> None:
+    monkeypatch.setenv("KAFKA_BOOTSTRAP_SERVERS", f"127.0.0.1:{closed_port}")
+    monkeypatch.setenv("FRESHET_PARTITIONS", "16")
 
-    assert {"signals", "crawl-requests", "dead-letters"} <= {row["topic"] for row in rows}
+    result = run("topics", "list", "--json")
+
+    partitions = {row["topic"]: row["partitions"] for row in json.loads(result.stdout)}
+    assert {"signals", "crawl-requests", "dead-letters"} <= partitions.keys()
+    assert (partitions["crawl-requests"], partitions["multipliers"]) == (16, 1)
+    assert "those of the settings" in result.stderr
     assert "written by" in run("topics", "list").output
 
 

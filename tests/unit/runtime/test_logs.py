@@ -6,6 +6,7 @@ import logging
 
 import pytest
 import structlog
+from structlog.testing import capture_logs
 
 from shared.runtime import logs
 from shared.runtime.logs import configure_logs
@@ -57,6 +58,21 @@ def test_lower_levels_are_left_out(restore, monkeypatch):
         logging.getLogger("aiokafka").info("chatter")
 
     assert lines("console", "warning", say, monkeypatch) == []
+
+
+def test_loggers_that_were_used_follow_when_logs_are_set_up_anew(restore, monkeypatch):
+    logger = structlog.get_logger("test")
+    assert lines("json", "info", lambda: logger.info("first"), monkeypatch)
+    assert lines("json", "error", lambda: logger.warning("second"), monkeypatch) == []
+    third = lines("console", "info", lambda: logger.info("third"), monkeypatch)
+    assert ["third" in line and "{" not in line for line in third] == [True]
+    with capture_logs() as captured:
+        logger.info("fourth")
+    assert [line["event"] for line in captured] == ["fourth"]
+    structlog.reset_defaults()
+    with capture_logs() as captured:
+        logger.info("fifth")
+    assert [line["event"] for line in captured] == ["fifth"]
 
 
 def test_requests_that_are_none_do_not_fill_the_log(restore, monkeypatch):

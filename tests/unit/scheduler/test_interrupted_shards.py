@@ -42,9 +42,9 @@ class Reported:
     """A shard whose reports are looked at, and the pacer that picks of it."""
 
     def __init__(self):
-        world = World(rules())
-        world.add_page("h", 1, NOW - DAY)
-        self.shard, self.group = world.shard, Group()
+        self.world = World(rules())
+        self.world.add_page("h", 1, NOW - DAY)
+        self.shard, self.group = self.world.shard, Group()
         self._reporter = DemandReporter(self.shard, "me", 20.0)
         self._reporter.set_demand(demand_of(self.shard, 0.1))
         plans = Plans(SlotTimeline(), time.monotonic)
@@ -78,6 +78,22 @@ async def test_a_shard_that_is_not_split_after_all_begins_a_new_run_of_reports()
     reported.report()
     assert reported.runs() == [0, 0, 0, 1, 1]
     assert [report.sequence for report in reported.told] == [1, 2, 3, 1, 2]
+
+
+@pytest.mark.parametrize(("host", "runs"), [("large", [0, 0, 0, 1, 1]), ("small", [0, 0, 0, 0, 0])])
+def test_a_shard_begins_a_new_run_when_most_of_its_pages_may_be_crawled_again(host, runs):
+    """Their host asked for a pause: what the shard left empty meanwhile is no sign either."""
+    reported = Reported()
+    world = reported.world
+    for number in range(1, 20):
+        world.add_page("large", number, NOW - DAY)
+    world.add_page("small", 20, NOW - DAY)
+    shard = reported.shard
+    reported.report()
+    shard.pause_host(shard.hosts.intern(f"{host}.example"), NOW + 3.5, NOW + 1.0)
+    for _ in range(4):
+        reported.report()
+    assert reported.runs() == runs
 
 
 @pytest.mark.parametrize("what", ["settled", "is_sure"])

@@ -64,6 +64,20 @@ def test_however_much_the_bandwidth_rises_no_slot_stays_empty(factor):
     assert (picks["row"] >= 0).all()
 
 
+@pytest.mark.parametrize("factor", [10.0, 40.0])
+def test_pages_in_their_least_interval_fill_no_slots_while_the_guard_is_lowered(factor):
+    """Those that are worth most were crawled a moment ago, and come up in the calendar next."""
+    world = random_world(np.random.default_rng(5), 6000, 60, host_rate=1e6, least_interval=90.0)
+    world.now = START
+    advance(world, 10.0, 80.0)
+    rate = 10.0 * factor
+    for _ in range(10):
+        slots = world.now + np.arange(1, round(rate) + 1) / rate
+        picks = world.shard.selector.select(slots, rate, 0.0)
+        assert (picks["row"] >= 0).all()
+        world.now = float(slots[-1])
+
+
 def test_after_a_fall_picks_are_sure_again():
     world = random_world(np.random.default_rng(7), pages=1500, hosts=60, host_rate=1e6)
     world.now = START

@@ -27,6 +27,9 @@ from shared.store.snapshot import ShardSnapshot
 LOOKED_BACK = 10.0
 """Beyond the time-out of requests, seconds."""
 
+WRITTEN_SECONDS = 3.0
+"""Of requests that were made within so long the later ones may be written first."""
+
 
 class HarmedWorld(World):
     """A shard that is restarted, loses what it picked, and stands still."""
@@ -86,6 +89,8 @@ class HarmedWorld(World):
     def _restart_reference(self, recent, timeout):
         pages = self.reference.pages
         self.reference.batches = {}  # what was known of them is gone
+        speed = self.shard.rules.picking.speed
+        since = min((at for _, at in recent), default=math.inf) + WRITTEN_SECONDS * speed
         for page in pages.values():
             page.deadline, page.unanswered = NEVER, 0
             page.signals, page.batch = page.heard, None
@@ -99,14 +104,17 @@ class HarmedWorld(World):
                 default=NEVER,
             )
             tokens = 0.0 if last > NEVER else 2.0
-            self.reference.hosts[name] = ReferenceHost(host.rate, tokens, last, host.blocked_until)
+            is_of_known = any(pages[p].host == name and since <= at <= last for p, at in recent)
+            begin = since if is_of_known else last
+            self.reference.hosts[name] = ReferenceHost(host.rate, tokens, begin, host.blocked_until)
         known = set()
         for page_id, at in recent:
             host = self.reference.hosts[pages[page_id].host]
             if at > host.filled_at:
                 host.refill(at)
             if pages[page_id].host not in known:
-                host.tokens = min(host.tokens, 1.0)  # what was asked for before is not known
+                # What was asked for before all is known may have left none.
+                host.tokens = min(host.tokens, max((at - since) * host.rate, 1.0))
                 known.add(pages[page_id].host)
             host.tokens = max(host.tokens - 1.0, 0.0)
             page = pages[page_id]

@@ -83,6 +83,10 @@ class System:
         }
         self.shard_of = {}
         self.answered_at = []
+        self.detour_seconds = 0.0
+        """Crawlers know only of the shards of before, of which each was split in two: an answer to
+        one of odd number comes to the one before it, and is passed on after so long."""
+        self._passed_on = []
         for number, page in enumerate(pages):
             shard = self.shards[number % shards]
             shard.is_caught_up = True
@@ -112,7 +116,22 @@ class System:
                     self.fleet.take(page_id, time)
             self._answer(self.fleet.crawl(self.now), copies)
 
+    def _by_detour(self, answers):
+        """What comes to those who have asked by now."""
+        at_once = []
+        for answer in answers:
+            number = self.shard_of[answer[0]].number
+            if self.detour_seconds and number % 2:
+                self.shards[number - 1].notes.answered_elsewhere += 1
+                self._passed_on.append((self.now + self.detour_seconds, answer))
+            else:
+                at_once.append(answer)
+        arrived = [answer for at, answer in self._passed_on if at <= self.now]
+        self._passed_on = [(at, answer) for at, answer in self._passed_on if at > self.now]
+        return [*arrived, *at_once]
+
     def _answer(self, answers, copies):
+        answers = self._by_detour(answers)
         for shard in self.shards.values():
             mine = [answer for answer in answers if self.shard_of[answer[0]] is shard]
             page_ids, times, requested_at = (
@@ -191,6 +210,24 @@ def test_a_fleet_that_is_away_costs_few_requests_and_is_found_again():
     before = len(system.answered_at)
     system.run(40.0, 60.0)
     assert len(system.answered_at) - before >= 0.99 * 40.0 * 60.0
+
+
+def test_answers_that_are_passed_on_after_a_split_are_no_sign_of_a_slow_fleet():
+    system = System(Fleet(1e3), pages_of(3000), 1 / 1000, timeout=TIMEOUT)
+    system.run(40.0, 60.0)
+    for seconds in (10.0, 0.0):
+        system.detour_seconds = seconds
+        system.run(40.0, 60.0)
+    assert sum(shard.notes.held_slots for shard in system.shards.values()) == 0
+
+
+def test_a_fleet_at_half_the_budget_is_found_out_whatever_is_passed_on():
+    fleet = Fleet(20.0)
+    system = System(fleet, pages_of(3000), 1 / 1000, timeout=60.0)
+    system.detour_seconds = 2.0
+    system.run(40.0, 600.0)
+    assert fleet.asked_twice == 0
+    assert len(fleet.queue) <= 20.0 * 60.0
 
 
 def test_slots_that_wait_for_the_fleet_are_counted_and_reported():

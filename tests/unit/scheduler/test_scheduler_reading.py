@@ -11,6 +11,7 @@ from services.scheduler.picking.calendar import make_shard
 from services.scheduler.state.request_ids import microseconds, request_id_of
 from shared.contracts.codec import encode
 from shared.contracts.identity import identify
+from shared.contracts.layout import ALONE, Layout
 from shared.contracts.messages import (
     CrawlOutcome,
     HostLimit,
@@ -195,3 +196,20 @@ def test_updates_of_a_batch_are_applied_in_order_of_time(shard):
     assert row_of(shard)["importance"] == 2.0
     assert row_of(shard)["last_crawled_at"] == NEVER
     assert row_of(shard, identify("https://a.example/new"))["max_age"] == 3.0 * DAY
+
+
+def test_answers_to_shards_that_came_of_this_one_are_counted():
+    """Crawlers that do not know of the split yet send them here; an estimator passes them on."""
+    layout = Layout(2, 1, frozenset({0}))
+    pages = [identify(f"http://h{number}.example/") for number in range(8)]
+    others = [page for page in pages if layout.shard_of(page.host)]
+    assert 0 < len(others) < len(pages)
+    answers = [
+        CrawlOutcome(page.url, NOW, request_id="0-1-2", result="unchanged") for page in pages
+    ]
+    unasked = [CrawlOutcome(page.url, NOW, result="unchanged") for page in pages]
+    for known, count in ((layout, len(others)), (Layout(2, 1, frozenset()), 0), (ALONE, 0)):
+        shard = make_shard(0, rules())
+        shard.layout = known
+        read(shard, "crawl-outcomes", *answers, *unasked)
+        assert shard.notes.answers == (0, count)

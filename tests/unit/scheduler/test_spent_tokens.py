@@ -6,6 +6,7 @@ from unittest import mock
 
 import numpy as np
 import pytest
+from msgspec.structs import replace
 from reference_shard import DAY, World, rules
 
 from services.scheduler.flow.handler import SchedulerHandler
@@ -60,7 +61,7 @@ def most_too_many(times, rate):
     times = np.sort(times)
     count = np.arange(times.size)
     crawls = count[None, :] - count[:, None] + 1
-    return (crawls - 2.0 - rate * (times[None, :] - times[:, None])).max()
+    return np.triu(crawls - 2.0 - rate * (times[None, :] - times[:, None])).max()
 
 
 def limited(world, rate):
@@ -97,6 +98,22 @@ def test_requests_that_are_too_old_to_be_read_again_are_thought_of():
     after = picked(world, before[-1], 40)
     assert after.size >= 18
     assert most_too_many(np.append(before, after), RATE) <= 1e-6
+
+
+@pytest.mark.parametrize("answered", [0, 1, 2])
+def test_a_host_that_was_below_its_limit_has_all_that_has_come_since(answered):
+    """Whether its requests are answered or on their way; others' say since when all are known."""
+    world, pages = world_of_one_host()
+    other = world.add_page("b", 1, NOW - DAY)
+    known = [*asked_for([other], [NOW]), *asked_for(pages, NOW + np.array([50.0, 60.0]))]
+    known[0] = replace(known[0], host="b.example")
+    for page, time in list(zip(pages, (50.1, 60.1), strict=False))[:answered]:
+        world.outcome(page.page_id, NOW + time)
+    restore(world.shard, known)
+    settle_tokens(world.shard)
+    after = picked(world, NOW + 60.5, 4)
+    assert after[0] < NOW + 61.0
+    assert most_too_many(np.append(NOW + np.array([50.0, 60.0]), after), 1.0) <= 1e-6
 
 
 def test_answers_that_are_read_late_are_thought_of():

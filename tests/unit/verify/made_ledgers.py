@@ -14,7 +14,10 @@ PAGE = identify(URL)
 HERE = shard_of(PAGE.host, SHARDS)
 TIMEOUT = 8.0
 SETTINGS = SimpleNamespace(
-    partitions=SHARDS, request_timeout_seconds=TIMEOUT, kafka_session_timeout_seconds=6.0
+    partitions=SHARDS,
+    request_timeout_seconds=TIMEOUT,
+    kafka_session_timeout_seconds=6.0,
+    silent_after_seconds=3.0,
 )
 
 
