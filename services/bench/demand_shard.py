@@ -8,7 +8,8 @@ from typing import Any, cast
 import numpy as np
 
 from services.bench.random_pages import random_population
-from services.scheduler.demand.tally import Demand, Tally, demand_of, rate_tables
+from services.scheduler.demand.kept_tables import rate_tables
+from services.scheduler.demand.tally import Demand, Tally, demand_of
 from services.scheduler.flow.reporting import Reporting
 from services.scheduler.flow.shard_thread import ShardThread
 from services.scheduler.picking.calendar import make_shard

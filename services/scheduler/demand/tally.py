@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from services.scheduler.demand.cutting import cut_sums
+from services.scheduler.demand.kept_tables import rate_tables
 from services.scheduler.demand.page_rates import (
     highest_value,
     raise_to_bound,
@@ -25,7 +26,6 @@ from shared.policy.compiled import compiled
 from shared.policy.kernels.rate_tables import (
     STEPS_PER_DECADE,
     RateTables,
-    make_tables,
     no_tables,
     rates_by_tables,
 )
@@ -64,8 +64,6 @@ _MOST_HOSTS: Final = 1 << 18
 
 _BLOCK: Final = 64
 """Pages whose rates are found before they are added: calls are dear where pages are cheap."""
-
-_tables: list[RateTables] = []
 
 
 class Sums(NamedTuple):
@@ -307,13 +305,6 @@ class Tally:
         else:
             wanted[:] = True
         return np.flatnonzero(wanted).astype(np.int32)
-
-
-def rate_tables() -> RateTables:
-    """The tables, which are made at the first call: some seconds of work beside the others."""
-    if not _tables:
-        _tables.append(make_tables())
-    return _tables[0]
 
 
 class Estimate:
