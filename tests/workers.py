@@ -14,6 +14,7 @@ from typing import Any
 
 import aiohttp
 from aiokafka import AIOKafkaConsumer, ConsumerRecord, TopicPartition
+from forking import ForkedProcess, forked
 from pydantic import SecretStr
 
 from deploy.local.process import free_port
@@ -62,6 +63,7 @@ class WorkerProcess:
         log: Path,
         clock: Path | None = None,
         variables: Mapping[str, str] | None = None,
+        alone: bool = False,
     ) -> None:
         """Start it.
 
@@ -71,6 +73,8 @@ class WorkerProcess:
             log: where it writes.
             clock: a file with the seconds by which somebody has set its machine's clock forward.
             variables: of its environment, besides.
+            alone: it begins with nothing, and is not forked from a process that has loaded what it
+                loads; so does one with a clock.
         """
         self.port = free_port()
         self.url = f"http://127.0.0.1:{self.port}"
@@ -86,6 +90,9 @@ class WorkerProcess:
             for field in settings.model_fields_set - {"kafka_bootstrap_servers", "database_url"}
         }
         environment |= variables or {}
+        if clock is None and not alone:
+            self._process: subprocess.Popen[bytes] | ForkedProcess = forked(name, environment, log)
+            return
         code = f"from services.cli.main import main; main(['worker', {name!r}])"
         if clock is not None:
             code = _SET_CLOCK.format(path=str(clock)) + code
@@ -175,10 +182,11 @@ def worker(
     directory: Path,
     clock: Path | None = None,
     variables: Mapping[str, str] | None = None,
+    alone: bool = False,
 ) -> Iterator[WorkerProcess]:
-    """A worker that does not outlive the block; `clock` and `variables` as for `WorkerProcess`."""
+    """A worker that does not outlive the block; what is not named here as for `WorkerProcess`."""
     log = directory / f"{name}-{settings.instance}.log"
-    process = WorkerProcess(name, settings, log, clock, variables)
+    process = WorkerProcess(name, settings, log, clock, variables, alone)
     try:
         yield process
     finally:

@@ -112,7 +112,7 @@ async def test_a_host_with_its_quota_full_gets_no_more(local_broker, deploy, tmp
     where = {"redirected_to": "https://b.example/not-looked-at"}
     moved = CrawlOutcome(PAGE, time.time(), "a.example", result="redirected", **where)
     await publisher.send_for_host(CRAWL_OUTCOMES, "a.example", moved)
-    with worker("discoverer", publisher.settings, tmp_path):
+    with worker("discoverer", publisher.settings, tmp_path, alone=True):
         async with reader(publisher.settings, PAGE_UPDATES) as updates:
             for number in range(30):
                 await publish(publisher, [f"https://a.example/calendar/{number}"])

@@ -22,13 +22,14 @@ async def start(local_broker, tmp_path):
         prefix = f"frontier-{uuid.uuid4().hex[:8]}"
 
         async def starting(**more) -> Frontier:
+            alone = more.pop("alone", False)
             settings = settings_for(
                 more.pop("bootstrap_servers", local_broker.bootstrap_servers),
                 prefix,
                 **({"database_url": NOBODY, "frontier_port": free_port()} | more),
             )
             await ensure_topics(settings)
-            process = stack.enter_context(worker("frontier", settings, tmp_path))
+            process = stack.enter_context(worker("frontier", settings, tmp_path, alone=alone))
             publisher = Publisher(settings)
             await publisher.start()
             stack.push_async_callback(publisher.stop)

@@ -21,7 +21,7 @@ PAGES = [f"https://{host}.example/{n}" for host in "abcd" for n in range(10)]
 
 @pytest.mark.parametrize("end", ["stopped", "killed"])
 async def test_what_is_not_answered_is_handed_out_by_the_next_process(start, end):
-    frontier = await start()
+    frontier = await start(alone=True)
     await frontier.ask(*PAGES)
     async with frontier.client() as client:
         got = await client.urls_until(20, max_urls_per_queue=5)

@@ -4,6 +4,7 @@ import subprocess
 import sys
 
 import pytest
+from forking import SHARED
 
 from services.cli.commands.worker import WORKERS
 
@@ -15,8 +16,21 @@ NEEDED = {
 }
 
 
-@pytest.mark.parametrize("worker", WORKERS)
-def test_a_worker_loads_what_it_uses(worker):
-    run = f"import sys, services.{worker}.worker; print(*sys.modules)"
+def loaded_by(*modules):
+    """All that a process has loaded when it has loaded these."""
+    run = f"import sys, {', '.join(modules)}; print(*sys.modules)"
     done = subprocess.run([sys.executable, "-c", run], capture_output=True, text=True, check=True)
-    assert HEAVY & set(done.stdout.split()) <= NEEDED.get(worker, set())
+    return set(done.stdout.split())
+
+
+@pytest.fixture(scope="module")
+def shared():
+    return loaded_by(*SHARED)
+
+
+@pytest.mark.parametrize("worker", WORKERS)
+def test_a_worker_loads_what_it_uses(shared, worker):
+    loaded = loaded_by(f"services.{worker}.worker", "services.cli.commands.worker")
+    assert HEAVY & loaded <= NEEDED.get(worker, set())
+    # Those of tests are forked from a process that has loaded this, and no more than they would.
+    assert shared <= loaded

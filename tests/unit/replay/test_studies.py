@@ -20,9 +20,9 @@ def lines(figure: Figure) -> dict[str, list[float]]:
     return {line.label: line.mean for line in figure.series}
 
 
-@pytest.mark.slow(10)
+@pytest.mark.slow(6)
 def test_the_harmonic_objective_beats_lambda_crawl_on_simulated_changes() -> None:
-    figure = harmonic.harmonic_figure(Scale(repetitions=2), nobody, pages=400, days=120.0)
+    figure = harmonic.harmonic_figure(Scale(repetitions=2), nobody, pages=200, days=120.0)
     ratios = lines(figure)["freshet-harmonic: harmonic cost over LC's"]
     assert max(ratios[:2]) <= 0.80
     assert max(ratios[2:]) <= 0.86

@@ -1,4 +1,4 @@
-"""New seeds each time: every promise holds in all of them, or the seed is named."""
+"""The seeds of a run: every promise holds in all of them, or the seed's story is told."""
 
 import pytest
 from quarters import broken_promise
