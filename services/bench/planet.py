@@ -86,7 +86,7 @@ def command(
     they were of all shards. Then the disk that pages take, and a scheduler that is killed.
 
     By default it is a planet of 20 million pages, which takes some minutes; one of full size,
-    `--pages 1e9`, takes hours and some 20 GB of memory.
+    `--pages 1e9`, takes an hour on two busy cores, and 8 GB of memory beside the simulated web's.
 
     \b
     Examples:
