@@ -19,6 +19,10 @@ STEP_SECONDS: Final = 0.1
 SETTLE_SECONDS: Final = 2.5
 """After a change of the budget either rate will do."""
 
+ON_THE_WAY_SECONDS: Final = 1.0
+"""A request that is with the broker so soon counts at its slot. Else some that a crowded machine
+sends a moment late, a minute after a fault, would pass for that fault's."""
+
 PATIENCE_SECONDS: Final = 45.0
 """A system that is not at its budget by then has not recovered."""
 
@@ -34,7 +38,9 @@ def recovery(
         changes: when the budget was set (Unix seconds), and to how many crawls per second.
         end: Unix seconds at which the budget was taken away.
     """
-    arrivals = np.sort([asked.written_at for asked in ledger.requests])
+    slots = np.array([asked.request.requested_at for asked in ledger.requests])
+    written = np.array([asked.written_at for asked in ledger.requests])
+    arrivals = np.sort(np.where(written - slots > ON_THE_WAY_SECONDS, written, slots))
     hard = sorted((f for f in injected if f.kind not in SOFT), key=lambda fault: fault.began)
     seconds: dict[str, list[float]] = {}
     for index, fault in enumerate(hard):

@@ -348,6 +348,17 @@ def test_recovery_is_measured_from_the_end_of_the_fault():
     assert found.figures["by_fault"]["kill"]["max_seconds"] == pytest.approx(4.8, abs=0.25)
 
 
+@pytest.mark.parametrize(("late", "seconds"), [(0.0, 4.8), (0.4, 4.8), (2.0, 35.0)])
+def test_requests_that_are_sent_a_moment_late_are_no_part_of_a_fault_long_before(late, seconds):
+    times = [n / 10 for n in range(200)] + [n / 10 for n in range(260, 800)]
+    run = ledger(requests=[asked(at, written_at=at + late * (55.0 <= at < 56.0)) for at in times])
+    fault = Injected("grow", "the shards", 20.0, 22.0, settled=30.0)
+
+    found = recovery(run, [fault], [(0.0, 10.0)], 80.0).figures["by_fault"]["grow"]
+
+    assert found["max_seconds"] == pytest.approx(seconds, abs=0.3)
+
+
 def test_a_system_that_does_not_come_back_is_found():
     run = ledger(requests=[asked(n / 10) for n in range(200)])
 
