@@ -31,9 +31,10 @@ def _kept(folder: Path) -> RateTables:
     with contextlib.suppress(OSError, ValueError, EOFError):  # not there, or cut off
         return RateTables(*(np.load(folder / name, allow_pickle=False) for name in _FILES))
     tables = make_tables()
+    arrays: tuple[NDArray[Any], ...] = tables
     with contextlib.suppress(OSError):  # a full disk, or one that may only be read
         folder.mkdir(parents=True, exist_ok=True)
-        for name, table in zip(_FILES, tables, strict=True):
+        for name, table in zip(_FILES, arrays, strict=True):
             _write(folder / name, table)
     return tables
 
