@@ -29,6 +29,7 @@ def replacements(database: Database) -> dict[str, Callable[..., Any]]:
         "shared.store.connection.connect_writer": statements.connect,
         "shared.store.deployment.check_deployment": nothing,
         "shared.store.deployment.require_held": nothing,
+        "shared.store.deployment.require_schema": nothing,
         "shared.store.erasing.drop_old_erasures": nothing,
         "shared.store.retention.drop_old_observations": nothing,
         "shared.store.retention.make_room": nothing,
