@@ -130,7 +130,8 @@ def test_an_answer_for_which_there_is_no_room(arguments):
             check=False,
         )
     assert done.returncode == 1
-    assert done.stderr.strip() == "Error: cannot write: No space left on device"
+    # Where no broker runs, `topics list` says so before.
+    assert done.stderr.splitlines()[-1] == "Error: cannot write: No space left on device"
 
 
 def test_a_copy_for_which_there_is_no_room(run, tmp_path):

@@ -52,9 +52,12 @@ def test_in_one_process_too_whatever_ran_before():
 def test_names_that_workers_draw_for_themselves_are_of_the_seed_too():
     warm_up()
     scale = replace(SMALL, kinds=("overtaken",))
-    first = trace_of(SEED, scale)
-    assert any("another process has taken a shard over" in line for line in first)
-    assert trace_of(SEED, scale) == first
+    for seed in range(SEED, SEED + 10):
+        first = trace_of(seed, scale)
+        if any("another process has taken a shard over" in line for line in first):
+            assert trace_of(seed, scale) == first
+            return
+    raise AssertionError("no member was overtaken")
 
 
 def test_the_fingerprint_is_of_everything_that_happens():
