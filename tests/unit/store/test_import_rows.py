@@ -39,11 +39,11 @@ def test_what_comes_before_a_fault_is_not_lost():
     def faulty():
         yield pages(0, 3)
         yield pages(3, 4)
-        raise OSError
+        raise OSError("damaged")
 
     found = gathered(faulty(), 100)
     assert len(next(found).urls) == 4
-    with pytest.raises(OSError):
+    with pytest.raises(OSError, match="damaged"):
         next(found)
 
 
