@@ -21,8 +21,9 @@ from shared.store.import_rows import ImportHosts, PageRows
 from shared.store.page_status import ACTIVE, NEVER, REMOVED
 from shared.store.source_times import PACKED_BYTES
 
-_ROWS_AT_ONCE: Final = 4096
-"""Rows that are encoded together: some megabytes, which the processor keeps near."""
+_MOST_ROWS: Final = 8192
+"""Of a COPY: some megabytes, which the processor keeps near. What the server has not taken yet,
+libpq moves about in memory, again and again."""
 
 _FEWEST_ROWS: Final = 2048
 """A COPY of fewer rows has those of the next shard, too."""
@@ -155,11 +156,11 @@ def _enough(parts: list[PageRows]) -> Iterator[list[PageRows]]:
     """Rows of one shard after the other, so many together as a COPY should have."""
     together: list[PageRows] = []
     for rows in parts:
-        if rows.page_ids.size:
-            together.append(rows)
-        if sum(one.page_ids.size for one in together) >= _FEWEST_ROWS:
-            yield together
-            together = []
+        for begin in range(0, rows.page_ids.size, _MOST_ROWS):
+            together.append(rows.part(begin, begin + _MOST_ROWS))
+            if sum(one.page_ids.size for one in together) >= _FEWEST_ROWS:
+                yield together
+                together = []
     if together:
         yield together
 
@@ -171,7 +172,7 @@ def _copy_pages(connection: psycopg.Connection, parts: list[PageRows], now: floa
     statement = f"COPY pages ({', '.join([*_OWN, *alike])}) FROM STDIN (FORMAT BINARY)"
     with connection.cursor() as cursor, cursor.copy(statement) as copy:
         copy.write(COPY_BEGIN)
-        for rows in _pieces(parts):
+        for rows in parts:
             own = (
                 *(rows.shards, rows.page_ids, rows.host_ids, rows.importance, rows.max_age_days),
                 *(rows.crawled_at, rows.crawled_at, np.maximum(rows.page_class, NO_CLASS)),
@@ -185,17 +186,10 @@ def _copy_urls(connection: psycopg.Connection, parts: list[PageRows]) -> None:
     statement = "COPY page_urls (shard, page_id, url) FROM STDIN (FORMAT BINARY)"
     with connection.cursor() as cursor, cursor.copy(statement) as copy:
         copy.write(COPY_BEGIN)
-        for rows in _pieces(parts):
+        for rows in parts:
             before = copy_rows([rows.shards, rows.page_ids], fields=3)
             copy.write(_with_text(before, rows.urls).data)
         copy.write(COPY_END)
-
-
-def _pieces(parts: list[PageRows]) -> Iterator[PageRows]:
-    """Rows, so many together as are encoded at once."""
-    for rows in parts:
-        for begin in range(0, rows.page_ids.size, _ROWS_AT_ONCE):
-            yield rows.part(begin, begin + _ROWS_AT_ONCE)
 
 
 def _with_text(before: NDArray[np.uint8], texts: Texts) -> NDArray[np.uint8]:
