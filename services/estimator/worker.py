@@ -39,7 +39,7 @@ from shared.store.stream_topics import StoredTopics
 NAME = "estimator"
 GROUP = "freshet-estimator"
 RESTS: Final = 8.0
-MOST_SECONDS: Final = 1.0
+MOST_SECONDS: Final = 0.5
 """See `Pace`. A batch has a price for each shard, whether it has ten records of it or a hundred;
 schedulers hear of signals and outcomes themselves, and nobody waits for what is learned of them."""
 
