@@ -1,8 +1,9 @@
 """Pages to be imported, as most tests want them."""
 
 import numpy as np
+import pyarrow as pa
 
-from shared.store.imports import PageBatch
+from shared.store.import_rows import PageBatch
 from shared.store.page_status import NEVER
 
 
@@ -14,4 +15,4 @@ def page_batch(urls, **columns):
         "max_age_days": np.full(count, np.inf),
         "crawled_at": np.full(count, NEVER),
     }
-    return PageBatch(urls, **(defaults | columns))
+    return PageBatch(pa.array(urls, pa.string()), **(defaults | columns))

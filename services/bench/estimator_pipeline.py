@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 from aiokafka import ConsumerRecord
 
 from migrations.upgrade import migrate
@@ -21,11 +22,11 @@ from shared.runtime.clock import ManualClock
 from shared.runtime.settings import Settings, load_settings
 from shared.store.connection import connect
 from shared.store.history import DEPTH, Rings, pack
-from shared.store.imports import PageBatch, import_pages
+from shared.store.import_rows import PageBatch
+from shared.store.imports import ROWS_A_BATCH, import_pages
 from shared.units import SECONDS_PER_DAY as DAY
 
 _BEGIN = 1_700_000_000.0
-_IMPORT_ROWS = 100_000
 _PAGES_A_HOST = 200
 RECORD_OVERHEAD: dict[str, Any] = {
     "timestamp_type": 0,
@@ -86,11 +87,14 @@ def _url(page: int) -> str:
 
 
 def _batches(urls: list[str]) -> Iterator[PageBatch]:
-    for begin in range(0, len(urls), _IMPORT_ROWS):
-        part = urls[begin : begin + _IMPORT_ROWS]
+    for begin in range(0, len(urls), ROWS_A_BATCH):
+        part = urls[begin : begin + ROWS_A_BATCH]
         shape = len(part)
         yield PageBatch(
-            part, np.ones(shape), np.full(shape, np.inf), np.full(shape, _BEGIN - 30 * DAY)
+            pa.array(part, pa.string()),
+            np.ones(shape),
+            np.full(shape, np.inf),
+            np.full(shape, _BEGIN - 30 * DAY),
         )
 
 

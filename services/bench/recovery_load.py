@@ -9,6 +9,7 @@ from contextlib import contextmanager
 from typing import Any, Final
 
 import numpy as np
+import pyarrow as pa
 
 from deploy.local.kafka import LocalBroker
 from deploy.local.postgres import EmbeddedPostgres
@@ -28,12 +29,12 @@ from shared.runtime.clock import SystemClock
 from shared.runtime.kafka import ensure_topics
 from shared.runtime.publisher import Publisher
 from shared.runtime.settings import Settings, load_settings
-from shared.store.imports import PageBatch, import_pages
+from shared.store.import_rows import PageBatch
+from shared.store.imports import ROWS_A_BATCH, import_pages
 from shared.store.snapshot import load_shard
 from shared.units import SECONDS_PER_DAY
 
 SLOTS_PER_SECOND: Final = 10_000.0
-_BATCH: Final = 100_000
 _MB: Final = 1e6
 _REAP_SECONDS: Final = 0.3
 """PostgreSQL counts the time of a connection's process once that has ended."""
@@ -104,16 +105,14 @@ def import_population(url: str, pages: int, now: float, shards: int) -> Populati
     names = population.pages
 
     def batches() -> Iterator[PageBatch]:
-        for start in range(0, pages, _BATCH):
-            rows = slice(start, start + _BATCH)
-            identities = names.identities(rows)
+        for start in range(0, pages, ROWS_A_BATCH):
+            rows = slice(start, start + ROWS_A_BATCH)
             crawled_at = np.where(names.held[rows], now - SECONDS_PER_DAY, -np.inf)
             yield PageBatch(
-                [page.url for page in identities],
+                pa.array(names.urls[rows], pa.string()),
                 names.importance[rows],
                 names.max_age_days[rows],
                 crawled_at,
-                identities,
             )
 
     import_pages(url, shards, batches(), now=now)

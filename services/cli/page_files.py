@@ -21,7 +21,7 @@ OPTIONAL = {"max_age_days": pa.float64(), "crawled_at": pa.float64(), "class": p
 class PageRows:
     """Some rows of a file, as columns."""
 
-    urls: list[str]
+    urls: "pa.StringArray"
     importance: NDArray[np.float64]
     max_age_days: NDArray[np.float64]
     """Infinity: none given."""
@@ -83,7 +83,7 @@ def _rows(batch: pa.RecordBatch, file: Path) -> PageRows:
         row = int(np.flatnonzero(urls.is_null().to_numpy(zero_copy_only=False))[0])
         raise UserError(f"{file}, column url: nothing there, {row + 1} rows into a block")
     return PageRows(
-        urls=urls.cast(pa.string()).to_pylist(),
+        urls=urls.cast(pa.string()),
         importance=_column(batch, "importance", np.nan),
         max_age_days=_column(batch, "max_age_days", np.inf),
         crawled_at=_column(batch, "crawled_at", -np.inf),

@@ -21,8 +21,8 @@ from shared.contracts.topics import PAGE_UPDATES
 from shared.runtime.publisher import ByPlace, Publisher
 from shared.runtime.settings import Settings
 from shared.store.import_classes import why_no_class
+from shared.store.import_rows import ImportReport
 from shared.store.import_values import can_be_taken, why_not
-from shared.store.imports import ImportReport
 
 
 async def publish_rows(
@@ -81,7 +81,7 @@ def _messages(settings: Settings, rows: PageRows, report: ImportReport, shards: 
     messages: ByPlace = {}
     values = rows.importance, rows.max_age_days, rows.crawled_at
     good = can_be_taken(*values, now)
-    for row, url in enumerate(rows.urls):
+    for row, url in enumerate(rows.urls.to_pylist()):
         report.read += 1
         importance, max_age, crawled_at = (float(column[row]) for column in values)
         if not good[row]:

@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import Coroutine
-from typing import Any
+from typing import Any, Final
 
 from services.estimator.announcing import KafkaAnnouncer
 from services.estimator.compilation import warm_up
@@ -29,6 +29,7 @@ from shared.runtime.metrics import SHARDS_TO_SPLIT
 from shared.runtime.precedence import Precedence
 from shared.runtime.publisher import Publisher
 from shared.runtime.settings import Settings, load_settings
+from shared.runtime.slices import Pace
 from shared.runtime.tracing import make_tracing
 from shared.runtime.worker import WorkerService, end_now, make_app, run_app
 from shared.store.growth_watch import GrowthWatch
@@ -37,6 +38,11 @@ from shared.store.stream_topics import StoredTopics
 
 NAME = "estimator"
 GROUP = "freshet-estimator"
+RESTS: Final = 8.0
+MOST_SECONDS: Final = 0.5
+"""See `Pace`. A batch has a price for each shard, whether it has ten records of it or a hundred;
+schedulers hear of signals and outcomes themselves, and nobody waits for what is learned of them."""
+
 TOPICS = (PAGE_SIGNALS, CRAWL_OUTCOMES, PAGE_UPDATES, HOST_LIMITS)
 
 
@@ -69,7 +75,7 @@ class Estimator(WorkerService):
             GROUP,
             TOPICS,
             self._handler,
-            linger_seconds=self.settings.batch_linger_seconds,
+            pace=Pace(self.settings.batch_linger_seconds, MOST_SECONDS, RESTS),
             reached=self._handler.reached,
             # A database that is away, or slow to be read, is to keep nobody else's shards waiting.
             loads_beside=lanes is not None,

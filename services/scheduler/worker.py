@@ -39,6 +39,7 @@ from shared.runtime.metrics import SHARDS_TO_SPLIT
 from shared.runtime.precedence import Precedence
 from shared.runtime.publisher import Publisher
 from shared.runtime.settings import Settings, load_settings
+from shared.runtime.slices import Pace
 from shared.runtime.tracing import make_tracing
 from shared.runtime.worker import WorkerService, end_now, make_app, run_app
 from shared.store.growth_watch import GrowthWatch
@@ -99,7 +100,7 @@ class Scheduler(WorkerService):
             GROUP,
             TOPICS,
             self._handler,
-            linger_seconds=self.settings.tick_seconds,
+            pace=Pace(self.settings.tick_seconds),
             before_leaving=self._send_the_rest,
             loads_beside=True,
             # The database may not know yet what was crawled already.

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any, Final
 
 import numpy as np
+import pyarrow as pa
 
 from deploy.local.process import StartError
 from services.verify import audit, checking, report
@@ -23,7 +24,8 @@ from services.verify.poison import Poison
 from services.verify.sending import Sender
 from services.verify.system import System
 from services.verify.traffic import Traffic
-from shared.store.imports import PageBatch, import_pages
+from shared.store.import_rows import PageBatch
+from shared.store.imports import import_pages
 
 BEGINNING: Final = "beginning"
 """Database with the state before the first worker started."""
@@ -116,7 +118,8 @@ class Verification:
         rng = np.random.default_rng([self.plan.seed, 14])
         ages = rng.uniform(0.0, self.plan.max_age_seconds, len(pages))
         self._held_at = np.where(pages.held, time.time() - ages, -np.inf)
-        batch = PageBatch(pages.urls, pages.importance, pages.max_age_days, self._held_at)
+        urls = pa.array(list(pages.urls), pa.string())
+        batch = PageBatch(urls, pages.importance, pages.max_age_days, self._held_at)
         import_pages(
             self.system.database_url, self.system.settings.partitions, [batch], now=time.time()
         )

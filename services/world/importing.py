@@ -4,14 +4,14 @@ import asyncio
 from collections.abc import Callable, Iterator
 
 import numpy as np
+import pyarrow as pa
 
 from services.world.pages import WorldPages
 from services.world.plan import WorldPlan
 from services.world.worker import load_world
 from shared.runtime.settings import Settings
-from shared.store.imports import ImportReport, PageBatch, import_pages
-
-BATCH_PAGES = 50_000
+from shared.store.import_rows import ImportReport, PageBatch
+from shared.store.imports import ROWS_A_BATCH, import_pages
 
 Progress = Callable[[int, int], None]
 """Told how many pages are in, of how many."""
@@ -43,15 +43,13 @@ async def import_world(settings: Settings, plan: WorldPlan, progress: Progress) 
 
 def _batches(pages: WorldPages, origin: float) -> Iterator[PageBatch]:
     crawled_at = np.where(pages.held, origin, -np.inf)
-    for start in range(0, len(pages), BATCH_PAGES):
-        rows = slice(start, start + BATCH_PAGES)
-        identities = pages.identities(rows)
+    for start in range(0, len(pages), ROWS_A_BATCH):
+        rows = slice(start, start + ROWS_A_BATCH)
         yield PageBatch(
-            urls=[page.url for page in identities],
+            urls=pa.array(pages.urls[rows], pa.string()),
             importance=pages.importance[rows],
             max_age_days=pages.max_age_days[rows],
             crawled_at=crawled_at[rows],
-            identities=identities,
         )
 
 

@@ -7,7 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from services.world.sites import SiteHosts, SiteNames
-from shared.contracts.identity import PageIdentity, identify
+from shared.contracts.identity import identify
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,11 +38,6 @@ class WorldPages:
     def names(self, rows: NDArray[np.int64]) -> tuple[list[str], list[str]]:
         """URLs and hosts of some pages."""
         return _taken(self.urls, rows), _taken(self.hosts, rows)
-
-    def identities(self, rows: slice) -> list[PageIdentity]:
-        """The names of some pages."""
-        names = zip(self.urls[rows], self.hosts[rows], self.page_ids[rows].tolist(), strict=True)
-        return [PageIdentity(*name) for name in names]
 
 
 def _taken(names: Sequence[str], rows: NDArray[np.int64]) -> list[str]:

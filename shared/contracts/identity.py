@@ -2,7 +2,7 @@
 
 import ipaddress
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from functools import lru_cache
 from typing import NamedTuple
 
@@ -16,7 +16,7 @@ from shared.contracts.fields import MAX_URL_LENGTH
 
 _ID_MASK = (1 << 63) - 1
 _SCHEMES = ("http:", "https:")
-_MAX_HOST_NAME, _MAX_LABEL = 253, 63
+MAX_HOST_NAME, MAX_LABEL = 253, 63
 """Characters of a name and of each of its parts, as DNS has them."""
 
 _LABEL = re.compile(r"[a-z0-9_-]+")
@@ -73,8 +73,13 @@ def page_id_of(canonical_url: str) -> int:
 
 def page_ids_of(canonical_urls: Iterable[str]) -> NDArray[np.int64]:
     """`page_id_of` each."""
-    texts = map(str.encode, canonical_urls)
-    hashes = np.array(list(map(xxhash.xxh3_64_intdigest, texts)), np.uint64)
+    return page_ids_of_utf8([url.encode() for url in canonical_urls])
+
+
+def page_ids_of_utf8(canonical_urls: Sequence[bytes]) -> NDArray[np.int64]:
+    """The same of URLs that are encoded already."""
+    digests = map(xxhash.xxh3_64_intdigest, canonical_urls)
+    hashes = np.fromiter(digests, np.uint64, len(canonical_urls))
     return (hashes & np.uint64(_ID_MASK)).astype(np.int64)
 
 
@@ -118,7 +123,7 @@ def identify(url: str) -> PageIdentity:
     if plain is not None:
         host = plain["host"]
         # Punycode is looked into, below.
-        if len(host) <= _MAX_HOST_NAME and "--" not in host:
+        if len(host) <= MAX_HOST_NAME and "--" not in host:
             return PageIdentity(url, host, page_id_of(url))
     return _identify_any(url)
 
@@ -171,8 +176,8 @@ def _proper_host(written: str) -> str:
     if written.startswith("["):
         return written
     name = name.removesuffix(".")
-    if len(name) > _MAX_HOST_NAME:
-        raise BadUrl(f"the host has {len(name)} characters; at most {_MAX_HOST_NAME} are taken")
+    if len(name) > MAX_HOST_NAME:
+        raise BadUrl(f"the host has {len(name)} characters; at most {MAX_HOST_NAME} are taken")
     for label in name.split("."):
         _check_label(label)
     return name + colon + port
@@ -181,8 +186,8 @@ def _proper_host(written: str) -> str:
 def _check_label(label: str) -> None:
     if not label:
         raise BadUrl("the host has an empty part: two dots in a row, or one in front")
-    if len(label) > _MAX_LABEL:
-        raise BadUrl(f"a part of the host has {len(label)} characters; at most {_MAX_LABEL}")
+    if len(label) > MAX_LABEL:
+        raise BadUrl(f"a part of the host has {len(label)} characters; at most {MAX_LABEL}")
     if not _LABEL.fullmatch(label):
         raise BadUrl("the host has characters that no host name has")
     # A punycode label that is none comes back as it was.

@@ -30,8 +30,6 @@ from shared.runtime.telling import Telling
 
 log = structlog.get_logger(__name__)
 
-"""Between two looks at what was read that is no record."""
-
 
 class BatchConsumer:
     """Reads co-partitioned topics for a group and hands batches to a handler.
@@ -51,7 +49,7 @@ class BatchConsumer:
         topics: tuple[Topic, ...],
         handler: BatchHandler,
         *,
-        linger_seconds: float = 0.0,
+        pace: Pace | None = None,
         before_leaving: BeforeLeaving | None = None,
         loads_beside: bool = False,
         holding: Sequence[Holding[Any]] = (),
@@ -69,7 +67,7 @@ class BatchConsumer:
             group: consumer group, without the topic prefix.
             topics: co-partitioned.
             handler: gets the batches.
-            linger_seconds: how long records are gathered for a batch, where there are few.
+            pace: how long records are gathered for a batch, where there are few; None: not at all.
             before_leaving: awaited before partitions may go to another member.
             loads_beside: whether the handler can load partitions while others are read.
             holding: what holds back records until others are read.
@@ -87,20 +85,21 @@ class BatchConsumer:
         self._loads_beside = loads_beside
         self._loading: Loading | None = None
         self._max_records = settings.batch_max_messages
-        self._max_bytes = settings.fetch_buffer_bytes
+        self._most = self._max_records, settings.fetch_buffer_bytes
         self._names = {settings.topic(topic.name): topic.name for topic in topics}
         self._handler = handler
         self.partition_watch = PartitionWatch(settings, self._names)
         """Sees that the topics have got partitions: within a minute, or when it is told to look."""
+        self._pace = pace or Pace(0.0)
         self._consumer = make_consumer(
             settings,
             group,
             partition_assignment_strategy=(self.partition_watch.assignor,),
             # Where to read is said below, always: nothing may be skipped silently.
             auto_offset_reset="none",
-            **gathering(linger_seconds, fetch_bytes(settings, len(topics))),
+            **gathering(self._pace.linger_seconds, fetch_bytes(settings, len(topics))),
         )
-        self._pace = Pace(linger_seconds)
+        self._is_full = False
         self._holding = holding
         self._membership = Membership(settings.kafka_session_timeout_seconds)
         self._rebalances = Rebalances(self._consumer, self._membership, before_leaving)
@@ -228,7 +227,7 @@ class BatchConsumer:
                 left = await self._handler.handle(batch) or ()
                 spent = time.perf_counter() - started
                 metrics.BATCH_SECONDS.observe(spent)
-                self._pace.done(time.monotonic(), spent)
+                self._pace.done(time.monotonic(), spent, is_full=self._is_full)
                 self._advance(batch, left)
                 self._leftovers.put_back(left, self._next)
             # Else a rebalance came between reading and handling: `_next` still points before it.
@@ -257,7 +256,7 @@ class BatchConsumer:
         self._lag.read_at = time.monotonic()
         if fetched and count_of(fetched) < self._max_records // 4:
             await asyncio.sleep(self._pace.left(time.monotonic()))
-        await read_on(self._consumer, fetched, self._max_records, self._max_bytes)
+        self._is_full = await read_on(self._consumer, fetched, *self._most)
         for holding in self._holding:
             await holding.hold_back(self._consumer, fetched)
         batch: Batch = {}

@@ -29,17 +29,22 @@ async def read_slice(consumer: AIOKafkaConsumer, most: int, timeout_ms: int) -> 
 
 async def read_on(
     consumer: AIOKafkaConsumer, fetched: Fetched, most_records: int, most_bytes: int
-) -> None:
-    """Add what else is there already, in slices, until there is as much as is wanted."""
+) -> bool:
+    """Add what else is there already, in slices, until there is as much as is wanted.
+
+    Returns:
+        whether there is: then there may be more of it.
+    """
     size = _bytes(fetched)
     while fetched and size < most_bytes and (left := most_records - count_of(fetched)) > 0:
         await asyncio.sleep(0)
         more = await read_slice(consumer, left, timeout_ms=0)
         if not more:
-            return
+            return False
         size += _bytes(more)
         for tp, records in more.items():
             fetched.setdefault(tp, []).extend(records)
+    return bool(fetched)
 
 
 async def read_tail(
@@ -121,13 +126,24 @@ class Pace:
     are wall (monotonic) seconds, handed in.
     """
 
-    def __init__(self, linger_seconds: float) -> None:
-        self._linger = linger_seconds
+    def __init__(
+        self, linger_seconds: float, most_seconds: float = 0.0, rests: float = RESTS
+    ) -> None:
+        """Begin without a rest.
+
+        Args:
+            linger_seconds: from the beginning of one batch to that of the next, at least.
+            most_seconds: at most, under load; `MOST_LINGERS` times as long, if that is more.
+            rests: the same as a multiple of the batch's duration.
+        """
+        self.linger_seconds = linger_seconds
+        self._most = max(MOST_LINGERS * linger_seconds, most_seconds)
+        self._rests = rests
         self._next_at = 0.0
 
-    def done(self, now: float, spent: float) -> None:
-        """A batch is done, and took so long."""
-        wait = min(max(self._linger, RESTS * spent), MOST_LINGERS * self._linger)
+    def done(self, now: float, spent: float, *, is_full: bool = False) -> None:
+        """A batch is done, and took so long; after a full one, nothing is waited for."""
+        wait = 0.0 if is_full else min(max(self.linger_seconds, self._rests * spent), self._most)
         self._next_at = now - spent + wait
 
     def left(self, now: float) -> float:

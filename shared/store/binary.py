@@ -37,8 +37,9 @@ _TYPES: Final = {
 _BY_OID: Final = {kind.oid: (native, kind) for native, kind in _TYPES.items()}
 
 _ARRAY_HEADER: Final = struct.Struct(">iiiii")
-_COPY_SIGNATURE: Final = b"PGCOPY\n\xff\r\n\0" + bytes(8)
-_COPY_END: Final = b"\xff\xff"
+COPY_BEGIN: Final = b"PGCOPY\n\xff\r\n\0" + bytes(8)
+COPY_END: Final = b"\xff\xff"
+"""What stands before and after the rows of a binary COPY."""
 
 
 class UnsupportedArray(TypeError):
@@ -117,10 +118,18 @@ def parse_array(data: Buffer) -> NDArray[Any]:
 
 
 def copy_bytes(columns: Sequence[NDArray[Any] | np.generic | bytes]) -> bytes:
-    """Columns of equal length as the body of a binary COPY.
+    """Columns of equal length (see `copy_rows`) as the body of a binary COPY."""
+    return b"".join((COPY_BEGIN, copy_rows(columns).reshape(-1).data, COPY_END))
+
+
+def copy_rows(
+    columns: Sequence[NDArray[Any] | np.generic | bytes], *, fields: int | None = None
+) -> NDArray[np.uint8]:
+    """Columns of equal length as rows of a binary COPY; shape (rows, bytes of a row).
 
     Args:
         columns: some arrays, at least one; a number or bytes: the same in each row.
+        fields: that a row has, where others follow; None: these are all.
     """
     arrays = {
         index: column for index, column in enumerate(columns) if isinstance(column, np.ndarray)
@@ -133,7 +142,7 @@ def copy_bytes(columns: Sequence[NDArray[Any] | np.generic | bytes]) -> bytes:
     for index, wire in enumerate(wires):
         layout += [(f"length{index}", ">i4"), (f"value{index}", wire)]
     alike = np.zeros((), np.dtype(layout))
-    alike["fields"] = len(columns)
+    alike["fields"] = len(columns) if fields is None else fields
     for index, (wire, column) in enumerate(zip(wires, columns, strict=True)):
         alike[f"length{index}"] = wire.itemsize
         if index not in arrays:
@@ -142,7 +151,7 @@ def copy_bytes(columns: Sequence[NDArray[Any] | np.generic | bytes]) -> bytes:
     rows = np.full(len(next(iter(arrays.values()))), alike)
     for index, column in arrays.items():
         rows[f"value{index}"] = column
-    return b"".join((_COPY_SIGNATURE, rows.view(np.uint8).data, _COPY_END))
+    return rows.view(np.uint8).reshape(rows.size, alike.itemsize)
 
 
 def _wire_of(column: NDArray[Any] | np.generic) -> np.dtype[Any]:

@@ -7,6 +7,10 @@ import psycopg
 SHARE_TIDIED: Final = 0.5
 """Of the pages must be new for the tables to be tidied up at the end of an import."""
 
+_STATISTICS: Final = 30
+"""Ids are spread evenly: a third of the rows that the server would look at says the same. Of each
+shard it looks at 300 times as many as this number."""
+
 
 def tidy(connection: psycopg.Connection, added: int) -> None:
     """Let the planner know the pages, and leave nothing to be written by the first who reads them.
@@ -16,6 +20,7 @@ def tidy(connection: psycopg.Connection, added: int) -> None:
     more work than the reading. After an import that adds little to what is there, the pages
     that others have changed would come in for it too: it is left to autovacuum.
     """
+    connection.execute(f"SET LOCAL default_statistics_target = {_STATISTICS}")
     connection.execute("ANALYZE pages")
     row = connection.execute(
         "SELECT coalesce(sum(reltuples), 0) FROM pg_inherits JOIN pg_class ON oid = inhrelid "

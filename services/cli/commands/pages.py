@@ -14,7 +14,7 @@ from shared.units import SECONDS_PER_DAY
 
 if TYPE_CHECKING:
     from shared.runtime.settings import Settings
-    from shared.store.imports import ImportReport
+    from shared.store.import_rows import ImportReport
 
 
 @click.group()
@@ -247,7 +247,8 @@ def max_age(
 def _copy(settings: "Settings", file: Path, progress: Any) -> "ImportReport":
     from services.cli.page_files import read_rows  # noqa: PLC0415
     from shared.runtime.databases import databases_of  # noqa: PLC0415
-    from shared.store.imports import PageBatch, import_shared  # noqa: PLC0415
+    from shared.store.import_rows import PageBatch, gathered  # noqa: PLC0415
+    from shared.store.imports import ROWS_A_BATCH, import_shared  # noqa: PLC0415
 
     batches = (
         PageBatch(
@@ -262,7 +263,7 @@ def _copy(settings: "Settings", file: Path, progress: Any) -> "ImportReport":
     return import_shared(
         databases_of(settings),
         settings.partitions,
-        batches,
+        gathered(batches, ROWS_A_BATCH),
         now=settings.clock().now(),
         progress=progress,
         private_hosts=settings.allow_private_hosts,

@@ -60,7 +60,7 @@ def test_nor_is_it_published_for_estimators_to_refuse(monkeypatch, column):
     monkeypatch.setattr(page_updates, "Publisher", Publisher)
     monkeypatch.setattr("shared.runtime.clock.SystemClock.now", lambda _: NOW)
     batch = page_batch(URLS, **column)
-    rows = PageRows(URLS, batch.importance, batch.max_age_days, batch.crawled_at, None)
+    rows = PageRows(batch.urls, batch.importance, batch.max_age_days, batch.crawled_at, None)
     report = asyncio.run(page_updates.publish_rows(Settings(), [rows], lambda _: None))
     assert (report.read, report.added, report.refused) == (2, 1, 1)
     assert [decode(PageUpdate, value).url for value in sent] == URLS[1:]

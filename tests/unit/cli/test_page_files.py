@@ -21,7 +21,7 @@ def test_csv_with_all_columns(tmp_path: Path) -> None:
 
     (rows,) = read_rows(file)
 
-    assert rows.urls == ["https://a.example/", "https://b.example/"]
+    assert rows.urls.to_pylist() == ["https://a.example/", "https://b.example/"]
     assert rows.importance.tolist() == [2, 3]
     assert rows.max_age_days.tolist() == [7, np.inf]
     assert rows.crawled_at.tolist() == [1.7e9, -np.inf]

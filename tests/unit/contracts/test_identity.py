@@ -5,7 +5,7 @@ import random
 import pytest
 from aiokafka.partitioner import DefaultPartitioner
 from hypothesis import given, settings
-from hypothesis import strategies as st
+from url_samples import plain_url, urls
 
 from shared.contracts.identity import (
     BadUrl,
@@ -20,17 +20,6 @@ from shared.contracts.identity import (
 KNOWN_SHARDS = [57, 39, 43]
 KNOWN_PAGE_ID = 5522761390303137003
 KNOWN_HOST_ID = 821362117545671539
-
-urls = st.one_of(
-    st.text(max_size=80),
-    st.builds(
-        "{}://{}{}{}".format,
-        st.sampled_from(["http", "https", "HTTP", "ftp", "javascript", ""]),
-        st.sampled_from(["", "u@", "u:p@"]),
-        st.text(max_size=20) | st.from_regex(r"[a-zA-Z0-9.%\[\]:_-]{1,20}", fullmatch=True),
-        st.text(max_size=30) | st.from_regex(r"[/?#a-zA-Z0-9.%&=+~ -]{0,40}", fullmatch=True),
-    ),
-)
 
 
 @settings(max_examples=2000, deadline=None)
@@ -47,32 +36,6 @@ def test_any_text_has_a_name_or_is_bad_and_names_are_their_own_names(text):
     assert page.host
     assert 0 <= page.page_id < 1 << 63
     is_private_host(page.host)
-
-
-LABEL, PATH, QUERY = "abz09-", "aZ09_~.%-", "aZ09_~./=&+?'-"
-ODD_HOSTS = ["1.2.3.4", "a.0x7f", "xn--a.com", "a.xn--bcher-kva", "ab--c.de", "a.b1"]
-
-
-def some_of(rng, alphabet, least, most):
-    return "".join(rng.choices(alphabet, k=rng.randint(least, most)))
-
-
-def plain_url(rng):
-    """A URL that may be canonical, without anything that only a parser can read."""
-    hosts = [
-        "".join(some_of(rng, LABEL, 1, 8) + "." for _ in range(rng.randint(0, 3)))
-        + some_of(rng, LABEL, 1, 5)
-        + rng.choice(["", "", "", ".", ":80", ":443", ":8080"]),
-        *ODD_HOSTS,
-        "a" * rng.randint(60, 66) + ".com",
-        "a." * rng.randint(120, 130) + "com",
-    ]
-    [host] = rng.choices(hosts, [9, *[1] * (len(hosts) - 1)])
-    path = "".join("/" + some_of(rng, PATH, 0, 4) for _ in range(rng.randint(0, 4)))
-    if rng.random() < 0.03:
-        path = "/" * rng.randint(2020, 2050)
-    query = rng.choice(["", "?" + some_of(rng, QUERY, 0, 6)])
-    return f"{rng.choice(['http', 'https'])}://{host}{path}{query}"
 
 
 def test_urls_that_look_canonical_are_named_as_the_standard_says():

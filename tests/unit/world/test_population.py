@@ -26,8 +26,11 @@ def test_the_seed_decides(population) -> None:
 def test_the_pages_are_named_as_everywhere(population) -> None:
     pages = population.pages
     rows = slice(COUNT // 2, COUNT // 2 + 500)
+    names = [identify(url) for url in pages.urls[rows]]
 
-    assert pages.identities(rows) == [identify(url) for url in pages.urls[rows]]
+    assert [page.url for page in names] == pages.urls[rows]
+    assert [page.host for page in names] == pages.hosts[rows]
+    assert [page.page_id for page in names] == pages.page_ids[rows].tolist()
     assert pages.urls[7] == pages.urls[:8][7]
     assert pages.hosts[7] == pages.hosts[:8][7]
     assert np.unique(pages.page_ids).size == COUNT
