@@ -14,6 +14,7 @@ from services.scheduler.flow.slot_filler import Emission, SlotFiller
 from services.scheduler.state.rows import NEVER
 from services.scheduler.state.shard import Shard
 from services.scheduler.warm_up import warm_up
+from shared.policy.estimation.quiet_pages import QuietPages
 from shared.contracts.codec import encode
 from shared.contracts.identity import host_id_of, page_id_of, shard_of
 from shared.contracts.layout import Layout
@@ -115,6 +116,7 @@ def _snapshot(
         [["feed"] for _ in names],
         HostLearning.initial(len(names)),
         [HostFactors.none() for _ in names],
+        QuietPages.initial(len(names)),
     )
     multipliers = np.ones(size, np.float32)
     return ShardSnapshot(

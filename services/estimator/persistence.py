@@ -19,6 +19,7 @@ from services.estimator.comparing import count_predictions
 from services.estimator.erased_rows import erase
 from services.estimator.passing import refuses_data
 from services.estimator.shard import PAGE
+from shared.policy.estimation.quiet_pages import QuietPages
 from shared.runtime.databases import held_by
 from shared.runtime.settings import Settings
 from shared.store import writer
@@ -366,6 +367,7 @@ def _estimates(done: Sequence[ShardEffects]) -> writer.HostEstimates:
     known = [(shard.hosts.records, rows) for shard, rows in parts]
     taken = [shard.hosts.learning.take(rows) for shard, rows in parts]
     learning = HostLearning(*map(np.concatenate, zip(*taken, strict=True)))
+    quiet = [shard.hosts.quiet(rows) for shard, rows in parts]
     return writer.HostEstimates(
         shards=np.concatenate(
             [np.full(rows.size, shard.number, np.int16) for shard, rows in parts]
@@ -380,6 +382,7 @@ def _estimates(done: Sequence[ShardEffects]) -> writer.HostEstimates:
             for row in rows.tolist()
         ],
         learning=pack_hosts(learning),
+        quiet=QuietPages(*map(np.concatenate, zip(*quiet, strict=True))),
     )
 
 

@@ -17,6 +17,7 @@ from services.scheduler.state.attempts import load_attempts
 from services.scheduler.state.crawls import Outcomes
 from services.scheduler.state.rules import ClassRules, PickingRules, ShardRules
 from services.scheduler.state.shard import Shard
+from shared.policy.estimation.quiet_pages import QuietPages
 from shared.contracts.identity import PageIdentity, host_id_of, identify
 from shared.contracts.layout import ALONE
 from shared.contracts.messages import (
@@ -159,6 +160,7 @@ def _snapshot() -> ShardSnapshot:
             sources=[["warm"]],
             learning=HostLearning.initial(1),
             factors=[HostFactors.none()],
+            quiet=QuietPages.initial(1),
         ),
         positions={},
         last_sources=np.zeros(_MANY, np.int8),

@@ -32,6 +32,9 @@ from shared.store.page_status import ACTIVE, DISALLOWED, DUPLICATE, GONE, NEVER,
 from shared.units import SECONDS_PER_DAY
 
 OWN_SOURCES: Final = SOURCES - 1
+UNCHANGED: Final = 0
+"""Of `age_of`: no change was ever seen."""
+
 MOST_SIGNALS: Final = 65_535
 MOST_FAILURES: Final = 1000
 MOST_MISSES: Final = 100
@@ -263,6 +266,8 @@ class _Company:
                 rate = page.unsignalled_change_rate
                 if math.isnan(rate):
                     rate = host.prior_shape / host.prior_rate * host.factor_of(page)
+                if age_before == UNCHANGED:
+                    _note_quiet(host, rate * page.multiplier * days, changed=changed)
                 tables = host.expected_changes, host.predicted_changes
                 update_bursts(*tables, 0, age_before, rate, days, changed)
             page.multiplier = _multiplier(host, age_of(page))
@@ -384,6 +389,15 @@ def _busy_until(outcome: CrawlOutcome) -> float:
 def age_of(page: PageState) -> int:
     """The bin of the time from a page's last change to its last crawl."""
     return int(age_bin((page.last_crawled_at - page.last_changed_at) / SECONDS_PER_DAY))
+
+
+def _note_quiet(host: HostState, predicted: float, *, changed: bool) -> None:
+    """A page that had never changed was crawled, and no signal had come: so many changes were
+    predicted. Where there was one, there may have been more."""
+    host.quiet_predicted += predicted
+    if changed:
+        believed = host.quiet_belief * predicted
+        host.quiet_found += believed / -math.expm1(-believed) if believed > 1e-9 else 1.0
 
 
 def _multiplier(host: HostState, age: int) -> float:

@@ -11,6 +11,7 @@ from test_shard_selection import START, something_happens
 from services.scheduler.flow.loading import build_shard
 from services.scheduler.flow.recovery import restore
 from services.scheduler.state.request_ids import microseconds, request_id_of
+from shared.policy.estimation.quiet_pages import QuietPages
 from shared.contracts.identity import host_id_of
 from shared.contracts.layout import ALONE
 from shared.contracts.messages import CrawlRequest
@@ -180,6 +181,7 @@ class HarmedWorld(World):
                 [[] for _ in hosts],
                 HostLearning.initial(count),
                 [HostFactors.none() for _ in hosts],
+                QuietPages.initial(count),
             ),
             positions={},
             last_sources=np.zeros(len(pages), np.int8),

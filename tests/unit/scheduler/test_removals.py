@@ -8,6 +8,7 @@ from services.scheduler.flow.loading import build_shard
 from services.scheduler.flow.reader import Reader
 from services.scheduler.state.erasing import erase_host
 from services.scheduler.state.rows import NEVER
+from shared.policy.estimation.quiet_pages import QuietPages
 from shared.contracts.codec import encode
 from shared.contracts.layout import ALONE
 from shared.contracts.messages import HostLimit, HostParameters, PageUpdate
@@ -43,7 +44,8 @@ def loaded(gone):
     none, ids = np.empty(0), np.empty(0, np.int64)
     columns = dict.fromkeys(PageColumns.__dataclass_fields__, none)
     whole = dict.fromkeys(("page_ids", "host_ids", "digest", "signal_count", "page_class"), ids)
-    hosts = HostColumns(ids, [], host_rules(0), none, none, none, [], HostLearning.initial(0), [])
+    nothing = [], HostLearning.initial(0), [], QuietPages.initial(0)
+    hosts = HostColumns(ids, [], host_rules(0), none, none, none, *nothing)
     snapshot = ShardSnapshot(
         shard=0,
         pages=PageColumns(**columns | whole),
