@@ -40,9 +40,7 @@ FROM (
 ) AS page
 """
 
-_RATE = (
-    "coalesce(nullif(unsignalled_change_rate, 'NaN'), prior_shape / prior_rate, 1.0 / 60)"
-)
+_RATE = "coalesce(nullif(unsignalled_change_rate, 'NaN'), prior_shape / prior_rate, 1.0 / 60)"
 _BELIEVED = f"{_RATE} * CASE WHEN @ THEN coalesce(quiet_belief, 1) ELSE 1 END"
 
 
@@ -50,9 +48,7 @@ def upgrade() -> None:
     """Add the columns, without writing a row anew; an estimator of the last release leaves them as
     they are, and a belief that is not refitted any more stands."""
     for name, initial in (("quiet_found", "0"), ("quiet_predicted", "0"), ("quiet_belief", "1")):
-        op.add_column(
-            "hosts", sa.Column(name, sa.Double, nullable=False, server_default=initial)
-        )
+        op.add_column("hosts", sa.Column(name, sa.Double, nullable=False, server_default=initial))
     op.execute(_ESTIMATES.format(rate=_BELIEVED))
 
 

@@ -14,13 +14,13 @@ from services.scheduler.flow.slot_filler import Emission, SlotFiller
 from services.scheduler.state.rows import NEVER
 from services.scheduler.state.shard import Shard
 from services.scheduler.warm_up import warm_up
-from shared.policy.estimation.quiet_pages import QuietPages
 from shared.contracts.codec import encode
 from shared.contracts.identity import host_id_of, page_id_of, shard_of
 from shared.contracts.layout import Layout
 from shared.contracts.messages import Allotment, CrawlOutcome, HostParameters, Multipliers
 from shared.contracts.topics import CRAWL_OUTCOMES, CRAWL_REQUESTS, HOST_PARAMETERS
 from shared.pacing.slots import SlotPlan, SlotTimeline
+from shared.policy.estimation.quiet_pages import QuietPages
 from shared.runtime.acceptance import Acceptance
 from shared.runtime.clock import SystemClock
 from shared.runtime.kafka import ensure_topics

@@ -316,8 +316,7 @@ def _note_burst(
     signals: int,
     changed: bool,
 ) -> None:
-    """Take a crawl record into the host's burst tables, and into what is found of quiet pages; and fix
-    the page's next multiplier."""
+    """Take a crawl record into the host's tables, and fix the page's next multiplier."""
     if signals == 0:
         rate = page.unsignalled_change_rate
         if np.isnan(rate):

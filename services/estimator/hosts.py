@@ -42,9 +42,9 @@ HOST: Final = np.dtype(
 (`shared.policy.estimation.quiet_pages`)."""
 
 ANNOUNCED: Final = 2 + SOURCES + AGE_BINS
-"""Figures that are announced of a host: prior mean of α, κ̄, κ by source, burst multipliers, the mean
-and the first multiplier times the belief in quiet pages. Factors of its pages are announced beside.
-"""
+"""Figures that are announced of a host: prior mean of α, κ̄, κ by source, burst multipliers. The
+mean and the first multiplier are times the belief in quiet pages. Factors of pages are announced
+beside."""
 
 
 _QUIET: Final = ("quiet_found", "quiet_predicted", "quiet_belief")
@@ -58,6 +58,11 @@ def grown(array: NDArray[Any], size: int) -> NDArray[Any]:
     larger = np.zeros((max(size, len(array) + len(array) // 4, 16), *array.shape[1:]), array.dtype)
     larger[: len(array)] = array
     return larger
+
+
+def quiet_of(records: NDArray[Any]) -> QuietPages:
+    """What crawls of quiet pages came to, of hosts' records."""
+    return QuietPages(*(records[name] for name in _QUIET))
 
 
 class Hosts:
@@ -250,11 +255,6 @@ class Hosts:
             records["prior_rate"].copy(),
             self.learning.precision[: len(self.names)].copy(),
         )
-
-    def quiet(self, rows: NDArray[np.int64]) -> QuietPages:
-        """What crawls of quiet pages came to, of some rows."""
-        records = self.records[rows]
-        return QuietPages(*(records[name].copy() for name in _QUIET))
 
     def _set_quiet(self, rows: slice, quiet: QuietPages) -> None:
         for name, column in zip(_QUIET, quiet, strict=True):

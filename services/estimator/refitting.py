@@ -288,10 +288,17 @@ def set_priors(shard: Shard, priors: HostPriors) -> NDArray[np.bool_]:
 
 
 def set_beliefs(shards: Sequence[Shard]) -> list[NDArray[np.bool_]]:
-    """Refit what is believed of quiet pages, from what all shards of this process have counted; which
-    hosts of each believe otherwise now. Schedulers hear of it with their hosts."""
+    """Refit what is believed of quiet pages, from what all shards of this process have counted.
+
+    Schedulers hear of it with the hosts, and so do their pages.
+
+    Returns:
+        of which hosts of each shard it moved.
+    """
     counts = [len(shard.hosts.names) for shard in shards]
-    records = np.concatenate([shard.hosts.records[:n] for shard, n in zip(shards, counts, strict=True)])
+    records = np.concatenate(
+        [shard.hosts.records[:n] for shard, n in zip(shards, counts, strict=True)]
+    )
     learning = [shard.hosts.learning for shard in shards]
     beliefs = quiet_beliefs(
         np.ascontiguousarray(records["quiet_found"]),

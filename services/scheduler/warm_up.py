@@ -17,7 +17,6 @@ from services.scheduler.state.attempts import load_attempts
 from services.scheduler.state.crawls import Outcomes
 from services.scheduler.state.rules import ClassRules, PickingRules, ShardRules
 from services.scheduler.state.shard import Shard
-from shared.policy.estimation.quiet_pages import QuietPages
 from shared.contracts.identity import PageIdentity, host_id_of, identify
 from shared.contracts.layout import ALONE
 from shared.contracts.messages import (
@@ -28,6 +27,7 @@ from shared.contracts.messages import (
     PageUpdate,
 )
 from shared.pacing.groups import NO_LIMITS, Limits
+from shared.policy.estimation.quiet_pages import QuietPages
 from shared.policy.kernels.rate_tables import make_tables
 from shared.rules.host_objectives import FRESHNESS_ALONE, HostObjectives
 from shared.rules.page_events import GONE_FOR_GOOD, UNCHANGED

@@ -235,10 +235,11 @@ def _hosts(connection: psycopg.Connection, shard: int) -> HostColumns:
     ).fetchone()
     if row is None or row[0] is None:
         nothing = np.empty(0)
-        initial, quiet = HostLearning.initial(0), QuietPages.initial(0)
+        learned = HostLearning.initial(0)
         return HostColumns(
             *(np.empty(0, np.int64), [], host_rules(0), nothing, nothing, nothing),
-            *([], initial, [], quiet),
+            *([], learned, []),
+            quiet=QuietPages.initial(0),
         )
     host_ids, names = row[:2]
     rules = host_rules(len(names))

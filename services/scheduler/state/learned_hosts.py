@@ -1,10 +1,10 @@
 """What the estimator has learned of hosts, and what that makes of their pages.
 
 A page without a crawl record takes α and κ̄ from its host, α times what its directory and its
-signals say (`host_factors`). The rate α of one that has its own is
-multiplied by the host's burst multiplier for the page's age, fixed at each crawl until the next. A
-signal counts by the weight of its source at the host, κ_k/κ̄, so that κ̄ times the count is the
-evidence of all sources.
+signals say (`host_factors`). The rate α of one that has its own is multiplied by the host's burst
+multiplier for the page's age, fixed at each crawl until the next; of a page that never changed it
+is the host's as it is now, which has the belief in quiet pages in it. A signal counts by the weight
+of its source at the host, κ_k/κ̄, so that κ̄ times the count is the evidence of all sources.
 """
 
 import math

@@ -41,8 +41,8 @@ _MULTIPLIER_STEPS: Final = 2048.0
 """In a factor of 2."""
 
 _LARGEST_POWER: Final = 16_383
-"""Multipliers are clipped to 1/256 and 256: those of bursts are from 0.1 to 10, and that of pages that
-never changed is down to 0.02."""
+"""Multipliers are clipped to 1/256 and 256: those of bursts are from 0.1 to 10, and of pages that
+never changed, with what is believed of them, from 0.02."""
 
 _SMALLEST: Final = 1e-9
 """So that every multiplier has a logarithm."""

@@ -16,7 +16,7 @@ from services.verify.checks.finding import Finding
 from services.verify.ledger import Ledger
 from services.verify.records import decoded
 from services.verify.reference.fitting import evidence_of
-from services.verify.reference.rules import UNCHANGED
+from services.verify.reference.quiet_crawls import UNCHANGED
 from services.verify.reference.state import SOURCES, HostState, PageState, State, activity_of
 from shared.contracts.messages import HostParameters, PageParameters
 from shared.contracts.topics import HOST_PARAMETERS, PAGE_PARAMETERS

@@ -5,9 +5,9 @@ learned from announcements. So times, counts of failures, weights, bounds, limit
 same to the digit; what is learned is off by as much as announcements are (`announced`), and what is
 kept in single precision by its rounding. The burst multiplier that holds since a page's last crawl
 is of the host's tables as the scheduler knew them then, before or after the estimator announced
-others: so it is one that was announced at some time for pages of that age. That of a page that never
-changed follows its host's at once. How many signals of several count that came about when a page was crawled depends on the batches: whether there are any
-does not.
+others: so it is one that was announced at some time for pages of that age. That of a page that
+never changed follows its host's at once. How many signals of several count that came about when a
+page was crawled depends on the batches: whether there are any does not.
 """
 
 import math
@@ -20,7 +20,7 @@ from services.verify.checks.announced import Owners, drift_since, never_multipli
 from services.verify.checks.finding import Finding
 from services.verify.ledger import Ledger, first_answers
 from services.verify.reference.fitting import evidence_of
-from services.verify.reference.rules import UNCHANGED, age_of
+from services.verify.reference.quiet_crawls import UNCHANGED, age_of
 from services.verify.reference.state import HostState, PageState, State
 from shared.contracts.identity import identify
 from shared.contracts.messages import HostParameters

@@ -95,8 +95,9 @@ def _refit_priors(
 
 
 def _refit_beliefs(hosts: Sequence[HostState]) -> None:
-    """How much of what is predicted of pages that never changed is found: by host, with what is so of
-    its site, and of everything, behind it. Only where signals of the site prove true."""
+    """Find what share of what is predicted of pages that never changed is found: by host, with that
+    of its site behind it, and behind that everything's. Only where signals of the site prove
+    true."""
     everything = _share(1.0, hosts)
     sites = _sites(hosts).tolist()
     for site in set(sites):

@@ -1,26 +1,27 @@
-"""Belief in quiet pages: what share of the changes predicted of pages that never showed one is found.
+"""Belief in quiet pages: what share of the changes that are predicted of them is found.
 
 Of pages that have shown no change yet more changes are predicted than are found: what is crawled is
-what is overrated, hosts of few pages know little of their own, and a multiplier for *never* (`bursts`)
-says nothing of pages that no crawl has looked at again. So each host counts, over its crawls with no
-signal of pages of which no change was ever seen, after t days at the effective rate M α̂,
+what is overrated, hosts of a page or two know little of their own, and the burst multiplier for
+*never* (`bursts`) says nothing of pages that were never looked at again. So each host counts, over
+its crawls with no signal of pages of which no change was ever seen, after t days at the effective
+rate M α̂,
 
     x₀ = M α̂ t,  x = Q x₀:   E += z x/(1 − e^{−x}),   X += x₀
 
-(an EM step for a common factor, as in `bursts`), and believes in such pages, crawled or not, by
+(an EM step for a common factor, as in `bursts`), and is believed, of such pages, by
 
     Q = clip((5 Q_s + E)/(5 + X), 0.2, 1)
 
-with Q_s the same, unclipped, of the sums of its site, and behind that the same of everything. Q is
-refitted with the priors and tells schedulers a smaller rate; nothing of it goes into the fits of pages,
-whose α̂ stays what X is counted by. Only where signals of the site prove true: elsewhere Q is exactly 1,
-as learning it there was found to do harm. E and X are sums: those of hosts add up.
+with Q_s the same, unclipped, of the sums of its site, behind which stands the same of everything. Q
+is refitted with the priors. What is told of such pages, crawled or not, is Q times their rate;
+nothing of it goes into the fits, whose α̂ stays what X is counted by. All this only where signals of
+the site prove true, as in `bursts`: elsewhere Q is exactly 1, as it was found to do harm there. E
+and X are sums over crawls: those of hosts add up, whatever shards they are in.
 """
 
 from typing import Any, Final, NamedTuple, Self
 
 import numpy as np
-from numpy.typing import NDArray
 
 from shared.policy.compiled import compiled
 from shared.policy.estimation.bursts import LEAST_PRECISION, LEAST_SIGNALS, changes_if_changed

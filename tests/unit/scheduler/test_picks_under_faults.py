@@ -11,11 +11,11 @@ from test_shard_selection import START, something_happens
 from services.scheduler.flow.loading import build_shard
 from services.scheduler.flow.recovery import restore
 from services.scheduler.state.request_ids import microseconds, request_id_of
-from shared.policy.estimation.quiet_pages import QuietPages
 from shared.contracts.identity import host_id_of
 from shared.contracts.layout import ALONE
 from shared.contracts.messages import CrawlRequest
 from shared.policy.estimation.first_guesses import INITIAL_CHANGE_RATE, INITIAL_SHAPE
+from shared.policy.estimation.quiet_pages import QuietPages
 from shared.rules.page_events import UNCHANGED
 from shared.store.binary import Blobs
 from shared.store.columns import HostColumns, PageColumns, SignalsBySource, host_rules

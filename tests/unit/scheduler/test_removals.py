@@ -8,12 +8,12 @@ from services.scheduler.flow.loading import build_shard
 from services.scheduler.flow.reader import Reader
 from services.scheduler.state.erasing import erase_host
 from services.scheduler.state.rows import NEVER
-from shared.policy.estimation.quiet_pages import QuietPages
 from shared.contracts.codec import encode
 from shared.contracts.layout import ALONE
 from shared.contracts.messages import HostLimit, HostParameters, PageUpdate
 from shared.discovery.updates import BEHIND_SECONDS, found_page
 from shared.policy.estimation.bursts import AGE_BINS
+from shared.policy.estimation.quiet_pages import QuietPages
 from shared.runtime.acceptance import Acceptance
 from shared.store import removals as stored_removals
 from shared.store.binary import Blobs

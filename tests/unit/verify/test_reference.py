@@ -325,7 +325,9 @@ def test_quiet_pages_of_a_host_that_are_other_are_found(name):
 
 
 def test_crawls_after_a_signal_that_count_for_quiet_pages_are_found(monkeypatch):
-    monkeypatch.setattr("services.verify.reference.rules._note_quiet", lambda *_, **__: None)
+    monkeypatch.setattr(
+        "services.verify.reference.quiet_crawls._note_unchanged", lambda *_, **__: None
+    )
 
     of_hosts = a_quiet_life(5).differences()[1]
 

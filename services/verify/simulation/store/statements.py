@@ -16,9 +16,9 @@ from services.verify.simulation.store.growth import BlockingConnection
 from services.verify.simulation.store.imports import last_import
 from services.verify.simulation.store.learned import learned_of
 from services.verify.simulation.store.owners import OwnerStatements
-from shared.policy.estimation.quiet_pages import QuietPages
 from shared.contracts.layout import Layout
 from shared.policy.estimation.first_guesses import INITIAL_CHANGE_RATE, INITIAL_SHAPE
+from shared.policy.estimation.quiet_pages import QuietPages
 from shared.store.binary import Blobs
 from shared.store.columns import (
     HOST_RULES,

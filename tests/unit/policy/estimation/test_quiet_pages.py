@@ -1,4 +1,4 @@
-"""What is counted of quiet pages, and what is believed of them, beside the sums written down plainly."""
+"""What is counted of quiet pages, and what is believed of them, beside plain sums."""
 
 import math
 
