@@ -41,7 +41,8 @@ FROM (
 """
 
 _RATE = "coalesce(nullif(unsignalled_change_rate, 'NaN'), prior_shape / prior_rate, 1.0 / 60)"
-_BELIEVED = f"{_RATE} * CASE WHEN @ THEN coalesce(quiet_belief, 1) ELSE 1 END"
+_BELIEF = "CASE WHEN last_changed_at = '-infinity' THEN coalesce(quiet_belief, 1) ELSE 1 END"
+"""Of a page whose host is not there: none."""
 
 
 def upgrade() -> None:
@@ -49,7 +50,7 @@ def upgrade() -> None:
     they are, and a belief that is not refitted any more stands."""
     for name, initial in (("quiet_found", "0"), ("quiet_predicted", "0"), ("quiet_belief", "1")):
         op.add_column("hosts", sa.Column(name, sa.Double, nullable=False, server_default=initial))
-    op.execute(_ESTIMATES.format(rate=_BELIEVED))
+    op.execute(_ESTIMATES.format(rate=f"{_BELIEF} * {_RATE}"))
 
 
 def downgrade() -> None:

@@ -10,7 +10,7 @@ from services.estimator.application import apply_records
 from services.estimator.learning import learn as estimators_learn
 from services.estimator.refitting import refit as estimators_refit
 from services.estimator.shard import Shard
-from services.verify.reference import comparing
+from services.verify.reference import comparing, quiet_crawls
 from services.verify.reference.fitting import evidence_of, learn, refit
 from services.verify.reference.rules import Terms, apply
 from services.verify.reference.state import CrawlRecord, HostState, PageState, State, times_of
@@ -324,10 +324,8 @@ def test_quiet_pages_of_a_host_that_are_other_are_found(name):
     assert name in found
 
 
-def test_crawls_after_a_signal_that_count_for_quiet_pages_are_found(monkeypatch):
-    monkeypatch.setattr(
-        "services.verify.reference.quiet_crawls._note_unchanged", lambda *_, **__: None
-    )
+def test_quiet_crawls_that_are_not_counted_are_found(monkeypatch):
+    monkeypatch.setattr(quiet_crawls, "_note_unchanged", lambda *_, **__: None)
 
     of_hosts = a_quiet_life(5).differences()[1]
 
