@@ -28,7 +28,7 @@ from shared.contracts.messages import HostParameters
 from shared.policy.compiled import compiled
 from shared.policy.estimation.bursts import AGE_BINS, age_bin
 from shared.policy.estimation.first_guesses import INITIAL_CHANGE_RATE, INITIAL_PRECISION
-from shared.policy.estimation.quiet_pages import NEVER_CHANGED, believed_multipliers
+from shared.policy.estimation.quiet_pages import NEVER_CHANGED, believed_mean, believed_multipliers
 from shared.policy.estimation.smoothed import PSEUDO_DAYS, PSEUDO_SIGNALS
 from shared.store.columns import HostColumns
 from shared.store.history import OWN_SOURCES, SOURCES
@@ -164,7 +164,9 @@ class LearnedHosts:
         """
         kappa = columns.learning.evidence
         with np.errstate(over="ignore"):
-            self.tables.alpha[numbers] = columns.prior_shape / columns.prior_rate
+            self.tables.alpha[numbers] = believed_mean(
+                columns.prior_shape, columns.prior_rate, columns.quiet.belief
+            )
             self.tables.kappa[numbers] = kappa
             self.tables.multipliers[numbers] = believed_multipliers(
                 columns.learning.multipliers, columns.quiet.belief
