@@ -212,8 +212,7 @@ class HostParameters(Struct, frozen=True, gc=False):
     κ_k/κ̄ signals."""
     burst_multipliers: Annotated[list[Multiplier], Meta(min_length=6, max_length=6)]
     """By the age of a page at its last crawl, since its last change: never changed, just changed,
-    under 7, 30, 120 days ago, longer ago. The first has in it how far quiet pages are believed, and
-    holds for them at once; the others hold from a page's next crawl on."""
+    under 7, 30, 120 days ago, longer ago. The first holds at once, others from its next crawl."""
     updated_at: UnixSeconds
     epoch: Count = 0
     """Of the estimator's ownership of the shard, as in `page-parameters`."""

@@ -16,11 +16,10 @@ from services.verify.checks.finding import Finding
 from services.verify.ledger import Ledger
 from services.verify.records import decoded
 from services.verify.reference.fitting import evidence_of
-from services.verify.reference.quiet_crawls import UNCHANGED
+from services.verify.reference.quiet_crawls import told_multipliers
 from services.verify.reference.state import SOURCES, HostState, PageState, State, activity_of
 from shared.contracts.messages import HostParameters, PageParameters
 from shared.contracts.topics import HOST_PARAMETERS, PAGE_PARAMETERS
-from shared.policy.estimation.bursts import burst_multiplier, trusts_bursts
 from shared.store.page_status import ACTIVE
 
 ROUNDING: Final = 1e-9
@@ -188,17 +187,6 @@ def _figures(host: HostState) -> NDArray[np.float64]:
         [
             *(host.prior_shape / host.prior_rate * host.quiet_belief, evidence_of(host)),
             *(-np.log1p(-host.precision)),
-            *(never_multiplier(host), *_multipliers(host)[1:]),
+            *told_multipliers(host),
         ]
     )
-
-
-def never_multiplier(host: HostState) -> float:
-    """What is told of pages that never changed: their burst multiplier, and the belief in them."""
-    return _multipliers(host)[UNCHANGED] * host.quiet_belief
-
-
-def _multipliers(host: HostState) -> list[float]:
-    tables = zip(host.expected_changes[0], host.predicted_changes[0], strict=True)
-    trusted = trusts_bursts(host.signals, host.precision)
-    return [burst_multiplier(*cell) if trusted else 1.0 for cell in tables]

@@ -16,11 +16,11 @@ from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from services.verify.checks.announced import Owners, drift_since, never_multiplier, standing
+from services.verify.checks.announced import Owners, drift_since, standing
 from services.verify.checks.finding import Finding
 from services.verify.ledger import Ledger, first_answers
 from services.verify.reference.fitting import evidence_of
-from services.verify.reference.quiet_crawls import UNCHANGED, age_of
+from services.verify.reference.quiet_crawls import UNCHANGED, age_of, told_multipliers
 from services.verify.reference.state import HostState, PageState, State
 from shared.contracts.identity import identify
 from shared.contracts.messages import HostParameters
@@ -148,7 +148,7 @@ def _learned(
         off = drift
         own, kappa = page.unsignalled_change_rate, page.signal_evidence
         known = [page.multiplier, 1.0, *(ages[age_of(page)] for ages in multipliers)]
-        never = never_multiplier(host)
+        never = told_multipliers(host)[UNCHANGED]
         if age_of(page) == UNCHANGED and never != 1.0:
             # Its host's multiplier is off by so much as well.
             off = (1.0 + drift) ** 2 - 1.0

@@ -48,6 +48,14 @@ def multiplier_of(host: HostState, age: int) -> float:
     return single(burst_multiplier(*cell))
 
 
+def told_multipliers(host: HostState) -> list[float]:
+    """What is announced of all ages; that of pages that never changed with the belief in them."""
+    tables = zip(host.expected_changes[0], host.predicted_changes[0], strict=True)
+    trusted = trusts_bursts(host.signals, host.precision)
+    never, *others = (burst_multiplier(*cell) if trusted else 1.0 for cell in tables)
+    return [never * host.quiet_belief, *others]
+
+
 def single(number: float) -> float:
     """As it is kept in single precision."""
     return float(np.float32(number))
