@@ -20,6 +20,7 @@ from shared.contracts.layout import Layout
 from shared.contracts.messages import Allotment, CrawlOutcome, HostParameters, Multipliers
 from shared.contracts.topics import CRAWL_OUTCOMES, CRAWL_REQUESTS, HOST_PARAMETERS
 from shared.pacing.slots import SlotPlan, SlotTimeline
+from shared.policy.estimation.quiet_pages import QuietPages
 from shared.runtime.acceptance import Acceptance
 from shared.runtime.clock import SystemClock
 from shared.runtime.kafka import ensure_topics
@@ -115,6 +116,7 @@ def _snapshot(
         [["feed"] for _ in names],
         HostLearning.initial(len(names)),
         [HostFactors.none() for _ in names],
+        QuietPages.initial(len(names)),
     )
     multipliers = np.ones(size, np.float32)
     return ShardSnapshot(

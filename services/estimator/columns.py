@@ -44,12 +44,13 @@ class EventColumns(NamedTuple):
 
 
 class HostTables(NamedTuple):
-    """What is counted by host, a row a host; written to in place but for the records."""
+    """What is counted by host, a row a host; written to in place."""
 
     records: NDArray[Any]
     """With A and B of the priors of α, `prior_shape` and `prior_rate`: their means A/B are per day,
-    but for the factors of pages; (hosts,). Whole records, as one host's column alone would be an
-    array of another kind, for which kernels were compiled once more."""
+    but for the factors of pages; and E, X and Q of quiet pages, `quiet_found`, `quiet_predicted`
+    and `quiet_belief`, the first two of which are counted; (hosts,). Whole records, as one host's
+    column alone would be an array of another kind, for which kernels were compiled once more."""
     precision: NDArray[np.float64]
     """How often signals of each source are true, (hosts, SOURCES)."""
     signals: NDArray[np.float64]

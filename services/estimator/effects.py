@@ -27,6 +27,7 @@ from shared.policy.estimation.bursts import (
     update_bursts,
 )
 from shared.policy.estimation.page_factors import activity_bin
+from shared.policy.estimation.quiet_pages import NEVER_CHANGED, count_quiet
 from shared.rules.page_events import (
     SIGNAL,
     brings_back,
@@ -222,7 +223,7 @@ def _apply_crawl(
     results.changed[event] = changed
     pending = rings.pending[row]
     if verdict == OBSERVED:
-        note_prediction(page, rings, hosts, row, time, days, event, results)
+        note_prediction(page, rings, hosts, row, age_before, time, days, event, results)
         slot = rings.seen[row] % DEPTH
         rings.interval_days[row, slot] = days * rings.multiplier[row]
         rings.signals[row, slot] = pending
@@ -315,11 +316,13 @@ def _note_burst(
     signals: int,
     changed: bool,
 ) -> None:
-    """Take a crawl record into the host's burst tables, and fix the page's next multiplier."""
+    """Take a crawl record into the host's tables, and fix the page's next multiplier."""
     if signals == 0:
         rate = page.unsignalled_change_rate
         if np.isnan(rate):
             rate = mean_of_host(page, hosts)
+        if age_before == NEVER_CHANGED:
+            count_quiet(hosts.records[page.host], rate * rings.multiplier[row], days, changed)
         update_bursts(
             hosts.expected_changes,
             hosts.predicted_changes,

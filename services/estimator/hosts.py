@@ -12,6 +12,11 @@ from shared.contracts.identity import host_id_of
 from shared.policy.estimation.bursts import AGE_BINS
 from shared.policy.estimation.host_priors import HostPriors, initial_host_priors
 from shared.policy.estimation.page_factors import ACTIVITY_BINS, activity_bins
+from shared.policy.estimation.quiet_pages import (
+    QuietPages,
+    believed_mean,
+    believed_multipliers,
+)
 from shared.rules.host_rules import HostRules
 from shared.store.columns import HOST_RULES, HostColumns
 from shared.store.directories import DIRECTORIES
@@ -27,14 +32,23 @@ HOST: Final = np.dtype(
         ("limit_updated_at", np.float64),
         ("prior_shape", np.float64),
         ("prior_rate", np.float64),
+        ("quiet_found", np.float64),
+        ("quiet_predicted", np.float64),
+        ("quiet_belief", np.float64),
     ],
     align=True,
 )
-"""A host's record: its rules, and its Gamma(A, B) prior of α."""
+"""A host's record: its rules, its Gamma(A, B) prior of α, and E, X and Q of its quiet pages
+(`shared.policy.estimation.quiet_pages`)."""
 
 ANNOUNCED: Final = 2 + SOURCES + AGE_BINS
-"""Figures that are announced of a host: prior mean of α, κ̄, κ by source, burst multipliers. Factors
-of its pages are announced beside."""
+"""Figures that are announced of a host: prior mean of α, κ̄, κ by source, burst multipliers. The
+mean and the first multiplier are times the belief in quiet pages. Factors of pages are announced
+beside."""
+
+
+_QUIET: Final = ("quiet_found", "quiet_predicted", "quiet_belief")
+"""Fields of `HOST`, in the order of `QuietPages`."""
 
 
 def grown(array: NDArray[Any], size: int) -> NDArray[Any]:
@@ -44,6 +58,11 @@ def grown(array: NDArray[Any], size: int) -> NDArray[Any]:
     larger = np.zeros((max(size, len(array) + len(array) // 4, 16), *array.shape[1:]), array.dtype)
     larger[: len(array)] = array
     return larger
+
+
+def quiet_of(records: NDArray[Any]) -> QuietPages:
+    """What crawls of quiet pages came to, of hosts' records."""
+    return QuietPages(*(records[name] for name in _QUIET))
 
 
 class Hosts:
@@ -72,7 +91,8 @@ class Hosts:
         self._by_id: NDArray[np.int64] = np.empty(0, np.int64)
         """Rows in rising order of hosts' ids, as far as that was asked for."""
         self._slots: dict[tuple[int, str], int] = {}
-        self._unknown = _figures(initial_host_priors(1, SOURCES), HostLearning.initial(1))[0]
+        unknown = initial_host_priors(1, SOURCES), HostLearning.initial(1)
+        self._unknown = _figures(*unknown, np.ones(1))[0]
 
     @classmethod
     def load(cls, columns: HostColumns) -> Self:
@@ -88,6 +108,7 @@ class Hosts:
             hosts.records[name] = columns.rules[name]
         for name in ("limit_updated_at", "prior_shape", "prior_rate"):
             hosts.records[name] = getattr(columns, name)
+        hosts._set_quiet(slice(None), columns.quiet)
         hosts.learning = HostLearning(*(stored.copy() for stored in columns.learning))
         hosts.sources = [list(names) for names in columns.sources]
         for row, names in enumerate(hosts.sources):
@@ -149,6 +170,7 @@ class Hosts:
         HostRules().write(record)
         record["limit_updated_at"] = record["named_since"] = NEVER
         record["prior_shape"], record["prior_rate"] = prior.shape[0], prior.rate[0]
+        self._set_quiet(slice(row, row + 1), QuietPages.initial(1))
         for mine, initial in zip(self.learning, HostLearning.initial(1), strict=True):
             mine[row] = initial[0]
         self.learning.precision[row] = prior.precision[0]
@@ -234,6 +256,10 @@ class Hosts:
             self.learning.precision[: len(self.names)].copy(),
         )
 
+    def _set_quiet(self, rows: slice, quiet: QuietPages) -> None:
+        for name, column in zip(_QUIET, quiet, strict=True):
+            self.records[name][rows] = column
+
     @property
     def tables(self) -> HostTables:
         """What crawls and signals are counted in; the tables write through."""
@@ -244,15 +270,17 @@ class Hosts:
         """What is announced of hosts; shape (rows, `ANNOUNCED`)."""
         records, learning = self.records[rows], self.learning.take(rows)
         priors = HostPriors(records["prior_shape"], records["prior_rate"], learning.precision)
-        return _figures(priors, learning)
+        return _figures(priors, learning, records["quiet_belief"])
 
 
-def _figures(priors: HostPriors, learning: HostLearning) -> NDArray[np.float64]:
+def _figures(
+    priors: HostPriors, learning: HostLearning, belief: NDArray[np.float64]
+) -> NDArray[np.float64]:
     return np.column_stack(
         [
-            priors.shape / priors.rate,
+            believed_mean(priors.shape, priors.rate, belief),
             learning.evidence,
             learning.source_evidence,
-            learning.multipliers,
+            believed_multipliers(learning.multipliers, belief),
         ]
     )

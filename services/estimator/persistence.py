@@ -17,6 +17,7 @@ from services.estimator.application import ShardEffects
 from services.estimator.commits import Commit, Offsets
 from services.estimator.comparing import count_predictions
 from services.estimator.erased_rows import erase
+from services.estimator.hosts import quiet_of
 from services.estimator.passing import refuses_data
 from services.estimator.shard import PAGE
 from shared.runtime.databases import held_by
@@ -363,16 +364,16 @@ def _hosts(done: Sequence[ShardEffects]) -> writer.HostLimits:
 
 def _estimates(done: Sequence[ShardEffects]) -> writer.HostEstimates:
     parts = [(part.shard, part.counted_hosts) for part in done if part.counted_hosts.size]
-    known = [(shard.hosts.records, rows) for shard, rows in parts]
+    records = np.concatenate([shard.hosts.records[rows] for shard, rows in parts])
     taken = [shard.hosts.learning.take(rows) for shard, rows in parts]
     learning = HostLearning(*map(np.concatenate, zip(*taken, strict=True)))
     return writer.HostEstimates(
         shards=np.concatenate(
             [np.full(rows.size, shard.number, np.int16) for shard, rows in parts]
         ),
-        host_ids=np.concatenate([records["host_id"][rows] for records, rows in known]),
-        prior_shape=np.concatenate([records["prior_shape"][rows] for records, rows in known]),
-        prior_rate=np.concatenate([records["prior_rate"][rows] for records, rows in known]),
+        host_ids=records["host_id"],
+        prior_shape=records["prior_shape"],
+        prior_rate=records["prior_rate"],
         prior_precision=-np.expm1(-learning.evidence),
         sources=[
             _packed_sources(tuple(shard.hosts.sources[row]))
@@ -380,6 +381,7 @@ def _estimates(done: Sequence[ShardEffects]) -> writer.HostEstimates:
             for row in rows.tolist()
         ],
         learning=pack_hosts(learning),
+        quiet=quiet_of(records),
     )
 
 

@@ -11,6 +11,7 @@ import numpy as np
 from services.estimator.columns import HostTables, Verdicts
 from shared.policy.compiled import compiled
 from shared.policy.estimation.prediction import expected_fresh_days
+from shared.policy.estimation.quiet_pages import NEVER_CHANGED
 from shared.store.history import SOURCES, Rings
 from shared.units import SECONDS_PER_DAY
 
@@ -29,6 +30,7 @@ def note_prediction(
     rings: Rings,
     hosts: HostTables,
     row: int,
+    age: int,
     time: float,
     days: float,
     event: int,
@@ -41,6 +43,7 @@ def note_prediction(
         rings: the pages' records, that of the crawl not among them yet.
         hosts: what is known of hosts, the crawl not counted yet.
         row: of the page.
+        age: the bin that held during the interval (`bursts.age_bin`).
         time: of the crawl.
         days: since the crawl before.
         event: of the crawl.
@@ -50,6 +53,8 @@ def note_prediction(
     if np.isnan(rate):
         rate = mean_of_host(page, hosts)
     rate *= rings.multiplier[row]
+    if age == NEVER_CHANGED:
+        rate *= hosts.records[page.host].quiet_belief
     evidence, sources = 0.0, 0
     for slot in range(SOURCES):
         count = rings.pending[row, slot]

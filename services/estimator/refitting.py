@@ -26,6 +26,7 @@ from shared.policy.estimation.page_factors import (
     fit_page_factors,
     seen_rings,
 )
+from shared.policy.estimation.quiet_pages import quiet_beliefs
 from shared.rules.sites import sites_of
 from shared.store.directories import DIRECTORIES
 from shared.store.history import SOURCES
@@ -91,7 +92,7 @@ class Refitted:
     """What a refit did to a shard; the shard itself has it already."""
 
     hosts: NDArray[np.int64]
-    """Rows of hosts with another prior."""
+    """Rows of hosts with another prior, or another belief in quiet pages."""
     factored: NDArray[np.int64]
     """Rows of hosts with other factors of their pages."""
     pages: NDArray[np.int64]
@@ -113,9 +114,10 @@ def refit(shards: Sequence[Shard], material_change: float) -> list[Refitted]:
     priors, newcomer = fitted_priors(
         [sums_of(shard) for shard in shards], [shard.hosts.names for shard in shards]
     )
+    moved = [set_priors(shard, mine) for shard, mine in zip(shards, priors, strict=True)]
+    others = set_beliefs(shards)
     done = []
-    for shard, mine, old, rows in zip(shards, priors, before, factored, strict=True):
-        moved = set_priors(shard, mine)
+    for shard, own, quiet, old, rows in zip(shards, moved, others, before, factored, strict=True):
         shard.hosts.newcomer = newcomer
         pages = shard.pages
         followers = moved_pages(
@@ -123,7 +125,7 @@ def refit(shards: Sequence[Shard], material_change: float) -> list[Refitted]:
         )
         followers &= shard.rings.seen[: len(pages)] > 0
         chosen = follow(shard, np.flatnonzero(followers), material_change)
-        done.append(Refitted(np.flatnonzero(moved), rows, chosen))
+        done.append(Refitted(np.flatnonzero(own | quiet), rows, chosen))
     return done
 
 
@@ -283,6 +285,36 @@ def set_priors(shard: Shard, priors: HostPriors) -> NDArray[np.bool_]:
     hosts.records["prior_rate"][rows] = priors.rate[rows]
     hosts.learning.precision[rows] = priors.precision[rows]
     return moved
+
+
+def set_beliefs(shards: Sequence[Shard]) -> list[NDArray[np.bool_]]:
+    """Refit what is believed of quiet pages, from what all shards of this process have counted.
+
+    Schedulers hear of it with the hosts, and so do their pages.
+
+    Returns:
+        of which hosts of each shard it moved.
+    """
+    counts = [len(shard.hosts.names) for shard in shards]
+    records = np.concatenate(
+        [shard.hosts.records[:n] for shard, n in zip(shards, counts, strict=True)]
+    )
+    learning = [shard.hosts.learning for shard in shards]
+    beliefs = quiet_beliefs(
+        np.ascontiguousarray(records["quiet_found"]),
+        np.ascontiguousarray(records["quiet_predicted"]),
+        np.concatenate([of.signals[:n] for of, n in zip(learning, counts, strict=True)]),
+        np.concatenate([of.precision[:n] for of, n in zip(learning, counts, strict=True)]),
+        sites_of([name for shard in shards for name in shard.hosts.names]),
+    )
+    before = records["quiet_belief"]
+    beyond = np.abs(beliefs - before) > PRIOR_TOLERANCE * before
+    ends = np.cumsum(counts)[:-1]
+    parts = np.split(beyond, ends)
+    for shard, new, moved in zip(shards, np.split(beliefs, ends), parts, strict=True):
+        rows = np.flatnonzero(moved)
+        shard.hosts.records["quiet_belief"][rows] = new[rows]
+    return parts
 
 
 def follow(shard: Shard, rows: NDArray[np.int64], material_change: float) -> NDArray[np.int64]:

@@ -24,6 +24,7 @@ from services.estimator.refitting import (
     follow,
     moved_pages,
     no_sums,
+    set_beliefs,
     set_factors,
     set_priors,
     sums_of,
@@ -201,7 +202,7 @@ def take(
         shard.hosts.set_factors(part.factors)
         if part.factors:
             shard.pages["factor"] = shard.hosts.factors_of(shard.pages)
-        rows = np.flatnonzero(set_priors(shard, own))
+        rows = set_priors(shard, own)
         shard.hosts.newcomer = newcomer
         after = HostPriors(*(column[:count] for column in shard.hosts.priors))
         theirs = part.candidates
@@ -209,7 +210,13 @@ def take(
             theirs.hosts, (before, theirs.before), (after, theirs.after), material_change
         )
         moved.append((rows, theirs.chosen(np.flatnonzero(others))))
-    return _followed(found, shards, moved, material_change)
+    # What is counted of quiet pages is of now: it stands with the hosts, which are all here.
+    hosts = [
+        np.union1d(np.flatnonzero(rows), np.flatnonzero(quiet))
+        for (rows, _), quiet in zip(moved, set_beliefs(shards), strict=True)
+    ]
+    candidates = [theirs for _, theirs in moved]
+    return _followed(found, shards, list(zip(hosts, candidates, strict=True)), material_change)
 
 
 def _followed(

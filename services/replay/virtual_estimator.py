@@ -131,7 +131,7 @@ class VirtualEstimator:
         return self.news(both[0], now)
 
     def believed(self, rows: Integers) -> tuple[Floats, Floats, Floats]:
-        """(α, with its burst; κ̄; γ) of pages, as they go by the learned."""
+        """(α, with its burst and the belief in quiet pages; κ̄; γ), as they go by the learned."""
         shard = self.shard
         mine = shard.rows_of(rows)
         pages, known = shard.pages[mine], len(shard.hosts.names)
@@ -141,8 +141,10 @@ class VirtualEstimator:
         of_host = pages["host"]
         priors = shard.hosts.priors
         by_host = (priors.shape / priors.rate)[of_host] * pages["factor"]
+        belief = shard.hosts.records["quiet_belief"][of_host]
+        is_unchanged = pages["last_changed_at"] == NEVER
         return (
-            np.where(is_own, own, by_host),
+            np.where(is_own, own, by_host) * np.where(is_unchanged, belief, 1.0),
             np.where(is_own, pages["signal_evidence"], evidence[of_host]),
             pages["signal_rate"],
         )

@@ -27,6 +27,7 @@ from shared.contracts.messages import (
     PageUpdate,
 )
 from shared.pacing.groups import NO_LIMITS, Limits
+from shared.policy.estimation.quiet_pages import QuietPages
 from shared.policy.kernels.rate_tables import make_tables
 from shared.rules.host_objectives import FRESHNESS_ALONE, HostObjectives
 from shared.rules.page_events import GONE_FOR_GOOD, UNCHANGED
@@ -159,6 +160,7 @@ def _snapshot() -> ShardSnapshot:
             sources=[["warm"]],
             learning=HostLearning.initial(1),
             factors=[HostFactors.none()],
+            quiet=QuietPages.initial(1),
         ),
         positions={},
         last_sources=np.zeros(_MANY, np.int8),

@@ -63,6 +63,7 @@ CREATE TRIGGER note_refit AFTER UPDATE ON hosts FOR EACH ROW WHEN (
     OR substring(coalesce(OLD.learning, {learning}) FROM 1 FOR {length})
         IS DISTINCT FROM substring(coalesce(NEW.learning, {learning}) FROM 1 FOR {length})
     OR OLD.factors IS DISTINCT FROM NEW.factors
+    OR OLD.quiet_belief IS DISTINCT FROM NEW.quiet_belief
 ) EXECUTE FUNCTION verify.note_refit()"""
 """Shards that were refitted together are those whose owner's rows the transaction has locked."""
 

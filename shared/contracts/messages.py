@@ -200,8 +200,8 @@ class HostParameters(Struct, frozen=True, gc=False):
 
     host: Host
     unsignalled_change_rate: Rate
-    """A/B, per day: α of a page without a crawl record, times the factors of its directory and of
-    its activity."""
+    """A/B, per day, as far as quiet pages are believed: α of a page without a crawl record, times
+    the factors of its directory and of its activity."""
     signal_evidence: Evidence
     """κ̄ = −ln(1 − p) of a signal of whatever source, at a page without a crawl record."""
     sources: Annotated[list[Source], Meta(max_length=3)]
@@ -212,7 +212,7 @@ class HostParameters(Struct, frozen=True, gc=False):
     κ_k/κ̄ signals."""
     burst_multipliers: Annotated[list[Multiplier], Meta(min_length=6, max_length=6)]
     """By the age of a page at its last crawl, since its last change: never changed, just changed,
-    under 7, 30, 120 days ago, longer ago."""
+    under 7, 30, 120 days ago, longer ago. The first holds at once, others from its next crawl."""
     updated_at: UnixSeconds
     epoch: Count = 0
     """Of the estimator's ownership of the shard, as in `page-parameters`."""

@@ -7,6 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from shared.contracts.fields import MAX_NAMED_GROUP_LENGTH
+from shared.policy.estimation.quiet_pages import QuietPages
 from shared.store.host_factors import HostFactors
 from shared.store.hosts import HostLearning
 from shared.store.page_status import NEVER
@@ -122,6 +123,7 @@ class HostColumns:
     """Names of the sources that have a slot of their own."""
     learning: HostLearning
     factors: list[HostFactors]
+    quiet: QuietPages
 
 
 @dataclass(frozen=True, slots=True)

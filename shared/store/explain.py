@@ -28,7 +28,7 @@ WHERE shard = %s AND page_id = %s
 
 _HOST = """
 SELECT host, max_crawls_per_second, blocked_until, crawl_delay, asked_until, failures, failed_at,
-       max_open_requests, named_group, limit_updated_at, factors
+       max_open_requests, named_group, limit_updated_at, quiet_belief, factors
 FROM hosts WHERE shard = %s AND host_id = %s
 """
 

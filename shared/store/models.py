@@ -185,6 +185,12 @@ class Host(Base):
     factors: Mapped[bytes] = mapped_column(LargeBinary, server_default="")
     """What the directories and signals of pages say of their rates (`shared.store.host_factors`);
     empty: nothing yet."""
+    quiet_found: Mapped[float] = mapped_column(Double, server_default="0")
+    """E: changes found by quiet crawls of pages that had never changed."""
+    quiet_predicted: Mapped[float] = mapped_column(Double, server_default="0")
+    """X: changes predicted of them."""
+    quiet_belief: Mapped[float] = mapped_column(Double, server_default="1")
+    """Q: what is told of such pages is their rate times this."""
 
 
 OBSERVATIONS: Final = Table(

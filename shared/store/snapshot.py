@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from shared.contracts.layout import Layout
 from shared.policy.estimation.first_guesses import INITIAL_CHANGE_RATE, INITIAL_SHAPE
+from shared.policy.estimation.quiet_pages import QuietPages
 from shared.store.binary import Blobs
 from shared.store.columns import (
     HOST_RULES,
@@ -226,23 +227,26 @@ def _hosts(connection: psycopg.Connection, shard: int) -> HostColumns:
         "array_agg(coalesce(named_group, '')), array_agg(named_since), "
         "array_agg(limit_updated_at), array_agg(coalesce(prior_shape, %s)), "
         "array_agg(coalesce(prior_rate, %s)), array_agg(sources), "
-        "string_agg(coalesce(learning, %s), ''::bytea), array_agg(factors) "
+        "string_agg(coalesce(learning, %s), ''::bytea), array_agg(factors), "
+        "array_agg(quiet_found), array_agg(quiet_predicted), array_agg(quiet_belief) "
         "FROM (SELECT * FROM hosts WHERE shard = %s ORDER BY host_id) AS host",
         (INITIAL_SHAPE, INITIAL_SHAPE / INITIAL_CHANGE_RATE, INITIAL, shard),
         binary=True,
     ).fetchone()
     if row is None or row[0] is None:
         nothing = np.empty(0)
-        initial = HostLearning.initial(0)
+        learned = HostLearning.initial(0)
         return HostColumns(
-            np.empty(0, np.int64), [], host_rules(0), nothing, nothing, nothing, [], initial, []
+            *(np.empty(0, np.int64), [], host_rules(0), nothing, nothing, nothing),
+            *([], learned, []),
+            quiet=QuietPages.initial(0),
         )
     host_ids, names = row[:2]
     rules = host_rules(len(names))
     last_rule = 2 + len(HOST_RULES.names or ())
     for name, column in zip(HOST_RULES.names or (), row[2:last_rule], strict=True):
         rules[name] = column
-    limit_updated_at, shape, rate, sources, packed, factors = row[last_rule:]
+    limit_updated_at, shape, rate, sources, packed, factors, *quiet = row[last_rule:]
     return HostColumns(
         host_ids,
         names,
@@ -253,4 +257,5 @@ def _hosts(connection: psycopg.Connection, shard: int) -> HostColumns:
         [unpack_sources(of_host) for of_host in sources],
         unpack_hosts(packed, len(names)),
         [unpack_factors(of_host) for of_host in factors],
+        QuietPages(*quiet),
     )

@@ -12,6 +12,7 @@ import numpy as np
 import psycopg
 from numpy.typing import NDArray
 
+from shared.policy.estimation.quiet_pages import QuietPages
 from shared.store.binary import Blobs, copy_bytes
 from shared.store.columns import HOST_RULES
 from shared.store.hosts import NO_SOURCES
@@ -216,6 +217,7 @@ class HostEstimates:
     """By `hosts.pack_sources`."""
     learning: Blobs
     """By `hosts.pack_hosts`."""
+    quiet: QuietPages
 
 
 def update_hosts(connection: psycopg.Connection, estimates: HostEstimates) -> int:
@@ -223,10 +225,12 @@ def update_hosts(connection: psycopg.Connection, estimates: HostEstimates) -> in
     return connection.execute(
         "UPDATE hosts AS host SET prior_shape = new.shape, prior_rate = new.rate, "
         "prior_precision = new.precision, sources = new.sources, "
-        "learning = substr(%s::bytea, new.begins, new.length) "
+        "learning = substr(%s::bytea, new.begins, new.length), quiet_found = new.found, "
+        "quiet_predicted = new.predicted, quiet_belief = new.belief "
         "FROM unnest(%s::int4[], %s::int4[], %s::int2[], %s::int8[], %s::float8[], %s::float8[], "
-        "%s::float8[], %s::text[]) "
-        "AS new (begins, length, shard, host_id, shape, rate, precision, sources) "
+        "%s::float8[], %s::text[], %s::float8[], %s::float8[], %s::float8[]) "
+        "AS new (begins, length, shard, host_id, shape, rate, precision, sources, found, "
+        "predicted, belief) "
         "WHERE host.shard = new.shard AND host.host_id = new.host_id",
         (
             *estimates.learning.slices,
@@ -236,6 +240,7 @@ def update_hosts(connection: psycopg.Connection, estimates: HostEstimates) -> in
             estimates.prior_rate,
             estimates.prior_precision,
             estimates.sources,
+            *estimates.quiet,
         ),
     ).rowcount
 

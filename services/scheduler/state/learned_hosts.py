@@ -1,10 +1,10 @@
 """What the estimator has learned of hosts, and what that makes of their pages.
 
 A page without a crawl record takes α and κ̄ from its host, α times what its directory and its
-signals say (`host_factors`). The rate α of one that has its own is
-multiplied by the host's burst multiplier for the page's age, fixed at each crawl until the next. A
-signal counts by the weight of its source at the host, κ_k/κ̄, so that κ̄ times the count is the
-evidence of all sources.
+signals say (`host_factors`). The rate α of one that has its own is multiplied by the host's burst
+multiplier for the page's age, fixed at each crawl until the next; of a page that never changed it
+is the host's as it is now, which has the belief in quiet pages in it. A signal counts by the weight
+of its source at the host, κ_k/κ̄, so that κ̄ times the count is the evidence of all sources.
 """
 
 import math
@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 from services.scheduler.state.host_factors import Factors, FactorTables, factor_of
 from services.scheduler.state.packing import (
     has_own_rate,
+    is_unchanged,
     set_multiplier,
     set_own_rate,
     updated_at,
@@ -27,6 +28,7 @@ from shared.contracts.messages import HostParameters
 from shared.policy.compiled import compiled
 from shared.policy.estimation.bursts import AGE_BINS, age_bin
 from shared.policy.estimation.first_guesses import INITIAL_CHANGE_RATE, INITIAL_PRECISION
+from shared.policy.estimation.quiet_pages import NEVER_CHANGED, believed_mean, believed_multipliers
 from shared.policy.estimation.smoothed import PSEUDO_DAYS, PSEUDO_SIGNALS
 from shared.store.columns import HostColumns
 from shared.store.history import OWN_SOURCES, SOURCES
@@ -162,9 +164,13 @@ class LearnedHosts:
         """
         kappa = columns.learning.evidence
         with np.errstate(over="ignore"):
-            self.tables.alpha[numbers] = columns.prior_shape / columns.prior_rate
+            self.tables.alpha[numbers] = believed_mean(
+                columns.prior_shape, columns.prior_rate, columns.quiet.belief
+            )
             self.tables.kappa[numbers] = kappa
-            self.tables.multipliers[numbers] = columns.learning.multipliers
+            self.tables.multipliers[numbers] = believed_multipliers(
+                columns.learning.multipliers, columns.quiet.belief
+            )
         weights = _weights(columns.learning.source_evidence, kappa[:, np.newaxis])
         for number, factors in zip(numbers.tolist(), columns.factors, strict=True):
             if factors.is_known:
@@ -294,6 +300,8 @@ def refresh_pages(
         is_own = has_own_rate(record)
         if not is_own:
             page.alpha = rate_by_host(page, record, hosts)
+        elif is_unchanged(record):
+            set_multiplier(page, record, hosts.multipliers[page.host, NEVER_CHANGED])
         if not is_own or not page.gamma > 0.0:
             page.kappa = hosts.kappa[page.host]
         has_signals = page.gamma > 0.0 or page.signals > 0

@@ -4,7 +4,7 @@
   are nearer to each other, the one that comes later counts as later.
 - When it changed: in steps of 160 seconds, as long as that is at most 120 days before its last
   crawl; burst multipliers do not tell longer times apart.
-- Its burst multiplier: as a power of 2 in steps of 1/4096, 0.02 %; 1 is exact. The rate that the
+- Its burst multiplier: as a power of 2 in steps of 1/2048, 0.03 %; 1 is exact. The rate that the
   page has of its own, before the multiplier, is `alpha` of its `PAGE` over that.
 """
 
@@ -37,11 +37,12 @@ _FIRST_STAMP: Final = 2
 _STAMPS: Final = 0x10000 - _FIRST_STAMP
 """Steps before stamps come again: 121 days."""
 
-_MULTIPLIER_STEPS: Final = 4096.0
+_MULTIPLIER_STEPS: Final = 2048.0
 """In a factor of 2."""
 
 _LARGEST_POWER: Final = 16_383
-"""Multipliers are clipped to 1/16 and 16: those of bursts are from 0.1 to 10."""
+"""Multipliers are clipped to 1/256 and 256: those of bursts are from 0.1 to 10, and of pages that
+never changed, with what is believed of them, from 0.02."""
 
 _SMALLEST: Final = 1e-9
 """So that every multiplier has a logarithm."""
@@ -86,11 +87,17 @@ def _stamp(time: float) -> int:
 
 
 @compiled
+def is_unchanged(record: Any) -> bool:
+    """Whether no change of a page was ever seen."""
+    return bool(record.change == _NO_CHANGE)
+
+
+@compiled
 def days_since_change(record: Any, last_crawled_at: float) -> float:
     """Days from a page's last change to its last crawl; infinite: none was seen."""
-    change = np.int64(record.change)
-    if change == _NO_CHANGE:
+    if is_unchanged(record):
         return math.inf
+    change = np.int64(record.change)
     if change == _LONG_AGO:
         return LONG_AGO_DAYS
     steps = (_stamp(last_crawled_at) - (change - _FIRST_STAMP)) % _STAMPS

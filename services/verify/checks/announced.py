@@ -16,10 +16,10 @@ from services.verify.checks.finding import Finding
 from services.verify.ledger import Ledger
 from services.verify.records import decoded
 from services.verify.reference.fitting import evidence_of
+from services.verify.reference.quiet_crawls import told_multipliers
 from services.verify.reference.state import SOURCES, HostState, PageState, State, activity_of
 from shared.contracts.messages import HostParameters, PageParameters
 from shared.contracts.topics import HOST_PARAMETERS, PAGE_PARAMETERS
-from shared.policy.estimation.bursts import burst_multiplier, trusts_bursts
 from shared.store.page_status import ACTIVE
 
 ROUNDING: Final = 1e-9
@@ -183,12 +183,10 @@ def _factors_off(
 
 def _figures(host: HostState) -> NDArray[np.float64]:
     """What there is to be announced of a host, in the order of the message."""
-    tables = zip(host.expected_changes[0], host.predicted_changes[0], strict=True)
-    trusted = trusts_bursts(host.signals, host.precision)
     return np.array(
         [
-            *(host.prior_shape / host.prior_rate, evidence_of(host)),
+            *(host.prior_shape / host.prior_rate * host.quiet_belief, evidence_of(host)),
             *(-np.log1p(-host.precision)),
-            *(burst_multiplier(*cell) if trusted else 1.0 for cell in tables),
+            *told_multipliers(host),
         ]
     )

@@ -5,9 +5,9 @@ learned from announcements. So times, counts of failures, weights, bounds, limit
 same to the digit; what is learned is off by as much as announcements are (`announced`), and what is
 kept in single precision by its rounding. The burst multiplier that holds since a page's last crawl
 is of the host's tables as the scheduler knew them then, before or after the estimator announced
-others: so it is one that was announced at some time for pages of that age. How many signals of
-several count that came about when a page was crawled depends on the batches: whether there are any
-does not.
+others: so it is one that was announced at some time for pages of that age. That of a page that
+never changed follows its host's at once. How many signals of several count that came about when a
+page was crawled depends on the batches: whether there are any does not.
 """
 
 import math
@@ -20,7 +20,7 @@ from services.verify.checks.announced import Owners, drift_since, standing
 from services.verify.checks.finding import Finding
 from services.verify.ledger import Ledger, first_answers
 from services.verify.reference.fitting import evidence_of
-from services.verify.reference.rules import age_of
+from services.verify.reference.quiet_crawls import UNCHANGED, age_of, told_multipliers
 from services.verify.reference.state import HostState, PageState, State
 from shared.contracts.identity import identify
 from shared.contracts.messages import HostParameters
@@ -140,7 +140,7 @@ def _learned(
     multipliers: Sequence[Sequence[float]],
     drift: float,
 ) -> Iterator[Compared]:
-    alpha = host.prior_shape / host.prior_rate * host.factor_of(page)
+    alpha = host.prior_shape / host.prior_rate * host.quiet_belief * host.factor_of(page)
     kappa = evidence_of(host)
     # Its host's rate and the factor of its directory, and of its activity, are off by so much each.
     off = (1.0 + drift) ** 3 - 1.0
@@ -148,6 +148,11 @@ def _learned(
         off = drift
         own, kappa = page.unsignalled_change_rate, page.signal_evidence
         known = [page.multiplier, 1.0, *(ages[age_of(page)] for ages in multipliers)]
+        never = told_multipliers(host)[UNCHANGED]
+        if age_of(page) == UNCHANGED and never != 1.0:
+            # Its host's multiplier is off by so much as well.
+            off = (1.0 + drift) ** 2 - 1.0
+            known.append(never)
         alpha = min(
             (own * multiplier for multiplier in known),
             key=lambda one: abs(one - has["unsignalled_change_rate"]),

@@ -39,7 +39,7 @@ _HOST_EXACT: Final = (
 )
 _HOST: Final = (
     *("prior_shape", "prior_rate", "precision", "expected_changes", "predicted_changes"),
-    *("activity", "factors"),
+    *("activity", "factors", "quiet_found", "quiet_predicted", "quiet_belief"),
 )
 
 

@@ -56,8 +56,14 @@ def refit(state: State, material_change: float, shards: Collection[int]) -> None
     """
     hosts = [host for host in state.hosts.values() if host.shard in shards]
     pages = [page for page in state.pages.values() if page.records and page.shard in shards]
-    if not pages:
-        return
+    if pages:
+        _refit_priors(state, hosts, pages, material_change)
+    _refit_beliefs(hosts)
+
+
+def _refit_priors(
+    state: State, hosts: Sequence[HostState], pages: list[PageState], material_change: float
+) -> None:
     before = _priors(hosts)
     believed = [_prior_of(state.hosts[page.host], page) for page in pages]
     refit_factors(hosts, pages)
@@ -86,6 +92,30 @@ def refit(state: State, material_change: float, shards: Collection[int]) -> None
         if _is_other(_prior_of(state.hosts[page.host], page), old, material_change)
     ]
     _follow(state, followers, material_change)
+
+
+def _refit_beliefs(hosts: Sequence[HostState]) -> None:
+    """Find what share of what is predicted of pages that never changed is found: by host, with that
+    of its site behind it, and behind that everything's. Only where signals of the site prove
+    true."""
+    everything = _share(1.0, hosts)
+    sites = _sites(hosts).tolist()
+    for site in set(sites):
+        theirs = [host for host, number in zip(hosts, sites, strict=True) if number == site]
+        parent = _share(everything, theirs)
+        signals = sum(float(host.signals.sum()) for host in theirs)
+        true = sum(float(host.signals @ host.precision) for host in theirs)
+        is_used = signals >= 5.0 and true >= 0.1 * signals
+        for host in theirs:
+            new = min(max(_share(parent, [host]), 0.2), 1.0) if is_used else 1.0
+            if abs(new - host.quiet_belief) > PRIOR_TOLERANCE * host.quiet_belief:
+                host.quiet_belief = new
+
+
+def _share(parent: float, hosts: Sequence[HostState]) -> float:
+    found = sum(host.quiet_found for host in hosts)
+    predicted = sum(host.quiet_predicted for host in hosts)
+    return (5.0 * parent + found) / (5.0 + predicted)
 
 
 def _sites(hosts: Sequence[HostState]) -> NDArray[np.int64]:

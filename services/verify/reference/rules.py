@@ -9,10 +9,15 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
-import numpy as np
 from aiokafka import ConsumerRecord
 
 from services.verify.records import decoded
+from services.verify.reference.quiet_crawls import (
+    age_of,
+    multiplier_of,
+    note_quiet_crawl,
+    single,
+)
 from services.verify.reference.state import (
     DEPTH,
     SOURCES,
@@ -27,7 +32,6 @@ from shared.contracts.identity import BadUrl, PageIdentity, digest_id_of, identi
 from shared.contracts.layout import Layout
 from shared.contracts.messages import CrawlOutcome, HostLimit, PageSignal, PageUpdate
 from shared.contracts.topics import CRAWL_OUTCOMES, HOST_LIMITS, PAGE_SIGNALS, PAGE_UPDATES
-from shared.policy.estimation.bursts import age_bin, burst_multiplier, trusts_bursts, update_bursts
 from shared.store.page_status import ACTIVE, DISALLOWED, DUPLICATE, GONE, NEVER, REDIRECTED, REMOVED
 from shared.units import SECONDS_PER_DAY
 
@@ -256,16 +260,12 @@ class _Company:
             days = (time - before) / SECONDS_PER_DAY
             self.effects.observed.add(page.page_id)
             self.effects.observations.append((page.page_id, time, days, signals, changed))
-            record = CrawlRecord(_single(days * page.multiplier), tuple(page.pending), changed)
+            record = CrawlRecord(single(days * page.multiplier), tuple(page.pending), changed)
             page.records = [*page.records, record][-DEPTH:]
             host = self._hosts[page.host]
             if signals == 0:
-                rate = page.unsignalled_change_rate
-                if math.isnan(rate):
-                    rate = host.prior_shape / host.prior_rate * host.factor_of(page)
-                tables = host.expected_changes, host.predicted_changes
-                update_bursts(*tables, 0, age_before, rate, days, changed)
-            page.multiplier = _multiplier(host, age_of(page))
+                note_quiet_crawl(host, page, age_before, days, changed=changed)
+            page.multiplier = multiplier_of(host, age_of(page))
         page.pending, page.signals = waiting, sum(waiting)
 
     def _signals_before(self, page: PageState, time: float) -> tuple[int, list[int]]:
@@ -379,20 +379,3 @@ def _busy_until(outcome: CrawlOutcome) -> float:
     if outcome.retry_after_seconds is not None:
         return outcome.crawled_at + min(outcome.retry_after_seconds, LONGEST_PAUSE_SECONDS)
     return outcome.crawled_at + BUSY_SECONDS if outcome.http_status in BUSY_STATUSES else NEVER
-
-
-def age_of(page: PageState) -> int:
-    """The bin of the time from a page's last change to its last crawl."""
-    return int(age_bin((page.last_crawled_at - page.last_changed_at) / SECONDS_PER_DAY))
-
-
-def _multiplier(host: HostState, age: int) -> float:
-    """The burst multiplier that holds until the next crawl."""
-    if not trusts_bursts(host.signals, host.precision):
-        return 1.0
-    cell = host.expected_changes[0, age], host.predicted_changes[0, age]
-    return _single(burst_multiplier(*cell))
-
-
-def _single(number: float) -> float:
-    return float(np.float32(number))

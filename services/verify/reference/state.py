@@ -71,7 +71,7 @@ _PAGES: Final = """
 _HOSTS: Final = """
     SELECT host, shard, max_crawls_per_second, blocked_until, crawl_delay, asked_until, failures,
            failed_at, max_open_requests, named_group, named_since, prior_shape, prior_rate,
-           prior_precision, sources, learning, factors
+           prior_precision, sources, learning, factors, quiet_found, quiet_predicted, quiet_belief
     FROM hosts"""
 
 
@@ -199,6 +199,11 @@ class HostState:
     """Factors of the rates of its pages, by their signals ever."""
     directories: dict[int, float] = field(default_factory=dict)
     """Those of directories that differ, in rising order."""
+    quiet_found: float = 0.0
+    """Changes that crawls without a signal found, of pages of which none was known."""
+    quiet_predicted: float = 0.0
+    quiet_belief: float = 1.0
+    """By what the rates of such pages are multiplied where they are told."""
 
     def note_group(self, group: str | None, time: float) -> None:
         """A crawl says of what group the host is; it is of one for a day at least."""
@@ -325,6 +330,7 @@ def _host(
     sources: str,
     packed: bytes | None,
     factors: bytes,
+    *quiet: float,
 ) -> HostState:
     host = HostState(name, shard, math.nan if limit is None else limit, blocked_until)
     host.crawl_delay = math.nan if crawl_delay is None else crawl_delay
@@ -332,6 +338,7 @@ def _host(
     host.max_open_requests = most_open or 0
     host.named_group, host.named_since = (named_group or "").encode(), named_since
     host.prior_precision = precision
+    host.quiet_found, host.quiet_predicted, host.quiet_belief = quiet
     host.sources = json.loads(sources)
     if factors:
         host.activity = list(struct.unpack_from(f"<{ACTIVITY_BINS}d", factors))

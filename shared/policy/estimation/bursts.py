@@ -70,6 +70,12 @@ def burst_multiplier(expected_changes: float, predicted_changes: float) -> float
 
 
 @compiled
+def changes_if_changed(exponent: float) -> float:
+    """Expected number of changes in an interval in which there was one, x/(1 − e^{−x})."""
+    return -exponent / math.expm1(-exponent) if exponent > 1e-9 else 1.0
+
+
+@compiled
 def trusts_bursts(signals: Any, precision: Any) -> bool:
     """Whether a host's bursts are used: only where its signals prove true.
 
@@ -106,8 +112,7 @@ def update_bursts(
         exponent = predicted * burst_multiplier(
             expected_changes[host, age], predicted_changes[host, age]
         )
-        certain = exponent > 1e-9
-        expected_changes[host, age] += -exponent / math.expm1(-exponent) if certain else 1.0
+        expected_changes[host, age] += changes_if_changed(exponent)
     predicted_changes[host, age] += predicted
     return burst_multiplier(expected_changes[host, age], predicted_changes[host, age])
 

@@ -5,6 +5,7 @@ import pytest
 from store_contents import NOW, changed_columns, fill, urls_of_shard
 
 from shared.contracts.identity import identify
+from shared.policy.estimation.quiet_pages import QuietPages
 from shared.store import writer
 from shared.store.connection import connect, connect_writer
 from shared.store.directories import directory_of
@@ -34,6 +35,7 @@ def test_what_was_learned_of_hosts_is_in_both_snapshots(store):
         -np.expm1(-learning.evidence),
         [pack_sources(["feed"]), pack_sources(["a", "b"])],
         pack_hosts(learning),
+        QuietPages(np.array([1.5, 0.0]), np.array([7.0, 3.0]), np.array([0.4, 1.0])),
     )
     with connect_writer(store, "test") as connection:
         assert writer.update_hosts(connection, estimates) == 2
@@ -42,12 +44,44 @@ def test_what_was_learned_of_hosts_is_in_both_snapshots(store):
         assert [hosts.sources[row] for row in (0, 1, 3)] == [["feed"], [], ["a", "b"]]
         for stored, column in zip(hosts.learning.take(chosen), learning, strict=True):
             np.testing.assert_array_equal(stored, column)
+        assert [column[chosen].tolist() for column in hosts.quiet] == [
+            [1.5, 0.0],
+            [7.0, 3.0],
+            [0.4, 1.0],
+        ]
+        assert [column[1] for column in hosts.quiet] == [0.0, 0.0, 1.0]
     with connect(store, "test") as connection:
         rates = connection.execute(
             "SELECT count(*), min(unsignalled_change_rate), max(unsignalled_change_rate), "
             "max(precision) FROM page_estimates WHERE shard = 1"
         ).fetchone()
     assert rates == (10, pytest.approx(1 / 60), 0.5, pytest.approx(0.9))
+
+
+def test_pages_that_never_changed_are_told_as_far_as_they_are_believed(store):
+    urls = urls_of_shard(1, 3)
+    fill(store, urls)
+    rows = np.array([0, 1])
+    learned = {
+        "unsignalled_change_rate": np.full(2, 0.5),
+        "last_changed_at": np.array([NOW, -np.inf]),
+        "signal_rate": np.zeros(2),
+    }
+    snapshot = load_for_learning(store, 1)
+    columns = changed_columns(snapshot, rows, records=2) | learned
+    with connect_writer(store, "test") as connection:
+        writer.update_pages(connection, columns)
+        connection.execute("UPDATE hosts SET quiet_belief = 0.4")
+    with connect(store, "test") as connection:
+        rates = connection.execute(
+            "SELECT unsignalled_change_rate FROM page_estimates WHERE shard = 1 ORDER BY page_id"
+        ).fetchall()
+    assert [rate for (rate,) in rates] == pytest.approx([0.5, 0.2, 0.4 / 60])
+    by_id = sorted(urls, key=lambda url: identify(url).page_id)
+    told = [explain_page(store, url) for url in by_id]
+    parameters = [one["parameters"]["unsignalled_change_rate"] for one in told]
+    assert parameters == pytest.approx([0.5, 0.2, 0.4 / 60])
+    assert {one["host"]["quiet_belief"] for one in told} == {0.4}
 
 
 def test_factors_of_hosts_are_in_both_snapshots_and_in_what_is_explained(store):

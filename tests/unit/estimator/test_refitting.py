@@ -5,11 +5,19 @@ import pytest
 
 from services.estimator.application import ShardEffects
 from services.estimator.learning import assign, fit, mean_evidence
-from services.estimator.refitting import FIRST_RECORDS, MOST_PAGES, Refits, merged, refit
+from services.estimator.refitting import (
+    FIRST_RECORDS,
+    MOST_PAGES,
+    Refits,
+    merged,
+    refit,
+    set_beliefs,
+)
 from services.estimator.shard import Shard
 from shared.contracts.identity import identify
 from shared.policy.estimation.host_priors import fit_host_priors, host_sums
 from shared.rules.sites import sites_of
+from shared.store.history import SOURCES
 
 DAY = 86_400.0
 
@@ -92,6 +100,93 @@ def test_shards_are_pooled_as_if_they_were_one():
     refit(shards, 0.05)
     rates = np.concatenate([shard.hosts.priors.rate for shard in shards])
     np.testing.assert_allclose(rates, expected.rate)
+
+
+def with_quiet(shard, found, predicted, signals=9.0):
+    """The shard, with what crawls of its hosts' quiet pages came to."""
+    records, learning = shard.hosts.records, shard.hosts.learning
+    count = len(shard.hosts.names)
+    records["quiet_found"][:count], records["quiet_predicted"][:count] = found, predicted
+    learning.signals[:count, 0], learning.precision[:count] = signals, 0.8
+    return shard
+
+
+def beliefs_of(shard):
+    return shard.hosts.records["quiet_belief"][: len(shard.hosts.names)].tolist()
+
+
+def on_one_site(number, hosts=2):
+    shard = Shard(number)
+    urls = [f"https://h{number}-{host}.site.example/" for host in range(hosts)]
+    shard.add_pages([(identify(url), 0.0) for url in urls])
+    return shard
+
+
+def test_belief_in_quiet_pages_is_pooled_over_all_shards_of_the_process():
+    shards = [
+        with_quiet(on_one_site(0), [0.0, 2.0], [30.0, 4.0]),
+        with_quiet(on_one_site(1, hosts=1), [0.0], [0.0], signals=0.0),
+    ]
+
+    moved = set_beliefs(shards)
+
+    everything = (5.0 + 2.0) / (5.0 + 34.0)
+    site = (5.0 * everything + 2.0) / (5.0 + 34.0)
+    expected = [0.2, (5.0 * site + 2.0) / 9.0, 0.2]
+    assert [*beliefs_of(shards[0]), *beliefs_of(shards[1])] == pytest.approx(expected)
+    assert [part.tolist() for part in moved] == [[True, True], [True]]
+    assert [part.tolist() for part in set_beliefs(shards)] == [[False, False], [False]]
+
+
+def test_a_process_with_some_of_the_shards_goes_by_what_it_has():
+    alone = with_quiet(on_one_site(1), [3.0, 0.0], [6.0, 0.0])
+
+    set_beliefs([alone])
+
+    everything = (5.0 + 3.0) / (5.0 + 6.0)
+    site = (5.0 * everything + 3.0) / 11.0
+    assert beliefs_of(alone) == pytest.approx([(5.0 * site + 3.0) / 11.0, site])
+
+
+def test_a_belief_that_hardly_moves_stays():
+    shard = with_quiet(on_one_site(0), [1.0, 1.0], [9.0, 9.0])
+    set_beliefs([shard])
+    before = beliefs_of(shard)
+    shard.hosts.records["quiet_predicted"] += 0.01
+
+    assert not set_beliefs([shard])[0].any()
+    assert beliefs_of(shard) == before
+
+
+def test_a_refit_tells_of_hosts_whose_quiet_pages_are_believed_less():
+    shard = shard_of_pages(2, 400, [0.3, 0.3])
+    for _ in range(30):
+        refit([shard], 0.05)
+    with_quiet(shard, [0.0, 0.0], [50.0, 0.0])
+    shard.hosts.learning.precision[:2] = 0.5
+    rows = np.arange(2)
+    before, rates = shard.hosts.figures(rows), shard.pages["unsignalled_change_rate"].copy()
+
+    [done] = refit([shard], 0.05)
+
+    assert 0 in done.hosts
+    after = shard.hosts.figures(rows)
+    assert after[0, 0] == pytest.approx(0.2 * before[0, 0], rel=0.02)
+    never = 2 + SOURCES
+    assert after[0, never] == pytest.approx(0.2 * before[0, never])
+    assert (after[:, never + 1 :] == before[:, never + 1 :]).all()
+    np.testing.assert_array_equal(shard.pages["unsignalled_change_rate"], rates)
+
+
+def test_a_new_host_is_believed_until_a_refit_knows_its_site():
+    shard = with_quiet(on_one_site(0), [0.0, 0.0], [50.0, 50.0])
+    set_beliefs([shard])
+
+    row = shard.hosts.row_or_new("new.site.example")
+
+    assert beliefs_of(shard)[row] == 1.0
+    set_beliefs([shard])
+    assert beliefs_of(shard)[row] == 0.2
 
 
 def test_pages_follow_their_hosts_and_only_as_far_as_it_matters():

@@ -189,6 +189,7 @@ def test_the_worker_learns_the_same_from_the_same_messages() -> None:
     # It was worth comparing: all of it was learned from.
     assert (shard.rings.seen[: len(shard.pages)] >= 16).any()
     assert np.ptp(shard.hosts.learning.precision[:count]) > 0.2
+    assert (shard.hosts.records["quiet_belief"][:count] < 0.9).any()
 
 
 def _same_news(

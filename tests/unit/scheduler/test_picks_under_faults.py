@@ -15,6 +15,7 @@ from shared.contracts.identity import host_id_of
 from shared.contracts.layout import ALONE
 from shared.contracts.messages import CrawlRequest
 from shared.policy.estimation.first_guesses import INITIAL_CHANGE_RATE, INITIAL_SHAPE
+from shared.policy.estimation.quiet_pages import QuietPages
 from shared.rules.page_events import UNCHANGED
 from shared.store.binary import Blobs
 from shared.store.columns import HostColumns, PageColumns, SignalsBySource, host_rules
@@ -180,6 +181,7 @@ class HarmedWorld(World):
                 [[] for _ in hosts],
                 HostLearning.initial(count),
                 [HostFactors.none() for _ in hosts],
+                QuietPages.initial(count),
             ),
             positions={},
             last_sources=np.zeros(len(pages), np.int8),

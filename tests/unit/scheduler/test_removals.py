@@ -13,6 +13,7 @@ from shared.contracts.layout import ALONE
 from shared.contracts.messages import HostLimit, HostParameters, PageUpdate
 from shared.discovery.updates import BEHIND_SECONDS, found_page
 from shared.policy.estimation.bursts import AGE_BINS
+from shared.policy.estimation.quiet_pages import QuietPages
 from shared.runtime.acceptance import Acceptance
 from shared.store import removals as stored_removals
 from shared.store.binary import Blobs
@@ -43,7 +44,8 @@ def loaded(gone):
     none, ids = np.empty(0), np.empty(0, np.int64)
     columns = dict.fromkeys(PageColumns.__dataclass_fields__, none)
     whole = dict.fromkeys(("page_ids", "host_ids", "digest", "signal_count", "page_class"), ids)
-    hosts = HostColumns(ids, [], host_rules(0), none, none, none, [], HostLearning.initial(0), [])
+    nothing = [], HostLearning.initial(0), [], QuietPages.initial(0)
+    hosts = HostColumns(ids, [], host_rules(0), none, none, none, *nothing)
     snapshot = ShardSnapshot(
         shard=0,
         pages=PageColumns(**columns | whole),

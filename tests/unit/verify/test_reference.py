@@ -10,7 +10,7 @@ from services.estimator.application import apply_records
 from services.estimator.learning import learn as estimators_learn
 from services.estimator.refitting import refit as estimators_refit
 from services.estimator.shard import Shard
-from services.verify.reference import comparing
+from services.verify.reference import comparing, quiet_crawls
 from services.verify.reference.fitting import evidence_of, learn, refit
 from services.verify.reference.rules import Terms, apply
 from services.verify.reference.state import CrawlRecord, HostState, PageState, State, times_of
@@ -61,7 +61,7 @@ class Both:
             HostLimit: HOST_LIMITS,
         }
         for message, at in messages:
-            host = message.host if hasattr(message, "host") else identify(message.url).host
+            host = getattr(message, "host", "") or identify(message.url).host
             of_shard = batches.setdefault(shard_of(host, SHARDS), {})
             of_shard.setdefault(topics[type(message)].name, []).append(record(message, at))
         acceptance = Acceptance(now, now + 300.0, record_times_count=True)
@@ -127,6 +127,8 @@ def host_of(shard, row, name, number):
     for field in HOST_RULES.names:
         setattr(host, field, columns[field].item())
     host.prior_shape, host.prior_rate = columns["prior_shape"].item(), columns["prior_rate"].item()
+    for field in ("quiet_found", "quiet_predicted", "quiet_belief"):
+        setattr(host, field, columns[field].item())
     host.sources = list(shard.hosts.sources[row])
     host.precision, host.signals = learning.precision[row].copy(), learning.signals[row].copy()
     host.expected_changes = learning.expected_changes[row : row + 1].copy()
@@ -273,6 +275,62 @@ def test_a_host_that_is_other_is_found(life, name):
 
     assert f"host {host.name} " in found
     assert name in found or (name == "directories" and "factors" in found)
+
+
+def a_quiet_life(seed):
+    """Hosts of two sites, on both shards. One's changes are signalled, and of crawls of its pages
+    without a signal few find any; the other's are never signalled."""
+    rng, both, now = np.random.default_rng(seed), Both(), START
+    pages = [identify(f"https://h{n % 4}.s{n % 2}.example/d/{n}") for n in range(60)]
+    added = [PageUpdate("upsert", p.url, 1.0, updated_at=now, crawled_at=now) for p in pages]
+    both.take([(update, now) for update in added], now)
+    for number in range(40):
+        now += 2.0 * DAY
+        messages = []
+        for place in rng.choice(len(pages), 12, replace=False).tolist():
+            page, is_signalled = pages[place], place % 2 == 0 and place < 20
+            if is_signalled:
+                at = now - 0.1 * DAY
+                messages.append((PageSignal(page.page_id, page.url, page.host, "s", at), at))
+            is_changed = is_signalled or rng.random() < 0.03
+            result = "changed" if is_changed else "unchanged"
+            messages.append((CrawlOutcome(page.url, now, result=result), now))
+        both.take(messages, now, refits=number % 10 == 9)
+    return both
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_what_is_believed_of_quiet_pages_is_what_the_reference_comes_to(seed):
+    both = a_quiet_life(seed)
+
+    assert both.differences() == ([], [])
+    for name, host in both.state.hosts.items():
+        assert host.quiet_predicted > 1
+        is_trusted = name.endswith("s0.example")
+        assert 0.2 <= host.quiet_belief < 0.95 if is_trusted else host.quiet_belief == 1.0
+    assert sum(host.quiet_found for host in both.state.hosts.values()) > 2
+
+
+@pytest.mark.parametrize("name", ["quiet_found", "quiet_predicted", "quiet_belief"])
+def test_quiet_pages_of_a_host_that_are_other_are_found(name):
+    both = a_quiet_life(5)
+    theirs = both.estimators_state()
+    host = theirs.hosts["h2.s0.example"]
+    setattr(host, name, getattr(host, name) * (1 + 1e-6))
+
+    [found] = comparing.differences(theirs, both.state)[1]
+
+    assert f"host {host.name} " in found
+    assert name in found
+
+
+def test_quiet_crawls_that_are_not_counted_are_found(monkeypatch):
+    monkeypatch.setattr(quiet_crawls, "_note_unchanged", lambda *_, **__: None)
+
+    of_hosts = a_quiet_life(5).differences()[1]
+
+    assert any("quiet_found" in one for one in of_hosts)
+    assert any("quiet_belief" in one for one in of_hosts)
 
 
 def test_pages_and_hosts_that_are_missing_are_found(life):

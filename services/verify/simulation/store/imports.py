@@ -67,6 +67,9 @@ _NEW_HOST: Final[Row] = {
     "sources": NO_SOURCES,
     "learning": None,
     "factors": NO_FACTORS,
+    "quiet_found": 0.0,
+    "quiet_predicted": 0.0,
+    "quiet_belief": 1.0,
 }
 
 

@@ -18,6 +18,7 @@ from services.verify.simulation.store.learned import learned_of
 from services.verify.simulation.store.owners import OwnerStatements
 from shared.contracts.layout import Layout
 from shared.policy.estimation.first_guesses import INITIAL_CHANGE_RATE, INITIAL_SHAPE
+from shared.policy.estimation.quiet_pages import QuietPages
 from shared.store.binary import Blobs
 from shared.store.columns import (
     HOST_RULES,
@@ -190,6 +191,9 @@ class Statements:
                         "sources": "[]",
                         "learning": None,
                         "factors": NONE,
+                        "quiet_found": 0.0,
+                        "quiet_predicted": 0.0,
+                        "quiet_belief": 1.0,
                     },
                 ).update(row)
 
@@ -208,6 +212,9 @@ class Statements:
                     "prior_rate": estimates.prior_rate,
                     "sources": estimates.sources,
                     "learning": estimates.learning,
+                    "quiet_found": estimates.quiet.found,
+                    "quiet_predicted": estimates.quiet.predicted,
+                    "quiet_belief": estimates.quiet.belief,
                 }
             )
             if row["host_id"] in database.hosts.get(row["shard"], {})
@@ -348,4 +355,5 @@ class Statements:
             [unpack_sources(row["sources"]) for row in rows],
             unpack_hosts(learning, len(learning) // PACKED_BYTES),
             [unpack_factors(row["factors"]) for row in rows],
+            QuietPages(column("quiet_found"), column("quiet_predicted"), column("quiet_belief")),
         )
