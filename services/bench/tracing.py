@@ -4,7 +4,7 @@ import asyncio
 import gc
 import statistics
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Final
 
@@ -13,7 +13,7 @@ from shared.runtime.tracing import SPANS_PER_SECOND, Tracing
 from shared.runtime.worker import spare_collector
 
 if TYPE_CHECKING:
-    from opentelemetry.sdk.trace import ReadableSpan
+    from shared.runtime.span_export import Batch
 
 _WARM_TURNS: Final = 3
 _ANY_NUMBER: Final = 1e9
@@ -56,7 +56,7 @@ async def _run(pages: int, share: float, turns: int, limit: float) -> dict[str, 
     answer = {}
     for name, kind in WORKS.items():
         sink = _Sink()
-        tracing = Tracing(share, sink.take, sink.resource, spans_per_second=limit)
+        tracing = Tracing(share, sink.take, spans_per_second=limit)
         work = kind(pages, tracing)
         with _collector_as_in_workers():
             answer[name] = await _measure(work, sink, turns)
@@ -109,7 +109,7 @@ def _bounds(values: list[float]) -> tuple[float, float]:
 
 
 class _Sink:
-    """Takes spans, and makes of them what goes to a backend."""
+    """Takes spans as a worker's queue does, and makes of them what goes to a backend."""
 
     def __init__(self) -> None:
         # Here, as they are no part of every installation.
@@ -117,19 +117,21 @@ class _Sink:
             encode_spans,
         )
         from opentelemetry.sdk.resources import Resource  # noqa: PLC0415
+        from opentelemetry.sdk.trace.export import BatchSpanProcessor  # noqa: PLC0415
 
-        self.resource = Resource.create({})
+        from shared.runtime.span_export import SpanExport  # noqa: PLC0415
+
         self.count = 0
-        self._encode = encode_spans
-        self._spans: list[ReadableSpan] = []
+        self._encode_spans = encode_spans
+        exporter: Any = self
+        self._queue = BatchSpanProcessor(SpanExport(exporter, Resource.create({})))
+        self.take: Callable[[Any], None] = self._queue.on_end
 
-    def take(self, span: "ReadableSpan") -> None:
-        """Queue a span."""
-        self._spans.append(span)
+    def export(self, batch: "Batch") -> None:
+        """Encode what is queued, as an exporter does."""
+        batch.request(self._encode_spans).SerializeToString()
+        self.count += len(batch)
 
     def encode(self) -> None:
-        """Encode what is queued."""
-        if self._spans:
-            self._encode(self._spans).SerializeToString()
-            self.count += len(self._spans)
-            self._spans = []
+        """Have it encoded now."""
+        self._queue.force_flush()

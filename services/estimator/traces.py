@@ -48,11 +48,11 @@ def note_stored(
     """
     if tracing is None or not traced:
         return
-    others = {id(one.record) for one in left_out}
+    others, now = {id(one.record) for one in left_out}, WALL.now()
     for record, mark in traced:
         if id(record) in others:
             continue
-        outcome, now = decode(CrawlOutcome, record.value), WALL.now()
+        outcome = decode(CrawlOutcome, record.value)
         span = tracing.start(
             STORED,
             mark,

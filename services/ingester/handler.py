@@ -119,7 +119,8 @@ class SignalHandler:
     ) -> None:
         self._clock = clock
         self._publisher = publisher
-        self._traces = SignalTraces(tracing) if tracing is not None else None
+        self.traces = SignalTraces(tracing) if tracing is not None else None
+        """None: they are off."""
         self._sifter = make_sifter(settings, clock)
         self._refusals = Refusals(settings.refused_signals_kept_per_second)
         self.trouble: str | None = None
@@ -147,8 +148,9 @@ class SignalHandler:
         async for attempt in self._attempts():
             with attempt:
                 await self._publisher.send_batches(work.messages, own=work.headers)
+        ended = WALL.now()
         for span in work.spans:
-            span.end(WALL.now())
+            span.end(ended)
         letters = list(self._copied(work.refused))
         async for attempt in self._attempts():
             with attempt:
@@ -177,7 +179,7 @@ class SignalHandler:
                     log.exception("a signal always fails and is set aside")
                     work.refused.append((piece[0], reason_of(error)))
                 continue
-            traces, accepted = self._traces, sifted.accepted
+            traces, accepted = self.traces, sifted.accepted
             work.add(accepted, traces.begun(piece, accepted, WALL.now()) if traces else {})
             work.refused += [(piece[index], reason) for index, reason in sifted.refused]
             metrics.SIGNALS.labels("accepted").inc(len(accepted))

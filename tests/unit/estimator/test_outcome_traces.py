@@ -4,7 +4,7 @@ from random import Random
 
 import pytest
 from aiokafka import ConsumerRecord
-from opentelemetry.sdk.resources import Resource
+from traced_spans import spans_to
 
 from services.estimator.decoding import Misplaced, Refused
 from services.estimator.traces import note_stored, traced_in
@@ -24,7 +24,7 @@ def spans():
 
 @pytest.fixture
 def tracing(spans):
-    return Tracing(0.01, spans.append, Resource({}), random=Random(1))
+    return Tracing(0.01, spans_to(spans), random=Random(1))
 
 
 def outcome(mark=None, result="changed", **more):
@@ -64,7 +64,7 @@ def test_other_topics_and_no_traces_at_all_are_nothing(tracing, spans):
 
 
 def test_what_there_is_no_room_for_is_not_even_looked_at(spans):
-    tracing = Tracing(0.01, spans.append, Resource({}), spans_per_second=1.5)
+    tracing = Tracing(0.01, spans_to(spans), spans_per_second=1.5)
     marked = [outcome(Mark(n, n)) for n in range(1, 8)]
     traced = traced_in(tracing, {0: {"crawl-outcomes": marked[:2]}, 1: {"crawl-outcomes": marked}})
     assert [mark.trace_id for _, mark in traced] == [1, 2, 1]

@@ -6,8 +6,8 @@ from types import SimpleNamespace
 import pytest
 from aiokafka.producer.message_accumulator import BatchBuilder
 from aiokafka.record.memory_records import MemoryRecords
-from opentelemetry.sdk.resources import Resource
 from reference_shard import DAY, rules, url_of
+from traced_spans import spans_to
 
 from services.scheduler.flow import traces
 from services.scheduler.flow.emitter import Emitter
@@ -47,7 +47,7 @@ class Traced:
 
     def __init__(self, share, **more):
         self.spans = []
-        made = Tracing(share, self.spans.append, Resource({}), random=Random(1), **more)
+        made = Tracing(share, spans_to(self.spans), random=Random(1), **more)
         self.pages = PageTraces(made)
 
     def named(self, name):
