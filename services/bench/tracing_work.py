@@ -13,7 +13,7 @@ from services.estimator.application import apply_records
 from services.estimator.compilation import warm_up as compile_estimator
 from services.estimator.learning import learn, material_news
 from services.estimator.shard import Shard as LearningShard
-from services.estimator.traces import note_stored, traced_in
+from services.estimator.traces import note_stored, outcomes_traced_in
 from services.ingester.handler import SignalHandler
 from services.ingester.traces import SignalTraces
 from services.scheduler.flow.reader import Reader
@@ -179,9 +179,11 @@ class _Scheduling:
         filler.traces = traces
         reader = Reader(Acceptance(self._now, self._now, False))
         for number, topic, records in self._read[is_on]:
+            looking = traces if topic == PAGE_SIGNALS.name else None
+            traced = looking.traced_in(records) if looking is not None else ()
             reader.apply(shards[number], topic, records)
-            if traces is not None and topic == PAGE_SIGNALS.name:
-                traces.applied(shards[number], records)
+            if looking is not None and traced:
+                looking.applied(shards[number], traced)
         plan, until = _plan(self._now, len(shards)), self._now + MESSAGES / _SLOTS_PER_SECOND
         times, owners = SlotTimeline([plan]).between(self._now, until)
         emissions = filler.fill(times, owners, plan)
@@ -231,7 +233,7 @@ class _Learning:
         records = {CRAWL_OUTCOMES.name: self._records[is_on]}
         shard = self._shards[_place(self._turn, is_on)]
         acceptance = Acceptance(self._now, self._now, False)
-        traced = traced_in(self._tracing[is_on], {0: records})
+        traced = outcomes_traced_in(self._tracing[is_on], {0: records})
         done = apply_records(shard, records, acceptance, 0.0)
         learn(done)
         material_news(done, 0.05, self._now)

@@ -172,15 +172,18 @@ class SignalHandler:
         work = _Work(shards)
         pieces = Pieces(records)
         for piece in pieces:
+            traces = self.traces
+            headed: list[int] | None = None if traces is None else []
             try:
-                sifted = self._sifter.sift(piece, self._clock.now())
+                sifted = self._sifter.sift(piece, self._clock.now(), headed)
             except Exception as error:
                 if not pieces.split(piece):
                     log.exception("a signal always fails and is set aside")
                     work.refused.append((piece[0], reason_of(error)))
                 continue
-            traces, accepted = self.traces, sifted.accepted
-            work.add(accepted, traces.begun(piece, accepted, WALL.now()) if traces else {})
+            accepted = sifted.accepted
+            spans = traces.begun(piece, accepted, headed or (), WALL.now()) if traces else {}
+            work.add(accepted, spans)
             work.refused += [(piece[index], reason) for index, reason in sifted.refused]
             metrics.SIGNALS.labels("accepted").inc(len(accepted))
             metrics.SIGNALS.labels("refused").inc(len(sifted.refused))

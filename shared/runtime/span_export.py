@@ -99,8 +99,8 @@ class Batch(Sequence[ReadableSpan]):
     @overload
     def __getitem__(self, place: int) -> ReadableSpan: ...
     @overload
-    def __getitem__(self, place: slice) -> Sequence[ReadableSpan]: ...
-    def __getitem__(self, place: int | slice) -> ReadableSpan | Sequence[ReadableSpan]:
+    def __getitem__(self, place: slice) -> "Batch": ...
+    def __getitem__(self, place: int | slice) -> "ReadableSpan | Batch":
         """One as OpenTelemetry has it, or some."""
         if isinstance(place, slice):
             return Batch(self._spans[place], self._encoder)

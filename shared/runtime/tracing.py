@@ -14,9 +14,10 @@ import re
 import threading
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import islice
 from random import Random
 from types import SimpleNamespace
-from typing import Any, ClassVar, Final, NamedTuple, Protocol
+from typing import Any, ClassVar, Final, NamedTuple, Protocol, TypeVar
 
 from shared.runtime.dead_letters import Header
 from shared.runtime.settings import Settings, SettingsError
@@ -74,6 +75,9 @@ class Record(Protocol):
         ...
 
 
+R = TypeVar("R", bound=Record)
+
+
 def mark_in(headers: Iterable[Header]) -> Mark | None:
     """The mark that a record carries; None: none, none that can be read, or one of a trace that
     nobody samples. The first header of the name counts."""
@@ -95,7 +99,12 @@ def _parsed(value: bytes | None) -> Mark | None:
 
 
 def marks_of(records: Sequence[Record]) -> Iterator[tuple[int, Mark]]:
-    """The places of records that carry a mark, and their marks; others cost next to nothing."""
+    """The places of records that carry a mark, and their marks; others cost next to nothing.
+
+    To be looked for before a batch is read for other ends: who reads all records first has them
+    brought into the processor's cache for the others. Afterwards they are not there any more, and
+    looking costs five times as much.
+    """
     for place, record in enumerate(records):
         if record.headers:
             mark = mark_in(record.headers)
@@ -244,6 +253,28 @@ class Tracing:
 
     def _id(self, bits: int) -> int:
         return self.random.getrandbits(bits) or 1
+
+
+Traced = Sequence[tuple[R, Mark]]
+"""Records that are traced, and their marks."""
+
+
+def traced_in(tracing: Tracing, parts: Iterable[Sequence[R]], now: float) -> list[tuple[R, Mark]]:
+    """What of a batch is traced, as much as there is room for. To be called before the batch is
+    applied (`marks_of`).
+
+    Args:
+        tracing: of the process.
+        parts: of the batch.
+        now: Unix seconds of the wall.
+    """
+    found: list[tuple[R, Mark]] = []
+    if room := tracing.room(now):
+        for part in parts:
+            found += [
+                (part[place], mark) for place, mark in islice(marks_of(part), room - len(found))
+            ]
+    return found
 
 
 def make_tracing(settings: Settings, worker: str) -> Tracing | None:

@@ -13,7 +13,7 @@ from services.scheduler.state.rows import Rows
 from services.scheduler.state.shard import Shard
 from shared.contracts.codec import BadMessage, decode
 from shared.contracts.messages import CrawlRequest, PageSignal
-from shared.runtime.tracing import APPLIED, REQUESTED, Mark, Span, Tracing, marks_of
+from shared.runtime.tracing import APPLIED, REQUESTED, Mark, Span, Traced, Tracing, traced_in
 from shared.runtime.wall_time import WALL
 from shared.store.page_lookup import UNKNOWN
 
@@ -32,8 +32,12 @@ class _Waiting:
 
     def __init__(self) -> None:
         self._marks: OrderedDict[int, Mark] = OrderedDict()
-        self._counts = np.zeros(_CELLS, np.uint16)
-        """Of waiting pages whose ids end alike."""
+        self._counts = np.zeros(_CELLS, np.uint8)
+        """Of waiting pages whose ids end alike. Where they are 256, one of their traces may end."""
+
+    def __bool__(self) -> bool:
+        """Whether any waits."""
+        return bool(self._marks)
 
     def add(self, page_id: int, mark: Mark) -> None:
         """Note the mark of a page, unless it has one."""
@@ -47,8 +51,6 @@ class _Waiting:
     def taken(self, page_ids: NDArray[np.int64]) -> dict[int, Mark]:
         """The marks of those among some pages that have one, by their places; they have none
         afterwards."""
-        if not self._marks:
-            return {}
         places = np.flatnonzero(self._counts[page_ids & _LOW_BITS])
         candidates = zip(places.tolist(), page_ids[places].tolist(), strict=True)
         return {place: self._pop(page) for place, page in candidates if page in self._marks}
@@ -66,15 +68,18 @@ class PageTraces:
         self._lot = tracing.lot()
         self._waiting = _Waiting()
 
-    def applied(self, shard: Shard, records: Sequence[ConsumerRecord]) -> None:
-        """Note page-signals that were just applied; those without a header cost nothing.
+    def traced_in(self, signals: Sequence[ConsumerRecord]) -> Traced[ConsumerRecord]:
+        """Page-signals that are traced, as many as there is room for. To be looked for before they
+        are applied (`shared.runtime.tracing.marks_of`)."""
+        return traced_in(self._tracing, [signals], WALL.now())
+
+    def applied(self, shard: Shard, traced: Traced[ConsumerRecord]) -> None:
+        """Note page-signals that were just applied.
 
         A page's first signal since its last request counts: that one waits for longest.
         """
         now = WALL.now()
-        room = self._tracing.room(now)
-        for place, mark in islice(marks_of(records), room) if room else ():
-            record = records[place]
+        for record, mark in traced:
             try:
                 signal = decode(PageSignal, record.value)
             except BadMessage:
@@ -100,7 +105,8 @@ class PageTraces:
         now = WALL.now()
         room = self._tracing.room(now)
         marks: dict[int, Mark | None] = dict.fromkeys(self._lot.draw(len(messages)) if room else ())
-        marks |= self._waiting.taken(shard.page_ids_of(crawls["row"]))
+        if self._waiting:
+            marks |= self._waiting.taken(shard.page_ids_of(crawls["row"]))
         spans = {}
         for place, mark in islice(marks.items(), room):
             request = decode(CrawlRequest, messages[place][1])

@@ -154,7 +154,8 @@ def test_producers_that_sample_everything_get_half_of_the_share_at_most(size):
     begun = []
     for begin in range(0, 8_000, size):
         part = slice(begin, begin + size)
-        begun += traces.begun(records[part], signals[part], NOW).values()
+        headed = range(len(records[part]))
+        begun += traces.begun(records[part], signals[part], headed, NOW).values()
     theirs = sum(span.parent is not None for span in begun)
     assert theirs == pytest.approx(200, abs=15)
     assert len(begun) == pytest.approx(400, rel=0.2)
@@ -164,7 +165,7 @@ def test_what_there_is_no_room_for_is_not_even_looked_at():
     traces = SignalTraces(Tracing(1.0, print, spans_per_second=0.0))
     page = identify(url_of(1))
     signals = [PageSignal(page.page_id, page.url, page.host, "cms", NOW)]
-    assert traces.begun(["no record"], signals, NOW) == {}
+    assert traces.begun(["no record"], signals, [0], NOW) == {}
 
 
 async def test_hostile_headers_harm_nothing(broker):
