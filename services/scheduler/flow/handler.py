@@ -335,12 +335,11 @@ class SchedulerHandler:
         reader = Reader(Acceptance.at_present(self._settings, self._clock))
         for topic in TOPIC_ORDER:
             for partition, records in batch.get(topic, {}).items():
-                shard = self.shards[partition]
                 traces = self._traces if topic == PAGE_SIGNALS.name else None
                 traced = traces.traced_in(records) if traces is not None else ()
-                apply_in_pieces(reader, shard, topic, records)
+                apply_in_pieces(reader, self.shards[partition], topic, records)
                 if traces is not None and traced:
-                    traces.applied(shard, traced)
+                    traces.applied(self.shards[partition], traced)
                 self._reach((topic, partition), records[-1].offset + 1)
         self._note_caught_up()
         return reader.refused
