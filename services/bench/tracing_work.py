@@ -13,8 +13,9 @@ from services.estimator.application import apply_records
 from services.estimator.compilation import warm_up as compile_estimator
 from services.estimator.learning import learn, material_news
 from services.estimator.shard import Shard as LearningShard
-from services.estimator.traces import note_stored, traced_in
+from services.estimator.traces import note_stored, outcomes_traced_in
 from services.ingester.handler import SignalHandler
+from services.ingester.traces import SignalTraces
 from services.scheduler.flow.reader import Reader
 from services.scheduler.flow.slot_filler import Emission, SlotFiller
 from services.scheduler.flow.traces import PageTraces
@@ -106,10 +107,8 @@ class _Ingesting:
         )
         nowhere: Any = _Nowhere(settings)
         clock = SystemClock()
-        self._handlers = {
-            False: SignalHandler(settings, clock, nowhere),
-            True: SignalHandler(settings, clock, nowhere, tracing),
-        }
+        self._handlers = {is_on: SignalHandler(settings, clock, nowhere) for is_on in (False, True)}
+        self._traces = {False: None, True: SignalTraces(tracing)}
         self._turn = 0
         self._records: list[ConsumerRecord] = []
 
@@ -122,7 +121,9 @@ class _Ingesting:
 
     async def do(self, *, is_on: bool) -> None:
         """Handle them."""
-        await self._handlers[is_on].handle(self._records)
+        handler = self._handlers[_place(self._turn, is_on)]
+        handler.traces = self._traces[is_on]
+        await handler.handle(self._records)
 
 
 class _Scheduling:
@@ -135,10 +136,11 @@ class _Scheduling:
         settings = load_settings(partitions=4, default_host_crawls_per_second=100.0)
         self._traces = {False: None, True: PageTraces(tracing)}
         self._share = tracing.share
+        self._turn = 0
         self._random = np.random.default_rng(1)
         self._shards = {is_on: make_shards(settings, pages) for is_on in (False, True)}
         self._fillers = {
-            is_on: SlotFiller(settings, SystemClock(), self._shards[is_on], self._traces[is_on])
+            is_on: SlotFiller(settings, SystemClock(), self._shards[is_on])
             for is_on in (False, True)
         }
         self._last: dict[bool, list[Emission]] = {False: [], True: []}
@@ -148,12 +150,13 @@ class _Scheduling:
 
     def prepare(self) -> None:
         """Outcomes of what was asked for last, and signals, a share of them with a header."""
+        self._turn += 1
         self._now += SECONDS_PER_DAY / 24  # or pages that were just crawled would have to wait
         self._read = {is_on: self._records_of(is_on) for is_on in (False, True)}
 
     def _records_of(self, is_on: bool) -> list[tuple[int, str, list[ConsumerRecord]]]:
         read = []
-        for emission in self._last[is_on]:
+        for emission in self._last[_place(self._turn, is_on)]:
             shard, rows = emission.shard, emission.picks["row"].tolist()
             outcomes = [
                 _outcome(shard.url_of(row), self._now, emission.spans.get(place))
@@ -171,21 +174,25 @@ class _Scheduling:
 
     async def do(self, *, is_on: bool) -> None:
         """Apply them, and fill the slots that have come."""
-        traces, shards = self._traces[is_on], self._shards[is_on]
+        place = _place(self._turn, is_on)
+        traces, shards, filler = self._traces[is_on], self._shards[place], self._fillers[place]
+        filler.traces = traces
         reader = Reader(Acceptance(self._now, self._now, False))
         for number, topic, records in self._read[is_on]:
+            looking = traces if topic == PAGE_SIGNALS.name else None
+            traced = looking.traced_in(records) if looking is not None else ()
             reader.apply(shards[number], topic, records)
-            if traces is not None and topic == PAGE_SIGNALS.name:
-                traces.applied(shards[number], records)
+            if looking is not None and traced:
+                looking.applied(shards[number], traced)
         plan, until = _plan(self._now, len(shards)), self._now + MESSAGES / _SLOTS_PER_SECOND
         times, owners = SlotTimeline([plan]).between(self._now, until)
-        emissions = self._fillers[is_on].fill(times, owners, plan)
+        emissions = filler.fill(times, owners, plan)
         for emission in emissions:
             headers = {place: span.mark.headers() for place, span in emission.spans.items()}
             filled_batches(self._producer, emission.messages, own=headers)
             for span in emission.spans.values():
                 span.end(WALL.now())
-        self._last[is_on] = emissions
+        self._last[place] = emissions
 
 
 class _Learning:
@@ -224,10 +231,9 @@ class _Learning:
     async def do(self, *, is_on: bool) -> None:
         """Apply them, and learn."""
         records = {CRAWL_OUTCOMES.name: self._records[is_on]}
-        # Both learn the same. Where they are in memory differs, and costs: they take turns.
-        shard = self._shards[is_on != (self._turn % 4 > 1)]
+        shard = self._shards[_place(self._turn, is_on)]
         acceptance = Acceptance(self._now, self._now, False)
-        traced = traced_in(self._tracing[is_on], {0: records})
+        traced = outcomes_traced_in(self._tracing[is_on], {0: records})
         done = apply_records(shard, records, acceptance, 0.0)
         learn(done)
         material_news(done, 0.05, self._now)
@@ -240,6 +246,12 @@ WORKS: Final[dict[str, Callable[[int, Tracing], Work]]] = {
     "estimator": _Learning,
 }
 """Worker → what makes its work, of so many pages."""
+
+
+def _place(turn: int, is_on: bool) -> bool:
+    """Which of two that are told the same does the work of a turn. Where they are in memory
+    differs, and makes more of a difference than traces do: they take turns."""
+    return is_on != (turn % 4 > 1)
 
 
 def _plan(now: float, shards: int) -> SlotPlan:

@@ -37,7 +37,7 @@ from services.estimator.residence import make_room
 from services.estimator.shard import Shard
 from services.estimator.surveying import Survey
 from services.estimator.taking import taken_over, without_hosts
-from services.estimator.traces import note_stored, traced_in
+from services.estimator.traces import note_stored, outcomes_traced_in
 from shared.runtime.acceptance import Acceptance
 from shared.runtime.batches import Batch, Positions
 from shared.runtime.clock import Clock
@@ -327,7 +327,7 @@ class EstimatorHandler:
         # Until the commit has come through, what these shards have is not what the database has.
         self._stale |= (touched := set(self._shards) if refitting else set(records))
         applied = {} if refused else records
-        traced = traced_in(self._tracing, applied)
+        traced = outcomes_traced_in(self._tracing, applied)
         acceptance = Acceptance.at_present(self._settings, self._clock)
         done, news, spent = await asyncio.to_thread(
             process, self._shards, applied, acceptance, self._settings, refitting

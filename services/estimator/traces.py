@@ -1,7 +1,6 @@
 """The ends of traces: outcomes whose effects are committed."""
 
 from collections.abc import Sequence
-from itertools import islice
 
 from aiokafka import ConsumerRecord
 
@@ -11,33 +10,28 @@ from shared.contracts.codec import decode
 from shared.contracts.identity import page_id_of
 from shared.contracts.messages import CrawlOutcome
 from shared.contracts.topics import CRAWL_OUTCOMES
-from shared.runtime.tracing import STORED, Mark, Tracing, marks_of
+from shared.runtime.tracing import STORED, Mark, Traced, Tracing, traced_in
 from shared.runtime.wall_time import WALL
 
-Traced = list[tuple[ConsumerRecord, Mark]]
 
-
-def traced_in(tracing: Tracing | None, records: ShardRecords) -> Traced:
-    """Outcomes that are traced, and their marks, as many as there is room for.
-
-    To be looked for before a batch is applied: who reads all records first has them brought into
-    the processor's cache for the others, and afterwards they are not there any more.
+def outcomes_traced_in(
+    tracing: Tracing | None, records: ShardRecords
+) -> list[tuple[ConsumerRecord, Mark]]:
+    """Outcomes that are traced, and their marks, as many as there is room for. To be looked for
+    before the batch is applied (`shared.runtime.tracing.marks_of`).
 
     Args:
         tracing: of the process; None: it is off.
         records: of the batch.
     """
-    room = tracing.room(WALL.now()) if tracing is not None else 0
-    found: Traced = []
-    for topics in records.values() if room else ():
-        outcomes = topics.get(CRAWL_OUTCOMES.name, ())
-        marks = islice(marks_of(outcomes), room - len(found))
-        found += [(outcomes[place], mark) for place, mark in marks]
-    return found
+    if tracing is None:
+        return []
+    outcomes = [topics.get(CRAWL_OUTCOMES.name, ()) for topics in records.values()]
+    return traced_in(tracing, outcomes, WALL.now())
 
 
 def note_stored(
-    tracing: Tracing | None, traced: Traced, left_out: Sequence[Refused | Misplaced]
+    tracing: Tracing | None, traced: Traced[ConsumerRecord], left_out: Sequence[Refused | Misplaced]
 ) -> None:
     """Make the spans of outcomes that were just committed.
 
@@ -48,11 +42,11 @@ def note_stored(
     """
     if tracing is None or not traced:
         return
-    others = {id(one.record) for one in left_out}
+    others, now = {id(one.record) for one in left_out}, WALL.now()
     for record, mark in traced:
         if id(record) in others:
             continue
-        outcome, now = decode(CrawlOutcome, record.value), WALL.now()
+        outcome = decode(CrawlOutcome, record.value)
         span = tracing.start(
             STORED,
             mark,

@@ -119,7 +119,8 @@ class SignalHandler:
     ) -> None:
         self._clock = clock
         self._publisher = publisher
-        self._traces = SignalTraces(tracing) if tracing is not None else None
+        self.traces = SignalTraces(tracing) if tracing is not None else None
+        """None: they are off."""
         self._sifter = make_sifter(settings, clock)
         self._refusals = Refusals(settings.refused_signals_kept_per_second)
         self.trouble: str | None = None
@@ -147,8 +148,9 @@ class SignalHandler:
         async for attempt in self._attempts():
             with attempt:
                 await self._publisher.send_batches(work.messages, own=work.headers)
+        ended = WALL.now()
         for span in work.spans:
-            span.end(WALL.now())
+            span.end(ended)
         letters = list(self._copied(work.refused))
         async for attempt in self._attempts():
             with attempt:
@@ -170,15 +172,18 @@ class SignalHandler:
         work = _Work(shards)
         pieces = Pieces(records)
         for piece in pieces:
+            traces = self.traces
+            headed: list[int] | None = None if traces is None else []
             try:
-                sifted = self._sifter.sift(piece, self._clock.now())
+                sifted = self._sifter.sift(piece, self._clock.now(), headed)
             except Exception as error:
                 if not pieces.split(piece):
                     log.exception("a signal always fails and is set aside")
                     work.refused.append((piece[0], reason_of(error)))
                 continue
-            traces, accepted = self._traces, sifted.accepted
-            work.add(accepted, traces.begun(piece, accepted, WALL.now()) if traces else {})
+            accepted = sifted.accepted
+            spans = traces.begun(piece, accepted, headed or (), WALL.now()) if traces else {}
+            work.add(accepted, spans)
             work.refused += [(piece[index], reason) for index, reason in sifted.refused]
             metrics.SIGNALS.labels("accepted").inc(len(accepted))
             metrics.SIGNALS.labels("refused").inc(len(sifted.refused))

@@ -9,7 +9,7 @@ from aiokafka import ConsumerRecord
 from shared.contracts.codec import BadMessage, decode
 from shared.contracts.identity import BadUrl, identify
 from shared.contracts.messages import PageSignal, Signal
-from shared.runtime.tracing import RECEIVED, Mark, Span, Tracing, marks_of
+from shared.runtime.tracing import RECEIVED, Mark, Span, Tracing, mark_in
 
 PRODUCERS_PART: Final = 0.5
 """Of the share that is traced, so much at most goes to producers' own traces: whoever sends with
@@ -28,19 +28,24 @@ class SignalTraces:
         self._saved = 1.0
 
     def begun(
-        self, records: Sequence[ConsumerRecord], accepted: Sequence[PageSignal], now: float
+        self,
+        records: Sequence[ConsumerRecord],
+        accepted: Sequence[PageSignal],
+        headed: Sequence[int],
+        now: float,
     ) -> dict[int, Span]:
         """The spans of accepted signals that are traced, by their places.
 
         Args:
             records: as they were read.
             accepted: what of them passes, in the same order.
+            headed: indices of the records that carry a header.
             now: Unix seconds of the wall.
         """
         room = self._tracing.room(now)
         if not room:
             return {}
-        theirs = self._producers_own(records)
+        theirs = self._producers_own(records, headed)
         drawn = self._lot.draw(len(records), but=theirs)
         wanted: dict[int, Mark | None] = dict.fromkeys(drawn) | theirs
         marks = dict(islice(wanted.items(), room))
@@ -61,17 +66,20 @@ class SignalTraces:
                 spans[place] = span
         return spans
 
-    def _producers_own(self, records: Sequence[ConsumerRecord]) -> dict[int, Mark]:
+    def _producers_own(
+        self, records: Sequence[ConsumerRecord], headed: Sequence[int]
+    ) -> dict[int, Mark]:
         """Traces that producers began, as many as they may; as many less are drawn afterwards."""
         earned = PRODUCERS_PART * self._tracing.share * len(records)
         self._saved = min(self._saved + earned, max(MOST_SAVED, earned))
         taken: dict[int, Mark] = {}
-        if self._saved >= 1.0:
-            for index, mark in marks_of(records):
+        for index in headed:
+            if self._saved < 1.0:
+                break
+            mark = mark_in(records[index].headers)
+            if mark is not None:
                 taken[index] = mark
                 self._saved -= 1.0
-                if self._saved < 1.0:
-                    break
         self._lot.owe(len(taken))
         return taken
 

@@ -53,8 +53,9 @@ class Emitter:
         for batch in filled_batches(producer, emission.messages, own=headers):
             number = emission.shard.number
             self._follow(await producer.send_batch(batch, self._topic, partition=number))
+        ended = WALL.now()
         for span in emission.spans.values():
-            span.end(WALL.now())
+            span.end(ended)
 
     def _follow(self, acknowledgement: "asyncio.Future[object]") -> None:
         self._waiting.add(acknowledgement)

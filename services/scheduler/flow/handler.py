@@ -335,9 +335,11 @@ class SchedulerHandler:
         reader = Reader(Acceptance.at_present(self._settings, self._clock))
         for topic in TOPIC_ORDER:
             for partition, records in batch.get(topic, {}).items():
+                traces = self._traces if topic == PAGE_SIGNALS.name else None
+                traced = traces.traced_in(records) if traces is not None else ()
                 apply_in_pieces(reader, self.shards[partition], topic, records)
-                if self._traces is not None and topic == PAGE_SIGNALS.name:
-                    self._traces.applied(self.shards[partition], records)
+                if traces is not None and traced:
+                    traces.applied(self.shards[partition], traced)
                 self._reach((topic, partition), records[-1].offset + 1)
         self._note_caught_up()
         return reader.refused

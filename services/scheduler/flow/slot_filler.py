@@ -50,7 +50,8 @@ class SlotFiller:
         traces: PageTraces | None = None,
     ) -> None:
         self._shards = shards
-        self._traces = traces
+        self.traces = traces
+        """None: they are off."""
         self._work_conserving = settings.work_conserving
         timeout = clock.span(settings.request_timeout_seconds)
         for reason, share in settings.reason_shares.items():
@@ -150,7 +151,7 @@ class SlotFiller:
         values = crawls["value"][crawls["tier"] <= RETRY]
         shard.notes.note_crawls(by_tier, float(values.min(initial=math.inf)))
         messages = write_requests(shard, crawls, plan.multiplier)
-        spans = self._traces.asked_for(shard, crawls, messages) if self._traces else {}
+        spans = self.traces.asked_for(shard, crawls, messages) if self.traces else {}
         return Emission(shard, crawls, messages, spans)
 
 

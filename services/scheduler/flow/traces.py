@@ -5,18 +5,59 @@ from collections.abc import Sequence
 from itertools import islice
 from typing import Final
 
+import numpy as np
 from aiokafka import ConsumerRecord
+from numpy.typing import NDArray
 
 from services.scheduler.state.rows import Rows
 from services.scheduler.state.shard import Shard
 from shared.contracts.codec import BadMessage, decode
 from shared.contracts.messages import CrawlRequest, PageSignal
-from shared.runtime.tracing import APPLIED, REQUESTED, Mark, Span, Tracing, marks_of
+from shared.runtime.tracing import APPLIED, REQUESTED, Mark, Span, Traced, Tracing, traced_in
 from shared.runtime.wall_time import WALL
 from shared.store.page_lookup import UNKNOWN
 
 MOST_PAGES: Final = 5_000
 """Pages whose traced signal has not led to a request yet; those that wait longest are forgotten."""
+
+_CELLS: Final = 1 << 16
+"""More than ten for each of them, so that few pages share one; a power of two."""
+
+_LOW_BITS: Final = _CELLS - 1
+
+
+class _Waiting:
+    """Marks of pages that wait for their request; to find that none of many pages does costs next
+    to nothing."""
+
+    def __init__(self) -> None:
+        self._marks: OrderedDict[int, Mark] = OrderedDict()
+        self._counts = np.zeros(_CELLS, np.uint8)
+        """Of waiting pages whose ids end alike. Where they are 256, one of their traces may end."""
+
+    def __bool__(self) -> bool:
+        """Whether any waits."""
+        return bool(self._marks)
+
+    def add(self, page_id: int, mark: Mark) -> None:
+        """Note the mark of a page, unless it has one."""
+        if page_id in self._marks:
+            return
+        self._marks[page_id] = mark
+        self._counts[page_id & _LOW_BITS] += 1
+        if len(self._marks) > MOST_PAGES:
+            self._pop(next(iter(self._marks)))
+
+    def taken(self, page_ids: NDArray[np.int64]) -> dict[int, Mark]:
+        """The marks of those among some pages that have one, by their places; they have none
+        afterwards."""
+        places = np.flatnonzero(self._counts[page_ids & _LOW_BITS])
+        candidates = zip(places.tolist(), page_ids[places].tolist(), strict=True)
+        return {place: self._pop(page) for place, page in candidates if page in self._marks}
+
+    def _pop(self, page_id: int) -> Mark:
+        self._counts[page_id & _LOW_BITS] -= 1
+        return self._marks.pop(page_id)
 
 
 class PageTraces:
@@ -25,30 +66,31 @@ class PageTraces:
     def __init__(self, tracing: Tracing) -> None:
         self._tracing = tracing
         self._lot = tracing.lot()
-        self._waiting: OrderedDict[int, Mark] = OrderedDict()
+        self._waiting = _Waiting()
 
-    def applied(self, shard: Shard, records: Sequence[ConsumerRecord]) -> None:
-        """Note page-signals that were just applied; those without a header cost nothing.
+    def traced_in(self, signals: Sequence[ConsumerRecord]) -> Traced[ConsumerRecord]:
+        """Page-signals that are traced, as many as there is room for. To be looked for before they
+        are applied (`shared.runtime.tracing.marks_of`)."""
+        return traced_in(self._tracing, [signals], WALL.now())
+
+    def applied(self, shard: Shard, traced: Traced[ConsumerRecord]) -> None:
+        """Note page-signals that were just applied.
 
         A page's first signal since its last request counts: that one waits for longest.
         """
-        room = self._tracing.room(WALL.now())
-        for place, mark in islice(marks_of(records), room) if room else ():
-            record = records[place]
+        now = WALL.now()
+        for record, mark in traced:
             try:
                 signal = decode(PageSignal, record.value)
             except BadMessage:
                 continue
             if shard.row_of(signal.page_id) == UNKNOWN:
                 continue
-            now, page_id = WALL.now(), signal.page_id
-            told = {"page_id": page_id, "host": signal.host}
-            span = self._tracing.start(APPLIED, mark, record.timestamp / 1000, now, **told)
+            page_id, began = signal.page_id, record.timestamp / 1000
+            span = self._tracing.start(APPLIED, mark, began, now, page_id=page_id, host=signal.host)
             if span is not None:
                 span.end(now)
-                self._waiting.setdefault(page_id, span.mark)
-                if len(self._waiting) > MOST_PAGES:
-                    self._waiting.popitem(last=False)
+                self._waiting.add(page_id, span.mark)
 
     def asked_for(
         self, shard: Shard, crawls: Rows, messages: Sequence[tuple[bytes, bytes]]
@@ -60,15 +102,14 @@ class PageTraces:
             crawls: the picks.
             messages: of the requests, in the same order: key and value.
         """
-        room = self._tracing.room(WALL.now())
+        now = WALL.now()
+        room = self._tracing.room(now)
         marks: dict[int, Mark | None] = dict.fromkeys(self._lot.draw(len(messages)) if room else ())
         if self._waiting:
-            page_ids = shard.page_ids_of(crawls["row"]).tolist()
-            for page_id in self._waiting.keys() & page_ids:
-                marks[page_ids.index(page_id)] = self._waiting.pop(page_id)
+            marks |= self._waiting.taken(shard.page_ids_of(crawls["row"]))
         spans = {}
         for place, mark in islice(marks.items(), room):
-            request, now = decode(CrawlRequest, messages[place][1]), WALL.now()
+            request = decode(CrawlRequest, messages[place][1])
             span = self._tracing.start(
                 REQUESTED,
                 mark,

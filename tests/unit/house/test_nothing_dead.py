@@ -47,6 +47,10 @@ READ_BY_OTHERS = {
     "faust": {"spinner"},
     "psycopg": {"isolation_level", "prepare_threshold"},
     "click": {"help"},
+    "protobuf, in OpenTelemetry's spans": {
+        *("parent_span_id", "start_time_unix_nano", "end_time_unix_nano"),
+        *("string_value", "int_value"),
+    },
     "protobuf, in what `make api` makes": {
         *("_loaded_options", "_serialized_options"),
         *("_serialized_end", "_serialized_start"),

@@ -5,7 +5,7 @@ from random import Random
 
 import pytest
 from aiokafka import ConsumerRecord
-from opentelemetry.sdk.resources import Resource
+from traced_spans import spans_to
 
 from services.ingester.handler import SignalHandler
 from services.ingester.traces import SignalTraces
@@ -71,7 +71,7 @@ def any_number_of_spans(seed):
 def handler(broker, share, seed=1, **more):
     spans = []
     more_of_it = any_number_of_spans(seed)
-    made = Tracing(share, spans.append, Resource({}), **more_of_it) if share else None
+    made = Tracing(share, spans_to(spans), **more_of_it) if share else None
     settings = Settings(partitions=SHARDS, trace_share=share, **more)
     return SignalHandler(settings, ManualClock(NOW), broker, made), spans
 
@@ -150,21 +150,22 @@ def test_producers_that_sample_everything_get_half_of_the_share_at_most(size):
     records = [record(number, header(number)) for number in range(8_000)]
     pages = [identify(url_of(number)) for number in range(8_000)]
     signals = [PageSignal(page.page_id, page.url, page.host, "cms", NOW) for page in pages]
-    traces = SignalTraces(Tracing(0.05, print, Resource({}), **any_number_of_spans(3)))
+    traces = SignalTraces(Tracing(0.05, print, **any_number_of_spans(3)))
     begun = []
     for begin in range(0, 8_000, size):
         part = slice(begin, begin + size)
-        begun += traces.begun(records[part], signals[part], NOW).values()
+        headed = range(len(records[part]))
+        begun += traces.begun(records[part], signals[part], headed, NOW).values()
     theirs = sum(span.parent is not None for span in begun)
     assert theirs == pytest.approx(200, abs=15)
     assert len(begun) == pytest.approx(400, rel=0.2)
 
 
 def test_what_there_is_no_room_for_is_not_even_looked_at():
-    traces = SignalTraces(Tracing(1.0, print, Resource({}), spans_per_second=0.0))
+    traces = SignalTraces(Tracing(1.0, print, spans_per_second=0.0))
     page = identify(url_of(1))
     signals = [PageSignal(page.page_id, page.url, page.host, "cms", NOW)]
-    assert traces.begun(["no record"], signals, NOW) == {}
+    assert traces.begun(["no record"], signals, [0], NOW) == {}
 
 
 async def test_hostile_headers_harm_nothing(broker):

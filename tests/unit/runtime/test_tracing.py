@@ -9,10 +9,10 @@ from types import SimpleNamespace
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from opentelemetry.sdk.resources import Resource
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 from opentelemetry.trace import SpanKind
 from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
+from traced_spans import spans_to
 
 from shared.runtime import tracing
 from shared.runtime.settings import Settings, SettingsError
@@ -41,7 +41,7 @@ GOOD = f"00-{TRACE}-{SPAN}-01".encode()
 
 def traced(share=1.0, seed=1):
     spans = []
-    return Tracing(share, spans.append, Resource({}), random=Random(seed)), spans
+    return Tracing(share, spans_to(spans), random=Random(seed)), spans
 
 
 @pytest.mark.parametrize(
@@ -243,7 +243,7 @@ def test_the_exporter_of_grpc_goes_where_opentelemetrys_variables_say():
 def test_a_backend_that_does_not_answer_holds_up_no_stop(monkeypatch):
     monkeypatch.setattr(tracing, "STOP_SECONDS", 0.01)
     answer = threading.Event()
-    made = Tracing(1.0, print, Resource({}), close=answer.wait)
+    made = Tracing(1.0, print, close=answer.wait)
     made.close()
     assert not answer.is_set()
     answer.set()

@@ -6,8 +6,8 @@ from types import SimpleNamespace
 import pytest
 from aiokafka.producer.message_accumulator import BatchBuilder
 from aiokafka.record.memory_records import MemoryRecords
-from opentelemetry.sdk.resources import Resource
 from reference_shard import DAY, rules, url_of
+from traced_spans import spans_to
 
 from services.scheduler.flow import traces
 from services.scheduler.flow.emitter import Emitter
@@ -47,8 +47,11 @@ class Traced:
 
     def __init__(self, share, **more):
         self.spans = []
-        made = Tracing(share, self.spans.append, Resource({}), random=Random(1), **more)
+        made = Tracing(share, spans_to(self.spans), random=Random(1), **more)
         self.pages = PageTraces(made)
+
+    def apply(self, shard, signals):
+        self.pages.applied(shard, self.pages.traced_in(signals))
 
     def named(self, name):
         return [span for span in self.spans if span.name == name]
@@ -106,7 +109,7 @@ async def sent(emissions):
 
 async def test_the_request_of_a_page_follows_its_traced_signal_once(shard):
     traced = Traced(1e-9)
-    traced.pages.applied(shard, [signal(3), signal(4, Mark(77, 88)), signal(5)])
+    traced.apply(shard, [signal(3), signal(4, Mark(77, 88)), signal(5)])
     [applied] = traced.named(APPLIED)
     assert applied.parent.span_id == 88
     first = await sent(fill(shard, traced, 0, PAGES))
@@ -124,7 +127,7 @@ async def test_the_request_of_a_page_follows_its_traced_signal_once(shard):
 async def test_the_first_traced_signal_of_a_page_counts_until_it_is_asked_for(shard):
     traced = Traced(1e-9)
     for trace in (5, 6, 7):
-        traced.pages.applied(shard, [signal(4, Mark(trace, 1))])
+        traced.apply(shard, [signal(4, Mark(trace, 1))])
     told = await sent(fill(shard, traced, 0, PAGES))
     assert [mark.trace_id for mark in told.values() if mark is not None] == [5]
 
@@ -143,14 +146,14 @@ async def test_signals_of_pages_that_nobody_knows_or_that_cannot_be_read_lead_to
     unknown = signal(PAGES + 1, Mark(1, 1))
     bad = SimpleNamespace(value=b"?", timestamp=0, headers=((HEADER, b"?"),))
     worse = SimpleNamespace(value=b"?", timestamp=0, headers=tuple(Mark(1, 1).headers()))
-    traced.pages.applied(shard, [unknown, bad, worse])
+    traced.apply(shard, [unknown, bad, worse])
     assert traced.spans == []
 
 
 async def test_the_memory_of_traced_pages_is_bounded_and_the_oldest_go(shard, monkeypatch):
     monkeypatch.setattr(traces, "MOST_PAGES", 3)
     traced = Traced(1e-9)
-    traced.pages.applied(shard, [signal(page, Mark(page + 1, 1)) for page in range(8)])
+    traced.apply(shard, [signal(page, Mark(page + 1, 1)) for page in range(8)])
     told = await sent(fill(shard, traced, 0, PAGES))
     assert {url for url, mark in told.items() if mark is not None} == set(map(address, (5, 6, 7)))
 
@@ -169,7 +172,7 @@ async def test_requests_that_are_taken_back_are_not_seen_and_the_others_keep_the
 
 async def test_a_flood_of_traced_signals_makes_few_spans(shard):
     traced = Traced(1e-9, spans_per_second=2.0)
-    traced.pages.applied(shard, [signal(n % PAGES, Mark(n + 1, 1)) for n in range(500)])
+    traced.apply(shard, [signal(n % PAGES, Mark(n + 1, 1)) for n in range(500)])
     assert len(traced.spans) <= 6
-    assert traced.pages.applied(shard, ["no record"]) is None
+    assert traced.apply(shard, ["no record"]) is None
     assert fill(shard, Traced(1.0, spans_per_second=0.0), 0, PAGES)[0].spans == {}
