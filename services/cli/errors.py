@@ -1,10 +1,12 @@
 """From what went wrong to one clear line that says what to do."""
 
 import asyncio
+import contextlib
 import errno
+import os
 import re
+import sys
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 
 import click
 
@@ -21,7 +23,7 @@ class SystemFailed(click.ClickException):
     exit_code = 1
 
 
-@contextmanager
+@contextlib.contextmanager
 def explained() -> Iterator[None]:
     """Turn the known faults of settings, broker, database and runs into one of the two above."""
     try:
@@ -32,6 +34,7 @@ def explained() -> Iterator[None]:
         raise
     except Exception as error:
         if isinstance(error, OSError) and error.errno in _NO_ROOM:
+            _leave_out_what_has_no_room()
             where = f"{error.filename} cannot be written" if error.filename else "cannot write"
             raise SystemFailed(f"{where}: {error.strerror}") from error
         if _kinds(error) & _FAILURES:
@@ -40,6 +43,15 @@ def explained() -> Iterator[None]:
         if message is None:
             raise
         raise UserError(message) from error
+
+
+def _leave_out_what_has_no_room() -> None:
+    """What waits to be written is not tried again when the process ends: that has a traceback."""
+    try:
+        sys.stdout.flush()
+    except OSError:
+        with contextlib.suppress(OSError), open(os.devnull, "w") as nowhere:
+            os.dup2(nowhere.fileno(), sys.stdout.fileno())
 
 
 def explanation(error: Exception) -> str | None:

@@ -61,6 +61,7 @@ class _LazyCommands(click.Group):
     def invoke(self, ctx: click.Context) -> None:
         with explained():
             super().invoke(ctx)
+            sys.stdout.flush()
 
 
 @click.group(cls=_LazyCommands, context_settings={"help_option_names": ["-h", "--help"]})

@@ -1,6 +1,7 @@
 """Where a server is away, full or lets nothing be written, each command says so in one line."""
 
 import asyncio
+import os
 import socket
 import subprocess
 import sys
@@ -124,6 +125,8 @@ def test_an_answer_for_which_there_is_no_room(arguments):
     with open("/dev/full", "w") as full:
         done = subprocess.run(
             [sys.executable, "-m", "services.cli.main", *arguments],
+            # Buffered, as it is unless somebody says otherwise: then it is written at the end.
+            env=os.environ | {"PYTHONUNBUFFERED": ""},
             stdout=full,
             stderr=subprocess.PIPE,
             text=True,
