@@ -55,9 +55,9 @@ def test_false_signals_never_make_it_worse_than_no_signals(name: str, seeds: int
         bent, budget = SCENARIOS[name](trace, MANY, seed)
         ratios.append(replay_policy(bent, budget, "freshet").books.staleness / without)
     # Before it is found out that signals say nothing, a few crawls are lost: 2 % on average of
-    # larger traces. Of one as small as these chance alone makes 3 %.
+    # larger traces. Of one as small as these chance alone makes 3 %, to either side.
     assert np.mean(ratios) < (1.03 if name == "shuffled" else 0.9)
-    assert max(ratios) < 1.06
+    assert max(ratios) < 1.08
 
 
 @pytest.mark.slow(6)
