@@ -1,7 +1,6 @@
 """Files of pages to import, read a stretch at a time."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
@@ -11,27 +10,14 @@ import pyarrow.parquet
 from numpy.typing import NDArray
 
 from services.cli.errors import UserError
+from shared.store.import_rows import PageBatch
 
 BATCH_ROWS = 100_000
 REQUIRED = {"url": pa.string(), "importance": pa.float64()}
 OPTIONAL = {"max_age_days": pa.float64(), "crawled_at": pa.float64(), "class": pa.string()}
 
 
-@dataclass(frozen=True, slots=True)
-class PageRows:
-    """Some rows of a file, as columns."""
-
-    urls: "pa.StringArray"
-    importance: NDArray[np.float64]
-    max_age_days: NDArray[np.float64]
-    """Infinity: none given."""
-    crawled_at: NDArray[np.float64]
-    """Unix seconds; −infinity: none given."""
-    classes: list[str | None] | None
-    """None: to have none; None in place of all: the file says nothing of classes."""
-
-
-def read_rows(file: Path) -> Iterator[PageRows]:
+def read_rows(file: Path) -> Iterator[PageBatch]:
     """The rows of a CSV (plain, .gz) or Parquet file: url, importance[, max_age_days, crawled_at,
     class].
 
@@ -77,12 +63,12 @@ def _require(names: list[str], file: Path) -> None:
         raise UserError(f"{file}: column {', '.join(twice)} is there more than once")
 
 
-def _rows(batch: pa.RecordBatch, file: Path) -> PageRows:
+def _rows(batch: pa.RecordBatch, file: Path) -> PageBatch:
     urls = batch.column("url")
     if urls.null_count:
         row = int(np.flatnonzero(urls.is_null().to_numpy(zero_copy_only=False))[0])
         raise UserError(f"{file}, column url: nothing there, {row + 1} rows into a block")
-    return PageRows(
+    return PageBatch(
         urls=urls.cast(pa.string()),
         importance=_column(batch, "importance", np.nan),
         max_age_days=_column(batch, "max_age_days", np.inf),

@@ -6,7 +6,6 @@ from collections.abc import Callable, Iterable, Sequence
 from msgspec import UNSET
 
 from services.cli.kafka import require_broker
-from services.cli.page_files import PageRows
 from shared.contracts.codec import encode
 from shared.contracts.identity import (
     BadUrl,
@@ -21,12 +20,12 @@ from shared.contracts.topics import PAGE_UPDATES
 from shared.runtime.publisher import ByPlace, Publisher
 from shared.runtime.settings import Settings
 from shared.store.import_classes import why_no_class
-from shared.store.import_rows import ImportReport
+from shared.store.import_rows import ImportReport, PageBatch
 from shared.store.import_values import can_be_taken, why_not
 
 
 async def publish_rows(
-    settings: Settings, rows: Iterable[PageRows], progress: Callable[[ImportReport], None]
+    settings: Settings, rows: Iterable[PageBatch], progress: Callable[[ImportReport], None]
 ) -> ImportReport:
     """Publish an upsert for each row; rows that cannot be taken are counted with their reasons."""
     require_broker(settings)
@@ -76,7 +75,7 @@ async def publish_urgent(settings: Settings, urls: Sequence[str]) -> list[PageId
     return pages
 
 
-def _messages(settings: Settings, rows: PageRows, report: ImportReport, shards: int) -> ByPlace:
+def _messages(settings: Settings, rows: PageBatch, report: ImportReport, shards: int) -> ByPlace:
     now = settings.clock().now()
     messages: ByPlace = {}
     values = rows.importance, rows.max_age_days, rows.crawled_at

@@ -247,23 +247,13 @@ def max_age(
 def _copy(settings: "Settings", file: Path, progress: Any) -> "ImportReport":
     from services.cli.page_files import read_rows  # noqa: PLC0415
     from shared.runtime.databases import databases_of  # noqa: PLC0415
-    from shared.store.import_rows import PageBatch, gathered  # noqa: PLC0415
+    from shared.store.import_rows import gathered  # noqa: PLC0415
     from shared.store.imports import ROWS_A_BATCH, import_shared  # noqa: PLC0415
 
-    batches = (
-        PageBatch(
-            rows.urls,
-            rows.importance,
-            rows.max_age_days,
-            rows.crawled_at,
-            classes=rows.classes,
-        )
-        for rows in read_rows(file)
-    )
     return import_shared(
         databases_of(settings),
         settings.partitions,
-        gathered(batches, ROWS_A_BATCH),
+        gathered(read_rows(file), ROWS_A_BATCH),
         now=settings.clock().now(),
         progress=progress,
         private_hosts=settings.allow_private_hosts,

@@ -7,7 +7,6 @@ import pytest
 from page_batches import page_batch
 
 from services.cli import page_updates
-from services.cli.page_files import PageRows
 from shared.contracts.codec import decode
 from shared.contracts.messages import PageUpdate
 from shared.runtime.settings import Settings
@@ -59,8 +58,7 @@ def test_nor_is_it_published_for_estimators_to_refuse(monkeypatch, column):
     monkeypatch.setattr(page_updates, "require_broker", lambda _: None)
     monkeypatch.setattr(page_updates, "Publisher", Publisher)
     monkeypatch.setattr("shared.runtime.clock.SystemClock.now", lambda _: NOW)
-    batch = page_batch(URLS, **column)
-    rows = PageRows(batch.urls, batch.importance, batch.max_age_days, batch.crawled_at, None)
+    rows = page_batch(URLS, **column)
     report = asyncio.run(page_updates.publish_rows(Settings(), [rows], lambda _: None))
     assert (report.read, report.added, report.refused) == (2, 1, 1)
     assert [decode(PageUpdate, value).url for value in sent] == URLS[1:]
