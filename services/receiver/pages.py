@@ -65,6 +65,7 @@ class Parts:
     engines: Engines
     rates: Rates
     tokens: Tokens
+    proxies: Proxies
 
 
 class Pages:
@@ -73,7 +74,6 @@ class Pages:
     def __init__(self, parts: Parts) -> None:
         self._parts = parts
         self._private = parts.settings.allow_private_hosts
-        self._proxies = Proxies(parts.settings.receiver_trusted_proxies)
 
     def routes(self) -> list[web.RouteDef]:
         """All of them."""
@@ -91,7 +91,7 @@ class Pages:
 
     async def indexnow(self, request: web.Request) -> web.StreamResponse:
         """IndexNow: one URL by GET, many by POST."""
-        address = address_of(request, self._proxies)
+        address = address_of(request, self._parts.proxies)
         if request.method == "POST":
             body = await self._parts.bodies.read(request, visitor_of(address))
             submission = await self._worked(len(body), of_body, body)
@@ -134,7 +134,7 @@ class Pages:
 
     async def weblog(self, request: web.Request) -> web.StreamResponse:
         """A weblog's ping; what is wrong with it is said in the method's own answer."""
-        visitor = visitor_of(address_of(request, self._proxies))
+        visitor = visitor_of(address_of(request, self._parts.proxies))
         body = await self._parts.bodies.read(request, visitor)
         try:
             pings = read_call(body)
@@ -165,7 +165,7 @@ class Pages:
 
     async def _of_source(self, request: web.Request) -> tuple[str, bytes]:
         source = self._parts.tokens.source_of(request.headers.get("Authorization", ""))
-        visitor = visitor_of(address_of(request, self._proxies))
+        visitor = visitor_of(address_of(request, self._parts.proxies))
         return source, await self._parts.bodies.read(request, visitor)
 
     async def _read(self, source: str, read: Read) -> web.StreamResponse:

@@ -78,7 +78,7 @@ class Receiver(WorkerService):
         rates = self._rates
         proxies = Proxies(settings.receiver_trusted_proxies)
         parts = Parts(
-            settings, self._sender, bodies, self._keys, self._engines, rates, self._tokens
+            settings, self._sender, bodies, self._keys, self._engines, rates, self._tokens, proxies
         )
         application = web.Application(middlewares=[answered])
         application.add_routes(Pages(parts).routes())
