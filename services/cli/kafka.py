@@ -74,15 +74,12 @@ def _ask(server: str, tls: ssl.SSLContext | None, seconds: float) -> None:
         connection = socket.create_connection((name, int(port)), REACH_SECONDS)
     except TimeoutError as error:
         raise OSError(f"not reached within {REACH_SECONDS:g} s") from error
-    with contextlib.ExitStack() as open_ones:
-        open_ones.enter_context(connection)
+    with connection:
         connection.settimeout(seconds)
-        talk: socket.socket = connection
         try:
-            if tls:
-                talk = open_ones.enter_context(tls.wrap_socket(connection, server_hostname=name))
-            talk.sendall(_WHICH_VERSIONS)
-            talk.recv(1)
+            with tls.wrap_socket(connection, server_hostname=name) if tls else connection as talk:
+                talk.sendall(_WHICH_VERSIONS)
+                talk.recv(1)
         except TimeoutError as error:
             raise TimeoutError(f"{server}: no answer within {seconds:g} s") from error
         except OSError:
