@@ -1,14 +1,16 @@
 """Refits of shards that are not whole: their pages are looked through in the database.
 
 Some hosts at a time, beside the batches, with a connection of its own: so memory does not grow with
-the pages, but with those of the largest host. What it comes to is what a refit in memory comes to
+the pages, but with those of the largest host. It rests most of the time, as crawls go on meanwhile,
+and the server and this process are theirs. What it comes to is what a refit in memory comes to
 (`refitting`) on what was committed when each shard was looked at; it is taken with the next batch,
 and stored in its transaction, as long as all shards still have the owners that they had.
 """
 
 import asyncio
+import threading
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
 import numpy as np
@@ -41,6 +43,9 @@ log = structlog.get_logger(__name__)
 
 AGAIN_SECONDS: Final = 60.0
 """After a survey that failed."""
+
+SHARE_OF_TIME: Final = 1 / 4
+"""That a survey may work for, of the wall."""
 
 _MOST_CANDIDATES: Final = 1_000_000
 """Pages that are noted as those that may have to follow; those with the fewest crawl records."""
@@ -76,6 +81,52 @@ class Looked(NamedTuple):
     candidates: Candidates
 
 
+class Rests:
+    """What keeps a survey from working for more than a share of the time.
+
+    To be called after each piece of work, in the thread that does it.
+    """
+
+    def __init__(
+        self,
+        share: float = SHARE_OF_TIME,
+        clock: Callable[[], float] = time.monotonic,
+        rest: Callable[[float], bool] | None = None,
+    ) -> None:
+        """Begin to work.
+
+        Args:
+            share: of the time, that is worked for.
+            clock: seconds.
+            rest: for so many seconds; whether it was ended early.
+        """
+        self._ended = threading.Event()
+        self._share, self._clock, self._rest = share, clock, rest or self._ended.wait
+        self._since = clock()
+        self.worked = 0.0
+        """Seconds."""
+
+    def __call__(self) -> None:
+        """Rest for as long as the work since the last rest calls for.
+
+        Raises:
+            GivenUp: the survey is not wanted any more.
+        """
+        worked = max(self._clock() - self._since, 0.0)
+        self.worked += worked
+        if self._rest(worked * (1.0 / self._share - 1.0)):
+            raise GivenUp
+        self._since = self._clock()
+
+    def end(self) -> None:
+        """The survey is not wanted any more; in any thread."""
+        self._ended.set()
+
+
+class GivenUp(Exception):
+    """A survey is not wanted any more."""
+
+
 class Survey:
     """One at a time."""
 
@@ -84,8 +135,9 @@ class Survey:
         self._task: asyncio.Task[None] | None = None
         self._found: dict[int, Looked] = {}
         self._failed_at = -np.inf
+        self._rests = Rests()
         self.seconds = 0.0
-        """Of the wall, that the last one took."""
+        """Of the wall, that the last one worked for."""
 
     def begin(self, shards: Mapping[int, Shard]) -> None:
         """Begin, unless one is under way; its hosts are as they are now."""
@@ -114,17 +166,18 @@ class Survey:
 
     def close(self) -> None:
         """Stop what is under way."""
+        self._rests.end()
         if self._task is not None:
             self._task.cancel()
 
     async def _run(self, frozen: dict[int, tuple[int, Hosts]]) -> None:
-        started = time.monotonic()
+        self._rests = Rests()
         found = {}
         try:
             while frozen:
                 number, (epoch, hosts) = frozen.popitem()
                 found[number] = await asyncio.to_thread(
-                    look_over, self._database_url, number, epoch, hosts
+                    look_over, self._database_url, number, epoch, hosts, self._rests
                 )
         except (psycopg.Error, DamagedStore, BadHistory) as error:
             self._failed_at = time.monotonic()
@@ -132,11 +185,17 @@ class Survey:
         else:
             self._found = found
         finally:
-            self.seconds = time.monotonic() - started
+            self.seconds = self._rests.worked
             self._task = None
 
 
-def look_over(database_url: str, number: int, epoch: int, hosts: Hosts) -> Looked:
+def look_over(
+    database_url: str,
+    number: int,
+    epoch: int,
+    hosts: Hosts,
+    rests: Callable[[], None] = lambda: None,
+) -> Looked:
     """Look through the pages of a shard.
 
     Args:
@@ -144,12 +203,13 @@ def look_over(database_url: str, number: int, epoch: int, hosts: Hosts) -> Looke
         number: of the shard.
         epoch: of its owner.
         hosts: as they were; their factors become the new ones.
+        rests: called after each piece of work; what it raises ends the survey.
 
     Raises:
         psycopg.OperationalError: the server went away.
     """
     sums, moved, candidates = no_sums(len(hosts.names)), set[int](), list[Candidates]()
-    for found in crawled_pages(database_url, number):
+    for found in crawled_pages(database_url, number, rests):
         part = Shard(number)
         part.hosts = hosts
         # Hosts may have come since, whose pages have been crawled: they are for the next time.

@@ -39,14 +39,19 @@ class TableReader:
     """Reads the database as it stands at one moment (REPEATABLE READ)."""
 
     def __init__(
-        self, database_url: str, stack: ExitStack, progress: Callable[[], None] = lambda: None
+        self,
+        database_url: str,
+        stack: ExitStack,
+        progress: Callable[[], None] = lambda: None,
+        readers: int = READERS,
     ) -> None:
         """Connect.
 
         Args:
             database_url: libpq URL.
             stack: closes the connections.
-            progress: called for each part that is read, in any thread.
+            progress: called for each part that is read, in any thread; what it raises ends that.
+            readers: connections at most.
 
         Raises:
             psycopg.OperationalError: the server cannot be reached.
@@ -54,6 +59,7 @@ class TableReader:
         self._database_url = database_url
         self._stack = stack
         self._progress = progress
+        self._readers = readers
         self.connection = self._connect()
         """For everything else that is to be of the same moment."""
         self._connections = [self.connection]
@@ -124,7 +130,7 @@ class TableReader:
             yield f"({start},0)", end
 
     def _connect_more(self) -> None:
-        while len(self._connections) < READERS:
+        while len(self._connections) < self._readers:
             exported = self.connection.execute("SELECT pg_export_snapshot()").fetchone()
             if exported is None:
                 return
@@ -136,8 +142,8 @@ class TableReader:
 
 @contextmanager
 def reading(
-    database_url: str, progress: Callable[[], None] = lambda: None
+    database_url: str, progress: Callable[[], None] = lambda: None, readers: int = READERS
 ) -> Iterator[TableReader]:
     """A reader, which is disconnected at the end (see `TableReader`)."""
     with ExitStack() as stack:
-        yield TableReader(database_url, stack, progress)
+        yield TableReader(database_url, stack, progress, readers)

@@ -5,7 +5,7 @@ rows are gathered (see `gathering`), for a refit some hosts at a time: what is h
 grow with the pages of a shard, but with those of its largest host.
 """
 
-from collections.abc import Collection, Iterator
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass, fields
 from functools import cache
 from typing import Any, Final, Self
@@ -45,6 +45,11 @@ _BLOCK_BYTES: Final = 8192
 _RECORDS: Final = "get_byte(history, 1)"
 """How many crawl records a packed history has."""
 
+_IS_CRAWLED: Final = f"{_RECORDS} > 0"
+
+BY_ID_COSTS: Final = 4
+"""To read a URL by its page's id, over what one of all that are read costs."""
+
 _TYPES: Final = PAGE_TYPES | LEARNING_TYPES
 
 _OWNER: Final = "(SELECT epoch, holder FROM shard_owners WHERE shard = {shard}) AS owner"
@@ -56,17 +61,12 @@ _OF_HOST: Final = (
 
 _URLS: Final = ("array_agg(page_id)", "convert_to(string_agg(url, E'\\n'), 'UTF8')")
 
-_BY_ID: Final = (
-    f"SELECT * FROM {_OWNER}, "
-    "(SELECT {pages} FROM pages_{shard} "
-    "WHERE shard = {shard} AND page_id = ANY(%(ids)s)) AS page"
-)
+_AMONG: Final = "WHERE shard = {shard} AND page_id = ANY(%(ids)s)"
+
+_BY_ID: Final = f"SELECT * FROM {_OWNER}, (SELECT {{pages}} FROM pages_{{shard}} {_AMONG}) AS page"
 """One statement, so all of it is of one moment: until then nobody else wrote the shard."""
 
-_URLS_BY_ID: Final = (
-    ", (SELECT {urls} FROM page_urls_{shard} "
-    "WHERE shard = {shard} AND page_id = ANY(%(ids)s)) AS url"
-)
+_URLS_BY_ID: Final = f", (SELECT {{urls}} FROM page_urls_{{shard}} {_AMONG}) AS url"
 
 
 @dataclass(frozen=True, slots=True)
@@ -160,12 +160,9 @@ def read_pages(
         columns, packed, by_source = columns_of(shard, [row], _TYPES)
         of_found = directories[np.searchsorted(page_ids, columns[0])]
         return LearnedPages.of(columns, packed, by_source, of_found)
-    found, (stored_ids, urls) = row[: -len(_URLS)], row[-len(_URLS) :]
+    found, urls = row[: -len(_URLS)], row[-len(_URLS) :]
     columns, packed, by_source = columns_of(shard, [found], _TYPES)
-    stored = np.frombuffer((urls or b"") + END_OF_URL, np.uint8)
-    chosen = chosen_urls(shard, joined_arrays([stored_ids], np.int64), stored, columns[0])
-    directories = directories_of(chosen.arena, chosen.offsets)
-    return LearnedPages.of(columns, packed, by_source, directories)
+    return LearnedPages.of(columns, packed, by_source, _directories_among(shard, urls, columns[0]))
 
 
 @cache
@@ -232,29 +229,64 @@ def urls_of(reader: TableReader, shard: int, page_ids: Integers) -> Blobs:
     return chosen_urls(shard, stored_ids, stored, page_ids)
 
 
-def crawled_pages(database_url: str, shard: int) -> Iterator[LearnedPages]:
+def crawled_pages(
+    database_url: str, shard: int, progress: Callable[[], None] = lambda: None
+) -> Iterator[LearnedPages]:
     """The pages of a shard that have crawl records, those of some hosts at a time.
 
-    All of it is of one moment (a REPEATABLE READ transaction); a host's pages come together.
+    All of it is of one moment (a REPEATABLE READ transaction), over one connection; a host's pages
+    come together. What it costs goes with the pages that have records, but for one look at each of
+    the others.
+
+    Args:
+        database_url: libpq URL.
+        shard: which has tables.
+        progress: called for each part that is read, which waits for it; what it raises ends that.
 
     Raises:
         psycopg.OperationalError: the server went away.
         DamagedStore: a page has no URL.
         BadHistory: another version of Freshet has written one.
     """
-    with reading(database_url) as reader:
-        groups = most_pages_of(reader.connection, [shard]) // PAGES_AT_ONCE + 1
-        directories = _Directories(reader, shard)
+    with reading(database_url, progress, readers=1) as reader:
+        counts = reader.gather(f"pages_{shard}", ["nullif(count(*), 0)"], _IS_CRAWLED)
+        crawled = sum(count for (count,) in counts)
+        groups = crawled // PAGES_AT_ONCE + 1
+        directories = _directories(reader, shard, crawled)
         gathered = aggregates_of(_TYPES, "history")
         for group in range(groups):
-            condition = f"host_id %% {groups} = {group} AND {_RECORDS} > 0"
+            condition = f"host_id %% {groups} = {group} AND {_IS_CRAWLED}"
             parts = reader.gather(f"pages_{shard}", gathered, condition)
             columns, packed, by_source = columns_of(shard, parts, _TYPES)
             del parts
             yield LearnedPages.of(columns, packed, by_source, directories.of(columns[0]))
 
 
-class _Directories:
+def _directories(
+    reader: TableReader, shard: int, crawled: int
+) -> "_AllDirectories | _ChosenDirectories":
+    """Those of a shard's pages, of which so many are asked for."""
+    if BY_ID_COSTS * crawled < most_pages_of(reader.connection, [shard]):
+        return _ChosenDirectories(reader, shard)
+    return _AllDirectories(reader, shard)
+
+
+class _ChosenDirectories:
+    """Those of few pages of a shard, whose URLs are read by their ids."""
+
+    def __init__(self, reader: TableReader, shard: int) -> None:
+        self._shard, self._connection = shard, reader.connection
+        statement = f"SELECT {', '.join(_URLS)} FROM page_urls_{{shard}} {_AMONG}"
+        self._statement = statement.format(shard=shard).encode()
+
+    def of(self, page_ids: Integers) -> NDArray[np.uint16]:
+        """Those of some pages."""
+        given = {"ids": page_ids}
+        row = self._connection.execute(self._statement, given, binary=True).fetchone()
+        return _directories_among(self._shard, row or (None,), page_ids)
+
+
+class _AllDirectories:
     """Those of all pages of a shard: ten bytes a page."""
 
     def __init__(self, reader: TableReader, shard: int) -> None:
@@ -275,12 +307,18 @@ class _Directories:
         return self._numbers[places]
 
 
+def _directories_among(shard: int, part: Sequence[Any], page_ids: Integers) -> NDArray[np.uint16]:
+    """The directories of some pages, rising, out of what `_URLS` gathered."""
+    stored_ids, urls = ([], b"") if part[0] is None else (part[0], part[1] + END_OF_URL)
+    chosen = chosen_urls(
+        shard, np.asarray(stored_ids, np.int64), np.frombuffer(urls, np.uint8), page_ids
+    )
+    return directories_of(chosen.arena, chosen.offsets)
+
+
 def _numbered(part: tuple[Any, ...]) -> tuple[Any, ...]:
-    page_ids = np.asarray(part[0])
-    order = np.argsort(page_ids)
-    stored = np.frombuffer(part[1] + END_OF_URL, np.uint8)
-    urls = chosen_urls(0, page_ids, stored, page_ids[order])
-    return page_ids[order], directories_of(urls.arena, urls.offsets)
+    page_ids = np.sort(part[0])
+    return page_ids, _directories_among(0, part, page_ids)
 
 
 def most_pages_of(connection: psycopg.Connection, shards: Collection[int]) -> int:

@@ -6,6 +6,7 @@ import pytest
 from estimator_world import DAY, NOW, SHARDS, Broker
 
 from services.estimator.handler import EstimatorHandler
+from services.estimator.refitting import Refits
 from shared.runtime.clock import ManualClock
 from shared.runtime.settings import Settings
 
@@ -33,5 +34,28 @@ async def start(settings):
         return handler
 
     yield begin
+    for handler in running:
+        await handler.close()
+
+
+@pytest.fixture
+def no_refits(monkeypatch):
+    monkeypatch.setattr(Refits, "are_due", lambda *_: False)
+
+
+@pytest.fixture
+async def begin(settings):
+    """Starts estimators that keep some pages in memory."""
+    running = []
+
+    async def start(kafka, most):
+        bounded = settings.model_copy(update={"estimator_resident_pages": most})
+        handler = EstimatorHandler(bounded, ManualClock(NOW + 30 * DAY), kafka, asyncio.Event())
+        running.append(handler)
+        await handler.open()
+        await handler.assigned(set(range(SHARDS)))
+        return handler
+
+    yield start
     for handler in running:
         await handler.close()

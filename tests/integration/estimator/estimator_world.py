@@ -21,6 +21,9 @@ from shared.store.snapshot import load_shard
 SHARDS = 4
 DAY = 86_400.0
 NOW = 1_700_000_000.0
+FEW = 5
+"""Pages that are kept in memory, where that is not all of them."""
+
 URLS = [f"https://host-{n % 7}.example/page/{n}" for n in range(60)]
 TOPICS = {
     PageUpdate: PAGE_UPDATES.name,
@@ -100,6 +103,18 @@ def contents(settings):
             table: connection.execute(f"SELECT {table}::text FROM {table} ORDER BY 1").fetchall()
             for table in ("pages", "page_urls", "hosts", "observations", "stream_positions")
         }
+
+
+def stored(settings):
+    """What a batch may write, but how far what was announced reaches."""
+    found = contents(settings)
+    with psycopg.connect(settings.database_url.get_secret_value()) as connection:
+        for table in ("erased_pages", "erased_hosts"):
+            found[table] = connection.execute(f"SELECT * FROM {table} ORDER BY 1, 2").fetchall()
+    found["stream_positions"] = [
+        row for row in found["stream_positions"] if "-parameters" not in row[0]
+    ]
+    return found
 
 
 def assert_schedulers_know(settings, broker):

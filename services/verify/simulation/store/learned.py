@@ -1,6 +1,6 @@
 """The functions of `shared.store.learned_pages`, on the model."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 import numpy as np
 import psycopg
@@ -46,9 +46,11 @@ class LearnedStatements:
         pages = self._database.pages.get(shard, {})
         return np.array([k for k, row in pages.items() if row["host_id"] == host_id], np.int64)
 
-    def crawled_pages(self, database_url: str, shard: int) -> Iterator[LearnedPages]:
+    def crawled_pages(
+        self, database_url: str, shard: int, progress: Callable[[], None]
+    ) -> Iterator[LearnedPages]:
         """As `shared.store.learned_pages.crawled_pages`; the hosts come one by one."""
-        _ = database_url
+        _ = database_url, progress
         self._database.check()
         pages = self._database.pages.get(shard, {})
         crawled = [pages[page_id] for page_id in sorted(pages) if pages[page_id]["history"][1]]
