@@ -190,8 +190,8 @@ class Postgres:
         return load
 
     def _looking(self, original: Function, model: Function) -> Function:
-        def look(_url: str, shard: int) -> Iterator[Any]:
-            list(model(_url, shard))
+        def look(_url: str, shard: int, progress: Callable[[], None]) -> Iterator[Any]:
+            list(model(_url, shard, progress))
             with self._inside():
                 return iter(list(original(self._url, shard)))
 
