@@ -14,6 +14,7 @@ from services.coordinator.usage import Made
 from shared.contracts.codec import BadMessage
 from shared.contracts.layout import MOST_SHARDS
 from shared.contracts.messages import Bandwidth, DemandCurve, Multipliers
+from shared.pacing.arranging import AHEAD_SECONDS, Owed
 from shared.pacing.budget import Budget, Stretch
 from shared.pacing.groups import NO_LIMITS, Limits
 from shared.pacing.slots import SlotPlan, SlotTimeline, first_moment, next_multipliers
@@ -91,6 +92,7 @@ class Coordination:
         self._least_lead_seconds = self._lead_seconds = lead_seconds
         self._published_at = -math.inf
         self._decision: Decision | None = None
+        self._owed = Owed()
         self._is_news = False
         """Whether a bandwidth came that no decision tells of yet."""
         self._stepped = 0.0
@@ -269,13 +271,19 @@ class Coordination:
                 return None
             cause = "refresh"
         self._decision = decision
+        self._owed.follow(self.timeline, effective_at)
+        order = self._owed.arranged(
+            decision.shares,
+            self.timeline.passed(effective_at),
+            stretch.rate * AHEAD_SECONDS * now.speed,
+        )
         return next_multipliers(
             self.timeline,
             now=now.clock,
             effective_at=effective_at,
             multiplier=decision.multiplier,
             stretch=stretch,
-            shares=dict(decision.shares),
+            shares={shard: decision.shares[shard] for shard in order},
             cause=cause,
             why=why[:MOST_WHY],
             epoch=self.epoch,
@@ -358,6 +366,7 @@ class Coordination:
         moved, self._stepped = now.stepped - self._stepped, now.stepped
         if moved:
             self.timeline.shift(moved)
+            self._owed.shift(moved)
             self.fleet.shift(moved)
 
     def _rebase(self, now: Moment) -> None:
@@ -365,7 +374,7 @@ class Coordination:
         newest = self.timeline.newest
         if newest and newest.effective_at > now.clock + now.speed * _FAR_AHEAD_SECONDS:
             here = newest.moved(now.clock - newest.effective_at)
-            self.timeline = SlotTimeline([here])
+            self.timeline, self._owed = SlotTimeline([here]), Owed()
 
 
 def _later(stretch: Stretch, seconds: float) -> float:

@@ -5,12 +5,13 @@ and on through every change of R. Slot k belongs to the shard in whose interval 
 k-th point of the golden-ratio sequence lies; the intervals are the shards' shares. So every
 shard knows its own slots from the last `multipliers` message alone, any window of any length
 holds R·length slots to within one *in total*, whatever the number of shards, and each shard's
-own slots are as evenly spread as a sequence can be (the three-distance theorem). In a ramp the
-rate itself changes evenly, and slot k is where the integral of the rate reaches k: the budget is
-exact there too.
+own slots are as evenly spread as a sequence can be (the three-distance theorem), as long as its
+interval lies where it is; where shares change, `arranging` makes up for what that does. In a ramp
+the rate itself changes evenly, and slot k is where the integral of the rate reaches k: the budget
+is exact there too.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Final, Self
 
@@ -276,17 +277,21 @@ class SlotTimeline:
         plan = self.at(time)
         return plan.passed(time) if plan else 0.0
 
+    def held(self, after: float, until: float) -> list[tuple[float, float, SlotPlan]]:
+        """Which plans hold in (after, until], those that are remembered: from when to when each."""
+        ends = [*(plan.effective_at for plan in self._plans[1:]), np.inf]
+        spans = [
+            (max(after, plan.effective_at), min(until, end), plan)
+            for plan, end in zip(self._plans, ends, strict=False)
+        ]
+        return [span for span in spans if span[1] > span[0]]
+
     def allotted(self, shard: int, after: float, until: float) -> float:
         """How many slots of (after, until] are a shard's, on average of where they lie."""
-        total = 0.0
-        for index, plan in enumerate(self._plans):
-            start = max(after, plan.effective_at)
-            end = until
-            if index + 1 < len(self._plans):
-                end = min(until, self._plans[index + 1].effective_at)
-            if end > start:
-                total += (plan.passed(end) - plan.passed(start)) * plan.share_of(shard)
-        return total
+        return sum(
+            (plan.passed(end) - plan.passed(start)) * plan.share_of(shard)
+            for start, end, plan in self.held(after, until)
+        )
 
     def shift(self, seconds: float) -> None:
         """Move all plans: the clock was set by so much, and the slots go on where they were."""
@@ -300,21 +305,14 @@ class SlotTimeline:
 
     def between(self, after: float, until: float) -> tuple[NDArray[np.float64], NDArray[np.int32]]:
         """All slots in (after, until]: times, rising, and owners. Forgets plans before `after`."""
-        times: list[NDArray[np.float64]] = []
-        owners: list[NDArray[np.int32]] = []
-        for index, plan in enumerate(self._plans):
-            last = index + 1 == len(self._plans)
-            end = until if last else min(until, self._plans[index + 1].effective_at)
-            found, whose = plan.between(after, end)
-            if found.size:
-                times.append(found)
-                owners.append(whose)
+        found = [plan.between(start, end) for start, end, plan in self.held(after, until)]
         self.forget(after)
-        if not times:
-            return np.empty(0), np.empty(0, np.int32)
-        if len(times) == 1:
-            return times[0], owners[0]
-        return np.concatenate(times), np.concatenate(owners)
+        if len(found) == 1:
+            return found[0]
+        return (
+            np.concatenate([np.empty(0), *(times for times, _ in found)]),
+            np.concatenate([np.empty(0, np.int32), *(owners for _, owners in found)]),
+        )
 
 
 def next_multipliers(
@@ -324,7 +322,7 @@ def next_multipliers(
     effective_at: float,
     multiplier: float,
     stretch: Stretch,
-    shares: dict[int, float],
+    shares: Mapping[int, float],
     cause: str,
     why: str = "",
     epoch: int = 0,
@@ -339,7 +337,7 @@ def next_multipliers(
         effective_at: `first_moment` of the change.
         multiplier: λ₀.
         stretch: the budget from `effective_at` on.
-        shares: of the shards.
+        shares: of the shards, in the order in which they are to lie.
         cause: as in the message, as are the rest.
         why: the cause in words.
         epoch: of the leadership.
@@ -355,7 +353,7 @@ def next_multipliers(
         multiplier=multiplier,
         crawls_per_second=stretch.rate,
         first_slot=newest.passed(effective_at) if newest is not None else 0.0,
-        allotments=[Allotment(shard, share) for shard, share in sorted(shares.items())],
+        allotments=[Allotment(shard, share) for shard, share in shares.items()],
         cause=cause,
         epoch=epoch,
         leader=leader,
