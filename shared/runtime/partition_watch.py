@@ -2,10 +2,11 @@
 
 aiokafka does the most of it: it looks at the metadata again and again, and a member that sees that
 there are more partitions joins anew. If it leads the group, the group then shares anew; of others
-the broker takes no notice. But it sees only what changes before its eyes. A static member that
-leads, and was away while partitions were added, comes back without a new decision, and finds
-nothing that has changed; one that begins to lead shares by what it saw a minute ago. So each
-decision says how many partitions it was about, and each member compares.
+the broker takes no notice. But it compares with what it has decided itself. A static member that
+leads, and was away for a moment, comes back without a new decision, and finds nothing that has
+changed, whether partitions were added meanwhile or are later; one that begins to lead shares by
+what it saw a minute ago. So each decision says how many partitions it was about, and each member
+compares.
 """
 
 import asyncio
@@ -22,7 +23,7 @@ from shared.runtime.striped import FormerAssignor, StripedAssignor, common_count
 
 log = structlog.get_logger(__name__)
 
-LOOK_SECONDS: Final = 10.0
+LOOK_SECONDS: Final = 3.0
 """Partitions that are not shared at two looks are shared by nobody but us."""
 
 

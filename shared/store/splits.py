@@ -70,6 +70,17 @@ def read_splits(connection: psycopg.Connection, parents: Collection[int]) -> dic
     }
 
 
+def without_scheduler(connection: psycopg.Connection, shards: Collection[int]) -> list[int]:
+    """Those of some shards that no scheduler has ever loaded (`take_over`)."""
+    rows = connection.execute(
+        "SELECT shard FROM unnest(%s::int2[]) AS asked (shard) "
+        "WHERE NOT EXISTS (SELECT FROM shard_claims AS made WHERE made.shard = asked.shard) "
+        "ORDER BY shard",
+        (np.array(sorted(shards), np.int16),),
+    ).fetchall()
+    return [int(shard) for (shard,) in rows]
+
+
 def _step(assignments: str, condition: str) -> str:
     """A statement that changes the row of a shard where a condition holds, and nobody has it."""
     return (

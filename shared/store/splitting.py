@@ -1,9 +1,9 @@
 """The growth of the number of shards, step by step; whoever begins again goes on where it stopped.
 
 First the database knows of the new shards, then the topics have partitions for them, and then the
-shards of before are split, one after the other: what moves of one is copied, and then its scheduler
-picks nothing of it until it is split; all others go on. In the end what crawls found follows its
-pages.
+shards of before are split, one after the other: what moves of one is copied, and then, once there
+are schedulers for the new ones, its own picks nothing of it until it is split; all others go on. In
+the end what crawls found follows its pages.
 """
 
 import contextlib
@@ -29,7 +29,7 @@ from shared.store.growth import (
 from shared.store.layout import fetch_layout
 from shared.store.left_urls import delete_left_urls
 from shared.store.moving import SplitCounts, move_observations, tidy
-from shared.store.splits import SplitState, ask, hold, read_splits
+from shared.store.splits import SplitState, ask, hold, read_splits, without_scheduler
 from shared.store.writer_lock import StoreBusy
 
 ASKED_SECONDS: Final = 15.0
@@ -221,16 +221,24 @@ class _Splitter:
         return state
 
     def _is_held(self, connection: psycopg.Connection, parent: int, deadline: float) -> bool:
-        """Ask for a shard; whether it is held."""
+        """Ask for a shard, once schedulers have what it is split among; whether it is held."""
         silent = (
             f"shard {parent} is not held yet: its scheduler waits for an estimator that is behind, "
             "or no scheduler is running"
         )
-        state = self._state(connection, parent)
+        state, is_late = self._state(connection, parent), time.monotonic() >= deadline
+        unread = without_scheduler(connection, self._layout.family_of(parent)[1:])
+        if unread and not (is_late and self._unattended):
+            # Nobody would pick what goes there: of a new partition not all members hear at once.
+            reason = f"no scheduler has shard {unread[0]} yet, to which pages of {parent} go"
+            if is_late:
+                raise self._failed(parent, reason)
+            self._tell(reason)
+            return False
         ask(connection, parent, ASKED_SECONDS)
         if state is SplitState.HELD:
             return True
-        if time.monotonic() >= deadline:
+        if is_late:
             if self._unattended and hold(connection, parent):
                 return True
             raise self._failed(parent, silent)

@@ -22,7 +22,7 @@ from shared.contracts.layout import Layout
 from shared.store import growth, splitting
 from shared.store.connection import Limits, connect
 from shared.store.layout import fetch_layout
-from shared.store.splits import SplitState, hold, read_splits
+from shared.store.splits import SplitState, hold, read_splits, take_over
 from shared.store.splitting import SplitFailed, finish, prepare, split_all
 from shared.store.writer import Observations, append_observations, ensure_observation_partition
 from shared.store.writer_lock import WRITER_LOCK
@@ -41,9 +41,16 @@ def filled(store):
     return store
 
 
+def have_taken(url, shards):
+    """Schedulers have loaded shards."""
+    with connect(url, "scheduler", autocommit=True) as connection:
+        take_over(connection, shards, "a scheduler")
+
+
 @contextlib.contextmanager
-def schedulers(url, parents=range(SHARDS)):
-    """They hold what they are asked for."""
+def schedulers(url, parents=range(SHARDS), new=range(SHARDS, GROWN)):
+    """They have the new shards, and hold what they are asked for."""
+    have_taken(url, new)
     stopping = threading.Event()
 
     def answer():
@@ -170,6 +177,36 @@ def test_who_waits_for_a_scheduler_is_not_given_up_and_copies_once(filled, monke
     assert not [what for what in said if "away" in what]
     assert said.count("shard 0 is copied") == 1
     assert fetch_layout(filled).split == {0}
+
+
+def test_a_shard_is_picked_until_schedulers_have_those_that_it_is_split_among(filled):
+    """Else nobody would crawl the pages that move, until somebody hears of the new partitions."""
+    layout, late, states = prepare(alone(filled), GROWN), SHARDS, []
+
+    def look(what):
+        with connect(filled, "test") as connection:
+            states.append(read_splits(connection, [0])[0].state)
+        if "no scheduler has" in what and len(states) > 6:
+            have_taken(filled, [late])
+
+    log = Log(look)
+    with schedulers(filled, new=range(late + 1, GROWN)):
+        split_all(alone(filled), layout, log, wait_seconds=LONG)
+    said = [what for _, _, what in log.said]
+    waited = said.count(f"no scheduler has shard {late} yet, to which pages of 0 go")
+    assert waited > 3
+    assert set(states[: waited + 1]) == {SplitState.WAITING}
+    assert fetch_layout(filled) == OVER
+
+
+def test_a_shard_that_no_scheduler_takes_is_named_when_the_growth_is_given_up(filled):
+    layout = prepare(alone(filled), GROWN)
+    with (
+        pytest.raises(SplitFailed, match=f"no scheduler has shard {GROWN - 1} yet"),
+        schedulers(filled, new=range(SHARDS, GROWN - 1)),
+    ):
+        split_all(alone(filled), layout, quiet, wait_seconds=1.0)
+    assert fetch_layout(filled).split == set(range(SHARDS - 1))
 
 
 @pytest.mark.parametrize(
@@ -308,6 +345,7 @@ def test_the_command_grows_and_shows(filled, freshet):
 
 
 def test_the_command_fails_in_words_and_may_be_called_again(filled, freshet):
+    have_taken(filled, range(SHARDS, GROWN))
     failed = freshet("grow", str(GROWN), "--known-seconds", "0", "--wait-seconds", "0.5")
     assert failed.exit_code == 1
     assert "shard 0 is not held yet" in failed.output
@@ -336,6 +374,7 @@ def test_a_command_that_waits_says_so_again_and_again(filled, monkeypatch):
         if "is copied" not in what:
             seen.append((split.state, split.is_current))
 
+    have_taken(filled, range(SHARDS, GROWN))
     with pytest.raises(SplitFailed):
         split_all(alone(filled), prepare(alone(filled), GROWN), Log(look), wait_seconds=3.0)
     assert len(seen) > 3

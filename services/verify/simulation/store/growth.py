@@ -130,6 +130,11 @@ class GrowthStatements:
             if parent in splits
         }
 
+    def without_scheduler(self, connection: Connection, shards: Collection[int]) -> list[int]:
+        """As `shared.store.splits.without_scheduler`."""
+        connection.require()
+        return sorted(set(shards) - self._database.claims.keys())
+
     def ask(self, connection: Connection, parent: int, seconds: float) -> bool:
         """As `shared.store.splits.ask`."""
 

@@ -89,6 +89,7 @@ def _of_growth(
         "shared.store.growth._require_held": growth.require_held,
         "shared.store.growth._note_split": growth.note_split,
         "shared.store.splits.read_splits": growth.read_splits,
+        "shared.store.splits.without_scheduler": growth.without_scheduler,
         "shared.store.splits.ask": growth.ask,
         "shared.store.splits.hold": growth.hold,
         "shared.store.splits.resume": growth.resume,
