@@ -11,7 +11,7 @@ import structlog
 
 from shared.contracts.databases import Database, Databases
 from shared.store.connection import connect
-from shared.store.deployment import StoreMismatch
+from shared.store.deployment import StoreMismatch, require_schema
 
 log = structlog.get_logger(__name__)
 
@@ -45,12 +45,14 @@ class Questions:
         """The answer of a function that takes a connection, which commits by itself.
 
         Raises:
-            psycopg.Error: the database is away, refuses, or has no tables, as while it is restored.
+            psycopg.Error: the database is away, refuses, is of an older version, or has no tables
+                yet, as while it is restored.
         """
 
         def work() -> T:
             with connect(self._database_url, self._role, autocommit=True) as connection:
                 try:
+                    require_schema(connection)
                     return question(connection, *arguments, **more)
                 except StoreMismatch as error:
                     raise psycopg.OperationalError(str(error)) from error

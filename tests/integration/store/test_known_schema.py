@@ -10,6 +10,7 @@ import migrations
 from services.scheduler.flow.splitting import begin_anew
 from shared.store.connection import connect
 from shared.store.deployment import NEEDED_REVISION, StoreMismatch, check_deployment
+from shared.store.questions import Questions
 
 HEAD = ScriptDirectory(str(Path(migrations.__file__).parent)).get_current_head()
 
@@ -61,3 +62,28 @@ def test_who_may_not_read_the_revision_starts(migrated_url):
     with connect(migrated_url, "test") as connection:
         connection.execute("SET ROLE freshet_scheduler")
         check_deployment(connection, 4)
+
+
+@pytest.mark.parametrize(
+    ("revision", "said"),
+    [("0026", rf"freshet migrate.*0026, and {HEAD} is needed"), (None, "no Freshet tables yet")],
+)
+async def test_who_asks_now_and_then_is_told_the_same_and_asks_again(migrated_url, revision, said):
+    """The poller, the receiver, the frontier and the discoverer go on without the database."""
+    questions = Questions(migrated_url, "test")
+    wanted = "SELECT count(*) FROM pages"
+    try:
+        if revision is None:
+            with psycopg.connect(migrated_url) as connection:
+                connection.execute("DELETE FROM alembic_version")
+        else:
+            set_revision(migrated_url, revision)
+        with pytest.raises(psycopg.OperationalError, match=said):
+            await questions.ask(lambda connection: connection.execute(wanted).fetchone())
+        with psycopg.connect(migrated_url) as connection:
+            connection.execute("DELETE FROM alembic_version")
+            connection.execute("INSERT INTO alembic_version VALUES (%s)", (HEAD,))
+        found = await questions.ask(lambda connection: connection.execute(wanted).fetchone())
+        assert found == (0,)
+    finally:
+        questions.stop()
