@@ -15,6 +15,7 @@ async def test_a_database_without_tables_counts_as_one_that_is_away(monkeypatch)
         raise StoreMismatch(UNMIGRATED)
 
     monkeypatch.setattr(questions, "connect", lambda *_, **__: contextlib.nullcontext())
+    monkeypatch.setattr(questions, "require_schema", lambda _connection: None)
     asking = Questions("postgresql://", "test")
     with pytest.raises(psycopg.OperationalError, match="freshet migrate"):
         await asking.ask(layout)
