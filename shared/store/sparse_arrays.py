@@ -6,7 +6,7 @@ NULL. Most pages of a shard have never been signalled, never failed, and are in 
 
 import struct
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any, Final, Self
 
 import numpy as np
 import psycopg
@@ -25,11 +25,13 @@ _LENGTH_BYTES: Final = 4
 _ARRAY_OIDS: Final = (1005, 1007, 1016, 1022)
 """Those of int2, int4, int8 and float8."""
 
+_FLOATS: Final = 701
+
 _TYPES: Final[dict[int, type[np.generic]]] = {
     21: np.int16,
     23: np.int32,
     20: np.int64,
-    701: np.float64,
+    _FLOATS: np.float64,
 }
 """By the oid of an element."""
 
@@ -39,6 +41,11 @@ class SparseArray:
     """An array with NULLs in it, as the server sent it."""
 
     data: bytes
+
+    @classmethod
+    def nothing_sent(cls, count: int) -> Self:
+        """An array of so many floats, all of them usual."""
+        return cls(_HEADER.pack(1, 1, _FLOATS, count, 1) + b"\xff" * (_LENGTH_BYTES * count))
 
     def filled(self, usual: NDArray[Any] | np.generic | float) -> NDArray[Any]:
         """The array; where the server sent NULL, what is usual: one for all, or one an element.

@@ -36,6 +36,10 @@ def test_what_is_sent_comes_back_and_the_rest_is_what_is_usual(data):
     assert array.filled(usual[0]).tobytes() == np.where(is_null, usual[0], values).tobytes()
 
 
+def test_of_an_array_of_which_nothing_is_sent_everything_is_usual():
+    assert SparseArray.nothing_sent(3).filled(np.inf).tolist() == [np.inf] * 3
+
+
 @pytest.mark.parametrize("cut", [1, 4, 9])
 def test_an_array_that_is_cut_off_or_goes_on_is_refused(cut):
     whole = sent(np.arange(3.0), np.array([False, True, False]), 701)
