@@ -6,7 +6,7 @@ NULL. Most pages of a shard have never been signalled, never failed, and are in 
 
 import struct
 from dataclasses import dataclass
-from typing import Any, Final, Self
+from typing import Any, Final
 
 import numpy as np
 import psycopg
@@ -38,34 +38,44 @@ _TYPES: Final[dict[int, type[np.generic]]] = {
 
 @dataclass(frozen=True, slots=True)
 class SparseArray:
-    """An array with NULLs in it, as the server sent it."""
+    """An array with NULLs in it."""
 
-    data: bytes
+    values: NDArray[Any]
+    is_null: NDArray[np.bool_]
+    """Where the server sent nothing."""
 
-    @classmethod
-    def nothing_sent(cls, count: int) -> Self:
-        """An array of so many floats, all of them usual."""
-        return cls(_HEADER.pack(1, 1, _FLOATS, count, 1) + b"\xff" * (_LENGTH_BYTES * count))
+    def filled(self, usual: NDArray[Any] | float) -> NDArray[Any]:
+        """The array itself; where nothing was sent, what is usual: one for all, or one an element.
 
-    def filled(self, usual: NDArray[Any] | np.generic | float) -> NDArray[Any]:
-        """The array; where the server sent NULL, what is usual: one for all, or one an element.
-
-        Raises:
-            UnsupportedArray: several dimensions, another type, or a length that is not its type's.
+        Nothing is copied: what is freed between arrays that stay would be lost to other ones.
         """
-        dimensions, _, oid, count, _ = _HEADER.unpack_from(self.data)
-        kind = _TYPES.get(oid)
-        if dimensions != 1 or kind is None:
-            raise UnsupportedArray(
-                f"an array of type {oid} with {dimensions} dimensions and NULLs cannot be read "
-                "into numpy"
-            )
-        values = np.empty(count, kind)
-        values[:] = usual
-        items = np.frombuffer(self.data, np.uint8, offset=_HEADER.size)
-        if not _put(items, values.view(np.uint8), values.itemsize):
-            raise UnsupportedArray(f"an array of type {oid} has elements of other lengths")
-        return values
+        np.copyto(self.values, usual, where=self.is_null)
+        return self.values
+
+
+def nothing_sent(count: int) -> bytes:
+    """An array of so many floats, all of them NULL, as a server sends it."""
+    return _HEADER.pack(1, 1, _FLOATS, count, 1) + b"\xff" * (_LENGTH_BYTES * count)
+
+
+def parse_sparse(data: Buffer) -> SparseArray:
+    """A PostgreSQL binary array with NULLs.
+
+    Raises:
+        UnsupportedArray: several dimensions, another type, or a length that is not its type's.
+    """
+    dimensions, _, oid, count, _ = _HEADER.unpack_from(data)
+    kind = _TYPES.get(oid)
+    if dimensions != 1 or kind is None:
+        raise UnsupportedArray(
+            f"an array of type {oid} with {dimensions} dimensions and NULLs cannot be read into "
+            "numpy"
+        )
+    values, is_null = np.zeros(count, kind), np.zeros(count, np.bool_)
+    items = np.frombuffer(memoryview(data).toreadonly(), np.uint8, offset=_HEADER.size)
+    if not _put(items, values.view(np.uint8), is_null, values.itemsize):
+        raise UnsupportedArray(f"an array of type {oid} has elements of other lengths")
+    return SparseArray(values, is_null)
 
 
 def register_sparse_arrays(connection: psycopg.Connection[Any]) -> None:
@@ -79,20 +89,23 @@ class _SparseLoader(Loader):
 
     def load(self, data: Buffer) -> NDArray[Any] | SparseArray:
         _, nulls = struct.unpack_from(">ii", data)
-        return SparseArray(bytes(data)) if nulls else parse_array(data)
+        return parse_sparse(data) if nulls else parse_array(data)
 
 
 @compiled
-def _put(items: NDArray[np.uint8], values: NDArray[np.uint8], width: int) -> bool:
-    """Write the elements that are there over the usual ones; whether all is as it should be."""
+def _put(
+    items: NDArray[np.uint8], values: NDArray[np.uint8], nulls: NDArray[np.bool_], width: int
+) -> bool:
+    """Write the elements that are there, and note the others; whether all is as it should be."""
     place = 0
-    for begin in range(0, values.size, width):
+    for index in range(nulls.size):
+        begin = index * width
         if place + _LENGTH_BYTES > items.size:
             return False
-        is_null = items[place] >= 128
+        nulls[index] = items[place] >= 128
         is_so_long = items[place + _LENGTH_BYTES - 1] == width
         place += _LENGTH_BYTES
-        if is_null:
+        if nulls[index]:
             continue
         if not is_so_long or place + width > items.size:
             return False
