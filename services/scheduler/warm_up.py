@@ -39,6 +39,7 @@ from shared.store.hosts import HostLearning
 from shared.store.page_parts import PAGE_TYPES, chosen_urls
 from shared.store.page_status import NEVER
 from shared.store.snapshot import ShardSnapshot
+from shared.store.sparse_arrays import nothing_sent, parse_sparse
 
 _MANY: Final = 4_096
 """Pages of a shard that has more than it needs."""
@@ -140,7 +141,7 @@ def _snapshot() -> ShardSnapshot:
     columns.host_ids[:] = host_id_of(host)
     columns.importance[:] = 1.0
     columns.unsignalled_change_rate[:] = 0.1
-    columns.max_age_days[:] = np.inf
+    columns.max_age_days[:] = parse_sparse(nothing_sent(_MANY)).filled(np.inf)
     columns.last_crawled_at[:] = columns.last_signal_at[:] = np.linspace(1.0, 2.0, _MANY)
     stored = "".join(f"{page.url}\n" for page in pages).encode()
     urls = chosen_urls(0, columns.page_ids, np.frombuffer(stored, np.uint8), columns.page_ids)

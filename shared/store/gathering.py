@@ -15,6 +15,7 @@ from typing import Any, Final, LiteralString
 import psycopg
 
 from shared.store.connection import READING, connect
+from shared.store.sparse_arrays import register_sparse_arrays
 
 PART_BYTES: Final = 4 * 1024 * 1024
 """Of table, gathered at once."""
@@ -68,6 +69,7 @@ class TableReader:
         connection = self._stack.enter_context(connect(self._database_url, _ROLE, limits=READING))
         connection.isolation_level = psycopg.IsolationLevel.REPEATABLE_READ
         connection.read_only = True
+        register_sparse_arrays(connection)
         return connection
 
     def gather(
@@ -83,7 +85,8 @@ class TableReader:
 
         Args:
             table: its name, trusted.
-            gathered: aggregates; the first is NULL where a part has no row.
+            gathered: aggregates; the first is NULL where a part has no row. Arrays with NULLs in
+                them come as a `SparseArray`.
             condition: which rows.
             taken: what is kept of a part's row, at once.
 

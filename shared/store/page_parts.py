@@ -11,8 +11,10 @@ from numpy.typing import NDArray
 
 from shared.policy.compiled import compiled
 from shared.store.binary import Blobs
-from shared.store.columns import Integers, SignalsBySource
+from shared.store.columns import Integers, RemovedPages, SignalsBySource
+from shared.store.page_status import ACTIVE, NEVER, REMOVED
 from shared.store.source_times import unpack_source_times
+from shared.store.sparse_arrays import SparseArray
 
 END_OF_URL: Final = b"\n"
 """No canonical URL has one, but percent-encoded."""
@@ -53,22 +55,86 @@ LEARNING_TYPES: Final[dict[str, type[np.generic]]] = {
 }
 """Those of `LearningColumns`."""
 
+_USUAL: Final[dict[str, tuple[str, float]]] = {
+    "max_age_days": ("'infinity'", np.inf),
+    "unsignalled_change_rate": ("'NaN'", np.nan),
+    "signal_evidence": ("'NaN'", np.nan),
+    "last_changed_at": ("'-infinity'", NEVER),
+    "last_signal_at": ("'-infinity'", NEVER),
+    "urgent_at": ("'-infinity'", NEVER),
+    "failures": ("0", 0),
+    "misses": ("0::int2", 0),
+    "digest": ("0", 0),
+    "status": (f"{ACTIVE}::int2", ACTIVE),
+    "signal_count": ("0", 0),
+    "page_class": ("0::int2", 0),
+}
+"""What most pages have in a column, for the server and for us. Not so of rates, which may be 0: the
+server takes −0 for the same."""
 
-def aggregates_of(types: dict[str, type[np.generic]], packed: str) -> list[str]:
+_SAME: Final = {"last_attempt_at": "last_crawled_at"}
+"""Columns in which most pages have what they have in another one."""
+
+_IS_THERE: Final = f"status <> {REMOVED}"
+
+
+def aggregates_of(
+    types: dict[str, type[np.generic]], packed: str, several: str = "signal_times <> ''"
+) -> list[str]:
     """What is gathered of some rows of `pages`, for `columns_of`.
 
     Args:
         types: the columns.
         packed: an expression of bytes as wide for every page.
+        several: the rows whose signals by source are wanted.
     """
     gathered = [f"array_agg({name})" for name in types]
     gathered += [
-        f"{aggregate} FILTER (WHERE signal_times <> '')"
+        f"{aggregate} FILTER (WHERE {several})"
         for aggregate in ("array_agg(page_id)", "string_agg(signal_times, ''::bytea)")
     ]
     gathered += ["min(octet_length(history))", "max(octet_length(history))"]
     gathered.append(f"string_agg({packed}, ''::bytea)")
     return gathered
+
+
+def sparse_aggregates_of(packed: str) -> list[str]:
+    """What is gathered of some rows of `pages` but what is usual, for `pages_that_are_there`.
+
+    Args:
+        packed: as for `aggregates_of`.
+    """
+    usual = {name: in_server for name, (in_server, _) in _USUAL.items()} | _SAME
+    plain = aggregates_of(PAGE_TYPES, packed, f"signal_times <> '' AND {_IS_THERE}")
+    columns = [
+        f"array_agg(nullif({name}, {usual[name]}))" if name in usual else aggregate
+        for name, aggregate in zip(PAGE_TYPES, plain, strict=False)
+    ]
+    return [*columns, *plain[len(columns) :]]
+
+
+def pages_that_are_there(part: tuple[Any, ...], removed: list[RemovedPages]) -> tuple[Any, ...]:
+    """A part (`sparse_aggregates_of`) as `columns_of` takes it, without the removed pages.
+
+    One pass over the table serves both: what a row takes is mostly to come by it.
+
+    Args:
+        part: what was gathered.
+        removed: the part's removed pages are appended.
+    """
+    columns = dict(zip(PAGE_TYPES, part, strict=False))
+    for name, column in columns.items():
+        if isinstance(column, SparseArray):
+            usual = columns[_SAME[name]] if name in _SAME else _USUAL[name][1]
+            columns[name] = column.filled(usual)
+    *others, packed = part[len(columns) :]
+    is_there = columns["status"] != REMOVED
+    if not is_there.all():
+        gone = ~is_there
+        removed.append(RemovedPages(columns["page_id"][gone], columns["updated_at"][gone]))
+        packed = np.frombuffer(packed, f"V{len(packed) // is_there.size}")[is_there].tobytes()
+        columns = {name: column[is_there] for name, column in columns.items()}
+    return (*columns.values(), *others, packed)
 
 
 def columns_of(

@@ -41,8 +41,13 @@ from shared.store.learned_pages import (
 )
 from shared.store.owners import NO_OWNER, Announcing, read_owner
 from shared.store.page_classes import read_classes
-from shared.store.page_parts import PAGE_TYPES, aggregates_of, columns_of, joined_arrays
-from shared.store.page_status import REMOVED
+from shared.store.page_parts import (
+    PAGE_TYPES,
+    columns_of,
+    joined_arrays,
+    pages_that_are_there,
+    sparse_aggregates_of,
+)
 from shared.store.positions import ESTIMATOR, Positions, read_positions
 from shared.store.removals import joined
 
@@ -115,11 +120,8 @@ def load_shard(
     """
     with reading(database_url, progress) as reader:
         layout = _layout(reader, shard)
-        columns, packed, by_source = _pages(
-            reader, shard, PAGE_TYPES, f"status <> {REMOVED}", _WAITING
-        )
+        columns, packed, by_source, removed = _pages(reader, shard)
         pages = PageColumns(*columns)
-        removed = _removed(reader, shard)
         erased = read_erased(reader.connection, shard)
         urls = urls_of(reader, shard, pages.page_ids)
         hosts = _hosts(reader.connection, shard)
@@ -197,25 +199,21 @@ def _layout(reader: TableReader, shard: int) -> Layout:
 
 
 def _pages(
-    reader: TableReader,
-    shard: int,
-    types: dict[str, type[np.generic]],
-    condition: str,
-    packed: str,
-) -> tuple[list[Any], Blobs, SignalsBySource]:
-    """The columns named in `types`, an expression of bytes as wide for every page, and the signals
-    by source; sorted by page id."""
-    gathered = aggregates_of(types, packed)
-    return columns_of(shard, reader.gather(f"pages_{shard}", gathered, condition), types)
-
-
-def _removed(reader: TableReader, shard: int) -> RemovedPages:
-    gathered = ["array_agg(page_id)", "array_agg(updated_at)"]
-    parts = reader.gather(f"pages_{shard}", gathered, f"status = {REMOVED}")
-    page_ids = joined_arrays([part[0] for part in parts], np.int64)
+    reader: TableReader, shard: int
+) -> tuple[list[Any], Blobs, SignalsBySource, RemovedPages]:
+    """The columns of the pages that are there, what waits of each, and the signals by source,
+    sorted by page id; and the removed pages."""
+    found: list[RemovedPages] = []
+    parts = reader.gather(
+        f"pages_{shard}",
+        sparse_aggregates_of(_WAITING),
+        taken=lambda part: pages_that_are_there(part, found),
+    )
+    page_ids = joined_arrays([part.page_ids for part in found], np.int64)
+    times = joined_arrays([part.removed_at for part in found], np.float64)
     order = np.argsort(page_ids)
-    times = joined_arrays([part[1] for part in parts], np.float64)
-    return RemovedPages(page_ids[order], times[order])
+    removed = RemovedPages(page_ids[order], times[order])
+    return *columns_of(shard, parts, PAGE_TYPES), removed
 
 
 def _hosts(connection: psycopg.Connection, shard: int) -> HostColumns:

@@ -145,10 +145,11 @@ class LearnedHosts:
             self._own = grown(self._own, more)
             self._factors.grow(more)
         self._factors.clear(number)
-        self.tables.alpha[number] = INITIAL_CHANGE_RATE
-        self.tables.kappa[number] = _INITIAL_EVIDENCE
-        self.tables.multipliers[number] = 1.0
-        self.tables.weights[number] = 1.0
+        alpha, kappa, multipliers, weights = self._columns
+        alpha[number] = INITIAL_CHANGE_RATE
+        kappa[number] = _INITIAL_EVIDENCE
+        multipliers[number] = 1.0
+        weights[number] = 1.0
 
     def forget(self, number: int) -> None:
         """Nothing is known of a host any more."""
