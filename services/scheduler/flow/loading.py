@@ -163,7 +163,8 @@ def _load_urgent(shard: Shard, columns: PageColumns) -> None:
 def _load_hosts(shard: Shard, snapshot: ShardSnapshot) -> NDArray[np.int32]:
     """Take a snapshot's hosts; their numbers."""
     columns, hosts = snapshot.hosts, shard.hosts
-    numbers = np.array([hosts.intern(name) for name in columns.names], np.int32)
+    hosts.load(columns.names)
+    numbers = np.arange(len(columns.names), dtype=np.int32)
     rules = columns.rules
     has_rules = ~np.isnan(rules["max_crawls_per_second"]) | ~np.isnan(rules["crawl_delay"])
     has_rules |= (rules["blocked_until"] > NEVER) | (rules["asked_until"] > NEVER)

@@ -51,10 +51,10 @@ class Factors:
             counts=grown(tables.counts, hosts),
         )
 
-    def clear(self, host: int) -> None:
-        """Nothing is known of a host."""
-        self.tables.activity[host] = 1.0
-        self.tables.counts[host] = 0
+    def clear(self, hosts: slice) -> None:
+        """Nothing is known of hosts."""
+        self.tables.activity[hosts] = 1.0
+        self.tables.counts[hosts] = 0
 
     def set(
         self,

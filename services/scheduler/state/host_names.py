@@ -1,7 +1,7 @@
 """Names of hosts and their numbers: 50 bytes a host, and no Python object for most."""
 
-from collections.abc import Iterator
-from typing import Final
+from collections.abc import Iterator, Sequence
+from typing import Final, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -45,6 +45,19 @@ class HostNames:
         """Number of a host, or `UNKNOWN`."""
         table = self._table
         return int(find_row(table.places, table.leaving, self._ids, host_id_of(name)))
+
+    @classmethod
+    def of(cls, names: Sequence[str]) -> Self:
+        """Hosts, each once, numbered from 0 on."""
+        made, texts = cls(), [name.encode() for name in names]
+        offsets = np.zeros(len(texts) + 1, np.int64)
+        np.cumsum([len(text) for text in texts], out=offsets[1:])
+        made._texts = UrlArena.load(np.frombuffer(b"".join(texts), np.uint8), offsets)
+        made._ids = grown(made._ids, max(len(texts), _SMALLEST), used=0)
+        made._ids[: len(texts)] = [host_id_of(name) for name in names]
+        made._table.make_room(made._ids, len(texts))
+        made._table.insert_many(made._ids, np.arange(len(texts), dtype=np.int32))
+        return made
 
     def add(self, name: str) -> int:
         """Number of a host that is not there yet."""

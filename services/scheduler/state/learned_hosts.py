@@ -135,21 +135,21 @@ class LearnedHosts:
         """What the rows of pages are computed from; it writes through."""
         return HostTables(*self._columns, self._factors.tables)
 
-    def add(self, number: int) -> None:
-        """Make room for a host; nothing is known of it."""
-        size = len(self._own)
-        if number >= size:
-            more = max(number + 1, 2 * size)
+    def add(self, number: int, count: int = 1) -> None:
+        """Make room for a host, or for several that follow it; nothing is known of them."""
+        size, end = len(self._own), number + count
+        if end > size:
+            more = max(end, 2 * size)
             alpha, kappa, multipliers, weights = (grown(column, more) for column in self._columns)
             self._columns = alpha, kappa, multipliers, weights
             self._own = grown(self._own, more)
             self._factors.grow(more)
-        self._factors.clear(number)
+        self._factors.clear(slice(number, end))
         alpha, kappa, multipliers, weights = self._columns
-        alpha[number] = INITIAL_CHANGE_RATE
-        kappa[number] = _INITIAL_EVIDENCE
-        multipliers[number] = 1.0
-        weights[number] = 1.0
+        alpha[number:end] = INITIAL_CHANGE_RATE
+        kappa[number:end] = _INITIAL_EVIDENCE
+        multipliers[number:end] = 1.0
+        weights[number:end] = 1.0
 
     def forget(self, number: int) -> None:
         """Nothing is known of a host any more."""
