@@ -33,6 +33,7 @@ def database(monkeypatch):
 
     made = Database()
     monkeypatch.setattr(questions, "connect", made.connect)
+    monkeypatch.setattr(questions, "require_schema", lambda _connection: None)
     monkeypatch.setattr(
         module, "find_subscription", lambda _, own_id: ROW if own_id == ROW.id else None
     )
