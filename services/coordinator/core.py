@@ -271,12 +271,8 @@ class Coordination:
                 return None
             cause = "refresh"
         self._decision = decision
-        self._owed.follow(self.timeline, effective_at)
-        order = self._owed.arranged(
-            decision.shares,
-            self.timeline.passed(effective_at),
-            stretch.rate * AHEAD_SECONDS * now.speed,
-        )
+        slots = stretch.rate * AHEAD_SECONDS * now.speed
+        order = self._owed.arranged(self.timeline, decision.shares, effective_at, slots)
         return next_multipliers(
             self.timeline,
             now=now.clock,

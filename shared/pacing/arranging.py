@@ -39,55 +39,75 @@ class Owed:
 
     def __init__(self) -> None:
         """Nothing is owed."""
-        self._until = -np.inf
-        self._slots: dict[int, float] = {}
+        self._settled_at = -np.inf
+        """Clock seconds; no plan that is still to come takes slots from before."""
+        self._settled: dict[int, float] = {}
 
-    def __getitem__(self, shard: int) -> float:
-        """Slots that are owed to a shard; it had too many where they are less than none."""
-        return self._slots.get(shard, 0.0)
+    def at(self, timeline: SlotTimeline, time: float) -> dict[int, float]:
+        """Slots that are owed to shards; one had too many where they are less than none.
 
-    def follow(self, timeline: SlotTimeline, until: float) -> None:
-        """Take what passes up to a time (clock seconds) in, as the plans are."""
-        if until <= self._until:
-            return
-        for after, end, plan in timeline.held(self._until, until):
-            passed = plan.passed(end) - plan.passed(after)
-            _, owners = plan.between(after, end)
-            found, counts = np.unique(owners, return_counts=True)
-            fell = dict(zip(found.tolist(), counts.tolist(), strict=True))
-            if owners.size < passed - 1.0:  # There were more than are ever given.
-                self._slots = {}
-                continue
-            allotted = passed * np.diff(plan.bounds, prepend=0.0)
-            for shard, slots in zip(plan.shards.tolist(), allotted.tolist(), strict=True):
-                owed = self[shard] + slots - fell.get(shard, 0)
-                self._slots[shard] = min(max(owed, -MOST_OWED), MOST_OWED)
-        self._until = until
+        Args:
+            timeline: what was said so far; plans that it has forgotten since the last call do not
+                count.
+            time: clock seconds, from the newest plan's moment on: as if it held until then.
+        """
+        newest = timeline.newest
+        if newest is None:
+            return {}
+        if newest.effective_at > self._settled_at:
+            self._settled = _grown(self._settled, timeline, self._settled_at, newest.effective_at)
+            self._settled_at = newest.effective_at
+        return _grown(self._settled, timeline, self._settled_at, time)
 
     def shift(self, seconds: float) -> None:
         """The clock was set by so much."""
-        self._until += seconds
+        self._settled_at += seconds
 
-    def arranged(self, shares: Mapping[int, float], first_slot: float, slots: float) -> list[int]:
+    def arranged(
+        self, timeline: SlotTimeline, shares: Mapping[int, float], time: float, slots: float
+    ) -> list[int]:
         """The shards in the order in which their shares are to lie.
 
         Those that no share was said of any more are forgotten.
 
         Args:
+            timeline: what was said so far.
             shares: of shards, together at most 1, but for rounding.
-            first_slot: slots that have passed when they begin to hold.
+            time: clock seconds from which they hold.
             slots: how many they hold for, about.
         """
-        self._slots = {shard: owed for shard, owed in self._slots.items() if shard in shares}
-        shards = [shard for shard in sorted(shares) if shares[shard] > 0]
-        nothing = [shard for shard in sorted(shares) if not shares[shard] > 0]
-        by_debt = sorted(shards, key=self.__getitem__, reverse=True)
+        self._settled = {shard: owed for shard, owed in self._settled.items() if shard in shares}
+        debts = self.at(timeline, time)
+        owed = {shard: debts.get(shard, 0.0) for shard in sorted(shares) if shares[shard] > 0}
+        nothing = [shard for shard in sorted(shares) if shard not in owed]
+        by_debt = sorted(owed, key=owed.__getitem__, reverse=True)
         chosen, others = sorted(by_debt[:MOST_ARRANGED]), sorted(by_debt[MOST_ARRANGED:])
-        points = _next_points(first_slot, slots)
-        widths = np.array([shares[shard] for shard in chosen])
-        owed = np.array([self[shard] for shard in chosen])
-        order = _order(widths / max(sum(shares.values()), 1.0), owed, points)
+        order = _order(
+            np.array([shares[shard] for shard in chosen]) / max(sum(shares.values()), 1.0),
+            np.array([owed[shard] for shard in chosen]),
+            _next_points(timeline.passed(time), slots),
+        )
         return [chosen[place] for place in order] + others + nothing
+
+
+def _grown(
+    debts: Mapping[int, float], timeline: SlotTimeline, after: float, until: float
+) -> dict[int, float]:
+    """Debts, with what is allotted and what falls to shards in (after, until]."""
+    grown = dict(debts)
+    for begin, end, plan in timeline.held(after, until):
+        passed = plan.passed(end) - plan.passed(begin)
+        _, owners = plan.between(begin, end)
+        if owners.size < passed - 1.0:  # There were more than are ever given.
+            grown = {}
+            continue
+        found, counts = np.unique(owners, return_counts=True)
+        fell = dict(zip(found.tolist(), counts.tolist(), strict=True))
+        allotted = passed * np.diff(plan.bounds, prepend=0.0)
+        for shard, slots in zip(plan.shards.tolist(), allotted.tolist(), strict=True):
+            owed = grown.get(shard, 0.0) + slots - fell.get(shard, 0)
+            grown[shard] = min(max(owed, -MOST_OWED), MOST_OWED)
+    return grown
 
 
 def _next_points(first_slot: float, slots: float) -> Floats:

@@ -7,9 +7,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from shared.contracts.messages import Allotment, Multipliers
 from shared.pacing.arranging import MOST_ARRANGED, Owed
 from shared.pacing.budget import Stretch
-from shared.pacing.slots import NOBODY, SlotTimeline, next_multipliers
+from shared.pacing.slots import NOBODY, SlotPlan, SlotTimeline, next_multipliers
 
 
 class Changing:
@@ -33,10 +34,9 @@ class Changing:
         moved = {s: w * math.exp(self.rng.normal(0, changes)) for s, w in self.shares.items()}
         whole = sum(moved.values())
         self.shares = {shard: share / whole for shard, share in moved.items()}
-        self.owed.follow(self.timeline, at)
         order = list(self.shares)
         if self.arranged:
-            order = self.owed.arranged(self.shares, self.timeline.passed(at), self.rate)
+            order = self.owed.arranged(self.timeline, self.shares, at, self.rate)
         assert sorted(order) == sorted(self.shares)
         message = next_multipliers(
             self.timeline,
@@ -48,7 +48,7 @@ class Changing:
             cause="test",
         )
         self.timeline.take(message, None)
-        times, owners = self.timeline.between(at, at + 1.0)
+        times, owners = self.timeline.newest.between(at, at + 1.0)
         assert NOBODY not in owners
         self.total += owners.size
         fell = np.bincount(owners, minlength=len(self.shares))
@@ -97,7 +97,10 @@ def test_a_small_share_has_its_slots_in_time():
 def test_all_shards_are_there_once(shares, slots, first):
     whole = max(sum(shares), 1.0)
     given_shares = {7 * n: share / whole for n, share in enumerate(shares)}
-    assert sorted(Owed().arranged(given_shares, first, slots)) == sorted(given_shares)
+    said = Multipliers(1, 0.0, 0.0, 0.1, 1.0, first, [Allotment(0, 1.0)])
+    timeline = SlotTimeline([SlotPlan.from_message(said)])
+    assert timeline.passed(0.0) == first
+    assert sorted(Owed().arranged(timeline, given_shares, 0.0, slots)) == sorted(given_shares)
 
 
 def test_of_very_many_shards_those_come_first_to_which_most_is_owed():
@@ -105,9 +108,10 @@ def test_of_very_many_shards_those_come_first_to_which_most_is_owed():
     run = Changing([1.0] * count, 100.0)
     for second in range(30):
         run.second(float(second))
-    first = run.owed.arranged(run.shares, run.timeline.passed(30.0), 100.0)[:MOST_ARRANGED]
+    owed = run.owed.at(run.timeline, 30.0)
+    first = run.owed.arranged(run.timeline, run.shares, 30.0, 100.0)[:MOST_ARRANGED]
     last = set(run.shares) - set(first)
-    assert min(run.owed[shard] for shard in first) >= max(run.owed[shard] for shard in last)
+    assert min(owed[shard] for shard in first) >= max(owed[shard] for shard in last)
 
 
 def test_a_clock_that_is_set_changes_no_debt():
@@ -117,18 +121,32 @@ def test_a_clock_that_is_set_changes_no_debt():
         runs[1].second(float(second))
     runs[1].timeline.shift(-1000.0)
     runs[1].owed.shift(-1000.0)
-    runs[0].owed.follow(runs[0].timeline, 10.0)
-    runs[1].owed.follow(runs[1].timeline, -990.0)
-    assert [runs[0].owed[n] for n in range(4)] == pytest.approx([runs[1].owed[n] for n in range(4)])
+    here = runs[0].owed.at(runs[0].timeline, 10.0)
+    assert here == pytest.approx(runs[1].owed.at(runs[1].timeline, -990.0))
+    for number, at in enumerate((10.0, -990.0)):
+        runs[number].second(at)
+    assert runs[0].owed.at(runs[0].timeline, 11.0) == pytest.approx(
+        runs[1].owed.at(runs[1].timeline, -989.0)
+    )
 
 
 def test_what_was_counted_once_is_not_counted_again():
     run = Changing([1.0, 2.0, 3.0], 5.0)
     for second in range(5):
         run.second(float(second))
-    run.owed.follow(run.timeline, 5.0)
-    before = [run.owed[n] for n in range(3)]
-    run.owed.follow(run.timeline, 4.0)
-    run.owed.follow(run.timeline, 5.0)
-    assert [run.owed[n] for n in range(3)] == before
-    assert before == pytest.approx(run.debts.tolist())
+    before = run.owed.at(run.timeline, 5.0)
+    assert run.owed.at(run.timeline, 5.0) == before
+    assert list(before.values()) == pytest.approx(run.debts[list(before)].tolist())
+
+
+def test_a_plan_that_nobody_came_to_hear_of_counts_for_nothing():
+    """It was to hold from far ahead on; another takes effect before."""
+    heard, unheard = Changing([1.0, 2.0, 3.0], 5.0), Changing([1.0, 2.0, 3.0], 5.0)
+    for second in range(20):
+        if second % 3 == 0:
+            unheard.owed.arranged(unheard.timeline, unheard.shares, second + 7.3, 5.0)
+        heard.second(float(second))
+        unheard.second(float(second))
+    np.testing.assert_array_equal(heard.debts, unheard.debts)
+    debts = unheard.owed.at(unheard.timeline, 20.0)
+    assert [debts[n] for n in range(3)] == pytest.approx(unheard.debts.tolist())
