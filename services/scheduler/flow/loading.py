@@ -67,12 +67,12 @@ def build_shard(snapshot: ShardSnapshot, rules: ShardRules) -> Shard:
     shard = make_shard(snapshot.shard, rules, count)
     shard.layout, shard.loaded_epoch = snapshot.layout, snapshot.epoch
     shard.imported = snapshot.imported
-    host_numbers = _load_hosts(shard, snapshot)
+    _load_hosts(shard, snapshot)
     shard.classes.load(snapshot.classes, snapshot.pages.page_class)
     shard.signal_times.reserve(int((snapshot.pages.last_signal_at > NEVER).sum()))
     for begin in range(0, count, _LOADED_AT_ONCE):
         part = slice(begin, min(begin + _LOADED_AT_ONCE, count))
-        _load_pages(shard, snapshot, part, host_numbers)
+        _load_pages(shard, snapshot, part)
     shard.urls = UrlArena.load(snapshot.urls.arena, snapshot.urls.offsets)
     shard.used = count
     _load_failures(shard, snapshot.pages)
@@ -82,15 +82,13 @@ def build_shard(snapshot: ShardSnapshot, rules: ShardRules) -> Shard:
     return shard
 
 
-def _load_pages(
-    shard: Shard, snapshot: ShardSnapshot, part: slice, host_numbers: NDArray[np.int32]
-) -> None:
+def _load_pages(shard: Shard, snapshot: ShardSnapshot, part: slice) -> None:
     """Take some of a snapshot's pages."""
     columns, hosts = snapshot.pages, shard.hosts
     rows, records = shard.pages[part], shard.records[part]
     numbers = np.arange(part.start, part.stop, dtype=np.int32)
     clear(rows, records)
-    rows["host"] = host_numbers[np.searchsorted(snapshot.hosts.host_ids, columns.host_ids[part])]
+    rows["host"] = np.searchsorted(snapshot.hosts.host_ids, columns.host_ids[part])
     numbers_of_classes = columns.page_class[part]
     rows["importance"] = shard.classes.weighted(columns.importance[part], numbers_of_classes)
     records["page_class"] = numbers_of_classes
@@ -160,18 +158,16 @@ def _load_urgent(shard: Shard, columns: PageColumns) -> None:
         ask_at_once(attempts, shard.pages[row], float(columns.urgent_at[row]))
 
 
-def _load_hosts(shard: Shard, snapshot: ShardSnapshot) -> NDArray[np.int32]:
-    """Take a snapshot's hosts; their numbers."""
+def _load_hosts(shard: Shard, snapshot: ShardSnapshot) -> None:
+    """Take a snapshot's hosts, whose numbers are their places there."""
     columns, hosts = snapshot.hosts, shard.hosts
     hosts.load(columns.names)
-    numbers = np.arange(len(columns.names), dtype=np.int32)
     rules = columns.rules
     has_rules = ~np.isnan(rules["max_crawls_per_second"]) | ~np.isnan(rules["crawl_delay"])
     has_rules |= (rules["blocked_until"] > NEVER) | (rules["asked_until"] > NEVER)
     has_rules |= (rules["failures"] > 0) | (rules["max_open_requests"] > 0)
-    for place in np.flatnonzero(has_rules).tolist():
-        hosts.load_rules(int(numbers[place]), HostRules.read(rules[place]))
-    hosts.learned.load(numbers, columns)
-    for place in np.flatnonzero(rules["named_group"] != b"").tolist():
-        shard.groups.name(int(numbers[place]), rules["named_group"][place].decode())
-    return numbers
+    for host in np.flatnonzero(has_rules).tolist():
+        hosts.load_rules(host, HostRules.read(rules[host]))
+    hosts.learned.load(columns)
+    for host in np.flatnonzero(rules["named_group"] != b"").tolist():
+        shard.groups.name(host, rules["named_group"][host].decode())

@@ -156,13 +156,9 @@ class LearnedHosts:
         self._own[number] = 0
         self.add(number)
 
-    def load(self, numbers: NDArray[np.int32], columns: HostColumns) -> None:
-        """Take what a snapshot says of hosts.
-
-        Args:
-            numbers: of the hosts here, in the order of the columns.
-            columns: of the snapshot.
-        """
+    def load(self, columns: HostColumns) -> None:
+        """Take what a snapshot says of hosts, whose numbers here are their places there."""
+        numbers = np.arange(len(columns.sources), dtype=np.int32)
         kappa = columns.learning.evidence
         with np.errstate(over="ignore"):
             self.tables.alpha[numbers] = believed_mean(

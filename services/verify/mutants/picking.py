@@ -233,10 +233,9 @@ def limits_not_restored() -> Planted:
     """A shard that is loaded has the default limits."""
     load_hosts = loading._load_hosts  # noqa: SLF001
 
-    def without_limits(shard: Shard, snapshot: Any) -> Any:
-        numbers = load_hosts(shard, snapshot)
-        shard.hosts.rows["rate"][numbers] = shard.rules.default_host_rate
-        return numbers
+    def without_limits(shard: Shard, snapshot: Any) -> None:
+        load_hosts(shard, snapshot)
+        shard.hosts.known["rate"] = shard.rules.default_host_rate
 
     return instead(loading, "_load_hosts", without_limits)
 

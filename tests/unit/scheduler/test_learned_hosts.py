@@ -169,7 +169,7 @@ def test_what_is_loaded_of_quiet_pages_is_as_told():
     for number in range(2):
         hosts.add(number)
 
-    hosts.load(np.arange(2, dtype=np.int32), columns)
+    hosts.load(columns)
 
     assert hosts.tables.alpha[:2] == pytest.approx([0.0125, 0.05])
     never = hosts.tables.multipliers[:2, 0] / bursts.multipliers[:, 0]
