@@ -66,7 +66,7 @@ _AMONG: Final = "WHERE shard = {shard} AND page_id = ANY(%(ids)s)"
 _BY_ID: Final = f"SELECT * FROM {_OWNER}, (SELECT {{pages}} FROM pages_{{shard}} {_AMONG}) AS page"
 """One statement, so all of it is of one moment: until then nobody else wrote the shard."""
 
-_URLS_BY_ID: Final = f", (SELECT {{urls}} FROM page_urls_{{shard}} {_AMONG}) AS url"
+_URLS_AMONG: Final = f"SELECT {', '.join(_URLS)} FROM page_urls_{{shard}} {_AMONG}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -167,9 +167,8 @@ def read_pages(
 
 @cache
 def _by_id(shard: int, *, with_urls: bool) -> str:
-    statement = _BY_ID + _URLS_BY_ID if with_urls else _BY_ID
-    pages, urls = ", ".join(aggregates_of(_TYPES, "history")), ", ".join(_URLS)
-    return statement.format(shard=shard, pages=pages, urls=urls)
+    statement = f"{_BY_ID}, ({_URLS_AMONG}) AS url" if with_urls else _BY_ID
+    return statement.format(shard=shard, pages=", ".join(aggregates_of(_TYPES, "history")))
 
 
 def pages_of_host(
@@ -276,8 +275,7 @@ class _ChosenDirectories:
 
     def __init__(self, reader: TableReader, shard: int) -> None:
         self._shard, self._connection = shard, reader.connection
-        statement = f"SELECT {', '.join(_URLS)} FROM page_urls_{{shard}} {_AMONG}"
-        self._statement = statement.format(shard=shard).encode()
+        self._statement = _URLS_AMONG.format(shard=shard).encode()
 
     def of(self, page_ids: Integers) -> NDArray[np.uint16]:
         """Those of some pages."""
