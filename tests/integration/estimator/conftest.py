@@ -22,40 +22,33 @@ def kafka():
 
 
 @pytest.fixture
-async def start(settings):
-    """Starts estimators that own all shards."""
+async def begin(settings):
+    """Starts estimators that keep some pages in memory."""
     running = []
 
-    async def begin(kafka, shards=range(SHARDS)):
-        handler = EstimatorHandler(settings, ManualClock(NOW + 30 * DAY), kafka, asyncio.Event())
+    async def start(kafka, most, shards=range(SHARDS)):
+        bounded = settings.model_copy(update={"estimator_resident_pages": most})
+        handler = EstimatorHandler(bounded, ManualClock(NOW + 30 * DAY), kafka, asyncio.Event())
         running.append(handler)
         await handler.open()
         await handler.assigned(set(shards))
         return handler
 
-    yield begin
+    yield start
     for handler in running:
         await handler.close()
+
+
+@pytest.fixture
+def start(settings, begin):
+    """Starts estimators that keep as many pages in memory as the settings say."""
+
+    async def begin_with(kafka, shards=range(SHARDS)):
+        return await begin(kafka, settings.estimator_resident_pages, shards)
+
+    return begin_with
 
 
 @pytest.fixture
 def no_refits(monkeypatch):
     monkeypatch.setattr(Refits, "are_due", lambda *_: False)
-
-
-@pytest.fixture
-async def begin(settings):
-    """Starts estimators that keep some pages in memory."""
-    running = []
-
-    async def start(kafka, most):
-        bounded = settings.model_copy(update={"estimator_resident_pages": most})
-        handler = EstimatorHandler(bounded, ManualClock(NOW + 30 * DAY), kafka, asyncio.Event())
-        running.append(handler)
-        await handler.open()
-        await handler.assigned(set(range(SHARDS)))
-        return handler
-
-    yield start
-    for handler in running:
-        await handler.close()

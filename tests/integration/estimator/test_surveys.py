@@ -1,6 +1,8 @@
 """Priors are refitted where few pages are in memory: the database is looked through."""
 
 import asyncio
+import threading
+import time
 
 import numpy as np
 import psycopg
@@ -11,7 +13,6 @@ from estimator_world import (
     NOW,
     SHARDS,
     URLS,
-    Broker,
     assert_schedulers_know,
     crawl,
     signal,
@@ -23,13 +24,16 @@ from services.estimator import surveying
 from services.estimator.refitting import Refits, refit
 from services.estimator.shard import Shard
 from services.estimator.surveying import look_over, take
-from shared.store import learned_pages
+from shared.contracts.identity import identify, shard_of
+from shared.store import gathering, learned_pages
 from shared.store.page_parts import DamagedStore
 from shared.store.snapshot import load_for_learning
 
 
-async def learned(handler, kafka):
-    """Crawls of hosts that differ by much, and what a memory with all of it has learned."""
+@pytest.fixture
+async def handler(kafka, begin):
+    """An estimator with few pages in memory, after crawls of hosts that differ by much."""
+    handler = await begin(kafka, FEW)
     rng = np.random.default_rng(5)
     await handler.handle(kafka.batch(*map(upsert, URLS)))
     for day in range(1, 9):
@@ -44,6 +48,7 @@ async def learned(handler, kafka):
                 *(signal(url, NOW + (day - 0.5) * DAY) for url in URLS[:: 1 + day % 3]),
             )
         )
+    return handler
 
 
 def loaded_shards(handler):
@@ -53,11 +58,8 @@ def loaded_shards(handler):
 
 @pytest.mark.parametrize("costs_of_one_by_its_id", [0, 10**9])
 async def test_looking_through_the_database_comes_to_what_a_refit_in_memory_does(
-    settings, begin, no_refits, monkeypatch, costs_of_one_by_its_id
+    no_refits, handler, monkeypatch, costs_of_one_by_its_id
 ):
-    kafka = Broker()
-    handler = await begin(kafka, FEW)
-    await learned(handler, kafka)
     monkeypatch.setattr(learned_pages, "PAGES_AT_ONCE", 3)
     monkeypatch.setattr(learned_pages, "BY_ID_COSTS", costs_of_one_by_its_id)
     whole, streamed = loaded_shards(handler), loaded_shards(handler)
@@ -81,11 +83,8 @@ async def test_looking_through_the_database_comes_to_what_a_refit_in_memory_does
 
 @pytest.mark.parametrize("costs_of_one_by_its_id", [0, 10**9])
 async def test_a_page_without_a_url_is_told_of_when_it_is_looked_at(
-    settings, begin, no_refits, monkeypatch, costs_of_one_by_its_id
+    no_refits, handler, monkeypatch, costs_of_one_by_its_id
 ):
-    kafka = Broker()
-    handler = await begin(kafka, FEW)
-    await learned(handler, kafka)
     monkeypatch.setattr(learned_pages, "BY_ID_COSTS", costs_of_one_by_its_id)
     with psycopg.connect(handler._database_url) as connection:
         connection.execute("DELETE FROM page_urls")
@@ -94,12 +93,46 @@ async def test_a_page_without_a_url_is_told_of_when_it_is_looked_at(
         look_over(handler._database_url, 0, 1, hosts)
 
 
-async def test_a_survey_ends_with_its_estimator_however_long_it_rests(
-    settings, begin, no_refits, monkeypatch
+async def test_of_many_pages_urls_are_read_only_of_those_with_crawls(
+    kafka, no_refits, handler, monkeypatch
 ):
-    kafka = Broker()
-    handler = await begin(kafka, FEW)
-    await learned(handler, kafka)
+    uncrawled = [f"https://host-1.example/more/{number}" for number in range(800)]
+    await handler.handle(kafka.batch(*map(upsert, uncrawled)))
+
+    def none_but_all(*_):
+        pytest.fail("all URLs of the shard are read")
+
+    monkeypatch.setattr(learned_pages, "_AllDirectories", none_but_all)
+    number = shard_of("host-1.example", SHARDS)
+    hosts = handler._shards[number].hosts.frozen()
+    found = look_over(handler._database_url, number, 1, hosts)
+    known = [identify(url) for url in URLS]
+    crawled = {one.page_id for one in known if shard_of(one.host, SHARDS) == number}
+    assert set(found.candidates.page_ids.tolist()) == crawled
+
+
+async def test_a_survey_works_on_one_part_of_a_table_at_a_time(no_refits, handler, monkeypatch):
+    """It would not rest otherwise: while one thread does, another asks the server."""
+    monkeypatch.setattr(gathering, "PART_BYTES", 8192)
+    monkeypatch.setattr(gathering, "_FEWEST_PARTS", 1)
+    resting, looks, overlaps = threading.Lock(), [], []
+
+    def rests():
+        looks.append(1)
+        if resting.acquire(blocking=False):
+            time.sleep(0.01)
+            resting.release()
+        else:
+            overlaps.append(1)
+
+    look_over(handler._database_url, 0, 1, handler._shards[0].hosts.frozen(), rests)
+    assert len(looks) > 2
+    assert not overlaps
+
+
+async def test_a_survey_ends_with_its_estimator_however_long_it_rests(
+    no_refits, handler, monkeypatch
+):
     resting, ended = asyncio.Event(), asyncio.Event()
     loop = asyncio.get_running_loop()
 
@@ -143,10 +176,7 @@ def rates_of_hosts(handler):
     }
 
 
-async def test_priors_are_refitted_where_few_pages_are_in_memory(settings, begin):
-    kafka = Broker()
-    handler = await begin(kafka, FEW)
-    await learned(handler, kafka)
+async def test_priors_are_refitted_where_few_pages_are_in_memory(settings, kafka, handler, begin):
     before = stored(settings)["hosts"]
     await handler.handle(kafka.batch(signal(URLS[0], NOW + 12 * DAY)))
     await until_surveyed(handler)
@@ -160,11 +190,8 @@ async def test_priors_are_refitted_where_few_pages_are_in_memory(settings, begin
 
 
 async def test_what_was_looked_through_under_another_owner_is_not_taken(
-    settings, begin, no_refits, monkeypatch
+    settings, kafka, no_refits, handler, begin, monkeypatch
 ):
-    kafka = Broker()
-    handler = await begin(kafka, FEW)
-    await learned(handler, kafka)
     handler._survey.begin(handler._shards)
     await until_surveyed(handler)
     assert handler._survey._found
@@ -179,12 +206,8 @@ async def test_what_was_looked_through_under_another_owner_is_not_taken(
 
 
 async def test_hosts_that_come_while_pages_are_looked_through_count_for_no_other(
-    settings, begin, no_refits
+    kafka, no_refits, handler
 ):
-    kafka = Broker()
-    handler = await begin(kafka, FEW)
-    await learned(handler, kafka)
-
     def frozen():
         return [handler._shards[number].hosts.frozen() for number in range(SHARDS)]
 
