@@ -16,7 +16,7 @@ from aiokafka import ConsumerRecord
 from numpy.typing import NDArray
 from prometheus_client import REGISTRY
 
-from deploy.local.postgres import EmbeddedPostgres
+from deploy.local.postgres import SETTINGS, EmbeddedPostgres
 from migrations.upgrade import migrate
 from services.bench.bulk_pages import (
     BEGIN,
@@ -59,6 +59,7 @@ def run(
     pages_a_host: int = PAGES_A_HOST,
     processes: int = 2,
     fillfactor: int = FILLFACTOR,
+    shared_buffers: str = SETTINGS["shared_buffers"],
 ) -> dict[str, Any]:
     """Fill a database with pages of full histories, and measure an estimator that owns them all.
 
@@ -72,6 +73,8 @@ def run(
         processes: that fill the database.
         fillfactor: percent of the disk's blocks that are filled; 100 puts a fifth more pages onto a
             disk, and makes their first updates dearer than they are in production.
+        shared_buffers: of PostgreSQL, as its setting of that name; a server of many pages is to
+            have the keys of all of them in memory (`freshet plan`).
 
     Raises:
         ClickException: the disk is too small for them.
@@ -86,7 +89,7 @@ def run(
     _require_disk(pages, fillfactor)
     with scratch_folder() as folder:
         folder.chmod(0o711)
-        postgres = EmbeddedPostgres(folder / "postgres")
+        postgres = EmbeddedPostgres(folder / "postgres", {"shared_buffers": shared_buffers})
         postgres.start()
         try:
             settings = load_settings(database_url=postgres.uri, estimator_resident_pages=resident)
@@ -112,6 +115,7 @@ def run(
         "pages": pages,
         "hosts": -(-pages // pages_a_host),
         "resident": resident,
+        "shared_buffers": shared_buffers,
         "fill_seconds": round(filled, 1),
         "table_bytes_a_page": row_bytes,
         **measured,

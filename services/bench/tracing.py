@@ -8,14 +8,28 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Final
 
+import numpy as np
+
 from services.bench.tracing_work import WORKS, Work
-from shared.runtime.tracing import SPANS_PER_SECOND, Tracing
+from services.plan.coefficients import read_measured
+from shared.runtime.tracing import SPANS_PER_SECOND, Mark, Span, Tracing
 from shared.runtime.worker import spare_collector
 
 if TYPE_CHECKING:
     from shared.runtime.span_export import Batch
 
-_WARM_TURNS: Final = 3
+_WARM_TURNS: Final = 4
+_PLACES: Final = 4
+"""In so many turns each arm is the first twice, and has each place in memory twice
+(`tracing_work`): all that makes some percent of difference, and is none of the traces'."""
+
+_WHOLE: Final = {
+    "ingester": "ingester_cores_a_signal",
+    "scheduler": "scheduler_cores_a_crawl",
+    "estimator": "estimator_cores_a_crawl",
+}
+"""Worker → the coefficient of `freshet plan` that says what all of it takes for a message."""
+
 _ANY_NUMBER: Final = 1e9
 _MOST_SPANS: Final = 1_000_000
 _BATCH_SPANS: Final = 250
@@ -34,16 +48,18 @@ def run(pages: int = 20_000, share: float = 0.01, turns: int = 200) -> dict[str,
     Args:
         pages: that the scheduler and the estimator have.
         share: of signals and requests that are traced.
-        turns: pairs to measure.
+        turns: pairs to measure, at least; four times as many as there are ratios.
 
     Returns:
-        `share`, `turns`; by worker: `cost`: the median over the turns of the time with traces over
-        the time without, less 1; `low`, `high`: bounds of that median, at 95 %; `microseconds` of
-        a message without; `spans` of a thousand messages; `span_encoding`: microseconds of that
-        of a span. `any_number`: the same where a process
-        may make any number of spans a second. `none_sampled`: the same where traces are on, and
-        nothing is traced.
+        `share`, `turns`; by worker: `cost`: the time with traces over the time without, less 1, as
+        the median over the geometric means of four turns each; `low`, `high`: bounds of that
+        median, at 95 %; `of_the_worker`: the same of all that a worker takes for a message, as
+        `freshet plan` knows it; `microseconds` of a message without; `spans` of a thousand messages; `span_encoding`: microseconds of that
+        of a span. Of spans there are as many as a process may make in the time of the work that is
+        measured. `any_number`: the same where it may make any number. `none_sampled`: the same
+        where traces are on, and nothing is traced.
     """
+    turns += -turns % _PLACES
     made = {limit: asyncio.run(_run(pages, share, turns, limit)) for limit in _LIMITS}
     none_sampled = asyncio.run(_run(pages, 0.0, turns, SPANS_PER_SECOND))
     return {
@@ -62,11 +78,31 @@ async def _run(pages: int, share: float, turns: int, limit: float) -> dict[str, 
     answer = {}
     for name, kind in WORKS.items():
         sink = _Sink()
-        tracing = Tracing(share, sink.take, spans_per_second=limit)
+        tracing = _WhileMeasured(share, sink.take, spans_per_second=limit)
         work = kind(pages, tracing)
         with _collector_as_in_workers():
-            answer[name] = await _measure(work, sink, turns)
+            answer[name] = await _measure(work, tracing, sink, turns)
+        whole = 1e6 * read_measured()[_WHOLE[name]].value
+        found = answer[name]
+        found["of_the_worker"] = round(found["cost"] * found["microseconds"] / whole, 5)
     return answer
+
+
+class _WhileMeasured(Tracing):
+    """The limit is one of seconds: of those of the work, and not of those of its preparation."""
+
+    seconds = 0.0
+    """That have been measured with traces."""
+
+    def room(self, _now: float) -> int:
+        """As the worker's, by the time of the work."""
+        return super().room(self.seconds)
+
+    def start(
+        self, name: str, parent: Mark | None, _began: float, _now: float, **attributes: Any
+    ) -> Span | None:
+        """As the worker's, by the time of the work."""
+        return super().start(name, parent, self.seconds, self.seconds, **attributes)
 
 
 @contextmanager
@@ -81,7 +117,9 @@ def _collector_as_in_workers() -> Iterator[None]:
         gc.unfreeze()
 
 
-async def _measure(work: Work, sink: "_Sink", turns: int) -> dict[str, float]:
+async def _measure(
+    work: Work, tracing: _WhileMeasured, sink: "_Sink", turns: int
+) -> dict[str, float]:
     seconds: dict[bool, list[float]] = {True: [], False: []}
     spans = []
     for turn in range(_WARM_TURNS + turns):
@@ -91,11 +129,13 @@ async def _measure(work: Work, sink: "_Sink", turns: int) -> dict[str, float]:
             started = time.process_time()
             await work.do(is_on=is_on)
             seconds[is_on].append(time.process_time() - started)
+        tracing.seconds += seconds[True][-1]
         spans.append(sink.taken - before)
     encoding = sink.seconds_a_span()
     having = [on + encoding * count for on, count in zip(seconds[True], spans, strict=True)]
     without = seconds[False][_WARM_TURNS:]
-    ratios = [on / off for on, off in zip(having[_WARM_TURNS:], without, strict=True)]
+    each = np.log(having[_WARM_TURNS:]) - np.log(without)
+    ratios = np.exp(each.reshape(-1, _PLACES).mean(axis=1)).tolist()
     low, high = _bounds(ratios)
     return {
         "cost": round(statistics.median(ratios) - 1.0, 5),
@@ -149,4 +189,4 @@ class _Sink:
         """Encode what is queued."""
         started = time.process_time()
         self._queue.force_flush()
-        return (time.process_time() - started) / max(self.taken, 1)
+        return (time.process_time() - started) / self.taken if self.taken else 0.0

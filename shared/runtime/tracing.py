@@ -14,7 +14,8 @@ import re
 import threading
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from itertools import islice
+from itertools import compress, count, islice
+from operator import attrgetter
 from random import Random
 from types import SimpleNamespace
 from typing import Any, ClassVar, Final, NamedTuple, Protocol, TypeVar
@@ -49,6 +50,7 @@ STOP_SECONDS: Final = 2.0
 
 _FORM: Final = re.compile(rb"([0-9a-f]{2})-([0-9a-f]{32})-([0-9a-f]{16})-([0-9a-f]{2})(-.{0,200})?")
 _SAMPLED: Final = 1
+_HEADERS: Final = attrgetter("headers")
 _PACKAGES: Final = "pip install 'freshet[traces]'"
 _EXPORTERS: Final = {"grpc": "otlp_proto_grpc", "http/protobuf": "otlp_proto_http"}
 
@@ -105,11 +107,10 @@ def marks_of(records: Sequence[Record]) -> Iterator[tuple[int, Mark]]:
     brought into the processor's cache for the others. Afterwards they are not there any more, and
     looking costs five times as much.
     """
-    for place, record in enumerate(records):
-        if record.headers:
-            mark = mark_in(record.headers)
-            if mark is not None:
-                yield place, mark
+    for place in compress(count(), map(_HEADERS, records)):
+        mark = mark_in(records[place].headers)
+        if mark is not None:
+            yield place, mark
 
 
 @dataclass(slots=True)
