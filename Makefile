@@ -9,7 +9,7 @@ LOCK := requirements-dev.lock
 # Tests start hundreds of interpreters: what one has compiled the others find, whatever an image says.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help setup run demo test quick lint types kernels unit again verify upgrade outage soak simulate mutants figures docs pictures dashboard tools api lock clean
+.PHONY: help setup run demo test quick lint types kernels tests unit again verify upgrade outage soak simulate mutants figures docs pictures dashboard tools api lock clean
 
 help: ## Show what there is.
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | column -t -s "$$(printf '\t')"
@@ -40,7 +40,7 @@ lint: setup ## Check style.
 	$(BIN)/ruff format --check .
 
 types: setup ## Check types.
-	$(BIN)/mypy
+	nice $(BIN)/mypy
 
 unit: setup ## Run only the pure tests.
 	$(BIN)/pytest -q tests/unit clients
@@ -55,12 +55,15 @@ quick: lint types ## Run what takes about a minute: style, types and the pure te
 kernels: setup ## Compile what the workers run, as a first start would; in a fresh clone, a minute.
 	$(BIN)/python tests/kernels.py
 
-# The kernels are compiled while style and types are checked: each of them uses one core.
+# The kernels need two cores. Types are checked in what the tests leave of them: those wait, and mypy is nice.
 test: setup ## Run all tests: style, types, unit, contract (both brokers), integration, faults.
-	$(MAKE) --jobs 3 kernels lint types
+	$(MAKE) --jobs 2 lint kernels
+	$(MAKE) --jobs 2 types tests
+
+tests: setup
 	$(PYTEST) -n 4 tests clients
 
-again: ## Run up to three tests that failed once more, one after the other; passing now, they are unsteady.
+again: lint types ## Run up to three tests that failed once more, one after the other; passing now, they are unsteady.
 	$(PYTEST) -n 0 --last-failed --last-failed-no-failures none --at-most 3 tests clients
 
 SEEDS ?= 1 2 3 4 5 6 7 8 9 10
