@@ -54,10 +54,10 @@ def run(pages: int = 20_000, share: float = 0.01, turns: int = 200) -> dict[str,
         `share`, `turns`; by worker: `cost`: the time with traces over the time without, less 1, as
         the median over the geometric means of four turns each; `low`, `high`: bounds of that
         median, at 95 %; `of_the_worker`: the same of all that a worker takes for a message, as
-        `freshet plan` knows it; `microseconds` of a message without; `spans` of a thousand messages; `span_encoding`: microseconds of that
-        of a span. Of spans there are as many as a process may make in the time of the work that is
-        measured. `any_number`: the same where it may make any number. `none_sampled`: the same
-        where traces are on, and nothing is traced.
+        `freshet plan` knows it; `microseconds` of a message without; `spans` of a thousand
+        messages; `span_encoding`: microseconds of that of a span. Of spans there are as many as a
+        process may make in the time of the work that is measured. `any_number`: the same where it
+        may make any number. `none_sampled`: the same where traces are on, and nothing is traced.
     """
     turns += -turns % _PLACES
     made = {limit: asyncio.run(_run(pages, share, turns, limit)) for limit in _LIMITS}
@@ -94,15 +94,16 @@ class _WhileMeasured(Tracing):
     seconds = 0.0
     """That have been measured with traces."""
 
-    def room(self, _now: float) -> int:
+    def room(self, now: float) -> int:  # noqa: ARG002
         """As the worker's, by the time of the work."""
         return super().room(self.seconds)
 
     def start(
-        self, name: str, parent: Mark | None, _began: float, _now: float, **attributes: Any
+        self, name: str, parent: Mark | None, began: float, now: float, **attributes: Any
     ) -> Span | None:
         """As the worker's, by the time of the work."""
-        return super().start(name, parent, self.seconds, self.seconds, **attributes)
+        began, now = self.seconds, self.seconds
+        return super().start(name, parent, began, now, **attributes)
 
 
 @contextmanager

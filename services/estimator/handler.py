@@ -14,7 +14,7 @@ positions, until the records are found that fail by themselves. Those are set as
 import asyncio
 import contextlib
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable
 
 import structlog
 from aiokafka.errors import KafkaError
@@ -22,16 +22,18 @@ from psycopg.errors import LockNotAvailable
 
 from services.estimator import metrics
 from services.estimator.announcing import Announcer, Outbox
-from services.estimator.application import ShardEffects, forget_erased
+from services.estimator.application import forget_erased
+from services.estimator.applied import Applied, counted
 from services.estimator.commits import Commit
 from services.estimator.decoding import Refused
 from services.estimator.isolating import isolate
-from services.estimator.learning import News, news_again
-from services.estimator.ordering import ShardRecords, by_shard, counts_of, ends_of, not_applied
+from services.estimator.learning import news_again
+from services.estimator.ordering import ShardRecords, by_shard, not_applied, parted
+from services.estimator.overlapping import overlapping
 from services.estimator.passing import TRANSIENT, passes, passes_at_once
 from services.estimator.persistence import Store, Unacceptable
-from services.estimator.processing import Refitting, process
-from services.estimator.refitting import Refits, refit
+from services.estimator.processing import process
+from services.estimator.refitting import Refits, Refitting, refit
 from services.estimator.remembering import durable
 from services.estimator.residence import make_room
 from services.estimator.shard import Shard
@@ -53,6 +55,9 @@ log = structlog.get_logger(__name__)
 
 class EstimatorHandler:
     """Owns the shards of this process (see `shared.runtime.consumer.BatchHandler`)."""
+
+    least_part = 2_500
+    """Records that are worth a transaction of their own: it costs some two milliseconds."""
 
     def __init__(
         self,
@@ -321,37 +326,52 @@ class EstimatorHandler:
         return f"the database holds shards {sorted(self._stuck)} locked for somebody else"
 
     async def _process(self, records: ShardRecords, refused: Refused | None) -> None:
+        """Apply records and store them: one part of a large batch, while the next is applied."""
         if not records:
             return
         refitting = self._refitting(self._clock.now())
+        is_whole = refitting is not None or refused is not None
+        await overlapping(
+            [records] if is_whole else parted(records, self.least_part),
+            lambda part: self._apply(part, refused, refitting),
+            lambda applied: self._store_applied(applied, refitting),
+            lambda applied: self._bad_share.check(counted(applied), time.monotonic()),
+        )
+
+    async def _apply(
+        self, records: ShardRecords, refused: Refused | None, refitting: Refitting | None
+    ) -> Applied:
         # Until the commit has come through, what these shards have is not what the database has.
         self._stale |= (touched := set(self._shards) if refitting else set(records))
         applied = {} if refused else records
         traced = outcomes_traced_in(self._tracing, applied)
         acceptance = Acceptance.at_present(self._settings, self._clock)
-        done, news, spent = await asyncio.to_thread(
+        made = await asyncio.to_thread(
             process, self._shards, applied, acceptance, self._settings, refitting
         )
-        letters = [refused] if refused else [letter for part in done for letter in part.refused]
-        misplaced = [record for part in done for record in part.misplaced]
-        counts = counts_of(records, letters)
-        self._bad_share.check(counts, time.monotonic())
-        commit = self._commit_of(records, touched, done, news)
-        await self._outbox.put_aside(letters, misplaced)
+        return Applied(records, touched, made, refused, traced)
+
+    async def _store_applied(self, applied: Applied, refitting: Refitting | None) -> None:
+        made, left_out = applied.made, (applied.letters, applied.misplaced)
+        epochs = {number: self._shards[number].epoch for number in applied.touched}
+        hurried = applied.records.keys() <= self._stuck
+        commit = applied.commit(epochs, self._positions, self._clock.now(), hurried=hurried)
+        await self._outbox.put_aside(*left_out)
         with metrics.WORK_SECONDS.labels("store").time():
             lost = await asyncio.to_thread(self._store.commit_ours, commit, partly=not refitting)
-        note_stored(self._tracing, traced, [*letters, *misplaced])
+        note_stored(self._tracing, applied.traced, [one for part in left_out for one in part])
         if refitting:
             surveyed = 0.0 if refitting is refit else self._survey.seconds
-            self._refits.noted(self._shards.values(), self._clock.now(), spent + surveyed)
-        self._stale -= touched - lost
+            spent = made.refit_seconds + surveyed
+            self._refits.noted(self._shards.values(), self._clock.now(), spent)
+        self._stale -= applied.touched - lost
         self._positions |= commit.without(lost).after
-        for number in news.keys() - lost:
-            self._outbox.add(number, news[number])
+        for number in made.news.keys() - lost:
+            self._outbox.add(number, made.news[number])
         # Hosts keep their rows in memory: to forget one, the shard is loaded anew.
-        self._stale |= await asyncio.to_thread(forget_erased, done)
+        self._stale |= await asyncio.to_thread(forget_erased, made.done)
         await self._make_room()
-        self._bad_share.add(counts, time.monotonic())
+        self._bad_share.add(applied.counts, time.monotonic())
         self.progressed_at = time.monotonic()
         self._report_size()
         if lost:  # What came of them is done again, and nothing of the others.
@@ -367,10 +387,7 @@ class EstimatorHandler:
             return None
         if all(shard.is_whole for shard in shards.values()):
             return refit
-        if self._survey.is_done(shards):
-            return self._survey.take
-        self._survey.begin(shards)
-        return None
+        return self._survey.taken_or_begun(shards)
 
     async def _make_room(self) -> None:
         """Let pages go where there are too many, but those that differ from the database's."""
@@ -378,23 +395,6 @@ class EstimatorHandler:
         clean = [shard for number, shard in self._shards.items() if number not in self._stale]
         if sum(len(shard.pages) for shard in clean) > most:
             await asyncio.to_thread(make_room, clean, most)
-
-    def _commit_of(
-        self,
-        records: ShardRecords,
-        touched: set[int],
-        done: Sequence[ShardEffects],
-        news: Mapping[int, News],
-    ) -> Commit:
-        return Commit(
-            done=done,
-            owned={number: self._shards[number].epoch for number in touched},
-            before=self._positions,
-            after=ends_of(records),
-            announcing={n: part.announcing for n, part in news.items() if part.pages or part.hosts},
-            recorded_at=self._clock.now(),
-            hurried=records.keys() <= self._stuck,
-        )
 
     def _report_size(self) -> None:
         metrics.PAGES.set(sum(len(shard.pages) for shard in self._shards.values()))

@@ -17,6 +17,9 @@ ShardRecords = dict[int, dict[str, list[ConsumerRecord]]]
 _FIRST: Final = (HOST_LIMITS.name, PAGE_UPDATES.name)
 _BY_TIME: Final = (PAGE_SIGNALS.name, CRAWL_OUTCOMES.name)
 
+MOST_PARTS: Final = 8
+"""Of a batch: while the first is applied nothing is stored, and nothing applied beside the last."""
+
 Labelled = tuple[str, ConsumerRecord]
 """A record with its topic's name without the prefix."""
 
@@ -28,6 +31,26 @@ def by_shard(batch: Batch) -> ShardRecords:
         for shard, part in partitions.items():
             records.setdefault(shard, {})[topic] = part
     return records
+
+
+def parted(records: ShardRecords, least: int) -> list[ShardRecords]:
+    """The shards of a large batch in parts of about as many records each.
+
+    Args:
+        records: of the batch.
+        least: about so many are worth a transaction of their own.
+    """
+    sizes = {shard: sum(map(len, topics.values())) for shard, topics in records.items()}
+    total = sum(sizes.values())
+    wanted = max(min(total // least, MOST_PARTS), 1)
+    parts: list[ShardRecords] = [{}]
+    before = 0
+    for shard, topics in records.items():
+        if before * wanted >= total * len(parts):
+            parts.append({})
+        parts[-1][shard] = topics
+        before += sizes[shard]
+    return parts
 
 
 def not_applied(records: ShardRecords, positions: Positions) -> ShardRecords:

@@ -3,9 +3,7 @@
 import os
 import secrets
 import threading
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import fields
-from functools import lru_cache
+from collections.abc import Iterable, Mapping
 from typing import Final
 
 import numpy as np
@@ -13,22 +11,15 @@ import psycopg
 from numpy.typing import NDArray
 from psycopg.types.array import ListBinaryDumper
 
-from services.estimator.application import ShardEffects
 from services.estimator.commits import Commit, Offsets
 from services.estimator.comparing import count_predictions
-from services.estimator.erased_rows import erase
-from services.estimator.hosts import quiet_of
 from services.estimator.passing import refuses_data
-from services.estimator.shard import PAGE
+from services.estimator.writing import append_observations, write_rows
 from shared.runtime.databases import held_by
 from shared.runtime.settings import Settings
 from shared.store import writer
-from shared.store.binary import joined_blobs
-from shared.store.connection import connect_writer
+from shared.store.connection import connect_writer, server_of
 from shared.store.deployment import check_deployment
-from shared.store.history import pack
-from shared.store.host_factors import pack_factors
-from shared.store.hosts import HostLearning, pack_hosts, pack_sources
 from shared.store.learned_pages import LearnedPages, pages_of_host, read_pages
 from shared.store.owners import (
     Owner,
@@ -37,7 +28,6 @@ from shared.store.owners import (
     read_epochs,
     require_ownership,
 )
-from shared.store.page_classes import write_classes
 from shared.store.positions import (
     ESTIMATOR,
     Positions,
@@ -46,33 +36,7 @@ from shared.store.positions import (
     raise_positions,
     read_positions,
 )
-from shared.store.source_times import pack_source_times
 from shared.store.writer_lock import share_writer_lock
-
-_STORED: Final = (
-    "page_id",
-    "importance",
-    "max_age_days",
-    "unsignalled_change_rate",
-    "signal_evidence",
-    "signal_rate",
-    "first_seen_at",
-    "last_crawled_at",
-    "last_attempt_at",
-    "last_changed_at",
-    "last_signal_at",
-    "updated_at",
-    "urgent_at",
-    "digest",
-    "signal_count",
-    "signals",
-    "crawls",
-    "changes",
-    "failures",
-    "misses",
-    "status",
-    "page_class",
-)
 
 _HURRY: Final = "SET LOCAL lock_timeout = '200ms'"
 
@@ -82,8 +46,10 @@ class Unacceptable(Exception):
 
 
 class Store:
-    """The estimator's connection for writing. But for reading pages, not for several threads at
-    once."""
+    """The estimator's connections: one for writing, and one that reads pages beside it.
+
+    Not for several threads at once, but for reading pages, which others may do meanwhile.
+    """
 
     def __init__(self, settings: Settings) -> None:
         """Make it, not connected yet.
@@ -96,6 +62,7 @@ class Store:
         self._shards, self._held = settings.partitions, held_by(settings)
         self._holder = f"{settings.instance}/{os.getpid()}-{secrets.token_hex(4)}"
         self._connection: psycopg.Connection | None = None
+        self._reader: psycopg.Connection | None = None
         self._observation_partitions: set[int] = set()
         self._reading = threading.Lock()
 
@@ -103,34 +70,37 @@ class Store:
         """Connect, and keep imports out, which this process would not see.
 
         Raises:
-            psycopg.OperationalError: the server cannot be reached.
+            psycopg.OperationalError: the server cannot be reached, or just became another one.
             StoreMismatch: the database is not the one of these settings.
             StoreBusy: an import is under way.
         """
         self.close()
-        connection = connect_writer(self._database_url, "estimator")
+        connection = self._connection = connect_writer(self._database_url, "estimator")
         try:
             check_deployment(connection, self._shards, self._held)
             share_writer_lock(connection)
             # As text, every name is quoted by regular expressions.
             connection.adapters.register_dumper(list, ListBinaryDumper)
+            self._reader = connect_writer(self._database_url, "estimator-reader")
+            _require_one_server(connection, self._reader)
         except BaseException:
-            connection.close()
+            self.close()
             raise
-        self._connection = connection
         # It may be another server than before, promoted without the last thing that was done.
         self._observation_partitions = set()
 
     @property
     def is_open(self) -> bool:
-        """Whether there is a connection that works, as far as is known."""
-        return self._connection is not None and not self._connection.broken
+        """Whether both connections work, as far as is known."""
+        both = (self._connection, self._reader)
+        return all(one is not None and not one.broken for one in both)
 
     def close(self) -> None:
         """Disconnect; what was not committed is gone."""
-        if self._connection is not None:
-            self._connection.close()
-            self._connection = None
+        for connection in (self._connection, self._reader):
+            if connection is not None:
+                connection.close()
+        self._connection = self._reader = None
 
     def own(self, shard: int, *, hurried: bool = False) -> int:
         """Take a shard over from whoever writes it, before it is read.
@@ -218,13 +188,13 @@ class Store:
             with connection.transaction():
                 # First, and before any lock: a client that is frozen in the middle of a COPY is
                 # never given up by the server.
-                found = _append(connection, done, batch.recorded_at)
+                found = append_observations(connection, done, batch.recorded_at)
                 if batch.hurried:
                     connection.execute(_HURRY)
                 require_ownership(connection, batch.owned, self._holder)
                 advance_positions(connection, ESTIMATOR, batch.before, batch.after)
                 note_announcing(connection, batch.announcing)
-                _write(connection, done)
+                write_rows(connection, done)
         except Exception as error:
             if refuses_data(error):
                 raise Unacceptable(f"the database refuses it: {error}") from error
@@ -239,15 +209,16 @@ class Store:
         page_ids: NDArray[np.int64],
         directories: NDArray[np.uint16] | None = None,
     ) -> LearnedPages:
-        """As `shared.store.learned_pages`; by this connection, as its server has all commits."""
+        """As `shared.store.learned_pages`; beside what is written of other shards."""
         with self._reading:
             owner = Owner(epoch, self._holder)
-            return read_pages(self._connected, shard, owner, page_ids, directories)
+            return read_pages(self._reading_connection, shard, owner, page_ids, directories)
 
     def pages_of_host(self, shard: int, epoch: int, host_id: int) -> NDArray[np.int64]:
         """As `shared.store.learned_pages`."""
         with self._reading:
-            return pages_of_host(self._connected, shard, Owner(epoch, self._holder), host_id)
+            owner = Owner(epoch, self._holder)
+            return pages_of_host(self._reading_connection, shard, owner, host_id)
 
     def note_announced(self, ends: Offsets) -> None:
         """Note how far announcements reach: whoever loads a shard need not read them.
@@ -270,9 +241,11 @@ class Store:
 
     @property
     def _connected(self) -> psycopg.Connection:
-        if self._connection is None:
-            raise psycopg.OperationalError("not connected")
-        return self._connection
+        return _there(self._connection)
+
+    @property
+    def _reading_connection(self) -> psycopg.Connection:
+        return _there(self._reader)
 
     def _ensure_observation_partition(
         self, connection: psycopg.Connection, recorded_at: float
@@ -283,118 +256,13 @@ class Store:
             self._observation_partitions.add(number)
 
 
-def _append(
-    connection: psycopg.Connection, done: Sequence[ShardEffects], recorded_at: float
-) -> writer.Observations | None:
-    if not any(part.observations.page_ids.size for part in done):
-        return None
-    joined = writer.Observations(
-        *(
-            np.concatenate([getattr(part.observations, field.name) for part in done])
-            for field in fields(writer.Observations)
-        )
-    )
-    writer.append_observations(connection, joined, recorded_at)
-    return joined
+def _require_one_server(writing: psycopg.Connection, reader: psycopg.Connection) -> None:
+    """What is read is to have all that is committed: an address may lead to two servers."""
+    if server_of(writing) != server_of(reader):
+        raise psycopg.OperationalError("the database has moved to another server; connecting again")
 
 
-def _write(connection: psycopg.Connection, done: Sequence[ShardEffects]) -> None:
-    if any(part.hosts for part in done):
-        writer.write_hosts(connection, _hosts(done))
-    for part in done:
-        if classes := part.shard.classes.take_new():
-            write_classes(connection, part.shard.number, classes)
-    if any(part.added.size for part in done):
-        urls = [url for part in done for url in part.added_urls]
-        writer.insert_pages(connection, _pages([(p, p.added) for p in done]), urls)
-    counted = sum(part.counted_hosts.size for part in done)
-    if counted and writer.update_hosts(connection, _estimates(done)) != counted:
-        raise Superseded("hosts of this process are no longer in the store")
-    if any(part.factored.size for part in done):
-        writer.update_factors(connection, _factors(done))
-    touched = sum(part.touched.size for part in done)
-    if touched:
-        written = writer.update_pages(connection, _pages([(p, p.touched) for p in done]))
-        if written != touched:
-            raise Superseded(f"{touched - written} of {touched} pages are no longer in the store")
-    erase(connection, [part for part in done if part.erased.size or part.erased_hosts])
-
-
-def _pages(
-    chosen: Iterable[tuple[ShardEffects, NDArray[np.int64]]],
-) -> dict[str, writer.Column]:
-    """The columns of some rows of each shard."""
-    parts = [(part.shard, rows) for part, rows in chosen if rows.size]
-    # Joining them costs more than the reading, for the sake of types that might differ.
-    records = np.empty(sum(rows.size for _, rows in parts), PAGE)
-    begin = 0
-    for shard, rows in parts:
-        np.take(shard.pages, rows, out=records[begin : begin + rows.size])
-        begin += rows.size
-    columns: dict[str, writer.Column] = {name: records[name] for name in _STORED}
-    columns["shard"] = np.concatenate(
-        [np.full(rows.size, shard.number, np.int16) for shard, rows in parts]
-    )
-    columns["host_id"] = np.concatenate(
-        [shard.hosts.records["host_id"][shard.pages["host"][rows]] for shard, rows in parts]
-    )
-    columns["history"] = joined_blobs([pack(shard.rings, rows) for shard, rows in parts])
-    columns["signal_times"] = joined_blobs(
-        [
-            pack_source_times(shard.by_source.ages, shard.pages["several"][rows])
-            for shard, rows in parts
-        ]
-    )
-    return columns
-
-
-def _hosts(done: Sequence[ShardEffects]) -> writer.HostLimits:
-    parts = [part for part in done if part.hosts]
-    records = np.concatenate([part.shard.hosts.records[part.hosts] for part in parts])
-    return writer.HostLimits(
-        shards=np.concatenate(
-            [np.full(len(part.hosts), part.shard.number, np.int16) for part in parts]
-        ),
-        host_ids=np.ascontiguousarray(records["host_id"]),
-        hosts=[part.shard.hosts.names[row] for part in parts for row in part.hosts],
-        rules=records,
-        limit_updated_at=np.ascontiguousarray(records["limit_updated_at"]),
-    )
-
-
-def _estimates(done: Sequence[ShardEffects]) -> writer.HostEstimates:
-    parts = [(part.shard, part.counted_hosts) for part in done if part.counted_hosts.size]
-    records = np.concatenate([shard.hosts.records[rows] for shard, rows in parts])
-    taken = [shard.hosts.learning.take(rows) for shard, rows in parts]
-    learning = HostLearning(*map(np.concatenate, zip(*taken, strict=True)))
-    return writer.HostEstimates(
-        shards=np.concatenate(
-            [np.full(rows.size, shard.number, np.int16) for shard, rows in parts]
-        ),
-        host_ids=records["host_id"],
-        prior_shape=records["prior_shape"],
-        prior_rate=records["prior_rate"],
-        prior_precision=-np.expm1(-learning.evidence),
-        sources=[
-            _packed_sources(tuple(shard.hosts.sources[row]))
-            for shard, rows in parts
-            for row in rows.tolist()
-        ],
-        learning=pack_hosts(learning),
-        quiet=quiet_of(records),
-    )
-
-
-def _factors(done: Sequence[ShardEffects]) -> writer.RefittedFactors:
-    parts = [(part.shard, part.factored) for part in done if part.factored.size]
-    return writer.RefittedFactors(
-        np.concatenate([np.full(rows.size, shard.number, np.int16) for shard, rows in parts]),
-        np.concatenate([shard.hosts.records["host_id"][rows] for shard, rows in parts]),
-        [pack_factors(shard.hosts.factors[row]) for shard, rows in parts for row in rows.tolist()],
-    )
-
-
-@lru_cache(maxsize=1 << 16)
-def _packed_sources(names: tuple[str, ...]) -> str:
-    """Few hosts have sources that no other has, and every batch writes hundreds of hosts."""
-    return pack_sources(names)
+def _there(connection: psycopg.Connection | None) -> psycopg.Connection:
+    if connection is None:
+        raise psycopg.OperationalError("not connected")
+    return connection

@@ -1,7 +1,7 @@
 """What is done with a batch in a thread: apply it, learn from it, and refit priors where due."""
 
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from functools import partial
 from typing import Final, NamedTuple
@@ -15,7 +15,7 @@ from services.estimator.learning import News, learn, material_news
 from services.estimator.naming import named_pages
 from services.estimator.ordering import ShardRecords
 from services.estimator.persistence import Unacceptable
-from services.estimator.refitting import Refitted, merged
+from services.estimator.refitting import Refitting, merged
 from services.estimator.shard import Found, Shard
 from shared.runtime.acceptance import Acceptance
 from shared.runtime.ahead import ahead
@@ -25,9 +25,6 @@ from shared.store.page_parts import DamagedStore
 from shared.store.positions import Superseded
 
 log = structlog.get_logger(__name__)
-
-Refitting = Callable[[Sequence[Shard], float], list[Refitted]]
-"""Refits shards, by the relative change that is material."""
 
 _NOT_THE_BATCH: Final = (MemoryError, psycopg.Error, DamagedStore, BadHistory, Superseded)
 """Failures that no message is to blame for: pages of the batch could not be read."""

@@ -2,7 +2,7 @@
 
 import dataclasses
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Final
 
 import numpy as np
@@ -97,6 +97,10 @@ class Refitted:
     """Rows of hosts with other factors of their pages."""
     pages: NDArray[np.int64]
     """Rows of pages that followed."""
+
+
+Refitting = Callable[[Sequence[Shard], float], list[Refitted]]
+"""Refits shards, by the relative change that is material."""
 
 
 def refit(shards: Sequence[Shard], material_change: float) -> list[Refitted]:

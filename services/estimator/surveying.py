@@ -22,6 +22,7 @@ from services.estimator.hosts import Hosts
 from services.estimator.refitting import (
     MOST_PAGES,
     Refitted,
+    Refitting,
     fitted_priors,
     follow,
     moved_pages,
@@ -139,6 +140,13 @@ class Survey:
         self.seconds = 0.0
         """Of the wall, that the last one worked for."""
 
+    def taken_or_begun(self, shards: Mapping[int, Shard]) -> Refitting | None:
+        """What does to shards what was found; None: it is not known yet, and is looked for."""
+        if self._is_done(shards):
+            return self.take
+        self.begin(shards)
+        return None
+
     def begin(self, shards: Mapping[int, Shard]) -> None:
         """Begin, unless one is under way; its hosts are as they are now."""
         if self._task is not None or time.monotonic() < self._failed_at + AGAIN_SECONDS:
@@ -149,7 +157,7 @@ class Survey:
         }
         self._task = asyncio.create_task(self._run(frozen))
 
-    def is_done(self, shards: Mapping[int, Shard]) -> bool:
+    def _is_done(self, shards: Mapping[int, Shard]) -> bool:
         """Whether there is something to take, about these shards and as owned by now; what was
         found of others is forgotten."""
         if self._task is not None or not self._found:

@@ -134,6 +134,16 @@ def connect_writer(database_url: str, role: str) -> psycopg.Connection:
     return connection
 
 
+def server_of(connection: psycopg.Connection) -> object:
+    """Which server a connection leads to, and which of its lives: no other's is equal.
+
+    Raises:
+        psycopg.OperationalError: the server went away.
+    """
+    with connection.transaction():
+        return connection.execute("SELECT pg_postmaster_start_time()").fetchone()
+
+
 def transport(database_url: str, limits: Limits = WORKING) -> dict[str, Any]:
     """libpq's parameters by which a client gives up a server, where the URL does not say them."""
     wanted = {

@@ -10,7 +10,7 @@ import numpy as np
 import psycopg
 from aiokafka import ConsumerRecord
 
-from services.estimator import application, decoding, handler, persistence, processing
+from services.estimator import application, decoding, handler, persistence, processing, writing
 from services.estimator.announcing import Outbox
 from services.estimator.application import ShardEffects, apply_records
 from services.estimator.commits import Commit
@@ -40,9 +40,9 @@ def positions_before_effects() -> Planted:
             _store.require_ownership(connection, batch.owned, self._holder)
             _store.advance_positions(connection, _store.ESTIMATOR, batch.before, batch.after)
         with connection.transaction():
-            persistence._append(connection, batch.done, batch.recorded_at)  # noqa: SLF001
+            writing.append_observations(connection, batch.done, batch.recorded_at)
             _store.note_announcing(connection, batch.announcing)
-            persistence._write(connection, batch.done)  # noqa: SLF001
+            writing.write_rows(connection, batch.done)
 
     return instead(Store, "commit", commit)
 
@@ -116,12 +116,12 @@ def crawl_records_in_a_transaction_of_their_own() -> Planted:
     def commit(self: Store, batch: Commit) -> None:
         connection: Any = self._connected
         with connection.transaction():
-            persistence._append(connection, batch.done, batch.recorded_at)  # noqa: SLF001
+            writing.append_observations(connection, batch.done, batch.recorded_at)
         with connection.transaction():
             _store.require_ownership(connection, batch.owned, self._holder)
             _store.advance_positions(connection, _store.ESTIMATOR, batch.before, batch.after)
             _store.note_announcing(connection, batch.announcing)
-            persistence._write(connection, batch.done)  # noqa: SLF001
+            writing.write_rows(connection, batch.done)
 
     return instead(Store, "commit", commit)
 

@@ -17,6 +17,7 @@ from typing import Any, Final, NoReturn
 import structlog
 
 import services.coordinator.picture
+import services.estimator.handler
 import services.scheduler.flow.reporting
 import shared.runtime.consumer
 import shared.runtime.follower
@@ -58,10 +59,12 @@ _CHANGED: Final[dict[tuple[Any, str], Any]] = {
     (shared.runtime.partition_watch, "LOOK_SECONDS"): 2.5,
     (shared.store.splitting, "ASKED_SECONDS"): 3.0,
     (services.scheduler.flow.reporting, "_POLL_SECONDS"): 1.0,
+    (services.estimator.handler.EstimatorHandler, "least_part"): 2,
     (services.coordinator.picture.Picture, "sample"): nothing,
 }
 """Loops that mostly find nothing to do turn more slowly, and nobody looks at pictures: turns are
-what a simulation costs. What waits for long in production waits less."""
+what a simulation costs. What waits for long in production waits less, and what is done with large
+batches alone is done with small ones."""
 
 Mutate = Callable[[], contextlib.AbstractContextManager[Any]]
 """Plants a fault into the workers while a simulation runs."""

@@ -32,6 +32,17 @@ TOPICS = {
     HostLimit: HOST_LIMITS.name,
 }
 
+TABLES = (
+    "pages",
+    "page_urls",
+    "hosts",
+    "observations",
+    "stream_positions",
+    "shard_owners",
+    "erased_pages",
+    "erased_hosts",
+)
+
 
 class Broker:
     """Keeps what is announced, and numbers the records that tests send."""
@@ -103,6 +114,12 @@ def contents(settings):
             table: connection.execute(f"SELECT {table}::text FROM {table} ORDER BY 1").fetchall()
             for table in ("pages", "page_urls", "hosts", "observations", "stream_positions")
         }
+
+
+def empty(settings):
+    """Let the database forget all that an estimator has."""
+    with psycopg.connect(settings.database_url.get_secret_value()) as connection:
+        connection.execute(f"TRUNCATE {', '.join(TABLES)}")
 
 
 def stored(settings):

@@ -15,6 +15,7 @@ from estimator_world import (
     a_day_of_life,
     assert_schedulers_know,
     crawl,
+    empty,
     signal,
     stored,
     upsert,
@@ -27,16 +28,6 @@ from shared.store.positions import Superseded
 from shared.store.snapshot import load_for_learning
 
 IDS = np.array([identify(url).page_id for url in URLS])
-TABLES = (
-    "pages",
-    "page_urls",
-    "hosts",
-    "observations",
-    "stream_positions",
-    "shard_owners",
-    "erased_pages",
-    "erased_hosts",
-)
 
 
 def erasures(rng, day, some):
@@ -73,11 +64,6 @@ def a_life(kafka, seed=3, *, erasing=False):
 
 def remove(url, at, **options):
     return PageUpdate("remove", url, updated_at=at, **options)
-
-
-def empty(settings):
-    with psycopg.connect(settings.database_url.get_secret_value()) as connection:
-        connection.execute(f"TRUNCATE {', '.join(TABLES)}")
 
 
 def in_memory(handler):

@@ -141,13 +141,13 @@ async def test_one_that_was_frozen_goes_on_when_it_wakes(settings, start, kafka,
     connection = handler._store._connection
     connection.execute("SET idle_in_transaction_session_timeout = '200ms'")
     connection.commit()
-    write, naps = persistence._write, iter([1.0])
+    write, naps = persistence.write_rows, iter([1.0])
 
     def sleep_and_write(*given):
         time.sleep(next(naps, 0.0))
         write(*given)
 
-    monkeypatch.setattr(persistence, "_write", sleep_and_write)
+    monkeypatch.setattr(persistence, "write_rows", sleep_and_write)
     await handler.handle(kafka.batch(*(crawl(url, NOW + DAY) for url in URLS)))
     assert crawls(settings) == expected(range(SHARDS), 1)
 

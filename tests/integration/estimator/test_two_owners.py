@@ -111,10 +111,10 @@ def stopped_at(place, handler, monkeypatch):
     if place == "before it commits":
         monkeypatch.setattr(store, "commit", stop.around(store.commit))
     elif place == "in its transaction":
-        write = persistence._write
+        write = persistence.write_rows
         monkeypatch.setattr(
             persistence,
-            "_write",
+            "write_rows",
             lambda *given: (stop.around(write) if given[0] is store._connection else write)(*given),
         )
     elif place == "once it has committed":

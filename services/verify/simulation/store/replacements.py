@@ -27,6 +27,7 @@ def replacements(database: Database) -> dict[str, Callable[..., Any]]:
     found: dict[str, Callable[..., Any]] = {
         "shared.store.connection.connect": statements.connect,
         "shared.store.connection.connect_writer": statements.connect,
+        "shared.store.connection.server_of": nothing,
         "shared.store.deployment.check_deployment": nothing,
         "shared.store.deployment.require_held": nothing,
         "shared.store.deployment.require_schema": nothing,
