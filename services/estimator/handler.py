@@ -1,10 +1,11 @@
 """A batch of the estimator: apply, learn, commit, announce; again from the database if it failed.
 
-The shards in memory are a cache. Whatever goes wrong with the database, the shards of the batch
-are loaded anew, and the batch is applied again from the positions that were loaded with them; so
-it does not matter whether a commit that was cut off had come through. A shard that another process
-has loaded meanwhile is loaded anew as well (`shared.store.owners`); of two that both believe to own
-one, each takes it from the other for a batch at a time until both follow their group's decision.
+A large one is done in parts, each stored while the next is applied. The shards in memory are a
+cache. Whatever goes wrong with the database, the shards of the batch are loaded anew, and the batch
+is applied again from the positions that were loaded with them; so it does not matter whether a
+commit that was cut off had come through. A shard that another process has loaded meanwhile is
+loaded anew as well (`shared.store.owners`); of two that both believe to own one, each takes it from
+the other for a batch at a time until both follow their group's decision.
 
 A server that is away is waited for. Data that it refuses, or that the code stumbles over, will be
 refused again: the batch is then done shard by shard and piece by piece, each piece with its
@@ -330,9 +331,8 @@ class EstimatorHandler:
         if not records:
             return
         refitting = self._refitting(self._clock.now())
-        is_whole = refitting is not None or refused is not None
         await overlapping(
-            [records] if is_whole else parted(records, self.least_part),
+            [records] if refitting or refused else parted(records, self.least_part),
             lambda part: self._apply(part, refused, refitting),
             lambda applied: self._store_applied(applied, refitting),
             lambda applied: self._bad_share.check(counted(applied), time.monotonic()),
