@@ -46,7 +46,7 @@ unit: setup ## Run only the pure tests.
 	$(BIN)/pytest -q tests/unit clients
 
 # Each file goes to one worker, the longest files first (tests/arranging.py). Tests with servers wait
-# for most of their time: six workers use it, each has servers of its own.
+# for most of their time: four workers use it, each has servers of its own.
 PYTEST := $(BIN)/pytest -q --dist loadfile --no-loadscope-reorder
 
 quick: lint types ## Run what takes about a minute: style, types and the pure tests, without servers.
@@ -61,7 +61,7 @@ test: setup ## Run all tests: style, types, unit, contract (both brokers), integ
 	$(MAKE) --jobs 2 types tests
 
 tests: setup
-	$(PYTEST) -n 6 tests clients
+	$(PYTEST) -n 4 tests clients
 
 again: lint types ## Run up to three tests that failed once more, one after the other; passing now, they are unsteady.
 	$(PYTEST) -n 0 --last-failed --last-failed-no-failures none --at-most 3 tests clients
