@@ -155,13 +155,22 @@ class Sender:
 
     async def _run(self) -> None:
         while True:
-            while self._queue and self._queue[0][0] <= time.monotonic():
-                _, _, topic, partition, key, value = heapq.heappop(self._queue)
-                if self.transactions is not None and topic is CRAWL_OUTCOMES and partition % 2:
-                    self.transactions.add(Due(topic, partition, key, value, time.time()))
-                else:
-                    await self._send(topic, partition, key, value)
+            await self._send_due()
             await asyncio.sleep(TURN_SECONDS)
+
+    async def send_now(self) -> None:
+        """Send what is due, and wait until the broker has it; before `run`."""
+        await self._send_due()
+        if self._unacknowledged:
+            await asyncio.wait(self._unacknowledged)
+
+    async def _send_due(self) -> None:
+        while self._queue and self._queue[0][0] <= time.monotonic():
+            _, _, topic, partition, key, value = heapq.heappop(self._queue)
+            if self.transactions is not None and topic is CRAWL_OUTCOMES and partition % 2:
+                self.transactions.add(Due(topic, partition, key, value, time.time()))
+            else:
+                await self._send(topic, partition, key, value)
 
     def _committed(self, due: Due, offset: int) -> None:
         self.note_way(due.sent_at, time.time())

@@ -109,6 +109,8 @@ class Verification:
         self.traffic.limit_hosts()
         if self.plan.before is None:
             await self.traffic.limit_further()
+        # What is asked for from the first moment on is judged by them.
+        await self.sender.send_now()
         self._say("starting the workers")
         await self.system.start_first_workers(FIRST_WORKERS[self.plan.topology])
         await self.system.wait_until_ready()

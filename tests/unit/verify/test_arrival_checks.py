@@ -2,6 +2,7 @@
 
 import asyncio
 import time
+from types import SimpleNamespace
 
 import pytest
 from made_ledgers import asked, at_the_broker, ledger
@@ -9,7 +10,12 @@ from made_ledgers import asked, at_the_broker, ledger
 from services.scheduler.flow import pacer
 from services.verify import sending
 from services.verify.checks import limits
+from services.verify.crowd import make_crowd
 from services.verify.sending import Sender
+from services.verify.traffic import Traffic
+from shared.contracts.codec import decode
+from shared.contracts.messages import HostLimit
+from shared.contracts.topics import HOST_LIMITS
 from shared.runtime.settings import load_settings
 
 
@@ -65,6 +71,33 @@ def test_messages_that_take_long_show_when_the_machine_stood_still():
         sender.note_way(sent_at, known_at)
 
     assert sender.slow == [(2.0, 3.4), (8.9, 9.6)]
+
+
+async def test_limits_are_at_the_broker_before_anybody_is_judged_by_them(monkeypatch):
+    crowd, sender = make_crowd(200, 1, 60.0), Sender(load_settings(), 0)
+    loop, taken = asyncio.get_running_loop(), []
+
+    async def send(topic, _key, value, partition):
+        acknowledged = loop.create_future()
+
+        def acknowledge():
+            taken.append((topic, decode(HostLimit, value)))
+            acknowledged.set_result(SimpleNamespace(offset=len(taken), partition=partition))
+
+        loop.call_later(0.05, acknowledge)
+        return acknowledged
+
+    monkeypatch.setattr(sender, "_publisher", SimpleNamespace(send=send))
+    Traffic(crowd, sender, 1).limit_hosts()
+    assert taken == []
+
+    await sender.send_now()
+
+    assert {limit.host: limit.max_crawls_per_second for _, limit in taken} == crowd.limits
+    assert all(topic is HOST_LIMITS for topic, _ in taken)
+    assert sender.account.count == len(crowd.limits)
+    await sender.send_now()  # There is nothing left.
+    assert len(taken) == len(crowd.limits)
 
 
 async def test_a_ramp_is_noted_as_it_was_said_however_busy_the_machine_is(monkeypatch):
