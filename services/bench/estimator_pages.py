@@ -60,6 +60,7 @@ def run(
     processes: int = 2,
     fillfactor: int = FILLFACTOR,
     shared_buffers: str = SETTINGS["shared_buffers"],
+    least_part: int = EstimatorHandler.least_part,
 ) -> dict[str, Any]:
     """Fill a database with pages of full histories, and measure an estimator that owns them all.
 
@@ -75,6 +76,8 @@ def run(
             disk, and makes their first updates dearer than they are in production.
         shared_buffers: of PostgreSQL, as its setting of that name; a server of many pages is to
             have the keys of all of them in memory (`freshet plan`).
+        least_part: records of a batch that are stored apart, while the next are applied; with a
+            billion all of a batch is stored at once.
 
     Raises:
         ClickException: the disk is too small for them.
@@ -107,7 +110,8 @@ def run(
             spawning = multiprocessing.get_context("spawn")
             with ProcessPoolExecutor(1, spawning) as process:
                 measured = process.submit(
-                    _measure, settings, pages, seconds, pages_a_host, postgres.process_id or 0
+                    _measure,
+                    *(settings, pages, seconds, pages_a_host, postgres.process_id or 0, least_part),
                 ).result()
         finally:
             postgres.stop()
@@ -138,12 +142,15 @@ def _tell(there: int, pages: int) -> None:
 
 
 def _measure(
-    settings: Settings, pages: int, seconds: float, pages_a_host: int, server: int
+    settings: Settings, pages: int, seconds: float, pages_a_host: int, server: int, least_part: int
 ) -> dict[str, Any]:
     """In a process of its own, whose memory is the estimator's."""
     warm_up()
     # A refit is measured by itself.
-    with patch.object(Refits, "are_due", return_value=False):
+    with (
+        patch.object(Refits, "are_due", return_value=False),
+        patch.object(EstimatorHandler, "least_part", least_part),
+    ):
         return asyncio.run(_measured(settings, pages, seconds, pages_a_host, server))
 
 
