@@ -8,11 +8,13 @@ import pytest
 from made_ledgers import asked, at_the_broker, ledger
 
 from services.scheduler.flow import pacer
-from services.verify import sending
+from services.verify import audit, sending
 from services.verify.checks import limits
 from services.verify.crowd import make_crowd
+from services.verify.plan import VerifyPlan
 from services.verify.sending import Sender
 from services.verify.traffic import Traffic
+from services.verify.verification import Verification
 from shared.contracts.codec import decode
 from shared.contracts.messages import HostLimit
 from shared.contracts.topics import HOST_LIMITS
@@ -98,6 +100,34 @@ async def test_limits_are_at_the_broker_before_anybody_is_judged_by_them(monkeyp
     assert sender.account.count == len(crowd.limits)
     await sender.send_now()  # There is nothing left.
     assert len(taken) == len(crowd.limits)
+
+
+async def test_no_worker_starts_before_the_broker_has_the_limits(monkeypatch, tmp_path):
+    verification = Verification(VerifyPlan(seconds=1.0, pages=200, keep=tmp_path), print)
+    told = []
+
+    def note(what):
+        async def noted(*_):
+            told.append(what)
+
+        return noted
+
+    monkeypatch.setattr(audit, "install", lambda _: None)
+    monkeypatch.setattr(verification, "_import", lambda: None)
+    monkeypatch.setattr(type(verification.system), "database_url", "")
+    for name in ("start_servers", "copy_database", "wait_until_ready", "start_first_workers"):
+        monkeypatch.setattr(verification.system, name, note(name))
+    monkeypatch.setattr(verification.system, "copy_database", lambda _: None)
+    for name in ("start", "set_budget", "limit_group", "_send"):
+        monkeypatch.setattr(verification.sender, name, note(name))
+
+    await verification._start()
+
+    crowd = verification.crowd
+    assert told.count("_send") == len(crowd.limits) + len(crowd.open_bounds) > 0
+    workers = told.index("start_first_workers")
+    assert {"_send", "limit_group", "set_budget"} <= set(told[:workers])
+    assert "_send" not in told[workers:]
 
 
 async def test_a_ramp_is_noted_as_it_was_said_however_busy_the_machine_is(monkeypatch):
