@@ -37,11 +37,6 @@ class Applied:
         """What is passed on to other shards."""
         return [record for part in self.made.done for record in part.misplaced]
 
-    @property
-    def counts(self) -> dict[str, Count]:
-        """Messages by topic."""
-        return counts_of(self.records, self.letters)
-
     def commit(
         self, owned: Mapping[int, int], before: Offsets, now: float, *, hurried: bool
     ) -> Commit:
@@ -66,9 +61,10 @@ class Applied:
 
 
 def counted(parts: Iterable[Applied]) -> dict[str, Count]:
-    """Messages of all parts, by topic."""
-    counts: dict[str, Count] = {}
+    """Messages of parts, by topic."""
+    records: ShardRecords = {}
+    letters: list[Refused] = []
     for part in parts:
-        for topic, count in part.counts.items():
-            counts[topic] = counts.get(topic, Count()) + count
-    return counts
+        records |= part.records
+        letters += part.letters
+    return counts_of(records, letters)

@@ -352,14 +352,14 @@ class EstimatorHandler:
         return Applied(records, touched, made, refused, traced)
 
     async def _store_applied(self, applied: Applied, refitting: Refitting | None) -> None:
-        made, left_out = applied.made, (applied.letters, applied.misplaced)
+        made, letters, misplaced = applied.made, applied.letters, applied.misplaced
         epochs = {number: self._shards[number].epoch for number in applied.touched}
         hurried = applied.records.keys() <= self._stuck
         commit = applied.commit(epochs, self._positions, self._clock.now(), hurried=hurried)
-        await self._outbox.put_aside(*left_out)
+        await self._outbox.put_aside(letters, misplaced)
         with metrics.WORK_SECONDS.labels("store").time():
             lost = await asyncio.to_thread(self._store.commit_ours, commit, partly=not refitting)
-        note_stored(self._tracing, applied.traced, [one for part in left_out for one in part])
+        note_stored(self._tracing, applied.traced, [*letters, *misplaced])
         if refitting:
             surveyed = 0.0 if refitting is refit else self._survey.seconds
             spent = made.refit_seconds + surveyed
@@ -371,7 +371,7 @@ class EstimatorHandler:
         # Hosts keep their rows in memory: to forget one, the shard is loaded anew.
         self._stale |= await asyncio.to_thread(forget_erased, made.done)
         await self._make_room()
-        self._bad_share.add(applied.counts, time.monotonic())
+        self._bad_share.add(counted([applied]), time.monotonic())
         self.progressed_at = time.monotonic()
         self._report_size()
         if lost:  # What came of them is done again, and nothing of the others.

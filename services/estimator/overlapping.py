@@ -1,8 +1,8 @@
 """A large batch in parts: each is stored while the next is applied."""
 
 import asyncio
-from collections.abc import Awaitable, Callable, Coroutine, Sequence
-from typing import Any, TypeVar
+from collections.abc import Awaitable, Callable, Sequence
+from typing import TypeVar
 
 from shared.runtime.isolation import TooManyBadMessages
 
@@ -13,7 +13,7 @@ Applied = TypeVar("Applied")
 async def overlapping(
     parts: Sequence[Part],
     apply: Callable[[Part], Awaitable[Applied]],
-    store: Callable[[Applied], Coroutine[Any, Any, None]],
+    store: Callable[[Applied], Awaitable[None]],
     check: Callable[[Sequence[Applied]], None],
 ) -> None:
     """Apply parts in their order, and store them in it, one at a time.

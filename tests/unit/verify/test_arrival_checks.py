@@ -115,7 +115,7 @@ async def test_no_worker_starts_before_the_broker_has_the_limits(monkeypatch, tm
     monkeypatch.setattr(audit, "install", lambda _: None)
     monkeypatch.setattr(verification, "_import", lambda: None)
     monkeypatch.setattr(type(verification.system), "database_url", "")
-    for name in ("start_servers", "copy_database", "wait_until_ready", "start_first_workers"):
+    for name in ("start_servers", "wait_until_ready", "start_first_workers"):
         monkeypatch.setattr(verification.system, name, note(name))
     monkeypatch.setattr(verification.system, "copy_database", lambda _: None)
     for name in ("start", "set_budget", "limit_group", "_send"):
