@@ -32,14 +32,22 @@ def learned(facts: Facts) -> Finding:
 
 
 def _offenders(facts: Facts, snapshot: LearningSnapshot) -> Iterator[str]:
-    rings = snapshot.histories
+    rings, pages = snapshot.histories, snapshot.pages
+
+    def url_of(row: int) -> str:
+        return facts.database.urls[snapshot.shard, int(pages.page_ids[row])]
+
+    strangers = np.flatnonzero(~np.isin(pages.host_ids, snapshot.hosts.host_ids)).tolist()
+    if strangers:  # What its crawls say nobody knows without what is known of its host.
+        yield from (f"{url_of(row)}: its host is not there" for row in strangers)
+        return
     now, before = (_modes(snapshot, bins_back) for bins_back in (0, 1))
     least, most = np.minimum(now, before), np.maximum(now, before)
     for row in np.flatnonzero(rings.seen > 0).tolist():
-        rate = float(snapshot.pages.unsignalled_change_rate[row])
+        rate = float(pages.unsignalled_change_rate[row])
         if not (1.0 - _TOLERANCE) * least[row] <= rate <= (1.0 + _TOLERANCE) * most[row]:
-            url = facts.database.urls[snapshot.shard, int(snapshot.pages.page_ids[row])]
-            yield f"{url}: changes {rate:.4g} times a day, and its crawls say {now[row]:.4g}"
+            said = f"changes {rate:.4g} times a day, and its crawls say {now[row]:.4g}"
+            yield f"{url_of(row)}: {said}"
 
 
 def _modes(snapshot: LearningSnapshot, bins_back: int) -> NDArray[np.float64]:
