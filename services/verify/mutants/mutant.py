@@ -55,7 +55,7 @@ HELD_BY: Final[dict[Promise, tuple[str, ...]]] = {
     Promise.BAD: ("dead letters", "rest"),
     Promise.GAP: ("stopped", "gaps", "pages", "signals"),
     Promise.GROWN: (
-        *("growth", "partitions", "in flight", "owners", "memory", "rest"),
+        *("growth", "held", "partitions", "in flight", "owners", "memory", "rest"),
         *("crawls applied", "pages", "crawl records", "crawls in a row"),
     ),
 }

@@ -21,7 +21,7 @@ from services.verify.simulation.counting import (
     signals_that_count,
     sure_of,
 )
-from services.verify.simulation.facts import Facts
+from services.verify.simulation.facts import Facts, url_of
 from services.verify.simulation.faults import MOST_AHEAD_SECONDS
 from services.verify.simulation.learned import learned
 from services.verify.simulation.memory import remembered
@@ -30,6 +30,7 @@ from services.verify.simulation.reference import PageRecord
 from shared.contracts.messages import Multipliers
 from shared.contracts.topics import (
     CRAWL_OUTCOMES,
+    CRAWL_REQUESTS,
     DEAD_LETTERS,
     HOST_LIMITS,
     MULTIPLIERS,
@@ -85,6 +86,7 @@ def check(facts: Facts) -> list[Finding]:
         *asked_again(ledger, facts, _plan(ledger)),
         *crawls_in_a_row(ledger, facts),
         _owned_once(facts),
+        _held(facts),
         _grown(facts),
         remembered(ledger, facts),
         *_modelled_well(facts),
@@ -344,6 +346,21 @@ def _owned_once(facts: Facts) -> Finding:
             if not shard.is_caught_up
         ]
     return Finding.of("owners", "every shard has one scheduler, which is caught up", offenders)
+
+
+def _held(facts: Facts) -> Finding:
+    """Nothing is picked of a shard of which its scheduler has said so: by the broker's times."""
+    holdings = facts.database.holdings.ever
+
+    def offenders() -> Iterator[str]:
+        for holding in holdings:
+            log = facts.broker.partition(CRAWL_REQUESTS.name, holding.shard)
+            for record, at in log.history():
+                if holding.begun < at < holding.ended:
+                    yield f"{url_of(record)} at {at:.3f}, held since {holding.begun:.3f}"
+
+    what = "nothing is picked of a shard that is about to be split"
+    return Finding.of("held", what, offenders(), looked_at=len(holdings))
 
 
 def _grown(facts: Facts) -> Finding:

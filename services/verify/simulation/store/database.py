@@ -14,6 +14,7 @@ import psycopg
 
 from services.verify.simulation.loop import Finish, Hanging, VirtualLoop
 from services.verify.simulation.process import OUTSIDE, Killed, Process, current
+from services.verify.simulation.store.holdings import Holdings
 from shared.contracts.layout import ALONE, Layout
 from shared.store.connection import SILENT_SECONDS
 
@@ -76,6 +77,7 @@ class Database:
         """Shard of before the growth → state, until, split_at."""
         self.claims: dict[int, str] = {}
         """Shard → the fencing token of the scheduler that has loaded it last."""
+        self.holdings = Holdings()
         self.splits_done: list[SplitDone] = []
         """All of all growths, in order."""
         self.pages: dict[int, dict[int, Row]] = {}

@@ -178,14 +178,23 @@ class GrowthStatements:
             return False
         with connection.transaction():
             database.lock(connection.mine, [key])
-            connection.mine.writes.append(lambda: row.update(new))
+            connection.mine.writes.append(lambda: self._write(parent, row, new))
         return True
+
+    def _write(self, parent: int, row: Row, new: Row) -> None:
+        row.update(new)
+        if row["state"] is SplitState.HELD:
+            self._database.holdings.begin(parent, self._database.loop.now)
+        else:
+            self._database.holdings.end(parent, self._database.loop.now)
 
     def take_over(self, connection: Connection, parents: Collection[int], claim: str) -> None:
         """As `shared.store.splits.take_over`."""
         connection.require()
         database = self._database
         database.claims |= dict.fromkeys(parents, claim)
+        for parent in parents:
+            database.holdings.end(parent, database.loop.now)
         held = [n for n in sorted(parents) if self._state(n) is SplitState.HELD]
         if not held:
             return

@@ -33,6 +33,7 @@ QUICK = (
     "waiting-without-polling",
     *("nobody-takes-over", "one-epoch-for-all-leaders", "read-on-from-the-end"),
     "letter-dropped",
+    "picked-while-split",
 )
 """Found by the first seed or two, whatever the seeds are; `make mutants` plants all of them."""
 

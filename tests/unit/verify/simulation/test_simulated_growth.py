@@ -17,6 +17,7 @@ from services.verify.simulation.loop import VirtualLoop
 from services.verify.simulation.plan import KINDS, Scale, draw_plan
 from services.verify.simulation.process import OUTSIDE, Process
 from services.verify.simulation.run import simulate
+from services.verify.simulation.store.holdings import Holding, Holdings
 
 TOPIC = "crawl-outcomes"
 PARTITIONS = 2
@@ -192,6 +193,20 @@ def test_every_promise_holds_while_shards_grow():
         result = simulate(draw_plan(seed, GROWING))
         assert result.broken == ()
         assert any("is split" in what for _, _, what in result.story)
+        held = next(finding for finding in result.findings if finding.check == "held")
+        assert held.looked_at > 0
+
+
+def test_a_shard_is_held_until_it_is_loaded_or_the_split_is_given_up_however_often_that_is_said():
+    holdings = Holdings()
+    holdings.end(3, 1.0)
+    holdings.begin(3, 2.0)
+    holdings.begin(3, 3.0)
+    holdings.begin(4, 3.5)
+    holdings.end(3, 4.0)
+    holdings.end(3, 5.0)
+    holdings.begin(3, 6.0)
+    assert holdings.ever == [Holding(3, 2.0, 4.0), Holding(4, 3.5), Holding(3, 6.0)]
 
 
 @pytest.mark.slow(4)
