@@ -12,7 +12,7 @@ is exact there too.
 """
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Final, Self
 
 import numpy as np
@@ -73,6 +73,13 @@ class SlotPlan:
     ramp_seconds: float = 0.0
     limits: Limits = NO_LIMITS
     """Of groups of hosts."""
+    _shares: dict[int, float] = field(init=False, repr=False, compare=False)
+    """By shard: it is asked for at each tick, of each."""
+
+    def __post_init__(self) -> None:
+        shares = np.diff(self.bounds, prepend=0.0)
+        by_shard = dict(zip(self.shards.tolist(), shares.tolist(), strict=True))
+        object.__setattr__(self, "_shares", by_shard)
 
     @classmethod
     def from_message(cls, message: Multipliers) -> Self:
@@ -125,12 +132,7 @@ class SlotPlan:
 
     def share_of(self, shard: int) -> float:
         """A shard's part of the slots."""
-        is_it = self.shards == shard
-        index = int(is_it.argmax()) if is_it.size else 0
-        if not is_it.size or not is_it[index]:
-            return 0.0
-        upper = self.bounds[index]
-        return float(upper - self.bounds[index - 1]) if index else float(upper)
+        return self._shares.get(shard, 0.0)
 
     def passed(self, time: float) -> float:
         """How many slots have passed at a time, with a fraction."""

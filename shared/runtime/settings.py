@@ -176,6 +176,8 @@ class Settings(BaseSettings):
     policy: Literal["crawl-value", "uniform"] = "crawl-value"
     """uniform: the oldest page first, for comparison."""
     tick_seconds: Positive = 0.05
+    """Wall seconds from one time that slots are filled to the next; where that takes more than a
+    quarter of it, up to twice as many."""
     request_timeout_seconds: Positive = 120.0
     """Without an outcome for so long a crawl has failed. Crawlers must answer in half of it."""
     default_host_crawls_per_second: Positive = 1.0

@@ -29,9 +29,26 @@ FILLING_SECONDS: Final = 0.5
 """Filling them may take so long more (wall). What then is not with the producer is taken back: the
 thread of the shards, or the producer, had something else to do."""
 
+RESTS: Final = 4.0
+"""From one tick to the next, as a multiple of what it took to fill the slots of the first ..."""
+
+MOST_TICKS: Final = 2.0
+"""... but no longer than so many times the time between ticks where that takes little."""
 
 SENT_SECONDS: Final = 1.0
 """So long the broker is waited for where nothing more is to be picked of a shard."""
+
+
+def seconds_between(tick_seconds: float, filling_seconds: float) -> float:
+    """Wall seconds from one tick to the next: more where to fill the slots of the first took long.
+
+    A tick has a price for each shard, whether that has one slot or ten.
+
+    Args:
+        tick_seconds: where it takes little.
+        filling_seconds: what it took.
+    """
+    return min(max(tick_seconds, RESTS * filling_seconds), MOST_TICKS * tick_seconds)
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,7 +103,8 @@ class Pacer:
         """
         due = time.monotonic()
         while not stopping.is_set():
-            due = max(due + self._tick_seconds, time.monotonic())
+            spent = self._filler.seconds
+            due = max(due + seconds_between(self._tick_seconds, spent), time.monotonic())
             await asyncio.sleep(due - time.monotonic())
             self.progressed_at = time.monotonic()
             if self._follow_group():

@@ -1,6 +1,7 @@
 """What is asked for with the slots that have come."""
 
 import math
+import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Final
@@ -62,6 +63,9 @@ class SlotFiller:
         self._window = FleetWindow(timeout, self._count_in_flight)
         self._ready: dict[Shard, tuple[int, int]] = {}
         """The shards whose slots were filled last, and the answers that had come there."""
+        self.seconds = 0.0
+        """Wall seconds that it took to fill the last slots; what the thread did before them does
+        not count."""
 
     def fill(
         self,
@@ -78,6 +82,19 @@ class SlotFiller:
             plan: that holds at the end; says λ₀, the rate and the shares.
             limits: of groups of hosts, which hold at all of these slots.
         """
+        began = time.perf_counter()
+        try:
+            return self._fill(times, owners, plan, limits)
+        finally:
+            self.seconds = time.perf_counter() - began
+
+    def _fill(
+        self,
+        times: NDArray[np.float64],
+        owners: NDArray[np.int32],
+        plan: SlotPlan,
+        limits: Limits,
+    ) -> list[Emission]:
         self._follow_shards()
         times, owners = self._within_reach(times, owners, plan)
         if not times.size:

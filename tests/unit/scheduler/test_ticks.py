@@ -1,0 +1,62 @@
+"""How soon slots are filled again: soon, but not all the time where it takes long."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from test_clock_steps import World
+
+from services.scheduler.flow import pacer, slot_filler
+from services.scheduler.flow.pacer import seconds_between
+
+SECONDS = st.floats(1e-3, 10.0)
+
+
+@pytest.mark.parametrize(("took", "between"), [(0.0, 0.05), (0.0125, 0.05), (0.02, 0.08), (3, 0.1)])
+def test_ticks_are_further_apart_where_they_take_long(took, between):
+    assert seconds_between(0.05, took) == pytest.approx(between)
+
+
+@given(SECONDS, SECONDS)
+def test_ticks_are_as_far_apart_as_is_set_and_at_most_twice_as_far(tick, took):
+    assert tick <= seconds_between(tick, took) <= 2 * tick
+    if seconds_between(tick, took) > tick:
+        assert took > tick / 4
+
+
+class Stopping:
+    """Is set after some ticks."""
+
+    def __init__(self, ticks):
+        self._left = ticks
+
+    def is_set(self):
+        self._left -= 1
+        return self._left < 0
+
+
+class Watch:
+    """A clock that stands still, or shows what it is told to."""
+
+    def __init__(self, *shown):
+        self._shown = list(shown)
+
+    def monotonic(self):
+        return 100.0
+
+    def perf_counter(self):
+        return self._shown.pop(0)
+
+
+async def test_the_scheduler_rests_for_as_long_as_the_slots_before_took(monkeypatch):
+    world, rests = World(), []
+    # What the thread does before the slots takes long, too, and is on no watch of theirs.
+    monkeypatch.setattr(slot_filler, "time", Watch(1.0, 1.0, 2.0, 2.02, 3.0, 4.0, 5.0, 5.01))
+    monkeypatch.setattr(pacer, "time", Watch())
+
+    async def sleep(seconds):
+        rests.append(seconds)
+        world.clock.advance(0.05)
+
+    monkeypatch.setattr(pacer.asyncio, "sleep", sleep)
+    await world.pacer.run(Stopping(4))
+    assert rests == pytest.approx([0.05, 0.1, 0.18, 0.28])
