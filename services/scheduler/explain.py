@@ -5,6 +5,7 @@ from typing import Any
 
 import numpy as np
 
+from services.scheduler.picking.asked import host_multiplier
 from services.scheduler.picking.priority import (
     BY_VALUE,
     NOT_NOW,
@@ -15,7 +16,6 @@ from services.scheduler.picking.priority import (
     terms_of,
     tier_of,
 )
-from services.scheduler.picking.thresholds import host_multipliers
 from services.scheduler.state.hosts import crawlable_from, objective_of
 from services.scheduler.state.report_notes import REASONS
 from services.scheduler.state.rows import ACTIVE, ATTEMPT, NEVER
@@ -71,7 +71,7 @@ def page_state(
     groups = shard.groups.of(int(page["host"]))
     terms = terms_of(shard.rules.picking, shard.hosts.objectives)
     tier = int(tier_of(page, attempts, now, terms))
-    of_host = float(host_multipliers(host, multiplier))
+    of_host = float(host_multiplier(host, multiplier))
     threshold = multiplier + of_host
     return {
         "url": identity.url,

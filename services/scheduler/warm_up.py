@@ -10,6 +10,7 @@ from services.scheduler.demand.tally import demand_of
 from services.scheduler.explain import page_state, shard_state
 from services.scheduler.flow.loading import build_shard
 from services.scheduler.flow.recovery import restore, settle_tokens
+from services.scheduler.flow.requests import crawls_of
 from services.scheduler.picking.board import PENNED
 from services.scheduler.picking.calendar import make_shard
 from services.scheduler.picking.class_turns import SPARE_CANDIDATES
@@ -64,7 +65,7 @@ def warm_up(objectives: HostObjectives = FRESHNESS_ALONE) -> None:
     rates = np.full(ids.size, 0.1)
     times = np.full(ids.size, 10.0)
     shard.parameters(ids, rates, rates, rates)
-    shard.selector.select(np.array([1.0, 2.0]), 1.0, 0.0)
+    crawls_of(shard, shard.selector.select(np.array([1.0, 2.0]), 1.0, 0.0), 1.0)
     shard.outcomes(_unchanged(ids, times))
     first = pages[0]
     shard.host_parameters([HostParameters(first.host, 0.1, 0.5, [], [0.3] * 4, [1.0] * 6, 0.0)])

@@ -12,9 +12,8 @@ from numpy.typing import NDArray
 from services.scheduler import metrics
 from services.scheduler.demand.class_reports import label_of
 from services.scheduler.flow.in_flight import FleetWindow
-from services.scheduler.flow.requests import write_requests
+from services.scheduler.flow.requests import crawls_of, write_requests
 from services.scheduler.flow.traces import PageTraces
-from services.scheduler.picking.priority import RETRY
 from services.scheduler.state.report_notes import REASONS
 from services.scheduler.state.rows import Rows
 from services.scheduler.state.shard import Shard
@@ -34,6 +33,7 @@ class Emission:
 
     shard: Shard
     picks: Rows
+    """Of `picking.asked.ASKED`."""
     messages: list[tuple[bytes, bytes]]
     """Key and value."""
     spans: Mapping[int, Span] = field(default_factory=dict)
@@ -156,20 +156,19 @@ class SlotFiller:
         shard.groups.follow(limits, rate, float(slots[0]))
         picks = shard.select(slots, rate, least)
         shard.filled_until = float(slots[-1])
-        crawls = picks[picks["row"] >= 0]
-        shard.notes.unused_slots += picks.size - crawls.size
-        metrics.EMPTY_SLOTS.inc(picks.size - crawls.size)
-        by_tier = np.bincount(crawls["tier"], minlength=len(REASONS))
-        for counter, count in zip(_REQUESTS_BY_TIER, by_tier, strict=True):
+        asked, by_tier, least_value = crawls_of(shard, picks, plan.multiplier)
+        if unused := picks.size - asked.size:
+            shard.notes.unused_slots += unused
+            metrics.EMPTY_SLOTS.inc(unused)
+        for counter, count in zip(_REQUESTS_BY_TIER, by_tier.tolist(), strict=True):
             if count:
-                counter.inc(int(count))
+                counter.inc(count)
         if shard.rules.classes:
-            _count_classes(shard, crawls["row"])
-        values = crawls["value"][crawls["tier"] <= RETRY]
-        shard.notes.note_crawls(by_tier, float(values.min(initial=math.inf)))
-        messages = write_requests(shard, crawls, plan.multiplier)
-        spans = self.traces.asked_for(shard, crawls, messages) if self.traces else {}
-        return Emission(shard, crawls, messages, spans)
+            _count_classes(shard, asked["row"])
+        shard.notes.note_crawls(by_tier, least_value)
+        messages = write_requests(shard, asked)
+        spans = self.traces.asked_for(shard, asked, messages) if self.traces else {}
+        return Emission(shard, asked, messages, spans)
 
 
 def _count_classes(shard: Shard, rows: NDArray[np.int64]) -> None:

@@ -263,6 +263,8 @@ class Hosts:
         """Of hosts that have any."""
         self.failing: set[int] = set()
         """Hosts whose last crawl failed."""
+        self.bounded: set[int] = set()
+        """Hosts of which operators let only so many requests be open (`open_requests`)."""
 
     def __len__(self) -> int:
         return len(self.names)
@@ -333,6 +335,10 @@ class Hosts:
         row["is_paced"] = effective.is_paced
         if row["most_open"] != effective.most_open:
             row["most_open"] = row["open_left"] = effective.most_open
+        if effective.most_open:
+            self.bounded.add(index)
+        else:
+            self.bounded.discard(index)
         row["tokens"] = min(row["tokens"], depth_of(row))
         if rules.is_failing:
             self.failing.add(index)
@@ -344,6 +350,7 @@ class Hosts:
         row = self.rows[index]
         self._rules.pop(index, None)
         self.failing.discard(index)
+        self.bounded.discard(index)
         row["rate"], row["blocked_until"] = self._default_rate, NEVER
         row["own_limit"] = row["is_paced"] = False
         row["most_open"] = row["open_left"] = 0

@@ -105,8 +105,10 @@ class OpenRequests:
             self._renew(host)
 
     def picked(self, rows: NDArray[np.int64]) -> None:
-        """The same of pages that were picked, by their rows."""
-        shard = self._shard
+        """The same of pages that were picked, by their rows; -1: none was."""
+        if not self._shard.hosts.bounded:
+            return  # as most often
+        rows, shard = rows[rows >= 0], self._shard
         hosts = shard.pages["host"][rows]
         bounded = shard.hosts.rows["most_open"][hosts] > 0
         if bounded.any():

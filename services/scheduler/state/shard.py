@@ -394,5 +394,5 @@ class Shard:
         """Fill slots (see `Selector.select`)."""
         self.open_requests.time_out(float(slots[0]))
         picks = self.selector.select(slots, rate, least)
-        self.open_requests.picked(picks["row"][picks["row"] >= 0])
+        self.open_requests.picked(picks["row"])
         return picks

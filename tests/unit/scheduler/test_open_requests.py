@@ -9,6 +9,7 @@ from services.scheduler.explain import page_state
 from services.scheduler.flow.recovery import restore
 from services.scheduler.picking.calendar import make_shard
 from services.scheduler.state.erasing import erase_host
+from services.scheduler.state.open_requests import OpenRequests
 from shared.contracts.messages import CrawlRequest, HostLimit, PageUpdate
 
 HOST = "h0.example"
@@ -44,6 +45,17 @@ def test_only_as_many_are_asked_for_as_may_be_open():
     world.outcome(first[0], START + 2.5)
     assert len(pick(world, START + 3)) == 1
     assert pick(world, START + 4) == []
+
+
+def test_a_bound_that_was_there_before_the_shard_was_loaded_holds_and_answers_make_room():
+    world = one_host()
+    # As a shard is loaded: its hosts have their rules, and nothing was said of any since then.
+    world.shard.open_requests = OpenRequests(world.shard)
+    first = pick(world, START + 1)
+    assert len(first) == 2
+    assert pick(world, START + 2) == []
+    world.outcome(first[0], START + 2.5)
+    assert len(pick(world, START + 3)) == 1
 
 
 def test_one_that_nobody_answers_is_open_until_its_time_out():

@@ -5,7 +5,7 @@ import pytest
 from reference_shard import DAY, NEVER, PageView, World, rules
 
 from services.scheduler.flow.recovery import restore
-from services.scheduler.flow.requests import write_requests
+from services.scheduler.flow.requests import crawls_of, write_requests
 from services.scheduler.picking.priority import NEW, RETRY
 from services.scheduler.state.crawls import NO_REQUEST
 from services.scheduler.state.request_ids import microseconds, request_id_of, requested_us_of
@@ -30,7 +30,7 @@ def test_other_ids_are_no_requests(other):
 def sent(world, slots):
     """Fill slots, and read the requests that come of it."""
     picks = world.shard.selector.select(np.asarray(slots), 1.0, 0.0)
-    messages = write_requests(world.shard, picks[picks["row"] >= 0], 0.25)
+    messages = write_requests(world.shard, crawls_of(world.shard, picks, 0.25).asked)
     return [decode(CrawlRequest, value) for _, value in messages]
 
 

@@ -11,8 +11,9 @@ from services.scheduler import metrics
 from services.scheduler.flow.emitter import Emitter
 from services.scheduler.flow.pacer import FILLING_SECONDS, PATIENCE_SECONDS, Pacer, Plans
 from services.scheduler.flow.slot_filler import SlotFiller, take_back
+from services.scheduler.picking.asked import host_multiplier
 from services.scheduler.picking.calendar import make_shard
-from services.scheduler.picking.thresholds import host_multipliers
+from services.scheduler.state.rows import HOST
 from shared.contracts.codec import decode
 from shared.contracts.messages import Allotment, CrawlRequest, Multipliers, PageUpdate
 from shared.pacing.slots import KNOWN_AHEAD_SECONDS, SHOWN_WITHIN_SECONDS, SlotPlan, SlotTimeline
@@ -93,11 +94,9 @@ def test_a_threshold_keeps_slots_empty_unless_all_budget_is_to_be_spent():
 
 
 def test_the_multiplier_of_a_limited_host_is_what_its_pages_are_worth_above_the_global_one():
-    hosts = np.array(
-        [(5.0, 2.0), (5.0, 9.0), (0.5, 9.0)],
-        [("typical_value", float), ("held_back", float)],
-    )
-    assert host_multipliers(hosts, 3.0).tolist() == [0.0, 2.0, 0.0]
+    hosts = np.zeros(3, HOST)
+    hosts["typical_value"], hosts["held_back"] = (5.0, 5.0, 0.5), (2.0, 9.0, 9.0)
+    assert [host_multiplier(host, 3.0) for host in hosts] == [0.0, 2.0, 0.0]
 
 
 def test_requests_that_are_taken_back_can_be_made_again():

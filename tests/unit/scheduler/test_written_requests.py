@@ -6,11 +6,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from reference_shard import DAY, rules, url_of
 
-from services.scheduler.flow.requests import write_requests
+from services.scheduler.flow.requests import crawls_of, write_requests
 from services.scheduler.picking.calendar import make_shard
 from services.scheduler.picking.filling import PICK
 from services.scheduler.picking.priority import RETRY
-from services.scheduler.picking.thresholds import thresholds_of
 from services.scheduler.state.report_notes import REASONS
 from services.scheduler.state.request_ids import microseconds, request_id_of, requested_us_of
 from shared.contracts.codec import decode
@@ -65,15 +64,15 @@ def test_the_thresholds_of_picks_are_those_of_each(shard, drawn, of_hosts, multi
     hosts = shard.hosts.rows[shard.pages["host"][picks["row"]]]
     one_by_one = [threshold_of(*pair, multiplier) for pair in zip(hosts, picks, strict=True)]
 
-    assert thresholds_of(shard, picks, multiplier).tolist() == one_by_one
+    assert crawls_of(shard, picks, multiplier).asked["threshold"].tolist() == one_by_one
 
 
 @settings(deadline=None)
 @given(PICKS)
 def test_each_request_says_what_was_picked(shard, drawn):
     picks = picks_of(drawn)
-    written = write_requests(shard, picks, 0.5)
-    thresholds = thresholds_of(shard, picks, 0.5)
+    asked = crawls_of(shard, picks, 0.5).asked
+    written, thresholds = write_requests(shard, asked), asked["threshold"]
     timeout = shard.rules.picking.request_timeout
 
     assert len(written) == len(drawn)
