@@ -152,8 +152,7 @@ class Settings(BaseSettings):
     """Refused signals that are copied to the dead letters, after the first thousand; those of a
     flood are only counted."""
     allow_private_hosts: bool = False
-    """Take pages and signals of hosts that are not on the public internet, and fetch what they name
-    there."""
+    """Take pages and signals of hosts not on the public internet; fetch what they name there."""
 
     # Estimator
     batch_max_messages: Annotated[int, Field(ge=1)] = 20_000
@@ -176,8 +175,7 @@ class Settings(BaseSettings):
     policy: Literal["crawl-value", "uniform"] = "crawl-value"
     """uniform: the oldest page first, for comparison."""
     tick_seconds: Positive = 0.05
-    """Wall seconds from one time that slots are filled to the next; where that takes more than a
-    quarter of it, up to twice as many."""
+    """Wall seconds between two times that slots are filled; twice as many where that takes long."""
     request_timeout_seconds: Positive = 120.0
     """Without an outcome for so long a crawl has failed. Crawlers must answer in half of it."""
     default_host_crawls_per_second: Positive = 1.0

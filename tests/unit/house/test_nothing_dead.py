@@ -77,7 +77,6 @@ READ_BY_OTHERS = {
         "WebSubSubscription",
     },
     "PostgreSQL and compiled loops, as columns": {
-        "held_back",
     },
 }
 """Who → what we set for it."""
