@@ -146,6 +146,7 @@ def _add_entry(listed: Rows, state: Rows, pages: Rows, row: int) -> None:
     entry.row = row
     entry.host = page.host
     entry.listing = page.listing
+    entry.is_exact = 0
     entry.priority = 0.0
     entry.bound = np.inf
     entry.until = -np.inf

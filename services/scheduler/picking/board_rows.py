@@ -19,6 +19,7 @@ ENTRY: Final = np.dtype(
         ("row", np.int32),  # of the page; `LEFT`: it is somewhere else now
         ("host", np.int32),  # of the page
         ("listing", np.uint8),  # the entry is the page's own while its `listing` is this
+        ("is_exact", np.uint8),  # it was looked at for these slots
         ("priority", np.float64),  # when it was looked at last
         ("bound", np.float64),  # of its priority ...
         ("until", np.float64),  # ... until then
@@ -46,6 +47,7 @@ STATE: Final = np.dtype(
         ("sweeps_last", np.int64),  # ... and that whose pages are last
         ("host_sweeps", np.int64),  # how many there were
         ("unsure_below", np.float64),  # pages of hosts whose pens lack their best may be worth this
+        ("asked_from", np.int64),  # hosts of listed pages are asked for their limits from here on
         ("is_crowded", np.bool_),  # too many pages are listed: the guard is being raised
         ("urgent_by_tier", np.int64, UPPER_TIERS),  # where tiers take turns: entries of each heap
         ("shares", np.float64, SHARERS),  # ... parts of the slots ...

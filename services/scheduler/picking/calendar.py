@@ -147,7 +147,7 @@ class Calendar:
         self._attach(0)
         self._rebuild(now)
         # Very many may be new: to carry each to its heap would keep the first slots waiting.
-        weigh_listed(self._board, now, 0.0)
+        weigh_listed(self._board, now, 0.0, False)
         keep_own_entries(self._board, now)
 
     def share_work(self, shards: int) -> None:

@@ -29,10 +29,7 @@ from services.scheduler.picking.pens import (
     waits_for_group,
     weigh_pen,
 )
-from services.scheduler.picking.priority import (
-    HIGHEST_VALUE,
-    priority_of,
-)
+from services.scheduler.picking.priority import HIGHEST_VALUE, Terms, priority_of
 from services.scheduler.picking.steps import (
     NOBODY,
     can_go_on,
@@ -43,7 +40,12 @@ from services.scheduler.picking.steps import (
     limit_host,
     next_released,
 )
-from services.scheduler.picking.weighing import queue_listed, weigh_listed
+from services.scheduler.picking.weighing import (
+    put_elsewhere,
+    queue_listed,
+    weigh_entry,
+    weigh_listed,
+)
 from services.scheduler.picking.wheel import put_off
 from services.scheduler.state.hosts import crawlable_from
 from services.scheduler.state.rows import NO_HOST, Rows
@@ -151,6 +153,37 @@ def _pop_urgent(board: Board) -> int:
 
 
 @compiled
+def _take_entry(
+    board: Board,
+    keys: NDArray[np.float64],
+    items: NDArray[np.int32],
+    size: int,
+    item: int,
+    weighed: float,
+) -> tuple[int, int]:
+    """Take a listed page that was on top of the heap; if there was but a bound of it, it takes part
+    anew by its priority.
+
+    Returns:
+        its row, `LEFT` if it is not to be picked now; the new size of the heap.
+    """
+    entry = board.listed[item]
+    if not entry.is_exact:
+        if weigh_entry(board.pages, board.attempts, board.hosts, entry, weighed, board.terms):
+            return LEFT, push(keys, items, size, entry.priority, item)
+        number = wide(entry.host)
+        put_elsewhere(board, item, weighed)
+        if board.hosts[number].is_limited and not board.hosts[number].is_parked:
+            # Its pen takes part already, and now has a page that may be worth more.
+            size = _offer(board, keys, items, size, number, weighed)
+        return LEFT, size
+    row = wide(entry.row)
+    entry.row = LEFT
+    # It may have been listed so often since the last look that two entries seem its own.
+    return (row if board.pages[row].bucket == LISTED else LEFT), size
+
+
+@compiled
 def _take_next(
     board: Board,
     keys: NDArray[np.float64],
@@ -200,16 +233,38 @@ def _take_next(
                     continue
                 pick.row = take_best(board, -2 - item)
                 return item, size
-            row = wide(board.listed[item].row)
-            board.listed[item].row = LEFT
-            if board.pages[row].bucket != LISTED:
-                continue  # it was listed so often since the last look that two entries seem its own
+            row, size = _take_entry(board, keys, items, size, item, weighed)
+            if row == LEFT:
+                continue
         number = wide(board.pages[row].host)
         if crawlable_from(board.hosts[number], board.groups, now) <= now:
             pick.row = row
             return NOBODY, size
         board.state[0].drains -= is_urgent
         limit_host(board, number, row, pick.priority, weighed)
+
+
+@compiled
+def _look_behind_bounds(
+    pages: Rows,
+    attempts: Rows,
+    hosts: Rows,
+    listed: Rows,
+    keys: NDArray[np.float64],
+    items: NDArray[np.int32],
+    size: int,
+    weighed: float,
+    floor: float,
+    terms: Terms,
+) -> None:
+    """Weigh listed pages on top of which there are but bounds, until one is there whose priority is
+    known, or that may not be picked; the heap stays as large."""
+    while size > 0 and items[0] >= 0 and keys[0] >= floor and not listed[items[0]].is_exact:
+        item = items[0]
+        if not weigh_entry(pages, attempts, hosts, listed[item], weighed, terms):
+            return
+        pop(keys, items, size)
+        push(keys, items, size - 1, listed[item].priority, item)
 
 
 @compiled
@@ -225,7 +280,7 @@ def _take_listed(
     floor: float,
 ) -> bool:
     """Take the top of the heap, in the usual case: a listed page whose host has a token."""
-    if size == 0 or keys[0] < floor or items[0] < 0:
+    if size == 0 or keys[0] < floor or items[0] < 0 or not listed[items[0]].is_exact:
         return False
     row = listed[items[0]].row
     if pages[row].bucket != LISTED:
@@ -267,7 +322,7 @@ def fill_slots(
     pages, attempts, hosts, listed = board.pages, board.attempts, board.hosts, board.listed
     wheel, state, parked_keys = board.wheel, board.state[0], board.parked_keys
     groups = board.groups
-    weigh_listed(board, weighed, skip_below)
+    weigh_listed(board, weighed, skip_below, True)
     keys, items, size = queue_listed(board, max(least, skip_below), slots.size)
     certain_from = max(state.certain_from if must_be_certain else 0.0, skip_below)
     floor = max(least, certain_from)
@@ -277,6 +332,9 @@ def fill_slots(
         pick.time = slots[slot]
         if state.parked > 0 and -parked_keys[0] <= pick.time:
             size = _release_hosts(board, keys, items, size, weighed, pick.time)
+        _look_behind_bounds(
+            pages, attempts, hosts, listed, keys, items, size, weighed, floor, board.terms
+        )
         if state.urgent == 0 and _take_listed(
             pages, hosts, groups, listed, keys, items, size, pick, floor
         ):

@@ -296,7 +296,7 @@ def fill_in_turns(
 ) -> int:
     """Pick a page for each slot, by turns; see `filling.fill_slots`."""
     pages, hosts, state = board.pages, board.hosts, board.state[0]
-    weigh_listed(board, weighed, skip_below)
+    weigh_listed(board, weighed, skip_below, False)
     offers = _queue_offers(board, max(least, skip_below), slots.size)
     certain = max(state.certain_from if must_be_certain else 0.0, skip_below)
     settled = 0

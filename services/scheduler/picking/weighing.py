@@ -6,12 +6,13 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from services.scheduler.picking.board import LISTED, Board, add_urgent, time_due
+from services.scheduler.picking.board import LISTED, Board, add_urgent, list_page, time_due
 from services.scheduler.picking.board_rows import LEFT, wide
 from services.scheduler.picking.heap import push
 from services.scheduler.picking.pens import add_to_pen, shrink_pen
-from services.scheduler.picking.priority import HIGHEST_VALUE, LEAST_NEW, priority_of
+from services.scheduler.picking.priority import HIGHEST_VALUE, LEAST_NEW, Terms, priority_of
 from services.scheduler.picking.wheel import put_off
+from services.scheduler.state.rows import Rows
 from shared.policy.compiled import compiled
 from shared.store.prefetch import AHEAD, prefetch
 
@@ -23,39 +24,62 @@ half as near."""
 _LONGEST: Final = 10.0
 """Wall seconds for which a page is not looked at, at most."""
 
+_BOUNDED: Final = 0.5
+"""Wall seconds for which the bound of a page that may be picked counts: its value hardly grows
+within them, so few bounds have to be looked behind before a slot is filled."""
+
+_TURNS: Final = 16
+"""Looks in which the hosts of all pages that are not looked at are asked whether they are at their
+limits: they lie far apart in memory, and all of them at once would cost as much as all else."""
+
 
 @compiled
-def weigh_listed(board: Board, now: float, skip_below: float) -> None:
-    """Find the priorities of the listed pages; those that belong elsewhere go there.
+def weigh_listed(board: Board, now: float, skip_below: float, by_bounds: bool) -> None:
+    """Find the priorities of the listed pages, or bounds of them; those that belong elsewhere go
+    there.
 
-    Pages whose bound is less than `skip_below` are not looked at, unless their host has come to its
-    limit: what is listed is what may be picked. At 0 no bounds are found. From `LEAST_NEW` on, only
-    those are that were never looked at before: no other can be new.
+    Pages whose bound is less than `skip_below` are not looked at, unless their host is found at its
+    limit (`_TURNS`): what is listed is what may be picked. At 0 no bounds are found. From
+    `LEAST_NEW` on, only those are that were never looked at before: no other can be new.
+
+    Args:
+        board: the pages.
+        now: the time whose priorities count, clock seconds.
+        skip_below: see above.
+        by_bounds: whether bounds suffice of others as well, as long as they hold; who takes such a
+            page looks at it (`weigh_entry`).
     """
     pages, attempts, hosts, terms = board.pages, board.attempts, board.hosts, board.terms
     listed, state = board.listed, board.state[0]
     expire = skip_below < LEAST_NEW
+    by_bounds = by_bounds and 0.0 < skip_below < LEAST_NEW
     span = max(skip_below - state.guard, 0.0)
     asleep_below, until_worth = skip_below - _AWAKE * span, skip_below - _AWAKE / 2 * span
+    asked_from = state.asked_from if state.asked_from < state.listed else 0
+    asked_to = asked_from + state.listed // _TURNS + 1
     kept = 0
     place = -1
     while place + 1 < state.listed:
         place += 1
         if place + 2 * AHEAD < state.listed and _is_looked_at(
-            listed[place + 2 * AHEAD], skip_below
+            listed[place + 2 * AHEAD], now, skip_below, by_bounds
         ):
             prefetch(pages, listed[place + 2 * AHEAD].row)
-        if place + AHEAD < state.listed and _is_looked_at(listed[place + AHEAD], skip_below):
+        if place + AHEAD < state.listed and _is_looked_at(
+            listed[place + AHEAD], now, skip_below, by_bounds
+        ):
             prefetch(hosts, pages[listed[place + AHEAD].row].host)
-        is_known = listed[place].bound < skip_below
-        is_known = is_known and not (expire and listed[place].until < now)
-        if is_known and not (expire and hosts[listed[place].host].is_limited):
-            if kept < place:
-                listed[kept] = listed[place]
-            kept += 1
-            continue
         row = listed[place].row
         if row == LEFT:
+            continue
+        is_known = by_bounds or listed[place].bound < skip_below
+        is_known = is_known and not (expire and listed[place].until < now)
+        is_asked = expire and asked_from <= place < asked_to
+        if is_known and not (is_asked and hosts[listed[place].host].is_limited):
+            if kept < place:
+                listed[kept] = listed[place]
+            listed[kept].is_exact = 0
+            kept += 1
             continue
         page = pages[row]
         if page.bucket != LISTED or page.listing != listed[place].listing:
@@ -69,12 +93,16 @@ def weigh_listed(board: Board, now: float, skip_below: float) -> None:
         if kept < place:
             listed[kept] = listed[place]
         entry.priority = priority
-        entry.bound = np.inf
+        entry.is_exact = 1
+        entry.bound, entry.until = np.inf, -np.inf
         if 0.0 < priority < asleep_below:
             entry.until = now + _time_below(page, priority, until_worth, now, state.reach)
+        elif by_bounds:
+            entry.until = now + _BOUNDED * state.reach
+        if entry.until > now:
             entry.bound = priority_of(page, attempts, entry.until, terms)
         kept += 1
-    state.listed = kept
+    state.listed, state.asked_from = kept, asked_to
 
 
 @compiled
@@ -86,9 +114,43 @@ def _time_below(page: Any, priority: float, level: float, now: float, reach: flo
 
 
 @compiled
-def _is_looked_at(entry: Any, skip_below: float) -> bool:
+def _is_looked_at(entry: Any, now: float, skip_below: float, by_bounds: bool) -> bool:
     """Whether a page is to be weighed, as far as its entry tells."""
-    return bool(entry.row != LEFT and not entry.bound < skip_below)
+    if entry.row == LEFT or (by_bounds and entry.until >= now):
+        return False
+    return not entry.bound < skip_below
+
+
+@compiled
+def weigh_entry(
+    pages: Rows, attempts: Rows, hosts: Rows, entry: Any, now: float, terms: Terms
+) -> bool:
+    """Find the priority of a listed page of which there is but a bound; whether it may be picked,
+    as far as its host is not at its limit. If not, it belongs elsewhere (`put_elsewhere`)."""
+    page = pages[entry.row]
+    if page.bucket != LISTED or page.listing != entry.listing or hosts[page.host].is_limited:
+        return False
+    priority = priority_of(page, attempts, now, terms)
+    if not 0.0 < priority <= HIGHEST_VALUE:
+        return False
+    entry.priority, entry.is_exact = priority, 1
+    return True
+
+
+@compiled
+def put_elsewhere(board: Board, place: int, now: float) -> None:
+    """A listed page is not to be picked (`weigh_entry`): it leaves its place, for where it belongs,
+    if the entry there is its own."""
+    entry = board.listed[place]
+    row, listing = entry.row, entry.listing
+    entry.row = LEFT
+    page = board.pages[row]
+    if page.bucket != LISTED or page.listing != listing:
+        return
+    priority = priority_of(page, board.attempts, now, board.terms)
+    is_usual = 0.0 < priority <= HIGHEST_VALUE and not board.hosts[page.host].is_limited
+    if is_usual or not _send_elsewhere(board, row, priority, now):
+        list_page(board, row)
 
 
 @compiled
@@ -109,7 +171,8 @@ def _send_elsewhere(board: Board, row: int, priority: float, now: float) -> bool
 def queue_listed(
     board: Board, least: float, slots: int
 ) -> tuple[NDArray[np.float64], NDArray[np.int32], int]:
-    """A heap of the places of the listed pages, the most urgent first; keys, places, size.
+    """A heap of the places of the listed pages, the most urgent first, by their priorities where
+    these are known, else by their bounds; keys, places, size.
 
     There is room for an offer of each host and line, for one more a slot, or a host, that came to
     count no more, and for the urgent pages, should they be urgent no more.
@@ -121,7 +184,7 @@ def queue_listed(
     size = 0
     listed = board.listed
     for place in range(count):
-        priority = listed[place].priority
+        priority = listed[place].priority if listed[place].is_exact else listed[place].bound
         if priority > 0.0 and priority >= least:
             size = push(keys, items, size, priority, place)
     return keys, items, size

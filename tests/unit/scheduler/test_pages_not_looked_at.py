@@ -3,6 +3,8 @@
 import numpy as np
 from test_shard_selection import START, random_world
 
+from services.scheduler.picking.weighing import _TURNS
+
 PAGES = 300
 TICKS = 50
 
@@ -38,14 +40,15 @@ def test_all_are_where_they_are_picked_soon():
     assert looked_at_in(4, 60) == 1.0
 
 
-def test_pages_of_hosts_at_their_limits_do_not_sleep_among_the_others():
+def test_pages_of_hosts_at_their_limits_do_not_sleep_long_among_the_others():
     """They would be taken for pages that the next slots can have."""
     world = random_world(np.random.default_rng(1), PAGES, host_rate=0.1)
     hosts, seen = world.shard.host_rows, 0
-    for tick in range(TICKS):
-        were = hosts["is_limited"].astype(bool)
+    ticks_at_limit = np.zeros(hosts.size)
+    for tick in range(2 * TICKS):
         world.pick(START + 0.1 * tick + np.array([0.0]), 10.0, 0.0)
-        at_limits = were & (hosts["is_limited"] == 1)
+        ticks_at_limit = np.where(hosts["is_limited"] == 1, ticks_at_limit + 1, 0)
+        at_limits = ticks_at_limit > 2 * _TURNS
         listed = world.shard.pages["host"][[row for row in noted(world) if row >= 0]]
         assert not at_limits[listed].any()
         seen += at_limits.any()
