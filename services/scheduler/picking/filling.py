@@ -332,9 +332,10 @@ def fill_slots(
         pick.time = slots[slot]
         if state.parked > 0 and -parked_keys[0] <= pick.time:
             size = _release_hosts(board, keys, items, size, weighed, pick.time)
-        _look_behind_bounds(
-            pages, attempts, hosts, listed, keys, items, size, weighed, floor, board.terms
-        )
+        if size > 0 and items[0] >= 0 and not listed[items[0]].is_exact:
+            _look_behind_bounds(
+                pages, attempts, hosts, listed, keys, items, size, weighed, floor, board.terms
+            )
         if state.urgent == 0 and _take_listed(
             pages, hosts, groups, listed, keys, items, size, pick, floor
         ):
