@@ -214,8 +214,11 @@ class HostGroups:
         """Of groups that are named for the first time the slot that has begun is nobody's: who had
         their hosts before, or forgot them, may have used it."""
         first, count = len(self._limits.groups) + 1, len(self._named)
-        if self._limits.default is None or self._new >= count:
+        default = self._limits.default
+        if default is None or self._new >= count:
             return
+        # One may have been divided among others before any of its hosts was here.
+        divide(self.rows[first:], default, self._shard.number, self._named.find)
         rows = self.rows[first + self._new : first + count]
         begun = np.floor(rows["first_slot"] + np.maximum(now - rows["since"], 0.0) * rows["rate"])
         rows["used"] = np.maximum(rows["used"], begun.astype(np.int64))

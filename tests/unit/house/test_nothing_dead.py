@@ -76,8 +76,7 @@ READ_BY_OTHERS = {
         "WatchedSource",
         "WebSubSubscription",
     },
-    "PostgreSQL and compiled loops, as columns": {
-    },
+    "PostgreSQL and compiled loops, as columns": {},
 }
 """Who → what we set for it."""
 

@@ -57,6 +57,19 @@ def test_a_limit_of_its_own_wins():
     assert state["groups"] == [{"group": HERE, "max_crawls_per_second": 2.0, "by": "default"}]
 
 
+def test_of_an_address_that_others_share_already_a_shard_that_finds_it_takes_nothing():
+    world = named_world()
+    elsewhere = "203.0.113.9"
+    divided = [(elsewhere, {1: 0.6, 2: 0.4})]
+    world.limit_others(default_of(2.0, 3, START, divided))
+    crawls_of(world, START + 1, 5, ("a.example",))
+    world.name_group("a.example", elsewhere)
+    assert crawls_of(world, START + 8, 15, ("a.example",)).size == 0
+    divided = [(elsewhere, {0: 0.3, 1: 0.5, 2: 0.2})]
+    world.limit_others(default_of(2.0, 3, START + 23, divided))
+    assert 6 <= crawls_of(world, START + 24, 15, ("a.example",)).size <= 10
+
+
 def test_shards_together_keep_the_limit_of_an_address_while_it_is_divided():
     worlds = [named_world(number) for number in range(4)]
     rng = np.random.default_rng(1)
@@ -181,7 +194,7 @@ def test_the_demand_is_cut_where_an_address_asks_for_more_than_its_limit():
     assert bound == pytest.approx(free / 4 + 2 * 0.5 * limit, rel=1e-6)
 
 
-@pytest.mark.parametrize("seed", range(12))
+@pytest.mark.parametrize("seed", [*range(12), 1007, 1035, 1038])
 def test_picks_are_the_most_urgent_of_hosts_whose_addresses_let_them(seed):
     rng = np.random.default_rng(seed)
     host_rate = float(rng.choice([0.5, 2.0, 50.0]))
