@@ -21,6 +21,7 @@ from services.scheduler.picking.board import (
 from services.scheduler.picking.board_rows import LEFT, wide
 from services.scheduler.picking.heap import pop, push
 from services.scheduler.picking.host_sweeps import refill
+from services.scheduler.picking.line_heaps import IN_LINE
 from services.scheduler.picking.lines import call_out, offer_line
 from services.scheduler.picking.pens import (
     best_of_pen,
@@ -160,6 +161,7 @@ def _take_entry(
     size: int,
     item: int,
     weighed: float,
+    now: float,
 ) -> tuple[int, int]:
     """Take a listed page that was on top of the heap; if there was but a bound of it, it takes part
     anew by its priority.
@@ -173,9 +175,12 @@ def _take_entry(
             return LEFT, push(keys, items, size, entry.priority, item)
         number = wide(entry.host)
         put_elsewhere(board, item, weighed)
-        if board.hosts[number].is_limited and not board.hosts[number].is_parked:
-            # Its pen takes part already, and now has a page that may be worth more.
+        host = board.hosts[number]
+        # What takes part already, its pen or its line, now has a page that may be worth more.
+        if host.is_limited and not host.is_parked:
             size = _offer(board, keys, items, size, number, weighed)
+        elif host.is_parked == IN_LINE:
+            size = _release_hosts(board, keys, items, size, weighed, now)
         return LEFT, size
     row = wide(entry.row)
     entry.row = LEFT
@@ -233,7 +238,7 @@ def _take_next(
                     continue
                 pick.row = take_best(board, -2 - item)
                 return item, size
-            row, size = _take_entry(board, keys, items, size, item, weighed)
+            row, size = _take_entry(board, keys, items, size, item, weighed, now)
             if row == LEFT:
                 continue
         number = wide(board.pages[row].host)
