@@ -118,6 +118,21 @@ def _bytes(fetched: Fetched) -> int:
     )
 
 
+def seconds_between(
+    least_seconds: float, spent: float, most_seconds: float, rests: float = RESTS
+) -> float:
+    """Wall seconds from the beginning of some work to that of the next: more where the first took
+    long.
+
+    Args:
+        least_seconds: where it took little.
+        spent: what it took, seconds.
+        most_seconds: however long it took.
+        rests: see `RESTS`.
+    """
+    return min(max(least_seconds, rests * spent), most_seconds)
+
+
 class Pace:
     """How soon a small batch may follow the one before.
 
@@ -143,7 +158,9 @@ class Pace:
 
     def done(self, now: float, spent: float, *, is_full: bool = False) -> None:
         """A batch is done, and took so long; after a full one, nothing is waited for."""
-        wait = 0.0 if is_full else min(max(self.linger_seconds, self._rests * spent), self._most)
+        wait = 0.0
+        if not is_full:
+            wait = seconds_between(self.linger_seconds, spent, self._most, self._rests)
         self._next_at = now - spent + wait
 
     def left(self, now: float) -> float:

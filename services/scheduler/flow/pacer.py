@@ -19,6 +19,7 @@ from shared.pacing.slots import KNOWN_AHEAD_SECONDS, SHOWN_WITHIN_SECONDS, SlotT
 from shared.runtime.clock import Clock
 from shared.runtime.consumer import BatchConsumer
 from shared.runtime.settings import Settings
+from shared.runtime.slices import seconds_between
 
 log = structlog.get_logger(__name__)
 
@@ -29,26 +30,12 @@ FILLING_SECONDS: Final = 0.5
 """Filling them may take so long more (wall). What then is not with the producer is taken back: the
 thread of the shards, or the producer, had something else to do."""
 
-RESTS: Final = 4.0
-"""From one tick to the next, as a multiple of what it took to fill the slots of the first ..."""
-
 MOST_TICKS: Final = 2.0
-"""... but no longer than so many times the time between ticks where that takes little."""
+"""From one tick to the next at most, in times of what it is where slots are filled soon. A tick has
+a price for each shard, whether that has one slot or ten."""
 
 SENT_SECONDS: Final = 1.0
 """So long the broker is waited for where nothing more is to be picked of a shard."""
-
-
-def seconds_between(tick_seconds: float, filling_seconds: float) -> float:
-    """Wall seconds from one tick to the next: more where to fill the slots of the first took long.
-
-    A tick has a price for each shard, whether that has one slot or ten.
-
-    Args:
-        tick_seconds: where it takes little.
-        filling_seconds: what it took.
-    """
-    return min(max(tick_seconds, RESTS * filling_seconds), MOST_TICKS * tick_seconds)
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,6 +69,7 @@ class Pacer:
         traces: PageTraces | None = None,
     ) -> None:
         self._tick_seconds = settings.tick_seconds
+        self._most_seconds = MOST_TICKS * settings.tick_seconds
         self._clock = clock
         self._plans = plans
         self._timeline = plans.timeline
@@ -103,8 +91,8 @@ class Pacer:
         """
         due = time.monotonic()
         while not stopping.is_set():
-            spent = self._filler.seconds
-            due = max(due + seconds_between(self._tick_seconds, spent), time.monotonic())
+            rest = seconds_between(self._tick_seconds, self._filler.seconds, self._most_seconds)
+            due = max(due + rest, time.monotonic())
             await asyncio.sleep(due - time.monotonic())
             self.progressed_at = time.monotonic()
             if self._follow_group():

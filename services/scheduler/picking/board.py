@@ -160,6 +160,13 @@ def list_page(board: Board, row: int) -> None:
 
 
 @compiled
+def is_own(pages: Rows, entry: Any) -> bool:
+    """Whether an entry of the list, whose page has not left it, is the one that counts for that."""
+    page = pages[entry.row]
+    return bool(page.bucket == LISTED and page.listing == entry.listing)
+
+
+@compiled
 def time_due(board: Board, row: int) -> float:
     """When a page has to be looked at."""
     page = board.pages[row]

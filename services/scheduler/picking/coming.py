@@ -10,7 +10,7 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from services.scheduler.picking.board import LISTED, Board, settle_rows
+from services.scheduler.picking.board import Board, is_own, settle_rows
 from services.scheduler.picking.board_rows import LEFT
 from services.scheduler.picking.host_sweeps import sweep_hosts
 from services.scheduler.picking.priority import priority_of
@@ -49,8 +49,7 @@ def at_hand(board: Board, first: int, time: float, enough: int) -> int:
         entry = listed[place]
         if entry.row != LEFT:
             page = pages[entry.row]
-            counts = page.bucket == LISTED and page.listing == entry.listing
-            if counts and not hosts[page.host].is_limited:
+            if is_own(pages, entry) and not hosts[page.host].is_limited:
                 count += priority_of(page, board.attempts, time, board.terms) > 0.0
         place += 1
     return count

@@ -4,7 +4,7 @@ from typing import Final
 
 import numpy as np
 
-from services.scheduler.picking.board import LISTED, Board, time_due
+from services.scheduler.picking.board import Board, is_own, time_due
 from services.scheduler.picking.board_rows import LEFT
 from services.scheduler.picking.wheel import put_off
 from services.scheduler.state.rows import UNSET
@@ -13,13 +13,6 @@ from shared.store.prefetch import AHEAD, prefetch
 
 BELOW_PICKED: Final = 1.0 - 2e-4
 """The guard stays so far below what was picked last."""
-
-
-@compiled
-def _is_own(board: Board, row: int, listing: int) -> bool:
-    """Whether an entry is the one that counts for its page."""
-    page = board.pages[row]
-    return bool(page.bucket == LISTED and page.listing == listing)
 
 
 @compiled
@@ -53,7 +46,7 @@ def shed_listed(board: Board, keep: int, picked: float, most: int, patience: flo
             prefetch(board.pages, board.listed[place + AHEAD].row)
         entry = board.listed[place]
         row = entry.row
-        if gone < most and 0.0 < entry.priority < leaving and _is_own(board, row, entry.listing):
+        if gone < most and 0.0 < entry.priority < leaving and is_own(board.pages, entry):
             board.pages[row].due_staleness = UNSET
             if put_off(board.wheel, board.pages, row, time_due(board, row)):
                 gone += 1
@@ -85,7 +78,7 @@ def raise_guard(board: Board, guard: float, is_certain: bool, first: int, count:
     for place in range(first, first + min(count, state.listed)):
         entry = listed[place % state.listed]
         row = entry.row
-        if row == LEFT or not _is_own(board, row, entry.listing):
+        if row == LEFT or not is_own(board.pages, entry):
             continue
         board.pages[row].due_staleness = UNSET
         if put_off(board.wheel, board.pages, row, time_due(board, row)):

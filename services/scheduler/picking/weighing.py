@@ -6,7 +6,7 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from services.scheduler.picking.board import LISTED, Board, add_urgent, list_page, time_due
+from services.scheduler.picking.board import Board, add_urgent, is_own, list_page, time_due
 from services.scheduler.picking.board_rows import LEFT, wide
 from services.scheduler.picking.heap import push
 from services.scheduler.picking.pens import add_to_pen, shrink_pen
@@ -82,7 +82,7 @@ def weigh_listed(board: Board, now: float, skip_below: float, by_bounds: bool) -
             kept += 1
             continue
         page = pages[row]
-        if page.bucket != LISTED or page.listing != listed[place].listing:
+        if not is_own(pages, listed[place]):
             continue
         priority = priority_of(page, attempts, now, terms)
         is_usual = 0.0 < priority <= HIGHEST_VALUE and not hosts[page.host].is_limited
@@ -128,7 +128,7 @@ def weigh_entry(
     """Find the priority of a listed page of which there is but a bound; whether it may be picked,
     as far as its host is not at its limit. If not, it belongs elsewhere (`put_elsewhere`)."""
     page = pages[entry.row]
-    if page.bucket != LISTED or page.listing != entry.listing or hosts[page.host].is_limited:
+    if not is_own(pages, entry) or hosts[page.host].is_limited:
         return False
     priority = priority_of(page, attempts, now, terms)
     if not 0.0 < priority <= HIGHEST_VALUE:
@@ -142,15 +142,12 @@ def put_elsewhere(board: Board, place: int, now: float) -> None:
     """A listed page is not to be picked (`weigh_entry`): it leaves its place, for where it belongs,
     if the entry there is its own."""
     entry = board.listed[place]
-    row, listing = entry.row, entry.listing
+    row, counts = wide(entry.row), is_own(board.pages, entry)
     entry.row = LEFT
-    page = board.pages[row]
-    if page.bucket != LISTED or page.listing != listing:
-        return
-    priority = priority_of(page, board.attempts, now, board.terms)
-    is_usual = 0.0 < priority <= HIGHEST_VALUE and not board.hosts[page.host].is_limited
-    if is_usual or not _send_elsewhere(board, row, priority, now):
-        list_page(board, row)
+    if counts:
+        priority = priority_of(board.pages[row], board.attempts, now, board.terms)
+        if not _send_elsewhere(board, row, priority, now):
+            list_page(board, row)
 
 
 @compiled

@@ -76,7 +76,6 @@ READ_BY_OTHERS = {
         "WatchedSource",
         "WebSubSubscription",
     },
-    "PostgreSQL and compiled loops, as columns": {},
 }
 """Who → what we set for it."""
 
