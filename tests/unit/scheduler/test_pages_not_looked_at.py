@@ -1,7 +1,9 @@
 """Listed pages that are worth far less than what is picked are not looked at at each tick."""
 
 import numpy as np
-from test_shard_selection import START, random_world
+import pytest
+from reference_groups import shares_of
+from test_shard_selection import START, random_world, something_happens
 
 from services.scheduler.picking.weighing import _TURNS
 
@@ -53,3 +55,24 @@ def test_pages_of_hosts_at_their_limits_do_not_sleep_long_among_the_others():
         assert not at_limits[listed].any()
         seen += at_limits.any()
     assert seen > TICKS // 2
+
+
+@pytest.mark.parametrize("seed", [*range(10), 59, 251, 355, 365, 368])
+@pytest.mark.parametrize("is_quiet", [True, False])
+def test_picks_are_the_most_urgent_though_most_pages_take_part_by_bounds(seed, is_quiet):
+    """Half of the hosts wait for their group, with pages that are still listed among the others."""
+    rng = np.random.default_rng(seed)
+    world = random_world(rng, PAGES, host_rate=50.0, timeout=8.0, retry=5.0)
+    for name in sorted(world.reference.hosts)[::2]:
+        world.name_group(name, "together")
+    limit = float(rng.choice([1.0, 2.0, 4.0]))
+    world.limit_groups(shares_of("together", limit, {0: 1.0}, START))
+    now, by_bounds = START, 0
+    for tick in range(120):
+        now += float(rng.uniform(0.05, 0.15))
+        picked = world.pick([now], 10.0)
+        board = world.shard.selector._board
+        by_bounds += (board.listed[: int(board.state[0]["listed"])]["is_exact"] == 0).sum()
+        if not is_quiet and tick % 7 == 0:
+            something_happens(rng, world, now + 1e-6, picked)
+    assert by_bounds > 120
