@@ -5,7 +5,6 @@ import time
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
-import structlog
 from aiokafka import TopicPartition
 from aiokafka.errors import OffsetOutOfRangeError
 
@@ -27,8 +26,6 @@ from shared.runtime.rebalances import BeforeLeaving, Rebalances
 from shared.runtime.settings import Settings
 from shared.runtime.slices import Pace, count_of, read_on, read_slice
 from shared.runtime.telling import Telling
-
-log = structlog.get_logger(__name__)
 
 
 class BatchConsumer:
@@ -324,6 +321,7 @@ class BatchConsumer:
             else:
                 new = set()
         self._rebalances.was_left_out = False
+        self._rebalances.follows(new, lost)
         if lost:
             await self._let_go(lost)
         self._missing.put_off(leaderless)
@@ -335,7 +333,7 @@ class BatchConsumer:
         self._read_on_with(self._ours)
         self._followed = generation
         self._membership.was_unsure = False
-        log.info("partitions assigned", new=sorted(new), lost=sorted(lost), now=len(self._ours))
+        self._rebalances.followed(len(self._ours))
 
     async def _stop_loading(self) -> set[int]:
         partitions = self._give_up_loading()

@@ -2,9 +2,12 @@
 
 from collections.abc import Awaitable, Callable
 
+import structlog
 from aiokafka import AIOKafkaConsumer, ConsumerRebalanceListener, TopicPartition
 
 from shared.runtime.membership import Membership
+
+log = structlog.get_logger(__name__)
 
 BeforeLeaving = Callable[[], Awaitable[None]]
 
@@ -26,6 +29,8 @@ class Rebalances(ConsumerRebalanceListener):  # type: ignore[misc]  # aiokafka i
         self.deciding = True
         self.was_left_out = False
         """Whether others may have had our partitions since the last decision that was followed."""
+        self._new: set[int] = set()
+        self._lost: set[int] = set()
 
     async def on_partitions_revoked(self, revoked: list[TopicPartition]) -> None:  # noqa: ARG002
         """The group begins to decide."""
@@ -58,3 +63,19 @@ class Rebalances(ConsumerRebalanceListener):  # type: ignore[misc]  # aiokafka i
         for tp in self.assignment:
             ours.setdefault(tp.topic, set()).add(tp.partition)
         return set.intersection(*ours.values()) if ours else set()
+
+    def follows(self, new: set[int], lost: set[int]) -> None:
+        """Note what is loaded and what is let go, to be said once the group stands by it."""
+        self._new |= new
+        self._lost |= lost
+
+    def followed(self, held: int) -> None:
+        """Say what came and what went since the last time: with what came of decisions that the
+        group took back while they were followed.
+
+        Args:
+            held: how many partitions are loaded now.
+        """
+        new, lost = sorted(self._new), sorted(self._lost)
+        log.info("partitions assigned", new=new, lost=lost, now=held)
+        self._new, self._lost = set(), set()

@@ -4,10 +4,12 @@ import asyncio
 import contextlib
 import math
 import time
+from collections import Counter
 
 import pytest
 from aiokafka.errors import KafkaError
 from group_member import PARTITIONS, Recorder, member, settings_for, until
+from structlog.testing import capture_logs
 
 from shared.contracts.messages import PageSignal
 from shared.contracts.topics import CRAWL_OUTCOMES, MULTIPLIERS, PAGE_SIGNALS, TOPICS
@@ -93,6 +95,27 @@ async def test_partitions_that_stay_are_read_while_others_are_loaded(broker, pre
         assert not first.is_loading
         assert len(first.partitions) == PARTITIONS
     assert len(set(one.seen)) == len(one.seen) == len(HOSTS)
+
+
+async def test_what_was_loaded_while_the_group_decided_anew_is_said_too(broker, prefix):
+    one = SlowRecorder({})
+    one.hold()
+
+    async def decides_anew():
+        one.may_end.set()
+
+    settings = settings_for(broker, prefix)
+    with capture_logs() as lines:
+        async with member(settings, one, before_leaving=decides_anew) as first:
+            await until(one.begun.is_set)
+            async with member(settings_for(broker, prefix, "two"), Recorder({})) as second:
+                await until(lambda: len(first.partitions) == len(second.partitions) == 2)
+                await until(lambda: first.settled and second.settled)
+                said: Counter[int] = Counter()
+                for line in [line for line in lines if line["event"] == "partitions assigned"]:
+                    said.update(line["new"])
+                    said.subtract(line["lost"])
+                assert said == dict.fromkeys(range(PARTITIONS), 1)
 
 
 async def test_what_came_while_the_group_decided_is_told_before_it_is_read(
