@@ -69,6 +69,17 @@ def test_the_thresholds_of_picks_are_those_of_each(shard, drawn, of_hosts, multi
 
 @settings(deadline=None)
 @given(PICKS)
+def test_the_crawls_of_a_turn_are_counted_by_tier_and_their_least_value_is_known(shard, drawn):
+    crawls = crawls_of(shard, picks_of(drawn), 0.5)
+    tiers = [tier for *_, tier in drawn]
+
+    assert crawls.by_tier.tolist() == [tiers.count(tier) for tier in range(len(REASONS))]
+    by_value = [worth for _, _, worth, tier in drawn if tier <= RETRY]
+    assert crawls.least == min(by_value, default=np.inf)
+
+
+@settings(deadline=None)
+@given(PICKS)
 def test_each_request_says_what_was_picked(shard, drawn):
     picks = picks_of(drawn)
     asked = crawls_of(shard, picks, 0.5).asked
