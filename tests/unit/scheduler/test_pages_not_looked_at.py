@@ -85,7 +85,7 @@ def test_picks_are_the_most_urgent_though_most_pages_take_part_by_bounds(seed, i
             something_happens(rng, world, now + 1e-6, picked)
     assert by_bounds > 120
 
-    # None is listed twice, whatever happened to it: all are looked at once their bounds have passed.
+    # None is listed twice, whatever happened to it: all are looked at once their bounds are over.
     world.pick([now + 60.0], 10.0, 0.0)
     rows = [row for row in board.listed["row"][: int(board.state[0]["listed"])] if row >= 0]
     assert len(rows) == len(set(rows))
