@@ -53,6 +53,10 @@ GROUP = "freshet-scheduler"
 SEND_SECONDS = 1.0
 """Requests that wait for the broker get so long to be sent before a rebalance."""
 
+RESTS = 8.0
+"""From one batch of messages to the next, as a multiple of what one takes: most of a small one are
+calls for each of many shards. No longer than four ticks."""
+
 NO_SECONDS = 0.02
 """Long enough to see that nothing is waiting."""
 
@@ -100,7 +104,7 @@ class Scheduler(WorkerService):
             GROUP,
             TOPICS,
             self._handler,
-            pace=Pace(self.settings.tick_seconds),
+            pace=Pace(self.settings.tick_seconds, rests=RESTS),
             before_leaving=self._send_the_rest,
             loads_beside=True,
             # The database may not know yet what was crawled already.

@@ -11,18 +11,12 @@ from services.verify.checks.finding import Finding
 from services.verify.group_news import named_since
 from services.verify.ledger import Ledger
 from services.verify.records import decoded
+from services.verify.simulation.arriving import signals_arrived
 from services.verify.simulation.asking import asked_again, crawls_in_a_row
 from services.verify.simulation.budgets import budgets
 from services.verify.simulation.clocks import BEGINNING
-from services.verify.simulation.counting import (
-    counted_of,
-    ledger_of,
-    reference_of,
-    signals_that_count,
-    sure_of,
-)
+from services.verify.simulation.counting import counted_of, ledger_of, reference_of, sure_of
 from services.verify.simulation.facts import Facts, url_of
-from services.verify.simulation.faults import MOST_AHEAD_SECONDS
 from services.verify.simulation.learned import learned
 from services.verify.simulation.memory import remembered
 from services.verify.simulation.passed_on import overtaken
@@ -67,7 +61,7 @@ def check(facts: Facts) -> list[Finding]:
         *delivery.crawls_applied(sure_of(counted, facts), {}),
         _learned(facts, reference),
         _observed(facts, reference),
-        _signals_arrived(ledger, facts),
+        signals_arrived(ledger, facts),
         _letters(ledger, facts),
         requests.in_flight_twice(ledger),
         requests.right_partitions(ledger),
@@ -190,28 +184,9 @@ def _observed(facts: Facts, reference: dict[str, PageRecord]) -> Finding:
     )
     lost = [f"not there: {one}" for one in sorted((expected - actual).elements())]
     doubled = [f"too often: {one}" for one in sorted((actual - expected).elements())]
-    what = "each crawl is recorded once"
-    return Finding.of("crawl records", what, lost + doubled, records=expected.total())
-
-
-def _signals_arrived(ledger: Ledger, facts: Facts) -> Finding:
-    """Every signal that was taken in goes on, but for those soon after one that did."""
-    passed: dict[tuple[str, str], list[float]] = {}
-    for signal in ledger.page_signals:
-        passed.setdefault((signal.url, signal.source), []).append(signal.observed_at)
-    least = ledger.settings.signal_debounce_seconds + 0.01 + _most_ahead(facts)
-    lost = [
-        f"{signal.url} of {signal.source} at {at - BEGINNING:.3f}"
-        for at, signal in signals_that_count(ledger, facts)
-        if not any(abs(one - at) <= least for one in passed.get((signal.url, signal.source), []))
-    ]
-    return Finding.of("signals", "signals are passed on", lost, signals=len(ledger.signals))
-
-
-def _most_ahead(facts: Facts) -> float:
-    """By how many seconds a clock is wrong at most."""
-    steps = [abs(2 * f.detail - 1) for f in facts.plan.faults if f.kind == "clock"]
-    return MOST_AHEAD_SECONDS * max(steps, default=0.0)
+    what = "each crawl is recorded once, together with how far was read"
+    offenders = lost + doubled + facts.database.commits.apart
+    return Finding.of("crawl records", what, offenders, records=expected.total())
 
 
 def _letters(ledger: Ledger, facts: Facts) -> Finding:

@@ -131,9 +131,11 @@ def _readable(kind: type[M], facts: Facts, topic: Topic) -> Iterator[tuple[float
             yield log.read_from(times[record.offset], READ_SECONDS), message
 
 
-def signals_that_count(ledger: Ledger, facts: Facts) -> Iterator[tuple[float, Signal]]:
-    """Those that the ingesters have not said are gone."""
+def signals_that_count(
+    ledger: Ledger, facts: Facts
+) -> Iterator[tuple[float, ConsumerRecord, Signal]]:
+    """Those that the ingesters have not said are gone, with when they came."""
     records = decoded(Signal, ledger.raw[SIGNALS.name])
     for (at, signal), (record, _) in zip(ledger.signals, records, strict=True):
         if Gap("ingester", record.topic, record.partition, record.offset) not in facts.gaps:
-            yield at, signal
+            yield at, record, signal

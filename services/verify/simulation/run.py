@@ -323,7 +323,7 @@ def _run(simulation: _Simulation, mutate: Mutate) -> Result:
         simulation.story,
         {
             "turns": loop.turns,
-            "commits": simulation.database.commits,
+            "commits": simulation.database.commits.count,
             "requests": len(simulation.broker.records("crawl-requests")),
             "outcomes": len(simulation.broker.records("crawl-outcomes")),
         },

@@ -388,7 +388,7 @@ class Consumer:
         def keep() -> bool:
             known = any(m.member_id == member_id for m in group.members.values())
             if known and generation == group.generation:
-                group.committed |= given
+                group.commit(given, self.loop.now)
                 return True
             return False
 

@@ -75,6 +75,13 @@ class Group:
     round: int = 0
     """Counts decisions begun."""
     committed: dict[tuple[str, int], int] = field(default_factory=dict)
+    commits: list[tuple[float, dict[tuple[str, int], int]]] = field(default_factory=list)
+    """All that there were, in their order, with their virtual seconds."""
+
+    def commit(self, offsets: dict[tuple[str, int], int], now: float) -> None:
+        """Take for done what is before these offsets of topics' partitions."""
+        self.committed |= offsets
+        self.commits.append((now, offsets))
 
 
 class Groups:

@@ -6,7 +6,7 @@ locks then, but the commit comes later, as a step of its own: in between the pro
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from random import Random
 from typing import Any, Final
 
@@ -50,7 +50,27 @@ class Transaction:
         self.inserted: set[Key] = set()
         self.topics: dict[str, str] = {}
         """Ids of topics that it notes."""
+        self.records = 0
+        """Crawls that it records."""
+        self.moves = False
+        """Whether it stores how far was read."""
         self.is_over = False
+
+
+@dataclass(slots=True)
+class Commits:
+    """Those that there were."""
+
+    count: int = 0
+    apart: list[str] = field(default_factory=list)
+    """Of crawl records without how far was read."""
+
+    def add(self, transaction: Transaction, now: float) -> None:
+        """A transaction has been committed."""
+        self.count += 1
+        if transaction.records and not transaction.moves:
+            name = transaction.process.name
+            self.apart.append(f"{transaction.records} by {name} at {now:.3f}, without positions")
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,7 +122,7 @@ class Database:
         self.is_importing = False
         """Whether estimators are kept out."""
         self.lease: Row = {"epoch": 0, "holder": "", "beat": 0, "session": None}
-        self.commits = 0
+        self.commits = Commits()
         self.committed: Callable[[Process], None] = lambda _: None
         """Told of each commit."""
         self.forgot: Callable[[Process], None] = lambda _: None
@@ -230,7 +250,7 @@ class Database:
         self._open.remove(transaction)
         for write in transaction.writes:
             write()
-        self.commits += 1
+        self.commits.add(transaction, self.loop.now)
         self.committed(transaction.process)
 
     def _settle(self, finish: Finish) -> None:

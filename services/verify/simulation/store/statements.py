@@ -84,6 +84,7 @@ class Statements:
         if moved:
             raise Superseded(f"{len(moved)} of {len(keys)} partitions were moved on by another")
         new = {(consumer, *key): after[key] for key in keys}
+        mine.moves = True
         mine.writes.append(lambda: table.update(new))
 
     def raise_positions(
@@ -259,6 +260,7 @@ class Statements:
                 strict=True,
             )
         )
+        connection.mine.records += len(rows)
         connection.mine.writes.append(lambda: self._database.observations.extend(rows))
 
     # Snapshots.
