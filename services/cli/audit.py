@@ -14,7 +14,8 @@ from shared.store.connection import first_line
 
 
 def note(settings: Settings, about: About, host: str | None, change: Mapping[str, Any]) -> None:
-    """Note a change that holds already; where that fails, say so and go on.
+    """Note a change that holds already, or that is begun and may end half-way; where that fails,
+    say so and go on.
 
     A budget must be lowered though the database be away.
     """

@@ -12,10 +12,11 @@ from shared.terminal.output import show_json, show_rows
 def command(host: str | None, last: int, as_json: bool) -> None:
     """Who changed the budget and the limits of hosts, when, and to what; the newest last.
 
-    Noted is what `freshet bandwidth`, `freshet hosts` and `freshet backup restore` set, and what
-    `freshet hosts erase` and `freshet pages purge` have erased, under the name in
-    FRESHET_OPERATOR, or that of the user and the machine. Whoever writes to the topics `bandwidth`,
-    `host-limits` and `page-updates` without them is not noted: let only operators.
+    Noted is what `freshet bandwidth`, `freshet hosts`, `freshet groups` and `freshet backup
+    restore` set, and what `freshet hosts erase` and `freshet pages purge` are about to erase and
+    have erased, under the name in FRESHET_OPERATOR, or that of the user and the machine. Whoever
+    writes to the topics `bandwidth`, `host-limits`, `group-limits` and `page-updates` without them
+    is not noted: let only operators.
 
     \b
     Examples:

@@ -180,9 +180,10 @@ def erase(host: str, dry_run: bool, yes: bool, as_json: bool) -> None:
         others = ", ".join(f"{len(urls)} watched {what}" for what, urls in watched.items() if urls)
         also = f" and {others}" if others else ""
         click.confirm(f"Erase {name} with {pages:,} pages{also} for good?", abort=True, err=True)
+    note(settings, "host", name, {"erases": pages} | watched)
     with ImportBar() as bar:
         erased = erase_host(settings, name, bar.advance)
-    note(settings, "host", name, {"erased": erased.pages} | watched)
+    note(settings, "host", name, {"erased": erased.pages})
     show_erased(erased, of_host=True, as_json=as_json)
 
 

@@ -194,9 +194,10 @@ def purge(
         as_json=as_json,
     ):
         return
+    note(settings, "pages", name, {"erases": only or "both", "days": days})
     with ImportBar() as bar:
         erased = erase(settings, wanted, bar.advance)
-    note(settings, "pages", name, {"erased": erased.pages, "days": days, "only": only or "both"})
+    note(settings, "pages", name, {"erased": erased.pages})
     show_erased(erased, of_host=False, as_json=as_json)
 
 

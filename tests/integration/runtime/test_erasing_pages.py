@@ -2,6 +2,9 @@
 
 import asyncio
 import json
+import signal
+import subprocess
+import sys
 import time
 import uuid
 from contextlib import ExitStack
@@ -110,6 +113,49 @@ def traces(settings, urls):
         }
 
 
+KILLED = """
+import os, signal
+from services.cli import erasing
+from services.cli.main import main
+from shared.store import purging
+
+purging.URLS_AT_ONCE = 5
+erase, parts = erasing.Eraser.erase, []
+
+async def erase_once(self, pages, **more):
+    if parts:
+        os.kill(os.getpid(), signal.SIGKILL)
+    parts.append(pages)
+    await erase(self, pages, **more)
+
+erasing.Eraser.erase = erase_once
+main(["hosts", "erase", "private.example", "--yes"])
+"""
+
+
+async def erased_and_killed():
+    """The host's erasure ends with the first five pages."""
+    command = [sys.executable, "-c", KILLED]
+    killed = await asyncio.to_thread(subprocess.run, command, capture_output=True, check=False)
+    assert killed.returncode == -signal.SIGKILL, killed.stderr
+
+
+async def check_noted(would_erase):
+    """Of what was stopped half-way, too, it is known who began it, and what was watched then."""
+    watched = {name: urls for name, urls in would_erase.items() if name != "pages"}
+    # A subscription stands there until its hub has heard that nobody wants it.
+    left = watched | {"sites": [], "sources": []}
+    changes = await freshet("changes", "--json")
+    assert {one["who"] for one in changes} == {"anna"}
+    assert [(one["about"], one["host"], one["change"]) for one in changes] == [
+        ("pages", None, {"erases": "both", "days": 0.001}),
+        ("pages", None, {"erased": 5}),
+        ("host", "private.example", {"erases": 12} | watched),
+        ("host", "private.example", {"erases": 7} | left),
+        ("host", "private.example", {"erased": 7}),
+    ]
+
+
 NOTHING = {"pages": 0, "page_urls": 0, "observations": 0}
 
 
@@ -211,8 +257,10 @@ async def test_pages_and_a_host_leave_for_good_while_the_workers_run(settings, t
         counted = await freshet("hosts", "erase", "private.example", "--dry-run", "--json")
         assert counted["would_erase"]["pages"] == 12
         assert counted["would_erase"]["subscriptions"] == ["https://private.example/feed"]
+        await erased_and_killed()
+        assert traces(settings, PRIVATE)["pages"] == 7
         done = await freshet("hosts", "erase", "private.example", "--yes", "--json")
-        assert (done["pages"], done["observations"]) == (12, 24)
+        assert (done["pages"], done["observations"]) == (7, 24)
         await until_unknown(scheduler, PRIVATE)
         assert traces(settings, PRIVATE) == NOTHING
         assert watched(settings) == [
@@ -234,10 +282,5 @@ async def test_pages_and_a_host_leave_for_good_while_the_workers_run(settings, t
         query = "SELECT count(*) FROM hosts WHERE host_id = %s"
         assert connection.execute(query, (host,)).fetchone() == (0,)
     assert await last_records(settings, DEAD_LETTERS, 10) == []
-    changes = await freshet("changes", "--json")
-    assert [(one["who"], one["about"], one["host"]) for one in changes] == [
-        ("anna", "pages", None),
-        ("anna", "host", "private.example"),
-    ]
-    assert [one["change"]["erased"] for one in changes] == [5, 12]
+    await check_noted(counted["would_erase"])
     await publisher.stop()
