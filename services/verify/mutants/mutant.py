@@ -46,8 +46,10 @@ HELD_BY: Final[dict[Promise, tuple[str, ...]]] = {
         "addresses",
         "memory",
     ),
-    Promise.LOST: ("rest", "crawls applied", "pages", "crawl records", "signals", "memory"),
-    Promise.TWICE: ("crawls applied once", "pages", "crawl records", "memory"),
+    Promise.LOST: (
+        *("rest", "stored", "crawls applied", "pages", "crawl records", "signals", "memory"),
+    ),
+    Promise.TWICE: ("crawls applied once", "stored", "pages", "crawl records", "memory"),
     Promise.FORGOTTEN: ("in flight", "crawls in a row", "away", "forgotten", "starved", "memory"),
     Promise.AWAY: ("rest", "ready", "owners", "pages", "signals"),
     Promise.TRANSACTIONS: ("pages", "owners", "ready"),

@@ -52,8 +52,8 @@ class Transaction:
         """Ids of topics that it notes."""
         self.records = 0
         """Crawls that it records."""
-        self.moves = False
-        """Whether it stores how far was read."""
+        self.moves: set[int] = set()
+        """Shards of which it stores how far an estimator has read."""
         self.is_over = False
 
 
@@ -62,15 +62,26 @@ class Commits:
     """Those that there were."""
 
     count: int = 0
-    apart: list[str] = field(default_factory=list)
-    """Of crawl records without how far was read."""
+    wrong: list[str] = field(default_factory=list)
+    """Those of crawl records without how far was read, or of shards of others."""
 
-    def add(self, transaction: Transaction, now: float) -> None:
-        """A transaction has been committed."""
+    def add(self, transaction: Transaction, owners: dict[int, Row], now: float) -> None:
+        """A transaction has been committed.
+
+        Args:
+            transaction: which.
+            owners: of the shards, until then.
+            now: virtual seconds.
+        """
         self.count += 1
-        if transaction.records and not transaction.moves:
-            name = transaction.process.name
-            self.apart.append(f"{transaction.records} by {name} at {now:.3f}, without positions")
+        process, shards = transaction.process, sorted(transaction.moves)
+        if transaction.records and not shards:
+            self.wrong.append(f"at {now:.3f}: {process.name} stores crawl records alone")
+        self.wrong += [
+            f"at {now:.3f}: {process.name} stores shard {shard}, which is another's"
+            for shard in shards
+            if owners.get(shard, {}).get("process") is not process
+        ]
 
 
 @dataclass(frozen=True, slots=True)
@@ -248,9 +259,9 @@ class Database:
     def _apply(self, transaction: Transaction) -> None:
         transaction.is_over = True
         self._open.remove(transaction)
+        self.commits.add(transaction, self.owners, self.loop.now)
         for write in transaction.writes:
             write()
-        self.commits.add(transaction, self.loop.now)
         self.committed(transaction.process)
 
     def _settle(self, finish: Finish) -> None:

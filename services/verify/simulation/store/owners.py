@@ -27,7 +27,7 @@ class OwnerStatements:
         def write() -> None:
             for shard, epoch in raised.items():
                 row = table.setdefault(shard, {"announcing": Announcing.nothing()})
-                row |= {"epoch": epoch, "holder": holder}
+                row |= {"epoch": epoch, "holder": holder, "process": mine.process}
 
         mine.writes.append(write)
         return raised

@@ -84,7 +84,8 @@ class Statements:
         if moved:
             raise Superseded(f"{len(moved)} of {len(keys)} partitions were moved on by another")
         new = {(consumer, *key): after[key] for key in keys}
-        mine.moves = True
+        if consumer == ESTIMATOR:
+            mine.moves |= {partition for _, partition in keys}
         mine.writes.append(lambda: table.update(new))
 
     def raise_positions(

@@ -28,7 +28,7 @@ QUICK = (
     "more-than-was-set",
     *("a-token-too-many", "open-bounds-unheard"),
     *("read-on-one-record-later", "acknowledgements-not-waited-for"),
-    "crawl-records-in-a-transaction-of-their-own",
+    *("crawl-records-in-a-transaction-of-their-own", "fence-left-out"),
     *("signal-of-before-the-crawl-counts", "crawls-by-arrival", "signals-by-arrival"),
     "removed-pages-stay",
     "waiting-without-polling",
