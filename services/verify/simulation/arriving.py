@@ -8,9 +8,8 @@ from aiokafka import ConsumerRecord
 from services.ingester.reading import GROUP
 from services.verify.checks.finding import Finding
 from services.verify.ledger import Ledger
-from services.verify.records import decoded
 from services.verify.simulation.clocks import BEGINNING
-from services.verify.simulation.counting import signals_that_count
+from services.verify.simulation.counting import appended, signals_that_count
 from services.verify.simulation.facts import Facts
 from services.verify.simulation.faults import MOST_AHEAD_SECONDS
 from shared.contracts.messages import PageSignal
@@ -24,8 +23,9 @@ def signals_arrived(ledger: Ledger, facts: Facts) -> Finding:
     """Every signal that was taken in goes on, but for those soon after one that did: by the
     broker's times before it is said to be done, as nobody would do it again."""
     passed: dict[tuple[str, str], list[tuple[float, float]]] = {}
-    for written_at, signal in _passed_on(facts):
-        passed.setdefault((signal.url, signal.source), []).append((signal.observed_at, written_at))
+    for log in facts.broker.topics[PAGE_SIGNALS.name]:
+        for at, _, signal in appended(PageSignal, log):
+            passed.setdefault((signal.url, signal.source), []).append((signal.observed_at, at))
     least = ledger.settings.signal_debounce_seconds + 0.01 + _most_ahead(facts)
     done = _commits(facts)
 
@@ -42,15 +42,6 @@ def signals_arrived(ledger: Ledger, facts: Facts) -> Finding:
 
     what = "signals are passed on, and then they are done"
     return Finding.of("signals", what, offenders(), signals=len(ledger.signals))
-
-
-def _passed_on(facts: Facts) -> Iterator[tuple[float, PageSignal]]:
-    """What went on, and when; virtual seconds."""
-    for log in facts.broker.topics[PAGE_SIGNALS.name]:
-        history = log.history()
-        times = {id(record): at for record, at in history}
-        for record, signal in decoded(PageSignal, [record for record, _ in history]):
-            yield times[id(record)], signal
 
 
 def _commits(facts: Facts) -> dict[Place, list[tuple[float, int]]]:

@@ -14,6 +14,7 @@ from services.verify.checks.finding import Finding
 from services.verify.ledger import AWAY, NO_CRAWLS, Answered, Ledger
 from services.verify.records import decoded
 from services.verify.simulation.clocks import BEGINNING
+from services.verify.simulation.counting import appended
 from services.verify.simulation.facts import Facts
 from services.verify.simulation.truth import Page
 from services.verify.simulation.workers import MAX_AGE_SECONDS
@@ -159,9 +160,8 @@ def _away_twice(ledger: Ledger, facts: Facts) -> set[int]:
     longest = HICCUP_SHARE * silent
     reported: dict[int, list[float]] = defaultdict(list)
     for log in facts.broker.topics[DEMAND_CURVES.name]:
-        written_at = {id(record): at for record, at in log.history()}
-        for record, curve in decoded(DemandCurve, [record for record, _ in log.history()]):
-            reported[curve.shard].append(written_at[id(record)])
+        for at, _, curve in appended(DemandCurve, log):
+            reported[curve.shard].append(at)
     gaps = {
         shard: sum(later - one > longest for one, later in itertools.pairwise(sorted(times)))
         for shard, times in reported.items()

@@ -12,6 +12,7 @@ from services.verify.ledger import Answered, Asked, Ledger, Page
 from services.verify.records import decoded
 from services.verify.simulation.clocks import BEGINNING
 from services.verify.simulation.facts import Facts, Gap
+from services.verify.simulation.kafka.broker import Partition
 from services.verify.simulation.passed_on import is_passed_on
 from services.verify.simulation.reference import PageRecord, page_records
 from services.verify.simulation.workers import settings_of
@@ -122,13 +123,20 @@ def _early(facts: Facts) -> set[PageSignal]:
     }
 
 
+def appended(kind: type[M], log: Partition) -> Iterator[tuple[float, ConsumerRecord, M]]:
+    """Messages of all records that a partition ever had, with when these came; virtual seconds."""
+    history = log.history()
+    times = {id(record): at for record, at in history}
+    for record, message in decoded(kind, [record for record, _ in history]):
+        yield times[id(record)], record, message
+
+
 def _readable(kind: type[M], facts: Facts, topic: Topic) -> Iterator[tuple[float, M]]:
     """Messages, and from when on they could be read; virtual seconds."""
     for log in facts.broker.topics[topic.name]:
-        history = [one for one in log.history() if not is_passed_on(facts, one[0])]
-        times = {record.offset: at for record, at in history}
-        for record, message in decoded(kind, [record for record, _ in history]):
-            yield log.read_from(times[record.offset], READ_SECONDS), message
+        for at, record, message in appended(kind, log):
+            if not is_passed_on(facts, record):
+                yield log.read_from(at, READ_SECONDS), message
 
 
 def signals_that_count(

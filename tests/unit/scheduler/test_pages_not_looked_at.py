@@ -12,10 +12,15 @@ PAGES = 300
 TICKS = 50
 
 
+def listed_in(world):
+    """The entries of the list."""
+    board = world.shard.selector._board
+    return board.listed[: int(board.state[0]["listed"])]
+
+
 def noted(world):
     """Row of each listed page → until when it need not be looked at."""
-    board = world.shard.selector._board
-    entries = board.listed[: int(board.state[0]["listed"])]
+    entries = listed_in(world)
     return dict(zip(entries["row"].tolist(), entries["until"].tolist(), strict=True))
 
 
@@ -79,13 +84,12 @@ def test_picks_are_the_most_urgent_though_most_pages_take_part_by_bounds(seed, i
     for tick in range(120):
         now += float(rng.uniform(0.05, 0.15))
         picked = world.pick([now], 10.0)
-        board = world.shard.selector._board
-        by_bounds += (board.listed[: int(board.state[0]["listed"])]["is_exact"] == 0).sum()
+        by_bounds += (listed_in(world)["is_exact"] == 0).sum()
         if not is_quiet and tick % 7 == 0:
             something_happens(rng, world, now + 1e-6, picked)
     assert by_bounds > 120
 
     # None is listed twice, whatever happened to it: all are looked at once their bounds are over.
     world.pick([now + 60.0], 10.0, 0.0)
-    rows = [row for row in board.listed["row"][: int(board.state[0]["listed"])] if row >= 0]
+    rows = [row for row in listed_in(world)["row"] if row >= 0]
     assert len(rows) == len(set(rows))

@@ -50,8 +50,8 @@ class Transaction:
         self.inserted: set[Key] = set()
         self.topics: dict[str, str] = {}
         """Ids of topics that it notes."""
-        self.records = 0
-        """Crawls that it records."""
+        self.records: set[int] = set()
+        """Shards of which it stores crawl records."""
         self.moves: set[int] = set()
         """Shards of which it stores how far an estimator has read."""
         self.is_over = False
@@ -74,12 +74,14 @@ class Commits:
             now: virtual seconds.
         """
         self.count += 1
-        process, shards = transaction.process, sorted(transaction.moves)
-        if transaction.records and not shards:
-            self.wrong.append(f"at {now:.3f}: {process.name} stores crawl records alone")
+        process = transaction.process
+        self.wrong += [
+            f"at {now:.3f}: {process.name} stores crawl records of shard {shard} alone"
+            for shard in sorted(transaction.records - transaction.moves)
+        ]
         self.wrong += [
             f"at {now:.3f}: {process.name} stores shard {shard}, which is another's"
-            for shard in shards
+            for shard in sorted(transaction.moves)
             if owners.get(shard, {}).get("process") is not process
         ]
 

@@ -261,7 +261,7 @@ class Statements:
                 strict=True,
             )
         )
-        connection.mine.records += len(rows)
+        connection.mine.records |= {shard for shard, *_ in rows}
         connection.mine.writes.append(lambda: self._database.observations.extend(rows))
 
     # Snapshots.
