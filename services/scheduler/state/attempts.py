@@ -236,10 +236,11 @@ def load_attempts(
 def take_back_requests(
     pages: Rows, attempts: Rows, rows: NDArray[np.int64], retry_seconds: float
 ) -> None:
-    """Requests that were made are not sent after all."""
+    """Requests that were made are not sent after all: who wanted a page at once still does."""
     for row in rows:
         page = pages[row]
         if page.attempt != NO_ATTEMPT:
+            attempts[page.attempt].requested_us = 0
             end_request(attempts[page.attempt], page, retry_seconds)
             close_if_settled(attempts, page)
 

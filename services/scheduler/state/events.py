@@ -41,6 +41,9 @@ class Requests(NamedTuple):
     """The same as in their ids."""
     deadlines: NDArray[np.float64]
     """Until when they wait for an outcome."""
+    answered_at: NDArray[np.float64]
+    """When the crawls were that answer them, by the crawlers' clocks, known here or not; inf:
+    there is no answer."""
 
 
 def apply_signals(
@@ -203,6 +206,7 @@ def restore_requests(
     requested_at: NDArray[np.float64],
     requested_us: NDArray[np.int64],
     deadlines: NDArray[np.float64],
+    answered_at: NDArray[np.float64],
     retry_seconds: float,
 ) -> NDArray[np.bool_]:
     """Requests that were made before the shard was loaded may be in flight (see `Requests`).
@@ -214,6 +218,7 @@ def restore_requests(
         requested_at: when it was made.
         requested_us: the same as in its id.
         deadlines: until when it waits.
+        answered_at: when the crawl was that answers it; inf: there is none.
         retry_seconds: wait after the first failure, which one that nobody answers is.
 
     Returns:
@@ -224,7 +229,7 @@ def restore_requests(
         if rows[index] < 0:
             continue
         page = pages[rows[index]]
-        if last_attempt_of(attempts, page) < requested_at[index]:
+        if last_attempt_of(attempts, page) < min(requested_at[index], answered_at[index]):
             begin_request(attempts, page, deadlines[index], requested_us[index], retry_seconds)
             waiting[index] = True
     return waiting

@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from services.scheduler.state import events
+from services.scheduler.state.absent_pages import AbsentPages
 from services.scheduler.state.attempts import (
     Attempts,
     begin_request,
@@ -100,9 +101,7 @@ class Shard:
         self.lookup = PageLookup(expected)
         self._free: list[int] = []
         self._removals = 0
-        self._asked_for: dict[int, tuple[int, float]] = {}
-        """Requests of before the shard was loaded, of pages that it does not know yet: page id →
-        when it was asked for (Unix microseconds), until when the request waits."""
+        self._absent = AbsentPages()
 
     def lanes_of(self, rows: NDArray[np.int32] | slice) -> NDArray[np.uint8]:
         """Which of the classes with shares pages are of, by their rows; 0: none."""
@@ -209,7 +208,7 @@ class Shard:
         self.notes.answered += answered
         self.open_requests.answered(outcomes.page_ids, outcomes.crawled_at)
         self.selector.touch(moved, reweigh=True)
-        return int(np.count_nonzero(rows == UNKNOWN))
+        return self._absent.answered(outcomes.page_ids[rows == UNKNOWN])
 
     def parameters(
         self,
@@ -294,7 +293,7 @@ class Shard:
         self.signal_times.forget(row)
         self.urls.set(row, identity.url.encode())
         self.lookup.add(identity.page_id, row)
-        if asked := self._asked_for.pop(identity.page_id, None):
+        if asked := self._absent.take(identity.page_id):
             attempts, (requested_us, deadline) = self.attempts.reserve(1), asked
             begin_request(attempts, page, deadline, requested_us, self.rules.failed_retry)
         return row
@@ -326,6 +325,7 @@ class Shard:
         self.selector.forget(row)
         if (place := self.signal_times.place_of(row)) != UNKNOWN:
             leave_batch(self.batches.arrays(self.signal_times.size), place)
+        self._absent.removed(page_id, self.pages[row], self.attempts.rows)
         close_attempt(self.attempts.rows, self.pages[row])
         self.classes.pages[self.records[row]["page_class"]] -= 1
         clear(self.pages[row : row + 1], self.records[row : row + 1])
@@ -379,8 +379,8 @@ class Shard:
         until = np.where(waiting | (rows == UNKNOWN), asked.deadlines, NEVER)
         self.open_requests.asked(asked.page_ids, asked.hosts, until)
         for place in np.flatnonzero(rows == UNKNOWN).tolist():
-            times = int(asked.requested_us[place]), float(asked.deadlines[place])
-            self._asked_for[int(asked.page_ids[place])] = times
+            requested_us, deadline = int(asked.requested_us[place]), float(asked.deadlines[place])
+            self._absent.note(int(asked.page_ids[place]), requested_us, deadline)
         return int(waiting.sum())
 
     def take_back(self, rows: NDArray[np.int64]) -> None:
@@ -392,6 +392,7 @@ class Shard:
 
     def select(self, slots: NDArray[np.float64], rate: float, least: float) -> Rows:
         """Fill slots (see `Selector.select`)."""
+        self._absent.time_out(float(slots[0]))
         self.open_requests.time_out(float(slots[0]))
         picks = self.selector.select(slots, rate, least)
         self.open_requests.picked(picks["row"])

@@ -262,9 +262,9 @@ def requests_in_flight_forgotten() -> Planted:
 def in_flight_without_a_deadline() -> Planted:
     """A request of before a shard was loaded waits for its answer for ever."""
 
-    def restore_for_ever(shard: Shard, requests: Any) -> int:
+    def restore_for_ever(shard: Shard, requests: Any, answers: Any) -> int:
         for_ever = [msgspec.structs.replace(one, deadline_at=math.inf) for one in requests]
-        return restore(shard, for_ever)
+        return restore(shard, for_ever, answers)
 
     return instead(flow_handler, "restore", restore_for_ever)
 

@@ -38,7 +38,7 @@ def test_a_load_that_was_given_up_leaves_no_trouble():
     with (
         mock.patch.object(scheduler_handler, "begin_anew", return_value=Begun(ALONE, "")),
         mock.patch.object(scheduler_handler, "load_shard", no_database),
-        mock.patch.object(scheduler_handler, "read_recent_requests", mock.AsyncMock()),
+        mock.patch.object(scheduler_handler, "read_recent", mock.AsyncMock()),
     ):
         before, after = asyncio.run(trouble_before_and_after())
 

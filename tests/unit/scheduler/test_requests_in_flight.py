@@ -2,15 +2,18 @@
 
 import numpy as np
 import pytest
-from reference_shard import DAY, NEVER, PageView, World, rules
+from reference_shard import DAY, NEVER, PageView, World, rules, url_of
 
 from services.scheduler.flow.recovery import restore
 from services.scheduler.flow.requests import crawls_of, write_requests
-from services.scheduler.picking.priority import NEW, RETRY
-from services.scheduler.state.crawls import NO_REQUEST
+from services.scheduler.picking.priority import NEW, RETRY, URGENT
+from services.scheduler.state.attempts import NO_ATTEMPT
+from services.scheduler.state.crawls import NO_REQUEST, Outcomes
 from services.scheduler.state.request_ids import microseconds, request_id_of, requested_us_of
 from shared.contracts.codec import decode
-from shared.contracts.messages import CrawlRequest
+from shared.contracts.identity import identify
+from shared.contracts.messages import CrawlRequest, PageUpdate
+from shared.rules.page_events import FAILED, UNCHANGED
 
 NOW = 1.7e9
 
@@ -61,6 +64,19 @@ def test_a_restart_asks_for_nothing_that_is_in_flight():
     assert sent(restarted, [NOW + 50.0, NOW + 60.0]) == []
     again = restarted.shard.selector.select(np.array([NOW + 401.6]), 1.0, 0.0)
     assert again["tier"][0] == RETRY
+
+
+@pytest.mark.parametrize("stamp", [lambda at: at - 5.0, np.floor], ids=["behind", "whole seconds"])
+def test_a_crawler_whose_clock_is_behind_has_answered_all_the_same(stamp):
+    """Its crawls seem to be of before they were asked for."""
+    requests = sent(world_of_pages(), NOW + 1.5 + 0.1 * np.arange(6))
+    answers = {request.request_id: float(stamp(request.requested_at)) for request in requests[:4]}
+    restarted = world_of_pages()
+    for request in requests[:3]:  # as the database has it; the fourth is read later
+        row = restarted.shard.row_of(request.page_id)
+        restarted.shard.pages[row]["last_crawled_at"] = answers[request.request_id]
+    assert restore(restarted.shard, requests, answers) == 3
+    assert restarted.shard.in_flight(NOW + 2.0) == 3
 
 
 def test_a_restart_gives_no_host_a_second_burst():
@@ -146,3 +162,56 @@ def test_a_host_that_came_after_the_snapshot_gets_no_second_burst():
     for number in range(6):
         restarted.add_page("new", number, NOW)
     assert sent(restarted, [NOW + 1.2, NOW + 1.3]) == []
+
+
+def crawled(world, request, result, at):
+    """A crawl becomes known; how many of them are of unknown pages."""
+    requested_us = np.array([requested_us_of(request.request_id)])
+    kinds, digests = np.array([result], np.int8), np.zeros(1, np.uint32)
+    ids = np.array([request.page_id])
+    return world.shard.outcomes(Outcomes(ids, np.array([at]), kinds, requested_us, digests))
+
+
+def test_a_page_that_goes_and_comes_back_is_in_flight_still():
+    world = world_of_pages()
+    (request,) = sent(world, [NOW + 1.0])
+    page = identify(request.url)
+    world.shard.remove(page.page_id, NOW + 2.0)
+    world.shard.upsert(page, PageUpdate("upsert", page.url), NOW + 3.0)
+    others = sent(world, NOW + 4.0 + np.arange(6))
+    assert len(others) == 5
+    assert page.url not in {other.url for other in others}
+
+
+def test_a_page_that_was_answered_while_it_was_away_is_new_when_it_comes_back():
+    world = world_of_pages()
+    (request,) = sent(world, [NOW + 1.0])
+    page = identify(request.url)
+    world.shard.remove(page.page_id, NOW + 2.0)
+    assert crawled(world, request, UNCHANGED, NOW + 2.5) == 1
+    world.shard.upsert(page, PageUpdate("upsert", page.url), NOW + 3.0)
+    assert sent(world, [NOW + 4.0])[0].url == page.url
+
+
+def test_requests_of_pages_that_never_come_are_forgotten_in_time():
+    world = world_of_pages()
+    for request in sent(world, NOW + 1.0 + np.arange(6)):
+        world.shard.remove(request.page_id, NOW + 10.0)
+    world.shard.select(np.array([NOW + 107.0]), 1.0, 0.0)
+    page = url_of("h0", 0)
+    world.shard.upsert(page, PageUpdate("upsert", page.url), NOW + 108.0)
+    assert world.shard.pages[world.shard.row_of(page.page_id)]["attempt"] == NO_ATTEMPT
+
+
+def test_who_wants_a_page_at_once_still_does_when_its_request_is_taken_back():
+    """It has failed so often that it would have to wait for a month."""
+    world = world_of_pages()
+    (request,) = sent(world, [NOW + 1.0])
+    for failure in range(4):
+        crawled(world, request, FAILED, NOW + 2.0 + failure)
+    page = identify(request.url)
+    world.shard.upsert(page, PageUpdate("upsert", page.url, urgent=True), NOW + 10.0)
+    picks = world.shard.select(np.array([NOW + 11.0]), 1.0, 0.0)
+    assert picks["tier"][0] == URGENT
+    world.shard.take_back(picks["row"])
+    assert sent(world, [NOW + 12.0])[0].url == page.url
