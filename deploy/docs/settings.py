@@ -17,9 +17,9 @@ from shared.runtime.settings import Settings
 _HEAD = """# Settings
 
 Every setting is an environment variable, or a line of a TOML file (`./freshet.toml`, or the path
-in `FRESHET_SETTINGS_FILE`), there in lower case and without its prefix; the environment wins. A
-variable that begins with `FRESHET_` and is no setting is refused at the start, so that a misspelt
-one shows. `freshet settings` prints what holds, and where each value comes from.
+in `FRESHET_SETTINGS_FILE`, which must be there), in lower case and without its prefix; the
+environment wins. A variable that begins with `FRESHET_` and is no setting is refused at the start,
+so that a misspelt one shows. `freshet settings` prints what holds, and where each value comes from.
 
 A secret may stand in a file of its own: the variable's name with `_FILE` at its end
 (`DATABASE_URL_FILE`, `FRESHET_KAFKA_SASL_PASSWORD_FILE`) gives the path, and the file holds nothing
@@ -28,8 +28,8 @@ but the value. The variable itself goes before its file.
 A worker reads its file and the secrets' files again when it gets SIGHUP (`kill -HUP`, or
 `docker compose kill -s HUP ingester`). Settings that say so below hold at once: the log names those
 that have changed, and never what they are. Those that need a restart are named in a warning. Where
-the file or one of its settings is wrong, all stay as they were, and an error in the log says why.
-What stands in the environment itself does not change while a process runs.
+the file is gone, or one of its settings is wrong, all stay as they were, and an error in the log
+says why. What stands in the environment itself does not change while a process runs.
 
 """
 

@@ -75,7 +75,7 @@ class DemoSystem:
         )
         self.copies = self.stack.directory / "copies"
         os.environ |= HASTY | {
-            FILE_VARIABLE: str(self.stack.directory / "no-settings.toml"),
+            FILE_VARIABLE: os.devnull,
             "FRESHET_RECEIVER_PORT": str(self._receiver_port),
         }
 

@@ -107,6 +107,7 @@ class BatchConsumer:
         self._continuity = Continuity(self._consumer, self._names, known_topics)
         self._reloads = reloads
         self._lag = Lag(self._consumer, self._names, lambda: self._next)
+        metrics.begin(self._names.values(), metrics.MESSAGES_HANDLED, metrics.LATE_RECORDS)
         self._telling = Telling(self._consumer, self._names, self._lag, reached, unread)
         self._leftovers = Leftovers(self._consumer, holding)
         needed = [*self._names, *(settings.topic(topic.name) for topic in written)]

@@ -80,6 +80,7 @@ class Continuity:
         """From where, and up to where, a gap was said already."""
         self._broken: Exception | None = None
         self._given_up = False
+        metrics.begin(names.values(), metrics.STREAM_GAP)
 
     async def starts(
         self, wanted: Mapping[TopicPartition, int | None]

@@ -3,6 +3,9 @@
 Whoever names a URL to be fetched may mean a machine behind our walls (SSRF), and a name that led to
 a public address when it was looked up may lead to a private one a moment later (DNS rebinding). So
 it is the address of each connection that is checked, when it is made: there is no second look-up.
+
+What is sent packed though nobody asked for it, as stored objects are, is unpacked within the same
+limits.
 """
 
 import asyncio
@@ -18,6 +21,7 @@ from multidict import CIMultiDictProxy
 from yarl import URL
 
 from shared.contracts.identity import BadUrl, identify, is_private_host
+from shared.runtime.unpacking import Damaged, UnknownPacking, unpacking_of
 
 FETCH_SECONDS: Final = 10.0
 """For all of it, redirects included."""
@@ -44,9 +48,16 @@ MayFollow = Callable[[str, str], bool]
 Take = Callable[[bytes], Awaitable[None]]
 """Takes the parts of an answer as they come; what it raises ends the fetch."""
 
+_TAKEN: Final = ("", "identity", "gzip", "x-gzip")
+"""How what is taken as it comes may be packed: who takes it sees by itself what is gzip."""
+
 
 class FetchFailed(Exception):
     """Nothing usable came; the text says why."""
+
+
+class NotFollowed(FetchFailed):
+    """It leads elsewhere: its redirects are not to be followed, or too many."""
 
 
 class PrivateAddress(OSError):
@@ -62,6 +73,7 @@ class Fetched:
     status: int
     headers: CIMultiDictProxy[str]
     body: bytes
+    """Unpacked. Of an answer that is no success it is empty where it cannot be."""
 
 
 def is_inside(address_info: Any) -> bool:
@@ -138,13 +150,15 @@ class Fetcher:
 
         Args:
             url: http or https.
-            max_bytes: a longer answer is given up.
+            max_bytes: a longer answer is given up, as it comes or unpacked.
             may_follow: which redirects are followed, five at most.
             cut: take the beginning of a longer answer.
             headers: to be sent besides the usual ones.
-            take: gets the body of an answer with status 200, which then has none itself.
+            take: gets the body of an answer with status 200, which then has none itself; as it
+                comes, so what is packed by gzip still is.
 
         Raises:
+            NotFollowed: it leads elsewhere.
             FetchFailed: says why.
         """
         try:
@@ -159,7 +173,7 @@ class Fetcher:
                     url = self._followed(url, target, may_follow)
         except TimeoutError as error:
             raise FetchFailed(f"it takes longer than {self._seconds:g} s") from error
-        raise FetchFailed(f"more than {MOST_REDIRECTS} redirects")
+        raise NotFollowed(f"more than {MOST_REDIRECTS} redirects")
 
     async def post(self, url: str, fields: Mapping[str, str], *, max_bytes: int) -> Fetched:
         """Send a form; no redirect is followed.
@@ -185,24 +199,19 @@ class Fetcher:
     ) -> Fetched:
         if self._session is None:
             raise RuntimeError("the fetcher is not started")
-        body = bytearray()
-        size = 0
         try:
             target = URL(identify(url).url, encoded=True)
             async with self._session.request(
                 method, target, allow_redirects=False, **options
             ) as answer:
-                async for part in answer.content.iter_chunked(_CHUNK_BYTES):
-                    size += len(part)
-                    if size > max_bytes and not cut:
-                        raise FetchFailed(f"it has more than {max_bytes} bytes")
-                    if take is not None and answer.status == 200:
-                        await take(part)
-                    else:
-                        body += part
-                    if size > max_bytes:
-                        break
-                return Fetched(url, answer.status, answer.headers, bytes(body[:max_bytes]))
+                if take is not None and answer.status == 200:
+                    await _hand_on(answer, max_bytes, take)
+                    body = b""
+                else:
+                    # Of a form's answer, as of an error, only the status is acted on.
+                    is_needed = method == "GET" and 200 <= answer.status < 300
+                    body = await _body_of(answer, max_bytes, cut=cut, is_needed=is_needed)
+                return Fetched(url, answer.status, answer.headers, body)
         except BadUrl as error:
             raise FetchFailed(str(error)) from error
         except (aiohttp.ClientError, OSError, ValueError) as error:
@@ -215,9 +224,9 @@ class Fetcher:
             follows = may_follow(url, following)
         except ValueError as error:
             # Some of a URL is only looked at when it is asked for, as the name of its host.
-            raise FetchFailed("it redirects to what is no URL") from error
+            raise NotFollowed("it redirects to what is no URL") from error
         if not follows:
-            raise FetchFailed(f"it redirects to {following}, which is not followed")
+            raise NotFollowed(f"it redirects to {following}, which is not followed")
         return following
 
     def _socket(self, address_info: Any) -> socket.socket:
@@ -230,3 +239,47 @@ class Fetcher:
         if not self._allow_private and is_inside(address_info):
             raise PrivateAddress(errno.EACCES, f"{address[0]} is not on the public internet")
         return socket.socket(family, kind, protocol)
+
+
+async def _hand_on(answer: aiohttp.ClientResponse, max_bytes: int, take: Take) -> None:
+    """Give a body on as it comes."""
+    encoding = _encoding_of(answer)
+    if encoding.strip().lower() not in _TAKEN:
+        raise FetchFailed(f"it is packed as {encoding[:40]!r}, and only gzip was asked for")
+    size = 0
+    async for part in answer.content.iter_chunked(_CHUNK_BYTES):
+        size += len(part)
+        if size > max_bytes:
+            raise FetchFailed(f"it has more than {max_bytes} bytes")
+        await take(part)
+
+
+async def _body_of(
+    answer: aiohttp.ClientResponse, max_bytes: int, *, cut: bool, is_needed: bool
+) -> bytes:
+    """A body, or its beginning, unpacked; empty where it cannot be, and is not needed."""
+    body = bytearray()
+    size = 0
+    try:
+        unpacking = unpacking_of(_encoding_of(answer))
+        async for part in answer.content.iter_chunked(_CHUNK_BYTES):
+            size += len(part)
+            for piece in (part,) if unpacking is None else unpacking.feed(part):
+                body += piece
+                if len(body) > max_bytes:
+                    break
+            if max(size, len(body)) > max_bytes:
+                if cut:
+                    return bytes(body[:max_bytes])
+                raise FetchFailed(f"it has more than {max_bytes} bytes")
+        if unpacking is not None:
+            unpacking.close()
+    except (UnknownPacking, Damaged) as fault:
+        if is_needed:
+            raise FetchFailed(f"it cannot be unpacked: {fault}") from fault
+        return b""
+    return bytes(body)
+
+
+def _encoding_of(answer: aiohttp.ClientResponse) -> str:
+    return ", ".join(answer.headers.getall("Content-Encoding", []))

@@ -63,6 +63,7 @@ class Lag:
         self._names = names
         self._positions = positions
         self._ends: dict[TopicPartition, int] = {}
+        metrics.begin(names.values(), metrics.MESSAGES_CONSUMED)
         self.read_at = time.monotonic()
         """When (monotonic) records were asked for last: the answers to it say where topics end."""
 

@@ -1,5 +1,7 @@
 """Prometheus metrics that every worker has; each worker's own are in its folder."""
 
+from collections.abc import Iterable
+
 from prometheus_client import Counter, Gauge, Histogram
 
 MESSAGES_CONSUMED = Counter(
@@ -62,3 +64,13 @@ ASSIGNED_SHARDS = Gauge("freshet_assigned_shards", "Shards that this worker serv
 CONSUMER_LAG = Gauge(
     "freshet_consumer_lag_records", "Records not yet read, all partitions.", ["topic"]
 )
+
+
+def begin(topics: Iterable[str], *counters: Counter) -> None:
+    """Let counters be there for topics, as 0, before they count.
+
+    One that is born with its first value has not risen, for whoever watches how much it rises.
+    """
+    for topic in topics:
+        for counter in counters:
+            counter.labels(topic)

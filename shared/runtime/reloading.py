@@ -12,7 +12,7 @@ from typing import Final
 import structlog
 
 from shared.runtime.logs import set_level
-from shared.runtime.settings import Settings, SettingsError, load_settings
+from shared.runtime.settings import Settings, SettingsError, load_settings, settings_file
 
 log = structlog.get_logger(__name__)
 
@@ -51,14 +51,21 @@ class Reloading:
         """
         self.settings = settings
         self._take = take
+        self._file = settings_file() if settings_file().is_file() else None
+        """That the settings of the start are from."""
 
     def reload(self) -> None:
         """Read the settings again, and say what has changed; bad ones change nothing."""
         try:
-            self._reload(load_settings())
+            self._reload(self._read())
         except SettingsError as error:
             # What is wrong is the operator's, who needs no trace of ours.
             log.log(logging.ERROR, "the settings cannot be taken: the old stay", reason=str(error))
+
+    def _read(self) -> Settings:
+        if self._file is not None and not self._file.is_file():
+            raise SettingsError(f"{self._file} is gone")
+        return load_settings()
 
     def _reload(self, found: Settings) -> None:
         names = sorted(type(found).model_fields)

@@ -5,7 +5,7 @@ import re
 from pathlib import Path
 from typing import Annotated, Any, Final
 
-from pydantic import AfterValidator, AliasChoices, Field
+from pydantic import AfterValidator, AliasChoices, BeforeValidator, Field
 from pydantic_settings import SettingsError as NotJson
 
 from shared.contracts.fields import MAX_CRAWL_RATE
@@ -32,6 +32,14 @@ def unreadable(error: Exception, file: Path) -> str:
         return f"a value in the environment, or in {file}, has too many brackets within one another"
     return f"{file} cannot be read as TOML: {error}"
 
+
+def _file_path(given: object) -> object:
+    if given == "":  # as a path, the folder one is in
+        raise ValueError("it is empty: name a file, or leave the setting out")
+    return given
+
+
+FilePath = Annotated[Path, BeforeValidator(_file_path)]
 
 _BROKER: Final = re.compile(r"(\[[0-9a-fA-F:.]+\]|[^\s:/\[\]]+)(?::(\d{1,5}))?")
 _DEFAULT_PORT: Final = 9092

@@ -22,6 +22,7 @@ from pydantic_settings import (
 from shared.contracts.layout import MOST_SHARDS
 from shared.runtime.clock import AcceleratedClock, Clock, SystemClock
 from shared.runtime.databases import check_databases
+from shared.runtime.kafka_security import check_kafka_security
 from shared.runtime.objectives import ObjectivesByDomain
 from shared.runtime.page_class_terms import PageClassTerms
 from shared.runtime.reason_shares import ReasonShares
@@ -31,6 +32,7 @@ from shared.runtime.setting_kinds import (
     Brokers,
     ClassByUrl,
     CrawlRate,
+    FilePath,
     HostPatternNames,
     ImportanceByUrl,
     InstanceName,
@@ -52,7 +54,7 @@ class SettingsError(Exception):
 
 
 def settings_file() -> Path:
-    """The TOML file that settings are read from, which need not exist."""
+    """The TOML file that settings are read from; where none is named, it need not exist."""
     return Path(os.environ.get(FILE_VARIABLE, "freshet.toml"))
 
 
@@ -72,10 +74,10 @@ class Settings(BaseSettings):
     kafka_sasl_mechanism: Literal["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512"] = "PLAIN"
     kafka_sasl_username: str | None = None
     kafka_sasl_password: SecretStr | None = None
-    kafka_ssl_cafile: Path | None = None
+    kafka_ssl_cafile: FilePath | None = None
     """Certificate authority of the brokers; absent: the system's."""
-    kafka_ssl_certfile: Path | None = None
-    kafka_ssl_keyfile: Path | None = None
+    kafka_ssl_certfile: FilePath | None = None
+    kafka_ssl_keyfile: FilePath | None = None
     kafka_session_timeout_seconds: SessionSeconds = 10.0
     """A worker that the broker does not hear for so long loses its shards."""
     topic_prefix: str = ""
@@ -122,7 +124,7 @@ class Settings(BaseSettings):
     """The share is that of about the last so many seconds."""
 
     # Clock
-    clock_gate: Path | None = None
+    clock_gate: FilePath | None = None
     """Set for a simulated time: the file whose appearance starts it. Absent: the real time."""
     clock_origin: NonNegative = 0.0
     """Simulated Unix seconds at the start."""
@@ -337,14 +339,8 @@ class Settings(BaseSettings):
         return init_settings, env_settings, file
 
     @model_validator(mode="after")
-    def _sasl_is_complete(self) -> "Settings":
-        if self.kafka_security_protocol.startswith("SASL") and not (
-            self.kafka_sasl_username and self.kafka_sasl_password
-        ):
-            raise ValueError(
-                "kafka_security_protocol wants SASL: "
-                "set kafka_sasl_username and kafka_sasl_password"
-            )
+    def _kafka_is_safe(self) -> "Settings":
+        check_kafka_security(self)
         return self
 
     @model_validator(mode="after")
@@ -377,6 +373,9 @@ def load_settings(**overrides: Any) -> Settings:
     Raises:
         SettingsError: names each wrong setting, its value's fault, and where it is set.
     """
+    file = settings_file()
+    if FILE_VARIABLE in os.environ and (not file.exists() or file.is_dir()):
+        raise SettingsError(f"{FILE_VARIABLE} names {str(file)!r}, which is no file")
     known = known_variables()
     unknown = sorted(
         name for name in os.environ if name.startswith(ENV_PREFIX) and name.upper() not in known
@@ -397,4 +396,4 @@ def load_settings(**overrides: Any) -> Settings:
         ]
         raise SettingsError("these settings are wrong:\n" + "\n".join(lines)) from error
     except (OSError, ValueError, RecursionError) as error:
-        raise SettingsError(unreadable(error, settings_file())) from error
+        raise SettingsError(unreadable(error, file)) from error

@@ -18,6 +18,7 @@ READER_A, READER_B = "postgresql://reader@a/freshet", "postgresql://reader@b/fre
 def empty_environment(monkeypatch, tmp_path):
     for name in ("DATABASE_URL", "FRESHET_DATABASES", "FRESHET_VIEW_DATABASE_URL"):
         monkeypatch.delenv(name, raising=False)
+    (tmp_path / "freshet.toml").touch()
     monkeypatch.setenv("FRESHET_SETTINGS_FILE", str(tmp_path / "freshet.toml"))
 
 

@@ -54,6 +54,23 @@ def test_a_file_that_is_wrong_changes_nothing(file, text):
     assert reloading.settings.signals_per_source_per_second != 7.0
 
 
+@pytest.mark.parametrize("is_named", [True, False])
+def test_a_file_that_is_gone_changes_nothing(file, monkeypatch, is_named):
+    """Without it keys would be forgotten, and sources that have one open to anybody."""
+    monkeypatch.chdir(file.parent)
+    if not is_named:
+        monkeypatch.delenv(FILE_VARIABLE)
+    file.write_text('signal_sources = ["cms"]\nsignal_source_keys = {cms = "secret"}\n')
+    taken = []
+    reloading = Reloading(load_settings(), taken.append)
+    file.rename(file.with_name("elsewhere.toml"))
+    reloading.reload()
+    assert taken == []
+    file.with_name("elsewhere.toml").rename(file)
+    reloading.reload()
+    assert [settings.signal_sources for settings in taken] == [("cms",)]
+
+
 def test_what_a_worker_refuses_is_not_taken_for_what_holds(file):
     def refuse(_settings):
         raise SettingsError("each source needs a token of its own")

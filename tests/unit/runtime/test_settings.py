@@ -1,6 +1,7 @@
 """Settings: sources in order, and errors that name the setting and say what to do."""
 
 import json
+import os
 import re
 
 import pytest
@@ -11,11 +12,10 @@ from shared.runtime.settings import Settings, SettingsError, load_settings
 
 @pytest.fixture(autouse=True)
 def empty_environment(monkeypatch, tmp_path):
-    import os
-
     for name in list(os.environ):
         if name.startswith("FRESHET_") or name in {"KAFKA_BOOTSTRAP_SERVERS", "DATABASE_URL"}:
             monkeypatch.delenv(name)
+    (tmp_path / "freshet.toml").touch()
     monkeypatch.setenv("FRESHET_SETTINGS_FILE", str(tmp_path / "freshet.toml"))
 
 
@@ -163,6 +163,52 @@ def test_sasl_needs_a_user_and_a_password(monkeypatch):
     monkeypatch.setenv("FRESHET_KAFKA_SECURITY_PROTOCOL", "SASL_SSL")
     with pytest.raises(SettingsError, match="kafka_sasl_password"):
         load_settings()
+
+
+@pytest.mark.parametrize(
+    ("given", "unused"),
+    [
+        ({"kafka_ssl_cafile": "ca.pem"}, "kafka_ssl_cafile"),
+        ({"kafka_ssl_certfile": "a", "kafka_ssl_keyfile": "b"}, "certfile and kafka_ssl_keyfile"),
+        ({"kafka_sasl_username": "u", "kafka_sasl_password": "hidden"}, "kafka_sasl_username"),
+        (
+            {"kafka_ssl_cafile": "ca.pem", "kafka_security_protocol": "SASL_PLAINTEXT"}
+            | {"kafka_sasl_username": "u", "kafka_sasl_password": "hidden"},
+            "kafka_ssl_cafile",
+        ),
+        (
+            {"kafka_sasl_username": "u", "kafka_security_protocol": "SSL"},
+            "kafka_sasl_username",
+        ),
+    ],
+)
+def test_nothing_goes_in_the_open_where_tls_or_a_password_is_set_up(given, unused):
+    with pytest.raises(SettingsError, match=f"kafka_security_protocol is .*{unused}") as caught:
+        load_settings(**given)
+    assert "hidden" not in str(caught.value)
+
+
+@pytest.mark.parametrize("name", ["FRESHET_CLOCK_GATE", "FRESHET_KAFKA_SSL_CAFILE"])
+def test_an_empty_text_is_no_file(monkeypatch, name):
+    """As a path it is the folder one is in: there, time would begin in 1970."""
+    monkeypatch.setenv(name, "")
+    with pytest.raises(SettingsError, match=r"_(gate|cafile): .*it is empty: name a file"):
+        load_settings()
+
+
+@pytest.mark.parametrize("named", ["frehset.toml", "", "."])
+def test_a_settings_file_that_is_named_must_be_one(monkeypatch, tmp_path, named):
+    monkeypatch.setenv("FRESHET_SETTINGS_FILE", named and str(tmp_path / named))
+    with pytest.raises(SettingsError, match="FRESHET_SETTINGS_FILE names '.*', which is no file"):
+        load_settings()
+
+
+def test_where_none_is_named_there_need_be_none(monkeypatch, tmp_path):
+    monkeypatch.delenv("FRESHET_SETTINGS_FILE")
+    monkeypatch.chdir(tmp_path)
+    assert load_settings().partitions == 64
+    monkeypatch.setenv("FRESHET_SETTINGS_FILE", os.devnull)
+    assert load_settings().partitions == 64
 
 
 def test_a_gate_makes_a_simulated_clock(tmp_path):
