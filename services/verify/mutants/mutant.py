@@ -53,7 +53,9 @@ HELD_BY: Final[dict[Promise, tuple[str, ...]]] = {
     Promise.FORGOTTEN: ("in flight", "crawls in a row", "away", "forgotten", "starved", "memory"),
     Promise.AWAY: ("rest", "ready", "owners", "pages", "signals"),
     Promise.TRANSACTIONS: ("pages", "owners", "ready"),
-    Promise.KILLED: ("ready", "owners", "memory", "crawls in a row", "leaders", "new budget"),
+    Promise.KILLED: (
+        *("ready", "owners", "memory", "loads", "crawls in a row", "leaders", "new budget"),
+    ),
     Promise.BAD: ("dead letters", "rest"),
     Promise.GAP: ("stopped", "gaps", "pages", "signals"),
     Promise.GROWN: (

@@ -269,6 +269,16 @@ def in_flight_without_a_deadline() -> Planted:
     return instead(flow_handler, "restore", restore_for_ever)
 
 
+@breaks(Promise.KILLED, "kill", "term", "rebalance")
+def answers_of_late_crawlers_unread() -> Planted:
+    """Whether a request of before a shard was loaded is answered is told by the crawler's clock."""
+
+    def restore_by_time(shard: Shard, requests: Any, _answers: Any) -> int:
+        return restore(shard, requests)
+
+    return instead(flow_handler, "restore", restore_by_time)
+
+
 @breaks(Promise.FORGOTTEN)
 def away_pages_asked_for_soon() -> Planted:
     """A page that leads elsewhere, or is forbidden, is asked for again like one that failed."""

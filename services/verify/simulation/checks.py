@@ -70,6 +70,7 @@ def check(facts: Facts) -> list[Finding]:
         _in_time(ledger, facts),
         *budgets(ledger, facts, _plan(ledger)),
         facts.looks.finding(),
+        facts.loads.finding(),
         learned(facts),
         limits.hosts(ledger, facts.truth.host_limits),
         limits.groups(ledger, facts.truth.group_limits, _at_addresses(facts, ledger)),

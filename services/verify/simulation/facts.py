@@ -8,6 +8,7 @@ from aiokafka import ConsumerRecord
 
 from services.verify.simulation.clocks import BEGINNING
 from services.verify.simulation.kafka.broker import Broker
+from services.verify.simulation.loads import Loads
 from services.verify.simulation.looking import Looks
 from services.verify.simulation.loop import VirtualLoop
 from services.verify.simulation.plan import SimulationPlan
@@ -46,6 +47,8 @@ class Facts:
     """Worker → why it says that it is not ready."""
     looks: Looks = field(default_factory=Looks)
     """What was picked, beside a look at every page."""
+    loads: Loads = field(default_factory=Loads)
+    """What was in flight in shards that were loaded."""
     overtaken: set[str] = field(default_factory=set)
     """URLs of pages of which messages came late, as they were passed on (`passed_on`)."""
     differences: list[str] | None = None

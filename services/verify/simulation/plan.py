@@ -73,6 +73,12 @@ _WITH_OBJECTIVES: Final = 0.15
 _WITH_GROUP_LIMIT: Final = 0.25
 """Part of the seeds in which all addresses have a limit."""
 
+_WITH_CRAWLERS_BEHIND: Final = 0.3
+"""Part of the seeds in which the clocks of crawlers are behind: their crawls seem to be of before
+they were asked for."""
+
+_BEHIND_SECONDS: Final = (0.5, 4.0)
+
 _OBJECTIVES: Final = (
     '{"default": "harmonic"}',
     '{"default": {"age": 0.3}, "host0.example": "freshness"}',
@@ -136,6 +142,9 @@ class Scale:
 
     group_crawls_per_second: float | None = None
     """Of each address that has no limit of its own; some seeds draw it."""
+
+    crawlers_behind_seconds: float = 0.0
+    """The clocks of crawlers are behind by so much; some seeds draw it."""
 
     @property
     def has_parts(self) -> bool:
@@ -212,7 +221,7 @@ def draw_plan(seed: int, scale: Scale) -> SimulationPlan:
         resident_pages=rng.choice((1_000_000, 8, 3)),
     )
     scale = _with_objectives(seed, _with_classes(seed, _with_shares(seed, scale)))
-    scale = _with_group_limit(seed, scale)
+    scale = _with_crawlers_behind(seed, _with_group_limit(seed, scale))
     return SimulationPlan(seed, scale, tuple(sorted(faults, key=lambda f: f.at)), weather)
 
 
@@ -245,6 +254,13 @@ def _with_classes(seed: int, scale: Scale) -> Scale:
     if scale.classes or rng.random() >= _WITH_CLASSES:
         return scale
     return replace(scale, classes=rng.choice(_CLASSES))
+
+
+def _with_crawlers_behind(seed: int, scale: Scale) -> Scale:
+    rng = Random(f"crawlers' clocks {seed}")  # noqa: S311 - a simulation
+    if rng.random() >= _WITH_CRAWLERS_BEHIND:
+        return scale
+    return replace(scale, crawlers_behind_seconds=round(rng.uniform(*_BEHIND_SECONDS), 3))
 
 
 def _with_group_limit(seed: int, scale: Scale) -> Scale:

@@ -37,6 +37,7 @@ from services.verify.simulation.kafka.consumer import Consumer
 from services.verify.simulation.kafka.network import Network
 from services.verify.simulation.kafka.producer import Producer
 from services.verify.simulation.kafka.questions import end_of_log, leaderless, topic_ids
+from services.verify.simulation.loads import Loads, every_load_looked_at
 from services.verify.simulation.looking import Looks, every_pick_looked_at
 from services.verify.simulation.loop import VirtualLoop
 from services.verify.simulation.operators import Operators
@@ -306,16 +307,16 @@ def _tidied_up() -> Iterator[None]:
 
 
 def _run(simulation: _Simulation, mutate: Mutate) -> Result:
-    looks = Looks()
-    loop = simulation.loop
-    with _surroundings(simulation), mutate(), every_pick_looked_at(looks):
+    looks, loads = Looks(), Loads()
+    loop, seen = simulation.loop, every_load_looked_at(loads, simulation.broker)
+    with _surroundings(simulation), mutate(), every_pick_looked_at(looks), seen:
         try:
             facts = loop.run_until_complete(
                 loop.create_task(simulation.run(), context=OUTSIDE.context())
             )
         finally:
             loop.end()
-    facts.looks = looks
+    facts.looks, facts.loads = looks, loads
     return Result(
         simulation.plan,
         check(facts),

@@ -160,6 +160,10 @@ class World:
     def _wall(self) -> float:
         return BEGINNING + self._loop.now
 
+    @property
+    def _crawlers_time(self) -> float:
+        return self._wall - self._scale.crawlers_behind_seconds
+
     # Operators.
 
     def set_budget(self, rate: float) -> None:
@@ -257,7 +261,7 @@ class World:
         elif draw < FAILED_SHARE + BUSY_SHARE:
             outcome = CrawlOutcome(
                 page.url,
-                self._wall,
+                self._crawlers_time,
                 page.host,
                 request.request_id,
                 "failed",
@@ -275,7 +279,7 @@ class World:
         are_limited = EACH in self.truth.group_limits
         return CrawlOutcome(
             page.url,
-            self._wall,
+            self._crawlers_time,
             page.host,
             request.request_id,
             result,  # type: ignore[arg-type]
