@@ -10,26 +10,15 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 import numpy as np
-import psycopg
 from numpy.typing import NDArray
 
 from shared.contracts.layout import Layout
-from shared.policy.estimation.first_guesses import INITIAL_CHANGE_RATE, INITIAL_SHAPE
-from shared.policy.estimation.quiet_pages import QuietPages
 from shared.store.binary import Blobs
-from shared.store.columns import (
-    HOST_RULES,
-    HostColumns,
-    PageColumns,
-    RemovedPages,
-    SignalsBySource,
-    host_rules,
-)
+from shared.store.columns import HostColumns, PageColumns, RemovedPages, SignalsBySource
 from shared.store.erasing import Erased, read_erased
 from shared.store.gathering import TableReader, reading
 from shared.store.history import WAITING, WAITING_OFFSET
-from shared.store.host_factors import unpack_factors
-from shared.store.hosts import INITIAL, HostLearning, unpack_hosts, unpack_sources
+from shared.store.host_reading import read_hosts
 from shared.store.imports_log import NO_IMPORT, read_last_import
 from shared.store.layout import read_layout
 from shared.store.learned_pages import (
@@ -124,7 +113,7 @@ def load_shard(
         pages = PageColumns(*columns)
         erased = read_erased(reader.connection, shard)
         urls = urls_of(reader, shard, pages.page_ids)
-        hosts = _hosts(reader.connection, shard)
+        hosts = read_hosts(reader.connection, shard, progress)
         positions = read_positions(reader.connection, ESTIMATOR, [shard])
         epoch, _ = read_owner(reader.connection, shard)
         imported = read_last_import(reader.connection, shard)
@@ -171,7 +160,7 @@ def load_for_learning(
         records = int(pages.histories.seen.sum())
         if not is_whole:
             records = about_records(reader.connection, shard)
-        hosts = _hosts(reader.connection, shard)
+        hosts = read_hosts(reader.connection, shard)
         positions = read_positions(reader.connection, ESTIMATOR, [shard])
         _, announcing = read_owner(reader.connection, shard)
         erased = read_erased(reader.connection, shard)
@@ -214,46 +203,3 @@ def _pages(
     order = np.argsort(page_ids)
     removed = RemovedPages(page_ids[order], times[order])
     return *columns_of(shard, parts, PAGE_TYPES), removed
-
-
-def _hosts(connection: psycopg.Connection, shard: int) -> HostColumns:
-    row = connection.execute(
-        "SELECT array_agg(host_id), array_agg(host), "
-        "array_agg(coalesce(max_crawls_per_second, 'NaN')), array_agg(blocked_until), "
-        "array_agg(coalesce(crawl_delay, 'NaN')), array_agg(asked_until), array_agg(failures), "
-        "array_agg(failed_at), array_agg(coalesce(max_open_requests, 0)), "
-        "array_agg(coalesce(named_group, '')), array_agg(named_since), "
-        "array_agg(limit_updated_at), array_agg(coalesce(prior_shape, %s)), "
-        "array_agg(coalesce(prior_rate, %s)), array_agg(sources), "
-        "string_agg(coalesce(learning, %s), ''::bytea), array_agg(factors), "
-        "array_agg(quiet_found), array_agg(quiet_predicted), array_agg(quiet_belief) "
-        "FROM (SELECT * FROM hosts WHERE shard = %s ORDER BY host_id) AS host",
-        (INITIAL_SHAPE, INITIAL_SHAPE / INITIAL_CHANGE_RATE, INITIAL, shard),
-        binary=True,
-    ).fetchone()
-    if row is None or row[0] is None:
-        nothing = np.empty(0)
-        learned = HostLearning.initial(0)
-        return HostColumns(
-            *(np.empty(0, np.int64), [], host_rules(0), nothing, nothing, nothing),
-            *([], learned, []),
-            quiet=QuietPages.initial(0),
-        )
-    host_ids, names = row[:2]
-    rules = host_rules(len(names))
-    last_rule = 2 + len(HOST_RULES.names or ())
-    for name, column in zip(HOST_RULES.names or (), row[2:last_rule], strict=True):
-        rules[name] = column
-    limit_updated_at, shape, rate, sources, packed, factors, *quiet = row[last_rule:]
-    return HostColumns(
-        host_ids,
-        names,
-        rules,
-        limit_updated_at,
-        shape,
-        rate,
-        [unpack_sources(of_host) for of_host in sources],
-        unpack_hosts(packed, len(names)),
-        [unpack_factors(of_host) for of_host in factors],
-        QuietPages(*quiet),
-    )

@@ -6,7 +6,7 @@ from store_contents import NOW, changed_columns, fill, urls_of_shard
 
 from shared.contracts.identity import identify
 from shared.policy.estimation.quiet_pages import QuietPages
-from shared.store import writer
+from shared.store import host_reading, writer
 from shared.store.connection import connect, connect_writer
 from shared.store.directories import directory_of
 from shared.store.explain import explain_page
@@ -17,7 +17,9 @@ from shared.store.snapshot import load_for_learning, load_shard
 from shared.store.source_times import NO_SIGNAL, SourceTimes, pack_source_times
 
 
-def test_what_was_learned_of_hosts_is_in_both_snapshots(store):
+@pytest.mark.parametrize("at_once", [2, 5, 100_000])
+def test_what_was_learned_of_hosts_is_in_both_snapshots(store, monkeypatch, at_once):
+    monkeypatch.setattr(host_reading, "HOSTS_AT_ONCE", at_once)
     fill(store, urls_of_shard(1, 10))
     before = load_shard(store, 1).hosts
     assert before.prior_shape / before.prior_rate == pytest.approx([1 / 60] * 5)
