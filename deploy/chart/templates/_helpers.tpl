@@ -60,6 +60,8 @@ database gets its address, and only who shows what is in it the other user's. */
 {{- $values := .root.Values -}}
 {{- $all := dict "KAFKA_BOOTSTRAP_SERVERS" $values.kafka.bootstrapServers "FRESHET_PARTITIONS" $values.shards "FRESHET_REPLICATION_FACTOR" $values.kafka.replicationFactor "FRESHET_HTTP_HOST" "0.0.0.0" "FRESHET_LOG_FORMAT" "json" -}}
 {{- with $values.kafka.tls }}{{ if .secret }}
+{{- /* Without it nothing would look at the certificates. */}}
+{{- $_ := set $all "FRESHET_KAFKA_SECURITY_PROTOCOL" "SSL" }}
 {{- $_ := set $all "FRESHET_KAFKA_SSL_CAFILE" "/run/freshet/kafka-tls/ca.crt" }}
 {{- if .clientCertificate }}
 {{- $_ := set $all "FRESHET_KAFKA_SSL_CERTFILE" "/run/freshet/kafka-tls/tls.crt" }}

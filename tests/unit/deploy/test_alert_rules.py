@@ -11,6 +11,9 @@ from tools import need_tool
 TOP = Path(__file__).parents[3]
 RULES = TOP / "deploy/prometheus/alerts.yml"
 CASES = yaml.safe_load((Path(__file__).parent / "alert_cases.yml").read_text())
+VALUES = yaml.safe_load((TOP / "deploy/chart/values.yaml").read_text())
+NEEDED = [name for name, worker in VALUES["workers"].items() if worker["enabled"]]
+"""Workers without which there is no Freshet: the chart has all others off."""
 
 
 def rules():
@@ -86,10 +89,34 @@ def test_alerts_fire_when_something_is_wrong_and_only_then(tmp_path):
 def test_an_alert_that_does_not_fire_is_found(tmp_path):
     broken = RULES.read_text().replace('up{job=~"freshet-.*"} == 0', 'up{job=~"freshet-.*"} == 2')
     (tmp_path / "rules.yml").write_text(broken)
-    [case] = [case for case in CASES if case["alert"] == "FreshetWorkerDown"]
+    case = next(case for case in CASES if case["alert"] == "FreshetWorkerDown")
     ill = trial(case, case["well"] | case["ill"], firing=True)
     assert evaluate(tmp_path, [ill], tmp_path / "rules.yml").returncode != 0
     assert evaluate(tmp_path, [ill]).returncode == 0
+
+
+@pytest.mark.parametrize("values", ["_x20", "1 1 stale"])
+def test_each_kind_of_worker_that_is_needed_is_missed_where_none_is_known(tmp_path, values):
+    case = next(case for case in CASES if case["alert"] == "FreshetWorkerDown")
+    jobs = [f"freshet-{name}" for name in NEEDED]
+    missing = [
+        trial(
+            case | {"labels": {"job": job}},
+            {series: values if job in series else given for series, given in case["well"].items()},
+            firing=True,
+        )
+        for job in jobs
+    ]
+    done = evaluate(tmp_path, missing)
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_the_first_look_at_schedulers_wakes_nobody(tmp_path):
+    """It says nothing yet of how fast they are."""
+    case = next(case for case in CASES if case["labels"] == {"objective": "budget"})
+    first = trial(case | {"at": "0m"}, case["well"], firing=False)
+    done = evaluate(tmp_path, [first])
+    assert done.returncode == 0, done.stdout + done.stderr
 
 
 def test_prometheus_reads_the_rules():

@@ -1,6 +1,7 @@
 """What a reader counts of its topics is there as 0 before it counts: so that a rise can be seen."""
 
 from dataclasses import replace
+from unittest import mock
 
 import pytest
 from prometheus_client import REGISTRY
@@ -25,7 +26,9 @@ def group_reader(settings, topic):
 @pytest.mark.parametrize(
     ("reader", "counters"), [(batch_consumer, READ | DONE), (group_reader, READ)]
 )
-async def test_a_counter_of_a_topic_is_there_from_the_start(reader, counters):
+def test_a_counter_of_a_topic_is_there_from_the_start(monkeypatch, reader, counters):
+    for module in ("consumer", "group_reading"):
+        monkeypatch.setattr(f"shared.runtime.{module}.make_consumer", mock.MagicMock())
     topic = replace(SIGNALS, name=f"never-read-by-a-{reader.__name__}")
 
     def shown():

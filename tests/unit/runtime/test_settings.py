@@ -199,7 +199,7 @@ def test_an_empty_text_is_no_file(monkeypatch, name):
 @pytest.mark.parametrize("named", ["frehset.toml", "", "."])
 def test_a_settings_file_that_is_named_must_be_one(monkeypatch, tmp_path, named):
     monkeypatch.setenv("FRESHET_SETTINGS_FILE", named and str(tmp_path / named))
-    with pytest.raises(SettingsError, match="FRESHET_SETTINGS_FILE names '.*', which is no file"):
+    with pytest.raises(SettingsError, match=r"FRESHET_SETTINGS_FILE names '.*', which is no file"):
         load_settings()
 
 
