@@ -2,6 +2,9 @@
 
 They stand on compacted topics. A copy of them is a file of JSON lines: a head, then a line for each
 message that stands, with its topic and key. Beside a dump of the database that is everything.
+
+A message of `host-limits` is about one rule of a host, or about two, and the others stay: of each
+rule the last one stands.
 """
 
 import asyncio
@@ -27,6 +30,15 @@ SAVED: Final[tuple[Topic, ...]] = (BANDWIDTH, GROUP_LIMITS, HOST_LIMITS)
 
 FORMAT: Final = 1
 
+Place = tuple[str, str]
+"""What a message stands for on its topic: a key, and which rule of it; "" where there is one."""
+
+_RULES: Final = ("limit", "block", "crawl-delay", "open")
+"""Of a host, as `only` names them."""
+
+_BOTH: Final = {"limit": "blocked_until", "block": "max_crawls_per_second"}
+"""What a message is about that says no `only`, and the field that says nothing of it."""
+
 MOST_LINE_BYTES: Final = 4 * MAX_MESSAGE_BYTES
 
 
@@ -45,7 +57,7 @@ class Line(msgspec.Struct, frozen=True):
     """Without prefix."""
     key: str
     message: msgspec.Raw
-    """As it was written: what this version does not know stays."""
+    """As it was written, or the part about one rule: what this version does not know stays."""
 
 
 @dataclass(slots=True)
@@ -58,6 +70,26 @@ class Restored:
     """Another message stands, which stays."""
     keys: list[str] = field(default_factory=list)
     """The first of those that were restored."""
+
+    def count(self, key: str, there: bytes | None, value: bytes, *, overwrite: bool) -> bool:
+        """Count what becomes of a message; whether it is to be published.
+
+        Args:
+            key: its own.
+            there: what stands in its place; None: nothing.
+            value: what the copy has.
+            overwrite: whether that goes before another one that stands.
+        """
+        if there is not None and _same(there, value):
+            self.same += 1
+            return False
+        if there is not None and not overwrite:
+            self.newer += 1
+            return False
+        self.restored += 1
+        if key not in self.keys and len(self.keys) < 10:
+            self.keys.append(key)
+        return True
 
 
 def read_copy(file: TextIO) -> Iterator[Line]:
@@ -116,7 +148,7 @@ async def save(settings: Settings, path: Path) -> dict[str, int]:
         counts[topic.name] = len(standing)
         lines += [
             msgspec.json.encode(Line(topic.name, key, msgspec.Raw(value)))
-            for key, value in sorted(standing.items())
+            for (key, _), value in sorted(standing.items())
         ]
     unfinished = path.with_name(f"{path.name}.unfinished")
     try:
@@ -147,23 +179,30 @@ async def restore(
     await publisher.start()
     try:
         for line in lines:
-            value = bytes(line.message)
-            there = standing[line.topic].get(line.key)
-            if there is not None and _same(there, value):
-                done.same += 1
-            elif there is not None and not overwrite:
-                done.newer += 1
-            else:
-                done.restored += 1
-                if len(done.keys) < 10:
-                    done.keys.append(line.key)
-                if not dry_run:
+            topic = _saved(line.topic)
+            for rule, value in _parts(topic, bytes(line.message)):
+                there = standing[topic.name].get((line.key, rule))
+                if done.count(line.key, there, value, overwrite=overwrite) and not dry_run:
                     # Without a partition: Kafka's own rule is the shards', and any number will do.
-                    await publisher.send(_saved(line.topic), line.key.encode(), value)
+                    await publisher.send(topic, line.key.encode(), value)
         await publisher.flush()
     finally:
         await publisher.stop()
     return done
+
+
+def _parts(topic: Topic, value: bytes) -> list[tuple[str, bytes]]:
+    """Which rules a message is about, with the message; one that is about two is parted."""
+    if topic is not HOST_LIMITS:
+        return [("", value)]
+    plain: dict[str, Any] = msgspec.json.decode(value)
+    if plain.get("only") is not None:
+        return [(plain["only"], value)]
+    parts = {
+        rule: {name: said for name, said in plain.items() if name != other} | {"only": rule}
+        for rule, other in _BOTH.items()
+    }
+    return [(rule, msgspec.json.encode(part)) for rule, part in parts.items()]
 
 
 def _same(one: bytes, other: bytes) -> bool:
@@ -171,8 +210,8 @@ def _same(one: bytes, other: bytes) -> bool:
     return bool(plain[0] == plain[1])
 
 
-async def read_standing(settings: Settings, topic: Topic) -> dict[str, bytes]:
-    """The last message of each key of a compacted topic; those that cannot be read are left out.
+async def read_standing(settings: Settings, topic: Topic) -> dict[Place, bytes]:
+    """The messages of a compacted topic that stand; those that cannot be read are left out.
 
     A topic that is not there has none: it may be newer than the last `freshet topics ensure`.
 
@@ -182,7 +221,7 @@ async def read_standing(settings: Settings, topic: Topic) -> dict[str, bytes]:
     """
     require_broker(settings)
     consumer = make_consumer(settings)
-    found: dict[str, dict[int, tuple[int, bytes | None]]] = {}
+    found: dict[Place, dict[int, tuple[int, bytes | None]]] = {}
     try:
         await consumer.start()
         partitions = (await topic_partitions(settings, [topic]))[topic.name]
@@ -203,18 +242,27 @@ async def read_standing(settings: Settings, topic: Topic) -> dict[str, bytes]:
     finally:
         await consumer.stop()
     # A host that went to another shard may have rules on both partitions: the later ones stand.
-    standing = {name: max(of_key.values(), key=itemgetter(0))[1] for name, of_key in found.items()}
-    return {name: value for name, value in standing.items() if value is not None}
+    standing = {place: max(told.values(), key=itemgetter(0))[1] for place, told in found.items()}
+    return {place: value for place, value in standing.items() if value is not None}
 
 
 def _take(
-    found: dict[str, dict[int, tuple[int, bytes | None]]], topic: Topic, record: ConsumerRecord
+    found: dict[Place, dict[int, tuple[int, bytes | None]]], topic: Topic, record: ConsumerRecord
 ) -> None:
-    """Let a record stand for its key on its partition: its time and its value."""
+    """Let a record stand, on its partition, for all that it is about: its time and its value.
+
+    A tombstone is about everything.
+    """
+    parts: list[tuple[str, bytes | None]]
     try:
         name = (record.key or b"").decode()
-        if record.value is not None and topic.message is not None:
-            decode(topic.message, record.value)
+        if record.value is None:
+            parts = [(rule, None) for rule in (_RULES if topic is HOST_LIMITS else ("",))]
+        else:
+            if topic.message is not None:
+                decode(topic.message, record.value)
+            parts = [*_parts(topic, record.value)]
     except (BadMessage, UnicodeDecodeError):
         return
-    found.setdefault(name, {})[record.partition] = record.timestamp, record.value
+    for rule, value in parts:
+        found.setdefault((name, rule), {})[record.partition] = record.timestamp, value

@@ -44,8 +44,9 @@ def save(file: Path, as_json: bool) -> None:
 def restore(file: Path, overwrite: bool, dry_run: bool, as_json: bool) -> None:
     """Set what FILE has and the topics do not.
 
-    What was set since the copy was made stays: the budget, or the limit of a host, that stands on
-    its topic is the newer one. What is restored holds as if it had been set now.
+    What was set since the copy was made stays: the budget, or the rule of a host (its limit, its
+    block, its bound of open requests, its crawl delay), that stands on its topic is the newer one.
+    What is restored holds as if it had been set now.
     """
     from services.cli.audit import note  # noqa: PLC0415
     from services.cli.backup import read_copy  # noqa: PLC0415

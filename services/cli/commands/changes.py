@@ -6,7 +6,7 @@ from shared.terminal.output import show_json, show_rows
 
 
 @click.command()
-@click.option("--host", help="Only changes of this host's limit.")
+@click.option("--host", help="Only changes of this host's limit, or of this group's.")
 @click.option("--last", type=click.IntRange(1, 100_000), default=20, show_default=True)
 @click.option("--json", "as_json", is_flag=True, help="Answer as JSON.")
 def command(host: str | None, last: int, as_json: bool) -> None:
@@ -26,9 +26,13 @@ def command(host: str | None, last: int, as_json: bool) -> None:
     from services.cli.bandwidths import when  # noqa: PLC0415 - commands load what they need
     from shared.runtime.settings import load_settings  # noqa: PLC0415
     from shared.store.changes import last_changes  # noqa: PLC0415
+    from shared.views.hosts import host_name  # noqa: PLC0415
 
     url = load_settings().database_url.get_secret_value()
     changes = last_changes(url, last, host)[::-1]
+    if host is not None and not changes:
+        # A group has a name of its own, which is noted as it was given; any other is a host's.
+        changes = last_changes(url, last, host_name(host))[::-1]
     if as_json:
         show_json([change._asdict() for change in changes])
         return

@@ -10,7 +10,10 @@ from click.testing import CliRunner
 from sites import atom, index, sitemap
 
 from services.cli.main import main
-from shared.contracts.identity import host_id_of, shard_of
+from services.poller.sites.news import News
+from services.poller.sites.rules import SiteRules
+from shared.contracts.identity import host_id_of, identify, shard_of
+from shared.discovery.robots import read_robots
 from shared.store.hosts import HostLearning, pack_hosts, pack_sources
 
 pytestmark = pytest.mark.postgres
@@ -139,3 +142,21 @@ async def test_a_site_that_is_away_is_watched_all_the_same(run, site):
     assert answer["sources"] == []
     assert len(answer["notes"]) == 2
     assert len(await run("list", "--json")) == 1
+
+
+async def test_a_host_counts_by_the_name_that_its_pages_have(run, site, migrated_url):
+    written = ["WWW.Example.com", "www.example.com:443", "bücher.example:80", "b.example:8080"]
+    options = [part for name in written for part in ("--host", name)]
+    answer = await run("add", site.url, *options, "--json")
+    named = ["www.example.com", "xn--bcher-kva.example", "b.example:8080"]
+    assert answer["hosts"] == [site.host, *named]
+    with psycopg.connect(migrated_url) as connection:
+        [[hosts]] = connection.execute("SELECT hosts FROM watched_sites")
+    # What the poller counts.
+    rules = SiteRules(hosts, (), ())
+    for url in ("https://www.example.com:443/a", "http://bücher.example/", "http://b.example:8080"):
+        news = News(url, is_new=True, observed_at=None, signals=False, is_exact=False)
+        robots = dict.fromkeys(rules.origins_of([news]), read_robots(b"", "a"))
+        assert rules.page_of(news, robots) == identify(url)
+    for wrong in ("https://www.example.com", "www.example.com/blog", "a b"):
+        assert "is not a host" in await run("add", site.url, "--host", wrong, code=2)

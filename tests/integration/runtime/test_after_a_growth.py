@@ -72,7 +72,7 @@ async def test_the_later_of_two_rules_of_a_host_that_moved_is_saved(settings, st
         await limit(settings, partition, float(rate + 1))
         await asyncio.sleep(0.01)
     standing = await read_standing(settings, HOST_LIMITS)
-    assert decode(HostLimit, standing[MOVED]).max_crawls_per_second == 2.0
+    assert decode(HostLimit, standing[MOVED, "limit"]).max_crawls_per_second == 2.0
 
 
 async def test_nothing_is_left_of_the_rules_of_a_host_that_is_erased(settings):

@@ -11,9 +11,12 @@ import pytest
 from documented import blocks, follow, freshet
 from workers import settings_for, worker
 
+from shared.contracts.codec import decode
 from shared.contracts.identity import identify
-from shared.contracts.messages import CrawlOutcome, PageUpdate
-from shared.contracts.topics import CRAWL_OUTCOMES, PAGE_UPDATES
+from shared.contracts.messages import CrawlOutcome, HostLimit, PageUpdate
+from shared.contracts.topics import CRAWL_OUTCOMES, HOST_LIMITS, PAGE_UPDATES
+from shared.rules.host_rules import HostRules
+from shared.runtime.kafka import make_consumer, topic_partitions
 from shared.runtime.publisher import Publisher
 
 SESSION_SECONDS = 6.0
@@ -67,6 +70,39 @@ class Installation:
         await publisher.flush()
         await publisher.stop()
 
+    async def say(self, *limits):
+        """Messages of `host-limits`; None: a tombstone of the host of the one before."""
+        publisher = Publisher(self.settings)
+        await publisher.start()
+        host = ""
+        for limit in limits:
+            host = host if limit is None else limit.host
+            if limit is None:
+                await publisher.send(HOST_LIMITS, host.encode(), None)
+            else:
+                await publisher.send_for_host(HOST_LIMITS, host, limit)
+        await publisher.flush()
+        await publisher.stop()
+
+    async def rules(self):
+        """Of each host, as they are for a worker that reads all of `host-limits`."""
+        found = {}
+        consumer = make_consumer(self.settings)
+        await consumer.start()
+        try:
+            partitions = (await topic_partitions(self.settings, [HOST_LIMITS]))[HOST_LIMITS.name]
+            consumer.assign(partitions)
+            await consumer.seek_to_beginning(*partitions)
+            left = await consumer.end_offsets(partitions)
+            while left:
+                for records in (await consumer.getmany(timeout_ms=100)).values():
+                    for record in records:
+                        taken(found, record.key.decode(), record.value)
+                left = {tp: n for tp, n in left.items() if await consumer.position(tp) < n}
+        finally:
+            await consumer.stop()
+        return found
+
     def pages(self):
         """What the database has of each page."""
         with psycopg.connect(self.settings.database_url.get_secret_value()) as connection:
@@ -78,6 +114,15 @@ class Installation:
         while not wanted(found := await asyncio.to_thread(self.pages)):
             assert time.monotonic() < deadline, (found, process.log)
             await asyncio.sleep(0.1)
+
+
+def taken(rules, host, value):
+    """Let a message of a host change its rules; a tombstone ends them."""
+    rules[host] = rules.get(host, HostRules())
+    if value is None:
+        del rules[host]
+    else:
+        rules[host].take(decode(HostLimit, value))
 
 
 def crawled(count):
@@ -179,3 +224,85 @@ async def test_a_copy_is_set_again_where_something_is_missing_and_nowhere_else(
     rates = [change["change"]["max_crawls_per_second"] for change in json.loads(noted)]
     assert rates == [2, 3]
     assert ours.settings.partitions == 4
+
+
+async def test_each_rule_of_a_host_is_in_the_copy_and_is_set_again_by_itself(
+    local_broker, database_url, monkeypatch, tmp_path
+):
+    monkeypatch.chdir(tmp_path)
+    ours = Installation(
+        settings_for(
+            local_broker.bootstrap_servers,
+            f"rule-{uuid.uuid4().hex[:8]}",
+            database_url=database_url,
+        ),
+        monkeypatch,
+    )
+
+    async def run(*arguments):
+        said = await asyncio.to_thread(freshet, *arguments, "--json")
+        return list(json.loads(said).values())
+
+    await asyncio.to_thread(freshet, "migrate")
+    await asyncio.to_thread(freshet, "topics", "ensure")
+    await run("hosts", "limit", "a.example", "0.5/s", "--open", "2")
+    await ours.say(
+        HostLimit("a.example", only="crawl-delay", crawl_delay_seconds=4.0),
+        # As senders of before say it; then the block is taken back, and the limit is not.
+        HostLimit("b.example", 2.0, blocked_until=2e9),
+        HostLimit("b.example", only="block"),
+        HostLimit("c.example", only="open", max_open_requests=3),
+        None,
+    )
+    rules = {
+        "a.example": HostRules(limit=0.5, most_open=2, crawl_delay=4.0),
+        "b.example": HostRules(limit=2.0),
+    }
+    assert await ours.rules() == rules
+    assert await run("backup", "save", "copy.jsonl") == [0, 0, 5]
+
+    await run("hosts", "limit", "a.example", "1/s")
+    await run("hosts", "block", "b.example")
+    assert await run("backup", "restore", "copy.jsonl") == [0, 3, 2]
+    assert await run("backup", "restore", "copy.jsonl", "--overwrite") == [2, 3, 0]
+    assert await ours.rules() == rules
+
+    ours.at(ours.settings.model_copy(update={"topic_prefix": f"new-{uuid.uuid4().hex[:8]}-"}))
+    await asyncio.to_thread(freshet, "topics", "ensure")
+    assert await run("backup", "restore", "copy.jsonl") == [5, 0, 0]
+    assert await ours.rules() == rules
+
+
+async def test_a_copy_of_before_is_restored(local_broker, database_url, monkeypatch, tmp_path):
+    """It has one line a host, which may be of both rules that there were."""
+    monkeypatch.chdir(tmp_path)
+    ours = Installation(
+        settings_for(
+            local_broker.bootstrap_servers, f"old-{uuid.uuid4().hex[:8]}", database_url=database_url
+        ),
+        monkeypatch,
+    )
+    messages = [
+        '{"host":"a.example","max_crawls_per_second":2.0,"blocked_until":2e9}',
+        '{"host":"b.example","max_open_requests":2,"only":"open"}',
+    ]
+    lines = [
+        f'{{"topic":"host-limits","key":"{host}","message":{message}}}'
+        for host, message in zip(("a.example", "b.example"), messages, strict=True)
+    ]
+    head = '{"freshet_backup":1,"saved_at":1.7e9}'
+    (tmp_path / "copy.jsonl").write_text("\n".join([head, *lines, ""]))
+
+    def told():
+        freshet("migrate")
+        freshet("topics", "ensure")
+        freshet("hosts", "limit", "a.example", "3/s")
+        kept = json.loads(freshet("backup", "restore", "copy.jsonl", "--json"))
+        again = json.loads(freshet("backup", "restore", "copy.jsonl", "--overwrite", "--json"))
+        return [list(answer.values()) for answer in (kept, again)]
+
+    assert await asyncio.to_thread(told) == [[2, 0, 1], [1, 2, 0]]
+    assert await ours.rules() == {
+        "a.example": HostRules(limit=2.0, blocked_until=2e9),
+        "b.example": HostRules(most_open=2),
+    }
