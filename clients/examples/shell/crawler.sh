@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# A whole crawler for Freshet in the shell: kcat, curl, jq, sha256sum. One page at a time.
+# A whole crawler for Freshet in the shell: kcat, curl (7.75 or newer), jq, sha256sum. One page at a
+# time.
 #
 # KAFKA_BOOTSTRAP_SERVERS says where Kafka is, FRESHET_TOPIC_PREFIX what topics begin with. Before
 # you let it out, let it refuse addresses that are not public, and obey robots.txt.
@@ -10,17 +11,19 @@ page=$(mktemp)
 trap 'rm -f "$page"; kill 0' EXIT
 
 answer() { # the request as JSON → the outcome as JSON
-    local status=0 address= redirects=0 digest
-    read -r status redirects address < <(curl --silent --globoff --location --max-time 60 \
-        --max-filesize 10000000 --proto =http,https --output "$page" \
-        --write-out '%{http_code} %{num_redirects} %{remote_ip}\n' -- "$(jq -r .url <<<"$1")") || true
+    local failure status redirects address digest=
+    : >"$page" # the page crawled before is none of this one's
+    read -r failure status redirects address < <(curl --silent --globoff --location --max-time 60 \
+        --max-filesize 10000000 --proto =http,https --output "$page" --write-out \
+        '%{exitcode} %{http_code} %{num_redirects} %{remote_ip}\n' -- "$(jq -r .url <<<"$1")") || true
     [ "$redirects" = 0 ] || address= # another host may have answered
-    digest=$(sha256sum <"$page" | cut -c1-64)
-    jq -c --argjson status "$((10#$status))" --arg digest "$digest" --arg group "$address" '
+    # Of a page that is too large, or was cut off, the status says nothing, and there is a part at most.
+    [ "$failure" != 0 ] || digest=$(sha256sum <"$page" | cut -c1-64)
+    jq -c --argjson status "$((10#${status:-0}))" --arg digest "$digest" --arg group "$address" '
         {request_id, url, host, crawled_at: now, http_status: $status} +
         if $group == "" then {} else {$group} end +
-        if $status >= 200 and $status < 300 then {$digest}
-        elif $status == 404 or $status == 410 then {result: "gone"}
+        if $status == 404 or $status == 410 then {result: "gone"}
+        elif $status >= 200 and $status < 300 and $digest != "" then {$digest}
         else {result: "failed"} end' <<<"$1"
 }
 

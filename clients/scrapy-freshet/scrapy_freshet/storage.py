@@ -5,9 +5,9 @@ import json
 import os
 import time
 from datetime import UTC, datetime
-from io import BytesIO
+from io import BytesIO, FileIO
 from pathlib import Path
-from typing import Any, Final, Protocol
+from typing import Final, Protocol
 
 from scrapy.http import Response
 
@@ -70,7 +70,8 @@ class Files:
 class Warc:
     """All copies of all pages, in the order in which they came, as WARC files (ISO 28500).
 
-    A file has the suffix `.open` until it is complete.
+    A file has the suffix `.open` until it is complete. It has whole records alone, also where the
+    disk was full amid one.
     """
 
     def __init__(self, folder: Path, most_bytes: int = MOST_WARC_BYTES) -> None:
@@ -85,16 +86,42 @@ class Warc:
         self._folder = folder
         self._most_bytes = most_bytes
         self._number = 0
-        self._path: Path | None = None
-        self._file: Any = None
-        self._writer: Any = None
+        self._path = folder
+        """Of the file."""
+        self._file: FileIO | None = None
+        """Without a buffer: what is in one would be written behind a record that was cut off."""
 
     def put(self, page: str, response: Response) -> None:
         """See `Store`. Bodies are written unpacked, with a length that fits them."""
+        if self._file is None:
+            self._file = self._begin()
+        self._append(self._file, self._packed(page, response, is_first=self._file.tell() == 0))
+        if self._file.tell() >= self._most_bytes:
+            self.close()
+
+    def close(self) -> None:
+        """See `Store`."""
+        if self._file is None:
+            return
+        with self._file as file:
+            self._file, is_empty = None, file.tell() == 0
+        if is_empty:
+            self._path.unlink()
+        else:
+            self._path.rename(self._path.with_suffix(""))
+
+    def _begin(self) -> FileIO:
+        self._folder.mkdir(parents=True, exist_ok=True)
+        self._number += 1
+        moment = datetime.now(UTC).strftime("%Y%m%d%H%M%S")
+        name = f"freshet-{moment}-{os.getpid()}-{self._number:05}.warc.gz"
+        self._path = self._folder / (name + _UNFINISHED)
+        return self._path.open("xb", buffering=0)
+
+    def _packed(self, page: str, response: Response, *, is_first: bool) -> memoryview:
+        """The record of a page; of a file's first one with the record before it, about the file."""
         from warcio.statusandheaders import StatusAndHeaders  # noqa: PLC0415 - an extra
 
-        if self._file is None:
-            self._begin()
         headers = [
             (name.decode("latin-1"), value.decode("latin-1"))
             for name, values in response.headers.items()
@@ -107,36 +134,37 @@ class Warc:
             about["WARC-IP-Address"] = str(response.ip_address)
         if response.url != page:
             about["Freshet-Page"] = page
-        record = self._writer.create_warc_record(
+        packed = BytesIO()
+        writer = self._make_writer(packed, gzip=True)
+        if is_first:
+            software = {"software": "scrapy-freshet"}
+            writer.write_record(writer.create_warcinfo_record(self._path.stem, software))
+        record = writer.create_warc_record(
             response.url,
             "response",
             payload=BytesIO(response.body),
+            length=len(response.body),
             http_headers=StatusAndHeaders(str(response.status), headers, protocol="HTTP/1.1"),
             warc_headers_dict=about,
         )
-        self._writer.write_record(record)
-        self._file.flush()
-        if self._file.tell() >= self._most_bytes:
-            self.close()
+        writer.write_record(record)
+        return packed.getbuffer()
 
-    def close(self) -> None:
-        """See `Store`."""
-        if self._file is not None and self._path is not None:
-            self._file.close()
-            self._path.rename(self._path.with_suffix(""))
-            self._file = None
-
-    def _begin(self) -> None:
-        self._folder.mkdir(parents=True, exist_ok=True)
-        self._number += 1
-        moment = datetime.now(UTC).strftime("%Y%m%d%H%M%S")
-        name = f"freshet-{moment}-{os.getpid()}-{self._number:05}.warc.gz"
-        self._path = self._folder / (name + _UNFINISHED)
-        self._file = self._path.open("xb")
-        self._writer = self._make_writer(self._file, gzip=True)
-        self._writer.write_record(
-            self._writer.create_warcinfo_record(name, {"software": "scrapy-freshet"})
-        )
+    def _append(self, file: FileIO, content: memoryview) -> None:
+        """Write content as a whole, or nothing of it."""
+        began = file.tell()
+        try:
+            while content:
+                content = content[file.write(content) :]
+        except BaseException:
+            try:
+                file.seek(began)
+                file.truncate()
+            except OSError:
+                # Nothing may come behind what is cut off: the next page begins another file.
+                self._file = None
+                file.close()
+            raise
 
 
 def _replace(file: Path, content: bytes) -> None:
