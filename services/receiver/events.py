@@ -1,7 +1,7 @@
 """CloudEvents over HTTP, <https://cloudevents.io>: structured, batched, and binary. Pure.
 
 The page is the event's `subject` where that is a URL; else `url` of its data, if that is an object.
-`time` says when it changed.
+`time` says when it changed. Data that is JSON may come in base64.
 """
 
 import json
@@ -99,10 +99,8 @@ def ping_of(event: BaseCloudEvent, *, timed: bool) -> Ping:
     Raises:
         BadUrl: it names none.
     """
-    subject, data, at = event.get_subject(), event.get_data(), event.get_time()
-    url = subject if subject and "://" in subject else None
-    if url is None and isinstance(data, dict) and isinstance(data.get("url"), str):
-        url = data["url"]
+    subject, at = event.get_subject(), event.get_time()
+    url = subject if subject and "://" in subject else _url_in(event)
     if url is None:
         raise BadUrl("it names no page: a URL as its subject, or as `url` in its data")
     observed_at = at.timestamp() if at is not None and timed else None
@@ -110,3 +108,13 @@ def ping_of(event: BaseCloudEvent, *, timed: bool) -> Ping:
         raise BadUrl("its time is not of this age")
     page = identify(url)
     return Ping(page.url, page.host, observed_at)
+
+
+def _url_in(event: BaseCloudEvent) -> str | None:
+    """`url` of an event's data."""
+    data, kind = event.get_data(), event.get_datacontenttype() or JSONFormat.DEFAULT_CONTENT_TYPE
+    if isinstance(data, bytes) and JSONFormat.JSON_CONTENT_TYPE_PATTERN.match(kind):
+        # The SDK unpacks base64, and leaves it at that.
+        data = json.loads(data)
+    url = data.get("url") if isinstance(data, dict) else None
+    return url if isinstance(url, str) else None

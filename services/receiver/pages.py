@@ -1,10 +1,10 @@
 """What is answered: IndexNow, weblogs' pings, CloudEvents and JSON lines."""
 
-import asyncio
 import time
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
-from typing import Final, TypeVar
+from functools import partial
+from typing import Final, NamedTuple
 
 import structlog
 from aiohttp import web
@@ -15,6 +15,7 @@ from services.receiver.events import read_events
 from services.receiver.indexnow.engines import Engines
 from services.receiver.indexnow.keys import KeyBook, Verdict
 from services.receiver.indexnow.submission import (
+    KeyFile,
     Submission,
     key_file,
     of_body,
@@ -24,7 +25,7 @@ from services.receiver.indexnow.submission import (
 from services.receiver.lines import Read, read_lines
 from services.receiver.rates import Rates
 from services.receiver.refusing import Refused, too_fast
-from services.receiver.sending import Sender
+from services.receiver.sending import Sender, bytes_of
 from services.receiver.tokens import Tokens
 from services.receiver.visitors import Proxies, address_of, visitor_of
 from services.receiver.weblogs import answer, read_call
@@ -44,12 +45,7 @@ WEBLOG_PING: Final = "weblog-ping"
 
 OWN_SOURCES: Final = frozenset({INDEXNOW, INDEXNOW_UNCHECKED, INDEXNOW_SHARED, WEBLOG_PING})
 
-LONG: Final = 200
-"""More URLs than this are looked at in a thread: others are answered meanwhile."""
-
 _HEADERS: Final = {"X-Content-Type-Options": "nosniff", "Cache-Control": "no-store"}
-
-T = TypeVar("T")
 
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
@@ -66,6 +62,15 @@ class Parts:
     rates: Rates
     tokens: Tokens
     proxies: Proxies
+
+
+class _Asked(NamedTuple):
+    """A submission of which only the pings are left."""
+
+    host: str
+    file: KeyFile | None
+    """That must hold its key; None: an engine shares it, and has looked at the key."""
+    pings: list[Ping]
 
 
 class Pages:
@@ -92,23 +97,36 @@ class Pages:
     async def indexnow(self, request: web.Request) -> web.StreamResponse:
         """IndexNow: one URL by GET, many by POST."""
         address = address_of(request, self._parts.proxies)
-        if request.method == "POST":
-            body = await self._parts.bodies.read(request, visitor_of(address))
-            submission = await self._worked(len(body), of_body, body)
-        else:
-            submission = of_query(request.query)
-        if "noreping" in request.query and self._parts.engines.known(
-            submission.host, submission.key, address
-        ):
-            return await self._shared(submission)
-        return await self._submitted(submission, address)
+        may_share = "noreping" in request.query
+        if request.method != "POST":
+            asked = self._asked(of_query(request.query), address, may_share=may_share)
+            return await self._submitted(asked, address)
+        async with self._parts.bodies.read(request, visitor_of(address)) as body:
+            asked = await body.turned_into(
+                lambda text: self._asked(of_body(text), address, may_share=may_share),
+                lambda asked: bytes_of(asked.pings),
+            )
+            return await self._submitted(asked, address)
 
-    async def _submitted(self, submission: Submission, address: str) -> web.StreamResponse:
-        file = key_file(submission)
-        pings = await self._pings(submission, submission.host, file.folder)
+    def _asked(self, submission: Submission, address: str, *, may_share: bool) -> _Asked:
+        host, file, folder = submission.host, None, "/"
+        is_shared = may_share and self._parts.engines.known(host, submission.key, address)
+        if not is_shared:
+            file = key_file(submission)
+            folder = file.folder
+        own = None if is_shared else host
+        pings = pings_within(submission.urls, own, folder, allow_private=self._private)
+        return _Asked(host, file, pings)
+
+    async def _submitted(self, asked: _Asked, address: str) -> web.StreamResponse:
+        host, file, pings = asked
+        if file is None:
+            self._take(f"engine {host}", len(pings))
+            await self._parts.sender.send(INDEXNOW_SHARED, pings)
+            return web.Response(text="taken\n")
         verdict = await self._parts.keys.verdict(file, visitor_of(address))
         if verdict is Verdict.VALID:
-            self._take(f"host {submission.host}", len(pings))
+            self._take(f"host {host}", len(pings))
             await self._parts.sender.send(INDEXNOW, pings)
             return web.Response(text="taken\n")
         if verdict is Verdict.PENDING:
@@ -118,68 +136,42 @@ class Pages:
         found = "does not hold the key" if verdict is Verdict.INVALID else "cannot be fetched"
         raise Refused(403, f"the key's file {file.urls[0]} {found}")
 
-    async def _shared(self, submission: Submission) -> web.StreamResponse:
-        pings = await self._pings(submission, None, "/")
-        self._take(f"engine {submission.host}", len(pings))
-        await self._parts.sender.send(INDEXNOW_SHARED, pings)
-        return web.Response(text="taken\n")
-
-    async def _pings(self, submission: Submission, host: str | None, folder: str) -> list[Ping]:
-        def work(urls: tuple[str, ...]) -> list[Ping]:
-            return pings_within(urls, host, folder, allow_private=self._private)
-
-        if len(submission.urls) <= LONG:
-            return work(submission.urls)
-        return await asyncio.to_thread(work, submission.urls)
-
     async def weblog(self, request: web.Request) -> web.StreamResponse:
         """A weblog's ping; what is wrong with it is said in the method's own answer."""
-        visitor = visitor_of(address_of(request, self._parts.proxies))
-        body = await self._parts.bodies.read(request, visitor)
-        try:
-            pings = read_call(body)
-        except Refused as refused:
-            return web.Response(
-                body=answer(str(refused), failed=True), content_type="text/xml", charset="utf-8"
-            )
-        self._take(f"address {visitor}", len(pings))
-        await self._parts.sender.send(WEBLOG_PING, pings)
-        return web.Response(
-            body=answer("Thanks for the ping.", failed=False),
-            content_type="text/xml",
-            charset="utf-8",
-        )
+        visitor = self._visitor(request)
+        async with self._parts.bodies.read(request, visitor) as body:
+            try:
+                pings = await body.turned_into(read_call, bytes_of)
+            except Refused as refused:
+                if refused.retry_seconds is not None:
+                    raise
+                return _of_weblog(str(refused), failed=True)
+            self._take(f"address {visitor}", len(pings))
+            await self._parts.sender.send(WEBLOG_PING, pings)
+            return _of_weblog("Thanks for the ping.", failed=False)
 
     async def events(self, request: web.Request) -> web.StreamResponse:
         """CloudEvents, of a source that has a token."""
-        source, body = await self._of_source(request)
-        read = await self._worked(
-            len(body), read_events, request.headers.get("Content-Type", ""), request.headers, body
-        )
-        return await self._read(source, read)
+        kind = request.headers.get("Content-Type", "")
+        return await self._of_source(request, partial(read_events, kind, request.headers))
 
     async def signals(self, request: web.Request) -> web.StreamResponse:
         """JSON lines, of a source that has a token."""
-        source, body = await self._of_source(request)
-        return await self._read(source, await self._worked(len(body), read_lines, body))
+        return await self._of_source(request, read_lines)
 
-    async def _of_source(self, request: web.Request) -> tuple[str, bytes]:
+    async def _of_source(
+        self, request: web.Request, reading: Callable[[bytes], Read]
+    ) -> web.StreamResponse:
         source = self._parts.tokens.source_of(request.headers.get("Authorization", ""))
-        visitor = visitor_of(address_of(request, self._parts.proxies))
-        return source, await self._parts.bodies.read(request, visitor)
+        async with self._parts.bodies.read(request, self._visitor(request)) as body:
+            read = await body.turned_into(reading, lambda read: bytes_of(read.pings))
+            self._take(f"source {source}", len(read.pings))
+            await self._parts.sender.send(source, read.pings)
+            status = 200 if read.pings or not read.refused else 400
+            return web.json_response(read.answer(), status=status)
 
-    async def _read(self, source: str, read: Read) -> web.StreamResponse:
-        self._take(f"source {source}", len(read.pings))
-        await self._parts.sender.send(source, read.pings)
-        status = 200 if read.pings or not read.refused else 400
-        return web.json_response(read.answer(), status=status)
-
-    @staticmethod
-    async def _worked(size: int, work: Callable[..., T], *arguments: object) -> T:
-        """The result of work whose time goes with the size of a body."""
-        if size < LONG * 100:
-            return work(*arguments)
-        return await asyncio.to_thread(work, *arguments)
+    def _visitor(self, request: web.Request) -> str:
+        return visitor_of(address_of(request, self._parts.proxies))
 
     def _take(self, sender: str, count: int) -> None:
         wait = self._parts.rates.wait_for(sender, count, time.monotonic())
@@ -189,6 +181,12 @@ class Pages:
                 "(FRESHET_RECEIVER_URLS_PER_SENDER_PER_SECOND)",
                 wait,
             )
+
+
+def _of_weblog(message: str, *, failed: bool) -> web.Response:
+    return web.Response(
+        body=answer(message, failed=failed), content_type="text/xml", charset="utf-8"
+    )
 
 
 @web.middleware

@@ -21,7 +21,17 @@ from shared.runtime.wall_time import WALL
 MOST_WAITING: Final = 200_000
 """Signals that wait for the broker; with more, senders are told to come again."""
 
+MOST_WAITING_BYTES: Final = 128 * 1024 * 1024
+"""Of them, as `bytes_of` counts."""
+
 RETRY_SECONDS: Final = 5
+_PING_BYTES: Final = 400
+"""That a ping and the message that is made of it take besides their texts."""
+
+
+def bytes_of(pings: Sequence[Ping]) -> int:
+    """What pings take in memory, about, with the messages that are made of them."""
+    return sum(_PING_BYTES + 2 * (len(ping.url) + len(ping.host)) for ping in pings)
 
 
 class Sender:
@@ -47,6 +57,7 @@ class Sender:
         self._trouble = trouble
         self._acknowledging = Acknowledging(patience_seconds)
         self._waiting = 0
+        self._waiting_bytes = 0
         self.accounts = PingAccounts()
         """What the broker has of each source."""
 
@@ -60,10 +71,14 @@ class Sender:
             return
         if (trouble := self._trouble()) is not None:
             raise Refused(503, f"nothing can be stored now: {trouble}", RETRY_SECONDS)
-        if self._waiting + len(pings) > MOST_WAITING:
+        size = bytes_of(pings)
+        if (
+            self._waiting + len(pings) > MOST_WAITING
+            or self._waiting_bytes + size > MOST_WAITING_BYTES
+        ):
             raise Refused(503, "the broker is behind", RETRY_SECONDS)
         try:
-            await self._acknowledging.wait_for(self._send(source, pings))
+            await self._acknowledging.wait_for(self._send(source, pings, size))
         except NotAcknowledged as error:
             raise Refused(503, str(error), RETRY_SECONDS) from error
 
@@ -75,18 +90,19 @@ class Sender:
         """Wait for what is under way."""
         await self._acknowledging.stop()
 
-    async def _send(self, source: str, pings: Sequence[Ping]) -> None:
-        self._count(len(pings))
+    async def _send(self, source: str, pings: Sequence[Ping], size: int) -> None:
+        self._count(len(pings), size)
         arrived_at = WALL.now()
         try:
             await self._publish(source, pings)
         finally:
-            self._count(-len(pings))
+            self._count(-len(pings), -size)
         metrics.SIGNALS.labels(source).inc(len(pings))
         self.accounts.published(source, pings, arrived_at)
 
-    def _count(self, change: int) -> None:
+    def _count(self, change: int, size: int) -> None:
         self._waiting += change
+        self._waiting_bytes += size
         metrics.WAITING.set(self._waiting)
 
     async def _publish(self, source: str, pings: Sequence[Ping]) -> None:

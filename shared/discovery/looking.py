@@ -10,7 +10,7 @@ from yarl import URL
 
 from shared.contracts.identity import BadUrl, PageIdentity, identify
 from shared.discovery.links import HEAD_BYTES, Links
-from shared.discovery.robots import Robots, fetch_robots, to_the_web
+from shared.discovery.robots import Robots, fetch_robots, to_the_web, unknown_robots
 from shared.runtime.fetching import Fetched, Fetcher, FetchFailed
 
 GUESSES: Final = ("/sitemap.xml", "/sitemap_index.xml")
@@ -92,7 +92,7 @@ async def _robots_of(fetcher: Fetcher, page: PageIdentity, agent: str, found: Fo
         return await fetch_robots(fetcher, page.url, agent)
     except FetchFailed as failure:
         found.notes.append(f"robots.txt: {failure}")
-        return Robots(agent)
+        return unknown_robots(agent)
 
 
 async def _guess(fetcher: Fetcher, page: PageIdentity, robots: Robots, found: Found) -> None:

@@ -28,6 +28,13 @@ class _Rules(Protocol):
     def can_fetch(self, url: str, user_agent: str) -> bool: ...
 
 
+class _Nothing:
+    """Rules that let nothing be fetched."""
+
+    def can_fetch(self, _url: str, _agent: str) -> bool:
+        return False
+
+
 @dataclass(frozen=True, slots=True)
 class Robots:
     """What a host's robots.txt says to us."""
@@ -43,6 +50,11 @@ class Robots:
     def allows(self, url: str) -> bool:
         """Whether a URL of the host may be fetched."""
         return self.rules is None or self.rules.can_fetch(url, self.agent)
+
+
+def unknown_robots(agent: str) -> Robots:
+    """What holds where a host's robots.txt cannot be had: nothing is allowed."""
+    return Robots(agent, _Nothing())
 
 
 def robots_url(url: str) -> str:

@@ -66,6 +66,7 @@ class DueSource(NamedTuple):
     etag: str
     last_modified: str
     digest: bytes
+    """Of its document, and when that is to be compared again, as the poller packs them."""
     seen: bytes
     """What its document said, as the poller packs it."""
     interval_seconds: float

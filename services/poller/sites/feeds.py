@@ -12,6 +12,7 @@ import feedparser
 import msgspec
 
 from services.poller.sites.entries import MOST_ENTRIES, MOST_TEXT, BadDocument, Entry, Summary
+from shared.discovery.surrogates import mended
 
 _DATES: Final = ("updated", "published", "created")
 _SHORTEST_TTL: Final = 60.0
@@ -50,7 +51,8 @@ def _of_json(text: bytes) -> tuple[list[Entry], float | None]:
 
 def _of_xml(text: bytes) -> tuple[list[Entry], float | None]:
     # Of a file, never of a string: that would be opened if it were a file's name or a URL.
-    parsed = feedparser.parse(io.BytesIO(text), sanitize_html=False, resolve_relative_uris=False)
+    file = io.BytesIO(mended(text))
+    parsed = feedparser.parse(file, sanitize_html=False, resolve_relative_uris=False)
     if not parsed.version:
         raise BadDocument("it is neither a sitemap nor a feed")
     entries = [Entry(_link_of(entry), _date_of(entry)) for entry in parsed.entries]

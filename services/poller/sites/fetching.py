@@ -10,6 +10,7 @@ from typing import Final, NamedTuple
 from services.poller.sites.documents import DOCUMENT_BYTES, Document
 from services.poller.sites.entries import Give, Summary
 from services.poller.sites.feed_process import FeedProcess
+from services.poller.sites.looking_again import to_match
 from shared.discovery.robots import to_the_web
 from shared.runtime.fetching import Fetcher, FetchFailed
 from shared.store.watched import DueSource
@@ -20,6 +21,7 @@ _PART_BYTES: Final = 256 * 1024
 _MOST_VALIDATOR: Final = 500
 """Characters of an ETag or a date that are kept."""
 
+_UNCONDITIONAL: Final = {"Accept-Encoding": "gzip"}
 _BUSY: Final = frozenset({429, 503})
 
 
@@ -34,7 +36,7 @@ class Busy(FetchFailed):
 
 @dataclass(frozen=True, slots=True)
 class Got:
-    """A document that says something that it did not say before."""
+    """A document that says something that it did not say before, or is to be compared again."""
 
     url: str
     """Where it came from in the end; what it writes relatively is from there."""
@@ -68,16 +70,17 @@ async def fetch(
         FetchFailed: it cannot be had.
         BadDocument: it cannot be read.
     """
+    same = to_match(due.digest, now)
     document = _Gathering(Document(due.url, give, feeds))
     answer = await fetcher.get(
         due.url,
         max_bytes=DOCUMENT_BYTES,
         may_follow=to_the_web,
-        headers=_conditions(due),
+        headers=_conditions(due) if same else _UNCONDITIONAL,
         take=document.take,
     )
     etag, modified = _kept(answer.headers, "ETag"), _kept(answer.headers, "Last-Modified")
-    if answer.status == 304 and due.digest:
+    if answer.status == 304 and same:
         return Same(etag or due.etag, modified or due.last_modified)
     if answer.status in _BUSY:
         asked = _seconds_until(answer.headers.get("Retry-After", ""), now)
@@ -85,7 +88,7 @@ async def fetch(
     if answer.status != 200:
         raise FetchFailed(f"it answers {answer.status}")
     digest = await document.end()
-    if digest == due.digest:
+    if digest == same:
         return Same(etag, modified)
     document.document.url = answer.url
     summary = await document.document.close()
@@ -114,10 +117,10 @@ class _Gathering:
 
 
 def _conditions(due: DueSource) -> dict[str, str]:
-    headers = {"Accept-Encoding": "gzip"}
-    if due.digest and due.etag:
+    headers = dict(_UNCONDITIONAL)
+    if due.etag:
         headers["If-None-Match"] = due.etag
-    if due.digest and due.last_modified:
+    if due.last_modified:
         headers["If-Modified-Since"] = due.last_modified
     return headers
 

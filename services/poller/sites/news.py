@@ -60,6 +60,7 @@ class Comparison:
     - An address that the document did not have before is a page. It is a signal as well where the
       document was read before: of its date, or, in a feed, of now.
     - A date that moved on is a signal of that date, unless it is so old that nobody would take it.
+    - An address that is named more than once is news once, of the latest of its dates.
 
     The first reading makes no signals: all of its dates are old news, or made up.
     """
@@ -77,7 +78,7 @@ class Comparison:
         self._oldest = now - max_age_seconds
         self.dates: dict[int, int] = {}
         """What to remember of this reading."""
-        self.news: list[News] = []
+        self._news: dict[int, News] = {}
         self.urls: list[str] = []
         """Of all entries, as written."""
 
@@ -88,15 +89,20 @@ class Comparison:
         stated = believable(read_date(entry.stated), self._now) if entry.stated else None
         date = 0 if stated is None else int(stated.at)
         before = self._known.dates.get(address)
-        repeated = address in self.dates
-        self.dates[address] = max(date, before or 0, self.dates.get(address, 0))
-        if repeated or (before is not None and date <= before):
+        latest = self.dates.get(address, before)
+        self.dates[address] = max(date, latest or 0)
+        if latest is not None and date <= latest:
             return
         at = None if stated is None else observed_at(stated, self._now)
         signals = not self._known.is_first and at is not None and at >= self._oldest
         is_exact = stated is not None and not stated.whole_day
         if before is None or signals:
-            self.news.append(News(entry.url, before is None, at, signals, is_exact))
+            self._news[address] = News(entry.url, before is None, at, signals, is_exact)
+
+    @property
+    def news(self) -> list[News]:
+        """All of it, in the order in which it came."""
+        return list(self._news.values())
 
     def forget(self, url: str) -> None:
         """Look at an address anew the next time."""
@@ -109,10 +115,9 @@ class Comparison:
     def undated_are_of_now(self) -> None:
         """Of a feed: an entry that has come is news, with a date or without."""
         if not self._known.is_first:
-            self.news = [
-                news._replace(signals=True) if news.observed_at is None else news
-                for news in self.news
-            ]
+            for address, news in self._news.items():
+                if news.observed_at is None:
+                    self._news[address] = news._replace(signals=True)
 
 
 def _hash_of(url: str) -> int:

@@ -6,7 +6,7 @@ counts once.
 """
 
 import asyncio
-import contextlib
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from operator import attrgetter
 from typing import Final, Protocol
@@ -14,7 +14,6 @@ from urllib.parse import urljoin
 
 import psycopg
 import structlog
-from yarl import URL
 
 from services.poller import metrics
 from services.poller.rhythm import interval_by_value, next_interval, wait_after_failure
@@ -22,11 +21,12 @@ from services.poller.sites.entries import BadDocument
 from services.poller.sites.feed_process import FeedProcess
 from services.poller.sites.fetching import Busy, Got, Same, fetch
 from services.poller.sites.indexes import children_of, named_no_more
+from services.poller.sites.looking_again import WAITS, noted
 from services.poller.sites.news import Comparison, News, pack_known, unpack_known
 from services.poller.sites.politeness import Politeness
 from services.poller.sites.prices import Prices
 from services.poller.sites.robots_book import RobotsBook
-from services.poller.sites.rules import BAD, DISALLOWED, SiteRules
+from services.poller.sites.rules import BAD, SiteRules
 from shared.contracts.identity import BadUrl, PageIdentity, identify
 from shared.discovery.looking import source_of
 from shared.discovery.robots import Robots
@@ -218,15 +218,17 @@ class SitePoller:
         said: list[tuple[PageIdentity, News]] = []
         pings: list[Ping] = []
         exact: list[float] = []
+        left_out: Mapping[str, int] = {}
         if got.summary.kind == INDEX:
             found = await self._take_index(due, got.url, comparison) > 0
         else:
             if got.summary.kind == "feed":
                 comparison.undated_are_of_now()
             rules = SiteRules(due.hosts, due.include, due.exclude)
-            robots = await self._robots_of(due, comparison.news)
-            pages, said, bad = await asyncio.to_thread(_sorted_out, comparison, rules, robots)
-            if bad := bad + got.summary.bad_entries:
+            origins = await asyncio.to_thread(rules.origins_of, comparison.news)
+            robots = await self._robots.rules_at(origins)
+            pages, said, left_out = await asyncio.to_thread(_sorted_out, comparison, rules, robots)
+            if bad := left_out[BAD] + got.summary.bad_entries:
                 metrics.BAD_ENTRIES.inc(bad)
                 log.info("entries of a source are no URLs", source=due.source, entries=bad)
             new = await self._not_known(pages)
@@ -246,7 +248,7 @@ class SitePoller:
             got.summary.kind,
             got.etag,
             got.last_modified,
-            got.digest,
+            noted(got.digest, left_out.keys() & WAITS, now, self._robots.fresh_seconds),
             pack_known(comparison.dates),
             now,
             len(comparison.dates),
@@ -256,13 +258,6 @@ class SitePoller:
             sum(exact),
         )
         return reading, pace
-
-    async def _robots_of(self, due: DueSource, news: Sequence[News]) -> dict[str, Robots]:
-        """Of those hosts of the site that addresses are of."""
-        scheme = URL(due.url).scheme
-        hosts = await asyncio.to_thread(_hosts_of, news)
-        places = {host: f"{scheme}://{host}/" for host in hosts & set(due.hosts)}
-        return {host: await self._robots.rules_of(place) for host, place in places.items()}
 
     async def _take_index(self, due: DueSource, base: str, comparison: Comparison) -> int:
         """Add the sitemaps of an index, let go of those that it names no more, and call those
@@ -332,31 +327,24 @@ def _why(due: DueSource) -> str:
 
 def _sorted_out(
     comparison: Comparison, rules: SiteRules, robots: Mapping[str, Robots]
-) -> tuple[list[PageIdentity], list[tuple[PageIdentity, News]], int]:
-    """Addresses that were not there before, what is said of pages, and how many are no URLs."""
-    bad = 0
+) -> tuple[list[PageIdentity], list[tuple[PageIdentity, News]], Counter[str]]:
+    """Addresses that were not there before, what is said of pages, and how many are left out, by
+    why: those that robots.txt keeps out are to be looked at anew."""
+    left_out: Counter[str] = Counter()
     pages: dict[str, PageIdentity] = {}
     said: list[tuple[PageIdentity, News]] = []
     for news in comparison.news:
         page = rules.page_of(news, robots)
         if isinstance(page, str):
-            if page == DISALLOWED:
+            left_out[page] += 1
+            if page in WAITS:
                 comparison.forget(news.url)
-            bad += page == BAD
             continue
         if news.is_new:
             pages[page.url] = page
         if news.signals:
             said.append((page, news))
-    return list(pages.values()), said, bad
-
-
-def _hosts_of(news: Sequence[News]) -> set[str]:
-    hosts = set()
-    for item in news:
-        with contextlib.suppress(BadUrl):
-            hosts.add(identify(item.url).host)
-    return hosts
+    return list(pages.values()), said, left_out
 
 
 def _of_robots(robots: Robots, due: DueSource) -> list[NewSource]:

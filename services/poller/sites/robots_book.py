@@ -1,15 +1,20 @@
 """What the robots.txt of each host says, remembered for a day."""
 
+import asyncio
 import time
 from collections import OrderedDict
+from collections.abc import Collection
 from typing import Final
 
+import structlog
 from yarl import URL
 
 from services.poller.sites.politeness import Politeness
 from shared.discovery.robots import Robots, fetch_robots, robots_url
 from shared.runtime.fetching import Fetcher, FetchFailed
 from shared.units import SECONDS_PER_DAY
+
+log = structlog.get_logger(__name__)
 
 MOST_KNOWN: Final = 10_000
 
@@ -31,7 +36,8 @@ class RobotsBook:
         self._fetcher = fetcher
         self._politeness = politeness
         self._agent = agent
-        self._fresh_seconds = min(fresh_seconds, SECONDS_PER_DAY)
+        self.fresh_seconds = min(fresh_seconds, SECONDS_PER_DAY)
+        """What was read is believed for so long."""
         self._known: OrderedDict[str, tuple[Robots, float]] = OrderedDict()
 
     async def rules_of(self, url: str, *, anew: bool = False) -> Robots:
@@ -43,7 +49,7 @@ class RobotsBook:
         place = robots_url(url)
         known = self._known.get(place)
         now = time.monotonic()
-        if known is not None and not anew and now - known[1] < self._fresh_seconds:
+        if known is not None and not anew and now - known[1] < self.fresh_seconds:
             return known[0]
         try:
             async with self._politeness.turn(URL(place).raw_authority, 0.0):
@@ -58,3 +64,19 @@ class RobotsBook:
         if len(self._known) > MOST_KNOWN:
             self._known.popitem(last=False)
         return robots
+
+    async def rules_at(self, origins: Collection[str]) -> dict[str, Robots]:
+        """What holds at each origin; without those where it cannot be had."""
+        found = await asyncio.gather(*(self._rules_at(origin) for origin in origins))
+        return {
+            origin: robots
+            for origin, robots in zip(origins, found, strict=True)
+            if robots is not None
+        }
+
+    async def _rules_at(self, origin: str) -> Robots | None:
+        try:
+            return await self.rules_of(origin)
+        except FetchFailed as failure:
+            log.info("a host's robots.txt cannot be had", origin=origin, reason=str(failure))
+            return None

@@ -17,6 +17,9 @@ BAD: Final = "bad"
 DISALLOWED: Final = "disallowed"
 """By robots.txt, which may change."""
 
+UNKNOWN: Final = "unknown"
+"""What robots.txt says of it, as that cannot be had now."""
+
 
 class SiteRules:
     """Of one site."""
@@ -35,16 +38,36 @@ class SiteRules:
         self._patterns = Patterns(include, exclude)
 
     def page_of(self, news: News, robots: Mapping[str, Robots]) -> PageIdentity | str:
-        """The page, or why it does not count: `REFUSED`, `BAD`, `DISALLOWED`.
+        """The page, or why it does not count: `REFUSED`, `BAD`, `DISALLOWED`, `UNKNOWN`.
 
         Args:
             news: of an address.
-            robots: of each of the hosts.
+            robots: by origin; without those that cannot be had.
         """
+        page = self._counted(news)
+        if isinstance(page, str):
+            return page
+        own = robots.get(_origin_of(page))
+        if own is None:
+            return UNKNOWN
+        return page if own.allows(page.url) else DISALLOWED
+
+    def origins_of(self, news: Sequence[News]) -> set[str]:
+        """Of the addresses that count, where their robots.txt is: scheme and authority, with a
+        slash."""
+        pages = [self._counted(one) for one in news]
+        return {_origin_of(page) for page in pages if not isinstance(page, str)}
+
+    def _counted(self, news: News) -> PageIdentity | str:
+        """The page, whatever robots.txt says; or `REFUSED`, `BAD`."""
         try:
             page = identify(news.url)
         except BadUrl:
             return BAD
         if page.host not in self._hosts or not self._patterns.let_pass(page.url):
             return REFUSED
-        return page if robots[page.host].allows(page.url) else DISALLOWED
+        return page
+
+
+def _origin_of(page: PageIdentity) -> str:
+    return f"{page.url.partition(':')[0]}://{page.host}/"

@@ -158,7 +158,8 @@ class TextReader:
         Raises:
             BadDocument: it is no list of URLs.
         """
-        *lines, self._rest = (self._rest + part).split(b"\n")
+        # Lines may end with either of both, or with both: an empty one says nothing.
+        *lines, self._rest = (self._rest + part.replace(b"\r", b"\n")).split(b"\n")
         for line in lines:
             self._line(line)
             self._in_long_line = False

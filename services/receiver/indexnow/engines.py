@@ -22,6 +22,8 @@ log = structlog.get_logger(__name__)
 
 READ_AGAIN_SECONDS: Final = 3600.0
 TRY_AGAIN_SECONDS: Final = 60.0
+"""Where something could not be read; then after twice as long each time, up to an hour."""
+
 MOST_ENGINES: Final = 100
 _MOST_BYTES: Final = 256 * 1024
 
@@ -57,35 +59,51 @@ class Engines:
         self._fetcher = fetcher
         self._list_url = list_url
         self._engines: dict[str, Engine] = {}
+        """By their names in the list."""
 
     def known(self, host: str, key: str, address: str) -> bool:
         """Whether a sharing post is from an engine."""
-        engine = self._engines.get(host)
-        return engine is not None and engine.sent_from(address, key)
+        return any(
+            engine.host == host and engine.sent_from(address, key)
+            for engine in self._engines.values()
+        )
 
     async def run(self) -> None:
         """Read the list, again and again; ends at once where there is none."""
+        again = TRY_AGAIN_SECONDS
         while self._list_url:
-            wait = READ_AGAIN_SECONDS
-            try:
-                self._engines = await self._read()
-                log.info("search engines known", hosts=sorted(self._engines))
-            except FetchFailed as failure:
-                log.warning("the list of search engines cannot be read", reason=str(failure))
-                wait = TRY_AGAIN_SECONDS
+            if await self._read():
+                wait, again = READ_AGAIN_SECONDS, TRY_AGAIN_SECONDS
+            else:
+                wait, again = again, min(2.0 * again, READ_AGAIN_SECONDS)
             await asyncio.sleep(wait)
 
-    async def _read(self) -> dict[str, Engine]:
-        listed = await self._json(self._list_url)
+    async def _read(self) -> bool:
+        """Read the list and the files that it names; whether all of them could be.
+
+        An engine whose file cannot be read is who it was, as long as the list names it.
+        """
+        try:
+            listed = await self._json(self._list_url)
+        except FetchFailed as failure:
+            log.warning("the list of search engines cannot be read", reason=str(failure))
+            return False
         engines: dict[str, Engine] = {}
+        is_whole = True
         for name, url in list(listed.items())[:MOST_ENGINES]:
             try:
-                engine = engine_of(await self._json(str(url)))
+                engines[name] = engine_of(await self._json(str(url)))
             except (FetchFailed, ValueError) as fault:
-                log.warning("a search engine is left out", engine=name, reason=str(fault))
-                continue
-            engines[engine.host] = engine
-        return engines
+                is_whole, former = False, self._engines.get(name)
+                if former is not None:
+                    engines[name] = former
+                known = former is not None
+                log.warning(
+                    "a search engine cannot be read", engine=name, known=known, reason=str(fault)
+                )
+        self._engines = engines
+        log.info("search engines known", hosts=sorted(one.host for one in engines.values()))
+        return is_whole
 
     async def _json(self, url: str) -> dict[str, Any]:
         answer = await self._fetcher.get(

@@ -19,7 +19,7 @@ from services.receiver import metrics
 from services.receiver.indexnow.submission import KeyFile
 from services.receiver.rates import Rates
 from services.receiver.refusing import Refused, too_fast
-from shared.runtime.fetching import Fetcher, FetchFailed
+from shared.runtime.fetching import Fetched, Fetcher, FetchFailed, NotFollowed
 
 log = structlog.get_logger(__name__)
 
@@ -48,7 +48,7 @@ class Verdict(Enum):
     VALID = "valid"
     INVALID = "invalid"
     UNREACHABLE = "unreachable"
-    """Its file cannot be fetched."""
+    """Its file cannot be fetched now."""
     PENDING = "pending"
     """It is being fetched."""
 
@@ -160,14 +160,20 @@ class KeyBook:
     async def _ask(self, file: KeyFile) -> Verdict:
         for url in file.urls:
             try:
+                # A byte more than a file may have, by which a longer one shows.
                 answer = await self._fetcher.get(
-                    url, max_bytes=KEY_FILE_BYTES, may_follow=is_same_file
+                    url, max_bytes=KEY_FILE_BYTES + 1, may_follow=is_same_file, cut=True
                 )
+            except NotFollowed:
+                # As many sites answer for whatever is not there.
+                return Verdict.INVALID
             except FetchFailed as failure:
-                log.info("a key file cannot be fetched", host=file.host, reason=str(failure))
-                continue
-            holds = answer.status == 200 and _text(answer.body) == file.key
-            return Verdict.VALID if holds else Verdict.INVALID
+                reason = str(failure)
+            else:
+                if not _is_busy(answer.status):
+                    return Verdict.VALID if _holds(answer, file.key) else Verdict.INVALID
+                reason = f"it answers {answer.status}"
+            log.info("a key file cannot be fetched", host=file.host, reason=reason)
         return Verdict.UNREACHABLE
 
 
@@ -184,5 +190,12 @@ def is_same_file(url: str, target: str) -> bool:
     )
 
 
-def _text(body: bytes) -> str:
-    return body.decode("utf-8", "replace").removeprefix(_BYTE_ORDER_MARK).strip()
+def _is_busy(status: int) -> bool:
+    """Whether an answer says nothing of what is there: a later one may."""
+    return status == 429 or status >= 500
+
+
+def _holds(answer: Fetched, key: str) -> bool:
+    if answer.status != 200 or len(answer.body) > KEY_FILE_BYTES:
+        return False
+    return answer.body.decode("utf-8", "replace").removeprefix(_BYTE_ORDER_MARK).strip() == key

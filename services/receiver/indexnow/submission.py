@@ -14,6 +14,10 @@ from shared.contracts.identity import BadUrl, identify, is_private_host
 from shared.runtime.pings import Ping
 
 MOST_URLS: Final = 10_000
+_MOST_QUOTES: Final = 4 * MOST_URLS
+"""Two around each URL. They are counted before the URLs are, as each takes many times what it has
+bytes."""
+
 _KEY: Final = re.compile(r"[A-Za-z0-9-]{8,128}")
 
 
@@ -73,6 +77,8 @@ def of_body(body: bytes) -> Submission:
     Raises:
         Refused: 400, it is not the protocol's JSON, or has too many URLs or none.
     """
+    if body.count(b'"') > _MOST_QUOTES:
+        raise Refused(400, f"far more texts than the {MOST_URLS} URLs that are taken")
     try:
         posted = _POSTED.decode(trimmed(body))
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:

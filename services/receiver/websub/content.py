@@ -14,6 +14,7 @@ from defusedxml.ElementTree import fromstring
 from services.receiver.texts import trimmed
 from shared.contracts.identity import BadUrl, identify
 from shared.discovery.dates import believable, observed_at, read_date
+from shared.discovery.surrogates import mended
 from shared.runtime.pings import Ping
 
 MOST_ENTRIES: Final = 1_000
@@ -73,7 +74,7 @@ def _entries(body: bytes) -> Iterator[Entry]:
         yield from _of_json(body)
         return
     try:
-        root = fromstring(body)
+        root = fromstring(mended(body))
     except (ParseError, DefusedXmlException, ValueError, LookupError):
         return
     for element in root.iter():
@@ -101,13 +102,18 @@ def _name(element: Element) -> str:
 
 
 def _link(entry: Element) -> str | None:
-    """Atom's `<link href rel="alternate">`, or RSS's `<link>text</link>`."""
+    """Atom's `<link href rel="alternate">`, RSS's `<link>text</link>`, or its `<guid>`, unless
+    that says that it is no link, or is none."""
+    guid = None
     for child in entry:
-        if _name(child) == "link" and child.get("rel", "alternate") == "alternate":
-            url = child.get("href") or child.text
+        name, text = _name(child), (child.text or "").strip()
+        if name == "link" and child.get("rel", "alternate") == "alternate":
+            url = child.get("href") or text
             if url:
                 return url
-    return None
+        if name == "guid" and child.get("isPermaLink", "true") == "true" and "://" in text:
+            guid = text
+    return guid
 
 
 def _date(entry: Element) -> str | None:

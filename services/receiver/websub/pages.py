@@ -1,9 +1,9 @@
 """Where hubs call: to ask whether we mean it, and with content."""
 
-import asyncio
 import re
 import time
 from collections.abc import Container, Mapping
+from functools import partial
 from typing import Final
 
 import psycopg
@@ -14,11 +14,12 @@ from services.receiver import metrics
 from services.receiver.bodies import Bodies
 from services.receiver.rates import Rates
 from services.receiver.refusing import Refused, too_fast
-from services.receiver.sending import Sender
+from services.receiver.sending import Sender, bytes_of
 from services.receiver.visitors import address_of, visitor_of
 from services.receiver.websub.content import is_signed, pings_of
 from services.receiver.websub.subscriptions import RETRY_SECONDS, Subscriptions
 from shared.contracts.identity import BadUrl, identify
+from shared.runtime.pings import Ping
 from shared.runtime.wall_time import WALL
 from shared.store.subscriptions import (
     UNWANTED,
@@ -131,19 +132,24 @@ class HubPages:
         subscription = await self._of(request)
         if subscription is None or subscription.state == UNWANTED:
             raise Refused(410, "nobody wants this any more")
-        body = await self._bodies.read(request, self._visitor(request))
-        if not is_signed(request.headers.get("X-Hub-Signature", ""), subscription.secret, body):
-            # The protocol wants a success, so that nobody learns secrets by trying.
-            metrics.CONTENT_IGNORED.inc()
-            log.warning("content of a hub is not signed with our secret, and is left out")
+        async with self._bodies.read(request, self._visitor(request)) as body:
+            signature = request.headers.get("X-Hub-Signature", "")
+            if not is_signed(signature, subscription.secret, body.text):
+                # The protocol wants a success, so that nobody learns secrets by trying.
+                metrics.CONTENT_IGNORED.inc()
+                log.warning("content of a hub is not signed with our secret, and is left out")
+                return web.Response(status=202)
+            pings = await body.turned_into(partial(self._pings_of, subscription), bytes_of)
+            name = f"subscription {subscription.id}"
+            wait = self._rates.wait_for(name, len(pings), time.monotonic())
+            if wait:
+                raise too_fast("pages of this topic", wait)
+            await self._sender.send(WEBSUB, pings)
             return web.Response(status=202)
+
+    def _pings_of(self, subscription: Subscription, text: bytes) -> list[Ping]:
         topic = subscription.hub_topic or subscription.topic
-        pings = await asyncio.to_thread(pings_of, topic, body, WALL.now(), self._max_age_seconds)
-        wait = self._rates.wait_for(f"subscription {subscription.id}", len(pings), time.monotonic())
-        if wait:
-            raise too_fast("pages of this topic", wait)
-        await self._sender.send(WEBSUB, pings)
-        return web.Response(status=202)
+        return pings_of(topic, text, WALL.now(), self._max_age_seconds)
 
     async def _of(self, request: web.Request) -> Subscription | None:
         subscription_id = request.match_info["id"]

@@ -54,6 +54,7 @@ def test_only_one_file_touches_the_private_parts_of_aiokafka():
         "services/verify/simulation/loop.py",  # asyncio's own: it is another loop
         "services/verify/simulation/workers.py",  # ours: what a worker's base class would do
         "services/verify/simulation/facts.py",  # ours: what a scheduler has in memory
+        "services/verify/simulation/loads.py",  # ours: when a scheduler has loaded shards
         "services/verify/simulation/looking.py",  # ours: what a scheduler picks from
         "services/verify/mutants/learning.py",  # ours: where faults are planted
         "services/verify/mutants/pacing.py",  # the same

@@ -54,6 +54,21 @@ def test_feeds_of_all_kinds_name_their_pages_and_dates(text, entries, hint):
     assert (summary.kind, summary.hint_seconds) == ("feed", hint)
 
 
+@pytest.mark.parametrize("feed", [RSS, ATOM, RDF])
+@pytest.mark.parametrize("written", [b"&#55357;&#56960;", b"&#xD83D;&#xDE80;", b"&#xD83D;"])
+def test_a_character_in_two_halves_keeps_no_entry_out(feed, written):
+    said = b"<title>Up " + written + b"</title><link"
+    assert read_feed(URL, feed.replace(b"<link", said)) == read_feed(URL, feed)
+
+
+def test_an_address_may_have_such_a_character_and_one_that_is_written_out_is_left_as_it_is():
+    item = b"<item><link>%s</link></item>"
+    pair = b"https://a.example/&#55357;&#56960;"
+    text = item % pair + item % (b"<![CDATA[%s]]>" % pair)
+    found, _ = read_feed(URL, b'<rss version="2.0"><channel>' + text + b"</channel></rss>")
+    assert [entry.url for entry in found] == ["https://a.example/\U0001f680", pair.decode()]
+
+
 @pytest.mark.parametrize(
     "text",
     [

@@ -98,6 +98,23 @@ def test_dates_that_go_back_or_cannot_be_say_nothing_and_are_not_kept():
     assert said(compared(again(second), (B, "2026-03-10"))) == [(B, False, True)]
 
 
+OLD, NEWER, NEWEST = "2026-03-09T10:00Z", "2026-03-10T10:00Z", "2026-03-10T11:00Z"
+
+
+@pytest.mark.parametrize(
+    "dates", [(OLD, NEWEST), (NEWEST, OLD), (NEWER, NEWEST), (NEWEST, NEWER), (NEWEST, NEWEST, "")]
+)
+def test_an_address_that_is_named_twice_is_news_once_of_its_latest_date(dates):
+    named = [(A, date) for date in dates]
+    second = compared(again(compared(FIRST, (A, OLD), (A, OLD))), *named)
+    assert [(news.is_new, news.observed_at) for news in second.news] == [(False, NOW - 3600)]
+    assert compared(again(second), *named).news == []
+    # Of a page that was not there before, too.
+    for feed in (False, True):
+        new = compared(again(compared(FIRST, (B, ""))), *named, feed=feed)
+        assert [(news.is_new, news.observed_at) for news in new.news] == [(True, NOW - 3600)]
+
+
 def test_what_is_older_than_signals_may_be_is_a_page_at_most():
     first = again(compared(FIRST, (A, "2020-01-01")))
     assert said(compared(first, (A, "2021-01-01"), (B, "2021-01-01"))) == [(B, True, False)]

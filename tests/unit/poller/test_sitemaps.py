@@ -73,10 +73,11 @@ def test_an_index_has_sitemaps_and_a_text_has_lines():
     index = b"<sitemap><loc>/a.xml</loc><lastmod>2026-01-01</lastmod></sitemap>"
     index = b"<sitemapindex>" + index + b"</sitemapindex>"
     assert read(index) == ("index", None, [("/a.xml", "2026-01-01")])
-    text = b"\xef\xbb\xbfhttps://a.example/1\r\n\r\nhttps://a.example/2"
     urls = [("https://a.example/1", ""), ("https://a.example/2", "")]
-    for part in (1, 100):
-        assert read(text, part) == ("sitemap", None, urls)
+    for end in (b"\r\n", b"\n", b"\r"):
+        text = b"\xef\xbb\xbfhttps://a.example/1" + 2 * end + b"https://a.example/2" + end
+        for part in (1, 100):
+            assert read(text, part) == ("sitemap", None, urls)
 
 
 @pytest.mark.parametrize("part", [1, 7, 1 << 20])

@@ -1,5 +1,6 @@
 """One reading of a source: what is asked, and where what comes is from."""
 
+import gzip
 import math
 from types import SimpleNamespace
 
@@ -13,6 +14,10 @@ from shared.runtime.fetching import Fetcher
 from shared.store.watched import DueSource
 
 FEED = b'<feed xmlns="http://www.w3.org/2005/Atom"><entry><link href="1"/></entry></feed>'
+SITEMAP = (
+    b'<urlset xmlns="http://www.sitemaps.org/schemas/sitemap/0.9">'
+    b"<url><loc>https://a.example/1</loc></url></urlset>"
+)
 NOW = 1_767_225_600.0
 
 
@@ -75,3 +80,17 @@ async def test_who_says_the_same_under_a_new_validator_is_asked_by_that_the_next
     # And an answer without any leaves it as it is.
     assert (await read(f"{site.url}/feed", same.etag, got.digest))[0] == same
     assert [etag for _, etag in site.asked] == [None, '"first"', '"rolled-out-again"']
+
+
+@pytest.mark.parametrize("encoding", ["", "gzip"])
+@pytest.mark.parametrize("layers", [0, 1, 2])
+async def test_a_packed_file_is_a_sitemap_whatever_is_said_of_its_packing(site, encoding, layers):
+    # A server may pack what is a packed file, or say of a packed file that it has packed it.
+    body = SITEMAP
+    for _ in range(layers):
+        body = gzip.compress(body)
+    headers = {"Content-Type": "application/gzip"}
+    headers |= {"Content-Encoding": encoding} if encoding else {}
+    site.answer = lambda _: web.Response(body=body, headers=headers)
+    _, [entry] = await read(f"{site.url}/sitemap.xml.gz")
+    assert entry.url == "https://a.example/1"

@@ -2,13 +2,15 @@
 
 import asyncio
 import gzip
+import time
 import zlib
+from collections import Counter
 
 import pytest
 from aiohttp import web
 from aiohttp.test_utils import TestClient, TestServer
 
-from services.receiver.bodies import Bodies
+from services.receiver.bodies import RETRY_SECONDS, SHORT_BYTES, Bodies, Body
 from services.receiver.refusing import Refused
 
 LIMIT = 100_000
@@ -20,12 +22,12 @@ async def post():
 
     async def read(request):
         try:
-            body = await bodies.read(request, request.headers.get("X-As", "a"))
+            async with bodies.read(request, request.headers.get("X-As", "a")) as body:
+                return web.Response(text=str(len(body.text)))
         except Refused as refused:
             return web.Response(status=refused.status, text=str(refused), headers=refused.headers)
-        return web.Response(text=str(len(body)))
 
-    bodies = Bodies(LIMIT, seconds=0.2, together_bytes=4 * LIMIT)
+    bodies = Bodies(LIMIT, seconds=0.2, together_bytes=8 * LIMIT)
     application = web.Application()
     application.router.add_post("/", read)
     server = TestServer(application, port=0)
@@ -82,14 +84,70 @@ async def test_a_sender_that_stands_still_is_given_up_and_holds_nothing(post):
     gone.set()
     assert status == 408
     # All of what it held is free again.
-    post.bodies.take("a", LIMIT)
+    post.bodies.take("a", 2 * LIMIT)
 
 
 async def test_one_address_leaves_room_for_others(post):
-    post.bodies.take("greedy", LIMIT)
+    post.bodies.take("greedy", 2 * LIMIT)
     assert (await post(b"x", **{"X-As": "greedy"}))[0] == 503
     assert (await post(b"x", **{"X-As": "modest"}))[0] == 200
     for n in range(3):
-        post.bodies.take(f"greedy-{n}", LIMIT)
+        post.bodies.take(f"greedy-{n}", 2 * LIMIT)
     status, text = await post(b"x", **{"X-As": "modest"})
     assert status == 503, text
+
+
+async def test_what_is_packed_small_takes_the_room_that_it_has_unpacked(post):
+    post.bodies.take("a", LIMIT + LIMIT // 2)
+    small = gzip.compress(b"x" * (LIMIT // 4))
+    assert (await post(small, **{"Content-Encoding": "gzip"}))[0] == 200
+    large = gzip.compress(b"x" * LIMIT)
+    assert (await post(large, **{"Content-Encoding": "gzip"}))[0] == 503
+    # Whoever was refused holds nothing any more.
+    post.bodies.take("a", LIMIT // 2)
+
+
+@pytest.mark.parametrize("size", [SHORT_BYTES - 1, LIMIT])
+async def test_of_a_body_that_something_was_made_of_nothing_else_is_left(size):
+    bodies = Bodies(LIMIT, together_bytes=8 * LIMIT)
+    body = Body(bodies, "a")
+    body.text = b"x" * size
+    body.grow(size)
+    assert await body.turned_into(len, lambda made: 10) == size
+    assert (body.text, bodies.held_bytes) == (b"", 10)
+
+
+async def test_long_bodies_are_worked_on_one_at_a_time():
+    bodies, at_once = Bodies(LIMIT), Counter()
+
+    def work(text):
+        at_once["now"] += 1
+        at_once["most"] = max(at_once["most"], at_once["now"])
+        time.sleep(0.01)
+        at_once["now"] -= 1
+
+    async def one():
+        body = Body(bodies, "a")
+        body.text = b"x" * LIMIT
+        await body.turned_into(work, lambda made: 0)
+
+    await asyncio.gather(*(one() for _ in range(8)))
+    assert at_once["most"] == 1
+
+
+def test_what_was_made_of_a_body_takes_its_room_and_the_only_one_is_let_through():
+    bodies = Bodies(LIMIT, together_bytes=8 * LIMIT)
+    only = Body(bodies, "a")
+    only.grow(LIMIT)
+    only.becomes(5 * LIMIT)
+    with pytest.raises(Refused):
+        bodies.take("a", 1)
+    bodies.take("b", 2 * LIMIT)
+    other = Body(bodies, "c")
+    other.grow(LIMIT)
+    # Of its address the only one; but there is no room for it beside the others.
+    with pytest.raises(Refused) as refused:
+        other.becomes(LIMIT + 1)
+    assert (refused.value.status, refused.value.retry_seconds) == (503, RETRY_SECONDS)
+    only.drop()
+    bodies.take("a", 2 * LIMIT)

@@ -1,5 +1,6 @@
 """CloudEvents as the SDK and others write them, and JSON lines."""
 
+import base64
 import contextlib
 import json
 from datetime import UTC, datetime
@@ -59,6 +60,34 @@ def test_of_a_batch_the_good_ones_are_taken_and_the_others_told():
     assert [reason.partition(":")[0] for reason in found.reasons] == [
         f"event {n}" for n in (2, 3, 4, 5, 6)
     ]
+
+
+@pytest.mark.parametrize("kind", [None, "application/json; charset=utf-8", "text/cms+json"])
+def test_data_that_is_json_is_read_in_base64_as_well(kind):
+    data = base64.b64encode(json.dumps({"url": PAGE}).encode()).decode()
+    made = NEEDED | {"data_base64": data} | ({"datacontenttype": kind} if kind else {})
+    for form, body in ((STRUCTURED, made), (BATCH, [made])):
+        assert [ping.url for ping in read_events(form, {}, json.dumps(body).encode()).pings] == [
+            PAGE
+        ]
+
+
+@pytest.mark.parametrize(
+    "more",
+    [
+        {"datacontenttype": "text/plain"},
+        {"data_base64": base64.b64encode(b"no json").decode()},
+        {"data_base64": base64.b64encode(b"[" * 100_000).decode()},
+        {"data_base64": base64.b64encode(b'{"url": 3}').decode()},
+    ],
+)
+def test_data_in_base64_that_names_no_page_is_refused(more):
+    data = base64.b64encode(json.dumps({"url": PAGE}).encode()).decode()
+    made = NEEDED | {"data_base64": data} | more
+    assert read_events(STRUCTURED, {}, json.dumps(made).encode()).answer()["refused"] == 1
+    # Whose subject names it needs no data that does.
+    named = json.dumps(made | {"subject": PAGE}).encode()
+    assert [ping.url for ping in read_events(STRUCTURED, {}, named).pings] == [PAGE]
 
 
 def test_an_event_that_says_no_time_makes_a_ping_that_says_none():

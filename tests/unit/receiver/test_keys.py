@@ -15,10 +15,13 @@ from services.receiver.indexnow.keys import (
 )
 from services.receiver.indexnow.submission import KeyFile
 from services.receiver.refusing import Refused
-from shared.runtime.fetching import Fetched, FetchFailed
+from shared.runtime.fetching import Fetched, FetchFailed, NotFollowed
 
 KEY = "0123456789abcdef"
 DAY = 86_400.0
+ELSEWHERE = "elsewhere"
+GONE = (404, "")
+LONG_PAGE = "<html>" + "x" * 5000
 VISITOR = "192.0.2.1"
 
 
@@ -26,19 +29,24 @@ class Web:
     """Hosts that show what a test sets; and a clock that it moves."""
 
     def __init__(self) -> None:
-        self.shown: str | int | None = KEY
+        self.shown: str | tuple[int, str] | None = KEY
         self.asked: list[str] = []
         self.now = 0.0
         self.held: asyncio.Event | None = None
 
-    async def get(self, url, *, max_bytes, may_follow):
+    async def get(self, url, *, max_bytes, may_follow, cut):
         self.asked.append(url)
         if self.held is not None:
             await self.held.wait()
         if self.shown is None:
             raise FetchFailed("nobody there")
-        status, text = (self.shown, "") if isinstance(self.shown, int) else (200, self.shown)
-        return Fetched(url, status, CIMultiDictProxy(CIMultiDict()), text.encode())
+        if self.shown == ELSEWHERE:
+            raise NotFollowed("it redirects to /login, which is not followed")
+        status, text = self.shown if isinstance(self.shown, tuple) else (200, self.shown)
+        if len(text) > max_bytes and not cut:
+            raise FetchFailed(f"it has more than {max_bytes} bytes")
+        body = text.encode()[:max_bytes]
+        return Fetched(url, status, CIMultiDictProxy(CIMultiDict()), body)
 
     def book(self, wait_seconds=60.0) -> KeyBook:
         return KeyBook(self, DAY, wait_seconds, lambda: self.now)
@@ -61,7 +69,10 @@ def file(key=KEY, host="a.example", schemes=("https",)):
         (KEY.upper(), Verdict.INVALID),
         (f"<html>{KEY}</html>", Verdict.INVALID),
         (f"{KEY}\n{KEY}", Verdict.INVALID),
-        (404, Verdict.INVALID),
+        (KEY + " " * 2000, Verdict.INVALID),
+        *(((status, text), Verdict.INVALID) for status in (404, 410) for text in ("", LONG_PAGE)),
+        (ELSEWHERE, Verdict.INVALID),
+        *(((status, LONG_PAGE), Verdict.UNREACHABLE) for status in (429, 500, 503)),
         (None, Verdict.UNREACHABLE),
     ],
 )
@@ -76,7 +87,7 @@ async def test_a_file_is_fetched_once_until_its_day_is_over(web):
         assert await book.verdict(file(), VISITOR) is Verdict.VALID
     assert len(web.asked) == 1
     # A host that is away has not taken its key back; one that shows another has.
-    for shown, verdict in ((None, Verdict.VALID), (404, Verdict.INVALID)):
+    for shown, verdict in ((None, Verdict.VALID), (GONE, Verdict.INVALID)):
         web.now += DAY + 1
         web.shown = shown
         assert await book.verdict(file(), VISITOR) is Verdict.VALID
@@ -87,6 +98,31 @@ async def test_a_file_is_fetched_once_until_its_day_is_over(web):
     web.shown = KEY
     web.now += INVALID_SECONDS
     assert await book.verdict(file(), VISITOR) is Verdict.VALID
+
+
+async def rechecked(book, web, shown):
+    """What is known of the key when its file has been looked at again, and shows this."""
+    web.now += DAY + 1
+    web.shown = shown
+    await book.verdict(file(), VISITOR)
+    for _ in range(2):
+        await asyncio.sleep(0)
+    return await book.verdict(file(), VISITOR)
+
+
+@pytest.mark.parametrize("shown", [(404, LONG_PAGE), LONG_PAGE, ELSEWHERE])
+async def test_a_key_is_taken_back_however_its_site_says_that_a_file_is_not_there(web, shown):
+    book = web.book()
+    await book.verdict(file(), VISITOR)
+    assert await rechecked(book, web, shown) is Verdict.INVALID
+
+
+@pytest.mark.parametrize("status", [429, 500, 502, 503])
+async def test_a_host_that_is_overloaded_when_it_is_looked_at_again_has_kept_its_key(web, status):
+    book = web.book()
+    await book.verdict(file(), VISITOR)
+    assert await rechecked(book, web, (status, "")) is Verdict.VALID
+    assert await rechecked(book, web, GONE) is Verdict.INVALID
 
 
 async def test_many_who_ask_for_one_key_wait_for_one_fetch(web):
@@ -101,7 +137,7 @@ async def test_many_who_ask_for_one_key_wait_for_one_fetch(web):
 
 async def test_made_up_keys_draw_few_questions_at_a_host_and_few_at_all(web):
     book = web.book()
-    web.shown = 404
+    web.shown = GONE
     for n in range(5):
         assert await book.verdict(file(f"made-up-{n}"), VISITOR) is Verdict.INVALID
     with pytest.raises(Refused) as refused:

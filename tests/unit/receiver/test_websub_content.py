@@ -40,6 +40,32 @@ def test_entries_of_every_kind_of_feed_are_pages_with_their_times(body, before):
 
 
 @pytest.mark.parametrize(
+    ("said", "url"),
+    [
+        ("<guid>https://a.example/g</guid>", "https://a.example/g"),
+        ("<guid isPermaLink='true'> https://a.example/g </guid>", "https://a.example/g"),
+        ("<guid>https://a.example/g</guid><link>/one</link>", "https://a.example/one"),
+        ("<link/><guid>https://a.example/g</guid>", "https://a.example/g"),
+        ("<guid isPermaLink='false'>https://a.example/g</guid>", None),
+        # Many forget to say that it is none.
+        ("<guid>4711</guid>", None),
+        ("<guid>tag:a.example,2026:1</guid>", None),
+        ("<guid/>", None),
+    ],
+)
+def test_an_item_without_a_link_is_where_its_guid_leads(said, url):
+    body = f"<rss><channel><item>{said}</item></channel></rss>".encode()
+    found = [ping.url for ping in pings_of(TOPIC, body, NOW, EVER)]
+    assert found == [TOPIC, *([url] if url else [])]
+
+
+@pytest.mark.parametrize("feed", [RSS, ATOM])
+def test_a_character_in_two_halves_keeps_no_entry_out(feed):
+    body = feed.replace(b"<link", b"<title>Up &#55357;&#56960;</title><link")
+    assert pings_of(TOPIC, body, NOW, EVER) == pings_of(TOPIC, feed, NOW, EVER)
+
+
+@pytest.mark.parametrize(
     "body",
     [
         b"",
