@@ -9,7 +9,7 @@ LOCK := requirements-dev.lock
 # Tests start hundreds of interpreters: what one has compiled the others find, whatever an image says.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help setup run demo test quick lint types kernels tests unit again verify upgrade outage soak simulate mutants figures docs pictures dashboard tools api lock clean
+.PHONY: help setup run demo test quick lint types kernels tests long unit again verify upgrade outage soak simulate mutants figures docs pictures dashboard tools api lock clean
 
 help: ## Show what there is.
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | column -t -s "$$(printf '\t')"
@@ -56,12 +56,16 @@ kernels: setup ## Compile what the workers run, as a first start would; in a fre
 	$(BIN)/python tests/kernels.py
 
 # The kernels need two cores. Types are checked in what the tests leave of them: those wait, and mypy is nice.
-test: setup ## Run all tests: style, types, unit, contract (both brokers), integration, faults.
+test: setup ## Run the tests: style, types, unit, contract (both brokers), integration, faults.
 	$(MAKE) --jobs 2 lint kernels
 	$(MAKE) --jobs 2 types tests
 
 tests: setup
-	$(PYTEST) -n 4 tests clients
+	$(PYTEST) -n 4 -m "not long" tests clients
+
+# Seeds 1 to 40 are of `make test`.
+long: setup ## Run what takes too long for each time, and CI runs: more seeds, more planted faults, larger worlds.
+	FRESHET_SIMULATION_SEED=41 FRESHET_SIMULATION_SEEDS=80 $(PYTEST) -n auto -m "long or seeds" tests clients
 
 again: lint types ## Run up to three tests that failed once more, one after the other; passing now, they are unsteady.
 	$(PYTEST) -n 0 --last-failed --last-failed-no-failures none --at-most 3 tests clients

@@ -23,13 +23,17 @@ SERVERS = {
 """The fixtures that start a server, by the mark of the tests that use them."""
 
 
+SEEDED = "simulated_seeds"
+"""The fixture that has seeds of the simulator."""
+
 WHOLE_SYSTEMS = "tests/faults"
 
 
 def marks_of(fixtures: Iterable[str]) -> set[str]:
     """The marks of a test that uses these fixtures, directly or through others."""
     used = set(fixtures)
-    return {mark for mark, servers in SERVERS.items() if used & servers}
+    marks = {mark for mark, servers in SERVERS.items() if used & servers}
+    return marks | {"seeds"} if SEEDED in used else marks
 
 
 def one_after_the_other(path: str) -> str:

@@ -1,6 +1,7 @@
 """Which seeds the simulator is run with: the same ones in each run, and for all of its workers.
 
-So what fails is what was changed, and not the day's luck. New ones are for `make simulate`.
+So what fails is what was changed, and not the day's luck. `make long` goes on where they end; new
+ones are for `make simulate`.
 
 A pytest plugin, which `conftest.py` loads. It says last which seeds they were, so that any run can
 be repeated.
@@ -22,7 +23,7 @@ COUNT: Final = "FRESHET_SIMULATION_SEEDS"
 """Environment: how many."""
 
 USUAL_FIRST: Final = 1
-USUAL_COUNT: Final = 120
+USUAL_COUNT: Final = 40
 
 SEEDS: Final = 10**9
 """New ones are drawn from so many."""

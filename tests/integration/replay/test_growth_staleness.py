@@ -16,7 +16,7 @@ from services.replay.slots import Budget
 PAGES, DAYS = 1_000, 50.0
 SHARDS = 4
 
-pytestmark = [pytest.mark.postgres, pytest.mark.slow(20)]
+pytestmark = [pytest.mark.postgres, pytest.mark.slow(20), pytest.mark.long]
 
 MIXED_UP = """
 WITH pages_of AS (

@@ -22,6 +22,7 @@ def migrated(database_url):
     return database_url
 
 
+@pytest.mark.long
 @pytest.mark.slow(8)
 def test_both_tell_the_same_story_and_end_with_the_same_tables(migrated):
     for seed in SEEDS:

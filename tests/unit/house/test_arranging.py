@@ -22,6 +22,9 @@ FIXTURES = """
 
     @pytest.fixture
     def database_url(): pass
+
+    @pytest.fixture
+    def simulated_seeds(): pass
 """
 TESTS = """
     import pytest
@@ -31,6 +34,8 @@ TESTS = """
     def test_of_a_client(clients): pass
     def test_of_the_database(database_url): pass
     def test_of_both(database_url, clients): pass
+
+    def test_of_seeds(simulated_seeds): pass
 
     @pytest.mark.slow(20)
     def test_slow(): pass
@@ -43,7 +48,7 @@ def project(pytester, monkeypatch):
     pytester.makeconftest(FIXTURES)
     pytester.makeini(
         "[pytest]\nasyncio_default_fixture_loop_scope = function\nmarkers =\n"
-        "    kafka\n    postgres\n    slow\n"
+        "    kafka\n    postgres\n    seeds\n    slow\n"
     )
     monkeypatch.setenv("PYTHONPATH", f"{ROOT / 'tests'}{os.pathsep}{ROOT}")
     return pytester
@@ -58,10 +63,11 @@ def test_fixtures_that_start_a_server_mark_the_tests_that_use_them(project):
         "test_of_a_client": {"kafka"},
         "test_of_the_database": {"postgres"},
         "test_of_both": {"kafka", "postgres"},
+        "test_of_seeds": {"seeds"},
         "test_slow": {"slow"},
     }
     pure = project.runpytest_inprocess("-m", "not kafka and not postgres and not slow")
-    pure.assert_outcomes(passed=1, deselected=5)
+    pure.assert_outcomes(passed=2, deselected=5)
 
 
 @pytest.mark.slow(3)

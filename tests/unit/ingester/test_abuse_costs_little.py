@@ -3,9 +3,12 @@
 The real measurement is `freshet bench abuse`; so few pages leave a per cent to chance.
 """
 
+import pytest
+
 from services.bench.abuse import run
 
 
+@pytest.mark.long
 def test_an_attack_costs_other_pages_little_and_draws_hardly_any_crawls():
     (row,) = run(pages=160, days=20.0, begin=8.0, seed=1, attack="made-up-sources")
     assert row["signals"] > 2_000

@@ -119,6 +119,7 @@ def test_polls_take_their_share_of_the_budget() -> None:
         assert polls == pytest.approx(share * slots.size, rel=0.05)
 
 
+@pytest.mark.long
 @pytest.mark.slow(20)
 def test_policies_are_compared_under_every_scenario() -> None:
     trace = of_hosts(pages=24, hosts=2, days=25.0)

@@ -46,6 +46,7 @@ def of_a_usual_web(seed: int) -> tuple[Trace, float]:
     return trace, replay_policy(trace, MANY, "freshet-no-signals").books.staleness
 
 
+@pytest.mark.long
 @pytest.mark.slow(12)
 @pytest.mark.parametrize(("name", "seeds"), [("spam", 1), ("shuffled", 4)])
 def test_false_signals_never_make_it_worse_than_no_signals(name: str, seeds: int) -> None:

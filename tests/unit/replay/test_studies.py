@@ -20,6 +20,7 @@ def lines(figure: Figure) -> dict[str, list[float]]:
     return {line.label: line.mean for line in figure.series}
 
 
+@pytest.mark.long
 @pytest.mark.slow(6)
 def test_the_harmonic_objective_beats_lambda_crawl_on_simulated_changes() -> None:
     figure = harmonic.harmonic_figure(Scale(repetitions=2), nobody, pages=200, days=120.0)
@@ -72,6 +73,7 @@ def test_short_histories_forget_soonest_under_drift() -> None:
     assert figure["last 32 crawls"][5] < figure["last 8 crawls"][5]
 
 
+@pytest.mark.long
 @pytest.mark.slow(8)
 def test_learning_costs_little_where_rates_lie_five_decades_apart() -> None:
     over_oracle = lines(wide_rates.wide_rates(Scale(repetitions=1), nobody))["freshet"]
@@ -79,6 +81,7 @@ def test_learning_costs_little_where_rates_lie_five_decades_apart() -> None:
     assert over_oracle[-1] < 1.17
 
 
+@pytest.mark.long
 @pytest.mark.slow(3)
 def test_figure_4_stands_beside_the_independent_replication() -> None:
     figure = accuracy.figure_4(Scale(repetitions=2), nobody, sizes=(100,))

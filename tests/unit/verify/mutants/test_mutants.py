@@ -40,6 +40,9 @@ QUICK = (
 
 BY_NAME = {mutant.name: mutant for mutant in MUTANTS}
 
+ONE_OF_EACH = set({BY_NAME[name].promise: name for name in reversed(QUICK)}.values())
+"""The first of each promise: `make test` plants these alone."""
+
 
 def test_there_are_forty_and_three_for_each_promise():
     assert len(MUTANTS) >= 40
@@ -86,7 +89,10 @@ def compiled():
 
 
 @pytest.mark.slow(1)
-@pytest.mark.parametrize("name", QUICK)
+@pytest.mark.parametrize(
+    "name",
+    [pytest.param(name, marks=() if name in ONE_OF_EACH else pytest.mark.long) for name in QUICK],
+)
 def test_it_is_found(compiled, name):
     mutant = BY_NAME[name]
     found = try_out(mutant, range(MOST_SEEDS))
@@ -170,6 +176,7 @@ def judge_of(mutant, seed, scale):
     return judge(seed, scale, mutant.plant).broken
 
 
+@pytest.mark.long
 @pytest.mark.slow(10)
 def test_the_story_names_the_fault_that_it_takes(compiled):
     mutant = BY_NAME["reading-on-beyond-the-end"]

@@ -31,6 +31,7 @@ def away_for_long(kind):
     return simulate(SimulationPlan(7, scale, (Fault(BEGIN, kind, "", AWAY_SECONDS),), CALM))
 
 
+@pytest.mark.long
 @pytest.mark.slow(10)
 @pytest.mark.parametrize("kind", ["database-down", "broker-down"])
 def test_a_server_may_be_away_for_long(kind):

@@ -33,6 +33,7 @@ def told_elsewhere(hash_seed):
     return done.stdout.splitlines()
 
 
+@pytest.mark.long
 @pytest.mark.slow(12)
 def test_two_processes_that_hash_differently_tell_the_same_to_the_last_turn():
     one, other = told_elsewhere("1"), told_elsewhere("2")

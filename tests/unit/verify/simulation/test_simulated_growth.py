@@ -209,6 +209,7 @@ def test_a_shard_is_held_until_it_is_loaded_or_the_split_is_given_up_however_oft
     assert holdings.ever == [Holding(3, 2.0, 4.0), Holding(4, 3.5), Holding(3, 6.0)]
 
 
+@pytest.mark.long
 @pytest.mark.slow(4)
 def test_a_growth_tells_the_same_story_each_time():
     warm_up()
