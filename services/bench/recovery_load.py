@@ -17,14 +17,14 @@ from migrations.upgrade import migrate
 from services.bench.processor_time import usage_of
 from services.bench.real_system import scratch_folder
 from services.scheduler.flow.loading import build_shard, shard_rules
-from services.scheduler.flow.recovery import read_recent, restore
-from services.scheduler.state.request_ids import microseconds, request_id_of
+from services.scheduler.flow.recovery import read_recent_requests, restore
 from services.scheduler.state.shard import Shard
 from services.scheduler.warm_up import warm_up
 from services.world.population import Population, generate_population
 from shared.contracts.codec import encode
 from shared.contracts.messages import CrawlRequest
-from shared.contracts.topics import CRAWL_OUTCOMES, CRAWL_REQUESTS
+from shared.contracts.request_ids import microseconds, request_id_of
+from shared.contracts.topics import CRAWL_REQUESTS
 from shared.runtime.clock import SystemClock
 from shared.runtime.kafka import ensure_topics
 from shared.runtime.publisher import Publisher
@@ -128,8 +128,8 @@ def _load(settings: Settings, in_flight: int, stages: _Stages) -> dict[str, Any]
     del snapshot
     asyncio.run(_ask(settings, shard, in_flight))
     with stages.measured("in_flight"):
-        found = asyncio.run(read_recent(settings, {0}))
-        waiting = restore(shard, found.requests[0], found.answers)
+        found = asyncio.run(read_recent_requests(settings, {0}))
+        waiting = restore(shard, found[0])
     first = time.time() + np.arange(1, 1001) / SLOTS_PER_SECOND
     with stages.measured("first_pick"):
         picks = shard.selector.select(first, SLOTS_PER_SECOND, 0.0)
@@ -149,7 +149,7 @@ def _load(settings: Settings, in_flight: int, stages: _Stages) -> dict[str, Any]
 
 async def _ask(settings: Settings, shard: Shard, count: int) -> None:
     """Requests of a moment ago, as a scheduler that is gone has left them."""
-    await ensure_topics(settings, (CRAWL_REQUESTS, CRAWL_OUTCOMES))
+    await ensure_topics(settings, (CRAWL_REQUESTS,))
     random, now = np.random.default_rng(1), time.time()
     rows = random.choice(shard.used, min(count, shard.used), replace=False)
     ids = shard.page_ids_of(rows).tolist()

@@ -8,9 +8,9 @@ from numpy.typing import NDArray
 from services.bench.scheduled_pages import ORIGIN, Population
 from services.bench.timing import thread_seconds
 from services.scheduler.state.crawls import Outcomes
-from services.scheduler.state.request_ids import microseconds
 from services.scheduler.state.rows import Rows
 from services.scheduler.state.shard import Shard
+from shared.contracts.request_ids import microseconds
 from shared.policy.compiled import compiled
 from shared.rules.page_events import UNCHANGED
 

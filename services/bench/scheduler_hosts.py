@@ -10,8 +10,8 @@ from services.bench.scheduled_pages import ORIGIN, Population, make_filled_shard
 from services.bench.scheduler_driver import CRAWLS_PER_SECOND, SIGNALS_PER_SECOND, Driver
 from services.scheduler.state.crawls import Outcomes
 from services.scheduler.state.hosts import DEPTH
-from services.scheduler.state.request_ids import microseconds
 from services.scheduler.state.shard import Shard
+from shared.contracts.request_ids import microseconds
 from shared.policy.compiled import compiled
 from shared.policy.model import Column, PageParameters
 from shared.rules.page_events import UNCHANGED

@@ -19,6 +19,7 @@ from services.estimator.columns import (
     Verdicts,
 )
 from services.estimator.predicting import mean_of_host, note_prediction
+from services.estimator.watching import watch
 from shared.policy.compiled import compiled
 from shared.policy.estimation.bursts import (
     age_bin,
@@ -345,6 +346,7 @@ def _signal(page: Any, time: float, last: float, signal_delay_seconds: float) ->
     """Count a signal, whose source sent its last one at a time."""
     if not is_news(time, last):
         return STALE
+    watch(page, time, 1.0)
     page.signal_count += 1
     if brings_back(page.status, time, page.last_attempt_at):
         page.status = ACTIVE
@@ -358,6 +360,7 @@ def _signal(page: Any, time: float, last: float, signal_delay_seconds: float) ->
 def _failure(page: Any, time: float, kind: int) -> int:
     if not is_news(time, page.last_attempt_at):
         return STALE
+    watch(page, time, 0.0)
     page.last_attempt_at = time
     page.misses = misses_after(kind, page.misses)
     page.failures = failures_after(kind, page.failures, page.misses)
@@ -371,6 +374,7 @@ def _note_success(page: Any, time: float) -> None:
     """A crawl went well: failures are over if it is the latest attempt."""
     is_latest = forgets_failures(time, page.last_attempt_at)
     if is_latest:
+        watch(page, time, 0.0)
         page.last_attempt_at = time
         page.failures = page.misses = 0
     page.status = status_after_crawl(page.status, is_latest)
@@ -388,7 +392,7 @@ def _crawl(page: Any, time: float, kind: int, digest: int) -> tuple[int, float, 
     page.last_crawled_at = time
     page.crawls += 1
     _note_success(page, time)
-    page.digest = digest_after_crawl(digest, page.digest)
+    page.digest = digest_after_crawl(kind, digest, page.digest)
     if changed:
         page.last_changed_at = time
         page.changes += 1

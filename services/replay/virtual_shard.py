@@ -15,11 +15,11 @@ from services.replay.trace import Trace
 from services.replay.virtual_estimator import SLOT_NAMES, News, url_of
 from services.scheduler.picking.calendar import make_shard
 from services.scheduler.state.crawls import Outcomes
-from services.scheduler.state.request_ids import microseconds
 from services.scheduler.state.rules import PickingRules, ShardRules
 from services.scheduler.state.shard import Shard
 from shared.contracts.identity import PageIdentity
 from shared.contracts.messages import PageUpdate
+from shared.contracts.request_ids import microseconds
 from shared.rules.host_objectives import FRESHNESS_ALONE, HostObjectives
 from shared.rules.page_events import CHANGED, UNCHANGED
 from shared.units import SECONDS_PER_DAY

@@ -7,7 +7,7 @@ mathematics. JSON has no NaN and no infinity, so none can arrive.
 
 from typing import Annotated, Literal
 
-from msgspec import UNSET, Meta, Struct, UnsetType, field
+from msgspec import UNSET, Meta, Struct, UnsetType, field, structs
 
 from shared.contracts.fields import (
     MAX_DIGEST_LENGTH,
@@ -38,6 +38,7 @@ from shared.contracts.fields import (
     Url,
 )
 from shared.contracts.reported import ClassCrawls, GroupPages, ReasonCrawls
+from shared.contracts.request_ids import crawl_time
 from shared.contracts.shares import DefaultShares, Named
 
 
@@ -81,6 +82,7 @@ class CrawlOutcome(Struct, frozen=True, gc=False):
 
     url: Url
     crawled_at: UnixSeconds
+    """When the content was read; never before it was asked for (`request_ids.crawl_time`)."""
     host: Annotated[str, Meta(max_length=300)] = ""
     request_id: Annotated[str, Meta(min_length=1, max_length=64)] | None = None
     """Absent for a crawl that nobody asked for."""
@@ -93,23 +95,22 @@ class CrawlOutcome(Struct, frozen=True, gc=False):
     http_status: Annotated[int, Meta(ge=0, le=999)] | None = None
     retry_after_seconds: Annotated[float, Meta(ge=0, le=1e9)] | None = None
     redirected_to: Url | None = None
-    """Of `redirected`: where to; absent: not said. One that is no URL of a page, or longer than
-    2048 characters, is left out."""
+    """Of `redirected`: where to; absent: not said. What is no URL of a page is left out."""
     canonical_url: Url | None = None
     """Of `canonical`: the URL to keep; absent: not said. Otherwise as `redirected_to`."""
     group: NamedGroup | None = None
     """What the host shares with others, as the address that the crawler connected to, written as
     `203.0.113.7` or `2001:db8::7`; absent: not said. Its limit holds for all of them together
-    (`group-limits`). A host goes over to another group once a day at most
-    (`shared.rules.host_groups`)."""
+    (`group-limits`). A host goes over to another once a day at most (`rules.host_groups`)."""
 
     def __post_init__(self) -> None:
-        """Refuse an outcome that says nothing, and a target that its result does not have.
+        """Take a crawl to have been no earlier than it was asked for, and refuse what cannot be.
 
         Raises:
-            ValueError: neither `result` nor `digest` is given, or one of the URLs is not of the
-                result.
+            ValueError: it says nothing, or where a page leads that does not lead elsewhere.
         """
+        if self.request_id is not None:
+            structs.force_setattr(self, "crawled_at", crawl_time(self.crawled_at, self.request_id))
         if self.result is None and self.digest is None:
             raise ValueError("an outcome needs `result` or `digest`: add one of them")
         if self.redirected_to is not None and self.result != "redirected":
@@ -249,8 +250,7 @@ class HostLimit(Struct, frozen=True, gc=False):
 
 
 class GroupLimit(Struct, frozen=True, gc=False):
-    """`group-limits`: how often all hosts of a group may be crawled together. The last one of a
-    group stands."""
+    """`group-limits`: how often all hosts of a group may be crawled together. The last holds."""
 
     group: Group
     """A domain: its host and all below it, of whatever port. Or a name that outcomes give (`group`

@@ -95,13 +95,15 @@ class Budget:
     def _changes_around(self, time: float) -> list[tuple[float, ScheduledRate]]:
         """The schedule's changes of the days around a time, the earliest first."""
         day = dt.datetime.fromtimestamp(min(max(time, 0.0), _LATEST), self.zone).date()
-        changes = [
-            (_moment(day + dt.timedelta(days=days), step.second, self.zone), step)
-            for days in _DAYS_AROUND
-            for step in self.schedule
-        ]
-        # Where clocks are set forward, hours that are left out fall on those after them.
-        return sorted(changes, key=lambda change: change[0])
+        changes: list[tuple[float, ScheduledRate]] = []
+        latest = -math.inf
+        for days in _DAYS_AROUND:
+            for step in self.schedule:
+                # Where clocks are set forward, hours that are left out fall on those after them;
+                # what comes after such a step by the day still does.
+                latest = max(latest, _moment(day + dt.timedelta(days=days), step.second, self.zone))
+                changes.append((latest, step))
+        return changes
 
 
 def zone_of(name: str) -> dt.tzinfo:

@@ -71,7 +71,7 @@ class HostRules:
     failures: int = 0
     """Learned: in a row."""
     failed_at: float = NEVER
-    """Learned: the last of them that counted."""
+    """Learned: the last of them that counted; with no failures, the answer that ended them."""
     most_open: int = 0
     """Operators': requests that are asked for and not answered yet; 0: no bound."""
 
@@ -138,7 +138,8 @@ class HostRules:
         if reached > 0:
             is_over = self.failures > 0 and time >= self.failed_at
             if is_over:
-                self.failures, self.failed_at = 0, NEVER
+                # What failed before and is heard of later, or once more, says nothing of now.
+                self.failures, self.failed_at = 0, time
             return is_over
         counts = time > self.failed_at + self.back_off_seconds
         if counts:

@@ -327,9 +327,10 @@ def is_change(kind: int, digest: int, known_digest: int) -> bool:
 
 
 @compiled
-def digest_after_crawl(digest: int, known_digest: int) -> int:
-    """The digest that the next one is compared with."""
-    return digest if digest != NO_DIGEST else known_digest
+def digest_after_crawl(kind: int, digest: int, known_digest: int) -> int:
+    """The digest that the next one is compared with. That of before a change is of another content:
+    after a crawl that found one and says no digest there is none."""
+    return digest if digest != NO_DIGEST or kind == CHANGED else known_digest
 
 
 @compiled

@@ -66,7 +66,7 @@ def described(row: Mapping[str, Any], default: float, now: float) -> dict[str, A
         "asked_until": _known(rules.asked_until),
         "named_group": row.get("named_group"),
         "failures": rules.failures,
-        "failed_at": _known(rules.failed_at),
+        "failed_at": _known(rules.failed_at) if rules.is_failing else None,
         "back_off_seconds": rules.back_off_seconds,
     }
 

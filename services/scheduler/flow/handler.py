@@ -15,9 +15,8 @@ from services.scheduler.flow.away import Away, together
 from services.scheduler.flow.loading import build_shard, shard_rules
 from services.scheduler.flow.reader import TOPIC_ORDER, Reader, Refused
 from services.scheduler.flow.recovery import (
-    Recent,
     partitions_of,
-    read_recent,
+    read_recent_requests,
     requests_of,
     restore,
     settle_tokens,
@@ -28,6 +27,7 @@ from services.scheduler.flow.traces import PageTraces
 from services.scheduler.state.shard import Shard
 from shared.contracts.databases import Database
 from shared.contracts.layout import Layout
+from shared.contracts.messages import CrawlRequest
 from shared.contracts.topics import (
     CRAWL_OUTCOMES,
     HOST_LIMITS,
@@ -136,7 +136,7 @@ class SchedulerHandler:
             asyncio.to_thread, begin_anew, database.url, partitions, database.held
         )
         while True:
-            loaded, recent, positions = await self._read_all(partitions, layout)
+            loaded, requests, positions = await self._read_all(partitions, layout)
             read = time.monotonic()
             begins, ends = await self._retried(self._bounds, partitions)
             gone = {
@@ -149,7 +149,7 @@ class SchedulerHandler:
         }
         self._trouble = None
         shards = {number: shard for number, (shard, _) in loaded.items()}
-        waiting = await asyncio.to_thread(self._restore, shards.values(), recent, claim)
+        waiting = await asyncio.to_thread(self._restore, shards.values(), requests, claim)
         await self._thread.run(self._take_over, shards, behind)
         log.info(
             "shards loaded",
@@ -163,18 +163,19 @@ class SchedulerHandler:
 
     async def _read_all(
         self, partitions: set[int], layout: Layout
-    ) -> tuple[dict[int, tuple[Shard, Positions]], Recent, Positions]:
-        """Shards as the database has them, what was asked of late, the positions of all shards."""
+    ) -> tuple[dict[int, tuple[Shard, Positions]], dict[int, list[CrawlRequest]], Positions]:
+        """Shards as the database has them, the last requests, and the positions of all shards."""
         is_loaded = asyncio.Event()
-        numbers = partitions_of(partitions, layout)
-        loaded, recent = await together(
+        loaded, requests = await together(
             self._load_all(partitions, is_loaded),
-            self._retried(read_recent, self._settings, numbers, is_loaded),
+            self._retried(
+                read_recent_requests, self._settings, partitions_of(partitions, layout), is_loaded
+            ),
         )
         positions: dict[tuple[str, int], int] = {}
         for _, known in loaded.values():
             positions |= known
-        return loaded, recent, positions
+        return loaded, requests, positions
 
     async def _applied(self, gone: Mapping[tuple[str, int], int], until: float) -> bool:
         """Whether the database has applied what topics no longer have; waits for it.
@@ -268,7 +269,9 @@ class SchedulerHandler:
             {key: ends[tp] for tp, key in names.items()},
         )
 
-    def _restore(self, shards: Iterable[Shard], recent: Recent, claim: str) -> int:
+    def _restore(
+        self, shards: Iterable[Shard], requests: dict[int, list[CrawlRequest]], claim: str
+    ) -> int:
         """Make shards as they were that nobody has yet, and find what is to be crawled first.
 
         Returns:
@@ -277,7 +280,7 @@ class SchedulerHandler:
         waiting = 0
         for shard in shards:
             shard.claim = claim
-            waiting += restore(shard, requests_of(shard, recent.requests), recent.answers)
+            waiting += restore(shard, requests_of(shard, requests))
             shard.filled_until = self._clock.now()
             shard.selector.prepare(shard.filled_until)
         return waiting

@@ -14,7 +14,6 @@ from numpy.typing import NDArray
 from services.scheduler import metrics
 from services.scheduler.state.crawls import Outcomes, short_digests
 from services.scheduler.state.erasing import erase_host
-from services.scheduler.state.request_ids import requested_us_of
 from services.scheduler.state.shard import Shard
 from shared.contracts.codec import decode_many
 from shared.contracts.identity import BadUrl, PageIdentity, identify, page_id_of
@@ -26,6 +25,7 @@ from shared.contracts.messages import (
     PageSignal,
     PageUpdate,
 )
+from shared.contracts.request_ids import requested_us_of
 from shared.contracts.topics import (
     CRAWL_OUTCOMES,
     HOST_LIMITS,

@@ -1,29 +1,21 @@
-"""How a shard that is loaded learns which of its pages are in flight: from the requests' topic.
-
-Whether a request is answered the page alone does not always say: its last crawl was when the
-crawler's clock says, which may be behind ours, or count whole seconds. So the answers since then
-are read, too: one that is known of the page, or a later one, has answered its request.
-"""
+"""How a shard that is loaded learns which of its pages are in flight: from the requests' topic."""
 
 import asyncio
-import math
 from collections.abc import Iterable, Mapping
-from types import MappingProxyType
-from typing import Final, NamedTuple
+from typing import Final
 
-import msgspec
 import numpy as np
 import structlog
 from aiokafka import AIOKafkaConsumer, TopicPartition
 
 from services.scheduler.state.events import Requests
-from services.scheduler.state.request_ids import microseconds
 from services.scheduler.state.shard import Shard
 from services.scheduler.state.spent_tokens import SpentTokens, last_crawls
 from shared.contracts.codec import BadMessage, decode
 from shared.contracts.layout import Layout
 from shared.contracts.messages import CrawlRequest
-from shared.contracts.topics import CRAWL_OUTCOMES, CRAWL_REQUESTS
+from shared.contracts.request_ids import microseconds
+from shared.contracts.topics import CRAWL_REQUESTS
 from shared.runtime.kafka import make_consumer
 from shared.runtime.settings import Settings
 from shared.runtime.wall_time import WALL
@@ -35,30 +27,6 @@ _CLOCK_SKEW_SECONDS: Final = 10.0
 
 _AT_ONCE: Final = 5_000
 """Records that are decoded before the event loop gets its turn."""
-
-
-_NO_ANSWER: Final = math.inf
-NONE: Final[Mapping[str, float]] = MappingProxyType({})
-"""No answers."""
-
-
-class Recent(NamedTuple):
-    """What was asked and answered on partitions since a request may be in flight."""
-
-    requests: dict[int, list[CrawlRequest]]
-    """By partition, in the order they were made."""
-    answers: dict[str, float]
-    """By the request's id, when the crawl was, as its answer says; applied or not."""
-
-
-class _Answer(msgspec.Struct, gc=False):
-    """As much of an outcome as matters here."""
-
-    crawled_at: float
-    request_id: str | None = None
-
-
-_ANSWERS: Final = msgspec.json.Decoder(_Answer)
 
 
 def partitions_of(shards: Iterable[int], layout: Layout) -> set[int]:
@@ -80,10 +48,10 @@ def requests_of(shard: Shard, found: Mapping[int, list[CrawlRequest]]) -> list[C
     ]
 
 
-async def read_recent(
+async def read_recent_requests(
     settings: Settings, numbers: set[int], loaded: asyncio.Event | None = None
-) -> Recent:
-    """The requests on partitions that may still be in flight, and their answers.
+) -> dict[int, list[CrawlRequest]]:
+    """The requests on partitions that may still be in flight, in the order they were made.
 
     Args:
         settings: of the process.
@@ -96,32 +64,29 @@ async def read_recent(
     consumer = make_consumer(settings)
     await consumer.start()
     try:
-        topics = [settings.topic(topic.name) for topic in (CRAWL_REQUESTS, CRAWL_OUTCOMES)]
-        partitions = [TopicPartition(topic, n) for topic in topics for n in numbers]
+        partitions = [TopicPartition(settings.topic(CRAWL_REQUESTS.name), n) for n in numbers]
         consumer.assign(partitions)
         await _seek_to_recent(consumer, partitions, settings.request_timeout_seconds)
-        found = Recent({number: [] for number in numbers}, {})
-        await _read_to_the_end(consumer, partitions, found, topics[0])
+        found: dict[int, list[CrawlRequest]] = {number: [] for number in numbers}
+        await _read_to_the_end(consumer, partitions, found)
         if loaded is not None:
             await loaded.wait()
-            await _read_to_the_end(consumer, partitions, found, topics[0])
+            await _read_to_the_end(consumer, partitions, found)
         return found
     finally:
         await consumer.stop()
 
 
 async def _read_to_the_end(
-    consumer: AIOKafkaConsumer, partitions: list[TopicPartition], found: Recent, requests: str
+    consumer: AIOKafkaConsumer,
+    partitions: list[TopicPartition],
+    found: dict[int, list[CrawlRequest]],
 ) -> None:
     ends = await consumer.end_offsets(partitions)
     while await _is_behind(consumer, ends):
         fetched = await consumer.getmany(timeout_ms=200, max_records=_AT_ONCE)
         for tp, records in fetched.items():
-            values = (record.value for record in records)
-            if tp.topic == requests:
-                found.requests[tp.partition] += _decoded(values)
-            else:
-                _note_answers(found.answers, values)
+            found[tp.partition] += _decoded(r.value for r in records)
 
 
 async def _seek_to_recent(
@@ -152,25 +117,10 @@ def _decoded(values: Iterable[bytes | None]) -> list[CrawlRequest]:
     return requests
 
 
-def _note_answers(answers: dict[str, float], values: Iterable[bytes | None]) -> None:
-    for value in values:
-        try:
-            answer = _ANSWERS.decode(value or b"")
-        except (msgspec.MsgspecError, UnicodeDecodeError):
-            continue  # Whoever reads what it says refuses it.
-        if (asked := answer.request_id) is not None:
-            answers[asked] = min(answer.crawled_at, answers.get(asked, _NO_ANSWER))
-
-
-def restore(shard: Shard, requests: list[CrawlRequest], answers: Mapping[str, float] = NONE) -> int:
+def restore(shard: Shard, requests: list[CrawlRequest]) -> int:
     """Mark the pages of recent requests as in flight, and take their hosts' tokens.
 
     A request whose deadline has passed counts as unanswered.
-
-    Args:
-        shard: that nobody has yet.
-        requests: of its pages, in the order they were made.
-        answers: see `Recent`.
 
     Returns:
         how many are not answered yet.
@@ -185,10 +135,8 @@ def restore(shard: Shard, requests: list[CrawlRequest], answers: Mapping[str, fl
         Requests(
             np.array([request.page_id for request in requests], np.int64),
             hosts,
-            requested_at,
             microseconds(requested_at),
             np.array([request.deadline_at for request in requests], np.float64),
-            np.array([answers.get(r.request_id, _NO_ANSWER) for r in requests], np.float64),
         )
     )
 

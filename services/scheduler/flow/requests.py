@@ -7,11 +7,11 @@ from numpy.typing import NDArray
 
 from services.scheduler.picking.asked import ASKED, ask_for
 from services.scheduler.state.report_notes import REASONS
-from services.scheduler.state.request_ids import request_id_of
 from services.scheduler.state.rows import Rows
 from services.scheduler.state.shard import Shard
 from shared.contracts.codec import encode
 from shared.contracts.messages import CrawlRequest
+from shared.contracts.request_ids import request_id_of
 
 
 class Crawls(NamedTuple):

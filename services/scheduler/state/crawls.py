@@ -4,7 +4,7 @@ The rules are those of `shared.rules.page_events`, which the estimator goes by, 
 """
 
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -46,8 +46,6 @@ from shared.store.prefetch import AHEAD, prefetch
 from shared.store.source_times import Ages
 from shared.units import SECONDS_PER_DAY
 
-NO_REQUEST: Final = -1
-
 
 @dataclass(frozen=True, slots=True)
 class Outcomes:
@@ -58,7 +56,7 @@ class Outcomes:
     results: NDArray[np.int8]
     """Kinds of `page_events`: all but `SIGNAL`."""
     requested_us: NDArray[np.int64]
-    """Out of the request's id; NO_REQUEST where there is none."""
+    """Out of the request's id; `request_ids.NO_REQUEST` where there is none."""
     digests: NDArray[np.uint32]
     """Part of the hash of the content's digest (`short_digests`); 0: none."""
 
@@ -97,7 +95,7 @@ def _apply_crawl(
     days = set_crawled(page, record, time, changed)
     if observed:
         fix_multiplier(page, record, hosts, days)
-    record.digest = digest_after_crawl(digest, record.digest)
+    record.digest = digest_after_crawl(result, digest, record.digest)
     page.signals = waiting
     renew_retry(attempts, page, retry_seconds)
 

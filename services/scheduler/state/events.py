@@ -36,14 +36,10 @@ class Requests(NamedTuple):
     page_ids: NDArray[np.int64]
     hosts: NDArray[np.int64]
     """Number of each host."""
-    requested_at: NDArray[np.float64]
     requested_us: NDArray[np.int64]
-    """The same as in their ids."""
+    """When each was made, as in their ids."""
     deadlines: NDArray[np.float64]
     """Until when they wait for an outcome."""
-    answered_at: NDArray[np.float64]
-    """When the crawls were that answer them, by the crawlers' clocks, known here or not; inf:
-    there is no answer."""
 
 
 def apply_signals(
@@ -203,10 +199,8 @@ def restore_requests(
     pages: Rows,
     attempts: Rows,
     rows: NDArray[np.int32],
-    requested_at: NDArray[np.float64],
     requested_us: NDArray[np.int64],
     deadlines: NDArray[np.float64],
-    answered_at: NDArray[np.float64],
     retry_seconds: float,
 ) -> NDArray[np.bool_]:
     """Requests that were made before the shard was loaded may be in flight (see `Requests`).
@@ -215,10 +209,8 @@ def restore_requests(
         pages: rows of the shard.
         attempts: with room for one more a request.
         rows: the page of each request; -1: it is not there.
-        requested_at: when it was made.
-        requested_us: the same as in its id.
+        requested_us: when it was made, as in its id.
         deadlines: until when it waits.
-        answered_at: when the crawl was that answers it; inf: there is none.
         retry_seconds: wait after the first failure, which one that nobody answers is.
 
     Returns:
@@ -229,7 +221,8 @@ def restore_requests(
         if rows[index] < 0:
             continue
         page = pages[rows[index]]
-        if last_attempt_of(attempts, page) < min(requested_at[index], answered_at[index]):
+        # No crawl is taken to have been before it was asked for (`CrawlOutcome`).
+        if last_attempt_of(attempts, page) * 1e6 + 1.0 < requested_us[index]:
             begin_request(attempts, page, deadlines[index], requested_us[index], retry_seconds)
             waiting[index] = True
     return waiting

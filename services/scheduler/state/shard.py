@@ -39,6 +39,7 @@ from shared.contracts.layout import ALONE
 from shared.contracts.messages import HostLimit, HostParameters, PageUpdate
 from shared.store.class_numbers import NO_CLASS
 from shared.store.directories import directory_of
+from shared.store.last_imports import NO_IMPORT
 from shared.store.page_lookup import UNKNOWN, PageLookup
 from shared.store.removals import Removals
 from shared.store.reserved import grown
@@ -96,8 +97,8 @@ class Shard:
         before announced on another one may not be read yet."""
         self.notes = ReportNotes()
         self.removals = Removals()
-        self.imported = 0
-        """Number of the last import whose pages are here (`shared.store.imports_log`)."""
+        self.imported = NO_IMPORT
+        """The last import whose pages are here (`shared.store.imports_log`)."""
         self.lookup = PageLookup(expected)
         self._free: list[int] = []
         self._removals = 0

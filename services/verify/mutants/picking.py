@@ -26,6 +26,7 @@ from services.verify.ledger import AWAY
 from services.verify.mutants.mutant import Planted, Promise, breaks, does_nothing
 from services.verify.simulation.replacing import instead
 from services.verify.simulation.sharing import EACH_RATE
+from shared.contracts import messages
 from shared.contracts.messages import CrawlOutcome
 from shared.contracts.objectives import FRESHNESS, HARMONIC
 from shared.pacing.groups import Limits
@@ -262,21 +263,17 @@ def requests_in_flight_forgotten() -> Planted:
 def in_flight_without_a_deadline() -> Planted:
     """A request of before a shard was loaded waits for its answer for ever."""
 
-    def restore_for_ever(shard: Shard, requests: Any, answers: Any) -> int:
+    def restore_for_ever(shard: Shard, requests: Any) -> int:
         for_ever = [msgspec.structs.replace(one, deadline_at=math.inf) for one in requests]
-        return restore(shard, for_ever, answers)
+        return restore(shard, for_ever)
 
     return instead(flow_handler, "restore", restore_for_ever)
 
 
 @breaks(Promise.KILLED, "kill", "term", "rebalance")
-def answers_of_late_crawlers_unread() -> Planted:
-    """Whether a request of before a shard was loaded is answered is told by the crawler's clock."""
-
-    def restore_by_time(shard: Shard, requests: Any, _answers: Any) -> int:
-        return restore(shard, requests)
-
-    return instead(flow_handler, "restore", restore_by_time)
+def clocks_of_crawlers_believed() -> Planted:
+    """A crawl was when its crawler says, though it be before it was asked for."""
+    return instead(messages, "crawl_time", lambda crawled_at, _: crawled_at)
 
 
 @breaks(Promise.FORGOTTEN)

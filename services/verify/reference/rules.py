@@ -210,6 +210,7 @@ class _Company:
         page, time = event.page, event.time
         if time <= page.last_of(event.source):
             return
+        page.watch(time, 1)
         page.note_signal(event.source, time)
         before = activity_of(page)
         page.signal_count += 1
@@ -230,6 +231,7 @@ class _Company:
         page = event.page
         if event.time <= page.last_attempt_at:
             return
+        page.watch(event.time, 0)
         page.last_attempt_at = event.time
         page.failures = min(page.failures + 1, MOST_FAILURES)
         self.effects.touched.add(page.page_id)
@@ -255,7 +257,8 @@ class _Company:
         observed = before > NEVER and (outcome.result is not None or page.digest != 0)
         changed = observed and _is_changed(page, outcome, digest)
         signals, waiting = self._signals_before(page, time)
-        _note_crawl(page, time, digest, changed=changed)
+        kept = digest if digest or outcome.result == "changed" else page.digest
+        _note_crawl(page, time, kept, changed=changed)
         if observed:
             days = (time - before) / SECONDS_PER_DAY
             self.effects.observed.add(page.page_id)
@@ -310,7 +313,7 @@ def _note_host(host: HostState, outcome: CrawlOutcome) -> None:
     if is_bad and time > host.failed_at + host.back_off:
         host.failures, host.failed_at = min(host.failures + 1, 1000), time
     elif not is_bad and host.failures and time >= host.failed_at:
-        host.failures, host.failed_at = 0, NEVER
+        host.failures, host.failed_at = 0, time
 
 
 def _update(page: PageState, time: float, update: PageUpdate) -> None:
@@ -345,8 +348,7 @@ def _note_crawl(page: PageState, time: float, digest: int, *, changed: bool) -> 
     page.last_crawled_at = time
     page.crawls += 1
     _note_success(page, time)
-    if digest:
-        page.digest = digest
+    page.digest = digest
     if changed:
         page.last_changed_at = time
         page.changes += 1
@@ -354,6 +356,7 @@ def _note_crawl(page: PageState, time: float, digest: int, *, changed: bool) -> 
 
 def _note_success(page: PageState, time: float) -> None:
     if time >= page.last_attempt_at:
+        page.watch(time, 0)
         page.last_attempt_at, page.failures, page.misses = time, 0, 0
         page.status = REMOVED if page.status == REMOVED else ACTIVE
 

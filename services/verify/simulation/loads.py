@@ -11,7 +11,6 @@ from typing import Any
 
 from services.scheduler.flow.handler import SchedulerHandler
 from services.scheduler.state.attempts import NO_ATTEMPT
-from services.scheduler.state.request_ids import requested_us_of
 from services.scheduler.state.rows import NEVER
 from services.scheduler.state.shard import Shard
 from services.verify.checks.finding import MOST_EXAMPLES, Finding
@@ -19,6 +18,7 @@ from services.verify.records import decoded
 from services.verify.simulation.kafka.broker import Broker, Partition
 from services.verify.simulation.replacing import instead
 from shared.contracts.messages import CrawlOutcome
+from shared.contracts.request_ids import requested_us_of
 from shared.contracts.topics import CRAWL_OUTCOMES
 
 

@@ -6,10 +6,10 @@ import uuid
 
 import pytest
 
-from services.scheduler.flow.recovery import read_recent
-from services.scheduler.state.request_ids import request_id_of
-from shared.contracts.messages import CrawlOutcome, CrawlRequest
-from shared.contracts.topics import CRAWL_OUTCOMES, CRAWL_REQUESTS
+from services.scheduler.flow.recovery import read_recent_requests
+from shared.contracts.messages import CrawlRequest
+from shared.contracts.request_ids import request_id_of
+from shared.contracts.topics import CRAWL_REQUESTS
 from shared.runtime.kafka import ensure_topics
 from shared.runtime.publisher import Publisher
 from shared.runtime.settings import load_settings
@@ -25,7 +25,7 @@ async def settings(broker):
         topic_prefix=f"t{uuid.uuid4().hex}.",
         partitions=1,
     )
-    await ensure_topics(settings, (CRAWL_REQUESTS, CRAWL_OUTCOMES))
+    await ensure_topics(settings, (CRAWL_REQUESTS,))
     return settings
 
 
@@ -49,28 +49,13 @@ async def ask(publisher, page_id):
 async def test_what_was_asked_for_until_the_shards_are_loaded_counts_once(settings, publisher):
     await ask(publisher, 1)
     loaded = asyncio.Event()
-    reading = asyncio.create_task(read_recent(settings, {0}, loaded))
+    reading = asyncio.create_task(read_recent_requests(settings, {0}, loaded))
     await asyncio.sleep(0.3)
     await ask(publisher, 2)
     assert not reading.done()
     loaded.set()
-    assert [request.page_id for request in (await reading).requests[0]] == [1, 2]
+    assert [request.page_id for request in (await reading)[0]] == [1, 2]
 
 
 async def test_shards_without_requests_have_none_in_flight(settings):
-    assert await read_recent(settings, {0}) == ({0: []}, {})
-
-
-async def test_answers_are_known_by_what_they_answer(settings, publisher):
-    await ask(publisher, 1)
-    for outcome in (
-        CrawlOutcome(URL, 7.0, HOST, request_id_of(0, 1, 1), digest="a"),
-        # Sent once more by a crawler that was not told that it had come.
-        CrawlOutcome(URL, 8.0, HOST, request_id_of(0, 1, 1), digest="a"),
-        CrawlOutcome(URL, 9.0, HOST, digest="a"),
-    ):
-        await publisher.send_for_host(CRAWL_OUTCOMES, HOST, outcome)
-    for value in (b"[", b"{}", b'{"crawled_at": 7.0, "request_id": 5}'):
-        await publisher.send(CRAWL_OUTCOMES, HOST.encode(), value)
-    await publisher.flush()
-    assert (await read_recent(settings, {0})).answers == {request_id_of(0, 1, 1): 7.0}
+    assert await read_recent_requests(settings, {0}) == {0: []}

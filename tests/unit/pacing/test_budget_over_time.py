@@ -86,6 +86,17 @@ def test_an_hour_that_is_left_out_comes_when_the_clocks_have_moved():
     assert made.at(berlin(2026, 3, 29, 3, 31)) == Stretch(5.0)
 
 
+@pytest.mark.parametrize("later", [50.0, 0.0])
+def test_steps_keep_their_order_where_one_falls_into_the_hour_that_is_left_out(later):
+    """Half past two comes at half past three, when the step of three o'clock has long been due."""
+    steps = [ScheduledRate(0, 1.0), ScheduledRate(9000, 5.0), ScheduledRate(10800, later)]
+    made = budget(schedule=steps, timezone="Europe/Berlin")
+    assert made.at(berlin(2026, 3, 29, 1, 59)) == Stretch(1.0)
+    assert made.at(berlin(2026, 3, 29, 3, 31)) == Stretch(later)
+    assert made.at(berlin(2026, 3, 29, 23, 59)) == Stretch(later)
+    assert made.at(berlin(2026, 3, 30, 2, 31)) == Stretch(5.0)
+
+
 @pytest.mark.parametrize("time", [0.0, 1e5, 1e11])
 def test_any_time_that_a_message_may_have_has_a_rate(time):
     made = budget(schedule=DAY, timezone="Pacific/Kiritimati")

@@ -121,6 +121,16 @@ def test_one_answer_ends_a_back_off_but_not_one_of_before():
     assert not rules.note(1, NOW + 1e6)
 
 
+def test_failures_of_before_say_nothing_of_a_host_that_has_answered_since():
+    """A crawler that was cut off tells of them late, or they are sent once more."""
+    rules = failing(PATIENCE + 3)
+    began, answered = rules.failed_at, rules.failed_at + 600.0
+    assert rules.note(1, answered)
+    assert not any(rules.note(-1, began + second) for second in range(0, 600, 5))
+    assert rules.failures == 0
+    assert rules.note(-1, answered + 1.0)
+
+
 @pytest.mark.parametrize(
     ("result", "status", "reached"),
     [

@@ -8,12 +8,13 @@ from reference_groups import ReferenceGroup, default_shares_of
 from reference_pages import DAY, NEVER, ReferenceBatch, ReferenceHost, ReferencePage
 
 from services.scheduler.picking.calendar import make_shard
-from services.scheduler.state.crawls import NO_REQUEST, Outcomes
+from services.scheduler.state.crawls import Outcomes
 from services.scheduler.state.packing import set_own_rate, updated_at
 from services.scheduler.state.rows import PAGE
 from services.scheduler.state.rules import PickingRules, ShardRules
 from shared.contracts.identity import identify
 from shared.contracts.messages import HostLimit, PageUpdate
+from shared.contracts.request_ids import NO_REQUEST
 from shared.pacing.groups import NO_LIMITS
 from shared.rules.host_objectives import HostObjectives
 from shared.rules.page_events import CHANGED, FAILED, GONE_FOR_GOOD, IS_GONE, UNCHANGED

@@ -9,9 +9,10 @@ from reference_shard import DAY, rules
 from services.scheduler.picking.calendar import make_shard
 from services.scheduler.picking.priority import Terms, crawl_value_of
 from services.scheduler.state.batches import BATCH_SECONDS, evidence_in_batch
-from services.scheduler.state.crawls import NO_REQUEST, Outcomes
+from services.scheduler.state.crawls import Outcomes
 from shared.contracts.identity import identify
 from shared.contracts.messages import HostParameters, PageUpdate
+from shared.contracts.request_ids import NO_REQUEST
 from shared.rules.page_events import CHANGED, UNCHANGED
 
 NOW = 1.7e9

@@ -10,9 +10,10 @@ from reference_shard import DAY, rules, url_of
 
 from services.scheduler.picking.calendar import make_shard
 from services.scheduler.picking.priority import Terms, crawl_value_of
-from services.scheduler.state.crawls import NO_REQUEST, Outcomes
+from services.scheduler.state.crawls import Outcomes
 from services.scheduler.state.learned_hosts import LearnedHosts
 from shared.contracts.messages import HostParameters, PageUpdate
+from shared.contracts.request_ids import NO_REQUEST
 from shared.policy.estimation.quiet_pages import QuietPages
 from shared.policy.kernels.crawl_value import value_at_evidence
 from shared.rules.page_events import CHANGED, COMPARE, IS_GONE, UNCHANGED

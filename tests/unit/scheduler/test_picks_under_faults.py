@@ -10,10 +10,10 @@ from test_shard_selection import START, something_happens
 
 from services.scheduler.flow.loading import build_shard
 from services.scheduler.flow.recovery import restore
-from services.scheduler.state.request_ids import microseconds, request_id_of
 from shared.contracts.identity import host_id_of
 from shared.contracts.layout import ALONE
 from shared.contracts.messages import CrawlRequest
+from shared.contracts.request_ids import microseconds, request_id_of
 from shared.policy.estimation.first_guesses import INITIAL_CHANGE_RATE, INITIAL_SHAPE
 from shared.policy.estimation.quiet_pages import QuietPages
 from shared.rules.page_events import UNCHANGED

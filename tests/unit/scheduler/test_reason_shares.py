@@ -12,10 +12,11 @@ from test_shard_selection import START, something_happens
 
 from services.scheduler.picking.board_rows import UPPER_TIERS
 from services.scheduler.picking.turns import NOBODY_WAITS, REST, next_turn, take_turn
-from services.scheduler.state.crawls import NO_REQUEST, Outcomes
+from services.scheduler.state.crawls import Outcomes
 from services.scheduler.state.report_notes import REASONS
 from services.verify.simulation.looking import Looks, every_pick_looked_at
 from shared.contracts.messages import HostLimit, PageUpdate
+from shared.contracts.request_ids import NO_REQUEST
 from shared.rules.page_events import UNCHANGED
 from shared.runtime.reason_shares import SHARED_REASONS, shares_by_queue
 from shared.runtime.settings import SettingsError, load_settings

@@ -8,7 +8,6 @@ from reference_shard import DAY, NEVER, PageView, rules
 
 from services.scheduler.flow.reader import TOPIC_ORDER, Reader
 from services.scheduler.picking.calendar import make_shard
-from services.scheduler.state.request_ids import microseconds, request_id_of
 from shared.contracts.codec import encode
 from shared.contracts.identity import identify
 from shared.contracts.layout import ALONE, Layout
@@ -20,6 +19,7 @@ from shared.contracts.messages import (
     PageSignal,
     PageUpdate,
 )
+from shared.contracts.request_ids import microseconds, request_id_of
 from shared.runtime.acceptance import Acceptance
 
 NOW = 1.7e9

@@ -8,9 +8,9 @@ from reference_shard import DAY, NEVER, PageView, World, rules, url_of
 
 from services.scheduler.picking.calendar import make_shard
 from services.scheduler.state import rows as pages
-from services.scheduler.state.crawls import NO_REQUEST, Outcomes
-from services.scheduler.state.request_ids import microseconds
+from services.scheduler.state.crawls import Outcomes
 from shared.contracts.messages import PageUpdate
+from shared.contracts.request_ids import NO_REQUEST, microseconds
 from shared.rules.page_events import (
     FAILED,
     GONE_FOR_GOOD,

@@ -8,10 +8,11 @@ from reference_shard import DAY, rules
 
 from services.scheduler.picking.calendar import make_shard
 from services.scheduler.picking.wheel import entries_in
-from services.scheduler.state.crawls import NO_REQUEST, Outcomes
+from services.scheduler.state.crawls import Outcomes
 from services.scheduler.state.rows import ASLEEP
 from shared.contracts.identity import identify
 from shared.contracts.messages import PageUpdate
+from shared.contracts.request_ids import NO_REQUEST
 from shared.rules.page_events import FAILED
 
 NOW = 1.7e9

@@ -11,9 +11,9 @@ from services.scheduler.picking.calendar import make_shard
 from services.scheduler.picking.filling import PICK
 from services.scheduler.picking.priority import RETRY
 from services.scheduler.state.report_notes import REASONS
-from services.scheduler.state.request_ids import microseconds, request_id_of, requested_us_of
 from shared.contracts.codec import decode
 from shared.contracts.messages import CrawlRequest, PageUpdate
+from shared.contracts.request_ids import microseconds, request_id_of, requested_us_of
 
 NOW = 1.7e9
 HOSTS, PAGES = 3, 12

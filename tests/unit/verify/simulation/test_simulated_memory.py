@@ -5,10 +5,11 @@ import pytest
 
 from services.scheduler.flow.loading import shard_rules
 from services.scheduler.picking.calendar import make_shard
-from services.scheduler.state.crawls import NO_REQUEST, Outcomes
+from services.scheduler.state.crawls import Outcomes
 from services.verify.simulation.memory import lost_or_doubled
 from shared.contracts.identity import identify
 from shared.contracts.messages import PageUpdate
+from shared.contracts.request_ids import NO_REQUEST
 from shared.rules.page_events import UNCHANGED
 from shared.runtime.clock import ManualClock
 from shared.runtime.settings import Settings
