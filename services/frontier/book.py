@@ -51,7 +51,7 @@ class Book:
         self._by_url: dict[str, str] = {}
         self._waiting: OrderedDict[str, deque[Ticket]] = OrderedDict()
         self._waiting_count = 0
-        self._answered: OrderedDict[str, None] = OrderedDict()
+        self._answered: OrderedDict[str, float] = OrderedDict()
         self._blocked: OrderedDict[str, float] = OrderedDict()
 
     @property
@@ -154,12 +154,17 @@ class Book:
         """The request that an answer is to: the one it names, else the last one for its URL."""
         return self._tickets.get(request_id or self._by_url.get(url, ""))
 
-    def answer(self, ticket: Ticket) -> None:
-        """Note that the broker has a request's outcome."""
+    def crawled_at(self, request_id: str | None) -> float | None:
+        """When the page of an answered request was read; None: it is not answered, or long ago."""
+        return self._answered.get(request_id or "")
+
+    def answer(self, ticket: Ticket, crawled_at: float) -> None:
+        """Note that the broker has a request's outcome, and when that says that the page was read:
+        whoever says it again says the same."""
         request_id = ticket.request.request_id
         if request_id in self._tickets:
             metrics.REQUESTS.labels("answered").inc()
-            self._answered[request_id] = None
+            self._answered[request_id] = crawled_at
             if len(self._answered) > MOST_ANSWERED:
                 self._answered.popitem(last=False)
             self._end(ticket)

@@ -6,7 +6,7 @@ from services.frontier import metrics
 from services.frontier.api.urlfrontier_pb2 import GetParams, StringList, URLInfo
 from services.frontier.book import Book, Ticket
 from services.frontier.names import Names
-from services.frontier.outcomes import REQUEST_ID
+from services.frontier.outcomes import GIVEN_AT, REQUEST_ID
 from shared.runtime.clock import Clock
 
 
@@ -56,6 +56,8 @@ class Giving:
         request = ticket.request
         said = {
             REQUEST_ID: request.request_id,
+            # As exact as it is: an answer that brings it back is to be the same crawl again.
+            GIVEN_AT: repr(ticket.given_at),
             "freshet.deadline": f"{request.deadline_at:.3f}",
             "freshet.reason": request.reason,
         }

@@ -23,8 +23,10 @@ from shared.contracts.fields import (
     Result,
 )
 from shared.contracts.identity import BadUrl, identify
+from shared.contracts.request_ids import NO_REQUEST, requested_us_of
 
 REQUEST_ID: Final = "freshet.request-id"
+GIVEN_AT: Final = "freshet.given-at"
 RESULT: Final = "freshet.result"
 CRAWLED_AT: Final = "freshet.crawled-at"
 
@@ -114,7 +116,8 @@ def _result(
     if metadata.get("error.cause") == _ROBOTS:
         return "disallowed", None, True
     if _first(metadata, _ERRORS):
-        return "failed" if wants_again else "gone", None, True
+        was_reached = status is not None or digest is not None
+        return "failed" if wants_again or was_reached else "gone", None, True
     if digest is not None:
         return None, digest, True
     # With neither, nobody knows. A page that is crawled in vain costs a crawl; one that is not, its
@@ -128,6 +131,33 @@ def _by_status(status: int, *, is_target_known: bool) -> Result:
     if 300 <= status < 400 and is_target_known:
         return "redirected"
     return "gone" if status in _GONE else "failed"
+
+
+def requested_at_of(request_id: str | None) -> float | None:
+    """Out of a request's id, when it was made (Unix seconds); None: other ids do not say."""
+    requested_us = requested_us_of(request_id)
+    return None if requested_us == NO_REQUEST else requested_us / 1e6
+
+
+def given_at_of(
+    metadata: Mapping[str, str], requested_at: float | None, given_at: float | None, now: float
+) -> float | None:
+    """When a request was handed out, the same however often, late and where its answer is put.
+
+    The answer brings it back; else what is known here counts, else when the request was made. Who
+    says a time of the future, or one before the request, is not believed. None: nobody knows.
+
+    Args:
+        metadata: of the answer.
+        requested_at: when the request was made; None: not known.
+        given_at: when it was handed out here; None: it was not.
+        now: Unix seconds.
+    """
+    earliest = requested_at if requested_at is not None and requested_at <= now else None
+    said = _number(metadata.get(GIVEN_AT, ""))
+    if said is not None and (earliest or 0.0) <= said <= now:
+        return said
+    return earliest if given_at is None else given_at
 
 
 def crawled_at_of(metadata: Mapping[str, str], given_at: float | None, now: float) -> float:

@@ -11,10 +11,18 @@ from services.frontier.api.urlfrontier_pb2 import (
     URLInfo,
     URLItem,
 )
-from services.frontier.book import Book
+from services.frontier.book import Book, Ticket
 from services.frontier.discoveries import Discoveries
 from services.frontier.names import Names
-from services.frontier.outcomes import REQUEST_ID, crawled_at_of, found_of, group_of, plain
+from services.frontier.outcomes import (
+    REQUEST_ID,
+    crawled_at_of,
+    found_of,
+    given_at_of,
+    group_of,
+    plain,
+    requested_at_of,
+)
 from services.frontier.refusing import NotStored, Refused
 from services.frontier.sending import Sender
 from services.frontier.warning import Once
@@ -104,12 +112,14 @@ class Putting:
         if ticket is not None and ticket.request.url != page.url:
             # Metadata that went along to another URL: a link's, or a redirect's.
             request_id, ticket = None, self._book.find(None, page.url)
+        if ticket is not None:
+            request_id = ticket.request.request_id
         found = found_of(page.url, metadata, refetchable_from, now)
         outcome = CrawlOutcome(
             page.url,
-            crawled_at_of(metadata, ticket.given_at if ticket else None, now),
+            self._crawled_at(request_id, ticket, metadata, now),
             page.host,
-            ticket.request.request_id if ticket else request_id,
+            request_id,
             found.result,
             found.digest,
             found.http_status,
@@ -120,7 +130,7 @@ class Putting:
         )
         await self._sender.send(CRAWL_OUTCOMES, page.host, outcome)
         if ticket is not None:
-            self._book.answer(ticket)
+            self._book.answer(ticket, outcome.crawled_at)
         metrics.OUTCOMES.labels(found.result or "digest").inc()
         if not found.is_clear:
             metrics.UNCLEAR.inc()
@@ -128,6 +138,17 @@ class Putting:
                 "crawlers do not say whether contents changed, so all count as changed: let them "
                 "send a digest, as docs/connect/urlfrontier.md says"
             )
+
+    def _crawled_at(
+        self, request_id: str | None, ticket: Ticket | None, metadata: dict[str, str], now: float
+    ) -> float:
+        """When the page was read: what is put again is the same crawl, and no other one."""
+        answered = self._book.crawled_at(request_id)
+        if answered is not None:
+            return answered
+        given_at = None if ticket is None else ticket.given_at
+        given_at = given_at_of(metadata, requested_at_of(request_id), given_at, now)
+        return crawled_at_of(metadata, given_at, now)
 
     def _is_ours(self, info: URLInfo) -> bool:
         try:

@@ -20,6 +20,7 @@ from crawlee.crawlers import HttpCrawler, HttpCrawlingContext
 from crawlee.http_clients import ImpitHttpClient
 from crawlee.request_loaders import RequestManager
 from crawlee.storage_clients import MemoryStorageClient
+from yarl import URL
 
 PREFIX = os.environ.get("FRESHET_TOPIC_PREFIX", "")
 KAFKA = {"bootstrap_servers": os.environ.get("KAFKA_BOOTSTRAP_SERVERS", "127.0.0.1:9092")}
@@ -81,11 +82,15 @@ class Fleet(RequestManager):
     async def note(self, context: HttpCrawlingContext) -> None:
         """Note what the host answered, also where Crawlee makes an error of it."""
         response, request = context.http_response, context.request
-        found = {"crawled_at": time.time(), "http_status": response.status_code}
+        ticket, status = self._tickets[request.unique_key], response.status_code
+        found = ticket.found = {"crawled_at": time.time(), "http_status": status}
         wait = response.headers.get("retry-after", "")
-        if response.status_code >= 400 and wait.isdecimal():
+        if URL(request.loaded_url or ticket.url).host_port_subcomponent != ticket.host:
+            # That another host is busy or broken is nothing that the page's own is left alone for,
+            # which has answered with some redirect.
+            found["http_status"] = status if 200 <= status < 300 or status in {404, 410} else 302
+        elif status >= 400 and wait.isdecimal():
             found["retry_after_seconds"] = min(int(wait[:9]), 86_400)
-        self._tickets[request.unique_key].found = found
         request.user_data["digest"] = hashlib.sha256(await response.read()).hexdigest()
 
     async def mark_request_as_handled(self, request: Request) -> None:

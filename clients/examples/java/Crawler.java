@@ -9,12 +9,16 @@ import java.net.URI;
 import java.net.http.HttpClient;
 import java.net.http.HttpRequest;
 import java.net.http.HttpResponse;
+import java.nio.ByteBuffer;
 import java.security.MessageDigest;
 import java.time.Duration;
 import java.util.HexFormat;
 import java.util.List;
 import java.util.Map;
 import java.util.concurrent.CompletableFuture;
+import java.util.concurrent.CompletionStage;
+import java.util.concurrent.Flow;
+import java.util.concurrent.TimeUnit;
 import java.util.regex.Pattern;
 import java.util.stream.StreamSupport;
 import org.apache.kafka.clients.consumer.KafkaConsumer;
@@ -26,6 +30,8 @@ import org.apache.kafka.common.serialization.StringSerializer;
 public class Crawler {
     static final ObjectMapper JSON = new ObjectMapper();
     static final Pattern ODD = Pattern.compile("[\\[\\]{}|^`\\\\]|%(?!\\p{XDigit}{2})");
+    static final int PATIENCE_SECONDS = 60; // for the whole of a page
+    static final int MOST_BYTES = 10_000_000;
     static final HttpClient WEB = HttpClient.newBuilder()
             .followRedirects(HttpClient.Redirect.NORMAL).connectTimeout(Duration.ofSeconds(20)).build();
 
@@ -42,14 +48,59 @@ public class Crawler {
         outcome.put("crawled_at", System.currentTimeMillis() / 1000.0);
         HttpRequest page;
         try {
-            page = HttpRequest.newBuilder(address(request.get("url").asText()))
-                    .timeout(Duration.ofSeconds(60)).build();
+            page = HttpRequest.newBuilder(address(request.get("url").asText())).build();
         } catch (IllegalArgumentException error) { // no URL for Java, as of a host with `_`
             return CompletableFuture.completedFuture(outcome);
         }
-        return WEB.sendAsync(page, HttpResponse.BodyHandlers.ofByteArray())
-                .thenApply(answer -> found(outcome, answer))
-                .exceptionally(error -> outcome);
+        var sent = WEB.sendAsync(page, head -> {
+            if (head.statusCode() / 100 == 2) { // the host has answered, also where the body fails
+                outcome.put("http_status", head.statusCode());
+            }
+            return new Digest();
+        });
+        // HttpRequest's own time-out ends with the headers.
+        return sent.thenApply(answer -> found(outcome, answer))
+                .orTimeout(PATIENCE_SECONDS, TimeUnit.SECONDS)
+                .exceptionally(error -> {
+                    sent.cancel(true);
+                    return outcome;
+                });
+    }
+
+    /** A body's digest, as it comes; one that is too large fails. */
+    static class Digest implements HttpResponse.BodySubscriber<String> {
+        final CompletableFuture<String> whole = new CompletableFuture<>();
+        final MessageDigest digest = sha256();
+        Flow.Subscription coming;
+        long bytes;
+
+        public CompletionStage<String> getBody() {
+            return whole;
+        }
+
+        public void onSubscribe(Flow.Subscription subscription) {
+            coming = subscription;
+            coming.request(Long.MAX_VALUE);
+        }
+
+        public void onNext(List<ByteBuffer> parts) {
+            for (ByteBuffer part : parts) {
+                bytes += part.remaining();
+                digest.update(part);
+            }
+            if (bytes > MOST_BYTES) {
+                coming.cancel();
+                whole.completeExceptionally(new IllegalStateException("too large"));
+            }
+        }
+
+        public void onError(Throwable error) {
+            whole.completeExceptionally(error);
+        }
+
+        public void onComplete() {
+            whole.complete(HexFormat.of().formatHex(digest.digest()));
+        }
     }
 
     /** A URL as java.net.URI takes it: in path and query the URL standard lets more pass. */
@@ -59,14 +110,17 @@ public class Crawler {
                 .replaceAll(odd -> "%%%02X".formatted((int) odd.group().charAt(0))));
     }
 
-    static ObjectNode found(ObjectNode outcome, HttpResponse<byte[]> answer) {
+    static ObjectNode found(ObjectNode outcome, HttpResponse<String> answer) {
         int status = answer.statusCode();
         outcome.put("http_status", status);
         if (status == 404 || status == 410) {
             outcome.put("result", "gone");
         } else if (status / 100 == 2) {
             outcome.remove("result");
-            outcome.put("digest", digest(answer.body()));
+            outcome.put("digest", answer.body());
+        } else if (first(answer) != answer && !host(answer).equals(outcome.get("host").asText())) {
+            // That another host is busy or broken is nothing that the page's own is left alone for.
+            outcome.put("http_status", first(answer).statusCode());
         } else {
             answer.headers().firstValue("Retry-After").filter(text -> text.matches("\\d{1,9}"))
                     .ifPresent(text -> outcome.put("retry_after_seconds", Integer.parseInt(text)));
@@ -74,9 +128,21 @@ public class Crawler {
         return outcome;
     }
 
-    static String digest(byte[] body) {
+    /** What the page's own host said, whatever redirects led to. */
+    static HttpResponse<String> first(HttpResponse<String> answer) {
+        return answer.previousResponse().map(Crawler::first).orElse(answer);
+    }
+
+    /** A host as Freshet names it: without the usual port. */
+    static String host(HttpResponse<String> answer) {
+        String name = answer.uri().getRawAuthority().toLowerCase();
+        String usual = answer.uri().getScheme().equals("https") ? ":443" : ":80";
+        return name.endsWith(usual) ? name.substring(0, name.length() - usual.length()) : name;
+    }
+
+    static MessageDigest sha256() {
         try {
-            return HexFormat.of().formatHex(MessageDigest.getInstance("SHA-256").digest(body));
+            return MessageDigest.getInstance("SHA-256");
         } catch (java.security.NoSuchAlgorithmException error) {
             throw new IllegalStateException(error);
         }

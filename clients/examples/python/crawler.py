@@ -31,13 +31,24 @@ class Answer(aiohttp.ClientResponse):
         return await super().start(connection)
 
 
+async def note(_client: object, context: Any, step: aiohttp.TraceRequestRedirectParams) -> None:
+    """Note that a page leads on: its own host has answered, whatever becomes of it elsewhere."""
+    outcome = context.trace_request_ctx
+    if step.response.url.host_port_subcomponent == outcome["host"]:
+        outcome["http_status"] = step.response.status
+
+
 async def crawl(client: aiohttp.ClientSession, request: dict[str, Any]) -> dict[str, Any]:
     """Fetch a page; returns the outcome."""
     outcome = {key: request[key] for key in ("request_id", "url", "host")}
     outcome |= {"crawled_at": time.time(), "result": "failed"}
     try:
-        async with client.get(request["url"]) as answer:
-            outcome["http_status"] = answer.status
+        async with client.get(request["url"], trace_request_ctx=outcome) as answer:
+            there = answer.url.host_port_subcomponent
+            is_own = not answer.history or there == request["host"]
+            # That another host is busy or broken is nothing that the page's own is left alone for.
+            if is_own or answer.ok or answer.status in {404, 410}:
+                outcome["http_status"] = answer.status
             if answer.address and not answer.history:  # else another host may have answered
                 outcome["group"] = answer.address
             if answer.status in {404, 410}:
@@ -48,7 +59,7 @@ async def crawl(client: aiohttp.ClientSession, request: dict[str, Any]) -> dict[
                     digest.update(chunk)
                 outcome["digest"] = digest.hexdigest()
                 del outcome["result"]
-            elif answer.headers.get("Retry-After", "").isdecimal():
+            elif is_own and answer.headers.get("Retry-After", "").isdecimal():
                 seconds = int(answer.headers["Retry-After"][:9])
                 outcome["retry_after_seconds"] = min(seconds, 86_400)
     # Pages may lead to addresses that are none.
@@ -70,11 +81,14 @@ async def main() -> None:
     )
     # aiokafka's default partitioner is Kafka's, so the host as key leads to the right partition.
     producer = AIOKafkaProducer(acks="all", **KAFKA)
-    timeout = aiohttp.ClientTimeout(total=60)
+    timeout, tracing = aiohttp.ClientTimeout(total=60), aiohttp.TraceConfig()
+    tracing.on_request_redirect.append(note)
     async with (
         consumer,
         producer,
-        aiohttp.ClientSession(timeout=timeout, response_class=Answer) as client,
+        aiohttp.ClientSession(
+            timeout=timeout, response_class=Answer, trace_configs=[tracing]
+        ) as client,
     ):
         while True:
             read = await consumer.getmany(timeout_ms=500, max_records=50)

@@ -8,15 +8,22 @@ set -euo pipefail
 servers=${KAFKA_BOOTSTRAP_SERVERS:-127.0.0.1:9092}
 prefix=${FRESHET_TOPIC_PREFIX:-}
 page=$(mktemp)
-trap 'rm -f "$page"; kill 0' EXIT
+heads=$(mktemp)
+trap 'rm -f "$page" "$heads"; kill 0' EXIT
 
 answer() { # the request as JSON → the outcome as JSON
-    local failure status redirects address digest=
-    : >"$page" # the page crawled before is none of this one's
-    read -r failure status redirects address < <(curl --silent --globoff --location --max-time 60 \
-        --max-filesize 10000000 --proto =http,https --output "$page" --write-out \
-        '%{exitcode} %{http_code} %{num_redirects} %{remote_ip}\n' -- "$(jq -r .url <<<"$1")") || true
+    local failure status redirects there address digest=
+    : >"$page" >"$heads" # the page crawled before is none of this one's
+    read -r failure status redirects there address < <(curl --silent --globoff --location --max-time 60 \
+        --max-filesize 10000000 --proto =http,https --output "$page" --dump-header "$heads" --write-out \
+        '%{exitcode} %{http_code} %{num_redirects} %{url_effective} %{remote_ip}\n' \
+        -- "$(jq -r .url <<<"$1")") || true
     [ "$redirects" = 0 ] || address= # another host may have answered
+    there=${there#*://} there=${there%%[/?#]*}
+    if [ "$redirects" != 0 ] && [ "${there,,}" != "$(jq -r .host <<<"$1")" ]; then
+        # That it is busy or broken is nothing that the page's own, which led there, is left alone for.
+        case $status in 2?? | 404 | 410) ;; *) read -r _ status _ <"$heads" ;; esac
+    fi
     # Of a page that is too large, or was cut off, the status says nothing, and there is a part at most.
     [ "$failure" != 0 ] || digest=$(sha256sum <"$page" | cut -c1-64)
     jq -c --argjson status "$((10#${status:-0}))" --arg digest "$digest" --arg group "$address" '

@@ -4,6 +4,7 @@ from scrapy.settings import BaseSettings
 
 from scrapy_freshet.addresses import PublicResolver
 from scrapy_freshet.downloader_middleware import OutcomeMiddleware
+from scrapy_freshet.host_middleware import HostMiddleware
 from scrapy_freshet.options import may_be_private
 from scrapy_freshet.robots import DailyRobotsTxtMiddleware
 from scrapy_freshet.spider_middleware import FleetMiddleware
@@ -11,6 +12,7 @@ from scrapy_freshet.spider_middleware import FleetMiddleware
 _ROBOTS = "scrapy.downloadermiddlewares.robotstxt.RobotsTxtMiddleware"
 _ROBOTS_PLACE = 100
 _CLOSEST_TO_THE_ENGINE = 1
+_CLOSEST_TO_THE_DOWNLOADER = 10_000
 
 
 class Addon:
@@ -29,6 +31,7 @@ class Addon:
         spider.set(FleetMiddleware, _CLOSEST_TO_THE_ENGINE, "addon")
         downloader = settings["DOWNLOADER_MIDDLEWARES"]
         downloader.set(OutcomeMiddleware, _CLOSEST_TO_THE_ENGINE, "addon")
+        downloader.set(HostMiddleware, _CLOSEST_TO_THE_DOWNLOADER, "addon")
         if _ROBOTS not in downloader:
             downloader.set(_ROBOTS, None, "addon")
             downloader.set(DailyRobotsTxtMiddleware, _ROBOTS_PLACE, "addon")

@@ -16,12 +16,10 @@ from scrapy.utils.httpobj import urlparse_cached
 
 from scrapy_freshet.addresses import is_private_literal, is_public
 from scrapy_freshet.fleet import Fleet, fleet_of
-from scrapy_freshet.moving import moved_to
+from scrapy_freshet.moving import host_of, moved_to
 from scrapy_freshet.outcomes import GONE, has_content, outcome_of, redirected
 from scrapy_freshet.robots import crawl_delay
 from scrapy_freshet.spider_middleware import ID_KEY
-
-_DEFAULT_PORTS = {"http": 80, "https": 443}
 
 
 class OutcomeMiddleware:
@@ -71,7 +69,7 @@ class OutcomeMiddleware:
         if ticket is not None:
             asked, now = ticket.request, time.time()
             moved = moved_to(request) if self._fleet.options.redirected else None
-            ticket.outcome = outcome_of(asked, response, now)
+            ticket.outcome = outcome_of(asked, response, now, ticket.status)
             if not has_content(response.status):
                 self._fleet.answer(asked.request_id, ticket.outcome)
             elif moved is not None:
@@ -79,14 +77,11 @@ class OutcomeMiddleware:
         return response
 
     def _note_robots(self, request: Request, response: Response) -> None:
-        first = urlsplit(request.meta.get("redirect_urls", [request.url])[0])
-        if first.path != "/robots.txt" or response.status not in {200, *GONE}:
+        first = request.meta.get("redirect_urls", [request.url])[0]
+        if urlsplit(first).path != "/robots.txt" or response.status not in {200, *GONE}:
             return
         settings = self._crawler.settings
         agent = settings.get("ROBOTSTXT_USER_AGENT") or settings.get("USER_AGENT") or "*"
         delay = crawl_delay(response.body, str(agent)) if response.status == 200 else None
-        if first.hostname is not None:
-            port = first.port
-            default = port is None or port == _DEFAULT_PORTS.get(first.scheme)
-            name = f"[{first.hostname}]" if ":" in first.hostname else first.hostname
-            self._fleet.delay(name if default else f"{name}:{port}", delay or 0.0)
+        if host := host_of(first):
+            self._fleet.delay(host, delay or 0.0)

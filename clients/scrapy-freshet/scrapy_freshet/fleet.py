@@ -17,6 +17,7 @@ from weakref import WeakKeyDictionary
 import msgspec
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, ConsumerRebalanceListener, TopicPartition
 from aiokafka.errors import ConsumerStoppedError, KafkaError
+from msgspec.structs import replace
 from scrapy.crawler import Crawler
 
 from scrapy_freshet.delays import Delays
@@ -73,6 +74,8 @@ class Ticket:
     request: CrawlRequest
     partition: int
     offset: int
+    status: int | None = None
+    """What the page's own host answered last; None: nothing yet."""
     outcome: CrawlOutcome | None = None
     """What was downloaded; it counts when the spider is done with it."""
     items: int = 0
@@ -231,11 +234,8 @@ class Fleet:
         ticket = self._tickets.get(request_id)
         if ticket is not None:
             request = ticket.request
-            status = None if ticket.outcome is None else ticket.outcome.http_status
-            outcome = CrawlOutcome(
-                request.url, request.host, request_id, self._clock(), result, http_status=status
-            )
-            self.answer(request_id, outcome)
+            told = CrawlOutcome(request.url, request.host, request_id, self._clock(), result)
+            self.answer(request_id, replace(told, http_status=ticket.status))
 
     def settle(self, request_id: str) -> None:
         """Answer a request with what was downloaded, once nobody works at it any more."""

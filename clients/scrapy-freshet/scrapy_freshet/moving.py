@@ -47,6 +47,18 @@ def is_same_page(url: str, other: str) -> bool:
     return _plain(url) == _plain(other)
 
 
+def host_of(url: str) -> str:
+    """The host of an address, as Freshet names it: with a port, unless it is the usual one."""
+    try:
+        parts = urlsplit(url)
+        port = parts.port
+    except ValueError:
+        return ""
+    name = parts.hostname or ""
+    name = f"[{name}]" if ":" in name else name
+    return name if port in {None, _DEFAULT_PORTS.get(parts.scheme)} else f"{name}:{port}"
+
+
 def target_of(url: str) -> str | None:
     """A target as outcomes have it; None: it is too long for them."""
     plain = urldefrag(url).url

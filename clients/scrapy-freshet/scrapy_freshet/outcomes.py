@@ -2,13 +2,12 @@
 
 import time
 from email.utils import parsedate_to_datetime
-from urllib.parse import urlsplit
 
 from msgspec.structs import replace
 from scrapy.http import Response
 
 from scrapy_freshet.messages import MOST_RETRY_AFTER_SECONDS, CrawlOutcome, CrawlRequest
-from scrapy_freshet.moving import is_same_page, joined, target_of
+from scrapy_freshet.moving import host_of, is_same_page, joined, target_of
 
 NOT_MODIFIED = 304
 REDIRECTS = frozenset({301, 302, 303, 307, 308})
@@ -17,13 +16,16 @@ REDIRECTS = frozenset({301, 302, 303, 307, 308})
 GONE = frozenset({404, 410})
 
 
-def outcome_of(request: CrawlRequest, response: Response, now: float) -> CrawlOutcome:
+def outcome_of(
+    request: CrawlRequest, response: Response, now: float, own_status: int | None = None
+) -> CrawlOutcome:
     """What a response says of the page; of content, the digest is yet to come.
 
     Args:
         request: that it answers, be it after redirects.
         response: the last one.
         now: when it was read, Unix seconds.
+        own_status: what the page's own host answered last; None: it has not, or nobody noted it.
     """
     status = response.status
     told = CrawlOutcome(request.url, request.host, request.request_id, now, http_status=status)
@@ -39,6 +41,9 @@ def outcome_of(request: CrawlRequest, response: Response, now: float) -> CrawlOu
         target = joined(response, location)
         if not is_same_page(request.url, target):
             return replace(redirected(request, status, target, now), group=told.group)
+    if not _is_of_its_host(request, response):
+        # Another host is in trouble, and the page's own has done what it can.
+        return replace(told, result="failed", http_status=own_status)
     wait = retry_after(response.headers.get(b"Retry-After"), now)
     return replace(told, result="failed", retry_after_seconds=wait)
 
@@ -49,8 +54,12 @@ def address_of(request: CrawlRequest, response: Response) -> str | None:
     came_by = {} if response.request is None else response.request.meta
     if response.ip_address is None or came_by.get("proxy"):
         return None
-    is_same_host = urlsplit(response.url).netloc.lower() == urlsplit(request.url).netloc.lower()
-    return str(response.ip_address) if is_same_host else None
+    return str(response.ip_address) if _is_of_its_host(request, response) else None
+
+
+def _is_of_its_host(request: CrawlRequest, response: Response) -> bool:
+    """Whether the page's own host has answered in the end."""
+    return host_of(response.url) == host_of(request.url)
 
 
 def redirected(request: CrawlRequest, status: int, target: str, now: float) -> CrawlOutcome:

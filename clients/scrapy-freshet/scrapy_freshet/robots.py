@@ -1,4 +1,8 @@
-"""robots.txt: its crawl-delay is told to Freshet, and it is read again every day."""
+"""robots.txt: its crawl-delay is told to Freshet, and it is read again every day.
+
+One that answers 429 or a server error says nothing, and until it can be read nothing is allowed, as
+RFC 9309 has it. Pages that are not crawled for that have failed: nobody has forbidden them.
+"""
 
 import inspect
 import time
@@ -9,6 +13,8 @@ from protego import Protego
 from scrapy import Request
 from scrapy.crawler import Crawler
 from scrapy.downloadermiddlewares.robotstxt import RobotsTxtMiddleware
+from scrapy.exceptions import IgnoreRequest
+from scrapy.http import Response
 from scrapy.utils.httpobj import urlparse_cached
 from twisted.internet.defer import Deferred
 
@@ -56,6 +62,8 @@ class DailyRobotsTxtMiddleware(RobotsTxtMiddleware):
             "FRESHET_ROBOTS_SECONDS", DEFAULTS["FRESHET_ROBOTS_SECONDS"]
         )
         self._asked_at: OrderedDict[str, float] = OrderedDict()
+        self._unread: dict[str, int] = {}
+        """Host → what its robots.txt answers, where that is no file, nor that there is none."""
 
     async def robot_parser(self, request: Request, *more: Any) -> Any:
         """The rules of the request's host, read again where they are old.
@@ -66,24 +74,37 @@ class DailyRobotsTxtMiddleware(RobotsTxtMiddleware):
         Args:
             request: to be looked at.
             more: the spider, as Scrapy 2.13 has it.
+
+        Raises:
+            IgnoreRequest: they cannot be had for now.
         """
         netloc = urlparse_cached(request).netloc
         self._forget_old(netloc, time.monotonic())
         rules = super().robot_parser(request, *more)
         if inspect.isawaitable(rules):
             await rules
+        if netloc in self._unread:
+            raise IgnoreRequest(f"its robots.txt answers {self._unread[netloc]}")
         return self._parsers.get(netloc)
+
+    def _parse_robots(self, response: Response, netloc: str, *more: Any) -> Any:
+        if response.status == 429 or response.status >= 500:
+            self._unread[netloc] = response.status
+        return super()._parse_robots(response, netloc, *more)
 
     def _forget_old(self, netloc: str, now: float) -> None:
         if netloc in self._parsers:
             rules = self._parsers[netloc]
-            keep = UNREAD_SECONDS if rules is None else self._seconds
+            is_read = rules is not None and netloc not in self._unread
+            keep = self._seconds if is_read else UNREAD_SECONDS
             if isinstance(rules, Deferred) or now - self._asked_at.get(netloc, now) < keep:
                 return
             del self._parsers[netloc]
+            self._unread.pop(netloc, None)
         self._asked_at[netloc] = now
         self._asked_at.move_to_end(netloc)
         if len(self._asked_at) > MOST_HOSTS:
             oldest, _ = self._asked_at.popitem(last=False)
             if not isinstance(self._parsers.get(oldest), Deferred):
                 self._parsers.pop(oldest, None)
+                self._unread.pop(oldest, None)

@@ -1,10 +1,7 @@
-"""No crawler is led into its own network; and a robots.txt is told of, and read again."""
+"""No crawler is led into its own network."""
 
 import pytest
-from scrapy import Spider
-from scrapy.utils.test import get_crawler
 from scrapy_freshet.addresses import is_private_literal, is_public
-from scrapy_freshet.robots import DailyRobotsTxtMiddleware, crawl_delay
 
 
 @pytest.mark.parametrize(
@@ -29,32 +26,3 @@ def test_addresses_of_the_internet_are(address):
 def test_names_are_left_to_the_resolver():
     assert not is_private_literal("localhost")
     assert not is_public("localhost")
-
-
-@pytest.mark.parametrize(
-    ("text", "delay"),
-    [
-        (b"User-agent: *\nCrawl-delay: 4", 4.0),
-        (b"User-agent: *\nRequest-rate: 1/10", 10.0),
-        (b"User-agent: *\nCrawl-delay: 99999999999", 1e7),
-        (b"User-agent: other\nCrawl-delay: 4", None),
-        (b"User-agent: *\nCrawl-delay: 0.1", None),
-        (b"\xff\xfe\x00", None),
-        (b"", None),
-    ],
-)
-def test_a_delay_is_told_where_it_is_longer_than_the_default(text, delay):
-    assert crawl_delay(text, "freshet") == delay
-
-
-def test_a_robots_txt_is_forgotten_after_a_day():
-    crawler = get_crawler(Spider, {"ROBOTSTXT_OBEY": True})
-    middleware = DailyRobotsTxtMiddleware(crawler)
-    middleware._parsers["a.example"] = rules = object()
-    middleware._forget_old("a.example", now=10.0)
-    assert middleware._parsers["a.example"] is rules
-    middleware._asked_at["a.example"] = 10.0
-    middleware._forget_old("a.example", now=86_000.0)
-    assert middleware._parsers["a.example"] is rules
-    middleware._forget_old("a.example", now=86_500.0)
-    assert "a.example" not in middleware._parsers

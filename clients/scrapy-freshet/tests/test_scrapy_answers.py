@@ -13,6 +13,7 @@ from scrapy.settings import Settings
 from scrapy.utils.test import get_crawler
 from scrapy_freshet.downloader_middleware import OutcomeMiddleware
 from scrapy_freshet.fleet import GRACE_SECONDS, Fleet
+from scrapy_freshet.host_middleware import BEGAN, HostMiddleware
 from scrapy_freshet.messages import (
     MOST_DIGEST_CHARACTERS,
     MOST_LINKS_A_MESSAGE,
@@ -56,6 +57,7 @@ def member():
         broker=broker,
         spiders=FleetMiddleware(crawler, fleet),
         downloads=OutcomeMiddleware(crawler, fleet),
+        hosts=HostMiddleware(fleet),
         stats=crawler.stats,
     )
     made.request = take(made, "r1")
@@ -241,6 +243,66 @@ async def test_a_page_that_has_moved_to_where_nobody_may_crawl_has_moved(member)
     member.request.errback(failure)
     [outcome] = await answers(member)
     assert (outcome["result"], outcome["redirected_to"]) == ("redirected", C)
+
+
+def answered(member, *steps):
+    """What hosts have answered on the way to a failure, which is the spider's to hear of; 0: an
+    answer has begun, and none: nothing came."""
+    request = member.request
+    for url, status in steps:
+        request = request.replace(url=url)
+        member.hosts.process_request(request)
+        if status == 0:
+            member.hosts.began(request)
+        elif status is not None:
+            member.hosts.process_response(request, HtmlResponse(url, status, request=request))
+    return request
+
+
+@pytest.mark.parametrize(
+    ("steps", "status"),
+    [
+        ([(A, None)], None),
+        ([(A, 0)], BEGAN),
+        ([(A, 200)], 200),
+        ([(A, 302), (B, 302)], 302),
+        ([(A, 301), (B, 503)], 503),
+        ([(A, 302), (C, 503)], 302),
+        ([(A, 307), (C, None)], 307),
+        ([(A, 302), (C, 302), (B, 500)], 500),
+        ([(A, 503), (A, None)], None),  # tried once more
+    ],
+)
+async def test_a_crawl_that_failed_tells_what_the_pages_own_host_answered(member, steps, status):
+    failure = Failure(TimeoutError())
+    failure.request = answered(member, *steps)
+    member.request.errback(failure)
+    [outcome] = await answers(member)
+    assert (outcome["result"], outcome.get("http_status")) == ("failed", status)
+
+
+@pytest.mark.parametrize(
+    ("end", "status", "told"),
+    [
+        (C, 503, ("failed", 302, None)),
+        (C, 429, ("failed", 302, None)),
+        (C, 403, ("failed", 302, None)),
+        (C, 404, ("gone", 404, None)),
+        (B, 503, ("failed", 503, 9)),
+        ("http://A.example:80/2", 503, ("failed", 503, 9)),
+        ("https://a.example/2", 503, ("failed", 503, 9)),
+        ("http://a.example:8080/2", 503, ("failed", 302, None)),
+    ],
+)
+async def test_a_host_is_left_alone_for_what_it_says_itself_and_not_for_another_one(
+    member, end, status, told
+):
+    request = answered(member, (A, 302), (end, status))
+    response = HtmlResponse(end, status, headers={"Retry-After": "9"}, request=request)
+    member.downloads.process_response(request, response)
+    [outcome] = await answers(member)
+    said = (outcome["result"], outcome["http_status"], outcome.get("retry_after_seconds"))
+    assert said == told
 
 
 @pytest.mark.parametrize(

@@ -1,15 +1,20 @@
 """Requests for a crawler that is not ours, and the outcomes that it sends."""
 
 import os
+import shutil
 import signal
 import subprocess
+import sys
 import time
 import uuid
 from contextlib import asynccontextmanager, contextmanager
 
+import pytest
+from apache import need_apache_kafka
 from workers import TopicReader, reader, settings_for
 
 from deploy.docs.places import TOP
+from deploy.local.java import resolve_jars
 from shared.contracts.codec import decode, encode
 from shared.contracts.identity import shard_of
 from shared.contracts.messages import CrawlOutcome, CrawlRequest
@@ -77,6 +82,20 @@ async def desk(bootstrap_servers: str):
             yield Desk(settings, publisher, answers)
     finally:
         await publisher.stop()
+
+
+def command_of(example):
+    """What runs an example; what it needs is there, or the test is skipped."""
+    if example in {"python", "crawlee"}:
+        return [sys.executable, EXAMPLES / example / "crawler.py"]
+    if example == "java":
+        need_apache_kafka()
+        java = ["java", "-XX:TieredStopAtLevel=1", "-cp", f"{resolve_jars()}/*"]
+        return [*java, EXAMPLES / "java" / "Crawler.java"]
+    missing = [name for name in ("kcat", "curl", "jq") if shutil.which(name) is None]
+    if missing:
+        pytest.skip(f"not installed: {', '.join(missing)}")
+    return [EXAMPLES / "shell" / "crawler.sh"]
 
 
 @contextmanager

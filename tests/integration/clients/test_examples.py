@@ -1,30 +1,12 @@
 """The examples are whole crawlers: each answers what it is asked, and goes where it should."""
 
-import shutil
-import sys
-
 import pytest
-from apache import need_apache_kafka
-from fleet import EXAMPLES, crawler, desk
+from fleet import command_of, crawler, desk
 from website import website
 
-from deploy.local.java import resolve_jars
 from shared.runtime.tracing import Mark
 
 MARK = Mark(7, 9)
-
-
-def command_of(example):
-    if example in {"python", "crawlee"}:
-        return [sys.executable, EXAMPLES / example / "crawler.py"]
-    if example == "java":
-        need_apache_kafka()
-        java = ["java", "-XX:TieredStopAtLevel=1", "-cp", f"{resolve_jars()}/*"]
-        return [*java, EXAMPLES / "java" / "Crawler.java"]
-    missing = [name for name in ("kcat", "curl", "jq") if shutil.which(name) is None]
-    if missing:
-        pytest.skip(f"not installed: {', '.join(missing)}")
-    return [EXAMPLES / "shell" / "crawler.sh"]
 
 
 @pytest.mark.slow(6)

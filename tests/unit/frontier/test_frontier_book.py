@@ -74,7 +74,7 @@ def test_its_position_stays_until_it_is_answered_or_late(book):
     first = book.take(0, 0, None, 0, NOW)[0]
     assert book.positions.to_commit() == {}
     book.turn(NOW + 50)
-    book.answer(first)
+    book.answer(first, NOW)
     assert book.positions.to_commit() == {0: 2}
     book.turn(LATE)
     assert book.positions.to_commit() == {0: 3}
@@ -94,7 +94,7 @@ def test_an_answer_is_to_the_request_it_names_else_to_the_last_for_its_url(book)
     assert book.find("1", "").request.request_id == "1"
     assert book.find(None, old.url).request.request_id == "2"
     assert book.find("unknown", old.url) is None
-    book.answer(book.find(None, old.url))
+    book.answer(book.find(None, old.url), NOW)
     assert book.find(None, old.url) is None
 
 
@@ -109,20 +109,20 @@ def test_after_a_rebalance_what_stays_is_not_handed_out_twice(book):
     fill(book, request("1"), request("2"), request("3"))
     fill(book, request("4", "b"), partition=1)
     one, two = book.take(0, 2, "a.example", 0, NOW)
-    book.answer(one)
+    book.answer(one, NOW)
     book.share([0])
     assert book.waiting("b") == 0, "it is somebody else's"
     fill(book, request("1"), request("2"), request("3"))
     assert names(book.take(0, 0, None, 0, NOW)) == ["3"]
     assert book.positions.to_commit() == {0: 1}
-    book.answer(two)
+    book.answer(two, NOW)
     assert book.positions.to_commit() == {0: 2}
 
 
 def test_a_full_book_has_no_room(book):
     fill(book, *(request(str(n)) for n in range(100)))
     assert book.room == 0
-    book.answer(book.take(0, 1, None, 0, NOW)[0])
+    book.answer(book.take(0, 1, None, 0, NOW)[0], NOW)
     assert book.room == 1
 
 

@@ -7,9 +7,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from services.frontier.api.urlfrontier_pb2 import StringList, URLInfo
-from services.frontier.outcomes import crawled_at_of, found_of, group_of, plain
+from services.frontier.outcomes import (
+    crawled_at_of,
+    found_of,
+    given_at_of,
+    group_of,
+    plain,
+    requested_at_of,
+)
 from shared.contracts.codec import decode, encode
 from shared.contracts.messages import CrawlOutcome, Result
+from shared.contracts.request_ids import microseconds, request_id_of
 from shared.rules.page_events import elsewhere_to_themselves
 
 NOW = 1.7e9
@@ -72,6 +80,9 @@ def test_a_crawler_that_wants_a_url_never_again_has_given_it_up():
     # But not where it has read it, or only its host is in trouble.
     assert found_of(URL, {"signature": "s"}, 0, NOW).digest == "s"
     assert found_of(URL, {"fetch.statusCode": "503"}, 0, NOW).result == "failed"
+    for said in ({"fetch.statusCode": "200"}, {"signature": "s"}):
+        found = found_of(URL, said | {"error.cause": "cannot be parsed"}, 0, NOW)
+        assert (found.result, found.is_clear) == ("failed", True)
 
 
 def test_a_crawler_that_says_nothing_of_the_content_may_have_seen_a_change():
@@ -104,20 +115,65 @@ def test_a_page_was_read_when_it_was_handed_out_or_as_its_crawler_says():
         assert crawled_at_of({"freshet.crawled-at": str(impossible)}, NOW - 9, NOW) == NOW - 9
 
 
+def test_when_a_request_was_made_is_told_by_its_id_and_by_no_other_text():
+    asked_at = NOW + 0.25
+    assert requested_at_of(request_id_of(3, 1 << 60, int(microseconds(asked_at)))) == asked_at
+    for other in (None, "", "3", "1-2-x", "1-2-", "1-2-3-4", "1-2--3", "1-2-" + "f" * 16, "1-2-²"):
+        assert requested_at_of(other) is None
+
+
+@pytest.mark.parametrize(
+    ("said", "given_at", "believed"),
+    [
+        (NOW - 5, None, NOW - 5),
+        (NOW - 5, NOW - 2, NOW - 5),
+        (None, NOW - 2, NOW - 2),
+        (None, None, NOW - 9),
+        # Before the request was made, in the future, or no time at all.
+        (NOW - 90, None, NOW - 9),
+        (NOW + 1, None, NOW - 9),
+        (NOW + 1, NOW - 2, NOW - 2),
+        ("nan", None, NOW - 9),
+        ("-inf", None, NOW - 9),
+        ("then", None, NOW - 9),
+    ],
+)
+def test_when_it_was_handed_out_comes_back_with_the_answer_and_is_believed_within_bounds(
+    said, given_at, believed
+):
+    metadata = {} if said is None else {"freshet.given-at": str(said)}
+    assert given_at_of(metadata, NOW - 9, given_at, NOW) == believed
+
+
+def test_of_what_nobody_knows_when_it_was_asked_for_the_crawler_is_believed_up_to_now():
+    assert given_at_of({}, None, None, NOW) is None
+    assert given_at_of({"freshet.given-at": str(NOW - 90)}, None, None, NOW) == NOW - 90
+    for impossible in (NOW + 1, -1, "nan", "inf"):
+        assert given_at_of({"freshet.given-at": str(impossible)}, None, None, NOW) is None
+    # An id may say anything, too.
+    assert given_at_of({}, NOW + 1, None, NOW) is None
+
+
 KEYS = ["freshet.result", "freshet.digest", "freshet.status", "fetch.statusCode", "retry-after"]
 KEYS += ["_redirTo", "error.cause", "freshet.crawled-at", "freshet.canonical-url"]
+KEYS += ["freshet.given-at"]
 SAID = st.text(max_size=400) | st.sampled_from([*get_args(Result), "301", "304", "../z", "#", "y"])
+IDS = st.none() | st.text(max_size=64) | st.from_regex(r"[0-9a-f]+-[0-9a-f]+-[0-9a-f]{1,20}")
 
 
 @given(
     st.dictionaries(st.sampled_from(KEYS), st.lists(SAID, max_size=2)),
     st.integers(0, 2**64 - 1),
+    IDS,
+    st.none() | st.just(NOW - 9),
 )
-def test_whatever_is_said_it_makes_a_message_that_is_read(said, refetch):
+def test_whatever_is_said_it_makes_a_message_that_is_read(said, refetch, request_id, given_at):
     info = URLInfo(metadata={key: StringList(values=values) for key, values in said.items()})
     metadata = plain(info.metadata)
     found = found_of(URL, metadata, refetch, NOW)
-    at = crawled_at_of(metadata, NOW - 9, NOW)
+    given_at = given_at_of(metadata, requested_at_of(request_id), given_at, NOW)
+    at = crawled_at_of(metadata, given_at, NOW)
+    assert 0 <= at <= NOW
     outcome = CrawlOutcome(URL, at, "a.example", None, *found[:-1])
     assert decode(CrawlOutcome, encode(outcome)) == outcome
     assert not elsewhere_to_themselves([outcome])
