@@ -27,7 +27,7 @@ from shared.store.erased_traces import delete_observations, forget_watched
 from shared.store.erasing import KEPT_SECONDS
 from shared.store.layout import fetch_layout
 from shared.store.positions import ESTIMATOR, read_applied
-from shared.store.purging import Purgeable, Rhythm, count_purgeable, count_removed, purgeable_urls
+from shared.store.purging import Purgeable, Rhythm, count_left, count_purgeable, purgeable_urls
 from shared.terminal.output import show, show_json
 from shared.units import SECONDS_PER_DAY
 
@@ -49,6 +49,8 @@ class Erasure(NamedTuple):
     pages: int
     observations: int
     """What crawls found of them, and of what was erased before."""
+    left: int = 0
+    """Pages that were to be erased, and are still there."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,11 +60,15 @@ class Eraser:
     settings: Settings
     publisher: Publisher
 
-    async def erase(self, pages: Sequence[PageIdentity], *, whole_host: bool = False) -> None:
+    async def erase(self, pages: Sequence[PageIdentity], *, whole_host: bool = False) -> int:
         """Erase pages.
 
+        Returns:
+            how many of them are still there, as what is known of them is newer, or as their
+            estimator refuses it.
+
         Raises:
-            SystemFailed: no estimator applies it.
+            SystemFailed: no estimator applies it, or one that cannot erase.
         """
         now, databases = self.settings.clock().now(), databases_of(self.settings)
         # Where its estimator reads it: one that passes it on would have applied nothing yet.
@@ -79,11 +85,13 @@ class Eraser:
             place = (PAGE_UPDATES.name, layout.shard_of(page.host))
             messages.setdefault(place, []).append((page.host.encode(), encode(update)))
         await self._applied(await self.publisher.send_batches(messages))
-        if await asyncio.to_thread(count_removed, databases, pages):
+        left = await asyncio.to_thread(count_left, databases, pages, now)
+        if left.removed:
             raise SystemFailed(
                 "an estimator of an older version has removed the pages and not erased them: "
                 "bring all estimators up to date, then call `freshet pages purge --days 0`"
             )
+        return left.there
 
     async def _applied(self, ends: Mapping[Place, int]) -> None:
         shared = databases_of(self.settings).shared(shard for _, shard in ends)
@@ -110,8 +118,8 @@ def purge(settings: Settings, wanted: Purgeable, progress: Progress) -> Erasure:
     """Erase the pages that may go."""
     total, databases = count(settings, wanted), databases_of(settings)
     parts = purgeable_urls(databases, wanted)
-    pages = asyncio.run(_erased(settings, _told(parts, total, progress)))
-    return Erasure(pages, sum(delete_observations(one.url) for one in databases.each))
+    pages, left = asyncio.run(_erased(settings, _told(parts, total, progress)))
+    return Erasure(pages, sum(delete_observations(one.url) for one in databases.each), left)
 
 
 def of_looks() -> Rhythm:
@@ -136,23 +144,29 @@ def _told(parts: Iterable[list[str]], total: int, progress: Progress) -> Iterato
 
 async def _erased(
     settings: Settings, parts: Iterator[list[str]], host: PageIdentity | None = None
-) -> int:
-    """Erase pages part by part; and in the end a host, by one of its URLs."""
+) -> tuple[int, int]:
+    """Erase pages part by part; and in the end a host, by one of its URLs.
+
+    Returns:
+        how many pages were erased, and how many are still there.
+    """
     require_broker(settings)
-    publisher, erased = Publisher(settings), 0
+    publisher, named, left = Publisher(settings), 0, 0
     eraser = Eraser(settings, publisher)
     await publisher.start()
     try:
         if host is not None:
             await forget_rules(settings, publisher, host.host)
         while part := await asyncio.to_thread(next, parts, ()):
-            await eraser.erase([identify(url) for url in part])
-            erased += len(part)
+            left += await eraser.erase([identify(url) for url in part])
+            named += len(part)
+        erased = named - left
         if host is not None:
-            await eraser.erase([host], whole_host=True)
+            # Its URL may be of a page that is counted.
+            left = max(left, await eraser.erase([host], whole_host=True))
     finally:
         await publisher.stop()
-    return erased
+    return erased, left
 
 
 async def forget_rules(settings: Settings, publisher: Publisher, host: str) -> None:
@@ -172,20 +186,30 @@ def erase_host(settings: Settings, host: str, progress: Progress) -> Erasure:
     forget_watched(databases.home.url, host)
     parts = purgeable_urls(databases, wanted)
     told = _told(parts, count(settings, wanted), progress)
-    pages = asyncio.run(_erased(settings, told, identify(f"http://{host}/")))
-    return Erasure(pages, delete_observations(databases.of_host(host).url))
+    pages, left = asyncio.run(_erased(settings, told, identify(f"http://{host}/")))
+    return Erasure(pages, delete_observations(databases.of_host(host).url), left)
 
 
 def show_erased(erased: Erasure, *, of_host: bool, as_json: bool) -> None:
-    """Say what was erased, and what of it is elsewhere."""
+    """Say what was erased, and what of it is elsewhere.
+
+    Raises:
+        SystemFailed: not all of it was.
+    """
     answer: dict[str, object] = erased._asdict()
     if as_json:
         show_json(answer | {"remains": what_remains(of_host=of_host)})
-        return
-    show(answer, as_json=False)
-    click.echo("What remains elsewhere:")
-    for line in what_remains(of_host=of_host):
-        click.echo(f"  {line}")
+    else:
+        show(answer, as_json=False)
+        click.echo("What remains elsewhere:")
+        for line in what_remains(of_host=of_host):
+            click.echo(f"  {line}")
+    if erased.left:
+        raise SystemFailed(
+            f"{erased.left:,} pages are still there: what was said of them last is newer than the "
+            "erasure, or an estimator refused it (`freshet dead-letters list`). Run this command "
+            "again, for them"
+        )
 
 
 def what_remains(*, of_host: bool) -> list[str]:

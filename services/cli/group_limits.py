@@ -5,8 +5,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from ipaddress import ip_address
 
-from services.cli.backup import read_standing
 from services.cli.kafka import require_broker
+from services.cli.standing import read_standing
 from shared.contracts.codec import decode, encode
 from shared.contracts.messages import GroupLimit
 from shared.contracts.topics import GROUP_LIMITS

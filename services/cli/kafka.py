@@ -12,12 +12,14 @@ import msgspec
 from aiokafka import ConsumerRecord, TopicPartition
 from aiokafka.errors import KafkaConnectionError
 
-from shared.contracts.codec import decode
+from shared.contracts.codec import decode, encode
+from shared.contracts.identity import shard_of
 from shared.contracts.topics import Topic
 from shared.runtime.kafka import client_options, make_consumer
 from shared.runtime.publisher import Publisher
 from shared.runtime.settings import Settings
 from shared.runtime.slices import read_tail
+from shared.runtime.wall_time import WALL
 
 T = TypeVar("T", bound=msgspec.Struct)
 
@@ -101,12 +103,17 @@ async def publish_global(settings: Settings, topic: Topic, message: msgspec.Stru
 async def publish_for_host(
     settings: Settings, topic: Topic, host: str, message: msgspec.Struct
 ) -> None:
-    """Publish a message about a host or a page of it, and wait for the broker."""
+    """Publish a message about a host or a page of it, and wait for the broker.
+
+    The record has the time of this process: a limit that comes before its host is erased goes too.
+    """
     require_broker(settings)
     publisher = Publisher(settings)
     await publisher.start()
     try:
-        await (await publisher.send_for_host(topic, host, message))
+        shard = shard_of(host, await publisher.partitions_of(topic))
+        key, value = host.encode(), encode(message)
+        await (await publisher.send(topic, key, value, partition=shard, at=WALL.now()))
     finally:
         await publisher.stop()
 

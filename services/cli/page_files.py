@@ -71,10 +71,16 @@ def _rows(batch: pa.RecordBatch, file: Path) -> PageBatch:
     return PageBatch(
         urls=urls.cast(pa.string()),
         importance=_column(batch, "importance", np.nan),
-        max_age_days=_column(batch, "max_age_days", np.inf),
+        max_age_days=_bounds(batch),
         crawled_at=_column(batch, "crawled_at", -np.inf),
         classes=_classes(batch),
     )
+
+
+def _bounds(batch: pa.RecordBatch) -> NDArray[np.float64] | None:
+    if "max_age_days" not in batch.schema.names:
+        return None
+    return _column(batch, "max_age_days", np.inf)
 
 
 def _classes(batch: pa.RecordBatch) -> list[str | None] | None:

@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterable, Sequence
 
 from msgspec import UNSET
 
-from services.cli.kafka import require_broker
+from services.cli.broker_time import go_by_broker
 from shared.contracts.codec import encode
 from shared.contracts.identity import (
     BadUrl,
@@ -28,7 +28,7 @@ async def publish_rows(
     settings: Settings, rows: Iterable[PageBatch], progress: Callable[[ImportReport], None]
 ) -> ImportReport:
     """Publish an upsert for each row; rows that cannot be taken are counted with their reasons."""
-    require_broker(settings)
+    await go_by_broker(settings)
     report = ImportReport()
     publisher = Publisher(settings)
     await publisher.start()
@@ -62,7 +62,7 @@ async def publish_urgent(settings: Settings, urls: Sequence[str]) -> list[PageId
         BadUrl: a URL is not one that Freshet takes; none is asked for.
     """
     pages = [to_add(url, settings) for url in urls]
-    require_broker(settings)
+    await go_by_broker(settings)
     publisher = Publisher(settings)
     await publisher.start()
     try:
@@ -78,7 +78,8 @@ async def publish_urgent(settings: Settings, urls: Sequence[str]) -> list[PageId
 def _messages(settings: Settings, rows: PageBatch, report: ImportReport, shards: int) -> ByPlace:
     now = settings.clock().now()
     messages: ByPlace = {}
-    values = rows.importance, rows.max_age_days, rows.crawled_at
+    values = rows.importance, rows.bounds, rows.crawled_at
+    says_bounds = rows.max_age_days is not None
     good = can_be_taken(*values, now)
     for row, url in enumerate(rows.urls.to_pylist()):
         report.read += 1
@@ -100,6 +101,7 @@ def _messages(settings: Settings, rows: PageBatch, report: ImportReport, shards:
             page.url,
             importance=importance,
             max_age_days=max_age if math.isfinite(max_age) else None,
+            no_max_age=says_bounds and math.isinf(max_age),
             updated_at=now,
             crawled_at=crawled_at if math.isfinite(crawled_at) else None,
             page_class=name,

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import click
 
-from services.cli.kafka import require_broker
+from services.cli.broker_time import go_by_broker
 from shared.contracts.codec import encode
 from shared.contracts.identity import PageIdentity, identify, shard_of
 from shared.contracts.messages import PageUpdate
@@ -71,7 +71,7 @@ def publish(settings: Settings, pages: Selected, update_of: UpdateOf) -> int:
 
 
 async def _publish(settings: Settings, pages: Selected, update_of: UpdateOf) -> int:
-    require_broker(settings)
+    await go_by_broker(settings)
     publisher, published, now = Publisher(settings), 0, settings.clock().now()
     await publisher.start()
     try:

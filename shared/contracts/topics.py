@@ -153,7 +153,8 @@ CLOCK = Topic(
     None,
     "-",
     "single",
-    "ingester, scheduler, estimator, coordinator, receiver, poller, frontier, discoverer",
+    "ingester, scheduler, estimator, coordinator, receiver, poller, frontier, discoverer, "
+    "operators",
     "nobody: the broker's answer tells its time",
     _kept(_TEN_MINUTES_MS) | {"segment.ms": str(_TEN_MINUTES_MS)} | _STAMPED,
 )

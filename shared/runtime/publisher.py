@@ -161,8 +161,17 @@ class Publisher:
         *,
         partition: int | None = None,
         headers: Iterable[Header] = (),
+        at: float | None = None,
     ) -> Acknowledgement:
         """Queue one record; waits only where the queue is full.
+
+        Args:
+            topic: which.
+            key: of the record.
+            value: of the record; None: a tombstone.
+            partition: which; None: the key's.
+            headers: of the record.
+            at: its time, Unix seconds; None: by the machine's clock.
 
         Returns:
             A future with the broker's acknowledgement.
@@ -172,6 +181,7 @@ class Publisher:
             value,
             key=key,
             partition=partition,
+            timestamp_ms=None if at is None else int(at * 1000),
             headers=list(headers),
         )
         future.add_done_callback(self._note_failure)

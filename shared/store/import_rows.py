@@ -27,12 +27,26 @@ class PageBatch:
     urls: "pa.StringArray"
     """In any form that `identify` takes."""
     importance: NDArray[np.float64]
-    max_age_days: NDArray[np.float64]
-    """inf: no bound of its own."""
+    max_age_days: NDArray[np.float64] | None
+    """inf: no bound of its own; None in place of all: those of known pages stay."""
     crawled_at: NDArray[np.float64]
     """Unix seconds at which the copy already held was crawled; −inf: none."""
     classes: Sequence[str | None] | None = None
     """Of the pages, None: to have none; None in place of all: those of known pages stay."""
+
+    @property
+    def bounds(self) -> NDArray[np.float64]:
+        """Maximum ages as new pages get them."""
+        if self.max_age_days is None:
+            return np.full(len(self.urls), np.inf)
+        return self.max_age_days
+
+    def says_as_much_as(self, other: Self) -> bool:
+        """Whether both have the same columns."""
+        return (self.classes is None, self.max_age_days is None) == (
+            other.classes is None,
+            other.max_age_days is None,
+        )
 
 
 @dataclass(slots=True)
@@ -75,11 +89,11 @@ class NamedBatch:
 
 def gathered(batches: Iterable[PageBatch], rows: int) -> Iterator[PageBatch]:
     """The same rows in batches of so many at least, but for the last one, and where some have
-    classes and others say nothing of them. What comes before a fault is not lost."""
+    classes or bounds and others say nothing of them. What comes before a fault is not lost."""
     waiting: list[PageBatch] = []
     try:
         for batch in batches:
-            if waiting and (batch.classes is None) != (waiting[0].classes is None):
+            if waiting and not batch.says_as_much_as(waiting[0]):
                 yield _together(waiting)
                 waiting = []
             waiting.append(batch)
@@ -100,10 +114,11 @@ def _together(batches: Sequence[PageBatch]) -> PageBatch:
     classes: list[str | None] = []
     for batch in batches:
         classes += batch.classes or ()
+    bounds = [batch.max_age_days for batch in batches if batch.max_age_days is not None]
     return PageBatch(
         pa.concat_arrays([batch.urls for batch in batches]),
         np.concatenate([batch.importance for batch in batches]),
-        np.concatenate([batch.max_age_days for batch in batches]),
+        np.concatenate(bounds) if bounds else None,
         np.concatenate([batch.crawled_at for batch in batches]),
         None if batches[0].classes is None else classes,
     )
@@ -117,7 +132,7 @@ def named_batch(batch: PageBatch, now: float, *, private_hosts: bool) -> NamedBa
         now: clock time, Unix seconds.
         private_hosts: take pages on hosts that are not on the public internet.
     """
-    values = batch.importance, batch.max_age_days, batch.crawled_at
+    values = batch.importance, batch.bounds, batch.crawled_at
     good = can_be_taken(*values, now)
     refused = {
         row: why_not(*(float(column[row]) for column in values))
@@ -154,6 +169,7 @@ class PageRows:
     host_ids: NDArray[np.int64]
     importance: NDArray[np.float64]
     max_age_days: NDArray[np.float64]
+    """NaN: that of a known page stays."""
     crawled_at: NDArray[np.float64]
     page_class: NDArray[np.int16]
     """`AS_IT_IS`: that of a known page stays."""
@@ -219,7 +235,7 @@ def taken_rows(
         # Stable: of rows about one page the last one is behind the others.
         order = order[np.append(page_ids[order][1:] != page_ids[order][:-1], True)]
     chosen, host = rows[order], host[order]
-    given = batch.rows.classes
+    given, bounds = batch.rows.classes, batch.rows.max_age_days
     classes = None if given is None else [given[row] for row in chosen.tolist()]
     page_class, refused = class_numbers(connection, shards[order], classes)
     pages = PageRows(
@@ -227,7 +243,7 @@ def taken_rows(
         page_ids[order],
         hosts.host_ids[host],
         np.asarray(batch.rows.importance[chosen], np.float64),
-        np.asarray(batch.rows.max_age_days[chosen], np.float64),
+        np.full(chosen.size, np.nan) if bounds is None else np.asarray(bounds[chosen], np.float64),
         np.asarray(batch.rows.crawled_at[chosen], np.float64),
         page_class,
         names.urls.take(chosen),

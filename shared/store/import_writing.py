@@ -80,7 +80,9 @@ _ANEW: Final = {
 
 _UPDATE_PAGES: Final = f"""
 UPDATE pages AS page
-    SET importance = new.importance, max_age_days = new.max_age_days,
+    SET importance = new.importance,
+        max_age_days = CASE WHEN new.max_age_days <> 'NaN' THEN new.max_age_days
+                       ELSE {_unless_removed("max_age_days", "'infinity'")} END,
         last_crawled_at = greatest({_unless_removed("last_crawled_at")}, new.crawled_at),
         last_attempt_at = greatest({_unless_removed("last_attempt_at")}, new.crawled_at),
         {", ".join(f"{name} = {_unless_removed(name, anew)}" for name, anew in _ANEW.items())},
@@ -173,8 +175,9 @@ def _copy_pages(connection: psycopg.Connection, parts: list[PageRows], now: floa
     with connection.cursor() as cursor, cursor.copy(statement) as copy:
         copy.write(COPY_BEGIN)
         for rows in parts:
+            bounds = np.where(np.isnan(rows.max_age_days), np.inf, rows.max_age_days)
             own = (
-                *(rows.shards, rows.page_ids, rows.host_ids, rows.importance, rows.max_age_days),
+                *(rows.shards, rows.page_ids, rows.host_ids, rows.importance, bounds),
                 *(rows.crawled_at, rows.crawled_at, np.maximum(rows.page_class, NO_CLASS)),
             )
             copy.write(copy_rows([*own, *alike.values()]).data)

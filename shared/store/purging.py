@@ -106,26 +106,43 @@ def _urls_there(databases: Databases, database: Database, wanted: Purgeable) -> 
                 values["after"] = rows[-1][0]
 
 
-def count_removed(databases: Databases, pages: Sequence[PageIdentity]) -> int:
-    """How many pages are there, and removed."""
-    return sum(
-        _count_removed(database, [p for p in pages if databases.of_host(p.host) == database])
-        for database in databases.each
-    )
+class Left(NamedTuple):
+    """Pages that were to be erased, and are there."""
+
+    there: int
+    """In whatever state."""
+    removed: int
+    """Of them, those that this erasure has only removed."""
 
 
-def _count_removed(database: Database, pages: Sequence[PageIdentity]) -> int:
+def count_left(databases: Databases, pages: Sequence[PageIdentity], erased_at: float) -> Left:
+    """How many pages are there after an erasure.
+
+    Args:
+        databases: all.
+        pages: that it named.
+        erased_at: its time, Unix seconds.
+    """
+    there = removed = 0
+    for database in databases.each:
+        if its := [page for page in pages if databases.of_host(page.host) == database]:
+            left = _count_left(database, its, erased_at)
+            there, removed = there + left.there, removed + left.removed
+    return Left(there, removed)
+
+
+def _count_left(database: Database, pages: Sequence[PageIdentity], erased_at: float) -> Left:
     page_ids = [page.page_id for page in pages]
     with connect(database.url, "cli", autocommit=True) as connection:
         layout = read_layout(connection)
         shards = [layout.shard_of(page.host) for page in pages]
         found = connection.execute(
-            "SELECT count(*) FROM pages JOIN unnest(%s::int2[], %s::int8[]) "
-            "AS asked (shard, page_id) "
-            f"USING (shard, page_id) WHERE status = {REMOVED}",
-            (shards, page_ids),
+            f"SELECT count(*), count(*) FILTER (WHERE status = {REMOVED} AND updated_at = %s) "
+            "FROM pages JOIN unnest(%s::int2[], %s::int8[]) AS asked (shard, page_id) "
+            "USING (shard, page_id)",
+            (erased_at, shards, page_ids),
         ).fetchone()
-    return int(found[0]) if found else 0
+    return Left(*found) if found else Left(0, 0)
 
 
 def _shards(layout: Layout, wanted: Purgeable) -> list[int]:

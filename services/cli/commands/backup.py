@@ -12,10 +12,11 @@ _FILE = click.Path(path_type=Path, dir_okay=False)
 
 @click.group()
 def command() -> None:
-    """Copy what operators have set: the budget, and the limits of hosts.
+    """Copy what operators have set: the budget, and the limits of groups and hosts.
 
-    They stand on Kafka's topics; everything else is in PostgreSQL, which pg_dump copies. The
-    documentation has both in their order.
+    They stand on Kafka's topics, and those of hosts in PostgreSQL as well: both have to be there.
+    Everything else is in PostgreSQL alone, which pg_dump copies. The documentation has both in
+    their order.
 
     \b
     Examples:
@@ -42,11 +43,11 @@ def save(file: Path, as_json: bool) -> None:
 @click.option("--dry-run", is_flag=True, help="Only say what would be done.")
 @click.option("--json", "as_json", is_flag=True, help="Answer as JSON.")
 def restore(file: Path, overwrite: bool, dry_run: bool, as_json: bool) -> None:
-    """Set what FILE has and the topics do not.
+    """Set what FILE has and the topics and the database do not.
 
-    What was set since the copy was made stays: the budget, or the rule of a host (its limit, its
-    block, its bound of open requests, its crawl delay), that stands on its topic is the newer one.
-    What is restored holds as if it had been set now.
+    What was set since the copy was made stays: the budget that stands on its topic, and each rule
+    of a host (its limit, its block, its bound of open requests, its crawl delay) by itself, also
+    one that was taken back. What is restored holds as if it had been set now.
     """
     from services.cli.audit import note  # noqa: PLC0415
     from services.cli.backup import read_copy  # noqa: PLC0415
@@ -57,10 +58,10 @@ def restore(file: Path, overwrite: bool, dry_run: bool, as_json: bool) -> None:
     settings = load_settings()
     try:
         with file.open(encoding="utf-8") as opened:
-            lines = list(read_copy(opened))
+            copy = read_copy(opened)
     except (OSError, UnicodeDecodeError) as error:
         raise UserError(f"{file} cannot be read: {error}") from error
-    done = asyncio.run(publish(settings, lines, overwrite=overwrite, dry_run=dry_run))
+    done = asyncio.run(publish(settings, copy, overwrite=overwrite, dry_run=dry_run))
     if done.restored and not dry_run:
         change = {"restored": done.restored, "first": done.keys, "overwrite": overwrite}
         note(settings, "backup", None, change)

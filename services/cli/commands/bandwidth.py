@@ -79,11 +79,14 @@ def get(as_json: bool) -> None:
 @click.option("--json", "as_json", is_flag=True, help="Answer as JSON.")
 def set_(rate: float, ramp: float, as_json: bool) -> None:
     """Set the budget to RATE: `100/s` or `5000000/day`. A schedule is over then."""
+    from services.cli.broker_time import go_by_broker, go_by_broker_if_told  # noqa: PLC0415
     from shared.contracts.messages import Bandwidth  # noqa: PLC0415
     from shared.pacing.budget import Budget  # noqa: PLC0415
     from shared.runtime.settings import load_settings  # noqa: PLC0415
 
     settings = load_settings()
+    # A ramp begins when it is said to; anything else holds when it comes.
+    asyncio.run((go_by_broker if ramp > 0 else go_by_broker_if_told)(settings))
     now = settings.clock().now()
     before = None
     if ramp > 0:
@@ -117,11 +120,13 @@ def schedule_(schedule: str, timezone: str, ramp: float, as_json: bool) -> None:
       freshet bandwidth schedule "06:00=10/s 22:00=3/s" --timezone Europe/Berlin
       freshet bandwidth schedule nights.txt --ramp 900
     """
+    from services.cli.broker_time import go_by_broker_if_told  # noqa: PLC0415
     from shared.contracts.messages import Bandwidth, ScheduledRate  # noqa: PLC0415
     from shared.pacing.budget import Budget  # noqa: PLC0415
     from shared.runtime.settings import load_settings  # noqa: PLC0415
 
     settings = load_settings()
+    asyncio.run(go_by_broker_if_told(settings))
     now = settings.clock().now()
     try:
         steps = [ScheduledRate(second, rate) for second, rate in read_schedule(schedule)]

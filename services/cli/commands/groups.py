@@ -148,9 +148,11 @@ def _standing() -> dict[str, float]:
 
 def _publish(group: str, rate: float | None) -> None:
     from services.cli.audit import note  # noqa: PLC0415
+    from services.cli.broker_time import go_by_broker_if_told  # noqa: PLC0415
     from services.cli.group_limits import publish_limit  # noqa: PLC0415
     from shared.runtime.settings import load_settings  # noqa: PLC0415
 
     settings = load_settings()
+    asyncio.run(go_by_broker_if_told(settings))
     asyncio.run(publish_limit(settings, group, rate))
     note(settings, "host", group, {"group_max_crawls_per_second": rate})

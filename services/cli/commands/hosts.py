@@ -83,12 +83,13 @@ def limit(host: str, rate: float | None, most_open: int | None, as_json: bool) -
         raise click.UsageError("say how often, or how many at once: give RATE, --open, or both")
     name = _name_of(host)
     said: dict[str, Any] = {}
+    settings = _going_by_broker()
     if rate is not None:
         said["max_crawls_per_second"] = None if math.isnan(rate) else rate
-        _publish(name, "limit", rate=said["max_crawls_per_second"])
+        _publish(settings, name, "limit", rate=said["max_crawls_per_second"])
     if most_open is not None:
         said["max_open_requests"] = most_open or None
-        _publish(name, "open", most_open=said["max_open_requests"])
+        _publish(settings, name, "open", most_open=said["max_open_requests"])
     show({"host": name} | said, as_json=as_json)
 
 
@@ -98,11 +99,10 @@ def limit(host: str, rate: float | None, most_open: int | None, as_json: bool) -
 @click.option("--json", "as_json", is_flag=True, help="Answer as JSON.")
 def block(host: str, hours: float, as_json: bool) -> None:
     """Do not crawl HOST for a time. Its limit stays."""
-    from shared.runtime.settings import load_settings  # noqa: PLC0415 - commands load what they need
-
     name = _name_of(host)
-    until = load_settings().clock().now() + hours * 3600
-    _publish(name, "block", until=until)
+    settings = _going_by_broker()
+    until = settings.clock().now() + hours * 3600
+    _publish(settings, name, "block", until=until)
     show({"host": name, "blocked_until": until}, as_json=as_json)
 
 
@@ -112,7 +112,7 @@ def block(host: str, hours: float, as_json: bool) -> None:
 def unblock(host: str, as_json: bool) -> None:
     """End the operators' block of HOST; a pause that it asked for, or a back-off, goes on."""
     name = _name_of(host)
-    _publish(name, "block")
+    _publish(_going_by_broker(), name, "block")
     show({"host": name, "blocked_until": None}, as_json=as_json)
 
 
@@ -164,6 +164,7 @@ def erase(host: str, dry_run: bool, yes: bool, as_json: bool) -> None:
     stopped half-way is done by the same command.
     """
     from services.cli.audit import note  # noqa: PLC0415
+    from services.cli.broker_time import go_by_broker  # noqa: PLC0415
     from services.cli.erasing import count, erase_host, show_erased  # noqa: PLC0415
     from services.cli.import_bar import ImportBar  # noqa: PLC0415
     from shared.runtime.settings import load_settings  # noqa: PLC0415
@@ -180,6 +181,7 @@ def erase(host: str, dry_run: bool, yes: bool, as_json: bool) -> None:
         others = ", ".join(f"{len(urls)} watched {what}" for what, urls in watched.items() if urls)
         also = f" and {others}" if others else ""
         click.confirm(f"Erase {name} with {pages:,} pages{also} for good?", abort=True, err=True)
+    asyncio.run(go_by_broker(settings))
     note(settings, "host", name, {"erases": pages} | watched)
     with ImportBar() as bar:
         erased = erase_host(settings, name, bar.advance)
@@ -213,7 +215,17 @@ def _name_of(host: str) -> str:
     return host_name(host)
 
 
+def _going_by_broker() -> "Settings":
+    from services.cli.broker_time import go_by_broker_if_told  # noqa: PLC0415
+    from shared.runtime.settings import load_settings  # noqa: PLC0415 - commands load what they need
+
+    settings = load_settings()
+    asyncio.run(go_by_broker_if_told(settings))
+    return settings
+
+
 def _publish(
+    settings: "Settings",
     host: str,
     only: Literal["limit", "block", "open"],
     *,
@@ -225,9 +237,7 @@ def _publish(
     from services.cli.kafka import publish_for_host  # noqa: PLC0415
     from shared.contracts.messages import HostLimit  # noqa: PLC0415
     from shared.contracts.topics import HOST_LIMITS  # noqa: PLC0415
-    from shared.runtime.settings import load_settings  # noqa: PLC0415
 
-    settings = load_settings()
     changes: dict[str, dict[str, Any]] = {
         "limit": {"max_crawls_per_second": rate},
         "block": {"blocked_until": until},

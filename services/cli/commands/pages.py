@@ -49,9 +49,10 @@ def import_(file: Path, via: str, as_json: bool) -> None:
     """Import the pages of FILE: CSV (plain or .gz) or Parquet.
 
     Columns: url, importance (request rate, or any positive weight), and if there max_age_days
-    (crawl at least this often), crawled_at (Unix seconds at which the copy that is already held
-    was crawled; absent: the page is new) and class (see FRESHET_CLASSES; empty: none). Pages that
-    are known get the new weight and bound, and the new class where there is a column of them.
+    (crawl at least this often; empty: no bound of its own), crawled_at (Unix seconds at which the
+    copy that is already held was crawled; absent: the page is new) and class (see FRESHET_CLASSES;
+    empty: none). Pages that are known get the new weight, and a new bound and class where there is
+    a column of them: without one what they have stays, whichever way they go.
     """
     from services.cli.import_bar import ImportBar  # noqa: PLC0415
     from shared.runtime.settings import load_settings  # noqa: PLC0415
@@ -139,10 +140,10 @@ def remove(
         yes=yes or bool(pages.urls),
         as_json=as_json,
     ):
-        removed = publish(
+        asked_for = publish(
             settings, pages, lambda url, now: PageUpdate("remove", url, updated_at=now)
         )
-        show({"removed": removed}, as_json=as_json)
+        show({"asked_for": asked_for}, as_json=as_json)
 
 
 @command.command("purge")
@@ -172,6 +173,7 @@ def purge(
     the estimators erase a part at a time. What is stopped half-way is done by the same command.
     """
     from services.cli.audit import note  # noqa: PLC0415
+    from services.cli.broker_time import go_by_broker, go_by_broker_or_database  # noqa: PLC0415
     from services.cli.erasing import count, of_looks, show_erased  # noqa: PLC0415
     from services.cli.erasing import purge as erase  # noqa: PLC0415
     from services.cli.import_bar import ImportBar  # noqa: PLC0415
@@ -181,6 +183,7 @@ def purge(
 
     settings = load_settings()
     name = None if host is None else host_name(host)
+    asyncio.run((go_by_broker_or_database if dry_run else go_by_broker)(settings))
     before = settings.clock().now() - days * SECONDS_PER_DAY
     wanted = Purgeable(
         before, removed=only != "gone", gone=only != "removed", host=name, rhythm=of_looks()
@@ -235,22 +238,24 @@ def max_age(
         as_json=as_json,
     ):
         return
-    changed = publish(
+    asked_for = publish(
         settings,
         pages,
         lambda url, now: PageUpdate(
             "upsert", url, max_age_days=days, updated_at=now, no_max_age=without
         ),
     )
-    show({"changed": changed}, as_json=as_json)
+    show({"asked_for": asked_for}, as_json=as_json)
 
 
 def _copy(settings: "Settings", file: Path, progress: Any) -> "ImportReport":
+    from services.cli.broker_time import go_by_broker_or_database  # noqa: PLC0415
     from services.cli.page_files import read_rows  # noqa: PLC0415
     from shared.runtime.databases import databases_of  # noqa: PLC0415
     from shared.store.import_rows import gathered  # noqa: PLC0415
     from shared.store.imports import ROWS_A_BATCH, import_shared  # noqa: PLC0415
 
+    asyncio.run(go_by_broker_or_database(settings))
     return import_shared(
         databases_of(settings),
         settings.partitions,

@@ -10,6 +10,7 @@ from shared.runtime.findings import Finding, Level
 from shared.runtime.settings import Settings
 from shared.runtime.wall_time import WallTime
 from shared.store.connection import connect
+from shared.store.server_time import read_time
 
 SAFE_SECONDS = 0.2
 """Clocks that are apart by more change which slots are whose at different times."""
@@ -59,9 +60,8 @@ def look_at_database_clock(database_url: str) -> Finding:
 def _asked(connection: psycopg.Connection) -> tuple[float, float]:
     """How far we are ahead, and by how much that may be wrong."""
     before = time.time()
-    row = connection.execute("SELECT extract(epoch FROM clock_timestamp())::float8").fetchone()
+    theirs = read_time(connection)
     after = time.time()
-    theirs = float(row[0]) if row else before
     return (before + after) / 2 - theirs, (after - before) / 2
 
 

@@ -6,9 +6,9 @@ import uuid
 import pytest
 
 from migrations.upgrade import migrate
-from services.cli.backup import read_standing
 from services.cli.erasing import forget_rules
 from services.cli.positions import places
+from services.cli.standing import read_standing
 from shared.contracts.codec import decode, encode
 from shared.contracts.identity import shard_of
 from shared.contracts.messages import HostLimit

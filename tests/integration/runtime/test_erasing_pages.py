@@ -126,7 +126,7 @@ async def erase_once(self, pages, **more):
     if parts:
         os.kill(os.getpid(), signal.SIGKILL)
     parts.append(pages)
-    await erase(self, pages, **more)
+    return await erase(self, pages, **more)
 
 erasing.Eraser.erase = erase_once
 main(["hosts", "erase", "private.example", "--yes"])

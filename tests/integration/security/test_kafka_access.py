@@ -7,6 +7,7 @@ import uuid
 
 import pytest
 from click.testing import CliRunner
+from pydantic import SecretStr
 from workers import PATIENCE_SECONDS, settings_for, worker
 
 from services.cli.main import main
@@ -29,7 +30,7 @@ def variables(settings: Settings) -> dict[str, str | None]:
     for name in settings.model_fields_set - {"kafka_bootstrap_servers"}:
         value = getattr(settings, name)
         shown = value.get_secret_value() if hasattr(value, "get_secret_value") else value
-        found[f"FRESHET_{name.upper()}"] = str(shown)
+        found[f"FRESHET_{name.upper()}"] = None if shown is None else str(shown)
     return found
 
 
@@ -108,6 +109,15 @@ def test_commands_come_in(settings):
     assert any(row["setting"] == "kafka_sasl_password" for row in json.loads(listed.output))
 
 
+IN_THE_OPEN = {"kafka_security_protocol": "PLAINTEXT"} | dict.fromkeys(
+    (
+        *("kafka_sasl_username", "kafka_sasl_password"),
+        *("kafka_ssl_cafile", "kafka_ssl_certfile", "kafka_ssl_keyfile"),
+    )
+)
+"""Somebody who has set nothing up."""
+
+
 def wrongs(settings, stranger):
     """What may be wrong, and the setting that the error must name."""
     found = []
@@ -116,13 +126,13 @@ def wrongs(settings, stranger):
             ({"kafka_sasl_password": WRONG}, "FRESHET_KAFKA_SASL_PASSWORD"),
             ({"kafka_sasl_username": "nobody"}, "FRESHET_KAFKA_SASL_USERNAME"),
             ({"kafka_sasl_mechanism": "SCRAM-SHA-256"}, "FRESHET_KAFKA_SASL_MECHANISM"),
-            ({"kafka_security_protocol": "PLAINTEXT"}, "FRESHET_KAFKA_SECURITY_PROTOCOL"),
+            (IN_THE_OPEN, "FRESHET_KAFKA_SECURITY_PROTOCOL"),
         ]
     if settings.kafka_security_protocol.endswith("SSL"):
         found += [
             ({"kafka_ssl_cafile": stranger.certificate}, "FRESHET_KAFKA_SSL_CAFILE"),
             ({"kafka_ssl_cafile": None}, "FRESHET_KAFKA_SSL_CAFILE"),
-            ({"kafka_security_protocol": "PLAINTEXT"}, "FRESHET_KAFKA_SECURITY_PROTOCOL"),
+            (IN_THE_OPEN, "FRESHET_KAFKA_SECURITY_PROTOCOL"),
         ]
     if settings.kafka_security_protocol == "SSL":
         mine, key = stranger.issue("intruder")
@@ -143,16 +153,17 @@ def wrongs(settings, stranger):
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
 def test_a_command_that_may_not_come_in_names_the_setting(settings, stranger):
     for change, named in wrongs(settings, stranger):
-        answer = freshet(settings.model_copy(update=checked(change)), "bandwidth", "get")
+        answer = freshet(changed(settings, change), "bandwidth", "get")
         assert answer.exit_code == 2, (change, answer.output)
         assert named in answer.output, (change, answer.output)
         assert PASSWORD not in answer.output
         assert WRONG not in answer.output
 
 
-def checked(change):
-    """The change as settings have it."""
-    return {name: getattr(Settings(**change), name) for name in change} if change else {}
+def changed(settings, change):
+    """The settings with a change."""
+    secret = {name: SecretStr(value) for name, value in change.items() if value == WRONG}
+    return settings.model_copy(update=change | secret)
 
 
 async def test_a_worker_that_may_not_come_in_does_not_wait(settings, stranger):
@@ -161,7 +172,7 @@ async def test_a_worker_that_may_not_come_in_does_not_wait(settings, stranger):
         if "kafka_security_protocol" in change or "kafka_ssl_certfile" in change:
             continue
         with pytest.raises(AccessRefused, match=named) as caught:
-            await ensure_topics(settings.model_copy(update=checked(change)))
+            await ensure_topics(changed(settings, change))
         assert WRONG not in str(caught.value)
         refused += 1
     assert refused > 0

@@ -55,7 +55,7 @@ def test_nor_is_it_published_for_estimators_to_refuse(monkeypatch, column):
         async def queue_batches(self, messages):
             sent.extend(value for part in messages.values() for _, value in part)
 
-    monkeypatch.setattr(page_updates, "require_broker", lambda _: None)
+    monkeypatch.setattr(page_updates, "go_by_broker", Publisher.nothing)
     monkeypatch.setattr(page_updates, "Publisher", Publisher)
     monkeypatch.setattr("shared.runtime.clock.SystemClock.now", lambda _: NOW)
     rows = page_batch(URLS, **column)

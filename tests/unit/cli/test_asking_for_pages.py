@@ -36,7 +36,6 @@ def test_pages_are_asked_for_at_once_by_their_canonical_urls(monkeypatch):
         made.append(Sent(settings))
         return made[0]
 
-    monkeypatch.setattr(page_updates, "require_broker", lambda _: None)
     monkeypatch.setattr(page_updates, "Publisher", make)
     urls = ["https://A.example/x#part", "https://b.example"]
     result = CliRunner().invoke(main, ["crawl", *urls, "--json"])

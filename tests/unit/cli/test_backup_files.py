@@ -14,7 +14,8 @@ LIMIT = '{"topic":"host-limits","key":"a.example","message":{"host":"a.example",
 
 
 def test_a_message_stays_as_it_was_written():
-    [line] = read_copy(io.StringIO(HEAD + LIMIT))
+    saved_at, [line] = read_copy(io.StringIO(HEAD + LIMIT))
+    assert saved_at == 1.7e9
     assert (line.topic, line.key) == ("host-limits", "a.example")
     assert bytes(line.message) == b'{"host":"a.example","later":1}'
 
@@ -36,13 +37,13 @@ def test_a_message_stays_as_it_was_written():
 )
 def test_a_file_that_is_no_copy_is_refused(text, reason):
     with pytest.raises(UserError, match=reason):
-        list(read_copy(io.StringIO(text)))
+        read_copy(io.StringIO(text))
 
 
 async def test_a_place_where_no_file_can_be_is_named(monkeypatch, tmp_path):
     async def nothing(_settings, _topic):
         return {}
 
-    monkeypatch.setattr(backup, "read_standing", nothing)
+    monkeypatch.setattr(backup, "all_standing", nothing)
     with pytest.raises(UserError, match="nowhere/copy cannot be written"):
         await save(Settings(), tmp_path / "nowhere" / "copy")

@@ -45,6 +45,16 @@ def test_nothing_is_erased_before_somebody_agrees(erased, arguments, question):
     assert erased == []
 
 
+@pytest.mark.parametrize("arguments", [("pages", "purge"), ("hosts", "erase", "a.example")])
+def test_who_asks_for_more_than_was_erased_is_told_and_fails(erased, monkeypatch, arguments):
+    for name in ("purge", "erase_host"):
+        monkeypatch.setattr(erasing, name, lambda *_: erasing.Erasure(4, 9, left=3))
+    done = CliRunner().invoke(main, [*arguments, "--yes", "--json"], catch_exceptions=False)
+    assert done.exit_code == 1
+    assert json.loads(done.stdout)["pages"] == 4
+    assert "3 pages are still there" in done.stderr
+
+
 async def test_a_shard_that_stands_still_is_waited_for_no_longer_as_others_go_on(monkeypatch):
     moving = itertools.count(10)
 

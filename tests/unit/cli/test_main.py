@@ -135,6 +135,8 @@ def test_a_database_that_is_away_is_named_without_its_password(
 def test_settings_show_values_sources_and_no_secrets(run, monkeypatch, tmp_path) -> None:
     monkeypatch.setenv("DATABASE_URL", "postgresql://freshet:secret@db/freshet")
     monkeypatch.setenv("FRESHET_POLICY", "uniform")
+    monkeypatch.setenv("FRESHET_KAFKA_SECURITY_PROTOCOL", "SASL_SSL")
+    monkeypatch.setenv("FRESHET_KAFKA_SASL_USERNAME", "freshet")
     monkeypatch.setenv("FRESHET_KAFKA_SASL_PASSWORD", "hidden")
     (tmp_path / "freshet.toml").write_text("partitions = 16\n")
 

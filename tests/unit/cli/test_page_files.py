@@ -33,7 +33,7 @@ def test_only_url_and_importance_are_needed(tmp_path: Path) -> None:
 
     (rows,) = read_rows(file)
 
-    assert rows.max_age_days.tolist() == [np.inf]
+    assert rows.max_age_days is None
     assert rows.crawled_at.tolist() == [-np.inf]
 
 

@@ -43,7 +43,6 @@ def sent(monkeypatch):
         yield from (found[begin : begin + 10] for begin in range(0, len(found), 10))
 
     monkeypatch.setattr(selected_pages, "Publisher", Publisher)
-    monkeypatch.setattr(selected_pages, "require_broker", lambda settings: None)
     monkeypatch.setattr(selected_pages, "count_under", lambda *arguments: len(under(*arguments)))
     monkeypatch.setattr(selected_pages, "urls_under", parts)
     return messages
@@ -67,7 +66,7 @@ def test_pages_of_a_host_are_removed_once_that_is_agreed_to(sent):
     assert "Remove 25 pages?" in refused.output
     assert sent == []
     done = run("remove", "--host", "a.example", answer="y\n")
-    assert done.stdout.split()[-2:] == ["removed", "25"]
+    assert done.stdout.split()[-2:] == ["for", "25"], "asked for: estimators apply it"
     assert [update.url for _, _, update in sent] == URLS
     for (topic, shard), key, update in sent:
         assert (topic, key, update.op) == ("page-updates", b"a.example", "remove")
@@ -82,7 +81,7 @@ def test_a_prefix_is_taken_as_urls_are_named(sent):
 
 def test_single_pages_need_no_database_and_no_question(sent):
     assert json.loads(run("remove", URLS[0], "https://b.example", "--json").stdout) == {
-        "removed": 2
+        "asked_for": 2
     }
     assert [update.url for _, _, update in sent] == [URLS[0], "https://b.example/"]
 

@@ -36,6 +36,11 @@ def listening(answer):
             connection.close()
 
 
+@pytest.fixture(autouse=True)
+def told_time():
+    """Brokers are asked for their time, too."""
+
+
 @pytest.fixture
 def silent():
     with listening(lambda _: None) as address:

@@ -26,7 +26,7 @@ class Producer:
     async def partitions_for(self, topic):
         return set(range(self.partitions))
 
-    async def send(self, topic, value, *, key, partition, headers):
+    async def send(self, topic, value, *, key, partition, headers, timestamp_ms):
         assert key is not None or value is not None, "as aiokafka does"
         self.sent.append(SimpleNamespace(**locals()))
         done = asyncio.get_running_loop().create_future()

@@ -35,6 +35,17 @@ def test_who_says_nothing_of_classes_is_not_gathered_with_those_who_do():
     assert [batch.classes for batch in gathered(parts, 100)] == [None, ["a", None], None]
 
 
+def test_who_says_nothing_of_bounds_is_not_gathered_with_those_who_do():
+    days = [None, np.array([3.0]), np.array([np.inf]), None]
+    parts = [pages(n, n + 1, max_age_days=given) for n, given in enumerate(days)]
+    found = [batch.max_age_days for batch in gathered(parts, 100)]
+    assert [None if given is None else given.tolist() for given in found] == [
+        None,
+        [3.0, np.inf],
+        None,
+    ]
+
+
 def test_what_comes_before_a_fault_is_not_lost():
     def faulty():
         yield pages(0, 3)
