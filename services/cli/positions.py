@@ -14,6 +14,7 @@ from services.discoverer.worker import TOPICS as DISCOVERED
 from services.estimator.worker import GROUP as ESTIMATORS
 from services.estimator.worker import TOPICS as ESTIMATED
 from services.ingester.reading import GROUP as INGESTERS
+from shared.contracts.databases import Database
 from shared.contracts.topics import HOST_PARAMETERS, PAGE_PARAMETERS, SIGNALS, Topic
 from shared.runtime.aiokafka_patches import client_of
 from shared.runtime.databases import databases_of
@@ -73,7 +74,7 @@ class Place:
     topic_id: str | None
     """Of the topic on the broker; None: it gives none."""
     known_id: str | None
-    """Of the topic that the position is about; None: not known."""
+    """Of the topic that the position is about, as its database says; None: not known."""
 
     @property
     def lag(self) -> int:
@@ -116,6 +117,7 @@ async def places(settings: Settings) -> list[Place]:
     """
     require_broker(settings)
     stored, known = _stored(settings)
+    databases = databases_of(settings)
     topics = [*STORED, *(topic for topics in COMMITTED.values() for topic in topics)]
     read = {topic.name: topic for topic in topics}.values()
     there = await topic_partitions(settings, read)
@@ -141,7 +143,7 @@ async def places(settings: Settings) -> list[Place]:
             begins[tp],
             ends[tp],
             ids.get(tp.topic),
-            known.get(topic.name) if reader == ESTIMATOR else None,
+            known[databases.of(tp.partition)].get(topic.name) if reader == ESTIMATOR else None,
         )
         for reader, topic in wanted
         for tp in there[topic.name]
@@ -174,16 +176,19 @@ async def settle(settings: Settings, chosen: Sequence[Place], at: At) -> None:
             await _commit(settings, reader, offsets)
 
 
-def _stored(settings: Settings) -> tuple[dict[tuple[str, str, int], int], dict[str, str]]:
+def _stored(
+    settings: Settings,
+) -> tuple[dict[tuple[str, str, int], int], dict[Database, dict[str, str]]]:
+    """The positions, and the topics that those of each database are about."""
     positions: dict[tuple[str, str, int], int] = {}
-    topics: dict[str, str] = {}
+    topics: dict[Database, dict[str, str]] = {}
     for database in databases_of(settings).each:
         with connect(database.url, "cli") as connection:
             rows = connection.execute(
                 "SELECT consumer, topic, partition, next_offset FROM stream_positions"
             ).fetchall()
             positions |= {(reader, topic, part): at for reader, topic, part, at in rows}
-            topics = read_topics(connection) | topics
+            topics[database] = read_topics(connection)
     return positions, topics
 
 
@@ -192,8 +197,9 @@ def _store(chosen: Iterable[Place], settings: Settings, at: At) -> None:
     for database in databases.each:
         with connect(database.url, "cli") as connection:
             for place in places:
-                if databases.of(place.partition) == database:
-                    _set_position(connection, place, place.settled_at(at))
+                if databases.of(place.partition) != database:
+                    continue
+                _set_position(connection, place, place.settled_at(at))
                 if place.topic_id is not None:
                     set_topic(connection, place.topic, place.topic_id)
 

@@ -3,12 +3,14 @@
 import os
 import secrets
 import threading
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from typing import Final
 
 import numpy as np
 import psycopg
 from numpy.typing import NDArray
+from psycopg.errors import ReadOnlySqlTransaction
 from psycopg.types.array import ListBinaryDumper
 
 from services.estimator.commits import Commit, Offsets
@@ -116,8 +118,7 @@ class Store:
             psycopg.errors.LockNotAvailable: somebody holds the shard locked.
             psycopg.OperationalError: the server went away.
         """
-        connection = self._connected
-        with connection.transaction():
+        with self._writing() as connection, connection.transaction():
             if hurried:
                 connection.execute(_HURRY)
             return raise_epochs(connection, [shard], self._holder)[shard]
@@ -181,24 +182,25 @@ class Store:
             Unacceptable: the database refuses something of it; nothing is stored.
             psycopg.OperationalError: the server went away; whether it committed is not known.
         """
-        connection, done = self._connected, batch.done
-        if any(part.learned.size for part in done):
-            self._ensure_observation_partition(connection, batch.recorded_at)
-        try:
-            with connection.transaction():
-                # First, and before any lock: a client that is frozen in the middle of a COPY is
-                # never given up by the server.
-                found = append_observations(connection, done, batch.recorded_at)
-                if batch.hurried:
-                    connection.execute(_HURRY)
-                require_ownership(connection, batch.owned, self._holder)
-                advance_positions(connection, ESTIMATOR, batch.before, batch.after)
-                note_announcing(connection, batch.announcing)
-                write_rows(connection, done)
-        except Exception as error:
-            if refuses_data(error):
-                raise Unacceptable(f"the database refuses it: {error}") from error
-            raise
+        done = batch.done
+        with self._writing() as connection:
+            if any(part.learned.size for part in done):
+                self._ensure_observation_partition(connection, batch.recorded_at)
+            try:
+                with connection.transaction():
+                    # First, and before any lock: a client that is frozen in the middle of a COPY is
+                    # never given up by the server.
+                    found = append_observations(connection, done, batch.recorded_at)
+                    if batch.hurried:
+                        connection.execute(_HURRY)
+                    require_ownership(connection, batch.owned, self._holder)
+                    advance_positions(connection, ESTIMATOR, batch.before, batch.after)
+                    note_announcing(connection, batch.announcing)
+                    write_rows(connection, done)
+            except Exception as error:
+                if refuses_data(error):
+                    raise Unacceptable(f"the database refuses it: {error}") from error
+                raise
         if found is not None:
             count_predictions(found)
 
@@ -233,8 +235,7 @@ class Store:
             psycopg.errors.LockNotAvailable: somebody holds some of the positions locked.
             psycopg.OperationalError: the server went away.
         """
-        connection = self._connected
-        with connection.transaction():
+        with self._writing() as connection, connection.transaction():
             connection.execute(_HURRY)
             connection.execute("SET LOCAL synchronous_commit = off")
             raise_positions(connection, ESTIMATOR, ends)
@@ -242,6 +243,17 @@ class Store:
     @property
     def _connected(self) -> psycopg.Connection:
         return _there(self._connection)
+
+    @contextmanager
+    def _writing(self) -> Iterator[psycopg.Connection]:
+        """The connection, which is given up where it leads to a server that takes no writes."""
+        connection = self._connected
+        try:
+            yield connection
+        except ReadOnlySqlTransaction:
+            connection.close()
+            self._connection = None
+            raise
 
     @property
     def _reading_connection(self) -> psycopg.Connection:

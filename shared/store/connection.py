@@ -11,6 +11,7 @@ nothing depends on the server's settings, whose defaults are hours or for ever.
 Who comes after waits for a lock for `LOCK_SECONDS`, and is told by `LockNotAvailable`.
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -47,8 +48,11 @@ PASSING: Final = (
     psycopg.OperationalError,
     psycopg.InterfaceError,
     psycopg.errors.IdleInTransactionSessionTimeout,
+    psycopg.errors.ReadOnlySqlTransaction,
 )
-"""What passes: the server is away or busy, or has given this session up."""
+"""What passes: the server is away or busy, has given this session up, or takes no writes, as its
+disk is full or it was demoted. Who keeps a connection gives it up then: the next one may lead to
+another server."""
 
 
 def first_line(error: BaseException) -> str:
@@ -160,8 +164,7 @@ def transport(database_url: str, limits: Limits = WORKING) -> dict[str, Any]:
 def session_limits(limits: Limits = WORKING) -> str:
     """The statement by which a session tells the server when to give it up.
 
-    A statement, not options of the connection: poolers refuse those. On a Unix socket the server
-    leaves out what is about TCP.
+    On a Unix socket the server leaves out what is about TCP.
     """
     settings = {
         "idle_in_transaction_session_timeout": f"{limits.silent}s",
@@ -172,5 +175,14 @@ def session_limits(limits: Limits = WORKING) -> str:
         "tcp_keepalives_count": KEEPALIVES,
         "tcp_user_timeout": f"{limits.cut_off}s",
     }
+    return session_settings(settings)
+
+
+def session_settings(settings: Mapping[str, object]) -> str:
+    """The statement by which a session sets what holds until it ends.
+
+    A statement, not options of the connection: poolers refuse those, and the URL's own would not
+    count beside them.
+    """
     calls = [f"set_config('{name}', '{value}', false)" for name, value in settings.items()]
     return f"SELECT {', '.join(calls)}"

@@ -14,7 +14,7 @@ from typing import Any, Final, LiteralString
 
 import psycopg
 
-from shared.store.connection import READING, connect
+from shared.store.connection import READING, connect, first_line
 from shared.store.sparse_arrays import register_sparse_arrays
 
 PART_BYTES: Final = 4 * 1024 * 1024
@@ -33,7 +33,14 @@ _BLOCK_BYTES: Final = 8192
 _END: Final = "(4294967295,0)"
 """Beyond the last row of any table."""
 
+_LIMIT: Final = "54"
+"""Class of the errors that say so."""
+
 _ROLE: Final = "snapshot"
+
+
+class TooLarge(psycopg.DatabaseError):
+    """The server cannot hand over what it has; the text says why. Waiting does not help."""
 
 
 class TableReader:
@@ -147,6 +154,16 @@ class TableReader:
 def reading(
     database_url: str, progress: Callable[[], None] = lambda: None, readers: int = READERS
 ) -> Iterator[TableReader]:
-    """A reader, which is disconnected at the end (see `TableReader`)."""
-    with ExitStack() as stack:
-        yield TableReader(database_url, stack, progress, readers)
+    """A reader, which is disconnected at the end (see `TableReader`).
+
+    Raises:
+        TooLarge: a limit of the server is exceeded.
+    """
+    try:
+        with ExitStack() as stack:
+            yield TableReader(database_url, stack, progress, readers)
+    except psycopg.OperationalError as error:
+        # A limit counts as operational in Python, as if the server were away.
+        if (error.sqlstate or "").startswith(_LIMIT):
+            raise TooLarge(f"the database cannot be read: {first_line(error)}") from error
+        raise

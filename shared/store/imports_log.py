@@ -3,23 +3,25 @@
 An import writes straight into the database, so no topic tells of its pages. A scheduler that runs
 looks here every other second, and takes what is new of its shards. Numbers rise with each commit
 of an import, shard by shard, without a gap; there is one import at a time.
+
+A server may lose an import, as a standby does that is promoted without the last commits, and give
+its number to the next one. Their times tell them apart.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Final
+from itertools import pairwise
+from typing import Any, Final
 
 import numpy as np
 import psycopg
 from numpy.typing import NDArray
 
 from shared.contracts.messages import PageUpdate
+from shared.store.last_imports import NO_IMPORT, LastImport
 from shared.store.owners import ids_of, packed_ids
 from shared.store.page_status import ACTIVE
 from shared.units import SECONDS_PER_DAY
-
-NO_IMPORT: Final = 0
-"""The number before the first import of a shard."""
 
 KEPT_SECONDS: Final = 7 * SECONDS_PER_DAY
 """Notes are kept for so long; a scheduler that has not seen the database since then must load its
@@ -30,7 +32,8 @@ PAGES_AT_ONCE: Final = 1000
 
 
 class ImportsForgotten(Exception):
-    """An import happened so long ago that its pages are noted no more: load the shard anew."""
+    """What imports did is not noted: it is so long ago, or the database has lost it. Load the shard
+    anew."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,16 +41,19 @@ class PageImport:
     """A commit of an import, as far as one shard is concerned."""
 
     shard: int
-    number: int
+    last: LastImport
+    """As who has taken it knows it."""
     page_ids: NDArray[np.int64]
 
 
-def read_last_import(connection: psycopg.Connection, shard: int) -> int:
-    """The number of a shard's last import; `NO_IMPORT`: there was none."""
+def read_last_import(connection: psycopg.Connection, shard: int) -> LastImport:
+    """A shard's last import; `NO_IMPORT`: there was none."""
     row = connection.execute(
-        "SELECT coalesce(max(number), %s) FROM page_imports WHERE shard = %s", (NO_IMPORT, shard)
+        "SELECT number, imported_at FROM page_imports WHERE shard = %s "
+        "ORDER BY number DESC LIMIT 1",
+        (shard,),
     ).fetchone()
-    return int(row[0]) if row else NO_IMPORT
+    return LastImport(*row) if row else NO_IMPORT
 
 
 def note_import(
@@ -73,7 +79,7 @@ def note_import(
         "SELECT new.shard, 1 + coalesce("
         "(SELECT max(number) FROM page_imports AS old WHERE old.shard = new.shard), %s), "
         "new.page_ids, %s FROM unnest(%s::int2[], %s::bytea[]) AS new (shard, page_ids)",
-        (NO_IMPORT, imported_at, numbers, [packed_ids(part) for part in parts]),
+        (NO_IMPORT.number, imported_at, numbers, [packed_ids(part) for part in parts]),
     )
 
 
@@ -87,37 +93,60 @@ def forget_imports(connection: psycopg.Connection, before: float) -> None:
 
 
 def read_imports(
-    connection: psycopg.Connection, seen: Mapping[int, int], most: int = 1
+    connection: psycopg.Connection, seen: Mapping[int, LastImport], most: int = 1
 ) -> list[PageImport]:
     """The next imports of shards, in order of their numbers.
 
     Args:
         connection: any.
-        seen: shard → number of the last import that is known.
+        seen: shard → the last import that is known.
         most: how many of each shard.
 
     Raises:
-        ImportsForgotten: some in between are not noted any more.
+        ImportsForgotten: some in between are not noted any more, or the database has lost what is
+            known.
     """
     shards = sorted(seen)
     rows = connection.execute(
-        "SELECT shard, number, page_ids FROM unnest(%s::int2[], %s::int8[]) AS seen (of, last), "
-        "LATERAL (SELECT shard, number, page_ids FROM page_imports "
-        "WHERE shard = seen.of AND number > seen.last ORDER BY number LIMIT %s) AS new",
+        "SELECT shard, number, imported_at, CASE WHEN number > seen.last THEN page_ids END "
+        "FROM unnest(%s::int2[], %s::int8[]) AS seen (of, last), "
+        "LATERAL (SELECT shard, number, imported_at, page_ids FROM page_imports "
+        "WHERE shard = seen.of AND number >= seen.last ORDER BY number LIMIT %s) AS new",
         (
             np.array(shards, np.int16),
-            np.array([seen[shard] for shard in shards], np.int64),
-            most,
+            np.array([seen[shard].number for shard in shards], np.int64),
+            1 + most,
         ),
     ).fetchall()
-    known = dict(seen)
-    for shard, number, _ in rows:
-        if number != known[shard] + 1:
+    noted: dict[int, list[tuple[LastImport, Any]]] = {shard: [] for shard in shards}
+    for shard, number, imported_at, packed in rows:
+        noted[shard].append((LastImport(number, imported_at), packed))
+    return [
+        PageImport(shard, one, ids_of(packed))
+        for shard in shards
+        for one, packed in _following(shard, seen[shard], noted[shard])[:most]
+    ]
+
+
+def _following(
+    shard: int, seen: LastImport, noted: Sequence[tuple[LastImport, Any]]
+) -> Sequence[tuple[LastImport, Any]]:
+    """What comes after an import, of what is noted from its number on.
+
+    Its own note may be forgotten, but not while it is the last one.
+    """
+    first = noted[0][0] if noted else NO_IMPORT
+    if first.number <= seen.number and first != seen:
+        raise ImportsForgotten(
+            f"shard {shard}: the database has lost import {seen.number}, which was taken from it"
+        )
+    following = noted[1:] if first == seen else noted
+    for before, number in pairwise([seen.number, *(one.number for one, _ in following)]):
+        if number != before + 1:
             raise ImportsForgotten(
-                f"shard {shard}: imports {known[shard] + 1} to {number - 1} are not noted any more"
+                f"shard {shard}: imports {before + 1} to {number - 1} are not noted any more"
             )
-        known[shard] = number
-    return [PageImport(shard, number, ids_of(packed)) for shard, number, packed in rows]
+    return following
 
 
 def read_imported_pages(

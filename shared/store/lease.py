@@ -13,11 +13,11 @@ from typing import NamedTuple
 
 import psycopg
 
-from shared.store.connection import transport
+from shared.store.connection import session_settings, transport
 
 ROLE = "coordinator"
 
-_STATEMENT_MS = 2000
+_SETTINGS = {"statement_timeout": "2s", "synchronous_commit": "off"}
 
 
 class Lease(NamedTuple):
@@ -63,14 +63,19 @@ async def connect_lease(database_url: str) -> psycopg.AsyncConnection:
     Raises:
         psycopg.OperationalError: the server cannot be reached.
     """
-    return await psycopg.AsyncConnection.connect(
+    connection = await psycopg.AsyncConnection.connect(
         database_url,
         autocommit=True,
         application_name=f"freshet-{ROLE}-lease",
         connect_timeout=2,
         **transport(database_url),
-        options=f"-c statement_timeout={_STATEMENT_MS} -c synchronous_commit=off",
     )
+    try:
+        await connection.execute(session_settings(_SETTINGS))
+    except BaseException:
+        await connection.close()
+        raise
+    return connection
 
 
 async def read_lease(connection: psycopg.AsyncConnection) -> Lease:

@@ -147,11 +147,26 @@ def count_under(database_url: str, host: str, prefix: str) -> int:
 
 
 def urls_under(database_url: str, host: str, prefix: str) -> Iterator[list[str]]:
-    """The URLs of those pages, in parts."""
-    with connect(database_url, "pages") as connection, connection.cursor("urls") as cursor:
-        cursor.execute(f"SELECT url {_UNDER}", _under(connection, host, prefix))
-        while part := cursor.fetchmany(URLS_AT_ONCE):
-            yield [url for (url,) in part]
+    """The URLs of those pages, in parts. No transaction is open between two parts."""
+    after = -1
+    with connect(database_url, "pages", autocommit=True) as connection:
+        connection.isolation_level = psycopg.IsolationLevel.REPEATABLE_READ
+        while rows := _part_under(connection, host, prefix, after):
+            yield [url for _, url in rows]
+            after = rows[-1][0]
+
+
+def _part_under(
+    connection: psycopg.Connection, host: str, prefix: str, after: int
+) -> list[tuple[int, str]]:
+    """Page ids and URLs of the next of them, of one moment: their shard may be split meanwhile."""
+    query = (
+        f"SELECT page_id, url {_UNDER} AND page_id > %(after)s "
+        f"ORDER BY page_id LIMIT {URLS_AT_ONCE}"
+    )
+    with connection.transaction():
+        values = _under(connection, host, prefix) | {"after": after}
+        return connection.execute(query, values).fetchall()
 
 
 def _under(connection: psycopg.Connection, host: str, prefix: str) -> dict[str, Any]:

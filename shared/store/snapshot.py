@@ -19,7 +19,8 @@ from shared.store.erasing import Erased, read_erased
 from shared.store.gathering import TableReader, reading
 from shared.store.history import WAITING, WAITING_OFFSET
 from shared.store.host_reading import read_hosts
-from shared.store.imports_log import NO_IMPORT, read_last_import
+from shared.store.imports_log import read_last_import
+from shared.store.last_imports import NO_IMPORT, LastImport
 from shared.store.layout import read_layout
 from shared.store.learned_pages import (
     LearnedPages,
@@ -65,8 +66,8 @@ class ShardSnapshot:
     """How the hosts were shared out: the shard's owner and its schedulers go by it."""
     epoch: int = NO_OWNER
     """Of the shard's owner: what older ones announced is in this snapshot (`owners`)."""
-    imported: int = NO_IMPORT
-    """Number of the last import that is in this snapshot (`imports_log`)."""
+    imported: LastImport = NO_IMPORT
+    """The last import that is in this snapshot (`imports_log`)."""
     removed: RemovedPages = field(default_factory=RemovedPages.none)
     """What is not among the pages, erased ones too: who reads updates again goes by it."""
     erased_hosts: dict[int, float] = field(default_factory=dict)

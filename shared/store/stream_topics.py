@@ -11,7 +11,7 @@ import psycopg
 import structlog
 
 from shared.contracts.databases import Databases
-from shared.store.connection import connect
+from shared.store.connection import PASSING, connect
 
 log = structlog.get_logger(__name__)
 
@@ -49,9 +49,7 @@ class StoredTopics:
             answers = await asyncio.gather(*asked, return_exceptions=True)
             known = [answer for answer in answers if not isinstance(answer, BaseException)]
             for error in answers:
-                if isinstance(error, psycopg.OperationalError) or (
-                    known and isinstance(error, psycopg.Error)
-                ):
+                if isinstance(error, PASSING) or (known and isinstance(error, psycopg.Error)):
                     log.warning("waiting for the database", error=str(error).strip())
                 elif isinstance(error, BaseException):
                     raise error

@@ -67,7 +67,8 @@ class ImportWatch:
         """Look until `stopping` is set; a database that is away is asked again.
 
         Raises:
-            ImportsForgotten: the database was away for so long that the shards must be loaded anew.
+            ImportsForgotten: the database was away for so long, or has lost imports, so that the
+                shards must be loaded anew.
         """
 
         async def take_all() -> None:
@@ -96,7 +97,7 @@ class ImportWatch:
             if not await self._apply_all(shard, pages, stopping):
                 return
         # Of a shard that has gone to another scheduler meanwhile this is nobody's any more.
-        shard.imported = one.number
+        shard.imported = one.last
         metrics.IMPORTED.inc(one.page_ids.size)
         log.info(
             "imported pages taken",

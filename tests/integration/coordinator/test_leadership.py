@@ -140,6 +140,19 @@ async def test_without_a_database_nobody_begins_to_lead_and_it_says_why(database
         assert await empty.leads() > 0
 
 
+async def test_options_of_the_address_stand_beside_those_of_the_lease(database_url):
+    """The tables are in a schema that only the address names."""
+    with psycopg.connect(database_url) as connection:
+        connection.execute("CREATE SCHEMA crawl")
+    url = f"{database_url}&options=-csearch_path%3Dcrawl"
+    await asyncio.to_thread(migrate, url, 4)
+    async with candidates(url, 1) as (only,):
+        assert await only.leads() > 0
+    async with await connect_lease(url) as lease:
+        for name, value in (("statement_timeout", "2s"), ("synchronous_commit", "off")):
+            assert await (await lease.execute(f"SHOW {name}")).fetchone() == (value,)
+
+
 async def test_only_what_was_seen_can_be_taken(migrated):
     connection = await connect_lease(migrated)
     seen = await read_lease(connection)

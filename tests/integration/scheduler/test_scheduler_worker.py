@@ -229,4 +229,4 @@ async def test_pages_that_are_imported_into_the_database_are_asked_for(settings,
     async with running(settings) as again:
         shards = again._handler.shards.values()
         assert sum(shard.count for shard in shards) == PAGES + 2500
-        assert {shard.imported for shard in shards} == {2}
+        assert {shard.imported.number for shard in shards} == {2}

@@ -18,6 +18,7 @@ from shared.store.connection import (
     connect_writer,
     transport,
 )
+from shared.store.gathering import TooLarge, reading
 
 MOST_SECONDS = 15
 """No lock outlives its holder by more."""
@@ -56,6 +57,15 @@ def test_who_looks_at_a_page_reads_only_and_not_for_long(database_url):
         connection.rollback()
         assert setting(connection, "statement_timeout") == "0"
         assert setting(connection, "transaction_read_only") == "off"
+
+
+def test_what_is_too_large_for_the_server_to_hand_over_is_not_waited_for(database_url):
+    with (
+        pytest.raises(TooLarge, match="array size exceeds") as found,
+        reading(database_url) as reader,
+    ):
+        reader.connection.execute("SELECT array_fill(0, ARRAY[1000000000])")
+    assert not isinstance(found.value, PASSING)
 
 
 def test_a_migration_waits_for_locks(database_url):

@@ -16,6 +16,7 @@ from shared.store.imports_log import (
     read_imports,
     read_last_import,
 )
+from shared.store.last_imports import NO_IMPORT, LastImport
 from shared.store.snapshot import load_shard
 
 
@@ -29,8 +30,8 @@ def test_each_commit_of_an_import_is_noted_for_each_of_its_shards(store, connect
     urls = [url for shard in range(SHARDS) for url in urls_of_shard(shard, 30)]
     batches = [page_batch(urls[:45]), page_batch(urls[45:])]
     import_pages(store, SHARDS, batches, now=NOW)
-    found = read_imports(connection, dict.fromkeys(range(SHARDS), 0), most=10)
-    assert [(one.shard, one.number) for one in found] == [(0, 1), (1, 1), (1, 2), (2, 1)]
+    found = read_imports(connection, dict.fromkeys(range(SHARDS), NO_IMPORT), most=10)
+    assert [(one.shard, one.last.number) for one in found] == [(0, 1), (1, 1), (1, 2), (2, 1)]
     for shard in range(SHARDS):
         noted = np.concatenate([one.page_ids for one in found if one.shard == shard])
         assert sorted(noted) == load_shard(store, shard).pages.page_ids.tolist()
@@ -42,15 +43,16 @@ def test_a_batch_whose_rows_are_all_refused_is_no_import(store, connection):
         store, SHARDS, [page_batch(["no address", "ftp://files.example/"])], now=NOW
     )
     assert (report.added, report.refused) == (0, 2)
-    assert read_imports(connection, dict.fromkeys(range(SHARDS), 0), most=10) == []
+    assert read_imports(connection, dict.fromkeys(range(SHARDS), NO_IMPORT), most=10) == []
 
 
 def test_only_what_was_not_seen_is_read(store, connection):
     fill(store, urls_of_shard(1, 30))
-    assert read_imports(connection, {1: 1}) == []
+    first = LastImport(1, NOW)
+    assert read_imports(connection, {1: first}) == []
     fill(store, urls_of_shard(1, 40))
-    [second] = read_imports(connection, {1: 1, 2: 0})
-    assert (second.shard, second.number, second.page_ids.size) == (1, 2, 40)
+    [second] = read_imports(connection, {1: first, 2: NO_IMPORT})
+    assert (second.shard, second.last, second.page_ids.size) == (1, LastImport(2, NOW), 40)
 
 
 def test_pages_are_read_as_the_updates_that_make_them(store, connection):
@@ -66,7 +68,7 @@ def test_pages_are_read_as_the_updates_that_make_them(store, connection):
         "(SELECT shard, page_id FROM page_urls WHERE url = %s)",
         (urls[2],),
     )
-    [noted] = read_imports(connection, {1: 0})
+    [noted] = read_imports(connection, {1: NO_IMPORT})
     found = sorted(read_imported_pages(connection, 1, noted.page_ids), key=lambda u: u.url)
     assert [(u.url, u.importance, u.max_age_days, u.crawled_at, u.updated_at) for u in found] == [
         (urls[0], 1.0, None, None, NOW),
@@ -82,9 +84,10 @@ def test_old_notes_are_forgotten_but_the_last_and_who_needs_them_is_told(store, 
     for url in urls[:3]:
         import_pages(store, SHARDS, [page_batch([url])], now=NOW)
     import_pages(store, SHARDS, [page_batch(urls[3:])], now=later)
-    assert [one.number for one in read_imports(connection, {1: 2}, most=9)] == [3, 4]
-    with pytest.raises(ImportsForgotten):
-        read_imports(connection, {1: 0})
+    found = read_imports(connection, {1: LastImport(2, NOW)}, most=9)
+    assert [one.last.number for one in found] == [3, 4]
+    with pytest.raises(ImportsForgotten, match="1 to 2 are not noted any more"):
+        read_imports(connection, {1: NO_IMPORT})
 
 
 def test_the_next_import_need_not_wait_until_the_server_notices_that_the_last_one_is_gone(
@@ -102,3 +105,27 @@ def test_the_next_import_need_not_wait_until_the_server_notices_that_the_last_on
             import_pages(store, SHARDS, [page_batch([first])], now=NOW)
         import_pages(store, SHARDS, [page_batch([second])], now=NOW)
     assert load_shard(store, 1).pages.page_ids.size == 2
+
+
+@pytest.mark.parametrize("since", [0, 1, 2], ids=["none", "as many", "more"])
+def test_who_has_an_import_that_the_database_has_lost_is_told(store, connection, since):
+    """It was restored alone, or a standby was promoted without the last commits."""
+    urls = urls_of_shard(1, 4)
+    for number, url in enumerate(urls[:2]):
+        import_pages(store, SHARDS, [page_batch([url])], now=NOW + number)
+    before, seen = {1: LastImport(1, NOW)}, {1: read_last_import(connection, 1)}
+    connection.execute("DELETE FROM page_imports WHERE number = 2")
+    for url in urls[2 : 2 + since]:
+        import_pages(store, SHARDS, [page_batch([url])], now=NOW + 9)
+    with pytest.raises(ImportsForgotten, match="has lost import 2"):
+        read_imports(connection, seen)
+    # Who had not seen it yet goes on with those that came in its place.
+    numbers = [one.last for one in read_imports(connection, before, most=9)]
+    assert numbers == [LastImport(number, NOW + 9) for number in range(2, 2 + since)]
+
+
+def test_who_has_the_only_import_and_finds_none_is_told(store, connection):
+    fill(store, urls_of_shard(1, 2))
+    connection.execute("DELETE FROM page_imports")
+    with pytest.raises(ImportsForgotten):
+        read_imports(connection, {1: LastImport(1, NOW)})

@@ -3,12 +3,14 @@
 from page_batches import page_batch
 from store_contents import NOW, SHARDS, fill, urls_of_shard
 
-from shared.contracts.identity import identify
+from shared.contracts.databases import Databases
+from shared.contracts.identity import identify, shard_of
 from shared.store import page_listing
 from shared.store.connection import connect
 from shared.store.imports import import_pages
 from shared.store.page_listing import count_under, urls_under
 from shared.store.page_status import REMOVED
+from shared.store.splitting import prepare, split_all
 
 
 def test_pages_are_found_by_host_and_by_prefix_in_parts_without_removed_ones(store, monkeypatch):
@@ -32,6 +34,35 @@ def test_pages_are_found_by_host_and_by_prefix_in_parts_without_removed_ones(sto
     assert count_under(store, "nobody.example", "") == 0
     # No pattern: what LIKE makes of it does not count.
     assert count_under(store, host, f"https://{host}/%") == 0
+
+
+def test_whoever_takes_long_between_two_parts_keeps_nothing_open(store, monkeypatch):
+    """A broker that blocks keeps a command waiting for longer than a server lets it be silent."""
+    monkeypatch.setattr(page_listing, "URLS_AT_ONCE", 7)
+    fill(store, urls_of_shard(0, 60))
+    parts = urls_under(store, identify(urls_of_shard(0, 1)[0]).host, "")
+    next(parts)
+    with connect(store, "test") as connection:
+        states = connection.execute(
+            "SELECT state FROM pg_stat_activity "
+            "WHERE application_name = 'freshet-pages' AND datname = current_database()"
+        ).fetchall()
+    assert states == [("idle",)]
+    parts.close()
+
+
+def test_pages_of_a_shard_that_is_split_between_two_parts_are_all_found(store, monkeypatch):
+    monkeypatch.setattr(page_listing, "URLS_AT_ONCE", 7)
+    urls = urls_of_shard(0, 200)
+    fill(store, urls)
+    hosts = sorted({identify(url).host for url in urls})
+    listings = [urls_under(store, host, "") for host in hosts]
+    found = [next(parts) for parts in listings]
+    layout = prepare(Databases.alone(store), 2 * SHARDS)
+    split_all(Databases.alone(store), layout, lambda *_: None, wait_seconds=0.0, unattended=True)
+    assert len({shard_of(host, 2 * SHARDS) for host in hosts}) == 2, "some are elsewhere now"
+    found += [part for parts in listings for part in parts]
+    assert sorted(url for part in found for url in part) == sorted(urls)
 
 
 def test_an_import_takes_no_private_addresses_unless_the_operator_says_so(store):

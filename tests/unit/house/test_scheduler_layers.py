@@ -39,6 +39,7 @@ MEMORY = {
             "source_times",
             "directories",
             "class_numbers",
+            "last_imports",
         ),  # what a row means
     )
 }

@@ -12,8 +12,10 @@ from shared.contracts.identity import identify
 from shared.contracts.messages import PageUpdate
 from shared.runtime.settings import Settings
 from shared.store.imports_log import PageImport
+from shared.store.last_imports import LastImport
 
 PAGE = identify("http://a.example/")
+IMPORTED = PageImport(0, LastImport(1, 6.0), np.array([PAGE.page_id]))
 
 
 class Inline:
@@ -40,7 +42,7 @@ async def test_what_a_later_update_leaves_open_is_as_the_import_says(monkeypatch
     watch = ImportWatch(Settings(), Inline(), lambda: {0: shard})
     monkeypatch.setattr(ImportWatch, "_read_pages", lambda *_: database)
 
-    await watch._take(shard, PageImport(0, 1, np.array([PAGE.page_id])), asyncio.Event())
+    await watch._take(shard, IMPORTED, asyncio.Event())
     assert importance_of(shard) == 1.5, "what the topic said later stands"
     await watch._look_again(asyncio.Event())
     assert importance_of(shard) == 1.5, "the database does not know of it yet"
@@ -56,7 +58,7 @@ async def test_a_database_that_is_away_meanwhile_is_asked_again(monkeypatch, sha
     answers = [[PageUpdate("upsert", PAGE.url, 4.0, updated_at=6.0)]]
     watch = ImportWatch(Settings(), Inline(), lambda: {0: shard})
     monkeypatch.setattr(ImportWatch, "_read_pages", lambda *_: answers.pop())
-    await watch._take(shard, PageImport(0, 1, np.array([PAGE.page_id])), asyncio.Event())
+    await watch._take(shard, IMPORTED, asyncio.Event())
     with pytest.raises(IndexError):
         await watch._look_again(asyncio.Event())
     answers.append([PageUpdate("upsert", PAGE.url, 4.0, 3.0, updated_at=7.0)])

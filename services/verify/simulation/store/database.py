@@ -17,6 +17,7 @@ from services.verify.simulation.process import OUTSIDE, Killed, Process, current
 from services.verify.simulation.store.holdings import Holdings
 from shared.contracts.layout import ALONE, Layout
 from shared.store.connection import SILENT_SECONDS
+from shared.store.imports_log import PageImport
 
 Row = dict[str, Any]
 Key = tuple[Any, ...]
@@ -125,8 +126,8 @@ class Database:
         """Shard → epoch, holder, and what its last commit was about to announce."""
         self.topics: dict[str, str] = {}
         """Topic → id that the positions are about."""
-        self.imports: dict[int, list[list[int]]] = {}
-        """Shard → the pages of each of its imports, in their order."""
+        self.imports: dict[int, list[PageImport]] = {}
+        """Shard → its imports, in their order."""
         self.erased_pages: dict[int, dict[int, float]] = {}
         """Shard → page id → when it was erased."""
         self.erased_hosts: dict[int, dict[int, float]] = {}

@@ -16,7 +16,8 @@ from shared.store.class_numbers import AS_IT_IS, NO_CLASS, PageClasses
 from shared.store.history import EMPTY, NOTHING_WAITS, WAITING_OFFSET
 from shared.store.host_factors import NONE as NO_FACTORS
 from shared.store.hosts import NO_SOURCES
-from shared.store.imports_log import NO_IMPORT, PageImport
+from shared.store.imports_log import PageImport
+from shared.store.last_imports import NO_IMPORT, LastImport
 from shared.store.owners import NO_OWNER
 from shared.store.page_status import ACTIVE, NEVER, REMOVED
 from shared.store.writer_lock import StoreBusy
@@ -101,6 +102,7 @@ class ImportStatements:
         """As a batch of `shared.store.imports.import_pages`."""
         database = self._database
         noted: dict[int, list[int]] = {}
+        now = BEGINNING + database.loop.now
         for update in updates:
             page = identify(update.url)
             shard = database.layout.shard_of(page.host)
@@ -108,7 +110,9 @@ class ImportStatements:
             self._add_page(shard, page.page_id, page.host, update)
             noted.setdefault(shard, []).append(page.page_id)
         for shard, page_ids in noted.items():
-            database.imports.setdefault(shard, []).append(sorted(page_ids))
+            ids = np.array(sorted(page_ids), np.int64)
+            one = LastImport(last_import(database, shard).number + 1, now)
+            database.imports.setdefault(shard, []).append(PageImport(shard, one, ids))
 
     def end_import(self) -> None:
         """Estimators may work again."""
@@ -139,15 +143,16 @@ class ImportStatements:
         self._database.urls[shard, page_id] = update.url
 
     def read_imports(
-        self, connection: Connection, seen: Mapping[int, int], most: int = 1
+        self, connection: Connection, seen: Mapping[int, LastImport], most: int = 1
     ) -> list[PageImport]:
         """As `shared.store.imports_log.read_imports`."""
         connection.database.check()
+        # Nothing is lost here, and nothing forgotten.
         return [
-            PageImport(shard, number, np.array(page_ids, np.int64))
+            one
             for shard, last in sorted(seen.items())
-            for number, page_ids in enumerate(self._database.imports.get(shard, ()), NO_IMPORT + 1)
-            if last < number <= last + most
+            for one in self._database.imports.get(shard, ())
+            if last.number < one.last.number <= last.number + most
         ]
 
     def read_imported_pages(
@@ -182,9 +187,10 @@ def _anew(row: Row) -> Row:
     return since_added | {"history": history, "signal_times": times}
 
 
-def last_import(database: Database, shard: int) -> int:
-    """The number of a shard's last import."""
-    return NO_IMPORT + len(database.imports.get(shard, ()))
+def last_import(database: Database, shard: int) -> LastImport:
+    """A shard's last import."""
+    noted = database.imports.get(shard)
+    return noted[-1].last if noted else NO_IMPORT
 
 
 def _finite(value: float) -> Any:

@@ -1,0 +1,94 @@
+"""`freshet positions` where several databases do not know of the same topic."""
+
+import asyncio
+import json
+import uuid
+
+import psycopg
+import pytest
+from click.testing import CliRunner
+from workers import settings_for
+
+from migrations.upgrade import migrate
+from services.cli.main import main
+from services.cli.positions import places
+from shared.contracts.databases import Databases
+from shared.contracts.topics import PAGE_UPDATES
+from shared.runtime.kafka import ensure_topics
+from shared.store.connection import connect
+from shared.store.stream_topics import StoredTopics, set_topic
+
+SHARDS = 4
+TOPIC = PAGE_UPDATES.name
+
+
+@pytest.fixture
+async def settings(apache_kafka, postgres_server, monkeypatch):
+    """Those of an installation in two databases, for commands too."""
+    names = [f"test_{uuid.uuid4().hex}" for _ in range(2)]
+    home, other = (postgres_server.create_database(name) for name in names)
+    settings = settings_for(
+        apache_kafka.bootstrap_servers,
+        f"pos-{uuid.uuid4().hex[:8]}",
+        databases=f"0-1={home},2-3={other}",
+        partitions=SHARDS,
+    )
+    monkeypatch.delenv("DATABASE_URL", raising=False)
+    for name, value in {
+        "KAFKA_BOOTSTRAP_SERVERS": apache_kafka.bootstrap_servers,
+        "FRESHET_DATABASES": settings.databases.get_secret_value(),
+        "FRESHET_TOPIC_PREFIX": settings.topic_prefix,
+        "FRESHET_PARTITIONS": str(SHARDS),
+    }.items():
+        monkeypatch.setenv(name, value)
+    for one in Databases.parse(settings.databases.get_secret_value()).each:
+        await asyncio.to_thread(migrate, one.url, SHARDS, one.held)
+    await ensure_topics(settings)
+    yield settings
+    with psycopg.connect(postgres_server.uri, autocommit=True) as connection:
+        for name in names:
+            connection.execute(f"DROP DATABASE {name} WITH (FORCE)")
+
+
+async def freshet(*arguments):
+    result = await asyncio.to_thread(CliRunner().invoke, main, ["positions", *arguments])
+    assert result.exit_code == 0, result.output
+    return result.output
+
+
+async def states():
+    """Partition of the topic → state and position."""
+    rows = json.loads(await freshet("list", "--json", "--topic", TOPIC))
+    return {row["partition"]: (row["state"], row["position"]) for row in rows}
+
+
+def note(database, shards, topic_id, position):
+    with connect(database.url, "test") as connection:
+        set_topic(connection, TOPIC, topic_id)
+        for shard in shards:
+            connection.execute(
+                "INSERT INTO stream_positions VALUES ('estimator', %s, %s, %s)",
+                (TOPIC, shard, position),
+            )
+
+
+@pytest.mark.slow(10)
+@pytest.mark.parametrize("behind", [0, 1], ids=["the home", "the other"])
+async def test_only_the_database_that_knows_an_older_topic_is_settled(settings, behind):
+    """It was restored alone, or settling was cut off between the two."""
+    databases = Databases.parse(settings.databases.get_secret_value())
+    topic_id = next(p.topic_id for p in await places(settings) if p.topic == TOPIC)
+    older, current = databases.each[behind], databases.each[1 - behind]
+    its, others = (databases.had_by(one, range(SHARDS)) for one in (older, current))
+    await asyncio.to_thread(note, older, its, "made before", 50)
+    await asyncio.to_thread(note, current, others, topic_id, 0)
+
+    async def known():
+        return (await StoredTopics(databases, "test", writes=True).note({TOPIC: topic_id}))[TOPIC]
+
+    assert await known() == "made before", "an estimator stops"
+    before = await states()
+    assert [shard for shard, (state, _) in sorted(before.items()) if state != "ok"] == its
+    assert "2 partitions settled" in await freshet("settle", "--topic", TOPIC, "--yes")
+    assert await states() == dict.fromkeys(range(SHARDS), ("ok", 0))
+    assert await known() == topic_id, "it goes on"
