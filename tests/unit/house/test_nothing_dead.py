@@ -45,7 +45,7 @@ READ_BY_OTHERS = {
         *("EndElementHandler", "StartElementHandler"),
     },
     "faust": {"spinner"},
-    "psycopg": {"isolation_level", "prepare_threshold"},
+    "psycopg": {"isolation_level", "itersize", "prepare_threshold"},
     "click": {"help"},
     "protobuf, in OpenTelemetry's spans": {
         *("parent_span_id", "start_time_unix_nano", "end_time_unix_nano"),
