@@ -108,7 +108,7 @@ class Hosts:
             hosts.records[name] = columns.rules[name]
         for name in ("limit_updated_at", "prior_shape", "prior_rate"):
             hosts.records[name] = getattr(columns, name)
-        hosts._set_quiet(slice(None), columns.quiet)
+        hosts._set_quiet(slice(None), columns.quiet.remembered())
         hosts.learning = HostLearning(*(stored.copy() for stored in columns.learning))
         hosts.sources = [list(names) for names in columns.sources]
         for row, names in enumerate(hosts.sources):

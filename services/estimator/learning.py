@@ -35,7 +35,7 @@ class News(NamedTuple):
 
 
 def learn(done: ShardEffects) -> None:
-    """Fit α and κ of the pages with new crawl records; κ̄ and γ of all that were touched."""
+    """Fit α and κ of the pages with new crawl records; κ̄ of all that were touched."""
     shard = done.shard
     if done.learned.size:
         assign(shard, done.learned, fit(shard, done.learned))

@@ -11,10 +11,8 @@ from numpy.typing import NDArray
 
 from shared.policy.compiled import compiled
 from shared.policy.estimation.page_factors import activity_bin
-from shared.policy.estimation.smoothed import signal_rate
 from shared.policy.estimation.sources import mean_evidence
-from shared.store.page_status import ACTIVE, NEVER
-from shared.units import SECONDS_PER_DAY
+from shared.store.page_status import ACTIVE
 
 _USUAL: Final = (1.0, 0.0, 0.0, 0.0)
 """Signals by source where there are none: one of the first source (`sources.usual_mix`)."""
@@ -75,7 +73,7 @@ def settle(
     of_hosts: NDArray[np.float64],
     rows: NDArray[np.int64],
 ) -> None:
-    """Give pages their γ, and those with crawl records their κ̄, by their fits.
+    """Give pages with crawl records their κ̄, by their fits.
 
     Args:
         pages: all records.
@@ -88,11 +86,6 @@ def settle(
     for place in range(rows.size):
         row = rows[place]
         page = pages[row]
-        latest = max(page.last_signal_at, page.last_attempt_at)
-        # Of a page that is added again nothing is known yet but what was learned before.
-        if latest > NEVER:
-            watched = max(latest - page.first_seen_at, 0.0) / SECONDS_PER_DAY
-            page.signal_rate = signal_rate(page.signal_count, watched)
         if seen[row] > 0:
             page.signal_evidence = evidence_of_page(totals[row], of_hosts[page.host], evidence[row])
 

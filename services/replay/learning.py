@@ -6,13 +6,12 @@ reference, `estimation.smoothed`.
 
 import numpy as np
 
-from services.replay.columns import KNOWN, PRODUCTION, SMOOTHED, Columns, Hosts
+from services.replay.columns import PRODUCTION, SMOOTHED, Columns, Hosts
 from shared.policy.compiled import compiled
 from shared.policy.estimation.smoothed import (
-    PSEUDO_DAYS,
     PSEUDO_INTERVAL,
     PSEUDO_SIGNAL_WEIGHT,
-    PSEUDO_SIGNALS,
+    signal_rate,
 )
 from shared.policy.estimation.smoothed_kernel import fit_ring_pages
 from shared.store.history import DEPTH
@@ -41,9 +40,9 @@ def take_signal(
     if day > page.last_crawl + delay_days or not page.held:
         page.signals += hosts.weights[page.host, slot]
         columns.pending[row] += 1.0
-    if learner != KNOWN:
-        # One page of estimation.smoothed.signal_rates, as the estimator worker calls it.
-        page.gamma = (page.all_signals + PSEUDO_SIGNALS) / (day - page.born + PSEUDO_DAYS)
+    if learner == SMOOTHED:
+        # Of PRODUCTION the estimator tells.
+        page.gamma = signal_rate(page.all_signals, day - page.born)
 
 
 @compiled

@@ -11,10 +11,7 @@ from services.verify.reference.rules import Effects
 from services.verify.reference.state import DEPTH, SOURCES, HostState, PageState, State
 from shared.policy.estimation.host_priors import HostPriors, fit_host_priors, host_sums
 from shared.policy.estimation.map_fit import MapColumns, fit_rings_map
-from shared.policy.estimation.smoothed import signal_rates
 from shared.policy.estimation.sources import effective_signal_evidence, usual_mix
-from shared.store.page_status import NEVER
-from shared.units import SECONDS_PER_DAY
 
 PRIOR_TOLERANCE: Final = 0.01
 """A prior that moves by less, relatively, stays as it was."""
@@ -26,24 +23,12 @@ Floats = NDArray[np.float64]
 
 
 def learn(state: State, effects: Effects) -> None:
-    """Fit pages with new crawl records; find the signal rates of all that were touched."""
+    """Fit pages with new crawl records; find the evidence of all that were touched."""
     _assign(*_fit(state, [state.pages[page] for page in sorted(effects.observed)]))
     touched = [state.pages[page] for page in sorted(effects.touched)]
-    # Of a page that is added again, of which nothing has come since, what was learned holds.
-    watched = [page for page in touched if _latest(page) > NEVER]
-    seconds = np.array([max(_latest(page) - page.first_seen_at, 0.0) for page in watched])
-    counts = np.array([page.signal_count for page in watched])
-    for page, rate in zip(
-        watched, signal_rates(counts, seconds / SECONDS_PER_DAY).tolist(), strict=True
-    ):
-        page.signal_rate = rate
     known = [page for page in touched if page.records]
     for page, evidence in zip(known, _mean_evidence(state, known).tolist(), strict=True):
         page.signal_evidence = evidence
-
-
-def _latest(page: PageState) -> float:
-    return max(page.last_signal_at, page.last_attempt_at)
 
 
 def refit(state: State, material_change: float, shards: Collection[int]) -> None:
@@ -103,9 +88,8 @@ def _refit_beliefs(hosts: Sequence[HostState]) -> None:
     for site in set(sites):
         theirs = [host for host, number in zip(hosts, sites, strict=True) if number == site]
         parent = _share(everything, theirs)
-        signals = sum(float(host.signals.sum()) for host in theirs)
-        true = sum(float(host.signals @ host.precision) for host in theirs)
-        is_used = signals >= 5.0 and true >= 0.1 * signals
+        true = sum(float(host.signals[host.precision >= 0.1].sum()) for host in theirs)
+        is_used = true >= 5.0
         for host in theirs:
             new = min(max(_share(parent, [host]), 0.2), 1.0) if is_used else 1.0
             if abs(new - host.quiet_belief) > PRIOR_TOLERANCE * host.quiet_belief:

@@ -32,12 +32,16 @@ def note_quiet_crawl(
 
 
 def _note_unchanged(host: HostState, predicted: float, *, changed: bool) -> None:
-    """Of a page that had never changed so many changes were predicted. Where there was one, there
-    may have been more."""
-    host.quiet_predicted += predicted
+    """Of a page that had never changed so many changes were predicted, of which three count at
+    most. Where there was one, there may have been more. Two hundred are remembered."""
+    weight = 3.0 / max(predicted, 3.0)
+    host.quiet_predicted += weight * predicted
     if changed:
         believed = host.quiet_belief * predicted
-        host.quiet_found += believed / -math.expm1(-believed) if believed > 1e-9 else 1.0
+        host.quiet_found += weight * (believed / -math.expm1(-believed) if believed > 1e-9 else 1.0)
+    share = 200.0 / max(host.quiet_predicted, 200.0)
+    host.quiet_predicted *= share
+    host.quiet_found *= share
 
 
 def multiplier_of(host: HostState, age: int) -> float:

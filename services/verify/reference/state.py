@@ -150,6 +150,20 @@ class PageState:
         if time > latest:
             self.last_signal_at, self.last_source = time, source
 
+    def watch(self, time: float, signals: int) -> None:
+        """So many signals came at a time, none since the latest event: about the last 64 gaps
+        between signals say how often they come."""
+        before = max(self.last_signal_at, self.last_attempt_at)
+        if before == NEVER:
+            before = time if self.signal_rate > 0 else self.first_seen_at
+        watched = max(before - self.first_seen_at, 0.0) / SECONDS_PER_DAY + 0.5
+        days = max(time - before, 0.0) / SECONDS_PER_DAY
+        if self.signal_rate > 0:
+            memory = min(watched, 64.0 / self.signal_rate)
+            self.signal_rate = (self.signal_rate * memory + signals) / (memory + days)
+        elif signals:
+            self.signal_rate = (signals + 0.5) / (watched + days)
+
     def begin_anew(self) -> None:
         """The page is added after it was removed: what was counted and learned of it stays."""
         self.importance, self.max_age_days, self.page_class = 1.0, math.inf, ""

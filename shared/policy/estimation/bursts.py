@@ -7,11 +7,13 @@ their crawls find (design: production estimator, point 2; an EM step for a commo
 rates that are seen only as changed/unchanged):
 
     on a crawl after t days with no signal: x₀ = α̂ t, x = M_b x₀,
-    E_b += z x/(1 − e^{−x})   (the expected number of changes, given the outcome z)
-    X_b += x₀                 (the number that α̂ alone predicts)
+    E_b += w z x/(1 − e^{−x})   (the expected number of changes, given the outcome z)
+    X_b += w x₀                 (the number that α̂ alone predicts)
     M_b = clip(E_b/X_b, 0.1, 10)
 
-Both tables start at PRIOR_CHANGES, so M starts at 1. A page's bin is read when it is crawled and
+The weight w = min(1, 3/x₀) lets one interval count for three changes at most; as it does not know
+the outcome, M is the same in the mean. Both tables start at PRIOR_CHANGES, so M starts at 1, and
+remember the last MOST_REMEMBERED predicted changes. A page's bin is read when it is crawled and
 holds until its next crawl: in that interval its effective rate is M α, or, the same thing, its
 effective days are M t. All functions are compiled scalars, to be called from other compiled loops
 as well as from Python.
@@ -33,7 +35,15 @@ PRIOR_CHANGES = 5.0
 """Where E_b and X_b start: five changes' worth of belief that M = 1."""
 
 LEAST_SIGNALS, LEAST_PRECISION = 5.0, 0.1
-"""Bursts are used on hosts of which so many signals were seen, and found so often true."""
+"""Bursts are used on hosts of which so many signals were seen of sources that are so often true."""
+
+MOST_OF_AN_INTERVAL = 3.0
+"""Predicted changes' worth that one interval counts for at most. What α̂ says of months, where it
+was learned in seconds, is more than its host's other pages say in years, and is wrong."""
+
+MOST_REMEMBERED = 200.0
+"""Predicted changes' worth of the past that stays. More than that is forgotten in equal shares by E
+and X; so is, with time, what intervals came to while they counted for any number."""
 
 SMALLEST_MULTIPLIER = 0.1
 LARGEST_MULTIPLIER = 10.0
@@ -81,14 +91,27 @@ def trusts_bursts(signals: Any, precision: Any) -> bool:
 
     `signals` (K,) counts the host's signals by source, `precision` (K,) is how often they are
     true. Where changes come without a signal, a page's quiet says little of what it missed, and
-    multipliers were found to do harm as often as good; they need LEAST_SIGNALS signals of a mean
-    precision of LEAST_PRECISION. The tables are kept in any case.
+    multipliers were found to do harm as often as good; they need LEAST_SIGNALS signals of sources
+    of a precision of LEAST_PRECISION. What the others send takes nothing from that, however much it
+    is. The tables are kept in any case.
     """
-    total, true_signals = 0.0, 0.0
+    total = 0.0
     for source in range(len(signals)):
-        total += signals[source]
-        true_signals += signals[source] * precision[source]
-    return total >= LEAST_SIGNALS and true_signals >= LEAST_PRECISION * total
+        if precision[source] >= LEAST_PRECISION:
+            total += signals[source]
+    return total >= LEAST_SIGNALS
+
+
+@compiled
+def weight_of(predicted: float) -> float:
+    """What an interval counts for of which so many changes are predicted."""
+    return MOST_OF_AN_INTERVAL / max(predicted, MOST_OF_AN_INTERVAL)
+
+
+@compiled
+def share_remembered(predicted_changes: float) -> float:
+    """The share of E and X that stays, with so many changes in X."""
+    return MOST_REMEMBERED / max(predicted_changes, MOST_REMEMBERED)
 
 
 @compiled
@@ -108,12 +131,16 @@ def update_bursts(
     multiplied) are those of the page. Returns the new multiplier of the cell.
     """
     predicted = unsignalled_change_rate * sane_interval(days)
+    weight = weight_of(predicted)
     if changed:
         exponent = predicted * burst_multiplier(
             expected_changes[host, age], predicted_changes[host, age]
         )
-        expected_changes[host, age] += changes_if_changed(exponent)
-    predicted_changes[host, age] += predicted
+        expected_changes[host, age] += weight * changes_if_changed(exponent)
+    predicted_changes[host, age] += weight * predicted
+    share = share_remembered(predicted_changes[host, age])
+    expected_changes[host, age] *= share
+    predicted_changes[host, age] *= share
     return burst_multiplier(expected_changes[host, age], predicted_changes[host, age])
 
 

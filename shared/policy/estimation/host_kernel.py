@@ -11,6 +11,11 @@ from shared.policy.estimation.histories import Floats, Integers, sane_interval
 
 Row = NDArray[Any]
 
+SIGNALS_OF_A_PAGE = 5.0
+"""As so many signals of a source those of one page count, however many they are: a home page that
+is signalled all the time does not speak for the others. Alone it says too little for its source to
+be believed (`bursts.trusts_bursts`)."""
+
 
 @compiled
 def page_totals(intervals: Row, changed: Row, records: int) -> tuple[float, float]:
@@ -75,6 +80,15 @@ def surprise_rings(
 
 
 @compiled
+def _add_weighed(true: Floats, heard: Floats, credited: Row, signalled: Row) -> None:
+    """Add a page's signals by source, and how many of them were true, to those of its host."""
+    for source in range(heard.size):
+        weight = min(1.0, SIGNALS_OF_A_PAGE / heard[source]) if heard[source] > 0.0 else 0.0
+        credited[source] += weight * true[source]
+        signalled[source] += weight * heard[source]
+
+
+@compiled
 def credit_rings(
     pages: Integers,
     host_index: Row,
@@ -95,17 +109,21 @@ def credit_rings(
     """Add what each page's records say to its host's sums.
 
     A signal of source k in a changed record is credited with p_k/(1 − e^{−s}), at most 1: the
-    probability that it was true, given the change (`credited`, (hosts, K), of `signalled`). Of
-    the time T that the records cover, T/(B + T) pages' worth is seen beside the prior
+    probability that it was true, given the change (`credited`, (hosts, K), of `signalled`). All
+    those of one page and source count as `SIGNALS_OF_A_PAGE` at most.
+
+    Of the time T that the records cover, T/(B + T) pages' worth is seen beside the prior
     (`seen_pages`), and x/(1 − e^{−s})/(B + T) per changed record of it is the rate seen then, with
     `heard_rate` (`light_modes`) for α̂. Of a page with a `factor` f (`page_factors`) B is its host's
     over f, and so is the rate seen.
     """
     sources = signals.shape[2]
+    true, heard = np.empty(sources), np.empty(sources)
     for index in range(pages.size):
         page = pages[index]
         host = host_index[page]
         found, covered = 0.0, 0.0
+        true[:], heard[:] = 0.0, 0.0
         for record in range(min(count[page], intervals.shape[1])):
             days = sane_interval(intervals[page, record])
             own = heard_rate[page] * days
@@ -118,13 +136,14 @@ def credit_rings(
                 number = signals[page, record, source]
                 if number == 0:
                     continue
-                signalled[host, source] += number
+                heard[source] += number
                 if changed[page, record]:
                     precision = -math.expm1(-signal_evidence[page, source])
                     truth = precision / -math.expm1(-exponent)
-                    credited[host, source] += number * min(truth, 1.0)
+                    true[source] += number * min(truth, 1.0)
             if changed[page, record]:
                 found += own / -math.expm1(-(own + told))
+        _add_weighed(true, heard, credited[host], signalled[host])
         rate = host_rate[host] / factor[page]
         seen_rate[host] += found / ((rate + covered) * factor[page])
         seen_pages[host] += covered / (rate + covered)

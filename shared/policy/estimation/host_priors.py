@@ -7,9 +7,10 @@ p_hk on the precision p = 1 − e^{−κ}; both are refitted every few days from
 
     m₁ = mean α̂_i,   ℓ = mean [ψ(a_i) − ln(a_i/α̂_i)]      (posterior means of α and of ln α)
     ln A − ψ(A) = ln m₁ − ℓ,  A in [0.3, 20],  B = A/m₁
-    p_h = Σ z n p_i/(1 − e^{−s}) / Σ n                       (expected share of true signals)
+    p_h = Σ w z n p_i/(1 − e^{−s}) / Σ w n                   (expected share of true signals)
 
-over the host's crawled pages and five pseudo-pages at the statistics of its parent. The parent of
+over the host's crawled pages and five pseudo-pages at the statistics of its parent. The weight w is
+that of a page, whose signals count as five at most (`host_kernel.SIGNALS_OF_A_PAGE`). The parent of
 a host is its site if sites are given (then five pseudo-pages at the global statistics stand behind
 the site), and everything otherwise. All inputs are sums over pages, so shards may add them up. α̂
 and a are those of `light_modes`: a page far beyond its host's others does not speak for them.
@@ -76,9 +77,9 @@ class HostSums(NamedTuple):
     log_change_rate: Floats
     """Σ [ψ(a) − ln(a/α̂)], the posterior means of ln α, (hosts,)."""
     credited: Floats
-    """Σ z n p/(1 − e^{−s}), signals that were true as far as known, (hosts, sources)."""
+    """Σ w z n p/(1 − e^{−s}), signals that were true as far as known, (hosts, sources)."""
     signals: Floats
-    """Σ n, (hosts, sources)."""
+    """Σ w n, w the weight of a page: its signals count as five at most; (hosts, sources)."""
     seen_rate: Floats
     """Σ E/(B + T), the rates that records of T days saw beside the prior, (hosts,)."""
     seen_pages: Floats

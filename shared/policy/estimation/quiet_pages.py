@@ -6,9 +6,10 @@ what is overrated, hosts of a page or two know little of their own, and the burs
 its crawls with no signal of pages of which no change was ever seen, after t days at the effective
 rate M α̂,
 
-    x₀ = M α̂ t,  x = Q x₀:   E += z x/(1 − e^{−x}),   X += x₀
+    x₀ = M α̂ t,  x = Q x₀:   E += w z x/(1 − e^{−x}),   X += w x₀
 
-(an EM step for a common factor, as in `bursts`), and is believed, of such pages, by
+(an EM step for a common factor, as in `bursts`, with its weights w and its memory), and is
+believed, of such pages, by
 
     Q = clip((5 Q_s + E)/(5 + X), 0.2, 1)
 
@@ -24,7 +25,14 @@ from typing import Any, Final, NamedTuple, Self
 import numpy as np
 
 from shared.policy.compiled import compiled
-from shared.policy.estimation.bursts import LEAST_PRECISION, LEAST_SIGNALS, changes_if_changed
+from shared.policy.estimation.bursts import (
+    LEAST_PRECISION,
+    LEAST_SIGNALS,
+    MOST_REMEMBERED,
+    changes_if_changed,
+    share_remembered,
+    weight_of,
+)
 from shared.policy.estimation.histories import Floats, Integers, sane_interval
 
 PSEUDO_CHANGES: Final = 5.0
@@ -51,6 +59,12 @@ class QuietPages(NamedTuple):
         """Nothing was seen yet."""
         return cls(np.zeros(hosts), np.zeros(hosts), np.ones(hosts))
 
+    def remembered(self) -> Self:
+        """Without what no host remembers any more: what stands from when all was, with intervals
+        that counted for any number of changes, would speak for whole sites."""
+        share = MOST_REMEMBERED / np.maximum(self.predicted, MOST_REMEMBERED)
+        return self._replace(found=self.found * share, predicted=self.predicted * share)
+
 
 @compiled
 def count_quiet(host: Any, effective_change_rate: float, days: float, changed: bool) -> None:
@@ -63,9 +77,13 @@ def count_quiet(host: Any, effective_change_rate: float, days: float, changed: b
         changed: whether it found a change.
     """
     predicted = effective_change_rate * sane_interval(days)
+    weight = weight_of(predicted)
     if changed:
-        host.quiet_found += changes_if_changed(host.quiet_belief * predicted)
-    host.quiet_predicted += predicted
+        host.quiet_found += weight * changes_if_changed(host.quiet_belief * predicted)
+    host.quiet_predicted += weight * predicted
+    share = share_remembered(host.quiet_predicted)
+    host.quiet_found *= share
+    host.quiet_predicted *= share
 
 
 def believed_mean(shape: Floats, rate: Floats, belief: Floats) -> Floats:
@@ -106,6 +124,5 @@ def quiet_beliefs(
     everything = pooled(1.0, found.sum(), predicted.sum())
     site = pooled(everything, of_sites(found), of_sites(predicted))[site_of_host]
     belief = np.clip(pooled(site, found, predicted), LEAST_BELIEF, MOST_BELIEF)
-    heard, true = of_sites(signals.sum(axis=1)), of_sites((signals * precision).sum(axis=1))
-    is_trusted = (heard >= LEAST_SIGNALS) & (true >= LEAST_PRECISION * heard)
-    return np.where(is_trusted[site_of_host], belief, 1.0)
+    true = of_sites(np.where(precision >= LEAST_PRECISION, signals, 0.0).sum(axis=1))
+    return np.where((true >= LEAST_SIGNALS)[site_of_host], belief, 1.0)

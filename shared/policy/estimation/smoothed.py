@@ -32,6 +32,10 @@ PSEUDO_DAYS = 0.5
 """Added to the signals and the days of a page that sends signals, [K] algorithm 4 line 13."""
 
 
+REMEMBERED_SIGNALS = 64.0
+"""About so many of a page's last signals its γ goes by (`signal_rate_after`)."""
+
+
 class SmoothedFit(NamedTuple):
     """Columns of fitted parameters, one value a page, shape (pages,)."""
 
@@ -151,6 +155,22 @@ def signal_rate(
 ) -> float:
     """`signal_rates` of one page, of input that is known to be sound."""
     return (signals + pseudo_signals) / (days + pseudo_days) if signals > 0 else 0.0
+
+
+@compiled
+def signal_rate_after(rate: float, watched: float, days: float, signals: float) -> float:
+    """γ̂ of a page after so many more days with so many signals.
+
+    γ̂ ← (γ̂ w + n)/(w + t),  w = min(T + ½, K/γ̂), T the days that it was `watched` for before
+
+    With K = REMEMBERED_SIGNALS. Up to K signals that is `signal_rate` of all of them; of more, 1/γ̂
+    forgets older gaps between signals exponentially, each with 1/(K + 1). So a source that begins
+    after a year, or falls silent, is known for it after some K gaps, as long as they are.
+    """
+    if not rate > 0.0:
+        return signal_rate(signals, watched + days)
+    memory = min(watched + PSEUDO_DAYS, REMEMBERED_SIGNALS / rate)
+    return (rate * memory + signals) / (memory + days)
 
 
 def check_rings(

@@ -58,7 +58,6 @@ async def test_a_page_that_was_removed_is_the_same_by_message_and_by_import(
     url = settings.database_url.get_secret_value()
     assert import_pages(url, SHARDS, [batch], now=AGAIN).updated == 1
     by_import, by_message = stored(settings, BY_IMPORT), stored(settings, BY_MESSAGE)
-    # A copy says for how long its signals were watched at least, and an estimator counts that.
-    assert (by_message.pop("signal_rate") == rate) == (copied_at is None)
-    assert by_import.pop("signal_rate") == rate
+    # Whatever copy there is: of the days between nobody knows whether signals would have come.
+    assert by_message["signal_rate"] == rate > 0.0
     assert by_import == by_message

@@ -6,7 +6,6 @@ import pytest
 from services.estimator.settling import each_once, evidence_of_pages, settle, take_material
 from services.estimator.shard import PAGE
 from shared.policy.estimation.page_factors import activity_bins
-from shared.policy.estimation.smoothed import signal_rates
 from shared.policy.estimation.sources import effective_signal_evidence, usual_mix
 from shared.store.history import SOURCES
 from shared.store.page_status import ACTIVE, NEVER, REMOVED
@@ -43,7 +42,7 @@ def pages(random):
     return pages
 
 
-def test_pages_get_the_rates_and_the_evidence_that_the_policy_library_gives_them(pages, random):
+def test_pages_get_the_evidence_that_the_policy_library_gives_them(pages, random):
     totals = random.integers(0, 5, (_PAGES, SOURCES)).astype(np.uint32)
     totals[::2] = 0
     of_hosts = random.integers(0, 9, (_HOSTS, SOURCES)).astype(np.float64)
@@ -54,15 +53,11 @@ def test_pages_get_the_rates_and_the_evidence_that_the_policy_library_gives_them
     rows = np.flatnonzero(random.random(_PAGES) < 0.7)
     settle(pages, seen, totals, evidence, of_hosts, rows)
 
-    latest = np.maximum(before["last_signal_at"], before["last_attempt_at"])
-    watched = np.maximum(latest - before["first_seen_at"], 0.0) / SECONDS_PER_DAY
     own = totals.astype(np.float64)
     has_own = own.sum(axis=1, keepdims=True) > 0
     mix = np.where(has_own, own, usual_mix(of_hosts)[before["host"]])
     by_source = effective_signal_evidence(mix, evidence)
-    expected = before["signal_rate"].copy()
-    expected[rows] = signal_rates(before["signal_count"], watched)[rows]
-    assert pages["signal_rate"].tolist() == expected.tolist()
+    assert pages["signal_rate"].tolist() == before["signal_rate"].tolist()
     expected = before["signal_evidence"].copy()
     known = rows[seen[rows] > 0]
     expected[known] = by_source[known]

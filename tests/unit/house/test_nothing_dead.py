@@ -85,6 +85,7 @@ FORMULAS = {
     "greedy_cis_plus_value",
     "harmonic_threshold",
     "observation_rates",
+    "signal_rates",
 }
 """Of the papers; the library of the mathematics offers them, and its tour shows them."""
 

@@ -188,7 +188,7 @@ def test_the_worker_learns_the_same_from_the_same_messages() -> None:
         _same(name, theirs[:count], mine[:count])
     # It was worth comparing: all of it was learned from.
     assert (shard.rings.seen[: len(shard.pages)] >= 16).any()
-    assert np.ptp(shard.hosts.learning.precision[:count]) > 0.2
+    assert np.ptp(shard.hosts.learning.precision[:count]) > 0.15
     assert (shard.hosts.records["quiet_belief"][:count] < 0.9).any()
 
 

@@ -5,6 +5,7 @@ import pytest
 from scipy.special import digamma
 from scipy.stats import gamma
 
+from shared.policy.estimation.bursts import trusts_bursts
 from shared.policy.estimation.host_priors import (
     HostPriors,
     HostSums,
@@ -110,6 +111,38 @@ def test_credit_of_a_signal_is_its_probability_given_the_change():
     truth = -np.expm1(-0.5) / -np.expm1(-(0.2 + 1.5))
     assert total.credited[0, 0] == pytest.approx(3 * truth)
     assert total.signals[0, 0] == 4.0
+
+
+@pytest.mark.parametrize("pings", [24, 288, 1440])
+def test_a_page_that_is_signalled_all_the_time_does_not_speak_for_the_others(pings):
+    rng = np.random.default_rng(8)
+    pages, depth = 201, 16
+    # Each signal of page 1 to 200 tells of a change; those of the home page come by the clock.
+    signals = (rng.random((pages, depth, 1)) < 0.06).astype(np.uint16)
+    changed = signals[:, :, 0].astype(np.uint8)
+    signals[0], changed[0] = pings, rng.random(depth) < 0.3
+    rings = (np.ones((pages, depth)), signals, changed, np.full(pages, depth))
+    priors, owner = initial_host_priors(1, 1), np.zeros(pages, np.int64)
+    out = MapColumns(np.zeros(pages), np.zeros((pages, 1)), np.zeros(pages))
+    for _ in range(6):
+        fit_rings_map(np.arange(pages), owner, *rings, priors, out)
+        priors = fit_host_priors(host_sums(np.arange(pages), owner, 1, *out, *rings, priors))
+
+    assert priors.precision[0, 0] > 0.95
+
+
+def test_a_flood_of_one_page_alone_proves_nothing():
+    signals, changed = np.full((1, 16, 1), 288, np.uint16), np.zeros((1, 16), np.uint8)
+    rings = (np.ones((1, 16)), signals, changed, np.array([16]))
+    priors = initial_host_priors(1, 1)
+    out = MapColumns(np.zeros(1), np.zeros((1, 1)), np.zeros(1))
+    fit_rings_map(np.zeros(1, np.int64), np.zeros(1, np.int64), *rings, priors, out)
+    sums_of = host_sums(np.array([0]), np.array([0]), 1, *out, *rings, priors)
+
+    precision = fit_host_priors(sums_of).precision[0]
+
+    assert sums_of.signals[0, 0] == pytest.approx(5.0)
+    assert not trusts_bursts(np.array([16 * 288.0]), precision)
 
 
 def test_recovers_the_population_of_two_hosts():

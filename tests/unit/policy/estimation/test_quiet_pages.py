@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from shared.policy.estimation.bursts import LEAST_SIGNALS
+from shared.policy.estimation.bursts import LEAST_SIGNALS, MOST_REMEMBERED
 from shared.policy.estimation.quiet_pages import (
     LEAST_BELIEF,
     PSEUDO_CHANGES,
@@ -75,7 +75,7 @@ def test_whatever_is_counted_is_a_number(crawls, belief):
     assert math.isfinite(found)
     assert math.isfinite(predicted)
     assert predicted >= 0.0
-    assert found >= sum(changed for *_, changed in crawls)
+    assert found >= 0.6 * sum(changed for *_, changed in crawls), "three predicted, times least Q"
 
 
 sums = st.one_of(st.just(0.0), st.floats(1e-300, 1e30))
@@ -153,3 +153,29 @@ def test_what_is_told_is_less_of_pages_that_never_changed_alone():
     assert (told[:, 1:] == bursts[:, 1:]).all()
     assert (bursts[:, 0] == 0.5).all()
     assert believed_mean(np.full(2, 0.3), np.full(2, 6.0), belief) == pytest.approx([0.05, 0.0125])
+
+
+@pytest.mark.parametrize("changed", [False, True])
+def test_an_interval_counts_for_three_changes_however_many_are_predicted(changed):
+    found, predicted = counted([(355.0, 30.0, changed)])
+
+    assert (found, predicted) == (pytest.approx(3.0 * changed), pytest.approx(3.0))
+
+
+def test_what_was_counted_for_too_much_is_forgotten_as_crawls_come():
+    hosts = np.zeros(1, RECORD)
+    hosts["quiet_predicted"], hosts["quiet_belief"] = 2e6, LEAST_BELIEF
+    for _ in range(1_000):
+        count_quiet(hosts[0], 1.0, 1.0, True)
+
+    assert hosts["quiet_found"][0] / hosts["quiet_predicted"][0] > 0.9
+
+
+def test_a_host_that_stands_for_millions_speaks_for_no_more_than_it_remembers():
+    stored = QuietPages(np.array([4e5, 3.0]), np.array([2e6, 7.0]), np.array([0.2, 0.9]))
+
+    remembered = stored.remembered()
+
+    assert remembered.found.tolist() == [pytest.approx(0.2 * MOST_REMEMBERED), 3.0]
+    assert remembered.predicted.tolist() == [pytest.approx(MOST_REMEMBERED), 7.0]
+    assert remembered.belief.tolist() == stored.belief.tolist()

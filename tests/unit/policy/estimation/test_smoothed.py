@@ -1,5 +1,7 @@
 """The smoothed maximum likelihood against scipy, in closed cases, in rings, and on simulations."""
 
+import math
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -7,9 +9,11 @@ from hypothesis import strategies as st
 from scipy.optimize import minimize
 
 from shared.policy.estimation.smoothed import (
+    REMEMBERED_SIGNALS,
     SmoothedColumns,
     fit_histories,
     fit_rings,
+    signal_rate_after,
     signal_rates,
 )
 
@@ -158,6 +162,42 @@ def test_one_more_change_raises_the_rate(records, changes, interval):
 def test_signal_rates():
     rates = signal_rates([0, 3], [10, 10])
     assert rates.tolist() == [0.0, 3.5 / 10.5]
+
+
+def rate_after(events, rate=0.0, watched=0.0):
+    """γ after (days since the event before, signals)."""
+    for days, signals in events:
+        rate = signal_rate_after(rate, watched, days, signals)
+        watched += days
+    return rate, watched
+
+
+@given(st.lists(st.tuples(st.floats(0, 100), st.integers(0, 1)), max_size=64))
+def test_as_long_as_signals_are_few_their_rate_is_that_of_all_of_them(events):
+    rate, watched = rate_after(events)
+
+    everything = signal_rates(sum(signals for _, signals in events), watched)
+    assert rate == pytest.approx(float(everything), rel=1e-9)
+
+
+@given(st.floats(0.01, 50), st.floats(1, 500), st.integers(1, 40))
+def test_a_silence_is_the_same_to_a_rate_in_however_many_crawls_it_is_seen(rate, days, crawls):
+    at_once, _ = rate_after([(days, 0)], rate, 700.0)
+    in_parts, _ = rate_after([(days / crawls, 0)] * crawls, rate, 700.0)
+
+    assert in_parts == pytest.approx(at_once, rel=1e-9)
+
+
+@pytest.mark.parametrize("truth", [0.1, 10.0])
+def test_a_source_that_sends_steadily_is_known_with_the_spread_of_what_is_remembered(truth):
+    rng = np.random.default_rng(14)
+    found, rate, watched = [], 0.0, 0.0
+    for gap in rng.exponential(1.0 / truth, 4_000):
+        rate, watched = rate_after([(gap, 1)], rate, watched)
+        found.append(1.0 / rate)
+
+    assert np.mean(found[100:]) == pytest.approx(1.0 / truth, rel=0.05)
+    assert np.std(found[100:]) * truth < 1.3 / math.sqrt(2 * REMEMBERED_SIGNALS)
 
 
 @pytest.mark.parametrize(
