@@ -31,6 +31,9 @@ _OVER_AGE: Final = 1
 _SECONDS_APART: Final = 1e-3
 """Pages whose times beyond their maximum age differ by less are as late as each other."""
 
+_FOR_EVER: Final = 1e12
+"""Seconds, of a page without a maximum age."""
+
 _DEPTH: Final = 2.0
 """Crawls of a host that may come at once, unless its crawls are to come evenly."""
 
@@ -75,8 +78,11 @@ class _Look:
         self.groups = [GroupLook(row) for row in space.group_rows]
         self.ranks: dict[int, Rank] = {}
         """Row → of the pages that may be crawled, host limits aside."""
-        self.unsure = set(np.flatnonzero(pages["last_crawled_at"] > now).tolist())
-        """Rows of pages that were crawled after the slot, which is filled late: worth anything."""
+        due = pages["last_crawled_at"] + np.minimum(pages["max_age"].astype(np.float64), _FOR_EVER)
+        is_unsure = (pages["last_crawled_at"] > now) | (np.abs(now - due) < _SECONDS_APART)
+        self.unsure = set(np.flatnonzero(is_unsure).tolist())
+        """Rows of pages that were crawled after the slot, which is filled late, or come to their
+        maximum age with it, but for rounding: worth anything."""
         self.host_of = pages["host"].tolist()
         self.lane_of = space.lanes_of(slice(None)).tolist()
         for row, page in enumerate(pages):
