@@ -148,9 +148,10 @@ class SplitWatch:
         shards = await self._thread.run(lambda: dict(self._shards()))
         layout, splits = await asyncio.to_thread(self._read, shards)
         self._note(layout)
-        self._reload_others(layout, shards)
+        others = self._reload_others(layout, shards)
         for number, split in splits.items():
-            if number in shards:
+            # Of one that was split already, and is not loaded anew yet, it is the next growth's.
+            if number in shards and number not in others:
                 await self._follow(shards[number], split)
 
     def _read(self, shards: Mapping[int, Shard]) -> tuple[Layout, dict[int, Split]]:
@@ -158,8 +159,8 @@ class SplitWatch:
         layout = read_layout(connection)
         return layout, read_splits(connection, shards.keys()) if layout.is_growing else {}
 
-    def _reload_others(self, layout: Layout, shards: Mapping[int, Shard]) -> None:
-        """Shards that have other hosts by now."""
+    def _reload_others(self, layout: Layout, shards: Mapping[int, Shard]) -> set[int]:
+        """Have shards loaded anew that have other hosts by now; which they are."""
         others = {
             number
             for number, shard in shards.items()
@@ -168,6 +169,7 @@ class SplitWatch:
         if others:
             log.info("shards were split and are loaded anew", shards=sorted(others))
             self._consumer.reload(others)
+        return others
 
     async def _follow(self, shard: Shard, split: Split) -> None:
         if split.state is SplitState.ASKED and split.is_current:

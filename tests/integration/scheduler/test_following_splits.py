@@ -14,7 +14,7 @@ from shared.runtime.settings import Settings
 from shared.store.connection import connect
 from shared.store.growth import begin_growth, split_shard
 from shared.store.positions import ESTIMATOR, advance_positions
-from shared.store.splits import SplitState, ask, hold, read_splits
+from shared.store.splits import Split, SplitState, ask, hold, read_splits
 
 BEFORE, AFTER = 2, 8
 PARENT = 1
@@ -256,6 +256,22 @@ async def test_a_shard_goes_on_when_whoever_wanted_to_split_it_is_gone(start, st
     assert state(connection) is SplitState.WAITING
     assert ask(connection, PARENT, 30.0)
     await until(lambda: state(connection) is SplitState.HELD)
+
+
+async def test_a_shard_that_was_split_stays_held_where_the_next_growth_has_begun(
+    start, monkeypatch
+):
+    """It has yet to be loaded anew, and its number waits to be split once more."""
+    waiting = Split(SplitState.WAITING, False, None, None)
+    grown = Layout.of(AFTER)
+    monkeypatch.setattr(SplitWatch, "_read", lambda *_: (grown, {PARENT: waiting}))
+    scheduler = start([PARENT], Layout.of(BEFORE))
+    scheduler.shards[PARENT].is_held = True
+    await until(lambda: scheduler.consumer.reloaded)
+    await scheduler.some_turns()
+    assert scheduler.shards[PARENT].is_held
+    scheduler.shards[PARENT].layout = grown
+    await until(lambda: not scheduler.shards[PARENT].is_held)
 
 
 async def test_what_a_scheduler_before_has_said_of_a_shard_does_not_count(store, connection):
