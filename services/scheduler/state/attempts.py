@@ -172,6 +172,13 @@ def end_request(attempt: Any, page: Any, first: float) -> None:
 
 
 @compiled
+def is_since(time: float, requested_us: int) -> bool:
+    """Whether a crawl at a time came after a request, and so answers it: none is taken to have been
+    before it was asked for (`request_ids.crawl_time`)."""
+    return time * 1e6 + 1.0 >= requested_us
+
+
+@compiled
 def answer_request(attempts: Rows, page: Any, time: float, requested_us: int, first: float) -> bool:
     """Whether the page's request is answered: by an outcome with its id, or of a crawl after it.
 
@@ -182,7 +189,7 @@ def answer_request(attempts: Rows, page: Any, time: float, requested_us: int, fi
         return False
     attempt = attempts[page.attempt]
     is_answer: bool = attempt.deadline > NEVER and (
-        requested_us == attempt.requested_us or time * 1e6 + 1.0 >= attempt.requested_us
+        requested_us == attempt.requested_us or is_since(time, attempt.requested_us)
     )
     if is_answer:
         attempt.unanswered = 0

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from services.scheduler.state.attempts import (
     begin_request,
     close_if_settled,
+    is_since,
     last_attempt_of,
     note_success,
     renew_retry,
@@ -221,8 +222,7 @@ def restore_requests(
         if rows[index] < 0:
             continue
         page = pages[rows[index]]
-        # No crawl is taken to have been before it was asked for (`CrawlOutcome`).
-        if last_attempt_of(attempts, page) * 1e6 + 1.0 < requested_us[index]:
+        if not is_since(last_attempt_of(attempts, page), requested_us[index]):
             begin_request(attempts, page, deadlines[index], requested_us[index], retry_seconds)
             waiting[index] = True
     return waiting

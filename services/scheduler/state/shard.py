@@ -209,7 +209,8 @@ class Shard:
         self.notes.answered += answered
         self.open_requests.answered(outcomes.page_ids, outcomes.crawled_at)
         self.selector.touch(moved, reweigh=True)
-        return self._absent.answered(outcomes.page_ids[rows == UNKNOWN])
+        self._absent.answered(absent := outcomes.page_ids[rows == UNKNOWN])
+        return int(absent.size)
 
     def parameters(
         self,
@@ -377,11 +378,10 @@ class Shard:
         first = self.rules.failed_retry
         waiting = events.restore_requests(self.pages, attempts, rows, *asked[2:], first)
         self.selector.touch(rows[waiting])
-        until = np.where(waiting | (rows == UNKNOWN), asked.deadlines, NEVER)
+        are_absent = rows == UNKNOWN
+        until = np.where(waiting | are_absent, asked.deadlines, NEVER)
         self.open_requests.asked(asked.page_ids, asked.hosts, until)
-        for place in np.flatnonzero(rows == UNKNOWN).tolist():
-            requested_us, deadline = int(asked.requested_us[place]), float(asked.deadlines[place])
-            self._absent.note(int(asked.page_ids[place]), requested_us, deadline)
+        self._absent.asked(asked, are_absent)
         return int(waiting.sum())
 
     def take_back(self, rows: NDArray[np.int64]) -> None:

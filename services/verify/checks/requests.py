@@ -160,7 +160,6 @@ def forgotten_crawls(ledger: Ledger, max_age_seconds: float) -> Finding:
     answered = _answers_by_partition(ledger, lambda result: result not in NO_CRAWLS)
     by_page = _by_page(ledger)
     missed = {a.outcome.request_id for a in ledger.outcomes if a.outcome.result in NO_CRAWLS}
-    crawled_at = {a.outcome.request_id: a.outcome.crawled_at for a in ledger.outcomes}
 
     def offenders() -> Iterator[str]:
         for of_page in by_page.values():
@@ -171,9 +170,7 @@ def forgotten_crawls(ledger: Ledger, max_age_seconds: float) -> Finding:
                 unknown = known + NEWS_SECONDS > request.requested_at
                 if first.request.request_id in missed or unknown or is_elsewhere(first, second):
                     continue
-                # A crawler's clock may be behind: for a page, its crawl was when that says.
-                said = crawled_at[first.request.request_id]
-                age = request.requested_at - min(first.request.requested_at, said)
+                age = request.requested_at - first.request.requested_at
                 if request.reason == "new" or (
                     request.reason == "max-age" and age < max_age_seconds - NEWS_SECONDS
                 ):
