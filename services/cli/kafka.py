@@ -12,8 +12,7 @@ import msgspec
 from aiokafka import ConsumerRecord, TopicPartition
 from aiokafka.errors import KafkaConnectionError
 
-from shared.contracts.codec import decode, encode
-from shared.contracts.identity import shard_of
+from shared.contracts.codec import decode
 from shared.contracts.topics import Topic
 from shared.runtime.kafka import client_options, make_consumer
 from shared.runtime.publisher import Publisher
@@ -111,9 +110,7 @@ async def publish_for_host(
     publisher = Publisher(settings)
     await publisher.start()
     try:
-        shard = shard_of(host, await publisher.partitions_of(topic))
-        key, value = host.encode(), encode(message)
-        await (await publisher.send(topic, key, value, partition=shard, at=WALL.now()))
+        await (await publisher.send_for_host(topic, host, message, at=WALL.now()))
     finally:
         await publisher.stop()
 

@@ -23,7 +23,6 @@ from shared.contracts.fields import (
     Result,
 )
 from shared.contracts.identity import BadUrl, identify
-from shared.contracts.request_ids import NO_REQUEST, requested_us_of
 
 REQUEST_ID: Final = "freshet.request-id"
 GIVEN_AT: Final = "freshet.given-at"
@@ -131,12 +130,6 @@ def _by_status(status: int, *, is_target_known: bool) -> Result:
     if 300 <= status < 400 and is_target_known:
         return "redirected"
     return "gone" if status in _GONE else "failed"
-
-
-def requested_at_of(request_id: str | None) -> float | None:
-    """Out of a request's id, when it was made (Unix seconds); None: other ids do not say."""
-    requested_us = requested_us_of(request_id)
-    return None if requested_us == NO_REQUEST else requested_us / 1e6
 
 
 def given_at_of(

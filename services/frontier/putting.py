@@ -21,13 +21,13 @@ from services.frontier.outcomes import (
     given_at_of,
     group_of,
     plain,
-    requested_at_of,
 )
 from services.frontier.refusing import NotStored, Refused
 from services.frontier.sending import Sender
 from services.frontier.warning import Once
 from shared.contracts.identity import BadUrl, PageIdentity, identify
 from shared.contracts.messages import CrawlOutcome
+from shared.contracts.request_ids import requested_at_of
 from shared.contracts.topics import CRAWL_OUTCOMES
 from shared.runtime.clock import Clock
 

@@ -29,6 +29,12 @@ def requested_us_of(request_id: str | None) -> int:
         return NO_REQUEST
 
 
+def requested_at_of(request_id: str | None) -> float | None:
+    """Out of a request's id, when it was made (Unix seconds); None: other ids do not say."""
+    requested_us = requested_us_of(request_id)
+    return None if requested_us == NO_REQUEST else requested_us / 1e6
+
+
 def crawl_time(crawled_at: float, request_id: str) -> float:
     """When a crawl was that answers a request: when its crawler says, and not before it was asked
     for. The clocks of crawlers are often behind, or count whole seconds.
@@ -37,8 +43,10 @@ def crawl_time(crawled_at: float, request_id: str) -> float:
         crawled_at: as the crawler says, Unix seconds.
         request_id: of the request. One that tells of a much later time is none of ours.
     """
-    asked_at = requested_us_of(request_id) / 1e6
-    return asked_at if crawled_at < asked_at <= crawled_at + MOST_BEHIND_SECONDS else crawled_at
+    asked_at = requested_at_of(request_id)
+    if asked_at is not None and crawled_at < asked_at <= crawled_at + MOST_BEHIND_SECONDS:
+        return asked_at
+    return crawled_at
 
 
 def microseconds(unix_seconds: ArrayLike) -> NDArray[np.int64]:

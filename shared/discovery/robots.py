@@ -101,7 +101,7 @@ async def fetch_robots(fetcher: Fetcher, url: str, agent: str) -> Robots:
     answer = await fetcher.get(
         robots_url(url), max_bytes=ROBOTS_BYTES, may_follow=to_the_web, cut=True
     )
-    if answer.status == 429 or not 200 <= answer.status < 500:
+    if answer.says_nothing:
         raise FetchFailed(f"its robots.txt answers {answer.status}")
     return read_robots(answer.body, agent) if answer.status < 300 else Robots(agent)
 

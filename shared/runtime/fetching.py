@@ -75,6 +75,12 @@ class Fetched:
     body: bytes
     """Unpacked. Of an answer that is no success it is empty where it cannot be."""
 
+    @property
+    def says_nothing(self) -> bool:
+        """Whether it does not tell what is there: the server is busy or in trouble, and a later
+        answer may."""
+        return self.status == 429 or not 200 <= self.status < 500
+
 
 def is_inside(address_info: Any) -> bool:
     """Whether an address that is about to be connected to is not on the public internet.

@@ -188,10 +188,12 @@ class Publisher:
         metrics.MESSAGES_PUBLISHED.labels(topic.name).inc()
         return future
 
-    async def send_for_host(self, topic: Topic, host: str, message: Struct) -> Acknowledgement:
-        """Queue a message on the partition of its host's shard."""
+    async def send_for_host(
+        self, topic: Topic, host: str, message: Struct, at: float | None = None
+    ) -> Acknowledgement:
+        """Queue a message on the partition of its host's shard; `at` as in `send`."""
         shard = shard_of(host, await self.partitions_of(topic))
-        return await self.send(topic, host.encode(), encode(message), partition=shard)
+        return await self.send(topic, host.encode(), encode(message), partition=shard, at=at)
 
     async def send_global(self, topic: Topic, message: Struct) -> RecordMetadata:
         """Publish a message about everything (bandwidth, multipliers) and wait for the broker."""

@@ -20,7 +20,8 @@ from shared.store.layout import read_layout
 from shared.store.moving import SplitCounts, move_rows, note_moves
 from shared.store.owners import pass_on_announcing, raise_epochs
 from shared.store.partitions import lock_schema, without_partitions
-from shared.store.splits import SERVERS_TIME, SplitState
+from shared.store.server_time import SERVERS_TIME
+from shared.store.splits import SplitState
 from shared.store.writer_lock import keep_imports_out
 
 

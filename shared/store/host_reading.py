@@ -1,11 +1,10 @@
 """The hosts of a shard, as columns, in parts: PostgreSQL has no row of a gigabyte."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Final
 
 import numpy as np
 import psycopg
-from numpy.typing import NDArray
 
 from shared.policy.estimation.first_guesses import INITIAL_CHANGE_RATE, INITIAL_SHAPE
 from shared.policy.estimation.quiet_pages import QuietPages
@@ -45,11 +44,11 @@ def read_hosts(
     Raises:
         psycopg.OperationalError: the server cannot be reached.
     """
-    parts = []
+    rows = []
     for row in _parts(connection, shard):
-        parts.append(_columns(row))
+        rows.append(row)
         progress()
-    return _joined(parts) if parts else _none()
+    return _columns([_joined(parts) for parts in zip(*rows, strict=True)]) if rows else _none()
 
 
 def _parts(connection: psycopg.Connection, shard: int) -> Iterator[tuple[Any, ...]]:
@@ -66,7 +65,7 @@ def _parts(connection: psycopg.Connection, shard: int) -> Iterator[tuple[Any, ..
         after = int(row[0][-1])
 
 
-def _columns(row: tuple[Any, ...]) -> HostColumns:
+def _columns(row: Sequence[Any]) -> HostColumns:
     host_ids, names = row[:2]
     rules = host_rules(len(names))
     last_rule = 2 + len(HOST_RULES.names or ())
@@ -87,28 +86,13 @@ def _columns(row: tuple[Any, ...]) -> HostColumns:
     )
 
 
-def _joined(parts: list[HostColumns]) -> HostColumns:
-    """The hosts of several parts, which follow one another."""
-    if len(parts) == 1:
-        return parts[0]
-
-    def arrays(name: str) -> NDArray[Any]:
-        return np.concatenate([getattr(part, name) for part in parts])
-
-    learning = zip(*(part.learning for part in parts), strict=True)
-    quiet = zip(*(part.quiet for part in parts), strict=True)
-    return HostColumns(
-        arrays("host_ids"),
-        [name for part in parts for name in part.names],
-        arrays("rules"),
-        arrays("limit_updated_at"),
-        arrays("prior_shape"),
-        arrays("prior_rate"),
-        [names for part in parts for names in part.sources],
-        HostLearning(*map(np.concatenate, learning)),
-        [factors for part in parts for factors in part.factors],
-        QuietPages(*map(np.concatenate, quiet)),
-    )
+def _joined(parts: Sequence[Any]) -> Any:
+    """A column of several rows, which follow one another."""
+    if isinstance(parts[0], np.ndarray):
+        return np.concatenate(parts)
+    if isinstance(parts[0], bytes):
+        return b"".join(parts)
+    return [value for part in parts for value in part]
 
 
 def _none() -> HostColumns:

@@ -14,6 +14,7 @@ from typing import NamedTuple
 import psycopg
 
 from shared.store.connection import session_settings, transport
+from shared.store.server_time import SERVERS_TIME
 
 ROLE = "coordinator"
 
@@ -50,7 +51,7 @@ _TAKE = f"""
 UPDATE coordinator_lease
 SET epoch = greatest(
         greatest(epoch, %(above)s) + 1,
-        floor(1000 * extract(epoch FROM clock_timestamp()))::int8),
+        floor(1000 * {SERVERS_TIME})::int8),
     holder = %(holder)s, beat = 0, {_SESSION}
 WHERE epoch = %(epoch)s AND beat = %(beat)s AND holder = %(seen)s
 RETURNING epoch

@@ -15,7 +15,7 @@ from typing import Final
 import psycopg
 
 from shared.store.partitions import runs_of_blocks
-from shared.store.splits import SERVERS_TIME
+from shared.store.server_time import SERVERS_TIME
 
 _BLOCKS_AT_ONCE: Final = 1_000
 """A transaction looks through so many, about a hundred thousand URLs, some tenths of a second long,

@@ -21,7 +21,7 @@ from shared.store.deployment import StoreMismatch
 from shared.store.erased_traces import observation_runs
 from shared.store.left_urls import delete_left_urls
 from shared.store.page_classes import copy_classes
-from shared.store.splits import SERVERS_TIME
+from shared.store.server_time import SERVERS_TIME
 
 _EMPTY: Final = ("pages", "page_urls", "hosts")
 """Tables in which shards have nothing before they get their hosts."""

@@ -27,17 +27,18 @@ import psycopg
 from numpy.typing import NDArray
 
 from shared.store.positions import Superseded
+from shared.store.server_time import SERVERS_TIME
 
 NO_OWNER: Final = 0
 """The epoch of a shard that nobody has owned yet."""
 
 _IDS: Final = np.dtype("<i8")
 
-_RAISE: Final = """
+_RAISE: Final = f"""
 INSERT INTO shard_owners AS owner (shard, epoch, holder, since)
 SELECT new.shard, floor(1000 * now.seconds)::int8, %(holder)s, now.seconds
 FROM unnest(%(shards)s::int2[]) AS new (shard),
-    (SELECT extract(epoch FROM clock_timestamp())::float8 AS seconds) AS now
+    (SELECT {SERVERS_TIME} AS seconds) AS now
 ORDER BY new.shard
 ON CONFLICT (shard) DO UPDATE SET
     epoch = greatest(owner.epoch + 1, excluded.epoch),

@@ -29,6 +29,7 @@ import numpy as np
 import psycopg
 
 from shared.store.deployment import OLDER, StoreMismatch
+from shared.store.server_time import SERVERS_TIME
 
 
 class SplitState(IntEnum):
@@ -53,7 +54,6 @@ class Split:
     """The fencing token of the scheduler that has loaded it last; None: none has."""
 
 
-SERVERS_TIME: Final = "extract(epoch FROM clock_timestamp())::float8"
 """Unix seconds, by the clock of the server."""
 
 

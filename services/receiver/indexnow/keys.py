@@ -170,7 +170,7 @@ class KeyBook:
             except FetchFailed as failure:
                 reason = str(failure)
             else:
-                if not _is_busy(answer.status):
+                if not answer.says_nothing:
                     return Verdict.VALID if _holds(answer, file.key) else Verdict.INVALID
                 reason = f"it answers {answer.status}"
             log.info("a key file cannot be fetched", host=file.host, reason=reason)
@@ -188,11 +188,6 @@ def is_same_file(url: str, target: str) -> bool:
         and (before.host, before.raw_path_qs) == (after.host, after.raw_path_qs)
         and (before.port == after.port or (before.is_default_port() and after.is_default_port()))
     )
-
-
-def _is_busy(status: int) -> bool:
-    """Whether an answer says nothing of what is there: a later one may."""
-    return status == 429 or status >= 500
 
 
 def _holds(answer: Fetched, key: str) -> bool:

@@ -103,15 +103,24 @@ def trusts_bursts(signals: Any, precision: Any) -> bool:
 
 
 @compiled
-def weight_of(predicted: float) -> float:
-    """What an interval counts for of which so many changes are predicted."""
-    return MOST_OF_AN_INTERVAL / max(predicted, MOST_OF_AN_INTERVAL)
+def counted(
+    expected: float, predicted: float, of_interval: float, factor: float, changed: bool
+) -> tuple[float, float]:
+    """E and X after an interval, by its weight, with what is remembered of those before.
 
-
-@compiled
-def share_remembered(predicted_changes: float) -> float:
-    """The share of E and X that stays, with so many changes in X."""
-    return MOST_REMEMBERED / max(predicted_changes, MOST_REMEMBERED)
+    Args:
+        expected: E.
+        predicted: X.
+        of_interval: x₀, what is predicted of it.
+        factor: by which that is thought to be wrong (M, Q).
+        changed: whether its crawl found a change.
+    """
+    weight = MOST_OF_AN_INTERVAL / max(of_interval, MOST_OF_AN_INTERVAL)
+    if changed:
+        expected += weight * changes_if_changed(factor * of_interval)
+    predicted += weight * of_interval
+    share = MOST_REMEMBERED / max(predicted, MOST_REMEMBERED)
+    return share * expected, share * predicted
 
 
 @compiled
@@ -130,18 +139,12 @@ def update_bursts(
     that held during the interval; `unsignalled_change_rate` α̂ (per day) and `days` (raw, not
     multiplied) are those of the page. Returns the new multiplier of the cell.
     """
-    predicted = unsignalled_change_rate * sane_interval(days)
-    weight = weight_of(predicted)
-    if changed:
-        exponent = predicted * burst_multiplier(
-            expected_changes[host, age], predicted_changes[host, age]
-        )
-        expected_changes[host, age] += weight * changes_if_changed(exponent)
-    predicted_changes[host, age] += weight * predicted
-    share = share_remembered(predicted_changes[host, age])
-    expected_changes[host, age] *= share
-    predicted_changes[host, age] *= share
-    return burst_multiplier(expected_changes[host, age], predicted_changes[host, age])
+    expected, predicted = expected_changes[host, age], predicted_changes[host, age]
+    of_interval = unsignalled_change_rate * sane_interval(days)
+    multiplier = burst_multiplier(expected, predicted)
+    expected, predicted = counted(expected, predicted, of_interval, multiplier, changed)
+    expected_changes[host, age], predicted_changes[host, age] = expected, predicted
+    return burst_multiplier(expected, predicted)
 
 
 @compiled

@@ -29,9 +29,7 @@ from shared.policy.estimation.bursts import (
     LEAST_PRECISION,
     LEAST_SIGNALS,
     MOST_REMEMBERED,
-    changes_if_changed,
-    share_remembered,
-    weight_of,
+    counted,
 )
 from shared.policy.estimation.histories import Floats, Integers, sane_interval
 
@@ -76,14 +74,13 @@ def count_quiet(host: Any, effective_change_rate: float, days: float, changed: b
         days: since the crawl before.
         changed: whether it found a change.
     """
-    predicted = effective_change_rate * sane_interval(days)
-    weight = weight_of(predicted)
-    if changed:
-        host.quiet_found += weight * changes_if_changed(host.quiet_belief * predicted)
-    host.quiet_predicted += weight * predicted
-    share = share_remembered(host.quiet_predicted)
-    host.quiet_found *= share
-    host.quiet_predicted *= share
+    host.quiet_found, host.quiet_predicted = counted(
+        host.quiet_found,
+        host.quiet_predicted,
+        effective_change_rate * sane_interval(days),
+        host.quiet_belief,
+        changed,
+    )
 
 
 def believed_mean(shape: Floats, rate: Floats, belief: Floats) -> Floats:
