@@ -1,8 +1,11 @@
-"""Pages to be imported, as most tests want them."""
+"""Pages to be imported, as most tests want them, and what is published of them."""
 
 import numpy as np
 import pyarrow as pa
 
+from services.cli import page_updates
+from shared.contracts.codec import decode
+from shared.contracts.messages import PageUpdate
 from shared.store.import_rows import PageBatch
 from shared.store.page_status import NEVER
 
@@ -16,3 +19,30 @@ def page_batch(urls, **columns):
         "crawled_at": np.full(count, NEVER),
     }
     return PageBatch(pa.array(urls, pa.string()), **(defaults | columns))
+
+
+def published_updates(monkeypatch, shards, now):
+    """The page updates that an import sends from now on, to no broker, at a time."""
+    sent = []
+
+    class Publisher:
+        def __init__(self, _settings):
+            pass
+
+        async def nothing(self):
+            pass
+
+        start = stop = flush = nothing
+
+        async def partitions_of(self, _topic):
+            return shards
+
+        async def queue_batches(self, messages):
+            sent.extend(
+                decode(PageUpdate, value) for part in messages.values() for _, value in part
+            )
+
+    monkeypatch.setattr(page_updates, "go_by_broker", Publisher.nothing)
+    monkeypatch.setattr(page_updates, "Publisher", Publisher)
+    monkeypatch.setattr("shared.runtime.clock.SystemClock.now", lambda _: now)
+    return sent

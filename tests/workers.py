@@ -53,6 +53,19 @@ def _as_variable(value: Any) -> str:
     return str(value)
 
 
+def variables_of(settings: Settings) -> dict[str, str]:
+    """The settings that are set as the environment has them, for workers and commands alike."""
+    names = {"kafka_bootstrap_servers": "KAFKA_BOOTSTRAP_SERVERS", "database_url": "DATABASE_URL"}
+    fields = settings.model_fields_set | names.keys()
+    if settings.databases is not None:
+        fields -= {"database_url"}  # they stand in its place
+    return {
+        names.get(field, f"FRESHET_{field.upper()}"): _as_variable(value)
+        for field in fields
+        if (value := getattr(settings, field)) is not None
+    }
+
+
 class WorkerProcess:
     """A worker that runs as `freshet worker NAME` does."""
 
@@ -80,15 +93,7 @@ class WorkerProcess:
         self.url = f"http://127.0.0.1:{self.port}"
         self._log = log
         environment = {k: v for k, v in os.environ.items() if not k.startswith("FRESHET_")}
-        environment |= {
-            "KAFKA_BOOTSTRAP_SERVERS": settings.kafka_bootstrap_servers,
-            "DATABASE_URL": settings.database_url.get_secret_value(),
-            "FRESHET_HTTP_PORT": str(self.port),
-        }
-        environment |= {
-            f"FRESHET_{field.upper()}": _as_variable(getattr(settings, field))
-            for field in settings.model_fields_set - {"kafka_bootstrap_servers", "database_url"}
-        }
+        environment |= {"FRESHET_HTTP_PORT": str(self.port)} | variables_of(settings)
         environment |= variables or {}
         if clock is None and not alone:
             self._process: subprocess.Popen[bytes] | ForkedProcess = forked(name, environment, log)

@@ -3,10 +3,10 @@
 import psycopg
 import pytest
 from estimator_world import NOW, SHARDS, upsert
+from page_batches import published_updates
 
 from services.cli.page_files import read_rows
 from services.cli.page_updates import publish_rows
-from shared.contracts.codec import decode
 from shared.contracts.identity import identify
 from shared.contracts.messages import PageUpdate
 from shared.store.import_rows import gathered
@@ -18,29 +18,7 @@ BOUND, UNBOUND, REMOVED, NEW = (f"https://host-1.example/{name}" for name in "ab
 @pytest.fixture
 def published(monkeypatch):
     """Page updates that an import has sent."""
-    sent = []
-
-    class Publisher:
-        def __init__(self, _settings):
-            pass
-
-        async def nothing(self):
-            pass
-
-        start = stop = flush = nothing
-
-        async def partitions_of(self, _topic):
-            return SHARDS
-
-        async def queue_batches(self, messages):
-            sent.extend(
-                decode(PageUpdate, value) for part in messages.values() for _, value in part
-            )
-
-    monkeypatch.setattr("services.cli.page_updates.go_by_broker", Publisher.nothing)
-    monkeypatch.setattr("services.cli.page_updates.Publisher", Publisher)
-    monkeypatch.setattr("shared.runtime.clock.SystemClock.now", lambda _: NOW + 2)
-    return sent
+    return published_updates(monkeypatch, SHARDS, NOW + 2)
 
 
 def bounds(settings):

@@ -10,7 +10,7 @@ import psycopg
 import pytest
 from click.testing import CliRunner
 from documented import freshet
-from workers import settings_for
+from workers import settings_for, variables_of
 
 from services.cli.main import main
 from shared.contracts.identity import host_id_of, shard_of
@@ -86,15 +86,7 @@ def ours(request, local_broker, postgres_server, monkeypatch, tmp_path):
         partitions=SHARDS,
         **where,
     )
-    monkeypatch.delenv("DATABASE_URL", raising=False)
-    names = {"database_url": "DATABASE_URL", "databases": "FRESHET_DATABASES"}
-    environment = {names[name]: value for name, value in where.items()}
-    environment |= {
-        "KAFKA_BOOTSTRAP_SERVERS": local_broker.bootstrap_servers,
-        "FRESHET_TOPIC_PREFIX": settings.topic_prefix,
-        "FRESHET_PARTITIONS": str(SHARDS),
-    }
-    for name, value in environment.items():
+    for name, value in variables_of(settings).items():
         monkeypatch.setenv(name, value)
     return Installation(settings)
 

@@ -10,7 +10,7 @@ import pytest
 from aiokafka import AIOKafkaConsumer, TopicPartition
 from aiokafka.admin import AIOKafkaAdminClient, NewTopic
 from click.testing import CliRunner
-from workers import settings_for, worker
+from workers import settings_for, variables_of, worker
 
 from migrations.upgrade import migrate
 from services.cli.main import main
@@ -37,13 +37,7 @@ async def prepared(database_url, monkeypatch):
             database_url=database_url,
             kafka_session_timeout_seconds=SESSION_SECONDS,
         )
-        for name, value in {
-            "KAFKA_BOOTSTRAP_SERVERS": broker.bootstrap_servers,
-            "DATABASE_URL": database_url,
-            "FRESHET_TOPIC_PREFIX": settings.topic_prefix,
-            "FRESHET_PARTITIONS": str(settings.partitions),
-            "FRESHET_KAFKA_SESSION_TIMEOUT_SECONDS": str(SESSION_SECONDS),
-        }.items():
+        for name, value in variables_of(settings).items():
             monkeypatch.setenv(name, value)
         await asyncio.to_thread(migrate, database_url, settings.partitions)
         await ensure_topics(settings)

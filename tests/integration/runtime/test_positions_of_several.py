@@ -7,7 +7,7 @@ import uuid
 import psycopg
 import pytest
 from click.testing import CliRunner
-from workers import settings_for
+from workers import settings_for, variables_of
 
 from migrations.upgrade import migrate
 from services.cli.main import main
@@ -33,13 +33,7 @@ async def settings(apache_kafka, postgres_server, monkeypatch):
         databases=f"0-1={home},2-3={other}",
         partitions=SHARDS,
     )
-    monkeypatch.delenv("DATABASE_URL", raising=False)
-    for name, value in {
-        "KAFKA_BOOTSTRAP_SERVERS": apache_kafka.bootstrap_servers,
-        "FRESHET_DATABASES": settings.databases.get_secret_value(),
-        "FRESHET_TOPIC_PREFIX": settings.topic_prefix,
-        "FRESHET_PARTITIONS": str(SHARDS),
-    }.items():
+    for name, value in variables_of(settings).items():
         monkeypatch.setenv(name, value)
     for one in Databases.parse(settings.databases.get_secret_value()).each:
         await asyncio.to_thread(migrate, one.url, SHARDS, one.held)

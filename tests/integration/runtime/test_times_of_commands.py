@@ -10,7 +10,7 @@ import psycopg
 import pytest
 from aiokafka.admin import AIOKafkaAdminClient, NewTopic
 from click.testing import CliRunner
-from workers import settings_for
+from workers import settings_for, variables_of
 
 from services.cli.kafka import last_records
 from services.cli.main import main
@@ -56,12 +56,7 @@ def installation(local_broker, migrated_database, monkeypatch, tmp_path):
         database_url=database_url,
         partitions=SHARDS,
     )
-    for name, value in {
-        "KAFKA_BOOTSTRAP_SERVERS": local_broker.bootstrap_servers,
-        "DATABASE_URL": database_url,
-        "FRESHET_TOPIC_PREFIX": settings.topic_prefix,
-        "FRESHET_PARTITIONS": str(SHARDS),
-    }.items():
+    for name, value in variables_of(settings).items():
         monkeypatch.setenv(name, value)
     monkeypatch.chdir(tmp_path)
     (tmp_path / "pages.csv").write_text(f"url,importance\n{URL},1\n")

@@ -8,7 +8,7 @@ import uuid
 import pytest
 from click.testing import CliRunner
 from pydantic import SecretStr
-from workers import PATIENCE_SECONDS, settings_for, worker
+from workers import PATIENCE_SECONDS, settings_for, variables_of, worker
 
 from services.cli.main import main
 from shared.contracts.codec import decode, encode
@@ -24,18 +24,8 @@ PASSWORD = "pass-w0rd-of-tests"
 WRONG = "wr0ng-of-tests"
 
 
-def variables(settings: Settings) -> dict[str, str | None]:
-    """The settings as environment variables."""
-    found: dict[str, str | None] = {"KAFKA_BOOTSTRAP_SERVERS": settings.kafka_bootstrap_servers}
-    for name in settings.model_fields_set - {"kafka_bootstrap_servers"}:
-        value = getattr(settings, name)
-        shown = value.get_secret_value() if hasattr(value, "get_secret_value") else value
-        found[f"FRESHET_{name.upper()}"] = None if shown is None else str(shown)
-    return found
-
-
 def freshet(settings: Settings, *arguments: str):
-    return CliRunner().invoke(main, list(arguments), env=variables(settings))
+    return CliRunner().invoke(main, list(arguments), env=variables_of(settings))
 
 
 @pytest.fixture(autouse=True)

@@ -4,11 +4,9 @@ import asyncio
 
 import numpy as np
 import pytest
-from page_batches import page_batch
+from page_batches import page_batch, published_updates
 
 from services.cli import page_updates
-from shared.contracts.codec import decode
-from shared.contracts.messages import PageUpdate
 from shared.runtime.settings import Settings
 from shared.store.imports import import_pages
 from shared.store.snapshot import load_shard
@@ -38,27 +36,8 @@ def test_what_no_message_could_say_is_not_copied(migrated_url, column):
 
 @pytest.mark.parametrize("column", COLUMNS)
 def test_nor_is_it_published_for_estimators_to_refuse(monkeypatch, column):
-    sent = []
-
-    class Publisher:
-        def __init__(self, _settings):
-            pass
-
-        async def nothing(self):
-            pass
-
-        start = stop = flush = nothing
-
-        async def partitions_of(self, _topic):
-            return 4
-
-        async def queue_batches(self, messages):
-            sent.extend(value for part in messages.values() for _, value in part)
-
-    monkeypatch.setattr(page_updates, "go_by_broker", Publisher.nothing)
-    monkeypatch.setattr(page_updates, "Publisher", Publisher)
-    monkeypatch.setattr("shared.runtime.clock.SystemClock.now", lambda _: NOW)
+    sent = published_updates(monkeypatch, 4, NOW)
     rows = page_batch(URLS, **column)
     report = asyncio.run(page_updates.publish_rows(Settings(), [rows], lambda _: None))
     assert (report.read, report.added, report.refused) == (2, 1, 1)
-    assert [decode(PageUpdate, value).url for value in sent] == URLS[1:]
+    assert [update.url for update in sent] == URLS[1:]

@@ -13,11 +13,10 @@ from services.frontier.outcomes import (
     given_at_of,
     group_of,
     plain,
-    requested_at_of,
 )
 from shared.contracts.codec import decode, encode
 from shared.contracts.messages import CrawlOutcome, Result
-from shared.contracts.request_ids import microseconds, request_id_of
+from shared.contracts.request_ids import microseconds, request_id_of, requested_at_of
 from shared.rules.page_events import elsewhere_to_themselves
 
 NOW = 1.7e9

@@ -6,12 +6,13 @@ from types import SimpleNamespace
 
 import pytest
 from aiohttp import web
+from multidict import CIMultiDict, CIMultiDictProxy
 
 from deploy.local.process import free_port
 from services.poller.sites import polling, robots_book
 from services.poller.sites.looking_again import UNKNOWN_SECONDS
 from services.poller.sites.polling import SitePoller
-from shared.runtime.fetching import Fetcher, FetchFailed
+from shared.runtime.fetching import Fetched, Fetcher, FetchFailed
 from shared.runtime.settings import Settings
 from shared.store.watched import DueSource, note_quiet, note_reading
 
@@ -61,7 +62,7 @@ class Site:
         self.asked.append(url)
         if url in self.away:
             raise FetchFailed("it cannot be reached")
-        return SimpleNamespace(status=404, headers={}, body=b"")
+        return Fetched(url, 404, CIMultiDictProxy(CIMultiDict()), b"")
 
     async def ask(self, question, *arguments):
         """As the database."""
