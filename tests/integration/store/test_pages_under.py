@@ -51,6 +51,28 @@ def test_whoever_takes_long_between_two_parts_keeps_nothing_open(store, monkeypa
     parts.close()
 
 
+def split(store):
+    layout = prepare(Databases.alone(store), 2 * SHARDS)
+    split_all(Databases.alone(store), layout, lambda *_: None, wait_seconds=0.0, unattended=True)
+
+
+def test_pages_of_a_shard_that_is_split_amid_a_part_are_found_where_they_were(store, monkeypatch):
+    urls = urls_of_shard(0, 200)
+    fill(store, urls)
+    host = next(h for h in (identify(u).host for u in urls) if shard_of(h, 2 * SHARDS) != 0)
+    look, splits = page_listing._under, [split]
+
+    def look_and_split(*asked):
+        where = look(*asked)
+        while splits:
+            splits.pop()(store)
+        return where
+
+    monkeypatch.setattr(page_listing, "_under", look_and_split)
+    [part] = urls_under(store, host, "")
+    assert sorted(part) == sorted(url for url in urls if identify(url).host == host)
+
+
 def test_pages_of_a_shard_that_is_split_between_two_parts_are_all_found(store, monkeypatch):
     monkeypatch.setattr(page_listing, "URLS_AT_ONCE", 7)
     urls = urls_of_shard(0, 200)
@@ -58,8 +80,7 @@ def test_pages_of_a_shard_that_is_split_between_two_parts_are_all_found(store, m
     hosts = sorted({identify(url).host for url in urls})
     listings = [urls_under(store, host, "") for host in hosts]
     found = [next(parts) for parts in listings]
-    layout = prepare(Databases.alone(store), 2 * SHARDS)
-    split_all(Databases.alone(store), layout, lambda *_: None, wait_seconds=0.0, unattended=True)
+    split(store)
     assert len({shard_of(host, 2 * SHARDS) for host in hosts}) == 2, "some are elsewhere now"
     found += [part for parts in listings for part in parts]
     assert sorted(url for part in found for url in part) == sorted(urls)

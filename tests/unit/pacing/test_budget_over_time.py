@@ -92,6 +92,7 @@ def test_steps_keep_their_order_where_one_falls_into_the_hour_that_is_left_out(l
     steps = [ScheduledRate(0, 1.0), ScheduledRate(9000, 5.0), ScheduledRate(10800, later)]
     made = budget(schedule=steps, timezone="Europe/Berlin")
     assert made.at(berlin(2026, 3, 29, 1, 59)) == Stretch(1.0)
+    assert made.at(berlin(2026, 3, 29, 3, 29)) == Stretch(1.0)
     assert made.at(berlin(2026, 3, 29, 3, 31)) == Stretch(later)
     assert made.at(berlin(2026, 3, 29, 23, 59)) == Stretch(later)
     assert made.at(berlin(2026, 3, 30, 2, 31)) == Stretch(5.0)
