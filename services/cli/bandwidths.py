@@ -10,6 +10,9 @@ from shared.units import SECONDS_PER_DAY
 MOST_PER_SECOND: Final = 1e6
 """What the contract takes at most (`MAX_CRAWL_RATE`)."""
 
+MOST_STEPS: Final = 1440
+"""Of a day's schedule, as the contract has it: one each minute."""
+
 _TIME = re.compile(r"^(\d{1,2}):(\d{2})(?::(\d{2}))?$")
 
 
@@ -55,6 +58,8 @@ def read_schedule(given: str) -> list[tuple[int, float]]:
     entries = " ".join(line.partition("#")[0] for line in text.splitlines()).split()
     if not entries:
         raise BadBandwidth("the schedule is empty: write entries like 06:00=10/s")
+    if len(entries) > MOST_STEPS:
+        raise BadBandwidth(f"the schedule has {len(entries)} entries: give {MOST_STEPS} at most")
     steps = [_entry(entry) for entry in entries]
     seconds = [second for second, _ in steps]
     twice = next((second for second in seconds if seconds.count(second) > 1), None)

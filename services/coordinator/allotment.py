@@ -55,6 +55,10 @@ leaves empty: its hosts wait as if they had just been crawled, and reports are a
 LEAST_HELD = 0.01
 """A smaller part of the slots that wait for the crawlers is none: their answers come in bursts."""
 
+BELIEVED = 2.0
+"""No shard is believed to have made, or left empty, more than so many times the slots that it had:
+they are not of quite the same moment as what it says of them."""
+
 _ROUTINE = frozenset({"demand", "ramp"})
 """Causes of decisions that follow the last one smoothly."""
 
@@ -207,8 +211,9 @@ class Fleet:
     def crawlers(self, wall: float) -> "Crawlers":
         """What the crawlers of the live shards are seen to do."""
         usages = [self.shards[number].usage for number in self.live(wall)]
-        held = sum(usage.held_rate for usage in usages)
-        asked = held + sum(usage.crawls_rate for usage in usages)
+        held = sum(min(usage.held_rate, BELIEVED * usage.slots_rate) for usage in usages)
+        made = sum(min(usage.crawls_rate, BELIEVED * usage.slots_rate) for usage in usages)
+        asked = held + made
         # Of all slots, too: where no page is worth λ₀ nothing is asked for, and what once waited
         # would be the whole of it until it is forgotten to the last bit.
         slots = sum(usage.slots_rate for usage in usages)
@@ -255,6 +260,9 @@ class Fleet:
             speed: clock seconds in one of the wall.
         """
         live = self.live(wall)
+        if not live and self.last is not None:
+            # There are no others to have what is theirs: it goes on, as without a coordinator.
+            live = self.last.live
         curves = self.curves(wall)
         # Slots that wait for the crawlers buy nothing: the threshold is that of the others.
         planning *= 1.0 - self.crawlers(wall).held_share

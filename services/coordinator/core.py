@@ -39,7 +39,8 @@ KEPT_SECONDS = 60.0
 """Plans are remembered for so long (wall), to know how many slots a shard had between reports."""
 
 _FAR_AHEAD_SECONDS = 60.0
-"""Multipliers that take effect later than this (wall) belong to a clock that ran ahead of ours."""
+"""Multipliers that take effect later than this (wall), and than we look ahead ourselves, belong to
+a clock that ran ahead of ours."""
 
 MOST_WHY = 1000
 """Characters that a message has for its reason."""
@@ -328,7 +329,9 @@ class Coordination:
         moment = first_moment(self.timeline, now.clock + lead)
         if self.budget is not None and not self._is_news:
             change = self.budget.next_change(moment)
-            if change - moment <= lead:
+            # Not by what is decided already: changes that follow each other closely would lead on
+            # into the far future, and whatever else happens would have to wait until then.
+            if change <= now.clock + 2.0 * lead:
                 return change
         return moment
 
@@ -368,7 +371,8 @@ class Coordination:
     def _rebase(self, now: Moment) -> None:
         """After one whose clock ran ahead, slots go on from now, not from the far future."""
         newest = self.timeline.newest
-        if newest and newest.effective_at > now.clock + now.speed * _FAR_AHEAD_SECONDS:
+        far_ahead = max(_FAR_AHEAD_SECONDS, 3.0 * self._lead_seconds)
+        if newest and newest.effective_at > now.clock + now.speed * far_ahead:
             here = newest.moved(now.clock - newest.effective_at)
             self.timeline, self._owed = SlotTimeline([here]), Owed()
 

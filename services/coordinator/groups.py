@@ -84,14 +84,17 @@ class GroupLimits:
             speed: clock seconds in one of the wall.
         """
         said = {shares.group: shares for shares in before}
+        limits = {shares.group: shares.crawls_per_second for shares in before} | self._limits
+        standing = sorted((of, limit) for of, limit in limits.items() if limit is not None)
+        # More could not be sent, and no decision with them.
+        most = most_groups(len(shards))
+        self.left_out = tuple(name for name, _ in standing[most:])
+        reported = _Reports(shards, live)
         found: list[GroupShares] = []
-        for name in sorted(said.keys() | self._limits.keys()):
+        for name, limit in standing[:most]:
             last = said.get(name)
-            limit = self._limits.get(name, last.crawls_per_second if last is not None else None)
-            if limit is None:
-                continue
             had = {a.shard: a.share for a in last.allotments} if last is not None else {}
-            parts = parts_of(had, _pages_of(name, shards, live))
+            parts = parts_of(had, reported.pages_of(name))
             if last is None:
                 made = GroupShares(name, limit, effective_at, 0.0, _allotments(parts))
             elif limit != last.crawls_per_second or self._is_due(
@@ -104,10 +107,7 @@ class GroupLimits:
             if made is not last:
                 self._changed_at[name] = wall
             found.append(made)
-        # More could not be sent, and no decision with them.
-        most = most_groups(len(shards))
-        self.left_out = tuple(shares.group for shares in found[most:])
-        return tuple(found[:most])
+        return tuple(found)
 
     def _is_due(
         self,
@@ -128,15 +128,26 @@ class GroupLimits:
         return moved > MATERIAL_SHARE and since >= least_seconds
 
 
-def _pages_of(
-    name: str, shards: Mapping[int, Shard], live: frozenset[int]
-) -> dict[int, int | None]:
-    """Pages of a group in each shard; None: it has not reported yet."""
-    curves = {number: shards[number].curve for number in live}
-    return {
-        number: None if curve is None else sum(of.pages for of in curve.groups if of.group == name)
-        for number, curve in curves.items()
-    }
+class _Reports:
+    """What the live shards say of groups: each report is looked through once."""
+
+    def __init__(self, shards: Mapping[int, Shard], live: frozenset[int]) -> None:
+        self._missing: list[int] = []
+        """Shards that have not reported yet."""
+        self._pages: dict[str, dict[int, int]] = {}
+        """By group and shard."""
+        for number in live:
+            curve = shards[number].curve
+            if curve is None:
+                self._missing.append(number)
+                continue
+            for of in curve.groups:
+                pages = self._pages.setdefault(of.group, {})
+                pages[number] = pages.get(number, 0) + of.pages
+
+    def pages_of(self, group: str) -> dict[int, int | None]:
+        """Pages of a group in each shard that has any; None: the shard has not reported yet."""
+        return dict.fromkeys(self._missing) | self._pages.get(group, {})
 
 
 def parts_of(had: Mapping[int, float], reported: Mapping[int, int | None]) -> dict[int, float]:

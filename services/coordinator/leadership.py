@@ -111,6 +111,7 @@ class Leadership:
         self._connection: psycopg.AsyncConnection | None = None
         self._lock = asyncio.Lock()
         self._renewed_at = 0.0
+        self._leaving: set[asyncio.Future[None]] = set()
 
     async def run(self, stopping: asyncio.Event) -> None:
         """Renew or watch the lease until `stopping` is set; then give it back."""
@@ -140,14 +141,30 @@ class Leadership:
     async def _turn(self) -> None:
         async with self._lock:
             try:
-                async with asyncio.timeout(ANSWER_SECONDS):
-                    await self._ask()
+                await self._ask_in_time()
             except (psycopg.Error, OSError, TimeoutError) as error:
                 await self._note_trouble(error)
             else:
                 if self.trouble is not None:
                     log.info("the database answers again", leads=bool(self.epoch))
                 self.trouble = None
+
+    async def _ask_in_time(self) -> None:
+        """Ask, or give the connection up: psycopg waits for seconds for the end of what hangs when
+        it is cancelled, and nobody else has to."""
+        asking = asyncio.ensure_future(self._ask())
+        try:
+            await asyncio.wait([asking], timeout=ANSWER_SECONDS)
+            if not asking.done():
+                raise TimeoutError
+        finally:
+            if not asking.done():
+                asking.cancel()
+                connection, self._connection = self._connection, None
+                leaving = asyncio.ensure_future(_leave(asking, connection))
+                self._leaving.add(leaving)
+                leaving.add_done_callback(self._leaving.discard)
+        asking.result()
 
     async def _ask(self) -> None:
         if self._connection is None:
@@ -202,6 +219,16 @@ class Leadership:
                         await release_lease(self._connection, self.epoch, self._name)
             self.epoch = 0
             await self._disconnect()
+
+
+async def _leave(asking: asyncio.Future[None], connection: psycopg.AsyncConnection | None) -> None:
+    """Close a connection when what hangs there has ended."""
+    await asyncio.wait([asking])
+    if not asking.cancelled():
+        asking.exception()
+    if connection is not None:
+        with contextlib.suppress(psycopg.Error, OSError):
+            await connection.close()
 
 
 def _reason(error: Exception) -> str:

@@ -15,7 +15,7 @@ LIMITED_SHARDS = Gauge(
     "freshet_short_shards", "Shards that have shown that they cannot use more than a certain rate."
 )
 MULTIPLIER = Gauge("freshet_multiplier_value", "λ₀, the global threshold of the crawl value.")
-VERSION = Gauge("freshet_multipliers_version_number", "Of the last `multipliers` published.")
+VERSION = Gauge("freshet_multipliers_version_number", "Of the newest `multipliers`, of any leader.")
 LIVE_SHARDS = Gauge("freshet_live_shards", "Shards that report.")
 SILENT_SHARDS = Gauge(
     "freshet_silent_shards", "Shards that had an allotment and have not reported for too long."

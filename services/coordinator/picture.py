@@ -12,6 +12,7 @@ from aiohttp.web import Response
 from services.coordinator import metrics
 from services.coordinator.allotment import Fleet
 from services.coordinator.core import Coordination, Moment
+from services.coordinator.kept_answer import KeptAnswer
 from services.coordinator.solver import demand_at
 from services.coordinator.web import files
 from shared.contracts.reported import ClassCrawls
@@ -159,6 +160,10 @@ class Picture:
         self._history.append(sample)
         fleet = self._coordination.fleet
         live = len(fleet.live(now.wall))
+        last = self._coordination.last
+        # Whoever follows tells of the leader's: what was its own once is out of date.
+        metrics.MULTIPLIER.set(sample.multiplier)
+        metrics.VERSION.set(last.version if last is not None else 0)
         metrics.BANDWIDTH.set(sample.bandwidth)
         metrics.ACHIEVED.set(sample.achieved)
         metrics.ACHIEVED_RATIO.set(sample.achieved_ratio)
@@ -236,12 +241,13 @@ class Picture:
         reported = sum(s.curve.achieved_crawls_per_second for s in live if s.curve is not None)
         slots = sum(s.usage.slots_rate for s in live)
         crawls = sum(s.usage.crawls_rate for s in live)
-        if not slots > 0:
-            return Achieved(reported, 1.0)
         theirs = 1.0
-        if fleet.last is not None and fleet.last.shares:
+        if fleet.last is not None and any(fleet.last.shares.values()):
             heard = fleet.live(now.wall)
             theirs = sum(share for number, share in fleet.last.shares.items() if number in heard)
+        if not slots > 0:
+            is_none_heard = theirs == 0.0 and self._coordination.rate(now.clock) > 0
+            return Achieved(reported, 0.0 if is_none_heard else 1.0)
         return Achieved(reported, crawls / slots * min(theirs, 1.0))
 
     def _groups(self, live: frozenset[int]) -> list[GroupState]:
@@ -352,11 +358,11 @@ def _host_limited(fleet: Fleet, wall: float, multiplier: float) -> float:
 
 def add_picture(app: faust.App, state: Callable[[], State]) -> None:
     """Serve the page and its data from the worker's HTTP server."""
+    kept = KeptAnswer(lambda: msgspec.json.encode(state()))
 
     @app.page("/state.json")  # type: ignore[untyped-decorator]
     async def state_json(_web: Any, _request: Any) -> Response:
-        body = msgspec.json.encode(state())
-        return Response(body=body, content_type="application/json", headers=HEADERS)
+        return Response(body=kept.body(), content_type="application/json", headers=HEADERS)
 
     for path, (text, content_type) in files().items():
         _add_file(app, path, text.encode(), content_type)

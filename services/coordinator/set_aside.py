@@ -73,9 +73,10 @@ class BadRecords:
         taken = list(self._waiting)
         self._waiting.clear()
         self._bytes = 0
-        if taken and not self._is_sure:
+        # Another may begin to lead meanwhile (`follow`): then the next look is one again.
+        was_sure, self._is_sure = self._is_sure, True
+        if taken and not was_sure:
             taken = await _not_set_aside(settings, stage, taken)
-        self._is_sure = True
         return taken
 
 

@@ -37,6 +37,16 @@ Floats = NDArray[np.float64]
 MOST_PAGES = 2.0**62
 """As many as a report may count: the sum over all shards is a number, too."""
 
+MOST_POINTS = 1000
+"""Thresholds of a report; all shards' make one grid."""
+
+LEAST_THRESHOLD, MOST_THRESHOLD = 1e-100, 1e100
+"""No crawl value is beyond: the ratio of any two, and what a curve goes on to, is a number too."""
+
+MOST_RATE = 1e9
+"""Crawls, answers or slots per second: nobody has so many, and the sum over all shards is a number,
+too."""
+
 STEEPEST_END = -0.5
 """Below its grid a curve goes on with its slope there, at most with this one (in logarithms)."""
 
@@ -68,10 +78,25 @@ def check_curve(curve: DemandCurve) -> None:
             f"{points} thresholds, {len(curve.demand)} demands and {len(curve.ripe)} ripe counts: "
             "give as many of each, 2 or more"
         )
-    if curve.thresholds[0] <= 0 or any(high <= low for low, high in pairwise(curve.thresholds)):
+    if points > MOST_POINTS:
+        raise ValueError(f"{points} thresholds: give {MOST_POINTS} at most")
+    lowest, highest = curve.thresholds[0], curve.thresholds[-1]
+    if lowest <= 0 or any(high <= low for low, high in pairwise(curve.thresholds)):
         raise ValueError("the thresholds must be positive and rise strictly")
+    if lowest < LEAST_THRESHOLD or highest > MOST_THRESHOLD:
+        raise ValueError(f"thresholds from {lowest:g} to {highest:g}: no crawl value is so extreme")
     if max(curve.ripe) > MOST_PAGES:
         raise ValueError(f"{max(curve.ripe):g} pages are ripe, more than there can be")
+    fastest = max(
+        curve.achieved_crawls_per_second,
+        curve.answered_crawls_per_second,
+        curve.held_crawls_per_second,
+        curve.unused_crawls_per_second,
+        *(of.crawls_per_second for of in curve.reasons),
+        *(of.crawls_per_second for of in curve.classes),
+    )
+    if fastest > MOST_RATE:
+        raise ValueError(f"{fastest:g} crawls, answers or slots a second, more than there can be")
 
 
 def gather(

@@ -67,6 +67,9 @@ _TAILS = {GROUP_LIMITS.name: 100_000}
 _NOTICE_SECONDS = 60.0
 """What keeps the system from crawling is logged so often."""
 
+_LAST_SECONDS = 1.0
+"""Bad records are given so long at the stop."""
+
 
 class Coordinator(WorkerService):
     """Reads `bandwidth`, `group-limits` and `demand-curves`, writes `multipliers`."""
@@ -96,6 +99,7 @@ class Coordinator(WorkerService):
         self._publisher = Publisher(settings)
         self._followers: dict[str, Follower] = {}
         self._bad = BadRecords()
+        self._setting_aside: asyncio.Future[None] | None = None
         self._appended: dict[tuple[int, int], float | None] = {}
         """When the broker took the last message on `multipliers`, by its epoch and version."""
         self._is_caught_up = False
@@ -117,6 +121,10 @@ class Coordinator(WorkerService):
     async def close(self) -> None:
         """Disconnect."""
         self.views.stop()
+        if self._setting_aside is not None:
+            await asyncio.wait([self._setting_aside], timeout=_LAST_SECONDS)
+            self._setting_aside.cancel()  # whoever leads next does it
+            await asyncio.wait([self._setting_aside])
         for follower in self._followers.values():
             await follower.stop()
         await self._publisher.stop()
@@ -218,7 +226,7 @@ class Coordinator(WorkerService):
             self._wake.clear()
             if await self._leads():
                 await self._decide()
-                await self._set_bad_ones_aside()
+                self._begin_to_set_aside()
             else:
                 self._bad.follow()
             self._picture.sample(self._moment(), WALL.now())
@@ -268,8 +276,6 @@ class Coordinator(WorkerService):
             return
         self._coordination.published(message, self._moment())
         metrics.DECISIONS.labels(message.cause).inc()
-        metrics.MULTIPLIER.set(message.multiplier)
-        metrics.VERSION.set(message.version)
         if message.cause == "refresh":
             return
         achieved = self._picture.achieved(self._moment())
@@ -296,6 +302,18 @@ class Coordinator(WorkerService):
             await self._followers[MULTIPLIERS.name].catch_up()
             return self._appended.get((message.epoch, message.version))
         return at
+
+    def _begin_to_set_aside(self) -> None:
+        """Beside the decisions: who begins to lead first looks for seconds which letters there are.
+
+        Raises:
+            KafkaError: the last ones could not be set aside.
+        """
+        if self._setting_aside is not None:
+            if not self._setting_aside.done():
+                return
+            self._setting_aside.result()
+        self._setting_aside = asyncio.ensure_future(self._set_bad_ones_aside())
 
     async def _set_bad_ones_aside(self) -> None:
         for bad in await self._bad.take(self.settings, NAME):

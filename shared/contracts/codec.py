@@ -8,7 +8,7 @@ from typing import Any, Final, TypeVar, cast
 
 import msgspec
 
-from shared.contracts.messages import Discovery, Multipliers
+from shared.contracts.messages import Bandwidth, Discovery, Multipliers
 
 _PATTERN = re.compile(r"matching regex '.*?'")
 """All patterns of the contract keep such characters out; people need not read them."""
@@ -17,10 +17,11 @@ MAX_MESSAGE_BYTES = 64 * 1024
 """No message of the contract comes near, but demand curves of a large grid, and links."""
 
 MAX_LARGE_BYTES = 1024 * 1024
-"""Of a thousand links, or of what thousands of shards and a hundred groups of hosts may crawl;
-brokers take no more either, unless they are told to."""
+"""Of a thousand links, of what thousands of shards and a hundred groups of hosts may crawl, or of a
+day with another rate each minute; brokers take no more either, unless they are told to."""
 
 _MOST_BYTES: Final[Mapping[type[msgspec.Struct], int]] = {
+    Bandwidth: MAX_LARGE_BYTES,
     Discovery: MAX_LARGE_BYTES,
     Multipliers: MAX_LARGE_BYTES,
 }

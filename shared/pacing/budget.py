@@ -7,7 +7,9 @@ alone: whoever reads it, at whatever moment, comes to the same.
 import datetime as dt
 import math
 import zoneinfo
+from bisect import bisect_right
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Final, Self
 
 from shared.contracts.messages import Bandwidth, ScheduledRate
@@ -78,32 +80,46 @@ class Budget:
         """How the budget goes on from a time (Unix seconds)."""
         if not self.schedule:
             return _stretch(self.ramp_from, self.constant, time - self.set_at, self.ramp_seconds)
-        changes = [change for change in self._changes_around(time) if change[0] <= time]
-        began, step = changes[-1]
-        before = changes[-2][1]
-        return _stretch(
-            before.crawls_per_second, step.crawls_per_second, time - began, self.ramp_seconds
-        )
+        times, changes = _changes_around(self, self._day(time))
+        last = max(bisect_right(times, time) - 1, 0)
+        before, rate = changes[last]
+        return _stretch(before, rate, time - times[last], self.ramp_seconds)
 
     def next_change(self, after: float) -> float:
         """When the schedule changes the rate next, or a ramp begins; infinite: never."""
         if not self.schedule:
             begins = self.set_at if self.ramp_seconds > 0 else math.inf
             return begins if begins > after else math.inf
-        return min(at for at, _ in self._changes_around(after) if at > after)
+        times, _ = _changes_around(self, self._day(after))
+        following = bisect_right(times, after)
+        return times[following] if following < len(times) else math.inf
 
-    def _changes_around(self, time: float) -> list[tuple[float, ScheduledRate]]:
-        """The schedule's changes of the days around a time, the earliest first."""
-        day = dt.datetime.fromtimestamp(min(max(time, 0.0), _LATEST), self.zone).date()
-        changes: list[tuple[float, ScheduledRate]] = []
-        latest = -math.inf
-        for days in _DAYS_AROUND:
-            for step in self.schedule:
-                # Where clocks are set forward, hours that are left out fall on those after them;
-                # what comes after such a step by the day still does.
-                latest = max(latest, _moment(day + dt.timedelta(days=days), step.second, self.zone))
-                changes.append((latest, step))
-        return changes
+    def _day(self, time: float) -> dt.date:
+        return dt.datetime.fromtimestamp(min(max(time, 0.0), _LATEST), self.zone).date()
+
+
+@lru_cache(maxsize=8)
+def _changes_around(
+    budget: Budget, day: dt.date
+) -> tuple[tuple[float, ...], tuple[tuple[float, float], ...]]:
+    """The schedule's changes of the days around a day, the earliest first: when each comes, and the
+    rates before and after it.
+
+    A schedule may have a change each minute, and is asked several times a second.
+    """
+    times, changes = list[float](), list[tuple[float, float]]()
+    latest, rate, before = -math.inf, budget.schedule[-1].crawls_per_second, math.nan
+    for days in _DAYS_AROUND:
+        for step in budget.schedule:
+            # Where clocks are set forward, hours that are left out fall on those after them; what
+            # comes after such a step by the day still does. A ramp may not be over by then.
+            at = max(latest, _moment(day + dt.timedelta(days=days), step.second, budget.zone))
+            if changes:
+                rate = _stretch(before, rate, at - latest, budget.ramp_seconds).rate
+            before, rate, latest = rate, step.crawls_per_second, at
+            times.append(at)
+            changes.append((before, rate))
+    return tuple(times), tuple(changes)
 
 
 def zone_of(name: str) -> dt.tzinfo:

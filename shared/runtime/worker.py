@@ -51,7 +51,7 @@ from shared.runtime.logs import configure_logs
 from shared.runtime.reloading import Reloading
 from shared.runtime.settings import Settings
 from shared.runtime.tracing import Tracing
-from shared.runtime.web import web_options
+from shared.runtime.web import WebServer, web_options
 
 log = structlog.get_logger(__name__)
 
@@ -281,6 +281,9 @@ class _App(faust.App):  # type: ignore[misc]
     BootStrategy = _WithoutFaustConsumer
     take_settings: Callable[[Settings], None]
     """Of the worker's service."""
+
+    def _new_web(self) -> WebServer:
+        return WebServer(self)
 
 
 def make_app(name: str, service: WorkerService) -> faust.App:

@@ -11,6 +11,7 @@ const $ = (id) => document.getElementById(id);
 const percent = (part, digits = 1) => `${(part * 100).toFixed(digits)} %`;
 const count = (number) => number.toLocaleString("en");
 const fresh = { at: [], values: [] };
+let told = "";
 
 // A simulated clock is read in days, and so is a budget of less than a crawl a second.
 function unitOf(state) {
@@ -37,10 +38,18 @@ function showTiles(state, unit) {
     : "crawlers answer all that they are asked";
   $("notice").hidden = !state.notice;
   $("notice").textContent = state.notice ?? "";
+  tell(state.notice ?? "");
   const simulated = state.speed === 1 ? "" : `, simulated: ${short(state.speed / DAY)} days a second`;
   const led = state.leads || !state.leader ? "" : `, ${state.leader} leads`;
   $("status").textContent = `${new Date(now.clock * 1000).toISOString().slice(0, 19).replace("T", " ")} UTC${simulated}${led}`;
   $("status").className = "";
+}
+
+// Who hears the page is told of what is amiss, once, and not each second of the time.
+function tell(text) {
+  const kind = text.replace(/[\d.]+/g, "");
+  if (kind !== told) $("told").textContent = text;
+  told = kind;
 }
 
 function showCharts(state, unit) {
@@ -111,6 +120,7 @@ async function turn(world) {
   } catch {
     $("status").textContent = "the coordinator does not answer";
     $("status").className = "lost";
+    tell($("status").textContent);
   }
   if (world) await showWorld(world).catch(() => {});
   setTimeout(turn, EVERY_MS, world);

@@ -138,6 +138,24 @@ async def test_names_that_are_made_to_do_harm_are_texts(viewed):
         assert "taken" not in await window.ask("document.title")
 
 
+HEARD = "document.querySelector('[role=status]')"
+COUNT = f"""(window.told = 0, new MutationObserver(() => window.told++).observe({HEARD},
+{{ childList: true, characterData: true, subtree: true }}), 0)"""
+
+
+async def test_who_hears_the_overview_is_told_what_is_amiss_and_not_of_each_second(viewed):
+    async with chromium() as window:
+        await window.go(f"{viewed.url}/")
+        await window.until(f"{HEARD}.textContent.includes('no shard reports')")
+        assert (
+            await window.ask("document.querySelectorAll('[role=status], [aria-live]').length") == 1
+        )
+        await window.ask(COUNT)
+        before = await window.ask("document.getElementById('status').textContent")
+        await window.until(f"document.getElementById('status').textContent !== {before!r}")
+        assert await window.ask("window.told") == 0
+
+
 async def test_where_the_coordinator_is_gone_the_page_says_so(view_settings, tmp_path):
     settings = view_settings.model_copy(update={"instance": "another"})
     with worker("coordinator", settings, tmp_path) as process:

@@ -15,7 +15,7 @@ from services.cli.bandwidths import (
 )
 from services.cli.commands.bandwidth import _answer
 from services.cli.main import main
-from shared.contracts.codec import encode
+from shared.contracts.codec import decode, encode
 from shared.contracts.messages import Bandwidth, ScheduledRate
 
 
@@ -52,11 +52,22 @@ def test_a_schedule_may_stand_in_a_file_with_remarks(tmp_path):
         ("06:00=much", "not a rate"),
         ("06:00=1 6:00=2", "twice"),
         ("no-such-file", "nor a file"),
+        (
+            " ".join(f"{k // 3600:02}:{k // 60 % 60:02}:{k % 60:02}=1" for k in range(1441)),
+            "1440 at",
+        ),
     ],
 )
 def test_what_is_wrong_with_a_schedule_is_said(given, reason):
     with pytest.raises(BadBandwidth, match=reason):
         read_schedule(given)
+
+
+def test_a_schedule_of_all_minutes_can_be_read_by_coordinators():
+    minutes = (f"{k // 60:02}:{k % 60:02}={1e5 / (k + 7)}/day" for k in range(1440))
+    steps = [ScheduledRate(second, rate) for second, rate in read_schedule(" ".join(minutes))]
+    message = Bandwidth(1.0, 1.7e9, 60.0, None, steps, "Europe/Berlin")
+    assert decode(Bandwidth, encode(message)) == message
 
 
 def test_the_answer_has_ramps_and_schedules_where_there_are_some():

@@ -193,3 +193,26 @@ def test_a_clock_that_is_set_moves_the_slots_of_groups_with_it():
     run.stepped = -100.0
     run.step()
     assert passed(run.group, now - 100.0 + 1.0) == pytest.approx(passed(before, now + 1.0))
+
+
+class Counted(list):
+    """A list that knows how often it was gone through."""
+
+    times = 0
+
+    def __iter__(self):
+        self.times += 1
+        return super().__iter__()
+
+
+def test_each_report_is_gone_through_once_however_many_groups_have_limits():
+    run = GroupRun({0: 5})
+    run.steps(2)
+    for number in range(MOST_GROUPS):
+        run.limit(2.0, f"{number}.example")
+    said = Counted([GroupPages("7.example", 5)])
+    run.hear(report(0, 1.0, run.moment.clock, groups=said))
+    message = run.core.next(run.moment)
+    assert said.times == 1
+    have = {of.group: [a.share for a in of.allotments] for of in message.groups}
+    assert (len(have), have["7.example"], have["8.example"]) == (MOST_GROUPS, [1.0], [])

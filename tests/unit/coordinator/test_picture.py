@@ -5,6 +5,7 @@ import re
 import msgspec
 import pytest
 from msgspec.structs import replace
+from prometheus_client import REGISTRY
 
 from services.coordinator import groups
 from services.coordinator.core import Coordination, Moment
@@ -21,6 +22,7 @@ from shared.contracts.messages import (
 
 NOW = Moment(clock=1_700_000_000.0, wall=100.0)
 GRID = [0.01, 0.1, 1.0, 10.0]
+METRICS = ("multiplier_value", "multipliers_version_number", "bandwidth_crawls_per_second")
 
 
 def report(shard, demand, host_limited, achieved):
@@ -122,6 +124,16 @@ def test_a_follower_shows_who_leads_and_what_was_said():
     assert state.scheduled
     assert state.next_change_at > NOW.clock
     assert state.now.multiplier == 0.5
+
+
+def test_metrics_of_one_that_led_before_are_what_the_leader_of_now_has_said(coordination):
+    coordination.published(coordination.next(NOW), NOW)
+    ended = replace(coordination.last, version=9, multiplier=0.5, epoch=4, leader="two")
+    coordination.follow()
+    coordination.receive_multipliers(ended, NOW)
+    Picture(coordination).sample(NOW, 5.0)
+    shown = [REGISTRY.get_sample_value(f"freshet_{name}") for name in METRICS]
+    assert shown == [0.5, 9.0, 7.0]
 
 
 def test_it_says_what_keeps_the_system_from_crawling():

@@ -23,6 +23,7 @@ REGISTERED_BY = [
 
 CALLED_BY_OTHERS = {
     "click": {"format_commands"},
+    "faust": {"_new_web"},
     "alembic": {"downgrade"},
     "asyncio": {
         *("_process_events", "_run_once", "_write_to_self"),

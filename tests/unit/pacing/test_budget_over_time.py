@@ -1,11 +1,13 @@
 """The rate that a bandwidth message sets, at every moment: constant, ramps, days, clock changes."""
 
 import datetime as dt
+import itertools
 import math
 from zoneinfo import ZoneInfo
 
 import pytest
 
+import shared.pacing.budget as pacing_budget
 from shared.contracts.codec import BadMessage, decode, encode
 from shared.contracts.messages import Bandwidth, ScheduledRate
 from shared.pacing.budget import Budget, Stretch
@@ -125,3 +127,32 @@ def test_messages_of_before_are_read_as_they_were():
     assert Budget.from_message(old).at(1.0) == Stretch(7.5)
     new = Bandwidth(7.5, schedule=DAY, timezone="Asia/Tokyo")
     assert decode(Bandwidth, encode(new)) == new
+
+
+@pytest.mark.parametrize(
+    "schedule",
+    [
+        # The hour that is left out makes the ramp of half past one too long for the time it has.
+        [ScheduledRate(5400, 100.0), ScheduledRate(12_600, 1.0)],
+        # The pause of half past two and its end fall on one moment.
+        [ScheduledRate(0, 100.0), ScheduledRate(9_000, 0.0), ScheduledRate(16_200, 100.0)],
+    ],
+)
+def test_no_rate_jumps_in_a_ramp_in_the_night_in_which_clocks_go_forward(schedule):
+    made = budget(schedule=schedule, ramp_seconds=7200.0, timezone="Europe/Berlin")
+    rates = [made.at(berlin(2026, 3, 29) + seconds).rate for seconds in range(0, 6 * 3600, 10)]
+    # 99 crawls a second within two hours are 0.14 in ten seconds.
+    assert max(abs(b - a) for a, b in itertools.pairwise(rates)) < 0.2
+    assert rates[-1] == schedule[-1].crawls_per_second
+
+
+def test_a_schedule_is_laid_out_once_a_day_however_often_it_is_asked(monkeypatch):
+    laid = []
+    found = pacing_budget._moment
+    monkeypatch.setattr(pacing_budget, "_moment", lambda *of: laid.append(of) or found(*of))
+    made = budget(schedule=[ScheduledRate(60 * k, float(k % 7)) for k in range(1440)])
+    noon = utc(2026, 3, 4, 12)
+    for second in range(1000):
+        assert made.at(noon + second).rate == (720 + second // 60) % 7
+        assert made.next_change(noon + second) == noon + 60 * (second // 60 + 1)
+    assert len(laid) == 5 * 1440
