@@ -53,7 +53,7 @@ quick: lint types ## Run what takes about a minute: style, types and the pure te
 	$(PYTEST) -n 2 -m "not kafka and not postgres and not slow" tests clients
 
 kernels: setup ## Compile what the workers run, as a first start would; in a fresh clone, a minute.
-	$(BIN)/python tests/kernels.py
+	$(BIN)/freshet kernels
 
 # The kernels need two cores. Types are checked in what the tests leave of them: those wait, and mypy is nice.
 test: setup ## Run the tests: style, types, unit, contract (both brokers), integration, faults.

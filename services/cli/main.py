@@ -35,6 +35,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "figures": ("commands.figures", "Reproduce the published experiments, as pictures and JSON."),
     "verify": ("commands.verify", "Harm a running system, and check that nothing was lost."),
     "settings": ("commands.settings", "All settings, their values and where they come from."),
+    "kernels": ("commands.kernels", "Compile what the workers run, before they are started."),
     "contract": ("commands.contract", "The topics and messages as an AsyncAPI document."),
     "bench": ("commands.bench", "Measure how fast the parts are."),
 }

@@ -26,6 +26,9 @@ from shared.policy.sources import fingerprint_of
 _COMPILERS: Final = ("numba", "llvmlite", "numpy", "scipy")
 """What machine code is made by, and where constants of ours come from."""
 
+_INSTALLED: Final = Path(__file__).parent / "__pycache__"
+"""Where the machine code is of what is installed, where its installer could write there."""
+
 Function = TypeVar("Function", bound=Callable[..., object])
 
 _kernels: Final[list[Any]] = []
@@ -89,11 +92,16 @@ _leave_linear_algebra()
 class _Files(IndexDataCacheFile):  # type: ignore[misc]
     """A kernel's machine code, for each kind of arguments in a file that is named after them.
 
+    What was installed with the kernel (`freshet kernels`, as the image is built) comes first; it is
+    only read.
+
     Numba numbers the files, and keeps a list of what is in which. Of two processes that compile a
     kernel at one time, for other arguments each, both take the next number: the list of one then
     names what the other wrote, and every later start fails with arguments "of a different type".
     Here two processes that write one file write the same into it.
     """
+
+    installed: "_Files | None" = None
 
     def save(self, key: object, data: object) -> None:
         """Keep what was compiled for a kind of arguments."""
@@ -101,6 +109,8 @@ class _Files(IndexDataCacheFile):  # type: ignore[misc]
 
     def load(self, key: object) -> Any:
         """What was compiled for a kind of arguments; None: nothing was."""
+        if self.installed is not None and (found := self.installed.load(key)) is not None:
+            return found
         try:
             return self._load_data(self._name_of(key))
         except FileNotFoundError:
@@ -116,8 +126,12 @@ class _Cache(FunctionCache):  # type: ignore[misc]
 
     def __init__(self, function: Callable[..., object]) -> None:
         super().__init__(function)
-        stamp = self._impl.locator.get_source_stamp()
-        self._cache_file = _Files(self._cache_path, self._impl.filename_base, stamp)
+        stamp, name = self._impl.locator.get_source_stamp(), self._impl.filename_base
+        self._cache_file = _Files(self._cache_path, name, stamp)
+        folder = cache_folder(Path(function.__code__.co_filename))
+        if folder.parent != _INSTALLED:
+            installed = _INSTALLED / folder.name / Path(self._cache_path).name
+            self._cache_file.installed = _Files(str(installed), name, stamp)
 
 
 class LateKernels:
@@ -159,20 +173,22 @@ def cache_folder(source: Path) -> Path:
 
 @cache
 def _machine() -> str:
-    """The compilers' versions, and the processor that they compile for."""
+    """The compilers' versions, and the processor that they compile for: that which they are told
+    (`NUMBA_CPU_NAME`, `NUMBA_CPU_FEATURES`), or else this machine's."""
     versions = [f"{name} {version(name)}" for name in _COMPILERS]
-    processor = [binding.get_host_cpu_name(), binding.get_host_cpu_features().flatten()]
-    return " ".join([platform.python_version(), *versions, *processor])
+    name, features = numba.config.CPU_NAME, numba.config.CPU_FEATURES
+    name = binding.get_host_cpu_name() if name is None else name
+    features = binding.get_host_cpu_features().flatten() if features is None else features
+    return " ".join([platform.python_version(), platform.machine(), *versions, name, features])
 
 
 @cache
 def _base_folder() -> Path:
     """A folder that nobody else can write to: what lies in a cache is run."""
-    package = Path(__file__).parent
     if configured := os.environ.get("NUMBA_CACHE_DIR"):
         return Path(configured)
-    if os.access(package, os.W_OK):
-        return package / "__pycache__"
+    if os.access(_INSTALLED.parent, os.W_OK):
+        return _INSTALLED
     home = Path.home() / ".cache"
     if os.access(home if home.exists() else home.parent, os.W_OK):
         return home / "freshet"

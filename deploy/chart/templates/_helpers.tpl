@@ -86,7 +86,7 @@ the static membership (group.instance.id), by which a worker keeps its shards. *
 {{- end }}
 
 {{- define "freshet.mounts" -}}
-{{/* Compiled kernels. */ -}}
+{{/* Kernels that the image does not have: commands compile some of their own. */ -}}
 - {name: kernels, mountPath: /var/cache/freshet}
 - {name: tmp, mountPath: /tmp}
 {{- if .root.Values.kafka.tls.secret }}

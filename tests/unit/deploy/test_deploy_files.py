@@ -157,3 +157,12 @@ def test_the_image_runs_as_a_plain_user_with_locked_dependencies():
     copied = re.findall(r"^COPY (?!--from)(.+) \S+$", text, re.MULTILINE)
     for source in " ".join(copied).split():
         assert (TOP / source).exists(), source
+
+
+def test_the_image_has_the_kernels_that_its_workers_look_for():
+    build, image = (TOP / "deploy/Dockerfile").read_text().split("\nFROM ")[-2:]
+    before, compiling, _ = build.partition("freshet kernels")
+    assert compiling
+    assert "NUMBA_CACHE_DIR" not in build, "they are compiled beside the code, which is copied"
+    processors = [re.findall(r"NUMBA_CPU_NAME=(\S+)", stage) for stage in (before, image)]
+    assert processors == [["generic"], ["generic"]]

@@ -130,6 +130,20 @@ def test_processes_that_compile_at_once_never_run_each_others_machine_code(tmp_p
         assert sum(kernel.stats.cache_hits.values()) == 2, "what one compiled is there for all"
 
 
+def test_what_was_compiled_as_it_was_installed_is_not_compiled_again(
+    tmp_path, kernel_of, monkeypatch
+):
+    whole, half = np.array([3]), np.array([1.5])
+    monkeypatch.setattr(compiled, "_INSTALLED", tmp_path / "installed")
+    assert kernel_of(tmp_path / "installed")(whole) == 6
+
+    kernel = kernel_of(tmp_path / "own")
+    assert (kernel(whole), kernel(half)) == (6, 3.0)
+    assert sum(kernel.stats.cache_hits.values()) == 1, "the installer's is not looked for"
+    assert len(list((tmp_path / "own").rglob("*.nbc"))) == 1, "what it had not is kept here"
+    assert len(list((tmp_path / "installed").rglob("*.nbc"))) == 1, "the installer's is only read"
+
+
 def test_all_that_a_kernel_may_depend_on_is_followed():
     found = {
         str(path.relative_to(PROJECT)) for path in sources_of(PROJECT / "shared/policy/value.py")
@@ -181,6 +195,23 @@ def test_another_compiler_or_processor_has_a_cache_of_its_own(monkeypatch):
     for other in ("numba 99", "another processor"):
         monkeypatch.setattr(compiled, "_machine", lambda other=other: other)
         assert compiled.cache_folder.__wrapped__(source) != here
+
+
+def test_kernels_for_any_processor_are_found_on_each(monkeypatch):
+    def machines() -> set[str]:
+        found = set()
+        for processor in ("skylake-avx512", "znver4"):
+            monkeypatch.setattr(compiled.binding, "get_host_cpu_name", lambda p=processor: p)
+            found.add(compiled._machine.__wrapped__())
+        return found
+
+    monkeypatch.setattr(compiled.numba.config, "CPU_NAME", None)
+    assert len(machines()) == 2
+    monkeypatch.setattr(compiled.numba.config, "CPU_NAME", "generic")
+    monkeypatch.setattr(compiled.numba.config, "CPU_FEATURES", "")
+    [generic] = machines()
+    monkeypatch.setattr(compiled.platform, "machine", lambda: "another architecture")
+    assert machines() != {generic}
 
 
 def test_the_order_of_files_does_not_matter(tmp_path):
