@@ -185,8 +185,8 @@ def _serving(name: str, wanted: Wanted, cost: Mapping[str, float]) -> int:
 
     if _held_bytes(name, wanted, cost, pages, hosts) >= room:
         raise TooLarge(
-            f"{wanted.memory_bytes / GI:g} GiB are too little for a {name} with some shards of "
-            f"{load.pages:g} pages: give it more (--memory)"
+            f"{wanted.memory_bytes / GI:g} GiB are too little for one {name} with some shards of "
+            f"{load.pages:g} pages on {load.hosts:g} hosts: give it more (--memory)"
         )
     # More than there can be shards are refused later.
     by_memory = bisect_left(range(2 * MOST_SHARDS), True, lo=1, key=is_enough)

@@ -6,7 +6,7 @@ signals since, and then what the estimator announces of both (`virtual_estimator
 """
 
 from collections.abc import Callable
-from typing import Protocol
+from typing import Final, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -25,6 +25,10 @@ Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]
 Signals = tuple[Integers, Floats, Integers]
 """Pages, days, and slots of their sources."""
+
+TICK_SHARE: Final = 1 / 8
+"""A tick has slots for so much of the pages at most: none is crawled twice before it is answered,
+and where all of them wait for that the rest of a large budget would be lost."""
 
 
 @compiled
@@ -216,11 +220,15 @@ class CalendarRun:
 
 
 def _tick_begins(trace: Trace, slot_days: Floats, uses_signals: bool, tick_days: float) -> Integers:
-    """Slots at which a tick begins: by time, and where something has happened before the slot."""
+    """Slots at which a tick begins: by time, where something has happened before the slot, and
+    where the one before has had slots for its share of the pages."""
     if tick_days <= 0.0:
         return np.arange(slot_days.size)
     # The end is one of them: a slot may come at that very moment, as within longer traces.
     happenings = [trace.born_days, np.arange(0.0, trace.days + tick_days, tick_days)]
     if uses_signals:
         happenings.append(trace.signal_days)
-    return np.unique(np.searchsorted(slot_days, np.concatenate(happenings)))
+    begins = np.unique(np.searchsorted(slot_days, np.concatenate(happenings)))
+    most, ends = max(int(TICK_SHARE * len(trace)), 1), [*begins[1:].tolist(), slot_days.size]
+    longer = [np.arange(begin, end, most) for begin, end in zip(begins.tolist(), ends, strict=True)]
+    return np.concatenate([begins[:0], *longer])

@@ -4,7 +4,8 @@
 signals on each signal with probability p = ρ/Δ. Under a budget of slots: a signal that is heeded
 waits its turn for the next slot; every other slot goes to a page without complete signals, drawn
 with probabilities in proportion to ρ. Both have the rates of the paper and spend the budget to
-the crawl. Learning versions solve for the rates again at the start of every epoch.
+the crawl. Learning versions solve for the rates again at the start of every epoch; pages that
+become known are crawled from the next epoch on. None of them knows of host limits.
 """
 
 from collections.abc import Callable
@@ -96,11 +97,11 @@ def run_by_rate(
     crawled = np.full(slots, -1, np.int64)
     length = epoch_days or max(1.0, trace.days / EPOCHS)
     ends = np.append(np.arange(length, trace.days, length), trace.days)
-    bandwidth = slots / trace.days
+    bandwidth = slots / (trace.days - trace.judged_from)
     rng = np.random.default_rng([seed, 7])
     heeded = rng.random(events[0].size)
     event, first, begin, queue = 0, 0, 0.0, np.empty(0, np.int64)
-    shares, chances = np.empty(0), np.empty(0)
+    rates, chances = np.empty(0), np.empty(0)
     for end in ends:
         if policy.learns or begin == 0:
             facts = Facts(
@@ -114,8 +115,8 @@ def run_by_rate(
             if told is not None:
                 told(begin, rates)
             believed = _believed(known.change_rate, facts)
-            shares = np.cumsum(np.where(complete, 0.0, rates))
             chances = np.where(complete, crawl_probabilities(rates, believed), 0.0)
+        shares = np.cumsum(np.where(complete | (trace.born_days > begin), 0.0, rates))
         stop = int(np.searchsorted(slot_days, end, side="right"))
         draws = rng.random(stop - first)
         event, queue = _run_epoch(
@@ -185,7 +186,7 @@ def _run_epoch(
             page = event_pages[event]
             if event_kinds[event] == 0:
                 state.changed[page] = state.changed[page] or event_days[event] > born[page]
-            else:
+            elif event_days[event] >= born[page]:
                 state.signals[page] += 1.0
                 if heeded[event] < chances[page] and not state.queued[page]:
                     state.queued[page] = True
@@ -205,9 +206,26 @@ def _run_epoch(
         state.record_changed[slot] = state.changed[page]
         state.last_crawl[page] = now
         state.changed[page] = False
-        if born[page] <= now:
-            crawled[slot] = page
+        crawled[slot] = page
     left = np.empty(len(waiting) - turn, np.int64)
     for index in range(left.size):
         left[index] = waiting[turn + index]
     return event, left
+
+
+@compiled
+def known_by_then(order: Integers, slot_days: Floats, born: Floats) -> Integers:
+    """The page of each slot: the next one of `order` that is known by then, −1 where none is.
+
+    Pages that are not known yet are passed over; after its end the order begins anew.
+    """
+    crawled = np.full(slot_days.size, -1, np.int64)
+    turn = 0
+    for slot in range(slot_days.size):
+        for _ in range(order.size):
+            page = order[turn % order.size]
+            turn += 1
+            if born[page] <= slot_days[slot]:
+                crawled[slot] = page
+                break
+    return crawled

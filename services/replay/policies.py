@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from services.replay import by_schedule, columns, values
 from services.replay.books import Books, settle
-from services.replay.by_rate import Facts, RatePolicy, run_by_rate
+from services.replay.by_rate import Facts, RatePolicy, known_by_then, run_by_rate
 from services.replay.by_schedule import SchedulePolicy, run_by_schedule
 from services.replay.by_value import CALENDAR, Progress, ValuePolicy, oracle_of, run_by_value
 from services.replay.schedules import Schedule
@@ -188,6 +188,14 @@ def is_online(name: str) -> bool:
     return isinstance(policy, SchedulePolicy) and not policy.grid
 
 
+def knows_limits(name: str) -> bool:
+    """Whether a policy leaves hosts alone that are at their limits.
+
+    Not so: rates, and the order made of them, which are the papers' own.
+    """
+    return not isinstance(POLICIES[name], RatePolicy | OrderPolicy)
+
+
 ALSO_KNOWN_AS = {"BLCe": "BLCε", "BLLCe": "BLLCε", "freshet-smoothed": "GREEDY-NCIS"}
 """For keyboards without Greek, and for those who know a policy by what it once was called."""
 
@@ -205,14 +213,16 @@ class Replayed:
     crawled: NDArray[np.int64]
 
 
-def policy_names(chosen: str) -> list[str]:
+def policy_names(chosen: str, *, limits: bool = False) -> list[str]:
     """The names in a list like `freshet,LC`, or all of them for `all`.
+
+    Where hosts have `limits`, these are all that know of them.
 
     Raises:
         UnknownPolicy: one of them is no policy.
     """
     if chosen.strip() == "all":
-        return list(POLICIES)
+        return [name for name in POLICIES if knows_limits(name) or not limits]
     by_small_letters = {name.casefold(): name for name in POLICIES}
     by_small_letters |= {short.casefold(): name for short, name in ALSO_KNOWN_AS.items()}
     names = [part.strip() for part in chosen.split(",") if part.strip()]
@@ -239,12 +249,15 @@ def replay_policy(
 
     Raises:
         UnknownPolicy: no policy has this name.
-        ValueError: the policy cannot be solved for this trace (no page changes, say).
+        ValueError: the policy cannot be solved for this trace (no page changes, say), or knows
+            nothing of its host limits.
     """
     if name not in POLICIES:
         raise UnknownPolicy(f"there is no policy {name!r}; there are {', '.join(POLICIES)}")
     policy = POLICIES[name]
     slots = budget.slot_times(trace.days)
+    if not knows_limits(name):
+        _require_rates(trace, slots, name)
     if isinstance(policy, ValuePolicy):
         return _replay_values(trace, slots, policy, budget, oracle, progress)
     if isinstance(policy, SchedulePolicy):
@@ -252,14 +265,30 @@ def replay_policy(
     if isinstance(policy, RatePolicy):
         crawled = run_by_rate(trace, slots, policy, seed)
     else:
-        known = trace_parameters(trace)
-        rates = optimal_continuous_rates(
-            trace.importance, known.change_rate, budget.mean_rate(trace.days)
-        ).rates
-        crawled = low_discrepancy_schedule(rates, slots.size)
+        crawled = _in_order(trace, slots, budget)
     if progress is not None:
         progress(trace.days)
     return Replayed(settle(trace, slots, crawled), policy.parameters(), crawled)
+
+
+def _require_rates(trace: Trace, slots: Floats, name: str) -> None:
+    """Raises ValueError where rates say nothing."""
+    if np.isfinite(trace.host_limit).any():
+        raise ValueError(f"{name} knows nothing of host limits: leave it out where hosts have some")
+    if not slots.size:
+        raise ValueError(
+            f"{name}: the budget has no crawl within the {trace.days:g} days of the trace"
+        )
+
+
+def _in_order(trace: Trace, slots: Floats, budget: Budget) -> NDArray[np.int64]:
+    """The page of each slot by LDS."""
+    rates = optimal_continuous_rates(
+        trace.importance,
+        trace_parameters(trace).change_rate,
+        budget.mean_rate(trace.days, trace.judged_from),
+    ).rates
+    return known_by_then(low_discrepancy_schedule(rates, slots.size), slots, trace.born_days)
 
 
 def _replay_values(
@@ -271,7 +300,7 @@ def _replay_values(
     progress: Progress | None,
 ) -> Replayed:
     if np.isnan(policy.signal_delay_days):
-        delay = DEFAULT_DELAY_SLOTS / budget.mean_rate(trace.days)
+        delay = DEFAULT_DELAY_SLOTS / budget.mean_rate(trace.days, trace.judged_from)
         policy = ValuePolicy(policy.value, policy.learner, signal_delay_days=delay)
     run = run_by_value(trace, slots, policy, oracle_of(trace, oracle), progress)
     parameters = policy.parameters() | run.work

@@ -5,6 +5,9 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+MOST_SLOTS = 100_000_000
+"""A replay has each of them in memory several times."""
+
 
 @dataclass(frozen=True, slots=True)
 class Budget:
@@ -30,7 +33,15 @@ class Budget:
 
         The number of slots by day t is the whole part of ∫R: a change of R neither loses nor
         gains a fraction of a slot.
+
+        Raises:
+            ValueError: they are too many to be replayed.
         """
+        if (crawls := self._crawls(days)) > MOST_SLOTS:
+            raise ValueError(
+                f"{crawls:g} crawls in {days:g} days are more than can be replayed: "
+                f"{MOST_SLOTS:g} at most"
+            )
         parts = []
         spent = 0.0
         for number, (day, rate) in enumerate(self.steps):
@@ -45,11 +56,13 @@ class Budget:
             spent = total
         return np.concatenate(parts) if parts else np.empty(0)
 
-    def mean_rate(self, days: float) -> float:
-        """Crawls a day on average over `days`."""
+    def mean_rate(self, days: float, since: float = 0.0) -> float:
+        """Crawls a day on average, from day `since` on up to `days`; none are before it."""
+        return self._crawls(days) / (days - since)
+
+    def _crawls(self, days: float) -> float:
         ends = [*(day for day, _ in self.steps[1:]), days]
-        spans = [
+        return sum(
             max(min(end, days) - day, 0.0) * rate
             for (day, rate), end in zip(self.steps, ends, strict=True)
-        ]
-        return sum(spans) / days
+        )

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from services.replay.truth import matched_counts
 from services.world.events import NO_REQUESTS, EventStream, Requests
 from services.world.pages import WorldPages
-from services.world.trace import read_events, read_pages
+from services.world.trace import LONGEST_DAYS, read_events, read_pages
 from shared.policy.model import PageParameters
 from shared.rules.sites import sites_of
 
@@ -174,7 +174,7 @@ def world_trace(
     """A trace of a world's pages and the events of its stream, to `days` or to the last event.
 
     Raises:
-        ValueError: no events and no `days`, so the trace has no length.
+        ValueError: the trace has no length: no events and no `days`; or too great a one.
     """
     end = np.inf if days is None else days
     changes, signals = stream.changes(end), stream.signals(end)
@@ -183,7 +183,9 @@ def world_trace(
     last = max((float(part[-1]) for part in times if part.size), default=0.0)
     length = np.ceil(last) if days is None else days
     if not 0 < length < np.inf:
-        raise ValueError("the trace has no events: give --days to say how long it is")
+        raise ValueError("nothing happens after day 0: give --days to say how long the trace is")
+    if length > LONGEST_DAYS:
+        raise ValueError(f"a trace of {length:g} days is too long: {LONGEST_DAYS:g} at most")
     names = tuple(sorted(set(pages.hosts)))
     row = {name: number for number, name in enumerate(names)}
     return Trace(
@@ -212,7 +214,7 @@ def read_trace(pages_file: Path, events_file: Path, days: float | None = None) -
 
     Raises:
         TraceError: a file, column or row that cannot be read; names it.
-        ValueError: no events and no `days`.
+        ValueError: as for `world_trace`.
     """
     pages = read_pages(pages_file)
     stream = read_events(events_file, pages)
@@ -222,16 +224,21 @@ def read_trace(pages_file: Path, events_file: Path, days: float | None = None) -
 def trace_parameters(trace: Trace) -> PageParameters:
     """What an oracle knows: the parameters a population was made from, or those of the trace.
 
-    From the whole trace: a signal is true if a change of its page not yet spoken for lies within
-    the day before (sitemaps announce at midnight); changes left over make α, signals γ, and true
-    signals the precision.
+    From the whole trace, of each page since it is known and policies are judged: a signal is true
+    if a change of its page not yet spoken for lies within the day before (sitemaps announce at
+    midnight); changes left over make α, signals γ, and true signals the precision.
     """
     if trace.known is not None:
         return trace.known
-    signals, true_signals, unsignalled = matched_counts(*trace.merged_events(), len(trace))
+    days, pages, kinds = trace.merged_events()
+    since = np.maximum(trace.born_days, trace.judged_from)
+    counts = days > since[pages]
+    signals, true_signals, unsignalled = matched_counts(
+        days[counts], pages[counts], kinds[counts], len(trace)
+    )
     precision = (true_signals + SMOOTHING_SIGNALS) / (signals + 2 * SMOOTHING_SIGNALS)
     precision = np.where(signals > 0, np.minimum(precision, HIGHEST_PRECISION), 0.0)
-    watched = np.maximum(trace.days - trace.born_days, 1.0)
+    watched = np.maximum(trace.days - since, 1.0)
     return PageParameters.from_columns(
         trace.importance,
         (unsignalled + SMOOTHING_CHANGES) / watched,

@@ -12,13 +12,16 @@ from numpy.typing import NDArray
 
 from services.world.events import Changes, RecordedStream, Requests, Signals
 from services.world.pages import WorldPages, make_pages
-from shared.contracts.fields import MAX_SOURCE_LENGTH
+from shared.contracts.fields import MAX_IMPORTANCE, MAX_SOURCE_LENGTH
 from shared.contracts.identity import BadUrl, identify
 
 PAGE_COLUMNS = {"url": pa.string(), "importance": pa.float64()}
 PAGE_OPTIONAL = {"max_age_days": pa.float64()}
 EVENT_COLUMNS = {"time_days": pa.float64(), "url": pa.string(), "event": pa.string()}
 EVENT_OPTIONAL = {"source": pa.string()}
+
+LONGEST_DAYS = 100_000.0
+"""Times beyond it, 274 years, are no days since a beginning, but seconds of some clock."""
 
 MAX_SOURCES = 1000
 """More names than this are a column in the wrong place, not sources."""
@@ -41,6 +44,8 @@ def read_pages(file: Path) -> WorldPages:
     if table.num_rows == 0:
         raise TraceError(f"{file}: there are no pages in it")
     importance = _numbers(table, "importance", file, lowest=0.0)
+    too_high = f"more than the {MAX_IMPORTANCE:g} that an importance may be"
+    _refuse(importance > MAX_IMPORTANCE, importance, file, "importance", too_high)
     if importance.sum() <= 0:
         raise TraceError(f"{file}, column importance: all pages weigh nothing")
     max_age = None
@@ -67,6 +72,8 @@ def read_events(file: Path, pages: WorldPages) -> RecordedStream:
     """
     table = _read(file, EVENT_COLUMNS, EVENT_OPTIONAL)
     days = _numbers(table, "time_days", file, lowest=0.0)
+    no_days = f"beyond {LONGEST_DAYS:g}: times are days since the beginning of the trace"
+    _refuse(days > LONGEST_DAYS, days, file, "time_days", no_days)
     kinds = np.array(_texts(table, "event", file), dtype=object)
     is_change = kinds == "change"
     is_signal = kinds == "signal"
@@ -199,7 +206,8 @@ def _refuse(
 ) -> None:
     if bad.any():
         row = int(np.flatnonzero(bad)[0])
-        value = repr(values[row])[:120]
+        # As Python's own number: numpy's would name its type.
+        value = repr(values[row : row + 1].tolist()[0])[:120]
         raise TraceError(f"{file}, row {row + 1}, column {column}: {value} is {why}")
 
 

@@ -22,7 +22,9 @@ copy is stale until the next such crawl: for ∫₀ᴸ max(0, 1 − y/τ) dy day
 change or to the end of what is known. Both schedules begin with the copy of the first crawl known,
 and an interval counts as one change, however many it had: both flatter the ages.
 
-Errors are those of ratios over pages, which are independent: √(k/(k−1) Σ(yᵢ − R xᵢ)²) / Σxᵢ.
+Errors are those of ratios over pages, which are independent: √(k/(k−1) Σ(yᵢ − R xᵢ)²) / Σxᵢ. But
+of what a martingale Σd comes to, by crawls: √Σd² / Σx, d being a crawl's part of it. Where a few
+pages weigh most, as importance has it, there are too few pages to tell it by.
 """
 
 import math
@@ -75,7 +77,7 @@ class Comparison(NamedTuple):
 
 
 class Estimate(NamedTuple):
-    """A figure and its standard error; NaN where one page is all there is."""
+    """A figure and its standard error; NaN where that is one over pages, and there is one page."""
 
     value: float
     error: float
@@ -91,7 +93,7 @@ class Freshness(NamedTuple):
     least: float
     """Every change right after the crawl before: no model can say less. At most it is 1."""
     difference: Estimate
-    """`found` less `expected`."""
+    """`found` less `expected`; with its standard error if the model is right."""
 
 
 class ByAge(NamedTuple):
@@ -142,7 +144,7 @@ def freshness(crawls: Crawls) -> Freshness:
         expected=_ratio(crawls.pages, weights * crawls.fresh_days, whole).value,
         found=_ratio(crawls.pages, weights * fresh, whole),
         least=_ratio(crawls.pages, whole * ~crawls.changed, whole).value,
-        difference=_ratio(crawls.pages, weights * (fresh - crawls.fresh_days), whole),
+        difference=_martingale(weights * (fresh - crawls.fresh_days), whole),
     )
 
 
@@ -191,6 +193,14 @@ def _stale_by_age(crawls: Crawls, moments: Floats, revisit_days: float) -> Float
     stale = np.zeros(run.size)
     stale[changes] = length - length**2 / (2.0 * revisit_days)
     return stale
+
+
+def _martingale(parts: Floats, whole: Floats) -> Estimate:
+    """Σ parts / Σ whole of parts that have the mean 0 given all before, and its standard error."""
+    total = float(whole.sum())
+    if not total > 0.0:
+        return Estimate(math.nan, math.nan)
+    return Estimate(float(parts.sum()) / total, math.sqrt(float((parts**2).sum())) / total)
 
 
 def _ratio(pages: NDArray[np.int64], parts: Floats, whole: Floats) -> Estimate:

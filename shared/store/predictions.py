@@ -16,6 +16,9 @@ from shared.store.page_status import ACTIVE
 _PARTS: Final = 1 << 16
 """Pages are sampled by the low bits of their ids, which are hashes."""
 
+_LARGER: Final = 4
+"""A sample without a crawl is made so many times as large."""
+
 _COUNT: Final = """
 SELECT count(*), min(recorded_at) FROM observations
 WHERE recorded_at >= %(since)s AND staleness IS NOT NULL
@@ -86,6 +89,10 @@ def read_predicted(
         said = weights or {}
         of_classes = {"classes": list(said), "weights": list(said.values())}
         rows = connection.execute(_CRAWLS, chosen | of_classes).fetchall()
+        while not rows and parts < _PARTS:
+            # So few pages have so many crawls that none of them is in the sample.
+            parts = chosen["parts"] = min(_LARGER * parts, _PARTS)
+            rows = connection.execute(_CRAWLS, chosen | of_classes).fetchall()
         pages = _number(connection, _PAGES, chosen)
     if not rows:
         return None

@@ -79,7 +79,10 @@ def command(
         chosen = figure_names(names)
     except ValueError as error:
         raise UserError(str(error)) from error
-    out.mkdir(parents=True, exist_ok=True)
+    try:
+        out.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise UserError(f"--out {out}: no folder can be made there: {error.strerror}") from error
     try:
         dataset = _dataset(dataset_folder)
         scale = Scale(repetitions, seed, pages, dataset)

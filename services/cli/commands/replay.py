@@ -5,6 +5,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import click
+from click.core import ParameterSource
 from rich.console import Console
 from rich.progress import Progress
 
@@ -22,6 +23,7 @@ from shared.terminal.output import show_json, show_rows
 
 POLLED = "polled"
 AS_THEY_COME = "as-they-come"
+HOST_LIMITS = "host-limits"
 
 _FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
 
@@ -111,9 +113,11 @@ def command(
           --scenario as-they-come
       freshet replay --pages pages.csv --events events.csv --crawls-per-day 200 --policy all
     """
+    _refuse_what_is_not_heeded(scenario)
     try:
         usual = DEFAULT if scenario == AS_THEY_COME else (FRESHET,)
-        names = list(usual) if policy is None else policy_names(policy)
+        limits = scenario == HOST_LIMITS
+        names = list(usual) if policy is None else policy_names(policy, limits=limits)
         if plot is not None:
             check_picture(plot)
     except ValueError as error:
@@ -139,6 +143,20 @@ def command(
         show_json(found.report() | {"scenario": scenario})
     else:
         show_rows(found.rows(), as_json=False, empty="nothing was replayed")
+
+
+def _refuse_what_is_not_heeded(scenario: str | None) -> None:
+    """Raises UserError if an option was given that the scenario has no use for."""
+    context = click.get_current_context()
+    needless = {
+        POLLED: {"policy", "oracle", "plot", "seed"},
+        AS_THEY_COME: {"oracle", "plot", "poll_every", "source_per"},
+    }.get(scenario or "", {"poll_every", "source_per"})
+    for option in context.command.params:
+        source = context.get_parameter_source(option.name or "")
+        if option.name in needless and source is not ParameterSource.DEFAULT:
+            where = f"with --scenario {scenario}" if scenario else f"without --scenario {POLLED}"
+            raise UserError(f"{option.opts[0]} has no effect {where}: leave it out")
 
 
 def _show_polled(

@@ -133,3 +133,15 @@ async def test_a_sample_of_pages_is_one_of_whole_pages(settings, start, kafka):
     counts = {page: (seen.crawls.pages == page).sum() for page in seen.crawls.pages.tolist()}
     assert set(counts.values()) == {2}
     assert seen.pages >= len(counts)
+
+
+async def test_a_sample_has_a_page_however_few_there_are(settings, start, kafka):
+    handler = await start(kafka)
+    for batch in a_day_of_life(kafka):
+        await handler.handle(batch)
+    database = settings.database_url.get_secret_value()
+    # As if nearly all crawls were too many: the first sample is one of 65,536 parts of the pages.
+    seen = read_predicted(database, 0.0, 0)
+    assert seen.crawls.pages.size >= 2
+    assert 0.0 < seen.share < 1.0
+    assert seen.pages >= 1

@@ -23,12 +23,13 @@ from shared.units import SECONDS_PER_DAY
 PAGES, CRAWLS = 2000, 20
 
 
-def world(seed, believed=1.0, uniform=False, scale=1.0):
+def world(seed, believed=1.0, uniform=False, scale=1.0, pages=PAGES, each=CRAWLS):
     """Pages that change at random and are crawled at any intervals; rates are believed to be so
-    many times what they are. Returns the crawls, and the true changes by page."""
+    many times what they are, and each page has so many crawls. Returns the crawls, and the true
+    changes by page."""
     rng = np.random.default_rng(seed)
-    rates = rng.lognormal(-1.5, 1.0, PAGES)
-    days = scale * (rng.exponential(1.0, (PAGES, CRAWLS)) + 0.05)
+    rates = rng.lognormal(-1.5, 1.0, pages)
+    days = scale * (rng.exponential(1.0, (pages, each)) + 0.05)
     if not uniform:
         # As a scheduler does it: what changes more is crawled sooner.
         days /= np.sqrt(rates)[:, np.newaxis]
@@ -46,7 +47,7 @@ def world(seed, believed=1.0, uniform=False, scale=1.0):
     staleness = believed * rates[:, np.newaxis] * days
     fresh = days * -np.expm1(-staleness) / staleness
     crawls = Crawls(
-        np.repeat(np.arange(PAGES), CRAWLS),
+        np.repeat(np.arange(pages), each),
         times.ravel() * SECONDS_PER_DAY,
         days.ravel(),
         changed.ravel(),
@@ -93,6 +94,20 @@ def test_freshness_from_crawls_is_the_true_one():
     found, truth = freshness(crawls), true_freshness(changes, times)
     assert found.found.value == pytest.approx(truth, abs=4 * found.difference.error)
     assert abs(found.difference.value) < 4 * found.difference.error
+
+
+@pytest.mark.parametrize("heavy", [False, True])
+def test_the_difference_lies_within_its_error_as_often_as_it_says(heavy):
+    # Where importance is heavy-tailed, few pages weigh more than all others together.
+    far = []
+    for seed in range(300):
+        crawls, _, _ = world(seed, pages=300, each=8)
+        drawn = np.minimum(1.0 + np.random.default_rng([seed, 1]).pareto(1.2, 300), 1000.0)
+        weights = drawn if heavy else np.ones(300)
+        found = freshness(crawls._replace(importance=np.repeat(weights, 8))).difference
+        far.append(abs(found.value) > 2.0 * found.error)
+    # 0.046 of a normal law; 0.086 are 3.3 standard errors above that.
+    assert np.mean(far) < 0.086
 
 
 @pytest.mark.parametrize("believed", [0.5, 0.7, 1.5, 2.0])

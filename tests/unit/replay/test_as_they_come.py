@@ -1,6 +1,8 @@
 """Signals as they come elsewhere: late, read by polls, of some hosts, none; and what follows."""
 
+import re
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -203,3 +205,25 @@ def test_a_trace_is_named_by_what_happens_in_it() -> None:
         {"judged_from": 1.0},
     ):
         assert trace.digest() != replace(trace, **other).digest()
+
+
+def test_the_headline_is_the_middle_of_the_table_that_the_results_have() -> None:
+    root = Path(as_they_come.__file__).parents[2]
+    lines = (root / "services/replay/results/README.md").read_text().splitlines()
+
+    def cells(name: str) -> list[list[float]]:
+        [line] = [line for line in lines if line.startswith(f"| {name} | ")]
+        return [[float(x) for x in re.findall(r"[0-9.]+", cell)] for cell in line.split("|")[4:7]]
+
+    rows = [cells(f"`{name}`") for name in AS_THEY_COME]
+    told = cells("the middle, and the range")
+    for peer in range(3):
+        times = [row[peer] for row in rows]
+        middle = np.median([np.median(draws) for draws in times])
+        assert told[peer] == [middle, min(map(min, times)), max(map(max, times))]
+    assert f"the copy was stale {told[0][0]:g} times\n" in (root / "README.md").read_text()
+    decide = (root / "docs/decide/index.md").read_text()
+    assert f"| {told[0][0]:g} in the middle of nine scenarios" in decide
+    assert (
+        f"| {told[1][0]:.1f} in the middle; from {told[1][1]:.1f} to {told[1][2]:.1f} |" in decide
+    )

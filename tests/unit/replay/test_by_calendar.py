@@ -181,6 +181,14 @@ def test_a_blocked_budget_leaves_slots_empty() -> None:
     assert (run.crawled >= 0).sum() == pytest.approx(30, abs=3)
 
 
+@pytest.mark.parametrize(("pages", "crawls"), [(1, 40.0), (12, 400.0), (12, 4000.0)])
+def test_a_budget_of_many_crawls_a_page_is_used_whole(pages: int, crawls: float) -> None:
+    trace, budget = paper_trace(pages=pages, days=5.0), Budget.constant(crawls)
+    ours = replay_policy(trace, budget, "freshet").books
+    assert ours.crawls.sum() > 0.99 * crawls * trace.days
+    assert ours.staleness <= 1.02 * replay_policy(trace, budget, "uniform").books.staleness
+
+
 def test_a_budget_of_nothing_is_replayed() -> None:
     trace = paper_trace(pages=10, days=30.0)
     assert run_by_value(trace, np.empty(0), POLICY).crawled.size == 0

@@ -1,5 +1,7 @@
 """Every policy by name: budgets are kept, results repeat, peers follow their documentation."""
 
+from pathlib import Path
+
 import numpy as np
 import pytest
 from replay_traces import paper_trace
@@ -51,6 +53,11 @@ def test_no_policy_is_counted_twice() -> None:
     alike = [(a, b) for a in names for b in names if a < b and POLICIES[a] == POLICIES[b]]
     assert alike == []
     assert policy_names("freshet-smoothed") == ["GREEDY-NCIS"]
+
+
+def test_the_results_say_how_many_policies_there_are() -> None:
+    results = Path(by_schedule.__file__).with_name("results") / "README.md"
+    assert f"`--policy all` compares {len(POLICIES)}, " in results.read_text()
 
 
 def test_nutch_stretches_shrinks_and_synchronises() -> None:

@@ -26,3 +26,10 @@ def test_the_number_of_slots_is_the_whole_part_of_the_budget_spent(days: float) 
 def test_bad_budgets_are_refused(steps: tuple[tuple[float, float], ...]) -> None:
     with pytest.raises(ValueError, match="budget steps"):
         Budget(steps)
+
+
+def test_slots_that_no_memory_holds_are_refused() -> None:
+    with pytest.raises(
+        ValueError, match=r"1e\+09 crawls in 100 days are more than can be replayed"
+    ):
+        Budget.constant(1e7).slot_times(100.0)
