@@ -11,6 +11,14 @@ NO_APACHE_KAFKA = "Apache Kafka cannot run here: "
 """Begins the reason of every skip that is due to it."""
 
 
+ONCE = pytest.mark.parametrize(
+    "broker", ["local", pytest.param("apache", marks=pytest.mark.long)], indirect=True
+)
+"""On a test of what a worker makes of messages, which is no matter of the broker's: on the local
+one each time, on Apache Kafka with `make long`. The contract tests hold both to the same, and
+whole systems are harmed on Apache Kafka."""
+
+
 def best_broker() -> str:
     """What whole systems are harmed on: Apache Kafka where it can run, else the local broker.
 

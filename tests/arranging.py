@@ -6,6 +6,9 @@ A pytest plugin, which `conftest.py` loads. `tests/README.md` says how to use th
 import gc
 from collections import Counter
 from collections.abc import Iterable, Iterator
+from contextlib import contextmanager, nullcontext
+from fcntl import LOCK_EX, LOCK_NB, LOCK_SH, flock
+from pathlib import Path
 
 import pytest
 from apache import NO_APACHE_KAFKA
@@ -98,12 +101,28 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         items[:] = longest_first(items)
 
 
+@contextmanager
+def one_before_the_others() -> Iterator[None]:
+    """Of several processes that do this at one time, the first does it alone, the rest together.
+
+    In a fresh clone the first one compiles all tests, which takes longer than to load them, and the
+    others find them compiled.
+    """
+    with Path(__file__).open() as lock:
+        try:
+            flock(lock, LOCK_EX | LOCK_NB)
+        except BlockingIOError:
+            flock(lock, LOCK_SH)
+        yield
+
+
 @pytest.hookimpl(wrapper=True, tryfirst=True)
-def pytest_collection() -> Iterator[None]:
+def pytest_collection(session: pytest.Session) -> Iterator[None]:
     """What is loaded for the tests stays: nobody looks through it for garbage, now or later."""
     gc.disable()
     try:
-        return (yield)
+        with one_before_the_others() if hasattr(session.config, "workerinput") else nullcontext():
+            return (yield)
     finally:
         gc.freeze()
         gc.enable()

@@ -4,6 +4,7 @@ With pytest-xdist every worker has its own. Nothing of it outlives the session.
 """
 
 import os
+import shutil
 import tempfile
 import uuid
 from collections.abc import Callable, Iterator
@@ -15,6 +16,7 @@ import hypothesis
 import psycopg
 import pytest
 from apache import need_apache_kafka
+from scratch import MEMORY, ROOM_BYTES, where_files_cost_least
 
 from deploy.local.apache import ApacheKafka
 from deploy.local.kafka import KafkaProcess, LocalBroker
@@ -67,9 +69,24 @@ def pytest_runtest_protocol(item: pytest.Item) -> Iterator[None]:
 @pytest.fixture(scope="session")
 def scratch_dir() -> Iterator[Path]:
     """A folder with a short path that other accounts can pass through, as PostgreSQL needs it."""
-    with tempfile.TemporaryDirectory(prefix="freshet-test-") as directory:
+    place = where_files_cost_least(MEMORY, ROOM_BYTES)
+    with tempfile.TemporaryDirectory(prefix="freshet-test-", dir=place) as directory:
         Path(directory).chmod(0o711)
         yield Path(directory)
+
+
+@pytest.fixture
+def system_dir(scratch_dir: Path, tmp_path: Path) -> Iterator[Path]:
+    """A folder for a system of the test's own; afterwards its logs are in `tmp_path`."""
+    directory = scratch_dir / uuid.uuid4().hex[:8]
+    directory.mkdir(mode=0o711)
+    yield directory
+    for path in (*directory.glob("*.*"), *directory.rglob("[!0-9]*.log")):
+        if path.is_file():
+            kept = tmp_path / path.relative_to(directory)
+            kept.parent.mkdir(parents=True, exist_ok=True)
+            shutil.copy(path, kept)
+    shutil.rmtree(directory, ignore_errors=True)
 
 
 @pytest.fixture(scope="session")
@@ -111,7 +128,9 @@ def postgres_server(scratch_dir: Path) -> Iterator[EmbeddedPostgres]:
     """An embedded PostgreSQL server, shared by the session's tests, which drop their databases."""
     # Of a killed server the machine keeps what was written; only one that loses power would not.
     # Otherwise each database that is dropped waits for the disk, for as long as most tests take.
-    server = EmbeddedPostgres(scratch_dir / "postgres", {"fsync": "off"})
+    # And its folder may be in memory: of its log it is to keep little.
+    settings = {"fsync": "off", "min_wal_size": "80MB", "max_wal_size": "1GB"}
+    server = EmbeddedPostgres(scratch_dir / "postgres", settings)
     server.start()
     try:
         yield server

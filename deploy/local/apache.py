@@ -52,11 +52,16 @@ share.coordinator.state.topic.replication.factor=1
 share.coordinator.state.topic.min.isr=1
 log.cleaner.backoff.ms=500
 log.cleaner.dedupe.buffer.size=8388608
-num.network.threads=2
+num.network.threads=1
 num.io.threads=4
 background.threads=2
 broker.heartbeat.interval.ms=500
 broker.session.timeout.ms=2000
+metadata.max.idle.interval.ms=0
+"""
+"""A broker that has nothing to do does little: as many may stand idle as tests are run at once.
+
+Otherwise its controller writes a record of nothing every half second, which the broker then reads.
 """
 
 

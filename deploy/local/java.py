@@ -24,6 +24,7 @@ OPTIONS = (
     "-XX:+UseSerialGC",
     "-XX:TieredStopAtLevel=1",
     "-Xshare:auto",
+    "-XX:-UsePerfData",
     "-Dorg.apache.logging.log4j.level=WARN",
 )
 """An archive of classes is good for these alone."""

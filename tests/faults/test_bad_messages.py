@@ -141,8 +141,8 @@ async def check_result(run: LiveRun, ledger: Ledger, latest: float) -> None:
 
 @pytest.mark.slow(40)
 @pytest.mark.postgres
-async def test_bad_messages_change_nothing(tmp_path: Path) -> None:
-    async with live_run(tmp_path, best_broker(), "--seed", "7") as run:
+async def test_bad_messages_change_nothing(system_dir: Path) -> None:
+    async with live_run(system_dir, best_broker(), "--seed", "7") as run:
         settings = run.settings
         clock = settings.clock()
         async with raw_producer(settings) as producer:

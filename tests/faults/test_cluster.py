@@ -13,11 +13,11 @@ FAULTS = ("node-kill", "failover", "forget")
 @pytest.mark.postgres
 @pytest.mark.kafka
 @pytest.mark.timeout(960)
-def test_a_node_and_a_primary_are_lost_and_nothing_else(tmp_path: Path) -> None:
+def test_a_node_and_a_primary_are_lost_and_nothing_else(system_dir: Path) -> None:
     need_apache_kafka()
 
     report = verify(
-        *(tmp_path / "data", "--topology", "cluster", "--faults", ",".join(FAULTS)),
+        *(system_dir / "data", "--topology", "cluster", "--faults", ",".join(FAULTS)),
         *("--minutes", "0.3", "--seed", "5", "--pages", "750", "--rate", "60"),
     )
 

@@ -12,9 +12,9 @@ from services.verify.plan import FAULTS
 @pytest.mark.slow(90)
 @pytest.mark.postgres
 @pytest.mark.timeout(960)
-def test_no_fault_breaks_a_promise(tmp_path: Path) -> None:
+def test_no_fault_breaks_a_promise(system_dir: Path) -> None:
     report = verify(
-        *(tmp_path / "data", "--broker", best_broker()),
+        *(system_dir / "data", "--broker", best_broker()),
         *("--minutes", "0.3", "--seed", "3", "--pages", "1000", "--rate", "60"),
         *("--faults", "all,grow"),
     )

@@ -7,9 +7,9 @@ import time
 import uuid
 
 import pytest
+from apache import ONCE
 from workers import reader, settings_for, worker
 
-from migrations.upgrade import migrate
 from shared.contracts.codec import decode, encode
 from shared.contracts.layout import MOST_SHARDS
 from shared.contracts.messages import Bandwidth, DemandCurve, Multipliers
@@ -18,7 +18,7 @@ from shared.runtime.kafka import ensure_topics
 from shared.runtime.publisher import Publisher
 from shared.store.multipliers import last_multipliers
 
-pytestmark = pytest.mark.slow(8)
+pytestmark = [pytest.mark.slow(4), ONCE]
 
 GRID = [10 ** (k / 8) for k in range(-24, 9)]
 
@@ -39,13 +39,12 @@ def curve(shard: int, scale: float = 1.0) -> DemandCurve:
 
 
 @pytest.fixture
-async def publisher(broker, database_url):
-    await asyncio.to_thread(migrate, database_url, 4)
+async def publisher(broker, migrated_url):
     settings = settings_for(
         broker.bootstrap_servers,
         f"coordinator-{uuid.uuid4().hex[:8]}",
         silent_after_seconds=2.0,
-        database_url=database_url,
+        database_url=migrated_url,
     )
     await ensure_topics(settings)
     made = Publisher(settings)

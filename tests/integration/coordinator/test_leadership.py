@@ -14,12 +14,6 @@ from services.coordinator.leadership import Leadership
 from shared.store.lease import connect_lease, read_lease, release_lease, renew_lease, take_lease
 
 
-@pytest.fixture
-async def migrated(database_url):
-    await asyncio.to_thread(migrate, database_url, 4)
-    return database_url
-
-
 class Candidate:
     """A coordinator, as far as the election goes."""
 
@@ -62,8 +56,8 @@ async def one_leader(made):
     return leader
 
 
-async def test_of_many_one_leads_and_gives_the_lease_back_when_it_stops(migrated):
-    async with candidates(migrated, 5) as made:
+async def test_of_many_one_leads_and_gives_the_lease_back_when_it_stops(migrated_url):
+    async with candidates(migrated_url, 5) as made:
         first = await one_leader(made)
         epoch = first.leadership.epoch
         assert {c.leadership.leader for c in made} == {first.leadership.leader}
@@ -72,13 +66,13 @@ async def test_of_many_one_leads_and_gives_the_lease_back_when_it_stops(migrated
         assert second.leadership.epoch > epoch
 
 
-async def test_a_leader_whose_connection_dies_is_replaced_and_knows_it(migrated):
-    async with candidates(migrated) as made:
+async def test_a_leader_whose_connection_dies_is_replaced_and_knows_it(migrated_url):
+    async with candidates(migrated_url) as made:
         one = await one_leader(made)
         [two] = [c for c in made if c is not one]
         before = one.leadership.epoch
         async with one.leadership._lock:  # it can do nothing
-            with psycopg.connect(migrated, autocommit=True) as connection:
+            with psycopg.connect(migrated_url, autocommit=True) as connection:
                 connection.execute(
                     "SELECT pg_terminate_backend(session_pid) FROM coordinator_lease"
                 )
@@ -90,8 +84,8 @@ async def test_a_leader_whose_connection_dies_is_replaced_and_knows_it(migrated)
         assert two.leadership.epoch == after
 
 
-async def test_a_leader_that_hangs_is_replaced_and_does_not_lead_when_it_goes_on(migrated):
-    async with candidates(migrated) as made:
+async def test_a_leader_that_hangs_is_replaced_and_does_not_lead_when_it_goes_on(migrated_url):
+    async with candidates(migrated_url) as made:
         one = await one_leader(made)
         [two] = [c for c in made if c is not one]
         before = one.leadership.epoch
@@ -103,8 +97,8 @@ async def test_a_leader_that_hangs_is_replaced_and_does_not_lead_when_it_goes_on
         assert two.leadership.epoch == after
 
 
-async def test_a_leader_that_hears_of_a_newer_epoch_steps_back(migrated):
-    async with candidates(migrated, 1) as (one,):
+async def test_a_leader_that_hears_of_a_newer_epoch_steps_back(migrated_url):
+    async with candidates(migrated_url, 1) as (one,):
         epoch = await one.leads()
         one.leadership.superseded(epoch - 1, "two")
         one.leadership.superseded(epoch, one.leadership._name)
@@ -113,14 +107,14 @@ async def test_a_leader_that_hears_of_a_newer_epoch_steps_back(migrated):
         assert one.leadership.epoch == 0
 
 
-async def test_a_leader_that_hears_another_in_its_own_epoch_steps_back(migrated):
-    async with candidates(migrated, 1) as (one,):
+async def test_a_leader_that_hears_another_in_its_own_epoch_steps_back(migrated_url):
+    async with candidates(migrated_url, 1) as (one,):
         one.leadership.superseded(await one.leads(), "two")
         assert one.leadership.epoch == 0
 
 
-async def test_an_epoch_is_higher_than_any_on_the_topic(migrated):
-    candidate = Candidate(migrated, "restored", newest_epoch=10**15)
+async def test_an_epoch_is_higher_than_any_on_the_topic(migrated_url):
+    candidate = Candidate(migrated_url, "restored", newest_epoch=10**15)
     assert await candidate.leads() == 10**15 + 1
     await candidate.end()
 
@@ -153,8 +147,8 @@ async def test_options_of_the_address_stand_beside_those_of_the_lease(database_u
             assert await (await lease.execute(f"SHOW {name}")).fetchone() == (value,)
 
 
-async def test_only_what_was_seen_can_be_taken(migrated):
-    connection = await connect_lease(migrated)
+async def test_only_what_was_seen_can_be_taken(migrated_url):
+    connection = await connect_lease(migrated_url)
     seen = await read_lease(connection)
     epoch = await take_lease(connection, "one", seen, 0)
     assert epoch > seen.epoch
@@ -172,11 +166,11 @@ async def test_only_what_was_seen_can_be_taken(migrated):
     await connection.close()
 
 
-async def test_a_takeover_that_the_database_forgets_leaves_one_leader(migrated):
+async def test_a_takeover_that_the_database_forgets_leaves_one_leader(migrated_url):
     """A standby is promoted that has not got the last commits."""
     async with contextlib.AsyncExitStack() as stack:
         one, two = [
-            await stack.enter_async_context(await connect_lease(migrated)) for _ in range(2)
+            await stack.enter_async_context(await connect_lease(migrated_url)) for _ in range(2)
         ]
         seen = await read_lease(one)
         forgotten = await take_lease(one, "one", seen, 0)

@@ -8,6 +8,7 @@ import time
 import uuid
 
 import pytest
+from apache import ONCE
 from workers import WorkerProcess, reader, settings_for, worker
 
 from deploy.local.postgres import EmbeddedPostgres
@@ -134,6 +135,7 @@ def check_sequence(records):
     return taken
 
 
+@ONCE
 async def test_a_leader_that_is_killed_is_replaced_and_the_budget_goes_on(
     broker, database_url, tmp_path
 ):
@@ -156,6 +158,7 @@ async def test_a_leader_that_is_killed_is_replaced_and_the_budget_goes_on(
     assert sum(a.share for a in takeover.allotments) == pytest.approx(1.0)
 
 
+@ONCE
 async def test_a_leader_that_stood_still_follows_when_it_goes_on(broker, database_url, tmp_path):
     async with system(broker, database_url) as publisher:
         settings = publisher.settings

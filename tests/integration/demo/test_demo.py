@@ -17,7 +17,7 @@ pytestmark = [pytest.mark.kafka, pytest.mark.postgres]
 
 SITES = 6
 """One of each kind up to the careless one: dates, pings, 429, a feed, lies."""
-PAGES = 12
+PAGES = 8
 
 
 def start(folder: Path, *options: str) -> subprocess.Popen[str]:
@@ -45,11 +45,11 @@ def leftovers(folder: Path) -> list[str]:
     return [" ".join(line) for line in lines if any(str(folder) in part for part in line)]
 
 
-@pytest.mark.slow(50)
+@pytest.mark.slow(35)
 @pytest.mark.timeout(300)
-def test_copies_of_real_sites_are_kept_fresh(tmp_path: Path) -> None:
-    options = ("--seconds", "30", "--sites", str(SITES), "--pages", str(PAGES))
-    demo = start(tmp_path, *options, "--crawls-per-second", "10/s")
+def test_copies_of_real_sites_are_kept_fresh(system_dir: Path) -> None:
+    options = ("--seconds", "18", "--sites", str(SITES), "--pages", str(PAGES))
+    demo = start(system_dir, *options, "--crawls-per-second", "10/s")
     output, said = demo.communicate(timeout=280)
 
     assert demo.returncode == 0, said
@@ -81,15 +81,15 @@ def test_copies_of_real_sites_are_kept_fresh(tmp_path: Path) -> None:
     assert visits["private_by_crawlers"] == visits["while_to_be_left_alone"] == 0, visits
     assert visits["turned_away"] > 0
     assert set(report["restarts"].values()) == {0}, report["restarts"]
-    assert leftovers(tmp_path) == []
+    assert leftovers(system_dir) == []
 
 
 @pytest.mark.slow(15)
 @pytest.mark.timeout(200)
-def test_ctrl_c_stops_all_of_it(tmp_path: Path) -> None:
-    demo = start(tmp_path, "--sites", "1")
+def test_ctrl_c_stops_all_of_it(system_dir: Path) -> None:
+    demo = start(system_dir, "--sites", "1")
     # The crawler is the last one to be started.
-    log = tmp_path / "data" / "system" / "logs" / "crawler.log"
+    log = system_dir / "data" / "system" / "logs" / "crawler.log"
     deadline = time.monotonic() + 120
     while not log.exists() and demo.poll() is None and time.monotonic() < deadline:
         time.sleep(0.1)
@@ -100,4 +100,4 @@ def test_ctrl_c_stops_all_of_it(tmp_path: Path) -> None:
     assert demo.returncode == 0, said
     assert output == ""
     assert "Traceback" not in said
-    assert leftovers(tmp_path) == []
+    assert leftovers(system_dir) == []

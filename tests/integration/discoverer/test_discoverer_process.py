@@ -4,6 +4,7 @@ import asyncio
 import time
 
 import pytest
+from apache import ONCE
 from discovered_pages import GONE_PAGE, KNOWN, REMOVED_PAGE
 from workers import reader, worker
 
@@ -40,6 +41,7 @@ async def until_done(updates, publisher):
     return [record for record in records if LAST not in urls_of([record])[0]]
 
 
+@ONCE
 async def test_links_become_pages_unless_they_are_known_removed_or_not_wanted(
     broker, deploy, tmp_path
 ):

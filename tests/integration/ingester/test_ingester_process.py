@@ -6,6 +6,7 @@ import time
 import uuid
 
 import pytest
+from apache import ONCE
 from workers import reader, settings_for, worker
 
 from shared.contracts.codec import decode, encode
@@ -15,7 +16,7 @@ from shared.contracts.topics import DEAD_LETTERS, PAGE_SIGNALS, SIGNALS
 from shared.runtime.kafka import ensure_topics
 from shared.runtime.publisher import Publisher
 
-pytestmark = pytest.mark.slow(7)
+pytestmark = [pytest.mark.slow(4), ONCE]
 
 PARTITIONS = 4
 

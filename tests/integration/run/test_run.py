@@ -47,13 +47,13 @@ def leftovers(folder: Path) -> list[str]:
 
 @pytest.mark.slow(30)
 @pytest.mark.timeout(300)
-def test_a_trace_is_replayed_within_the_budget(tmp_path: Path) -> None:
-    (tmp_path / "pages.csv").write_text(PAGES)
-    (tmp_path / "events.csv").write_text(EVENTS)
-    report_file = tmp_path / "report.json"
+def test_a_trace_is_replayed_within_the_budget(system_dir: Path) -> None:
+    (system_dir / "pages.csv").write_text(PAGES)
+    (system_dir / "events.csv").write_text(EVENTS)
+    report_file = system_dir / "report.json"
 
     done = run(
-        tmp_path,
+        system_dir,
         *("--pages", "pages.csv", "--events", "events.csv", "--seconds", "8", "--speed", "0.5"),
         *("--crawls-per-day", "40", "--bandwidth-at", "2:80", "--partitions", "4"),
         *("--report", str(report_file), "--json"),
@@ -73,16 +73,16 @@ def test_a_trace_is_replayed_within_the_budget(tmp_path: Path) -> None:
     assert report["signals"] == EVENTS.count("signal")
     assert len(report["daily_freshness"]) == 4
     assert 0.5 < report["freshness"] <= 1
-    assert leftovers(tmp_path) == []
+    assert leftovers(system_dir) == []
 
 
 @pytest.mark.timeout(60)
-def test_a_trace_that_cannot_be_read_stops_everything(tmp_path: Path) -> None:
-    (tmp_path / "pages.csv").write_text(PAGES)
-    (tmp_path / "events.csv").write_text(EVENTS + "soon,https://h0.example/0,change,\n")
+def test_a_trace_that_cannot_be_read_stops_everything(system_dir: Path) -> None:
+    (system_dir / "pages.csv").write_text(PAGES)
+    (system_dir / "events.csv").write_text(EVENTS + "soon,https://h0.example/0,change,\n")
 
     done = run(
-        tmp_path,
+        system_dir,
         *("--pages", "pages.csv", "--events", "events.csv", "--crawls-per-day", "40"),
         *("--days", "1", "--partitions", "2"),
     )
@@ -91,4 +91,4 @@ def test_a_trace_that_cannot_be_read_stops_everything(tmp_path: Path) -> None:
     assert "events.csv" in done.stderr
     assert "time_days" in done.stderr
     assert "Traceback" not in done.stderr
-    assert leftovers(tmp_path) == []
+    assert leftovers(system_dir) == []

@@ -15,7 +15,6 @@ import pytest
 from click.testing import CliRunner
 from workers import settings_for, worker
 
-from migrations.upgrade import migrate
 from services.cli.kafka import last_records
 from services.cli.main import main
 from shared.contracts.identity import host_id_of, identify
@@ -47,7 +46,8 @@ REMOVED = OTHERS[:5]
 
 
 @pytest.fixture
-async def settings(local_broker, database_url, monkeypatch):
+async def settings(local_broker, migrated_database, monkeypatch):
+    database_url = await asyncio.to_thread(migrated_database, SHARDS)
     prefix = f"erasing-{uuid.uuid4().hex[:8]}"
     settings = settings_for(
         local_broker.bootstrap_servers,
@@ -65,7 +65,6 @@ async def settings(local_broker, database_url, monkeypatch):
     }
     for name, value in environment.items():
         monkeypatch.setenv(name, value)
-    await asyncio.to_thread(migrate, database_url, SHARDS)
     await ensure_topics(settings)
     return settings
 

@@ -28,9 +28,9 @@ async def leader_of(settings, name):
 
 @pytest.mark.slow(30)
 @pytest.mark.kafka
-async def test_what_followers_have_not_copied_yet_is_not_known(tmp_path):
+async def test_what_followers_have_not_copied_yet_is_not_known(system_dir):
     need_apache_kafka()
-    async with three_nodes(tmp_path) as cluster:
+    async with three_nodes(system_dir) as cluster:
         settings = load_settings(
             kafka_bootstrap_servers=cluster.bootstrap_servers, replication_factor=3
         )

@@ -42,9 +42,9 @@ async def without_leader(settings):
 
 @pytest.mark.slow(20)
 @pytest.mark.kafka
-async def test_partitions_of_other_nodes_are_read_and_theirs_when_the_node_is_back(tmp_path):
+async def test_partitions_of_other_nodes_are_read_and_theirs_when_the_node_is_back(system_dir):
     need_apache_kafka()
-    async with three_nodes(tmp_path) as cluster:
+    async with three_nodes(system_dir) as cluster:
         settings = load_settings(
             kafka_bootstrap_servers=cluster.bootstrap_servers, partitions=3, replication_factor=1
         )

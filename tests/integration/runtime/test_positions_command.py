@@ -12,7 +12,6 @@ from aiokafka.admin import AIOKafkaAdminClient, NewTopic
 from click.testing import CliRunner
 from workers import settings_for, variables_of, worker
 
-from migrations.upgrade import migrate
 from services.cli.main import main
 from services.discoverer.worker import GROUP as DISCOVERERS
 from services.ingester.reading import GROUP as INGESTERS
@@ -26,7 +25,7 @@ SESSION_SECONDS = 6.0
 
 
 @pytest.fixture
-async def prepared(database_url, monkeypatch):
+async def prepared(migrated_url, monkeypatch):
     """Makes the settings of a deployment on a broker, for workers and commands alike."""
 
     async def prepare(broker):
@@ -34,12 +33,11 @@ async def prepared(database_url, monkeypatch):
         settings = settings_for(
             broker.bootstrap_servers,
             prefix,
-            database_url=database_url,
+            database_url=migrated_url,
             kafka_session_timeout_seconds=SESSION_SECONDS,
         )
         for name, value in variables_of(settings).items():
             monkeypatch.setenv(name, value)
-        await asyncio.to_thread(migrate, database_url, settings.partitions)
         await ensure_topics(settings)
         return settings
 
@@ -94,13 +92,13 @@ async def make_anew(settings, topic):
 
 
 async def test_a_topic_that_was_made_anew_is_settled_by_people(
-    apache_kafka, prepared, database_url, tmp_path
+    apache_kafka, prepared, migrated_url, tmp_path
 ):
     settings = await prepared(apache_kafka)
     with worker("estimator", settings, tmp_path) as process:
         await process.ready()
         await publish_pages(settings, range(50))
-        await until_stored(database_url, 50, process)
+        await until_stored(migrated_url, 50, process)
         [row] = [r for r in await listed("--topic", "page-updates") if r["partition"] == 0]
         assert (row["state"], row["lag"]) == ("ok", 0)
     assert await listed("--broken") == []
@@ -128,14 +126,14 @@ async def test_a_topic_that_was_made_anew_is_settled_by_people(
     assert "are read again" in done.output
     assert await listed("--broken") == []
     with worker("estimator", settings, tmp_path) as process:
-        await until_stored(database_url, 200, process)
+        await until_stored(migrated_url, 200, process)
         await process.ready()
 
 
-async def test_a_log_that_lost_its_end_is_settled_by_people(broker, prepared, database_url):
+async def test_a_log_that_lost_its_end_is_settled_by_people(broker, prepared, migrated_url):
     settings = await prepared(broker)
     await publish_pages(settings, range(50))
-    with psycopg.connect(database_url) as connection:
+    with psycopg.connect(migrated_url) as connection:
         connection.execute(
             "INSERT INTO stream_positions VALUES ('estimator', 'page-updates', 2, 1000)"
         )

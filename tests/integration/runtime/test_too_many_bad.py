@@ -8,9 +8,9 @@ from contextlib import asynccontextmanager
 import psycopg
 import pytest
 from aiokafka import TopicPartition
+from apache import ONCE
 from workers import reader, settings_for, worker
 
-from migrations.upgrade import migrate
 from shared.contracts.codec import encode
 from shared.contracts.identity import identify, shard_of
 from shared.contracts.messages import CrawlOutcome, PageUpdate, Signal
@@ -24,19 +24,18 @@ from shared.contracts.topics import (
 from shared.runtime.kafka import ensure_topics, make_consumer
 from shared.runtime.publisher import Publisher
 
-pytestmark = pytest.mark.slow(10)
+pytestmark = pytest.mark.slow(5)
 
 LEAST = 50
 URLS = [f"https://host-{n % 9}.example/{n}" for n in range(100)]
 
 
-async def prepared(broker, database_url, **more):
+async def prepared(broker, migrated_url, **more):
     settings = settings_for(
         broker.bootstrap_servers,
         f"bad-{uuid.uuid4().hex[:8]}",
-        **({"database_url": database_url, "bad_messages_least": LEAST} | more),
+        **({"database_url": migrated_url, "bad_messages_least": LEAST} | more),
     )
-    await asyncio.to_thread(migrate, database_url, settings.partitions)
     await ensure_topics(settings)
     return settings
 
@@ -70,8 +69,9 @@ async def letters(settings):
         await consumer.stop()
 
 
-async def test_a_worker_stands_still_before_too_many_bad_messages(broker, database_url, tmp_path):
-    settings = await prepared(broker, database_url, stall_seconds=3.0)
+@ONCE
+async def test_a_worker_stands_still_before_too_many_bad_messages(broker, migrated_url, tmp_path):
+    settings = await prepared(broker, migrated_url, stall_seconds=3.0)
     unknown = [CrawlOutcome(url, 1.7e9, result="changed") for url in URLS]
     with worker("estimator", settings, tmp_path) as process:
         await process.ready()
@@ -93,10 +93,10 @@ async def test_a_worker_stands_still_before_too_many_bad_messages(broker, databa
         await process.ready()
         deadline = time.monotonic() + 60
         async with reader(settings, DEAD_LETTERS):
-            while crawls(database_url) + await letters(settings) < len(URLS):
+            while crawls(migrated_url) + await letters(settings) < len(URLS):
                 assert time.monotonic() < deadline, process.log
                 await asyncio.sleep(0.1)
-    assert crawls(database_url) >= len(URLS) - LEAST
+    assert crawls(migrated_url) >= len(URLS) - LEAST
     assert await letters(settings) - before <= LEAST
 
 
@@ -105,8 +105,9 @@ def crawls(database_url):
         return connection.execute("SELECT coalesce(sum(crawls), 0)::int FROM pages").fetchone()[0]
 
 
-async def test_nobody_can_stop_the_ingester_with_rubbish(broker, database_url, tmp_path):
-    settings = await prepared(broker, database_url)
+@ONCE
+async def test_nobody_can_stop_the_ingester_with_rubbish(broker, migrated_url, tmp_path):
+    settings = await prepared(broker, migrated_url)
     with worker("ingester", settings, tmp_path) as process:
         await process.ready()
         async with publishing(settings) as publisher:

@@ -9,7 +9,6 @@ import pytest
 from aiokafka import TopicPartition
 from page_batches import page_batch
 
-from migrations.upgrade import migrate
 from services.scheduler.worker import Scheduler
 from shared.contracts.codec import decode, encode
 from shared.contracts.identity import identify, shard_of
@@ -43,7 +42,8 @@ PAGES = 40
 
 
 @pytest.fixture
-async def settings(broker, database_url):
+async def settings(broker, migrated_database):
+    database_url = await asyncio.to_thread(migrated_database, SHARDS)
     settings = load_settings(
         kafka_bootstrap_servers=broker.bootstrap_servers,
         database_url=database_url,
@@ -55,7 +55,6 @@ async def settings(broker, database_url):
         report_seconds=0.2,
         work_conserving=False,
     )
-    await asyncio.to_thread(migrate, database_url, SHARDS)
     urls = [f"https://host{n % 8}.example/{n}" for n in range(PAGES)]
     await asyncio.to_thread(import_pages, database_url, SHARDS, [page_batch(urls)], now=time.time())
     await ensure_topics(settings)

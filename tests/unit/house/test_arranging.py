@@ -2,10 +2,11 @@
 
 import os
 from pathlib import Path
+from threading import Barrier, Thread
 
 import pytest
 from apache import NO_APACHE_KAFKA
-from arranging import left_out
+from arranging import left_out, one_before_the_others
 from tools import NO_TOOL
 
 ROOT = Path(__file__).parents[3]
@@ -167,6 +168,26 @@ def test_nothing_is_said_where_nothing_was_left_out(project):
     done = project.runpytest_subprocess("-q")
     assert "1 skipped" in done.outlines[-1]
     assert "left out" not in done.stdout.str()
+
+
+def test_the_first_worker_collects_alone_and_the_others_after_it_together():
+    order, all_there = [], Barrier(2)
+
+    def collect(name):
+        with one_before_the_others():
+            order.append(name)
+            all_there.wait(60)  # for one another: neither waits for the other's end
+
+    others = [Thread(target=collect, args=(name,)) for name in ("second", "third")]
+    with one_before_the_others():
+        for other in others:
+            other.start()
+        others[0].join(0.2)
+        order.append("first")
+    for other in others:
+        other.join()
+    assert order[0] == "first"
+    assert sorted(order[1:]) == ["second", "third"]
 
 
 def test_every_reason_is_said_once():

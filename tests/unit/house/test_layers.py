@@ -81,6 +81,9 @@ MAY_IMPORT: dict[str, set[str]] = {
     | {f"services.{name}" for name in ("ingester", "estimator", "scheduler", "coordinator")},
     # What starts the simulated world, and nothing else of the command line, knows it.
     "services.cli.commands.world": {"services.cli", "services.world"},
+    # And what compiles for the workers knows those that have kernels.
+    "services.cli.commands.kernels": {"services.cli", "shared.contracts", "shared.rules"}
+    | {"services.ingester", "services.estimator", "services.scheduler"},
     "services.cli": WORKER
     | {"shared.terminal", "shared.views", "migrations"}
     | {"services.run", "services.demo", "services.replay"}

@@ -130,17 +130,33 @@ TOGETHER = [
 ]
 
 
-@given(
+in_any_batches = given(
     streams,
     st.sets(st.integers(0, 40)),
     st.sampled_from([0.0, 0.5, 700.0]),
     st.sampled_from([0.0, 600.0, 3000.0]),
 )
+BUSY = {"deadline": None, "suppress_health_check": [HealthCheck.too_slow]}
+
+
+@in_any_batches
 @example(AMID_404S, set(), 0.0, 0.0)
 @example(TOGETHER, {3}, 0.0, 0.0)
-@pytest.mark.slow(8)
-@settings(max_examples=800, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@pytest.mark.slow(3)
+@settings(max_examples=250, **BUSY)
 def test_one_stream_leaves_the_same_on_both_sides(stream, cuts, delay, step):
+    leaves_the_same(stream, cuts, delay, step)
+
+
+@in_any_batches
+@pytest.mark.long
+@pytest.mark.slow(30)
+@settings(max_examples=3000, **BUSY)
+def test_of_many_streams_none_leaves_anything_else(stream, cuts, delay, step):
+    leaves_the_same(stream, cuts, delay, step)
+
+
+def leaves_the_same(stream, cuts, delay, step):
     stream = [later(item, step * place) for place, item in enumerate(stream) if item]
     both = BothSides(delay)
     both.apply(KNOWN)
