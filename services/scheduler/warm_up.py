@@ -1,6 +1,6 @@
 """Compiles everything before the worker says that it is there, instead of at the first tick."""
 
-from typing import Final
+from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -32,7 +32,13 @@ from shared.policy.estimation.quiet_pages import QuietPages
 from shared.policy.kernels.rate_tables import make_tables
 from shared.rules.host_objectives import FRESHNESS_ALONE, HostObjectives
 from shared.rules.page_events import GONE_FOR_GOOD, UNCHANGED
-from shared.store.columns import HostColumns, PageColumns, SignalsBySource, host_rules
+from shared.store.columns import (
+    HostColumns,
+    PageColumns,
+    SignalsBySource,
+    UnansweredPages,
+    host_rules,
+)
 from shared.store.directories import directories_of
 from shared.store.history import SOURCES
 from shared.store.host_factors import HostFactors
@@ -168,7 +174,14 @@ def _snapshot() -> ShardSnapshot:
         last_sources=np.zeros(_MANY, np.int8),
         by_source=SignalsBySource(np.arange(1), np.zeros((1, SOURCES), np.uint32)),
         layout=ALONE,
+        unanswered=UnansweredPages(columns.page_ids[:1], *_unanswered_once(requested_at=3.0)),
     )
+
+
+def _unanswered_once(requested_at: float) -> tuple[NDArray[Any], ...]:
+    """What is known of one page that nobody has answered, but its id."""
+    times = requested_at, requested_at + 1.0, NEVER
+    return np.ones(1, np.int16), *(np.full(1, time) for time in times)
 
 
 def _by_id(page: PageIdentity) -> int:

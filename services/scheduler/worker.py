@@ -18,6 +18,7 @@ from services.scheduler.flow.reporting import Reporting
 from services.scheduler.flow.shard_thread import ShardThread
 from services.scheduler.flow.splitting import SplitWatch
 from services.scheduler.flow.traces import PageTraces
+from services.scheduler.flow.unanswered_pages import UnansweredWriter
 from services.scheduler.state.shard import Shard
 from services.scheduler.warm_up import warm_up
 from shared.contracts.codec import BadMessage, decode
@@ -153,7 +154,8 @@ class Scheduler(WorkerService):
         ]
 
     def _loops_of(self, database: Database) -> list[Coroutine[Any, Any, None]]:
-        """Following what others do to the shards of a database."""
+        """Following what others do to the shards of a database, and telling it what nobody
+        answers."""
         consumer, pacer = self._opened
         settings = at_database(self.settings, database)
         growth = GrowthWatch(database.url, consumer.partition_watch, SHARDS_TO_SPLIT.set)
@@ -166,7 +168,8 @@ class Scheduler(WorkerService):
 
         splits = SplitWatch(settings, self._thread, shards, consumer, pacer, note)
         imports = ImportWatch(settings, self._thread, shards)
-        return [imports.run(self.stopping), splits.run(self.stopping)]
+        unanswered = UnansweredWriter(settings, self._thread, shards, self.clock)
+        return [watch.run(self.stopping) for watch in (imports, splits, unanswered)]
 
     def not_ready(self) -> str | None:
         """Wait for the group, the shards and the coordinator."""

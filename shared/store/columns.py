@@ -70,6 +70,45 @@ class RemovedPages:
 
 
 @dataclass(frozen=True, slots=True)
+class UnansweredPages:
+    """Pages whose last requests were not answered in time, one element each. Unix seconds."""
+
+    page_ids: Integers
+    requests: NDArray[np.int16]
+    """How many in a row, up to the last one."""
+    requested_at: Floats
+    """Of the last one."""
+    deadline_at: Floats
+    """Until when that waited."""
+    last_attempt_at: Floats
+    """The last crawl of any outcome that was known then."""
+
+    @classmethod
+    def none(cls) -> Self:
+        """No page."""
+        return cls(np.empty(0, np.int64), np.empty(0, np.int16), *(np.empty(0) for _ in range(3)))
+
+    @property
+    def columns(self) -> tuple[NDArray[Any], ...]:
+        """All of them, in their order."""
+        times = self.requested_at, self.deadline_at, self.last_attempt_at
+        return self.page_ids, self.requests, *times
+
+
+@dataclass(frozen=True, slots=True)
+class UnansweredNews:
+    """What is to be written of the unanswered pages of a shard."""
+
+    shard: int
+    claim: str
+    """The fencing token by which its scheduler has loaded it."""
+    pages: UnansweredPages
+    """Each at most once."""
+    answered: Integers
+    """Ids of others, which may have been written before, and wait no more, or are gone."""
+
+
+@dataclass(frozen=True, slots=True)
 class LearningColumns:
     """What only the estimator needs, one element a page in the order of `PageColumns`."""
 

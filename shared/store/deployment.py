@@ -8,7 +8,7 @@ UNMIGRATED: Final = "the database has no Freshet tables yet: run `freshet migrat
 OLDER: Final = "the database is of an older version: run `freshet migrate`"
 
 
-NEEDED_REVISION: Final = "0028"
+NEEDED_REVISION: Final = "0029"
 """Of the schema, by this version. Later ones have all that it has: workers of before go on while
 others are upgraded."""
 

@@ -57,14 +57,14 @@ class Erased(NamedTuple):
 
 
 def erase_pages(connection: psycopg.Connection, gone: ErasedRows) -> None:
-    """Erase pages and their URLs.
+    """Erase pages, their URLs, and that nobody answered requests for them.
 
     Args:
         connection: with the transaction of their owner.
         gone: which, and when.
     """
     keys = gone.shards, gone.ids
-    for table in ("pages", "page_urls"):
+    for table in ("pages", "page_urls", "unanswered_pages"):
         connection.execute(
             f"DELETE FROM {table} AS page USING unnest(%s::int2[], %s::int8[]) AS gone (shard, id) "
             "WHERE page.shard = gone.shard AND page.page_id = gone.id",

@@ -276,6 +276,23 @@ class ErasedHost(Base):
     erased_at: Mapped[float] = mapped_column(Double)
 
 
+class UnansweredPage(Base):
+    """A page whose last requests nobody answered in time (`shared.store.unanswered`)."""
+
+    __tablename__ = "unanswered_pages"
+
+    shard: Mapped[int] = mapped_column(SmallInteger, primary_key=True, autoincrement=False)
+    page_id: Mapped[int] = mapped_column(BigInteger, primary_key=True, autoincrement=False)
+    requests: Mapped[int] = mapped_column(SmallInteger)
+    """How many in a row, up to the last one."""
+    requested_at: Mapped[float] = mapped_column(Double)
+    """Of the last one."""
+    deadline_at: Mapped[float] = mapped_column(Double)
+    """Until when that waited."""
+    last_attempt_at: Mapped[float] = mapped_column(Double)
+    """As its scheduler knew it; a later one has answered."""
+
+
 class StreamTopic(Base):
     """Which topic the positions are about (`shared.store.stream_topics`)."""
 

@@ -22,6 +22,7 @@ from shared.store.erased_traces import observation_runs
 from shared.store.left_urls import delete_left_urls
 from shared.store.page_classes import copy_classes
 from shared.store.server_time import SERVERS_TIME
+from shared.store.unanswered import move_unanswered
 
 _EMPTY: Final = ("pages", "page_urls", "hosts")
 """Tables in which shards have nothing before they get their hosts."""
@@ -85,6 +86,7 @@ def move_rows(
     pages = put_in_place(connection, parent, copies)
     if attached := sorted(set(children.tolist()) - copies.pages.keys()):
         pages += _move_pages(connection, parent, np.array(attached, np.int16))
+    move_unanswered(connection, parent, children.tolist())
     hosts = connection.execute(
         "UPDATE hosts AS host SET shard = moved.shard FROM host_moves AS moved "
         "WHERE host.shard = %(parent)s AND host.host_id = moved.host_id "

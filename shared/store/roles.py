@@ -32,6 +32,7 @@ _EVERYTHING: Final = (
     "page_imports",
     "erased_pages",
     "erased_hosts",
+    "unanswered_pages",
     "stream_topics",
     "multiplier_history",
     "coordinator_lease",
@@ -66,6 +67,8 @@ ROLES: Final[dict[str, dict[str, str]]] = {
         "page_imports": "SELECT, INSERT, DELETE",
         "erased_pages": "SELECT, INSERT, UPDATE, DELETE",
         "erased_hosts": "SELECT, INSERT, UPDATE, DELETE",
+        # Of pages that are erased.
+        "unanswered_pages": "SELECT, DELETE",
         "page_classes": "SELECT, INSERT, UPDATE",
         "stream_topics": "SELECT, INSERT",
         "multiplier_history": "SELECT, DELETE",
@@ -85,6 +88,8 @@ ROLES: Final[dict[str, dict[str, str]]] = {
         "page_imports": "SELECT",
         "erased_pages": "SELECT",
         "erased_hosts": "SELECT",
+        # What nobody answers, only it knows.
+        "unanswered_pages": "SELECT, INSERT, UPDATE, DELETE",
         "page_classes": "SELECT",
         "stream_topics": "SELECT",
     },

@@ -14,7 +14,13 @@ from numpy.typing import NDArray
 
 from shared.contracts.layout import Layout
 from shared.store.binary import Blobs
-from shared.store.columns import HostColumns, PageColumns, RemovedPages, SignalsBySource
+from shared.store.columns import (
+    HostColumns,
+    PageColumns,
+    RemovedPages,
+    SignalsBySource,
+    UnansweredPages,
+)
 from shared.store.erasing import Erased, read_erased
 from shared.store.gathering import TableReader, reading
 from shared.store.history import WAITING, WAITING_OFFSET
@@ -40,6 +46,7 @@ from shared.store.page_parts import (
 )
 from shared.store.positions import ESTIMATOR, Positions, read_positions
 from shared.store.removals import joined
+from shared.store.unanswered import read_unanswered
 
 _WAITING: Final = f"substring(history FROM {WAITING_OFFSET + 1} FOR {WAITING.itemsize})"
 
@@ -74,6 +81,8 @@ class ShardSnapshot:
     """Host id → when it was erased, Unix seconds."""
     classes: dict[int, str] = field(default_factory=dict)
     """Names of the classes of pages, by number."""
+    unanswered: UnansweredPages = field(default_factory=UnansweredPages.none)
+    """What is noted of pages that nobody answers, in any order; also of some that are not here."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,6 +128,7 @@ def load_shard(
         epoch, _ = read_owner(reader.connection, shard)
         imported = read_last_import(reader.connection, shard)
         classes = read_classes(reader.connection, shard)
+        unanswered = read_unanswered(reader.connection, shard)
     waiting = packed.arena.view(WAITING)
     return ShardSnapshot(
         shard,
@@ -136,6 +146,7 @@ def load_shard(
         joined(removed, erased.pages),
         erased.hosts,
         classes,
+        unanswered,
     )
 
 

@@ -79,6 +79,7 @@ def build_shard(snapshot: ShardSnapshot, rules: ShardRules) -> Shard:
     _load_urgent(shard, snapshot.pages)
     shard.removals.load(snapshot.removed, snapshot.erased_hosts)
     shard.lookup.index(count)
+    shard.unanswered.load(snapshot.unanswered)
     return shard
 
 

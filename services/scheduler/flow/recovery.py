@@ -9,6 +9,7 @@ import structlog
 from aiokafka import AIOKafkaConsumer, TopicPartition
 
 from services.scheduler.state.events import Requests
+from services.scheduler.state.restoring import restore_requests
 from services.scheduler.state.shard import Shard
 from services.scheduler.state.spent_tokens import SpentTokens, last_crawls
 from shared.contracts.codec import BadMessage, decode
@@ -24,6 +25,10 @@ log = structlog.get_logger(__name__)
 
 _CLOCK_SKEW_SECONDS: Final = 10.0
 """Brokers and schedulers may disagree about the time by so much."""
+
+UNWRITTEN_SECONDS: Final = 30.0
+"""What was not answered is in the database within so long after its deadline
+(`unanswered_pages`)."""
 
 _AT_ONCE: Final = 5_000
 """Records that are decoded before the event loop gets its turn."""
@@ -51,7 +56,8 @@ def requests_of(shard: Shard, found: Mapping[int, list[CrawlRequest]]) -> list[C
 async def read_recent_requests(
     settings: Settings, numbers: set[int], loaded: asyncio.Event | None = None
 ) -> dict[int, list[CrawlRequest]]:
-    """The requests on partitions that may still be in flight, in the order they were made.
+    """The requests on partitions that may still be in flight, or that nobody answered and the
+    database does not know yet, in the order they were made.
 
     Args:
         settings: of the process.
@@ -92,7 +98,8 @@ async def _read_to_the_end(
 async def _seek_to_recent(
     consumer: AIOKafkaConsumer, partitions: list[TopicPartition], timeout_seconds: float
 ) -> None:
-    since_ms = int((WALL.now() - timeout_seconds - _CLOCK_SKEW_SECONDS) * 1000)
+    before = timeout_seconds + UNWRITTEN_SECONDS + _CLOCK_SKEW_SECONDS
+    since_ms = int((WALL.now() - before) * 1000)
     ends: dict[TopicPartition, int] = await consumer.end_offsets(partitions)
     starts = await consumer.offsets_for_times(dict.fromkeys(partitions, max(since_ms, 0)))
     for tp in partitions:
@@ -131,13 +138,14 @@ def restore(shard: Shard, requests: list[CrawlRequest]) -> int:
     pages = shard.pages[: shard.used]
     last = last_crawls(pages, shard.attempts.rows, len(shard.hosts))
     shard.spent = SpentTokens(shard.hosts, last, hosts, requested_at, shard.rules.picking.speed)
-    return shard.restore_requests(
+    return restore_requests(
+        shard,
         Requests(
             np.array([request.page_id for request in requests], np.int64),
             hosts,
             microseconds(requested_at),
             np.array([request.deadline_at for request in requests], np.float64),
-        )
+        ),
     )
 
 

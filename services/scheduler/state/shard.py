@@ -19,7 +19,6 @@ from services.scheduler.state.attempts import (
 )
 from services.scheduler.state.batches import BatchTruth, leave_batch
 from services.scheduler.state.crawls import Outcomes, apply_outcomes
-from services.scheduler.state.events import Requests
 from services.scheduler.state.groups import CrawlRates, HostGroups
 from services.scheduler.state.hosts import Hosts, list_pages, pages_of, unlist_page
 from services.scheduler.state.learned_hosts import rate_by_host, refresh_pages
@@ -32,6 +31,7 @@ from services.scheduler.state.rules import ShardRules
 from services.scheduler.state.selector import Selector
 from services.scheduler.state.signal_times import SignalTimes
 from services.scheduler.state.spent_tokens import SpentTokens
+from services.scheduler.state.unanswered import Unanswered
 from services.scheduler.state.updating import apply_update
 from services.scheduler.state.url_arena import UrlArena
 from shared.contracts.identity import PageIdentity
@@ -79,7 +79,7 @@ class Shard:
         """Rows from here on have never been used."""
         self.classes = ShardClasses(rules.classes)
         self.selector = make_selector(self)
-        self.open_requests = OpenRequests(self)
+        self.open_requests, self.unanswered = OpenRequests(self), Unanswered(self)
         self.parameter_changes = 0
         """Counts what makes the demand another: parameters, pages, host limits."""
         self.filled_until = NEVER
@@ -102,7 +102,7 @@ class Shard:
         self.lookup = PageLookup(expected)
         self._free: list[int] = []
         self._removals = 0
-        self._absent = AbsentPages()
+        self.absent = AbsentPages()
 
     def lanes_of(self, rows: NDArray[np.int32] | slice) -> NDArray[np.uint8]:
         """Which of the classes with shares pages are of, by their rows; 0: none."""
@@ -194,6 +194,7 @@ class Shard:
             how many were about unknown pages.
         """
         rows = self.rows_of(outcomes.page_ids) if rows is None else rows
+        unanswered = self.unanswered.among(rows)
         answered, moved = apply_outcomes(
             self.pages,
             self.records,
@@ -207,9 +208,10 @@ class Shard:
             self.rules.failed_retry,
         )
         self.notes.answered += answered
+        self.unanswered.answered(unanswered)
         self.open_requests.answered(outcomes.page_ids, outcomes.crawled_at)
         self.selector.touch(moved, reweigh=True)
-        self._absent.answered(absent := outcomes.page_ids[rows == UNKNOWN])
+        self.absent.answered(absent := outcomes.page_ids[rows == UNKNOWN])
         return int(absent.size)
 
     def parameters(
@@ -295,9 +297,10 @@ class Shard:
         self.signal_times.forget(row)
         self.urls.set(row, identity.url.encode())
         self.lookup.add(identity.page_id, row)
-        if asked := self._absent.take(identity.page_id):
+        if asked := self.absent.take(identity.page_id):
             attempts, (requested_us, deadline) = self.attempts.reserve(1), asked
             begin_request(attempts, page, deadline, requested_us, self.rules.failed_retry)
+            self.unanswered.asked(np.array([row], np.int32))
         return row
 
     def _next_row(self) -> int:
@@ -327,7 +330,8 @@ class Shard:
         self.selector.forget(row)
         if (place := self.signal_times.place_of(row)) != UNKNOWN:
             leave_batch(self.batches.arrays(self.signal_times.size), place)
-        self._absent.removed(page_id, self.pages[row], self.attempts.rows)
+        self.absent.removed(page_id, self.pages[row], self.attempts.rows)
+        self.unanswered.removed(page_id, row)
         close_attempt(self.attempts.rows, self.pages[row])
         self.classes.pages[self.records[row]["page_class"]] -= 1
         clear(self.pages[row : row + 1], self.records[row : row + 1])
@@ -365,25 +369,6 @@ class Shard:
         self.selector.touch_host(host)
         self.parameter_changes += 1
 
-    def restore_requests(self, asked: Requests) -> int:
-        """Requests that were made before the shard was loaded may be in flight.
-
-        A page may have come after the snapshot: its request waits for it.
-
-        Returns:
-            how many are not answered yet.
-        """
-        rows = self.rows_of(asked.page_ids)
-        attempts = self.attempts.reserve(rows.size)
-        first = self.rules.failed_retry
-        waiting = events.restore_requests(self.pages, attempts, rows, *asked[2:], first)
-        self.selector.touch(rows[waiting])
-        are_absent = rows == UNKNOWN
-        until = np.where(waiting | are_absent, asked.deadlines, NEVER)
-        self.open_requests.asked(asked.page_ids, asked.hosts, until)
-        self._absent.asked(asked, are_absent)
-        return int(waiting.sum())
-
     def take_back(self, rows: NDArray[np.int64]) -> None:
         """Requests are not sent after all: their pages are not in flight."""
         first = self.rules.failed_retry
@@ -393,8 +378,9 @@ class Shard:
 
     def select(self, slots: NDArray[np.float64], rate: float, least: float) -> Rows:
         """Fill slots (see `Selector.select`)."""
-        self._absent.time_out(float(slots[0]))
+        self.absent.time_out(float(slots[0]))
         self.open_requests.time_out(float(slots[0]))
         picks = self.selector.select(slots, rate, least)
         self.open_requests.picked(picks["row"])
+        self.unanswered.asked(picks["row"])
         return picks

@@ -15,7 +15,13 @@ from services.verify.simulation.arriving import signals_arrived
 from services.verify.simulation.asking import asked_again, crawls_in_a_row
 from services.verify.simulation.budgets import budgets
 from services.verify.simulation.clocks import BEGINNING
-from services.verify.simulation.counting import counted_of, ledger_of, reference_of, sure_of
+from services.verify.simulation.counting import (
+    counted_of,
+    late_crawls,
+    ledger_of,
+    reference_of,
+    sure_of,
+)
 from services.verify.simulation.facts import Facts, url_of
 from services.verify.simulation.learned import learned
 from services.verify.simulation.memory import remembered
@@ -48,6 +54,7 @@ def check(facts: Facts) -> list[Finding]:
     ledger = ledger_of(facts)
     counted = counted_of(facts) if facts.database.splits else ledger
     facts.overtaken = overtaken(facts) if facts.database.splits else set()
+    facts.overtaken |= late_crawls(ledger)
     reference = reference_of(counted, facts)
     return [
         Finding.of(

@@ -1,6 +1,7 @@
 """What stands on the topics and in the tables when a simulation ends, and what of it must count."""
 
 import math
+from collections import defaultdict
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import Any, Final, TypeVar
@@ -97,6 +98,23 @@ def sure_of(ledger: Ledger, facts: Facts) -> Ledger:
     unsure = facts.unsure()
     pages = [page for page in ledger.pages if page.url not in unsure]
     return replace(ledger, pages=pages)
+
+
+def late_crawls(ledger: Ledger) -> set[str]:
+    """URLs of pages of which a crawl stands on the topic behind one that seems to be later.
+
+    It is so where a crawler whose clock is behind answers a request when the next one is answered
+    already: whether the crawl counts goes by whether both are read in one batch.
+    """
+    found: set[str] = set()
+    known: dict[str, list[float]] = defaultdict(list)
+    for answered in ledger.outcomes:
+        outcome = answered.outcome
+        times = known[outcome.url]
+        if times and outcome.crawled_at < max(times) and outcome.crawled_at not in times:
+            found.add(outcome.url)
+        times.append(outcome.crawled_at)
+    return found
 
 
 def reference_of(ledger: Ledger, facts: Facts) -> dict[str, PageRecord]:

@@ -50,7 +50,8 @@ class Facts:
     loads: Loads = field(default_factory=Loads)
     """What was in flight in shards that were loaded."""
     overtaken: set[str] = field(default_factory=set)
-    """URLs of pages of which messages came late, as they were passed on (`passed_on`)."""
+    """URLs of pages of which messages came late: as they were passed on (`passed_on`), or as
+    crawlers' clocks are behind (`counting.late_crawls`)."""
     differences: list[str] | None = None
     """What PostgreSQL and its model did not agree on; None: the model was alone."""
 

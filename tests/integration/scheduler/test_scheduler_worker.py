@@ -5,10 +5,12 @@ import time
 import uuid
 from contextlib import asynccontextmanager
 
+import psycopg
 import pytest
 from aiokafka import TopicPartition
 from page_batches import page_batch
 
+from services.scheduler.flow import recovery, unanswered_pages
 from services.scheduler.worker import Scheduler
 from shared.contracts.codec import decode, encode
 from shared.contracts.identity import identify, shard_of
@@ -34,11 +36,15 @@ from shared.contracts.topics import (
 from shared.runtime.kafka import ensure_topics, make_consumer
 from shared.runtime.publisher import Publisher
 from shared.runtime.settings import load_settings
+from shared.store.connection import connect
 from shared.store.imports import import_pages
 from shared.store.page_status import NEVER
+from shared.store.unanswered import read_unanswered
 
 SHARDS = 2
 PAGES = 40
+TIMEOUT, RETRY = 1.0, 3.0
+"""Of those who are impatient, seconds."""
 
 
 @pytest.fixture
@@ -229,3 +235,74 @@ async def test_pages_that_are_imported_into_the_database_are_asked_for(settings,
         shards = again._handler.shards.values()
         assert sum(shard.count for shard in shards) == PAGES + 2500
         assert {shard.imported.number for shard in shards} == {2}
+
+
+@pytest.fixture
+def impatient(settings, monkeypatch):
+    """Requests time out soon, and what nobody answers is not found among the last ones."""
+    monkeypatch.setattr(unanswered_pages, "EVERY_SECONDS", 0.1)
+    monkeypatch.setattr(recovery, "UNWRITTEN_SECONDS", 0.0)
+    monkeypatch.setattr(recovery, "_CLOCK_SKEW_SECONDS", 0.0)
+    quick = {
+        "request_timeout_seconds": TIMEOUT,
+        "failed_retry_seconds": RETRY,
+        "least_interval_seconds": 0.0,
+    }
+    return settings.model_copy(update=quick)
+
+
+def unanswered(settings):
+    """Page id → how many requests in a row nobody has answered, as the database knows."""
+    found = {}
+    with connect(settings.database_url.get_secret_value(), "test") as connection:
+        for shard in range(SHARDS):
+            rows = read_unanswered(connection, shard)
+            found |= dict(zip(rows.page_ids.tolist(), rows.requests.tolist(), strict=True))
+    return found
+
+
+async def test_pages_that_nobody_answers_wait_on_though_their_scheduler_is_another_one(
+    impatient, publisher
+):
+    await give_budget(publisher, 500.0)
+    async with running(impatient):
+        await until(lambda: list(unanswered(impatient).values()) == [2] * PAGES)
+        requests = await read_all(impatient, CRAWL_REQUESTS, CrawlRequest)
+    last = {request.page_id: request.requested_at for request in requests}
+    assert len(requests) == 2 * len(last) == 2 * PAGES
+    async with running(impatient) as scheduler:
+        page = await scheduler.describe_page(requests[0].url)
+        found = await read_until(impatient, CRAWL_REQUESTS, CrawlRequest, 3 * PAGES)
+    assert page["unanswered"] == 1
+    third = {r.page_id: r.requested_at for r in found if r.requested_at > last[r.page_id]}
+    assert third.keys() == last.keys()
+    waited = [third[page_id] - last[page_id] for page_id in last]
+    assert min(waited) >= TIMEOUT + 2 * RETRY - 1e-3
+
+
+async def test_of_pages_that_are_answered_in_the_end_nothing_is_left_in_the_database(
+    impatient, publisher
+):
+    await give_budget(publisher, 500.0)
+    async with running(impatient):
+        await until(lambda: len(unanswered(impatient)) == PAGES)
+        for request in await read_all(impatient, CRAWL_REQUESTS, CrawlRequest):
+            await answer(publisher, request)
+        await publisher.flush()
+        await until(lambda: not unanswered(impatient))
+
+
+async def test_picking_goes_on_while_nothing_can_be_written_of_unanswered_pages(
+    impatient, publisher, monkeypatch
+):
+    def away(*_):
+        raise psycopg.OperationalError("the server is away")
+
+    write = unanswered_pages.write_unanswered
+    monkeypatch.setattr(unanswered_pages, "write_unanswered", away)
+    await give_budget(publisher, 500.0)
+    async with running(impatient):
+        await read_until(impatient, CRAWL_REQUESTS, CrawlRequest, 2 * PAGES)
+        assert unanswered(impatient) == {}
+        monkeypatch.setattr(unanswered_pages, "write_unanswered", write)
+        await until(lambda: list(unanswered(impatient).values()) == [2] * PAGES)

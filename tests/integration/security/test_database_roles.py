@@ -5,6 +5,7 @@ import time
 import uuid
 from pathlib import Path
 
+import numpy as np
 import psycopg
 import pytest
 from workers import PATIENCE_SECONDS, reader, settings_for, worker
@@ -22,13 +23,16 @@ from shared.contracts.topics import (
 )
 from shared.runtime.kafka import ensure_topics
 from shared.runtime.publisher import Publisher
+from shared.store.columns import UnansweredNews, UnansweredPages
 from shared.store.connection import connect
+from shared.store.erasing import ErasedRows, erase_pages
 from shared.store.growth import begin_growth, split_shard
 from shared.store.layout import fetch_layout
 from shared.store.ping_accounts import PingNews, read_delays, write_pings
 from shared.store.roles import ROLES, ensure_roles
 from shared.store.snapshot import load_for_learning, load_shard
 from shared.store.splits import ask, hold, resume, take_over
+from shared.store.unanswered import read_unanswered, write_unanswered
 
 pytestmark = pytest.mark.postgres
 
@@ -148,6 +152,7 @@ FORBIDDEN = {
         "UPDATE shard_splits SET state = 3",
         "UPDATE observations SET changed = true",
         "DELETE FROM observations",
+        "UPDATE unanswered_pages SET requests = 9",
     ],
     "freshet_scheduler": [
         "UPDATE pages SET importance = 9",
@@ -226,6 +231,19 @@ def test_a_receiver_writes_down_what_sources_have_sent(logins):
             write_pings(connection, [PingNews("cms", 3, 2, 60.0), PingNews("indexnow", 1)])
     with psycopg.connect(logins["freshet_readonly"], autocommit=True) as connection:
         assert read_delays(connection) == {"cms": 30.0}
+
+
+def test_a_scheduler_writes_down_what_nobody_answers_and_an_estimator_erases_it(logins):
+    pages = UnansweredPages(np.array([1, 2]), np.ones(2, np.int16), *(np.ones(2) for _ in range(3)))
+    for answered in ([], [3]):
+        with connect(logins["freshet_scheduler"], "test") as connection:
+            take_over(connection, [0], "claim")
+            news = UnansweredNews(0, "claim", pages, np.array(answered, np.int64))
+            assert write_unanswered(connection, [news]) == {0}
+    with connect(logins["freshet_estimator"], "test") as connection:
+        erase_pages(connection, ErasedRows(np.zeros(1, np.int16), np.ones(1, int), np.ones(1)))
+    with connect(logins["freshet_readonly"], "test") as connection:
+        assert read_unanswered(connection, 0).page_ids.tolist() == [2]
 
 
 def test_the_reading_role_reads_everything(logins):

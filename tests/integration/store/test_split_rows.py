@@ -9,6 +9,7 @@ from store_contents import NOW, SHARDS, fill, urls_of_shard
 
 from shared.contracts.identity import host_id_of, identify, shard_of
 from shared.store import growth, moving
+from shared.store.columns import UnansweredNews, UnansweredPages
 from shared.store.connection import connect, connect_writer
 from shared.store.deployment import StoreMismatch
 from shared.store.erased_traces import delete_observations
@@ -28,7 +29,8 @@ from shared.store.page_classes import write_classes
 from shared.store.partitions import ensure_partitions
 from shared.store.positions import Superseded
 from shared.store.snapshot import load_for_learning
-from shared.store.splits import ask, hold
+from shared.store.splits import ask, hold, take_over
+from shared.store.unanswered import write_unanswered
 from shared.store.writer import (
     Observations,
     append_observations,
@@ -43,7 +45,7 @@ HOSTS = 24
 PERIODS = (NOW, NOW + 40 * 86_400)
 """Of observations; each in a partition of its own."""
 
-OF_PAGES = {"pages", "page_urls", "observations"}
+OF_PAGES = {"pages", "page_urls", "observations", "unanswered_pages"}
 OF_HOSTS = {"hosts"}
 WITH_EACH = {"erased_pages", "erased_hosts", "page_classes"}
 """What each shard of the family keeps all of."""
@@ -102,6 +104,16 @@ def observe(connection, urls, recorded_at, shard=PARENT):
     connection.commit()
 
 
+def leave_unanswered(connection, shard, urls):
+    ids = np.array([identify(url).page_id for url in urls])
+    count = np.arange(ids.size)
+    times = NOW + count, NOW + count + 60.0, NOW - count
+    pages = UnansweredPages(ids, (count + 1).astype(np.int16), *times)
+    take_over(connection, [shard], "test")
+    news = UnansweredNews(shard, "test", pages, ids[:0])
+    assert write_unanswered(connection, [news]) == {shard}
+
+
 def erased(ids):
     return ErasedRows(
         np.full(len(ids), PARENT, np.int16), np.sort(np.array(ids)), np.full(len(ids), NOW)
@@ -123,6 +135,8 @@ def filled(store):
             "UPDATE hosts SET max_crawls_per_second = host_id % 5, "
             "max_open_requests = nullif(abs(host_id % 4), 0)"
         )
+        leave_unanswered(connection, PARENT, urls)
+        leave_unanswered(connection, 2, urls_of_shard(2, 20))
         gone = urls[-1]
         erase_pages(connection, erased([identify(gone).page_id, 12345]))
         erase_hosts(connection, erased([777]))
@@ -235,6 +249,7 @@ class Killed(Exception):
         (growth, "make_copies"),
         (moving, "put_in_place"),
         (moving, "_move_pages"),
+        (moving, "move_unanswered"),
         (moving, "_copy_erased"),
         (growth, "move_rows"),
     ],

@@ -73,6 +73,7 @@ READ_BY_OTHERS = {
         "StreamPosition",
         "StreamCursor",
         "StreamTopic",
+        "UnansweredPage",
         "WatchedSite",
         "WatchedSource",
         "WebSubSubscription",

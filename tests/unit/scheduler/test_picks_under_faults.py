@@ -18,7 +18,13 @@ from shared.policy.estimation.first_guesses import INITIAL_CHANGE_RATE, INITIAL_
 from shared.policy.estimation.quiet_pages import QuietPages
 from shared.rules.page_events import UNCHANGED
 from shared.store.binary import Blobs
-from shared.store.columns import HostColumns, PageColumns, SignalsBySource, host_rules
+from shared.store.columns import (
+    HostColumns,
+    PageColumns,
+    SignalsBySource,
+    UnansweredPages,
+    host_rules,
+)
 from shared.store.history import SOURCES
 from shared.store.host_factors import HostFactors
 from shared.store.hosts import HostLearning
@@ -27,6 +33,9 @@ from shared.store.snapshot import ShardSnapshot
 
 LOOKED_BACK = 10.0
 """Beyond the time-out of requests, seconds."""
+
+UNWRITTEN = 5.0
+"""What was not answered in time may be unknown to the database for so many seconds: fewer."""
 
 WRITTEN_SECONDS = 3.0
 """Of requests that were made within so long the later ones may be written first."""
@@ -38,13 +47,16 @@ class HarmedWorld(World):
     def __init__(self, shard_rules):
         super().__init__(shard_rules)
         self.sent = []
+        self.unanswered = {}
+        """Page id → what the database knows of the last of its requests that nobody answered."""
         self.compared = self.uncertain = 0
 
     def pick(self, slots, rate, least=0.0):
         """As in `World`, but only what is not counted as uncertain is compared."""
         selector = self.shard.selector
         before = selector.uncertain_picks
-        picks = selector.select(np.asarray(slots, float), rate, least)
+        self._write_unanswered(float(slots[0]) - UNWRITTEN * self.shard.rules.picking.speed)
+        picks = self.shard.select(np.asarray(slots, float), rate, least)
         is_sure = selector.uncertain_picks == before
         found = []
         for pick, slot in zip(picks, slots, strict=True):
@@ -72,6 +84,7 @@ class HarmedWorld(World):
         timeout = self.shard.rules.picking.request_timeout
         speed = self.shard.rules.picking.speed
         recent = [(p, at) for p, at in self.sent if at > now - timeout - LOOKED_BACK * speed]
+        self._write_unanswered(now - UNWRITTEN * speed)
         self.shard = build_shard(self._snapshot(), self.shard.rules)
         urls = {identity.page_id: identity for identity in self.identities}
         recent = [(page, at) for page, at in recent if page in urls]
@@ -87,13 +100,24 @@ class HarmedWorld(World):
         )
         self._restart_reference(recent, timeout)
 
+    def _write_unanswered(self, until):
+        while news := self.shard.unanswered.news(until):
+            for page_id in news.answered.tolist():
+                self.unanswered.pop(page_id, None)
+            columns = (column.tolist() for column in news.pages.columns)
+            self.unanswered |= {row[0]: row for row in zip(*columns, strict=True)}
+            self.shard.unanswered.told()
+
     def _restart_reference(self, recent, timeout):
         pages = self.reference.pages
         self.reference.batches = {}  # what was known of them is gone
         speed = self.shard.rules.picking.speed
         since = min((at for _, at in recent), default=math.inf) + WRITTEN_SECONDS * speed
-        for page in pages.values():
-            page.deadline, page.unanswered = NEVER, 0
+        for page_id, page in pages.items():
+            if page.unanswered and page.deadline == NEVER:
+                # The last request was taken back, and is not heard of any more.
+                _, requests, page.requested_at, page.deadline, _ = self.unanswered[page_id]
+                page.unanswered = requests - 1
             page.signals, page.batch = page.heard, None
         for name, host in self.reference.hosts.items():
             last = max(
@@ -118,10 +142,6 @@ class HarmedWorld(World):
                 host.tokens = min(host.tokens, max((at - since) * host.rate, 1.0))
                 known.add(pages[page_id].host)
             host.tokens = max(host.tokens - 1.0, 0.0)
-            page = pages[page_id]
-            if max(page.last_crawled_at, page.last_attempt_at) < at:
-                page.unanswered += page.deadline > NEVER
-                page.requested_at, page.deadline = at, at + timeout
 
     def _snapshot(self):
         pages = sorted(self.reference.pages.items())
@@ -187,7 +207,14 @@ class HarmedWorld(World):
             last_sources=np.zeros(len(pages), np.int8),
             by_source=SignalsBySource.none(),
             layout=ALONE,
+            unanswered=self._unanswered_pages(),
         )
+
+    def _unanswered_pages(self):
+        none = UnansweredPages.none()
+        columns = zip(*self.unanswered.values(), strict=True) if self.unanswered else none.columns
+        kinds = (column.dtype for column in none.columns)
+        return UnansweredPages(*map(np.array, columns, kinds))
 
 
 def harmed_world(rng, pages=250, hosts=10, **settings):

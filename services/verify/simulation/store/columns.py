@@ -24,6 +24,7 @@ _TYPES: Final[dict[str, type[np.generic]]] = {
     "misses": np.int16,
     "status": np.int16,
     "page_class": np.int16,
+    "requests": np.int16,
 }
 """Of columns that are no floats."""
 

@@ -103,8 +103,7 @@ class Database:
     """All tables."""
 
     def __init__(self, loop: VirtualLoop, rng: Random, slow_share: float) -> None:
-        self.loop = loop
-        self.is_down = False
+        self.loop, self.is_down = loop, False
         self.layout = ALONE
         """How the hosts are shared out."""
         self.splits: dict[int, Row] = {}
@@ -131,6 +130,8 @@ class Database:
         self.erased_pages: dict[int, dict[int, float]] = {}
         """Shard → page id → when it was erased."""
         self.erased_hosts: dict[int, dict[int, float]] = {}
+        self.unanswered: dict[int, dict[int, Row]] = {}
+        """Shard → page id → columns."""
         self.classes: dict[int, dict[int, str]] = {}
         """Shard → number → name of its classes of pages."""
         self.is_importing = False

@@ -25,6 +25,7 @@ class ErasureStatements:
             for (shard, page_id), at in keys.items():
                 database.pages.get(shard, {}).pop(page_id, None)
                 database.urls.pop((shard, page_id), None)
+                database.unanswered.get(shard, {}).pop(page_id, None)
                 known = database.erased_pages.setdefault(shard, {})
                 known[page_id] = max(at, known.get(page_id, at))
 

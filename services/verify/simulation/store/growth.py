@@ -192,6 +192,8 @@ class GrowthStatements:
         """As `shared.store.splits.take_over`."""
         connection.require()
         database = self._database
+        with connection.transaction():
+            database.lock(connection.mine, [("claim", parent) for parent in sorted(parents)])
         database.claims |= dict.fromkeys(parents, claim)
         for parent in parents:
             database.holdings.end(parent, database.loop.now)
@@ -274,6 +276,8 @@ class GrowthStatements:
                 }
                 # Where it was it is left until `delete_left_urls`.
                 database.urls[shard, page_id] = database.urls[parent, page_id]
+                if noted := database.unanswered.get(parent, {}).pop(page_id, None):
+                    database.unanswered.setdefault(shard, {})[page_id] = noted
         for host_id, shard in homes.items():
             if shard != parent:
                 moved = hosts.pop(host_id) | {"shard": shard}

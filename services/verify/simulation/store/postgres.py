@@ -48,6 +48,8 @@ _IN_STEP: Final = (
     "shared.store.owners.note_announcing",
     "shared.store.learned_pages.read_pages",
     "shared.store.learned_pages.pages_of_host",
+    "shared.store.splits.take_over",
+    "shared.store.unanswered.write_unanswered",
     "shared.store.stream_topics.note_topics",
     "shared.store.stream_topics.read_topics",
 )
@@ -71,6 +73,7 @@ _RAISING: Final = "shared.store.owners.raise_epochs"
 _TABLES: Final = (
     *("pages", "page_urls", "hosts", "observations", "stream_positions", "stream_topics"),
     *("shard_owners", "page_imports", "erased_pages", "erased_hosts", "page_classes"),
+    *("shard_claims", "unanswered_pages"),
 )
 
 _SAID: Final = (Superseded, psycopg.IntegrityError)
@@ -108,6 +111,8 @@ class _Pair(Connection):
         """As the model's; the server's ends when that does, in the same way."""
         with super().transaction():
             mine = self._last = self.mine
+            if self.real.autocommit:
+                self.real.execute("BEGIN")
             mine.writes.append(self.real.commit)
             mine.undoing.append(self._undo)
             yield
@@ -258,6 +263,10 @@ class Postgres:
                             for shard, names in database.classes.items()
                         }
                     ),
+                ),
+                "unanswered": (
+                    _keyed(connection, "unanswered_pages", "shard", "page_id"),
+                    _flat(database.unanswered),
                 ),
                 "hosts": (
                     _keyed(connection, "hosts", "shard", "host_id"),

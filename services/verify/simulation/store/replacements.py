@@ -11,6 +11,7 @@ from services.verify.simulation.store.learned import LearnedStatements
 from services.verify.simulation.store.lease import LeaseStatements
 from services.verify.simulation.store.owners import OwnerStatements
 from services.verify.simulation.store.statements import Statements
+from services.verify.simulation.store.unanswered import UnansweredStatements
 
 
 def nothing(*_: Any, **__: Any) -> int:
@@ -23,7 +24,7 @@ def replacements(database: Database) -> dict[str, Callable[..., Any]]:
     statements, lease = Statements(database), LeaseStatements(database)
     owners, imports = OwnerStatements(database), ImportStatements(database)
     learned = LearnedStatements(database)
-    erasures = ErasureStatements(database)
+    erasures, unanswered = ErasureStatements(database), UnansweredStatements(database)
     found: dict[str, Callable[..., Any]] = {
         "shared.store.connection.connect": statements.connect,
         "shared.store.connection.connect_writer": statements.connect,
@@ -57,6 +58,7 @@ def replacements(database: Database) -> dict[str, Callable[..., Any]]:
         ("shared.store.writer_lock", imports, "share_writer_lock"),
         ("shared.store.imports_log", imports, "read_imports read_imported_pages"),
         ("shared.store.erasing", erasures, "erase_pages erase_hosts"),
+        ("shared.store.unanswered", unanswered, "write_unanswered"),
         ("shared.store.stream_topics", owners, "note_topics read_topics"),
         (
             "shared.store.lease",

@@ -16,6 +16,7 @@ from services.verify.simulation.store.growth import BlockingConnection
 from services.verify.simulation.store.imports import last_import
 from services.verify.simulation.store.learned import learned_of
 from services.verify.simulation.store.owners import OwnerStatements
+from services.verify.simulation.store.unanswered import unanswered_of
 from shared.contracts.layout import Layout
 from shared.policy.estimation.first_guesses import INITIAL_CHANGE_RATE, INITIAL_SHAPE
 from shared.policy.estimation.quiet_pages import QuietPages
@@ -297,6 +298,7 @@ class Statements:
             joined(removed, erased.pages),
             erased.hosts,
             dict(self._database.classes.get(shard, {})),
+            unanswered_of(self._database, shard),
         )
 
     def load_for_learning(

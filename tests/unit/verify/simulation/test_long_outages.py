@@ -45,4 +45,4 @@ def test_a_server_may_be_away_for_long(kind):
     if kind == "database-down":
         assert not [at for at, _ in commits if BEGIN + 1.0 < at < end]
     back = {who for at, who in commits if end < at < end + BACK_SECONDS}
-    assert back == {"estimator-1", "estimator-2"}
+    assert back >= {"estimator-1", "estimator-2"}
