@@ -22,6 +22,9 @@ Said = TypeVar("Said")
 SLACK_SECONDS: Final = 12.0
 """A page may be so late: an over-age page waits for its host, and for a lost request's deadline."""
 
+CONFIRMED_AFTER: Final = 0.5
+"""A 404 is confirmed when so much of the time has passed that the page had not been crawled for."""
+
 
 def known_to_shards(ledger: Ledger, in_memory: Mapping[int, int]) -> Finding:
     """Every page that is not removed is in the memory of the scheduler that has its shard.
@@ -117,7 +120,8 @@ def visited(
     """No page waits longer for a crawl than its bound, and for its turn when many are due at once.
 
     A copy is as old as its crawl: what was asked for while the broker went away is crawled when it
-    is back. What was down after a page's turn does not count, nor do pauses of its host.
+    is back. What was down after a page's turn does not count, nor do pauses of its host. A page
+    that was not found may wait until that is to be confirmed, if that is later.
 
     Args:
         ledger: of the run.
@@ -141,11 +145,18 @@ def visited(
     for url in active:
         # A page that was never crawled is due at once.
         first = held_at.get(url, added.get(url, begin) - max_age_seconds)
-        times = [(first, first), *visits[url], (math.inf, math.inf)]
-        for (_, last), (following, _) in itertools.pairwise(times):
-            due = _after_pauses(max(last + max_age_seconds, begin), paused(url))
-            if due <= min(following, end):
-                waits.append(_Wait(due, following, last, url))
+        copied = first
+        for visit, following in itertools.pairwise(
+            [_Visit(first, first), *visits[url], _Visit(math.inf, math.inf)]
+        ):
+            last, bound = visit.crawled_at, max_age_seconds
+            if visit.is_miss:
+                bound = max(bound, CONFIRMED_AFTER * (last - copied))
+            else:
+                copied = last
+            due = _after_pauses(max(last + bound, begin), paused(url))
+            if due <= min(following.asked_at, end):
+                waits.append(_Wait(due, following.asked_at, last, url))
     waits.sort()
     by = deadlines(np.array([wait.due for wait in waits]), changes, downtimes, end)
 
@@ -172,10 +183,19 @@ def visited(
     )
 
 
-def _visits(ledger: Ledger) -> dict[str, list[tuple[float, float]]]:
-    """URL → when it was asked for, and when it was crawled for that: where there is no such crawl,
-    when it was asked for; infinite: it was found to be away, and is not due until it is asked for
-    again."""
+class _Visit(NamedTuple):
+    """A page was asked for."""
+
+    asked_at: float
+    crawled_at: float
+    """Where there is no crawl for that: `asked_at`. Infinite: it was found to be away, and is not
+    due until it is asked for again."""
+    is_miss: bool = False
+    """Whether it was not found."""
+
+
+def _visits(ledger: Ledger) -> dict[str, list[_Visit]]:
+    """URL → its visits."""
     crawled = {
         answered.outcome.request_id: answered.outcome.crawled_at
         for answered in ledger.outcomes
@@ -185,10 +205,12 @@ def _visits(ledger: Ledger) -> dict[str, list[tuple[float, float]]]:
         for answered in ledger.outcomes
         if answered.outcome.result in AWAY
     }
-    found: dict[str, list[tuple[float, float]]] = defaultdict(list)
+    misses = {a.outcome.request_id for a in ledger.outcomes if a.outcome.result == "gone"}
+    found: dict[str, list[_Visit]] = defaultdict(list)
     for asked in ledger.requests:
-        at = asked.request.requested_at
-        found[asked.request.url].append((at, max(at, crawled.get(asked.request.request_id, at))))
+        at, request_id = asked.request.requested_at, asked.request.request_id
+        visit = _Visit(at, max(at, crawled.get(request_id, at)), request_id in misses)
+        found[asked.request.url].append(visit)
     return found
 
 

@@ -85,6 +85,18 @@ def test_a_copy_is_as_old_as_its_crawl():
     assert late_pages(asked_at, downtimes=away, crawled=[(20.0, 19.0, "changed")]).count == 1
 
 
+def test_a_page_that_is_not_found_waits_until_that_is_to_be_confirmed():
+    def count(again, result, held):
+        times, answer = {URL: [10.0, again]}, (10.0, 10.0, result)
+        return late_pages(times, end=120.0, held=held, crawled=[answer]).count
+
+    # It had not been crawled for 180 s: 90 s later is soon enough, with the slack that all have.
+    assert count(111.0, "gone", held=-170.0) == 0
+    assert count(113.0, "gone", held=-170.0) == 1
+    assert count(111.0, "changed", held=-170.0) == 1
+    assert count(85.0, "gone", held=-50.0) == 1, "in its bound it is due in any case"
+
+
 def test_time_in_which_nothing_could_be_crawled_is_not_counted():
     assert late_pages({URL: [80.0]}, downtimes=[(60.0, 75.0)]).passed
     assert late_pages({URL: [80.0]}, downtimes=[(20.0, 50.0)]).count == 1  # it was not due then
