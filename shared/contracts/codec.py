@@ -17,11 +17,14 @@ MAX_MESSAGE_BYTES = 64 * 1024
 """No message of the contract comes near, but demand curves of a large grid, and links."""
 
 MAX_LARGE_BYTES = 1024 * 1024
-"""Of a thousand links, of what thousands of shards and a hundred groups of hosts may crawl, or of a
-day with another rate each minute; brokers take no more either, unless they are told to."""
+"""Of a thousand links, or of what thousands of shards and a hundred groups of hosts may crawl;
+brokers take no more either, unless they are told to."""
+
+MAX_SCHEDULE_BYTES = 256 * 1024
+"""Of a day with another rate each minute, with as many digits as a number has."""
 
 _MOST_BYTES: Final[Mapping[type[msgspec.Struct], int]] = {
-    Bandwidth: MAX_LARGE_BYTES,
+    Bandwidth: MAX_SCHEDULE_BYTES,
     Discovery: MAX_LARGE_BYTES,
     Multipliers: MAX_LARGE_BYTES,
 }
@@ -85,7 +88,7 @@ def decode(kind: type[T], data: bytes | None) -> T:
         BadMessage: not JSON, wrong types or values out of range, too large, or empty.
     """
     if data is None:
-        raise BadMessage("the message is empty (a tombstone), but this topic is not compacted")
+        raise BadMessage("the message is empty (a tombstone), which says nothing on this topic")
     if len(data) > (most_bytes := _MOST_BYTES.get(kind, MAX_MESSAGE_BYTES)):
         raise BadMessage(f"the message has {len(data)} bytes; at most {most_bytes} are read")
     try:

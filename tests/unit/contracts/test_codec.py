@@ -84,6 +84,7 @@ def test_numbers_that_are_none_and_rates_that_cannot_be_are_bad(number):
     ("kind", "data", "reason"),
     [
         (Signal, None, "tombstone"),
+        (Bandwidth, None, "which says nothing on this topic$"),
         (Signal, b" " * (MAX_MESSAGE_BYTES + 1), "at most 65536"),
         (Signal, b"[" * 60_000, "Signal"),
         (Signal, b'{"url": "a", "source": "\\ud800"}', "not a valid Signal"),
