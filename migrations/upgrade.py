@@ -5,15 +5,22 @@ from pathlib import Path
 import structlog
 from alembic import command
 from alembic.config import Config
+from alembic.migration import MigrationContext
+from alembic.script import ScriptDirectory
 from sqlalchemy import Connection, text
 
 from migrations.engine import alchemy_engine, psycopg_of
-from shared.store.deployment import require_held, require_shards
+from shared.store.deployment import StoreMismatch, require_held, require_shards
 from shared.store.layout import read_layout
 from shared.store.partitions import ensure_partitions, lock_schema
 from shared.store.roles import ensure_roles
 
 log = structlog.get_logger(__name__)
+
+_NOBODY_LEADS = """
+INSERT INTO coordinator_lease (id, epoch, holder, beat) VALUES (1, 0, '', 0) ON CONFLICT DO NOTHING
+"""
+"""Where the row is gone, as after a restore of the schema alone: coordinators may not make it."""
 
 _HOLD = """
 UPDATE deployment SET shards_held = :held WHERE shards_held IS DISTINCT FROM :held
@@ -36,12 +43,14 @@ def migrate(database_url: str, shards: int, held: str | None = None) -> int:
         how many shards the database has.
 
     Raises:
-        StoreMismatch: the database was made for another number of shards, or for others of them.
+        StoreMismatch: the database was made for another number of shards, or for others of them, or
+            is of a newer version.
         psycopg.OperationalError: the server cannot be reached.
     """
     with alchemy_engine(database_url).begin() as connection:
         psycopg_connection = psycopg_of(connection)
         lock_schema(psycopg_connection)
+        _refuse_newer(connection)
         command.upgrade(alembic_config(connection), "head")
         connection.execute(
             text(
@@ -50,6 +59,7 @@ def migrate(database_url: str, shards: int, held: str | None = None) -> int:
             ),
             {"shards": shards},
         )
+        connection.execute(text(_NOBODY_LEADS))
         layout = read_layout(psycopg_connection)
         require_shards(layout.shards, shards)
         connection.execute(text(_HOLD), {"held": held})
@@ -58,6 +68,16 @@ def migrate(database_url: str, shards: int, held: str | None = None) -> int:
         ensure_roles(psycopg_connection)
     log.info("database migrated", shards=layout.shards)
     return layout.shards
+
+
+def _refuse_newer(connection: Connection) -> None:
+    found = MigrationContext.configure(connection).get_current_revision()
+    scripts = ScriptDirectory(str(Path(__file__).parent))
+    if found is not None and found not in {script.revision for script in scripts.walk_revisions()}:
+        raise StoreMismatch(
+            f"the database is of a newer version (its schema is {found}, and this version knows up "
+            f"to {scripts.get_current_head()}): call that version's `freshet migrate`"
+        )
 
 
 def alembic_config(connection: Connection) -> Config:

@@ -24,7 +24,7 @@ def note(settings: Settings, about: About, host: str | None, change: Mapping[str
         note_change(settings.database_url.get_secret_value(), noted)
     except psycopg.Error as error:
         click.echo(
-            f"the change holds, but could not be noted for `freshet changes`: {first_line(error)}",
+            f"this could not be noted for `freshet changes`: {first_line(error)}",
             err=True,
         )
 

@@ -1,6 +1,7 @@
 """Bandwidth as people write and read it: rates, schedules of a day, and why it changed."""
 
 import re
+from collections.abc import Mapping
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Final
@@ -89,6 +90,16 @@ def time_of_day(second: int) -> str:
 def when(time: float | None) -> str | None:
     """A time of the clock for people; None stays."""
     return None if time is None else f"{datetime.fromtimestamp(time, UTC):%Y-%m-%d %H:%M:%S}Z"
+
+
+def timed(answer: Mapping[str, Any]) -> dict[str, Any]:
+    """An answer for people: its times, whose names end so, as they read them."""
+    return {
+        name: when(value)
+        if name.endswith(("_at", "_until")) and isinstance(value, int | float)
+        else value
+        for name, value in answer.items()
+    }
 
 
 def history_rows(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:

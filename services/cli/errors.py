@@ -173,6 +173,11 @@ _EXPLANATIONS: dict[str, Callable[[Exception], str]] = {
     "psycopg.UndefinedTable": lambda _error: (
         f"the database at {_database()} has no Freshet tables yet: run `freshet migrate`"
     ),
+    "psycopg.InsufficientPrivilege": lambda error: (
+        f"the user of the database at {_database()} has not the right: {_first_line(error)}. Grant "
+        "it the role for that, such as freshet_readonly (deploy/security.md), or name another user "
+        f"in {_setting()}"
+    ),
     "psycopg.Error": lambda error: f"the database at {_database()} refuses: {_first_line(error)}",
 }
 """By kind of error, the special before the general."""

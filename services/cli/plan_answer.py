@@ -9,13 +9,12 @@ import yaml
 
 from services.plan.servers import TopicSize
 from services.plan.sizing import GI, Plan, Wanted
-from services.plan.values import values_of
 from shared.terminal.output import show_rows
 
 _MB: Final = 1e6
 
 
-def as_json(wanted: Wanted, sizes: Plan) -> dict[str, Any]:
+def as_json(wanted: Wanted, sizes: Plan, values: Mapping[str, Any]) -> dict[str, Any]:
     """All of it, in bytes, seconds and cores."""
     load, postgres, kafka = wanted.load, sizes.postgres, sizes.kafka
     return {
@@ -54,7 +53,7 @@ def as_json(wanted: Wanted, sizes: Plan) -> dict[str, Any]:
         },
         "start_seconds": sizes.start_seconds,
         "failover_seconds": sizes.failover_seconds,
-        "values": values_of(sizes),
+        "values": values,
     }
 
 
@@ -63,7 +62,7 @@ def as_yaml(values: Mapping[str, Any]) -> str:
     return yaml.safe_dump(dict(values), sort_keys=False)
 
 
-def show_plan(sizes: Plan) -> None:
+def show_plan(sizes: Plan, values: Mapping[str, Any]) -> None:
     """For people: the workers, the servers, and the lines for `values.yaml`."""
     postgres, kafka = sizes.postgres, sizes.kafka
     click.echo(
@@ -109,7 +108,7 @@ def show_plan(sizes: Plan) -> None:
     ]
     show_rows(_short(rows), as_json=False, empty="")
     click.echo("\n# values.yaml")
-    click.echo(as_yaml(values_of(sizes)))
+    click.echo(as_yaml(values))
 
 
 def show_coefficients(described: Sequence[Mapping[str, Any]], *, in_full: bool) -> None:

@@ -22,6 +22,7 @@ import structlog
 from shared.store.connection import first_line
 from shared.store.lease import (
     Lease,
+    LeaseMissing,
     connect_lease,
     read_lease,
     release_lease,
@@ -142,7 +143,7 @@ class Leadership:
         async with self._lock:
             try:
                 await self._ask_in_time()
-            except (psycopg.Error, OSError, TimeoutError) as error:
+            except (psycopg.Error, OSError, TimeoutError, LeaseMissing) as error:
                 await self._note_trouble(error)
             else:
                 if self.trouble is not None:

@@ -16,7 +16,8 @@ from services.frontier.server import Server
 from services.frontier.service import Service
 from shared.runtime.publisher import Publisher
 from shared.runtime.settings import Settings, load_settings
-from shared.runtime.worker import WorkerService, make_app, run_app
+from shared.runtime.web import listening
+from shared.runtime.worker import WorkerService, check_ports, make_app, run_app
 
 NAME = "frontier"
 
@@ -28,6 +29,7 @@ class Frontier(WorkerService):
 
     def __init__(self, settings: Settings) -> None:
         super().__init__(settings)
+        check_ports(settings, NAME, "frontier_port")
         self._publisher = Publisher(settings)
         self._sender = Sender(self._publisher, lambda: self.broker.trouble)
         self._book = Book(settings.frontier_max_requests)
@@ -63,7 +65,8 @@ class Frontier(WorkerService):
         # Clients of Kafka belong to the loop that they are made in.
         self._reader = RequestReader(self.settings, self._book, self.clock)
         await self._reader.start()
-        await self._server.open()
+        with listening(self.settings.http_host, self.settings.frontier_port, "frontier_port"):
+            await self._server.open()
         self._is_open = True
 
     async def close(self) -> None:

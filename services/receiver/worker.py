@@ -25,7 +25,8 @@ from shared.runtime.fetching import Fetcher
 from shared.runtime.publisher import Publisher
 from shared.runtime.settings import Settings, SettingsError, load_settings
 from shared.runtime.stopping import until_stopped
-from shared.runtime.worker import WorkerService, make_app, run_app
+from shared.runtime.web import listening
+from shared.runtime.worker import WorkerService, check_ports, make_app, run_app
 from shared.store.ping_accounts import write_pings
 from shared.store.questions import take_turns
 from shared.units import SECONDS_PER_DAY
@@ -47,6 +48,7 @@ class Receiver(WorkerService):
 
     def __init__(self, settings: Settings) -> None:
         super().__init__(settings)
+        check_ports(settings, NAME, "receiver_port")
         check_tokens(settings)
         self._publisher = Publisher(settings)
         self._fetcher = Fetcher(allow_private=settings.allow_private_hosts)
@@ -106,7 +108,8 @@ class Receiver(WorkerService):
         await self._publisher.start()
         await self._fetcher.start()
         await self._hub_fetcher.start()
-        await self._door.open()
+        with listening(self.settings.http_host, self.settings.receiver_port, "receiver_port"):
+            await self._door.open()
         self._is_open = True
 
     async def close(self) -> None:

@@ -160,7 +160,7 @@ class ClockOffset:
                 )
                 received_at = steady()
         except (KafkaError, OSError, TimeoutError) as error:
-            self._say(f"the broker does not tell its time: {error or type(error).__name__}")
+            self._say(f"the broker does not tell its time: {str(error) or type(error).__name__}")
             return False
         stamped = appended_at(record)
         if stamped is None:

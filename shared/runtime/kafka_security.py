@@ -30,3 +30,8 @@ def check_kafka_security(settings: "Settings") -> None:
             f"kafka_security_protocol is {protocol}, which has no TLS, so {' and '.join(unused)} "
             "would be of no use: set it to SSL or SASL_SSL, or leave them out"
         )
+    if settings.kafka_ssl_keyfile is not None and settings.kafka_ssl_certfile is None:
+        raise ValueError(
+            "kafka_ssl_keyfile would be of no use without kafka_ssl_certfile, whose key it is: "
+            "give both, or leave it out"
+        )

@@ -14,7 +14,9 @@ from collections.abc import Callable, Coroutine
 from typing import Any, Final
 
 from aiokafka import AIOKafkaConsumer, TopicPartition
+from aiokafka.errors import InvalidSessionTimeoutError
 
+from shared.runtime.settings import SettingsError
 from shared.runtime.stopping import end
 
 POLL_SECONDS: Final = 1.0
@@ -40,10 +42,19 @@ class Polling:
         Args:
             reading: what ends by itself; it calls `check` now and then.
             more: runs beside it, for as long as it does.
+
+        Raises:
+            SettingsError: the broker has no member with the session timeout of the settings.
         """
         tasks = [asyncio.ensure_future(work()) for work in (self._poll, *more)]
         try:
             await reading()
+        except InvalidSessionTimeoutError as error:
+            raise SettingsError(
+                "the broker takes nobody with FRESHET_KAFKA_SESSION_TIMEOUT_SECONDS as it is set: "
+                "give one between its group.min.session.timeout.ms and "
+                "group.max.session.timeout.ms (6 and 1800 seconds, unless somebody changed them)"
+            ) from error
         finally:
             # What is cut off here is at its end anyway: aiokafka counts on for a question that
             # was cancelled, and would never again find the reader idle.

@@ -4,11 +4,12 @@ import ipaddress
 import re
 from pathlib import Path
 from typing import Annotated, Any, Final
+from urllib.parse import urlsplit
 
-from pydantic import AfterValidator, AliasChoices, BeforeValidator, Field
+from pydantic import AfterValidator, AliasChoices, BeforeValidator, Field, ValidationError
 from pydantic_settings import SettingsError as NotJson
 
-from shared.contracts.fields import MAX_CRAWL_RATE
+from shared.contracts.fields import MAX_CRAWL_RATE, MAX_SOURCE_LENGTH
 from shared.runtime.host_patterns import host_pattern
 from shared.runtime.page_class_terms import ClassName
 from shared.units import SECONDS_PER_DAY
@@ -31,6 +32,16 @@ def unreadable(error: Exception, file: Path) -> str:
     if isinstance(error, RecursionError):
         return f"a value in the environment, or in {file}, has too many brackets within one another"
     return f"{file} cannot be read as TOML: {error}"
+
+
+def named_faults(error: ValidationError) -> str:
+    """What is wrong of which settings, a line each."""
+    lines = [
+        f"  {'.'.join(str(part) for part in item['loc']) or 'settings'}: "
+        + item["msg"].removeprefix("Value error, ")
+        for item in error.errors()
+    ]
+    return "\n".join(["these settings are wrong:", *lines])
 
 
 def _file_path(given: object) -> object:
@@ -67,6 +78,35 @@ def broker_addresses(given: str) -> str:
 Brokers = Annotated[str, AfterValidator(broker_addresses)]
 
 
+def web_url(given: str) -> str:
+    """An address on the web, or nothing.
+
+    Raises:
+        ValueError: it is none.
+    """
+    try:
+        parts = urlsplit(given)
+        is_one = parts.scheme in ("http", "https") and bool(parts.hostname)
+    except ValueError:
+        is_one = False
+    if given and not is_one:
+        raise ValueError(f"{given!r} is no address such as https://example.com")
+    return given
+
+
+def web_urls(given: str) -> str:
+    """Several, with spaces between them.
+
+    Raises:
+        ValueError: says which is none.
+    """
+    return " ".join(web_url(part) for part in given.split())
+
+
+WebUrl = Annotated[str, AfterValidator(web_url)]
+WebUrls = Annotated[str, AfterValidator(web_urls)]
+
+
 def network(given: str) -> str:
     """Addresses of a network, as `10.0.0.0/8`; one address is a network of its own.
 
@@ -101,6 +141,20 @@ NonNegative = Annotated[float, Field(ge=0, le=_MOST, allow_inf_nan=False)]
 
 SessionSeconds = Annotated[float, Field(ge=0.1, le=SECONDS_PER_DAY)]
 """Whole milliseconds, in 32 bits."""
+
+RequestSeconds = Annotated[float, Field(gt=0, le=SECONDS_PER_DAY)]
+"""As long as `crawl-requests` are kept: a scheduler that starts reads there what is in flight."""
+
+StallSeconds = Annotated[float, Field(ge=2, le=_MOST)]
+"""A worker that has nothing to do shows a sign of life once in a second."""
+
+TopicPrefix = Annotated[str, Field(max_length=200, pattern=r"^[a-zA-Z0-9._-]*$")]
+"""What names of topics may have, with room for the longest."""
+
+SourceName = Annotated[
+    str, Field(min_length=1, max_length=MAX_SOURCE_LENGTH, pattern=r"^[^\x00-\x1f\x7f]*$")
+]
+"""As messages may have it: signals under another name would all be refused."""
 
 CrawlRate = Annotated[float, Field(gt=0, le=MAX_CRAWL_RATE)]
 """What messages can say: one that no scheduler could read would stop all crawling."""

@@ -39,11 +39,19 @@ from shared.runtime.setting_kinds import (
     Networks,
     NonNegative,
     Positive,
+    RequestSeconds,
     SessionSeconds,
+    SourceName,
+    StallSeconds,
+    TopicPrefix,
     UrlPatterns,
+    WebUrl,
+    WebUrls,
+    named_faults,
     unprefixed,
     unreadable,
 )
+from shared.runtime.setting_pairs import check_pairs
 from shared.units import SECONDS_PER_DAY
 
 FILE_VARIABLE = f"{ENV_PREFIX}SETTINGS_FILE"
@@ -80,7 +88,7 @@ class Settings(BaseSettings):
     kafka_ssl_keyfile: FilePath | None = None
     kafka_session_timeout_seconds: SessionSeconds = 10.0
     """A worker that the broker does not hear for so long loses its shards."""
-    topic_prefix: str = ""
+    topic_prefix: TopicPrefix = ""
     """Set before every topic and consumer group, to share a cluster."""
     partitions: Annotated[int, Field(ge=1, le=MOST_SHARDS)] = 64
     """Shards of a new installation, which are the partitions of every host-keyed topic. Afterwards
@@ -106,7 +114,7 @@ class Settings(BaseSettings):
     """Health, metrics and, at the coordinator, the picture; 0: the worker's own default."""
     log_format: Literal["json", "console"] = "json"
     log_level: Literal["debug", "info", "warning", "error"] = "info"
-    stall_seconds: Positive = 60.0
+    stall_seconds: StallSeconds = 60.0
     """A worker whose loop or batch makes no progress for so long ends itself."""
     loop_lag_warning_seconds: Positive = 0.5
     """An event loop that was blocked for so long is warned of in the log."""
@@ -139,7 +147,7 @@ class Settings(BaseSettings):
     signal_max_age_days: Positive = 7.0
     signals_per_source_per_second: Positive = 20_000.0
     """Rate limit of each source, clock seconds; ten seconds' worth may come at once."""
-    signal_sources: tuple[str, ...] = ()
+    signal_sources: tuple[SourceName, ...] = ()
     """Sources that are known, as JSON: ["sitemaps", "cms"]. They keep their limits and their
     records whatever names others make up."""
     signals_from_others_per_second: Positive = 40_000.0
@@ -147,7 +155,7 @@ class Settings(BaseSettings):
     signals_from_others_share: NonNegative = 0.2
     """Where some sources are named: so many signals may all others send to each of a named one.
     At a fifth, useless signals cost less than a hundredth of the freshness."""
-    signal_source_keys: dict[str, SecretStr] = {}
+    signal_source_keys: dict[SourceName, SecretStr] = {}
     """Named sources that must prove who they are, as JSON: {"cms": "secret"}. Each record of
     theirs carries the secret in its header `source-key`; a name alone can be anybody's."""
     refused_signals_kept_per_second: NonNegative = 20.0
@@ -178,7 +186,7 @@ class Settings(BaseSettings):
     """uniform: the oldest page first, for comparison."""
     tick_seconds: Positive = 0.05
     """Wall seconds between two times that slots are filled; twice as many where that takes long."""
-    request_timeout_seconds: Positive = 120.0
+    request_timeout_seconds: RequestSeconds = 120.0
     """Without an outcome for so long a crawl has failed. Crawlers must answer in half of it."""
     default_host_crawls_per_second: Positive = 1.0
     """Limit of a host (clock seconds) that `host-limits` says nothing about."""
@@ -212,7 +220,7 @@ class Settings(BaseSettings):
     work_conserving: bool = True
     """Spend budget on pages below the threshold when none is above it."""
     report_seconds: Positive = 1.0
-    """Between a shard's demand reports."""
+    """Between a shard's demand reports; at most half of `silent_after_seconds`."""
 
     # Coordinator
     silent_after_seconds: Positive = 3.0
@@ -227,14 +235,14 @@ class Settings(BaseSettings):
     a user who may read them (`freshet_readonly`); absent: DATABASE_URL."""
     view_databases: SecretStr | None = None
     """The same of several databases, in the ranges of `databases`."""
-    scheduler_urls: Annotated[str, unprefixed("SCHEDULER_URLS")] = "http://127.0.0.1:6067"
+    scheduler_urls: Annotated[WebUrls, unprefixed("SCHEDULER_URLS")] = "http://127.0.0.1:6067"
     """Web servers of the schedulers, with spaces between them: `freshet explain` and the
     coordinator's page ask them what they know of a page. All that a name stands for are asked."""
 
     # Receiver
     receiver_port: Annotated[int, Field(ge=1, le=65535)] = 6080
     """Where pings are taken over HTTP, on `http_host`; health and metrics stay on `http_port`."""
-    receiver_tokens: dict[str, SecretStr] = {}
+    receiver_tokens: dict[SourceName, SecretStr] = {}
     """Who may post to /signals and /events, as JSON: {"cms": "token"}. Each token makes signals of
     its source."""
     receiver_trusted_proxies: Networks = ()
@@ -246,7 +254,7 @@ class Settings(BaseSettings):
     receiver_urls_per_sender_per_second: Positive = 1_000.0
     """Limit of a host (IndexNow), of an address (weblogs' pings) and of a token's source, wall
     seconds; ten seconds' worth may come at once."""
-    receiver_url: str = ""
+    receiver_url: WebUrl = ""
     """Its address on the web, such as https://pings.example.com, where WebSub's hubs call back;
     absent: there are no subscriptions, and no database is needed."""
     websub_lease_days: Positive = 10.0
@@ -256,7 +264,7 @@ class Settings(BaseSettings):
     indexnow_key_wait_seconds: NonNegative = 1.0
     """How long a submission waits for a key file that is being fetched; then it is answered with
     202, and its signals are of the source indexnow-unchecked."""
-    indexnow_engines: str = ""
+    indexnow_engines: WebUrl = ""
     """The list of search engines whose `noreping` posts are taken, such as
     https://www.indexnow.org/searchengines.json; absent: none's are."""
 
@@ -293,9 +301,9 @@ class Settings(BaseSettings):
     """Make pages of the URLs that its clients discover, by the same rules as discoverers do."""
     frontier_max_requests: Annotated[int, Field(ge=100)] = 100_000
     """Crawl requests that are read and not answered yet; others wait in Kafka."""
-    frontier_calls: Annotated[int, Field(ge=10)] = 1_000
+    frontier_calls: Annotated[int, Field(ge=10, le=2**31 - 1)] = 1_000
     """Calls under way at most; others are told to come again."""
-    frontier_max_message_bytes: Annotated[int, Field(ge=64 * 1024)] = 4 * 1024 * 1024
+    frontier_max_message_bytes: Annotated[int, Field(ge=64 * 1024, le=2**31 - 1)] = 4 * 1024 * 1024
     """A longer message is refused."""
 
     # Discoverer, and the frontier's discoveries
@@ -339,12 +347,9 @@ class Settings(BaseSettings):
         return init_settings, env_settings, file
 
     @model_validator(mode="after")
-    def _kafka_is_safe(self) -> "Settings":
+    def _fit_together(self) -> "Settings":
         check_kafka_security(self)
-        return self
-
-    @model_validator(mode="after")
-    def _databases_fit(self) -> "Settings":
+        check_pairs(self)
         if (home := check_databases(self)) is not None:
             # Who knows of one database only asks the home.
             object.__setattr__(self, "database_url", home)
@@ -390,10 +395,6 @@ def load_settings(**overrides: Any) -> Settings:
     except SecretFileError as error:
         raise SettingsError(str(error)) from error
     except ValidationError as error:
-        lines = [
-            f"  {'.'.join(str(part) for part in item['loc']) or 'settings'}: {item['msg']}"
-            for item in error.errors()
-        ]
-        raise SettingsError("these settings are wrong:\n" + "\n".join(lines)) from error
+        raise SettingsError(named_faults(error)) from error
     except (OSError, ValueError, RecursionError) as error:
         raise SettingsError(unreadable(error, file)) from error

@@ -2,12 +2,15 @@
 keeps connections open takes none from the broker and the database."""
 
 import asyncio
-from collections.abc import Awaitable, Callable
+import contextlib
+from collections.abc import Awaitable, Callable, Iterator
 from typing import Any, Final
 
 import structlog
 from aiohttp import web
 from faust.web.drivers.aiohttp import Web
+
+from shared.runtime.settings import SettingsError
 
 log = structlog.get_logger(__name__)
 
@@ -55,6 +58,27 @@ def web_options() -> dict[str, Any]:
     return {"client_max_size": MAX_BODY_BYTES, "middlewares": [read_only]}
 
 
+@contextlib.contextmanager
+def listening(host: str, port: int, name: str) -> Iterator[None]:
+    """Say which settings are meant where nobody can listen there.
+
+    Args:
+        host: by the setting `http_host`.
+        port: where to listen.
+        name: the setting that says so.
+
+    Raises:
+        SettingsError: instead of what failed.
+    """
+    try:
+        yield
+    except (OSError, RuntimeError) as error:
+        raise SettingsError(
+            f"nobody can listen at {host} on port {port}: {error}. Another process may have it: "
+            f"see FRESHET_{name.upper()} and FRESHET_HTTP_HOST"
+        ) from error
+
+
 class _Full(asyncio.Protocol):
     """A connection too many: it is told so, and closed."""
 
@@ -80,12 +104,14 @@ class WebServer(Web):  # type: ignore[misc]  # faust is untyped
         """Listen.
 
         Raises:
-            OSError: the port is taken.
+            SettingsError: the port is taken, or the address is none of this machine.
         """
         await self._runner.setup()
-        self._listener = await asyncio.get_running_loop().create_server(
-            self._let_in, self.app.conf.web_bind, self.app.conf.web_port
-        )
+        host, port = self.app.conf.web_bind, self.app.conf.web_port
+        with listening(host, port, "http_port"):
+            self._listener = await asyncio.get_running_loop().create_server(
+                self._let_in, host, port
+            )
 
     async def stop_server(self) -> None:
         """Let nobody in any more, and finish what is under way."""

@@ -49,7 +49,7 @@ from shared.runtime.ending import ignore_further_stops
 from shared.runtime.kafka import ensure_topics
 from shared.runtime.logs import configure_logs
 from shared.runtime.reloading import Reloading
-from shared.runtime.settings import Settings
+from shared.runtime.settings import Settings, SettingsError
 from shared.runtime.tracing import Tracing
 from shared.runtime.web import WebServer, web_options
 
@@ -85,6 +85,25 @@ DEFAULT_PORTS = {
     "frontier": 6073,
     "discoverer": 6074,
 }
+
+
+def check_ports(settings: Settings, worker: str, name: str) -> None:
+    """Refuse a worker's second port where its health and metrics are.
+
+    Args:
+        settings: of the worker.
+        worker: its name.
+        name: the setting of the second port.
+
+    Raises:
+        SettingsError: names both.
+    """
+    port = getattr(settings, name)
+    if port == (settings.http_port or DEFAULT_PORTS[worker]):
+        raise SettingsError(
+            f"{name} is {port}, where the {worker}'s health and metrics are (http_port): give each "
+            "a port of its own"
+        )
 
 
 class WorkerService(Service, ABC):  # type: ignore[misc]  # mode is untyped

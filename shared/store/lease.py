@@ -18,6 +18,16 @@ from shared.store.server_time import SERVERS_TIME
 
 ROLE = "coordinator"
 
+ROW_MISSING = "coordinator_lease has no row, so nobody can lead: run `freshet migrate`"
+
+
+class LeaseMissing(Exception):
+    """The row is not there, as after a restore of the schema alone: nobody can take the lease."""
+
+    def __init__(self) -> None:
+        super().__init__(ROW_MISSING)
+
+
 _SETTINGS = {"statement_timeout": "2s", "synchronous_commit": "off"}
 
 
@@ -84,9 +94,12 @@ async def read_lease(connection: psycopg.AsyncConnection) -> Lease:
 
     Raises:
         psycopg.Error: the server does not answer, or the table is not there.
+        LeaseMissing: the table has no row.
     """
     row = await (await connection.execute(_READ)).fetchone()
-    return Lease(*row) if row is not None else Lease(0, "", 0, is_connected=False)
+    if row is None:
+        raise LeaseMissing
+    return Lease(*row)
 
 
 async def take_lease(

@@ -56,8 +56,25 @@ database gets its address, and only who shows what is in it the other user's. */
 {{ toYaml $secrets }}
 {{- end }}
 
+{{/* Settings that the chart gives by itself, as its ports, probes and services go by them: what to
+set instead. */}}
+{{- define "freshet.given" -}}
+FRESHET_PARTITIONS: set shards
+FRESHET_REPLICATION_FACTOR: set kafka.replicationFactor
+FRESHET_KAFKA_BOOTSTRAP_SERVERS: set kafka.bootstrapServers
+FRESHET_INSTANCE: it is the name of each pod
+FRESHET_HTTP_PORT: the probes and the services go by the port that is there
+FRESHET_RECEIVER_PORT: the service of the receiver goes by the port that is there
+FRESHET_FRONTIER_PORT: the service of the frontier goes by the port that is there
+{{- end }}
+
 {{- define "freshet.environment" -}}
 {{- $values := .root.Values -}}
+{{- range $name, $instead := include "freshet.given" . | fromYaml }}
+{{- if or (hasKey $values.settings $name) (hasKey $.settings $name) }}
+{{- fail (printf "%s cannot stand under settings: %s" $name $instead) }}
+{{- end }}
+{{- end -}}
 {{- $all := dict "KAFKA_BOOTSTRAP_SERVERS" $values.kafka.bootstrapServers "FRESHET_PARTITIONS" $values.shards "FRESHET_REPLICATION_FACTOR" $values.kafka.replicationFactor "FRESHET_HTTP_HOST" "0.0.0.0" "FRESHET_LOG_FORMAT" "json" -}}
 {{- with $values.kafka.tls }}{{ if .secret }}
 {{- /* Without it nothing would look at the certificates. */}}
@@ -67,9 +84,17 @@ database gets its address, and only who shows what is in it the other user's. */
 {{- $_ := set $all "FRESHET_KAFKA_SSL_CERTFILE" "/run/freshet/kafka-tls/tls.crt" }}
 {{- $_ := set $all "FRESHET_KAFKA_SSL_KEYFILE" "/run/freshet/kafka-tls/tls.key" }}
 {{- end }}{{ end }}{{ end }}
+{{- $tls := ($values.database).tls | default dict }}
+{{- if and .database $tls.secret }}
+{{- /* libpq's own: what the URL says goes before it. */}}
+{{- $_ := set $all "PGSSLROOTCERT" "/run/freshet/database-tls/ca.crt" }}
+{{- if $tls.clientCertificate }}
+{{- $_ := set $all "PGSSLCERT" "/run/freshet/database-tls/tls.crt" }}
+{{- $_ := set $all "PGSSLKEY" "/run/freshet/database-tls/tls.key" }}
+{{- end }}{{ end }}
 {{- if and (eq .component "coordinator") $values.workers.scheduler.enabled }}
 {{- /* A headless service: its name stands for all pods. */}}
-{{- $_ := set $all "SCHEDULER_URLS" (printf "http://%s-scheduler:6067" (include "freshet.name" .root)) }}
+{{- $_ := set $all "FRESHET_SCHEDULER_URLS" (printf "http://%s-scheduler:6067" (include "freshet.name" .root)) }}
 {{- end }}
 {{- $all = mergeOverwrite $all (deepCopy $values.settings) (deepCopy .settings) -}}
 {{- range $name, $from := include "freshet.secrets" . | fromYaml }}
@@ -92,6 +117,9 @@ the static membership (group.instance.id), by which a worker keeps its shards. *
 {{- if .root.Values.kafka.tls.secret }}
 - {name: kafka-tls, mountPath: /run/freshet/kafka-tls, readOnly: true}
 {{- end }}
+{{- if and .database ((.root.Values.database).tls).secret }}
+- {name: database-tls, mountPath: /run/freshet/database-tls, readOnly: true}
+{{- end }}
 {{- range $name, $_ := include "freshet.secrets" . | fromYaml }}
 {{- $short := lower $name | replace "_" "-" }}
 - {name: {{ $short }}, mountPath: /run/freshet/{{ $short }}, readOnly: true}
@@ -102,10 +130,13 @@ the static membership (group.instance.id), by which a worker keeps its shards. *
 - {name: kernels, emptyDir: {sizeLimit: 1Gi}}
 - {name: tmp, emptyDir: {sizeLimit: 1Gi}}
 {{- with .root.Values.kafka.tls.secret }}
-- {name: kafka-tls, secret: {secretName: {{ . }}, defaultMode: 0440}}
+- {name: kafka-tls, secret: {secretName: {{ quote . }}, defaultMode: 0440}}
+{{- end }}
+{{- if and .database ((.root.Values.database).tls).secret }}
+- {name: database-tls, secret: {secretName: {{ quote .root.Values.database.tls.secret }}, defaultMode: 0440}}
 {{- end }}
 {{- range $name, $from := include "freshet.secrets" . | fromYaml }}
-- {name: {{ lower $name | replace "_" "-" }}, secret: {secretName: {{ $from.secret }}, defaultMode: 0440, items: [{key: {{ $from.key }}, path: {{ $from.key }}}]}}
+- {name: {{ lower $name | replace "_" "-" }}, secret: {secretName: {{ quote $from.secret }}, defaultMode: 0440, items: [{key: {{ quote $from.key }}, path: {{ quote $from.key }}}]}}
 {{- end }}
 {{- end }}
 
@@ -132,7 +163,7 @@ tolerations: {{ toYaml . | nindent 2 }}
 {{- end }}
 
 {{- define "freshet.container" -}}
-image: {{ printf "%s:%s" .Values.image.repository (.Values.image.tag | default .Chart.AppVersion) }}
+image: {{ printf "%s:%s" .Values.image.repository (.Values.image.tag | default .Chart.AppVersion) | quote }}
 imagePullPolicy: {{ .Values.image.pullPolicy }}
 securityContext:
   allowPrivilegeEscalation: false

@@ -2,12 +2,23 @@
 
 import asyncio
 from pathlib import Path
+from typing import Any
 
 import click
 
 from shared.terminal.output import show
 
-_FILE = click.Path(path_type=Path, dir_okay=False)
+
+class _File(click.Path):
+    """The path of a file, by its name: an empty one, as of a variable that is not set, is none."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        if not str(value):
+            self.fail("it is empty: name a file", param, ctx)
+        return super().convert(value, param, ctx)
+
+
+_FILE = _File(path_type=Path, dir_okay=False)
 
 
 @click.group()

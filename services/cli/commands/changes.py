@@ -23,7 +23,7 @@ def command(host: str | None, last: int, as_json: bool) -> None:
       freshet changes
       freshet changes --host example.com --last 5
     """
-    from services.cli.bandwidths import when  # noqa: PLC0415 - commands load what they need
+    from services.cli.bandwidths import timed, when  # noqa: PLC0415 - commands load what they need
     from shared.runtime.settings import load_settings  # noqa: PLC0415
     from shared.store.changes import last_changes  # noqa: PLC0415
     from shared.views.hosts import host_name  # noqa: PLC0415
@@ -37,7 +37,12 @@ def command(host: str | None, last: int, as_json: bool) -> None:
         show_json([change._asdict() for change in changes])
         return
     rows = [
-        {"at": when(c.at), "who": c.who, "about": c.host or c.about, "change": c.change}
+        {
+            "at": when(c.at),
+            "who": c.who,
+            "about": c.host or c.about,
+            "change": timed(c.change),
+        }
         for c in changes
     ]
     show_rows(rows, as_json=False, empty="nothing was changed yet")

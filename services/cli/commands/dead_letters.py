@@ -33,6 +33,8 @@ class Offsets(click.ParamType):
             end = begin if not dash else int(last) if last else None
         except ValueError:
             self.fail(f"{value!r} is not an offset, nor a range like 17-99 or 17-", param, ctx)
+        if end is not None and end < begin:
+            self.fail(f"{value!r} ends before it begins", param, ctx)
         return begin, end
 
 
@@ -135,7 +137,14 @@ def _choice(
     since: float | None,
 ) -> "Choice":
     from services.cli.dead_letters import Choice  # noqa: PLC0415
+    from shared.contracts.topics import TOPICS  # noqa: PLC0415
 
+    # One that is misspelt has no letters, and would look as if all were well.
+    names = sorted(known.name for known in TOPICS)
+    if topic is not None and topic not in names:
+        raise click.BadParameter(f"{topic!r} is none of {', '.join(names)}", param_hint="--topic")
+    if reason == "":
+        raise click.BadParameter("an empty text is in every error", param_hint="--reason")
     first, last = offsets or (0, None)
     return Choice(topic, stage, reason, first, last, since)
 

@@ -114,7 +114,7 @@ def _or_why_not(about: str, look: "Callable[[], list[Finding]]") -> "list[Findin
                 "risk",
                 about,
                 why,
-                "a server that answers",
+                "a server that answers, and lets us look",
                 "workers do their work, and wait only for a while",
                 "see the settings by `freshet settings`, and the server",
             )

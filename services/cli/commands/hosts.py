@@ -99,11 +99,14 @@ def limit(host: str, rate: float | None, most_open: int | None, as_json: bool) -
 @click.option("--json", "as_json", is_flag=True, help="Answer as JSON.")
 def block(host: str, hours: float, as_json: bool) -> None:
     """Do not crawl HOST for a time. Its limit stays."""
+    from services.cli.bandwidths import timed  # noqa: PLC0415 - commands load what they need
+
     name = _name_of(host)
     settings = _going_by_broker()
     until = settings.clock().now() + hours * 3600
     _publish(settings, name, "block", until=until)
-    show({"host": name, "blocked_until": until}, as_json=as_json)
+    answer = {"host": name, "blocked_until": until}
+    show(answer if as_json else timed(answer), as_json=as_json)
 
 
 @command.command("unblock")
@@ -121,13 +124,14 @@ def unblock(host: str, as_json: bool) -> None:
 @click.option("--json", "as_json", is_flag=True, help="Answer as JSON.")
 def show_host(host: str, as_json: bool) -> None:
     """All rules of HOST, which of them binds, and the limit that it shares with other hosts."""
+    from services.cli.bandwidths import timed  # noqa: PLC0415
     from shared.runtime.settings import load_settings  # noqa: PLC0415
     from shared.views.answers import host_answer  # noqa: PLC0415
 
     settings = load_settings()
     answer = host_answer(settings, host)
-    shared = _groups_of(settings, answer["host"], answer["named_group"])
-    show(answer | shared, as_json=as_json)
+    answer |= _groups_of(settings, answer["host"], answer["named_group"])
+    show(answer if as_json else timed(answer), as_json=as_json)
 
 
 @command.command("list")

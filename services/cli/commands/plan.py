@@ -11,6 +11,10 @@ from shared.terminal.output import show_json
 
 if TYPE_CHECKING:
     from services.plan.coefficients import Coefficients
+    from shared.runtime.settings import Settings
+
+_GOES_BY = ("observations_kept_days", "kafka_session_timeout_seconds", "estimator_resident_pages")
+"""Settings that a plan goes by."""
 
 
 @click.command()
@@ -94,17 +98,29 @@ def command(
         sizes = plan(wanted, cost)
     except TooLarge as error:
         raise UserError(str(error)) from error
+    values = values_of(sizes, _not_default(settings))
     described = [
         coefficients[name].described() | {"value": value} | _own(coefficients[name].value, value)
         for name, value in cost.items()
     ]
     if as_json:
-        show_json(plan_answer.as_json(wanted, sizes) | {"coefficients": described})
+        show_json(plan_answer.as_json(wanted, sizes, values) | {"coefficients": described})
     elif as_values:
-        click.echo(plan_answer.as_yaml(values_of(sizes)), nl=False)
+        click.echo(plan_answer.as_yaml(values), nl=False)
     else:
-        plan_answer.show_plan(sizes)
+        plan_answer.show_plan(sizes, values)
         plan_answer.show_coefficients(described, in_full=shows_all)
+
+
+def _not_default(settings: "Settings") -> dict[str, float]:
+    """Of the settings that a plan goes by, those that somebody has set, by their variables."""
+    from shared.runtime.setting_kinds import ENV_PREFIX  # noqa: PLC0415
+
+    return {
+        f"{ENV_PREFIX}{name.upper()}": getattr(settings, name)
+        for name in _GOES_BY
+        if getattr(settings, name) != type(settings).model_fields[name].default
+    }
 
 
 def _coefficients(file: Path | None) -> "Coefficients":

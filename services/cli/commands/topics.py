@@ -36,12 +36,15 @@ def ensure(fix: bool, as_json: bool) -> None:
     all but replicas, partitions and limits of size.
     """
     from services.cli.kafka import require_broker  # noqa: PLC0415
+    from shared.runtime.access import check_access  # noqa: PLC0415
     from shared.runtime.findings import gathered  # noqa: PLC0415
-    from shared.runtime.kafka import ensure_topics  # noqa: PLC0415
+    from shared.runtime.kafka import client_options, ensure_topics  # noqa: PLC0415
     from shared.runtime.settings import load_settings  # noqa: PLC0415
 
     settings = load_settings()
     require_broker(settings)
+    # A worker waits for a broker that hangs up, as it may be starting; nobody waits here.
+    asyncio.run(check_access(settings, client_options(settings)))
     findings = asyncio.run(ensure_topics(settings, fix=fix))
     rows = asyncio.run(_topics_of(settings))
     if as_json:

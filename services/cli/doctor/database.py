@@ -93,7 +93,7 @@ def look_at_database(database: Database, databases: Databases, shards: int) -> l
         if has_tables:
             having = partial(databases.had_by, database)
             findings += [*_schema(connection, shards, having), *_roles(connection)]
-            findings += _held(connection, database)
+            findings += [*_held(connection, database), *_lease(connection)]
         else:
             findings.append(_without_tables())
     return [*findings, _writer_settings(database.url)]
@@ -112,6 +112,18 @@ def _held(connection: psycopg.Connection, database: Database) -> Iterator[Findin
             "every page is served by one shard",
             "see FRESHET_DATABASES, or freshet migrate",
         )
+
+
+def _lease(connection: psycopg.Connection) -> Iterator[Finding]:
+    """Whether there is what coordinators take in turn."""
+    row = connection.execute(
+        "SELECT NOT has_table_privilege('coordinator_lease', 'SELECT')"
+    ).fetchone()
+    if row == (True,) or connection.execute("SELECT 1 FROM coordinator_lease").fetchone():
+        return
+    yield Finding(
+        "risk", "coordinator_lease", "no row", "one", "a coordinator leads", "freshet migrate"
+    )
 
 
 def _server(connection: psycopg.Connection) -> Iterator[Finding]:
@@ -218,7 +230,9 @@ def _schema(connection: psycopg.Connection, shards: int, having: Having) -> Iter
             f"revision {found}",
             f"revision {wanted}",
             "workers of this version find the tables that they know",
-            "freshet migrate, before workers of this version start",
+            "freshet migrate, before workers of this version start"
+            if found < str(wanted)
+            else "workers of the version that migrated it, or newer ones",
         )
     else:
         yield Finding("ok", "schema", f"revision {found}")

@@ -39,3 +39,20 @@ def test_a_host_is_found_however_it_is_written(noted):
 @pytest.mark.parametrize("name", ["2001:db8::1", "Rack/7"])
 def test_a_group_is_found_by_the_name_that_crawlers_give(noted, name):
     assert noted(name) == [name]
+
+
+def test_times_are_told_to_people_as_times(migrated_url):
+    until = 1.7e9 + 12 * 3600 + 7
+    note_change(migrated_url, Change(1.7e9, "ada", "host", "a.example", {"blocked_until": until}))
+    note_change(migrated_url, Change(1.7e9, "ada", "budget", None, {"set_at": 1.7e9 + 1}))
+
+    def shown(*more):
+        result = CliRunner().invoke(main, ["changes", *more], env={"DATABASE_URL": migrated_url})
+        assert result.exit_code == 0, result.output
+        return result.stdout
+
+    assert "blocked_until 2023-11-15 10:13:27Z" in shown()
+    assert "set_at 2023-11-14 22:13:21Z" in shown()
+    assert json.loads(shown("--json", "--host", "a.example"))[0]["change"] == {
+        "blocked_until": until
+    }

@@ -78,6 +78,7 @@ def test_the_list_of_commands_loads_none_of_them() -> None:
         ["pages", "max-age", "https://a.example/", "--days", "1", "--none"],
         ["pages", "max-age", "https://a.example/", "--days", "0"],
         ["crawl"],
+        ["backup", "save", ""],
         ["crawl", "http://169.254.169.254/latest"],
         ["crawl", "https://a.example/", "ftp://a.example/"],
         ["pages", "import", "nowhere.csv"],

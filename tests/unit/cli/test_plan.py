@@ -40,6 +40,20 @@ def test_the_values_are_the_charts(pages):
     jsonschema.validate(merged(values, planned), schema)
 
 
+def test_settings_that_the_sizes_hold_with_are_among_the_values(monkeypatch):
+    assert "settings" not in json.loads(run(*BILLION, "--json").stdout)["values"]
+    monkeypatch.setenv("FRESHET_ESTIMATOR_RESIDENT_PAGES", "100000")
+    monkeypatch.setenv("FRESHET_OBSERVATIONS_KEPT_DAYS", "30")
+    planned = yaml.safe_load(run(*BILLION, "--values").stdout)
+    assert planned["settings"] == {
+        "FRESHET_OBSERVATIONS_KEPT_DAYS": 30.0,
+        "FRESHET_ESTIMATOR_RESIDENT_PAGES": 100_000,
+    }
+    values = yaml.safe_load((CHART / "values.yaml").read_text())
+    schema = json.loads((CHART / "values.schema.json").read_text())
+    jsonschema.validate(merged(values, planned), schema)
+
+
 def test_all_ways_to_answer_say_the_same():
     answer = json.loads(run(*BILLION, "--json").stdout)
     assert yaml.safe_load(run(*BILLION, "--values").stdout) == answer["values"]

@@ -1,9 +1,7 @@
 """The chart makes what Kubernetes takes, names only what exists, and keeps its promises."""
 
-import functools
 import json
 import re
-import subprocess
 import tomllib
 from pathlib import Path
 
@@ -11,67 +9,28 @@ import jsonschema
 import kubernetes_validate
 import pytest
 import yaml
-from tools import need_tool
+from rendered_chart import (
+    ALL,
+    CHART,
+    GIVEN,
+    KUBERNETES,
+    TOP,
+    VALUES,
+    container_of,
+    helm,
+    of_kind,
+    plain_environment,
+    refusal,
+    rendered,
+    workers_of,
+)
 
 from services.cli.commands.worker import WORKERS
 from shared.runtime import metrics
 from shared.runtime.settings import Settings, known_variables, load_settings
 from shared.runtime.worker import DEFAULT_PORTS
 
-TOP = Path(__file__).parents[3]
-CHART = TOP / "deploy/chart"
 CRDS = Path(__file__).parent / "crds"
-EXAMPLES = sorted(path.name for path in (CHART / "examples").glob("*.yaml"))
-GIVEN = [(), *((example,) for example in EXAMPLES)]
-VALUES = yaml.safe_load((CHART / "values.yaml").read_text())
-ALL = [f"workers.{name}.enabled=true" for name, w in VALUES["workers"].items() if not w["enabled"]]
-"""Switches on what is off by itself."""
-KUBERNETES = ("1.29", "1.37")
-"""The oldest and the newest whose schemas the manifests are held against."""
-
-
-def helm(*arguments):
-    return subprocess.run(
-        [need_tool("helm"), *arguments, "--kube-version", KUBERNETES[0]],
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-
-
-@functools.cache
-def rendered(examples, *settings):
-    """All documents, of the chart with some examples' values and `--set` settings."""
-    files = [part for name in examples for part in ("-f", str(CHART / "examples" / name))]
-    changes = [part for setting in settings for part in ("--set-json", setting)]
-    done = helm("template", "freshet", str(CHART), "-n", "crawling", *files, *changes)
-    assert done.returncode == 0, done.stderr
-    return [document for document in yaml.safe_load_all(done.stdout) if document]
-
-
-def refusal(*settings):
-    changes = [part for setting in settings for part in ("--set-json", setting)]
-    done = helm("template", "freshet", str(CHART), *changes)
-    assert done.returncode != 0
-    return done.stderr
-
-
-def of_kind(documents, *kinds):
-    return {d["metadata"]["name"]: d for d in documents if d["kind"] in kinds}
-
-
-def workers_of(documents):
-    found = of_kind(documents, "StatefulSet", "Deployment")
-    return {name.removeprefix("freshet-"): document for name, document in found.items()}
-
-
-def container_of(document):
-    [container] = document["spec"]["template"]["spec"]["containers"]
-    return container
-
-
-def plain_environment(container):
-    return {v["name"]: v["value"] for v in container["env"] if "value" in v}
 
 
 @pytest.mark.parametrize("examples", GIVEN)
@@ -126,7 +85,7 @@ def test_every_worker_runs_on_its_port_as_a_plain_user_who_can_write_nothing():
 def test_the_settings_are_those_that_there_are_and_are_accepted(examples, monkeypatch, tmp_path):
     for document in [*workers_of(rendered(examples, *ALL)).values()]:
         environment = plain_environment(container_of(document))
-        unprefixed = {"KAFKA_BOOTSTRAP_SERVERS", "DATABASE_URL_FILE", "SCHEDULER_URLS"}
+        unprefixed = {"KAFKA_BOOTSTRAP_SERVERS", "DATABASE_URL_FILE"}
         assert set(environment) <= known_variables() | unprefixed
         with monkeypatch.context() as patch:
             for name, value in environment.items():
@@ -304,7 +263,7 @@ def test_the_coordinators_page_may_ask_every_scheduler():
     documents = rendered((), *ALL)
     workers = workers_of(documents)
     asked = {
-        name: plain_environment(container_of(document)).get("SCHEDULER_URLS")
+        name: plain_environment(container_of(document)).get("FRESHET_SCHEDULER_URLS")
         for name, document in workers.items()
     }
     service = of_kind(documents, "Service")["freshet-scheduler"]

@@ -7,7 +7,7 @@ import pytest
 
 from deploy.local.process import free_port
 from shared.runtime import web as module
-from shared.runtime.settings import Settings
+from shared.runtime.settings import Settings, SettingsError
 from shared.runtime.worker import WorkerService, make_app
 
 READY = b"GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n"
@@ -59,6 +59,17 @@ async def connected(port, said=b""):
         writer.close()
         with contextlib.suppress(OSError):
             await writer.wait_closed()
+
+
+async def test_a_port_that_another_process_has_is_named_with_its_setting():
+    taken = free_port()
+    server = await asyncio.start_server(lambda *_: None, "127.0.0.1", taken)
+    web = make_app("ingester", Idle(Settings(http_port=taken))).web
+    web.init_server()
+    async with server:
+        with pytest.raises(SettingsError, match=rf"port {taken}: .*FRESHET_HTTP_PORT"):
+            await web.start_server()
+    await web.stop_server()
 
 
 async def test_who_opens_very_many_connections_is_told_so_and_others_come_in_again(monkeypatch):

@@ -1,0 +1,49 @@
+"""Times are told to people as they read them, and to programs as they compute with them."""
+
+import json
+
+import pytest
+from click.testing import CliRunner
+
+from services.cli.commands import hosts
+from services.cli.main import main
+from shared.views import answers
+
+UNTIL = 1.7e9 + 12 * 3600 + 7
+
+
+@pytest.fixture
+def show(monkeypatch, tmp_path):
+    """A function: what `freshet hosts show` prints."""
+    monkeypatch.chdir(tmp_path)
+    rules = {
+        "host": "a.example",
+        "blocked_until": UNTIL,
+        "operators_block_until": UNTIL,
+        "asked_until": None,
+        "failed_at": UNTIL - 1.0,
+        "failures": 3,
+        "named_group": None,
+    }
+    monkeypatch.setattr(answers, "host_answer", lambda _settings, _host: dict(rules))
+    monkeypatch.setattr(hosts, "_groups_of", lambda *_: {"group": None})
+
+    def shown(*more):
+        result = CliRunner().invoke(main, ["hosts", "show", "a.example", *more])
+        assert result.exit_code == 0, result.output
+        return result.stdout
+
+    return shown
+
+
+def test_people_read_until_when_a_host_is_blocked(show):
+    lines = dict(line.split("  ", 1) for line in show().splitlines())
+    assert lines["blocked until"].strip() == "2023-11-15 10:13:27Z"
+    assert lines["operators block until"].strip() == "2023-11-15 10:13:27Z"
+    assert lines["failed at"].strip() == "2023-11-15 10:13:26Z"
+    assert lines["asked until"].strip() == "-"
+    assert lines["failures"].strip() == "3"
+
+
+def test_programs_get_seconds(show):
+    assert json.loads(show("--json"))["blocked_until"] == UNTIL
