@@ -43,9 +43,13 @@ def ensure(fix: bool, as_json: bool) -> None:
 
     settings = load_settings()
     require_broker(settings)
-    # A worker waits for a broker that hangs up, as it may be starting; nobody waits here.
-    asyncio.run(check_access(settings, client_options(settings)))
-    findings = asyncio.run(ensure_topics(settings, fix=fix))
+
+    async def ensured() -> "list[Finding]":
+        # A worker waits for a broker that hangs up, as it may be starting; nobody waits here.
+        await check_access(settings, client_options(settings))
+        return await ensure_topics(settings, fix=fix)
+
+    findings = asyncio.run(ensured())
     rows = asyncio.run(_topics_of(settings))
     if as_json:
         for row in rows:
