@@ -46,7 +46,7 @@ unit: setup ## Run only the pure tests.
 	$(BIN)/pytest -q tests/unit clients
 
 # Each file goes to one worker, the longest files first (tests/arranging.py). Tests with servers wait
-# for most of their time: four workers use it, each has servers of its own.
+# for most of their time: five workers use it, each has servers of its own.
 PYTEST := $(BIN)/pytest -q --dist loadfile --no-loadscope-reorder
 
 quick: lint types ## Run what takes about a minute: style, types and the pure tests, without servers.
@@ -61,7 +61,7 @@ test: setup ## Run the tests: style, types, unit, contract (both brokers), integ
 	$(MAKE) --jobs 2 types tests
 
 tests: setup
-	$(PYTEST) -n 4 -m "not long" tests clients
+	$(PYTEST) -n 5 -m "not long" tests clients
 
 # Seeds 1 to 40 are of `make test`.
 long: setup ## Run what takes too long for each time, and CI runs: more seeds, more planted faults, larger worlds.
