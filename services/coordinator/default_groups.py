@@ -8,13 +8,14 @@ change of shares costs the slot that has begun, of all groups: they are changed 
 seldom.
 """
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Set
+from operator import attrgetter
 from typing import Final
 
 from msgspec.structs import replace
 
 from services.coordinator.allotment import Shard
-from services.coordinator.groups import MATERIAL_SHARE, parts_of
+from services.coordinator.groups import MATERIAL_SHARE, GroupReports, parts_of
 from shared.contracts.shares import MOST_DIVIDED, DefaultShares, DividedGroup
 from shared.pacing.groups import passed
 
@@ -78,8 +79,8 @@ class DefaultLimit:
         count = max([0, *shards]) + 1
         if before is None:
             return DefaultShares(rate, effective_at, 0.0, count)
-        reports = _Reports(shards, live)
-        listed = self._list(before, own, reports, wall)
+        reports = GroupReports(shards, live, attrgetter("named"))
+        listed = self._list(before, own, reports, _waiting(shards, live), wall)
         is_other = rate != before.crawls_per_second or count > before.shards
         least = max(LEAST_SECONDS * speed, LEAST_SLOTS / rate)
         if not is_other and effective_at < before.since + least:
@@ -95,12 +96,13 @@ class DefaultLimit:
         self,
         before: DefaultShares,
         own: Collection[str],
-        reports: "_Reports",
+        reports: GroupReports,
+        waiting: Set[str],
         wall: float,
     ) -> list[DividedGroup]:
         """The groups that are divided, or should be, the largest first."""
         listed = {of.group: of for of in before.divided if of.group not in own}
-        for name in reports.waits - listed.keys() - set(own):
+        for name in waiting - listed.keys() - set(own):
             listed[name] = DividedGroup(name, [], [])
         pages = {name: sum(reports.pages.get(name, {}).values()) for name in listed}
         gone = [name for name in listed if not reports.missing and not pages[name]]
@@ -112,34 +114,19 @@ class DefaultLimit:
         self._listed_at = {name: self._listed_at.get(name, wall) for name in largest}
         return [listed[name] for name in largest]
 
-    def _divide(self, of: DividedGroup, reports: "_Reports", wall: float) -> DividedGroup:
+    def _divide(self, of: DividedGroup, reports: GroupReports, wall: float) -> DividedGroup:
         """A group with the shares that it should have."""
         if not of.shards and wall < self._listed_at[of.group] + SETTLED_SECONDS:
             return of
         had = dict(zip(of.shards, of.shares, strict=False))
-        parts = parts_of(had, dict.fromkeys(reports.missing) | reports.pages.get(of.group, {}))
+        parts = parts_of(had, reports.pages_of(of.group))
         return DividedGroup(of.group, sorted(parts), [parts[number] for number in sorted(parts)])
 
 
-class _Reports:
-    """What the live shards say of groups."""
-
-    def __init__(self, shards: Mapping[int, Shard], live: frozenset[int]) -> None:
-        self.missing: list[int] = []
-        """Shards that have not reported yet."""
-        self.pages: dict[str, dict[int, int]] = {}
-        """By group and shard."""
-        self.waits: set[str] = set()
-        """Groups of which hosts wait for the limit."""
-        for number in live:
-            curve = shards[number].curve
-            if curve is None:
-                self.missing.append(number)
-                continue
-            for of in curve.named:
-                self.pages.setdefault(of.group, {})[number] = of.pages
-                if of.waits:
-                    self.waits.add(of.group)
+def _waiting(shards: Mapping[int, Shard], live: frozenset[int]) -> set[str]:
+    """Groups of which hosts wait for the limit."""
+    curves = (shards[number].curve for number in live)
+    return {of.group for curve in curves if curve is not None for of in curve.named if of.waits}
 
 
 def _listing(before: DefaultShares, listed: list[DividedGroup]) -> DefaultShares:

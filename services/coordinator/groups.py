@@ -5,13 +5,16 @@ limit goes to these evenly, so that none is without, and half by pages. A change
 slot that has begun (`shared.pacing.groups`): what can wait is changed seldom.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping
+from operator import attrgetter
 from typing import Final
 
 from services.coordinator.allotment import Shard
 from shared.contracts.codec import BadMessage
 from shared.contracts.fields import MOST_GROUPS
-from shared.contracts.messages import Allotment, GroupLimit, GroupShares
+from shared.contracts.messages import Allotment, DemandCurve, GroupLimit, GroupShares
+from shared.contracts.reported import GroupPages
+from shared.contracts.shares import NamedPages
 from shared.pacing.groups import Groups, most_groups, passed
 
 EVENLY: Final = 0.5
@@ -89,7 +92,7 @@ class GroupLimits:
         # More could not be sent, and no decision with them.
         most = most_groups(len(shards))
         self.left_out = tuple(name for name, _ in standing[most:])
-        reported = _Reports(shards, live)
+        reported = GroupReports(shards, live, attrgetter("groups"))
         found: list[GroupShares] = []
         for name, limit in standing[:most]:
             last = said.get(name)
@@ -128,26 +131,38 @@ class GroupLimits:
         return moved > MATERIAL_SHARE and since >= least_seconds
 
 
-class _Reports:
+class GroupReports:
     """What the live shards say of groups: each report is looked through once."""
 
-    def __init__(self, shards: Mapping[int, Shard], live: frozenset[int]) -> None:
-        self._missing: list[int] = []
+    def __init__(
+        self,
+        shards: Mapping[int, Shard],
+        live: frozenset[int],
+        groups_of: Callable[[DemandCurve], Iterable[GroupPages | NamedPages]],
+    ) -> None:
+        """Look through the reports.
+
+        Args:
+            shards: all known ones.
+            live: those that are not silent.
+            groups_of: which groups of a report are meant.
+        """
+        self.missing: list[int] = []
         """Shards that have not reported yet."""
-        self._pages: dict[str, dict[int, int]] = {}
+        self.pages: dict[str, dict[int, int]] = {}
         """By group and shard."""
         for number in live:
             curve = shards[number].curve
             if curve is None:
-                self._missing.append(number)
+                self.missing.append(number)
                 continue
-            for of in curve.groups:
-                pages = self._pages.setdefault(of.group, {})
+            for of in groups_of(curve):
+                pages = self.pages.setdefault(of.group, {})
                 pages[number] = pages.get(number, 0) + of.pages
 
     def pages_of(self, group: str) -> dict[int, int | None]:
         """Pages of a group in each shard that has any; None: the shard has not reported yet."""
-        return dict.fromkeys(self._missing) | self._pages.get(group, {})
+        return dict.fromkeys(self.missing) | self.pages.get(group, {})
 
 
 def parts_of(had: Mapping[int, float], reported: Mapping[int, int | None]) -> dict[int, float]:
