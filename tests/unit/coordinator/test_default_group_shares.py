@@ -23,6 +23,8 @@ class DefaultRun(Run):
         self.core = Coordination(5.0, 0.3, rate)
         self.core.lead(1, "coordinator-1")
         self.pages, self.waits = pages, set(waits)
+        self.told = set()
+        """Groups of which shards tell, though they are not listed and nobody waits."""
         self.reporting = dict.fromkeys(pages, 1.0)
         self.set_bandwidth(10.0)
 
@@ -31,7 +33,7 @@ class DefaultRun(Run):
         named = [
             NamedPages(group, count, group in self.waits)
             for group, count in self.pages[shard].items()
-            if group in listed | self.waits
+            if group in listed | self.waits | self.told
         ]
         return report(shard, scale, self.moment.clock, named=named)
 
@@ -71,6 +73,13 @@ def test_all_shards_have_equal_parts_of_groups_of_which_nobody_waits():
     before = run.default
     seconds(run, 60)
     assert run.default == before
+
+
+def test_a_group_that_shards_tell_of_is_not_divided_where_nobody_waits():
+    run = DefaultRun({0: {HERE: 5}, 1: {HERE: 5}})
+    run.told.add(HERE)
+    seconds(run, LEAST_SECONDS + SETTLED_SECONDS + 5)
+    assert run.parts == {}
 
 
 def test_a_group_that_waits_is_told_of_and_then_divided():
