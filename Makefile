@@ -4,6 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check
+UV := $(BIN)/uv pip install --quiet --python $(BIN)/python
 LOCK := requirements-dev.lock
 
 # Tests start hundreds of interpreters: what one has compiled the others find, whatever an image says.
@@ -19,14 +20,14 @@ setup: $(STAMP) ## Install everything into .venv (leaves .venv/bin/freshet).
 CLIENT := clients/scrapy-freshet
 
 # uv fetches and unpacks many packages at a time; it is to trust whom this machine trusts, as pip does.
-# Where it reaches no registry, pip may know one.
+# Where it reaches no registry, pip may know one. What is imported is compiled then; to compile all that
+# there is takes longer than all of the rest.
 $(STAMP): $(LOCK) pyproject.toml $(CLIENT)/pyproject.toml
 	$(PYTHON) -m venv $(VENV)
 	awk '/^[^ #]/ { wanted = /^uv==/ } wanted' $(LOCK) > $(VENV)/uv.lock
 	$(PIP) --require-hashes -r $(VENV)/uv.lock
-	$(BIN)/uv pip install --quiet --system-certs --python $(BIN)/python --compile-bytecode --require-hashes -r $(LOCK) \
-		|| $(PIP) --require-hashes -r $(LOCK)
-	$(PIP) --no-deps --no-build-isolation --editable . --editable $(CLIENT)
+	$(UV) --system-certs --require-hashes -r $(LOCK) || $(PIP) --require-hashes -r $(LOCK)
+	$(UV) --offline --no-deps --no-build-isolation --editable . --editable $(CLIENT)
 	touch $(STAMP)
 
 run: setup ## Watch Freshet keep a simulated web fresh (embedded broker and database).
@@ -40,7 +41,7 @@ lint: setup ## Check style.
 	$(BIN)/ruff format --check .
 
 types: setup ## Check types.
-	nice $(BIN)/mypy
+	nice $(BIN)/python tests/check_types.py
 
 unit: setup ## Run only the pure tests.
 	$(BIN)/pytest -q tests/unit clients
@@ -55,12 +56,11 @@ quick: lint types ## Run what takes about a minute: style, types and the pure te
 kernels: setup ## Compile what the workers run, as a first start would; in a fresh clone, a minute.
 	$(BIN)/freshet kernels
 
-# The kernels need two cores. Types are checked in what the tests leave of them: those wait, and mypy is nice.
+# Types are checked in what kernels and tests leave of two cores: those wait at times, and mypy is nice.
 test: setup ## Run the tests: style, types, unit, contract (both brokers), integration, faults.
-	$(MAKE) --jobs 2 lint kernels
-	$(MAKE) --jobs 2 types tests
+	$(MAKE) --jobs 3 types tests
 
-tests: setup
+tests: lint kernels
 	$(PYTEST) -n 5 -m "not long" tests clients
 
 # Seeds 1 to 40 are of `make test`.

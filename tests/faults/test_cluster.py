@@ -18,7 +18,7 @@ def test_a_node_and_a_primary_are_lost_and_nothing_else(system_dir: Path) -> Non
 
     report = verify(
         *(system_dir / "data", "--topology", "cluster", "--faults", ",".join(FAULTS)),
-        *("--minutes", "0.3", "--seed", "5", "--pages", "750", "--rate", "60"),
+        *("--minutes", "0.3", "--seed", "5", "--pages", "750", "--rate", "40"),
     )
 
     assert set(report["faults"]) == set(FAULTS)

@@ -15,7 +15,7 @@ from services.verify.plan import FAULTS
 def test_no_fault_breaks_a_promise(system_dir: Path) -> None:
     report = verify(
         *(system_dir / "data", "--broker", best_broker()),
-        *("--minutes", "0.3", "--seed", "3", "--pages", "1000", "--rate", "60"),
+        *("--minutes", "0.3", "--seed", "3", "--pages", "1000", "--rate", "40"),
         *("--faults", "all,grow"),
     )
 
