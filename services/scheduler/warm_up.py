@@ -35,7 +35,6 @@ from shared.rules.page_events import GONE_FOR_GOOD, UNCHANGED
 from shared.store.columns import (
     HostColumns,
     PageColumns,
-    SignalsBySource,
     UnansweredPages,
     host_rules,
 )
@@ -43,10 +42,10 @@ from shared.store.directories import directories_of
 from shared.store.history import SOURCES
 from shared.store.host_factors import HostFactors
 from shared.store.hosts import HostLearning
-from shared.store.page_parts import PAGE_TYPES, chosen_urls
+from shared.store.page_groups import GatheredPages, sent
+from shared.store.page_parts import chosen_urls
 from shared.store.page_status import NEVER
 from shared.store.snapshot import ShardSnapshot
-from shared.store.sparse_arrays import nothing_sent, parse_sparse
 
 _MANY: Final = 4_096
 """Pages of a shard that has more than it needs."""
@@ -143,20 +142,22 @@ def _snapshot() -> ShardSnapshot:
     """Pages of one host, as they come from the store: each with signals of one source, or two."""
     host = "loaded.example"
     pages = sorted((identify(f"http://{host}/{n}") for n in range(_MANY)), key=_by_id)
-    columns = PageColumns(*(np.zeros(_MANY, kind) for kind in PAGE_TYPES.values()))
-    columns.page_ids[:] = [page.page_id for page in pages]
+    gathered = GatheredPages(0)
+    part = gathered.taken(sent(np.array([page.page_id for page in pages])))
+    found, waiting, by_source = gathered.by_id([part])
+    columns = PageColumns(*(getattr(found, name).copy() for name in found.__slots__))
     columns.host_ids[:] = host_id_of(host)
     columns.importance[:] = 1.0
     columns.unsignalled_change_rate[:] = 0.1
-    columns.max_age_days[:] = parse_sparse(nothing_sent(_MANY)).filled(np.inf)
+    columns.max_age_days[:] = np.inf
     columns.last_crawled_at[:] = columns.last_signal_at[:] = np.linspace(1.0, 2.0, _MANY)
     stored = "".join(f"{page.url}\n" for page in pages).encode()
     urls = chosen_urls(0, columns.page_ids, np.frombuffer(stored, np.uint8), columns.page_ids)
     return ShardSnapshot(
         shard=0,
         pages=columns,
-        pending=np.zeros((_MANY, SOURCES), np.uint16),
-        multipliers=np.ones(_MANY, np.float32),
+        pending=waiting.pending,
+        multipliers=waiting.multipliers,
         urls=urls,
         hosts=HostColumns(
             host_ids=columns.host_ids[:1],
@@ -171,8 +172,8 @@ def _snapshot() -> ShardSnapshot:
             quiet=QuietPages.initial(1),
         ),
         positions={},
-        last_sources=np.zeros(_MANY, np.int8),
-        by_source=SignalsBySource(np.arange(1), np.zeros((1, SOURCES), np.uint32)),
+        last_sources=waiting.last_sources,
+        by_source=by_source,
         layout=ALONE,
         unanswered=UnansweredPages(columns.page_ids[:1], *_unanswered_once(requested_at=3.0)),
     )

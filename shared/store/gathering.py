@@ -10,19 +10,23 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
 from queue import SimpleQueue
+from threading import Lock
 from typing import Any, Final, LiteralString
 
+import numpy as np
 import psycopg
+from numpy.typing import NDArray
 
-from shared.store.connection import READING, connect, first_line
-from shared.store.sparse_arrays import register_sparse_arrays
+from shared.store.connection import READING, connect, exceeds_limit, first_line
+from shared.store.reserved import FEW, grown, reserved
+from shared.store.row_threads import threads
 
 PART_BYTES: Final = 4 * 1024 * 1024
 """Of table, gathered at once."""
 
-READERS: Final = 2
+READERS: Final = max(threads(), 2)
 """Connections that read a table at once: while one's answer is unpacked, the server is busy with
-the other's."""
+the others'. As many as what they read is unpacked by."""
 
 _FEWEST_PARTS: Final = 4
 """Of a table that is worth a second connection."""
@@ -33,14 +37,41 @@ _BLOCK_BYTES: Final = 8192
 _END: Final = "(4294967295,0)"
 """Beyond the last row of any table."""
 
-_LIMIT: Final = "54"
-"""Class of the errors that say so."""
-
 _ROLE: Final = "snapshot"
 
 
 class TooLarge(psycopg.DatabaseError):
     """The server cannot hand over what it has; the text says why. Waiting does not help."""
+
+
+class Gathered:
+    """Bytes of all parts, in the order of their arrival: what a part has is written to its place at
+    once, and not joined in the end, which would need all of the memory twice."""
+
+    def __init__(self, expected: int) -> None:
+        """Make it empty.
+
+        Args:
+            expected: bytes for which addresses are set aside; memory is taken by use.
+        """
+        self._bytes = reserved(FEW + 1, np.uint8, wanted=max(expected, FEW + 1))
+        self._used = 0
+        self._lock = Lock()
+
+    def add(self, data: bytes | memoryview) -> int:
+        """Add some, in any thread; where they begin."""
+        with self._lock:
+            begin, end = self._used, self._used + len(data)
+            if end > self._bytes.size:
+                self._bytes = grown(self._bytes, max(end, 2 * self._bytes.size), used=begin)
+            self._bytes[begin:end] = np.frombuffer(data, np.uint8)
+            self._used = end
+        return begin
+
+    @property
+    def everything(self) -> NDArray[np.uint8]:
+        """All of them."""
+        return self._bytes[: self._used]
 
 
 class TableReader:
@@ -76,7 +107,9 @@ class TableReader:
         connection = self._stack.enter_context(connect(self._database_url, _ROLE, limits=READING))
         connection.isolation_level = psycopg.IsolationLevel.REPEATABLE_READ
         connection.read_only = True
-        register_sparse_arrays(connection)
+        # The system reads ahead of who reads a table from end to end. To have others of the
+        # server's processes do it takes a quarter of all that a row costs.
+        connection.execute("SET LOCAL effective_io_concurrency = 0")
         return connection
 
     def gather(
@@ -92,8 +125,7 @@ class TableReader:
 
         Args:
             table: its name, trusted.
-            gathered: aggregates; the first is NULL where a part has no row. Arrays with NULLs in
-                them come as a `SparseArray`.
+            gathered: aggregates; the first is NULL where a part has no row.
             condition: which rows.
             taken: what is kept of a part's row, at once.
 
@@ -125,15 +157,20 @@ class TableReader:
             rows = list(pool.map(read, parts))
         return [row for row in rows if row is not None]
 
-    def _parts(self, table: str) -> Iterator[tuple[str, str]]:
-        """Where each part begins and ends; the size is looked up after the moment was fixed, so no
-        row of it lies beyond."""
+    def bytes_of(self, table: str) -> int | None:
+        """How large a table is; None: there is none."""
         size = self.connection.execute(
             "SELECT pg_relation_size(to_regclass(%s))", (table,)
         ).fetchone()
-        if size is None or size[0] is None:
+        return None if size is None or size[0] is None else int(size[0])
+
+    def _parts(self, table: str) -> Iterator[tuple[str, str]]:
+        """Where each part begins and ends; the size is looked up after the moment was fixed, so no
+        row of it lies beyond."""
+        size = self.bytes_of(table)
+        if size is None:
             return
-        blocks = int(size[0]) // _BLOCK_BYTES
+        blocks = size // _BLOCK_BYTES
         step = max(PART_BYTES // _BLOCK_BYTES, 1)
         for start in range(0, max(blocks, 1), step):
             end = f"({start + step},0)" if start + step < blocks else _END
@@ -164,6 +201,6 @@ def reading(
             yield TableReader(database_url, stack, progress, readers)
     except psycopg.OperationalError as error:
         # A limit counts as operational in Python, as if the server were away.
-        if (error.sqlstate or "").startswith(_LIMIT):
+        if exceeds_limit(error):
             raise TooLarge(f"the database cannot be read: {first_line(error)}") from error
         raise

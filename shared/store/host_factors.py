@@ -44,7 +44,10 @@ class HostFactors(NamedTuple):
     @property
     def is_known(self) -> bool:
         """Whether any of them is not 1."""
-        return bool(self.directories.size or (self.activity != 1.0).any())
+        # Of most hosts nothing is known, and numpy would take two microseconds for each.
+        return self is not NO_FACTORS and bool(
+            self.directories.size or (self.activity != 1.0).any()
+        )
 
     def is_beyond(self, other: Self, tolerance: float) -> bool:
         """Whether a factor is another, by more than so much, relatively."""

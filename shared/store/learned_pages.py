@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from shared.store.binary import Blobs
 from shared.store.columns import Integers, LearningColumns, PageColumns, SignalsBySource
 from shared.store.directories import directories_of
-from shared.store.gathering import TableReader, reading
+from shared.store.gathering import Gathered, TableReader, reading
 from shared.store.history import Rings, unpack
 from shared.store.owners import NO_OWNER, Owner
 from shared.store.page_parts import (
@@ -25,10 +25,12 @@ from shared.store.page_parts import (
     LEARNING_TYPES,
     PAGE_TYPES,
     DamagedStore,
+    UrlsOfPart,
     aggregates_of,
     chosen_urls,
     columns_of,
     joined_arrays,
+    urls_among,
 )
 
 LEAST_ROW_BYTES: Final = 500
@@ -214,18 +216,36 @@ def all_pages(reader: TableReader, shard: int) -> LearnedPages:
     columns, packed, by_source = columns_of(
         shard, reader.gather(f"pages_{shard}", gathered), _TYPES
     )
-    urls = urls_of(reader, shard, columns[0])
+    urls = StoredUrls(reader, shard).of(columns[0])
     directories = directories_of(urls.arena, urls.offsets)
     return LearnedPages.of(columns, packed, by_source, directories)
 
 
-def urls_of(reader: TableReader, shard: int, page_ids: Integers) -> Blobs:
-    """The URLs of pages, in the order of the sorted `page_ids`."""
-    parts = reader.gather(f"page_urls_{shard}", list(_URLS))
-    stored_ids = joined_arrays([part[0] for part in parts], np.int64)
-    stored = np.frombuffer(b"".join([part[1] + END_OF_URL for part in parts]), np.uint8)
-    del parts
-    return chosen_urls(shard, stored_ids, stored, page_ids)
+class StoredUrls:
+    """All URLs of a shard, in no order."""
+
+    def __init__(self, reader: TableReader, shard: int) -> None:
+        """Read them.
+
+        Raises:
+            DamagedStore: a URL has an end of line in it.
+        """
+        table = f"page_urls_{shard}"
+        self._shard, self._urls = shard, Gathered(reader.bytes_of(table) or 0)
+        gathered = ["string_agg(int8send(page_id), ''::bytea)", _URLS[1]]
+        self._parts: list[Any] = reader.gather(table, gathered, taken=self._taken)
+
+    def _taken(self, part: tuple[bytes, bytes]) -> UrlsOfPart:
+        page_ids, urls = np.frombuffer(part[0], ">i8").astype(np.int64), part[1] + END_OF_URL
+        return UrlsOfPart.of(self._shard, page_ids, urls, self._urls.add(urls))
+
+    def of(self, page_ids: Integers) -> Blobs:
+        """The URLs of pages, in the order of their sorted ids.
+
+        Raises:
+            DamagedStore: a page has no URL.
+        """
+        return urls_among(self._shard, self._parts, self._urls.everything, page_ids)
 
 
 def crawled_pages(

@@ -6,7 +6,7 @@ in all, the id's own 8 among them. Other pages are in a hash table, which grows 
 to 18 bytes.
 """
 
-from typing import Final
+from typing import Final, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -127,6 +127,14 @@ class PageLookup:
         self._starts: NDArray[np.int32] = np.zeros(1, np.int32)
         """By group: first row; one more at the end."""
         self._table = GrowingTable()
+
+    @classmethod
+    def of(cls, page_ids: NDArray[np.int64]) -> Self:
+        """Of pages in the rows 0, 1, …, for good: none is added. Their ids are not copied."""
+        lookup = cls()
+        lookup.ids = page_ids
+        lookup.index(page_ids.size)
+        return lookup
 
     def index(self, count: int) -> None:
         """Take rows 0, …, `count` - 1, whose ids the caller has written to `ids`.

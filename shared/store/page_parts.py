@@ -4,20 +4,26 @@ The server gathers each column of many rows into one array (see `gathering`); th
 object for a page.
 """
 
-from typing import Any, Final
+from collections.abc import Iterable, Sequence
+from typing import Any, Final, NamedTuple, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
 from shared.policy.compiled import compiled
 from shared.store.binary import Blobs
-from shared.store.columns import Integers, RemovedPages, SignalsBySource
-from shared.store.page_status import ACTIVE, NEVER, REMOVED
+from shared.store.columns import Integers, SignalsBySource
+from shared.store.page_lookup import UNKNOWN, PageLookup
+from shared.store.prefetch import AHEAD, prefetch
+from shared.store.row_threads import in_slices
 from shared.store.source_times import unpack_source_times
-from shared.store.sparse_arrays import SparseArray
 
 END_OF_URL: Final = b"\n"
 """No canonical URL has one, but percent-encoded."""
+
+
+_PARTS_AT_ONCE: Final = 16
+"""Of URLs, that a thread looks up."""
 
 
 class DamagedStore(Exception):
@@ -55,86 +61,22 @@ LEARNING_TYPES: Final[dict[str, type[np.generic]]] = {
 }
 """Those of `LearningColumns`."""
 
-_USUAL: Final[dict[str, tuple[str, float]]] = {
-    "max_age_days": ("'infinity'", np.inf),
-    "unsignalled_change_rate": ("'NaN'", np.nan),
-    "signal_evidence": ("'NaN'", np.nan),
-    "last_changed_at": ("'-infinity'", NEVER),
-    "last_signal_at": ("'-infinity'", NEVER),
-    "urgent_at": ("'-infinity'", NEVER),
-    "failures": ("0", 0),
-    "misses": ("0::int2", 0),
-    "digest": ("0", 0),
-    "status": (f"{ACTIVE}::int2", ACTIVE),
-    "signal_count": ("0", 0),
-    "page_class": ("0::int2", 0),
-}
-"""What most pages have in a column, for the server and for us. Not so of rates, which may be 0: the
-server takes −0 for the same."""
 
-_SAME: Final = {"last_attempt_at": "last_crawled_at"}
-"""Columns in which most pages have what they have in another one."""
-
-_IS_THERE: Final = f"status <> {REMOVED}"
-
-
-def aggregates_of(
-    types: dict[str, type[np.generic]], packed: str, several: str = "signal_times <> ''"
-) -> list[str]:
+def aggregates_of(types: dict[str, type[np.generic]], packed: str) -> list[str]:
     """What is gathered of some rows of `pages`, for `columns_of`.
 
     Args:
         types: the columns.
         packed: an expression of bytes as wide for every page.
-        several: the rows whose signals by source are wanted.
     """
     gathered = [f"array_agg({name})" for name in types]
     gathered += [
-        f"{aggregate} FILTER (WHERE {several})"
+        f"{aggregate} FILTER (WHERE signal_times <> '')"
         for aggregate in ("array_agg(page_id)", "string_agg(signal_times, ''::bytea)")
     ]
     gathered += ["min(octet_length(history))", "max(octet_length(history))"]
     gathered.append(f"string_agg({packed}, ''::bytea)")
     return gathered
-
-
-def sparse_aggregates_of(packed: str) -> list[str]:
-    """What is gathered of some rows of `pages` but what is usual, for `pages_that_are_there`.
-
-    Args:
-        packed: as for `aggregates_of`.
-    """
-    usual = {name: in_server for name, (in_server, _) in _USUAL.items()} | _SAME
-    plain = aggregates_of(PAGE_TYPES, packed, f"signal_times <> '' AND {_IS_THERE}")
-    columns = [
-        f"array_agg(nullif({name}, {usual[name]}))" if name in usual else aggregate
-        for name, aggregate in zip(PAGE_TYPES, plain, strict=False)
-    ]
-    return [*columns, *plain[len(columns) :]]
-
-
-def pages_that_are_there(part: tuple[Any, ...], removed: list[RemovedPages]) -> tuple[Any, ...]:
-    """A part (`sparse_aggregates_of`) as `columns_of` takes it, without the removed pages.
-
-    One pass over the table serves both: what a row takes is mostly to come by it.
-
-    Args:
-        part: what was gathered.
-        removed: the part's removed pages are appended.
-    """
-    columns = dict(zip(PAGE_TYPES, part, strict=False))
-    for name, column in columns.items():
-        if isinstance(column, SparseArray):
-            usual = columns[_SAME[name]] if name in _SAME else _USUAL[name][1]
-            columns[name] = column.filled(usual)
-    *others, packed = part[len(columns) :]
-    is_there = columns["status"] != REMOVED
-    if not is_there.all():
-        gone = ~is_there
-        removed.append(RemovedPages(columns["page_id"][gone], columns["updated_at"][gone]))
-        packed = np.frombuffer(packed, f"V{len(packed) // is_there.size}")[is_there].tobytes()
-        columns = {name: column[is_there] for name, column in columns.items()}
-    return (*columns.values(), *others, packed)
 
 
 def columns_of(
@@ -150,12 +92,7 @@ def columns_of(
     Raises:
         DamagedStore: histories are not all as wide.
     """
-    widths = sorted({width for part in parts for width in part[-3:-1]})
-    if len(widths) > 1:
-        raise DamagedStore(
-            f"shard {shard}: histories of {widths} bytes side by side: it was written by several "
-            "versions of Freshet"
-        )
+    require_one_width(shard, [part[-3:-1] for part in parts])
     by_column: list[Any] = [list(column) for column in zip(*parts, strict=True)]
     by_column = by_column or [[] for _ in range(len(types) + 5)]
     del parts
@@ -176,6 +113,21 @@ def columns_of(
         columns[index] = column[order]
     by_source = _by_source(several, ages, columns[0])
     return columns, Blobs(data.view(f"V{width}")[order].view(np.uint8), offsets), by_source
+
+
+def require_one_width(shard: int, found: Iterable[Iterable[int]]) -> None:
+    """Raise `DamagedStore` unless histories are all as wide.
+
+    Args:
+        shard: for the error.
+        found: their widths, the least and the greatest of each part.
+    """
+    widths = sorted({width for part in found for width in part})
+    if len(widths) > 1:
+        raise DamagedStore(
+            f"shard {shard}: histories of {widths} bytes side by side: it was written by several "
+            "versions of Freshet"
+        )
 
 
 def _by_source(
@@ -199,6 +151,28 @@ def _rises(ids: Integers) -> bool:
     return bool((ids[1:] > ids[:-1]).all())
 
 
+class UrlsOfPart(NamedTuple):
+    """URLs of some pages, among those of others."""
+
+    page_ids: Integers
+    begin: int
+    """Where they begin among those of all."""
+    ends: NDArray[np.int32]
+    """Where each ends among those of the part: at its end of line."""
+
+    @classmethod
+    def of(cls, shard: int, page_ids: Integers, urls: bytes | memoryview, begin: int = 0) -> Self:
+        """Those of some pages, each with an end of line.
+
+        Raises:
+            DamagedStore: a URL has an end of line in it.
+        """
+        ends = np.flatnonzero(np.frombuffer(urls, np.uint8) == END_OF_URL[0])
+        if ends.size != page_ids.size:
+            raise DamagedStore(f"shard {shard}: a URL in page_urls has an end of line in it")
+        return cls(page_ids, begin, ends.astype(np.int32))
+
+
 def chosen_urls(
     shard: int, stored_ids: Integers, stored: NDArray[np.uint8], page_ids: Integers
 ) -> Blobs:
@@ -207,47 +181,61 @@ def chosen_urls(
     Args:
         shard: for the error.
         stored_ids: of pages, in any order; shape (stored,).
-        stored: their URLs, each with an end of line.
+        stored: their URLs, each with an end of line; less than 2 GB.
         page_ids: those wanted, rising.
 
     Raises:
         DamagedStore: a page has none, or a URL has an end of line in it.
     """
-    ends = np.empty(stored_ids.size, np.int64)
-    if _find_all(stored, END_OF_URL[0], ends) != ends.size:
-        raise DamagedStore(f"shard {shard}: a URL in page_urls has an end of line in it")
-    chosen = _places(stored_ids, page_ids)
-    if chosen is None:
+    return urls_among(shard, [UrlsOfPart.of(shard, stored_ids, stored.data)], stored, page_ids)
+
+
+def urls_among(
+    shard: int, parts: Sequence[UrlsOfPart], stored: NDArray[np.uint8], page_ids: Integers
+) -> Blobs:
+    """As `chosen_urls`, of the URLs of several parts, which stand together."""
+    # Kernels are compiled for what may be written, and again for what may not.
+    stored = stored.view()
+    stored.setflags(write=False)
+    begins, lengths = np.empty(page_ids.size, np.int64), np.empty(page_ids.size, np.int32)
+    lookup = PageLookup.of(page_ids)
+
+    def place(some: slice) -> int:
+        of_parts = ((part, lookup.find_many(part.page_ids)) for part in parts[some])
+        return sum(_place(rows, part.ends, part.begin, begins, lengths) for part, rows in of_parts)
+
+    if sum(in_slices(place, len(parts), _PARTS_AT_ONCE)) != page_ids.size:
         raise DamagedStore(f"shard {shard}: pages have no row in page_urls")
-    lengths = np.diff(ends, prepend=-1) - 1
     offsets = np.zeros(page_ids.size + 1, np.int64)
-    np.cumsum(lengths[chosen], out=offsets[1:])
+    np.cumsum(lengths, out=offsets[1:])
     arena = np.empty(offsets[-1], np.uint8)
-    _copy_strings(stored, (ends - lengths)[chosen], offsets, arena)
+
+    def copy(some: slice) -> None:
+        _copy_strings(stored, begins[some], offsets[some.start : some.stop + 1], arena)
+
+    list(in_slices(copy, page_ids.size))
     return Blobs(arena, offsets)
 
 
-def _places(stored: Integers, wanted: Integers) -> Integers | None:
-    """Where each of the rising `wanted` stands in `stored`; None: one does not."""
-    order = np.argsort(stored)
-    ordered = stored[order]
-    # Both rise, so the search goes through the memory once from end to end.
-    places = np.searchsorted(ordered, wanted)
-    if places.size and (places[-1] == order.size or not np.array_equal(ordered[places], wanted)):
-        return None
-    return order[places]
-
-
 @compiled
-def _find_all(data: NDArray[np.uint8], wanted: int, places: Integers) -> int:
-    """Note where a byte stands, as far as there is room; how many times there are."""
-    count = 0
-    for place in range(data.size):
-        if data[place] == wanted:
-            if count < places.size:
-                places[count] = place
-            count += 1
-    return count
+def _place(
+    rows: NDArray[np.int32],
+    ends: NDArray[np.int32],
+    begin: int,
+    begins: Integers,
+    lengths: NDArray[np.int32],
+) -> int:
+    """Note where the URLs of a part begin, and how long they are, by the rows of their pages; how
+    many have one."""
+    found = start = 0
+    for index in range(rows.size):
+        row = rows[index]
+        if row != UNKNOWN:
+            begins[row] = begin + start
+            lengths[row] = ends[index] - start
+            found += 1
+        start = ends[index] + 1
+    return found
 
 
 @compiled
@@ -255,6 +243,8 @@ def _copy_strings(
     source: NDArray[np.uint8], begins: Integers, offsets: Integers, arena: NDArray[np.uint8]
 ) -> None:
     for index in range(begins.size):
+        if index + AHEAD < begins.size:
+            prefetch(source, begins[index + AHEAD])
         # With unsigned places nothing is checked for a negative one: whole words are copied.
         begin, start = np.uint64(begins[index]), np.uint64(offsets[index])
         for byte in range(np.uint64(offsets[index + 1]) - start):

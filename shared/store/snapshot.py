@@ -6,8 +6,9 @@ its host's name.
 
 import math
 from collections.abc import Callable, Collection
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,32 +24,29 @@ from shared.store.columns import (
 )
 from shared.store.erasing import Erased, read_erased
 from shared.store.gathering import TableReader, reading
-from shared.store.history import WAITING, WAITING_OFFSET
 from shared.store.host_reading import read_hosts
 from shared.store.imports_log import read_last_import
 from shared.store.last_imports import NO_IMPORT, LastImport
 from shared.store.layout import read_layout
 from shared.store.learned_pages import (
     LearnedPages,
+    StoredUrls,
     about_records,
     all_pages,
     most_pages_of,
-    urls_of,
 )
 from shared.store.owners import NO_OWNER, Announcing, read_owner
 from shared.store.page_classes import read_classes
-from shared.store.page_parts import (
-    PAGE_TYPES,
-    columns_of,
-    joined_arrays,
-    pages_that_are_there,
-    sparse_aggregates_of,
+from shared.store.page_groups import (
+    GATHERED,
+    WIDTHS,
+    GatheredPages,
+    PagesOfPart,
 )
+from shared.store.page_parts import require_one_width
 from shared.store.positions import ESTIMATOR, Positions, read_positions
 from shared.store.removals import joined
 from shared.store.unanswered import read_unanswered
-
-_WAITING: Final = f"substring(history FROM {WAITING_OFFSET + 1} FOR {WAITING.itemsize})"
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,31 +117,33 @@ def load_shard(
     """
     with reading(database_url, progress) as reader:
         layout = _layout(reader, shard)
-        columns, packed, by_source, removed = _pages(reader, shard)
-        pages = PageColumns(*columns)
-        erased = read_erased(reader.connection, shard)
-        urls = urls_of(reader, shard, pages.page_ids)
-        hosts = read_hosts(reader.connection, shard, progress)
-        positions = read_positions(reader.connection, ESTIMATOR, [shard])
-        epoch, _ = read_owner(reader.connection, shard)
-        imported = read_last_import(reader.connection, shard)
-        classes = read_classes(reader.connection, shard)
-        unanswered = read_unanswered(reader.connection, shard)
-    waiting = packed.arena.view(WAITING)
+        gathered, parts = _pages(reader, shard)
+        with ThreadPoolExecutor(1, "sorting") as pool:
+            # While the server sends the rest.
+            sorting = pool.submit(gathered.by_id, parts)
+            urls = StoredUrls(reader, shard)
+            erased = read_erased(reader.connection, shard)
+            hosts = read_hosts(reader.connection, shard, progress)
+            positions = read_positions(reader.connection, ESTIMATOR, [shard])
+            epoch, _ = read_owner(reader.connection, shard)
+            imported = read_last_import(reader.connection, shard)
+            classes = read_classes(reader.connection, shard)
+            unanswered = read_unanswered(reader.connection, shard)
+            pages, waiting, by_source = sorting.result()
     return ShardSnapshot(
         shard,
         pages,
-        waiting["pending"],
-        waiting["multiplier"],
-        urls,
+        waiting.pending,
+        waiting.multipliers,
+        urls.of(pages.page_ids),
         hosts,
         positions,
-        waiting["last_source"].astype(np.int8),
+        waiting.last_sources,
         by_source,
         layout,
         epoch,
         imported,
-        joined(removed, erased.pages),
+        joined(gathered.removed, erased.pages),
         erased.hosts,
         classes,
         unanswered,
@@ -199,19 +199,11 @@ def _layout(reader: TableReader, shard: int) -> Layout:
     return layout
 
 
-def _pages(
-    reader: TableReader, shard: int
-) -> tuple[list[Any], Blobs, SignalsBySource, RemovedPages]:
-    """The columns of the pages that are there, what waits of each, and the signals by source,
-    sorted by page id; and the removed pages."""
-    found: list[RemovedPages] = []
-    parts = reader.gather(
-        f"pages_{shard}",
-        sparse_aggregates_of(_WAITING),
-        taken=lambda part: pages_that_are_there(part, found),
-    )
-    page_ids = joined_arrays([part.page_ids for part in found], np.int64)
-    times = joined_arrays([part.removed_at for part in found], np.float64)
-    order = np.argsort(page_ids)
-    removed = RemovedPages(page_ids[order], times[order])
-    return *columns_of(shard, parts, PAGE_TYPES), removed
+def _pages(reader: TableReader, shard: int) -> tuple[GatheredPages, list[PagesOfPart]]:
+    """The pages of a shard, part by part."""
+    table = f"pages_{shard}"
+    pages = GatheredPages(reader.bytes_of(table) or 0)
+    parts: list[Any] = reader.gather(table, GATHERED, taken=pages.taken)
+    if any(part.has_other_widths for part in parts):
+        require_one_width(shard, reader.gather(table, WIDTHS))
+    return pages, parts

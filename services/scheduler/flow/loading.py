@@ -1,6 +1,6 @@
 """A shard as Postgres knew it: from a snapshot's columns to rows."""
 
-from typing import Final
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -10,12 +10,11 @@ from services.scheduler.state.attempts import ask_at_once, load_attempts
 from services.scheduler.state.crawls import short_digests
 from services.scheduler.state.hosts import list_pages
 from services.scheduler.state.learned_hosts import refresh_pages
-from services.scheduler.state.packing import load_changes, load_rates, load_updates
-from services.scheduler.state.rows import NEVER, clear
+from services.scheduler.state.loaded_pages import LoadedPages, fill_rows
+from services.scheduler.state.rows import NEVER
 from services.scheduler.state.rules import ClassRules, PickingRules, ShardRules
 from services.scheduler.state.shard import Shard
 from services.scheduler.state.url_arena import UrlArena
-from shared.policy.estimation.page_factors import activity_bins
 from shared.rules.host_objectives import HostObjectives
 from shared.rules.host_rules import HostRules
 from shared.rules.page_events import CONFIRMATIONS
@@ -24,12 +23,11 @@ from shared.runtime.reason_shares import shares_by_queue
 from shared.runtime.settings import Settings
 from shared.store.columns import PageColumns
 from shared.store.directories import directories_of
+from shared.store.page_lookup import UNKNOWN, PageLookup
+from shared.store.page_parts import DamagedStore
 from shared.store.page_status import FIRST_AWAY
+from shared.store.row_threads import in_slices
 from shared.store.snapshot import ShardSnapshot
-from shared.units import SECONDS_PER_DAY
-
-_LOADED_AT_ONCE: Final = 1 << 18
-"""Pages of a snapshot that are taken at once: some tens of megabytes."""
 
 
 def shard_rules(settings: Settings, clock: Clock) -> ShardRules:
@@ -70,9 +68,7 @@ def build_shard(snapshot: ShardSnapshot, rules: ShardRules) -> Shard:
     _load_hosts(shard, snapshot)
     shard.classes.load(snapshot.classes, snapshot.pages.page_class)
     shard.signal_times.reserve(int((snapshot.pages.last_signal_at > NEVER).sum()))
-    for begin in range(0, count, _LOADED_AT_ONCE):
-        part = slice(begin, min(begin + _LOADED_AT_ONCE, count))
-        _load_pages(shard, snapshot, part)
+    _load_pages(shard, snapshot)
     shard.urls = UrlArena.load(snapshot.urls.arena, snapshot.urls.offsets)
     shard.used = count
     _load_failures(shard, snapshot.pages)
@@ -83,35 +79,68 @@ def build_shard(snapshot: ShardSnapshot, rules: ShardRules) -> Shard:
     return shard
 
 
-def _load_pages(shard: Shard, snapshot: ShardSnapshot, part: slice) -> None:
-    """Take some of a snapshot's pages."""
-    columns, hosts = snapshot.pages, shard.hosts
-    rows, records = shard.pages[part], shard.records[part]
-    numbers = np.arange(part.start, part.stop, dtype=np.int32)
-    clear(rows, records)
-    rows["host"] = np.searchsorted(snapshot.hosts.host_ids, columns.host_ids[part])
-    numbers_of_classes = columns.page_class[part]
-    rows["importance"] = shard.classes.weighted(columns.importance[part], numbers_of_classes)
-    records["page_class"] = numbers_of_classes
-    rows["kappa"] = columns.signal_evidence[part]
-    rows["gamma"] = columns.signal_rate[part]
-    rows["signals"] = hosts.learned.weighted(rows["host"], snapshot.pending[part])
-    rows["last_crawled_at"] = columns.last_crawled_at[part]
-    rows["max_age"] = _max_age_seconds(columns.max_age_days[part], shard.rules)
-    rows["status"] = columns.status[part]
-    urls = snapshot.urls
-    offsets = urls.offsets[part.start : part.stop + 1]
-    records["directory"] = directories_of(urls.arena, offsets)
-    records["activity"] = activity_bins(columns.signal_count[part])
-    own_rate, multipliers = columns.unsignalled_change_rate[part], snapshot.multipliers[part]
-    load_rates(rows, records, own_rate, multipliers, hosts.learned.tables.alpha[rows["host"]])
-    load_changes(records, columns.last_changed_at[part], columns.last_crawled_at[part])
-    load_updates(records, columns.updated_at[part])
-    records["digest"] = short_digests(columns.digest[part])
-    _load_signal_times(shard, snapshot, part)
-    list_pages(shard.pages, shard.records, hosts.rows, numbers)
-    refresh_pages(shard.pages, shard.records, hosts.learned.tables, numbers)
-    shard.lookup.ids[part] = columns.page_ids[part]
+def _load_pages(shard: Shard, snapshot: ShardSnapshot) -> None:
+    """Take a snapshot's pages: several threads make rows, and those that are made are put on the
+    lists of their hosts meanwhile, in their order."""
+    hosts = PageLookup.of(snapshot.hosts.host_ids)
+    tables = shard.hosts.learned.tables
+
+    def make(part: slice) -> NDArray[np.int32]:
+        numbers = np.arange(part.start, part.stop, dtype=np.int32)
+        loaded = _loaded_pages(shard, snapshot, hosts, part)
+        fill_rows(
+            shard.pages[part],
+            shard.records[part],
+            loaded,
+            tables.alpha,
+            tables.weights,
+            float(shard.rules.default_max_age_days),
+        )
+        refresh_pages(shard.pages, shard.records, tables, numbers)
+        shard.lookup.ids[part] = snapshot.pages.page_ids[part]
+        return numbers
+
+    for numbers in in_slices(make, snapshot.pages.page_ids.size):
+        list_pages(shard.pages, shard.records, shard.hosts.rows, numbers)
+        _load_signal_times(shard, snapshot, slice(numbers[0], numbers[-1] + 1))
+
+
+def _loaded_pages(
+    shard: Shard, snapshot: ShardSnapshot, hosts: PageLookup, part: slice
+) -> LoadedPages:
+    """What some rows are made of.
+
+    Raises:
+        DamagedStore: a page is of a host that is not there.
+    """
+    columns, urls = snapshot.pages, snapshot.urls
+
+    def some(column: NDArray[Any]) -> NDArray[Any]:
+        # A copy: of columns that have one number for all pages there is nothing else to look at.
+        return np.array(column[part], order="C")
+
+    numbers = hosts.find_many(columns.host_ids[part])
+    if (numbers == UNKNOWN).any():
+        raise DamagedStore(f"shard {snapshot.shard}: pages are of hosts that have no row in hosts")
+    classes = some(columns.page_class)
+    return LoadedPages(
+        hosts=numbers,
+        importance=shard.classes.weighted(columns.importance[part], classes),
+        page_class=classes,
+        signal_evidence=some(columns.signal_evidence),
+        signal_rate=some(columns.signal_rate),
+        pending=some(snapshot.pending),
+        last_crawled_at=some(columns.last_crawled_at),
+        max_age_days=some(columns.max_age_days),
+        status=some(columns.status),
+        directories=directories_of(urls.arena, urls.offsets[part.start : part.stop + 1]),
+        signal_count=some(columns.signal_count),
+        change_rate=some(columns.unsignalled_change_rate),
+        multipliers=some(snapshot.multipliers),
+        last_changed_at=some(columns.last_changed_at),
+        updated_at=some(columns.updated_at),
+        digests=short_digests(columns.digest[part]),
+    )
 
 
 def _load_signal_times(shard: Shard, snapshot: ShardSnapshot, part: slice) -> None:
@@ -129,24 +158,19 @@ def _load_signal_times(shard: Shard, snapshot: ShardSnapshot, part: slice) -> No
     )
 
 
-def _max_age_seconds(own_days: NDArray[np.float64], rules: ShardRules) -> NDArray[np.float64]:
-    days = np.where(np.isfinite(own_days), own_days, rules.default_max_age_days)
-    return np.asarray(days * SECONDS_PER_DAY)
-
-
 def _load_failures(shard: Shard, columns: PageColumns) -> None:
     """Attempts of the pages whose last crawl failed, or that are away."""
     is_away = columns.status >= FIRST_AWAY
     failed = np.flatnonzero((columns.failures > 0) | is_away)
     # Pages that were gone before 404s were counted have none.
-    misses = np.where(is_away, np.maximum(columns.misses, CONFIRMATIONS), columns.misses)
+    misses = np.maximum(columns.misses[failed], np.where(is_away[failed], CONFIRMATIONS, 0))
     load_attempts(
         shard.pages,
         shard.attempts.reserve(failed.size),
         failed,
         columns.last_attempt_at[failed],
         np.maximum(columns.failures[failed], 1),
-        misses[failed].astype(np.int16),
+        misses.astype(np.int16),
         shard.rules.failed_retry,
     )
 

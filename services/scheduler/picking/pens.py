@@ -24,11 +24,12 @@ from services.scheduler.picking.board import (
 from services.scheduler.picking.board_rows import UPPER_TIERS, wide
 from services.scheduler.picking.lines import heed_page, interval_of, is_line_open, let_wait
 from services.scheduler.picking.pen_quotas import just_above, least_kept, raise_guards
-from services.scheduler.picking.priority import HIGHEST_VALUE, priority_of, queue_of
+from services.scheduler.picking.priority import HIGHEST_VALUE, due_at, priority_of, queue_of
 from services.scheduler.picking.wheel import is_put_off, put_off
 from services.scheduler.state.hosts import capacity, pages_of, usable_from
 from services.scheduler.state.rows import ASLEEP, NO_LINE, UNSET
 from shared.policy.compiled import compiled
+from shared.store.prefetch import AHEAD, prefetch
 
 _LEAST: Final = 16.0
 """Pages that a pen keeps, for small hosts."""
@@ -285,12 +286,16 @@ def fill_pen(board: Board, number: int, now: float) -> None:
     the others, and there may be a million of them.
     """
     host = board.hosts[number]
+    # Arrays by name: to pass the whole board for each page costs more than the work.
+    pages, attempts, wheel, terms = board.pages, board.attempts, board.wheel, board.terms
     rows = pages_of(board.records, board.hosts, number)
     priorities = np.zeros(rows.size)
     for place in range(rows.size):
-        page = board.pages[rows[place]]
+        if place + AHEAD < rows.size:
+            prefetch(pages, rows[place + AHEAD])
+        page = pages[rows[place]]
         if page.host == number:
-            priorities[place] = priority_of(page, board.attempts, now, board.terms)
+            priorities[place] = priority_of(page, attempts, now, terms)
     quota, in_turns = quota_of(board, number, now), board.terms.in_turns
     leasts, spares, guards = least_kept(priorities, quota, board.state[0].guard, in_turns)
     host.guard = 0.0
@@ -298,8 +303,10 @@ def fill_pen(board: Board, number: int, now: float) -> None:
     raise_guards(host, guards)
     guard = guard_of(board, number)
     for place in range(rows.size):
+        if place + AHEAD < rows.size:
+            prefetch(pages, rows[place + AHEAD])
         row, priority = rows[place], priorities[place]
-        page = board.pages[row]
+        page = pages[row]
         if page.host != number:
             continue
         # That of pages elsewhere, too: they come back under a guard that may be lower.
@@ -307,12 +314,13 @@ def fill_pen(board: Board, number: int, now: float) -> None:
         if not is_put_off(page.bucket):
             continue
         if not (priority > 0.0 and just_above(priority) >= guard):
-            settle(board, row)
+            if not put_off(wheel, pages, row, due_at(page, attempts, guard, terms)):
+                list_page(board, row)
             continue
         queue = queue_of(priority, in_turns)
         if priority <= leasts[queue]:
             if spares[queue] <= 0 and put_off(
-                board.wheel, board.pages, row, _not_before(board, row, queue, now)
+                wheel, pages, row, _not_before(board, row, queue, now)
             ):
                 continue
             spares[queue] -= 1

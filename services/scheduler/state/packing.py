@@ -76,9 +76,14 @@ def take_update(record: Any, time: float) -> bool:
     steps = update_steps(time)
     if updated_steps_of(record) > steps:
         return False
+    _note_update(record, steps)
+    return True
+
+
+@compiled
+def _note_update(record: Any, steps: int) -> None:
     record.updated_low = steps & _LOW_MASK
     record.updated_high = steps >> _LOW_BITS
-    return True
 
 
 @compiled
@@ -165,25 +170,27 @@ def set_own_rate(page: Any, record: Any, alpha: float) -> None:
         page.alpha = alpha * multiplier_of(record)
 
 
+@compiled
+def load_update(record: Any, time: float) -> None:
+    """Note when a page was updated last."""
+    _note_update(record, update_steps(time))
+
+
+@compiled
 def load_updates(records: Rows, times: NDArray[np.float64]) -> None:
-    """Note when pages were updated last."""
-    known = times > NEVER
-    steps = np.zeros(times.size, np.int64)
-    passed = np.clip(times[known] - _FIRST_SECOND, 0.0, _SECONDS)
-    steps[known] = (passed * UPDATE_STEPS).astype(np.int64) + 1
-    records["updated_low"] = steps & _LOW_MASK
-    records["updated_high"] = steps >> _LOW_BITS
+    """The same of many pages."""
+    for row in range(records.size):
+        load_update(records[row], times[row])
 
 
-def load_changes(
-    records: Rows, changed_at: NDArray[np.float64], last_crawled_at: NDArray[np.float64]
-) -> None:
-    """Note when pages changed last, NEVER where no change was seen."""
-    changed = np.flatnonzero((changed_at > NEVER) & (last_crawled_at > NEVER))
-    at = np.minimum(changed_at[changed], last_crawled_at[changed])
-    stamps = _FIRST_STAMP + np.floor(at / CHANGE_SECONDS).astype(np.int64) % _STAMPS
-    is_long_ago = last_crawled_at[changed] - at >= LONG_AGO_DAYS * SECONDS_PER_DAY
-    records["change"][changed] = np.where(is_long_ago, _LONG_AGO, stamps)
+@compiled
+def load_change(record: Any, changed_at: float, last_crawled_at: float) -> None:
+    """Note when a page changed last; NEVER: no change was seen."""
+    record.change = _NO_CHANGE
+    if changed_at > NEVER and last_crawled_at > NEVER:
+        at = min(changed_at, last_crawled_at)
+        is_long_ago = last_crawled_at - at >= LONG_AGO_DAYS * SECONDS_PER_DAY
+        record.change = _LONG_AGO if is_long_ago else _FIRST_STAMP + _stamp(at)
 
 
 def load_rates(

@@ -120,7 +120,8 @@ def test_what_is_loaded_is_as_if_it_had_happened():
     own = np.where(rng.random(count) < 0.5, np.nan, rng.random(count))
     multipliers = np.exp(rng.uniform(-2.3, 2.3, count)).astype(np.float32)
     pages["last_crawled_at"] = crawled_at
-    packed.load_changes(records, changed_at, crawled_at)
+    for row in range(count):
+        packed.load_change(records[row], changed_at[row], crawled_at[row])
     packed.load_updates(records, updated_at)
     packed.load_rates(pages, records, own, multipliers, np.full(count, 0.25))
     for row in range(count):
