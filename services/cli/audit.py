@@ -38,4 +38,5 @@ def who(settings: Settings) -> str:
     except (OSError, KeyError):
         # In containers a user need not have a name.
         user = "somebody"
-    return f"{user}@{socket.gethostname()}"
+    # Bytes of the environment need not be text, and the database takes nothing else.
+    return f"{user}@{socket.gethostname()}".encode(errors="backslashreplace").decode()

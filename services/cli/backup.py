@@ -6,6 +6,7 @@ database that is everything.
 """
 
 import math
+import os
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -141,8 +142,9 @@ async def save(settings: Settings, path: Path) -> dict[str, int]:
     Raises:
         KafkaError: a topic cannot be read.
         psycopg.Error: a database is away, or refuses.
-        UserError: the file cannot be written.
+        UserError: the file cannot be written, or is none: a pipe, a device.
     """
+    place = _place_of(path)
     await go_by_broker_if_told(settings)
     counts = {}
     lines = [msgspec.json.encode(Head(FORMAT, settings.clock().now()))]
@@ -153,21 +155,45 @@ async def save(settings: Settings, path: Path) -> dict[str, int]:
         lines += [
             msgspec.json.encode(Line(topic.name, key, msgspec.Raw(value))) for key, value in values
         ]
-    unfinished = path.with_name(f"{path.name}.unfinished")
     try:
-        unfinished.write_bytes(b"\n".join(lines) + b"\n")
-        unfinished.replace(path)
+        _replace(place, b"\n".join(lines) + b"\n")
     except OSError as error:
         raise UserError(f"{path} cannot be written: {error.strerror}") from error
     return counts
 
 
-async def restore(settings: Settings, copy: Copy, *, overwrite: bool, dry_run: bool) -> Restored:
+def _place_of(path: Path) -> Path:
+    """Where a path leads to: a link stays one.
+
+    Raises:
+        UserError: there is something that is no file, and a file would take its place.
+    """
+    place = os.path.realpath(path)
+    if os.path.exists(place) and not os.path.isfile(place):
+        raise UserError(f"{path} is no file: name one, and copy it from there")
+    return Path(place)
+
+
+def _replace(path: Path, content: bytes) -> None:
+    """Let a file have a content: all of it, or what it had before."""
+    unfinished = path.with_name(f"{path.name}.unfinished")
+    with unfinished.open("wb") as file:
+        file.write(content)
+        file.flush()
+        # Else a machine that loses its power may know the new name, and not what is in it.
+        os.fsync(file.fileno())
+    unfinished.replace(path)
+
+
+async def restore(
+    settings: Settings, copy: Copy, done: Restored, *, overwrite: bool, dry_run: bool
+) -> None:
     """Publish what a copy has and the installation lacks.
 
     Args:
         settings: of the installation.
         copy: to be restored.
+        done: gets what becomes of each message, also of those before an error.
         overwrite: where another message stands, publish that of the copy all the same.
         dry_run: only say what would be done.
 
@@ -178,7 +204,6 @@ async def restore(settings: Settings, copy: Copy, *, overwrite: bool, dry_run: b
     await go_by_broker_if_told(settings)
     standing = {topic.name: await all_standing(settings, topic) for topic in SAVED}
     since = math.inf if overwrite else copy.saved_at - CLOCKS_AGREE_SECONDS
-    done = Restored()
     publisher = Publisher(settings)
     await publisher.start()
     try:
@@ -192,7 +217,6 @@ async def restore(settings: Settings, copy: Copy, *, overwrite: bool, dry_run: b
         await publisher.flush()
     finally:
         await publisher.stop()
-    return done
 
 
 def _same(topic: Topic, one: bytes, other: bytes) -> bool:

@@ -8,7 +8,7 @@ it had sent but not marked are sent once more, which the readers know by time or
 import asyncio
 import time
 from collections import deque
-from collections.abc import AsyncIterator, Callable, Iterable
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from typing import Any, Final
@@ -16,11 +16,11 @@ from typing import Any, Final
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, ConsumerRecord, TopicPartition
 from aiokafka.errors import KafkaError
 
-from services.cli.kafka import READ_SECONDS, require_broker
+from services.cli.kafka import read_up_to, require_topic
 from shared.contracts.topics import DEAD_LETTERS, TOPICS
 from shared.runtime.dead_letters import Action, Handled, Letter, mark_of
 from shared.runtime.isolation import Pieces
-from shared.runtime.kafka import make_consumer, may_pass, started_producer
+from shared.runtime.kafka import make_consumer, may_pass, started_producer, topic_partitions
 from shared.runtime.settings import Settings
 from shared.units import SECONDS_PER_DAY
 
@@ -31,6 +31,8 @@ MOST_REPORTED: Final = 20
 """Letters that could not be replayed, and are named with the reason; the others are counted."""
 
 _TAIL: Final = 1_000
+
+_WIDER: Final = 8
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,21 +86,21 @@ class Dealt:
 class Log:
     """The topic `dead-letters`, from where the letters that are meant can begin to its end."""
 
-    def __init__(self, consumer: AIOKafkaConsumer, tp: TopicPartition, begin: int, end: int):
+    def __init__(
+        self, consumer: AIOKafkaConsumer, tp: TopicPartition, begin: int, end: int, is_tail: bool
+    ):
         self._consumer = consumer
         self._tp = tp
         self.begin = begin
         self.end = end
+        self.is_tail = is_tail
+        """Whether there is something before `begin` that is meant, too."""
 
     async def records(self) -> AsyncIterator[list[ConsumerRecord]]:
         """All records, some at a time."""
         self._consumer.seek(self._tp, self.begin)
-        while await self._consumer.position(self._tp) < self.end:
-            async with asyncio.timeout(READ_SECONDS):
-                fetched = await self._consumer.getmany(self._tp, timeout_ms=1000, max_records=1000)
-            part = [record for record in fetched.get(self._tp, ()) if record.offset < self.end]
-            if part:
-                yield part
+        async for part in read_up_to(self._consumer, {self._tp: self.end}, 1000):
+            yield part
 
     async def handled(self) -> Handled:
         """What all marks say."""
@@ -112,7 +114,7 @@ class Log:
 @asynccontextmanager
 async def open_log(settings: Settings, choice: Choice, tail: int | None) -> AsyncIterator[Log]:
     """The log, from the choice's first letter on, or only its last `tail` records."""
-    require_broker(settings)
+    await require_topic(settings, DEAD_LETTERS)
     consumer = make_consumer(settings)
     try:
         await consumer.start()
@@ -123,9 +125,10 @@ async def open_log(settings: Settings, choice: Choice, tail: int | None) -> Asyn
         if choice.since is not None:
             found = (await consumer.offsets_for_times({tp: int(choice.since * 1000)}))[tp]
             begin = max(begin, end if found is None else found.offset)
+        is_tail = tail is not None and begin < end - tail
         if tail is not None:
             begin = max(begin, end - tail)
-        yield Log(consumer, tp, min(begin, end), end)
+        yield Log(consumer, tp, min(begin, end), end, is_tail)
     finally:
         await consumer.stop()
 
@@ -134,14 +137,19 @@ async def newest(settings: Settings, choice: Choice, count: int) -> list[tuple[L
     """The newest letters that are meant, oldest first, and what became of each."""
     # Marks come after their letters, so a tail that has a letter has its marks.
     tail = 2 * count + _TAIL if choice.is_everything else None
-    async with open_log(settings, choice, tail) as log:
+    while True:
         handled, letters = Handled(), deque[Letter](maxlen=count)
-        async for part in log.records():
-            for record in part:
-                handled.read(record)
-                letter = Letter.read(record)
-                if letter is not None and choice.takes(letter, settings):
-                    letters.append(letter)
+        async with open_log(settings, choice, tail) as log:
+            async for part in log.records():
+                for record in part:
+                    handled.read(record)
+                    letter = Letter.read(record)
+                    if letter is not None and choice.takes(letter, settings):
+                        letters.append(letter)
+        if not log.is_tail or len(letters) == count:
+            break
+        # It had marks, and ends of transactions, in place of letters: look further back.
+        tail = tail * _WIDER if tail is not None else None
     return [(letter, handled.of(letter.offset)) for letter in letters]
 
 
@@ -168,19 +176,27 @@ async def deal_with(
     dealt = Dealt()
     async with open_log(settings, choice, None) as log:
         handled = await log.handled()
+        there = await _partitions_there(settings)
         producer = await started_producer(settings)
         try:
             waiting: list[Letter] = []
             async for part in log.records():
                 waiting += _to_do(part, settings, choice, handled, dealt)
                 if len(waiting) >= AT_ONCE:
-                    await _do(producer, settings, waiting, action, dealt, dry_run=dry_run)
+                    await _do(producer, settings, waiting, action, dealt, there, dry_run=dry_run)
                     waiting = []
                 progress(part[-1].offset + 1 - log.begin, log.end - log.begin)
-            await _do(producer, settings, waiting, action, dealt, dry_run=dry_run)
+            await _do(producer, settings, waiting, action, dealt, there, dry_run=dry_run)
         finally:
             await producer.stop()
     return dealt
+
+
+async def _partitions_there(settings: Settings) -> dict[str, int]:
+    """Full name of each topic that letters may be sent to → its partitions; 0: there is none."""
+    topics = [topic for topic in TOPICS if topic is not DEAD_LETTERS]
+    found = await topic_partitions(settings, topics)
+    return {settings.topic(name): len(partitions) for name, partitions in found.items()}
 
 
 def _to_do(
@@ -209,11 +225,12 @@ async def _do(
     letters: list[Letter],
     action: Action,
     dealt: Dealt,
+    there: Mapping[str, int],
     *,
     dry_run: bool,
 ) -> None:
     if action == "replayed":
-        letters = _replayable(letters, settings, dealt)
+        letters = _replayable(letters, there, dealt)
         if not dry_run:
             letters = await _replay(producer, letters, dealt)
     dealt.done += len(letters)
@@ -225,12 +242,20 @@ async def _do(
     )
 
 
-def _replayable(letters: list[Letter], settings: Settings, dealt: Dealt) -> list[Letter]:
-    known = {settings.topic(topic.name) for topic in TOPICS if topic is not DEAD_LETTERS}
+def _replayable(letters: list[Letter], there: Mapping[str, int], dealt: Dealt) -> list[Letter]:
     good = []
     for letter in letters:
-        if letter.topic not in known or letter.partition < 0:
+        if letter.topic not in there or letter.partition < 0:
             dealt.fail(letter, f"{letter.topic or 'what it says'} is no topic of this system")
+        elif not there[letter.topic]:
+            dealt.fail(letter, f"the broker lacks {letter.topic}: run `freshet topics ensure`")
+        elif letter.partition >= there[letter.topic]:
+            # The client would stop at it, and all others with it.
+            dealt.fail(
+                letter,
+                f"{letter.topic} has {there[letter.topic]} partitions, and it came from "
+                f"{letter.partition}: the topic was made anew; its sender must send it again",
+            )
         elif letter.cut:
             dealt.fail(letter, f"it is not whole ({letter.cut}): its sender must send it again")
         else:

@@ -170,8 +170,13 @@ _EXPLANATIONS: dict[str, Callable[[Exception], str]] = {
     ),
     "aiokafka.KafkaError": lambda error: f"the broker at {_broker()} refuses: {error}",
     "psycopg.OperationalError": _database_away,
-    "psycopg.UndefinedTable": lambda _error: (
-        f"the database at {_database()} has no Freshet tables yet: run `freshet migrate`"
+    "psycopg.UndefinedTable": lambda error: (
+        f"the database at {_database()} has no Freshet tables yet, or older ones "
+        f"({_first_line(error)}): run `freshet migrate`"
+    ),
+    "psycopg.UndefinedColumn": lambda error: (
+        f"the database at {_database()} is of another version ({_first_line(error)}): run "
+        "`freshet migrate`, of the newest version that is in use"
     ),
     "psycopg.InsufficientPrivilege": lambda error: (
         f"the user of the database at {_database()} has not the right: {_first_line(error)}. Grant "

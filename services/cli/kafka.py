@@ -5,16 +5,17 @@ import contextlib
 import socket
 import ssl
 import struct
-from collections.abc import Callable
+import time
+from collections.abc import AsyncIterator, Callable, Mapping
 from typing import TypeVar
 
 import msgspec
-from aiokafka import ConsumerRecord, TopicPartition
-from aiokafka.errors import KafkaConnectionError
+from aiokafka import AIOKafkaConsumer, ConsumerRecord, TopicPartition
+from aiokafka.errors import KafkaConnectionError, UnknownTopicOrPartitionError
 
 from shared.contracts.codec import decode
 from shared.contracts.topics import Topic
-from shared.runtime.kafka import client_options, make_consumer
+from shared.runtime.kafka import client_options, make_consumer, topic_partitions
 from shared.runtime.publisher import Publisher
 from shared.runtime.settings import Settings
 from shared.runtime.slices import read_tail
@@ -27,6 +28,9 @@ ANSWER_SECONDS = 15.0
 """All brokers together have so long to say anything."""
 
 READ_SECONDS = 10.0
+"""A broker that has brought nothing for so long, of what is there, is not waited for any more."""
+
+READ_MS = 200
 
 _WHICH_VERSIONS = struct.pack(">ihhih", 10, 18, 0, 1, -1)
 """Its length and ApiVersions 0, which every broker answers, also before it knows who asks."""
@@ -115,18 +119,80 @@ async def publish_for_host(
         await publisher.stop()
 
 
-async def last_records(settings: Settings, topic: Topic, count: int) -> list[ConsumerRecord]:
-    """The last records of a single-partition topic, oldest first."""
+async def require_topic(settings: Settings, topic: Topic) -> None:
+    """Fail at once where the broker lacks a topic: the client would look for it for long.
+
+    Raises:
+        UnknownTopicOrPartitionError: it does.
+        KafkaConnectionError: no broker answers.
+        AccessRefused: it does not let us in.
+    """
     require_broker(settings)
+    if not (await topic_partitions(settings, [topic]))[topic.name]:
+        raise UnknownTopicOrPartitionError(settings.topic(topic.name))
+
+
+async def last_records(settings: Settings, topic: Topic, count: int) -> list[ConsumerRecord]:
+    """The last records of a single-partition topic, oldest first.
+
+    Raises:
+        UnknownTopicOrPartitionError: the broker lacks it.
+        BrokerSilentError: the broker stopped answering.
+    """
+    await require_topic(settings, topic)
     consumer = make_consumer(settings)
+    partition = TopicPartition(settings.topic(topic.name), 0)
     try:
         await consumer.start()
-        partition = TopicPartition(settings.topic(topic.name), 0)
         consumer.assign([partition])
         async with asyncio.timeout(READ_SECONDS):
             return (await read_tail(consumer, partition, count, least=count))[-count:]
+    except TimeoutError as error:
+        raise _silent([partition]) from error
     finally:
         await consumer.stop()
+
+
+async def read_up_to(
+    consumer: AIOKafkaConsumer, ends: Mapping[TopicPartition, int], most_records: int | None = None
+) -> AsyncIterator[list[ConsumerRecord]]:
+    """The records of assigned partitions from where they stand up to an offset, in parts, each of
+    one partition.
+
+    Args:
+        consumer: to which the partitions are assigned.
+        ends: the offset of each that is not read any more.
+        most_records: of a part; None: as many as come.
+
+    Raises:
+        BrokerSilentError: nothing more came, though it is there. The client itself waits for ever.
+    """
+    at: dict[TopicPartition, int] = {}
+    moved_at = time.monotonic()
+    while True:
+        try:
+            async with asyncio.timeout(READ_SECONDS):
+                now_at = {tp: await consumer.position(tp) for tp in ends}
+                left = [tp for tp, end in ends.items() if now_at[tp] < end]
+                if not left:
+                    return
+                if now_at != at:
+                    at, moved_at = now_at, time.monotonic()
+                elif time.monotonic() - moved_at > READ_SECONDS:
+                    raise _silent(left)
+                fetched = await consumer.getmany(
+                    *left, timeout_ms=READ_MS, max_records=most_records
+                )
+        except TimeoutError as error:
+            raise _silent(list(ends)) from error
+        for tp, records in fetched.items():
+            if part := [record for record in records if record.offset < ends[tp]]:
+                yield part
+
+
+def _silent(left: list[TopicPartition]) -> BrokerSilentError:
+    topics = ", ".join(sorted({tp.topic for tp in left}))
+    return BrokerSilentError(f"nothing more of {topics} came within {READ_SECONDS:g} s")
 
 
 async def last_message(

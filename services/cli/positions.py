@@ -8,6 +8,7 @@ from typing import Any, Final, Literal
 import psycopg
 from aiokafka import AIOKafkaConsumer, OffsetAndMetadata, TopicPartition
 
+from services.cli.errors import UserError
 from services.cli.kafka import require_broker
 from services.discoverer.worker import GROUP as DISCOVERERS
 from services.discoverer.worker import TOPICS as DISCOVERED
@@ -29,6 +30,7 @@ from shared.runtime.retrying import Attempts, until_it_passes
 from shared.runtime.settings import Settings
 from shared.runtime.topic_metadata import topic_ids
 from shared.store.connection import connect
+from shared.store.layout import fetch_layout
 from shared.store.positions import ESTIMATOR
 from shared.store.stream_topics import read_topics, set_topic
 
@@ -112,6 +114,7 @@ async def places(settings: Settings) -> list[Place]:
     optional, where there ever was one.
 
     Raises:
+        UserError: the broker lacks a topic that workers read, or partitions that they have read.
         KafkaError: the broker cannot be asked.
         psycopg.Error: the database cannot be asked.
     """
@@ -121,6 +124,8 @@ async def places(settings: Settings) -> list[Place]:
     topics = [*STORED, *(topic for topics in COMMITTED.values() for topic in topics)]
     read = {topic.name: topic for topic in topics}.values()
     there = await topic_partitions(settings, read)
+    _require_topics(settings, there)
+    _require_partitions(settings, there, stored)
     committed = {reader: await _committed(settings, reader, there) for reader in COMMITTED}
     wanted = [
         *((INGESTER, topic) for topic in COMMITTED[INGESTER]),
@@ -174,6 +179,32 @@ async def settle(settings: Settings, chosen: Sequence[Place], at: At) -> None:
         }
         if offsets:
             await _commit(settings, reader, offsets)
+
+
+def _require_topics(settings: Settings, there: Mapping[str, Sequence[TopicPartition]]) -> None:
+    """A topic that is gone has no partition of which anything could be told."""
+    needed = (*STORED, *COMMITTED[INGESTER])  # discoverers are optional
+    if gone := [settings.topic(topic.name) for topic in needed if not there[topic.name]]:
+        raise UserError(
+            f"the broker lacks {', '.join(gone)}: run `freshet topics ensure`, and look again; "
+            "what was read of them will not be there"
+        )
+
+
+def _require_partitions(
+    settings: Settings,
+    there: Mapping[str, Sequence[TopicPartition]],
+    stored: Iterable[tuple[str, str, int]],
+) -> None:
+    """The same of partitions: where topics were made anew by settings of before a growth."""
+    for topic in STORED:
+        count = len(there[topic.name])
+        if any(of == topic.name and partition >= count for _, of, partition in stored):
+            shards = fetch_layout(databases_of(settings).home.url).shards
+            raise UserError(
+                f"{settings.topic(topic.name)} has {count} partitions, and others were read: run "
+                f"`freshet shards grow {shards}`, which adds what topics lack, and look again"
+            )
 
 
 def _stored(

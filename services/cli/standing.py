@@ -15,10 +15,10 @@ from typing import Any, Final, NamedTuple
 import msgspec
 from aiokafka import AIOKafkaConsumer, ConsumerRecord, TopicPartition
 
-from services.cli.kafka import READ_SECONDS, require_broker
+from services.cli.kafka import read_up_to, require_broker, require_topic
 from shared.contracts.codec import BadMessage, decode, encode
 from shared.contracts.messages import HostLimit
-from shared.contracts.topics import HOST_LIMITS, Topic
+from shared.contracts.topics import GROUP_LIMITS, HOST_LIMITS, Topic
 from shared.rules.host_rules import HostRules
 from shared.runtime.databases import databases_of
 from shared.runtime.kafka import make_consumer, topic_partitions
@@ -67,10 +67,14 @@ async def all_standing(settings: Settings, topic: Topic) -> dict[Place, Stands]:
     """What stands of a topic; of hosts, of the databases as well.
 
     Raises:
+        UnknownTopicOrPartitionError: there is no such topic, which must not look like one that has
+            nothing. Limits of groups may be newer than the last `freshet topics ensure`.
         KafkaError: it cannot be read.
-        TimeoutError: the broker stopped answering.
+        BrokerSilentError: the broker stopped answering.
         psycopg.Error: a database is away, or refuses.
     """
+    if topic is not GROUP_LIMITS:
+        await require_topic(settings, topic)
     if topic is not HOST_LIMITS:
         return {
             place: Stands(value) for place, value in (await read_standing(settings, topic)).items()
@@ -93,7 +97,7 @@ async def read_standing(settings: Settings, topic: Topic) -> dict[Place, bytes]:
 
     Raises:
         KafkaError: it cannot be read.
-        TimeoutError: the broker stopped answering.
+        BrokerSilentError: the broker stopped answering.
     """
     found = await _read_last(settings, topic, {})
     return {place: value for place, value in found.items() if value is not None}
@@ -147,13 +151,9 @@ async def _read_last(
         consumer.assign(partitions)
         ends = await consumer.end_offsets(partitions)
         left = await _seek(consumer, ends, begin)
-        while left:
-            async with asyncio.timeout(READ_SECONDS):
-                fetched = await consumer.getmany(timeout_ms=200)
-                for records in fetched.values():
-                    for record in records:
-                        _take(found, topic, record)
-                left = {tp for tp in left if await consumer.position(tp) < ends[tp]}
+        async for records in read_up_to(consumer, {tp: ends[tp] for tp in left}):
+            for record in records:
+                _take(found, topic, record)
     finally:
         await consumer.stop()
     # A host that went to another shard may have rules on both partitions: the later ones stand.

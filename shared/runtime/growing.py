@@ -24,6 +24,19 @@ OF_SHARDS: Final[tuple[Topic, ...]] = tuple(t for t in TOPICS if t.partitioning 
 """All topics that have a partition a shard."""
 
 
+async def require_partitions(settings: Settings, shards: int) -> None:
+    """Make sure that the topics of the shards have, or can get, so many partitions; nothing is
+    changed. To be asked before anything is that cannot be taken back.
+
+    Raises:
+        TopicMismatch, AccessRefused, KafkaError: as by `add_partitions`.
+    """
+    async for attempt in until_it_passes(None, may_pass, patience_seconds=START_PATIENCE_SECONDS):
+        with attempt:
+            async with administering(settings) as admin:
+                await _lacking(admin, settings, shards)
+
+
 async def add_partitions(settings: Settings, shards: int) -> list[str]:
     """Give every topic of the shards so many partitions; those that have them are left alone.
 
@@ -55,22 +68,37 @@ async def add_partitions(settings: Settings, shards: int) -> list[str]:
 async def _add_partitions(
     admin: AIOKafkaAdminClient, settings: Settings, shards: int, changed: set[str]
 ) -> None:
+    found, wanted = await _lacking(admin, settings, shards)
+    if wanted:
+        # Noted before they are asked for: if the answer is lost, nobody knows what was done.
+        changed.update(topic.name for topic in OF_SHARDS if settings.topic(topic.name) in wanted)
+        await _create(admin, wanted, validate_only=False)
+        log.info("partitions added", shards=shards, topics=sorted(wanted))
+    await wait_for_leaders(admin, found, shards)
+
+
+async def _lacking(
+    admin: AIOKafkaAdminClient, settings: Settings, shards: int
+) -> tuple[dict[str, int], dict[str, NewPartitions]]:
+    """How many partitions each topic has, and which it lacks: the broker says that it would make
+    them."""
     found = await partition_counts(admin, settings, OF_SHARDS)
     for name, count in found.items():
         _check(name, count, shards)
-    lacking = [topic for topic in OF_SHARDS if found[settings.topic(topic.name)] < shards]
-    if lacking:
-        wanted = {settings.topic(topic.name): NewPartitions(shards) for topic in lacking}
-        try:
-            await admin.create_partitions(wanted, validate_only=True)
-            # Noted before they are asked for: if the answer is lost, nobody knows what was done.
-            changed.update(topic.name for topic in lacking)
-            await admin.create_partitions(wanted)
-        except InvalidPartitionsError as error:
-            # Somebody else has just added some, and brokers tell of them a moment later.
-            raise LeaderNotAvailableError(str(error)) from error
-        log.info("partitions added", shards=shards, topics=[topic.name for topic in lacking])
-    await wait_for_leaders(admin, found, shards)
+    wanted = {name: NewPartitions(shards) for name, count in found.items() if count < shards}
+    if wanted:
+        await _create(admin, wanted, validate_only=True)
+    return found, wanted
+
+
+async def _create(
+    admin: AIOKafkaAdminClient, wanted: dict[str, NewPartitions], *, validate_only: bool
+) -> None:
+    try:
+        await admin.create_partitions(wanted, validate_only=validate_only)
+    except InvalidPartitionsError as error:
+        # Somebody else has just added some, and brokers tell of them a moment later.
+        raise LeaderNotAvailableError(str(error)) from error
 
 
 def _check(name: str, count: int, shards: int) -> None:

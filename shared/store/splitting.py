@@ -47,6 +47,22 @@ Told = Callable[[int, int, str], None]
 """Told how many shards of how many are split, and what is done or waited for."""
 
 
+def require_can_grow(databases: Databases, shards: int) -> dict[Database, Layout]:
+    """Make sure that all databases can have so many shards; nothing is changed.
+
+    Returns:
+        how the hosts are shared out in each.
+
+    Raises:
+        GrowthRefused: so many shards cannot come next.
+        psycopg.OperationalError: one of the databases cannot be reached.
+    """
+    before = {database: fetch_layout(database.url, _ROLE) for database in databases.each}
+    for layout in before.values():
+        require_growth(layout, shards)
+    return before
+
+
 def prepare(databases: Databases, shards: int) -> Layout:
     """Let the databases grow; what a growth before has left to do is done first.
 
@@ -60,10 +76,7 @@ def prepare(databases: Databases, shards: int) -> Layout:
         GrowthRefused: so many shards cannot come next.
         psycopg.OperationalError: one of the databases cannot be reached.
     """
-    before = {database: fetch_layout(database.url, _ROLE) for database in databases.each}
-    for layout in before.values():
-        require_growth(layout, shards)
-    for database, layout in before.items():
+    for database, layout in require_can_grow(databases, shards).items():
         if layout.shards not in (shards, layout.grown_from) and not layout.is_growing:
             _delete_left(databases, database, layout)
             move_observations(database.url, layout)
@@ -99,6 +112,9 @@ def split_all(
         unattended: there are no schedulers: a shard whose scheduler has not answered for so long is
             split all the same.
 
+    Returns:
+        what went to other shards, of each that was split here, not by another command meanwhile.
+
     Raises:
         SplitFailed: a shard could not be split in time; those before it are split.
     """
@@ -107,7 +123,8 @@ def split_all(
     while waiting:
         parent = splitter.first_there(waiting)
         waiting.remove(parent)
-        counts.append(splitter.split(parent))
+        if (done := splitter.split(parent)) is not None:
+            counts.append(done)
     for database in databases.each if databases.are_several else ():
         with connect(database.url, _ROLE, autocommit=True) as connection:
             elsewhere = set(range(layout.grown_from))
@@ -154,8 +171,8 @@ class _Splitter:
                 return min(parents_there)
         return parents[0]
 
-    def split(self, parent: int) -> SplitCounts:
-        """Split a shard, and tidy up.
+    def split(self, parent: int) -> SplitCounts | None:
+        """Split a shard, and tidy up; None: another command has split it.
 
         Raises:
             SplitFailed: it could not be split in time.
@@ -168,8 +185,9 @@ class _Splitter:
             tidy(connection, self._layout, parent)
         return counts
 
-    def _split(self, parent: int) -> SplitCounts:
+    def _split(self, parent: int) -> SplitCounts | None:
         """Try again and again until it is done, or has taken too long."""
+        was_cut_off = False
         deadline = time.monotonic() + self._wait_seconds
         while True:
             try:
@@ -179,10 +197,11 @@ class _Splitter:
                 ):
                     return self._split_once(connection, splitting, parent, deadline)
             except _IsSplit:
-                return SplitCounts(0, 0)
+                return SplitCounts(0, 0) if was_cut_off else None
             except (NotHeld, StoreBusy) as error:
                 reason = str(error)
             except PASSING as error:
+                was_cut_off = True  # perhaps after it had committed
                 reason = f"the database is away or busy: {str(error).strip()}"
             if time.monotonic() >= deadline:
                 raise self._failed(parent, reason)

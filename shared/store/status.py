@@ -8,6 +8,7 @@ from psycopg.rows import dict_row
 
 from shared.contracts.databases import Database, Databases
 from shared.store.connection import connect, first_line
+from shared.store.deployment import UNMIGRATED, StoreMismatch, require_held
 from shared.store.page_status import ACTIVE, AWAY, REMOVED, STATUS_NAMES
 
 _BY_STATUS = ",\n       ".join(
@@ -42,7 +43,8 @@ def stores_status(databases: Databases, now: float) -> dict[str, Any]:
     """`store_status` of all databases together.
 
     Args:
-        databases: of several, one that is away is left out of the sums.
+        databases: of several, one that is away is left out of the sums; so is one without tables,
+            with other shards than the settings say, or that this user may not read.
         now: clock time, Unix seconds.
 
     Returns:
@@ -51,18 +53,22 @@ def stores_status(databases: Databases, now: float) -> dict[str, Any]:
 
     Raises:
         psycopg.Error: the only database, or each of them, is away or refuses.
+        StoreMismatch: each of several has no tables, or other shards.
     """
+    if not databases.are_several:
+        return store_status(databases.home.url, now)
     found: dict[Database, dict[str, Any]] = {}
-    why: dict[Database, psycopg.OperationalError] = {}
+    why: dict[Database, psycopg.Error | StoreMismatch] = {}
     for database in databases.each:
         try:
+            _require_its_shards(database)
             found[database] = store_status(database.url, now)
-        except psycopg.OperationalError as error:
+        except psycopg.errors.UndefinedTable:
+            why[database] = StoreMismatch(UNMIGRATED)
+        except (psycopg.Error, StoreMismatch) as error:
             why[database] = error
     if not found:
         raise next(iter(why.values()))
-    if not databases.are_several:
-        return found[databases.home]
     each = [
         {
             "shards": database.held,
@@ -73,6 +79,11 @@ def stores_status(databases: Databases, now: float) -> dict[str, Any]:
         for database in databases.each
     ]
     return _together(list(found.values())) | {"databases": each}
+
+
+def _require_its_shards(database: Database) -> None:
+    with connect(database.url, "status", autocommit=True) as connection:
+        require_held(connection, database.held)
 
 
 def _together(some: Sequence[dict[str, Any]]) -> dict[str, Any]:

@@ -61,7 +61,7 @@ def restore(file: Path, overwrite: bool, dry_run: bool, as_json: bool) -> None:
     one that was taken back. What is restored holds as if it had been set now.
     """
     from services.cli.audit import note  # noqa: PLC0415
-    from services.cli.backup import read_copy  # noqa: PLC0415
+    from services.cli.backup import Restored, read_copy  # noqa: PLC0415
     from services.cli.backup import restore as publish  # noqa: PLC0415
     from services.cli.errors import UserError  # noqa: PLC0415
     from shared.runtime.settings import load_settings  # noqa: PLC0415
@@ -72,9 +72,14 @@ def restore(file: Path, overwrite: bool, dry_run: bool, as_json: bool) -> None:
             copy = read_copy(opened)
     except (OSError, UnicodeDecodeError) as error:
         raise UserError(f"{file} cannot be read: {error}") from error
-    done = asyncio.run(publish(settings, copy, overwrite=overwrite, dry_run=dry_run))
-    if done.restored and not dry_run:
-        change = {"restored": done.restored, "first": done.keys, "overwrite": overwrite}
-        note(settings, "backup", None, change)
+    done, said = Restored(), "restores"
+    try:
+        asyncio.run(publish(settings, copy, done, overwrite=overwrite, dry_run=dry_run))
+        said = "restored"
+    finally:
+        # Also of what was cut off: some of it holds.
+        if done.restored and not dry_run:
+            change = {said: done.restored, "first": done.keys, "overwrite": overwrite}
+            note(settings, "backup", None, change)
     answer = {"restored": done.restored, "as_it_stands": done.same, "set_since": done.newer}
     show(answer, as_json=as_json)

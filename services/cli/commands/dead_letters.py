@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from shared.runtime.wall_time import WALL
 from shared.terminal.output import show, show_rows, visible
 
 if TYPE_CHECKING:
@@ -14,6 +15,9 @@ if TYPE_CHECKING:
     from shared.runtime.dead_letters import Action, Letter
 
 SHOWN_BYTES = 120
+
+_CLOCKS_AGREE_SECONDS = 300.0
+"""This machine's clock may be behind by so much."""
 
 
 class Offsets(click.ParamType):
@@ -55,6 +59,9 @@ class Since(click.ParamType):
             found = math.nan
         if not 0 <= found < 1e11:
             self.fail(f"{value!r} is not a time like 2h, 30m, 1d or 1700000000", param, ctx)
+        if found > WALL.now() + _CLOCKS_AGREE_SECONDS:
+            # There would be no letters, and it would look as if all were well.
+            self.fail(f"{value!r} is a time that is yet to come", param, ctx)
         return found
 
 
@@ -99,9 +106,12 @@ def list_(last: int, as_json: bool, **filters: Any) -> None:
     from services.cli.dead_letters import newest  # noqa: PLC0415
     from shared.runtime.settings import load_settings  # noqa: PLC0415
 
-    letters = asyncio.run(newest(load_settings(), _choice(**filters), last))
+    choice = _choice(**filters)
+    letters = asyncio.run(newest(load_settings(), choice, last))
     rows = [_row(letter, handled) for letter, handled in letters]
-    show_rows(rows, as_json=as_json, empty="no dead letters")
+    # A stage or a reason that is misspelt says nothing of how many there are.
+    empty = "no dead letters" if choice.is_everything else "no dead letter is one of these"
+    show_rows(rows, as_json=as_json, empty=empty)
 
 
 @command.command("replay")
@@ -112,7 +122,8 @@ def replay(dry_run: bool, as_json: bool, **filters: Any) -> None:
     """Send them once more to where they came from, after the fault is mended.
 
     Each goes to its topic and partition with its own key, headers and time. Those that still cannot
-    be taken come back as new dead letters. Repeating the command does nothing more.
+    be taken come back as new dead letters. Repeating the command does nothing more. Exits 1 where
+    one could not be sent; it stays, and the others are sent.
     """
     _deal("replayed", filters, dry_run=dry_run, as_json=as_json)
 
@@ -151,6 +162,7 @@ def _choice(
 
 def _deal(action: "Action", filters: dict[str, Any], *, dry_run: bool, as_json: bool) -> None:
     from services.cli.dead_letters import deal_with  # noqa: PLC0415
+    from services.cli.errors import SystemFailed  # noqa: PLC0415
     from shared.runtime.settings import load_settings  # noqa: PLC0415
 
     with click.progressbar(
@@ -174,10 +186,15 @@ def _deal(action: "Action", filters: dict[str, Any], *, dry_run: bool, as_json: 
     }
     if as_json:
         show(answer | {"failures": dealt.reasons}, as_json=True)
-        return
-    show(answer, as_json=False)
-    for one in dealt.reasons:
-        click.echo(f"letter {one['letter']}: {visible(one['reason'])}", err=True)
+    else:
+        show(answer, as_json=False)
+        for one in dealt.reasons:
+            click.echo(f"letter {one['letter']}: {visible(one['reason'])}", err=True)
+    if dealt.failed and not dry_run:
+        raise SystemFailed(
+            f"{dealt.failed:,} letters could not be replayed, and stay: mend what keeps them and "
+            "call this again, or `freshet dead-letters drop --offsets` those that nobody needs"
+        )
 
 
 def _row(letter: "Letter", handled: str | None) -> dict[str, Any]:

@@ -60,6 +60,7 @@ def _look(settings: "Settings") -> Areas:
         look_at_database_clock,
     )
     from services.cli.doctor.database import look_at_databases  # noqa: PLC0415
+    from services.cli.doctor.shards import look_at_shards  # noqa: PLC0415
     from services.cli.doctor.versions import look_at_versions  # noqa: PLC0415
     from services.cli.kafka import require_broker  # noqa: PLC0415
     from shared.runtime.databases import databases_of  # noqa: PLC0415
@@ -74,8 +75,16 @@ def _look(settings: "Settings") -> Areas:
         require_broker(settings)
         return [look_at_broker_clock(settings)]
 
+    def shards() -> "list[Finding]":
+        require_broker(settings)
+        return list(look_at_shards(settings, databases))
+
     return {
-        "broker": _or_why_not("broker", broker),
+        # Where one of both cannot be asked, that is said elsewhere.
+        "broker": [
+            *_or_why_not("broker", broker),
+            *(finding for finding in _or_why_not("", shards) if finding.about),
+        ],
         "database": _or_why_not(
             "database", lambda: look_at_databases(databases, settings.partitions)
         ),

@@ -73,9 +73,14 @@ def settle(topic: str, partitions: tuple[int, ...], at: Literal["start", "end"],
     from services.cli.positions import settle as go_on  # noqa: PLC0415
     from shared.runtime.settings import load_settings  # noqa: PLC0415
 
+    found = _places(topic)
+    if unknown := set(partitions) - {place.partition for place in found}:
+        raise click.BadParameter(
+            f"{topic} has no partition {min(unknown)}", param_hint="--partition"
+        )
     chosen = [
         place
-        for place in _places(topic)
+        for place in found
         if place.state != "ok" and (not partitions or place.partition in partitions)
     ]
     if partitions and any(place.state == "other topic" for place in chosen):

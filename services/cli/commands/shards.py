@@ -97,18 +97,22 @@ def grow(
     """
     from services.cli.kafka import require_broker  # noqa: PLC0415
     from shared.runtime.databases import databases_of  # noqa: PLC0415
-    from shared.runtime.growing import add_partitions  # noqa: PLC0415
+    from shared.runtime.growing import add_partitions, require_partitions  # noqa: PLC0415
     from shared.runtime.settings import load_settings  # noqa: PLC0415
     from shared.store.splitting import (  # noqa: PLC0415
         finish,
         let_be_known,
         prepare,
+        require_can_grow,
         split_all,
     )
 
     settings = load_settings()
     databases = databases_of(settings)
     require_broker(settings)
+    require_can_grow(databases, number)
+    # Before the databases are told: once they are, no other number can come.
+    asyncio.run(require_partitions(settings, number))
     layout = prepare(databases, number)
     topics = asyncio.run(add_partitions(settings, number))
     with _bar() as told:

@@ -57,7 +57,8 @@ def look_at_databases(databases: Databases, shards: int) -> list[Finding]:
     for database in databases.each:
         try:
             findings = look_at_database(database, databases, shards)
-        except psycopg.OperationalError as error:
+        except psycopg.Error as error:
+            # Whatever it is: it says nothing of the others.
             findings = [_away(first_line(error))]
         found += [
             replace(finding, about=f"{finding.about} ({database.held})") for finding in findings
@@ -70,7 +71,7 @@ def _away(reason: str) -> Finding:
         "risk",
         "server",
         reason,
-        "a server that answers",
+        "a server that answers, and lets us look",
         "workers do the work of these shards, and wait only for a while",
         "see FRESHET_DATABASES by `freshet settings`, and the server",
     )

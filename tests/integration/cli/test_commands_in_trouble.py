@@ -142,3 +142,35 @@ def test_a_copy_for_which_there_is_no_room(run, tmp_path):
     said = says_it(run(["backup", "save", "kept.json"]))
     assert "No space left on device" in said
     assert not (tmp_path / "kept.json").exists()
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["dead-letters", "list"],
+        ["dead-letters", "replay"],
+        ["bandwidth", "get"],
+        ["positions", "list", "--broken"],
+        ["positions", "settle", "--topic", "signals", "--yes"],
+        ["shards", "grow", "16"],
+        ["backup", "save", "kept.jsonl"],
+        ["backup", "restore", "kept.jsonl"],
+    ],
+    ids=" ".join,
+)
+def test_a_broker_without_topics(run, monkeypatch, arguments, migrated_url, tmp_path):
+    monkeypatch.setenv("FRESHET_TOPIC_PREFIX", "elsewhere-")
+    copy = '{"freshet_backup":1,"saved_at":1.7e9}\n'
+    (tmp_path / "kept.jsonl").write_text(copy)
+    said = says_it(run(arguments))
+    assert "freshet topics ensure" in said
+    with psycopg.connect(migrated_url) as connection:
+        # A growth that is noted admits no other number any more.
+        assert connection.execute("SELECT shards FROM deployment").fetchone() == (4,)
+    # The copy of the day before is worth more than one of nothing.
+    assert (tmp_path / "kept.jsonl").read_text() == copy
+
+
+def test_a_partition_that_is_none_is_not_said_to_be_well(run):
+    result = run(["positions", "settle", "--topic", "signals", "--partition", "99", "--yes"])
+    assert "signals has no partition 99" in says_it(result)

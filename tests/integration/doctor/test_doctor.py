@@ -138,6 +138,26 @@ def test_a_growth_of_shards_that_is_not_over_is_found(prefix, database_url):
     assert risks(found)["table pages"] == f"{PARTITIONS - 1} partitions"
 
 
+def test_topics_that_were_made_by_settings_of_before_a_growth_are_found(prefix, database_url):
+    """Or made anew: whatever says how many there are, each part of it agrees with the settings."""
+    migrate(database_url, PARTITIONS)
+    begin_growth(database_url, 2 * PARTITIONS)
+    _, found = diagnosis()
+    assert "shards of both" not in found, "there are no topics, which is said"
+    run("topics", "ensure")
+    code, found = diagnosis()
+    assert code == 1
+    assert risks(found) == {
+        "shards of both": f"{PARTITIONS} partitions of each topic, and {2 * PARTITIONS} shards in "
+        "the database"
+    }
+    assert found["shards of both"]["remedy"] == f"freshet shards grow {2 * PARTITIONS}"
+    asyncio.run(add_partitions(load_settings(), 2 * PARTITIONS))
+    assert "shards of both" not in diagnosis()[1]
+    asyncio.run(add_partitions(load_settings(), 4 * PARTITIONS))
+    assert found["shards of both"] != diagnosis()[1]["shards of both"], "the dump is the older one"
+
+
 def test_topics_that_are_growing_or_have_grown_are_told_from_mistakes(prefix, monkeypatch):
     run("topics", "ensure")
     asyncio.run(add_partitions(load_settings(), 2 * PARTITIONS))

@@ -8,6 +8,7 @@ import pytest
 from aiokafka import TopicPartition
 from aiokafka.record.default_records import DefaultRecordBatchBuilder
 from click.testing import CliRunner
+from workers import variables_of
 
 from services.cli.dead_letters import Choice, deal_with, newest, since_of
 from services.cli.main import main
@@ -172,6 +173,46 @@ async def test_what_cannot_be_replayed_stays_and_says_why(publisher):
     assert len(await read(settings, HOST_LIMITS, 0)) == 1
     assert (await replay(settings, action="dropped")).done == 5
     assert (await replay(settings)).handled_before == 6
+
+
+async def test_letters_of_places_that_are_not_there_hold_up_no_other(publisher, monkeypatch):
+    """As where a topic was made anew: nothing is sent again and again for them."""
+    settings = publisher.settings
+    name = settings.topic(PAGE_SIGNALS.name).encode()
+    for partition in (b"1", b"7", b"123456789012345678", b"2"):
+        came_from = [("topic", name), ("partition", partition)]
+        await write(publisher, DEAD_LETTERS, 0, b"k", b"{}", came_from)
+    for variable, value in variables_of(settings).items():
+        monkeypatch.setenv(variable, value)
+
+    async def run(*arguments):
+        command = ["dead-letters", "replay", "--json", *arguments]
+        result = await asyncio.to_thread(CliRunner().invoke, main, command)
+        return result.exit_code, json.loads(result.stdout), result.stderr
+
+    code, dry, _ = await run("--dry-run")
+    assert (code, dry["would_be_replayed"], dry["failed"]) == (0, 2, 2)
+    code, done, said = await run()
+    assert (code, done["replayed"], done["failed"]) == (1, 2, 2)
+    assert [one["letter"] for one in done["failures"]] == [1, 2]
+    assert "has 4 partitions, and it came from 7" in done["failures"][0]["reason"]
+    assert "2 letters could not be replayed, and stay" in said
+    code, again, _ = await run()
+    assert (code, again["replayed"], again["handled_before"]) == (1, 0, 2)
+    assert [len(await read(settings, PAGE_SIGNALS, n)) for n in range(4)] == [0, 1, 1, 0]
+
+
+async def test_letters_are_listed_however_many_marks_come_after_them(
+    publisher, letters, monkeypatch
+):
+    monkeypatch.setattr("services.cli.dead_letters._TAIL", 3)
+    for number in (0, 1) * 10:
+        value, headers = mark_of("dropped", [number])
+        await write(publisher, DEAD_LETTERS, 0, None, value, headers)
+    found = await newest(publisher.settings, Choice(), 2)
+    assert [(letter.offset, handled) for letter, handled in found] == [(3, None), (4, None)]
+    found = await newest(publisher.settings, Choice(), 20)
+    assert [letter.offset for letter, _ in found] == [0, 1, 2, 3, 4]
 
 
 async def test_the_commands(publisher, letters, monkeypatch):

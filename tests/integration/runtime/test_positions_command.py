@@ -183,3 +183,20 @@ async def test_an_unknown_topic_is_said_to_be_one(broker, prepared):
     result = await freshet("list", "--topic", "nonsense")
     assert result.exit_code == 2
     assert "page-updates" in result.output
+
+
+async def test_partitions_that_were_read_and_are_not_there_are_not_passed_over(
+    local_broker, prepared, migrated_url
+):
+    """The topics were lost after a growth, and are made anew by settings of before it."""
+    await prepared(local_broker)
+    with psycopg.connect(migrated_url) as connection:
+        connection.execute("UPDATE deployment SET shards = 8, grown_from = 4")
+        connection.execute(
+            "INSERT INTO stream_positions VALUES ('estimator', 'page-updates', 5, 0)"
+        )
+    for arguments in (["list", "--broken"], ["settle", "--topic", "page-updates", "--yes"]):
+        result = await freshet(*arguments)
+        assert result.exit_code == 2
+        assert "page-updates has 4 partitions, and others were read" in result.output
+        assert "freshet shards grow 8" in result.output

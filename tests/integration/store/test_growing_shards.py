@@ -302,6 +302,14 @@ def test_what_crawls_found_follows_before_another_growth_begins(filled):
     assert astray(filled) == 0
 
 
+def test_who_calls_beside_another_claims_nothing_that_the_other_has_split(filled):
+    layout = prepare(alone(filled), GROWN)
+    at_once = {"wait_seconds": 0.0, "unattended": True}
+    assert len(split_all(alone(filled), layout, quiet, **at_once)) == SHARDS
+    # As it stood when both began.
+    assert split_all(alone(filled), layout, quiet, **at_once) == []
+
+
 @pytest.fixture
 def freshet(filled, monkeypatch):
     """Calls of the command on this database, with a broker that gets its partitions."""
@@ -313,7 +321,10 @@ def freshet(filled, monkeypatch):
         grown.append(shards)
         return ["page-signals"]
 
-    module = SimpleNamespace(add_partitions=add_partitions)
+    async def require_partitions(_settings, shards):
+        assert shards % fetch_layout(filled).shards == 0
+
+    module = SimpleNamespace(add_partitions=add_partitions, require_partitions=require_partitions)
     monkeypatch.setitem(sys.modules, "shared.runtime.growing", module)
     monkeypatch.setattr(kafka, "require_broker", quiet)
     monkeypatch.setenv("DATABASE_URL", filled)

@@ -38,6 +38,11 @@ def test_without_a_name_it_is_the_user_and_the_machine(monkeypatch, nameless):
     assert audit.who(settings()) == f"somebody@{socket.gethostname()}"
 
 
+def test_a_user_whose_name_is_no_text_is_noted_all_the_same(monkeypatch):
+    monkeypatch.setattr(audit.getpass, "getuser", lambda: "J\udcfcrgen")
+    assert audit.who(settings()) == f"J\\udcfcrgen@{socket.gethostname()}"
+
+
 def test_only_faults_of_the_database_are_passed_over(monkeypatch):
     def fail(_url, _change):
         raise psycopg.OperationalError("away\nfor long")

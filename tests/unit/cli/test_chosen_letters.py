@@ -13,6 +13,8 @@ from services.cli.main import main
         ("--topic", "crawl-outcome", "is none of bandwidth, "),
         ("--reason", "", "in every error"),
         ("--offsets", "9-1", "ends before it begins"),
+        ("--since", "-5h", "yet to come"),
+        ("--since", "9e9", "yet to come"),
     ],
 )
 def test_a_choice_that_says_nothing_is_refused(monkeypatch, tmp_path, action, option, value, why):

@@ -31,6 +31,16 @@ def test_an_unknown_fault_is_not_dressed_up():
         raise KeyError("a bug")
 
 
+@pytest.mark.parametrize("kind", [psycopg.errors.UndefinedTable, psycopg.errors.UndefinedColumn])
+def test_a_schema_of_before_is_to_be_migrated(monkeypatch, kind):
+    monkeypatch.setenv("DATABASE_URL", "postgresql://db/freshet")
+    with pytest.raises(UserError) as told, explained():
+        raise kind("page_class does not exist\nLINE 1: SELECT page_class")
+
+    assert "postgresql://db/freshet" in told.value.message
+    assert "(page_class does not exist): run `freshet migrate`" in told.value.message
+
+
 def test_where_there_are_several_databases_their_setting_is_named(monkeypatch):
     urls = "0-1=postgresql://u:hidden@a/pages,2-3=postgresql://u:hidden@b/pages"
     monkeypatch.delenv("DATABASE_URL", raising=False)

@@ -45,3 +45,20 @@ def test_a_database_that_is_away_hides_no_other_ones_clock(settings, monkeypatch
     found = doctor._look(settings)["clock"]
     assert [one.level for one in found] == ["ok", "risk", "ok"]
     assert found[1].about == "database's time (0-1/4)"
+
+
+@pytest.mark.parametrize("kind", [psycopg.OperationalError, psycopg.errors.UndefinedTable])
+def test_a_database_that_cannot_be_looked_at_hides_nothing_of_the_others(
+    settings, monkeypatch, kind
+):
+    def look(one, _databases, _shards):
+        if one.url == A:
+            raise kind("no")
+        return [Finding("ok", "version", "PostgreSQL 17")]
+
+    monkeypatch.setattr(database, "look_at_database", look)
+    found = database.look_at_databases(Databases.parse(f"0-1={A},2-3={B}"), 4)
+    assert [(one.level, one.about, one.found) for one in found] == [
+        ("risk", "server (0-1/4)", "no"),
+        ("ok", "version (2-3/4)", "PostgreSQL 17"),
+    ]
