@@ -8,7 +8,8 @@ change of shares costs the slot that has begun, of all groups: they are changed 
 seldom.
 """
 
-from collections.abc import Collection, Mapping, Set
+from collections.abc import Collection, Iterable, Mapping, Set
+from itertools import islice
 from operator import attrgetter
 from typing import Final
 
@@ -85,12 +86,13 @@ class DefaultLimit:
         least = max(LEAST_SECONDS * speed, LEAST_SLOTS / rate)
         if not is_other and effective_at < before.since + least:
             return _listing(before, listed)
-        divided = [self._divide(of, reports, wall) for of in listed]
+        # Those for which there is no room are not divided, and so are no news either.
+        divided = fitting(self._divide(of, reports, wall) for of in listed)
         if not is_other and not _is_material(before.divided, divided, live):
             return _listing(before, listed)
         first = passed(before, effective_at)
         count = max(count, before.shards)
-        return DefaultShares(rate, effective_at, first, count, fitting(divided))
+        return DefaultShares(rate, effective_at, first, count, divided)
 
     def _list(
         self,
@@ -140,10 +142,10 @@ def _listing(before: DefaultShares, listed: list[DividedGroup]) -> DefaultShares
     return replace(before, divided=fitting(kept + undivided))
 
 
-def fitting(divided: list[DividedGroup]) -> list[DividedGroup]:
-    """The first ones, for which there is room."""
+def fitting(divided: Iterable[DividedGroup]) -> list[DividedGroup]:
+    """The first ones, for which there is room; the others are not looked at."""
     room, found = ROOM_BYTES, list[DividedGroup]()
-    for of in divided[:MOST_DIVIDED]:
+    for of in islice(divided, MOST_DIVIDED):
         room -= _GROUP_BYTES + _SHARE_BYTES * len(of.shards)
         if room < 0:
             break

@@ -18,7 +18,7 @@ MULTIPLIER = Gauge("freshet_multiplier_value", "λ₀, the global threshold of t
 VERSION = Gauge("freshet_multipliers_version_number", "Of the newest `multipliers`, of any leader.")
 LIVE_SHARDS = Gauge("freshet_live_shards", "Shards that report.")
 SILENT_SHARDS = Gauge(
-    "freshet_silent_shards", "Shards that had an allotment and have not reported for too long."
+    "freshet_silent_shards", "Shards that there are, and that have not reported for too long."
 )
 HOST_LIMITED = Gauge(
     "freshet_host_limited_ratio", "Share of the demand at λ₀ that host limits hold back."

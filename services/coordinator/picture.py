@@ -10,9 +10,10 @@ import msgspec
 from aiohttp.web import Response
 
 from services.coordinator import metrics
-from services.coordinator.allotment import Fleet
+from services.coordinator.allotment import Fleet, Shard
 from services.coordinator.core import Coordination, Moment
 from services.coordinator.kept_answer import KeptAnswer
+from services.coordinator.shards_there import ShardsThere
 from services.coordinator.solver import demand_at
 from services.coordinator.web import files
 from shared.contracts.reported import ClassCrawls
@@ -152,6 +153,7 @@ class Picture:
 
     def __init__(self, coordination: Coordination) -> None:
         self._coordination = coordination
+        self.there = ShardsThere()
         self._history: deque[Sample] = deque(maxlen=HISTORY_SECONDS)
 
     def sample(self, now: Moment, at: float) -> None:
@@ -159,7 +161,7 @@ class Picture:
         sample = self._now(now, at)
         self._history.append(sample)
         fleet = self._coordination.fleet
-        live = len(fleet.live(now.wall))
+        live = fleet.live(now.wall)
         last = self._coordination.last
         # Whoever follows tells of the leader's: what was its own once is out of date.
         metrics.MULTIPLIER.set(sample.multiplier)
@@ -173,8 +175,8 @@ class Picture:
         metrics.UNUSED.set(sample.unused)
         crawlers = fleet.crawlers(now.wall)
         metrics.FLEET_ANSWERS.set(crawlers.answers / now.speed)
-        metrics.LIVE_SHARDS.set(live)
-        metrics.SILENT_SHARDS.set(len(fleet.shards) - live)
+        metrics.LIVE_SHARDS.set(len(live))
+        metrics.SILENT_SHARDS.set(len(self.there.silent(fleet.shards, live)))
 
     def state(self, now: Moment, at: float, leader: str) -> State:
         """Everything that the page shows.
@@ -188,13 +190,14 @@ class Picture:
         budget = self._coordination.budget
         change = budget.next_change(now.clock) if budget is not None else math.inf
         live = fleet.live(now.wall)
-        rows = [self._row(number, now, silent=number not in live) for number in fleet.shards]
+        silent = self.there.silent(fleet.shards, live)
+        rows = [self._row(number, now, silent=number in silent) for number in live | silent]
         return State(
             notice=self.notice(now),
             speed=now.speed,
             now=self._now(now, at),
             live_shards=len(live),
-            silent_shards=len(fleet.shards) - len(live),
+            silent_shards=len(silent),
             pages=sum(row.pages for row in rows),
             version=last.version if last else 0,
             cause=last.cause if last else "",
@@ -302,7 +305,7 @@ class Picture:
 
     def _row(self, number: int, now: Moment, *, silent: bool) -> ShardState:
         fleet = self._coordination.fleet
-        shard = fleet.shards[number]
+        shard = fleet.shards.get(number, Shard(self.there.known_since))
         share = fleet.last.shares.get(number, 0.0) if fleet.last else 0.0
         since = round(now.wall - shard.heard_at, 1)
         curve = shard.curve

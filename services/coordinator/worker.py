@@ -130,10 +130,11 @@ class Coordinator(WorkerService):
         await self._publisher.stop()
 
     def loops(self) -> list[Coroutine[Any, Any, None]]:
-        """Follow the topics, lead or watch the leader, decide, record."""
+        """Follow topics, lead or watch the leader, ask which shards there are, decide, record."""
         return [
             *(follower.run(self.stopping) for follower in self._followers.values()),
             self._leadership.run(self.stopping),
+            self._picture.there.run(self.settings.database_url.get_secret_value(), self.stopping),
             self._coordinate(),
             self._history.run(self.stopping),
         ]

@@ -22,7 +22,8 @@ from shared.runtime.kafka import may_pass
 from shared.runtime.publisher import Publisher
 from shared.runtime.retrying import Attempts, until_it_passes
 from shared.runtime.settings import Settings
-from shared.store.connection import PASSING, first_line
+from shared.store.connection import first_line
+from shared.store.connection import may_pass as database_may_pass
 
 log = structlog.get_logger(__name__)
 
@@ -93,7 +94,7 @@ class DiscoveryHandler:
 
     async def _new_pages(self, links: Sequence[Link]) -> Found:
         judged: list[Judged] = []
-        async for attempt in self._attempts(lambda error: isinstance(error, PASSING), "database"):
+        async for attempt in self._attempts(database_may_pass, "database"):
             with attempt:
                 judged = await self._living(self._admission.judge(links, time.monotonic()))
         became: Counter[str] = Counter()

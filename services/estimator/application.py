@@ -21,10 +21,10 @@ from shared.contracts.messages import CrawlOutcome, HostLimit
 from shared.contracts.topics import CRAWL_OUTCOMES, HOST_LIMITS, PAGE_SIGNALS, PAGE_UPDATES
 from shared.policy.estimation.page_factors import activity_bins
 from shared.rules.host_groups import goes_over
-from shared.rules.host_rules import HostRules
+from shared.rules.host_rules import HostRules, are_late
 from shared.rules.page_events import SIGNAL
 from shared.runtime.acceptance import Acceptance
-from shared.store.page_status import NEVER
+from shared.store.page_status import NEVER, REMOVED
 from shared.store.writer import Observations
 
 Records = Mapping[str, Sequence[ConsumerRecord]]
@@ -167,12 +167,13 @@ def apply_records(
     )
     rows = shard.rows_of(events.page_ids)
     columns = EventColumns(rows, events.times, events.kinds, events.digests, events.slots)
+    late = _are_late(shard, rows, events)
     taken = take_events(shard, columns, signal_delay_seconds)
     results = taken.results
     count_events(events.kinds, results.verdicts)
     of_hosts = _hosts_of_outcomes(shard, rows, events)
     regrouped = _note_groups(shard, of_hosts, events)
-    hosts |= _note_hosts(shard, of_hosts, events) | regrouped
+    hosts |= _note_hosts(shard, of_hosts, events, late) | regrouped
     hosts |= set(range(known_hosts, len(shard.hosts.names)))
     touched = each_once(np.concatenate([updated, taken.touched]))
     urls = {page.page_id: page.url for page in new_pages}
@@ -318,13 +319,29 @@ def _note_groups(shard: Shard, hosts: NDArray[np.int64], events: Events) -> set[
     return changed
 
 
-def _note_hosts(shard: Shard, hosts: NDArray[np.int64], events: Events) -> set[int]:
+def _are_late(shard: Shard, rows: NDArray[np.int64], events: Events) -> NDArray[np.bool_]:
+    """Which outcomes were of crawls before others of the same pages; to be called before they are
+    applied. Nothing is known any more of a page that is removed."""
+    if not (events.reached < 0).any():
+        return np.zeros(rows.size, np.bool_)
+    here = (rows >= 0) & (events.kinds != SIGNAL)
+    here[here] = shard.pages["status"][rows[here]] != REMOVED
+    known = np.full(rows.size, NEVER)
+    known[here] = shard.pages["last_attempt_at"][rows[here]]
+    return are_late(np.where(here, rows, -1), events.times, known)
+
+
+def _note_hosts(
+    shard: Shard, hosts: NDArray[np.int64], events: Events, late: NDArray[np.bool_]
+) -> set[int]:
     """What outcomes say of the health of their hosts, which are given by rows: rows of those whose
     rules are others now."""
     is_known = hosts >= 0
     if not is_known.any():
         return set()
-    failed = hosts[is_known & (events.reached < 0)]
+    # A failure of before says nothing of a page that was crawled since, nor of its host.
+    reached = np.where((events.reached < 0) & late, 0, events.reached)
+    failed = hosts[is_known & (reached < 0)]
     failing = shard.hosts.records["failures"][hosts] > 0
     if failed.size:
         failing |= np.isin(hosts, failed)
@@ -335,7 +352,7 @@ def _note_hosts(shard: Shard, hosts: NDArray[np.int64], events: Events) -> set[i
         record = shard.hosts.records[row]
         rules = HostRules.read(record)
         asked = events.busy_until[event] > NEVER and rules.ask(float(events.busy_until[event]))
-        noted = rules.note(int(events.reached[event]), float(events.times[event]))
+        noted = rules.note(int(reached[event]), float(events.times[event]))
         if asked or noted:
             rules.write(record)
             changed.add(row)

@@ -8,19 +8,19 @@ from aiokafka.errors import KafkaError
 from psycopg.errors import LockNotAvailable
 
 from shared.runtime.kafka import may_pass
-from shared.store.connection import PASSING
+from shared.store.connection import PASSING, exceeds_limit
 from shared.store.positions import Superseded
 from shared.store.writer_lock import StoreBusy
 
 TRANSIENT: Final = (*PASSING, Superseded, StoreBusy)
 
-_TOO_LARGE: Final = "54"
 _RAISED: Final = "P0001"
 
 
 def passes(error: BaseException) -> bool:
     """Whether a server is away or busy, or another process was faster."""
-    return isinstance(error, TRANSIENT) or (isinstance(error, KafkaError) and may_pass(error))
+    is_transient = isinstance(error, TRANSIENT) and not exceeds_limit(error)
+    return is_transient or (isinstance(error, KafkaError) and may_pass(error))
 
 
 def passes_at_once(error: BaseException) -> bool:
@@ -40,10 +40,10 @@ def refuses_data(error: Exception) -> bool:
     then no message is at fault.
     """
     if isinstance(error, psycopg.Error):
-        # A limit of the server counts as operational in Python, but a smaller value would pass.
+        # A smaller value would not exceed a limit of the server's.
         return (
             isinstance(error, psycopg.DataError | psycopg.IntegrityError)
-            or (error.sqlstate or "").startswith(_TOO_LARGE)
+            or exceeds_limit(error)
             or error.sqlstate == _RAISED
         )
     return isinstance(error, ValueError | TypeError | ArithmeticError)

@@ -252,12 +252,9 @@ def replay_policy(
         ValueError: the policy cannot be solved for this trace (no page changes, say), or knows
             nothing of its host limits.
     """
-    if name not in POLICIES:
-        raise UnknownPolicy(f"there is no policy {name!r}; there are {', '.join(POLICIES)}")
+    check_policy(trace, budget, name)
     policy = POLICIES[name]
     slots = budget.slot_times(trace.days)
-    if not knows_limits(name):
-        _require_rates(trace, slots, name)
     if isinstance(policy, ValuePolicy):
         return _replay_values(trace, slots, policy, budget, oracle, progress)
     if isinstance(policy, SchedulePolicy):
@@ -271,11 +268,20 @@ def replay_policy(
     return Replayed(settle(trace, slots, crawled), policy.parameters(), crawled)
 
 
-def _require_rates(trace: Trace, slots: Floats, name: str) -> None:
-    """Raises ValueError where rates say nothing."""
+def check_policy(trace: Trace, budget: Budget, name: str) -> None:
+    """See that a policy can be replayed, as far as that is known before it is.
+
+    Raises:
+        UnknownPolicy: no policy has this name.
+        ValueError: rates say nothing here.
+    """
+    if name not in POLICIES:
+        raise UnknownPolicy(f"there is no policy {name!r}; there are {', '.join(POLICIES)}")
+    if knows_limits(name):
+        return
     if np.isfinite(trace.host_limit).any():
         raise ValueError(f"{name} knows nothing of host limits: leave it out where hosts have some")
-    if not slots.size:
+    if not budget.slot_times(trace.days).size:
         raise ValueError(
             f"{name}: the budget has no crawl within the {trace.days:g} days of the trace"
         )

@@ -4,7 +4,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from services.replay.policies import Replayed, is_online, replay_policy
+from services.replay.policies import Replayed, check_policy, is_online, replay_policy
 from services.replay.slots import Budget
 from services.replay.trace import Trace
 from services.replay.version import code_version
@@ -84,6 +84,8 @@ def compare(
         UnknownPolicy: a name is no policy's.
         ValueError: a policy cannot be solved for this trace.
     """
+    for name in names:  # not after minutes of the others' work
+        check_policy(trace, budget, name)
     done = {}
     for name in names:
 

@@ -26,7 +26,7 @@ from shared.policy.objectives import objective_due_days
 from shared.store.page_status import AWAY, STATUS_NAMES
 from shared.units import SECONDS_PER_DAY
 
-NO_ATTEMPT_YET = np.array([(NEVER, NEVER, NEVER, 0, NEVER, 0, 0, 0, 0)], ATTEMPT)[0]
+NO_ATTEMPT_YET = np.array([(NEVER, NEVER, NEVER, 0, NEVER, NEVER, 0, 0, 0, 0)], ATTEMPT)[0]
 
 
 def shard_state(shard: Shard, multiplier: float) -> dict[str, Any]:
@@ -97,7 +97,7 @@ def page_state(
         "class_weight": weight,
         "max_age_days": _finite(page["max_age"] / SECONDS_PER_DAY),
         "failures": int(attempt["failures"]),
-        "unanswered": int(attempt["unanswered"]),
+        "unanswered": int(attempt["unanswered"]) + bool(NEVER < attempt["deadline"] <= now),
         "misses": int(attempt["misses"]),
         "retry_at": _time(attempt["retry_at"]),
         "urgent_at": _time(attempt["urgent_at"]),

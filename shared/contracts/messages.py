@@ -134,7 +134,7 @@ class Discovery(Struct, frozen=True, gc=False):
 
 
 class PageUpdate(Struct, frozen=True, gc=False):
-    """`page-updates`: add a page, change its weight or bounds, or remove it."""
+    """`page-updates`: add a page, change its weight or bounds, or remove one that is there."""
 
     op: Literal["upsert", "remove"]
     url: Url

@@ -15,6 +15,16 @@ _REFERENCE: Final = re.compile(_HALF)
 _LITERAL: Final = rb"<!\[CDATA\[.*?(?:\]\]>|\Z)|<!--.*?(?:-->|\Z)|<\?.*?(?:\?>|\Z)"
 """In which nothing refers to anything."""
 
+_LONGEST: Final = 64
+"""Bytes of two references at most: one with more zeros in front is not taken for half of one."""
+
+_UNDECIDED: Final = re.compile(
+    rb"(?:&#(?:[xX]0*[dD][89abAB][0-9a-fA-F]{2}"
+    rb"|0*5(?:529[6-9]|5[3-9][0-9]{2}|6[0-2][0-9]{2}|63[01][0-9]));)?"
+    rb"(?:&[#xX0-9a-fA-F]*)?\Z"
+)
+"""The first half of a character, or the beginning of a reference, at the end."""
+
 _EACH: Final = re.compile(rb"%s|((?:%s)+)" % (_LITERAL, _HALF), re.DOTALL)
 
 
@@ -27,6 +37,23 @@ def mended(text: bytes) -> bytes:
     if _REFERENCE.search(text) is None:
         return text
     return _EACH.sub(lambda found: _joined(found[1]) if found[1] else found[0], text)
+
+
+class Mender:
+    """The same of a text that comes in parts, of which nothing is kept but a reference or two.
+
+    In what is literal, and cut into two by parts, references may be written anew, too.
+    """
+
+    def __init__(self) -> None:
+        self._rest = b""
+
+    def mend(self, part: bytes, *, is_last: bool = False) -> bytes:
+        """The next bytes, but for what only those after them decide."""
+        text, self._rest = self._rest + part, b""
+        if not is_last and (undecided := _UNDECIDED.search(text, max(len(text) - _LONGEST, 0))):
+            text, self._rest = text[: undecided.start()], text[undecided.start() :]
+        return mended(text)
 
 
 def _joined(references: bytes) -> bytes:

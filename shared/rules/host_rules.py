@@ -180,6 +180,27 @@ def reaches_of(outcomes: Sequence[CrawlOutcome]) -> NDArray[np.int8]:
     return reached
 
 
+def are_late(
+    pages: NDArray[np.integer[Any]], times: NDArray[np.float64], known: NDArray[np.float64]
+) -> NDArray[np.bool_]:
+    """Which crawls tell nothing of now, as their pages were crawled since, or just then: a failure
+    among them does not count against its host.
+
+    Args:
+        pages: numbers of their pages, in order of time; below 0: nothing is known of it.
+        times: of the crawls.
+        known: when each page was last crawled before these, successfully or not.
+    """
+    found = np.zeros(times.size, np.bool_)
+    last: dict[int, float] = {}
+    for place, (page, time) in enumerate(zip(pages.tolist(), times.tolist(), strict=True)):
+        if page >= 0:
+            before = last.get(page, float(known[place]))
+            found[place] = time <= before
+            last[page] = max(before, time)
+    return found
+
+
 def reach_of(outcome: CrawlOutcome) -> int:
     """1: the crawl reached its host, which is well; −1: it did not, or the host is not well; 0: it
     was not made."""

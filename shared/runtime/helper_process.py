@@ -17,6 +17,10 @@ from typing import IO, Final
 _LENGTH_BYTES: Final = 4
 
 
+class NoHelper(Exception):
+    """No process can be started, or none any more; the text says why."""
+
+
 class HelperProcess:
     """Asks one question at a time; the others wait."""
 
@@ -33,8 +37,16 @@ class HelperProcess:
         self._process: subprocess.Popen[bytes] | None = None
 
     async def ask(self, question: bytes) -> bytes | None:
-        """The answer; None: it takes too long, or too much memory."""
-        return await asyncio.get_running_loop().run_in_executor(self._turn, self._ask, question)
+        """The answer; None: it takes too long, or too much memory.
+
+        Raises:
+            NoHelper: nobody can be asked.
+        """
+        try:
+            asked = asyncio.get_running_loop().run_in_executor(self._turn, self._ask, question)
+        except RuntimeError as error:  # it was stopped, or there can be no more threads
+            raise NoHelper(f"no process can be asked: {error}") from error
+        return await asked
 
     def stop(self) -> None:
         """End the process; nothing is answered any more."""
@@ -48,9 +60,7 @@ class HelperProcess:
         if self._process is not None and self._process.poll() is not None:
             self._end()
         if self._process is None:
-            self._process = subprocess.Popen(  # noqa: S603 - ourselves
-                self._command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, bufsize=0
-            )
+            self._process = self._start()
         try:
             _send(self._process.stdin, question)
             answer = _receive(self._process.stdout)
@@ -59,6 +69,15 @@ class HelperProcess:
         if answer is None:
             self._end()
         return answer
+
+    def _start(self) -> subprocess.Popen[bytes]:
+        try:
+            return subprocess.Popen(  # noqa: S603 - ourselves
+                self._command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, bufsize=0
+            )
+        except OSError as error:
+            why = error.strerror or str(error)
+            raise NoHelper(f"no process can be started on this machine: {why}") from error
 
     def _end(self) -> None:
         process, self._process = self._process, None

@@ -6,7 +6,8 @@ environment, which others on its machine, and whatever reports its crashes, may 
 """
 
 import os
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from types import UnionType
 from typing import Any, Final, Union, get_args, get_origin
@@ -67,6 +68,31 @@ def read_secrets(prefix: str, fields: Mapping[str, FieldInfo]) -> dict[str, Any]
         plain = _is_plain(fields[setting].annotation)
         found[setting] = text if plain else _decoded(variable, text)
     return found
+
+
+@contextmanager
+def lent_to_environment(names: Iterable[str]) -> Iterator[None]:
+    """For code that takes secrets from the environment alone: those that files give stand there
+    for a moment. Others that read the environment at the same time would see them.
+
+    Args:
+        names: of environment variables; one that is set itself goes before its file.
+
+    Raises:
+        SecretFileError: a file cannot be read.
+    """
+    files = {name: os.environ.get(f"{name}{SUFFIX}") for name in names if not os.environ.get(name)}
+    lent = {name: _read(f"{name}{SUFFIX}", Path(path)) for name, path in files.items() if path}
+    before = {name: os.environ.get(name) for name in lent}
+    os.environ.update(lent)
+    try:
+        yield
+    finally:
+        for name, value in before.items():
+            if value is None:
+                del os.environ[name]
+            else:
+                os.environ[name] = value
 
 
 def _holds_secret(kind: Any) -> bool:

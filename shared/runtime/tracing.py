@@ -21,6 +21,7 @@ from types import SimpleNamespace
 from typing import Any, ClassVar, Final, NamedTuple, Protocol, TypeVar
 
 from shared.runtime.dead_letters import Header
+from shared.runtime.secret_files import SecretFileError, lent_to_environment
 from shared.runtime.settings import Settings, SettingsError
 from shared.units import SECONDS_PER_DAY
 
@@ -52,6 +53,8 @@ _FORM: Final = re.compile(rb"([0-9a-f]{2})-([0-9a-f]{32})-([0-9a-f]{16})-([0-9a-
 _SAMPLED: Final = 1
 _HEADERS: Final = attrgetter("headers")
 _PACKAGES: Final = "pip install 'freshet[traces]'"
+_SECRETS: Final = ("OTEL_EXPORTER_OTLP_HEADERS", "OTEL_EXPORTER_OTLP_TRACES_HEADERS")
+"""Of OpenTelemetry's variables: files may give them, as all our secrets."""
 _EXPORTERS: Final = {"grpc": "otlp_proto_grpc", "http/protobuf": "otlp_proto_http"}
 
 
@@ -282,7 +285,8 @@ def make_tracing(settings: Settings, worker: str) -> Tracing | None:
     """What a worker traces with; None: traces are off.
 
     Raises:
-        SettingsError: they are on, and OpenTelemetry's SDK or its exporter is not installed.
+        SettingsError: they are on, and OpenTelemetry's SDK or its exporter is not installed, or a
+            file with headers cannot be read.
     """
     # OpenTelemetry's rule: what is empty is not set.
     environment = {name: value for name, value in os.environ.items() if value}
@@ -302,7 +306,12 @@ def make_tracing(settings: Settings, worker: str) -> Tracing | None:
     own = {"service.name": f"freshet-{worker}", "service.instance.id": settings.instance}
     given = OTELResourceDetector().detect().attributes
     resource = Resource.create(own | dict(given))
-    queue: Any = BatchSpanProcessor(SpanExport(_load_exporter(exporter, environment), resource))
+    try:
+        with lent_to_environment(_SECRETS):
+            made = _load_exporter(exporter, environment)
+    except SecretFileError as error:
+        raise SettingsError(str(error)) from error
+    queue: Any = BatchSpanProcessor(SpanExport(made, resource))
     return Tracing(settings.trace_share, queue.on_end, close=queue.shutdown)
 
 

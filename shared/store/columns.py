@@ -94,6 +94,10 @@ class UnansweredPages:
         times = self.requested_at, self.deadline_at, self.last_attempt_at
         return self.page_ids, self.requests, *times
 
+    def chosen(self, which: NDArray[np.bool_] | slice) -> Self:
+        """Some of them."""
+        return type(self)(*(column[which] for column in self.columns))
+
 
 @dataclass(frozen=True, slots=True)
 class UnansweredNews:

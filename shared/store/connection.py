@@ -55,6 +55,20 @@ disk is full or it was demoted. Who keeps a connection gives it up then: the nex
 another server."""
 
 
+_LIMIT: Final = "54"
+
+
+def exceeds_limit(error: BaseException) -> bool:
+    """Whether something is more than the server takes at all (SQLSTATE class 54), which counts as
+    operational in Python: waiting does not help."""
+    return isinstance(error, psycopg.Error) and (error.sqlstate or "").startswith(_LIMIT)
+
+
+def may_pass(error: BaseException) -> bool:
+    """Whether waiting may help against an error of the database's (`PASSING`)."""
+    return isinstance(error, PASSING) and not exceeds_limit(error)
+
+
 def first_line(error: BaseException) -> str:
     """What a server says of an error, without its context."""
     return str(error).strip().partition("\n")[0]

@@ -15,6 +15,7 @@ from shared.store.history import records_of
 from shared.store.host_factors import NONE, HostFactors, unpack_factors
 from shared.store.layout import read_layout
 from shared.store.page_status import STATUS_NAMES
+from shared.store.unanswered import Silence, read_silence
 from shared.units import SECONDS_PER_DAY
 
 _PAGE = """
@@ -72,9 +73,9 @@ def explain_page(database_url: str, url: str, limits: Limits = WORKING) -> dict[
 
     Returns:
         `url`, `page_id`, `shard`, `status`, `state` (rates per day, times in Unix seconds, None
-        for never and for no bound), `parameters` (β is None where it is infinite), `host` and
-        `crawls`: the last crawl records, the newest first, with `crawled_at`, `interval_days`,
-        `signals` and `changed`.
+        for never and for no bound; `unanswered` requests in a row, and since when), `parameters`
+        (β is None where it is infinite), `host` and `crawls`: the last crawl records, the newest
+        first, with `crawled_at`, `interval_days`, `signals` and `changed`.
 
     Raises:
         BadUrl: not a URL that Freshet takes.
@@ -84,10 +85,12 @@ def explain_page(database_url: str, url: str, limits: Limits = WORKING) -> dict[
         shard = read_layout(connection).shard_of(page.host)
         row = _row(connection, _PAGE, shard, page.page_id)
         host = _row(connection, _HOST, shard, host_id_of(page.host))
-    if row is None:
-        return None
+        if row is None:
+            return None
+        last = max(row["last_crawled_at"], row["last_attempt_at"])
+        silence = read_silence(connection, shard, page.page_id, last)
     factors = unpack_factors(host.pop("factors") if host else NONE)
-    return _explanation(page, _with_factors(page, row, factors), host)
+    return _explanation(page, _with_factors(page, row, factors), host, silence)
 
 
 def _row(
@@ -98,14 +101,15 @@ def _row(
 
 
 def _explanation(
-    page: PageIdentity, row: dict[str, Any], host: dict[str, Any] | None
+    page: PageIdentity, row: dict[str, Any], host: dict[str, Any] | None, silence: Silence
 ) -> dict[str, Any]:
     return {
         "url": row["url"],
         "page_id": page.page_id,
         "shard": row["shard"],
         "status": STATUS_NAMES[row["status"]],
-        "state": {name: _finite(row[name]) for name in _STATE},
+        "state": {name: _finite(row[name]) for name in _STATE}
+        | {"unanswered": silence.requests, "unanswered_since": silence.since},
         "parameters": {name: _finite(row[name]) for name in _PARAMETERS},
         "host": {name: _finite(value) for name, value in (host or {"host": page.host}).items()},
         "crawls": _crawls(row["history"], row["last_crawled_at"]),

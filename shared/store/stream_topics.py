@@ -11,7 +11,7 @@ import psycopg
 import structlog
 
 from shared.contracts.databases import Databases
-from shared.store.connection import PASSING, connect
+from shared.store.connection import connect, may_pass
 
 log = structlog.get_logger(__name__)
 
@@ -49,10 +49,11 @@ class StoredTopics:
             answers = await asyncio.gather(*asked, return_exceptions=True)
             known = [answer for answer in answers if not isinstance(answer, BaseException)]
             for error in answers:
-                if isinstance(error, PASSING) or (known and isinstance(error, psycopg.Error)):
-                    log.warning("waiting for the database", error=str(error).strip())
-                elif isinstance(error, BaseException):
+                if not isinstance(error, BaseException):
+                    continue
+                if not (may_pass(error) or (known and isinstance(error, psycopg.Error))):
                     raise error
+                log.warning("waiting for the database", error=str(error).strip())
             if known:
                 return _together(known, ids)
             await asyncio.sleep(AGAIN_SECONDS)

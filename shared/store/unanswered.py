@@ -9,7 +9,7 @@ rows (`splits.take_over`): what another one says late is not heard.
 """
 
 from collections.abc import Collection, Sequence
-from typing import Final
+from typing import Final, NamedTuple
 
 import numpy as np
 import psycopg
@@ -44,6 +44,13 @@ SELECT array_agg(page_id), array_agg(requests), array_agg(requested_at), array_a
     array_agg(last_attempt_at)
 FROM unanswered_pages WHERE shard = %s
 """
+
+_READ_ONE: Final = """
+SELECT CASE WHEN %(last)s <= last_attempt_at THEN requests ELSE 1 END, deadline_at
+FROM unanswered_pages
+WHERE shard = %(shard)s AND page_id = %(page)s AND %(last)s + 1e-6 < requested_at
+"""
+"""As the scheduler takes a row that it loads (`scheduler.state.unanswered.load_unanswered`)."""
 
 _MOVE: Final = """
 UPDATE unanswered_pages AS known SET shard = page.shard FROM pages AS page
@@ -91,6 +98,31 @@ def read_unanswered(connection: psycopg.Connection, shard: int) -> UnansweredPag
         return UnansweredPages.none()
     kinds = (np.int64, np.int16, np.float64, np.float64, np.float64)
     return UnansweredPages(*map(np.asarray, row, kinds))
+
+
+class Silence(NamedTuple):
+    """What nobody has said of a page."""
+
+    requests: int
+    """How many in a row were not answered up to now."""
+    since: float | None
+    """When the time of the last one was over, Unix seconds; None: there is none."""
+
+
+def read_silence(
+    connection: psycopg.Connection, shard: int, page_id: int, last_attempt_at: float
+) -> Silence:
+    """Of one page, as far as its scheduler has written it.
+
+    Args:
+        connection: to read by.
+        shard: of the page.
+        page_id: of the page.
+        last_attempt_at: its last crawl that is known, successful or not; `NEVER`: none.
+    """
+    asked = {"shard": shard, "page": page_id, "last": last_attempt_at}
+    row = connection.execute(_READ_ONE, asked).fetchone()
+    return Silence(*row) if row is not None else Silence(0, None)
 
 
 def move_unanswered(connection: psycopg.Connection, parent: int, children: Collection[int]) -> None:

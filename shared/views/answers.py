@@ -52,7 +52,9 @@ def page_answer(settings: Settings, url: str, limits: Limits = WORKING) -> dict[
     state["class_weight"] = weight_of(settings.classes, state["class"])
     now = settings.clock().now()
     objective = HostObjectives(settings.objectives).of(identify(url).host)
-    answer = explain(known, live, sent[0]["multiplier"] if sent else None, now, objective)
+    multiplier = sent[0]["multiplier"] if sent else None
+    retry = max(settings.failed_retry_seconds, settings.least_interval_seconds)
+    answer = explain(known, live, multiplier, now, objective, retry)
     curve = value_curve(known, answer["decision"], now, objective)
     return answer | {"now": now, "curve": curve}
 

@@ -9,6 +9,8 @@ import numpy as np
 from shared.contracts.objectives import FRESHNESS, objective_name
 from shared.policy.objectives import objective_due_days, objective_values
 from shared.policy.value import freshness
+from shared.rules.page_events import failures_that_count, misses_that_count, retry_time
+from shared.store.page_status import NEVER, STATUS_NAMES
 from shared.units import SECONDS_PER_DAY
 
 
@@ -18,6 +20,7 @@ def explain(
     multiplier: float | None,
     now: float,
     objective: int = FRESHNESS,
+    retry_seconds: float = 300.0,
 ) -> dict[str, Any]:
     """All that decides when a page is crawled.
 
@@ -28,7 +31,10 @@ def explain(
         multiplier: λ₀ that was sent last; None: none was.
         now: clock time, Unix seconds.
         objective: what its host's pages are crawled for, by the settings here.
+        retry_seconds: wait after a page's first failure, likewise.
     """
+    if live is not None:
+        known = known | {"state": known["state"] | _silence(known["state"], live)}
     value = _value(known, now, objective)
     multiplier = live["multiplier"] if live else multiplier
     of_host = live["host_multiplier"] if live else None
@@ -42,6 +48,7 @@ def explain(
         "threshold": threshold,
         "objective": (live or {}).get("objective") or objective_name(objective),
         "due_at": due_at,
+        "retry_at": live.get("retry_at") if live else _retry_at(known, retry_seconds),
         "in_flight": live["in_flight"] if live else None,
         "seen_by_scheduler": live is not None,
     }
@@ -189,8 +196,7 @@ def _why(
         reasons.append(
             f"It was crawled a moment ago, and rests until {_when(live['rests_until'], now)}."
         )
-    elif live["class"] == "not now":
-        reasons.append(f"It waits after a failed crawl until {_when(live['retry_at'], now)}.")
+    reasons += _failure_reasons(known["state"], live, decision["retry_at"], now)
     reasons += _host_reasons(known, now) + _group_reasons(live)
     if known["state"]["last_crawled_at"] is None:
         return [*reasons, "It was never crawled: new pages go first."]
@@ -210,6 +216,47 @@ def _why(
     )
     reasons.append(f"Its value {value:.4g} is below the threshold {threshold:.4g}: {when}.")
     return reasons
+
+
+def _silence(state: dict[str, Any], live: dict[str, Any]) -> dict[str, Any]:
+    """Requests that nobody answered, as the scheduler has them, which writes them down later."""
+    requests = live.get("unanswered", 0)
+    return {
+        "unanswered": requests,
+        "unanswered_since": state.get("unanswered_since") if requests else None,
+    }
+
+
+def _failure_reasons(
+    state: dict[str, Any], live: dict[str, Any] | None, until: float | None, now: float
+) -> list[str]:
+    """That nobody answers, or that the last crawl failed, and until when the page waits for it."""
+    waits = until is not None and until > now
+    if live is not None:  # who is asked for, at once or not, waits for nothing else
+        waits &= live["class"] == "not now" and not live["in_flight"]
+    if requests := state.get("unanswered"):
+        last = f"the last {requests} requests" if requests > 1 else "the last request"
+        wait = f": it is left alone until {_when(until, now)}" if waits else ""
+        return [f"Nobody answered {last} for it{wait}."]
+    return [f"It waits after a failed crawl until {_when(until, now)}."] if waits else []
+
+
+def _retry_at(known: dict[str, Any], first: float) -> float | None:
+    """Until when a page is left alone after failures and requests that nobody answered, by what
+    the database says; None: there were none."""
+    state = known["state"]
+    [status] = (number for number, name in STATUS_NAMES.items() if name == known["status"])
+    failures, misses = state.get("failures") or 0, state.get("misses") or 0
+    count = failures_that_count(status, failures, misses) if failures else 0
+    silent = state.get("unanswered") or 0
+    last = state.get("unanswered_since") if silent else state.get("last_attempt_at")
+    if count + silent == 0 or last is None:
+        return None
+    misses = misses_that_count(status, misses)
+    crawled_at = state["last_crawled_at"]
+    return float(
+        retry_time(last, count + silent, misses, first, NEVER if crawled_at is None else crawled_at)
+    )
 
 
 def _host_reasons(known: dict[str, Any], now: float) -> list[str]:
@@ -241,7 +288,7 @@ def _group_reasons(live: dict[str, Any] | None) -> list[str]:
 def _section(title: str, values: dict[str, Any], now: float) -> list[str]:
     text = [title]
     for name, value in values.items():
-        is_time = name.endswith(("_at", "_until"))
+        is_time = name.endswith(("_at", "_until", "_since"))
         shown = _when(value, now) if is_time else _number(value)
         text.append(f"  {name.replace('_', ' '):<26}{shown}")
     return [*text, ""]

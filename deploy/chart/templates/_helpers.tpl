@@ -1,9 +1,10 @@
 {{/* What each worker is: its port, whether it is a member of a consumer group (and so has a stable
-name), whether it uses the database, and the port, if it has one, that strangers send pings to, or that crawlers call. */}}
+name), whether it uses the database, whether it makes spans of traces, and the port, if it has one, that
+strangers send pings to, or that crawlers call. */}}
 {{- define "freshet.kinds" -}}
-ingester: {port: 6066, member: true, database: false}
-scheduler: {port: 6067, member: true, database: true}
-estimator: {port: 6068, member: true, database: true}
+ingester: {port: 6066, member: true, database: false, traces: true}
+scheduler: {port: 6067, member: true, database: true, traces: true}
+estimator: {port: 6068, member: true, database: true, traces: true}
 coordinator: {port: 6069, member: false, database: true}
 receiver: {port: 6071, member: false, database: true, pings: 6080}
 poller: {port: 6072, member: false, database: true}
@@ -41,7 +42,8 @@ helm.sh/chart: {{ printf "%s-%s" .root.Chart.Name .root.Chart.Version }}
 {{- end }}
 
 {{/* Secrets that a pod gets, by setting, its worker's own before those of all. Only who uses the
-database gets its address, and only who shows what is in it the other user's. */}}
+database gets its address, only who shows what is in it the other user's, and only who sends spans
+what the backend of traces asks for. */}}
 {{- define "freshet.secrets" -}}
 {{- $secrets := mergeOverwrite (deepCopy .root.Values.secrets) (deepCopy (.secrets | default dict)) -}}
 {{- if hasKey $secrets "FRESHET_DATABASES" }}
@@ -53,6 +55,7 @@ database gets its address, and only who shows what is in it the other user's. */
 {{- end -}}
 {{- if not .database }}{{ $secrets = omit $secrets "DATABASE_URL" "FRESHET_DATABASES" }}{{ end -}}
 {{- if ne .component "coordinator" }}{{ $secrets = omit $secrets "FRESHET_VIEW_DATABASE_URL" "FRESHET_VIEW_DATABASES" }}{{ end -}}
+{{- if not .traces }}{{ $secrets = omit $secrets "OTEL_EXPORTER_OTLP_HEADERS" "OTEL_EXPORTER_OTLP_TRACES_HEADERS" }}{{ end -}}
 {{ toYaml $secrets }}
 {{- end }}
 
@@ -124,6 +127,9 @@ the static membership (group.instance.id), by which a worker keeps its shards. *
 {{- $short := lower $name | replace "_" "-" }}
 - {name: {{ $short }}, mountPath: /run/freshet/{{ $short }}, readOnly: true}
 {{- end }}
+{{- with (include "freshet.own" . | fromYaml).extraVolumeMounts }}
+{{ toYaml . }}
+{{- end }}
 {{- end }}
 
 {{- define "freshet.volumes" -}}
@@ -138,27 +144,50 @@ the static membership (group.instance.id), by which a worker keeps its shards. *
 {{- range $name, $from := include "freshet.secrets" . | fromYaml }}
 - {name: {{ lower $name | replace "_" "-" }}, secret: {secretName: {{ quote $from.secret }}, defaultMode: 0440, items: [{key: {{ quote $from.key }}, path: {{ quote $from.key }}}]}}
 {{- end }}
+{{- with (include "freshet.own" . | fromYaml).extraVolumes }}
+{{ toYaml . }}
+{{- end }}
+{{- end }}
+
+{{/* What values say of pods: of a worker, or the migration, what stands under it, in place of what
+stands for all. Values of a release of before may lack some of it. */}}
+{{- define "freshet.own" -}}
+{{- $own := dict -}}
+{{- range list "priorityClassName" "serviceAccountName" "automountServiceAccountToken" "nodeSelector" "tolerations" "affinity" "extraVolumes" "extraVolumeMounts" -}}
+{{- $_ := set $own . (index (hasKey $.values . | ternary $.values $.root.Values) .) -}}
+{{- end -}}
+{{ toYaml $own }}
 {{- end }}
 
 {{/* Of every pod: a plain user, and nothing that it need not have. */}}
 {{- define "freshet.pod" -}}
+{{- $own := include "freshet.own" . | fromYaml -}}
 # Service variables (FRESHET_..._PORT) would be taken for settings.
 enableServiceLinks: false
-automountServiceAccountToken: false
+automountServiceAccountToken: {{ $own.automountServiceAccountToken | default false }}
+{{- with $own.serviceAccountName }}
+serviceAccountName: {{ quote . }}
+{{- end }}
+{{- with $own.priorityClassName }}
+priorityClassName: {{ quote . }}
+{{- end }}
 securityContext:
   runAsNonRoot: true
   runAsUser: 10001
   runAsGroup: 10001
   fsGroup: 10001
   seccompProfile: {type: RuntimeDefault}
-{{- with .Values.imagePullSecrets }}
+{{- with .root.Values.imagePullSecrets }}
 imagePullSecrets: {{ toYaml . | nindent 2 }}
 {{- end }}
-{{- with .Values.nodeSelector }}
+{{- with $own.nodeSelector }}
 nodeSelector: {{ toYaml . | nindent 2 }}
 {{- end }}
-{{- with .Values.tolerations }}
+{{- with $own.tolerations }}
 tolerations: {{ toYaml . | nindent 2 }}
+{{- end }}
+{{- with $own.affinity }}
+affinity: {{ toYaml . | nindent 2 }}
 {{- end }}
 {{- end }}
 

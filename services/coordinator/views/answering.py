@@ -158,6 +158,8 @@ def _warm_up() -> None:
             "last_crawled_at": 0.0,
             "signals": 0,
             "max_age_days": None,
+            "unanswered": 1,
+            "unanswered_since": 0.5,
         },
         "parameters": dict.fromkeys(rates, 0.1),
         "host": {},

@@ -12,7 +12,7 @@ from aiohttp.web import Request, Response
 from services.coordinator.picture import HEADERS
 from services.coordinator.views.questions import ANSWER_SECONDS, Answer, Question
 from shared.contracts.fields import MAX_URL_LENGTH
-from shared.runtime.helper_process import HelperProcess
+from shared.runtime.helper_process import HelperProcess, NoHelper
 
 log = structlog.get_logger(__name__)
 
@@ -63,9 +63,11 @@ class Asking:
     ) -> None:
         try:
             said = await helper.ask(msgspec.msgpack.encode(question))
+            found = _refused(503, _TAKES_LONG) if said is None else _read(said)
+        except NoHelper as error:
+            found = _refused(503, str(error), str(error))
         finally:
             self._waiting[helper] -= 1
-        found = _refused(503, _TAKES_LONG) if said is None else _read(said)
         if found.trouble:
             log.warning("a view has no answer", view=question.view, error=found.trouble)
         if not answer.done():
@@ -76,8 +78,8 @@ def _read(said: bytes) -> Answer:
     return msgspec.msgpack.decode(said, type=Answer)
 
 
-def _refused(status: int, text: str) -> Answer:
-    return Answer(status, msgspec.json.encode({"error": text}))
+def _refused(status: int, text: str, trouble: str = "") -> Answer:
+    return Answer(status, msgspec.json.encode({"error": text}), trouble)
 
 
 def add_views(app: faust.App, ask: Callable[[Question], Awaitable[Answer]]) -> None:

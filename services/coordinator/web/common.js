@@ -1,7 +1,7 @@
 // What the views share: asking for JSON, and putting texts, never HTML, on the page.
 
 const DAY = 86400;
-const TIME = /_(at|until)$/;
+const TIME = /_(at|until|since)$/;
 
 export const $ = (id) => document.getElementById(id);
 

@@ -1,10 +1,11 @@
 """A document as it comes: unpacked, looked at, and read by who can read it."""
 
 import re
-from typing import Final, Protocol
+from typing import Final
 
 import xxhash
 
+from services.poller.sites.decoding import Decoded, Decoder
 from services.poller.sites.entries import BadDocument, Give, Summary
 from services.poller.sites.feed_process import FEED_BYTES, FeedProcess
 from services.poller.sites.sitemaps import SitemapReader, TextReader
@@ -19,11 +20,6 @@ _ROOT: Final = re.compile(
     rb"<\s*(?:[\w.-]{1,40}:)?(urlset|sitemapindex|rss|feed|RDF|channel)[\s>/]"
 )
 _SITEMAPS: Final = (b"urlset", b"sitemapindex")
-
-
-class _Reader(Protocol):
-    def feed(self, part: bytes) -> None: ...
-    def close(self) -> Summary: ...
 
 
 class Document:
@@ -42,7 +38,7 @@ class Document:
         self._feeds = feeds
         self._unpacker = Unpacker(DOCUMENT_BYTES)
         self._held = bytearray()
-        self._reader: _Reader | None = None
+        self._reader: Decoded | None = None
         self._is_feed = False
         self._hash = xxhash.xxh3_128()
 
@@ -93,19 +89,18 @@ class Document:
 
     def _begin(self) -> None:
         """Find out what it is."""
-        head = bytes(self._held[:_HEAD_BYTES])
-        begins = head.lstrip(_MARKS)[:1]
-        if head.startswith((b"\xfe\xff", b"\xff\xfe")):
-            head, begins = head.replace(b"\0", b""), b"<"
+        decoder = Decoder(bytes(self._held[:_HEAD_BYTES]))
+        # Whatever some plug-in has printed in front of the declaration.
+        text = decoder.decode(bytes(self._held)).lstrip(_MARKS)
+        begins = text[:1]
         if not begins:
             raise BadDocument("it is empty")
-        root = _ROOT.search(head) if begins == b"<" else None
+        root = _ROOT.search(text[:_HEAD_BYTES]) if begins == b"<" else None
         if begins == b"{" or (root is not None and root[1] not in _SITEMAPS):
             self._is_feed = True
             return
         if begins == b"<" and root is None:
             raise BadDocument("it is neither a sitemap nor a feed")
-        self._reader = SitemapReader(self._give) if begins == b"<" else TextReader(self._give)
-        held, self._held = bytes(self._held), bytearray()
-        # Whatever some plug-in has printed in front of the declaration; UTF-16 keeps its mark.
-        self._reader.feed(held.lstrip(_MARKS))
+        reader = SitemapReader(self._give) if begins == b"<" else TextReader(self._give)
+        self._reader, self._held = Decoded(reader, decoder), bytearray()
+        self._reader.feed_decoded(text)

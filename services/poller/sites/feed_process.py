@@ -11,7 +11,7 @@ import msgspec
 
 from services.poller.sites.entries import BadDocument, Entry, Summary
 from services.poller.sites.feeds import read_feed
-from shared.runtime.helper_process import HelperProcess, answer_all
+from shared.runtime.helper_process import HelperProcess, NoHelper, answer_all
 
 FEED_BYTES: Final = 8 * 1024 * 1024
 """Of a feed; sitemaps, which need no memory, may be larger."""
@@ -49,9 +49,12 @@ class FeedProcess:
         """As `read_feed`.
 
         Raises:
-            BadDocument: it is no feed, or takes too long.
+            BadDocument: it is no feed, or takes too long, or no process can be started.
         """
-        said = await self._helper.ask(msgspec.msgpack.encode(_Question(url, text)))
+        try:
+            said = await self._helper.ask(msgspec.msgpack.encode(_Question(url, text)))
+        except NoHelper as error:
+            raise BadDocument(f"not read: {error}") from error
         if said is None:
             raise BadDocument(f"reading it takes more than {self._seconds} s, or too much memory")
         answer = msgspec.msgpack.decode(said, type=_Answer)

@@ -11,6 +11,7 @@ from collections import Counter
 from typing import Any, Final
 from xml.parsers import expat
 
+from services.poller.sites.decoding import UNREADABLE
 from services.poller.sites.entries import (
     MOST_ENTRIES,
     MOST_TEXT,
@@ -39,7 +40,7 @@ _FREQUENCIES: Final = {
 
 
 class SitemapReader:
-    """Reads a sitemap or an index in XML."""
+    """Reads a sitemap or an index in XML, as UTF-8 whatever it declares (`decoding`)."""
 
     def __init__(self, give: Give) -> None:
         self._give = give
@@ -48,11 +49,11 @@ class SitemapReader:
         self._said: dict[str, str] = {}
         self._text: list[str] | None = None
         self._size = 0
-        self._entries = 0
+        self._entries = self._bad = 0
         self._fed = 0
         self._frequencies: Counter[str] = Counter()
         self._kind = ""
-        self._parser = expat.ParserCreate()
+        self._parser = expat.ParserCreate("utf-8")
         self._parser.buffer_text = True
         self._parser.StartElementHandler = self._start
         self._parser.EndElementHandler = self._end
@@ -77,7 +78,7 @@ class SitemapReader:
         """
         self._parse(b"", is_last=True)
         most = self._frequencies.most_common(1)
-        return Summary(self._kind, _FREQUENCIES[most[0][0]] if most else None)
+        return Summary(self._kind, _FREQUENCIES[most[0][0]] if most else None, self._bad)
 
     def _parse(self, part: bytes, *, is_last: bool) -> None:
         self._fed += len(part)
@@ -130,6 +131,9 @@ class SitemapReader:
         frequency = said.get("changefreq", "").lower()
         if frequency in _FREQUENCIES:
             self._frequencies[frequency] += 1
+        if UNREADABLE in url:
+            self._bad += 1
+            return
         self._give(Entry(url, said.get("lastmod") or said.get(_NEWS_DATE, "")))
 
 
@@ -187,7 +191,7 @@ class TextReader:
         text = line.decode("utf-8", "replace").strip() if len(line) <= MOST_TEXT else "too long"
         if not text:
             return
-        if not _URL_LINE.fullmatch(text):
+        if not _URL_LINE.fullmatch(text) or UNREADABLE in text:
             self._bad += 1
             return
         self._entries += 1

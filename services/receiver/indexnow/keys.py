@@ -39,6 +39,10 @@ CHECKS_OF_VISITOR: Final = 16
 CHECKS_OF_HOST_PER_SECOND: Final = 0.5
 """Made-up keys must not make a flood of requests at somebody's host: five at once, then this."""
 
+SHARE_OF_VISITOR: Final = 0.8
+"""Of those at one host, by one visitor: a host may have a few keys, for its folders; and who makes
+keys up leaves some questions to the host's own people."""
+
 _BYTE_ORDER_MARK: Final = "\ufeff"
 
 
@@ -86,6 +90,7 @@ class KeyBook:
         self._checks: dict[KeyFile, asyncio.Task[Verdict]] = {}
         self._of_visitor: Counter[str] = Counter()
         self._rates = Rates(CHECKS_OF_HOST_PER_SECOND)
+        self._shares = Rates(SHARE_OF_VISITOR * CHECKS_OF_HOST_PER_SECOND)
 
     async def verdict(self, file: KeyFile, visitor: str) -> Verdict:
         """What is known of a key, after a short wait if need be.
@@ -130,7 +135,8 @@ class KeyBook:
             raise too_fast("keys are being looked for at many hosts already", 1.0)
         if self._of_visitor[visitor] >= CHECKS_OF_VISITOR:
             raise too_fast("keys of yours are being looked for at many hosts already", 1.0)
-        wait = self._rates.wait_for(file.host, 1, self._now())
+        now, shared = self._now(), f"{visitor} {file.host}"
+        wait = self._shares.wait_for(shared, 1, now) or self._rates.wait_for(file.host, 1, now)
         if wait:
             raise too_fast(f"keys that nobody knows yet, for {file.host}", wait)
         check = self._checks[file] = asyncio.ensure_future(self._fetched(file))

@@ -45,7 +45,7 @@ from shared.runtime.kafka import make_consumer, may_pass
 from shared.runtime.publisher import Publisher
 from shared.runtime.retrying import Attempts, until_it_passes
 from shared.runtime.settings import Settings
-from shared.store.connection import PASSING
+from shared.store.connection import may_pass as database_may_pass
 from shared.store.positions import ESTIMATOR, read_applied
 from shared.store.snapshot import load_shard
 
@@ -392,7 +392,7 @@ def apply_in_pieces(
 
 def _may_pass(error: BaseException) -> bool:
     """Whether waiting may help: a server is away or busy."""
-    return isinstance(error, PASSING) or _may_pass_of_kafka(error)
+    return database_may_pass(error) or _may_pass_of_kafka(error)
 
 
 def _may_pass_of_kafka(error: BaseException) -> bool:

@@ -12,6 +12,7 @@ from aiokafka import ConsumerRecord
 from numpy.typing import NDArray
 
 from services.scheduler import metrics
+from services.scheduler.state.attempts import NO_ATTEMPT
 from services.scheduler.state.crawls import Outcomes, short_digests
 from services.scheduler.state.erasing import erase_host
 from services.scheduler.state.shard import Shard
@@ -35,7 +36,7 @@ from shared.contracts.topics import (
     PAGE_UPDATES,
     Topic,
 )
-from shared.rules.host_rules import reaches_of
+from shared.rules.host_rules import are_late, reaches_of
 from shared.rules.page_events import digests_of, elsewhere_to_themselves, kinds_of
 from shared.runtime.acceptance import Acceptance
 from shared.store.page_lookup import UNKNOWN
@@ -194,6 +195,7 @@ class Reader:
         if not failing and reached.min() >= 0 and until.max() == NEVER:
             return  # as most batches are: all is well, and was
         hosts = _hosts_of(shard, outcomes, rows)
+        reached[(reached < 0) & _are_late(shard, outcomes, rows)] = 0
         signs, pauses = reached.tolist(), until.tolist()
         troubled = failing.intersection(hosts)
         troubled |= {host for host, sign in zip(hosts, signs, strict=True) if sign < 0}
@@ -269,6 +271,17 @@ def _answers_elsewhere(
     asked = (_identity(outcome.url) for outcome in unknown if outcome.request_id is not None)
     here = (shard.layout.shard_of(page.host) == shard.number for page in asked if page is not None)
     return sum(not is_here for is_here in here)
+
+
+def _are_late(
+    shard: Shard, outcomes: Sequence[CrawlOutcome], rows: NDArray[np.int32]
+) -> NDArray[np.bool_]:
+    """Which outcomes, in order of time, were of crawls before others of the same pages."""
+    pages, attempts = shard.pages[rows], shard.attempts.rows
+    tried_at = attempts["last_attempt_at"][pages["attempt"]]
+    tried_at = np.where(pages["attempt"] == NO_ATTEMPT, NEVER, tried_at)
+    times = np.array([outcome.crawled_at for outcome in outcomes], np.float64)
+    return are_late(rows, times, np.maximum(pages["last_crawled_at"], tried_at))
 
 
 def _hosts_of(shard: Shard, outcomes: Sequence[CrawlOutcome], rows: NDArray[np.int32]) -> list[int]:

@@ -45,7 +45,7 @@ def open_attempt(attempts: Rows, page: Any) -> Any:
         attempts[0].requested_us -= 1
         page.attempt = place
         made = attempts[place]
-        made.deadline = made.retry_at = made.urgent_at = NEVER
+        made.deadline = made.retry_at = made.urgent_at = made.settled_at = NEVER
         made.last_attempt_at = page.last_crawled_at
         made.requested_us = 0
         made.failures = made.unanswered = made.misses = 0
@@ -194,7 +194,9 @@ def answer_request(attempts: Rows, page: Any, time: float, requested_us: int, fi
     if is_answer:
         attempt.unanswered = 0
         end_request(attempt, page, first)
-    elif attempt.unanswered > 0 and is_news(time, last_attempt_of(attempts, page)):
+    elif attempt.unanswered > 0 and is_news(
+        time, max(last_attempt_of(attempts, page), attempt.settled_at)
+    ):
         attempt.unanswered = 0
         note_retry(page, attempt, first)
     return is_answer

@@ -80,6 +80,7 @@ ATTEMPT: Final = np.dtype(
         ("retry_at", np.float64),  # not before: the last crawl failed, or will have failed then
         ("last_attempt_at", np.float64),
         ("requested_us", np.int64),  # of the last request: Unix microseconds
+        ("settled_at", np.float64),  # crawls up to then were before those that nobody answered
         ("urgent_at", np.float64),  # from then on it is to be crawled at once; NEVER: nobody asks
         ("next_free", np.int32),
         ("failures", np.int16),  # outcomes in a row that were failures

@@ -297,10 +297,13 @@ class Shard:
         self.signal_times.forget(row)
         self.urls.set(row, identity.url.encode())
         self.lookup.add(identity.page_id, row)
-        if asked := self.absent.take(identity.page_id):
+        self.unanswered.came(identity.page_id)
+        rows = np.array([row], np.int32)
+        asked = self.absent.take(identity.page_id)
+        if asked is not None and self.unanswered.are_later(rows, np.array(asked[:1]))[0]:
             attempts, (requested_us, deadline) = self.attempts.reserve(1), asked
             begin_request(attempts, page, deadline, requested_us, self.rules.failed_retry)
-            self.unanswered.asked(np.array([row], np.int32))
+            self.unanswered.asked(rows)
         return row
 
     def _next_row(self) -> int:

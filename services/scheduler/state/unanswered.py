@@ -46,6 +46,7 @@ class _Space(Protocol):
     pages: Rows
     attempts: Attempts
     rules: ShardRules
+    is_caught_up: bool
 
     def rows_of(self, page_ids: NDArray[np.int64]) -> NDArray[np.int32]: ...
 
@@ -64,12 +65,31 @@ class Unanswered:
         """Requests whose deadlines are later were not looked at yet."""
         self._answered: NDArray[np.int64] = np.empty(0, np.int64)
         self._untold: UnansweredNews | None = None
+        self._to_come: dict[int, int] = {}
+        """Pages that are not here → their places in `_stored`: estimators may have yet to hear of
+        them."""
+        self._stored = UnansweredPages.none()
 
     def load(self, stored: UnansweredPages) -> None:
         """Go on where the scheduler before has been, once the pages are there with their failures.
 
-        What a crawl has answered since, and what is of pages that are not here, is to be forgotten.
+        What a crawl has answered since is to be forgotten; and so is what is of pages that are not
+        here, once all is read that could bring them.
         """
+        if not stored.page_ids.size:
+            return
+        are_here = self._shard.rows_of(stored.page_ids) >= 0
+        self._stored = stored.chosen(~are_here)
+        self._to_come = {page_id: n for n, page_id in enumerate(self._stored.page_ids.tolist())}
+        self._load(stored.chosen(are_here))
+
+    def came(self, page_id: int) -> None:
+        """A page was added that was not here."""
+        place = self._to_come.pop(page_id, None) if self._to_come else None
+        if place is not None:
+            self._load(self._stored.chosen(slice(place, place + 1)))
+
+    def _load(self, stored: UnansweredPages) -> None:
         if not stored.page_ids.size:
             return
         shard, rows = self._shard, self._shard.rows_of(stored.page_ids)
@@ -83,7 +103,7 @@ class Unanswered:
             stored.last_attempt_at,
             shard.rules.failed_retry,
         )
-        self._looked_until = float(stored.deadline_at.max())
+        self._looked_until = max(self._looked_until, float(stored.deadline_at.max()))
         self._note_answered(stored.page_ids[~counts])
 
     def are_later(
@@ -147,6 +167,9 @@ class Unanswered:
         Args:
             now: requests whose deadlines have passed by then are looked at.
         """
+        if self._to_come and self._shard.is_caught_up:
+            self._note_answered(np.fromiter(self._to_come, np.int64))
+            self._to_come, self._stored = {}, UnansweredPages.none()
         if self._untold is None:
             pages = self._take(now)
             answered = np.unique(self._answered)
@@ -220,7 +243,7 @@ def load_unanswered(
     Args:
         pages: rows of the shard.
         attempts: with room for one more a page.
-        rows: of the pages; -1: one is not here.
+        rows: of the pages.
         requests: how many in a row were not answered.
         requested_us: when the last one was made, as in its id.
         deadlines: until when it waited.
@@ -233,8 +256,6 @@ def load_unanswered(
     """
     counts = np.zeros(rows.size, np.bool_)
     for place in range(rows.size):
-        if rows[place] < 0:
-            continue
         page = pages[rows[place]]
         last = last_attempt_of(attempts, page)
         if is_since(last, requested_us[place]):
@@ -242,6 +263,8 @@ def load_unanswered(
         attempt = open_attempt(attempts, page)
         attempt.deadline = deadlines[place]
         attempt.requested_us = requested_us[place]
+        # An estimator that is behind does not know it yet: it is heard of once more.
+        attempt.settled_at = last_attempt_at[place]
         is_answered = is_news(last, last_attempt_at[place])
         attempt.unanswered = 0 if is_answered else requests[place] - 1
         note_retry(page, attempt, retry_seconds)

@@ -190,6 +190,7 @@ class _Company:
 
     def outcomes(self, records: Sequence[ConsumerRecord]) -> Iterator[_Event]:
         """Crawls of pages that are known; and hosts that ask to be left alone."""
+        crawled_at: dict[int, float] = {}
         found = [outcome for _, outcome in decoded(CrawlOutcome, records)]
         for outcome in sorted(found, key=lambda outcome: outcome.crawled_at):
             identity = self._identity(outcome.url)
@@ -200,9 +201,16 @@ class _Company:
             page, host = self._pages.get(identity.page_id), self._hosts.get(identity.host)
             if host is not None:
                 # What a crawl says of its host counts, whether its page is known or not.
-                _note_host(host, outcome)
+                is_late = (
+                    page is not None
+                    and page.status != REMOVED
+                    and outcome.crawled_at
+                    <= max(page.last_attempt_at, crawled_at.get(page.page_id, NEVER))
+                )
+                _note_host(host, outcome, is_late=is_late)
             if page is None:
                 continue
+            crawled_at[page.page_id] = outcome.crawled_at
             yield _Event(outcome.crawled_at, page, outcome=outcome)
 
     def signal(self, event: _Event) -> None:
@@ -302,14 +310,17 @@ def _limit(host: HostState, limit: HostLimit) -> None:
         host.max_open_requests = limit.max_open_requests or 0
 
 
-def _note_host(host: HostState, outcome: CrawlOutcome) -> None:
-    """A crawl reached its host or did not; the host may ask for a pause; and it has an address."""
+def _note_host(host: HostState, outcome: CrawlOutcome, *, is_late: bool) -> None:
+    """A crawl reached its host or did not; the host may ask for a pause; and it has an address.
+    It failed late: its page was crawled since."""
     host.note_group(outcome.group, outcome.crawled_at)
     host.asked_until = max(host.asked_until, _busy_until(outcome))
     status, time = outcome.http_status or None, outcome.crawled_at
     if status is None and outcome.result == "disallowed":
         return  # nobody was there
     is_bad = outcome.result == "failed" if status is None else status == 429 or status >= 500
+    if is_bad and is_late:
+        return
     if is_bad and time > host.failed_at + host.back_off:
         host.failures, host.failed_at = min(host.failures + 1, 1000), time
     elif not is_bad and host.failures and time >= host.failed_at:

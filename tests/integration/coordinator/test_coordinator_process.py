@@ -118,7 +118,9 @@ async def test_budget_shares_silence_and_a_restart(publisher, tmp_path):
             state = json.loads(body)
             assert status == 200
             assert state["now"]["bandwidth"] == 40.0
-            assert [row["shard"] for row in state["shards"]] == [0, 1]
+            # The database has four shards, of which two have no scheduler.
+            assert (state["live_shards"], state["silent_shards"]) == (2, 2)
+            assert [row["shard"] for row in state["shards"]] == [0, 1, 2, 3]
             assert (await process.get("/"))[0] == 200
     with worker("coordinator", settings, tmp_path) as process:
         await process.ready()

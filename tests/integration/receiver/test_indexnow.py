@@ -73,10 +73,10 @@ async def test_what_is_no_submission_is_refused_as_the_protocol_says(start, site
     async with receiver.client.post(f"{receiver.url}/indexnow", json=body) as answer:
         assert answer.status == 429
         assert 1 <= int(answer.headers["Retry-After"]) <= 10
-    # Keys that nobody knows draw a few requests at a host at once, and then it is enough.
+    # Keys that nobody knows draw a few requests at a host at once, of one visitor four of five.
     made_up = [await posted(keyLocation=f"{site.url}/{n}.txt") for n in range(20)]
     assert set(made_up) == {403, 429}
-    assert made_up[:3] == [403] * 3
+    assert made_up[:2] == [403] * 2
     assert made_up.count(403) == len(site.asked) - 2
     assert [signal.url for signal in await receiver.signals(1)] == [f"{site.url}/a"]
 

@@ -15,7 +15,7 @@ from shared.store.erasing import ErasedRows, erase_pages
 from shared.store.page_status import NEVER
 from shared.store.snapshot import load_shard
 from shared.store.splits import take_over
-from shared.store.unanswered import read_unanswered, write_unanswered
+from shared.store.unanswered import Silence, read_silence, read_unanswered, write_unanswered
 
 CLAIM = "mine"
 
@@ -72,6 +72,24 @@ def test_a_shard_is_loaded_with_all_that_was_written_of_it(connection, store):
         assert column[order].tolist() == expected.tolist()
         assert column.dtype == expected.dtype
     assert load_shard(store, 1).unanswered.page_ids.size == 0
+
+
+@pytest.mark.parametrize(
+    ("last_crawl", "told"),
+    [
+        (NEVER, Silence(3, NOW + 120.0)),
+        (NOW - 50.0, Silence(3, NOW + 120.0)),  # the one that was known then
+        (NOW - 20.0, Silence(1, NOW + 120.0)),  # an answer to one before the last
+        (NOW, Silence(0, None)),  # and to the last
+    ],
+)
+def test_people_are_told_of_a_page_what_a_scheduler_makes_of_its_row(connection, last_crawl, told):
+    row = pages([5, 6], 3)
+    row.last_attempt_at[:] = NOW - 50.0
+    write(connection, UnansweredNews(0, CLAIM, row, np.empty(0, np.int64)))
+    assert read_silence(connection, 0, 5, last_crawl) == told
+    assert read_silence(connection, 0, 7, last_crawl) == Silence(0, None)
+    assert read_silence(connection, 1, 5, last_crawl) == Silence(0, None)
 
 
 def test_a_scheduler_that_has_lost_a_shard_writes_nothing_of_it(connection):

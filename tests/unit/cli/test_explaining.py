@@ -146,6 +146,51 @@ def test_the_scheduler_knows_better() -> None:
     assert any("asked for now" in reason for reason in answer["why"])
 
 
+SILENT: dict[str, Any] = {
+    "multiplier": 3.0,
+    "host_multiplier": 0.0,
+    "crawl_value": 9.0,
+    "due_at": NOW + DAY,
+    "in_flight": False,
+    "class": "not now",
+    "unanswered": 3,
+    "retry_at": NOW + DAY,
+}
+
+
+def test_how_many_requests_nobody_answered_is_said_and_until_when_the_page_waits() -> None:
+    stored = {"unanswered": 2, "unanswered_since": NOW - 500.0}
+    for page, live, count, until in (
+        (known(state=stored), None, 2, "2023-11-24 22:15:00Z (in 0.00116 days)"),
+        (known(), SILENT, 3, "2023-11-25 22:13:20Z (in 1 days)"),
+    ):
+        answer = explain(page, live, 2.0, NOW)
+        [said] = [reason for reason in answer["why"] if reason.startswith("Nobody answered")]
+        assert said.startswith(f"Nobody answered the last {count} requests for it: ")
+        assert said.endswith(f" it is left alone until {until}.")
+        assert f"unanswered                {count}" in "\n".join(lines(answer, NOW))
+
+
+def test_a_page_that_nobody_answered_and_that_waits_no_more_only_says_so() -> None:
+    said = "Nobody answered the last request for it."
+    stored = {"unanswered": 1, "unanswered_since": NOW - DAY}
+    assert said in explain(known(state=stored), None, 2.0, NOW)["why"]
+    live = SILENT | {"class": "urgent", "unanswered": 1}
+    assert said in explain(known(), live, 2.0, NOW)["why"]
+    live = SILENT | {"class": "value", "unanswered": 0}
+    answer = explain(known(state=stored), live, 2.0, NOW)  # it was answered a moment ago
+    assert not [reason for reason in answer["why"] if "answered" in reason]
+    assert answer["state"]["unanswered"] == 0
+
+
+def test_a_page_whose_crawl_failed_waits_though_no_scheduler_is_asked() -> None:
+    failed = {"failures": 2, "misses": 0, "last_attempt_at": NOW - 100.0}
+    [said] = [r for r in explain(known(state=failed), None, 2.0, NOW)["why"] if "failed" in r]
+    assert said == "It waits after a failed crawl until 2023-11-24 22:21:40Z (in 0.00579 days)."
+    answer = explain(known(state=failed), None, 2.0, NOW + DAY)
+    assert not [reason for reason in answer["why"] if "failed" in reason]
+
+
 def test_people_read_times_and_crawls() -> None:
     text = "\n".join(lines(explain(known(), None, 1.0, NOW), NOW))
 

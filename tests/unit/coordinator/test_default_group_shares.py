@@ -157,6 +157,17 @@ def test_of_too_many_the_largest_are_divided():
     assert f"g{MOST_DIVIDED + 49:04}" in run.parts
 
 
+def test_groups_for_which_there_is_no_room_change_nothing_of_the_others():
+    """Each change costs the slot that has begun, of all groups."""
+    pages = {f"g{number:04}": number + 1 for number in range(80)}
+    run = DefaultRun(dict.fromkeys(range(100), pages), waits=pages)
+    seconds(run, 30)
+    assert 0 < len([of for of in run.default.divided if of.shards]) < len(pages)
+    since = run.default.since
+    seconds(run, 60)
+    assert run.default.since == since
+
+
 def test_a_new_leader_goes_on_with_what_was_said():
     run = DefaultRun({0: {HERE: 10}, 1: {HERE: 30}}, waits=[HERE])
     seconds(run, 30)

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from shared.discovery.surrogates import mended
+from shared.discovery.surrogates import Mender, mended
 
 ROCKET, UNKNOWN = b"&#x1F680;", b"&#xFFFD;"
 HIGH, LOW = b"&#55357;", b"&#56960;"
@@ -64,3 +64,26 @@ def test_no_text_makes_the_mending_take_longer_than_it_is_long(unit):
 def test_what_is_mended_needs_no_mending(text):
     once = mended(text.encode())
     assert mended(once) == once
+
+
+@given(
+    st.lists(
+        st.sampled_from(
+            [HIGH, LOW, b"&#xD83D;", b"&#xdE80;", b"&#55296;", b"&#56319;", b"&amp;", b"a"]
+        ),
+        max_size=12,
+    ).map(b"".join),
+    st.integers(1, 20),
+)
+def test_a_text_that_comes_in_parts_is_mended_as_a_whole_one(text, size):
+    mender = Mender()
+    parts = [mender.mend(text[begin : begin + size]) for begin in range(0, len(text), size)]
+    assert b"".join([*parts, mender.mend(b"", is_last=True)]) == mended(text)
+
+
+def test_of_a_text_that_comes_in_parts_nothing_is_kept():
+    mender = Mender()
+    for _ in range(100):
+        for part in (b"&#", b"0" * 100_000, b"x" * 10, HIGH):
+            mender.mend(part)
+            assert len(mender._rest) <= 64

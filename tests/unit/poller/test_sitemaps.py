@@ -57,6 +57,66 @@ def test_marks_encodings_prefixes_and_joined_files_change_nothing(body):
     assert read(body)[2] == ENTRIES
 
 
+@pytest.mark.parametrize("part", [1, 3, 1000, 1 << 20])
+@pytest.mark.parametrize(
+    ("declared", "encoding"),
+    [
+        ("Shift_JIS", "cp932"),
+        ("EUC-JP", "euc-jp"),
+        ("iso-2022-jp", "iso-2022-jp"),
+        ("GB2312", "gb18030"),
+        ("big5", "big5hkscs"),
+        ("euc-kr", "euc-kr"),
+        ("windows-1252", "cp1252"),
+        ("UTF-16", "utf-16"),
+        ("UTF-16", "utf-16-be"),
+        ("UTF-16LE", "utf-16-le"),
+        ("UTF-32", "utf-32"),
+        ("UTF-16", "utf-8"),
+    ],
+)
+def test_a_sitemap_is_read_in_whatever_encoding(declared, encoding, part):
+    letters = {"cp1252": "é€", "euc-kr": "한국"}.get(encoding, "日本")
+    text = PLAIN.decode().replace("UTF-8", declared).replace("example/2", f"example/{letters}")
+    text = text.replace("<url>", f"<!-- {letters * 2000} --><url>", 1)
+    first, second = ENTRIES
+    assert read(text.encode(encoding), part)[2] == [first, (f"{second[0][:-1]}{letters}", "")]
+
+
+@pytest.mark.parametrize("part", [1, 3, 1 << 20])
+@pytest.mark.parametrize(
+    ("damaged", "good"),
+    [
+        (b"&#55357;&#56960;", "\U0001f680"),
+        (b"&#xD83D;&#xDE80;", "\U0001f680"),
+        (b"&#xD83D;", None),
+        (b"&#56960;", None),
+        (b"\xe9", None),
+        ("\ufffd".encode(), None),
+    ],
+)
+def test_what_cannot_be_read_costs_its_entry_and_not_the_file(damaged, good, part):
+    entries: list[Entry] = []
+    document = Document("https://a.example/sitemap.xml", entries.append, None)
+    body = PLAIN.replace(b"example/2", b"example/" + damaged).replace(
+        b"<url><loc>", b"<url><title>" + damaged + b"</title><loc>"
+    )
+    for begin in range(0, len(body), part):
+        document.feed(body[begin : begin + part])
+    document.end()
+    assert document._reader.close().bad_entries == (0 if good else 1)
+    kept = [(f"https://a.example/{good}", "")] if good else []
+    assert [tuple(entry) for entry in entries] == [ENTRIES[0], *kept]
+
+
+@pytest.mark.parametrize("part", [1, 3, 1 << 20])
+@pytest.mark.parametrize("encoding", ["utf-16", "utf-16-le", "utf-16-be", "utf-32"])
+def test_a_text_has_lines_in_whatever_encoding(encoding, part):
+    text = "https://a.example/1\r\nhttps://a.example/日本\r\n"
+    urls = [("https://a.example/1", ""), ("https://a.example/日本", "")]
+    assert read(text.encode(encoding), part) == ("sitemap", None, urls)
+
+
 def test_images_videos_and_the_dates_of_news_are_told_apart():
     body = (
         URLSET.replace(b">", b' xmlns:image="i" xmlns:news="n">')
@@ -88,6 +148,7 @@ def test_an_index_has_sitemaps_and_a_text_has_lines():
         b"ftp://a.example/",
         b"# my sitemap",
         b"\xff\xfe\0",
+        b"https://a.example/\xe9",
         b"https://a.example/" + b"x" * 20_000,
     ],
 )
@@ -137,6 +198,8 @@ LAUGHS = (
         (PLAIN + b"<more/>", "not well-formed"),
         (URLSET + b"<a>" * 5000, "within one another"),
         (b'<?xml version="1.0" encoding="no-such"?><urlset/>', "not well-formed"),
+        (b'<?xml version="1.0" encoding="punycode"?><urlset/>', "unknown encoding 'punycode'"),
+        (b'<?xml version="1.0" encoding="hex"?><urlset/>', "unknown encoding 'hex'"),
         (b"<!doctype html><html><body>not found</body></html>", "neither a sitemap nor a feed"),
         (b"<opml><body/></opml>", "neither a sitemap nor a feed"),
         (b"plain words", "nor a list of URLs"),

@@ -1,6 +1,7 @@
 """Key files: fetched once, looked at again, and no flood of questions at anybody's host."""
 
 import asyncio
+import contextlib
 
 import pytest
 from multidict import CIMultiDict, CIMultiDictProxy
@@ -139,7 +140,7 @@ async def test_made_up_keys_draw_few_questions_at_a_host_and_few_at_all(web):
     book = web.book()
     web.shown = GONE
     for n in range(5):
-        assert await book.verdict(file(f"made-up-{n}"), VISITOR) is Verdict.INVALID
+        assert await book.verdict(file(f"made-up-{n}"), f"192.0.2.{n}") is Verdict.INVALID
     with pytest.raises(Refused) as refused:
         await book.verdict(file("made-up-5"), VISITOR)
     assert (refused.value.status, refused.value.retry_seconds) == (429, 3)
@@ -153,6 +154,22 @@ async def test_made_up_keys_draw_few_questions_at_a_host_and_few_at_all(web):
     with pytest.raises(Refused):
         await book.verdict(file(host="one-more.example"), "198.51.100.1")
     await book.stop()
+
+
+async def test_who_makes_keys_up_for_a_host_keeps_its_own_people_from_nothing(web):
+    book = web.book()
+    web.shown = GONE
+    made = 0
+    for second in range(120):
+        for _ in range(3):
+            with contextlib.suppress(Refused):
+                await book.verdict(file(f"made-up-{made}"), VISITOR)
+                made += 1
+        if second % 10 == 9:
+            # Its owner, with a new key.
+            assert await book.verdict(file(f"own-{second}"), "198.51.100.1") is Verdict.INVALID
+        web.now += 1.0
+    assert 45 <= made <= 55
 
 
 async def test_a_visitor_whose_hosts_are_slow_keeps_nobody_elses_keys_waiting(web):

@@ -90,6 +90,15 @@ def test_policies_that_know_no_limits_are_not_compared_where_hosts_have_some() -
         assert crawls <= trace.host_limit[0] * trace.days + 2, name
 
 
+def test_what_is_refused_is_refused_before_the_others_are_replayed() -> None:
+    trace, budget = SCENARIOS["host-limits"](paper_trace(pages=60), BUDGET, 0)
+    begun: list[str] = []
+    for names in (["freshet", BY_RATE[0]], ["freshet", "nobody"]):
+        with pytest.raises(ValueError, match=r"knows nothing of host limits|no policy 'nobody'"):
+            compare(trace, budget, names, told=lambda name, _: begun.append(name))
+    assert not begun
+
+
 @pytest.mark.parametrize("name", BY_RATE)
 def test_rates_say_that_there_is_nothing_to_share_out(name: str) -> None:
     with pytest.raises(ValueError, match=f"{name}: the budget has no crawl within the 60 days"):

@@ -1,5 +1,6 @@
 """Traces: what a header says, which of many are traced, and what reaches the backend."""
 
+import os
 import subprocess
 import sys
 import threading
@@ -247,3 +248,31 @@ def test_a_backend_that_does_not_answer_holds_up_no_stop(monkeypatch):
     made.close()
     assert not answer.is_set()
     answer.set()
+
+
+class HeadersOfOtlp(InMemorySpanExporter):
+    """Reads what OTLP's exporters read of the environment, when they do."""
+
+    def __init__(self):
+        super().__init__()
+        self.headers = os.environ.get("OTEL_EXPORTER_OTLP_HEADERS")
+
+
+def test_headers_may_stand_in_a_file_and_in_no_environment(monkeypatch, tmp_path):
+    made = []
+    monkeypatch.setattr(
+        tracing, "_load_exporter", lambda *_: made.append(HeadersOfOtlp()) or made[-1]
+    )
+    file = tmp_path / "headers"
+    file.write_text("authorization=Bearer%20secret\n")
+    monkeypatch.setenv("OTEL_EXPORTER_OTLP_HEADERS_FILE", str(file))
+    for plain, headers in ((None, "authorization=Bearer%20secret"), ("", None), ("x=1", "x=1")):
+        if plain is not None:
+            monkeypatch.setenv("OTEL_EXPORTER_OTLP_HEADERS", plain)
+        make_tracing(Settings(trace_share=0.5), "ingester").close()
+        assert made[-1].headers == (headers or "authorization=Bearer%20secret")
+        assert os.environ.get("OTEL_EXPORTER_OTLP_HEADERS") == plain
+    monkeypatch.setenv("OTEL_EXPORTER_OTLP_HEADERS", "")
+    file.unlink()
+    with pytest.raises(SettingsError, match=r"OTEL_EXPORTER_OTLP_HEADERS_FILE: .* cannot be"):
+        make_tracing(Settings(trace_share=0.5), "ingester")

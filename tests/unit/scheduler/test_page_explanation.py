@@ -37,6 +37,9 @@ def test_it_tells_why_a_page_waits():
     assert waiting["in_flight"]
     assert waiting["class"] == "not now"
     assert (waiting["deadline_at"], waiting["due_at"]) == (NOW + 50.0, NOW + 350.0)
+    assert waiting["unanswered"] == 0
+    silent = explain(world, page, NOW + 51.0, threshold=1e-6)
+    assert (silent["unanswered"], silent["retry_at"]) == (1, NOW + 350.0)
     row = world.shard.pages[world.shard.row_of(page.page_id)]
     for status in AWAY:
         row["status"] = status

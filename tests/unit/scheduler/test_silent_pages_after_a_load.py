@@ -171,11 +171,51 @@ def test_a_crawl_that_the_database_knows_by_then_has_answered_what_was_before_it
     assert told(again, due)[1] == forgotten
 
 
+@pytest.mark.parametrize("result", [UNCHANGED, FAILED])
+def test_what_an_estimator_that_is_behind_tells_of_before_does_not_end_it(result):
+    world = world_of()
+    before = [crawled(world.identities[0].page_id, START - at, result) for at in (3600.0, 1800.0)]
+    for outcomes in before:
+        world.shard.outcomes(outcomes)
+    # After the failures, too, it is asked for; and nobody answers.
+    due = START + 1.0
+    for _ in range(3):
+        assert picked(world, due) == [True]
+        due = attempt_of(world)["retry_at"] + 0.1
+    known, _ = told(world, due)
+    again = loaded(known)
+    for outcomes in before:
+        again.shard.outcomes(outcomes)
+        assert attempt_of(again)["unanswered"] == 2
+    assert attempt_of(again) == attempt_of(world)
+    assert told(again, due)[1] == set()
+
+
+@pytest.mark.parametrize("requests", [1, 3])
+def test_a_page_that_estimators_do_not_know_yet_waits_on_when_it_is_heard_of(requests):
+    world = world_of(last_crawled_at=NEVER)
+    due = silent(world, requests)
+    known, _ = told(world, due)
+    again = World(rules(timeout=TIMEOUT, retry=RETRY))
+    again.shard.is_caught_up = False
+    again.shard.unanswered.load(stored(known))
+    asked = [START + 1.0 + sum(WAITS[:n]) for n in range(requests)]
+    restore(again.shard, [request_of(world, at) for at in asked])
+    assert told(again, due) == ({}, set())
+    again.add_page("h0", 0, START, last_crawled_at=NEVER)
+    assert attempt_of(again) == attempt_of(world)
+    again.shard.is_caught_up = True
+    assert told(again, due)[1] == set()
+
+
 def test_of_pages_that_are_not_there_any_more_nothing_is_kept():
     world = world_of()
     known, _ = told(world, silent(world, 2))
     again = World(rules(timeout=TIMEOUT, retry=RETRY))
+    again.shard.is_caught_up = False
     again.shard.unanswered.load(stored(known))
+    assert told(again, START)[1] == set()
+    again.shard.is_caught_up = True
     assert told(again, START)[1] == set(known)
 
 
