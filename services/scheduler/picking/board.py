@@ -289,6 +289,13 @@ def _waits_for_host(hosts: Rows, number: int, guard: float) -> bool:
 @compiled
 def settle_all(board: Board, first: int, end: int) -> None:
     """Place anew all pages of some rows that are not listed, as the guard has changed."""
+    settle_rows(board, rows_to_settle(board, first, end))
+
+
+@compiled
+def rows_to_settle(board: Board, first: int, end: int) -> NDArray[np.int32]:
+    """Those of some rows that are to be placed anew, as the guard has changed: when they are due is
+    not known any more. Nothing is written but to these rows."""
     pages, hosts, state = board.pages, board.hosts, board.state[0]
     highest = math.inf if board.terms.in_turns else max(state.guard, state.certain_from)
     rows = np.empty(end - first, np.int32)
@@ -300,7 +307,20 @@ def settle_all(board: Board, first: int, end: int) -> None:
         if is_put_off(pages[row].bucket):
             rows[count] = row
             count += 1
-    settle_rows(board, rows[:count])
+    return rows[:count]
+
+
+@compiled
+def find_due(board: Board, rows: NDArray[np.int32]) -> None:
+    """Find when pages that are to be placed are due, so that this takes less. Nothing is written
+    but to these rows: several threads may do so, of rows of their own, while others are placed."""
+    pages, attempts, hosts, terms = board.pages, board.attempts, board.hosts, board.terms
+    least = board.state[0].guard
+    for place in range(rows.size):
+        if place + AHEAD < rows.size:
+            prefetch(hosts, pages[rows[place + AHEAD]].host)
+        page = pages[rows[place]]
+        due_at(page, attempts, max(least, hosts[page.host].guard), terms)
 
 
 @compiled

@@ -33,7 +33,7 @@ from services.scheduler.picking.host_sweeps import fill_large_pens
 from services.scheduler.picking.pens import leave_pen
 from services.scheduler.picking.priority import HIGHEST_VALUE, terms_of
 from services.scheduler.picking.reported import weigh_some
-from services.scheduler.picking.scanning import LOOKED_AT, first_guard, priorities_at
+from services.scheduler.picking.scanning import first_guard, place_all, priorities_at
 from services.scheduler.picking.shedding import BELOW_PICKED, raise_guard, shed_listed
 from services.scheduler.picking.space import Space, attached, is_attached
 from services.scheduler.picking.stock import (
@@ -288,8 +288,7 @@ class Calendar:
         lines.clear_lines(board)
         self._state["guard"] = self._state["certain_from"] = guard
         fill_large_pens(board, now)
-        for begin in range(0, used, LOOKED_AT):
-            settle_all(board, begin, min(begin + LOOKED_AT, used))
+        place_all(board, used)
         self._is_ready = True
         self._next_row = -1
         self.rebuilds += 1

@@ -5,14 +5,15 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from services.scheduler.picking.board import Board
+from services.scheduler.picking.board import Board, find_due, rows_to_settle, settle_rows
 from services.scheduler.picking.priority import HIGHEST_VALUE, Terms, priority_of
 from services.scheduler.state.hosts import capacity
 from services.scheduler.state.rows import Rows
 from shared.policy.compiled import compiled
+from shared.store.row_threads import ROWS_AT_ONCE, in_slices, threads
 
-LOOKED_AT: Final = 1 << 19
-"""Pages that are placed anew, or remembered, at once in a look at all of them: some megabytes."""
+_REMEMBERED: Final = 1 << 19
+"""Pages that are remembered at least in a look at all of them: some megabytes."""
 
 _HOST_SPARE: Final = 4
 
@@ -140,11 +141,48 @@ def first_guard(board: Board, rank: int, now: float) -> float:
         now: clock seconds.
     """
     used, reach = int(board.state[0]["used"]), float(board.state[0]["reach"])
-    most = max(LOOKED_AT, 16 * rank)
+    most = max(_REMEMBERED, 16 * rank)
     while True:
-        rows, priorities = best_pages(board.pages, board.attempts, used, most, now, board.terms)
+        rows, priorities = _best_of_all(board, used, most, now)
         numbers = board.pages["host"][rows]
         guard = value_of_rank(numbers, board.hosts, priorities, rank, now, reach)
         if guard > 0.0 or rows.size < most:
             return float(guard)
         most *= 16
+
+
+def _best_of_all(
+    board: Board, used: int, most: int, now: float
+) -> tuple[NDArray[np.int32], NDArray[np.float64]]:
+    """As `best_pages`, by several threads where pages are many: each looks at a run of the rows."""
+
+    def best_of(part: slice) -> tuple[NDArray[np.int32], NDArray[np.float64]]:
+        pages, count = board.pages[part], part.stop - part.start
+        rows, priorities = best_pages(pages, board.attempts, count, most, now, board.terms)
+        return rows + np.int32(part.start), priorities
+
+    at_once = max(-(-used // threads()), ROWS_AT_ONCE)
+    found = list(in_slices(best_of, used, at_once))
+    if len(found) == 1:
+        return found[0]
+    rows, priorities = (np.concatenate(parts) for parts in zip(*found, strict=True))
+    if rows.size <= most:
+        return rows, priorities
+    # As `_keep_best`, which no worker that has fewer pages would have compiled by now.
+    least = np.partition(priorities, rows.size - most)[rows.size - most]
+    kept = priorities > least
+    kept[np.flatnonzero(priorities == least)[: most - int(kept.sum())]] = True
+    return rows[kept], priorities[kept]
+
+
+def place_all(board: Board, used: int) -> None:
+    """Place all pages anew that are not listed, as the guard has changed: several threads find when
+    they are due, and those of which that is known are put in their places meanwhile, in order."""
+
+    def due(part: slice) -> NDArray[np.int32]:
+        rows = rows_to_settle(board, part.start, part.stop)
+        find_due(board, rows)
+        return rows
+
+    for rows in in_slices(due, used):
+        settle_rows(board, rows)
