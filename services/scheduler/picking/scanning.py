@@ -162,9 +162,9 @@ def _best_of_all(
         return rows + np.int32(part.start), priorities
 
     at_once = max(-(-used // threads()), ROWS_AT_ONCE)
+    if used <= at_once:
+        return best_of(slice(0, used))
     found = list(in_slices(best_of, used, at_once))
-    if len(found) == 1:
-        return found[0]
     rows, priorities = (np.concatenate(parts) for parts in zip(*found, strict=True))
     if rows.size <= most:
         return rows, priorities

@@ -40,7 +40,8 @@ MEMORY = {
             "directories",
             "class_numbers",
             "last_imports",
-        ),  # what a row means
+            "row_threads",
+        ),  # what a row means, and who works on many
     )
 }
 """The modules of the store that connect to nothing."""
