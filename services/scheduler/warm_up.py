@@ -14,6 +14,7 @@ from services.scheduler.flow.requests import crawls_of
 from services.scheduler.picking.board import PENNED
 from services.scheduler.picking.calendar import make_shard
 from services.scheduler.picking.class_turns import SPARE_CANDIDATES
+from services.scheduler.picking.scanning import keep_best
 from services.scheduler.state.attempts import load_attempts
 from services.scheduler.state.crawls import Outcomes
 from services.scheduler.state.rules import ClassRules, PickingRules, ShardRules
@@ -194,6 +195,7 @@ def _crowd(shard: Shard) -> None:
     more pages than the next slots need, and fewer."""
     host = shard.hosts.names[0]
     shard.selector.prepare(99.0)
+    keep_best(np.zeros(2, np.int32), np.ones(2), 1)  # where pages are more than one thread looks at
     for now in (100.0, 200.0):
         shard.selector.select(np.full(8, now), 1.0, 0.0)
         shard.selector.weigh(now, 10.0, _SEVERAL)

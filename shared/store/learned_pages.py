@@ -61,7 +61,9 @@ _OF_HOST: Final = (
     "(SELECT array_agg(page_id) FROM pages_{shard} WHERE host_id = %s) AS page"
 )
 
-_URLS: Final = ("array_agg(page_id)", "convert_to(string_agg(url, E'\\n'), 'UTF8')")
+_URL_BYTES: Final = "convert_to(string_agg(url, E'\\n'), 'UTF8')"
+
+_URLS: Final = ("array_agg(page_id)", _URL_BYTES)
 
 _AMONG: Final = "WHERE shard = {shard} AND page_id = ANY(%(ids)s)"
 
@@ -232,7 +234,7 @@ class StoredUrls:
         """
         table = f"page_urls_{shard}"
         self._shard, self._urls = shard, Gathered(reader.bytes_of(table) or 0)
-        gathered = ["string_agg(int8send(page_id), ''::bytea)", _URLS[1]]
+        gathered = ["string_agg(int8send(page_id), ''::bytea)", _URL_BYTES]
         self._parts: list[Any] = reader.gather(table, gathered, taken=self._taken)
 
     def _taken(self, part: tuple[bytes, bytes]) -> UrlsOfPart:

@@ -195,7 +195,8 @@ class Reader:
         if not failing and reached.min() >= 0 and until.max() == NEVER:
             return  # as most batches are: all is well, and was
         hosts = _hosts_of(shard, outcomes, rows)
-        reached[(reached < 0) & _are_late(shard, outcomes, rows)] = 0
+        if reached.min() < 0:
+            reached[(reached < 0) & _are_late(shard, outcomes, rows)] = 0
         signs, pauses = reached.tolist(), until.tolist()
         troubled = failing.intersection(hosts)
         troubled |= {host for host, sign in zip(hosts, signs, strict=True) if sign < 0}

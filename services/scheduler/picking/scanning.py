@@ -68,15 +68,15 @@ def best_pages(
         rows[count], priorities[count] = row, priority
         count += 1
         if count == size and size > most:
-            count = _keep_best(rows, priorities, most)
+            count = keep_best(rows, priorities, most)
             bound = priorities[:count].min()
     if count > most:
-        count = _keep_best(rows[:count], priorities[:count], most)
+        count = keep_best(rows[:count], priorities[:count], most)
     return rows[:count], priorities[:count]
 
 
 @compiled
-def _keep_best(rows: NDArray[np.int32], priorities: NDArray[np.float64], most: int) -> int:
+def keep_best(rows: NDArray[np.int32], priorities: NDArray[np.float64], most: int) -> int:
     """Move the best of more than `most` pages to the front; how many they are."""
     least = np.partition(priorities, priorities.size - most)[priorities.size - most]
     # Of those that are worth just that, only as many as there is room for.
@@ -168,11 +168,8 @@ def _best_of_all(
     rows, priorities = (np.concatenate(parts) for parts in zip(*found, strict=True))
     if rows.size <= most:
         return rows, priorities
-    # As `_keep_best`, which no worker that has fewer pages would have compiled by now.
-    least = np.partition(priorities, rows.size - most)[rows.size - most]
-    kept = priorities > least
-    kept[np.flatnonzero(priorities == least)[: most - int(kept.sum())]] = True
-    return rows[kept], priorities[kept]
+    count = keep_best(rows, priorities, most)
+    return rows[:count], priorities[:count]
 
 
 def place_all(board: Board, used: int) -> None:
