@@ -4,7 +4,7 @@ import asyncio
 import os
 import resource
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, Final
 
@@ -18,10 +18,10 @@ from services.bench.processor_time import usage_of
 from services.bench.real_system import scratch_folder
 from services.scheduler.flow.loading import build_shard, shard_rules
 from services.scheduler.flow.recovery import read_recent_requests, restore
-from services.scheduler.state.shard import Shard
 from services.scheduler.warm_up import warm_up
 from services.world.population import Population, generate_population
 from shared.contracts.codec import encode
+from shared.contracts.identity import PageIdentity, identify
 from shared.contracts.messages import CrawlRequest
 from shared.contracts.request_ids import microseconds, request_id_of
 from shared.contracts.topics import CRAWL_REQUESTS
@@ -36,6 +36,7 @@ from shared.units import SECONDS_PER_DAY
 
 SLOTS_PER_SECOND: Final = 10_000.0
 _MB: Final = 1e6
+_ASKED_AT_ONCE: Final = 5_000
 _REAP_SECONDS: Final = 0.3
 """PostgreSQL counts the time of a connection's process once that has ended."""
 
@@ -70,8 +71,9 @@ def run(pages: int, in_flight: int) -> dict[str, Any]:
 
     Returns:
         `load_seconds` and `load_processor_seconds` in all, and by stage: `snapshot` (PostgreSQL to
-        arrays), `columns` (arrays to a shard), `in_flight` (the tail of `crawl-requests`), and
-        `first_pick` (the calendar, and the first slots filled); `import_seconds`; memory.
+        arrays, and most of the tail of `crawl-requests` beside it), `columns` (arrays to a shard),
+        `in_flight` (the rest of the tail, and what it says of pages and hosts), and `first_pick`
+        (the calendar, and the first slots filled); `import_seconds`; memory.
     """
     warm_up()
     with scratch_folder() as folder:
@@ -89,10 +91,12 @@ def run(pages: int, in_flight: int) -> dict[str, Any]:
             migrate(postgres.uri, 1)
             began = time.perf_counter()
             now = time.time()
-            import_population(postgres.uri, pages, now, 1)
+            population = import_population(postgres.uri, pages, now, 1)
             imported = time.perf_counter() - began
+            asyncio.run(_ask(settings, population.pages.urls, in_flight))
+            del population
             stages = _Stages(postgres.process_id or 0)
-            answer = _load(settings, in_flight, stages)
+            answer = asyncio.run(_load(settings, stages))
         finally:
             postgres.stop()
             broker.stop()
@@ -119,17 +123,20 @@ def import_population(url: str, pages: int, now: float, shards: int) -> Populati
     return population
 
 
-def _load(settings: Settings, in_flight: int, stages: _Stages) -> dict[str, Any]:
-    before = _memory()
+async def _load(settings: Settings, stages: _Stages) -> dict[str, Any]:
+    before, loaded = _memory(), asyncio.Event()
+    reading = asyncio.create_task(read_recent_requests(settings, {0}, loaded))
     with stages.measured("snapshot"):
-        snapshot = load_shard(settings.database_url.get_secret_value(), 0)
+        url = settings.database_url.get_secret_value()
+        snapshot = await asyncio.to_thread(load_shard, url, 0)
     with stages.measured("columns"):
-        shard = build_shard(snapshot, shard_rules(settings, SystemClock()))
+        rules = shard_rules(settings, SystemClock())
+        shard = await asyncio.to_thread(build_shard, snapshot, rules)
     del snapshot
-    asyncio.run(_ask(settings, shard, in_flight))
     with stages.measured("in_flight"):
-        found = asyncio.run(read_recent_requests(settings, {0}))
-        waiting = restore(shard, found[0])
+        loaded.set()
+        found = await reading
+        waiting = await asyncio.to_thread(restore, shard, found[0])
     first = time.time() + np.arange(1, 1001) / SLOTS_PER_SECOND
     with stages.measured("first_pick"):
         picks = shard.selector.select(first, SLOTS_PER_SECOND, 0.0)
@@ -147,28 +154,31 @@ def _load(settings: Settings, in_flight: int, stages: _Stages) -> dict[str, Any]
     }
 
 
-async def _ask(settings: Settings, shard: Shard, count: int) -> None:
-    """Requests of a moment ago, as a scheduler that is gone has left them."""
+async def _ask(settings: Settings, urls: Sequence[str], count: int) -> None:
+    """Requests of a moment ago, as a scheduler that is gone has left them; some at a time, as the
+    memory that is measured is this process's."""
     await ensure_topics(settings, (CRAWL_REQUESTS,))
     random, now = np.random.default_rng(1), time.time()
-    rows = random.choice(shard.used, min(count, shard.used), replace=False)
-    ids = shard.page_ids_of(rows).tolist()
-    hosts = shard.pages["host"][rows].tolist()
-    timeout = settings.request_timeout_seconds
-    messages = []
-    for page_id, host, url in zip(ids, hosts, shard.urls.get_many(rows), strict=True):
-        name = shard.hosts.names[host]
-        request_id = request_id_of(0, page_id, int(microseconds(now)))
-        request = CrawlRequest(
-            request_id, page_id, url, name, now, now + timeout, 1.0, 1.0, "value"
-        )
-        messages.append((name.encode(), encode(request)))
+    rows = random.choice(len(urls), min(count, len(urls)), replace=False)
     publisher = Publisher(settings)
     await publisher.start()
     try:
-        await publisher.send_batches({(CRAWL_REQUESTS.name, 0): messages})
+        for first in range(0, rows.size, _ASKED_AT_ONCE):
+            pages = [identify(urls[row]) for row in rows[first : first + _ASKED_AT_ONCE].tolist()]
+            deadline_at = now + settings.request_timeout_seconds
+            messages = [(page.host.encode(), _request(page, now, deadline_at)) for page in pages]
+            await publisher.send_batches({(CRAWL_REQUESTS.name, 0): messages})
     finally:
         await publisher.stop()
+
+
+def _request(page: PageIdentity, now: float, deadline_at: float) -> bytes:
+    request_id = request_id_of(0, page.page_id, int(microseconds(now)))
+    return encode(
+        CrawlRequest(
+            request_id, page.page_id, page.url, page.host, now, deadline_at, 1.0, 1.0, "value"
+        )
+    )
 
 
 def _memory() -> float:

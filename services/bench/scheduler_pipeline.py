@@ -26,11 +26,11 @@ from shared.runtime.clock import SystemClock
 from shared.runtime.kafka import ensure_topics
 from shared.runtime.publisher import Publisher
 from shared.runtime.settings import Settings, load_settings
-from shared.store.binary import Blobs
 from shared.store.columns import HostColumns, PageColumns, SignalsBySource, host_rules
 from shared.store.history import SOURCES
 from shared.store.host_factors import HostFactors
 from shared.store.hosts import HostLearning
+from shared.store.page_parts import PlacedUrls
 from shared.store.snapshot import ShardSnapshot
 from shared.units import SECONDS_PER_DAY
 
@@ -101,10 +101,6 @@ def _snapshot(
     )
     pending = np.zeros((size, SOURCES), np.uint16)
     pending[:, 0] = np.where(signalled, random.poisson(0.5, size), 0)
-    encoded = [url.encode() for url, _ in urls]
-    offsets = np.zeros(size + 1, np.int64)
-    np.cumsum([len(url) for url in encoded], out=offsets[1:])
-    arena = np.frombuffer(b"".join(encoded), np.uint8)
     names = sorted((host for host, _ in members), key=host_id_of)
     known = HostColumns(
         np.array([host_id_of(host) for host in names], np.int64),
@@ -124,7 +120,7 @@ def _snapshot(
         columns,
         pending,
         multipliers,
-        Blobs(arena, offsets),
+        PlacedUrls.of([url.encode() for url, _ in urls]),
         known,
         {},
         np.zeros(size, np.int8),

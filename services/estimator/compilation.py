@@ -15,9 +15,8 @@ from shared.contracts.identity import PageIdentity, identify
 from shared.contracts.messages import CrawlOutcome, PageSignal, PageUpdate
 from shared.contracts.topics import CRAWL_OUTCOMES, PAGE_SIGNALS, PAGE_UPDATES, Topic
 from shared.runtime.acceptance import Acceptance
-from shared.store.directories import directories_of
 from shared.store.history import pack
-from shared.store.page_parts import chosen_urls
+from shared.store.page_parts import UrlsOfPart
 from shared.units import SECONDS_PER_DAY as DAY
 
 _MANY: Final = 200
@@ -60,8 +59,7 @@ def _load(pages: list[PageIdentity]) -> None:
     """URLs as they come from the store."""
     ids = np.array([page.page_id for page in pages], np.int64)
     stored = "".join(f"{page.url}\n" for page in pages).encode()
-    urls = chosen_urls(0, ids, np.frombuffer(stored, np.uint8), ids)
-    directories_of(urls.arena, urls.offsets)
+    UrlsOfPart.of(0, ids, stored)
 
 
 def _apply(shard: Shard, batch: dict[str, list[ConsumerRecord]]) -> ShardEffects:

@@ -39,12 +39,11 @@ from shared.store.columns import (
     UnansweredPages,
     host_rules,
 )
-from shared.store.directories import directories_of
 from shared.store.history import SOURCES
 from shared.store.host_factors import HostFactors
 from shared.store.hosts import HostLearning
 from shared.store.page_groups import GatheredPages, sent
-from shared.store.page_parts import chosen_urls
+from shared.store.page_parts import UrlsOfPart, placed_urls
 from shared.store.page_status import NEVER
 from shared.store.snapshot import ShardSnapshot
 
@@ -79,7 +78,6 @@ def warm_up(objectives: HostObjectives = FRESHNESS_ALONE) -> None:
         shard.signals(ids, signalled, ["warm"] * ids.size)
         # One of a batch is crawled, the others are valued anew.
         shard.outcomes(_unchanged(ids[:1], signalled[:1] + 1.0))
-    directories_of(np.frombuffer(first.url.encode(), np.uint8), np.array([0, len(first.url)]))
     request = CrawlRequest("0-0-0", first.page_id, first.url, first.host, 1, 2, 0, 0, "new")
     restore(shard, [request])
     shard.limit_host(first.host, 1.5, None, 1.0)
@@ -153,7 +151,8 @@ def _snapshot() -> ShardSnapshot:
     columns.max_age_days[:] = np.inf
     columns.last_crawled_at[:] = columns.last_signal_at[:] = np.linspace(1.0, 2.0, _MANY)
     stored = "".join(f"{page.url}\n" for page in pages).encode()
-    urls = chosen_urls(0, columns.page_ids, np.frombuffer(stored, np.uint8), columns.page_ids)
+    parts = [UrlsOfPart.of(0, columns.page_ids, stored)]
+    urls = placed_urls(0, parts, np.frombuffer(stored, np.uint8), columns.page_ids)
     return ShardSnapshot(
         shard=0,
         pages=columns,

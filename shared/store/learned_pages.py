@@ -7,7 +7,7 @@ grow with the pages of a shard, but with those of its largest host.
 
 from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass, fields
-from functools import cache
+from functools import cache, partial
 from typing import Any, Final, Self
 
 import numpy as np
@@ -16,7 +16,6 @@ from numpy.typing import NDArray
 
 from shared.store.binary import Blobs
 from shared.store.columns import Integers, LearningColumns, PageColumns, SignalsBySource
-from shared.store.directories import directories_of
 from shared.store.gathering import Gathered, TableReader, reading
 from shared.store.history import Rings, unpack
 from shared.store.owners import NO_OWNER, Owner
@@ -25,12 +24,12 @@ from shared.store.page_parts import (
     LEARNING_TYPES,
     PAGE_TYPES,
     DamagedStore,
+    PlacedUrls,
     UrlsOfPart,
     aggregates_of,
-    chosen_urls,
     columns_of,
     joined_arrays,
-    urls_among,
+    placed_urls,
 )
 
 LEAST_ROW_BYTES: Final = 500
@@ -218,8 +217,7 @@ def all_pages(reader: TableReader, shard: int) -> LearnedPages:
     columns, packed, by_source = columns_of(
         shard, reader.gather(f"pages_{shard}", gathered), _TYPES
     )
-    urls = StoredUrls(reader, shard).of(columns[0])
-    directories = directories_of(urls.arena, urls.offsets)
+    directories = _AllDirectories(reader, shard).of(columns[0])
     return LearnedPages.of(columns, packed, by_source, directories)
 
 
@@ -241,13 +239,13 @@ class StoredUrls:
         page_ids, urls = np.frombuffer(part[0], ">i8").astype(np.int64), part[1] + END_OF_URL
         return UrlsOfPart.of(self._shard, page_ids, urls, self._urls.add(urls))
 
-    def of(self, page_ids: Integers) -> Blobs:
+    def of(self, page_ids: Integers) -> PlacedUrls:
         """The URLs of pages, in the order of their sorted ids.
 
         Raises:
             DamagedStore: a page has no URL.
         """
-        return urls_among(self._shard, self._parts, self._urls.everything, page_ids)
+        return placed_urls(self._shard, self._parts, self._urls.everything, page_ids)
 
 
 def crawled_pages(
@@ -306,18 +304,21 @@ class _ChosenDirectories:
         return _directories_among(self._shard, row or (None,), page_ids)
 
 
-class _AllDirectories:
-    """Those of all pages of a shard: ten bytes a page."""
+class _Directories:
+    """Those of pages whose URLs were gathered, in parts: ten bytes a page."""
 
-    def __init__(self, reader: TableReader, shard: int) -> None:
-        parts = reader.gather(f"page_urls_{shard}", list(_URLS), taken=_numbered)
-        page_ids = joined_arrays([part[0] for part in parts], np.int64)
-        numbers = joined_arrays([part[1] for part in parts], np.uint16)
+    def __init__(self, shard: int, parts: Sequence[UrlsOfPart]) -> None:
+        page_ids = joined_arrays([part.page_ids for part in parts], np.int64)
+        numbers = joined_arrays([part.directories for part in parts], np.uint16)
         order = np.argsort(page_ids)
         self._shard, self._page_ids, self._numbers = shard, page_ids[order], numbers[order]
 
     def of(self, page_ids: Integers) -> NDArray[np.uint16]:
-        """Those of some pages."""
+        """Those of some pages.
+
+        Raises:
+            DamagedStore: a page has no URL.
+        """
         places = np.searchsorted(self._page_ids, page_ids)
         if places.size and (
             places.max() == self._page_ids.size
@@ -327,18 +328,24 @@ class _AllDirectories:
         return self._numbers[places]
 
 
+class _AllDirectories(_Directories):
+    """Those of all pages of a shard."""
+
+    def __init__(self, reader: TableReader, shard: int) -> None:
+        taken = partial(_urls_of, shard)
+        parts: list[Any] = reader.gather(f"page_urls_{shard}", list(_URLS), taken=taken)
+        super().__init__(shard, parts)
+
+
 def _directories_among(shard: int, part: Sequence[Any], page_ids: Integers) -> NDArray[np.uint16]:
-    """The directories of some pages, rising, out of what `_URLS` gathered."""
-    stored_ids, urls = ([], b"") if part[0] is None else (part[0], part[1] + END_OF_URL)
-    chosen = chosen_urls(
-        shard, np.asarray(stored_ids, np.int64), np.frombuffer(urls, np.uint8), page_ids
-    )
-    return directories_of(chosen.arena, chosen.offsets)
+    """The directories of some pages out of what `_URLS` gathered."""
+    parts = [] if part[0] is None else [_urls_of(shard, part)]
+    return _Directories(shard, parts).of(page_ids)
 
 
-def _numbered(part: tuple[Any, ...]) -> tuple[Any, ...]:
-    page_ids = np.sort(part[0])
-    return page_ids, _directories_among(0, part, page_ids)
+def _urls_of(shard: int, part: Sequence[Any]) -> UrlsOfPart:
+    """What `_URLS` gathered, but for the URLs themselves."""
+    return UrlsOfPart.of(shard, np.asarray(part[0], np.int64), part[1] + END_OF_URL)
 
 
 def most_pages_of(connection: psycopg.Connection, shards: Collection[int]) -> int:

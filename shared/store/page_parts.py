@@ -13,8 +13,9 @@ from numpy.typing import NDArray
 from shared.policy.compiled import compiled
 from shared.store.binary import Blobs
 from shared.store.columns import Integers, SignalsBySource
+from shared.store.directories import directories_of
 from shared.store.page_lookup import UNKNOWN, PageLookup
-from shared.store.prefetch import AHEAD, prefetch
+from shared.store.reserved import reserved
 from shared.store.row_threads import in_slices
 from shared.store.source_times import unpack_source_times
 
@@ -159,6 +160,8 @@ class UrlsOfPart(NamedTuple):
     """Where they begin among those of all."""
     ends: NDArray[np.int32]
     """Where each ends among those of the part: at its end of line."""
+    directories: NDArray[np.uint16]
+    """In which the pages lie (`shared.store.directories`)."""
 
     @classmethod
     def of(cls, shard: int, page_ids: Integers, urls: bytes | memoryview, begin: int = 0) -> Self:
@@ -167,85 +170,90 @@ class UrlsOfPart(NamedTuple):
         Raises:
             DamagedStore: a URL has an end of line in it.
         """
-        ends = np.flatnonzero(np.frombuffer(urls, np.uint8) == END_OF_URL[0])
+        data = np.frombuffer(urls, np.uint8)
+        ends = np.flatnonzero(data == END_OF_URL[0])
         if ends.size != page_ids.size:
             raise DamagedStore(f"shard {shard}: a URL in page_urls has an end of line in it")
-        return cls(page_ids, begin, ends.astype(np.int32))
+        offsets = np.zeros(ends.size + 1, np.int64)
+        np.add(ends, 1, out=offsets[1:])
+        return cls(page_ids, begin, ends.astype(np.int32), directories_of(data, offsets))
 
 
-def chosen_urls(
-    shard: int, stored_ids: Integers, stored: NDArray[np.uint8], page_ids: Integers
-) -> Blobs:
-    """The URLs of some pages, among those stored.
+class PlacedUrls(NamedTuple):
+    """Where the URLs of pages are, among URLs in any order, some of which may be of no page."""
+
+    arena: NDArray[np.uint8]
+    """UTF-8 bytes."""
+    begins: Integers
+    """Where the URL of each page begins, in room for more pages."""
+    lengths: NDArray[np.int32]
+    """How long each is, in as much room."""
+    directories: NDArray[np.uint16]
+    """Of the pages (`shared.store.directories`); (pages,)."""
+
+    @classmethod
+    def of(cls, urls: Sequence[bytes]) -> Self:
+        """Some, one after the other."""
+        arena = np.frombuffer(b"".join(urls), np.uint8)
+        offsets = np.cumsum([0, *map(len, urls)], dtype=np.int64)
+        lengths = np.diff(offsets).astype(np.int32)
+        return cls(arena, offsets[:-1], lengths, directories_of(arena, offsets))
+
+
+def placed_urls(
+    shard: int, parts: Sequence[UrlsOfPart], arena: NDArray[np.uint8], page_ids: Integers
+) -> PlacedUrls:
+    """Where the URLs of some pages are, among those stored.
+
+    They stay where they are: a shard's URLs are a quarter of its memory.
 
     Args:
         shard: for the error.
-        stored_ids: of pages, in any order; shape (stored,).
-        stored: their URLs, each with an end of line; less than 2 GB.
-        page_ids: those wanted, rising.
+        parts: of the URLs, which stand together; of pages in any order, some of which may not be
+            wanted.
+        arena: all of them, each with an end of line.
+        page_ids: of the pages, rising.
 
     Raises:
-        DamagedStore: a page has none, or a URL has an end of line in it.
+        DamagedStore: a page has none.
     """
-    return urls_among(shard, [UrlsOfPart.of(shard, stored_ids, stored.data)], stored, page_ids)
-
-
-def urls_among(
-    shard: int, parts: Sequence[UrlsOfPart], stored: NDArray[np.uint8], page_ids: Integers
-) -> Blobs:
-    """As `chosen_urls`, of the URLs of several parts, which stand together."""
-    # Kernels are compiled for what may be written, and again for what may not.
-    stored = stored.view()
-    stored.setflags(write=False)
-    begins, lengths = np.empty(page_ids.size, np.int64), np.empty(page_ids.size, np.int32)
+    count = page_ids.size
+    urls = PlacedUrls(
+        arena, reserved(count, np.int64), reserved(count, np.int32), np.empty(count, np.uint16)
+    )
     lookup = PageLookup.of(page_ids)
 
     def place(some: slice) -> int:
-        of_parts = ((part, lookup.find_many(part.page_ids)) for part in parts[some])
-        return sum(_place(rows, part.ends, part.begin, begins, lengths) for part, rows in of_parts)
+        found = 0
+        for part in parts[some]:
+            rows = lookup.find_many(part.page_ids)
+            found += _place(rows, part.ends, part.directories, part.begin, *urls[1:])
+        return found
 
-    if sum(in_slices(place, len(parts), _PARTS_AT_ONCE)) != page_ids.size:
+    if sum(in_slices(place, len(parts), _PARTS_AT_ONCE)) != count:
         raise DamagedStore(f"shard {shard}: pages have no row in page_urls")
-    offsets = np.zeros(page_ids.size + 1, np.int64)
-    np.cumsum(lengths, out=offsets[1:])
-    arena = np.empty(offsets[-1], np.uint8)
-
-    def copy(some: slice) -> None:
-        _copy_strings(stored, begins[some], offsets[some.start : some.stop + 1], arena)
-
-    list(in_slices(copy, page_ids.size))
-    return Blobs(arena, offsets)
+    return urls
 
 
 @compiled
 def _place(
     rows: NDArray[np.int32],
     ends: NDArray[np.int32],
+    of_part: NDArray[np.uint16],
     begin: int,
     begins: Integers,
     lengths: NDArray[np.int32],
+    directories: NDArray[np.uint16],
 ) -> int:
-    """Note where the URLs of a part begin, and how long they are, by the rows of their pages; how
-    many have one."""
+    """Note where the URLs of a part begin, how long they are, and their directories, by the rows of
+    their pages; how many have one."""
     found = start = 0
     for index in range(rows.size):
         row = rows[index]
         if row != UNKNOWN:
             begins[row] = begin + start
             lengths[row] = ends[index] - start
+            directories[row] = of_part[index]
             found += 1
         start = ends[index] + 1
     return found
-
-
-@compiled
-def _copy_strings(
-    source: NDArray[np.uint8], begins: Integers, offsets: Integers, arena: NDArray[np.uint8]
-) -> None:
-    for index in range(begins.size):
-        if index + AHEAD < begins.size:
-            prefetch(source, begins[index + AHEAD])
-        # With unsigned places nothing is checked for a negative one: whole words are copied.
-        begin, start = np.uint64(begins[index]), np.uint64(offsets[index])
-        for byte in range(np.uint64(offsets[index + 1]) - start):
-            arena[start + np.uint64(byte)] = source[begin + np.uint64(byte)]

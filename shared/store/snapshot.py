@@ -14,7 +14,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from shared.contracts.layout import Layout
-from shared.store.binary import Blobs
 from shared.store.columns import (
     HostColumns,
     PageColumns,
@@ -43,7 +42,7 @@ from shared.store.page_groups import (
     GatheredPages,
     PagesOfPart,
 )
-from shared.store.page_parts import require_one_width
+from shared.store.page_parts import PlacedUrls, require_one_width
 from shared.store.positions import ESTIMATOR, Positions, read_positions
 from shared.store.removals import joined
 from shared.store.unanswered import read_unanswered
@@ -59,8 +58,7 @@ class ShardSnapshot:
     """Signals since the last crawl, by source slot; shape (pages, SOURCES)."""
     multipliers: NDArray[np.float32]
     """Burst multipliers that hold since the last crawl; (pages,)."""
-    urls: Blobs
-    """UTF-8 bytes of page i: urls.arena[urls.offsets[i]:urls.offsets[i + 1]]."""
+    urls: PlacedUrls
     hosts: HostColumns
     positions: Positions
     """(topic, partition) → next offset: what comes from there on is not in this snapshot."""
@@ -118,17 +116,18 @@ def load_shard(
     with reading(database_url, progress) as reader:
         layout = _layout(reader, shard)
         gathered, parts = _pages(reader, shard)
-        with ThreadPoolExecutor(1, "sorting") as pool:
-            # While the server sends the rest.
+        with ThreadPoolExecutor(2, "beside") as pool:
+            # While the server sends the URLs.
             sorting = pool.submit(gathered.by_id, parts)
+            reading_hosts = pool.submit(read_hosts, reader.connection, shard, progress)
             urls = StoredUrls(reader, shard)
             erased = read_erased(reader.connection, shard)
-            hosts = read_hosts(reader.connection, shard, progress)
             positions = read_positions(reader.connection, ESTIMATOR, [shard])
             epoch, _ = read_owner(reader.connection, shard)
             imported = read_last_import(reader.connection, shard)
             classes = read_classes(reader.connection, shard)
             unanswered = read_unanswered(reader.connection, shard)
+            hosts = reading_hosts.result()
             pages, waiting, by_source = sorting.result()
     return ShardSnapshot(
         shard,

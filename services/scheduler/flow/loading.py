@@ -22,7 +22,6 @@ from shared.runtime.clock import Clock
 from shared.runtime.reason_shares import shares_by_queue
 from shared.runtime.settings import Settings
 from shared.store.columns import PageColumns
-from shared.store.directories import directories_of
 from shared.store.page_lookup import UNKNOWN, PageLookup
 from shared.store.page_parts import DamagedStore
 from shared.store.page_status import FIRST_AWAY
@@ -69,7 +68,8 @@ def build_shard(snapshot: ShardSnapshot, rules: ShardRules) -> Shard:
     shard.classes.load(snapshot.classes, snapshot.pages.page_class)
     shard.signal_times.reserve(int((snapshot.pages.last_signal_at > NEVER).sum()))
     _load_pages(shard, snapshot)
-    shard.urls = UrlArena.load(snapshot.urls.arena, snapshot.urls.offsets)
+    urls = snapshot.urls
+    shard.urls = UrlArena.load(urls.arena, urls.begins, urls.lengths, count)
     shard.used = count
     _load_failures(shard, snapshot.pages)
     _load_urgent(shard, snapshot.pages)
@@ -113,7 +113,7 @@ def _loaded_pages(
     Raises:
         DamagedStore: a page is of a host that is not there.
     """
-    columns, urls = snapshot.pages, snapshot.urls
+    columns = snapshot.pages
 
     def some(column: NDArray[Any]) -> NDArray[Any]:
         # A copy: of columns that have one number for all pages there is nothing else to look at.
@@ -133,7 +133,7 @@ def _loaded_pages(
         last_crawled_at=some(columns.last_crawled_at),
         max_age_days=some(columns.max_age_days),
         status=some(columns.status),
-        directories=directories_of(urls.arena, urls.offsets[part.start : part.stop + 1]),
+        directories=snapshot.urls.directories[part],
         signal_count=some(columns.signal_count),
         change_rate=some(columns.unsignalled_change_rate),
         multipliers=some(snapshot.multipliers),
@@ -186,7 +186,7 @@ def _load_urgent(shard: Shard, columns: PageColumns) -> None:
 def _load_hosts(shard: Shard, snapshot: ShardSnapshot) -> None:
     """Take a snapshot's hosts, whose numbers are their places there."""
     columns, hosts = snapshot.hosts, shard.hosts
-    hosts.load(columns.names)
+    hosts.load(columns.names, columns.host_ids)
     rules = columns.rules
     has_rules = ~np.isnan(rules["max_crawls_per_second"]) | ~np.isnan(rules["crawl_delay"])
     has_rules |= (rules["blocked_until"] > NEVER) | (rules["asked_until"] > NEVER)

@@ -132,8 +132,9 @@ def restore(shard: Shard, requests: list[CrawlRequest]) -> int:
     Returns:
         how many are not answered yet.
     """
-    numbers = [shard.hosts.intern(request.host) for request in requests]
-    hosts = np.array(numbers, np.int64)
+    # In the order in which they come first; each once.
+    numbers = {name: shard.hosts.intern(name) for name in dict.fromkeys(r.host for r in requests)}
+    hosts = np.array([numbers[request.host] for request in requests], np.int64)
     requested_at = np.array([request.requested_at for request in requests], np.float64)
     pages = shard.pages[: shard.used]
     last = last_crawls(pages, shard.attempts.rows, len(shard.hosts))

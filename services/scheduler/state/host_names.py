@@ -46,15 +46,21 @@ class HostNames:
         table = self._table
         return int(find_row(table.places, table.leaving, self._ids, host_id_of(name)))
 
+    def has_twin(self, name: str) -> bool:
+        """Whether a host, which is not there, has the id of another one that is."""
+        number = self.find(name)
+        return number != UNKNOWN and self[number] != name
+
     @classmethod
-    def of(cls, names: Sequence[str]) -> Self:
-        """Hosts, each once, numbered from 0 on."""
+    def of(cls, names: Sequence[str], ids: NDArray[np.int64]) -> Self:
+        """Hosts, each once, numbered from 0 on, with their ids."""
         made, texts = cls(), [name.encode() for name in names]
-        offsets = np.zeros(len(texts) + 1, np.int64)
-        np.cumsum([len(text) for text in texts], out=offsets[1:])
-        made._texts = UrlArena.load(np.frombuffer(b"".join(texts), np.uint8), offsets)
+        lengths = np.fromiter(map(len, texts), np.int32, len(texts))
+        starts = np.cumsum(lengths, dtype=np.int64) - lengths
+        data = np.frombuffer(b"".join(texts), np.uint8)
+        made._texts = UrlArena.load(data, starts, lengths, len(texts))
         made._ids = grown(made._ids, max(len(texts), _SMALLEST), used=0)
-        made._ids[: len(texts)] = [host_id_of(name) for name in names]
+        made._ids[: len(texts)] = ids
         made._table.make_room(made._ids, len(texts))
         made._table.insert_many(made._ids, np.arange(len(texts), dtype=np.int32))
         return made

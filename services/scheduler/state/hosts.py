@@ -291,15 +291,16 @@ class Hosts:
         self._begin(index, [name])
         return index
 
-    def load(self, names: Sequence[str]) -> None:
+    def load(self, names: Sequence[str], ids: NDArray[np.int64]) -> None:
         """Make hosts known with the default limit, each once; there is none yet.
 
         One after the other would take a scheduler ten times as long.
 
         Args:
             names: of the hosts with the numbers 0, 1, …
+            ids: theirs.
         """
-        self.names = HostNames.of(names)
+        self.names = HostNames.of(names, ids)
         self._begin(0, names)
 
     def _begin(self, first: int, names: Sequence[str]) -> None:

@@ -43,7 +43,7 @@ class UrlArena:
     What is forgotten stays until there is as much of it as of what is needed: then it is dropped.
     """
 
-    def __init__(self, rows: int = 0) -> None:
+    def __init__(self) -> None:
         self._loaded: NDArray[np.uint8] = np.empty(0, np.uint8)
         self._added: NDArray[np.uint8] = np.empty(_SMALLEST, np.uint8)
         """Follows after `_loaded`."""
@@ -51,16 +51,30 @@ class UrlArena:
         self._forgotten = 0
         self._rows = 0
         """Rows from here on have never been used."""
-        self._starts: NDArray[np.int64] = reserved(max(rows, _FEW_ROWS), np.int64)
-        self._lengths: NDArray[np.int32] = reserved(max(rows, _FEW_ROWS), np.int32)
+        self._starts: NDArray[np.int64] = reserved(_FEW_ROWS, np.int64)
+        self._lengths: NDArray[np.int32] = reserved(_FEW_ROWS, np.int32)
 
     @classmethod
-    def load(cls, data: NDArray[np.uint8], offsets: NDArray[np.int64]) -> Self:
-        """Take over the URLs of rows 0, 1, …: `data[offsets[row]:offsets[row + 1]]`."""
-        arena = cls(offsets.size - 1)
-        arena._loaded, arena._size, arena._rows = data, data.size, offsets.size - 1
-        arena._starts[: offsets.size - 1] = offsets[:-1]
-        arena._lengths[: offsets.size - 1] = np.diff(offsets)
+    def load(
+        cls,
+        data: NDArray[np.uint8],
+        starts: NDArray[np.int64],
+        lengths: NDArray[np.int32],
+        rows: int,
+    ) -> Self:
+        """Take over the URLs of rows 0, 1, …: `data[starts[row]:starts[row] + lengths[row]]`.
+
+        Args:
+            data: may have others in it; copied only if they are more than half.
+            starts: by row; there may be room for more of them. Kept, as all of these are.
+            lengths: the same.
+            rows: how many.
+        """
+        arena = cls()
+        arena._loaded, arena._size, arena._rows = data, data.size, rows
+        arena._starts, arena._lengths = starts, lengths
+        arena._forgotten = data.size - int(lengths[:rows].sum())
+        arena._tidy()
         return arena
 
     @property
@@ -110,10 +124,12 @@ class UrlArena:
         """A row needs its URL no more."""
         self._forgotten += int(self._lengths[row])
         self._lengths[row] = 0
-        if 2 * self._forgotten > self._size:
-            self._compact()
+        self._tidy()
 
-    def _compact(self) -> None:
+    def _tidy(self) -> None:
+        """Drop what is forgotten, if it is more than half."""
+        if 2 * self._forgotten <= self._size:
+            return
         needed = self._size - self._forgotten
         size = max(2 * needed, _SMALLEST)
         gathered = reserved(size, np.uint8, wanted=max(_RESERVED, size))

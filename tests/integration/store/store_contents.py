@@ -35,6 +35,13 @@ def fill(url, urls, **columns):
     return import_pages(url, SHARDS, [page_batch(urls, **columns)], now=NOW)
 
 
+def urls_of(snapshot):
+    """The URLs of a snapshot's pages, in their order."""
+    arena, begins, lengths, _ = snapshot.urls
+    rows = range(snapshot.pages.page_ids.size)
+    return [bytes(arena[begins[row] : begins[row] + lengths[row]]).decode() for row in rows]
+
+
 def changed_columns(snapshot, rows, status=0, records=0):
     """Columns for `update_pages` with values that tell them apart."""
     count = rows.size

@@ -3,7 +3,7 @@
 import numpy as np
 import psycopg
 import pytest
-from store_contents import NOW, SHARDS, fill, urls_of_shard
+from store_contents import NOW, SHARDS, fill, urls_of, urls_of_shard
 
 from shared.contracts.databases import Databases
 from shared.contracts.identity import identify, shard_of
@@ -64,11 +64,7 @@ def test_nobody_sees_them_and_they_can_be_deleted_again_and_again(filled, comman
     left = [url for url, shards in stored(command).items() if len(shards) > 1]
     assert len(left) > 500
     loaded = load_shard(filled, PARENT)
-    found = [
-        bytes(loaded.urls.arena[loaded.urls.offsets[n] : loaded.urls.offsets[n + 1]]).decode()
-        for n in range(loaded.pages.page_ids.size)
-    ]
-    assert sorted(found) == sorted(set(URLS) - set(left))
+    assert sorted(urls_of(loaded)) == sorted(set(URLS) - set(left))
     assert load_for_learning(filled, PARENT).pages.page_ids.size == len(URLS) - len(left)
     assert delete_left_urls(command, PARENT) == len(left)
     assert stored(command) == right()

@@ -17,7 +17,8 @@ LONG_AGO = 120.0 * 86_400
 
 
 def url_at(urls, row):
-    return urls.arena[urls.offsets[row] : urls.offsets[row + 1]].tobytes().decode()
+    begin = urls.begins[row]
+    return urls.arena[begin : begin + urls.lengths[row]].tobytes().decode()
 
 
 def rows_of(snapshot, shard):

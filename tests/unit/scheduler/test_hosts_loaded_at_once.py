@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 from services.scheduler.state.hosts import Hosts
+from shared.contracts.identity import host_id_of
 from shared.rules.host_objectives import FRESHNESS_ALONE, HostObjectives
 
 TOLD = HostObjectives({"host-1.example": "harmonic"})
@@ -17,7 +18,8 @@ def names(count):
 @pytest.mark.parametrize("count", [0, 1, 63, 64, 65, 1000])
 def test_hosts_that_are_loaded_at_once_are_as_those_that_come_one_by_one(count, objectives):
     at_once, one_by_one = Hosts(0.5, objectives), Hosts(0.5, objectives)
-    at_once.load(names(count))
+    ids = np.array([host_id_of(name) for name in names(count)], np.int64)
+    at_once.load(names(count), ids)
     assert [one_by_one.intern(name) for name in names(count)] == list(range(count))
     # Others come later.
     later = [f"later-{number}.example" for number in range(100)]

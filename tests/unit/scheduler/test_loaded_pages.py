@@ -14,12 +14,11 @@ from shared.contracts.layout import ALONE
 from shared.policy.estimation.page_factors import ACTIVITY_BINS
 from shared.policy.estimation.quiet_pages import QuietPages
 from shared.store import row_threads
-from shared.store.binary import Blobs
 from shared.store.columns import HostColumns, PageColumns, SignalsBySource, host_rules
 from shared.store.history import SOURCES
 from shared.store.host_factors import NO_FACTORS, HostFactors
 from shared.store.hosts import HostLearning
-from shared.store.page_parts import DamagedStore
+from shared.store.page_parts import DamagedStore, PlacedUrls
 from shared.store.page_status import GONE, NEVER
 from shared.store.snapshot import ShardSnapshot
 
@@ -104,7 +103,7 @@ def some_world(seed, count):
         pages=pages,
         pending=random.integers(0, 5, (count, SOURCES)).astype(np.uint16),
         multipliers=mostly(random, 1.0, random.uniform(0.1, 8.0, count), np.float32),
-        urls=Blobs(np.frombuffer(b"".join(texts), np.uint8), np.cumsum([0, *map(len, texts)])),
+        urls=PlacedUrls.of(texts),
         hosts=hosts,
         positions={},
         last_sources=random.integers(0, SOURCES, count).astype(np.int8),

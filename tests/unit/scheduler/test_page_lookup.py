@@ -1,9 +1,11 @@
 """Page ids to rows, URLs to places: the same as dictionaries would say."""
 
 import numpy as np
+import pytest
 
 from services.scheduler.state.url_arena import UrlArena
 from shared.store.page_lookup import UNKNOWN, PageLookup
+from shared.store.page_parts import PlacedUrls
 
 
 def test_the_lookup_is_a_dictionary():
@@ -41,7 +43,8 @@ def test_removing_what_is_not_there_does_nothing():
 
 def test_the_arena_keeps_urls_and_drops_the_forgotten():
     urls = [f"https://a.example/{'x' * (number % 50)}/{number}".encode() for number in range(500)]
-    arena = UrlArena.load(np.frombuffer(b"startend", np.uint8), np.array([0, 5, 8]))
+    given = PlacedUrls.of([b"start", b"end"])
+    arena = UrlArena.load(given.arena, given.begins, given.lengths, 2)
     for row, url in enumerate(urls, start=2):
         arena.set(row, url)
     assert arena.get_many(np.arange(4)) == ["start", "end", urls[0].decode(), urls[1].decode()]
@@ -55,3 +58,14 @@ def test_the_arena_keeps_urls_and_drops_the_forgotten():
     assert arena.get(0) == "start"
     arena.set(1, b"again")
     assert arena.get(1) == "again"
+
+
+@pytest.mark.parametrize(("others", "is_copied"), [(7, False), (8, True)])
+def test_urls_of_others_are_dropped_from_the_arena_if_they_are_more_than_half(others, is_copied):
+    data = np.frombuffer(b"start" + b"-" * others + b"end\n", np.uint8).copy()
+    starts, lengths = np.array([0, 5 + others]), np.array([5, 3], np.int32)
+    arena = UrlArena.load(data, starts, lengths, 2)
+    assert arena.get_many([0, 1]) == ["start", "end"]
+    assert arena.size == (8 if is_copied else data.size)
+    arena.set(2, b"https://a.example/")
+    assert arena.get_many([0, 1, 2]) == ["start", "end", "https://a.example/"]

@@ -17,7 +17,6 @@ from shared.contracts.request_ids import microseconds, request_id_of
 from shared.policy.estimation.first_guesses import INITIAL_CHANGE_RATE, INITIAL_SHAPE
 from shared.policy.estimation.quiet_pages import QuietPages
 from shared.rules.page_events import UNCHANGED
-from shared.store.binary import Blobs
 from shared.store.columns import (
     HostColumns,
     PageColumns,
@@ -28,6 +27,7 @@ from shared.store.columns import (
 from shared.store.history import SOURCES
 from shared.store.host_factors import HostFactors
 from shared.store.hosts import HostLearning
+from shared.store.page_parts import PlacedUrls
 from shared.store.page_status import ACTIVE, GONE
 from shared.store.snapshot import ShardSnapshot
 
@@ -153,7 +153,6 @@ class HarmedWorld(World):
             return np.array([value(page_id, page) for page_id, page in pages], kind)
 
         limits = [self.reference.hosts[name].rate for name in hosts]
-        lengths = column(lambda page_id, _: len(urls[page_id]), np.int64)
         count = len(hosts)
         rules_of_hosts = host_rules(count)
         rules_of_hosts["max_crawls_per_second"] = [
@@ -187,10 +186,7 @@ class HarmedWorld(World):
             ),
             pending=column(lambda _, page: [page.heard, *[0] * (SOURCES - 1)], np.uint16),
             multipliers=np.ones(len(pages), np.float32),
-            urls=Blobs(
-                np.frombuffer(b"".join(urls[page_id] for page_id, _ in pages), np.uint8),
-                np.concatenate([[0], np.cumsum(lengths)]),
-            ),
+            urls=PlacedUrls.of([urls[page_id] for page_id, _ in pages]),
             hosts=HostColumns(
                 np.array([host_id_of(name) for name in hosts], np.int64),
                 hosts,

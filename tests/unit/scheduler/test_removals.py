@@ -16,7 +16,6 @@ from shared.policy.estimation.bursts import AGE_BINS
 from shared.policy.estimation.quiet_pages import QuietPages
 from shared.runtime.acceptance import Acceptance
 from shared.store import removals as stored_removals
-from shared.store.binary import Blobs
 from shared.store.columns import (
     HostColumns,
     PageColumns,
@@ -26,6 +25,7 @@ from shared.store.columns import (
 )
 from shared.store.history import SOURCES
 from shared.store.hosts import HostLearning
+from shared.store.page_parts import PlacedUrls
 from shared.store.removals import Removals, joined
 from shared.store.snapshot import ShardSnapshot
 
@@ -51,7 +51,7 @@ def loaded(gone):
         pages=PageColumns(**columns | whole),
         pending=np.empty((0, SOURCES), np.uint16),
         multipliers=np.empty(0, np.float32),
-        urls=Blobs(np.empty(0, np.uint8), np.zeros(1, np.int64)),
+        urls=PlacedUrls.of([]),
         hosts=hosts,
         positions={},
         last_sources=np.empty(0, np.int8),

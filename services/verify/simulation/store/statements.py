@@ -20,7 +20,6 @@ from services.verify.simulation.store.unanswered import unanswered_of
 from shared.contracts.layout import Layout
 from shared.policy.estimation.first_guesses import INITIAL_CHANGE_RATE, INITIAL_SHAPE
 from shared.policy.estimation.quiet_pages import QuietPages
-from shared.store.binary import Blobs
 from shared.store.columns import (
     HOST_RULES,
     HostColumns,
@@ -32,6 +31,7 @@ from shared.store.connection import WORKING, Limits
 from shared.store.history import WAITING, WAITING_OFFSET
 from shared.store.host_factors import NONE, unpack_factors
 from shared.store.hosts import INITIAL, PACKED_BYTES, unpack_hosts, unpack_sources
+from shared.store.page_parts import PlacedUrls
 from shared.store.page_status import REMOVED
 from shared.store.positions import ESTIMATOR, Positions, Superseded
 from shared.store.removals import joined
@@ -328,10 +328,8 @@ class Statements:
             dict(self._database.classes.get(shard, {})),
         )
 
-    def _urls_of(self, shard: int, rows: Sequence[Row]) -> Blobs:
-        urls = [self._database.urls[shard, row["page_id"]].encode() for row in rows]
-        ends = np.cumsum([0, *map(len, urls)], dtype=np.int64)
-        return Blobs(np.frombuffer(b"".join(urls), np.uint8), ends)
+    def _urls_of(self, shard: int, rows: Sequence[Row]) -> PlacedUrls:
+        return PlacedUrls.of([self._database.urls[shard, row["page_id"]].encode() for row in rows])
 
     def _pages_of(self, shard: int) -> list[Row]:
         pages = self._database.pages.get(shard, {})
