@@ -9,9 +9,11 @@ from services.cli.kafka import require_broker
 from services.cli.standing import read_standing
 from shared.contracts.codec import decode, encode
 from shared.contracts.messages import GroupLimit
-from shared.contracts.topics import GROUP_LIMITS
+from shared.contracts.topics import GROUP_LIMITS, HOST_LIMITS
+from shared.pacing.groups import most_groups
 from shared.rules.host_groups import group_of
 from shared.runtime.databases import databases_of
+from shared.runtime.kafka import topic_partitions
 from shared.runtime.publisher import Publisher
 from shared.runtime.settings import Settings
 from shared.store.host_listing import read_host
@@ -28,6 +30,17 @@ async def standing_limits(settings: Settings) -> dict[str, float]:
     return {
         of.group: of.max_crawls_per_second for of in found if of.max_crawls_per_second is not None
     }
+
+
+async def room_for_limits(settings: Settings) -> int:
+    """How many groups may have limits where there are as many shards as the topics have partitions:
+    settings may say the number of before a growth.
+
+    Raises:
+        KafkaError: the broker cannot be asked.
+    """
+    found = await topic_partitions(settings, [HOST_LIMITS])
+    return most_groups(len(found[HOST_LIMITS.name]) or settings.partitions)
 
 
 async def publish_limit(settings: Settings, group: str, rate: float | None) -> None:

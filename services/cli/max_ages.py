@@ -22,7 +22,10 @@ def bounds_of(pages: Mapping[float, int], default_days: float | None) -> dict[fl
 
 
 def judged(
-    pages: Mapping[float, int], bandwidth: float | None, least_interval: float
+    pages: Mapping[float, int],
+    bandwidth: float | None,
+    least_interval: float,
+    by_value: float = 0.0,
 ) -> dict[str, Any]:
     """What the maximum ages of pages ask for.
 
@@ -33,11 +36,14 @@ def judged(
         pages: maximum age in days → how many pages have it.
         bandwidth: crawls per second; None: not known.
         least_interval: seconds from a page's last crawl to the next at least.
+        by_value: part of the slots that is kept for crawls by value, whatever is late.
 
     Returns:
         `pages`, `crawls_per_second` that keep them (at least: new pages and urgent ones go first,
         and hosts have limits); `can_be_kept` at the bandwidth (None: not known), and else
-        `late_days`, L (None: without bound); `too_short`: pages whose maximum age is less than the
+        `late_days`, L (None: without bound); `kept_by_value`: the part of the slots without which
+        they cannot be, as that is what crawls by value are given, of late pages or of others;
+        `too_short`: pages whose maximum age is less than the
         least interval; `ages`: by maximum age, those that ask for most first, `max_age_days`,
         `pages` and `crawls_per_second`.
     """
@@ -52,6 +58,9 @@ def judged(
         "pages": sum(pages.values()),
         "crawls_per_second": needed,
         "can_be_kept": None if bandwidth is None else needed <= bandwidth,
+        "kept_by_value": (
+            by_value if bandwidth is not None and bandwidth * (1.0 - by_value) < needed else 0.0
+        ),
         "late_days": None if late is None else late / SECONDS_PER_DAY,
         "too_short": sum(n for days, n in pages.items() if days * SECONDS_PER_DAY < least_interval),
         "ages": [
@@ -78,7 +87,9 @@ def max_age_lines(found: Mapping[str, Any]) -> list[str]:
     if found["can_be_kept"] is None:
         shown = [said]
     elif found["can_be_kept"]:
-        shown = [f"{said}: they can be kept"]
+        part = found["kept_by_value"]
+        share = f"{part:.3g} of the slots, which are kept for crawls by value, come to such pages"
+        shown = [f"{said}: they can be kept" + (f" if enough of {share}" if part else "")]
     else:
         late = found["late_days"]
         become = "" if late is None else f", pages become {late:.3g} days late"

@@ -2,8 +2,8 @@
 
 from typing import Any
 
-from shared.contracts.databases import Databases
-from shared.contracts.layout import Layout, together
+from shared.contracts.databases import Database, Databases
+from shared.contracts.layout import Layout
 from shared.store.connection import connect
 from shared.store.layout import read_layout
 from shared.store.splits import Split, read_splits
@@ -18,24 +18,25 @@ def shards_now(databases: Databases) -> dict[str, Any]:
         shard that had its hosts before the last growth), `state` (of the split of that one; None:
         there was no growth) and `pages`.
     """
-    layouts: list[Layout] = []
+    layouts: dict[Database, Layout] = {}
     splits: dict[int, Split] = {}
     pages: dict[int, int] = {}
     for database in databases.each:
         with connect(database.url, "cli") as connection:
-            layouts.append(read_layout(connection))
-            parents = databases.had_by(database, range(layouts[-1].grown_from))
+            own = layouts[database] = read_layout(connection)
+            parents = databases.had_by(database, range(own.grown_from))
             splits |= read_splits(connection, parents)
             pages |= count_by_shard(connection)
-    layout = together(layouts)
+    layout = databases.layout_of_all(layouts)
+    parents = [layouts[databases.of(shard)].parent_of(shard) for shard in range(layout.shards)]
     states = [
         {
             "shard": shard,
-            "grown_from": layout.parent_of(shard),
-            "state": _state(splits.get(layout.parent_of(shard))),
+            "grown_from": parent,
+            "state": _state(splits.get(parent)),
             "pages": pages.get(shard, 0),
         }
-        for shard in range(layout.shards)
+        for shard, parent in enumerate(parents)
     ]
     return {
         "shards": layout.shards,

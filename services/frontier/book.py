@@ -52,7 +52,8 @@ class Book:
         self._waiting: OrderedDict[str, deque[Ticket]] = OrderedDict()
         self._waiting_count = 0
         self._answered: OrderedDict[str, float] = OrderedDict()
-        self._blocked: OrderedDict[str, float] = OrderedDict()
+        self._blocked: OrderedDict[str, tuple[float, float]] = OrderedDict()
+        """Host → until when it is blocked, and when schedulers know of that."""
 
     @property
     def room(self) -> int:
@@ -111,21 +112,24 @@ class Book:
         for name in names if names is not None else list(self._waiting):
             if left == 0:
                 break
-            if name in self._waiting and self._blocked.get(name, 0.0) <= now:
-                taken += self._take_of(name, each, seconds, now)
-                left -= 1
+            of_host = self._take_of(name, each, seconds, now) if name in self._waiting else []
+            taken += of_host
+            left -= bool(of_host)
         return taken
 
     def _take_of(self, host: str, each: int, seconds: float, now: float) -> list[Ticket]:
         queue = self._waiting.pop(host)
+        until, known_at = self._blocked.get(host, (0.0, 0.0))
+        held = known_at if until > now else float("-inf")
         taken: list[Ticket] = []
+        kept: list[Ticket] = []
         while queue and (each == 0 or len(taken) < each):
             ticket = queue.popleft()
-            if ticket.request.deadline_at > now:
-                taken.append(ticket)
-            else:
+            if ticket.request.deadline_at <= now:
                 queue.appendleft(ticket)
                 break
+            (kept if ticket.request.requested_at <= held else taken).append(ticket)
+        queue.extendleft(reversed(kept))
         for ticket in taken:
             again = ticket.given_at is not None
             metrics.REQUESTS.labels("given-again" if again else "given").inc()
@@ -143,10 +147,17 @@ class Book:
             if ticket.request.request_id in self._tickets and not ticket.waits:
                 self._wait(ticket, first=True)
 
-    def block(self, host: str, until: float) -> None:
-        """Hand out nothing of a host until a time."""
+    def block(self, host: str, until: float, known_at: float) -> None:
+        """Hand out nothing of a host until a time, but for what schedulers ask for though they know
+        of the block: whoever spoke of the host last may have ended it (`freshet hosts unblock`).
+
+        Args:
+            host: by name.
+            until: when the block ends.
+            known_at: when schedulers go by it.
+        """
         self._blocked.pop(host, None)
-        self._blocked[host] = until
+        self._blocked[host] = until, known_at
         if len(self._blocked) > MOST_BLOCKED:
             self._blocked.popitem(last=False)
 
@@ -178,7 +189,7 @@ class Book:
                 self._end(ticket)
             elif not ticket.waits and ticket.again_at <= now:
                 self._wait(ticket, first=True)
-        for host in [host for host, until in self._blocked.items() if until <= now]:
+        for host in [host for host, (until, _) in self._blocked.items() if until <= now]:
             del self._blocked[host]
         metrics.WAITING.set(self._waiting_count)
         metrics.IN_FLIGHT.set(self.in_flight())

@@ -1,6 +1,6 @@
 """BlockQueueUntil and SetDelay: rules of a host, which schedulers hold, and survive restarts."""
 
-from typing import Literal
+from typing import Final, Literal
 
 import grpc
 import structlog
@@ -13,6 +13,7 @@ from services.frontier.sending import Sender
 from shared.contracts.fields import MAX_UNIX_SECONDS
 from shared.contracts.messages import HostLimit
 from shared.contracts.topics import HOST_LIMITS
+from shared.runtime.clock import Clock
 
 log = structlog.get_logger(__name__)
 
@@ -20,13 +21,18 @@ MOST_DELAY_SECONDS = 10_000_000
 """Of `crawl_delay_seconds` in `host-limits`."""
 
 
+KNOWN_SECONDS: Final = 10.0
+"""Schedulers go by a block of a host within this (wall)."""
+
+
 class Hosts:
     """Writes `host-limits`."""
 
-    def __init__(self, book: Book, sender: Sender, names: Names) -> None:
+    def __init__(self, book: Book, sender: Sender, names: Names, clock: Clock) -> None:
         self._book = book
         self._sender = sender
         self._names = names
+        self._clock = clock
 
     async def block(self, request: BlockQueueParams) -> None:
         """Leave a host alone until a time; at 0 no longer: the operators' block of the host.
@@ -42,7 +48,8 @@ class Hosts:
         until = float(request.time)
         await self._send(host, "block", until=until or None)
         # What is read already is not handed out either.
-        self._book.block(host, until)
+        known_at = self._clock.now() + self._clock.span(KNOWN_SECONDS)
+        self._book.block(host, until, known_at)
 
     async def delay(self, request: QueueDelayParams) -> None:
         """Let no two crawls of a host be nearer to each other: its robots.txt's crawl-delay."""

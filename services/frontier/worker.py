@@ -47,7 +47,7 @@ class Frontier(WorkerService):
             address,
             Giving(self._book, names, clock),
             Putting(self._book, self._sender, self._discoveries, names, clock),
-            Hosts(self._book, self._sender, names),
+            Hosts(self._book, self._sender, names, clock),
             Looking(settings, self._book, names, clock),
             names,
             self.stopping,

@@ -9,6 +9,7 @@ from services.scheduler.picking.asked import host_multiplier
 from services.scheduler.picking.priority import (
     BY_VALUE,
     NOT_NOW,
+    PATIENCE,
     URGENT,
     Terms,
     crawl_value_of,
@@ -16,6 +17,7 @@ from services.scheduler.picking.priority import (
     terms_of,
     tier_of,
 )
+from services.scheduler.state.attempts import failures_of
 from services.scheduler.state.hosts import crawlable_from, objective_of
 from services.scheduler.state.report_notes import REASONS
 from services.scheduler.state.rows import ACTIVE, ATTEMPT, NEVER
@@ -129,7 +131,11 @@ def page_state(
 def _due_at(
     page: Any, attempt: Any, now: float, threshold: float, tier: int, terms: Terms
 ) -> float:
-    """When the page will reach the threshold if no signal comes; infinite: never."""
+    """When the page will reach the threshold if no signal comes; infinite: never.
+
+    Neither before its floor, as no slot is spent on less. Who is away, or has failed again and
+    again, goes by value alone.
+    """
     if page["status"] != ACTIVE and not is_looked_at(page):
         return math.inf
     not_before = max(now, float(attempt["retry_at"]), float(attempt["deadline"]))
@@ -137,23 +143,36 @@ def _due_at(
     if tier == URGENT:
         return now
     not_before = max(not_before, crawled_at + terms.least_interval)
-    if tier > BY_VALUE or crawled_at == NEVER:
+    has_claim = page["status"] == ACTIVE and failures_of(page, attempt) < PATIENCE
+    if tier > BY_VALUE or (has_claim and crawled_at == NEVER):
         return not_before
+    least = max(threshold, terms.least_value)
+    if crawled_at == NEVER:
+        return not_before if crawl_value_of(page, now, terms) >= least else math.inf
+    due = crawled_at + _days_to_value(page, least, terms) * SECONDS_PER_DAY
+    if has_claim and math.isfinite(page["max_age"]):
+        days = float(page["max_age"]) / SECONDS_PER_DAY
+        if terms.least_value > 0.0:
+            days = max(days, _days_to_value(page, terms.least_value, terms))
+        due = min(due, crawled_at + days * SECONDS_PER_DAY)
+    return max(not_before, due)
+
+
+def _days_to_value(page: Any, value: float, terms: Terms) -> float:
+    """Days from the page's last crawl until it is worth so much if no signal comes; infinite:
+    it never is. Under the uniform policy a value is an age."""
     if terms.uniform:
-        days = threshold
-    else:
-        due = objective_due_days(
-            objective_of(page, terms.objectives),
-            page["importance"],
-            page["alpha"],
-            page["kappa"],
-            page["gamma"],
-            threshold,
-            page["signals"],
-        )
-        days = float(due[0])
-    by_value = crawled_at + days * SECONDS_PER_DAY
-    return max(not_before, min(by_value, crawled_at + float(page["max_age"])))
+        return value
+    due = objective_due_days(
+        objective_of(page, terms.objectives),
+        page["importance"],
+        page["alpha"],
+        page["kappa"],
+        page["gamma"],
+        value,
+        page["signals"],
+    )
+    return float(due[0])
 
 
 def _finite(number: float) -> float | None:

@@ -8,12 +8,12 @@ The first database is the home: what is not of a single shard is in it alone.
 """
 
 import re
-from collections.abc import Collection, Iterable
-from dataclasses import dataclass, field
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass, field, replace
 from typing import Final, Self
 
 from shared.contracts.identity import shard_of
-from shared.contracts.layout import MOST_SHARDS
+from shared.contracts.layout import MOST_SHARDS, Layout
 
 _ENTRY: Final = re.compile(r"(?:^|[,\s])\s*(\d{1,6})(?:-(\d{1,6}))?=")
 """The beginning of an entry. A URL may have commas itself, but nothing like this after one."""
@@ -116,6 +116,24 @@ class Databases:
     def had_by(self, database: Database, shards: Collection[int]) -> list[int]:
         """Those of some shards that a database has, in their order."""
         return [shard for shard in shards if self.of(shard) == database]
+
+    def layout_of_all(self, layouts: Mapping[Database, Layout]) -> Layout:
+        """As all databases know the layout, each of its own shards.
+
+        What one says of the shards of others was so when those were split, and is not where another
+        was restored from a dump of before. One that does not know yet that a growth begins has
+        split nothing of it.
+
+        Args:
+            layouts: of each.
+        """
+        newest = max(layouts.values(), key=lambda layout: (layout.shards, layout.grown_from))
+        split = {
+            parent
+            for parent in range(newest.grown_from)
+            if layouts[self.of(parent)].modulus_of(parent) == newest.shards > newest.grown_from
+        }
+        return replace(newest, split=frozenset(split))
 
 
 def _entries(text: str) -> list[tuple[set[int], str]]:

@@ -12,8 +12,7 @@ is not its shard's is passed on to the shard that has the host; on a partition o
 is a mistake of its producer.
 """
 
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Final, Self
 
 from shared.contracts.identity import shard_of
@@ -96,16 +95,6 @@ class Layout:
         if self.parent_of(shard) in self.split:
             return self.shards
         return self.grown_from if shard < self.grown_from else 0
-
-
-def together(layouts: Sequence[Layout]) -> Layout:
-    """As several databases know it, each of its own shards: the whole.
-
-    One that does not know yet that a growth begins has split nothing of it.
-    """
-    newest = max(layouts, key=lambda layout: layout.shards)
-    same = [layout.split for layout in layouts if layout.shards == newest.shards]
-    return replace(newest, split=frozenset().union(*same))
 
 
 MOST_SHARDS: Final = 4096

@@ -5,9 +5,12 @@ by the rhythm of such looks (`shared.rules.page_events.retry_wait`) the look bef
 long ago. A page that anybody has named since counts from the last look.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Final, NamedTuple
+
+import psycopg
 
 from shared.contracts.databases import Database, Databases
 from shared.contracts.identity import PageIdentity, host_id_of
@@ -93,7 +96,7 @@ def _count_there(databases: Databases, database: Database, wanted: Purgeable) ->
 
 def _urls_there(databases: Databases, database: Database, wanted: Purgeable) -> Iterator[list[str]]:
     with connect(database.url, "cli", autocommit=True) as connection:
-        for shard in databases.had_by(database, _shards(read_layout(connection), wanted)):
+        for shard in _shards_until_all(connection, partial(databases.had_by, database), wanted):
             query = (
                 f"SELECT page_id, url FROM (SELECT page_id FROM pages_{shard} "
                 f"WHERE page_id > %(after)s AND {_condition(wanted)} "
@@ -104,6 +107,22 @@ def _urls_there(databases: Databases, database: Database, wanted: Purgeable) -> 
             while rows := connection.execute(query, values).fetchall():
                 yield [url for _, url in rows]
                 values["after"] = rows[-1][0]
+
+
+def _shards_until_all(
+    connection: psycopg.Connection, having: Callable[[list[int]], list[int]], wanted: Purgeable
+) -> Iterator[int]:
+    """The shards of a database, one after the other; one that is split meanwhile, and where its
+    pages went, once more."""
+    looked_at: set[tuple[int, int]] = set()
+    while True:
+        layout = read_layout(connection)
+        places = ((s, layout.modulus_of(s)) for s in having(_shards(layout, wanted)))
+        place = next((place for place in places if place not in looked_at), None)
+        if place is None:
+            return
+        looked_at.add(place)
+        yield place[0]
 
 
 class Left(NamedTuple):

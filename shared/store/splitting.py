@@ -10,13 +10,13 @@ import contextlib
 import os
 import secrets
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Final
 
 import psycopg
 
 from shared.contracts.databases import Database, Databases
-from shared.contracts.layout import Layout, together
+from shared.contracts.layout import Layout
 from shared.store.connection import PASSING, connect
 from shared.store.first_touches import touch_blocks
 from shared.store.growth import (
@@ -80,7 +80,19 @@ def prepare(databases: Databases, shards: int) -> Layout:
         if layout.shards not in (shards, layout.grown_from) and not layout.is_growing:
             _delete_left(databases, database, layout)
             move_observations(database.url, layout)
-    return together([begin_growth(database.url, shards) for database in databases.each])
+    return databases.layout_of_all(
+        {database: begin_growth(database.url, shards) for database in databases.each}
+    )
+
+
+def _own_layouts(databases: Databases, layout: Layout) -> dict[Database, Layout]:
+    """Of each database its own, as its shards may have grown in fewer steps, after it was restored
+    from a dump of before; of one that is away the one of all."""
+    found = dict.fromkeys(databases.each, layout)
+    for database in databases.each if databases.are_several else ():
+        with contextlib.suppress(*PASSING):
+            found[database] = fetch_layout(database.url, _ROLE)
+    return found
 
 
 def let_be_known(layout: Layout, told: Told, seconds: float) -> None:
@@ -118,18 +130,19 @@ def split_all(
     Raises:
         SplitFailed: a shard could not be split in time; those before it are split.
     """
-    splitter = _Splitter(databases, layout, told, wait_seconds, unattended)
-    waiting, counts = sorted(set(range(layout.grown_from)) - layout.split), list[SplitCounts]()
+    layouts = _own_layouts(databases, layout)
+    splitter = _Splitter(databases, layouts, told, wait_seconds, unattended)
+    waiting, counts = splitter.waiting(), list[SplitCounts]()
     while waiting:
         parent = splitter.first_there(waiting)
         waiting.remove(parent)
         if (done := splitter.split(parent)) is not None:
             counts.append(done)
-    for database in databases.each if databases.are_several else ():
+    for database, own in layouts.items() if databases.are_several else ():
         with connect(database.url, _ROLE, autocommit=True) as connection:
-            elsewhere = set(range(layout.grown_from))
+            parents = range(own.grown_from)
             note_split_elsewhere(
-                connection, elsewhere - set(databases.had_by(database, list(elsewhere)))
+                connection, set(parents) - set(databases.had_by(database, parents))
             )
     return counts
 
@@ -148,18 +161,37 @@ class _Splitter:
     def __init__(
         self,
         databases: Databases,
-        layout: Layout,
+        layouts: Mapping[Database, Layout],
         told: Told,
         wait_seconds: float,
         unattended: bool,
     ) -> None:
         self._databases = databases
-        self._layout = layout
+        self._layouts = layouts
         self._told = told
         self._wait_seconds = wait_seconds
         self._unattended = unattended
-        self._done = len(layout.split)
+        self._shards = layouts[databases.home].shards
+        parents = [self._parents_of(database) for database in databases.each]
+        self._total = sum(map(len, parents))
+        self._done = self._total - len(self.waiting())
         self._holder = f"shards-grow/{os.getpid()}-{secrets.token_hex(4)}"
+
+    def _parents_of(self, database: Database) -> list[int]:
+        """The shards of before that a database has."""
+        return self._databases.had_by(database, range(self._layouts[database].grown_from))
+
+    def waiting(self) -> list[int]:
+        """The shards that are not split yet, each by its own database."""
+        return sorted(
+            parent
+            for database, layout in self._layouts.items()
+            for parent in self._parents_of(database)
+            if parent not in layout.split
+        )
+
+    def _layout_of(self, parent: int) -> Layout:
+        return self._layouts[self._databases.of(parent)]
 
     def first_there(self, parents: Sequence[int]) -> int:
         """The first shard whose database answers: those of others need not wait for one that is
@@ -182,7 +214,7 @@ class _Splitter:
         self._tell(f"shard {parent} is split: tidying up")
         # What is not tidied up here is left to `finish`, and to autovacuum.
         with contextlib.suppress(*PASSING), self._connection(parent) as connection:
-            tidy(connection, self._layout, parent)
+            tidy(connection, self._layout_of(parent), parent)
         return counts
 
     def _split(self, parent: int) -> SplitCounts | None:
@@ -231,7 +263,7 @@ class _Splitter:
 
         self._state(connection, parent)
         self._tell(f"shard {parent} is copied")
-        return split_shard(splitting, self._layout, parent, self._holder, until_held)
+        return split_shard(splitting, self._layout_of(parent), parent, self._holder, until_held)
 
     def _state(self, connection: psycopg.Connection, parent: int) -> SplitState:
         state = read_splits(connection, [parent])[parent].state
@@ -246,7 +278,7 @@ class _Splitter:
             "or no scheduler is running"
         )
         state, is_late = self._state(connection, parent), time.monotonic() >= deadline
-        unread = without_scheduler(connection, self._layout.family_of(parent)[1:])
+        unread = without_scheduler(connection, self._layout_of(parent).family_of(parent)[1:])
         if unread and not (is_late and self._unattended):
             # Nobody would pick what goes there: of a new partition not all members hear at once.
             reason = f"no scheduler has shard {unread[0]} yet, to which pages of {parent} go"
@@ -268,13 +300,13 @@ class _Splitter:
         return connect(self._databases.of(parent).url, _ROLE, autocommit=True)
 
     def _tell(self, what: str) -> None:
-        self._told(self._done, self._layout.grown_from, what)
+        self._told(self._done, self._total, what)
 
     def _failed(self, parent: int, reason: str) -> SplitFailed:
         return SplitFailed(
             f"shard {parent} could not be split in {self._wait_seconds:g} s: {reason}\n"
-            f"{self._done} of {self._layout.grown_from} shards are split, and everything works; "
-            f"`freshet shards grow {self._layout.shards}` goes on with the others"
+            f"{self._done} of {self._total} shards are split, and everything works; "
+            f"`freshet shards grow {self._shards}` goes on with the others"
         )
 
 
@@ -285,12 +317,13 @@ def finish(databases: Databases, layout: Layout, told: Told) -> int:
     def tell(done: int, total: int) -> None:
         told(done, total, "what crawls found follows its pages")
 
-    for database in databases.each:
-        _delete_left(databases, database, layout)
-    return sum(move_observations(database.url, layout, tell) for database in databases.each)
+    layouts = _own_layouts(databases, layout)
+    for database, own in layouts.items():
+        _delete_left(databases, database, own)
+    return sum(move_observations(database.url, own, tell) for database, own in layouts.items())
 
 
 def _delete_left(databases: Databases, database: Database, layout: Layout) -> None:
     with connect(database.url, _ROLE, autocommit=True) as connection:
-        for parent in databases.had_by(database, list(range(layout.grown_from))):
+        for parent in databases.had_by(database, range(layout.grown_from)):
             delete_left_urls(connection, parent)

@@ -3,9 +3,14 @@
 Every answer is one of dicts, lists, numbers and texts. Nothing here writes.
 """
 
+import contextlib
+import math
 from operator import itemgetter
 from typing import Any
 
+import psycopg
+
+from shared.contracts.databases import Databases
 from shared.contracts.identity import identify
 from shared.rules.host_objectives import HostObjectives
 from shared.rules.host_rules import PATIENCE
@@ -20,7 +25,7 @@ from shared.store.multipliers import last_multipliers
 from shared.store.predictions import read_predicted
 from shared.units import SECONDS_PER_DAY
 from shared.views.calibration import report
-from shared.views.explaining import explain, value_curve
+from shared.views.explaining import Bounds, explain, value_curve
 from shared.views.hosts import described, host_name
 from shared.views.sources import senders, sources, streams
 
@@ -47,16 +52,35 @@ def page_answer(settings: Settings, url: str, limits: Limits = WORKING) -> dict[
     if known is None:
         raise NotKnown(f"{url} is not one of the pages: add it with `freshet pages import`")
     live = ask_each(settings.scheduler_urls.split(), "/pages", url=known["url"])
-    sent = last_multipliers(databases.home.url, 1, limits=limits)
+    multiplier = _multiplier(databases, identify(url).host, limits)
     state = known["state"]
     state["class_weight"] = weight_of(settings.classes, state["class"])
     now = settings.clock().now()
     objective = HostObjectives(settings.objectives).of(identify(url).host)
-    multiplier = sent[0]["multiplier"] if sent else None
-    retry = max(settings.failed_retry_seconds, settings.least_interval_seconds)
-    answer = explain(known, live, multiplier, now, objective, retry)
+    terms = settings.classes.get(state["class"])
+    bounds = Bounds(
+        max(settings.failed_retry_seconds, settings.least_interval_seconds),
+        settings.least_interval_seconds,
+        settings.default_max_age_days or math.inf,
+        settings.least_value,
+        terms.share if terms is not None else 0.0,
+    )
+    answer = explain(known, live, multiplier, now, objective, bounds)
     curve = value_curve(known, answer["decision"], now, objective)
     return answer | {"now": now, "curve": curve}
+
+
+def _multiplier(databases: Databases, host: str, limits: Limits) -> float | None:
+    """λ₀ that was sent last; None: none was, or the home is away, which has not the host.
+
+    Raises:
+        psycopg.Error: the only database is away, or refuses.
+    """
+    is_elsewhere = databases.of_host(host) != databases.home
+    with contextlib.suppress(*((psycopg.Error,) if is_elsewhere else ())):
+        sent = last_multipliers(databases.home.url, 1, limits=limits)
+        return float(sent[0]["multiplier"]) if sent else None
+    return None
 
 
 def host_answer(settings: Settings, host: str, limits: Limits = WORKING) -> dict[str, Any]:

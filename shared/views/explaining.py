@@ -1,7 +1,7 @@
 """Why a page was, or was not, crawled: its state, parameters and value, put into words."""
 
 import math
-from datetime import UTC, datetime
+from dataclasses import dataclass
 from typing import Any, Final
 
 import numpy as np
@@ -12,6 +12,23 @@ from shared.policy.value import freshness
 from shared.rules.page_events import failures_that_count, misses_that_count, retry_time
 from shared.store.page_status import NEVER, STATUS_NAMES
 from shared.units import SECONDS_PER_DAY
+from shared.views.host_reasons import group_reasons, host_reasons, when
+
+
+@dataclass(frozen=True, slots=True)
+class Bounds:
+    """What settings say of all pages, as far as it is known here."""
+
+    retry_seconds: float = 300.0
+    """Wait after a page's first failure."""
+    least_interval_seconds: float = 0.0
+    """From a page's last crawl to the next."""
+    default_max_age_days: float = math.inf
+    """Of pages that have no bound of their own."""
+    least_value: float = 0.0
+    """No slot is spent on a page that is worth less."""
+    class_share: float = 0.0
+    """Part of the slots that is kept for the page's class."""
 
 
 def explain(
@@ -20,7 +37,7 @@ def explain(
     multiplier: float | None,
     now: float,
     objective: int = FRESHNESS,
-    retry_seconds: float = 300.0,
+    bounds: Bounds = Bounds(),
 ) -> dict[str, Any]:
     """All that decides when a page is crawled.
 
@@ -31,7 +48,7 @@ def explain(
         multiplier: λ₀ that was sent last; None: none was.
         now: clock time, Unix seconds.
         objective: what its host's pages are crawled for, by the settings here.
-        retry_seconds: wait after a page's first failure, likewise.
+        bounds: of all pages, likewise.
     """
     if live is not None:
         known = known | {"state": known["state"] | _silence(known["state"], live)}
@@ -39,7 +56,7 @@ def explain(
     multiplier = live["multiplier"] if live else multiplier
     of_host = live["host_multiplier"] if live else None
     threshold = None if multiplier is None else multiplier + (of_host or 0.0)
-    due_at = live["due_at"] if live else _due_at(known, threshold, objective)
+    due_at = live["due_at"] if live else _due_at(known, threshold, objective, bounds)
     decision = {
         "crawl_value": live["crawl_value"] if live else value,
         "expected_freshness": _expected_freshness(known, now),
@@ -48,11 +65,11 @@ def explain(
         "threshold": threshold,
         "objective": (live or {}).get("objective") or objective_name(objective),
         "due_at": due_at,
-        "retry_at": live.get("retry_at") if live else _retry_at(known, retry_seconds),
+        "retry_at": live.get("retry_at") if live else _retry_at(known, bounds.retry_seconds),
         "in_flight": live["in_flight"] if live else None,
         "seen_by_scheduler": live is not None,
     }
-    return {**known, "decision": decision, "why": _why(known, live, decision, now)}
+    return {**known, "decision": decision, "why": _why(known, live, decision, now, bounds)}
 
 
 _NOT_ACTIVE: Final = {
@@ -65,6 +82,9 @@ _NOT_ACTIVE: Final = {
 """By status."""
 
 CURVE_POINTS: Final = 61
+_ROUNDING_SECONDS: Final = 1.0
+"""Schedulers keep bounds of ages in fewer digits."""
+
 _ROOM: Final = 1.2
 """A curve goes on a little behind the last moment that it is to show."""
 
@@ -114,7 +134,7 @@ def lines(answer: dict[str, Any], now: float) -> list[str]:
     text += _section("host", answer["host"], now)
     text.append("last crawls")
     text += [
-        f"  {_when(crawl['crawled_at'], now)}: {'changed' if crawl['changed'] else 'unchanged'} "
+        f"  {when(crawl['crawled_at'], now)}: {'changed' if crawl['changed'] else 'unchanged'} "
         f"after {crawl['interval_days']:.4g} days with {crawl['signals']} signals"
         for crawl in answer["crawls"]
     ] or ["  none"]
@@ -154,68 +174,116 @@ def _expected_freshness(known: dict[str, Any], now: float) -> float | None:
     return float(freshness(parameters["unsignalled_change_rate"], days, evidence)[0])
 
 
-def _due_at(known: dict[str, Any], threshold: float | None, objective: int) -> float | None:
-    """When the value reaches the threshold if no signal comes; None: never, or unknown."""
-    state, parameters = known["state"], known["parameters"]
-    crawled_at = state["last_crawled_at"]
+def _due_at(
+    known: dict[str, Any], threshold: float | None, objective: int, bounds: Bounds
+) -> float | None:
+    """When the value reaches the threshold if no signal comes, or the page is beyond its maximum
+    age; None: never, or unknown."""
+    crawled_at = known["state"]["last_crawled_at"]
     if threshold is None or crawled_at is None:
         return None
+    days = _days_to_value(known, max(threshold, bounds.least_value), objective)
+    max_age = _max_age_days(known, None, bounds)
+    if math.isfinite(max_age) and bounds.least_value > 0.0:
+        max_age = max(max_age, _days_to_value(known, bounds.least_value, objective))
+    days = max(min(days, max_age), bounds.least_interval_seconds / SECONDS_PER_DAY)
+    return crawled_at + days * SECONDS_PER_DAY if math.isfinite(days) else None
+
+
+def _days_to_value(known: dict[str, Any], value: float, objective: int) -> float:
+    state, parameters = known["state"], known["parameters"]
     due = objective_due_days(
         objective,
         _weighted(state),
         parameters["unsignalled_change_rate"],
         parameters["signal_evidence"],
         parameters["signal_rate"],
-        threshold,
+        value,
         state["signals"],
     )
-    days = float(due[0])
-    if state["max_age_days"] is not None:
-        days = min(days, state["max_age_days"])
-    return crawled_at + days * SECONDS_PER_DAY if math.isfinite(days) else None
+    return float(due[0])
+
+
+def _max_age_days(known: dict[str, Any], live: dict[str, Any] | None, bounds: Bounds) -> float:
+    """The bound of the page's age, its own or that of all; infinite: none."""
+    own = (live or known["state"]).get("max_age_days")
+    return bounds.default_max_age_days if own is None else float(own)
 
 
 def _why(
-    known: dict[str, Any], live: dict[str, Any] | None, decision: dict[str, Any], now: float
+    known: dict[str, Any],
+    live: dict[str, Any] | None,
+    decision: dict[str, Any],
+    now: float,
+    bounds: Bounds,
 ) -> list[str]:
+    reasons = _request_reasons(live, now)
     if known["status"] != "active":
-        reasons = [f"It is not crawled: {_NOT_ACTIVE[known['status']]}."]
-        if known["status"] != "removed" and live is not None:
-            reasons.append(f"It may be looked at again from {_when(live['retry_at'], now)} on.")
+        reasons = [f"It is not crawled: {_NOT_ACTIVE[known['status']]}.", *reasons]
+        if known["status"] != "removed" and live is not None and not live["in_flight"]:
+            reasons.append(f"It may be looked at again from {when(live['retry_at'], now)} on.")
         return reasons
-    reasons = []
     if live is None:
         reasons.append("Its scheduler was not asked: λ_i and requests in flight are not known.")
-    elif live["in_flight"]:
-        reasons.append(
-            f"It is asked for now; answer expected by {_when(live['deadline_at'], now)}."
-        )
-    elif live["class"] == "urgent":
-        reasons.append("Somebody asks for it at once: it goes first.")
-    elif (live.get("rests_until") or 0.0) > now:
-        reasons.append(
-            f"It was crawled a moment ago, and rests until {_when(live['rests_until'], now)}."
-        )
     reasons += _failure_reasons(known["state"], live, decision["retry_at"], now)
-    reasons += _host_reasons(known, now) + _group_reasons(live)
+    reasons += host_reasons(known["host"], now) + group_reasons(live)
+    reasons += _class_reasons(known["state"], bounds)
     if known["state"]["last_crawled_at"] is None:
-        return [*reasons, "It was never crawled: new pages go first."]
-    value, threshold = decision["crawl_value"], decision["threshold"]
+        by_value = live is not None and live["class"] in ("value", "retry")
+        return [
+            *reasons,
+            _NEW_BY_VALUE if by_value else "It was never crawled: new pages go first.",
+        ]
+    return [*reasons, _value_reason(known, live, decision, now, bounds)]
+
+
+_NEW_BY_VALUE: Final = "It was never crawled, and is tried again and again: it goes by its value."
+
+
+def _request_reasons(live: dict[str, Any] | None, now: float) -> list[str]:
+    """What was asked for of it, or is."""
+    if live is None:
+        return []
+    if live["in_flight"]:
+        return [f"It is asked for now; answer expected by {when(live['deadline_at'], now)}."]
+    if live["class"] == "urgent":
+        return ["Somebody asks for it at once: it goes first."]
+    if (live.get("rests_until") or 0.0) > now:
+        return [f"It was crawled a moment ago, and rests until {when(live['rests_until'], now)}."]
+    return []
+
+
+def _value_reason(
+    known: dict[str, Any],
+    live: dict[str, Any] | None,
+    decision: dict[str, Any],
+    now: float,
+    bounds: Bounds,
+) -> str:
+    """Its value beside the threshold, or its age beside its bound."""
+    value, threshold, due = decision["crawl_value"], decision["threshold"], decision["due_at"]
+    max_age = _max_age_days(known, live, bounds)
+    late_at = known["state"]["last_crawled_at"] + max_age * SECONDS_PER_DAY
+    is_late = live["class"] == "max-age" if live is not None else late_at <= now
+    if is_late and value >= bounds.least_value:
+        since = when(late_at, now)
+        return f"It is beyond its maximum age since {since}: of those the latest goes first."
     if threshold is None:
-        return [*reasons, "There is no λ₀ yet: is the coordinator running, and a bandwidth set?"]
-    if value >= threshold:
-        reasons.append(
+        return "There is no λ₀ yet: is the coordinator running, and a bandwidth set?"
+    floor = bounds.least_value
+    if value >= max(threshold, floor):
+        return (
             f"Its value {value:.4g} has reached the threshold {threshold:.4g}: it is next in turn."
         )
-        return reasons
-    due = decision["due_at"]
-    when = (
-        "time alone never gets it there, only signals can"
-        if due is None
-        else f"it gets there {_when(due, now)} if no signal comes"
-    )
-    reasons.append(f"Its value {value:.4g} is below the threshold {threshold:.4g}: {when}.")
-    return reasons
+    if floor > threshold:
+        below = f"Its value {value:.4g} is below {floor:.4g}, for less than which no slot is spent"
+    else:
+        below = f"Its value {value:.4g} is below the threshold {threshold:.4g}"
+    if due is None:
+        return f"{below}: time alone never gets it there, only signals can."
+    if late_at <= due + _ROUNDING_SECONDS:
+        return f"{below}: it is due {when(due, now)}, beyond its maximum age."
+    return f"{below}: it gets there {when(due, now)} if no signal comes."
 
 
 def _silence(state: dict[str, Any], live: dict[str, Any]) -> dict[str, Any]:
@@ -236,9 +304,9 @@ def _failure_reasons(
         waits &= live["class"] == "not now" and not live["in_flight"]
     if requests := state.get("unanswered"):
         last = f"the last {requests} requests" if requests > 1 else "the last request"
-        wait = f": it is left alone until {_when(until, now)}" if waits else ""
+        wait = f": it is left alone until {when(until, now)}" if waits else ""
         return [f"Nobody answered {last} for it{wait}."]
-    return [f"It waits after a failed crawl until {_when(until, now)}."] if waits else []
+    return [f"It waits after a failed crawl until {when(until, now)}."] if waits else []
 
 
 def _retry_at(known: dict[str, Any], first: float) -> float | None:
@@ -259,29 +327,12 @@ def _retry_at(known: dict[str, Any], first: float) -> float | None:
     )
 
 
-def _host_reasons(known: dict[str, Any], now: float) -> list[str]:
-    host = known["host"]
-    untils = [host.get(name) for name in ("blocked_until", "asked_until")]
-    until = max((time for time in untils if time is not None), default=now)
-    if until > now:
-        return [f"Its host is blocked until {_when(until, now)}."]
-    if host.get("failures"):
-        return [f"Its host failed {host['failures']} times in a row: see `freshet hosts show`."]
-    reasons = []
-    if host.get("max_crawls_per_second") is not None:
-        reasons.append(f"Its host takes at most {host['max_crawls_per_second']:g} crawls a second.")
-    if host.get("max_open_requests") is not None:
-        reasons.append(f"Its host takes at most {host['max_open_requests']} open requests.")
-    return reasons
-
-
-def _group_reasons(live: dict[str, Any] | None) -> list[str]:
-    groups = (live or {}).get("host", {}).get("groups", [])
+def _class_reasons(state: dict[str, Any], bounds: Bounds) -> list[str]:
+    if not bounds.class_share:
+        return []
     return [
-        f"Its host is of the group {of['group']}, whose hosts take at most "
-        f"{of['max_crawls_per_second']:g} crawls a second together"
-        + (", as all that crawlers name." if of.get("by") == "default" else ".")
-        for of in sorted(groups, key=lambda of: float(of["max_crawls_per_second"]))
+        f"Of the slots of its shard {bounds.class_share:.3g} are kept for its class "
+        f"{state['class']}, whatever its pages are worth beside others."
     ]
 
 
@@ -289,7 +340,7 @@ def _section(title: str, values: dict[str, Any], now: float) -> list[str]:
     text = [title]
     for name, value in values.items():
         is_time = name.endswith(("_at", "_until", "_since"))
-        shown = _when(value, now) if is_time else _number(value)
+        shown = when(value, now) if is_time else _number(value)
         text.append(f"  {name.replace('_', ' '):<26}{shown}")
     return [*text, ""]
 
@@ -298,11 +349,3 @@ def _number(value: Any) -> str:
     if value is None:
         return "-"
     return f"{value:.6g}" if isinstance(value, float) else str(value)
-
-
-def _when(time: float | None, now: float) -> str:
-    if time is None:
-        return "never"
-    days = (time - now) / SECONDS_PER_DAY
-    distance = f"in {days:.3g} days" if days >= 0 else f"{-days:.3g} days ago"
-    return f"{datetime.fromtimestamp(time, UTC):%Y-%m-%d %H:%M:%S}Z ({distance})"

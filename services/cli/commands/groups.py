@@ -44,8 +44,7 @@ _NAMED = click.option("--named", is_flag=True, help="GROUP is a name that outcom
 @click.option("--json", "as_json", is_flag=True, help="Answer as JSON.")
 def limit(group: str, rate: float, named: bool, anyway: bool, as_json: bool) -> None:
     """Crawl all hosts of GROUP together at most at RATE: `0.5/s`, `1000/day`; 0: not at all."""
-    from services.cli.group_limits import registered_domain  # noqa: PLC0415
-    from shared.pacing.groups import most_groups  # noqa: PLC0415
+    from services.cli.group_limits import registered_domain, room_for_limits  # noqa: PLC0415
     from shared.runtime.settings import load_settings  # noqa: PLC0415
 
     name = _group_name(group, named)
@@ -55,7 +54,7 @@ def limit(group: str, rate: float, named: bool, anyway: bool, as_json: bool) -> 
             "a domain below it, or say --anyway; --named, if it is a name that crawlers give"
         )
     standing = _standing()
-    most = most_groups(load_settings().partitions)
+    most = asyncio.run(room_for_limits(load_settings()))
     if name not in standing and len(standing) >= most:
         raise UserError(f"{most} groups have limits: take one back with `groups unlimit`")
     _publish(name, rate)

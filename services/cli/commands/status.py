@@ -44,7 +44,8 @@ def command(coordinator: str, as_json: bool) -> None:
         raise UserError("the database has no Freshet tables yet: run `freshet migrate`")
     picture = ask(coordinator, "/state.json")
     bounds = bounds_of(store.pop("max_ages"), settings.default_max_age_days)
-    ages = judged(bounds, _bandwidth(picture), settings.least_interval_seconds)
+    by_value = settings.reason_shares.get("value", 0.0)
+    ages = judged(bounds, _bandwidth(picture), settings.least_interval_seconds, by_value)
     if as_json:
         show_json({"store": store, "coordinator": picture, "max_ages": ages})
         return

@@ -1,7 +1,10 @@
-"""Whether the topics have as many partitions as the database has shards."""
+"""Whether the topics have as many partitions as each database has shards."""
 
 import asyncio
+import contextlib
 from collections.abc import Iterator
+
+import psycopg
 
 from shared.contracts.databases import Databases
 from shared.runtime.findings import Finding
@@ -19,20 +22,27 @@ def look_at_shards(settings: Settings, databases: Databases) -> Iterator[Finding
     Raises:
         KafkaError, psycopg.Error: one of both is away, or lets nobody look.
     """
-    try:
-        shards = fetch_layout(databases.home.url, "doctor").shards
-    except StoreMismatch:
-        return
+    shards: dict[str, int] = {}
+    for one in databases.each:
+        away = (psycopg.Error,) if databases.are_several else ()
+        # Of several databases one that is away says nothing of the others.
+        with contextlib.suppress(StoreMismatch, *away):
+            of = f" ({one.held})" if databases.are_several else ""
+            shards[of] = fetch_layout(one.url, "doctor").shards
     found = asyncio.run(topic_partitions(settings, OF_SHARDS))
     counts = {len(partitions) for partitions in found.values()} - {0}
-    if len(counts) != 1 or counts == {shards}:
+    if len(counts) != 1:
         return  # Where they differ, a growth has been cut off amid the topics.
     [count] = counts
-    yield Finding(
-        "risk",
-        "shards of both",
-        f"{count} partitions of each topic, and {shards} shards in the database",
-        f"{max(count, shards)} of both",
-        "every page is served by one shard",
-        f"freshet shards grow {max(count, shards)}",
-    )
+    wanted = max(count, *shards.values(), 0)
+    for of, number in shards.items():
+        if number == wanted == count:
+            continue
+        yield Finding(
+            "risk",
+            f"shards of both{of}",
+            f"{count} partitions of each topic, and {number} shards in the database",
+            f"{wanted} of both",
+            "every page is served by one shard",
+            f"freshet shards grow {wanted}",
+        )

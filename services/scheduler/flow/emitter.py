@@ -1,6 +1,7 @@
 """Crawl requests on their way to Kafka."""
 
 import asyncio
+import math
 from typing import Final
 
 from aiokafka import AIOKafkaProducer
@@ -22,7 +23,10 @@ class Emitter:
     def __init__(self, settings: Settings, publisher: Publisher) -> None:
         self._topic = settings.topic(CRAWL_REQUESTS.name)
         self._publisher = publisher
-        self._waiting: set[asyncio.Future[object]] = set()
+        self._waiting: dict[asyncio.Future[object], float] = {}
+        """Batches that the broker has not acknowledged → the first slot of each."""
+        self._handing = math.inf
+        """The first slot of what is handed to the producer just now."""
         self._failure: BaseException | None = None
 
     async def send(self, emissions: list[Emission]) -> None:
@@ -34,13 +38,16 @@ class Emitter:
         if self._failure is not None:
             raise self._failure
         producer = self._publisher.producer
-        for emission in emissions:
-            if not emission.messages:
-                continue
-            await self._send_shard(producer, emission)
-            common_metrics.MESSAGES_PUBLISHED.labels(CRAWL_REQUESTS.name).inc(
-                len(emission.messages)
-            )
+        filled = [emission for emission in emissions if emission.messages]
+        try:
+            self._handing = min((_first_slot(one) for one in filled), default=math.inf)
+            for emission in filled:
+                await self._send_shard(producer, emission)
+                common_metrics.MESSAGES_PUBLISHED.labels(CRAWL_REQUESTS.name).inc(
+                    len(emission.messages)
+                )
+        finally:
+            self._handing = math.inf
         while len(self._waiting) > _MOST_UNACKNOWLEDGED:
             await asyncio.wait(self._waiting, return_when=asyncio.FIRST_COMPLETED)
 
@@ -48,20 +55,30 @@ class Emitter:
         """Whether the broker has all requests after so long."""
         return await self._publisher.is_empty_within(seconds)
 
+    def unsent_since(self) -> float:
+        """The first slot of which the broker may not have the request, clock time; infinite: it has
+        all."""
+        return min(self._handing, min(self._waiting.values(), default=math.inf))
+
     async def _send_shard(self, producer: AIOKafkaProducer, emission: Emission) -> None:
         headers = {number: span.mark.headers() for number, span in emission.spans.items()}
         for batch in filled_batches(producer, emission.messages, own=headers):
             number = emission.shard.number
-            self._follow(await producer.send_batch(batch, self._topic, partition=number))
+            sent = await producer.send_batch(batch, self._topic, partition=number)
+            self._follow(sent, _first_slot(emission))
         ended = WALL.now()
         for span in emission.spans.values():
             span.end(ended)
 
-    def _follow(self, acknowledgement: "asyncio.Future[object]") -> None:
-        self._waiting.add(acknowledgement)
+    def _follow(self, acknowledgement: "asyncio.Future[object]", first_slot: float) -> None:
+        self._waiting[acknowledgement] = first_slot
         acknowledgement.add_done_callback(self._acknowledged)
 
     def _acknowledged(self, acknowledgement: "asyncio.Future[object]") -> None:
-        self._waiting.discard(acknowledgement)
+        self._waiting.pop(acknowledgement, None)
         if not acknowledgement.cancelled() and acknowledgement.exception() is not None:
             self._failure = acknowledgement.exception()
+
+
+def _first_slot(emission: Emission) -> float:
+    return float(emission.picks["time"][0])

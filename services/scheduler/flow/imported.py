@@ -7,6 +7,8 @@ said of a page later stands, and one that is applied twice changes nothing.
 
 Of a page about which a topic has said something later, maybe not all that the import says, an
 estimator may not know yet. It is read again until the database knows as much as the shard does.
+So are pages of which an update was left out, as its class was one too many here: an estimator that
+was started since may have found that others have no page any more.
 """
 
 import asyncio
@@ -118,6 +120,19 @@ class ImportWatch:
                 pages = await asyncio.to_thread(self._read_pages, number, np.array(ids, np.int64))
             del self._ahead[number]
             await self._apply_all(shard, pages, stopping)
+        await self._take_left_out(stopping)
+
+    async def _take_left_out(self, stopping: asyncio.Event) -> None:
+        """Take what was left out for its class, as far as the database has it."""
+        for shard, ids in await self._thread.run(self._left_out):
+            pages = await asyncio.to_thread(self._read_pages, shard.number, np.array(ids, np.int64))
+            if await self._apply_all(shard, pages, stopping):
+                times = {identify(page.url).page_id: page.updated_at or 0.0 for page in pages}
+                await self._thread.run(shard.classes.have_stored, times)
+
+    def _left_out(self) -> list[tuple[Shard, list[int]]]:
+        found = [(shard, shard.classes.take_left_out()) for shard in self._shards().values()]
+        return [(shard, ids) for shard, ids in found if ids]
 
     async def _apply_all(
         self, shard: Shard, pages: list[PageUpdate], stopping: asyncio.Event
@@ -137,7 +152,7 @@ class ImportWatch:
         newer = []
         for page in pages:
             identity = identify(page.url)
-            is_taken = shard.upsert(identity, page, page.updated_at or 0.0)
+            is_taken = shard.upsert(identity, page, page.updated_at or 0.0, is_stored=True)
             if not is_taken and shard.row_of(identity.page_id) != UNKNOWN:
                 newer.append(identity.page_id)
         return newer

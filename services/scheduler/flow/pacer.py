@@ -120,6 +120,10 @@ class Pacer:
             await self._thread.run(_hold, shard, True)
         return await self._emitter.is_sent_within(SENT_SECONDS)
 
+    def unsent_since(self) -> float:
+        """As `Emitter.unsent_since`."""
+        return self._emitter.unsent_since()
+
     async def go_on(self, shard: Shard) -> None:
         """Pick pages of a shard again."""
         await self._thread.run(_hold, shard, False)

@@ -3,6 +3,9 @@
 Picking does not wait for it: where the database is away, or takes no writes, it is written later.
 Who loads a shard also reads the requests whose deadlines have passed within the last
 `recovery.UNWRITTEN_SECONDS`, so of one that ends nothing is missed that was not written yet.
+
+What the broker does not have yet, as it is away, nobody could answer: it is not written before the
+broker has it, as it may never be sent.
 """
 
 import asyncio
@@ -20,6 +23,8 @@ from shared.store.unanswered import write_unanswered
 
 EVERY_SECONDS: Final = 5.0
 
+_MOMENT: Final = 1e-3
+
 
 class UnansweredWriter:
     """Writes the unanswered pages of the shards of this process."""
@@ -30,6 +35,7 @@ class UnansweredWriter:
         thread: ShardThread,
         shards: Callable[[], Mapping[int, Shard]],
         clock: Clock,
+        unsent_since: Callable[[], float],
     ) -> None:
         """Make it, not connected yet.
 
@@ -38,11 +44,14 @@ class UnansweredWriter:
             thread: that of the shards.
             shards: those of this process, number → shard; called in that thread.
             clock: by which requests have their deadlines.
+            unsent_since: time of the first request that the broker may not have, of the clock.
         """
         self._looking = Looking(settings.database_url.get_secret_value(), "unanswered")
         self._thread = thread
         self._shards = shards
         self._clock = clock
+        self._timeout = clock.span(settings.request_timeout_seconds)
+        self._unsent_since = unsent_since
 
     async def run(self, stopping: asyncio.Event) -> None:
         """Write until `stopping` is set; a database that is away is asked again."""
@@ -55,7 +64,9 @@ class UnansweredWriter:
 
     async def _write_some(self) -> bool:
         """Write some of what is new; whether there may be more."""
-        news = await self._thread.run(self._news)
+        # Those from then on have their deadlines so much later.
+        until = min(self._clock.now(), self._unsent_since() + self._timeout - _MOMENT)
+        news = await self._thread.run(self._news, until)
         if not news:
             return False
         await asyncio.to_thread(self._write, list(news.values()))
@@ -63,13 +74,14 @@ class UnansweredWriter:
         await self._thread.run(_note_told, news)
         return sum(map(_size_of, news.values())) >= MOST_AT_ONCE
 
-    def _news(self) -> dict[Shard, UnansweredNews]:
+    def _news(self, until: float) -> dict[Shard, UnansweredNews]:
+        """What is new of the requests whose deadlines were until then."""
         found: dict[Shard, UnansweredNews] = {}
-        now, left = self._clock.now(), MOST_AT_ONCE
+        left = MOST_AT_ONCE
         for shard in self._shards().values():
             # What is not read yet may be the answer; and what is held may move just now.
             if left > 0 and shard.is_caught_up and not shard.is_held:
-                news = shard.unanswered.news(now)
+                news = shard.unanswered.news(until)
                 if news is not None:
                     found[shard] = news
                     left -= _size_of(news)

@@ -256,16 +256,25 @@ class Shard:
         self.selector.touch(rows[rows != UNKNOWN] if unknown else rows)
         return unknown
 
-    def upsert(self, identity: PageIdentity, update: PageUpdate, updated_at: float) -> bool:
-        """Add a page or change it.
+    def upsert(
+        self,
+        identity: PageIdentity,
+        update: PageUpdate,
+        updated_at: float,
+        *,
+        is_stored: bool = False,
+    ) -> bool:
+        """Add a page or change it; `is_stored`: so the database has it.
 
         Returns:
             whether it took effect: a newer update may have been there before, or its class would
             be one too many.
         """
-        row, number = self.row_of(identity.page_id), self.classes.number_of(update.page_class)
+        number = self.classes.number_of(update.page_class, is_stored=is_stored)
         if number is None:
+            self.classes.leave_out(identity.page_id, updated_at)
             return False
+        row = self.row_of(identity.page_id)
         if row == UNKNOWN:
             if self.removals.of(identity) > updated_at:
                 return False

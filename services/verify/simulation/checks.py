@@ -300,6 +300,7 @@ def _held_up(facts: Facts) -> Downtimes:
     return [
         (BEGINNING + f.at, BEGINNING + f.at + f.seconds + facts.plan.scale.session_seconds)
         for f in facts.plan.faults
+        if f.kind != "order"
     ]
 
 

@@ -85,6 +85,7 @@ class Injector:
             "topic-anew": self._make_topic_anew,
             "import": self._import_pages,
             "growth": growing.begin,
+            "order": lambda f: self._world.orders.give(f.detail),
         }
 
     def start(self, plan: SimulationPlan) -> None:

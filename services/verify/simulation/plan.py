@@ -13,7 +13,7 @@ Kind = Literal[
     "kill", "kill-in-commit", "term", "pause", "rebalance", "broker-down", "database-down",
     "cut-broker", "deaf", "cut-database", "clock", "duplicate", "bandwidth", "bad-message",
     "marker", "long-database-outage", "leader-lost", "overtaken", "transaction", "retention",
-    "records-lost", "topic-anew", "import", "growth",
+    "records-lost", "topic-anew", "import", "growth", "order",
 ]
 # fmt: on
 
@@ -27,7 +27,7 @@ BREAKING: Final[frozenset[Kind]] = frozenset({"records-lost", "topic-anew"})
 """After these, workers stand still until people have looked. There is one of them at most, and
 early, so that there is time for it."""
 
-BESIDE: Final[frozenset[Kind]] = frozenset({"growth"})
+BESIDE: Final[frozenset[Kind]] = frozenset({"growth", "order"})
 """What is not drawn among the others, but comes beside them."""
 
 BREAKS_UNTIL_SECONDS: Final = 8.0
@@ -48,6 +48,12 @@ _GROWS_AGAIN: Final = 0.4
 
 _AGAIN_WITHIN_SECONDS: Final = 6.0
 """So soon after the first: mostly before that is over."""
+
+_WITH_ORDERS: Final = 0.2
+"""Part of the seeds in which operators say something of pages, hosts and the budget meanwhile."""
+
+_ORDERS: Final = (2, 6)
+"""How often, at least and at most."""
 
 _WITH_SHARES: Final = 0.15
 """Part of the seeds in which schedulers keep parts of the slots for reasons to crawl."""
@@ -211,7 +217,7 @@ def draw_plan(seed: int, scale: Scale) -> SimulationPlan:
     # Few kinds, and each of them often: what one hole needs is seldom five different ones.
     kinds = _compatible(rng.sample(often, min(rng.randint(1, 4), len(often))))
     faults = _one_break([_draw(rng, scale, kinds) for _ in range(count)])
-    faults += _growth(seed, scale, kinds)
+    faults += _growth(seed, scale, kinds) + _orders(seed, scale, kinds)
     weather = Weather(
         slow_commits=rng.choice((0.02, 0.1, 0.4)),
         slow_messages=rng.choice((0.01, 0.03, 0.1)),
@@ -238,6 +244,20 @@ def _growth(seed: int, scale: Scale, others: Collection[Kind]) -> list[Fault]:
         again = at + _AGAIN_WITHIN_SECONDS * rng.random()
         growths.append(Fault(round(again, 3), "growth", "", detail=rng.random()))
     return growths
+
+
+def _orders(seed: int, scale: Scale, others: Collection[Kind]) -> list[Fault]:
+    """In some seeds, and in all where few other kinds may come, what operators say. Not where they
+    must settle something else."""
+    rng = Random(f"orders {seed}")  # noqa: S311 - a simulation
+    is_drawn = rng.random() < _WITH_ORDERS or len(scale.kinds) < len(KINDS) // 2
+    if "order" not in scale.kinds or not is_drawn or BREAKING & set(others):
+        return []
+    until = scale.seconds - scale.quiet_seconds
+    times = [
+        round(rng.uniform(scale.begin_seconds, until), 3) for _ in range(rng.randint(*_ORDERS))
+    ]
+    return [Fault(at, "order", "", detail=rng.random()) for at in times]
 
 
 def _with_shares(seed: int, scale: Scale) -> Scale:

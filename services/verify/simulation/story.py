@@ -34,6 +34,7 @@ _TEXTS: Final[dict[Kind, str]] = {
     "topic-anew": "a topic is removed and made anew",
     "import": "pages are imported while the estimators are away for {seconds:.1f} s",
     "growth": "shards become more",
+    "order": "operators say something of a page, a host or the budget",
     "marker": "transactions leave their markers on the topics",
 }
 

@@ -14,6 +14,7 @@ from services.verify.simulation.classes import CHANGED_SECONDS, with_class, with
 from services.verify.simulation.clocks import BEGINNING
 from services.verify.simulation.kafka.broker import Broker, Given, Partition
 from services.verify.simulation.loop import VirtualLoop
+from services.verify.simulation.orders import Orders
 from services.verify.simulation.plan import Scale
 from services.verify.simulation.process import OUTSIDE
 from services.verify.simulation.sending import Sending
@@ -92,6 +93,8 @@ class World:
         self._rng = rng
         self._sending = Sending(loop, broker, self.truth, seed)
         self._send, self._append = self._sending.send, self._sending.append
+        said = self._send, self.set_budget, scale.crawls_per_second
+        self.orders = Orders(loop, self.truth, *said)
         self._by_url: dict[str, Page] = {}
         self._read: dict[int, int] = {}
         self._reading = 0

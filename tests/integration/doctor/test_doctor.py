@@ -7,6 +7,7 @@ import uuid
 import psycopg
 import pytest
 from aiokafka.admin import AIOKafkaAdminClient, NewTopic
+from apache import ONCE
 from click.testing import CliRunner
 
 from migrations.upgrade import migrate
@@ -156,6 +157,28 @@ def test_topics_that_were_made_by_settings_of_before_a_growth_are_found(prefix, 
     assert "shards of both" not in diagnosis()[1]
     asyncio.run(add_partitions(load_settings(), 4 * PARTITIONS))
     assert found["shards of both"] != diagnosis()[1]["shards of both"], "the dump is the older one"
+
+
+@ONCE
+def test_one_of_several_databases_that_was_restored_as_it_was_before_a_growth_is_named(
+    prefix, database_url, migrated_database, monkeypatch
+):
+    home, other = database_url, migrated_database(PARTITIONS)
+    monkeypatch.delenv("DATABASE_URL")
+    monkeypatch.setenv("FRESHET_DATABASES", f"0={home},1={other}")
+    assert run("migrate").exit_code == 0
+    run("topics", "ensure")
+    begin_growth(home, 2 * PARTITIONS)
+    asyncio.run(add_partitions(load_settings(), 2 * PARTITIONS))
+
+    _, found = diagnosis()
+    assert risks(found) == {
+        "shards of both (1-1/2)": f"{2 * PARTITIONS} partitions of each topic, and {PARTITIONS} "
+        "shards in the database"
+    }
+    assert found["shards of both (1-1/2)"]["remedy"] == f"freshet shards grow {2 * PARTITIONS}"
+    begin_growth(other, 2 * PARTITIONS)
+    assert risks(diagnosis()[1]) == {}
 
 
 def test_topics_that_are_growing_or_have_grown_are_told_from_mistakes(prefix, monkeypatch):

@@ -84,11 +84,11 @@ class Frontier:
         async with grpc.aio.insecure_channel(self.address) as channel:
             yield Client(channel)
 
-    async def ask(self, *urls: str, seconds: float = 120.0) -> list[str]:
-        """Ask for pages, as a scheduler does; returns the requests' ids."""
+    async def ask(self, *urls: str, seconds: float = 120.0, later: float = 0.0) -> list[str]:
+        """Ask for pages, as a scheduler does so much later; returns the requests' ids."""
         ids = []
         for url in urls:
-            now, host = time.time(), url.split("/")[2]
+            now, host = time.time() + later, url.split("/")[2]
             ids.append(uuid.uuid4().hex)
             request = CrawlRequest(ids[-1], 1, url, host, now, now + seconds, 1.0, 1.0, "value")
             await (await self._publisher.send_for_host(CRAWL_REQUESTS, host, request))

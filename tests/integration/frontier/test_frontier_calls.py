@@ -76,6 +76,9 @@ async def test_a_host_is_blocked_and_delayed_by_messages_of_its_own(start):
         await client.SetDelay(api.QueueDelayParams(key="B.example", delay_requestable=7))
         got = await client.urls_until(1)
         assert [info.key for info in got + await client.urls()] == ["b.example"]
+        # Schedulers know of the block then, so an operator has ended it.
+        await frontier.ask("https://a.example/2", later=20.0)
+        assert [info.url for info in await client.urls_until(1)] == ["https://a.example/2"]
         await client.BlockQueueUntil(api.BlockQueueParams(key="a.example"))
         assert [info.key for info in await client.urls_until(1)] == ["a.example"]
 

@@ -3,21 +3,23 @@
 import numpy as np
 import psycopg
 import pytest
-from store_contents import NOW, fill, urls_of_shard
+from store_contents import NOW, SHARDS, fill, urls_of_shard
 
 from services.cli.erasing import of_looks
 from shared.contracts.databases import Databases
-from shared.contracts.identity import identify
+from shared.contracts.identity import identify, shard_of
 from shared.contracts.topics import TOPICS
 from shared.store import erased_traces, purging
 from shared.store.erased_traces import delete_observations, observation_runs
 from shared.store.erasing import KEPT_SECONDS
 from shared.store.page_status import ACTIVE, DISALLOWED, DUPLICATE, GONE, REDIRECTED, REMOVED
 from shared.store.purging import Purgeable, count_purgeable, purgeable_urls
+from shared.store.splitting import prepare, split_all
 from shared.store.writer import ensure_observation_partition
 from shared.units import SECONDS_PER_DAY as DAY
 
 URLS = urls_of_shard(0, 12) + urls_of_shard(1, 6)
+GROWN = 2 * SHARDS
 
 
 def become(store, url, **columns):
@@ -128,3 +130,21 @@ def test_what_is_appended_while_crawl_records_are_looked_through_is_looked_at_to
 def test_that_a_page_was_erased_is_known_for_longer_than_any_topic_keeps_it():
     kept = [int(t.config["retention.ms"]) for t in TOPICS if "retention.ms" in t.config]
     assert max(kept) / 1000 < KEPT_SECONDS
+
+
+@pytest.mark.parametrize("of_host", [False, True])
+def test_pages_whose_shard_is_split_meanwhile_are_found_where_they_went(
+    store, monkeypatch, of_host
+):
+    """What was looked at before is looked at again: a page that is erased is not there any more."""
+    monkeypatch.setattr(purging, "URLS_AT_ONCE", 1)
+    databases = Databases.alone(store)
+    fill(store, URLS)
+    moving = [url for url in URLS if shard_of(identify(url).host, GROWN) >= SHARDS]
+    host = identify(moving[0]).host if of_host else None
+    wanted = {url for url in URLS if host in (None, identify(url).host)}
+    parts = purgeable_urls(databases, Purgeable(host=host, any_status=True))
+    found = set(next(parts))
+    layout = prepare(databases, GROWN)
+    split_all(databases, layout, lambda *_: None, wait_seconds=0.0, unattended=True)
+    assert found | {url for part in parts for url in part} == wanted

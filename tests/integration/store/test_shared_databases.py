@@ -141,6 +141,19 @@ def test_status_goes_on_without_a_database_that_is_away(filled, environment, mon
     assert "hidden" not in refused.stderr
 
 
+def test_a_page_is_explained_though_the_home_is_away_if_it_is_in_another(
+    filled, environment, monkeypatch
+):
+    _, other = filled.each
+    text = f"0-1=postgresql://u:hidden@127.0.0.1:1/none,2-3={other.url}"
+    monkeypatch.setenv("FRESHET_DATABASES", text)
+    [url, *_] = pages_in(other)
+    answer = run("explain", url, "--json")
+    assert (answer["url"], answer["decision"]["multiplier"]) == (url, None)
+    elsewhere = next(u for u in URLS if filled.of_host(identify(u).host) == filled.home)
+    assert CliRunner().invoke(main, ["explain", elsewhere]).exit_code == 2
+
+
 def test_what_is_listed_is_of_both_a_page_at_a_time(filled):
     assert count_by_state(filled, None)["active"] == len(URLS)
     assert count_by_state(filled, HOSTS[0])["active"] == 3

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from shared.store.page_status import AWAY, STATUS_NAMES
-from shared.views.explaining import explain, lines, value_curve
+from shared.views.explaining import Bounds, explain, lines, value_curve
 
 NOW = 1_700_864_000.0
 DAY = 86_400.0
@@ -197,3 +197,79 @@ def test_people_read_times_and_crawls() -> None:
     assert "10 days ago" in text
     assert "changed after 3 days with 1 signals" in text
     assert "unsignalled change rate" in text
+
+
+LIVE: dict[str, Any] = SILENT | {"unanswered": 0, "retry_at": None, "max_age_days": None}
+
+
+def the_reason(page: dict[str, Any], live: dict[str, Any] | None, bounds: Bounds) -> str:
+    """What stands last: its value, or its age."""
+    reason: str = explain(page, live, 50.0, NOW, bounds=bounds)["why"][-1]
+    return reason
+
+
+def test_a_page_beyond_its_maximum_age_is_not_said_to_wait_for_its_value() -> None:
+    beyond = "It is beyond its maximum age since 2023-11-22 22:13:20Z (2 days ago): of those the "
+    for page, live, bounds in (
+        (known(state={"max_age_days": 8.0}), None, Bounds()),
+        (known(), None, Bounds(default_max_age_days=8.0)),
+        (known(), LIVE | {"class": "max-age", "max_age_days": 8.0}, Bounds()),
+    ):
+        assert the_reason(page, live, bounds) == f"{beyond}latest goes first."
+    soon = " 50: it is due 2023-11-26 22:13:20Z (in 2 days), beyond its maximum age."
+    assert the_reason(known(), None, Bounds(default_max_age_days=12.0)).endswith(soon)
+    waiting = {"class": "value", "due_at": NOW + 2 * DAY, "max_age_days": 12.0}
+    assert the_reason(known(), LIVE | {"multiplier": 50.0} | waiting, Bounds()).endswith(soon)
+
+
+def test_a_page_below_the_floor_is_not_next_whatever_the_threshold_and_its_age_are() -> None:
+    floor = Bounds(least_value=15.0)
+    page = known(state={"max_age_days": 8.0})
+    for live in (None, LIVE | {"class": "value"}):
+        answer = explain(page, live, 1e-3, NOW, bounds=floor)
+        assert "is below 15, for less than which no slot is spent: it" in answer["why"][-1]
+    reached = value_curve(page, explain(page, None, 1e-3, NOW, bounds=floor)["decision"], NOW)
+    due = explain(page, None, 1e-3, NOW, bounds=floor)["decision"]["due_at"]
+    assert reached is not None
+    assert np.interp(due, reached["at"], reached["value"]) == pytest.approx(15.0, rel=1e-3)
+    assert "beyond its maximum age since" in the_reason(page, None, Bounds(least_value=1.0))
+
+
+def test_every_rule_of_its_host_is_named_and_of_two_rates_the_strictest() -> None:
+    rules = {"max_crawls_per_second": 0.5, "crawl_delay": 10.0, "max_open_requests": 3}
+    later = {"blocked_until": NOW + DAY, "asked_until": NOW + 2 * DAY, "failures": 2}
+    why = explain(known(host=rules | later), None, 1.0, NOW)["why"]
+    assert [reason for reason in why if reason.startswith("Its host")] == [
+        "Its host is blocked until 2023-11-26 22:13:20Z (in 2 days) (the host asked for it).",
+        "Its host failed 2 times in a row: see `freshet hosts show`.",
+        "Its host takes at most 0.1 crawls a second (robots.txt).",
+        "Its host takes at most 3 open requests.",
+    ]
+    # Lifted one after the other, in whatever order.
+    rules["crawl_delay"] = None
+    why = explain(known(host=rules | {"blocked_until": NOW - 1.0}), None, 1.0, NOW)["why"]
+    assert [reason for reason in why if reason.startswith("Its host")] == [
+        "Its host takes at most 0.5 crawls a second (operators).",
+        "Its host takes at most 3 open requests.",
+    ]
+
+
+def test_a_page_that_is_away_and_asked_for_says_so() -> None:
+    live = LIVE | {"in_flight": True, "deadline_at": NOW + 60.0, "retry_at": NOW - DAY}
+    why = explain(known(status="gone"), live, 2.0, NOW)["why"]
+    assert [reason.split(";")[0] for reason in why] == [
+        "It is not crawled: it is gone.",
+        "It is asked for now",
+    ]
+
+
+def test_what_is_kept_for_the_class_of_a_page_is_said() -> None:
+    page = known(state={"class": "partner"})
+    why = explain(page, None, 15.0, NOW, bounds=Bounds(class_share=0.3))["why"]
+    assert any("Of the slots of its shard 0.3 are kept for its class partner" in r for r in why)
+
+
+def test_a_new_page_that_failed_again_and_again_is_not_said_to_go_first() -> None:
+    page = known(state={"last_crawled_at": None})
+    assert "go first" in explain(page, LIVE | {"class": "new"}, 1.0, NOW)["why"][-1]
+    assert "goes by its value" in explain(page, LIVE | {"class": "value"}, 1.0, NOW)["why"][-1]

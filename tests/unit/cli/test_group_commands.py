@@ -24,7 +24,11 @@ def run(monkeypatch):
         async def limits(_settings):
             return standing or {}
 
+        async def room(_settings):
+            return MOST_GROUPS
+
         monkeypatch.setattr(group_limits, "publish_limit", publish)
+        monkeypatch.setattr(group_limits, "room_for_limits", room)
         monkeypatch.setattr(group_limits, "standing_limits", limits)
         monkeypatch.setattr(group_limits, "named_group", lambda _settings, _host: named)
         monkeypatch.setattr(audit, "note", lambda _, *noting: noted.append(noting))

@@ -24,6 +24,18 @@ def test_a_bandwidth_that_suffices_keeps_them():
     assert "can be kept" in max_age_lines(judged({1.0: 86_400}, 2.0, 300.0))[0]
 
 
+def test_where_slots_are_kept_for_crawls_by_value_the_rest_has_to_suffice():
+    pages = {1.0: 86_400}
+    assert max_age_lines(judged(pages, 2.5, 300.0, 0.5)) == [
+        "max ages   86,400 pages ask for 1 crawls/s: they can be kept"
+    ]
+    assert max_age_lines(judged(pages, 1.5, 300.0, 0.5)) == [
+        "max ages   86,400 pages ask for 1 crawls/s: they can be kept if enough of 0.5 of the "
+        "slots, which are kept for crawls by value, come to such pages"
+    ]
+    assert "cannot be kept" in max_age_lines(judged(pages, 0.9, 300.0, 0.5))[0]
+
+
 def test_where_it_does_not_all_become_late_alike():
     pages = {1.0: 86_400, 10.0: 864_000}
     found = judged(pages, 1.0, 300.0)

@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from shared.contracts.databases import Databases
 from shared.contracts.identity import shard_of
-from shared.contracts.layout import Layout, together
+from shared.contracts.layout import Layout
 
 A, B, C = (f"postgresql://user:hidden@{name}/freshet" for name in "abc")
 
@@ -89,9 +89,21 @@ def test_a_database_does_not_show_its_password():
 
 
 def test_what_each_database_knows_of_a_growth_is_the_whole_together():
+    databases = Databases.parse(f"0-1={A},2-3={B}")
     begun, split = Layout(8, 4, frozenset()), Layout(8, 4, frozenset({0, 1}))
 
-    assert together([split, Layout(8, 4, frozenset({3}))]) == Layout(8, 4, frozenset({0, 1, 3}))
+    def whole(*layouts):
+        return databases.layout_of_all(dict(zip(databases.each, layouts, strict=True)))
+
+    assert whole(split, Layout(8, 4, frozenset({3}))) == Layout(8, 4, frozenset({0, 1, 3}))
     # One does not know of the growth yet, and one has one behind it that others have, too.
-    assert together([Layout.of(4), begun]) == begun
-    assert together([Layout(4, 2, frozenset({0, 1})), split]) == split
+    assert whole(Layout.of(4), begun) == begun
+    assert whole(split, Layout(4, 2, frozenset({0, 1}))) == split
+    assert whole(Layout.of(4), Layout.of(4)) == Layout.of(4)
+    # One was restored as it was before, or amid the growth, and the other believes it to be split.
+    over = Layout(8, 4, frozenset(range(4)))
+    assert whole(over, Layout.of(4)) == whole(over, begun) == split
+    # It grows to as many at once as the other has by two growths.
+    twice = Layout(16, 8, frozenset(range(8)), (4,))
+    assert whole(twice, Layout(16, 4, frozenset())).split == {0, 1, 4, 5}
+    assert whole(twice, Layout(16, 4, frozenset({2, 3}))) == twice

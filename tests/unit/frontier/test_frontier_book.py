@@ -12,8 +12,8 @@ NOW = 1000.0
 LATE = NOW + 120.0
 
 
-def request(name, host="a.example", deadline=LATE):
-    return CrawlRequest(name, 1, f"https://{host}/{name}", host, NOW, deadline, 1.0, 1.0, "value")
+def request(name, host="a.example", deadline=LATE, at=NOW):
+    return CrawlRequest(name, 1, f"https://{host}/{name}", host, at, deadline, 1.0, 1.0, "value")
 
 
 @pytest.fixture
@@ -46,9 +46,21 @@ def test_one_host_alone_can_be_asked_for(book):
 
 def test_a_blocked_host_is_passed_over_until_its_time_and_others_are_not(book):
     fill(book, request("1", "a"), request("2", "b"))
-    book.block("a", NOW + 10)
+    book.block("a", NOW + 10, NOW + 5)
     assert names(book.take(1, 0, None, 0, NOW)) == ["2"]
     assert names(book.take(0, 0, None, 0, NOW + 10)) == ["1"]
+
+
+def test_what_is_asked_for_in_spite_of_a_block_is_handed_out_as_somebody_has_ended_it(book):
+    """The last to speak counts: an operator, say, or another frontier, of whom it does not hear."""
+    later = NOW + 11.0
+    fill(book, request("1"), request("2", at=NOW + 9.0))
+    book.block("a.example", NOW + 1e6, NOW + 10.0)
+    book.begin(request("3", at=later), 0, 2, later)
+    assert names(book.take(0, 0, None, 0, later)) == ["3"]
+    assert book.waiting() == 2
+    book.block("a.example", 0.0, later)
+    assert names(book.take(0, 0, None, 0, later)) == ["1", "2"]
 
 
 def test_what_is_not_answered_is_handed_out_again_after_its_delay_and_before_others(book):

@@ -7,10 +7,12 @@ import pytest
 
 from services.scheduler.flow.imported import ImportWatch
 from services.scheduler.picking.calendar import make_shard
+from services.scheduler.state.page_classes import LOOKS, MOST_LEFT_OUT
 from services.scheduler.state.rules import PickingRules, ShardRules
 from shared.contracts.identity import identify
 from shared.contracts.messages import PageUpdate
 from shared.runtime.settings import Settings
+from shared.store.class_numbers import MOST_CLASSES
 from shared.store.imports_log import PageImport
 from shared.store.last_imports import LastImport
 
@@ -64,3 +66,39 @@ async def test_a_database_that_is_away_meanwhile_is_asked_again(monkeypatch, sha
     answers.append([PageUpdate("upsert", PAGE.url, 4.0, 3.0, updated_at=7.0)])
     await watch._look_again(asyncio.Event())
     assert importance_of(shard) == 4.0
+
+
+async def test_a_page_that_was_left_out_for_its_class_is_taken_once_the_database_has_it(
+    monkeypatch, shard
+):
+    """An estimator that starts finds that a class has no page any more, and so has room for it."""
+    for number in range(MOST_CLASSES):
+        said = PageUpdate("upsert", PAGE.url, page_class=f"class{number}")
+        shard.upsert(PAGE, said, 8.0 + number)
+    new = identify("http://a.example/new")
+    for url in (new.url, PAGE.url):
+        assert not shard.upsert(identify(url), PageUpdate("upsert", url, page_class="more"), 999.0)
+    known = PageUpdate("upsert", PAGE.url, 1.5, updated_at=8.0 + MOST_CLASSES - 1)
+    database = [known]
+    watch = ImportWatch(Settings(), Inline(), lambda: {0: shard})
+    monkeypatch.setattr(ImportWatch, "_read_pages", lambda *_: database)
+
+    await watch._look_again(asyncio.Event())
+    assert shard.count == 1, "the database does not have it yet"
+    database[:] = [
+        PageUpdate("upsert", url, 4.0, updated_at=999.0, page_class="more")
+        for url in (new.url, PAGE.url)
+    ]
+    await watch._look_again(asyncio.Event())
+    assert (shard.count, importance_of(shard)) == (2, 4.0)
+    classes = [shard.classes.name_of(int(number)) for number in shard.records["page_class"][:2]]
+    assert classes == ["more", "more"]
+    assert await Inline().run(watch._left_out) == []
+
+
+async def test_what_an_estimator_has_refused_is_not_looked_for_for_ever(shard):
+    for page_id in range(MOST_LEFT_OUT + 10):
+        shard.classes.leave_out(page_id, 1.0)
+    for _ in range(LOOKS):
+        assert len(shard.classes.take_left_out()) == MOST_LEFT_OUT
+    assert shard.classes.take_left_out() == []

@@ -1,11 +1,15 @@
 """What `freshet explain` is told: in accord with what the shard then does."""
 
+import dataclasses
+
 import numpy as np
 import pytest
 from reference_shard import DAY, World, rules
 
 from services.scheduler.explain import page_state, shard_state
+from services.scheduler.picking.priority import PATIENCE
 from shared.contracts.codec import encode
+from shared.rules.page_events import FAILED
 from shared.store.page_status import AWAY, STATUS_NAMES
 
 NOW = 1.7e9
@@ -54,6 +58,29 @@ def test_a_page_that_was_crawled_a_moment_ago_rests():
     resting = explain(world, page, threshold=1e-9)
     assert resting["class"] == "not now"
     assert resting["due_at"] == resting["rests_until"] == NOW + 200.0
+
+
+def test_a_page_beyond_its_maximum_age_is_due_once_it_is_worth_the_floor():
+    found = rules(max_age_days=3.0)
+    floor = dataclasses.replace(found.picking, least_value=6.0)
+    world = World(dataclasses.replace(found, picking=floor))
+    page = world.add_page("a", 1, NOW - DAY, alpha=0.05, last_crawled_at=NOW - 3.5 * DAY)
+    waiting = explain(world, page, threshold=1e-9)
+    assert waiting["class"] == "value"
+    later = explain(world, page, waiting["due_at"] + 1.0, threshold=1e-9)
+    assert later["crawl_value"] == pytest.approx(6.0, rel=1e-4)
+    assert later["class"] == "max-age"
+
+
+def test_a_page_that_failed_again_and_again_is_due_by_its_value_alone():
+    world = World(rules(max_age_days=3.0))
+    page = world.add_page("a", 1, NOW - DAY, alpha=0.05, last_crawled_at=NOW - 5 * DAY)
+    for number in range(PATIENCE):
+        world.outcome(page.page_id, NOW - 4 * DAY + number, FAILED)
+    state = explain(world, page, NOW + 4 * DAY, threshold=16.0)
+    assert (state["class"], state["failures"]) == ("value", PATIENCE)
+    due = explain(world, page, state["due_at"], threshold=16.0)
+    assert due["crawl_value"] == pytest.approx(16.0, rel=1e-6)
 
 
 def test_a_new_page_is_due_now():
