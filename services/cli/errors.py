@@ -209,11 +209,14 @@ def _setting() -> str:
     return "DATABASE_URL" if load_settings().databases is None else "FRESHET_DATABASES"
 
 
-_SECRET_OPTION = re.compile(r"([?&](?:ssl)?password=)[^&]*", re.IGNORECASE)
+_PRIVATE_PARAMETERS = r"(?:(?:ssl)?password|oauth_client_secret|scram_(?:client|server)_key)"
+"""Parameters of libpq, as far as 18."""
+
+_SECRET_OPTION = re.compile(rf"([?&]{_PRIVATE_PARAMETERS}=)[^&]*", re.IGNORECASE)
 _SECRET_WORD = re.compile(
-    r"((?:^|\s)(?:ssl)?password\s*=\s*)('(?:[^'\\]|\\.)*'|(?:[^\s\\]|\\.)*)", re.IGNORECASE
+    rf"((?:^|\s){_PRIVATE_PARAMETERS}\s*=\s*)('(?:[^'\\]|\\.)*'|(?:[^\s\\]|\\.)*)", re.IGNORECASE
 )
-"""libpq's `password` and `sslpassword`, in a URL and in its other form, `host=... password=...`."""
+"""Such a one in a URL and in its other form, `host=... password=...`."""
 
 
 def without_password(url: str) -> str:

@@ -12,11 +12,11 @@ from aiohttp.web import Response
 from services.coordinator import metrics
 from services.coordinator.allotment import Fleet, Shard
 from services.coordinator.core import Coordination, Moment
-from services.coordinator.kept_answer import KeptAnswer
 from services.coordinator.shards_there import ShardsThere
 from services.coordinator.solver import demand_at
 from services.coordinator.web import files
 from shared.contracts.reported import ClassCrawls
+from shared.runtime.kept_answer import KeptAnswer
 
 HISTORY_SECONDS = 600
 """Samples kept, one a second."""
@@ -361,11 +361,15 @@ def _host_limited(fleet: Fleet, wall: float, multiplier: float) -> float:
 
 def add_picture(app: faust.App, state: Callable[[], State]) -> None:
     """Serve the page and its data from the worker's HTTP server."""
-    kept = KeptAnswer(lambda: msgspec.json.encode(state()))
+
+    async def make() -> bytes:
+        return msgspec.json.encode(state())
+
+    kept = KeptAnswer(make)
 
     @app.page("/state.json")  # type: ignore[untyped-decorator]
     async def state_json(_web: Any, _request: Any) -> Response:
-        return Response(body=kept.body(), content_type="application/json", headers=HEADERS)
+        return Response(body=await kept.body(), content_type="application/json", headers=HEADERS)
 
     for path, (text, content_type) in files().items():
         _add_file(app, path, text.encode(), content_type)

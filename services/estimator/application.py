@@ -148,7 +148,7 @@ def apply_records(
     Bad records change nothing and are in the result with the reason, and so are those that are
     another shard's.
     """
-    reader = Reader(shard.number, shard.layout, acceptance, shard.classes)
+    reader = Reader(shard.number, shard.layout, acceptance, shard.classes, shard.hosts.has_twin)
     known_hosts = len(shard.hosts.names)
     hosts = _apply_limits(shard, reader, records.get(HOST_LIMITS.name, ()))
     updates = reader.updates(records.get(PAGE_UPDATES.name, ()))

@@ -16,6 +16,7 @@ from shared.contracts.codec import decode_many
 from shared.contracts.identity import (
     BadUrl,
     PageIdentity,
+    host_id_of,
     identify,
     page_ids_of,
 )
@@ -131,14 +132,18 @@ class Reader:
     layout: Layout
     acceptance: Acceptance
     classes: PageClasses
+    has_twin: Callable[[str], bool]
+    """Whether a host has the id of another one that is there (`Hosts.has_twin`)."""
     refused: list[Refused] = field(default_factory=list)
     misplaced: list[Misplaced] = field(default_factory=list)
+    _named: dict[int, str] = field(default_factory=dict)
+    """The hosts that records of the batch speak of, by their ids."""
 
     def updates(self, records: Sequence[ConsumerRecord]) -> Updates:
         """Read `page-updates`."""
         if not records:
             return _NO_UPDATES
-        taken: list[tuple[float, PageUpdate, PageIdentity, int]] = []
+        taken: list[tuple[float, PageUpdate, PageIdentity, int, ConsumerRecord]] = []
         for record, update in zip(*self._decoded(PageUpdate, records), strict=True):
             time = (
                 self.acceptance.arrival(record) if update.updated_at is None else update.updated_at
@@ -150,12 +155,14 @@ class Reader:
             if self._accepts(record, self.acceptance.why_not_added(update, page.host)):
                 number = self._class_of(record, update)
                 if number is not None:
-                    taken.append((time, update, page, number))
+                    taken.append((time, update, page, number, record))
         taken.sort(key=lambda item: item[0])
-        messages = [update for _, update, _, _ in taken]
+        # In this order, as schedulers do it: of two hosts with one id, the first is the host.
+        taken = [item for item in taken if self._is_itself(item[4], item[2].host)]
+        messages = [update for _, update, *_ in taken]
         return Updates(
-            [page for _, _, page, _ in taken],
-            np.array([time for time, _, _, _ in taken], np.float64),
+            [page for _, _, page, *_ in taken],
+            np.array([time for time, *_ in taken], np.float64),
             np.array([_operation(m) for m in messages], np.int8),
             np.array([_or(m.importance, np.nan) for m in messages], np.float64),
             np.array(
@@ -165,7 +172,7 @@ class Reader:
             np.array([_or(m.crawled_at, NEVER) for m in messages], np.float64),
             np.array([m.urgent for m in messages], np.bool_),
             np.array([m.whole_host for m in messages], np.bool_),
-            np.array([number for _, _, _, number in taken], np.int16),
+            np.array([number for _, _, _, number, _ in taken], np.int16),
         )
 
     def _class_of(self, record: ConsumerRecord, update: PageUpdate) -> int | None:
@@ -248,7 +255,11 @@ class Reader:
             else:
                 given = self._decoded(HostLimit, [record])[1]
             time = self.acceptance.arrival(record)
-            limits += [(time, limit) for limit in given if self._is_here(record, limit.host)]
+            limits += [
+                (time, limit)
+                for limit in given
+                if self._is_here(record, limit.host) and self._is_itself(record, limit.host)
+            ]
         return limits
 
     def _decoded(
@@ -302,6 +313,14 @@ class Reader:
                 f"it came on partition {self.shard}, but host {host[:300]} belongs to {right}: "
                 "key the record by its host",
             )
+        return False
+
+    def _is_itself(self, record: ConsumerRecord, host: str) -> bool:
+        """Whether no other host has the id of this one. Names are made that have somebody else's:
+        their pages would go by the rules of that host, and it by what theirs answer."""
+        if self._named.setdefault(host_id_of(host), host) == host and not self.has_twin(host):
+            return True
+        self._refuse(record, f"host {host[:300]} has the id of another host, and is none for that")
         return False
 
     def _is_past(self, record: ConsumerRecord, time: float) -> bool:

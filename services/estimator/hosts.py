@@ -88,6 +88,10 @@ class Hosts:
         """Hosts and their directories in one number each, rising; and the factors of those."""
         self._of_directories: NDArray[np.float64] = np.empty(0)
         self._rows: dict[str, int] = {}
+        self._loaded: NDArray[np.int64] = np.empty(0, np.int64)
+        """Ids of the hosts that were loaded, rising."""
+        self._newer: set[int] = set()
+        """Those of all others."""
         self._by_id: NDArray[np.int64] = np.empty(0, np.int64)
         """Rows in rising order of hosts' ids, as far as that was asked for."""
         self._slots: dict[tuple[int, str], int] = {}
@@ -104,6 +108,7 @@ class Hosts:
         hosts._rows = {name: row for row, name in enumerate(hosts.names)}
         hosts.records = np.zeros(count, HOST)
         hosts.records["host_id"] = columns.host_ids
+        hosts._loaded = np.sort(columns.host_ids)
         for name in HOST_RULES.names or ():
             hosts.records[name] = columns.rules[name]
         for name in ("limit_updated_at", "prior_shape", "prior_rate"):
@@ -141,6 +146,15 @@ class Hosts:
         """The row of a known host."""
         return self._rows.get(name)
 
+    def has_twin(self, name: str) -> bool:
+        """Whether a host, which is not there, has the id of another one that is."""
+        if name in self._rows:
+            return False
+        host_id = host_id_of(name)
+        place = int(np.searchsorted(self._loaded, host_id))
+        is_loaded = place < self._loaded.size and int(self._loaded[place]) == host_id
+        return is_loaded or host_id in self._newer
+
     def knows(self, host_ids: NDArray[np.int64]) -> NDArray[np.bool_]:
         """Which hosts are there, by their ids."""
         return np.isin(host_ids, self.records["host_id"][: len(self.names)])
@@ -167,6 +181,7 @@ class Hosts:
         prior = self.newcomer
         record = self.records[row]
         record["host_id"] = host_id_of(name)
+        self._newer.add(host_id_of(name))
         HostRules().write(record)
         record["limit_updated_at"] = record["named_since"] = NEVER
         record["prior_shape"], record["prior_rate"] = prior.shape[0], prior.rate[0]

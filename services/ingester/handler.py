@@ -198,12 +198,17 @@ class SignalHandler:
     def _copied(self, refused: Iterable[Refused]) -> Iterator[Refused]:
         """What is kept of refused records."""
         for record, reason in refused:
-            size = len(record.value or b"") + len(record.key or b"")
-            text = self._refusals.copied_as(reason, size, time.monotonic())
+            text = self._refusals.copied_as(reason, _bytes_of(record), time.monotonic())
             if text is None:
                 metrics.SIGNALS_NOT_KEPT.inc()
             else:
                 yield _without_key(record), text
+
+
+def _bytes_of(record: ConsumerRecord) -> int:
+    """What a copy of it takes."""
+    headers = sum(len(name) + len(content or b"") for name, content in record.headers)
+    return len(record.value or b"") + len(record.key or b"") + headers
 
 
 def _without_key(record: ConsumerRecord) -> ConsumerRecord:

@@ -4,12 +4,11 @@ from collections import defaultdict
 from dataclasses import asdict, dataclass, field
 from typing import Final
 
-from yarl import URL
-
 from services.poller import metrics
 from services.poller.sites.prices import Prices
 from shared.contracts.identity import PageIdentity, identify
 from shared.runtime.pings import Ping
+from shared.runtime.shown_urls import shown
 from shared.store.stream_cursors import StreamNews
 from shared.units import SECONDS_PER_DAY
 
@@ -21,11 +20,6 @@ MOST_VALUED: Final = 500
 
 _REASON: Final = 200
 """Characters of a reason that are kept."""
-
-
-def shown(url: str) -> str:
-    """A stream's URL without what may be secret of it."""
-    return str(URL(url).with_user(None).with_query(None).with_fragment(None))
 
 
 @dataclass(slots=True)

@@ -89,7 +89,7 @@ def mapped(mapping: Mapping, wanted: Callable[[Any], bool] | None = None) -> Rea
 
     def read(event: Any) -> Said:
         cursor = _found(event, mapping.cursor) if mapping.cursor else ""
-        said = "" if cursor is None else str(cursor)
+        said = str(cursor) if isinstance(cursor, str | int | float) else ""
         if wanted is not None and not wanted(event):
             return Said(None, cursor=said)
         url = _PLACE.sub(lambda place: _text(event, place.group(1)), mapping.page)

@@ -7,6 +7,7 @@ from msgspec import Struct
 
 from services.poller.formats import READERS, Mapping, Reader, mapped
 from shared.runtime.settings import Settings, SettingsError
+from shared.runtime.shown_urls import shown
 
 
 class Stream(Struct, frozen=True, forbid_unknown_fields=True):
@@ -47,7 +48,7 @@ def streams_of(settings: Settings) -> list[Stream]:
         raise SettingsError(f"FRESHET_POLLER_STREAMS: {error}") from error
     for stream in streams:
         if not stream.url.startswith(("http://", "https://", "ws://", "wss://")):
-            raise SettingsError(f"FRESHET_POLLER_STREAMS: {stream.url!r} is no stream's URL")
+            raise SettingsError(f"FRESHET_POLLER_STREAMS: {shown(stream.url)!r} is no stream's URL")
         if stream.format == "json" and not stream.page:
             raise SettingsError("FRESHET_POLLER_STREAMS: the format json needs `page`")
     if len({stream.source for stream in streams}) < len(streams):

@@ -132,7 +132,7 @@ class Bodies:
                         raise self._too_large()
         except TimeoutError as error:
             raise Refused(408, f"the body takes longer than {self._seconds:g} s") from error
-        except web.RequestPayloadError as error:
+        except (web.RequestPayloadError, ConnectionError) as error:
             raise Refused(400, "the body is broken off or damaged") from error
         try:
             unpacking = unpacking_of(request.headers.get("Content-Encoding", ""))

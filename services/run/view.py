@@ -14,6 +14,7 @@ from rich.text import Text
 from deploy.local.supervisor import ChildState
 from services.run.options import RunOptions
 from services.run.session import Session
+from shared.terminal.output import visible
 
 LINE_SECONDS = 5.0
 _BARS = "▁▂▃▄▅▆▇█"
@@ -124,7 +125,7 @@ class LiveView:
         table.add_row(
             "dead letters",
             Text(str(status["dead_letters"]), style="red" if status["dead_letters"] else ""),
-            "; ".join(status["dead_letter_reasons"])[:100],
+            Text(visible("; ".join(status["dead_letter_reasons"]))[:100]),
         )
         table.add_row("p99", _latencies(status["latency_seconds"]), "")
         return table

@@ -35,6 +35,7 @@ from shared.runtime.database_threads import have_threads_for
 from shared.runtime.databases import at_database, databases_of
 from shared.runtime.follower import Follower
 from shared.runtime.kafka import appended_at
+from shared.runtime.kept_answer import KeptAnswer
 from shared.runtime.late_kernels import watch_kernels
 from shared.runtime.metrics import SHARDS_TO_SPLIT
 from shared.runtime.precedence import Precedence
@@ -168,7 +169,8 @@ class Scheduler(WorkerService):
 
         splits = SplitWatch(settings, self._thread, shards, consumer, pacer, note)
         imports = ImportWatch(settings, self._thread, shards)
-        unanswered = UnansweredWriter(settings, self._thread, shards, self.clock)
+        writer = self._thread, shards, self.clock, pacer.unsent_since
+        unanswered = UnansweredWriter(settings, *writer)
         return [watch.run(self.stopping) for watch in (imports, splits, unanswered)]
 
     def not_ready(self) -> str | None:
@@ -259,17 +261,26 @@ def _note_nothing(_: Layout) -> None:
 
 
 def _json(content: object, status: int = 200) -> Response:
-    return Response(
-        body=msgspec.json.encode(content), status=status, content_type="application/json"
-    )
+    return _answer(msgspec.json.encode(content), status)
+
+
+def _answer(body: bytes, status: int = 200) -> Response:
+    return Response(body=body, status=status, content_type="application/json")
 
 
 def add_pages(app: faust.App, scheduler: Scheduler) -> None:
     """Add `/shards` and `/pages?url=` to the worker's web server."""
 
+    async def described() -> bytes:
+        return msgspec.json.encode({"shards": await scheduler.describe_shards()})
+
+    # It looks through all pages, in the thread that fills slots: a few who ask again and again
+    # would have all of its time.
+    kept = KeptAnswer(described)
+
     @app.page("/shards")  # type: ignore[untyped-decorator]
     async def shards(_web: Any, _request: Any) -> Response:
-        return _json({"shards": await scheduler.describe_shards()})
+        return _answer(await kept.body())
 
     @app.page("/pages")  # type: ignore[untyped-decorator]
     async def pages(_web: Any, request: Any) -> Response:

@@ -50,6 +50,14 @@ _CARRIES_IPV4 = (
 """Forms of IPv6 that lead to an IPv4 address, and how far from the right it stands: compatible,
 mapped, NAT64 (RFC 6052) and 6to4 (RFC 3056)."""
 
+_NEVER_GLOBAL = tuple(
+    ipaddress.IPv6Network(network)
+    for network in ("64:ff9b:1::/48", "::ffff:0:0:0/96", "3fff::/20", "5f00::/16", "fec0::/10")
+)
+"""What Python takes for global, in some of its versions or all, and is not: NAT64 of one's own (RFC
+8215), which leads to any IPv4 address, translated ones (RFC 2765), documentation (RFC 9637),
+segments (RFC 9602), and local ones of before (RFC 3879)."""
+
 
 class BadUrl(ValueError):
     """A URL that Freshet does not take; the text says why."""
@@ -226,6 +234,6 @@ def not_public(host: str) -> str:
 
 
 def _is_private_address(address: ipaddress.IPv4Address | ipaddress.IPv6Address) -> bool:
-    if isinstance(address, ipaddress.IPv6Address) and address.is_site_local:
+    if any(address in network for network in _NEVER_GLOBAL):
         return True
     return address.is_multicast or not address.is_global

@@ -50,9 +50,10 @@ class Known(Protocol):
 
     async def let_in(
         self, pages: Sequence[PageIdentity], most: int, now: float
-    ) -> Mapping[int, Literal["new", "known", "quota"]]:
+    ) -> Mapping[int, Literal["new", "known", "quota", "host"]]:
         """Let pages in as long as their hosts have fewer than the most; by id what became of each:
-        one that is `new` counts from now on, and once, however often it is let in."""
+        one that is `new` counts from now on, and once, however often it is let in. `host`: that has
+        the id of another one."""
         ...
 
 

@@ -21,6 +21,7 @@ from multidict import CIMultiDictProxy
 from yarl import URL
 
 from shared.contracts.identity import BadUrl, identify, is_private_host
+from shared.runtime.name_threads import NameThreads
 from shared.runtime.unpacking import Damaged, UnknownPacking, unpacking_of
 
 FETCH_SECONDS: Final = 10.0
@@ -108,21 +109,23 @@ class Fetcher:
         Args:
             allow_private: connect to private addresses as well.
             seconds: how long one fetch may take.
-            resolver: looks names up; None: the system does.
+            resolver: looks names up; None: the system does, in threads of our own.
             user_agent: who we say that we are.
         """
         self._allow_private = allow_private
         self._seconds = seconds
         self._resolver = resolver
+        self._names: NameThreads | None = None
         self._headers = {"User-Agent": user_agent} | _HEADERS
         self._session: aiohttp.ClientSession | None = None
 
     async def start(self) -> None:
         """Make ready."""
+        self._names = NameThreads() if self._resolver is None else None
         connector = aiohttp.TCPConnector(
             limit=_MOST_CONNECTIONS,
             limit_per_host=_CONNECTIONS_TO_HOST,
-            resolver=self._resolver,
+            resolver=self._resolver or self._names,
             use_dns_cache=False,
             force_close=True,
             socket_factory=self._socket,
@@ -141,6 +144,9 @@ class Fetcher:
         if self._session is not None:
             await self._session.close()
             self._session = None
+        if self._names is not None:
+            self._names.stop()
+            self._names = None
 
     async def get(
         self,

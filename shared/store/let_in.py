@@ -19,9 +19,10 @@ import psycopg
 
 from shared.contracts.identity import PageIdentity, host_id_of, shard_of
 from shared.store.known_pages import known_pages
+from shared.store.layout import read_layout
 from shared.units import SECONDS_PER_DAY
 
-Became = Literal["new", "known", "quota"]
+Became = Literal["new", "known", "quota", "host"]
 
 PLACES: Final = 2**31
 """Of hosts: a place is `shard_of` so many shards, from which it follows for any number of them."""
@@ -37,6 +38,13 @@ SELECT * FROM unnest(%s::int8[], %s::int4[]) ORDER BY 1 ON CONFLICT (host_id) DO
 _HOLD_HOSTS: Final = """
 SELECT host_id, pages FROM let_in_hosts WHERE host_id = ANY(%s) ORDER BY host_id FOR UPDATE
 """
+_TWINS: Final = """
+SELECT wanted.host FROM unnest(%s::int2[], %s::int8[], %s::text[]) AS wanted (shard, host_id, host)
+JOIN hosts ON hosts.shard = wanted.shard AND hosts.host_id = wanted.host_id
+WHERE hosts.host <> wanted.host
+"""
+"""Hosts that have the id of another one: estimators refuse their pages, which are none of its."""
+
 _NOTED: Final = "SELECT page_id FROM let_in_pages WHERE page_id = ANY(%s)"
 _ADD_PAGES: Final = """
 INSERT INTO let_in_pages (page_id, host_id, place)
@@ -73,6 +81,7 @@ def let_in(
         most: pages of a host.
     """
     ids = {page.host: host_id_of(page.host) for page in pages}
+    twins = _twins(connection, ids)
     # By itself: who makes a row waits for others who make the same one, and holds nothing.
     connection.execute(_ADD_HOSTS, (list(ids.values()), [place_of(host) for host in ids]))
     with connection.transaction():
@@ -87,7 +96,9 @@ def let_in(
         new = []
         for page in pages:
             has = before[page.host] + counted[ids[page.host]] + more[page.host]
-            if page.page_id in there:
+            if page.host in twins:
+                became[page.page_id] = "host"
+            elif page.page_id in there:
                 became[page.page_id] = "known"
             elif page.page_id in noted:
                 became[page.page_id] = "new"
@@ -103,6 +114,16 @@ def let_in(
             connection.execute(_ADD_PAGES, (*columns, [place_of(host) for host in hosts]))
             connection.execute(_COUNT_PAGES, ([ids[host] for host in more], list(more.values())))
     return became
+
+
+def _twins(connection: psycopg.Connection, ids: Mapping[str, int]) -> set[str]:
+    layout = read_layout(connection)
+    values = [layout.shard_of(host) for host in ids], list(ids.values()), list(ids)
+    try:
+        return {str(host) for (host,) in connection.execute(_TWINS, values)}
+    except psycopg.errors.InsufficientPrivilege:
+        # Until the next `freshet migrate` it may not read names. Estimators refuse them as well.
+        return set()
 
 
 def forget_let_in(connection: psycopg.Connection, shard: int, modulus: int) -> int:

@@ -131,7 +131,7 @@ ROLES: Final[dict[str, dict[str, str]]] = {
         "deployment": "SELECT",
         "shard_splits": "SELECT",
         "pages": "SELECT (shard, page_id, host_id, status)",
-        "hosts": "SELECT (shard, host_id)",
+        "hosts": "SELECT (shard, host_id, host)",
         **_LETTING_IN,
     },
     # The secrets of subscriptions are nobody's to read.

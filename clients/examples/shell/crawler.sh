@@ -24,9 +24,11 @@ answer() { # the request as JSON → the outcome as JSON
         # That it is busy or broken is nothing that the page's own, which led there, is left alone for.
         case $status in 2?? | 404 | 410) ;; *) read -r _ status _ <"$heads" ;; esac
     fi
+    # curl takes more behind the number than a number, and in $((…)) bash would run what is in a[$(…)].
+    [[ $status =~ ^[0-9]{3} ]] && status=${BASH_REMATCH[0]} || status=0
     # Of a page that is too large, or was cut off, the status says nothing, and there is a part at most.
     [ "$failure" != 0 ] || digest=$(sha256sum <"$page" | cut -c1-64)
-    jq -c --argjson status "$((10#${status:-0}))" --arg digest "$digest" --arg group "$address" '
+    jq -c --argjson status "$((10#$status))" --arg digest "$digest" --arg group "$address" '
         {request_id, url, host, crawled_at: now, http_status: $status} +
         if $group == "" then {} else {$group} end +
         if $status == 404 or $status == 410 then {result: "gone"}

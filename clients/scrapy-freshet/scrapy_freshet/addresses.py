@@ -14,6 +14,14 @@ from twisted.internet.error import DNSLookupError
 _CARRIES_IPV4 = (ipaddress.IPv6Network("64:ff9b::/96"), ipaddress.IPv6Network("::/96"))
 """Forms of IPv6 whose last 32 bits are an IPv4 address that they lead to."""
 
+_NEVER_GLOBAL = tuple(
+    ipaddress.IPv6Network(network)
+    for network in ("64:ff9b:1::/48", "::ffff:0:0:0/96", "3fff::/20", "5f00::/16", "fec0::/10")
+)
+"""What Python takes for global, in some of its versions or all, and is not: NAT64 of one's own (RFC
+8215), which leads to any IPv4 address, translated ones (RFC 2765), documentation (RFC 9637),
+segments (RFC 9602), and local ones of before (RFC 3879)."""
+
 
 def is_public(address: str) -> bool:
     """Whether an address is one of the public internet; what is no address is not.
@@ -31,6 +39,8 @@ def is_public(address: str) -> bool:
             inner = ipaddress.IPv4Address(int(parsed) & 0xFFFF_FFFF)
         if inner is not None:
             return is_public(str(inner))
+        if any(parsed in network for network in _NEVER_GLOBAL):
+            return False
     return parsed.is_global and not parsed.is_multicast
 
 

@@ -9,7 +9,8 @@ from scrapy_freshet.addresses import is_private_literal, is_public
     [
         *("127.0.0.1", "10.1.2.3", "169.254.169.254", "192.168.0.1", "0.0.0.0", "100.64.0.1"),
         *("224.0.0.1", "[::1]", "fe80::1%eth0", "fd00::1", "::ffff:10.0.0.1", "::127.0.0.1"),
-        *("64:ff9b::10.0.0.1", "2002:7f00:1::"),
+        *("64:ff9b::10.0.0.1", "2002:7f00:1::", "64:ff9b:1::10.0.0.1", "::ffff:0:10.0.0.1"),
+        *("fec0::1", "3fff::1", "[5f00::1]"),
     ],
 )
 def test_addresses_of_ones_own_network_are_not_public(address):

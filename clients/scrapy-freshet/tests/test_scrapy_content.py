@@ -1,10 +1,12 @@
 """What matters in a page, and what is told of a response."""
 
+import os
+import resource
 from ipaddress import ip_address
 
 import pytest
 from scrapy.http import HtmlResponse, Request, Response
-from scrapy_freshet.content import digest_of
+from scrapy_freshet.content import digest_of, main_words
 from scrapy_freshet.messages import CrawlRequest
 from scrapy_freshet.outcomes import outcome_of, retry_after
 
@@ -46,6 +48,22 @@ def test_a_page_without_main_is_its_body():
 def test_any_bytes_have_a_digest(body):
     assert digest_of(HtmlResponse("http://a.example/", body=body))
     assert digest_of(Response("http://a.example/", body=body))
+
+
+def test_what_is_around_the_main_content_or_between_its_words_leaves_the_others():
+    words = "<p>one<!-- 1 --> two<aside>three<b>four</b></aside> five <i>six</i></p>seven"
+    assert main_words(page(words)) == ["T", "one", "two", "five", "six", "seven"]
+    assert main_words(page(words, "<aside>")) == ["T"]
+
+
+def test_a_page_that_is_made_to_take_long_keeps_no_crawler_from_the_others():
+    page = b"<body>" + b"<b>" * 2_000 + b"x<i></i>" * 125_000
+    child = os.fork()
+    if not child:
+        resource.setrlimit(resource.RLIMIT_CPU, (8, 8))  # some forty times what it takes
+        os._exit(not digest_of(HtmlResponse("http://a.example/", body=page, encoding="utf-8")))
+    _, status = os.waitpid(child, 0)
+    assert os.waitstatus_to_exitcode(status) == 0
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,7 @@ import click
 
 from services.cli.commands.bandwidth import Rate
 from shared.terminal.numbers import Number
-from shared.terminal.output import show, show_json
+from shared.terminal.output import show, show_json, visible
 
 if TYPE_CHECKING:
     from shared.runtime.settings import Settings
@@ -151,7 +151,7 @@ def list_(most: int, as_json: bool) -> None:
     if not hosts:
         click.echo("no host has a rule but the default")
     for host in hosts:
-        click.echo(line_of(host, now))
+        click.echo(visible(line_of(host, now)))
 
 
 @command.command("erase")

@@ -33,6 +33,7 @@ def _rows() -> list[dict[str, Any]]:
 
     from services.cli.errors import without_password  # noqa: PLC0415
     from shared.runtime.settings import Settings, load_settings  # noqa: PLC0415
+    from shared.runtime.shown_urls import shown  # noqa: PLC0415
 
     settings = load_settings()
     rows = []
@@ -42,6 +43,8 @@ def _rows() -> list[dict[str, Any]]:
             value = without_password(value.get_secret_value())
         elif isinstance(value, SecretStr):
             value = "********"
+        elif name == "poller_streams":
+            value = str([one | {"url": shown(one.get("url", ""))} for one in value])
         elif value is not None and not isinstance(value, str | int | float | bool):
             value = str(value)
         set_ = name in settings.model_fields_set

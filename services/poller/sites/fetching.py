@@ -137,6 +137,6 @@ def _seconds_until(written: str, now: float) -> float | None:
         return float(text)
     try:
         at = parsedate_to_datetime(text)
-    except (ValueError, TypeError, IndexError):
+    except (ValueError, TypeError, IndexError, OverflowError):
         return None
     return max((at if at.tzinfo else at.replace(tzinfo=UTC)).timestamp() - now, 0.0)

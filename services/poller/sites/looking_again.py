@@ -1,22 +1,22 @@
 """Documents that are compared once more though they say what they said before. Pure.
 
-Of some, addresses were left out: robots.txt forbade them, or that of their host could not be had.
-Either may be otherwise later. When to look is kept behind the document's digest, eight bytes more;
-until then it is asked for and compared as any other, and a site that forbids for ever costs one
-whole reading a day.
+Of some, addresses were left out: robots.txt forbade them, or that of their host could not be had,
+or has so many rules that not all were judged. Each may be otherwise later. When to look is kept
+behind the document's digest, eight bytes more; until then it is asked for and compared as any
+other, and a site that forbids for ever costs one whole reading a day.
 """
 
 import struct
 from collections.abc import Collection
 from typing import Final
 
-from services.poller.sites.rules import DISALLOWED, UNKNOWN
+from services.poller.sites.rules import DISALLOWED, LATE, UNKNOWN
 from shared.units import SECONDS_PER_DAY
 
 UNKNOWN_SECONDS: Final = 3600.0
 """A host whose robots.txt could not be had is asked again after so long, not at each poll."""
 
-WAITS: Final = {DISALLOWED: SECONDS_PER_DAY, UNKNOWN: UNKNOWN_SECONDS}
+WAITS: Final = {DISALLOWED: SECONDS_PER_DAY, UNKNOWN: UNKNOWN_SECONDS, LATE: UNKNOWN_SECONDS}
 _DIGEST_BYTES: Final = 16
 _TIME: Final = struct.Struct("<d")
 

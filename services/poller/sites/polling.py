@@ -6,6 +6,7 @@ counts once.
 """
 
 import asyncio
+import time
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from operator import attrgetter
@@ -26,7 +27,7 @@ from services.poller.sites.news import Comparison, News, pack_known, unpack_know
 from services.poller.sites.politeness import Politeness
 from services.poller.sites.prices import Prices
 from services.poller.sites.robots_book import RobotsBook
-from services.poller.sites.rules import BAD, SiteRules
+from services.poller.sites.rules import BAD, LATE, SiteRules
 from shared.contracts.identity import BadUrl, PageIdentity, identify
 from shared.discovery.looking import source_of
 from shared.discovery.robots import Robots
@@ -69,6 +70,10 @@ HELD_TIMEOUTS: Final = 3.0
 
 SHOWN_AS: Final = "sites"
 """The source of all their signals in metrics: there may be thousands."""
+
+JUDGED_SECONDS: Final = 10.0
+"""Of a processor, for asking robots.txt about a document's addresses; usual ones take hundredths.
+Those that come later wait: threads that nobody ends are few, and all sources share them."""
 
 _REASON: Final = 300
 
@@ -218,7 +223,7 @@ class SitePoller:
         said: list[tuple[PageIdentity, News]] = []
         pings: list[Ping] = []
         exact: list[float] = []
-        left_out: Mapping[str, int] = {}
+        left_out: Counter[str] = Counter()
         if got.summary.kind == INDEX:
             found = await self._take_index(due, got.url, comparison) > 0
         else:
@@ -231,6 +236,8 @@ class SitePoller:
             if bad := left_out[BAD] + got.summary.bad_entries:
                 metrics.BAD_ENTRIES.inc(bad)
                 log.info("entries of a source are no URLs", source=due.source, entries=bad)
+            if late := left_out[LATE]:
+                log.warning("a robots.txt takes too long to ask", source=due.source, entries=late)
             new = await self._not_known(pages)
             pings = [Ping(page.url, page.host, news.observed_at) for page, news in said]
             exact = [
@@ -329,12 +336,13 @@ def _sorted_out(
     comparison: Comparison, rules: SiteRules, robots: Mapping[str, Robots]
 ) -> tuple[list[PageIdentity], list[tuple[PageIdentity, News]], Counter[str]]:
     """Addresses that were not there before, what is said of pages, and how many are left out, by
-    why: those that robots.txt keeps out are to be looked at anew."""
+    why: those that robots.txt keeps out, or was not asked about, are to be looked at anew."""
     left_out: Counter[str] = Counter()
     pages: dict[str, PageIdentity] = {}
     said: list[tuple[PageIdentity, News]] = []
+    until = time.thread_time() + JUDGED_SECONDS
     for news in comparison.news:
-        page = rules.page_of(news, robots)
+        page = rules.page_of(news, robots) if time.thread_time() < until else LATE
         if isinstance(page, str):
             left_out[page] += 1
             if page in WAITS:

@@ -20,6 +20,9 @@ DISALLOWED: Final = "disallowed"
 UNKNOWN: Final = "unknown"
 """What robots.txt says of it, as that cannot be had now."""
 
+LATE: Final = "late"
+"""The same, as it takes too long to find out: a file may have tens of thousands of rules."""
+
 
 class SiteRules:
     """Of one site."""

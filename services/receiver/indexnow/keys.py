@@ -36,6 +36,10 @@ MOST_CHECKS: Final = 256
 CHECKS_OF_VISITOR: Final = 16
 """Of those, by one visitor, whose hosts may be as slow as they like."""
 
+CHECKS_OF_VISITOR_PER_SECOND: Final = 20.0
+"""The same, of hosts that answer at once: names and ports without end may all be one machine's.
+Two hundred at once, as whoever publishes for many hosts has; then this."""
+
 CHECKS_OF_HOST_PER_SECOND: Final = 0.5
 """Made-up keys must not make a flood of requests at somebody's host: five at once, then this."""
 
@@ -89,6 +93,7 @@ class KeyBook:
         self._known: OrderedDict[KeyFile, _Known] = OrderedDict()
         self._checks: dict[KeyFile, asyncio.Task[Verdict]] = {}
         self._of_visitor: Counter[str] = Counter()
+        self._visitors = Rates(CHECKS_OF_VISITOR_PER_SECOND)
         self._rates = Rates(CHECKS_OF_HOST_PER_SECOND)
         self._shares = Rates(SHARE_OF_VISITOR * CHECKS_OF_HOST_PER_SECOND)
 
@@ -136,6 +141,8 @@ class KeyBook:
         if self._of_visitor[visitor] >= CHECKS_OF_VISITOR:
             raise too_fast("keys of yours are being looked for at many hosts already", 1.0)
         now, shared = self._now(), f"{visitor} {file.host}"
+        if wait := self._visitors.wait_for(visitor, 1, now):
+            raise too_fast("keys of yours that nobody knows yet", wait)
         wait = self._shares.wait_for(shared, 1, now) or self._rates.wait_for(file.host, 1, now)
         if wait:
             raise too_fast(f"keys that nobody knows yet, for {file.host}", wait)

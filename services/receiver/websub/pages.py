@@ -44,6 +44,10 @@ REFUSED_SECONDS: Final = SECONDS_PER_DAY
 STRANGERS_PER_SECOND: Final = 1.0
 """Calls from an address that lead to no subscription."""
 
+LOOKUPS_PER_SECOND: Final = 10.0
+"""Calls from an address for which the database has to be asked whether they lead to one: each takes
+a connection."""
+
 _ID: Final = re.compile(r"[0-9a-f]{32}")
 _LEASE: Final = re.compile(r"[1-9][0-9]{0,8}")
 
@@ -80,6 +84,7 @@ class HubPages:
         self._rates = rates
         self._proxies = proxies
         self._strangers = Rates(STRANGERS_PER_SECOND)
+        self._lookups = Rates(LOOKUPS_PER_SECOND)
 
     def routes(self) -> list[web.RouteDef]:
         """Both methods of the callback."""
@@ -153,11 +158,15 @@ class HubPages:
 
     async def _of(self, request: web.Request) -> Subscription | None:
         subscription_id = request.match_info["id"]
-        known = None
+        known, visitor = None, self._visitor(request)
         if _ID.fullmatch(subscription_id):
+            if not self._subscriptions.knows(subscription_id):
+                wait = self._lookups.wait_for(visitor, 1, time.monotonic())
+                if wait:
+                    raise too_fast("calls for subscriptions that nobody knows yet", wait)
             known = await self._subscriptions.find(subscription_id)
         if known is None:
-            wait = self._strangers.wait_for(self._visitor(request), 1, time.monotonic())
+            wait = self._strangers.wait_for(visitor, 1, time.monotonic())
             if wait:
                 raise too_fast("calls that lead to no subscription", wait)
         return known

@@ -46,6 +46,10 @@ class Subscriptions(Questions):
                 self._known.popitem(last=False)
         return found
 
+    def knows(self, subscription_id: str) -> bool:
+        """Whether a row was there when it was read last."""
+        return subscription_id in self._known
+
     def forget(self, subscription_id: str) -> None:
         """Read it anew the next time."""
         self._known.pop(subscription_id, None)

@@ -97,6 +97,7 @@ class Reader:
                 identity is None
                 or not self._accepts(shard, identity.host, latest)
                 or self.acceptance.why_not_added(update, identity.host)
+                or shard.hosts.names.has_twin(identity.host)
             ):
                 metrics.UNREADABLE.labels(PAGE_UPDATES.name).inc()
             elif update.whole_host:
@@ -124,7 +125,8 @@ class Reader:
                 limits = self._decoded(HOST_LIMITS, HostLimit, [record])
             for limit in limits:
                 is_late = shard.removals.of_host(limit.host) >= arrival  # it is erased
-                if not is_late and self._accepts(shard, limit.host, now):
+                is_itself = not shard.hosts.names.has_twin(limit.host)
+                if not is_late and is_itself and self._accepts(shard, limit.host, now):
                     shard.take_host_limit(limit, now)
         return 0
 

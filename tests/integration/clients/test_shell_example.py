@@ -93,3 +93,16 @@ async def test_what_another_host_answers_is_not_said_of_the_pages_own(tmp_path):
         "/page": (None, 200),
         "/nothing": ("gone", 404),
     }
+
+
+@NEEDS
+async def test_no_status_line_is_anything_but_a_number(tmp_path):
+    trace = tmp_path / "obeyed"
+    line = f"302+redirects[$(touch${{IFS}}{trace})]"
+    async with raw_host() as ours, raw_host() as other:
+        other.answers = {"/busy": answer(503)}
+        there = answer(302, Location=other.url("/busy"))
+        ours.answers = {"/": there.replace(b"302", line.encode(), 1)}
+        found = await crawled(ours, ["/"], tmp_path)
+    assert not trace.exists(), "the shell ran what a page's server wrote"
+    assert [found["/"]["result"], found["/"]["http_status"]] == ["failed", 302]

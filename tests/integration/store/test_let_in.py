@@ -6,6 +6,7 @@ import random
 import psycopg
 import pytest
 from page_batches import page_batch
+from twin_hosts import HOST, TWIN
 
 from shared.contracts.databases import Databases
 from shared.contracts.identity import identify
@@ -148,3 +149,12 @@ async def test_a_quota_holds_while_shards_become_more(database, known):
     await asyncio.to_thread(begin_growth, database, 2 * SHARDS)
     assert len(new_of(await other.let_in(pages_of(HOSTS[0], range(90)), MOST, 0.0))) == MOST - 3
     assert new_of(await one.let_in(pages_of(HOSTS[0], range(90, 99)), MOST, 0.0)) == set()
+
+
+async def test_a_host_that_has_the_id_of_another_one_takes_nothing_of_its_quota(database, known):
+    import_urls(database, [f"https://{HOST}/"])
+    one = known()
+    twins = await one.let_in(pages_of(TWIN, range(MOST)), MOST, 0.0)
+    assert set(twins.values()) == {"host"}
+    became = await one.let_in(pages_of(HOST, range(MOST)), MOST, 0.0)
+    assert list(became.values()).count("new") == MOST - 1

@@ -139,6 +139,8 @@ def test_settings_show_values_sources_and_no_secrets(run, monkeypatch, tmp_path)
     monkeypatch.setenv("FRESHET_KAFKA_SECURITY_PROTOCOL", "SASL_SSL")
     monkeypatch.setenv("FRESHET_KAFKA_SASL_USERNAME", "freshet")
     monkeypatch.setenv("FRESHET_KAFKA_SASL_PASSWORD", "hidden")
+    stream = {"url": "wss://me:hidden@s.example/a?key=hidden", "source": "s", "format": "jetstream"}
+    monkeypatch.setenv("FRESHET_POLLER_STREAMS", json.dumps([stream]))
     (tmp_path / "freshet.toml").write_text("partitions = 16\n")
 
     result = run("settings", "--json")
@@ -153,6 +155,7 @@ def test_settings_show_values_sources_and_no_secrets(run, monkeypatch, tmp_path)
     }
     assert rows["database_url"]["value"] == "postgresql://freshet@db/freshet"
     assert rows["database_url"]["source"] == "environment DATABASE_URL"
+    assert "'wss://s.example/a'" in rows["poller_streams"]["value"]
     assert rows["tick_seconds"]["source"] == "default"
     assert "secret" not in result.output
     assert "hidden" not in result.output

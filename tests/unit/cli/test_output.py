@@ -4,8 +4,10 @@ import json
 import math
 
 import pytest
+from click.testing import CliRunner
 
 from services.cli.errors import without_password
+from services.cli.main import main
 from shared.terminal.output import show, show_rows, text, visible
 
 
@@ -48,6 +50,8 @@ def test_nested_values_are_readable() -> None:
         ("postgresql://u:p/q?r@s@h/d", "postgresql://u@h/d"),
         ("postgresql://h/d?password=p&user=u", "postgresql://h/d?password=***&user=u"),
         ("postgresql://u@h/d?sslpassword=p", "postgresql://u@h/d?sslpassword=***"),
+        ("postgresql://h/d?oauth_client_secret=p", "postgresql://h/d?oauth_client_secret=***"),
+        ("host=h scram_client_key=p user=u", "host=h scram_client_key=*** user=u"),
         ("host=h password=p user=u", "host=h password=*** user=u"),
         ("host=h password='p q' user=u", "host=h password=*** user=u"),
         ("host=h password = p user=u@v", "host=h password = *** user=u@v"),
@@ -73,3 +77,11 @@ def test_what_strangers_have_written_moves_no_terminal(capsys):
         "message",
         shown,
     ]
+
+
+def test_hosts_that_are_none_move_no_terminal(monkeypatch) -> None:
+    host = {"host": "\x9b2J\u202e.example", "max_crawls_per_second": 1.0, "by": "the default"}
+    host |= dict.fromkeys(("max_open_requests", "blocked_until"))
+    monkeypatch.setattr("shared.views.answers.hosts_answer", lambda *_: [host])
+    said = CliRunner().invoke(main, ["hosts", "list"], catch_exceptions=False).output
+    assert said.startswith("\\x9b2J\\u202e.example ")

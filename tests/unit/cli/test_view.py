@@ -32,13 +32,14 @@ STATUS: dict[str, Any] = {
 }
 
 
-def test_the_picture_shows_all_that_matters() -> None:
+def shown(status: dict[str, Any]) -> str:
+    """The picture of a run that stands so."""
     children = [
         ChildStatus("scheduler", 11, ChildState.RUNNING, 0),
         ChildStatus("estimator", None, ChildState.BACKING_OFF, 2),
     ]
     session = SimpleNamespace(
-        status=lambda: STATUS,
+        status=lambda: status,
         url="http://127.0.0.1:6069/",
         options=SimpleNamespace(world="trace"),
         stack=SimpleNamespace(supervisor=SimpleNamespace(children=lambda: children)),
@@ -48,8 +49,12 @@ def test_the_picture_shows_all_that_matters() -> None:
     view.close()
     console = Console(width=150, record=True, file=open("/dev/null", "w"))  # noqa: SIM115
     with console.file:
-        console.print(view.picture(session, STATUS))
-        text = console.export_text()
+        console.print(view.picture(session, status))
+        return console.export_text()
+
+
+def test_the_picture_shows_all_that_matters() -> None:
+    text = shown(STATUS)
 
     for part in (
         "day 3.25 of 60",
@@ -63,6 +68,13 @@ def test_the_picture_shows_all_that_matters() -> None:
         "http://127.0.0.1:6069/",
     ):
         assert part in text
+
+
+def test_what_strangers_have_written_is_shown_and_obeyed_by_nobody() -> None:
+    reason = "source '[/red][blink]a\x1b[2J' sends more than 20 signals a second"
+    text = shown(STATUS | {"dead_letters": 1, "dead_letter_reasons": {reason: 1}})
+
+    assert "source '[/red][blink]a\\x1b[2J' sends more than 20 signals" in text
 
 
 def test_the_line_says_the_same_in_short() -> None:

@@ -53,7 +53,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     #
     # Around them: the simulated web, one machine with everything, the lab, the faults.
     "services.world": GROUND | {"shared.store", "shared.runtime"},
-    "services.run": ONE_MACHINE | {"services.world"},
+    "services.run": ONE_MACHINE | {"shared.terminal", "services.world"},
     # Real sites and a crawler beside what `services.run` starts.
     "services.demo": ONE_MACHINE | {"shared.terminal", "services.run"},
     # The lab runs the scheduler's and the estimator's own code; the checks share none with the

@@ -12,6 +12,7 @@ from aiokafka.errors import (
 
 from services.ingester import sifting
 from services.ingester.handler import SignalHandler
+from services.ingester.refusals import LETTER_BYTES
 from shared.contracts.codec import decode, encode
 from shared.contracts.identity import identify, shard_of
 from shared.contracts.messages import PageSignal, Signal
@@ -56,8 +57,10 @@ def handler(broker):
     return SignalHandler(Settings(partitions=SHARDS // 2), ManualClock(NOW), broker)
 
 
-def record(number, value):
-    return ConsumerRecord("signals", 0, number, int(NOW * 1000), 0, None, value, None, 0, 0, ())
+def record(number, value, headers=()):
+    return ConsumerRecord(
+        "signals", 0, number, int(NOW * 1000), 0, None, value, None, 0, 0, headers
+    )
 
 
 def signal(number):
@@ -126,3 +129,9 @@ async def test_dead_letters_wait_for_a_broker_that_is_away(handler, broker, monk
     assert "the broker cannot be written" in said[1]
     assert handler.trouble is None
     assert {letter[0] for letter in broker.letters} == {0}
+
+
+async def test_refused_signals_with_large_headers_take_no_more_of_the_disk(handler, broker):
+    large = (("rubbish", bytes(15 * LETTER_BYTES)),)
+    await handler.handle([record(n, b"?", large) for n in range(1000)])
+    assert 50 < len(broker.letters) < 100

@@ -174,3 +174,13 @@ async def test_a_time_that_was_noted_while_a_clock_was_wrong_puts_nothing_off(si
     site.now -= 1000 * DAY
     site.poller._robots._known.clear()
     assert await site.poll() == [f"{site.url}/private/a"]
+
+
+async def test_a_robots_txt_that_takes_long_to_ask_is_asked_about_some_at_a_time(site, monkeypatch):
+    site.urls = [f"{site.url}/{number}" for number in range(24)]
+    spent = iter(range(1_000))  # each look at the clock is a second later
+    monkeypatch.setattr(polling, "time", SimpleNamespace(thread_time=lambda: float(next(spent))))
+    found = [len(await site.poll(after=UNKNOWN_SECONDS)) for _ in range(6)]
+    some = int(polling.JUDGED_SECONDS) - 1
+    assert found == [some, some, 24 - 2 * some, 0, 0, 0]
+    assert sorted(site.pages) == sorted(site.urls)

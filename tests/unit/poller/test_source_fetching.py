@@ -9,7 +9,7 @@ from aiohttp import web
 
 from deploy.local.process import free_port
 from services.poller.sites.feed_process import FeedProcess
-from services.poller.sites.fetching import Same, fetch
+from services.poller.sites.fetching import Busy, Same, fetch
 from shared.runtime.fetching import Fetcher
 from shared.store.watched import DueSource
 
@@ -94,3 +94,22 @@ async def test_a_packed_file_is_a_sitemap_whatever_is_said_of_its_packing(site, 
     site.answer = lambda _: web.Response(body=body, headers=headers)
     _, [entry] = await read(f"{site.url}/sitemap.xml.gz")
     assert entry.url == "https://a.example/1"
+
+
+@pytest.mark.parametrize(
+    ("asked", "seconds"),
+    [
+        ("120", 120.0),
+        ("Thu, 01 Jan 2026 00:02:00 GMT", 120.0),
+        ("in a while", None),
+        ("1 Jan 99999999999 00:00:00", None),
+        ("Thu, 01 Jan 2026 00:02:00 +99999999999999", None),
+    ],
+)
+async def test_a_host_that_asks_for_a_pause_is_busy_however_it_says_until_when(
+    site, asked, seconds
+):
+    site.answer = lambda _: web.Response(status=429, headers={"Retry-After": asked})
+    with pytest.raises(Busy) as busy:
+        await read(f"{site.url}/sitemap.xml")
+    assert busy.value.seconds == seconds

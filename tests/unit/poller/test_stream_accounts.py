@@ -3,10 +3,11 @@
 import aiohttp
 import pytest
 
-from services.poller.accounts import MOST_VALUED, VALUED_SECONDS, StreamAccount, shown
+from services.poller.accounts import MOST_VALUED, VALUED_SECONDS, StreamAccount
 from services.poller.reading import in_words
 from shared.policy.polls import kept_after
 from shared.runtime.pings import Ping
+from shared.runtime.shown_urls import shown
 from shared.units import SECONDS_PER_DAY
 
 NOW = 1_700_000_000.0
@@ -117,6 +118,8 @@ def test_what_was_brought_a_memory_ago_counts_e_times_less():
 
 def test_nobody_is_shown_what_may_be_secret_of_a_stream():
     assert shown("wss://me:pw@s.example:8443/a?token=x#y") == "wss://s.example:8443/a"
+    assert shown("https://me:p@w@[x?token=x") == "https://[x"
+    assert shown("me:pw@s.example?token=x") == "s.example"
     secret = "https://s.example/?token=x"
     elsewhere = (aiohttp.InvalidURL(secret), aiohttp.NonHttpUrlRedirectClientError(secret))
     for error in (TimeoutError(secret), ValueError("it answers 404"), *elsewhere):

@@ -9,8 +9,12 @@ from collections import Counter
 import pytest
 from aiohttp import web
 from aiohttp.test_utils import TestClient, TestServer
+from structlog.testing import capture_logs
 
+from deploy.local.process import free_port
 from services.receiver.bodies import RETRY_SECONDS, SHORT_BYTES, Bodies, Body
+from services.receiver.door import Door
+from services.receiver.pages import answered
 from services.receiver.refusing import Refused
 
 LIMIT = 100_000
@@ -151,3 +155,36 @@ def test_what_was_made_of_a_body_takes_its_room_and_the_only_one_is_let_through(
     assert (refused.value.status, refused.value.retry_seconds) == (503, RETRY_SECONDS)
     only.drop()
     bodies.take("a", 2 * LIMIT)
+
+
+@pytest.mark.parametrize(
+    "head", [b"Content-Length: 1000\r\n\r\nbegun", b"Transfer-Encoding: chunked\r\n\r\n5\r\nbeg"]
+)
+async def test_who_goes_away_amid_a_body_leaves_nothing_and_is_no_fault_of_ours(head):
+    bodies, statuses = Bodies(LIMIT), []
+
+    async def read(request):
+        async with bodies.read(request, "a"):
+            raise AssertionError("it has come as a whole")
+
+    @web.middleware
+    async def noted(request, handler):
+        answer = await answered(request, handler)
+        statuses.append(answer.status)
+        return answer
+
+    application = web.Application(middlewares=[noted])
+    application.router.add_post("/", read)
+    door = Door(application, "127.0.0.1", port := free_port(), 100, ())
+    await door.open()
+    with capture_logs() as said:
+        _, writer = await asyncio.open_connection("127.0.0.1", port)
+        writer.write(b"POST / HTTP/1.1\r\nHost: x\r\n" + head)
+        async with asyncio.timeout(30):
+            while not bodies.held_bytes:
+                await asyncio.sleep(0.001)
+            writer.close()
+            while not statuses:
+                await asyncio.sleep(0.001)
+    await door.close()
+    assert (statuses, said, bodies.held_bytes) == ([400], [], 0)

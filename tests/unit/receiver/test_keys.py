@@ -172,6 +172,17 @@ async def test_who_makes_keys_up_for_a_host_keeps_its_own_people_from_nothing(we
     assert 45 <= made <= 55
 
 
+async def test_one_visitor_makes_no_flood_of_questions_at_however_many_hosts(web):
+    book = web.book()
+    web.shown = GONE
+    for number in range(1_000):  # in a second
+        with contextlib.suppress(Refused):
+            await book.verdict(file(host=f"victim.example:{1_000 + number}"), VISITOR)
+        web.now += 0.001
+    assert 200 <= len(web.asked) <= 220
+    assert await book.verdict(file(host="other.example"), "198.51.100.1") is Verdict.INVALID
+
+
 async def test_a_visitor_whose_hosts_are_slow_keeps_nobody_elses_keys_waiting(web):
     web.held = asyncio.Event()
     book = web.book(wait_seconds=0.0)

@@ -2,6 +2,7 @@
 
 import asyncio
 import socket
+import threading
 
 import pytest
 from aiohttp import web
@@ -171,3 +172,35 @@ async def test_a_body_may_be_taken_as_it_comes(server, fetcher):
 @pytest.mark.parametrize("url", ["ftp://a.example/", "http://u:p@a.example/", "//a", "http://"])
 async def test_what_is_no_url_of_the_web_is_not_fetched(fetcher, url):
     await refused(await fetcher(), url)
+
+
+async def test_names_that_nobody_answers_for_keep_nothing_else_waiting(
+    server, fetcher, monkeypatch
+):
+    known, answers = socket.getaddrinfo, threading.Event()
+
+    def look_up(host, *more, **how):
+        if host.endswith(".silent.example"):
+            answers.wait()
+            raise socket.gaierror("nobody answers")
+        return known(host, *more, **how)
+
+    monkeypatch.setattr(socket, "getaddrinfo", look_up)
+    strangers = await fetcher(seconds=0.2)
+    asked = [
+        strangers.get(f"http://{n}.silent.example/", max_bytes=1, may_follow=anywhere)
+        for n in range(40)
+    ]
+    try:
+        found = await asyncio.gather(*asked, return_exceptions=True)
+        assert {type(one) for one in found} == {FetchFailed}
+        # The threads still wait, though whoever asked has given up.
+        async with asyncio.timeout(20):
+            assert await asyncio.to_thread(int) == 0
+            own = await fetcher(allow_private=True)
+            url = f"http://localhost:{server.port}/"
+            assert (await own.get(url, max_bytes=10_000, may_follow=anywhere)).status == 200
+            with pytest.raises(FetchFailed, match="not on the public internet"):
+                await strangers.get(url, max_bytes=10_000, may_follow=anywhere)
+    finally:
+        answers.set()

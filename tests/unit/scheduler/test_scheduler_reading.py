@@ -5,6 +5,7 @@ from types import SimpleNamespace
 import msgspec
 import pytest
 from reference_shard import DAY, NEVER, PageView, rules
+from twin_hosts import HOST, TWIN
 
 from services.scheduler.flow.reader import TOPIC_ORDER, Reader
 from services.scheduler.picking.calendar import make_shard
@@ -213,3 +214,15 @@ def test_answers_to_shards_that_came_of_this_one_are_counted():
         shard.layout = known
         read(shard, "crawl-outcomes", *answers, *unasked)
         assert shard.notes.answers == (0, count)
+
+
+def test_a_host_that_has_the_id_of_another_one_is_none(shard):
+    page, other = identify(f"https://{HOST}/1"), identify(f"https://{TWIN}/1")
+    updates = [PageUpdate("upsert", one.url, updated_at=NOW) for one in (page, other)]
+    read(shard, "page-updates", *updates)
+    read(shard, "host-limits", HostLimit(HOST, 0.5), HostLimit(TWIN, 9.0, NOW + DAY))
+    assert shard.row_of(page.page_id) >= 0
+    assert shard.row_of(other.page_id) < 0
+    host = shard.host_rows[shard.pages[shard.row_of(page.page_id)]["host"]]
+    assert (host["rate"], host["blocked_until"]) == (0.5, NEVER)
+    assert list(shard.hosts.names) == [PAGE.host, HOST]
