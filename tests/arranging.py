@@ -4,6 +4,7 @@ A pytest plugin, which `conftest.py` loads. `tests/README.md` says how to use th
 """
 
 import gc
+import re
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, nullcontext
@@ -19,7 +20,7 @@ from xdist.scheduler import LoadFileScheduling
 SERVERS = {
     "kafka": {
         *("apache_kafka", "broker", "guarded_kafka", "local_broker"),
-        *("own_broker", "own_local_broker"),
+        *("own_broker", "own_local_broker", "shared_apache_kafka"),
     },
     "postgres": {"database_url", "own_postgres", "postgres_server", "postgres_uri"},
 }
@@ -31,6 +32,9 @@ SEEDED = "simulated_seeds"
 
 WHOLE_SYSTEMS = "tests/faults"
 
+APACHE_KAFKA = re.compile(r"\[(.*\b)?apache\b.*\]$")
+"""The name of a test that runs on either kind of broker ends so where it is this one."""
+
 
 def marks_of(fixtures: Iterable[str]) -> set[str]:
     """The marks of a test that uses these fixtures, directly or through others."""
@@ -39,15 +43,21 @@ def marks_of(fixtures: Iterable[str]) -> set[str]:
     return marks | {"seeds"} if SEEDED in used else marks
 
 
-def one_after_the_other(path: str) -> str:
-    """Whose tests stay with one worker: a file's; and all that harm a whole system.
+def one_after_the_other(name: str) -> str:
+    """Whose tests stay with one worker: a file's; all that harm a whole system; and all that run on
+    Apache Kafka as well as on the local broker.
 
-    Each of those keeps two cores busy, and is about time: two at once would disturb each other.
+    Of those that harm a system, each keeps two cores busy, and is about time: two at once would
+    disturb each other. And each worker that has something for Apache Kafka starts one, which takes
+    half a minute of a core until the tests are over.
 
     Args:
-        path: of a test's file, as it is named from the project.
+        name: of a test, its file as it is named from the project.
     """
-    return WHOLE_SYSTEMS if path.startswith(f"{WHOLE_SYSTEMS}/") else path
+    path = name.partition("::")[0]
+    if path.startswith(f"{WHOLE_SYSTEMS}/"):
+        return WHOLE_SYSTEMS
+    return "on Apache Kafka" if APACHE_KAFKA.search(name) else path
 
 
 def longest_first(items: list[pytest.Item]) -> list[pytest.Item]:
@@ -57,7 +67,7 @@ def longest_first(items: list[pytest.Item]) -> list[pytest.Item]:
     still at it when the others have nothing left to do.
     """
     seconds: Counter[str] = Counter()
-    together = {item: one_after_the_other(item.nodeid.partition("::")[0]) for item in items}
+    together = {item: one_after_the_other(item.nodeid) for item in items}
     for item in items:
         mark = item.get_closest_marker("slow")
         seconds[together[item]] += mark.args[0] if mark is not None else 0
@@ -68,7 +78,7 @@ class Together(LoadFileScheduling):
     """Gives each worker what stays together, in the order in which it was found."""
 
     def _split_scope(self, nodeid: str) -> str:
-        return one_after_the_other(nodeid.partition("::")[0])
+        return one_after_the_other(nodeid)
 
 
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> Together | None:

@@ -97,17 +97,24 @@ def local_broker(scratch_dir: Path) -> Iterator[KafkaProcess]:
 
 
 @pytest.fixture(scope="session")
-def apache_kafka(scratch_dir: Path) -> Iterator[KafkaProcess]:
-    """Apache Kafka, shared by the session's tests: use topics and groups of your own."""
+def shared_apache_kafka(scratch_dir: Path) -> Iterator[KafkaProcess]:
+    """What `apache_kafka` and `broker` give."""
     with _running(_apache_kafka(scratch_dir / "apache-kafka")) as broker:
         yield broker
+
+
+@pytest.fixture(scope="session", params=["apache"])
+def apache_kafka(shared_apache_kafka: KafkaProcess) -> KafkaProcess:
+    """Apache Kafka, shared by the session's tests: use topics and groups of your own."""
+    # A parameter, so that the tests' names say so (`arranging`).
+    return shared_apache_kafka
 
 
 @pytest.fixture(scope="session", params=BROKERS)
 def broker(request: pytest.FixtureRequest) -> KafkaProcess:
     """Each broker in turn, shared by the session's tests: use topics and groups of your own."""
     return request.getfixturevalue(
-        {"local": "local_broker", "apache": "apache_kafka"}[request.param]
+        {"local": "local_broker", "apache": "shared_apache_kafka"}[request.param]
     )
 
 

@@ -155,9 +155,9 @@ def _staircase_threshold(
     high = 1.0
     while staircase_value(kappa, gamma, high) < target:
         high *= 2.0
-    low = math.floor(0.5 * high)
+    low = np.floor(0.5 * high)
     while high - low > 1.0:
-        middle = math.floor(0.5 * (low + high))
+        middle = np.floor(0.5 * (low + high))
         if staircase_value(kappa, gamma, middle) < target:
             low = middle
         else:

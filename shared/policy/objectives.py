@@ -92,11 +92,11 @@ def objective_value_scalar(
     """V/μ of one page, days of a stale copy; of one that was never crawled what it is at most
     under the freshness objective, as the others have no bound."""
     if objective == FRESHNESS or elapsed == math.inf:
-        if signals == math.floor(signals):
+        if signals == np.floor(signals):
             return value_and_psi(alpha, kappa, gamma, elapsed, signals)[0]
         return value_at_evidence(alpha, kappa, gamma, elapsed, kappa * signals)[0]
     if objective == HARMONIC:
-        whole = math.floor(signals + SAME_SIGNALS)
+        whole = np.floor(signals + SAME_SIGNALS)
         part = signals - whole
         if part > 0.0 and alpha > 0.0:
             elapsed -= part * math.expm1(-kappa) / alpha

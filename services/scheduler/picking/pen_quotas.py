@@ -7,6 +7,7 @@ from numpy.typing import NDArray
 
 from services.scheduler.picking.board_rows import UPPER_TIERS
 from services.scheduler.picking.priority import HIGHEST_VALUE, queue_of
+from services.scheduler.picking.ranks import kth_largest
 from shared.policy.compiled import compiled
 
 _ABOVE: Final = 1.0 + 1e-5
@@ -36,7 +37,7 @@ def least_kept(
                 if priority > 0.0 and priority >= floor:
                     ripe += 1
         if ripe > quota:
-            guards[queue] = np.partition(members[:size], size - quota)[size - quota]
+            guards[queue] = kth_largest(members[:size], quota)
             leasts[queue] = guards[queue]
         spares[queue] = quota - _count_above(members[:size], leasts[queue])
     return leasts, spares, guards

@@ -9,6 +9,8 @@ weigh differently, their summed evidence e.  The staleness exponent is s = αt +
 
 import math
 
+import numpy as np
+
 from shared.policy.compiled import compiled
 from shared.policy.kernels.noisy import first_term, noisy_value_and_psi, saturated_terms
 from shared.policy.kernels.special import unit_value
@@ -40,10 +42,10 @@ def split_evidence(kappa: float, evidence: float) -> tuple[float, float]:
     ratio = evidence / kappa
     if ratio >= 1e15:
         return ratio, 0.0
-    nearest = math.floor(ratio + 0.5)
+    nearest = np.floor(ratio + 0.5)
     if abs(ratio - nearest) <= _SAME_EVIDENCE * ratio:
         return nearest, 0.0
-    whole = math.floor(ratio)
+    whole = np.floor(ratio)
     return whole, max(evidence - whole * kappa, 0.0)
 
 

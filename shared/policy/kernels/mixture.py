@@ -216,7 +216,7 @@ def mixture_value_and_psi(
             return 0.0, days
         staleness = alpha * days + (kappa * signals if kappa > 0.0 else 0.0)
         return steady_value(pace, weight, staleness), staleness / pace
-    whole = math.floor(signals + 1e-9)
+    whole = np.floor(signals + 1e-9)
     part = max(signals - whole, 0.0) * kappa
     if not alpha > 0.0:
         return _staircase(kappa, gamma, weight, whole, part)
@@ -250,7 +250,7 @@ def _staircase_threshold(
         if high > _MOST_SIGNALS:
             return math.inf, math.inf
     while high - low > 1.0:
-        middle = math.floor(0.5 * (low + high))
+        middle = np.floor(0.5 * (low + high))
         if _staircase(kappa, gamma, weight, middle, 0.0)[0] < target:
             low = middle
         else:

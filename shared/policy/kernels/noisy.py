@@ -197,7 +197,7 @@ def _saturated_count(gamma: float, elapsed: float, waves: float, signals: float,
     low = 0.0
     high = n + 1.0
     while low < high:
-        middle = math.floor(0.5 * (low + high))
+        middle = np.floor(0.5 * (low + high))
         reach = gamma * elapsed + (signals - middle) * waves
         if reach > middle + 10.0 * math.sqrt(middle + 1.0) + 40.0:
             low = middle + 1.0

@@ -6,6 +6,8 @@ Unlike the equivalent time ι = s*/α it also covers pages with α = 0, which on
 
 import math
 
+import numpy as np
+
 from shared.policy.compiled import compiled
 from shared.policy.kernels.crawl_value import LONGEST_DAYS, change_rate_scalar, fully_signalled
 from shared.policy.kernels.noisy import first_term, noisy_value_and_psi
@@ -26,14 +28,14 @@ def _staircase_threshold(kappa: float, gamma: float, target: float) -> tuple[flo
         return -math.log1p(-gamma * target), 1.0 / gamma
     change_rate = -gamma * math.expm1(-kappa)
     low = 0.0
-    high = max(1.0, math.ceil(unit_value_inverse(target * change_rate) / kappa))
+    high = max(1.0, np.ceil(unit_value_inverse(target * change_rate) / kappa))
     while fully_signalled(kappa, gamma, high, 0.0)[0] < target:
         low = high
         high *= 2.0
         if high > 1e15:
             return math.inf, math.inf
     while high - low > 1.0:
-        middle = math.floor(0.5 * (low + high))
+        middle = np.floor(0.5 * (low + high))
         if fully_signalled(kappa, gamma, middle, 0.0)[0] < target:
             low = middle
         else:

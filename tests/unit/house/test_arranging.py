@@ -6,7 +6,7 @@ from threading import Barrier, Thread
 
 import pytest
 from apache import NO_APACHE_KAFKA
-from arranging import left_out, one_before_the_others
+from arranging import left_out, one_after_the_other, one_before_the_others
 from tools import NO_TOOL
 
 ROOT = Path(__file__).parents[3]
@@ -102,6 +102,20 @@ def test_workers_begin_with_the_longest_files_and_each_file_stays_together(proje
     begun = [line.rpartition("::")[2].strip() for line in done.outlines if "PASSED" in line]
     order = ("five", "and_five", "nine", "more", "kill", "stop", "one", "two")
     assert begun == [f"test_{name}" for name in order]
+
+
+def test_what_harms_a_system_and_what_runs_on_apache_kafka_stays_with_one_worker():
+    together = {
+        "tests/faults/test_kill.py::test_all": "tests/faults",
+        "tests/contract/test_a.py::test_it[apache]": "on Apache Kafka",
+        "tests/integration/doctor/test_b.py::test_it[gzip-apache]": "on Apache Kafka",
+        "tests/contract/test_a.py::test_it[apache-2 partitions]": "on Apache Kafka",
+        "tests/contract/test_a.py::test_it[local]": "tests/contract/test_a.py",
+        "tests/contract/test_a.py::test_apache[local]": "tests/contract/test_a.py",
+        "tests/unit/house/test_c.py::test_it[apaches]": "tests/unit/house/test_c.py",
+        "tests/unit/house/test_c.py::test_it": "tests/unit/house/test_c.py",
+    }
+    assert {name: one_after_the_other(name) for name in together} == together
 
 
 @pytest.mark.slow(3)

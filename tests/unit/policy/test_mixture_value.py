@@ -76,6 +76,19 @@ def test_every_change_signalled_is_a_staircase():
         assert psi == n / gamma
 
 
+@pytest.mark.parametrize("signals", [2.0**60, 1e19, 1e30])
+def test_the_staircase_goes_on_beyond_what_whole_numbers_of_the_machine_count(signals):
+    gamma, kappa, weight = 2.0, 0.5, 0.25
+    with mp.workdps(60):
+        n = mp.mpf(signals)
+        fresh = 1 / (mp.mpf(gamma) * (1 - mp.exp(-mp.mpf(kappa))))
+        age = (n * (n + 1) / 2 / gamma - fresh / kappa) / gamma
+        expected = (1 - mp.mpf(weight)) * fresh + mp.mpf(weight) * age
+    value, psi = mixture_value_and_psi(0.0, kappa, gamma, weight, 1.0, signals)
+    assert value == pytest.approx(float(expected), rel=1e-14)
+    assert psi == signals / gamma
+
+
 def test_limits_are_met():
     state = (0.3, 0.9, 0.5)
     fresh = value_and_psi(*state, 2.2, 2.0)
