@@ -161,9 +161,9 @@ def test_topics_that_were_made_by_settings_of_before_a_growth_are_found(prefix, 
 
 @ONCE
 def test_one_of_several_databases_that_was_restored_as_it_was_before_a_growth_is_named(
-    prefix, database_url, migrated_database, monkeypatch
+    prefix, database_url, postgres_server, monkeypatch
 ):
-    home, other = database_url, migrated_database(PARTITIONS)
+    home, other = database_url, postgres_server.create_database(f"test_{uuid.uuid4().hex}")
     monkeypatch.delenv("DATABASE_URL")
     monkeypatch.setenv("FRESHET_DATABASES", f"0={home},1={other}")
     assert run("migrate").exit_code == 0
