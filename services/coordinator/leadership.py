@@ -223,13 +223,15 @@ class Leadership:
 
 
 async def _leave(asking: asyncio.Future[None], connection: psycopg.AsyncConnection | None) -> None:
-    """Close a connection when what hangs there has ended."""
-    await asyncio.wait([asking])
-    if not asking.cancelled():
-        asking.exception()
-    if connection is not None:
-        with contextlib.suppress(psycopg.Error, OSError):
-            await connection.close()
+    """Close a connection when what hangs there has ended, or the process ends."""
+    try:
+        await asyncio.wait([asking])
+        if not asking.cancelled():
+            asking.exception()
+    finally:
+        if connection is not None:
+            with contextlib.suppress(psycopg.Error, OSError):
+                await connection.close()
 
 
 def _reason(error: Exception) -> str:
