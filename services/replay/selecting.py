@@ -21,6 +21,7 @@ from numpy.typing import NDArray
 from services.replay.columns import TOKENS_DEPTH, Hosts
 from services.replay.values import unit_value
 from shared.policy.compiled import compiled
+from shared.policy.kernels.ranks import nth_greatest
 
 Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]
@@ -123,35 +124,6 @@ def take_token(hosts: Hosts, host: int, now: float) -> None:
         free = free_tokens(hosts.limit, hosts.tokens, hosts.filled, host, now)
         hosts.tokens[host] = free - 1.0
         hosts.filled[host] = now
-
-
-@compiled
-def nth_greatest(values: Floats, wanted: int) -> float:
-    """The `wanted`-th greatest of `values`, which it reorders: Hoare's selection.
-
-    The middle one of three is the pivot: on lists that are nearly in order it takes linear time.
-    """
-    low, high, place = 0, values.size - 1, values.size - wanted
-    while low < high:
-        first, middle, last = values[low], values[(low + high) // 2], values[high]
-        pivot = max(min(first, middle), min(max(first, middle), last))
-        left, right = low, high
-        while left <= right:
-            while values[left] < pivot:
-                left += 1
-            while values[right] > pivot:
-                right -= 1
-            if left <= right:
-                values[left], values[right] = values[right], values[left]
-                left += 1
-                right -= 1
-        if place <= right:
-            high = right
-        elif place >= left:
-            low = left
-        else:
-            break
-    return float(values[place])
 
 
 @compiled

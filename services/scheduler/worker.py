@@ -169,8 +169,9 @@ class Scheduler(WorkerService):
 
         splits = SplitWatch(settings, self._thread, shards, consumer, pacer, note)
         imports = ImportWatch(settings, self._thread, shards)
-        writer = self._thread, shards, self.clock, pacer.unsent_since
-        unanswered = UnansweredWriter(settings, *writer)
+        unanswered = UnansweredWriter(
+            settings, self._thread, shards, self.clock, pacer.unsent_since
+        )
         return [watch.run(self.stopping) for watch in (imports, splits, unanswered)]
 
     def not_ready(self) -> str | None:

@@ -54,9 +54,10 @@ def limit(group: str, rate: float, named: bool, anyway: bool, as_json: bool) -> 
             "a domain below it, or say --anyway; --named, if it is a name that crawlers give"
         )
     standing = _standing()
-    most = asyncio.run(room_for_limits(load_settings()))
-    if name not in standing and len(standing) >= most:
-        raise UserError(f"{most} groups have limits: take one back with `groups unlimit`")
+    if name not in standing:
+        most = asyncio.run(room_for_limits(load_settings()))
+        if len(standing) >= most:
+            raise UserError(f"{most} groups have limits: take one back with `groups unlimit`")
     _publish(name, rate)
     show({"group": name, "max_crawls_per_second": rate}, as_json=as_json)
 

@@ -25,11 +25,11 @@ from services.scheduler.picking.pens import (
     quota_of,
 )
 from services.scheduler.picking.priority import priority_of
-from services.scheduler.picking.ranks import kth_largest
 from services.scheduler.picking.wheel import is_put_off
 from services.scheduler.state.hosts import NO_PAGE, usable_from
 from services.scheduler.state.rows import UNSET
 from shared.policy.compiled import compiled
+from shared.policy.kernels.ranks import nth_greatest
 
 _SAMPLED: Final = 4096
 """Pages of a host that tell how far to lower its guard, at most."""
@@ -114,7 +114,7 @@ def _guard_for(board: Board, number: int, now: float) -> float:
     place = int(rank + _SPARE * math.sqrt(rank) + _SPARE)
     if place >= ripe:
         return 0.0
-    return kth_largest(found[:ripe], place + 1)
+    return nth_greatest(found[:ripe], place + 1)
 
 
 @compiled

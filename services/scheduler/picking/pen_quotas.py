@@ -7,8 +7,8 @@ from numpy.typing import NDArray
 
 from services.scheduler.picking.board_rows import UPPER_TIERS
 from services.scheduler.picking.priority import HIGHEST_VALUE, queue_of
-from services.scheduler.picking.ranks import kth_largest
 from shared.policy.compiled import compiled
+from shared.policy.kernels.ranks import nth_greatest
 
 _ABOVE: Final = 1.0 + 1e-5
 """Pages of a host that go by value and differ by less are as good as each other."""
@@ -37,7 +37,7 @@ def least_kept(
                 if priority > 0.0 and priority >= floor:
                     ripe += 1
         if ripe > quota:
-            guards[queue] = kth_largest(members[:size], quota)
+            guards[queue] = nth_greatest(members[:size], quota)
             leasts[queue] = guards[queue]
         spares[queue] = quota - _count_above(members[:size], leasts[queue])
     return leasts, spares, guards

@@ -7,13 +7,13 @@ from numpy.typing import NDArray
 
 from services.scheduler.picking.board import NO_ITEM, PENNED, Board
 from services.scheduler.picking.board_rows import LEFT
-from services.scheduler.picking.ranks import kth_largest
 from services.scheduler.picking.scanning import priorities_at
 from services.scheduler.picking.space import Space
 from services.scheduler.picking.urgent_heaps import rows_in
 from services.scheduler.state.hosts import capacity
 from services.scheduler.state.selector import Weighed
 from shared.policy.compiled import compiled
+from shared.policy.kernels.ranks import nth_greatest
 
 
 def weigh_some(
@@ -102,7 +102,7 @@ def _take_best(board: Board, number: int, most: int, rows: NDArray[np.int64], co
     for place in range(worth.size):
         worth[place] = board.pen_priorities[item]
         item = board.pen_next[item]
-    least = kth_largest(worth, most)
+    least = nth_greatest(worth, most)
     left = most
     item = host.pen
     while item != NO_ITEM and left > 0:

@@ -7,10 +7,10 @@ from numpy.typing import NDArray
 
 from services.scheduler.picking.board import Board, find_due, rows_to_settle, settle_rows
 from services.scheduler.picking.priority import HIGHEST_VALUE, Terms, priority_of
-from services.scheduler.picking.ranks import kth_largest
 from services.scheduler.state.hosts import capacity
 from services.scheduler.state.rows import Rows
 from shared.policy.compiled import compiled
+from shared.policy.kernels.ranks import nth_greatest
 from shared.store.row_threads import ROWS_AT_ONCE, in_slices, threads
 
 _REMEMBERED: Final = 1 << 19
@@ -79,7 +79,7 @@ def best_pages(
 @compiled
 def keep_best(rows: NDArray[np.int32], priorities: NDArray[np.float64], most: int) -> int:
     """Move the best of more than `most` pages to the front; how many they are."""
-    least = kth_largest(priorities.copy(), most)
+    least = nth_greatest(priorities.copy(), most)
     # Of those that are worth just that, only as many as there is room for.
     equal = most - (priorities > least).sum()
     kept = 0
@@ -117,7 +117,7 @@ def value_of_rank(
     """
     wanted = rank
     while wanted < priorities.size:
-        bound = kth_largest(priorities.copy(), wanted)
+        bound = nth_greatest(priorities.copy(), wanted)
         room = np.empty(hosts.size)
         for host in range(hosts.size):
             room[host] = capacity(hosts[host], now, now + reach) + _HOST_SPARE

@@ -6,10 +6,10 @@ import numpy as np
 
 from services.scheduler.picking.board import Board, is_own, time_due
 from services.scheduler.picking.board_rows import LEFT
-from services.scheduler.picking.ranks import kth_largest
 from services.scheduler.picking.wheel import put_off
 from services.scheduler.state.rows import UNSET
 from shared.policy.compiled import compiled
+from shared.policy.kernels.ranks import nth_greatest
 from shared.store.prefetch import AHEAD, prefetch
 
 BELOW_PICKED: Final = 1.0 - 2e-4
@@ -37,7 +37,7 @@ def shed_listed(board: Board, keep: int, picked: float, most: int, patience: flo
         priorities = np.empty(count)
         for place in range(count):
             priorities[place] = board.listed[place].priority
-        least = kth_largest(priorities, keep)
+        least = nth_greatest(priorities, keep)
         guard = max(guard, min(least, picked * BELOW_PICKED))
     board.state[0].guard = board.state[0].certain_from = guard
     leaving = guard - patience * max(picked - guard, 0.0)

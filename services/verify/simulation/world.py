@@ -93,8 +93,7 @@ class World:
         self._rng = rng
         self._sending = Sending(loop, broker, self.truth, seed)
         self._send, self._append = self._sending.send, self._sending.append
-        said = self._send, self.set_budget, scale.crawls_per_second
-        self.orders = Orders(loop, self.truth, *said)
+        self.orders = Orders(loop, self.truth, self._send, self.set_budget, scale.crawls_per_second)
         self._by_url: dict[str, Page] = {}
         self._read: dict[int, int] = {}
         self._reading = 0

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from services.scheduler.picking.ranks import kth_largest
+from shared.policy.kernels.ranks import nth_greatest
 
 PRIORITIES = st.one_of(
     st.floats(allow_nan=False),
@@ -17,11 +17,11 @@ PRIORITIES = st.one_of(
 def test_as_many_as_the_rank_reach_it_and_none_is_lost(values, data):
     rank = data.draw(st.integers(1, len(values)))
     array = np.array(values)
-    assert kth_largest(array, rank) == np.sort(values)[::-1][rank - 1]
+    assert nth_greatest(array, rank) == np.sort(values)[::-1][rank - 1]
     assert np.array_equal(np.sort(array), np.sort(values))
 
 
 @pytest.mark.parametrize("values", [np.ones(5_000), np.arange(5_000.0), np.arange(5_000.0)[::-1]])
 def test_long_ones_that_are_equal_or_in_order(values):
     for rank in (1, 2_500, 5_000):
-        assert kth_largest(values.copy(), rank) == np.sort(values)[::-1][rank - 1]
+        assert nth_greatest(values.copy(), rank) == np.sort(values)[::-1][rank - 1]

@@ -1,4 +1,4 @@
-"""Which priority so many pages reach: selection without sorting.
+"""Which value so many reach: selection without sorting.
 
 Numba's `np.partition` brings its own sort, lists and unique numbers with it into each kernel that
 calls it at any depth, an eighth of all machine code there would be.
@@ -11,13 +11,13 @@ from shared.policy.compiled import compiled
 
 
 @compiled
-def kth_largest(values: NDArray[np.float64], rank: int) -> float:
-    """The value that just `rank` of these reach, from 1 on; they are put in another order.
+def nth_greatest(values: NDArray[np.float64], wanted: int) -> float:
+    """The `wanted`-th greatest of some, from 1 on, which are put in another order.
 
     C. A. R. Hoare, "Algorithm 65: Find", 1961, with the middle one of three to compare with. None
     may be NaN.
     """
-    low, high, place = 0, values.size - 1, rank - 1
+    low, high, place = 0, values.size - 1, wanted - 1
     while low < high:
         first, middle, last = values[low], values[(low + high) // 2], values[high]
         pivot = max(min(first, middle), min(max(first, middle), last))
