@@ -73,6 +73,13 @@ def test_a_broker_that_hangs_while_it_is_read(
     def make_consumer(settings):
         """One that finds the broker hanging once it knows what there is to read."""
         consumer, asked = made(settings), set()
+        assign = consumer.assign
+
+        def assigned(partitions):
+            assign(partitions)
+            # Else it might have read all of it by then.
+            if len(asked) < 2:
+                consumer.pause(*partitions)
 
         def hangs_after(name):
             ask = getattr(consumer, name)
@@ -82,10 +89,12 @@ def test_a_broker_that_hangs_while_it_is_read(
                 asked.add(name)
                 if len(asked) == 2:
                     hang()
+                    consumer.resume(*consumer.assignment())
                 return found
 
             setattr(consumer, name, asking)
 
+        monkeypatch.setattr(consumer, "assign", assigned)
         hangs_after("beginning_offsets")
         hangs_after("end_offsets")
         return consumer

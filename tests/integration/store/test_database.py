@@ -1,5 +1,7 @@
 """The store on a real PostgreSQL: schema, bulk statements, snapshots, imports."""
 
+from threading import Timer
+
 import numpy as np
 import psycopg
 import pytest
@@ -163,6 +165,16 @@ def test_an_import_waits_for_no_estimator_but_says_so(store):
         with pytest.raises(StoreBusy, match="page-updates"):
             fill(store, urls_of_shard(0, 1))
     assert fill(store, urls_of_shard(0, 1)).added == 1
+
+
+def test_an_import_follows_at_once_on_workers_that_end(store):
+    with connect_writer(store, "estimator") as estimator:
+        share_writer_lock(estimator)
+        # The server sees the end of a connection only some time after whoever closed it.
+        ending = Timer(0.2, estimator.close)
+        ending.start()
+        assert fill(store, urls_of_shard(0, 1)).added == 1
+        ending.join()
 
 
 def test_updates_write_every_column_and_stay_hot(store):
