@@ -13,7 +13,7 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from shared.policy.compiled import cache_folder
+from shared.policy.kernel_cache import cache_folder
 from shared.policy.kernels import rate_tables as kernels
 from shared.policy.kernels.rate_tables import RateTables, make_tables
 

@@ -139,7 +139,7 @@ def add_pages(
     for first in range(0, pages.size, _BLOCK):
         block = pages[first : first + _BLOCK]
         if uniform:
-            rates[:] = 1.0 / thresholds
+            _rates_alike(thresholds, rates)
             reached[:] = thresholds.size
         elif exact:
             rates_one_by_one(block, thresholds, rates, reached)
@@ -164,6 +164,14 @@ def add_pages(
             else:
                 for point in range(reached[row]):
                     by_host[slot, point] += min(rates[row, point], most)
+
+
+@compiled
+def _rates_alike(thresholds: NDArray[np.float64], rates: NDArray[np.float64]) -> None:
+    """Under the uniform policy every page asks for the same."""
+    for row in range(rates.shape[0]):
+        for point in range(thresholds.size):
+            rates[row, point] = 1.0 / thresholds[point]
 
 
 def _stop_at(floor: float, sums: Sums) -> None:

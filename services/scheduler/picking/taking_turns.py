@@ -42,6 +42,7 @@ from services.scheduler.picking.wheel import put_off
 from services.scheduler.state.hosts import crawlable_from
 from services.scheduler.state.rows import NO_HOST, Rows
 from shared.policy.compiled import compiled
+from shared.policy.kernels.copying import copy_values
 
 _IDLE: Final = 0
 """A queue has nothing to crawl."""
@@ -75,8 +76,8 @@ def _queue_offers(board: Board, least: float, slots: int) -> Offers:
         np.empty((UPPER_TIERS + 1, keys.size), np.int32),
         np.zeros(UPPER_TIERS + 1, np.int64),
     )
-    offers.keys[0, :size] = keys[:size]
-    offers.items[0, :size] = items[:size]
+    copy_values(keys[:size], offers.keys[0])
+    copy_values(items[:size], offers.items[0])
     offers.sizes[0] = size
     return offers
 
@@ -89,8 +90,9 @@ def _with_room(board: Board, offers: Offers) -> Offers:
         return offers
     keys = np.empty((UPPER_TIERS + 1, 2 * (used + 1 + board.state[0].urgent)))
     items = np.empty(keys.shape, np.int32)
-    keys[:, :used] = offers.keys[:, :used]
-    items[:, :used] = offers.items[:, :used]
+    for queue in range(UPPER_TIERS + 1):
+        copy_values(offers.keys[queue, :used], keys[queue])
+        copy_values(offers.items[queue, :used], items[queue])
     return Offers(keys, items, offers.sizes)
 
 

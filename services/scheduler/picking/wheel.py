@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from services.scheduler.state.rows import ASLEEP, Rows
 from shared.policy.compiled import compiled
+from shared.policy.kernels.copying import copy_values
 from shared.store.prefetch import prefetch
 from shared.store.reserved import reserved
 
@@ -209,7 +210,7 @@ def _take(wheel: Wheel, pages: Rows, place: int, bucket: int, most: int) -> NDAr
     while chunk != 0 and looked_at < most:
         if count + fill > found.size:
             larger = np.empty(2 * (count + fill), np.int32)
-            larger[:count] = found[:count]
+            copy_values(found[:count], larger)
             found = larger
         following = wheel.chunks[chunk, 0]
         if following != 0:

@@ -30,6 +30,7 @@ from services.scheduler.state.packing import set_crawled, update_steps, updated_
 from services.scheduler.state.rows import Rows
 from services.scheduler.state.signal_times import LastSignals, last_signal_at, weight_after
 from shared.policy.compiled import compiled
+from shared.policy.kernels.copying import copy_values
 from shared.rules.page_events import (
     NO_DIGEST,
     digest_after_crawl,
@@ -293,5 +294,5 @@ def _apply_by_name(
     for row in rows:
         moved[count] = row
         count += row >= 0
-    moved[count : count + renewed.size] = renewed
+    copy_values(renewed, moved[count:])
     return answered, moved[: count + renewed.size]

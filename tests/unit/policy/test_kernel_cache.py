@@ -12,7 +12,7 @@ from shutil import copyfile
 import numpy as np
 import pytest
 
-from shared.policy import compiled
+from shared.policy import kernel_cache
 from shared.policy.sources import PROJECT, fingerprint_of, sources_of
 
 KERNEL = """
@@ -99,16 +99,16 @@ def kernel_of(tmp_path, monkeypatch):
 
     def load(cache: Path):
         monkeypatch.setenv("NUMBA_CACHE_DIR", str(cache))
-        compiled._base_folder.cache_clear()
-        compiled.cache_folder.cache_clear()
+        kernel_cache._base_folder.cache_clear()
+        kernel_cache.cache_folder.cache_clear()
         spec = spec_from_file_location("doubling", source)
         module = module_from_spec(spec)
         spec.loader.exec_module(module)
         return module.doubled
 
     yield load
-    compiled._base_folder.cache_clear()
-    compiled.cache_folder.cache_clear()
+    kernel_cache._base_folder.cache_clear()
+    kernel_cache.cache_folder.cache_clear()
 
 
 def test_processes_that_compile_at_once_never_run_each_others_machine_code(tmp_path, kernel_of):
@@ -134,7 +134,7 @@ def test_what_was_compiled_as_it_was_installed_is_not_compiled_again(
     tmp_path, kernel_of, monkeypatch
 ):
     whole, half = np.array([3]), np.array([1.5])
-    monkeypatch.setattr(compiled, "_INSTALLED", tmp_path / "installed")
+    monkeypatch.setattr(kernel_cache, "_INSTALLED", tmp_path / "installed")
     assert kernel_of(tmp_path / "installed")(whole) == 6
 
     kernel = kernel_of(tmp_path / "own")
@@ -190,27 +190,27 @@ def test_relative_imports_are_followed(tmp_path):
 
 def test_another_compiler_or_processor_has_a_cache_of_its_own(monkeypatch):
     source = PROJECT / "shared/policy/value.py"
-    here = compiled.cache_folder.__wrapped__(source)
-    assert compiled.cache_folder.__wrapped__(source) == here
+    here = kernel_cache.cache_folder.__wrapped__(source)
+    assert kernel_cache.cache_folder.__wrapped__(source) == here
     for other in ("numba 99", "another processor"):
-        monkeypatch.setattr(compiled, "_machine", lambda other=other: other)
-        assert compiled.cache_folder.__wrapped__(source) != here
+        monkeypatch.setattr(kernel_cache, "_machine", lambda other=other: other)
+        assert kernel_cache.cache_folder.__wrapped__(source) != here
 
 
 def test_kernels_for_any_processor_are_found_on_each(monkeypatch):
     def machines() -> set[str]:
         found = set()
         for processor in ("skylake-avx512", "znver4"):
-            monkeypatch.setattr(compiled.binding, "get_host_cpu_name", lambda p=processor: p)
-            found.add(compiled._machine.__wrapped__())
+            monkeypatch.setattr(kernel_cache.binding, "get_host_cpu_name", lambda p=processor: p)
+            found.add(kernel_cache._machine.__wrapped__())
         return found
 
-    monkeypatch.setattr(compiled.numba.config, "CPU_NAME", None)
+    monkeypatch.setattr(kernel_cache.numba.config, "CPU_NAME", None)
     assert len(machines()) == 2
-    monkeypatch.setattr(compiled.numba.config, "CPU_NAME", "generic")
-    monkeypatch.setattr(compiled.numba.config, "CPU_FEATURES", "")
+    monkeypatch.setattr(kernel_cache.numba.config, "CPU_NAME", "generic")
+    monkeypatch.setattr(kernel_cache.numba.config, "CPU_FEATURES", "")
     [generic] = machines()
-    monkeypatch.setattr(compiled.platform, "machine", lambda: "another architecture")
+    monkeypatch.setattr(kernel_cache.platform, "machine", lambda: "another architecture")
     assert machines() != {generic}
 
 

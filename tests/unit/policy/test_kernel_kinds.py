@@ -25,4 +25,4 @@ def test_constants_and_short_numbers_are_no_kinds_of_their_own():
     rows = np.array([1, 2, 2**31 - 1], np.int32)
     assert _called_by_another(rows, 2.0) == 2.0 * (-1 + 2 + 1 + 2 - (2**31 - 1))
     assert _called_by_another(rows.astype(np.int8), 2.0) == 2.0 * (-1 + 2 + 1 + 2 - 1)
-    assert len(_times.signatures) == 1
+    assert len(_times.called.signatures) == 1
