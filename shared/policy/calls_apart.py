@@ -133,8 +133,8 @@ class LinkedCode(CompileResultCacheImpl):  # type: ignore[misc]  # numba is unty
         (name, kind, (code, bitcode)), *rest = super().reduce(result)
         called_as = getattr(result.library, "called_as", None)
         # Only what is copied into others need be there as LLVM reads it.
-        names = [result.fndesc.llvm_func_name, result.fndesc.llvm_cpython_wrapper_name]
-        kept = bitcode if called_as == "" else _names(names[: 2 if called_as is None else 1])
+        own = [result.fndesc.llvm_func_name, result.fndesc.llvm_cpython_wrapper_name]
+        kept = bitcode if called_as == "" else _only_names(own[: 2 if called_as is None else 1])
         return called_as or "", calls, ((name, kind, (code, kept)), *rest)
 
     def rebuild(self, target_context: Any, payload: tuple[str, list[Call], Any]) -> Any:
@@ -147,7 +147,7 @@ class LinkedCode(CompileResultCacheImpl):  # type: ignore[misc]  # numba is unty
         return result
 
 
-def _names(names: list[str]) -> Any:
+def _only_names(names: list[str]) -> Any:
     """A module for LLVM that says what is there, for numba."""
     lines = "".join(f'define void @"{name}"() {{\n ret void\n}}\n' for name in names)
     return binding.parse_assembly(lines).as_bitcode()

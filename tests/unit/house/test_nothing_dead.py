@@ -38,7 +38,7 @@ CALLED_BY_OTHERS = {
 """Library → methods of ours that it calls."""
 
 READ_BY_OTHERS = {
-    "numba": {"CACHE_DIR"},
+    "numba": {"CACHE_DIR", "mangled_name"},
     "aiokafka": {"FLEXIBLE_VERSION", "SCHEMA", "_max_partition_fetch_bytes"},
     "asyncio": {"_log_destroy_pending"},
     "expat": {
