@@ -6,6 +6,7 @@ from typing import Any, Final
 
 from scipy.optimize import brentq
 
+from shared.runtime.settings import Settings
 from shared.units import SECONDS_PER_DAY
 
 MOST_SHOWN: Final = 8
@@ -21,11 +22,31 @@ def bounds_of(pages: Mapping[float, int], default_days: float | None) -> dict[fl
     return bounds
 
 
+def judged_by(
+    settings: Settings, pages: Mapping[float, int], bandwidth: float | None
+) -> dict[str, Any]:
+    """`judged`, with what settings say.
+
+    Args:
+        settings: of the deployment.
+        pages: maximum age in days → pages that have it; infinite: none of their own.
+        bandwidth: as there.
+    """
+    return judged(
+        bounds_of(pages, settings.default_max_age_days),
+        bandwidth,
+        settings.least_interval_seconds,
+        settings.reason_shares.get("value", 0.0),
+        sum(terms.share for terms in settings.classes.values()),
+    )
+
+
 def judged(
     pages: Mapping[float, int],
     bandwidth: float | None,
     least_interval: float,
     by_value: float = 0.0,
+    by_class: float = 0.0,
 ) -> dict[str, Any]:
     """What the maximum ages of pages ask for.
 
@@ -36,14 +57,15 @@ def judged(
         pages: maximum age in days → how many pages have it.
         bandwidth: crawls per second; None: not known.
         least_interval: seconds from a page's last crawl to the next at least.
-        by_value: part of the slots that is kept for crawls by value, whatever is late.
+        by_value: part of everybody's slots that is kept for crawls by value, whatever is late.
+        by_class: part of the slots that is kept for classes, whose pages need not be the late ones.
 
     Returns:
         `pages`, `crawls_per_second` that keep them (at least: new pages and urgent ones go first,
         and hosts have limits); `can_be_kept` at the bandwidth (None: not known), and else
-        `late_days`, L (None: without bound); `kept_by_value`: the part of the slots without which
-        they cannot be, as that is what crawls by value are given, of late pages or of others;
-        `too_short`: pages whose maximum age is less than the
+        `late_days`, L (None: without bound); `kept_by_value` and `kept_by_class`: the parts of the
+        slots without which they cannot be, as crawls by value and classes are given these, of late
+        pages or of others; `too_short`: pages whose maximum age is less than the
         least interval; `ages`: by maximum age, those that ask for most first, `max_age_days`,
         `pages` and `crawls_per_second`.
     """
@@ -54,13 +76,15 @@ def judged(
     late = None
     if bandwidth is not None and 0.0 < bandwidth < needed:
         late = _late(seconds, pages, bandwidth)
+    kept_by_value = (1.0 - by_class) * by_value
+    if bandwidth is None or bandwidth * (1.0 - by_class - kept_by_value) >= needed:
+        kept_by_value = by_class = 0.0
     return {
         "pages": sum(pages.values()),
         "crawls_per_second": needed,
         "can_be_kept": None if bandwidth is None else needed <= bandwidth,
-        "kept_by_value": (
-            by_value if bandwidth is not None and bandwidth * (1.0 - by_value) < needed else 0.0
-        ),
+        "kept_by_value": kept_by_value,
+        "kept_by_class": by_class,
         "late_days": None if late is None else late / SECONDS_PER_DAY,
         "too_short": sum(n for days, n in pages.items() if days * SECONDS_PER_DAY < least_interval),
         "ages": [
@@ -87,9 +111,14 @@ def max_age_lines(found: Mapping[str, Any]) -> list[str]:
     if found["can_be_kept"] is None:
         shown = [said]
     elif found["can_be_kept"]:
-        part = found["kept_by_value"]
-        share = f"{part:.3g} of the slots, which are kept for crawls by value, come to such pages"
-        shown = [f"{said}: they can be kept" + (f" if enough of {share}" if part else "")]
+        kept = {
+            "for classes": found["kept_by_class"],
+            "for crawls by value": found["kept_by_value"],
+        }
+        whose = " and ".join(name for name, part in kept.items() if part)
+        part = f"{sum(kept.values()):.3g} of the slots, which are kept {whose}"
+        shown = [f"{said}: they can be kept"]
+        shown[0] += f" if enough of {part}, come to such pages" if whose else ""
     else:
         late = found["late_days"]
         become = "" if late is None else f", pages become {late:.3g} days late"

@@ -27,11 +27,17 @@ from shared.rules.page_events import SIGNAL, digests_of, elsewhere_to_themselves
 from shared.runtime.acceptance import Acceptance
 from shared.store.class_numbers import AS_IT_IS, PageClasses, TooManyClasses
 from shared.store.page_status import NEVER
+from shared.store.twins import why_no_host
 
 RowsOf = Callable[[NDArray[np.int64]], NDArray[np.int64]]
 """Page ids to rows, −1 for pages that are not there."""
 
 SlotsOf = Callable[[NDArray[np.int64], Sequence[str]], NDArray[np.int8]]
+
+WHEN_CLASSES_ARE_UNUSED: Final = (
+    "where one of those has no page any more, restart the estimators, and let this message come "
+    "once more (freshet dead-letters replay)"
+)
 
 T = TypeVar("T", bound=msgspec.Struct)
 
@@ -182,7 +188,7 @@ class Reader:
         try:
             return self.classes.number_of(update.page_class)
         except TooManyClasses as error:
-            self._refuse(record, str(error))
+            self._refuse(record, f"{error}; {WHEN_CLASSES_ARE_UNUSED}")
             return None
 
     def signals(self, records: Sequence[ConsumerRecord], slots_of: SlotsOf) -> Events:
@@ -320,7 +326,7 @@ class Reader:
         their pages would go by the rules of that host, and it by what theirs answer."""
         if self._named.setdefault(host_id_of(host), host) == host and not self.has_twin(host):
             return True
-        self._refuse(record, f"host {host[:300]} has the id of another host, and is none for that")
+        self._refuse(record, why_no_host(host))
         return False
 
     def _is_past(self, record: ConsumerRecord, time: float) -> bool:

@@ -193,12 +193,7 @@ class Shard:
         shard.records = snapshot.records
         shard.is_whole, shard._source = snapshot.is_whole, source
         shard.take_in(snapshot)
-        known = snapshot.classes
-        if snapshot.is_whole:
-            # The numbers of those of which there is no page are free again.
-            used = np.flatnonzero(np.bincount(shard.pages["page_class"], minlength=1)).tolist()
-            known = {number: known[number] for number in used if number in known}
-        shard.classes = PageClasses(known)
+        shard.classes = PageClasses(snapshot.classes, snapshot.unused_classes)
         return shard
 
     def take_in(self, found: LearnedPages) -> None:

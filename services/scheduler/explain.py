@@ -7,13 +7,9 @@ import numpy as np
 
 from services.scheduler.picking.asked import host_multiplier
 from services.scheduler.picking.priority import (
-    BY_VALUE,
     NOT_NOW,
-    PATIENCE,
-    URGENT,
     Terms,
     crawl_value_of,
-    is_looked_at,
     terms_of,
     tier_of,
 )
@@ -25,6 +21,7 @@ from services.scheduler.state.shard import Shard
 from shared.contracts.identity import PageIdentity
 from shared.contracts.objectives import objective_name
 from shared.policy.objectives import objective_due_days
+from shared.rules.page_due import PageStanding, due_at
 from shared.store.page_status import AWAY, STATUS_NAMES
 from shared.units import SECONDS_PER_DAY
 
@@ -86,7 +83,7 @@ def page_state(
         "multiplier": multiplier,
         "host_multiplier": of_host,
         "class": "not now" if tier == NOT_NOW else REASONS[tier],
-        "due_at": _time(_due_at(page, attempt, now, threshold, tier, terms)),
+        "due_at": _time(_due_at(page, attempt, now, threshold, terms)),
         "last_crawled_at": _time(page["last_crawled_at"]),
         "rests_until": _time(page["last_crawled_at"] + terms.least_interval),
         "signals": float(page["signals"]),
@@ -128,34 +125,27 @@ def page_state(
     }
 
 
-def _due_at(
-    page: Any, attempt: Any, now: float, threshold: float, tier: int, terms: Terms
-) -> float:
-    """When the page will reach the threshold if no signal comes; infinite: never.
-
-    Neither before its floor, as no slot is spent on less. Who is away, or has failed again and
-    again, goes by value alone.
-    """
-    if page["status"] != ACTIVE and not is_looked_at(page):
-        return math.inf
-    not_before = max(now, float(attempt["retry_at"]), float(attempt["deadline"]))
-    crawled_at = float(page["last_crawled_at"])
-    if tier == URGENT:
-        return now
-    not_before = max(not_before, crawled_at + terms.least_interval)
-    has_claim = page["status"] == ACTIVE and failures_of(page, attempt) < PATIENCE
-    if tier > BY_VALUE or (has_claim and crawled_at == NEVER):
-        return not_before
-    least = max(threshold, terms.least_value)
-    if crawled_at == NEVER:
-        return not_before if crawl_value_of(page, now, terms) >= least else math.inf
-    due = crawled_at + _days_to_value(page, least, terms) * SECONDS_PER_DAY
-    if has_claim and math.isfinite(page["max_age"]):
-        days = float(page["max_age"]) / SECONDS_PER_DAY
-        if terms.least_value > 0.0:
-            days = max(days, _days_to_value(page, terms.least_value, terms))
-        due = min(due, crawled_at + days * SECONDS_PER_DAY)
-    return max(not_before, due)
+def _due_at(page: Any, attempt: Any, now: float, threshold: float, terms: Terms) -> float:
+    """When the page is next in turn if no signal comes; infinite: never."""
+    standing = PageStanding(
+        status=int(page["status"]),
+        last_crawled_at=float(page["last_crawled_at"]),
+        last_attempt_at=float(attempt["last_attempt_at"]),
+        failures=int(failures_of(page, attempt)),
+        retry_at=float(attempt["retry_at"]),
+        max_age_days=float(page["max_age"]) / SECONDS_PER_DAY,
+        urgent_at=float(attempt["urgent_at"]),
+        requested_at=float(attempt["requested_us"]) / 1e6,
+        deadline=float(attempt["deadline"]),
+    )
+    return due_at(
+        standing,
+        now,
+        threshold,
+        lambda value: _days_to_value(page, value, terms),
+        terms.least_interval,
+        terms.least_value,
+    )
 
 
 def _days_to_value(page: Any, value: float, terms: Terms) -> float:

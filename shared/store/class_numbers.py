@@ -3,9 +3,13 @@
 A number is a byte of each page, so a shard has so many classes at most. It is one of the shard: the
 estimator gives it away, in the order of the updates, and writes down its name in the transaction
 that has the first page of it. A scheduler goes on from the names that it loaded with the pages.
+
+A class that no page has any more keeps its number until there is none left for a new one. Only who
+writes the shard, and nobody else meanwhile, may give it away then: an estimator by what it has
+found as it loaded the shard, and an import.
 """
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Final
 
 from msgspec import UnsetType
@@ -25,14 +29,18 @@ class TooManyClasses(Exception):
 class PageClasses:
     """The classes of a shard's pages."""
 
-    def __init__(self, names: Mapping[int, str] | None = None) -> None:
+    def __init__(
+        self, names: Mapping[int, str] | None = None, unused: Collection[int] = ()
+    ) -> None:
         """Make it.
 
         Args:
             names: of those that there are, by number; None: there is none.
+            unused: numbers of those that no page has.
         """
         self.names: dict[int, str] = dict(names or {})
         self._numbers = {name: number for number, name in self.names.items()}
+        self._unused = set(unused)
         self._new: dict[int, str] = {}
 
     def number_of(self, given: str | UnsetType | None) -> int:
@@ -51,17 +59,27 @@ class PageClasses:
             return NO_CLASS if given is None else AS_IT_IS
         if given not in self._numbers:
             self._add(given)
-        return self._numbers[given]
+        number = self._numbers[given]
+        self._unused.discard(number)
+        return number
 
     def _add(self, name: str) -> None:
         number = next((n for n in range(1, MOST_CLASSES + 1) if n not in self.names), NO_CLASS)
         if number == NO_CLASS:
-            raise TooManyClasses(
-                f"class {name} would be the {MOST_CLASSES + 1}th of its shard, and there may be "
-                f"{MOST_CLASSES}: give its pages another one"
-            )
+            if not self._unused:
+                raise TooManyClasses(
+                    f"class {name} would be the {MOST_CLASSES + 1}th of its shard, and there may "
+                    f"be {MOST_CLASSES}: give its pages another one"
+                )
+            number = min(self._unused)
+            if self._numbers.get(self.names[number]) == number:
+                del self._numbers[self.names[number]]
         self.names[number] = self._new[number] = name
         self._numbers[name] = number
+
+    def may_give_away(self, unused: Collection[int]) -> None:
+        """Let new classes have numbers of those that no page has."""
+        self._unused = set(unused)
 
     def take_new(self) -> dict[int, str]:
         """Number → name of those that are new since the last call."""

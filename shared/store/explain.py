@@ -14,7 +14,7 @@ from shared.store.directories import directory_of
 from shared.store.history import records_of
 from shared.store.host_factors import NONE, HostFactors, unpack_factors
 from shared.store.layout import read_layout
-from shared.store.page_status import STATUS_NAMES
+from shared.store.page_status import REMOVED, STATUS_NAMES
 from shared.store.unanswered import Silence, read_silence
 from shared.units import SECONDS_PER_DAY
 
@@ -54,6 +54,7 @@ _STATE = (
     "last_changed_at",
     "last_signal_at",
     "updated_at",
+    "urgent_at",
     "signals",
     "signal_count",
     "crawls",
@@ -87,6 +88,8 @@ def explain_page(database_url: str, url: str, limits: Limits = WORKING) -> dict[
         host = _row(connection, _HOST, shard, host_id_of(page.host))
         if row is None:
             return None
+        if row["status"] == REMOVED:
+            row["class"] = None  # its number may be another's by now
         last = max(row["last_crawled_at"], row["last_attempt_at"])
         silence = read_silence(connection, shard, page.page_id, last)
     factors = unpack_factors(host.pop("factors") if host else NONE)

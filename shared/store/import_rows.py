@@ -5,16 +5,16 @@ from dataclasses import dataclass, field, fields, replace
 from typing import Any, Final, Self
 
 import numpy as np
-import psycopg
 import pyarrow as pa
 from numpy.typing import NDArray
 
 from shared.contracts.databases import Database, Databases
 from shared.contracts.identity import host_id_of, is_private_host, not_public
 from shared.contracts.layout import Layout
-from shared.store.import_classes import class_numbers, why_no_class
+from shared.store.import_classes import ImportClasses, why_no_class
 from shared.store.import_names import Names, Texts, name_pages
 from shared.store.import_values import can_be_taken, why_not
+from shared.store.twins import why_no_host
 
 MOST_REPORTED: Final = 20
 """Refused rows that are kept with their reasons; the others are only counted."""
@@ -207,28 +207,52 @@ class ImportHosts:
     names: list[str]
     host_ids: NDArray[np.int64]
     shards: NDArray[np.int16]
+    of_rows: NDArray[np.int64]
+    """Place of each row's host."""
 
 
-def taken_rows(
-    connection: psycopg.Connection, batch: NamedBatch, rows: NDArray[np.int64], layout: Layout
-) -> tuple[PageRows, ImportHosts, dict[int, str]]:
-    """The last row of each page, as its shard gets it; the hosts; and rows that are refused all the
-    same, as their shard has too many classes already.
+def hosts_of(batch: NamedBatch, rows: NDArray[np.int64], layout: Layout) -> ImportHosts:
+    """The hosts of some rows of a batch, those first that come first.
 
     Args:
-        connection: of the one import that is under way, for writing.
         batch: named.
-        rows: of it, rising: those of the shards of this database.
-        layout: of this database.
+        rows: of it, rising: those of the shards of a database.
+        layout: of that database.
     """
-    names = batch.names
-    numbers, host = np.unique(names.host[rows], return_inverse=True)
-    found = [names.hosts[number] for number in numbers.tolist()]
-    hosts = ImportHosts(
+    numbers, host = np.unique(batch.names.host[rows], return_inverse=True)
+    found = [batch.names.hosts[number] for number in numbers.tolist()]
+    return ImportHosts(
         found,
         np.array([host_id_of(name) for name in found], np.int64),
         np.array([layout.shard_of(name) for name in found], np.int16),
+        host,
     )
+
+
+def taken_rows(
+    classes: ImportClasses,
+    batch: NamedBatch,
+    rows: NDArray[np.int64],
+    hosts: ImportHosts,
+    twins: Sequence[int],
+) -> tuple[PageRows, dict[int, str]]:
+    """The last row of each page, as its shard gets it; and rows that are refused all the same, as
+    their host is none, or their shard has too many classes already.
+
+    Args:
+        classes: of the shards.
+        batch: named.
+        rows: of it, rising.
+        hosts: theirs.
+        twins: places of those hosts that have the id of another one.
+    """
+    names, host = batch.names, hosts.of_rows
+    refused: dict[int, str] = {}
+    if twins:
+        is_none = np.isin(host, twins)
+        none = zip(rows[is_none].tolist(), host[is_none].tolist(), strict=True)
+        refused = {row: why_no_host(hosts.names[place]) for row, place in none}
+        rows, host = rows[~is_none], host[~is_none]
     shards, page_ids = hosts.shards[host], names.page_ids[rows]
     order = np.lexsort((page_ids, shards))
     if order.size:
@@ -236,8 +260,8 @@ def taken_rows(
         order = order[np.append(page_ids[order][1:] != page_ids[order][:-1], True)]
     chosen, host = rows[order], host[order]
     given, bounds = batch.rows.classes, batch.rows.max_age_days
-    classes = None if given is None else [given[row] for row in chosen.tolist()]
-    page_class, refused = class_numbers(connection, shards[order], classes)
+    named = None if given is None else [given[row] for row in chosen.tolist()]
+    page_class, too_many = classes.numbers_of(shards[order], named)
     pages = PageRows(
         shards[order],
         page_ids[order],
@@ -248,6 +272,6 @@ def taken_rows(
         page_class,
         names.urls.take(chosen),
     )
-    if refused:
-        pages = pages.take(np.setdiff1d(np.arange(chosen.size), list(refused)))
-    return pages, hosts, {int(chosen[place]): why for place, why in refused.items()}
+    if too_many:
+        pages = pages.take(np.setdiff1d(np.arange(chosen.size), list(too_many)))
+    return pages, refused | {int(chosen[place]): why for place, why in too_many.items()}

@@ -6,6 +6,7 @@ for a thousand rows over and over again.
 """
 
 from collections.abc import Iterator
+from dataclasses import dataclass, field
 from typing import Any, Final
 
 import numpy as np
@@ -20,6 +21,7 @@ from shared.store.import_names import Texts, place
 from shared.store.import_rows import ImportHosts, PageRows
 from shared.store.page_status import ACTIVE, NEVER, REMOVED
 from shared.store.source_times import PACKED_BYTES
+from shared.store.twins import read_twins
 
 _MOST_ROWS: Final = 8192
 """Of a COPY: some megabytes, which the processor keeps near. What the server has not taken yet,
@@ -55,10 +57,12 @@ _OWN: Final = (
 _INSERT_HOSTS: Final = f"""
 INSERT INTO hosts (shard, host_id, host, blocked_until, limit_updated_at, sources)
 SELECT shard, host_id, host, '-infinity'::float8, '-infinity'::float8, '{NO_SOURCES}'
-FROM unnest(%s::int2[], %s::int8[], %s::text[]) AS new (shard, host_id, host)
-ORDER BY shard, host_id
+FROM unnest(%s::int2[], %s::int8[], %s::text[]) WITH ORDINALITY
+    AS new (shard, host_id, host, place)
+ORDER BY shard, host_id, place
 ON CONFLICT DO NOTHING
 """
+"""Of several with one id the first is the host."""
 
 
 def _unless_removed(column: str, anew: str = "'-infinity'") -> str:
@@ -101,19 +105,37 @@ UPDATE pages AS page
 _KNOWN: Final = "SELECT array_agg(page_id) FROM pages WHERE shard = %s AND page_id = ANY(%s)"
 
 
-def add_hosts(connection: psycopg.Connection, hosts: ImportHosts, known: set[str]) -> None:
+@dataclass(frozen=True, slots=True)
+class MetHosts:
+    """The hosts that an import has met."""
+
+    names: set[str] = field(default_factory=set)
+    twins: set[str] = field(default_factory=set)
+    """Those of them that are none (`shared.store.twins`)."""
+
+
+def add_hosts(connection: psycopg.Connection, hosts: ImportHosts, met: MetHosts) -> list[int]:
     """Add the hosts that this import has not met yet.
 
     Args:
         connection: with the transaction of a batch.
         hosts: of it.
-        known: those that it has met; more afterwards.
+        met: those of batches before; more afterwards.
+
+    Returns:
+        places of those that are none, as they have the id of another host.
     """
-    new = [place for place, host in enumerate(hosts.names) if host not in known]
+    new = [place for place, host in enumerate(hosts.names) if host not in met.names]
     if new:
         names = [hosts.names[place] for place in new]
-        connection.execute(_INSERT_HOSTS, (hosts.shards[new], hosts.host_ids[new], names))
-        known.update(names)
+        given = hosts.shards[new], hosts.host_ids[new], names
+        added = connection.execute(_INSERT_HOSTS, given).rowcount
+        met.names.update(names)
+        if added < len(new):  # some were there: their names are looked at
+            met.twins.update(read_twins(connection, *given))
+    if not met.twins:
+        return []
+    return [place for place, host in enumerate(hosts.names) if host in met.twins]
 
 
 def add_pages(connection: psycopg.Connection, pages: PageRows, now: float) -> int:

@@ -18,14 +18,16 @@ from shared.contracts.databases import Database, Databases
 from shared.contracts.layout import Layout
 from shared.store.connection import connect_writer
 from shared.store.deployment import check_deployment
+from shared.store.import_classes import ImportClasses
 from shared.store.import_rows import (
     ImportReport,
     NamedBatch,
     PageBatch,
+    hosts_of,
     named_batch,
     taken_rows,
 )
-from shared.store.import_writing import add_hosts, add_pages
+from shared.store.import_writing import MetHosts, add_hosts, add_pages
 from shared.store.imports_log import KEPT_SECONDS, forget_imports, note_import
 from shared.store.layout import read_layout
 from shared.store.owners import raise_epochs
@@ -84,14 +86,15 @@ def import_shared(
     report = ImportReport()
     with ExitStack() as stack:
         opened = [(database, *_begin(stack, database, shards, now)) for database in databases.each]
-        known_hosts: set[str] = set()
+        met = MetHosts()
         for batch in _ahead(named_batch(one, now, private_hosts=private_hosts) for one in batches):
             refused = dict(batch.refused)
-            for database, connection, layout in opened:
+            for database, connection, layout, classes in opened:
                 rows = batch.of_database(database, databases)
-                pages, hosts, too_many = taken_rows(connection, batch, rows, layout)
-                refused |= too_many
-                add_hosts(connection, hosts, known_hosts)
+                hosts = hosts_of(batch, rows, layout)
+                twins = add_hosts(connection, hosts, met)
+                pages, more = taken_rows(classes, batch, rows, hosts, twins)
+                refused |= more
                 new = add_pages(connection, pages, now)
                 note_import(connection, pages.shards, pages.page_ids, now)
                 connection.commit()
@@ -101,7 +104,7 @@ def import_shared(
                 report.refuse(report.read + row + 1, refused[row])
             report.read += len(batch.rows.urls)
             progress(report)
-        for _, connection, _ in opened:
+        for _, connection, *_ in opened:
             tidy(connection, report.added)
     return report
 
@@ -117,7 +120,7 @@ def _ahead(batches: Iterator[NamedBatch]) -> Iterator[NamedBatch]:
 
 def _begin(
     stack: ExitStack, database: Database, shards: int, now: float
-) -> tuple[psycopg.Connection, Layout]:
+) -> tuple[psycopg.Connection, Layout, ImportClasses]:
     """Connect, keep estimators and splits out, and take the shards over."""
     connection = stack.enter_context(connect_writer(database.url, "import"))
     check_deployment(connection, shards, database.held)
@@ -127,4 +130,4 @@ def _begin(
     raise_epochs(connection, range(layout.shards), f"import/{os.getpid()}-{secrets.token_hex(4)}")
     forget_imports(connection, now - KEPT_SECONDS)
     connection.commit()
-    return connection, layout
+    return connection, layout, ImportClasses(connection)

@@ -20,6 +20,7 @@ import psycopg
 from shared.contracts.identity import PageIdentity, host_id_of, shard_of
 from shared.store.known_pages import known_pages
 from shared.store.layout import read_layout
+from shared.store.twins import read_twins
 from shared.units import SECONDS_PER_DAY
 
 Became = Literal["new", "known", "quota", "host"]
@@ -38,13 +39,6 @@ SELECT * FROM unnest(%s::int8[], %s::int4[]) ORDER BY 1 ON CONFLICT (host_id) DO
 _HOLD_HOSTS: Final = """
 SELECT host_id, pages FROM let_in_hosts WHERE host_id = ANY(%s) ORDER BY host_id FOR UPDATE
 """
-_TWINS: Final = """
-SELECT wanted.host FROM unnest(%s::int2[], %s::int8[], %s::text[]) AS wanted (shard, host_id, host)
-JOIN hosts ON hosts.shard = wanted.shard AND hosts.host_id = wanted.host_id
-WHERE hosts.host <> wanted.host
-"""
-"""Hosts that have the id of another one: estimators refuse their pages, which are none of its."""
-
 _NOTED: Final = "SELECT page_id FROM let_in_pages WHERE page_id = ANY(%s)"
 _ADD_PAGES: Final = """
 INSERT INTO let_in_pages (page_id, host_id, place)
@@ -118,9 +112,9 @@ def let_in(
 
 def _twins(connection: psycopg.Connection, ids: Mapping[str, int]) -> set[str]:
     layout = read_layout(connection)
-    values = [layout.shard_of(host) for host in ids], list(ids.values()), list(ids)
+    shards = [layout.shard_of(host) for host in ids]
     try:
-        return {str(host) for (host,) in connection.execute(_TWINS, values)}
+        return read_twins(connection, shards, list(ids.values()), list(ids))
     except psycopg.errors.InsufficientPrivilege:
         # Until the next `freshet migrate` it may not read names. Estimators refuse them as well.
         return set()

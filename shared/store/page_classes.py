@@ -4,6 +4,8 @@ from collections.abc import Mapping
 
 import psycopg
 
+from shared.store.page_status import REMOVED
+
 
 def read_classes(connection: psycopg.Connection, shard: int) -> dict[int, str]:
     """Number → name of a shard's classes."""
@@ -11,6 +13,17 @@ def read_classes(connection: psycopg.Connection, shard: int) -> dict[int, str]:
         "SELECT number, name FROM page_classes WHERE shard = %s", (shard,)
     ).fetchall()
     return dict(rows)
+
+
+def read_unused_classes(connection: psycopg.Connection, shard: int) -> set[int]:
+    """Numbers of those that no page has any more, or only removed ones, which are of none when they
+    come back. All pages of the shard are looked at."""
+    rows = connection.execute(
+        "SELECT number FROM page_classes WHERE shard = %(shard)s AND number NOT IN "
+        "(SELECT page_class FROM pages WHERE shard = %(shard)s AND status <> %(removed)s)",
+        {"shard": shard, "removed": REMOVED},
+    ).fetchall()
+    return {number for (number,) in rows}
 
 
 def write_classes(connection: psycopg.Connection, shard: int, names: Mapping[int, str]) -> None:

@@ -8,7 +8,7 @@ import math
 from collections.abc import Callable, Collection
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -35,7 +35,7 @@ from shared.store.learned_pages import (
     most_pages_of,
 )
 from shared.store.owners import NO_OWNER, Announcing, read_owner
-from shared.store.page_classes import read_classes
+from shared.store.page_classes import read_classes, read_unused_classes
 from shared.store.page_groups import (
     GATHERED,
     WIDTHS,
@@ -46,6 +46,9 @@ from shared.store.page_parts import PlacedUrls, require_one_width
 from shared.store.positions import ESTIMATOR, Positions, read_positions
 from shared.store.removals import joined
 from shared.store.unanswered import read_unanswered
+
+MANY_CLASSES: Final = 127
+"""With more of them in a shard it is worth a look at all of its pages to know which are used."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,6 +102,8 @@ class LearningSnapshot(LearnedPages):
     layout: Layout
     classes: dict[int, str]
     """As in `ShardSnapshot`, and so is `layout`."""
+    unused_classes: Collection[int] = ()
+    """Numbers of those that no page has, where there are many; else nobody has looked."""
 
 
 def load_shard(
@@ -176,6 +181,9 @@ def load_for_learning(
         _, announcing = read_owner(reader.connection, shard)
         erased = read_erased(reader.connection, shard)
         classes = read_classes(reader.connection, shard)
+        unused: set[int] = set()
+        if len(classes) > MANY_CLASSES:
+            unused = read_unused_classes(reader.connection, shard)
     return LearningSnapshot(
         *pages.parts,
         shard,
@@ -187,6 +195,7 @@ def load_for_learning(
         erased,
         layout,
         classes,
+        unused,
     )
 
 

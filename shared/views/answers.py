@@ -5,12 +5,13 @@ Every answer is one of dicts, lists, numbers and texts. Nothing here writes.
 
 import contextlib
 import math
+from itertools import chain
 from operator import itemgetter
 from typing import Any
 
 import psycopg
 
-from shared.contracts.databases import Databases
+from shared.contracts.databases import Database, Databases
 from shared.contracts.identity import identify
 from shared.rules.host_objectives import HostObjectives
 from shared.rules.host_rules import PATIENCE
@@ -18,6 +19,7 @@ from shared.runtime.asking import ask_each
 from shared.runtime.databases import databases_of
 from shared.runtime.page_class_terms import weight_of, weights_of
 from shared.runtime.settings import Settings
+from shared.store.asking_all import ask_all
 from shared.store.connection import READING, WORKING, Limits, connect
 from shared.store.explain import explain_page
 from shared.store.host_listing import list_hosts, read_host
@@ -25,8 +27,9 @@ from shared.store.multipliers import last_multipliers
 from shared.store.predictions import read_predicted
 from shared.units import SECONDS_PER_DAY
 from shared.views.calibration import report
-from shared.views.explaining import Bounds, explain, value_curve
+from shared.views.explaining import explain
 from shared.views.hosts import described, host_name
+from shared.views.page_value import Bounds, value_curve
 from shared.views.sources import senders, sources, streams
 
 
@@ -64,9 +67,11 @@ def page_answer(settings: Settings, url: str, limits: Limits = WORKING) -> dict[
         settings.default_max_age_days or math.inf,
         settings.least_value,
         terms.share if terms is not None else 0.0,
+        terms is not None,
+        settings.policy == "uniform",
     )
     answer = explain(known, live, multiplier, now, objective, bounds)
-    curve = value_curve(known, answer["decision"], now, objective)
+    curve = value_curve(known, answer["decision"], now, objective, bounds)
     return answer | {"now": now, "curve": curve}
 
 
@@ -103,20 +108,24 @@ def host_answer(settings: Settings, host: str, limits: Limits = WORKING) -> dict
     return described(row, settings.default_host_crawls_per_second, settings.clock().now())
 
 
-def hosts_answer(settings: Settings, most: int, limits: Limits = WORKING) -> list[dict[str, Any]]:
-    """The hosts that a rule binds now, but the default: so many at most, by name.
+def hosts_answer(
+    settings: Settings, most: int, limits: Limits = WORKING
+) -> tuple[list[dict[str, Any]], dict[Database, str]]:
+    """The hosts that a rule binds now, but the default: so many at most, by name. Of several
+    databases, also which are away, and why: their hosts are left out.
 
     Raises:
-        psycopg.Error: the database is away, or refuses.
+        psycopg.Error: the only database, or each of them, is away or refuses.
+        StoreMismatch: each of several has no tables, or other shards.
     """
     now, default = settings.clock().now(), settings.default_host_crawls_per_second
-    rows = [
-        row
-        for database in databases_of(settings).each
-        for row in list_hosts(database.url, now, PATIENCE, most, limits)
-    ]
-    rows.sort(key=itemgetter("host"))
-    return [described(row, default, now) for row in rows[:most]]
+
+    def ask(database: Database) -> list[dict[str, Any]]:
+        return list_hosts(database.url, now, PATIENCE, most, limits)
+
+    said, away = ask_all(databases_of(settings), "hosts", ask, limits)
+    rows = sorted(chain.from_iterable(said.values()), key=itemgetter("host"))
+    return [described(row, default, now) for row in rows[:most]], away
 
 
 def sources_answer(

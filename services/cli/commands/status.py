@@ -25,32 +25,35 @@ def command(coordinator: str, as_json: bool) -> None:
 
     Says whether the maximum ages of pages can be kept at this bandwidth, and which would keep them.
     Takes pages from PostgreSQL (they are counted: some seconds for many millions) and rates from
-    the coordinator, if that answers. Of several databases one that is away is left out, and named.
+    the coordinator, if that answers. Of several databases one that is away is left out, and named;
+    then it exits 1.
 
     \b
     Examples:
       freshet status
       freshet status --coordinator http://coordinator:6069 --json
     """
-    from services.cli.max_ages import bounds_of, judged, max_age_lines  # noqa: PLC0415
+    from services.cli.left_out import require_all  # noqa: PLC0415
+    from services.cli.max_ages import judged_by, max_age_lines  # noqa: PLC0415
     from shared.runtime.asking import ask  # noqa: PLC0415 - commands load what they need
     from shared.runtime.databases import databases_of  # noqa: PLC0415
     from shared.runtime.settings import load_settings  # noqa: PLC0415
     from shared.store.status import stores_status  # noqa: PLC0415
 
     settings = load_settings()
-    store = stores_status(databases_of(settings), settings.clock().now())
+    databases = databases_of(settings)
+    store = stores_status(databases, settings.clock().now())
     if store["shards"] is None:
         raise UserError("the database has no Freshet tables yet: run `freshet migrate`")
     picture = ask(coordinator, "/state.json")
-    bounds = bounds_of(store.pop("max_ages"), settings.default_max_age_days)
-    by_value = settings.reason_shares.get("value", 0.0)
-    ages = judged(bounds, _bandwidth(picture), settings.least_interval_seconds, by_value)
+    ages = judged_by(settings, store.pop("max_ages"), _bandwidth(picture))
     if as_json:
         show_json({"store": store, "coordinator": picture, "max_ages": ages})
-        return
-    for line in (*_lines(store, picture, coordinator), *max_age_lines(ages)):
-        click.echo(line)
+    else:
+        for line in (*_lines(store, picture, coordinator), *max_age_lines(ages)):
+            click.echo(line)
+    told = zip(databases.each, store.get("databases", ()), strict=False)
+    require_all({database: one["away"] for database, one in told if one["away"] is not None})
 
 
 def _bandwidth(picture: dict[str, Any] | None) -> float | None:

@@ -28,8 +28,9 @@ from shared.views.answers import (
     sources_answer,
     streams_answer,
 )
-from shared.views.explaining import explain, value_curve
+from shared.views.explaining import explain
 from shared.views.hosts import BadHost
+from shared.views.page_value import value_curve
 
 IDLE_SECONDS: Final = 600
 """Nobody has looked for so long: its memory is given back."""
@@ -69,11 +70,13 @@ def host_view(settings: Settings, about: str) -> Any:
 
 def hosts_view(settings: Settings, _about: str) -> Any:
     """What binds hosts: those that a rule of their own does, by name."""
-    hosts = hosts_answer(settings, MOST_HOSTS + 1, VIEWING)
+    hosts, away = hosts_answer(settings, MOST_HOSTS + 1, VIEWING)
     return {
         "now": settings.clock().now(),
         "hosts": hosts[:MOST_HOSTS],
         "is_whole": len(hosts) <= MOST_HOSTS,
+        # Where a database is, and as whom it is asked, is not for everybody.
+        "shards_away": [database.held for database in away],
     }
 
 

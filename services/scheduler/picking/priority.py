@@ -32,6 +32,7 @@ from shared.policy.objectives import (
     objective_threshold_scalar,
     objective_value_scalar,
 )
+from shared.rules.page_due import has_claim
 from shared.rules.page_events import is_away
 from shared.units import SECONDS_PER_DAY
 
@@ -46,9 +47,6 @@ URGENT: Final = 4
 
 NOT_NOW: Final = -1
 """The page cannot be crawled: away, removed, in flight, or failed a moment ago."""
-
-PATIENCE: Final = 3
-"""After so many failures in a row a page has no claim to an upper tier."""
 
 HIGHEST_VALUE: Final = 1e50
 """Priorities above are of the upper tiers."""
@@ -135,7 +133,7 @@ def tier_of(page: Any, attempts: Rows, now: float, terms: Terms) -> int:
     """The tier of a page, host limits aside."""
     if page.status != ACTIVE and not is_looked_at(page):
         return NOT_NOW
-    has_claim = True
+    goes_first = True
     if page.attempt != NO_ATTEMPT:
         attempt = attempts[page.attempt]
         is_urgent = attempt.urgent_at > NEVER and attempt.urgent_at <= now
@@ -145,12 +143,12 @@ def tier_of(page: Any, attempts: Rows, now: float, terms: Terms) -> int:
         # Who is asked for a moment later (clocks differ) goes by value until then: the priority of
         # what is among the urgent pages must not change.
         is_due = attempt.urgent_at <= now
-        has_claim = is_due and not is_away(page.status) and failures_of(page, attempt) < PATIENCE
-        if is_anew or (is_urgent and has_claim):
+        goes_first = is_due and has_claim(page.status, failures_of(page, attempt))
+        if is_anew or (is_urgent and goes_first):
             return URGENT
     if page.last_crawled_at + terms.least_interval > now:
         return NOT_NOW
-    return _tier_by_age(page, now, terms) if has_claim else BY_VALUE
+    return _tier_by_age(page, now, terms) if goes_first else BY_VALUE
 
 
 @compiled
@@ -248,8 +246,8 @@ def urgent_from(page: Any, attempt: Any) -> float:
     earliest: float = max(attempt.urgent_at, attempt.deadline)
     if is_asked_anew(attempt):
         return earliest
-    has_claim = not is_away(page.status) and failures_of(page, attempt) < PATIENCE
-    return max(earliest, attempt.retry_at) if has_claim else math.inf
+    goes_first = has_claim(page.status, failures_of(page, attempt))
+    return max(earliest, attempt.retry_at) if goes_first else math.inf
 
 
 @compiled
@@ -266,7 +264,7 @@ def due_at(page: Any, attempts: Rows, guard: float, terms: Terms) -> float:
     if page.attempt != NO_ATTEMPT:
         attempt = attempts[page.attempt]
         ready = max(ready, attempt.deadline, attempt.retry_at)
-        has_tier = not is_away(page.status) and failures_of(page, attempt) < PATIENCE
+        has_tier = has_claim(page.status, failures_of(page, attempt))
         if tier_priority(page, URGENT) >= guard:
             at_once = urgent_from(page, attempt)
     if has_tier and page.last_crawled_at == NEVER:

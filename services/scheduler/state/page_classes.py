@@ -124,6 +124,8 @@ class ShardClasses:
         found: dict[str, list[int]] = {name: [] for name in self._rules}
         if found:
             others = [0, *(n for n, name in self._known.names.items() if name not in found)]
-            found |= {name: [n] for n, name in self._known.names.items() if name in found}
+            for number, name in self._known.names.items():
+                if name in self._rules:
+                    found[name].append(number)
             found[OTHERS] = others
         return found

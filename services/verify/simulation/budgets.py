@@ -4,17 +4,30 @@ from collections.abc import Iterator, Sequence
 from typing import Final
 
 from services.verify.checks import limits
+from services.verify.checks.downtime import down_within
 from services.verify.checks.finding import Finding
 from services.verify.ledger import Ledger
 from services.verify.records import decoded
 from services.verify.simulation.clocks import BEGINNING
 from services.verify.simulation.facts import Facts
+from services.verify.simulation.plan import SimulationPlan
 from shared.contracts.messages import Multipliers
 from shared.contracts.topics import MULTIPLIERS
 from shared.pacing.slots import SlotTimeline
 
 HOLDS_SECONDS: Final = 3.5
 """A new budget holds within these: a plan that came too late is made again, twice as far ahead."""
+
+EARLY_SECONDS: Final = 0.5
+"""By so much the clocks of a scheduler and of the broker may differ."""
+
+ON_THE_WAY_SECONDS: Final = 2.0
+"""From a slot to the broker: filling it, and the way."""
+
+SURE_AGAIN_SECONDS: Final = 3.0
+"""A broker that is back has a scheduler's requests so soon: first it must have heard the scheduler,
+said which shards it has, and where their topics end, and each of that may be slow. Where it goes
+down again before, all of it begins anew."""
 
 _HARMLESS: Final = frozenset({"bandwidth", "duplicate", "bad-message", "marker"})
 """Faults that hold nobody up."""
@@ -34,6 +47,36 @@ def budgets(ledger: Ledger, facts: Facts, timeline: SlotTimeline) -> Iterator[Fi
     yield _kept(ledger, facts, said, timeline)
     yield _new_ones(facts, said, timeline)
     yield _leaders(said)
+
+
+def in_time(ledger: Ledger, plan: SimulationPlan) -> Finding:
+    """The broker has a request soon after its slot, never long before or after.
+
+    What was on its way when the broker went down comes soon after its return: not before its
+    scheduler is sure again that the shard is its own.
+
+    Args:
+        ledger: of the run.
+        plan: says when the broker was down.
+    """
+    away = [
+        (BEGINNING + fault.at, BEGINNING + fault.at + fault.seconds + SURE_AGAIN_SECONDS)
+        for fault in plan.faults
+        if fault.kind == "broker-down"
+    ]
+
+    def offenders() -> Iterator[str]:
+        for asked in ledger.requests:
+            slot, written_at = asked.request.requested_at, asked.written_at
+            longest = max(plan.scale.session_seconds, down_within(away, slot, written_at))
+            if not -EARLY_SECONDS <= written_at - slot <= longest + ON_THE_WAY_SECONDS:
+                yield (
+                    f"{asked.request.url}: slot {slot - BEGINNING:.3f}, at the broker "
+                    f"{written_at - BEGINNING:.3f}"
+                )
+
+    what = "requests come soon after their slots"
+    return Finding.of("in time", what, offenders(), looked_at=len(ledger.requests))
 
 
 def _kept(

@@ -6,14 +6,14 @@ from collections.abc import Iterator
 from typing import Final
 
 from services.verify.checks import delivery, limits, requests
-from services.verify.checks.downtime import Downtimes, down_within
+from services.verify.checks.downtime import Downtimes
 from services.verify.checks.finding import Finding
 from services.verify.group_news import named_since
 from services.verify.ledger import Ledger
 from services.verify.records import decoded
 from services.verify.simulation.arriving import signals_arrived
 from services.verify.simulation.asking import asked_again, crawls_in_a_row
-from services.verify.simulation.budgets import budgets
+from services.verify.simulation.budgets import budgets, in_time
 from services.verify.simulation.clocks import BEGINNING
 from services.verify.simulation.counting import (
     counted_of,
@@ -74,7 +74,7 @@ def check(facts: Facts) -> list[Finding]:
         requests.in_flight_twice(ledger),
         requests.right_partitions(ledger),
         _slots(ledger, facts),
-        _in_time(ledger, facts),
+        in_time(ledger, facts.plan),
         *budgets(ledger, facts, _plan(ledger)),
         facts.looks.finding(),
         facts.loads.finding(),
@@ -268,31 +268,6 @@ def _slots(ledger: Ledger, facts: Facts) -> Finding:
 
 def _micro(seconds: float) -> int:
     return int((seconds - BEGINNING) * 1e6 + 0.5)
-
-
-def _in_time(ledger: Ledger, facts: Facts) -> Finding:
-    """The broker has a request soon after its slot, never long before or after.
-
-    What was on its way when the broker went down comes soon after its return.
-    """
-    scale = facts.plan.scale
-    away = [
-        (BEGINNING + fault.at, BEGINNING + fault.at + fault.seconds)
-        for fault in facts.plan.faults
-        if fault.kind == "broker-down"
-    ]
-
-    def is_in_time(slot: float, written_at: float) -> bool:
-        longest = max(scale.session_seconds, down_within(away, slot, written_at))
-        return -0.5 <= written_at - slot <= longest + 2.0
-
-    late = [
-        f"{asked.request.url}: slot {asked.request.requested_at - BEGINNING:.3f}, at the broker "
-        f"{asked.written_at - BEGINNING:.3f}"
-        for asked in ledger.requests
-        if not is_in_time(asked.request.requested_at, asked.written_at)
-    ]
-    return Finding.of("in time", "requests come soon after their slots", late)
 
 
 def _held_up(facts: Facts) -> Downtimes:

@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 
 from shared.store.page_status import AWAY, STATUS_NAMES
-from shared.views.explaining import Bounds, explain, lines, value_curve
+from shared.views.explaining import explain, lines
+from shared.views.page_value import Bounds, value_curve
 
 NOW = 1_700_864_000.0
 DAY = 86_400.0
@@ -55,7 +56,7 @@ def test_a_page_above_the_threshold_is_next() -> None:
     answer = explain(known(), None, 0.1, NOW)
 
     assert any("has reached the threshold" in reason for reason in answer["why"])
-    assert answer["decision"]["due_at"] < NOW
+    assert answer["decision"]["due_at"] == NOW
 
 
 def test_a_page_below_the_threshold_is_due_later() -> None:
@@ -269,7 +270,77 @@ def test_what_is_kept_for_the_class_of_a_page_is_said() -> None:
     assert any("Of the slots of its shard 0.3 are kept for its class partner" in r for r in why)
 
 
+def test_a_class_that_no_setting_names_is_said_to_count_for_nothing() -> None:
+    page, unnamed = known(state={"class": "partner"}), Bounds(names_class=False)
+    said = "Its class partner counts for nothing: FRESHET_CLASSES has none of it."
+    assert said in explain(page, None, 15.0, NOW, bounds=unnamed)["why"]
+    for other, bounds in ((page, Bounds()), (known(), unnamed)):
+        assert not [
+            r for r in explain(other, None, 15.0, NOW, bounds=bounds)["why"] if "class" in r
+        ]
+
+
+def test_where_the_oldest_page_goes_first_the_value_is_its_age() -> None:
+    uniform = Bounds(uniform=True)
+    answer = explain(known(), None, 12.0, NOW, bounds=uniform)
+    assert answer["decision"]["crawl_value"] == pytest.approx(10.0)
+    assert answer["decision"]["due_at"] == pytest.approx(NOW + 2 * DAY)
+    curve = value_curve(known(), answer["decision"], NOW, bounds=uniform)
+    assert curve is not None
+    assert np.interp(NOW + 2 * DAY, curve["at"], curve["value"]) == pytest.approx(12.0)
+
+
 def test_a_new_page_that_failed_again_and_again_is_not_said_to_go_first() -> None:
     page = known(state={"last_crawled_at": None})
     assert "go first" in explain(page, LIVE | {"class": "new"}, 1.0, NOW)["why"][-1]
     assert "goes by its value" in explain(page, LIVE | {"class": "value"}, 1.0, NOW)["why"][-1]
+
+
+FAILED: dict[str, Any] = {"failures": 3, "misses": 0, "last_attempt_at": NOW - DAY}
+
+
+def test_a_page_that_failed_three_times_is_not_late_but_waits() -> None:
+    beyond = known(state=FAILED | {"max_age_days": 8.0})
+    answer = explain(beyond, None, 5.0, NOW)
+    waits = "It waits after a failed crawl until 2023-12-02 22:13:20Z (in 8 days)."
+    assert waits in answer["why"]
+    assert answer["decision"]["due_at"] == NOW + 8 * DAY
+    assert answer["why"][-1].endswith(
+        "has reached the threshold 5: it waits, and is due 2023-12-02 22:13:20Z (in 8 days)."
+    )
+    # With two failures it goes first for its age, once it has waited.
+    twice = known(
+        state=FAILED | {"failures": 2, "last_attempt_at": NOW - 60.0} | {"max_age_days": 8}
+    )
+    assert explain(twice, None, 5.0, NOW)["why"][-1].endswith(
+        "(2 days ago): it waits, and is due 2023-11-24 22:22:20Z (in 0.00625 days)."
+    )
+    never = known(state=FAILED | {"last_crawled_at": None})
+    assert "goes by its value" in explain(never, None, 1.0, NOW)["why"][-1]
+
+
+def test_a_page_that_its_scheduler_lets_wait_is_not_said_to_be_next() -> None:
+    live = LIVE | {"due_at": NOW + DAY, "retry_at": NOW + DAY}
+    assert the_reason(known(), live | {"multiplier": 1.0}, Bounds()).endswith(
+        "reached the threshold 1: it waits, and is due 2023-11-25 22:13:20Z (in 1 days)."
+    )
+    free = live | {"multiplier": 1.0, "class": "value", "due_at": NOW}
+    assert the_reason(known(), free, Bounds()).endswith("threshold 1: it is next in turn.")
+
+
+def test_a_page_that_somebody_asks_for_is_due_at_once_though_no_scheduler_is_asked() -> None:
+    asked = {"urgent_at": NOW - 60.0}
+    for state in (asked, FAILED | asked):  # asked for since it failed
+        answer = explain(known(state=state), None, 50.0, NOW)
+        assert answer["decision"]["due_at"] == NOW
+        assert "Somebody asks for it at once: it goes first." in answer["why"]
+        assert not [reason for reason in answer["why"] if "failed" in reason]
+    crawled = explain(known(state={"urgent_at": NOW - 11 * DAY}), None, 50.0, NOW)
+    assert crawled["decision"]["due_at"] is None
+
+
+def test_when_a_page_that_is_away_is_looked_at_is_said_though_no_scheduler_is_asked() -> None:
+    gone = known(status="gone", state=FAILED | {"misses": 3})
+    why = explain(gone, None, 1.0, NOW)["why"]
+    assert why[-1].startswith("It may be looked at again from 2023-11-24 22:13:20Z")
+    assert len(explain(known(status="removed", state=FAILED), None, 1.0, NOW)["why"]) == 1

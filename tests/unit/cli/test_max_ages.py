@@ -4,7 +4,9 @@ import math
 
 import pytest
 
-from services.cli.max_ages import bounds_of, judged, max_age_lines
+from services.cli.max_ages import bounds_of, judged, judged_by, max_age_lines
+from shared.runtime.page_class_terms import ClassTerms
+from shared.runtime.settings import load_settings
 
 DAY = 86_400.0
 
@@ -34,6 +36,37 @@ def test_where_slots_are_kept_for_crawls_by_value_the_rest_has_to_suffice():
         "slots, which are kept for crawls by value, come to such pages"
     ]
     assert "cannot be kept" in max_age_lines(judged(pages, 0.9, 300.0, 0.5))[0]
+
+
+def test_where_slots_are_kept_for_classes_the_rest_has_to_suffice():
+    pages = {1.0: 86_400}
+    assert "kept if" not in max_age_lines(judged(pages, 2.0, 300.0, by_class=0.5))[0]
+    assert max_age_lines(judged(pages, 1.9, 300.0, by_class=0.5)) == [
+        "max ages   86,400 pages ask for 1 crawls/s: they can be kept if enough of 0.5 of the "
+        "slots, which are kept for classes, come to such pages"
+    ]
+    # Of the half that is everybody's, two tenths are kept for crawls by value.
+    found = judged(pages, 2.4, 300.0, 0.2, 0.5)
+    assert (found["kept_by_class"], found["kept_by_value"]) == (0.5, pytest.approx(0.1))
+    assert (
+        "0.6 of the slots, which are kept for classes and for crawls by value"
+        in (max_age_lines(found)[0])
+    )
+    assert judged(pages, 2.5, 300.0, 0.2, 0.5)["kept_by_class"] == 0.0
+
+
+def test_the_settings_say_what_is_kept():
+    terms = {"news": ClassTerms(weight=2.0, share=0.3), "partner": ClassTerms(share=0.2)}
+    settings = load_settings(
+        classes=terms,
+        reason_shares={"value": 0.2},
+        default_max_age_days=1.0,
+        least_interval_seconds=9.0,
+    )
+    pages = {math.inf: 86_000, 5.0 / DAY: 400}
+    found = judged_by(settings, pages, 50.0)
+    assert found == judged({1.0: 86_000, 5.0 / DAY: 400}, 50.0, 9.0, 0.2, 0.5)
+    assert (found["kept_by_class"], found["too_short"]) == (0.5, 400)
 
 
 def test_where_it_does_not_all_become_late_alike():

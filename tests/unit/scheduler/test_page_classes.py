@@ -67,6 +67,32 @@ def test_a_shard_gives_its_classes_numbers_until_there_are_too_many():
     assert classes.number_of("more255") == 255
 
 
+def test_a_class_that_no_page_has_keeps_its_number_until_there_is_no_other():
+    names = {n: f"class{n}" for n in range(1, MOST_CLASSES)}
+    classes = PageClasses(names, unused={3, 5, 7})
+    assert classes.number_of("first") == MOST_CLASSES
+    assert classes.number_of("class3") == 3  # it is used again
+    assert [classes.number_of(name) for name in ("second", "third", "second")] == [5, 7, 5]
+    assert classes.take_new() == {MOST_CLASSES: "first", 5: "second", 7: "third"}
+    for name in ("fourth", "class5"):
+        with pytest.raises(TooManyClasses):
+            classes.number_of(name)
+    assert sorted(set(classes.names.values())) == sorted(classes.names.values())
+
+
+def test_both_numbers_of_a_name_that_stands_twice_can_be_given_away():
+    names = {n: f"class{max(n, 2)}" for n in range(1, MOST_CLASSES + 1)}
+    classes = PageClasses(names, unused={1, 2})
+    assert [classes.number_of(name) for name in ("first", "second")] == [1, 2]
+    assert classes.number_of("class3") == 3
+
+
+def test_a_name_that_stands_twice_in_the_table_is_one_class():
+    shard = World(classed({"news": (2.0, 0.0)})).shard
+    shard.classes.load({1: "news", 2: "news", 3: "other"}, np.array([1, 2, 2, 3, 0]))
+    assert shard.classes.named() == {"news": [1, 2], "": [0, 3]}
+
+
 # Weights.
 
 

@@ -7,8 +7,8 @@ import pytest
 from reference_shard import DAY, World, rules
 
 from services.scheduler.explain import page_state, shard_state
-from services.scheduler.picking.priority import PATIENCE
 from shared.contracts.codec import encode
+from shared.rules.page_due import PATIENCE
 from shared.rules.page_events import FAILED
 from shared.store.page_status import AWAY, STATUS_NAMES
 
