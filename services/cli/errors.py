@@ -161,6 +161,14 @@ def _broker_silent(error: Exception) -> str:
     )
 
 
+def _database_stopped(error: Exception) -> str:
+    return (
+        f"the database takes connections and does not answer: {_first_line(error)}. It, its disk "
+        "or its network may hang: see to the server, then call this again. What was being written "
+        "may be there, or not"
+    )
+
+
 _EXPLANATIONS: dict[str, Callable[[Exception], str]] = {
     "services.BrokerSilentError": _broker_silent,
     "aiokafka.KafkaConnectionError": _broker_away,
@@ -169,6 +177,7 @@ _EXPLANATIONS: dict[str, Callable[[Exception], str]] = {
         f"the broker at {_broker()} lacks a topic: run `freshet topics ensure`"
     ),
     "aiokafka.KafkaError": lambda error: f"the broker at {_broker()} refuses: {error}",
+    "shared.ServerStopped": _database_stopped,
     "psycopg.OperationalError": _database_away,
     "psycopg.UndefinedTable": lambda error: (
         f"the database at {_database()} has no Freshet tables yet, or older ones "

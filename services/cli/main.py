@@ -67,7 +67,8 @@ class _LazyCommands(click.Group):
 
 @click.group(cls=_LazyCommands, context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(package_name="freshet")
-def main() -> None:
+@click.pass_context
+def main(ctx: click.Context) -> None:
     """Freshet decides which page to crawl next.
 
     It keeps a large copy of the web fresh with a limited crawl budget: change signals and crawl
@@ -87,6 +88,11 @@ def main() -> None:
     from shared.runtime.logs import configure_logs  # noqa: PLC0415 - only when a command runs
 
     configure_logs("console", "warning")
+    if ctx.invoked_subcommand != "worker":
+        # Workers wait for a database that has stopped; who sits before a command does not.
+        from shared.store.patience import PATIENCE  # noqa: PLC0415 - the same
+
+        ctx.with_resource(PATIENCE.ending())
 
 
 if __name__ == "__main__":

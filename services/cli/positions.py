@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
-from typing import Any, Final, Literal
+from typing import Any, Final, Literal, NamedTuple
 
 import psycopg
 from aiokafka import AIOKafkaConsumer, OffsetAndMetadata, TopicPartition
@@ -29,6 +29,7 @@ from shared.runtime.kafka import (
 from shared.runtime.retrying import Attempts, until_it_passes
 from shared.runtime.settings import Settings
 from shared.runtime.topic_metadata import topic_ids
+from shared.store.asking_all import ask_all
 from shared.store.connection import connect
 from shared.store.layout import fetch_layout
 from shared.store.positions import ESTIMATOR
@@ -109,23 +110,25 @@ class Place:
         return f"{whole} are never read" if at == "end" else f"nothing: {whole} are read again"
 
 
-async def places(settings: Settings) -> list[Place]:
+async def places(settings: Settings) -> tuple[list[Place], dict[Database, str]]:
     """Where every consumer stands, by consumer, topic and partition; discoverers, which are
-    optional, where there ever was one.
+    optional, where there ever was one. Of several databases, also which are away, and why: the
+    positions in them are left out.
 
     Raises:
         UserError: the broker lacks a topic that workers read, or partitions that they have read.
         KafkaError: the broker cannot be asked.
-        psycopg.Error: the database cannot be asked.
+        psycopg.Error: the only database, or each of them, cannot be asked.
+        StoreMismatch: each of several has no tables, or other shards.
     """
     require_broker(settings)
-    stored, known = _stored(settings)
+    stored, known, away = _stored(settings)
     databases = databases_of(settings)
     topics = [*STORED, *(topic for topics in COMMITTED.values() for topic in topics)]
     read = {topic.name: topic for topic in topics}.values()
     there = await topic_partitions(settings, read)
     _require_topics(settings, there)
-    _require_partitions(settings, there, stored)
+    _require_partitions(settings, there, stored, next(iter(known)))
     committed = {reader: await _committed(settings, reader, there) for reader in COMMITTED}
     wanted = [
         *((INGESTER, topic) for topic in COMMITTED[INGESTER]),
@@ -139,7 +142,7 @@ async def places(settings: Settings) -> list[Place]:
         ends = await consumer.end_offsets(partitions)
         names = [settings.topic(topic.name) for topic in read]
         ids = await topic_ids(client_of(consumer), names)
-    return [
+    found = [
         Place(
             reader,
             topic.name,
@@ -152,7 +155,9 @@ async def places(settings: Settings) -> list[Place]:
         )
         for reader, topic in wanted
         for tp in there[topic.name]
+        if reader != ESTIMATOR or databases.of(tp.partition) not in away
     ]
+    return found, away
 
 
 async def settle(settings: Settings, chosen: Sequence[Place], at: At) -> None:
@@ -195,41 +200,53 @@ def _require_partitions(
     settings: Settings,
     there: Mapping[str, Sequence[TopicPartition]],
     stored: Iterable[tuple[str, str, int]],
+    database: Database,
 ) -> None:
-    """The same of partitions: where topics were made anew by settings of before a growth."""
+    """The same of partitions: where topics were made anew by settings of before a growth, of which
+    a database tells."""
     for topic in STORED:
         count = len(there[topic.name])
         if any(of == topic.name and partition >= count for _, of, partition in stored):
-            shards = fetch_layout(databases_of(settings).home.url).shards
+            shards = fetch_layout(database.url).shards
             raise UserError(
                 f"{settings.topic(topic.name)} has {count} partitions, and others were read: run "
                 f"`freshet shards grow {shards}`, which adds what topics lack, and look again"
             )
 
 
-def _stored(
-    settings: Settings,
-) -> tuple[dict[tuple[str, str, int], int], dict[Database, dict[str, str]]]:
-    """The positions, and the topics that those of each database are about."""
-    positions: dict[tuple[str, str, int], int] = {}
-    topics: dict[Database, dict[str, str]] = {}
-    for database in databases_of(settings).each:
+class _Stored(NamedTuple):
+    """What databases have."""
+
+    positions: dict[tuple[str, str, int], int]
+    topics: dict[Database, dict[str, str]]
+    """Those that the positions of each are about."""
+    away: dict[Database, str]
+
+
+def _stored(settings: Settings) -> _Stored:
+    def ask(database: Database) -> tuple[dict[tuple[str, str, int], int], dict[str, str]]:
         with connect(database.url, "cli") as connection:
             rows = connection.execute(
                 "SELECT consumer, topic, partition, next_offset FROM stream_positions"
             ).fetchall()
-            positions |= {(reader, topic, part): at for reader, topic, part, at in rows}
-            topics[database] = read_topics(connection)
-    return positions, topics
+            positions = {(reader, topic, part): at for reader, topic, part, at in rows}
+            return positions, read_topics(connection)
+
+    said, away = ask_all(databases_of(settings), "cli", ask)
+    positions: dict[tuple[str, str, int], int] = {}
+    for own, _ in said.values():
+        positions |= own
+    return _Stored(positions, {one: topics for one, (_, topics) in said.items()}, away)
 
 
 def _store(chosen: Iterable[Place], settings: Settings, at: At) -> None:
-    places, databases = list(chosen), databases_of(settings)
-    for database in databases.each:
+    databases = databases_of(settings)
+    places: dict[Database, list[Place]] = {}
+    for place in chosen:
+        places.setdefault(databases.of(place.partition), []).append(place)
+    for database, its in places.items():
         with connect(database.url, "cli") as connection:
-            for place in places:
-                if databases.of(place.partition) != database:
-                    continue
+            for place in its:
                 _set_position(connection, place, place.settled_at(at))
                 if place.topic_id is not None:
                     set_topic(connection, place.topic, place.topic_id)

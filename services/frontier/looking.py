@@ -119,7 +119,7 @@ class Looking:
     async def urls(self, request: ListUrlParams) -> AsyncIterator[URLItem]:
         """Pages."""
         self._names.check_crawl(request.crawlID)
-        wanted = Wanted(self._names.host_or_all(request.key), request.filter, request.ignoreCase)
+        wanted = self._wanted(request)
         rows = await self._ask(
             list_pages,
             self._databases,
@@ -133,9 +133,17 @@ class Looking:
     async def count(self, request: CountUrlParams) -> Long:
         """How many pages there are."""
         self._names.check_crawl(request.crawlID)
-        wanted = Wanted(self._names.host_or_all(request.key), request.filter, request.ignoreCase)
+        wanted = self._wanted(request)
         pages = await self._ask(count_pages, self._databases, wanted)
         return Long(value=pages)
+
+    def _wanted(self, request: ListUrlParams | CountUrlParams) -> Wanted:
+        if "\0" in request.filter:
+            # The database would not take it.
+            raise Refused(
+                grpc.StatusCode.INVALID_ARGUMENT, "no URL has a zero byte: see the filter"
+            )
+        return Wanted(self._names.host_or_all(request.key), request.filter, request.ignoreCase)
 
     async def status(self, request: URLStatusRequest) -> URLItem:
         """One page."""

@@ -1,10 +1,12 @@
 """gRPC around the service: what is said on the wire, within limits."""
 
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from contextlib import aclosing
 from typing import Any, Final
 
 import grpc
 import structlog
+from google.protobuf.message import DecodeError
 from google.protobuf.message_factory import GetMessageClass
 
 from services.frontier import metrics
@@ -77,25 +79,48 @@ def handler_of(methods: Mapping[str, Any]) -> Any:
     service = DESCRIPTOR.services_by_name[SERVICE]
     made = {}
     for method in service.methods:
-        answer = methods[method.name]
+        name, answer = method.name, methods[method.name]
+        # Not by gRPC: what is no message would be a fault of ours, with a traceback.
+        read = _reader(GetMessageClass(method.input_type).FromString)
         streams = {
-            (False, False): (grpc.unary_unary_rpc_method_handler, _one(method.name, answer)),
-            (False, True): (grpc.unary_stream_rpc_method_handler, _many(method.name, answer)),
-            (True, True): (grpc.stream_stream_rpc_method_handler, _many(method.name, answer)),
+            (False, False): (grpc.unary_unary_rpc_method_handler, _one(name, read, answer)),
+            (False, True): (grpc.unary_stream_rpc_method_handler, _many(name, read, answer)),
+            (True, True): (grpc.stream_stream_rpc_method_handler, _many(name, _each(read), answer)),
         }
         make, behaviour = streams[method.client_streaming, method.server_streaming]
-        made[method.name] = make(
+        made[name] = make(
             behaviour,
-            request_deserializer=GetMessageClass(method.input_type).FromString,
             response_serializer=GetMessageClass(method.output_type).SerializeToString,
         )
     return grpc.method_handlers_generic_handler(service.full_name, made)
 
 
-def _one(name: str, answer: Callable[[Any], Awaitable[Any]]) -> Any:
-    async def call(request: Any, context: Any) -> Any:
+def _reader(parse: Callable[[bytes], Any]) -> Callable[[bytes], Any]:
+    """What reads a message, or refuses it."""
+
+    def read(sent: bytes) -> Any:
         try:
-            found = await answer(request)
+            return parse(sent)
+        except DecodeError as error:
+            raise Refused(grpc.StatusCode.INVALID_ARGUMENT, f"it cannot be read: {error}") from None
+
+    return read
+
+
+def _each(read: Callable[[bytes], Any]) -> Callable[[AsyncIterator[bytes]], AsyncIterator[Any]]:
+    """The same of a stream of messages."""
+
+    async def reading(sent: AsyncIterator[bytes]) -> AsyncIterator[Any]:
+        async for message in sent:
+            yield read(message)
+
+    return reading
+
+
+def _one(name: str, read: Callable[[bytes], Any], answer: Callable[[Any], Awaitable[Any]]) -> Any:
+    async def call(request: bytes, context: Any) -> Any:
+        try:
+            found = await answer(read(request))
         except Exception as error:
             await _end(name, context, error)
             raise
@@ -105,17 +130,18 @@ def _one(name: str, answer: Callable[[Any], Awaitable[Any]]) -> Any:
     return call
 
 
-def _many(name: str, answer: Callable[[Any], AsyncIterator[Any]]) -> Any:
+def _many(
+    name: str, read: Callable[[Any], Any], answer: Callable[[Any], AsyncIterator[Any]]
+) -> Any:
     async def call(request: Any, context: Any) -> AsyncIterator[Any]:
-        answers = answer(request)
         try:
-            async for found in answers:
-                yield found
+            # They are generators.
+            async with aclosing(answer(read(request))) as answers:  # type: ignore[type-var]
+                async for found in answers:
+                    yield found
         except Exception as error:
             await _end(name, context, error)
             raise
-        finally:
-            await answers.aclose()  # type: ignore[attr-defined]  # they are generators
         metrics.CALLS.labels(name, "OK").inc()
 
     return call

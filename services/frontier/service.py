@@ -122,6 +122,11 @@ class Service:
                 grpc.StatusCode.NOT_FOUND,
                 "no part has this name: parts are named as services.frontier is, or aiokafka",
             )
+        if request.level not in LogLevelParams.Level.values():
+            raise Refused(
+                grpc.StatusCode.INVALID_ARGUMENT,
+                f"no level is {request.level}: {', '.join(LogLevelParams.Level.keys())}",
+            )
         level = LogLevelParams.Level.Name(request.level)
         logging.getLogger(request.package or None).setLevel(_LEVELS.get(level, level))
         return Empty()

@@ -14,7 +14,7 @@ from rich.text import Text
 from deploy.local.supervisor import ChildState
 from services.run.options import RunOptions
 from services.run.session import Session
-from shared.terminal.output import visible
+from shared.terminal.visible import visible
 
 LINE_SECONDS = 5.0
 _BARS = "▁▂▃▄▅▆▇█"

@@ -1,11 +1,14 @@
 """Structured logs: one line an event, JSON for machines or coloured for people."""
 
+import io
 import logging
 import sys
 import time
-from typing import Literal
+from typing import Literal, TextIO
 
 import structlog
+
+from shared.terminal.visible import visible
 
 REPEAT_SECONDS = 10.0
 """A client of Kafka that tries again many times a second says the same thing once in so long; so
@@ -29,12 +32,13 @@ def configure_logs(form: Literal["json", "console"], level: str, **context: str)
     ]
     renderer: structlog.typing.Processor = structlog.dev.ConsoleRenderer(
         colors=sys.stderr.isatty(),
-        # Plain: the rich one prints local variables, and with them secrets.
-        exception_formatter=structlog.dev.plain_traceback,
+        exception_formatter=_traceback,
     )
     if form == "json":
         shared.append(structlog.processors.format_exc_info)
         renderer = structlog.processors.JSONRenderer()
+    else:
+        shared.append(_for_terminals)
     structlog.configure(
         processors=[*shared, structlog.stdlib.ProcessorFormatter.wrap_for_formatter],
         logger_factory=structlog.stdlib.LoggerFactory(),
@@ -62,6 +66,29 @@ def set_level(level: str) -> None:
     root.setLevel(level.upper())
     for noisy in ("faust", "mode", "aiokafka", "aiohttp.access", "numba", "asyncio", "alembic"):
         logging.getLogger(noisy).setLevel(max(logging.WARNING, root.level))
+
+
+def _traceback(stream: TextIO, exc_info: structlog.typing.ExcInfo) -> None:
+    """Write an exception as Python does, but what strangers have put into its text."""
+    written = io.StringIO()
+    # Plain: the rich one prints local variables, and with them secrets.
+    structlog.dev.plain_traceback(written, exc_info)
+    stream.write(_lines(written.getvalue()))
+
+
+def _for_terminals(
+    _logger: object, _method: str, event: structlog.typing.EventDict
+) -> structlog.typing.EventDict:
+    """Texts of strangers without what a terminal would obey, or take for another line; JSON has
+    them so by itself."""
+    for name, value in event.items():
+        if isinstance(value, str):
+            event[name] = _lines(value) if name == "stack" else visible(value)
+    return event
+
+
+def _lines(text: str) -> str:
+    return "\n".join(visible(line) for line in text.split("\n"))
 
 
 def _adder(context: dict[str, str]) -> structlog.typing.Processor:

@@ -3,7 +3,9 @@ keeps connections open takes none from the broker and the database."""
 
 import asyncio
 import contextlib
+import re
 from collections.abc import Awaitable, Callable, Iterator
+from ipaddress import ip_address
 from typing import Any, Final
 
 import structlog
@@ -33,6 +35,15 @@ _HEADERS: Final = {
     "Referrer-Policy": "no-referrer",
 }
 
+_AUTHORITY: Final = re.compile(r"(?:(\[[^\]]*\])|([^:]*))(:\d+)?")
+_PORT_OF_HTTP: Final = 80
+
+_MISDIRECTED: Final = (
+    "this worker listens on loopback alone, and answers under the name localhost and under "
+    "addresses: open it as localhost. To let others in let FRESHET_HTTP_HOST be an address of this "
+    "machine; a proxy in front on a port of its own has to send Host: localhost\n"
+)
+
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
 
@@ -53,9 +64,59 @@ async def read_only(request: web.Request, handler: Handler) -> web.StreamRespons
     return response
 
 
-def web_options() -> dict[str, Any]:
-    """Options of aiohttp's application."""
-    return {"client_max_size": MAX_BODY_BYTES, "middlewares": [read_only]}
+def only_by_own_names(port: int) -> Any:
+    """A middleware that refuses what came by a name that may be a stranger's (`may_be_rebound`)."""
+
+    @web.middleware
+    async def refusing(request: web.Request, handler: Handler) -> web.StreamResponse:
+        if may_be_rebound(request.headers.get("Host", ""), port):
+            raise web.HTTPMisdirectedRequest(text=_MISDIRECTED, headers=_HEADERS)
+        return await handler(request)
+
+    return refusing
+
+
+def may_be_rebound(authority: str, port: int) -> bool:
+    """Whether what a server on loopback answers may be read by a stranger's page.
+
+    A page on the web may let its own name lead to loopback once it is open in a browser there, and
+    then read all that the browser gets under this name and its port (DNS rebinding). Addresses are
+    no names, and localhost is nobody's. Browsers name the port, unless it is 80: a name without one
+    is that of a proxy in front, on port 80 or 443.
+
+    Args:
+        authority: `Host` of the request; empty: no browser has sent it.
+        port: where the server listens.
+    """
+    match = _AUTHORITY.fullmatch(authority)
+    if match is None:
+        return True
+    in_brackets, name, named_port = match.groups()
+    name = name.lower().rstrip(".") if name else ""
+    if in_brackets or not name or (named_port is None and port != _PORT_OF_HTTP):
+        return False
+    with contextlib.suppress(ValueError):
+        ip_address(name)
+        return False
+    return name != "localhost" and not name.endswith(".localhost")
+
+
+def web_options(host: str, port: int) -> dict[str, Any]:
+    """Options of aiohttp's application.
+
+    Args:
+        host: where it listens. On other addresses than loopback it goes by any name: those of
+            machines and services lead there.
+        port: where it listens.
+    """
+    middlewares = [only_by_own_names(port), read_only] if _is_loopback(host) else [read_only]
+    return {"client_max_size": MAX_BODY_BYTES, "middlewares": middlewares}
+
+
+def _is_loopback(host: str) -> bool:
+    with contextlib.suppress(ValueError):
+        return ip_address(host).is_loopback
+    return host == "localhost"
 
 
 @contextlib.contextmanager

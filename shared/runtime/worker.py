@@ -313,12 +313,14 @@ def make_app(name: str, service: WorkerService) -> faust.App:
         service: what it does.
     """
     settings = service.settings
+    host, port = settings.http_host, settings.http_port or DEFAULT_PORTS[name]
     app = _App(
         f"{settings.topic_prefix}freshet-{name}",
-        web_host=settings.http_host,
-        web_bind=settings.http_host,
-        web_port=settings.http_port or DEFAULT_PORTS[name],
-        web_application_options=web_options(),
+        # Faust makes an address of it.
+        web_host=f"[{host}]" if ":" in host else host,
+        web_bind=host,
+        web_port=port,
+        web_application_options=web_options(host, port),
         # Faust's own pages about tables and routing, which we do not have.
         web_router_enabled=False,
         web_tables_enabled=False,

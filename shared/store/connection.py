@@ -9,6 +9,9 @@ nothing depends on the server's settings, whose defaults are hours or for ever.
 - Gone while the server works for it: `client_connection_check_interval`.
 
 Who comes after waits for a lock for `LOCK_SECONDS`, and is told by `LockNotAvailable`.
+
+A server that has stopped, and keeps its connections, is given up by commands alone
+(`shared.store.watched_connection`).
 """
 
 from collections.abc import Mapping
@@ -19,6 +22,8 @@ import psycopg
 from psycopg.conninfo import conninfo_to_dict
 
 from shared.store.binary import register_arrays
+from shared.store.patience import PATIENCE
+from shared.store.watched_connection import WatchedConnection
 
 CONNECT_SECONDS: Final = 10
 
@@ -117,15 +122,21 @@ def connect(
         limits: when the server is to give it up.
 
     Raises:
-        psycopg.OperationalError: the server cannot be reached.
+        psycopg.OperationalError: the server cannot be reached. What is asked later may raise it,
+            too; as `ServerStopped`, if a command asks and the server has stopped.
     """
-    connection = psycopg.connect(
-        database_url,
-        autocommit=True,
-        application_name=f"freshet-{role}",
-        connect_timeout=CONNECT_SECONDS,
-        **transport(database_url, limits),
-    )
+    kind = WatchedConnection if PATIENCE.ends else psycopg.Connection
+    try:
+        connection = kind.connect(
+            database_url,
+            autocommit=True,
+            application_name=f"freshet-{role}",
+            connect_timeout=CONNECT_SECONDS,
+            **transport(database_url, limits),
+        )
+    except psycopg.errors.ConnectionTimeout as error:
+        # The client does not say whose: there may be several.
+        raise type(error)(f"no answer from {_place(database_url)} in time") from error
     try:
         connection.execute(session_limits(limits))
     except BaseException:
@@ -138,6 +149,11 @@ def connect(
         connection.execute(f"SET LOCAL statement_timeout = '{limits.statement}s'")
         connection.execute("SET TRANSACTION READ ONLY")
     return connection
+
+
+def _place(database_url: str) -> str:
+    usual = {"host": "localhost", "port": "5432", "dbname": ""}
+    return "{host}:{port}/{dbname}".format(**usual | conninfo_to_dict(database_url))
 
 
 def connect_writer(database_url: str, role: str) -> psycopg.Connection:

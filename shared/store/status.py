@@ -6,9 +6,9 @@ from typing import Any
 import psycopg
 from psycopg.rows import dict_row
 
-from shared.contracts.databases import Database, Databases
-from shared.store.connection import connect, first_line
-from shared.store.deployment import UNMIGRATED, StoreMismatch, require_held
+from shared.contracts.databases import Databases
+from shared.store.asking_all import ask_all
+from shared.store.connection import connect
 from shared.store.page_status import ACTIVE, AWAY, REMOVED, STATUS_NAMES
 
 _BY_STATUS = ",\n       ".join(
@@ -55,35 +55,20 @@ def stores_status(databases: Databases, now: float) -> dict[str, Any]:
         psycopg.Error: the only database, or each of them, is away or refuses.
         StoreMismatch: each of several has no tables, or other shards.
     """
+    heard = ask_all(databases, "status", lambda database: store_status(database.url, now))
+    found = heard.said
     if not databases.are_several:
-        return store_status(databases.home.url, now)
-    found: dict[Database, dict[str, Any]] = {}
-    why: dict[Database, psycopg.Error | StoreMismatch] = {}
-    for database in databases.each:
-        try:
-            _require_its_shards(database)
-            found[database] = store_status(database.url, now)
-        except psycopg.errors.UndefinedTable:
-            why[database] = StoreMismatch(UNMIGRATED)
-        except (psycopg.Error, StoreMismatch) as error:
-            why[database] = error
-    if not found:
-        raise next(iter(why.values()))
+        return found[databases.home]
     each = [
         {
             "shards": database.held,
             "active": found[database]["pages"]["active"] if database in found else None,
             "bytes": found[database]["bytes"] if database in found else None,
-            "away": first_line(why[database]) if database in why else None,
+            "away": heard.away.get(database),
         }
         for database in databases.each
     ]
     return _together(list(found.values())) | {"databases": each}
-
-
-def _require_its_shards(database: Database) -> None:
-    with connect(database.url, "status", autocommit=True) as connection:
-        require_held(connection, database.held)
 
 
 def _together(some: Sequence[dict[str, Any]]) -> dict[str, Any]:

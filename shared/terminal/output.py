@@ -7,6 +7,8 @@ from typing import Any
 
 import click
 
+from shared.terminal.visible import visible
+
 
 def show(answer: Mapping[str, Any], *, as_json: bool) -> None:
     """One thing, a line a value."""
@@ -59,14 +61,6 @@ def text(value: Any) -> str:
     if isinstance(value, list | tuple):
         return ", ".join(text(item) for item in value) or "-"
     return visible(str(value))
-
-
-def visible(written: str) -> str:
-    """A text without what a terminal would obey, and without ends of lines: messages that nobody
-    could read, and names that strangers give, may have any character."""
-    if written.isprintable():
-        return written
-    return "".join(c if c.isprintable() else ascii(c)[1:-1] for c in written)
 
 
 def _plain(value: Any) -> Any:

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from shared.runtime.wall_time import WALL
-from shared.terminal.output import show, show_rows, visible
+from shared.terminal.output import show, show_rows
+from shared.terminal.visible import visible
 
 if TYPE_CHECKING:
     from services.cli.dead_letters import Choice

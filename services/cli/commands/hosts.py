@@ -8,7 +8,8 @@ import click
 
 from services.cli.commands.bandwidth import Rate
 from shared.terminal.numbers import Number
-from shared.terminal.output import show, show_json, visible
+from shared.terminal.output import show, show_json
+from shared.terminal.visible import visible
 
 if TYPE_CHECKING:
     from shared.runtime.settings import Settings
@@ -123,35 +124,47 @@ def unblock(host: str, as_json: bool) -> None:
 @click.argument("host")
 @click.option("--json", "as_json", is_flag=True, help="Answer as JSON.")
 def show_host(host: str, as_json: bool) -> None:
-    """All rules of HOST, which of them binds, and the limit that it shares with other hosts."""
+    """All rules of HOST, which of them binds, and the limit that it shares with other hosts.
+
+    Limits of groups are on the broker: where it is away they are left out; then it exits 1.
+    """
     from services.cli.bandwidths import timed  # noqa: PLC0415
+    from services.cli.errors import SystemFailed  # noqa: PLC0415
     from shared.runtime.settings import load_settings  # noqa: PLC0415
     from shared.views.answers import host_answer  # noqa: PLC0415
 
     settings = load_settings()
     answer = host_answer(settings, host)
-    answer |= _groups_of(settings, answer["host"], answer["named_group"])
+    groups, trouble = _groups_of(settings, answer["host"], answer["named_group"])
+    answer |= groups
     show(answer if as_json else timed(answer), as_json=as_json)
+    if trouble is not None:
+        raise SystemFailed(f"limits of groups are left out: the broker is away: {trouble}")
 
 
 @command.command("list")
 @click.option("--most", type=click.IntRange(1, 100_000), default=100, show_default=True)
 @click.option("--json", "as_json", is_flag=True, help="Answer as JSON.")
 def list_(most: int, as_json: bool) -> None:
-    """The hosts that a rule binds now, but the default: at most so many, by name."""
+    """The hosts that a rule binds now, but the default: at most so many, by name.
+
+    Of several databases one that is away is left out, and named; then it exits 1.
+    """
+    from services.cli.left_out import require_all  # noqa: PLC0415
     from shared.runtime.settings import load_settings  # noqa: PLC0415
     from shared.views.answers import hosts_answer  # noqa: PLC0415
     from shared.views.hosts import line_of  # noqa: PLC0415
 
     settings = load_settings()
-    hosts, now = hosts_answer(settings, most), settings.clock().now()
+    (hosts, away), now = hosts_answer(settings, most), settings.clock().now()
     if as_json:
         show_json(hosts)
-        return
-    if not hosts:
-        click.echo("no host has a rule but the default")
-    for host in hosts:
-        click.echo(visible(line_of(host, now)))
+    else:
+        if not hosts:
+            click.echo("no host has a rule but the default")
+        for host in hosts:
+            click.echo(visible(line_of(host, now)))
+    require_all(away)
 
 
 @command.command("erase")
@@ -193,7 +206,10 @@ def erase(host: str, dry_run: bool, yes: bool, as_json: bool) -> None:
     show_erased(erased, of_host=True, as_json=as_json)
 
 
-def _groups_of(settings: "Settings", name: str, named: str | None) -> dict[str, Any]:
+def _groups_of(
+    settings: "Settings", name: str, named: str | None
+) -> tuple[dict[str, Any], Exception | None]:
+    """What is said of limits that a host shares, or why that is not known."""
     from aiokafka.errors import KafkaError  # noqa: PLC0415
 
     from services.cli.group_limits import limits_of, standing_limits  # noqa: PLC0415
@@ -202,15 +218,14 @@ def _groups_of(settings: "Settings", name: str, named: str | None) -> dict[str, 
     try:
         limits = asyncio.run(standing_limits(settings))
     except (KafkaError, TimeoutError, AccessRefused) as error:
-        click.echo(f"limits of groups are not known, the broker is away: {error}", err=True)
-        return {}
+        return {}, error
     shared = limits_of(name, named, limits, settings.group_crawls_per_second)
     return {
         "group": shared[0].group if shared else None,
         "group_crawls_per_second": shared[0].max_crawls_per_second if shared else None,
         "group_by": shared[0].by if shared else None,
         "also_of": {limit.group: limit.max_crawls_per_second for limit in shared[1:]} or None,
-    }
+    }, None
 
 
 def _name_of(host: str) -> str:

@@ -9,6 +9,7 @@ from shared.terminal.output import show_rows
 
 if TYPE_CHECKING:
     from services.cli.positions import Place
+    from shared.contracts.databases import Database
 
 
 @click.group()
@@ -41,9 +42,14 @@ def list_(topic: str | None, broken: bool, as_json: bool) -> None:
     """Position, log and lag of every partition.
 
     Schedulers begin where the estimator's positions are. Ends are those of committed transactions.
+    Of several databases one that is away is left out, and named; then it exits 1.
     """
-    rows = [_row(place) for place in _places(topic) if not broken or place.state != "ok"]
+    from services.cli.left_out import require_all  # noqa: PLC0415 - commands load what they need
+
+    found, away = _places(topic)
+    rows = [_row(place) for place in found if not broken or place.state != "ok"]
     show_rows(rows, as_json=as_json, empty="everything can be read on")
+    require_all(away)
 
 
 @command.command("settle")
@@ -68,13 +74,18 @@ def settle(topic: str, partitions: tuple[int, ...], at: Literal["start", "end"],
     At the start, all that is in the log is read, some of it perhaps again: outcomes, updates and
     signals that were applied are known by their times. At the end, what was written since the
     break is given up. Either way the topic that is there now is taken for the right one.
+
+    Of several databases one that is away is left out, and named; then it exits 1. Settle what it
+    has when it is back.
     """
+    from services.cli.left_out import require_all  # noqa: PLC0415
     from services.cli.positions import StillRunning  # noqa: PLC0415 - commands load what they need
     from services.cli.positions import settle as go_on  # noqa: PLC0415
     from shared.runtime.settings import load_settings  # noqa: PLC0415
 
-    found = _places(topic)
+    found, away = _places(topic)
     if unknown := set(partitions) - {place.partition for place in found}:
+        require_all(away)
         raise click.BadParameter(
             f"{topic} has no partition {min(unknown)}", param_hint="--partition"
         )
@@ -87,6 +98,7 @@ def settle(topic: str, partitions: tuple[int, ...], at: Literal["start", "end"],
         raise click.UsageError("a topic that was made anew is settled as a whole: no --partition")
     if not chosen:
         click.echo("nothing to settle: all of it can be read on")
+        require_all(away)
         return
     rows = [
         _row(place) | {"new_position": place.settled_at(at), "given_up": place.given_up(at)}
@@ -100,17 +112,18 @@ def settle(topic: str, partitions: tuple[int, ...], at: Literal["start", "end"],
     except StillRunning as error:
         raise click.ClickException(str(error)) from error
     click.echo(f"{len(chosen)} partitions settled: start the workers again")
+    require_all(away)
 
 
-def _places(topic: str | None) -> "list[Place]":
+def _places(topic: str | None) -> "tuple[list[Place], dict[Database, str]]":
     from services.cli.positions import places  # noqa: PLC0415
     from shared.runtime.settings import load_settings  # noqa: PLC0415
 
-    found = asyncio.run(places(load_settings()))
+    found, away = asyncio.run(places(load_settings()))
     names = {place.topic for place in found}
     if topic is not None and topic not in names:
         raise click.BadParameter(f"{topic!r} is none of {', '.join(sorted(names))}")
-    return [place for place in found if topic in (None, place.topic)]
+    return [place for place in found if topic in (None, place.topic)], away
 
 
 def _row(place: "Place") -> dict[str, Any]:

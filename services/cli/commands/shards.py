@@ -30,6 +30,8 @@ def command() -> None:
 def show_(as_json: bool) -> None:
     """Number of shards, how far a growth is, and the pages of each.
 
+    Of several databases one that is away is left out, and named; then it exits 1.
+
     \b
     States, of the shard that had the hosts before the last growth:
       waiting      it still has the hosts of all that come of it
@@ -37,18 +39,20 @@ def show_(as_json: bool) -> None:
       held         the scheduler has stopped: it can be split now
       split        each of those that came of it has its own
     """
-    from services.cli.shards import shards_now  # noqa: PLC0415 - commands load what they need
+    from services.cli.left_out import require_all  # noqa: PLC0415 - commands load what they need
+    from services.cli.shards import shards_now  # noqa: PLC0415
     from shared.runtime.databases import databases_of  # noqa: PLC0415
     from shared.runtime.settings import load_settings  # noqa: PLC0415
 
-    answer = shards_now(databases_of(load_settings()))
+    answer, away = shards_now(databases_of(load_settings()))
     if as_json:
         show_json(answer)
-        return
-    rows = answer.pop("states")
-    show(answer, as_json=False)
-    click.echo()
-    show_rows(rows, as_json=False, empty="there are no shards")
+    else:
+        rows = answer.pop("states")
+        show(answer, as_json=False)
+        click.echo()
+        show_rows(rows, as_json=False, empty="there are no shards")
+    require_all(away)
 
 
 @command.command("grow")

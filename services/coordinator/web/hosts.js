@@ -43,9 +43,10 @@ function showOne({ hosts: [host], now }) {
   return [`${host.host}:`, rate, open, block].filter((line) => line).join(" ");
 }
 
-function showAll({ hosts, now, is_whole: isWhole }) {
-  if (hosts.length === 0) return "no host has a rule of its own now: all have the default";
-  const which = isWhole ? `${hosts.length} hosts that a rule binds now` : `the first ${hosts.length} hosts, by name, that a rule binds now`;
+function showAll({ hosts, now, is_whole: isWhole, shards_away: away }) {
+  const leftOut = away.length ? `; shards ${away.join(" and ")} are left out: their database is away` : "";
+  if (hosts.length === 0) return `no host has a rule of its own now: all have the default${leftOut}`;
+  const which = `${isWhole ? `${hosts.length} hosts` : `the first ${hosts.length} hosts, by name,`} that a rule binds now${leftOut}`;
   $("result").append(table(which, COLUMNS(now), hosts));
   return which;
 }

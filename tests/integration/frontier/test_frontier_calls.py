@@ -158,8 +158,38 @@ BAD = {
     "a queue's end": ("DeleteQueue", api.QueueWithinCrawlParams(key="a"), "UNIMPLEMENTED"),
     "everything's end": ("DeleteCrawl", api.DeleteCrawlMessage(), "UNIMPLEMENTED"),
     "a database that is away": ("GetStats", api.QueueWithinCrawlParams(), "UNAVAILABLE"),
+    "no level": ("SetLogLevel", api.LogLevelParams(level=99), "INVALID_ARGUMENT"),
+    "in no URL": ("CountURLs", api.CountUrlParams(filter="a\0"), "INVALID_ARGUMENT"),
     "too long": ("GetURLStatus", api.URLStatusRequest(url="x" * 70_000), "RESOURCE_EXHAUSTED"),
 }
+
+
+NO_MESSAGES = [b"\xff\xff\xff", b"\x00", b"GET / HTTP/1.1", b"\x1b[2J" * 9]
+
+
+async def test_bytes_that_are_no_message_are_their_sender_s_fault(start):
+    frontier = await start()
+    url = "https://a.example/"
+    sound = known(api.URLInfo(url=url)).SerializeToString()
+    async with grpc.aio.insecure_channel(frontier.address) as channel:
+        name = "/urlfrontier.URLFrontier/"
+        put = channel.stream_stream(f"{name}PutURLs")
+        batches = channel.stream_stream(f"{name}PutDiscovered")
+        get = channel.unary_stream(f"{name}GetURLs")
+        count = channel.unary_unary(f"{name}CountURLs")
+        for sent in NO_MESSAGES:
+            putting = put(iter([sound, sent]))
+            # What came before is taken.
+            assert api.AckMessage.FromString(await putting.read()).status == api.AckMessage.OK
+            for call in (putting, batches(iter([sent])), get(sent), count(sent)):
+                with pytest.raises(grpc.aio.AioRpcError, match="it cannot be read: ") as raised:
+                    await (call.read() if hasattr(call, "read") else call)
+                assert raised.value.code() is grpc.StatusCode.INVALID_ARGUMENT
+    assert "Traceback" not in frontier.process.log
+    assert "a call has failed" not in frontier.process.log
+    text = (await frontier.process.get("/metrics"))[1].decode()
+    said = 'freshet_frontier_calls_total{method="PutURLs",status="INVALID_ARGUMENT"}'
+    assert f"{said} {float(len(NO_MESSAGES))}" in text
 
 
 async def test_what_cannot_be_done_is_refused_with_a_reason(start):

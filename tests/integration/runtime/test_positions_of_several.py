@@ -44,15 +44,16 @@ async def settings(apache_kafka, postgres_server, monkeypatch):
             connection.execute(f"DROP DATABASE {name} WITH (FORCE)")
 
 
-async def freshet(*arguments):
+async def freshet(*arguments, exit_code=0):
     result = await asyncio.to_thread(CliRunner().invoke, main, ["positions", *arguments])
-    assert result.exit_code == 0, result.output
-    return result.output
+    assert result.exit_code == exit_code, result.output
+    assert "are left out: their database at" in result.stderr or not exit_code
+    return result.stdout
 
 
-async def states():
+async def states(exit_code=0):
     """Partition of the topic → state and position."""
-    rows = json.loads(await freshet("list", "--json", "--topic", TOPIC))
+    rows = json.loads(await freshet("list", "--json", "--topic", TOPIC, exit_code=exit_code))
     return {row["partition"]: (row["state"], row["position"]) for row in rows}
 
 
@@ -71,7 +72,7 @@ def note(database, shards, topic_id, position):
 async def test_only_the_database_that_knows_an_older_topic_is_settled(settings, behind):
     """It was restored alone, or settling was cut off between the two."""
     databases = Databases.parse(settings.databases.get_secret_value())
-    topic_id = next(p.topic_id for p in await places(settings) if p.topic == TOPIC)
+    topic_id = next(p.topic_id for p in (await places(settings))[0] if p.topic == TOPIC)
     older, current = databases.each[behind], databases.each[1 - behind]
     its, others = (databases.had_by(one, range(SHARDS)) for one in (older, current))
     await asyncio.to_thread(note, older, its, "made before", 50)
@@ -86,3 +87,29 @@ async def test_only_the_database_that_knows_an_older_topic_is_settled(settings, 
     assert "2 partitions settled" in await freshet("settle", "--topic", TOPIC, "--yes")
     assert await states() == dict.fromkeys(range(SHARDS), ("ok", 0))
     assert await known() == topic_id, "it goes on"
+
+
+@pytest.mark.slow(10)
+@pytest.mark.parametrize("away", [0, 1], ids=["the home", "the other"])
+async def test_positions_are_shown_and_settled_while_a_database_is_away(
+    settings, monkeypatch, away
+):
+    databases = Databases.parse(settings.databases.get_secret_value())
+    for database in databases.each:
+        its = databases.had_by(database, range(SHARDS))
+        await asyncio.to_thread(note, database, its, "made before", 50)
+    there = databases.each[1 - away]
+    its, others = (databases.had_by(one, range(SHARDS)) for one in (there, databases.each[away]))
+    nobody = "postgresql://nobody@127.0.0.1:1/none"
+    urls = [nobody if number == away else one.url for number, one in enumerate(databases.each)]
+    with monkeypatch.context() as patch:
+        patch.setenv("FRESHET_DATABASES", f"0-1={urls[0]},2-3={urls[1]}")
+        assert await states(exit_code=1) == dict.fromkeys(its, ("other topic", 50))
+        settling = ("settle", "--topic", TOPIC, "--yes")
+        assert await freshet(*settling, "--partition", str(others[0]), exit_code=1) == ""
+        assert "2 partitions settled" in await freshet(*settling, exit_code=1)
+        assert await states(exit_code=1) == dict.fromkeys(its, ("ok", 0))
+
+    left = dict.fromkeys(others, ("other topic", 50))
+    assert await states() == dict.fromkeys(its, ("ok", 0)) | left
+    assert "2 partitions settled" in await freshet(*settling)

@@ -248,7 +248,8 @@ async def until_positions_are_well(settings):
     """`freshet positions` sees all of both databases: nothing waits, and nothing is broken."""
     async with asyncio.timeout(PATIENCE_SECONDS):
         while True:
-            places = [p for p in await find_places(settings) if p.topic == CRAWL_OUTCOMES.name]
+            found, _ = await find_places(settings)
+            places = [p for p in found if p.topic == CRAWL_OUTCOMES.name]
             ours = {place.partition: place for place in places if place.consumer == "estimator"}
             assert ours.keys() == {*HOME, *OTHER}
             if all(place.lag == 0 and place.position for place in ours.values()):

@@ -51,9 +51,9 @@ TRAVERSALS = [
 ]
 
 
-def make(name: str):
+def make(name: str, **more):
     """A worker's app with its pages, as its process makes it."""
-    settings = Settings(partitions=SHARDS)
+    settings = Settings(partitions=SHARDS, **more)
     if name == "coordinator":
         coordinator = Coordinator(settings)
         app = make_app(name, coordinator)
@@ -83,17 +83,17 @@ async def looked_up(question):
 class Server:
     """A worker's web server on a loop of the test's own, without the worker's loops."""
 
-    def __init__(self, name: str) -> None:
+    def __init__(self, name: str, **more) -> None:
         self.loop = asyncio.new_event_loop()
         self.port = free_port()
         self.app = None
-        self.run(self._start(name))
+        self.run(self._start(name, **more))
 
     def run(self, coroutine):
         return self.loop.run_until_complete(asyncio.wait_for(coroutine, 30))
 
-    async def _start(self, name):
-        self.app = make(name)
+    async def _start(self, name, **more):
+        self.app = make(name, **more)
         pages = await self.app.web.wsgi()
         self._runner = web.AppRunner(pages, access_log=None)
         await self._runner.setup()
@@ -188,6 +188,46 @@ def test_a_stranger_s_page_may_not_make_the_coordinator_look_things_up():
     head = "GET /hosts.json HTTP/1.1\r\nHost: x\r\nConnection: close\r\nSec-Fetch-Site: "
     for site, status in (("cross-site", 403), ("same-origin", 200), ("none", 200)):
         assert server.ask(f"{head}{site}\r\n\r\n".encode(), 20.0)[0] == status
+    server.stop()
+
+
+OWN_NAMES = ["localhost:{}", "LOCALHOST.:{}", "a.localhost:{}", "127.0.0.1:{}", "[::1]:{}"]
+OWN_NAMES += ["192.0.2.1:{}", "127.0.0.1"]
+PROXIED = ["freshet.example", "freshet"]
+"""By a proxy on port 80 or 443, which passes on what it was asked for."""
+STRANGERS = ["evil.example:{}", "evil.example.:1", "127.0.0.1.evil.example:{}", "localhosts:{}"]
+STRANGERS += ["a:b:{}"]
+
+
+def came_by(server, name):
+    """The answer to a browser that came by a name."""
+    head = f"GET /metrics HTTP/1.1\r\nHost: {name.format(server.port)}\r\nConnection: close\r\n\r\n"
+    return server.ask(head.encode(), 20.0)
+
+
+def test_a_name_that_a_stranger_lets_lead_to_loopback_is_refused():
+    server = Server("ingester")
+    for name in (*OWN_NAMES, *PROXIED):
+        assert came_by(server, name)[0] == 200, name
+    assert server.ask(b"GET /healthz HTTP/1.0\r\n\r\n", 20.0)[0] == 200
+    for name in STRANGERS:
+        status, answer = came_by(server, name)
+        assert status == 421, name
+        assert b"open it as localhost" in answer
+        assert b"freshet_" not in answer
+    server.stop()
+
+
+def test_on_port_80_every_name_is_without_a_port():
+    server = Server("ingester", http_port=80)
+    assert [came_by(server, name)[0] for name in ("localhost", "evil.example")] == [200, 421]
+    server.stop()
+
+
+@pytest.mark.parametrize("address", ["0.0.0.0", "::", "192.0.2.1", "coordinator.internal"])
+def test_who_listens_elsewhere_goes_by_any_name(address):
+    server = Server("ingester", http_host=address)
+    assert came_by(server, "coordinator.freshet.svc:{}")[0] == 200
     server.stop()
 
 

@@ -85,7 +85,7 @@ def quiet(*_):
 
 
 def pages_by_shard(url):
-    return {row["shard"]: row["pages"] for row in shards_now(alone(url))["states"]}
+    return {row["shard"]: row["pages"] for row in shards_now(alone(url))[0]["states"]}
 
 
 def test_all_shards_are_split_while_their_schedulers_hold_them(filled):

@@ -42,7 +42,7 @@ def test_it_grows_by_the_same_command_and_the_other_stays_as_it_is(filled, resto
 
     grown(restored, 2 * SHARDS)
     assert_each_is_where_it_belongs(restored, Layout(8, 4, frozenset(range(4))))
-    assert not shards_now(restored)["is_growing"]
+    assert not shards_now(restored)[0]["is_growing"]
     assert not any(fetch_layout(one.url).is_growing for one in restored.each)
     grown(restored, 4 * SHARDS)
     assert_each_is_where_it_belongs(restored, Layout(16, 8, frozenset(range(8))))
@@ -54,6 +54,6 @@ def test_it_catches_up_with_two_growths_at_once(filled, restored):
 
     grown(restored, 4 * SHARDS)
     assert_each_is_where_it_belongs(restored, Layout(16, 8, frozenset(range(8))))
-    assert not shards_now(restored)["is_growing"]
+    assert not shards_now(restored)[0]["is_growing"]
     grown(restored, 8 * SHARDS)
     assert_each_is_where_it_belongs(restored, Layout(32, 16, frozenset(range(16))))

@@ -13,9 +13,11 @@ from migrations.upgrade import migrate
 from services.cli.doctor.database import look_at_databases
 from services.cli.main import main
 from services.cli.shards import shards_now
+from services.coordinator.views.answering import hosts_view
 from shared.contracts.databases import Databases
 from shared.contracts.identity import identify
 from shared.contracts.layout import Layout
+from shared.runtime.settings import load_settings
 from shared.store.connection import connect
 from shared.store.deployment import StoreMismatch, check_deployment
 from shared.store.growth import GrowthRefused
@@ -75,9 +77,9 @@ def environment(databases, monkeypatch, tmp_path):
     monkeypatch.setenv("FRESHET_PARTITIONS", str(SHARDS))
 
 
-def run(*arguments):
+def run(*arguments, exit_code=0):
     result = CliRunner().invoke(main, list(arguments), catch_exceptions=False)
-    assert result.exit_code == 0, result.output
+    assert result.exit_code == exit_code, result.output
     return json.loads(result.stdout)
 
 
@@ -119,26 +121,68 @@ def test_commands_see_both_databases_as_one(databases, environment, tmp_path):
     ]
     for url in URLS[::3]:
         assert run("explain", url, "--json")["url"] == url
-        assert run("hosts", "show", identify(url).host, "--json")["host"] == identify(url).host
+        # There is no broker, which knows the limits of groups.
+        host = run("hosts", "show", identify(url).host, "--json", exit_code=1)
+        assert host["host"] == identify(url).host
     shown = run("shards", "show", "--json")
     assert sum(one["pages"] for one in shown["states"]) == len(URLS)
 
 
-def test_status_goes_on_without_a_database_that_is_away(filled, environment, monkeypatch):
-    home, _ = filled.each
-    text = f"0-1={home.url},2-3=postgresql://u:hidden@127.0.0.1:1/none"
-    monkeypatch.setenv("FRESHET_DATABASES", text)
+AWAY = "postgresql://u:hidden@127.0.0.1:1/none"
 
-    store = run("status", "--json")["store"]
-    assert store["pages"]["active"] == len(pages_in(home))
-    assert store["databases"][1]["away"]
-    assert "hidden" not in json.dumps(store)
-    result = CliRunner().invoke(main, ["status"])
-    assert "shards 2-3/4: away" in result.stdout
-    refused = CliRunner().invoke(main, ["shards", "show"])
-    assert refused.exit_code == 2
-    assert "127.0.0.1:1/none" in refused.stderr
-    assert "hidden" not in refused.stderr
+
+@pytest.mark.parametrize("away", [0, 1], ids=["the home", "the other"])
+def test_what_can_be_shown_is_while_a_database_is_away(filled, environment, monkeypatch, away):
+    there = filled.each[1 - away]
+    urls = [AWAY if number == away else one.url for number, one in enumerate(filled.each)]
+    monkeypatch.setenv("FRESHET_DATABASES", f"0-1={urls[0]},2-3={urls[1]}")
+    with psycopg.connect(there.url) as connection:
+        connection.execute("UPDATE hosts SET max_crawls_per_second = 0.5")
+
+    store = run("status", "--json", exit_code=1)["store"]
+    assert store["pages"]["active"] == len(pages_in(there))
+    assert [one["away"] is None for one in store["databases"]] == [away == 1, away == 0]
+    shards = run("shards", "show", "--json", exit_code=1)
+    assert (shards["shards"], shards["is_growing"]) == (SHARDS, False)
+    assert [one["shard"] for one in shards["states"]] == filled.had_by(there, range(SHARDS))
+    assert sum(one["pages"] for one in shards["states"]) == len(pages_in(there))
+    hosts = run("hosts", "list", "--json", exit_code=1)
+    assert {host["host"] for host in hosts} == {identify(url).host for url in pages_in(there)}
+
+    held = filled.each[away].held
+    view = hosts_view(load_settings(), "")
+    assert (view["hosts"], view["shards_away"]) == (hosts, [held])
+    for command in (["status"], ["shards", "show"], ["hosts", "list"]):
+        result = CliRunner().invoke(main, command)
+        assert result.exit_code == 1
+        assert result.stdout
+        [said] = result.stderr.splitlines()
+        address = "their database at postgresql://u@127.0.0.1:1/none is away: connection failed"
+        assert said.startswith(f"Error: shards {held} are left out: {address}")
+        assert "hidden" not in result.output
+
+
+@pytest.mark.parametrize(
+    "command", [["status"], ["shards", "show"], ["hosts", "list"]], ids=" ".join
+)
+def test_nothing_is_shown_while_all_databases_are_away(environment, monkeypatch, command):
+    monkeypatch.setenv("FRESHET_DATABASES", f"0-1={AWAY},2-3={AWAY}2")
+    result = CliRunner().invoke(main, command)
+    assert (result.exit_code, result.stdout) == (2, "")
+    assert "cannot be reached at postgresql://u@127.0.0.1:1/none" in result.stderr
+    assert "hidden" not in result.stderr
+
+
+def test_a_growth_is_shown_while_a_database_is_away(filled, environment, monkeypatch):
+    monkeypatch.setenv("FRESHET_DATABASES", f"0-1={filled.home.url},2-3={AWAY}")
+    layout = prepare(filled, 2 * SHARDS)
+    assert run("shards", "show", "--json", exit_code=1)["is_growing"]
+    split_all(filled, layout, lambda *_: None, wait_seconds=0.0, unattended=True)
+    shown = run("shards", "show", "--json", exit_code=1)
+    assert (shown["shards"], shown["is_growing"]) == (2 * SHARDS, False)
+    assert [(one["shard"], one["state"]) for one in shown["states"]] == [
+        (shard, "split") for shard in (0, 1, 4, 5)
+    ]
 
 
 def test_a_page_is_explained_though_the_home_is_away_if_it_is_in_another(
@@ -250,8 +294,9 @@ def test_shards_grow_each_in_its_database_and_may_grow_again(filled):
     grown(filled, 6 * SHARDS)
     whole = Layout(24, 8, frozenset(range(8)))
     assert_each_is_where_it_belongs(filled, whole)
-    assert not shards_now(filled)["is_growing"]
-    assert sum(one["pages"] for one in shards_now(filled)["states"]) == len(URLS)
+    shards, away = shards_now(filled)
+    assert (shards["is_growing"], away) == (False, {})
+    assert sum(one["pages"] for one in shards["states"]) == len(URLS)
     # What goes by the layout of one database finds its own.
     for one in filled.each:
         with connect(one.url, "test", autocommit=True) as connection:

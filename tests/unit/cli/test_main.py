@@ -10,6 +10,7 @@ import pytest
 from click.testing import CliRunner
 
 from services.cli.main import COMMANDS, main
+from shared.store.patience import PATIENCE
 
 
 @pytest.fixture
@@ -193,3 +194,15 @@ def test_rates_have_units() -> None:
     assert convert("86400/day", None, None) == 1.0
     with pytest.raises(click.BadParameter):
         convert("nan", None, None)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "ends"), [(["worker", "ingester"], False), (["settings"], True)], ids=str
+)
+def test_workers_alone_wait_for_a_database_that_has_stopped(run, monkeypatch, arguments, ends):
+    said = []
+    for place in ("ingester.worker.main", "cli.commands.settings.show_rows"):
+        monkeypatch.setattr(f"services.{place}", lambda *_, **__: said.append(PATIENCE.ends))
+    run(*arguments)
+    assert said == [ends]
+    assert not PATIENCE.ends

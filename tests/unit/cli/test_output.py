@@ -8,7 +8,8 @@ from click.testing import CliRunner
 
 from services.cli.errors import without_password
 from services.cli.main import main
-from shared.terminal.output import show, show_rows, text, visible
+from shared.terminal.output import show, show_rows, text
+from shared.terminal.visible import visible
 
 
 def test_one_thing_is_a_line_a_value(capsys) -> None:
@@ -82,6 +83,6 @@ def test_what_strangers_have_written_moves_no_terminal(capsys):
 def test_hosts_that_are_none_move_no_terminal(monkeypatch) -> None:
     host = {"host": "\x9b2J\u202e.example", "max_crawls_per_second": 1.0, "by": "the default"}
     host |= dict.fromkeys(("max_open_requests", "blocked_until"))
-    monkeypatch.setattr("shared.views.answers.hosts_answer", lambda *_: [host])
+    monkeypatch.setattr("shared.views.answers.hosts_answer", lambda *_: ([host], {}))
     said = CliRunner().invoke(main, ["hosts", "list"], catch_exceptions=False).output
     assert said.startswith("\\x9b2J\\u202e.example ")

@@ -26,7 +26,7 @@ def show(monkeypatch, tmp_path):
         "named_group": None,
     }
     monkeypatch.setattr(answers, "host_answer", lambda _settings, _host: dict(rules))
-    monkeypatch.setattr(hosts, "_groups_of", lambda *_: {"group": None})
+    monkeypatch.setattr(hosts, "_groups_of", lambda *_: ({"group": None}, None))
 
     def shown(*more):
         result = CliRunner().invoke(main, ["hosts", "show", "a.example", *more])

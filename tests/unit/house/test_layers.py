@@ -27,14 +27,15 @@ MAY_IMPORT: dict[str, set[str]] = {
     # Pure: no Kafka, no PostgreSQL, no clock (see `UNKNOWN_TO`).
     "shared.policy": GROUND,
     "shared.pacing": GROUND,
-    # The two servers, which know nothing of each other, and the terminal.
+    # The terminal, and the two servers, which know nothing of each other.
+    "shared.terminal": set(),
     "shared.store": GROUND | MATHEMATICS,
     # What events do to pages, for all who keep them.
     "shared.rules": GROUND | MATHEMATICS | {"shared.store"},
-    "shared.runtime": GROUND,
+    # Logs may be for people.
+    "shared.runtime": GROUND | {"shared.terminal"},
     # What sites say of themselves, fetched.
     "shared.discovery": GROUND | {"shared.runtime"},
-    "shared.terminal": set(),
     # What people are shown, by commands and by the coordinator's page.
     "shared.views": GROUND | MATHEMATICS | {"shared.store", "shared.rules", "shared.runtime"},
     "migrations": {"shared.store", "shared.runtime"},

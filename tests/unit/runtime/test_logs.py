@@ -75,6 +75,38 @@ def test_loggers_that_were_used_follow_when_logs_are_set_up_anew(restore, monkey
     assert [line["event"] for line in captured] == ["fifth"]
 
 
+HOSTILE = "\x1b]0;taken\x07 \x9b2J\u202e\r"
+FORGED = f"{HOSTILE}\n[info] all is well"
+
+
+@pytest.mark.parametrize("form", ["json", "console"])
+def test_what_strangers_write_moves_no_terminal_and_is_no_line_of_its_own(
+    restore, monkeypatch, form
+):
+    def fail():
+        raise ValueError(f"{HOSTILE}\nand more")
+
+    def say():
+        logger = structlog.get_logger("test")
+        logger.warning(FORGED, url=FORGED)
+        try:
+            fail()
+        except ValueError:
+            logger.exception("failed", url=HOSTILE)
+            logging.getLogger("library").exception("its %s", FORGED)
+        logger.info("here", stack_info=True)
+
+    said = lines(form, "info", say, monkeypatch)
+    assert "".join(said).isprintable()
+    assert not [line for line in said if line.startswith("[info] all is well")]
+    assert "\\u202e" in said[0]
+    assert any("ValueError: \\" in line for line in said)
+    if form == "console":
+        # Still for people: a line each.
+        assert "and more" in said
+        assert [line for line in said if line.strip().startswith("File ")]
+
+
 def test_requests_that_are_none_do_not_fill_the_log(restore, monkeypatch):
     def say():
         for number in range(100):
