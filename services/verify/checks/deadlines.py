@@ -61,13 +61,14 @@ def _capacity(
         cuts += [time, time + SETTLE_SECONDS]
     times = np.unique(np.clip(cuts, begin, max(begin, end)))
     middles = (times[1:] + times[:-1]) / 2
-    rates = np.array([_least_rate(changes, middle) for middle in middles.tolist()])
+    rates = np.array([least_rate(changes, middle) for middle in middles.tolist()])
     for start, stop in downtimes:
         rates[(middles > start) & (middles < stop)] = 0.0
     return times, np.concatenate([[0.0], np.cumsum(rates * np.diff(times))])
 
 
-def _least_rate(changes: Sequence[tuple[float, float]], time: float) -> float:
+def least_rate(changes: Sequence[tuple[float, float]], time: float) -> float:
+    """The budget at a time, in crawls per second, as far as it has settled."""
     if not changes:
         return 1.0
     held = [rate for at, rate in changes if at <= time] or [changes[0][1]]

@@ -9,7 +9,7 @@ from typing import Final, NamedTuple, TypeVar
 
 import numpy as np
 
-from services.verify.checks.deadlines import deadlines
+from services.verify.checks.deadlines import deadlines, least_rate
 from services.verify.checks.downtime import NEWS_SECONDS, Downtimes, down_within
 from services.verify.checks.finding import Finding
 from services.verify.ledger import AWAY, NO_CRAWLS, Ledger, pauses
@@ -21,6 +21,13 @@ Said = TypeVar("Said")
 
 SLACK_SECONDS: Final = 12.0
 """A page may be so late: an over-age page waits for its host, and for a lost request's deadline."""
+
+_BACKLOG_SLOTS: Final = 256.0
+_BACKLOG_SECONDS: Final = 15.0
+"""A page waits for slots of its shard as well, whose part of the budget follows what is due there
+by reports, over so many slots of the whole (at 20 a second, 13 s): after a growth the pages of a
+small shard may be due together as they were crawled in the turn of a large one. Longer is no
+excuse."""
 
 CONFIRMED_AFTER: Final = 0.5
 """A 404 is confirmed when so much of the time has passed that the page had not been crawled for."""
@@ -163,7 +170,7 @@ def visited(
     def delays() -> Iterator[tuple[float, str]]:
         for wait, deadline in zip(waits, by.tolist(), strict=True):
             until = min(wait.crawled_at, end)
-            late = until - deadline
+            late = until - deadline - _backlog_seconds(changes, deadline)
             if late > 0.0:
                 late -= down_within([*downtimes, *paused(wait.url)], deadline, until)
             waited = f"not crawled again for {end - wait.before:.1f} s"
@@ -181,6 +188,12 @@ def visited(
         due=len(waits),
         cannot_be_judged=int(np.isinf(by).sum()),
     )
+
+
+def _backlog_seconds(changes: Sequence[tuple[float, float]], time: float) -> float:
+    """In which a shard's backlog is worked off; where there is no limit, no time."""
+    rate = least_rate(changes, time) if changes else math.inf
+    return min(_BACKLOG_SLOTS / rate, _BACKLOG_SECONDS) if rate > 0.0 else _BACKLOG_SECONDS
 
 
 class _Visit(NamedTuple):
