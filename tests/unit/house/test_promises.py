@@ -14,6 +14,7 @@ SPAN = re.compile(r"`([^`]+)`")
 NO_CHECK = {
     *("announced.allowed_drift", "announced.drift_since", "announced.standing"),
     "deadlines.deadlines",
+    "deadlines.least_rate",
     *("delivery.standing", "downtime.down_within", "downtime.downtimes_of", "pages.without"),
 }
 """Public in the checks' folder without being a check: what the checks themselves use."""
