@@ -40,29 +40,27 @@ _called: Final[dict[tuple[str, str], "list[_Called]"]] = defaultdict(list)
 """Module and name → the kernels that are called so."""
 
 
-def call_apart(
-    kernel: Any, called: Any, digest_of: Callable[[tuple[types.Type, ...]], str]
-) -> None:
+def call_apart(kernel: Any, called: Any, name_of: Callable[[tuple[types.Type, ...]], str]) -> None:
     """Have kernels call one through a dispatcher of its own.
 
     Args:
         kernel: numba's dispatcher, for calls from Python.
         called: another one of the same function, for calls from kernels; `kernel.called` from now.
-        digest_of: names its machine code for some arguments, in the same way in each process that
-            has the same sources.
+        name_of: how its machine code for some arguments is called, in the same way in each process
+            that has the same sources: the symbol, as well.
     """
     kernel.called = called
     # One that calls itself is found to be under way, whoever called it first.
     called._compiling_counter = kernel._compiling_counter  # noqa: SLF001
-    apart = _Called(called, digest_of)
+    apart = _Called(called, name_of)
     kernel.get_call_template, kernel.get_overload = apart.get_call_template, apart.get_overload
 
 
 class _Called:
     """One kernel, as others call it."""
 
-    def __init__(self, kernel: Any, digest_of: Callable[[tuple[types.Type, ...]], str]) -> None:
-        self._kernel, self._digest_of = kernel, digest_of
+    def __init__(self, kernel: Any, name_of: Callable[[tuple[types.Type, ...]], str]) -> None:
+        self._kernel, self._name_of = kernel, name_of
         self._add = kernel.add_overload
         kernel.add_overload = self._add_overload
         self._keys: dict[tuple[types.Type, ...], object] = {}
@@ -83,14 +81,10 @@ class _Called:
 
     def find(self, call: Call) -> bool:
         """Whether this is the kernel of a call, which is there then."""
-        if self._symbol_of(call.arguments) != call.symbol:
+        if self._name_of(call.arguments) != call.symbol:
             return False
         self._kernel.compile(call.arguments)
         return call.symbol in _there
-
-    def _symbol_of(self, arguments: tuple[types.Type, ...]) -> str:
-        kernel = self._kernel
-        return f"{kernel.__module__}.{kernel.__qualname__}:{self._digest_of(arguments)}"
 
     def _add_overload(self, result: Any) -> None:
         """Note what was compiled or loaded, as numba does; what is large gets a symbol."""
@@ -99,7 +93,7 @@ class _Called:
         own_name, arguments = described.llvm_func_name, tuple(result.signature.args)
         if not hasattr(library, "called_as"):
             is_large = _size(library.get_function(own_name)) > LARGEST_COPIED
-            library.called_as = self._symbol_of(arguments) if is_large else ""
+            library.called_as = self._name_of(arguments) if is_large else ""
         if symbol := library.called_as:
             described.mangled_name = symbol
             binding.add_symbol(symbol, library.get_pointer_to_function(own_name))

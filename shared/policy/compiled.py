@@ -36,9 +36,9 @@ def compiled_parallel(function: Function) -> Function:
 def _compiled(function: Function, more: dict[str, bool]) -> Function:
     # Nobody calls one as C does: without the way in for that there is less to compile and to load.
     options = {"nogil": True, "error_model": "numpy", "no_cfunc_wrapper": True} | more
-    kernel, cache = _dispatcher(function, options, "")
+    kernel, _ = _dispatcher(function, options, "")
     called, cache = _dispatcher(function, options | {"no_cpython_wrapper": True}, "-called")
-    call_apart(kernel, called, cache.digest_of)
+    call_apart(kernel, called, cache.name_of)
     return cast("Function", kernel)
 
 

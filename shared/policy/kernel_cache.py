@@ -42,18 +42,19 @@ class _Files(IndexDataCacheFile):  # type: ignore[misc]
 
     def save(self, key: object, data: object) -> None:
         """Keep what was compiled for a kind of arguments."""
-        self._save_data(self._name_of(key), data)
+        self._save_data(self.name_of(key), data)
 
     def load(self, key: object) -> Any:
         """What was compiled for a kind of arguments; None: nothing was."""
         if self.installed is not None and (found := self.installed.load(key)) is not None:
             return found
         try:
-            return self._load_data(self._name_of(key))
+            return self._load_data(self.name_of(key))
         except FileNotFoundError:
             return None
 
-    def _name_of(self, key: object) -> str:
+    def name_of(self, key: object) -> str:
+        """Of the file for a kind of arguments."""
         digest = hashlib.sha256(repr(key).encode()).hexdigest()
         return str(self._data_name(int(digest[:12], 16)))
 
@@ -72,12 +73,13 @@ class KernelCache(FunctionCache):  # type: ignore[misc]
         if folder.parent != _INSTALLED:
             installed = _INSTALLED / folder.name / Path(self._cache_path).name
             self._cache_file.installed = _Files(str(installed), name, stamp)
-        self._folder = folder.name
+        self._place = f"{folder.name}/{Path(self._cache_path).name}"
 
-    def digest_of(self, arguments: tuple[types.Type, ...]) -> str:
-        """How the machine code for some arguments is called in each process that would have it."""
+    def name_of(self, arguments: tuple[types.Type, ...]) -> str:
+        """How the machine code for some arguments is called in each process that would have it: as
+        its file, wherever the cache is."""
         key = self._index_key(arguments, cpu_target.target_context.codegen())
-        return hashlib.sha256(f"{self._folder} {key!r}".encode()).hexdigest()[:16]
+        return f"{self._place}/{self._cache_file.name_of(key)}"
 
 
 @cache
