@@ -90,9 +90,9 @@ def main(ctx: click.Context) -> None:
     configure_logs("console", "warning")
     if ctx.invoked_subcommand != "worker":
         # Workers wait for a database that has stopped; who sits before a command does not.
-        from shared.store.patience import PATIENCE  # noqa: PLC0415 - the same
+        from shared.store.patience import DATABASE_PATIENCE  # noqa: PLC0415 - the same
 
-        ctx.with_resource(PATIENCE.ending())
+        ctx.with_resource(DATABASE_PATIENCE.ending())
 
 
 if __name__ == "__main__":

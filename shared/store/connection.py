@@ -22,7 +22,7 @@ import psycopg
 from psycopg.conninfo import conninfo_to_dict
 
 from shared.store.binary import register_arrays
-from shared.store.patience import PATIENCE
+from shared.store.patience import DATABASE_PATIENCE
 from shared.store.watched_connection import WatchedConnection
 
 CONNECT_SECONDS: Final = 10
@@ -125,7 +125,7 @@ def connect(
         psycopg.OperationalError: the server cannot be reached. What is asked later may raise it,
             too; as `ServerStopped`, if a command asks and the server has stopped.
     """
-    kind = WatchedConnection if PATIENCE.ends else psycopg.Connection
+    kind = WatchedConnection if DATABASE_PATIENCE.ends else psycopg.Connection
     try:
         connection = kind.connect(
             database_url,

@@ -24,4 +24,4 @@ class Patience:
             self.ends = before
 
 
-PATIENCE = Patience()
+DATABASE_PATIENCE = Patience()

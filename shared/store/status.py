@@ -6,7 +6,7 @@ from typing import Any
 import psycopg
 from psycopg.rows import dict_row
 
-from shared.contracts.databases import Databases
+from shared.contracts.databases import Database, Databases
 from shared.store.asking_all import ask_all
 from shared.store.connection import connect
 from shared.store.page_status import ACTIVE, AWAY, REMOVED, STATUS_NAMES
@@ -39,7 +39,7 @@ FROM hosts
 """
 
 
-def stores_status(databases: Databases, now: float) -> dict[str, Any]:
+def stores_status(databases: Databases, now: float) -> tuple[dict[str, Any], dict[Database, str]]:
     """`store_status` of all databases together.
 
     Args:
@@ -49,26 +49,26 @@ def stores_status(databases: Databases, now: float) -> dict[str, Any]:
 
     Returns:
         as `store_status`; of several, also `databases`, one each: the `shards` that it has, its
-        `active` pages, `bytes`, and why it is `away` (None: it is not).
+        `active` pages, `bytes`, and why it is `away` (None: it is not). Then those
+        that are away, and why.
 
     Raises:
         psycopg.Error: the only database, or each of them, is away or refuses.
         StoreMismatch: each of several has no tables, or other shards.
     """
-    heard = ask_all(databases, "status", lambda database: store_status(database.url, now))
-    found = heard.said
+    found, away = ask_all(databases, "status", lambda one: store_status(one.url, now))
     if not databases.are_several:
-        return found[databases.home]
+        return found[databases.home], away
     each = [
         {
             "shards": database.held,
             "active": found[database]["pages"]["active"] if database in found else None,
             "bytes": found[database]["bytes"] if database in found else None,
-            "away": heard.away.get(database),
+            "away": away.get(database),
         }
         for database in databases.each
     ]
-    return _together(list(found.values())) | {"databases": each}
+    return _together(list(found.values())) | {"databases": each}, away
 
 
 def _together(some: Sequence[dict[str, Any]]) -> dict[str, Any]:

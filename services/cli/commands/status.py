@@ -41,8 +41,7 @@ def command(coordinator: str, as_json: bool) -> None:
     from shared.store.status import stores_status  # noqa: PLC0415
 
     settings = load_settings()
-    databases = databases_of(settings)
-    store = stores_status(databases, settings.clock().now())
+    store, away = stores_status(databases_of(settings), settings.clock().now())
     if store["shards"] is None:
         raise UserError("the database has no Freshet tables yet: run `freshet migrate`")
     picture = ask(coordinator, "/state.json")
@@ -52,8 +51,7 @@ def command(coordinator: str, as_json: bool) -> None:
     else:
         for line in (*_lines(store, picture, coordinator), *max_age_lines(ages)):
             click.echo(line)
-    told = zip(databases.each, store.get("databases", ()), strict=False)
-    require_all({database: one["away"] for database, one in told if one["away"] is not None})
+    require_all(away)
 
 
 def _bandwidth(picture: dict[str, Any] | None) -> float | None:

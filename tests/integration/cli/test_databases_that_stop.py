@@ -14,7 +14,7 @@ from services.cli.main import main
 from shared.contracts.databases import Databases
 from shared.store import watched_connection
 from shared.store.connection import connect
-from shared.store.patience import PATIENCE
+from shared.store.patience import DATABASE_PATIENCE
 from shared.store.watched_connection import ServerStopped, WatchedConnection
 
 pytestmark = [pytest.mark.postgres, pytest.mark.slow(4)]
@@ -101,7 +101,7 @@ class Asked(list):
 def test_a_server_that_stops_amid_a_transaction_keeps_nobody(server, stop, asked):
     def ask_and_ask():
         with (
-            PATIENCE.ending(),
+            DATABASE_PATIENCE.ending(),
             connect(server.uri, "test") as connection,
             connection.transaction(),
         ):
@@ -120,7 +120,7 @@ def test_a_statement_that_takes_long_is_not_cut(server, stop, monkeypatch, asked
     monkeypatch.setattr(watched_connection, "QUIET_SECONDS", 0.02)
     monkeypatch.setattr(watched_connection, "PROBES", 2)
     asked.said = said
-    with PATIENCE.ending(), connect(server.uri, "test") as connection:
+    with DATABASE_PATIENCE.ending(), connect(server.uri, "test") as connection:
         assert connection.execute("SELECT pg_sleep(0.6), 7").fetchone()[1] == 7
     assert len(asked) >= 2
     assert True in asked
@@ -128,7 +128,7 @@ def test_a_statement_that_takes_long_is_not_cut(server, stop, monkeypatch, asked
 
 def test_a_server_that_refuses_is_there(server):
     role = f"role_{uuid.uuid4().hex}"
-    with psycopg.connect(server.uri, autocommit=True) as operator, PATIENCE.ending():
+    with psycopg.connect(server.uri, autocommit=True) as operator, DATABASE_PATIENCE.ending():
         operator.execute(f"CREATE ROLE {role} LOGIN")
         with connect(server.uri.replace("postgres@", f"{role}@"), "test") as connection:
             assert connection._lets_in()

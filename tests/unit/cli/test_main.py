@@ -10,7 +10,7 @@ import pytest
 from click.testing import CliRunner
 
 from services.cli.main import COMMANDS, main
-from shared.store.patience import PATIENCE
+from shared.store.patience import DATABASE_PATIENCE
 
 
 @pytest.fixture
@@ -202,7 +202,9 @@ def test_rates_have_units() -> None:
 def test_workers_alone_wait_for_a_database_that_has_stopped(run, monkeypatch, arguments, ends):
     said = []
     for place in ("ingester.worker.main", "cli.commands.settings.show_rows"):
-        monkeypatch.setattr(f"services.{place}", lambda *_, **__: said.append(PATIENCE.ends))
+        monkeypatch.setattr(
+            f"services.{place}", lambda *_, **__: said.append(DATABASE_PATIENCE.ends)
+        )
     run(*arguments)
     assert said == [ends]
-    assert not PATIENCE.ends
+    assert not DATABASE_PATIENCE.ends

@@ -81,7 +81,7 @@ def test_the_command_ends_well(picture, monkeypatch, left):
     older = copy.deepcopy(picture)
     del older["now"][left]
     monkeypatch.setattr("shared.runtime.asking.ask", lambda *_: older)
-    monkeypatch.setattr("shared.store.status.stores_status", lambda *_: dict(STORE))
+    monkeypatch.setattr("shared.store.status.stores_status", lambda *_: (dict(STORE), {}))
     result = CliRunner().invoke(status.command, [], catch_exceptions=False)
     assert result.exit_code == 0
     assert "another version" in result.output
