@@ -50,7 +50,7 @@ unit: setup ## Run only the pure tests.
 # for most of their time: five workers use it, each has servers of its own.
 PYTEST := $(BIN)/pytest -q --dist loadfile --no-loadscope-reorder
 
-quick: lint types ## Run what takes about a minute: style, types and the pure tests, without servers.
+quick: lint types ## Run what takes less than 90 seconds: style, types and the pure tests, without slow ones and servers.
 	$(PYTEST) -n 2 -m "not kafka and not postgres and not slow" tests clients
 
 kernels: setup ## Compile what the workers run, as a first start would; in a fresh clone, a minute.

@@ -6,9 +6,9 @@ A pytest plugin, which `conftest.py` loads. `tests/README.md` says how to use th
 import gc
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Generator, Iterable, Iterator
 from contextlib import contextmanager, nullcontext
-from fcntl import LOCK_EX, LOCK_NB, LOCK_SH, flock
+from fcntl import LOCK_EX, flock
 from pathlib import Path
 
 import pytest
@@ -112,27 +112,33 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 
 @contextmanager
-def one_before_the_others() -> Iterator[None]:
-    """Of several processes that do this at one time, the first does it alone, the rest together.
+def one_loads_before_the_others(path: Path) -> Iterator[None]:
+    """Of several processes that load the same files in the same order, one is a file ahead.
 
-    In a fresh clone the first one compiles all tests, which takes longer than to load them, and the
-    others find them compiled.
+    In a fresh clone it compiles what the others find compiled, and where all is compiled they load
+    side by side.
     """
-    with Path(__file__).open() as lock:
-        try:
-            flock(lock, LOCK_EX | LOCK_NB)
-        except BlockingIOError:
-            flock(lock, LOCK_SH)
+    with path.open() as lock:
+        flock(lock, LOCK_EX)
         yield
 
 
+@pytest.hookimpl(wrapper=True)
+def pytest_make_collect_report(
+    collector: pytest.Collector,
+) -> Generator[None, pytest.CollectReport, pytest.CollectReport]:
+    """A file of tests is loaded by one of the workers before the others."""
+    loads = isinstance(collector, pytest.Module) and hasattr(collector.config, "workerinput")
+    with one_loads_before_the_others(collector.path) if loads else nullcontext():
+        return (yield)
+
+
 @pytest.hookimpl(wrapper=True, tryfirst=True)
-def pytest_collection(session: pytest.Session) -> Iterator[None]:
+def pytest_collection() -> Iterator[None]:
     """What is loaded for the tests stays: nobody looks through it for garbage, now or later."""
     gc.disable()
     try:
-        with one_before_the_others() if hasattr(session.config, "workerinput") else nullcontext():
-            return (yield)
+        return (yield)
     finally:
         gc.freeze()
         gc.enable()

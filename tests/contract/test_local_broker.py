@@ -136,6 +136,7 @@ async def test_the_log_is_kept_within_its_limit(local_broker, connect, unique):
     assert await consumer.end_offsets([place]) == {place: 200}
 
 
+@pytest.mark.slow(1)
 async def test_a_full_disk_is_a_clear_error_and_costs_nothing(
     tmp_path, connect, unique, monkeypatch
 ):

@@ -72,6 +72,7 @@ async def test_each_child_starts_when_the_one_before_is_ready(tmp_path: Path):
     assert [child.state for child in supervisor.children()] == [ChildState.STOPPED] * 2
 
 
+@pytest.mark.slow(1)
 async def test_a_child_is_ready_when_its_address_answers(tmp_path: Path):
     (tmp_path / "readyz").write_text("ready")
     port = free_port()
@@ -90,6 +91,7 @@ async def test_a_child_is_ready_when_its_address_answers(tmp_path: Path):
     await supervisor.stop()
 
 
+@pytest.mark.slow(0.5)
 async def test_a_child_that_dies_is_started_again(tmp_path: Path):
     supervisor = Supervisor(tmp_path)
     await supervisor.start([python("child", SLEEPER)])
@@ -108,6 +110,7 @@ async def test_a_child_that_never_gets_ready_says_why(tmp_path: Path):
     assert [child.pid for child in supervisor.children()] == [None, None]
 
 
+@pytest.mark.slow(3)
 async def test_stubborn_children_and_their_children_are_killed(tmp_path: Path):
     supervisor = Supervisor(tmp_path)
     await supervisor.start([python("parent", PARENT), python("stubborn", STUBBORN)])

@@ -56,6 +56,7 @@ def test_what_is_around_the_main_content_or_between_its_words_leaves_the_others(
     assert main_words(page(words, "<aside>")) == ["T"]
 
 
+@pytest.mark.slow(0.5)
 def test_a_page_that_is_made_to_take_long_keeps_no_crawler_from_the_others():
     page = b"<body>" + b"<b>" * 2_000 + b"x<i></i>" * 125_000
     child = os.fork()

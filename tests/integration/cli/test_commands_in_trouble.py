@@ -120,6 +120,7 @@ def test_a_database_whose_disk_is_full(run, arguments, table, migrated_url):
     assert "cannot be reached" not in said
 
 
+@pytest.mark.slow(0.5)
 @pytest.mark.parametrize("arguments", [["settings"], ["topics", "list", "--json"], ["contract"]])
 def test_an_answer_for_which_there_is_no_room(arguments):
     with open("/dev/full", "w") as full:

@@ -70,6 +70,7 @@ async def test_a_page_that_was_not_had_whole_has_failed_and_has_no_digest(tmp_pa
     assert [found[path]["http_status"] for path in ("/whole", "/cut", "/gone")] == [200, 200, 404]
 
 
+@pytest.mark.slow(0.5)
 @NEEDS
 async def test_what_another_host_answers_is_not_said_of_the_pages_own(tmp_path):
     async with raw_host() as ours, raw_host() as other:

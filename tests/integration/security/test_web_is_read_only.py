@@ -262,6 +262,7 @@ def scheduler():
     made.stop()
 
 
+@pytest.mark.slow(0.5)
 @hypothesis_settings(max_examples=300, **FUZZ)
 @given(
     url=st.one_of(

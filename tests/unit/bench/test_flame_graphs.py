@@ -28,6 +28,7 @@ def program():
         process.kill()
 
 
+@pytest.mark.slow(1)
 def test_a_graph_shows_where_a_program_is(tmp_path, program):
     try:
         [path] = FlameGraphs(tmp_path / "new", {"worker": program.pid}, "500", 1.0).done()
@@ -39,6 +40,7 @@ def test_a_graph_shows_where_a_program_is(tmp_path, program):
     assert "counting_for_ever" in path.read_text()
 
 
+@pytest.mark.slow(5)
 def test_a_sampler_that_is_behind_draws_what_it_has(tmp_path, program):
     """As on a crowded machine: it would take ten minutes more."""
     graphs = FlameGraphs(tmp_path, {"worker": program.pid}, "500", 600.0)

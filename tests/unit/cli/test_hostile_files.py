@@ -63,6 +63,7 @@ def read_all(file: Path, pages) -> None:
     file.unlink()
 
 
+@pytest.mark.slow(0.5)
 @settings(**FUZZ)
 @given(data=TABLE | st.binary(max_size=60))
 @example(data=b"url,url,importance\n")
@@ -71,6 +72,7 @@ def test_any_text_is_read_or_refused(folder, pages, data):
     read_all(written(folder, data, ".csv"), pages)
 
 
+@pytest.mark.slow(0.5)
 @settings(**FUZZ)
 @given(data=TABLE, cut=st.integers(0, 40), flip=st.integers(0, 2000))
 def test_any_damaged_gzip_is_read_or_refused(folder, pages, data, cut, flip):

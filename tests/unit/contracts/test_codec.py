@@ -42,6 +42,7 @@ documents = st.dictionaries(st.sampled_from(FIELDS) | st.text(max_size=5), value
 
 
 # What is drawn is decoded as each kind in turn: drawing takes far longer than decoding.
+@pytest.mark.slow(1)
 @settings(max_examples=300, deadline=None)
 @given(data=st.binary(max_size=200) | documents.map(lambda d: json.dumps(d).encode()))
 def test_any_bytes_decode_or_are_bad(data):
@@ -59,6 +60,7 @@ def some_for(kind):
     return st.lists(bad | hostile(kind) | hostile(kind), max_size=5)
 
 
+@pytest.mark.slow(0.5)
 @settings(max_examples=200, deadline=None, suppress_health_check=list(HealthCheck))
 @given(given_values=st.sampled_from(KINDS).flatmap(some_for))
 def test_many_are_decoded_as_one_by_one(given_values):

@@ -47,6 +47,7 @@ def test_what_is_taken_can_be_sent_on_and_is_taken_again(name, data):
     assert decode(KINDS[name], encode(message)) == message
 
 
+@pytest.mark.slow(1)
 @settings(max_examples=150, **FUZZ)
 @given(data=st.data())
 def test_the_scheduler_reads_on(data):
@@ -63,6 +64,7 @@ def test_the_scheduler_reads_on(data):
     assert (picks["row"] < shard.used).all()
 
 
+@pytest.mark.slow(1)
 @settings(max_examples=150, **FUZZ)
 @given(data=st.data())
 def test_the_estimator_reads_on_and_learns_numbers(data):
@@ -99,6 +101,7 @@ def test_a_timeline_of_slots_goes_on(values):
     assert ((times > NOW - 1e-3) & (times <= NOW + 0.05 + 1e-3)).all()
 
 
+@pytest.mark.slow(0.5)
 @settings(max_examples=150, **FUZZ)
 @given(data=st.data())
 def test_the_coordinator_goes_on_deciding(data):

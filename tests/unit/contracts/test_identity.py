@@ -22,6 +22,7 @@ KNOWN_PAGE_ID = 5522761390303137003
 KNOWN_HOST_ID = 821362117545671539
 
 
+@pytest.mark.slow(3)
 @settings(max_examples=2000, deadline=None)
 @given(urls)
 def test_any_text_has_a_name_or_is_bad_and_names_are_their_own_names(text):
@@ -38,6 +39,7 @@ def test_any_text_has_a_name_or_is_bad_and_names_are_their_own_names(text):
     is_private_host(page.host)
 
 
+@pytest.mark.slow(0.5)
 def test_urls_that_look_canonical_are_named_as_the_standard_says():
     rng = random.Random(7)
     found = set()

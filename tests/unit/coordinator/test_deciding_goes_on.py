@@ -2,6 +2,8 @@
 
 import asyncio
 
+import pytest
+
 from services.coordinator.worker import Coordinator
 from shared.runtime.settings import Settings
 
@@ -27,6 +29,7 @@ class Turns:
         await asyncio.Event().wait()
 
 
+@pytest.mark.slow(1)
 async def test_while_it_looks_which_letters_there_are_the_next_decisions_are_made(monkeypatch):
     coordinator = Coordinator(Settings())
     turns = Turns(coordinator, monkeypatch)

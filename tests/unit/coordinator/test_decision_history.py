@@ -3,6 +3,8 @@
 import asyncio
 import tracemalloc
 
+import pytest
+
 from services.coordinator import history
 from services.coordinator.history import DecisionHistory
 from shared.contracts.messages import Allotment, Multipliers
@@ -15,6 +17,7 @@ def decision(version):
     return Decided(Multipliers(version, 0.0, 0.0, 1.0, 2.0, 0.0, [], "demand"), 2.0, 1.0, 0)
 
 
+@pytest.mark.slow(0.5)
 async def test_without_a_database_decisions_wait_and_the_stop_is_prompt():
     kept = DecisionHistory(NOWHERE)
     stopping = asyncio.Event()

@@ -157,6 +157,7 @@ def test_of_too_many_the_largest_are_divided():
     assert f"g{MOST_DIVIDED + 49:04}" in run.parts
 
 
+@pytest.mark.slow(2)
 def test_groups_for_which_there_is_no_room_change_nothing_of_the_others():
     """Each change costs the slot that has begun, of all groups."""
     pages = {f"g{number:04}": number + 1 for number in range(80)}

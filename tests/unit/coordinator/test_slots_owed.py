@@ -31,6 +31,7 @@ def most_owed(run, seconds, *, clock_set_every=None):
     return most
 
 
+@pytest.mark.slow(0.5)
 @pytest.mark.parametrize("clock_set_every", [None, 5])
 def test_no_shard_waits_for_many_slots_where_all_demands_change(clock_set_every):
     assert most_owed(Run(), 120, clock_set_every=clock_set_every) < 3.0

@@ -40,6 +40,7 @@ def test_helm_finds_nothing_to_complain_about(examples):
     assert done.returncode == 0, done.stdout + done.stderr
 
 
+@pytest.mark.slow(1)
 @pytest.mark.parametrize("examples", GIVEN)
 def test_kubernetes_and_the_operators_take_every_manifest(examples):
     for document in rendered(examples, *ALL):

@@ -57,6 +57,7 @@ def test_nothing_of_it_is_said_of_itself():
         assert {n: pod[n] for n in GIVEN if n in pod} == {"automountServiceAccountToken": False}
 
 
+@pytest.mark.slow(0.5)
 @pytest.mark.parametrize("where", ["workers.scheduler", "workers.receiver", "migration"])
 @pytest.mark.parametrize("name", GIVEN)
 def test_what_is_said_of_all_holds_but_where_one_says_otherwise(name, where):
@@ -69,6 +70,7 @@ def test_what_is_said_of_all_holds_but_where_one_says_otherwise(name, where):
     assert all(pod[name] == of_all for pod in pods.values())
 
 
+@pytest.mark.slow(1)
 def test_volumes_are_added_to_those_that_the_chart_has():
     said = f"extraVolumes={json.dumps([VOLUME])}", f"extraVolumeMounts={json.dumps([MOUNT])}"
     own = "workers.poller.extraVolumes=[]", "workers.poller.extraVolumeMounts=[]"

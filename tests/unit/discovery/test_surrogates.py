@@ -51,6 +51,7 @@ def test_what_refers_to_nothing_stays_as_it_is(around):
     assert mended(literal[:-1] + HIGH) == literal[:-1] + HIGH
 
 
+@pytest.mark.slow(0.5)
 @pytest.mark.parametrize(
     "unit", [b"&#", b"&#0", b"0", b"&#xD83D", b"<!--", b"<![CDATA[", b"<?", b"]]", HIGH, HIGH + LOW]
 )
@@ -81,6 +82,7 @@ def test_a_text_that_comes_in_parts_is_mended_as_a_whole_one(text, size):
     assert b"".join([*parts, mender.mend(b"", is_last=True)]) == mended(text)
 
 
+@pytest.mark.slow(0.5)
 def test_of_a_text_that_comes_in_parts_nothing_is_kept():
     mender = Mender()
     for _ in range(100):

@@ -106,6 +106,7 @@ async def test_parts_with_many_bad_messages_wait_for_the_others():
     assert not any(told.startswith("store") for told in work.told)
 
 
+@pytest.mark.slow(1)
 @given(st.dictionaries(st.integers(0, 99), st.integers(1, 5000), min_size=1), st.integers(1, 3000))
 def test_parts_are_all_of_a_batch_in_its_order_and_about_equal(sizes, least):
     record = SimpleNamespace()

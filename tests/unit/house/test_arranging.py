@@ -1,12 +1,13 @@
 """Marks come from fixtures, long files go first, and what was left out is said last."""
 
 import os
+from concurrent.futures import ThreadPoolExecutor, wait
 from pathlib import Path
-from threading import Barrier, Thread
+from threading import Event
 
 import pytest
 from apache import NO_APACHE_KAFKA
-from arranging import left_out, one_after_the_other, one_before_the_others
+from arranging import left_out, one_after_the_other, one_loads_before_the_others
 from tools import NO_TOOL
 
 ROOT = Path(__file__).parents[3]
@@ -184,24 +185,48 @@ def test_nothing_is_said_where_nothing_was_left_out(project):
     assert "left out" not in done.stdout.str()
 
 
-def test_the_first_worker_collects_alone_and_the_others_after_it_together():
-    order, all_there = [], Barrier(2)
+def test_what_a_worker_loads_the_others_load_after_it_and_other_files_meanwhile(tmp_path):
+    files = [tmp_path / "test_a.py", tmp_path / "test_b.py"]
+    for file in files:
+        file.touch()
+    order, first_is_ahead = [], Event()
 
-    def collect(name):
-        with one_before_the_others():
-            order.append(name)
-            all_there.wait(60)  # for one another: neither waits for the other's end
+    def load_after_the_first():
+        with one_loads_before_the_others(files[0]):
+            order.append("second: a")
+            assert first_is_ahead.wait(60)
+        with one_loads_before_the_others(files[1]):
+            order.append("second: b")
 
-    others = [Thread(target=collect, args=(name,)) for name in ("second", "third")]
-    with one_before_the_others():
-        for other in others:
-            other.start()
-        others[0].join(0.2)
-        order.append("first")
-    for other in others:
-        other.join()
-    assert order[0] == "first"
-    assert sorted(order[1:]) == ["second", "third"]
+    with ThreadPoolExecutor(1) as pool:
+        with one_loads_before_the_others(files[0]):
+            second = pool.submit(load_after_the_first)
+            wait([second], timeout=0.2)
+            order.append("first: a")
+        with one_loads_before_the_others(files[1]):
+            order.append("first: b")
+            first_is_ahead.set()
+        second.result()
+    assert order.index("first: a") < order.index("second: a")
+    assert order.index("first: b") < order.index("second: b")
+
+
+def test_workers_load_their_tests_one_after_the_other(project, monkeypatch):
+    project.makepyfile(
+        """
+        import os, time
+        from pathlib import Path
+
+        is_loaded = Path(os.environ["IS_LOADED"])
+        assert not is_loaded.exists()
+        is_loaded.touch()
+        time.sleep(0.2)
+        is_loaded.unlink()
+        def test_something(): pass
+        """
+    )
+    monkeypatch.setenv("IS_LOADED", str(project.path / "loaded"))
+    project.runpytest_subprocess("-q", "-n", "3").assert_outcomes(passed=1)
 
 
 def test_every_reason_is_said_once():

@@ -23,6 +23,7 @@ def libraries_of(process):
     return Path(f"/proc/{process.pid}/maps").read_text()
 
 
+@pytest.mark.slow(2)
 def test_it_reads_its_own_environment_writes_to_its_own_log_and_ends_as_if_alone(tmp_path):
     before = os.environ.copy()
     wrong = {"FRESHET_PARTITIONS": "none"}
@@ -54,6 +55,7 @@ def test_it_has_a_process_of_its_own_that_may_be_killed_stopped_and_waited_for(t
         two.kill()
 
 
+@pytest.mark.slow(1)
 def test_it_has_loaded_what_its_kind_loads_and_nothing_of_another(tmp_path):
     other = WorkerProcess("estimator", SETTINGS, tmp_path / "other")
     process = WorkerProcess("discoverer", SETTINGS, tmp_path / "log")

@@ -164,6 +164,7 @@ def faults(root: Path) -> list[str]:
     return sorted(found)
 
 
+@pytest.mark.slow(2)
 def test_every_import_is_one_that_the_table_allows():
     assert faults(ROOT) == []
 

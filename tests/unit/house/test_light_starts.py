@@ -28,6 +28,7 @@ def shared():
     return loaded_by(*SHARED)
 
 
+@pytest.mark.slow(1)
 @pytest.mark.parametrize("worker", WORKERS)
 def test_a_worker_loads_what_it_uses(shared, worker):
     loaded = loaded_by(f"services.{worker}.worker", "services.cli.commands.worker")

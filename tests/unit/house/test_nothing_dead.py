@@ -7,6 +7,7 @@ Names of settings, message fields and columns are left out: their readers are el
 from collections.abc import Iterable
 from pathlib import Path
 
+import pytest
 import vulture
 
 ROOT = Path(__file__).parents[3]
@@ -103,6 +104,7 @@ def unused(paths: Iterable[Path]) -> dict[str, str]:
     }
 
 
+@pytest.mark.slow(3)
 def test_whatever_is_written_has_a_caller():
     known = set().union(*CALLED_BY_OTHERS.values(), *READ_BY_OTHERS.values(), FORMULAS)
     dead = unused(ROOT / top for top in SHIPPED)

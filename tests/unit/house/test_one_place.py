@@ -3,6 +3,8 @@
 import ast
 from pathlib import Path
 
+import pytest
+
 ROOT = Path(__file__).parents[3]
 
 SECONDS_OF_A_DAY = {
@@ -22,6 +24,7 @@ def files_with_number(number: float) -> set[str]:
     return found
 
 
+@pytest.mark.slow(2)
 def test_a_day_has_its_seconds_in_one_place():
     assert files_with_number(86_400) == SECONDS_OF_A_DAY
 

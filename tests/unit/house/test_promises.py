@@ -68,6 +68,7 @@ KNOWN = checks()
 MAP = (TESTS / "README.md").read_text(encoding="utf-8").partition(BEGIN)[2]
 
 
+@pytest.mark.slow(0.5)
 def test_every_promise_is_held_by_tests_that_exist():
     assert len(held_by(MAP)) > 20
     assert faults(MAP) == []

@@ -104,6 +104,7 @@ for found in pkgutil.walk_packages(path, f"{package}."):
 """
 
 
+@pytest.mark.slow(2)
 @pytest.mark.parametrize(
     ("package", "warm_up"),
     [

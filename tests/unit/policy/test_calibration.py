@@ -96,6 +96,7 @@ def test_freshness_from_crawls_is_the_true_one():
     assert abs(found.difference.value) < 4 * found.difference.error
 
 
+@pytest.mark.slow(1)
 @pytest.mark.parametrize("heavy", [False, True])
 def test_the_difference_lies_within_its_error_as_often_as_it_says(heavy):
     # Where importance is heavy-tailed, few pages weigh more than all others together.

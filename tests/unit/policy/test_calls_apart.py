@@ -123,6 +123,7 @@ def test_what_is_large_is_called_where_it_is_in_this_process_and_in_the_next(pro
     assert run(project, *calls)[0] == [4.5**2 + 5.5, 5.5, 4.5, 4.5]
 
 
+@pytest.mark.slow(2)
 def test_errors_come_through(project):
     (project / "run.py").write_text("import kernels\nkernels.other(-1.0)\n")
     with pytest.raises(subprocess.CalledProcessError) as failed:

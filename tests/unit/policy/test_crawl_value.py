@@ -48,6 +48,7 @@ def test_value_and_interval_match_the_textbook_sums_in_sixty_digits(count, seed)
         assert abs(psi / expected_psi - 1) <= 1e-12, row
 
 
+@pytest.mark.slow(0.5)
 @pytest.mark.parametrize(
     ("alpha", "kappa", "gamma", "elapsed", "signals"),
     [

@@ -70,6 +70,7 @@ def test_pages_that_ask_for_nothing():
     np.testing.assert_array_equal(closed, 0.0)
 
 
+@pytest.mark.slow(1)
 @pytest.mark.parametrize(("points", "error"), [(16, 3e-3), (64, 1e-3)])
 def test_interpolation_between_the_points(points, error):
     params, hosts, caps, _ = random_population(60_000, 100, seed=4)

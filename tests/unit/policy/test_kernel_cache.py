@@ -231,6 +231,7 @@ print(ffi.lib._lock._cblist)
     assert done.stdout == "[]\n"
 
 
+@pytest.mark.slow(0.5)
 def test_linear_algebra_that_no_kernel_uses_is_not_loaded():
     asked = """
 import sys

@@ -5,6 +5,7 @@ import pytest
 from services.bench import demand, inverse, value
 
 
+@pytest.mark.slow(0.5)
 def test_value():
     report = value.run(pages=2000, sets=20, seed=1)
     assert report["max_relative_error"] <= 1e-12

@@ -10,6 +10,8 @@ from hypothesis import strategies as st
 from shared.policy.kernels.rate_tables import STEP, make_tables, rates_by_tables
 from shared.policy.kernels.threshold import threshold_staleness_scalar
 
+pytestmark = pytest.mark.slow(1)  # the tables are made: three seconds
+
 PAGE = np.dtype([(name, np.float32) for name in ("importance", "alpha", "kappa", "gamma")])
 GRID = np.exp(STEP * np.arange(-60, 1))
 
@@ -33,7 +35,6 @@ def exact_rates(page, grid=GRID):
     return 1.0 / np.array(psi)
 
 
-@pytest.mark.slow(3)
 @settings(max_examples=60, deadline=None)
 @given(st.floats(-9, 9), st.floats(-9, 9))
 def test_without_signals_each_page_is_right(tables, log_importance, log_alpha):

@@ -84,6 +84,7 @@ def test_what_is_no_feed_is_refused(text):
         read_feed(URL, text)
 
 
+@pytest.mark.slow(0.5)
 def test_entities_are_neither_looked_up_nor_unfolded():
     declared = b"".join(
         b'<!ENTITY l%d "%s">' % (n, b"&l%d;" % (n - 1) * 10 if n else b"https://a.example/")

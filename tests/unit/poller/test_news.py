@@ -134,6 +134,7 @@ def test_what_is_forgotten_is_looked_at_anew():
     assert said(compared(again(comparison), (A, ""), (B, ""))) == [(A, True, False)]
 
 
+@pytest.mark.slow(1)
 def test_a_full_sitemap_takes_600_kb():
     full = compared(FIRST, *((f"{A}/{n}", "2026-03-01") for n in range(50_000)))
     assert len(pack_known(full.dates)) == 600_000

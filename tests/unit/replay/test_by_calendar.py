@@ -96,6 +96,7 @@ def knowing(trace: Trace) -> tuple[state.Columns, state.Hosts]:
     return columns, hosts
 
 
+@pytest.mark.slow(2)
 @pytest.mark.parametrize(("value", "count"), [(values.EXACT, 2000), (values.HARMONIC, 600)])
 def test_scheduler_and_lab_pick_the_same_pages(value: int, count: int) -> None:
     trace = limited_trace(count, 20.0)
@@ -181,6 +182,7 @@ def test_a_blocked_budget_leaves_slots_empty() -> None:
     assert (run.crawled >= 0).sum() == pytest.approx(30, abs=3)
 
 
+@pytest.mark.slow(3)
 @pytest.mark.parametrize(("pages", "crawls"), [(1, 40.0), (12, 400.0), (12, 4000.0)])
 def test_a_budget_of_many_crawls_a_page_is_used_whole(pages: int, crawls: float) -> None:
     trace, budget = paper_trace(pages=pages, days=5.0), Budget.constant(crawls)

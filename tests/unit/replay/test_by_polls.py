@@ -36,6 +36,7 @@ def run(trace, rhythm, *, by_host=True):
     return made, slots, made.run()
 
 
+@pytest.mark.slow(0.5)
 def test_a_poll_takes_the_slot_in_which_it_is_due(trace):
     made, slots, crawled = run(trace, Fixed(5.0))
     assert made.polls.tolist() == [12, 12]
@@ -48,6 +49,7 @@ def test_a_poll_takes_the_slot_in_which_it_is_due(trace):
     assert (crawled == IDLE).sum() == 12
 
 
+@pytest.mark.slow(1)
 def test_what_is_not_polled_is_not_known(trace):
     never = Fixed(1e6)
     _, _, crawled = run(trace, never)
@@ -115,6 +117,7 @@ def test_without_a_record_or_a_price_a_source_is_polled_daily():
     assert ByValue().interval(PollRecord(1.0, 1.0, 1.0), 0.0) == 1.0
 
 
+@pytest.mark.slow(1)
 def test_rhythms_are_compared_at_one_budget(trace):
     found = compare_rhythms(trace, BUDGET, [1.0, 30.0], by_host=True)
     report = found.report()

@@ -83,6 +83,7 @@ def test_many_pages_are_listed_without_a_loss() -> None:
     assert run.work["full_scans"] < 0.2 * slots.size
 
 
+@pytest.mark.slow(0.5)
 @pytest.mark.parametrize("learner", [columns.PRODUCTION, columns.SMOOTHED])
 def test_learning_is_better_than_round_robin(learner: int) -> None:
     trace = paper_trace(pages=120, days=150.0)

@@ -78,6 +78,7 @@ def test_rates_are_solved_for_the_budget_of_the_days_that_are_judged() -> None:
     assert heard == [pytest.approx(8.0)]
 
 
+@pytest.mark.slow(2)
 def test_policies_that_know_no_limits_are_not_compared_where_hosts_have_some() -> None:
     trace, budget = SCENARIOS["host-limits"](paper_trace(pages=60), BUDGET, 0)
     for name in BY_RATE:

@@ -152,6 +152,7 @@ def test_a_small_grid_is_tried_whole() -> None:
             assert FIXED._replace(early=early, interval_days=30.0 * passes) in tried
 
 
+@pytest.mark.slow(0.5)
 def test_told_of_importance_and_signals_a_peer_is_fresher() -> None:
     trace = paper_trace(pages=60, days=60.0, recall=(9.0, 1.0))
     rng = np.random.default_rng(1)

@@ -120,6 +120,7 @@ def test_learned_rates_are_solved_again_every_epoch() -> None:
     assert all(rates.sum() == pytest.approx(10.0) for _, rates in heard)
 
 
+@pytest.mark.slow(1)
 def test_the_harmonic_value_costs_less_than_lambdacrawl() -> None:
     rng = np.random.default_rng(3)
     for complete, bound in ((0.0, 0.80), (1.0, 0.86)):

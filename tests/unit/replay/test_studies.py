@@ -48,6 +48,7 @@ def test_no_page_starves_under_the_harmonic_objective() -> None:
         assert (frequency > 0).all()
 
 
+@pytest.mark.slow(1)
 def test_estimates_get_better_with_records_and_host_priors_are_best() -> None:
     scale = Scale(repetitions=1)
     figure = lines(estimator_study.against_size(scale, nobody))
@@ -67,6 +68,7 @@ def test_what_other_pages_teach_helps_pages_that_were_never_crawled() -> None:
     assert precision[-1] < 0.7 * precision[0]
 
 
+@pytest.mark.slow(1)
 def test_short_histories_forget_soonest_under_drift() -> None:
     figure = lines(estimator_study.drift(Scale(repetitions=1), nobody))
     assert figure["last 8 crawls"][3] < figure["last 16 crawls"][3] < figure["last 32 crawls"][3]

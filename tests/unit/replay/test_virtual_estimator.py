@@ -217,6 +217,7 @@ def _same(name: str, one: np.ndarray, other: np.ndarray) -> None:
     np.testing.assert_allclose(one, other, rtol=EXACTLY, atol=0.0, err_msg=name)
 
 
+@pytest.mark.slow(0.5)
 def test_what_the_scheduler_knows_is_what_was_learned() -> None:
     trace = web(pages=150, days=40.0)
     slots = Budget.constant(20.0).slot_times(trace.days)

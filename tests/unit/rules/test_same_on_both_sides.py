@@ -207,6 +207,7 @@ named = st.builds(
 added = st.builds(PageUpdate, st.just("upsert"), st.sampled_from(URLS[:2]), updated_at=steps)
 
 
+@pytest.mark.slow(2)
 @given(
     st.lists(crawls, max_size=10).map(lambda all_: sorted(all_, key=lambda one: one.crawled_at)),
     st.lists(named, max_size=6),

@@ -40,6 +40,7 @@ def nobody():
         yield bound.getsockname()[1]
 
 
+@pytest.mark.slow(0.5)
 def test_the_first_that_knows_answers(worker, nobody):
     addresses = [f"http://{LOOPBACK}:{nobody}", f"http://{LOOPBACK}:{worker.server_port}/"]
     assert ask_each(addresses, "/pages", url="a b") == {"asked": "url=a+b"}
@@ -47,6 +48,7 @@ def test_the_first_that_knows_answers(worker, nobody):
     assert ask_each(addresses[:1], "/pages") is None
 
 
+@pytest.mark.slow(0.5)
 def test_all_that_a_name_stands_for_are_asked(worker, monkeypatch):
     """As the pods behind a headless service, of which the second one knows."""
     port, asked = worker.server_port, []

@@ -86,6 +86,7 @@ def spans(draw):
     )
 
 
+@pytest.mark.slow(1)
 @given(st.lists(st.lists(spans(), min_size=1, max_size=12), min_size=1, max_size=3))
 def test_spans_are_encoded_as_opentelemetry_encodes_them(batches):
     encoder = Encoder(RESOURCE)
@@ -263,6 +264,7 @@ def attributes_of(message):
     return found
 
 
+@pytest.mark.slow(0.5)
 @pytest.mark.parametrize("protocol", RECEIVERS)
 def test_a_backend_gets_spans_as_they_were(protocol, monkeypatch, made_by_opentelemetry):
     with RECEIVERS[protocol]() as receiver:
@@ -320,6 +322,7 @@ def test_a_backend_gets_spans_as_they_were(protocol, monkeypatch, made_by_opente
     assert made_by_opentelemetry.number <= 1 + len(NAMES), "the dear way was taken"
 
 
+@pytest.mark.slow(0.5)
 def test_certificates_are_those_of_opentelemetrys_variables(tmp_path, monkeypatch):
     authority = Authority(tmp_path / "ours", "ours")
     with grpc_receiver(pair=authority.issue("collector")) as receiver:
@@ -332,6 +335,7 @@ def test_certificates_are_those_of_opentelemetrys_variables(tmp_path, monkeypatc
     assert len(receiver.spans()) == len(NAMES)
 
 
+@pytest.mark.slow(1)
 def test_a_backend_that_is_away_loses_spans_and_nothing_else(monkeypatch):
     with grpc_receiver() as gone:
         port = gone.port

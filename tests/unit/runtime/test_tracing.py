@@ -229,6 +229,7 @@ def test_a_variable_that_is_empty_is_not_set(monkeypatch):
     assert asked == [("otlp", [])]
 
 
+@pytest.mark.slow(0.5)
 def test_the_exporter_of_grpc_goes_where_opentelemetrys_variables_say():
     run = (
         "from shared.runtime.tracing import make_tracing\n"

@@ -29,6 +29,7 @@ def named_world(number=0, pages=400):
     return world
 
 
+@pytest.mark.slow(0.5)
 def test_each_address_has_the_limit_and_what_nobody_found_has_none():
     world = named_world()
     world.limit_others(default_of(2.0, 1, START))
@@ -70,6 +71,7 @@ def test_of_an_address_that_others_share_already_a_shard_that_finds_it_takes_not
     assert 6 <= crawls_of(world, START + 24, 15, ("a.example",)).size <= 10
 
 
+@pytest.mark.slow(2)
 def test_shards_together_keep_the_limit_of_an_address_while_it_is_divided():
     worlds = [named_world(number) for number in range(4)]
     rng = np.random.default_rng(1)

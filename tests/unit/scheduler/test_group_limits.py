@@ -108,6 +108,7 @@ def test_a_shard_without_a_share_leaves_the_group_alone():
     assert 20 <= crawls_of(world, START + 10, 10).size <= 31
 
 
+@pytest.mark.slow(1)
 def test_shards_together_keep_the_rate_however_their_shares_change():
     worlds = [world_of(hosts=(f"h{n}.shop", "other"), number=n) for n in range(3)]
     rng = np.random.default_rng(1)

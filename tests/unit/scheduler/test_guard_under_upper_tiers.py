@@ -46,6 +46,7 @@ def test_while_new_pages_take_every_slot_few_others_are_listed():
     assert max(listed[300:]) < 60 * RATE < PAGES / 4
 
 
+@pytest.mark.slow(1)
 def test_after_the_new_pages_the_best_of_the_others_are_picked():
     driver, _ = shard_of_equals(never_crawled=0.02)
     while (driver.tick(TICK, RATE, 0.0)["tier"] > 0).any():
@@ -64,6 +65,7 @@ def test_after_the_new_pages_the_best_of_the_others_are_picked():
     assert selector.uncertain_picks == before
 
 
+@pytest.mark.slow(0.5)
 def test_some_unanswered_requests_in_every_tick_do_not_let_the_list_grow():
     population = Population(PAGES, RATE, 0.0, PAGES // 50, seed=3)
     shard, _ = make_filled_shard(population, request_timeout=3.0, failed_retry=1.0)

@@ -67,6 +67,7 @@ def pick(world, now, count, rate):
     return [page_id for page_id in ids if page_id is not None], is_sure
 
 
+@pytest.mark.slow(0.5)
 @pytest.mark.parametrize("seed", range(5))
 def test_sure_picks_are_the_best_whatever_happens_to_a_large_host(seed):
     world, rng = world_of(seed)

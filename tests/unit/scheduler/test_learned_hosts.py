@@ -243,6 +243,7 @@ TOLD = st.builds(
 )
 
 
+@pytest.mark.slow(0.5)
 @settings(deadline=None)
 @given(st.lists(st.sampled_from(["feed", "cms", "site", "rss"]), max_size=6), st.lists(TOLD))
 def test_what_is_learned_of_many_hosts_at_once_is_as_one_by_one(sources, messages):

@@ -64,6 +64,7 @@ def test_however_much_the_bandwidth_rises_no_slot_stays_empty(factor):
     assert (picks["row"] >= 0).all()
 
 
+@pytest.mark.slow(0.5)
 @pytest.mark.parametrize("factor", [10.0, 40.0])
 def test_pages_in_their_least_interval_fill_no_slots_while_the_guard_is_lowered(factor):
     """Those that are worth most were crawled a moment ago, and come up in the calendar next."""
@@ -78,6 +79,7 @@ def test_pages_in_their_least_interval_fill_no_slots_while_the_guard_is_lowered(
         world.now = float(slots[-1])
 
 
+@pytest.mark.slow(1)
 def test_after_a_fall_picks_are_sure_again():
     world = random_world(np.random.default_rng(7), pages=1500, hosts=60, host_rate=1e6)
     world.now = START
@@ -88,6 +90,7 @@ def test_after_a_fall_picks_are_sure_again():
     assert world.shard.selector.uncertain_picks == unsure
 
 
+@pytest.mark.slow(1)
 def test_what_is_not_needed_soon_goes_back_to_the_calendar():
     world = random_world(np.random.default_rng(8), pages=6000, hosts=60, host_rate=1e6)
     world.now = START

@@ -182,6 +182,7 @@ def filled(world, seconds, rate, per_tick=3.0, least=0.0):
     return found
 
 
+@pytest.mark.slow(0.5)
 @pytest.mark.parametrize(
     ("shares", "pages"),
     [((0.3, 0.2), 300), ((0.6, 0.05), 300), ((0.1, 0.85), 300), ((0.3, 0.2), 3000)],
@@ -313,6 +314,7 @@ def waiting(held_by):
     return world
 
 
+@pytest.mark.slow(0.5)
 @pytest.mark.parametrize("held_by", ["one host", "many hosts", "their group", "open requests"])
 def test_a_class_whose_best_pages_wait_has_its_part_for_the_others(held_by, monkeypatch):
     found = []

@@ -65,6 +65,7 @@ def test_the_best_pages_of_a_limited_host_are_crawled_first_and_few_are_looked_a
     assert host["guard"] > world.shard.selector.guard
 
 
+@pytest.mark.slow(0.5)
 def test_a_limit_that_is_lifted_takes_effect_at_once():
     world = busy_world()
     _, now = crawl(world, 10.0, 20, START)

@@ -164,6 +164,7 @@ def staleness_of_others(pages, silent, rate, changes, seconds, timeout):
     return others.staleness(system.now), fleet.silent_requests / fleet.requests
 
 
+@pytest.mark.slow(2)
 def test_pages_that_nobody_answers_cost_the_others_next_to_nothing():
     """Two thousand pages at thirty crawls a second; the crawlers drop each tenth without a word."""
     pages = pages_of(2000)
@@ -175,6 +176,7 @@ def test_pages_that_nobody_answers_cost_the_others_next_to_nothing():
     assert stale <= 1.03 * without
 
 
+@pytest.mark.slow(0.5)
 @pytest.mark.parametrize("shards", [1, 8])
 def test_a_fleet_at_half_the_budget_does_all_that_it_can_and_nothing_twice(shards):
     fleet = Fleet(20.0)
@@ -186,6 +188,7 @@ def test_a_fleet_at_half_the_budget_does_all_that_it_can_and_nothing_twice(shard
     assert len(fleet.queue) <= 20.0 * 60.0 / 2 + LEAST
 
 
+@pytest.mark.slow(0.5)
 def test_a_fleet_that_loses_half_of_its_crawlers_is_asked_for_half():
     fleet = Fleet(40.0)
     system = System(fleet, pages_of(3000), 1 / 1000, timeout=60.0)
@@ -199,6 +202,7 @@ def test_a_fleet_that_loses_half_of_its_crawlers_is_asked_for_half():
     assert len(system.answered_at) - before >= 0.99 * 40.0 * 120.0
 
 
+@pytest.mark.slow(0.5)
 def test_a_fleet_that_is_away_costs_few_requests_and_is_found_again():
     fleet = Fleet(1e3)
     system = System(fleet, pages_of(3000), 1 / 1000, timeout=60.0)
@@ -221,6 +225,7 @@ def test_answers_that_are_passed_on_after_a_split_are_no_sign_of_a_slow_fleet():
     assert sum(shard.notes.held_slots for shard in system.shards.values()) == 0
 
 
+@pytest.mark.slow(0.5)
 def test_a_fleet_at_half_the_budget_is_found_out_whatever_is_passed_on():
     fleet = Fleet(20.0)
     system = System(fleet, pages_of(3000), 1 / 1000, timeout=60.0)

@@ -153,6 +153,7 @@ def test_who_has_no_part_gets_what_the_others_leave():
     assert set(picks["tier"][-20:]) == {REASONS.index("new")}
 
 
+@pytest.mark.slow(0.5)
 def test_a_host_at_its_limit_shares_its_crawls_too():
     # New pages alone would take all that the host can do, for hours.
     world = crowded({"value": 0.5, "new": 0.2}, per_reason=3000, hosts=1, host_rate=1.0)
@@ -238,6 +239,7 @@ def test_a_host_that_is_free_in_step_with_the_slots_shares_its_crawls_among_reas
         assert found[reason] >= 0.5 * share * found.total() - 1, (reason, found)
 
 
+@pytest.mark.slow(1)
 def test_over_an_hour_none_starves_whatever_comes():
     """Hosts at their limits and with crawl-delays, a wave of new pages, storms of urgent ones."""
     rng = np.random.default_rng(1)

@@ -118,6 +118,7 @@ def test_the_look_of_the_simulator_knows_the_rules_of_picking(seed):
     assert looks.finding().examples == []
 
 
+@pytest.mark.slow(0.5)
 def test_all_pages_are_looked_at_once_where_nothing_surprises():
     rng = np.random.default_rng(1)
     world = random_world(rng, pages=3000, hosts=300, host_rate=10.0)
@@ -335,6 +336,7 @@ def test_a_crawl_delay_that_is_first_heard_of_or_grows_holds_for_the_next_crawl(
     assert times_of_picks(START + 162.0, 20.0)[0] <= START + 172.0
 
 
+@pytest.mark.slow(1)
 def test_a_host_that_is_dead_gets_one_crawl_at_a_time_to_see_whether_it_is_back():
     world = World(rules(host_rate=2.0, timeout=50.0))
     for number in range(400):

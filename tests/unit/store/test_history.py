@@ -40,6 +40,7 @@ def blob(blobs, row):
     return bytes(blobs.arena[blobs.offsets[row] : blobs.offsets[row + 1]])
 
 
+@pytest.mark.slow(0.5)
 @settings(deadline=None)
 @given(st.lists(st.lists(RECORD, max_size=DEPTH + 5), min_size=1, max_size=5))
 def test_the_last_records_survive_in_order(histories):

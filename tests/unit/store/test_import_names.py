@@ -57,6 +57,7 @@ def handed_over(monkeypatch):
     return seen
 
 
+@pytest.mark.slow(1)
 def test_urls_that_look_canonical_are_named_as_one_by_one():
     rng = random.Random(11)
     texts = [plain_url(rng) for _ in range(20_000)]
@@ -65,6 +66,7 @@ def test_urls_that_look_canonical_are_named_as_one_by_one():
     assert [named([text])[0] for text in texts[:500]] == one_by_one(texts[:500])
 
 
+@pytest.mark.slow(3)
 @settings(max_examples=500, deadline=None)
 @given(st.lists(urls.filter(lambda text: text.isprintable()), max_size=6), st.integers(0, 3))
 def test_any_texts_are_named_as_one_by_one(texts, offset):

@@ -36,6 +36,7 @@ def test_at_the_end_no_host_asks_for_a_pause(is_the_end):
     assert len(sender.outcomes) == 3000
 
 
+@pytest.mark.slow(0.5)
 @pytest.mark.parametrize("in_old_words", [False, True])
 def test_all_words_are_said_unless_an_older_version_listens(in_old_words):
     sender, crowd = Sender(), make_crowd(100, 1, 60.0)

@@ -148,6 +148,7 @@ def test_any_rate_is_learned_over_six_decades() -> None:
     assert by_law.mean() > 0.9  # not even who knows the law has .8 in each decade
 
 
+@pytest.mark.slow(2)
 def test_the_median_by_the_law_parts_the_posterior_in_halves() -> None:
     rng = np.random.default_rng(8)
     low, high = float(any_rate.LAW[0]), float(any_rate.LAW[-1])

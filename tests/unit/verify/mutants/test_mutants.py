@@ -109,6 +109,7 @@ def test_it_is_found(compiled, name):
     assert found.failed_without == ()
 
 
+@pytest.mark.slow(1)
 def test_the_checks_that_hold_promises_are_those_of_the_simulator(compiled):
     small = Scale(seconds=4.0, quiet_seconds=1.0, rest_seconds=1.0, kinds=())
     names = {finding.check for finding in simulate(draw_plan(0, small)).findings}
@@ -199,5 +200,6 @@ def test_the_story_names_the_fault_that_it_takes(compiled):
     assert any(line.startswith("broken: ") for line in story)
 
 
+@pytest.mark.slow(0.5)
 def test_nothing_planted_nothing_found(compiled):
     assert judge(0, Scale(kinds=())).broken == ()

@@ -1,5 +1,7 @@
 """What a campaign reports of its seeds."""
 
+import pytest
+
 from services.verify.simulation import campaign
 from services.verify.simulation.campaign import Verdict, judge, warm_up
 from services.verify.simulation.plan import Scale
@@ -17,6 +19,7 @@ def test_it_says_what_a_seed_takes_of_a_processor(monkeypatch):
     assert report["cpu_seconds_per_seed"] == 0.4
 
 
+@pytest.mark.slow(0.5)
 def test_a_seed_is_timed_by_the_real_clock_whatever_its_workers_see():
     warm_up()
     assert judge(3, SMALL).cpu_seconds > 0.0

@@ -42,6 +42,7 @@ def test_two_processes_that_hash_differently_tell_the_same_to_the_last_turn():
     assert len(one) > 50
 
 
+@pytest.mark.slow(1)
 def test_in_one_process_too_whatever_ran_before():
     warm_up()
     first = trace_of(SEED, SMALL)
@@ -50,6 +51,7 @@ def test_in_one_process_too_whatever_ran_before():
     assert other[-1] != first[-1]
 
 
+@pytest.mark.slow(1)
 def test_names_that_workers_draw_for_themselves_are_of_the_seed_too():
     warm_up()
     scale = replace(SMALL, kinds=("overtaken",))
@@ -61,6 +63,7 @@ def test_names_that_workers_draw_for_themselves_are_of_the_seed_too():
     raise AssertionError("no member was overtaken")
 
 
+@pytest.mark.slow(2)
 def test_the_fingerprint_is_of_everything_that_happens():
     warm_up()
     fingerprints = {judge(seed, SMALL).fingerprint for seed in range(5)}
