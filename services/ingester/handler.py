@@ -1,7 +1,7 @@
 """A batch of signals: sifted, published, and everything acknowledged before it returns."""
 
 import asyncio
-import dataclasses
+import copy
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -215,5 +215,6 @@ def _without_key(record: ConsumerRecord) -> ConsumerRecord:
     """The record without its source's key, which readers of dead letters must not learn."""
     if not any(name == KEY_HEADER for name, _ in record.headers):
         return record
-    kept = tuple(header for header in record.headers if header[0] != KEY_HEADER)
-    return dataclasses.replace(record, headers=kept)
+    without = copy.copy(record)
+    without.headers = tuple(header for header in record.headers if header[0] != KEY_HEADER)
+    return without

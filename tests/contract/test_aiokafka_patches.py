@@ -20,7 +20,7 @@ import pytest
 from aiokafka import AIOKafkaProducer, TopicPartition
 from aiokafka.client import AIOKafkaClient
 from aiokafka.conn import AIOKafkaConnection
-from aiokafka.consumer.fetcher import Fetcher, PartitionRecords
+from aiokafka.consumer.fetcher import Fetcher, FetchResult, PartitionRecords
 from aiokafka.consumer.group_coordinator import (
     BaseCoordinator,
     CoordinatorGroupRebalance,
@@ -49,6 +49,10 @@ FORMS: dict[Callable[..., Any], str] = {
     JoinGroupRequest.__init__: "08cf1df3c36c67da",
     PartitionRecords.__init__: "8ec1c2ae6ea1af87",
     PartitionRecords._unpack_records: "b803e6d46480732c",
+    FetchResult.getall: "3e717e30de5068d5",
+    FetchResult.check_assignment: "b5340df67e3f330f",
+    FetchResult._update_position: "83fb1473bf10027b",
+    PartitionRecords._consumer_record: "e668541600b047ab",
     Fetcher._get_actions_per_node: "1dab2cf937d165d0",
     MessageAccumulator.drain_by_nodes: "fc995afbfc5718e2",
     MessageAccumulator.waiter: "052557b73c747c32",

@@ -4,6 +4,10 @@ So is one whose records are not what this client reads.
 A broker counts the bytes of a batch as it is packed, and anybody may write `signals`.
 """
 
+import asyncio
+import dataclasses
+import itertools
+
 import pytest
 from aiokafka.consumer import fetcher
 from aiokafka.producer import message_accumulator
@@ -12,7 +16,9 @@ from aiokafka.record.default_records import (
     _DefaultRecordBatchBuilderPy,
 )
 from aiokafka.record.memory_records import MemoryRecords
-from aiokafka.structs import TopicPartition
+from aiokafka.structs import ConsumerRecord, TopicPartition
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from workers import settings_for
 
 from shared.runtime.aiokafka_patches import MOST_UNPACKED_BYTES, unpack_within_limits
@@ -78,6 +84,74 @@ def test_a_batch_that_is_not_what_it_says_is_one_record_too(codec):
     packed[61:] = bytes(len(packed) - 61)
     bad, last = unpacked(bytes(packed), batch(0, b"4", offset=9), checked=False)
     assert (bad.offset, bad.value[:8], last.value) == (8, b"not read", b"4")
+
+
+AS_BY_AIOKAFKA = fetcher.PartitionRecords.__mro__[-2]
+"""Its own records of an answer, one by one, whoever has replaced them meanwhile."""
+
+
+def fields_of(record):
+    return [getattr(record, field.name) for field in dataclasses.fields(ConsumerRecord)]
+
+
+@settings(max_examples=100, deadline=None)
+@given(
+    batches=st.lists(st.tuples(st.integers(1, 9), st.sampled_from([0, 1]), st.integers(0, 3))),
+    start=st.integers(0, 12),
+    parts=st.lists(st.integers(1, 12), max_size=12),
+)
+def test_records_are_handed_out_as_aiokafka_does_and_the_position_follows(batches, start, parts):
+    data, offset = [], 0
+    for count, codec, gap in batches:
+        offset += gap
+        data.append(batch(codec, *(b"%d" % n for n in range(count)), offset=offset))
+        offset += count
+    unpack_within_limits()
+    ours, theirs = (
+        kind(TP, MemoryRecords(b"".join(data)), [], start, None, None, True, "read_committed")
+        for kind in (fetcher.PartitionRecords, AS_BY_AIOKAFKA)
+    )
+    for most in [*parts, None]:
+        taken = ours.take(most)
+        expected = list(itertools.islice(theirs, most))
+        assert list(map(fields_of, taken)) == list(map(fields_of, expected))
+        if most is None or len(taken) < most:
+            break
+        assert ours.next_fetch_offset == theirs.next_fetch_offset
+    assert ours.next_fetch_offset == theirs.next_fetch_offset
+
+
+def test_of_keys_and_values_that_somebody_reads_his_own_way_are_made_what_he_says():
+    unpack_within_limits()
+    records = MemoryRecords(batch(0, b"7"))
+    [record] = fetcher.PartitionRecords(TP, records, [], 0, bytes.decode, int, True, "")
+    assert (record.key, record.value, record.serialized_value_size) == ("key", 7, 1)
+
+
+async def test_a_consumer_that_takes_few_at_a_time_or_goes_back_misses_none(clients, unique):
+    await clients.create_topic(unique)
+    here, producer = TopicPartition(unique, 0), await clients.producer()
+    sent = [
+        await producer.send(unique, b"%d" % number, key=b"key", partition=0) for number in range(50)
+    ]
+    await asyncio.gather(*sent)
+    consumer = make_consumer(settings_for(clients.bootstrap_servers, unique))
+    await consumer.start()
+    try:
+        consumer.assign([here])
+        read = []
+        while len(read) < 30:
+            read += (await consumer.getmany(timeout_ms=500, max_records=7)).get(here, [])
+            assert await consumer.position(here) == len(read)
+        one = await consumer.getone()
+        assert (one.value, one.offset) == (b"35", 35)
+        consumer.seek(here, 3)
+        while read[-1].offset < 49:
+            read += (await consumer.getmany(timeout_ms=500, max_records=11)).get(here, [])
+    finally:
+        await consumer.stop()
+    assert [record.offset for record in read] == [*range(35), *range(3, 50)]
+    assert {record.value for record in read} == {b"%d" % number for number in range(50)}
 
 
 class NoText(str):
