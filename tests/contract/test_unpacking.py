@@ -7,6 +7,7 @@ A broker counts the bytes of a batch as it is packed, and anybody may write `sig
 import asyncio
 import dataclasses
 import itertools
+import tracemalloc
 
 import pytest
 from aiokafka.consumer import fetcher
@@ -21,7 +22,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from workers import settings_for
 
-from shared.runtime.aiokafka_patches import MOST_UNPACKED_BYTES, unpack_within_limits
+from shared.runtime import aiokafka_patches
+from shared.runtime.aiokafka_patches import unpack_within_limits
+from shared.runtime.batch_unpacking import MOST_UNPACKED_BYTES
 from shared.runtime.kafka import make_consumer
 
 CODECS = {"gzip": 1, "snappy": 2, "lz4": 3, "zstd": 4}
@@ -99,8 +102,11 @@ def fields_of(record):
     batches=st.lists(st.tuples(st.integers(1, 9), st.sampled_from([0, 1]), st.integers(0, 3))),
     start=st.integers(0, 12),
     parts=st.lists(st.integers(1, 12), max_size=12),
+    piece=st.sampled_from([1, 3, aiokafka_patches.PIECE_RECORDS]),
 )
-def test_records_are_handed_out_as_aiokafka_does_and_the_position_follows(batches, start, parts):
+def test_records_are_handed_out_as_aiokafka_does_and_the_position_follows(
+    batches, start, parts, piece
+):
     data, offset = [], 0
     for count, codec, gap in batches:
         offset += gap
@@ -111,14 +117,31 @@ def test_records_are_handed_out_as_aiokafka_does_and_the_position_follows(batche
         kind(TP, MemoryRecords(b"".join(data)), [], start, None, None, True, "read_committed")
         for kind in (fetcher.PartitionRecords, AS_BY_AIOKAFKA)
     )
-    for most in [*parts, None]:
-        taken = ours.take(most)
-        expected = list(itertools.islice(theirs, most))
-        assert list(map(fields_of, taken)) == list(map(fields_of, expected))
-        if most is None or len(taken) < most:
-            break
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(aiokafka_patches, "PIECE_RECORDS", piece)
+        for most in [*parts, None]:
+            taken = ours.take(most)
+            expected = list(itertools.islice(theirs, most))
+            assert list(map(fields_of, taken)) == list(map(fields_of, expected))
+            if most is None or len(taken) < most:
+                break
+            assert ours.next_fetch_offset == theirs.next_fetch_offset
         assert ours.next_fetch_offset == theirs.next_fetch_offset
-    assert ours.next_fetch_offset == theirs.next_fetch_offset
+
+
+def test_of_a_batch_that_is_full_of_empty_records_a_part_is_unpacked_at_a_time():
+    count = 200_000
+    records = MemoryRecords(batch(0, *[b""] * count))
+    unpack_within_limits()
+    made = fetcher.PartitionRecords(TP, records, [], 0, None, None, False, "")
+    tracemalloc.start()
+    taken = made.take(10)
+    _, most = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert [record.offset for record in taken] == list(range(10))
+    assert most < 20 * count  # a hundred and more would be all of them
+    assert len(made.take(None)) == count - 10
+    assert made.next_fetch_offset == count
 
 
 def test_of_keys_and_values_that_somebody_reads_his_own_way_are_made_what_he_says():
@@ -161,8 +184,10 @@ class NoText(str):
         return b"\xff\xfe"
 
 
+@pytest.mark.parametrize("piece", [1, 2, aiokafka_patches.PIECE_RECORDS])
 @pytest.mark.parametrize("codec", [0, *CODECS.values()])
-def test_a_header_whose_name_is_no_text_stops_nobody(codec):
+def test_a_header_whose_name_is_no_text_stops_nobody(codec, piece, monkeypatch):
+    monkeypatch.setattr(aiokafka_patches, "PIECE_RECORDS", piece)
     made = _DefaultRecordBatchBuilderPy(2, codec, 0, -1, -1, 0, 1 << 30)
     for number, name in enumerate(["fine", NoText("ab"), "fine"]):
         made.append(number, 1000, b"key", b"%d" % number, [(name, b"x")])
