@@ -68,6 +68,8 @@ class DemandReporter:
         self._ripe: list[float] = []
         self._reported_at = shard.filled_until
         self._misses = False
+        self.is_prepared = False
+        """Whether what is ripe is known for the next report."""
         self.demand: Demand | None = None
 
     def _begin_run(self) -> None:
@@ -92,7 +94,18 @@ class DemandReporter:
     def set_demand(self, demand: Demand) -> None:
         """Report this demand from now on."""
         self.demand = demand
-        self._misses = False
+        self._misses = self.is_prepared = False
+
+    def prepare(self, now: float, shards: int = 1) -> None:
+        """Find what is ripe, which is half of the work for a report; its demand must be known.
+
+        Args:
+            now: clock seconds.
+            shards: of the process, which share the work of its reports.
+        """
+        if self.demand is not None:
+            self._refresh_ripe(self.demand, now, max(_WEIGHED // max(shards, 1), _LEAST_WEIGHED))
+            self.is_prepared = True
 
     def report(self, now: float, multiplier: float, shards: int = 1) -> DemandCurve | None:
         """The shard's report, by the host limits of now; None before its demand is known.
@@ -105,7 +118,9 @@ class DemandReporter:
         shard, demand = self._shard, self.demand
         if demand is None:
             return None
-        self._refresh_ripe(demand, now, max(_WEIGHED // max(shards, 1), _LEAST_WEIGHED))
+        if not self.is_prepared:
+            self.prepare(now, shards)
+        self.is_prepared = False
         rates = shard.crawl_rates()
         self._misses = demand.misses(rates)
         limited, unlimited = demand.limited(rates), demand.unlimited()
@@ -143,10 +158,10 @@ class DemandReporter:
 
     def _are_pauses_over(self, now: float) -> bool:
         """Whether hosts with many of the pages may be crawled again since the last report."""
-        hosts = self._shard.hosts.known
-        until = hosts["blocked_until"]
-        is_over = (until > self._reported_at) & (until <= now)
-        return bool(hosts["pages"][is_over].sum() > MANY_PAGES * self._shard.count)
+        hosts = self._shard.hosts
+        since = hosts.ended_pauses(now).items()
+        ended = [number for number, until in since if until > self._reported_at]
+        return bool(hosts.rows["pages"][ended].sum() > MANY_PAGES * self._shard.count)
 
     def _refresh_ripe(self, demand: Demand, now: float, weighed: int) -> None:
         shard = self._shard

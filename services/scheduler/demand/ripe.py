@@ -1,11 +1,16 @@
 """How many pages of a shard are ripe under each threshold, for its report."""
 
+from typing import Final
+
 import numpy as np
 from numpy.typing import NDArray
 
 from services.scheduler.state.hosts import capacity
 from services.scheduler.state.rows import Rows
 from shared.policy.compiled import compiled
+
+UNSEEN: Final = -1.0
+"""In place of what a host can take."""
 
 
 @compiled
@@ -41,14 +46,14 @@ def count_ripe(
         pages per threshold.
     """
     counts = np.zeros(thresholds.size + 1)
-    rooms = np.empty(hosts.size)
-    for row in range(hosts.size):
-        rooms[row] = capacity(hosts[row], now, now + horizon)
+    rooms = np.full(hosts.size, UNSEEN)  # few of a million hosts may have a ripe page
     ripe_rows = np.flatnonzero(priorities >= thresholds[0])
     for index in np.argsort(-priorities[ripe_rows]):
         row = ripe_rows[index]
         host = host_numbers[row]
         group, named = hosts[host].group, hosts[host].named
+        if rooms[host] == UNSEEN:
+            rooms[host] = capacity(hosts[host], now, now + horizon)
         alike = hosts_each[row]
         rest = min(group_rooms[group], group_rooms[named]) / alike
         taken = min(pages_each[row], rooms[host], rest)

@@ -41,9 +41,13 @@ def partitions_of(shards: Iterable[int], layout: Layout) -> set[int]:
 
 
 def requests_of(shard: Shard, found: Mapping[int, list[CrawlRequest]]) -> list[CrawlRequest]:
-    """A shard's requests among those of partitions, in the order they were made."""
+    """A shard's requests among those of partitions, in the order they were made.
+
+    Partitions that somebody has added to the topics are shards that the database does not know, and
+    have no hosts.
+    """
     layout, number = shard.layout, shard.number
-    if len(layout.counts) == 1:
+    if len(layout.counts) == 1 and number < layout.shards:
         return found[number]
     return [
         request

@@ -104,13 +104,14 @@ class Reporting:
         until = time.thread_time() + _AT_ONCE_SECONDS
         found = []
         while left:
-            shard = left.pop()
-            reporter = self._reporters.get(shard)
-            report = None
-            if reporter is not None:
-                report = reporter.report(now, multiplier, len(self._reporters))
-            if report is not None:
-                found.append((str(shard.number).encode(), encode(report)))
+            reporter = self._reporters.get(left[-1])
+            if reporter is None or reporter.demand is None:
+                left.pop()
+            elif not reporter.is_prepared:
+                # Of a large shard this is a turn of its own.
+                reporter.prepare(now, len(self._reporters))
+            elif (report := reporter.report(now, multiplier, len(self._reporters))) is not None:
+                found.append((str(left.pop().number).encode(), encode(report)))
             if time.thread_time() >= until:
                 break
         return found

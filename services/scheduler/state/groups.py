@@ -51,11 +51,12 @@ class CrawlRates(NamedTuple):
         Args:
             asked: crawls per second that each of the first hosts may ask for, at most.
         """
-        held = np.zeros(asked.size, np.bool_)
-        for numbers in (self.group_of[: asked.size], self.named_of[: asked.size]):
-            is_over = np.bincount(numbers, asked, self.groups.size) > self.groups
-            held |= is_over[numbers] & (numbers != NO_GROUP)
-        return held
+        both = [self.group_of[: asked.size], self.named_of[: asked.size]]
+        # A group with a limit of its own may be that of some by their domain, of others by name.
+        by_group = sum(np.bincount(numbers, asked, self.groups.size) for numbers in both)
+        is_over = by_group > self.groups
+        is_over[NO_GROUP] = False
+        return np.asarray(is_over[both[0]] | is_over[both[1]])
 
     @classmethod
     def of_hosts(cls, hosts: NDArray[np.float64]) -> Self:
@@ -65,6 +66,8 @@ class CrawlRates(NamedTuple):
 
     def copy(self) -> Self:
         """As it is now."""
+        if self.groups.size == 1:  # there is no group, but for hosts of none
+            return type(self).of_hosts(self.hosts.copy())
         of = self.group_of.copy(), self.named_of.copy()
         return type(self)(self.hosts.copy(), *of, self.groups.copy())
 

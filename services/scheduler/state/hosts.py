@@ -8,6 +8,7 @@ the shard's (`groups`); one may be of two. Times are clock seconds.
 
 import math
 from collections.abc import Callable, Sequence
+from heapq import heappop, heappush
 from typing import Any, Final, TypeAlias
 
 import numpy as np
@@ -265,6 +266,8 @@ class Hosts:
         """Hosts whose last crawl failed."""
         self.bounded: set[int] = set()
         """Hosts of which operators let only so many requests be open (`open_requests`)."""
+        self._pauses: list[tuple[float, int]] = []
+        """When pauses end, and whose, the first first; some are other ones by now."""
 
     def __len__(self) -> int:
         return len(self.names)
@@ -331,6 +334,9 @@ class Hosts:
         if effective.is_paced and effective.rate < (row["rate"] if row["is_paced"] else math.inf):
             # The gap that is heard of now, or that grew, holds for the very next crawl.
             row["tokens"], row["filled_at"] = 0.0, max(row["filled_at"], now)
+        until = effective.blocked_until
+        if NEVER < until < math.inf and until != row["blocked_until"]:
+            heappush(self._pauses, (until, index))
         row["rate"], row["blocked_until"] = effective.rate, effective.blocked_until
         row["own_limit"] = effective.rate_rule != "default"
         row["is_paced"] = effective.is_paced
@@ -345,6 +351,15 @@ class Hosts:
             self.failing.add(index)
         else:
             self.failing.discard(index)
+
+    def ended_pauses(self, now: float) -> dict[int, float]:
+        """Hosts whose pause is over by now, and since when; each is told once."""
+        ended = {}
+        while self._pauses and self._pauses[0][0] <= now:
+            until, index = heappop(self._pauses)
+            if self.rows["blocked_until"][index] == until:
+                ended[index] = until
+        return ended
 
     def forget(self, index: int) -> None:
         """A host has the default limit, and nothing is known of it; its bucket stays as it is."""
