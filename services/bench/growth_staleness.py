@@ -188,7 +188,7 @@ def load(
         scheduler = VirtualShard(trace, before.rules.signal_delay / SECONDS_PER_DAY)
         scheduler.take(build_shard(load_shard(database_url, number), before.rules))
         scheduler.shard.filled_until = day * SECONDS_PER_DAY
-        scheduler.shard.selector.prepare(day * SECONDS_PER_DAY)
+        scheduler.shard.prepare(day * SECONDS_PER_DAY)
         schedulers.append(scheduler)
         estimator = VirtualEstimator(trace, before.rules.signal_delay / SECONDS_PER_DAY)
         estimator.shard = Shard.load(load_for_learning(database_url, number))

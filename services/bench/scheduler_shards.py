@@ -115,7 +115,7 @@ def run(pages: int, shards: int, seconds: float, seed: int) -> list[dict[str, An
             process = make(pages, count, seed)
             # As where shards are loaded: beside those that are there, not in their thread.
             for driver in process.drivers:
-                driver.shard.selector.prepare(process.now)
+                driver.shard.prepare(process.now)
             found += [
                 {"pages": name, "shards": count} | phase
                 for phase in asyncio.run(_measured(process, seconds))

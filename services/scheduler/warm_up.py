@@ -193,7 +193,7 @@ def _crowd(shard: Shard) -> None:
     """A host at its limit, one of whose pages goes, and at that of its group, which changes; then
     more pages than the next slots need, and fewer."""
     host = shard.hosts.names[0]
-    shard.selector.prepare(99.0)
+    shard.prepare(99.0)
     keep_best(np.zeros(2, np.int32), np.ones(2), 1)  # where pages are more than one thread looks at
     for now in (100.0, 200.0):
         shard.selector.select(np.full(8, now), 1.0, 0.0)

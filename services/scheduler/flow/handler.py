@@ -282,7 +282,7 @@ class SchedulerHandler:
             shard.claim = claim
             waiting += restore(shard, requests_of(shard, requests))
             shard.filled_until = self._clock.now()
-            shard.selector.prepare(shard.filled_until)
+            shard.prepare(shard.filled_until)
         return waiting
 
     def _take_over(self, shards: dict[int, Shard], behind: dict[tuple[str, int], int]) -> None:

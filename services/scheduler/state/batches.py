@@ -122,6 +122,9 @@ class BatchTruth:
                 self._waiting = Waiting(
                     *(grown(column, size, used=self._places) for column in self._waiting)
                 )
+            # Their memory is taken now, and not where the first signals come amid a tick.
+            for column in self._waiting:
+                column[self._places : places] = 0
             self._waiting.batches[self._places : places] = _NONE
             self._places = places
         if signals > self._counts[0]:

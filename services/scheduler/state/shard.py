@@ -128,6 +128,11 @@ class Shard:
         """How many pages there are."""
         return self.used - len(self._free) - self._removals
 
+    def prepare(self, now: float) -> None:
+        """Do what slots from `now` (clock seconds) on, and signals, would do at first."""
+        self.batches.arrays(self.signal_times.size)
+        self.selector.prepare(now)
+
     def crawl_rates(self) -> CrawlRates:
         """What each host can take, and each group."""
         return self.groups.crawl_rates(self.open_requests.crawl_rates())
@@ -245,8 +250,7 @@ class Shard:
             if message.group is not None:
                 self.groups.name(number, message.group)
         of_hosts = [pages_of(self.records, self.hosts.rows, number) for number in numbers]
-        rows = np.concatenate(of_hosts)
-        tables = self.hosts.learned.tables
+        tables, rows = self.hosts.learned.tables, np.concatenate(of_hosts)
         moved = refresh_pages(self.pages, self.records, tables, rows)
         self.selector.touch(moved)
         self.parameter_changes += moved.size
@@ -353,11 +357,9 @@ class Shard:
         self.parameter_changes += 1
         return True
 
-    def limit_host(
-        self, name: str, rate: float | None, blocked_until: float | None, now: float
-    ) -> None:
-        """Operators limit a host, and block it; None: the default, and no block."""
-        self.take_host_limit(HostLimit(name, rate, blocked_until), now)
+    def limit_host(self, name: str, rate: float | None, until: float | None, now: float) -> None:
+        """Operators limit a host, and block it until a time; None: the default, and no block."""
+        self.take_host_limit(HostLimit(name, rate, until), now)
 
     def take_host_limit(self, message: HostLimit, now: float) -> None:
         """Take what operators, or crawlers for robots.txt, say of a host."""
